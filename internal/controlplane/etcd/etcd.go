@@ -1,0 +1,215 @@
+// Package etcd runs the single-member etcd that a standalone hub and a sandbox keep their objects in.
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/go-logr/logr"
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/storage/wal"
+	"go.etcd.io/raft/v3/raftpb"
+)
+
+const (
+	// DefaultSnapshotCount is the number of committed writes between two raft snapshots.
+	DefaultSnapshotCount = 5000
+
+	// readyTimeout bounds the wait for a started member to serve (SC-10). Replaying a large log takes seconds.
+	readyTimeout = 60 * time.Second
+
+	// A single member has nobody to hear from: ticks only cost wake-ups, so they are rare, and the election they
+	// would delay is forced by campaign.
+	tickMillis     = 500
+	electionMillis = 5000
+
+	// A follower would need old entries to catch up; there is none, so they would only hold memory.
+	catchUpEntries = 64
+
+	// quotaBytes is the size at which etcd refuses writes; etcd's own default is 2 GiB, its advised maximum 8.
+	quotaBytes = 8 << 30
+
+	memberName = "hub"
+
+	// peerURL identifies the member in its own membership record. Nobody dials it, and it must never change.
+	peerURL = "http://127.0.0.1:2380"
+)
+
+// Options say where an embedded etcd keeps its data and who can reach it.
+type Options struct {
+	// Dir holds the database and, where its path is short enough, the private socket. Created with mode 0700.
+	Dir string
+	// NoFsync skips fsync: faster, and a power failure loses data. For tests only.
+	NoFsync bool
+	// SnapshotCount is the number of committed writes between raft snapshots; 0 means DefaultSnapshotCount.
+	SnapshotCount uint64
+	// WALSizeBytes is the size of a write-ahead log file; 0 means etcd's own 64 MB. It holds for the whole process.
+	WALSizeBytes int64
+	// ClientPort and PeerPort, when set, serve mutual TLS on localhost beside the private socket (SC-10); TLS is
+	// then required.
+	ClientPort, PeerPort int
+	// TLS names the files of the TCP listeners.
+	TLS TLS
+	// Logger receives etcd's own messages; the zero value discards them.
+	Logger logr.Logger
+}
+
+// TLS names the PEM files for etcd's TCP listeners: the CA that clients and peers must be signed by, and the member's
+// own certificate, valid for both server and client authentication.
+type TLS struct {
+	CAFile, CertFile, KeyFile string
+}
+
+// Server is a running etcd member.
+type Server struct {
+	etcd     *embed.Etcd
+	log      *logCore
+	endpoint string
+	cleanup  func()
+}
+
+// Start runs an etcd member and returns when it can serve. The caller must Close it. It fails when the data is in use
+// by another process, is broken, or a port is taken.
+func Start(ctx context.Context, o Options) (*Server, error) {
+	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("create the etcd directory: %w", err)
+	}
+	socketDir, cleanup, err := socketDirectory(o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	socket := url.URL{Scheme: "unix", Path: filepath.Join(socketDir, socketName)}
+	core := newLogCore(o.Logger)
+	cfg, err := config(o, socket, core)
+	if err != nil {
+		cleanup()
+		return nil, err
+	}
+	member, err := embed.StartEtcd(cfg)
+	if err != nil {
+		cleanup()
+		return nil, fmt.Errorf("start etcd in %s: %w", o.Dir, err)
+	}
+	server := &Server{etcd: member, log: core, endpoint: "unix://" + socket.Path, cleanup: cleanup}
+	if err := server.waitReady(ctx); err != nil {
+		server.Close()
+		return nil, fmt.Errorf("start etcd in %s: %w", o.Dir, err)
+	}
+	return server, nil
+}
+
+func config(o Options, socket url.URL, core *logCore) (*embed.Config, error) {
+	if o.WALSizeBytes > 0 {
+		wal.SegmentSizeBytes = o.WALSizeBytes
+	}
+	advertised, err := url.Parse(peerURL)
+	if err != nil {
+		return nil, err
+	}
+	cfg := embed.NewConfig()
+	cfg.Name = memberName
+	cfg.Dir = filepath.Join(o.Dir, "member-data")
+	cfg.ListenClientUrls = []url.URL{socket}
+	cfg.AdvertiseClientUrls = []url.URL{socket}
+	cfg.ListenPeerUrls = nil
+	cfg.AdvertisePeerUrls = []url.URL{*advertised}
+	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
+	cfg.TickMs, cfg.ElectionMs = tickMillis, electionMillis
+	cfg.UnsafeNoFsync = o.NoFsync
+	cfg.QuotaBackendBytes = quotaBytes
+	cfg.SnapshotCatchUpEntries = catchUpEntries
+	cfg.SnapshotCount = o.SnapshotCount
+	if cfg.SnapshotCount == 0 {
+		cfg.SnapshotCount = DefaultSnapshotCount
+	}
+	cfg.EnableGRPCGateway = false
+	cfg.Metrics = "basic"
+	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(core.logger())
+	if err := addTCP(cfg, o); err != nil {
+		return nil, err
+	}
+	return cfg, nil
+}
+
+// addTCP adds the listeners that other programs can reach. They demand a client certificate.
+func addTCP(cfg *embed.Config, o Options) error {
+	if o.ClientPort == 0 && o.PeerPort == 0 {
+		return nil
+	}
+	if o.TLS.CAFile == "" || o.TLS.CertFile == "" || o.TLS.KeyFile == "" {
+		return errors.New("etcd's TCP ports need a CA, a certificate and a key")
+	}
+	if o.ClientPort != 0 {
+		listen := localURL(o.ClientPort)
+		cfg.ListenClientUrls = append(cfg.ListenClientUrls, listen)
+		cfg.AdvertiseClientUrls = append(cfg.AdvertiseClientUrls, listen)
+		cfg.ClientTLSInfo.TrustedCAFile = o.TLS.CAFile
+		cfg.ClientTLSInfo.CertFile, cfg.ClientTLSInfo.KeyFile = o.TLS.CertFile, o.TLS.KeyFile
+		cfg.ClientTLSInfo.ClientCertAuth = true
+	}
+	if o.PeerPort != 0 {
+		cfg.ListenPeerUrls = []url.URL{localURL(o.PeerPort)}
+		cfg.PeerTLSInfo.TrustedCAFile = o.TLS.CAFile
+		cfg.PeerTLSInfo.CertFile, cfg.PeerTLSInfo.KeyFile = o.TLS.CertFile, o.TLS.KeyFile
+		cfg.PeerTLSInfo.ClientCertAuth = true
+	}
+	return nil
+}
+
+func localURL(port int) url.URL {
+	return url.URL{Scheme: "https", Host: net.JoinHostPort("127.0.0.1", strconv.Itoa(port))}
+}
+
+// waitReady makes the member leader of its cluster of one and waits until it has published itself.
+func (s *Server) waitReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	retry := time.NewTicker(2 * time.Millisecond)
+	defer retry.Stop()
+	for {
+		select {
+		case <-s.etcd.Server.ReadyNotify():
+			return nil
+		case err := <-s.etcd.Err():
+			return err
+		case <-s.etcd.Server.StopNotify():
+			return errors.New("the member stopped while starting; its log says why")
+		case <-ctx.Done():
+			return fmt.Errorf("not ready within %s: %w", readyTimeout, ctx.Err())
+		case <-retry.C:
+			s.campaign(ctx)
+		}
+	}
+}
+
+// campaign starts an election at once instead of after a random election timeout. Raft ignores it until the membership
+// is applied, hence the caller repeats it.
+func (s *Server) campaign(ctx context.Context) {
+	if s.etcd.Server.Leader() != 0 {
+		return
+	}
+	self := uint64(s.etcd.Server.MemberID())
+	// Its only failure is a stopping member, which waitReady notices.
+	_ = s.etcd.Server.Process(ctx, &raftpb.Message{Type: raftpb.MsgTimeoutNow.Enum(), From: &self, To: &self})
+}
+
+// Endpoint is the URL a client of the same machine dials: a unix socket only this user can open.
+func (s *Server) Endpoint() string { return s.endpoint }
+
+// Err delivers a failure of a running member. It is closed by Close.
+func (s *Server) Err() <-chan error { return s.etcd.Err() }
+
+// Close stops the member, writes what is pending and removes the socket.
+func (s *Server) Close() {
+	// Listeners that end are reported as errors; at this point that is what was asked for.
+	s.log.mute()
+	s.etcd.Close()
+	s.cleanup()
+}

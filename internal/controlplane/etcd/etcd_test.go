@@ -1,0 +1,98 @@
+package etcd
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+func start(t *testing.T, o Options) *Server {
+	t.Helper()
+	o.NoFsync = true
+	o.Logger = logr.Discard()
+	s, err := Start(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func client(t *testing.T, s *Server) *clientv3.Client {
+	t.Helper()
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Endpoint()}, DialTimeout: 10 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// SC-10: what was written before a stop is there after the next start.
+func TestKeepsDataAcrossRestart(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	ctx := context.Background()
+
+	s := start(t, Options{Dir: dir})
+	if _, err := client(t, s).Put(ctx, "k", "v"); err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+
+	s = start(t, Options{Dir: dir})
+	defer s.Close()
+	got, err := client(t, s).Get(ctx, "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Kvs) != 1 || string(got.Kvs[0].Value) != "v" {
+		t.Fatalf("after the restart: got %v, want k=v", got.Kvs)
+	}
+}
+
+// A data directory deeper than a socket address can name still works, and leaves nothing behind.
+func TestLongDataDirectory(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), strings.Repeat("long/", 30))
+	s := start(t, Options{Dir: dir})
+	socket := strings.TrimPrefix(s.Endpoint(), "unix://")
+	if len(socket) > maxSocketPath {
+		t.Errorf("socket path has %d bytes: %s", len(socket), socket)
+	}
+	if _, err := client(t, s).Put(context.Background(), "k", "v"); err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	if _, err := os.Stat(filepath.Dir(socket)); !os.IsNotExist(err) {
+		t.Errorf("the temporary socket directory is still there: %v", err)
+	}
+}
+
+// The socket gives full access to the data: nobody else may reach it.
+func TestSocketIsPrivate(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "etcd")
+	s := start(t, Options{Dir: dir})
+	defer s.Close()
+	info, err := os.Stat(filepath.Dir(strings.TrimPrefix(s.Endpoint(), "unix://")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.Mode().Perm() != 0o700 {
+		t.Errorf("socket directory has mode %o, want 700", info.Mode().Perm())
+	}
+}
+
+// SC-10: the TCP ports never come without mutual TLS.
+func TestPortsNeedTLS(t *testing.T) {
+	t.Parallel()
+	if _, err := Start(t.Context(), Options{Dir: t.TempDir(), ClientPort: 1, Logger: logr.Discard()}); err == nil {
+		t.Fatal("started with a TCP port and no certificates")
+	}
+}
