@@ -1,0 +1,94 @@
+package fleet
+
+// Annotations of clusters.
+const (
+	// AnnotationAutomaticallyAcceptedOn on a ManagedCluster is when the hub accepted it by itself, in RFC 3339.
+	AnnotationAutomaticallyAcceptedOn = "open-cluster-management.io/automatically-accepted-on"
+	// AnnotationAgentPrefix begins the annotations that an agent may set on the ManagedCluster it creates.
+	AnnotationAgentPrefix = "agent.open-cluster-management.io/"
+	// AnnotationManagedClusterARN is the ARN of an EKS cluster that joins through AWS IAM.
+	AnnotationManagedClusterARN = AnnotationAgentPrefix + "managed-cluster-arn"
+	// AnnotationManagedClusterIAMRoleSuffix is the suffix of the IAM role of such a cluster.
+	AnnotationManagedClusterIAMRoleSuffix = AnnotationAgentPrefix + "managed-cluster-iam-role-suffix"
+	// AnnotationSkipClockSyncCheck, when "true", lets a cluster whose clock is off count as in sync.
+	AnnotationSkipClockSyncCheck = "registration.open-cluster-management.io/skip-clock-sync-check"
+	// AnnotationImageRegistries on a ManagedCluster says as JSON where its add-ons pull images from.
+	AnnotationImageRegistries = "open-cluster-management.io/image-registries"
+	// AnnotationCleanupPriority orders the deletion of objects in the namespace of a deleted cluster: 0 to 100,
+	// lower first. Missing or invalid counts as 0.
+	AnnotationCleanupPriority = "open-cluster-management.io/cleanup-priority"
+	// AnnotationCAPICluster on a ManagedCluster is the Cluster API cluster it stands for, as namespace/name.
+	AnnotationCAPICluster = "cluster.x-k8s.io/cluster"
+	// AnnotationAutoUpdate, when "false" on the set default or global, lets its selector be changed.
+	AnnotationAutoUpdate = "cluster.open-cluster-management.io/autoupdate"
+	// AnnotationCSRUser on a CSR that the gRPC server forwards is the user who asked for it.
+	AnnotationCSRUser = "open-cluster-management.io/csr-user"
+)
+
+// Annotations of placements and works.
+const (
+	// AnnotationSchedulingDisable, when "true" on a Placement, keeps its decisions as they are.
+	AnnotationSchedulingDisable = "cluster.open-cluster-management.io/experimental-scheduling-disable"
+	// AnnotationConfigSpecHash is a hash of what was applied with ignored fields, and on the ManifestWorks of
+	// add-ons a JSON map from the name of each configuration to the hash of its spec.
+	AnnotationConfigSpecHash = "open-cluster-management.io/config-spec-hash"
+	// AnnotationObjectHash is reserved.
+	AnnotationObjectHash = "open-cluster-management.io/object-hash"
+	// AnnotationLoggingPrefix begins the annotations that are copied into the log lines about an object.
+	AnnotationLoggingPrefix = "logging.open-cluster-management.io/"
+)
+
+// Annotations of add-ons.
+const (
+	// AnnotationAddOnPrefix begins the annotations that are copied from a ManagedCluster to its add-ons.
+	AnnotationAddOnPrefix = "addon.open-cluster-management.io/"
+	// AnnotationDisableAutomaticInstallation, when "true", keeps add-ons from being installed by themselves.
+	AnnotationDisableAutomaticInstallation = AnnotationAddOnPrefix + "disable-automatic-installation"
+	// AnnotationHostingClusterName on a ManagedClusterAddOn is the cluster on which its agent runs instead.
+	AnnotationHostingClusterName = AnnotationAddOnPrefix + "hosting-cluster-name"
+	// AnnotationHostedManifestLocation says where a manifest of a hosted add-on goes: one of the
+	// HostedManifestLocation constants.
+	AnnotationHostedManifestLocation = AnnotationAddOnPrefix + "hosted-manifest-location"
+	// AnnotationAddOnPreDelete marks the Job or Pod that runs before an add-on is deleted.
+	AnnotationAddOnPreDelete = AnnotationAddOnPrefix + "addon-pre-delete"
+	// AnnotationDeletionOrphan marks manifests that stay when their add-on is deleted.
+	AnnotationDeletionOrphan = AnnotationAddOnPrefix + "deletion-orphan"
+	// AnnotationLifecycle on a ClusterManagementAddOn says who manages its life: LifecycleAddOnManager, which is
+	// also what its absence means, or LifecycleSelf.
+	AnnotationLifecycle = AnnotationAddOnPrefix + "lifecycle"
+	// AnnotationInstallNamespace on a ManagedClusterAddOn of version v1beta1 holds what is spec.installNamespace in
+	// version v1alpha1 (WH-13).
+	AnnotationInstallNamespace = AnnotationAddOnPrefix + "v1alpha1-install-namespace"
+)
+
+// Values of AnnotationHostedManifestLocation.
+const (
+	// HostedManifestLocationManaged puts a manifest on the managed cluster. It is the default.
+	HostedManifestLocationManaged = "managed"
+	// HostedManifestLocationHosting puts a manifest on the hosting cluster.
+	HostedManifestLocationHosting = "hosting"
+	// HostedManifestLocationNone puts a manifest nowhere.
+	HostedManifestLocationNone = "none"
+)
+
+// Values of AnnotationLifecycle.
+const (
+	// LifecycleAddOnManager lets the add-on manager of the hub install and upgrade the add-on.
+	LifecycleAddOnManager = "addon-manager"
+	// LifecycleSelf leaves that to the add-on itself.
+	LifecycleSelf = "self"
+)
+
+// Annotations of what the operators install.
+const (
+	// AnnotationOperatorVersion on a CRD is the version of the operator that applied it last; an older one leaves
+	// the CRD alone.
+	AnnotationOperatorVersion = "operator.open-cluster-management.io/version"
+	// AnnotationEvictionTimestamp on a Klusterlet is when the eviction of what it manages began, in RFC 3339.
+	AnnotationEvictionTimestamp = "operator.open-cluster-management.io/managed-resources-eviction-timestamp"
+	// AnnotationOpenShiftWorkload and its value OpenShiftWorkloadManagement mark namespaces of the operators as
+	// management workload for OpenShift.
+	AnnotationOpenShiftWorkload = "workload.openshift.io/allowed"
+	// OpenShiftWorkloadManagement is the value of AnnotationOpenShiftWorkload.
+	OpenShiftWorkloadManagement = "management"
+)

@@ -1,0 +1,141 @@
+package fleet
+
+// Conditions of a ManagedCluster.
+const (
+	// ConditionHubAccepted tells whether the hub lets the cluster in.
+	ConditionHubAccepted            = "HubAcceptedManagedCluster"
+	ReasonHubClusterAdminAccepted   = "HubClusterAdminAccepted" // True
+	ReasonHubClusterAdminDenied     = "HubClusterAdminDenied"   // False
+	ReasonHubClusterAdminAcceptFail = "Error"                   // False: the access of the agent could not be set up
+
+	// ConditionHubDenied is reserved.
+	ConditionHubDenied = "HubDeniedManagedCluster"
+
+	// ConditionJoined tells that the agent has its own access to the hub. It is never reset.
+	ConditionJoined            = "ManagedClusterJoined"
+	ReasonManagedClusterJoined = "ManagedClusterJoined" // True
+
+	// ConditionClusterAvailable tells whether the API server of the cluster answers.
+	ConditionClusterAvailable                    = "ManagedClusterConditionAvailable"
+	ReasonManagedClusterAvailable                = "ManagedClusterAvailable"                // True
+	ReasonManagedClusterKubeAPIServerUnavailable = "ManagedClusterKubeAPIServerUnavailable" // False
+	ReasonManagedClusterLeaseUpdateStopped       = "ManagedClusterLeaseUpdateStopped"       // Unknown; also of add-ons
+
+	// ConditionClockSynced tells whether the clocks of cluster and hub agree.
+	ConditionClockSynced               = "ManagedClusterConditionClockSynced"
+	ReasonManagedClusterClockSynced    = "ManagedClusterClockSynced"    // True
+	ReasonManagedClusterClockOutOfSync = "ManagedClusterClockOutOfSync" // False
+
+	// ConditionCertificateRotated tells whether the agent, or an add-on, could renew its client certificate.
+	ConditionCertificateRotated         = "ClusterCertificateRotated"
+	ReasonClientCertificateUpdated      = "ClientCertificateUpdated"      // True
+	ReasonClientCertificateUpdateFailed = "ClientCertificateUpdateFailed" // False
+
+	// ConditionDeleting tells how far the deletion of a cluster, or of a ManifestWork, has come.
+	ConditionDeleting       = "Deleting"
+	ReasonNoResource        = "NoResource"        // True, of a cluster: nothing is left in its namespace
+	ReasonResourceRemaining = "ResourceRemaining" // False, of a cluster
+	ReasonDeletingError     = "DeletingError"     // False, of a cluster
+	ReasonWorkDeleting      = "WorkDeleting"      // True, of a ManifestWork
+
+	// ConditionImportSucceeded tells whether a Cluster API cluster was imported.
+	ConditionImportSucceeded   = "ManagedClusterImportSucceeded"
+	ReasonImportSucceed        = "ImportSucceed"        // True
+	ReasonKubeConfigGetFailed  = "KubeConfigGetFailed"  // False
+	ReasonKubeConfigNotFound   = "KubeConfigNotFound"   // False
+	ReasonConfigRendererFailed = "ConfigRendererFailed" // False
+	ReasonImportFailed         = "ImportFailed"         // False
+
+	// ConditionNamespaceAvailable, in status.managedNamespaces, tells whether a namespace is on the cluster.
+	ConditionNamespaceAvailable = "NamespaceAvailable"
+	ReasonNamespaceApplied      = "NamespaceApplied"     // True
+	ReasonNamespaceApplyFailed  = "NamespaceApplyFailed" // False
+)
+
+// Conditions of sets, bindings and placements.
+const (
+	// ConditionClusterSetEmpty of a ManagedClusterSet tells whether it has no member.
+	ConditionClusterSetEmpty = "ClusterSetEmpty"
+	ReasonNoClusterMatched   = "NoClusterMatched" // True
+	ReasonClustersSelected   = "ClustersSelected" // False
+
+	// ConditionBound of a ManagedClusterSetBinding tells whether its set exists.
+	ConditionBound           = "Bound"
+	ReasonClusterSetBound    = "ClusterSetBound"    // True
+	ReasonClusterSetNotFound = "ClusterSetNotFound" // False
+
+	// ConditionPlacementSatisfied of a Placement tells whether it found all the clusters it asks for.
+	ConditionPlacementSatisfied       = "PlacementSatisfied"
+	ReasonAllDecisionsScheduled       = "AllDecisionsScheduled"       // True
+	ReasonNoManagedClusterSetBindings = "NoManagedClusterSetBindings" // False
+	ReasonNoIntersection              = "NoIntersection"              // False
+	ReasonAllManagedClusterSetsEmpty  = "AllManagedClusterSetsEmpty"  // False
+	ReasonNoManagedClusterMatched     = "NoManagedClusterMatched"     // False
+	ReasonNotAllDecisionsScheduled    = "NotAllDecisionsScheduled"    // False
+
+	// ConditionPlacementMisconfigured of a Placement tells whether its spec makes no sense.
+	ConditionPlacementMisconfigured = "PlacementMisconfigured"
+	ReasonMisconfigured             = "Misconfigured"     // True
+	ReasonSucceedConfigured         = "Succeedconfigured" // False
+)
+
+// Conditions of a ManifestWork, and of each manifest in its status.
+const (
+	// ConditionApplied tells whether everything is on the cluster as written. Operator resources have it too.
+	ConditionApplied                         = "Applied"
+	ReasonAppliedManifestWorkComplete        = "AppliedManifestWorkComplete"        // True, of a work
+	ReasonAppliedManifestWorkFailed          = "AppliedManifestWorkFailed"          // False, of a work
+	ReasonAppliedManifestComplete            = "AppliedManifestComplete"            // True, of a manifest
+	ReasonAppliedManifestFailed              = "AppliedManifestFailed"              // False, of a manifest
+	ReasonAppliedManifestSSAIgnoreFieldError = "AppliedManifestSSAIgnoreFieldError" // False, of a manifest
+
+	// ConditionAvailable tells whether everything exists on the cluster. Add-ons and Klusterlets have it too.
+	ConditionAvailable           = "Available"
+	ReasonResourcesAvailable     = "ResourcesAvailable"     // True, of a work
+	ReasonResourcesNotAvailable  = "ResourcesNotAvailable"  // False, of a work
+	ReasonResourcesStatusUnknown = "ResourcesStatusUnknown" // Unknown, of a work
+	ReasonResourceAvailable      = "ResourceAvailable"      // True, of a manifest
+	ReasonResourceNotAvailable   = "ResourceNotAvailable"   // False, of a manifest
+	ReasonFetchingResourceFailed = "FetchingResourceFailed" // Unknown, of a manifest
+	ReasonIncompleteResourceMeta = "IncompleteResourceMeta" // Unknown, of a manifest
+
+	// ConditionStatusFeedbackSynced of a manifest tells whether the fields its feedback rules ask for could be read.
+	ConditionStatusFeedbackSynced  = "StatusFeedbackSynced"
+	ReasonStatusFeedbackSynced     = "StatusFeedbackSynced"     // True
+	ReasonNoStatusFeedbackSynced   = "NoStatusFeedbackSynced"   // True: there are no rules
+	ReasonStatusFeedbackSyncFailed = "StatusFeedbackSyncFailed" // False
+
+	// ConditionComplete, ConditionProgressing and ConditionDegraded are what condition rules usually set.
+	ConditionComplete              = "Complete"
+	ConditionProgressing           = "Progressing"
+	ConditionDegraded              = "Degraded"
+	ReasonConditionRulesAggregated = "ConditionRulesAggregated" // of a work
+
+	// ReasonConditionRulePrefix begins the reasons of all conditions that a rule set on a manifest.
+	ReasonConditionRulePrefix          = "ConditionRule"
+	ReasonConditionRuleEvaluated       = "ConditionRuleEvaluated"       // True or False
+	ReasonConditionRuleInvalid         = "ConditionRuleInvalid"         // False
+	ReasonConditionRuleExpressionError = "ConditionRuleExpressionError" // False
+	ReasonConditionRuleInternalError   = "ConditionRuleInternalError"   // Unknown
+)
+
+// Conditions of a ManifestWorkReplicaSet (MR-06).
+const (
+	// ConditionPlacementVerified tells whether the placements it refers to have decisions.
+	ConditionPlacementVerified      = "PlacementVerified"
+	ReasonAsExpected                = "AsExpected"                // True
+	ReasonNotAsExpected             = "NotAsExpected"             // False
+	ReasonPlacementDecisionNotFound = "PlacementDecisionNotFound" // False
+	ReasonPlacementDecisionEmpty    = "PlacementDecisionEmpty"    // False
+
+	// ConditionPlacementRolledOut tells whether all clusters have the current template; its reasons are
+	// ReasonComplete and ReasonProgressing.
+	ConditionPlacementRolledOut = "PlacementRolledOut"
+	ReasonComplete              = "Complete"    // True
+	ReasonProgressing           = "Progressing" // False; of an add-on True
+
+	// ConditionManifestworkApplied tells whether all its works are applied.
+	ConditionManifestworkApplied  = "ManifestworkApplied"
+	ReasonProcessing              = "Processing"              // False
+	ReasonInvalidManifestWorkName = "InvalidManifestWorkName" // False
+)

@@ -1,0 +1,81 @@
+package fleet
+
+// Conditions of both ClusterManager and Klusterlet, besides ConditionApplied.
+const (
+	// ConditionValidFeatureGates tells whether all feature gates in the spec exist (CM-15).
+	ConditionValidFeatureGates        = "ValidFeatureGates"
+	ReasonFeatureGatesAllValid        = "FeatureGatesAllValid"        // True
+	ReasonInvalidFeatureGatesExisting = "InvalidFeatureGatesExisting" // False
+
+	// ReasonCRDApplyFailed of ConditionApplied: a CRD could not be applied.
+	ReasonCRDApplyFailed = "CRDApplyFailed" // False
+)
+
+// Conditions of a ClusterManager (CM-24).
+const (
+	// Reasons of ConditionApplied.
+	ReasonClusterManagerApplied      = "ClusterManagerApplied"      // True
+	ReasonHubResourceApplyFailed     = "HubResourceApplyFailed"     // False
+	ReasonServiceAccountSyncFailed   = "ServiceAccountSyncFailed"   // False
+	ReasonRuntimeResourceApplyFailed = "RuntimeResourceApplyFailed" // False
+	ReasonWebhookApplyFailed         = "WebhookApplyFailed"         // False
+
+	// Reasons of ConditionProgressing (CM-21).
+	ReasonClusterManagerDeploymentRolling = "ClusterManagerDeploymentRolling" // True
+	ReasonClusterManagerUpToDate          = "ClusterManagerUpToDate"          // False
+
+	// ConditionHubRegistrationDegraded tells whether the registration controllers are not working.
+	ConditionHubRegistrationDegraded      = "HubRegistrationDegraded"
+	ReasonRegistrationFunctional          = "RegistrationFunctional"          // False
+	ReasonGetRegistrationDeploymentFailed = "GetRegistrationDeploymentFailed" // True
+	ReasonUnavailableRegistrationPod      = "UnavailableRegistrationPod"      // True
+
+	// ConditionHubPlacementDegraded tells whether the placement controllers are not working.
+	ConditionHubPlacementDegraded      = "HubPlacementDegraded"
+	ReasonPlacementFunctional          = "PlacementFunctional"          // False
+	ReasonGetPlacementDeploymentFailed = "GetPlacementDeploymentFailed" // True
+	ReasonUnavailablePlacementPod      = "UnavailablePlacementPod"      // True
+
+	// ConditionMigrationSucceeded tells whether stored objects have their current storage version.
+	ConditionMigrationSucceeded = "MigrationSucceeded"
+)
+
+// Conditions of a Klusterlet, besides ConditionAvailable (KL-30, KL-31).
+const (
+	// Reasons of ConditionApplied.
+	ReasonKlusterletApplied                    = "KlusterletApplied"                    // True
+	ReasonKlusterletApplyFailed                = "KlusterletApplyFailed"                // False
+	ReasonManagedClusterResourceApplyFailed    = "ManagedClusterResourceApplyFailed"    // False
+	ReasonManagementClusterResourceApplyFailed = "ManagementClusterResourceApplyFailed" // False
+
+	// Reasons of ConditionAvailable.
+	ReasonKlusterletAvailable = "KlusterletAvailable" // True
+	ReasonGetDeploymentFailed = "GetDeploymentFailed" // False; True of the Degraded conditions
+	ReasonNoAvailablePods     = "NoAvailablePods"     // False
+
+	// ConditionReadyToApply tells whether a hosted Klusterlet has what it needs to be applied.
+	ConditionReadyToApply         = "ReadyToApply"
+	ReasonKlusterletPrepared      = "KlusterletPrepared"      // True
+	ReasonKlusterletPrepareFailed = "KlusterletPrepareFailed" // False
+
+	// ConditionRegistrationDesiredDegraded tells whether the registration agent lacks pods.
+	ConditionRegistrationDesiredDegraded = "RegistrationDesiredDegraded"
+	// ConditionWorkDesiredDegraded tells whether the work agent lacks pods.
+	ConditionWorkDesiredDegraded = "WorkDesiredDegraded"
+	ReasonDeploymentsFunctional  = "DeploymentsFunctional" // False
+	ReasonUnavailablePods        = "UnavailablePods"       // True
+
+	// ConditionHubConnectionDegraded tells whether the agent cannot reach the hub or lacks rights there. When
+	// True, its reason is one about the bootstrap kubeconfig and one about the hub kubeconfig, with a comma.
+	ConditionHubConnectionDegraded    = "HubConnectionDegraded"
+	ReasonHubConnectionFunctional     = "HubConnectionFunctional" // False
+	ReasonBootstrapSecretFunctional   = "BootstrapSecretFunctional"
+	ReasonBootstrapSecretMissing      = "BootstrapSecretMissing"
+	ReasonBootstrapSecretError        = "BootstrapSecretError"
+	ReasonBootstrapSecretUnauthorized = "BootstrapSecretUnauthorized"
+	ReasonHubKubeConfigSecretMissing  = "HubKubeConfigSecretMissing"
+	ReasonHubKubeConfigMissing        = "HubKubeConfigMissing"
+	ReasonHubKubeConfigError          = "HubKubeConfigError"
+	ReasonClusterNameMissing          = "ClusterNameMissing"
+	ReasonHubKubeConfigUnauthorized   = "HubKubeConfigUnauthorized"
+)

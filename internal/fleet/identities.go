@@ -1,0 +1,139 @@
+package fleet
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Groups that identities on the hub belong to.
+const (
+	// GroupManagedClusters is the group of the agents of all clusters.
+	GroupManagedClusters = identityPrefix + "managed-clusters"
+	// GroupBootstrap is the group of bootstrap tokens, which may ask for a certificate and no more.
+	GroupBootstrap = "system:bootstrappers:managedcluster"
+	// GroupAuthenticated is the group of everybody the API server knows.
+	GroupAuthenticated = "system:authenticated"
+)
+
+// Signers of the certificates of agents and add-ons.
+const (
+	// SignerKubeAPIServerClient signs client certificates for the API server of the hub.
+	SignerKubeAPIServerClient = "kubernetes.io/kube-apiserver-client"
+	// SignerGRPC signs client certificates for the gRPC server of the hub.
+	SignerGRPC = "open-cluster-management.io/grpc"
+)
+
+// CSRApprovalReason is the reason on certificate requests that the hub approves by itself (RG-13, AF-05).
+const CSRApprovalReason = "AutoApprovedByHubCSRApprovingController"
+
+const (
+	identityPrefix     = "system:open-cluster-management:"
+	awsGroupPrefix     = "open-cluster-management:"
+	addOnDNSSuffix     = ".addon.open-cluster-management.io"
+	serviceAccountUser = "system:serviceaccount:"
+)
+
+// ClusterUser is the user as whom an agent of a cluster acts on the hub, the common name of its certificate (RG-06).
+func ClusterUser(cluster, agent string) string {
+	return identityPrefix + cluster + ":" + agent
+}
+
+// ParseClusterUser takes a user apart that ClusterUser made. The error says what is wrong with any other user.
+func ParseClusterUser(user string) (cluster, agent string, err error) {
+	rest, ok := strings.CutPrefix(user, identityPrefix)
+	if !ok {
+		return "", "", notAClusterUser(user)
+	}
+	cluster, agent, _ = strings.Cut(rest, ":")
+	if cluster == "" || agent == "" || strings.Contains(agent, ":") {
+		return "", "", notAClusterUser(user)
+	}
+	return cluster, agent, nil
+}
+
+func notAClusterUser(user string) error {
+	return fmt.Errorf("user %q is not the agent of a cluster, which would be %q", user, ClusterUser("CLUSTER", "AGENT"))
+}
+
+// ClusterGroup is the group of all agents of a cluster.
+func ClusterGroup(cluster string) string {
+	return identityPrefix + cluster
+}
+
+// ReservedClusterName tells whether no cluster can have a name, because what is made of it would be something else:
+// the group of the agents of all clusters, or a role that all of them share.
+func ReservedClusterName(cluster string) bool {
+	return ClusterGroup(cluster) == GroupManagedClusters ||
+		ManagedClusterClusterRole(cluster) == ClusterRoleRegistration ||
+		ManagedClusterClusterRole(cluster) == ClusterRoleWork
+}
+
+// ClusterGroups are the groups of an agent of a cluster, the organisations of its certificate (RG-06).
+func ClusterGroups(cluster string) []string {
+	return []string{ClusterGroup(cluster), GroupManagedClusters}
+}
+
+// AWSClusterGroup is the group of the agents of a cluster that joins through AWS IAM. Whatever ClusterGroup is granted,
+// it is granted as well.
+func AWSClusterGroup(cluster string) string {
+	return awsGroupPrefix + cluster
+}
+
+// ClusterCSRGenerateName begins the names of the certificate requests of a cluster.
+func ClusterCSRGenerateName(cluster string) string {
+	return cluster + "-"
+}
+
+// AddOnUser is the user as whom an agent of an add-on acts on the hub (AF-04).
+func AddOnUser(cluster, addOn, agent string) string {
+	return AddOnGroup(cluster, addOn) + ":agent:" + agent
+}
+
+// ParseAddOnUser takes a user apart that AddOnUser made. The error says what is wrong with any other user.
+func ParseAddOnUser(user string) (cluster, addOn, agent string, err error) {
+	rest, ok := strings.CutPrefix(user, identityPrefix+"cluster:")
+	parts := strings.Split(rest, ":")
+	if !ok || len(parts) != 5 || parts[1] != "addon" || parts[3] != "agent" ||
+		parts[0] == "" || parts[2] == "" || parts[4] == "" {
+		return "", "", "", fmt.Errorf("user %q is not the agent of an add-on, which would be %q",
+			user, AddOnUser("CLUSTER", "ADDON", "AGENT"))
+	}
+	return parts[0], parts[2], parts[4], nil
+}
+
+// AddOnGroup is the group of the agents of an add-on on one cluster.
+func AddOnGroup(cluster, addOn string) string {
+	return identityPrefix + "cluster:" + cluster + ":addon:" + addOn
+}
+
+// AddOnGroups are the groups of an agent of an add-on: on its cluster, and on all of them (AF-04).
+func AddOnGroups(cluster, addOn string) []string {
+	return []string{AddOnGroup(cluster, addOn), identityPrefix + "addon:" + addOn}
+}
+
+// AddOnDNSName is the DNS name in the certificate requests of an add-on (RG-61).
+func AddOnDNSName(addOn string) string {
+	return addOn + addOnDNSSuffix
+}
+
+// AddOnCSRGenerateName begins the names of the certificate requests of an add-on (RG-61).
+func AddOnCSRGenerateName(cluster, addOn string) string {
+	return "addon-" + cluster + "-" + addOn + "-"
+}
+
+// AddOnServiceAccount is the service account, in the namespace of the cluster, of an add-on that registers with
+// tokens (RG-53).
+func AddOnServiceAccount(addOn string) string {
+	return addOn + "-agent"
+}
+
+// AddOnTokenUser is the user as whom such an add-on acts on the hub.
+func AddOnTokenUser(cluster, addOn string) string {
+	return ServiceAccountUser(cluster, AddOnServiceAccount(addOn))
+}
+
+// ServiceAccountUser is the user that a service account acts as. It is also the name to execute a ManifestWork as
+// (WH-11).
+func ServiceAccountUser(namespace, name string) string {
+	return serviceAccountUser + namespace + ":" + name
+}

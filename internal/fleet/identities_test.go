@@ -1,0 +1,112 @@
+package fleet
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// RG-06
+func TestClusterIdentity(t *testing.T) {
+	t.Parallel()
+	if got, want := ClusterUser("c1", "a1"), "system:open-cluster-management:c1:a1"; got != want {
+		t.Errorf("ClusterUser = %q, want %q", got, want)
+	}
+	want := []string{"system:open-cluster-management:c1", "system:open-cluster-management:managed-clusters"}
+	if got := ClusterGroups("c1"); !slices.Equal(got, want) {
+		t.Errorf("ClusterGroups = %q, want %q", got, want)
+	}
+	if got, want := AWSClusterGroup("c1"), "open-cluster-management:c1"; got != want {
+		t.Errorf("AWSClusterGroup = %q, want %q", got, want)
+	}
+}
+
+// RG-06, RG-13
+func TestParseClusterUser(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		user, cluster, agent string
+	}{
+		{ClusterUser("c1", "a1"), "c1", "a1"},
+		{ClusterUser("cluster", "addon"), "cluster", "addon"},
+		{user: ""},
+		{user: "c1:a1"},
+		{user: "system:open-cluster-management:"},
+		{user: "system:open-cluster-management:c1"},
+		{user: "system:open-cluster-management:c1:"},
+		{user: "system:open-cluster-management::a1"},
+		{user: "system:open-cluster-management:c1:a1:more"},
+		{user: "system:open-cluster-management:c1:a1:"},
+		{user: " system:open-cluster-management:c1:a1"},
+		{user: "System:open-cluster-management:c1:a1"},
+		{user: AddOnUser("c1", "proxy", "a1")},
+		{user: AddOnTokenUser("c1", "proxy")},
+	} {
+		cluster, agent, err := ParseClusterUser(test.user)
+		if cluster != test.cluster || agent != test.agent || (err == nil) != (test.cluster != "") {
+			t.Errorf("ParseClusterUser(%q) = %q, %q, %v; want %q, %q", test.user, cluster, agent, err, test.cluster, test.agent)
+		}
+		if err != nil && !strings.Contains(err.Error(), "system:open-cluster-management:CLUSTER:AGENT") {
+			t.Errorf("ParseClusterUser(%q): the error %q does not say what would be right", test.user, err)
+		}
+	}
+}
+
+func TestReservedClusterName(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]bool{
+		"managed-clusters": true, // its group would be that of all clusters
+		"registration":     true, // its ClusterRole would be the one all clusters share
+		"work":             true,
+		"cluster1":         false,
+		"bootstrap":        false,
+	} {
+		if got := ReservedClusterName(name); got != want {
+			t.Errorf("ReservedClusterName(%q) = %v, want %v", name, got, want)
+		}
+	}
+}
+
+// RG-61, AF-04
+func TestAddOnIdentity(t *testing.T) {
+	t.Parallel()
+	for got, want := range map[string]string{
+		AddOnUser("c1", "proxy", "a1"):                                      "system:open-cluster-management:cluster:c1:addon:proxy:agent:a1",
+		strings.Join(AddOnGroups("c1", "proxy"), " "):                       "system:open-cluster-management:cluster:c1:addon:proxy system:open-cluster-management:addon:proxy",
+		AddOnDNSName("proxy"):                                               "proxy.addon.open-cluster-management.io",
+		AddOnCSRGenerateName("c1", "proxy"):                                 "addon-c1-proxy-",
+		AddOnTokenUser("c1", "proxy"):                                       "system:serviceaccount:c1:proxy-agent",
+		AddOnHubKubeconfigSecret("proxy"):                                   "proxy-hub-kubeconfig",
+		AddOnClientCertSecret("proxy", "open-cluster-management.io/signer"): "proxy-open-cluster-management.io-signer-client-cert",
+	} {
+		if got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+// AF-05
+func TestParseAddOnUser(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		user, cluster, addOn, agent string
+	}{
+		{AddOnUser("c1", "proxy", "a1"), "c1", "proxy", "a1"},
+		{user: ""},
+		{user: ClusterUser("c1", "a1")},
+		{user: AddOnGroup("c1", "proxy")},
+		{user: AddOnUser("", "proxy", "a1")},
+		{user: AddOnUser("c1", "", "a1")},
+		{user: AddOnUser("c1", "proxy", "")},
+		{user: AddOnUser("c1", "proxy", "a1:more")},
+		{user: "cluster:c1:addon:proxy:agent:a1"},
+		{user: "system:open-cluster-management:cluster:c1:addOn:proxy:agent:a1"},
+		{user: "system:open-cluster-management:cluster:c1:addon:proxy:agents:a1"},
+	} {
+		cluster, addOn, agent, err := ParseAddOnUser(test.user)
+		if cluster != test.cluster || addOn != test.addOn || agent != test.agent || (err == nil) != (test.cluster != "") {
+			t.Errorf("ParseAddOnUser(%q) = %q, %q, %q, %v; want %q, %q, %q", test.user,
+				cluster, addOn, agent, err, test.cluster, test.addOn, test.agent)
+		}
+	}
+}

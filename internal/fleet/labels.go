@@ -1,0 +1,97 @@
+package fleet
+
+// Labels of clusters and of what belongs to them.
+const (
+	// LabelClusterSet on a ManagedCluster is the one exclusive ManagedClusterSet it is a member of.
+	LabelClusterSet = "cluster.open-cluster-management.io/clusterset"
+	// LabelClusterName is the name of the cluster that a CSR, a namespace, a lease or RBAC on the hub is for.
+	LabelClusterName = "open-cluster-management.io/cluster-name"
+	// LabelAddOnFeaturePrefix and the name of an add-on make the label of a ManagedCluster that tells how the
+	// add-on is doing there; see AddOnFeatureLabel.
+	LabelAddOnFeaturePrefix = "feature.open-cluster-management.io/addon-"
+	// LabelManagedNamespacePrefix and a hub make the label of a namespace on a managed cluster that tells whether
+	// a ManagedClusterSet of that hub wants it, "true" or "false"; see ManagedNamespaceLabel.
+	LabelManagedNamespacePrefix = "clusterset.open-cluster-management.io/"
+	// LabelSpokeOnly on a ClusterClaim or ClusterProperty keeps it off the hub.
+	LabelSpokeOnly = "open-cluster-management.io/spoke-only"
+)
+
+// Values of the label AddOnFeatureLabel.
+const (
+	// AddOnFeatureAvailable says that the add-on is available.
+	AddOnFeatureAvailable = "available"
+	// AddOnFeatureUnhealthy says that the add-on is not available.
+	AddOnFeatureUnhealthy = "unhealthy"
+	// AddOnFeatureUnreachable says that it is unknown whether the add-on is available.
+	AddOnFeatureUnreachable = "unreachable"
+)
+
+// Labels of placements and works.
+const (
+	// LabelPlacement on a PlacementDecision is the Placement it belongs to.
+	LabelPlacement = "cluster.open-cluster-management.io/placement"
+	// LabelDecisionGroupIndex on a PlacementDecision is the index of its decision group, from 0.
+	LabelDecisionGroupIndex = "cluster.open-cluster-management.io/decision-group-index"
+	// LabelDecisionGroupName on a PlacementDecision is the name of its decision group.
+	LabelDecisionGroupName = "cluster.open-cluster-management.io/decision-group-name"
+	// LabelManifestWorkReplicaSet on a ManifestWork is the replica set that made it; see
+	// ManifestWorkReplicaSetKey.
+	LabelManifestWorkReplicaSet = "work.open-cluster-management.io/manifestworkreplicaset"
+	// LabelPlacementName on a ManifestWork is the Placement for which its replica set made it.
+	LabelPlacementName = "work.open-cluster-management.io/placementname"
+)
+
+// Labels of add-ons.
+const (
+	// LabelAddOnName is the add-on that a CSR, a ManifestWork or a RoleBinding is for.
+	LabelAddOnName = "open-cluster-management.io/addon-name"
+	// LabelAddOnNamespace on a ManifestWork for a hosting cluster is the namespace of the add-on, that is the
+	// name of the managed cluster.
+	LabelAddOnNamespace = "open-cluster-management.io/addon-namespace"
+	// LabelAddOnAgentNamespace marks namespaces of a managed cluster that get the pull secret and the TLS profile.
+	LabelAddOnAgentNamespace = "addon.open-cluster-management.io/namespace"
+	// LabelTokenInfrastructure marks the service account, role and binding behind the token of an add-on.
+	LabelTokenInfrastructure = "addon.open-cluster-management.io/token-infrastructure"
+	// LabelTokenAddOnName is the add-on that objects with LabelTokenInfrastructure are for.
+	LabelTokenAddOnName = "addon.open-cluster-management.io/name"
+	// LabelHostedManifestLocation is the deprecated form of AnnotationHostedManifestLocation.
+	LabelHostedManifestLocation = AnnotationHostedManifestLocation
+	// LabelAddOnPreDelete is the deprecated form of AnnotationAddOnPreDelete.
+	LabelAddOnPreDelete = "open-cluster-management.io/addon-pre-delete"
+)
+
+// Labels of what the operators install.
+const (
+	// LabelKlusterlet on a namespace is the Klusterlet it was made for.
+	LabelKlusterlet = "operator.open-cluster-management.io/klusterlet"
+	// LabelCreatedByClusterManager is the ClusterManager that made an object.
+	LabelCreatedByClusterManager = "open-cluster-management.io/created-by-clustermanager"
+	// LabelCreatedByKlusterlet is the Klusterlet that made an object.
+	LabelCreatedByKlusterlet = "open-cluster-management.io/created-by-klusterlet"
+	// LabelAggregateToWork on a ClusterRole of a managed cluster grants its rules to the work agent.
+	LabelAggregateToWork = "open-cluster-management.io/aggregate-to-work"
+	// LabelApp and its value AppClusterManager mark the bootstrap tokens of a hub.
+	LabelApp = "app"
+	// AppClusterManager is the value of LabelApp on bootstrap tokens.
+	AppClusterManager = "cluster-manager"
+)
+
+// LabelTrue is the value that switches labels and annotations on.
+const LabelTrue = "true"
+
+// AddOnFeatureLabel is the label of a ManagedCluster that tells how an add-on is doing there (RG-29).
+func AddOnFeatureLabel(addOn string) string {
+	return LabelAddOnFeaturePrefix + addOn
+}
+
+// ManagedNamespaceLabel is the label of namespaces that the sets of a hub want on a managed cluster (RG-43).
+// The argument is what HubHash returns; a label name holds its first 63 characters.
+func ManagedNamespaceLabel(hubHash string) string {
+	const longestLabelName = 63
+	return LabelManagedNamespacePrefix + hubHash[:min(len(hubHash), longestLabelName)]
+}
+
+// ManifestWorkReplicaSetKey is the value of LabelManifestWorkReplicaSet.
+func ManifestWorkReplicaSetKey(namespace, name string) string {
+	return namespace + "." + name
+}

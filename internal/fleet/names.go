@@ -1,0 +1,141 @@
+package fleet
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+)
+
+// Namespaces. Besides these, each accepted cluster has one of its own name on the hub.
+const (
+	// NamespaceOperators holds the operators and the bootstrap service account.
+	NamespaceOperators = "open-cluster-management"
+	// NamespaceHub holds the components of a hub that an operator installed.
+	NamespaceHub = "open-cluster-management-hub"
+	// NamespaceAgent holds the agent on a managed cluster, unless its Klusterlet says otherwise.
+	NamespaceAgent = "open-cluster-management-agent"
+	// NamespaceAgentAddOn holds the agents of add-ons on a managed cluster, unless they say otherwise.
+	NamespaceAgentAddOn = "open-cluster-management-agent-addon"
+	// NamespaceAddOn holds the hub side of add-ons installed with Helm.
+	NamespaceAddOn = "open-cluster-management-addon"
+)
+
+// Service accounts of the hub.
+const (
+	// ServiceAccountBootstrap in NamespaceOperators is whose token agents join with.
+	ServiceAccountBootstrap = "agent-registration-bootstrap"
+	// ServiceAccountLegacyBootstrap was used before ServiceAccountBootstrap.
+	ServiceAccountLegacyBootstrap = "cluster-bootstrap"
+	// ServiceAccountClusterManager in NamespaceOperators is that of the ClusterManager operator.
+	ServiceAccountClusterManager = "cluster-manager"
+	// ServiceAccountKlusterlet in NamespaceOperators is that of the Klusterlet operator.
+	ServiceAccountKlusterlet = "klusterlet"
+
+	// Those in the namespace of the hub, one for each component.
+	ServiceAccountRegistrationController = "registration-controller-sa"
+	ServiceAccountRegistrationWebhook    = "registration-webhook-sa"
+	ServiceAccountWorkController         = "work-controller-sa"
+	ServiceAccountWorkWebhook            = "work-webhook-sa"
+	ServiceAccountPlacementController    = "placement-controller-sa"
+	ServiceAccountAddOnManager           = "addon-manager-controller-sa"
+	ServiceAccountAddOnWebhook           = "addon-webhook-sa"
+	ServiceAccountGRPCServer             = "grpc-server-sa"
+)
+
+// Leases.
+const (
+	// ClusterNamespaceLease is the lease in the namespace of a cluster that its agent renews (RG-20).
+	ClusterNamespaceLease = "managed-cluster-lease"
+)
+
+// Secrets with credentials, and what is in them.
+const (
+	// SecretBootstrapHubKubeconfig in the namespace of the agent is what it joins with.
+	SecretBootstrapHubKubeconfig = "bootstrap-hub-kubeconfig"
+	// SecretHubKubeconfig in the namespace of the agent is its own access to the hub (RG-09).
+	SecretHubKubeconfig = "hub-kubeconfig-secret"
+	// SecretExternalManagedKubeconfig in the namespace of a hosted Klusterlet leads to the managed cluster.
+	SecretExternalManagedKubeconfig = "external-managed-kubeconfig"
+	// SecretExternalManagedKubeconfigRegistration is what the operator makes of it for the registration agent.
+	SecretExternalManagedKubeconfigRegistration = "external-managed-kubeconfig-registration"
+	// SecretExternalManagedKubeconfigWork is what the operator makes of it for the work agent.
+	SecretExternalManagedKubeconfigWork = "external-managed-kubeconfig-work"
+	// SecretExternalManagedKubeconfigAgent is what the operator makes of it for both agents in one.
+	SecretExternalManagedKubeconfigAgent = "external-managed-kubeconfig-agent"
+	// SecretExternalHubKubeconfig in the namespace of a hosted ClusterManager leads to the hub.
+	SecretExternalHubKubeconfig = "external-hub-kubeconfig"
+	// SecretImagePullCredentials is copied to wherever images are pulled.
+	SecretImagePullCredentials = "open-cluster-management-image-pull-credentials"
+	// SecretWorkDriverConfig configures the transport of works, when that is not the API server.
+	SecretWorkDriverConfig = "work-driver-config"
+	// SecretClusterImportConfig in the namespace of a cluster holds Helm values to import it with.
+	SecretClusterImportConfig = "cluster-import-config"
+	// SecretBootstrapToken in kube-system is the bootstrap token of a hub installed with Helm.
+	SecretBootstrapToken = "bootstrap-token-ocmhub"
+
+	// Keys of these secrets, which are file names as well.
+	KeyKubeconfig  = "kubeconfig"
+	KeyTLSCert     = "tls.crt"
+	KeyTLSKey      = "tls.key"
+	KeyClusterName = "cluster-name"
+	KeyAgentName   = "agent-name"
+	KeyToken       = "token"
+	KeyConfig      = "config.yaml"
+	KeyHelmValues  = "values.yaml"
+)
+
+// Names within the kubeconfig of an agent (RG-09). Its cluster is named as in the bootstrap kubeconfig.
+const (
+	KubeconfigContext   = "default-context"
+	KubeconfigUser      = "default-auth"
+	KubeconfigNamespace = "configuration"
+)
+
+// Serving certificates and TLS settings in the namespace of a hub (CM-23, CM-30).
+const (
+	SecretSigner                = "signer-secret"
+	SecretRegistrationServing   = "registration-webhook-serving-cert"
+	SecretWorkServing           = "work-webhook-serving-cert"
+	SecretAddOnServing          = "addon-webhook-serving-cert"
+	SecretGRPCServing           = "grpc-server-serving-cert"
+	SecretPlacementDebugServing = "placement-debug-serving-cert"
+	ConfigMapCABundle           = "ca-bundle-configmap"
+	KeyCABundle                 = "ca-bundle.crt"
+	ConfigMapGRPCServer         = "grpc-server-config"
+	ConfigMapTLSProfile         = "ocm-tls-profile"
+	KeyTLSProfileMinVersion     = "minTLSVersion"
+	KeyTLSProfileCipherSuites   = "cipherSuites"
+)
+
+// KlusterletRegistrationServiceAccount is the service account of the registration agent of a Klusterlet.
+func KlusterletRegistrationServiceAccount(klusterlet string) string {
+	return klusterlet + "-registration-sa"
+}
+
+// KlusterletWorkServiceAccount is the service account of the work agent of a Klusterlet.
+func KlusterletWorkServiceAccount(klusterlet string) string {
+	return klusterlet + "-work-sa"
+}
+
+// AddOnHubKubeconfigSecret is the secret with which an add-on reaches the hub (RG-60).
+func AddOnHubKubeconfigSecret(addOn string) string {
+	return addOn + "-hub-kubeconfig"
+}
+
+// AddOnClientCertSecret is the secret with the certificate of an add-on by a signer other than
+// SignerKubeAPIServerClient (RG-60).
+func AddOnClientCertSecret(addOn, signer string) string {
+	return addOn + "-" + strings.ReplaceAll(signer, "/", "-") + "-client-cert"
+}
+
+// HubHash stands for a hub on its managed clusters: the SHA-256 of its URL in lower-case hexadecimal (WK-03).
+// The URL is that of the hub kubeconfig, unchanged.
+func HubHash(hubURL string) string {
+	sum := sha256.Sum256([]byte(hubURL))
+	return hex.EncodeToString(sum[:])
+}
+
+// AppliedManifestWorkName is the name of the AppliedManifestWork of a ManifestWork (WK-03).
+func AppliedManifestWorkName(hubHash, manifestWork string) string {
+	return hubHash + "-" + manifestWork
+}

@@ -1,0 +1,59 @@
+package fleet
+
+// Roles on the hub, and their bindings where those have a name of their own.
+const (
+	// ClusterRoleBootstrap lets an agent ask to join.
+	ClusterRoleBootstrap = "open-cluster-management:bootstrap"
+	// ClusterRoleBindingBootstrapTokens binds it to GroupBootstrap.
+	ClusterRoleBindingBootstrapTokens = "open-cluster-management:bootstrap:managedcluster"
+	// ClusterRoleBindingBootstrapServiceAccount binds it to ServiceAccountBootstrap.
+	ClusterRoleBindingBootstrapServiceAccount = "open-cluster-management:bootstrap:agent-registration"
+	// ClusterRoleRegistration lets an agent keep its lease and report on its add-ons (RG-45).
+	ClusterRoleRegistration = "open-cluster-management:managedcluster:registration"
+	// ClusterRoleWork lets an agent read and report on its ManifestWorks (RG-45).
+	ClusterRoleWork = "open-cluster-management:managedcluster:work"
+)
+
+// Groups, resources and verbs that exist only to be authorised.
+const (
+	// GroupRegister is the API group of ResourceManagedClusters with the subresources accept and clientcertificates.
+	GroupRegister = "register.open-cluster-management.io"
+	// ResourceManagedClusters, with SubresourceAccept or SubresourceClientCertificates.
+	ResourceManagedClusters = "managedclusters"
+	// SubresourceAccept is updated by whoever sets spec.hubAcceptsClient of a ManagedCluster to true (WH-05).
+	SubresourceAccept = "accept"
+	// SubresourceClientCertificates is renewed, by VerbRenew, by agents with a certificate (RG-15).
+	SubresourceClientCertificates = "clientcertificates"
+	// VerbRenew is to renew a client certificate.
+	VerbRenew = "renew"
+	// SubresourceJoin of managedclustersets is created by whoever puts a cluster in or out of a set (WH-07).
+	SubresourceJoin = "join"
+	// SubresourceBind of managedclustersets is created by whoever binds a set to a namespace (WH-08).
+	SubresourceBind = "bind"
+	// VerbExecuteAs on manifestworks is to set the executor of a ManifestWork (WH-11).
+	VerbExecuteAs = "execute-as"
+	// VerbSubscribe on serviceaccounts/token is to receive tokens through the gRPC server.
+	VerbSubscribe = "subscribe"
+)
+
+// ManagedClusterClusterRole is the ClusterRole, and its binding, by which the agents of a cluster use the hub.
+func ManagedClusterClusterRole(cluster string) string {
+	return "open-cluster-management:managedcluster:" + cluster
+}
+
+// RegistrationRoleBinding binds ClusterRoleRegistration to the agents of a cluster in its namespace.
+func RegistrationRoleBinding(cluster string) string {
+	return ManagedClusterClusterRole(cluster) + ":registration"
+}
+
+// WorkRoleBinding binds ClusterRoleWork to the agents of a cluster in its namespace. It carries
+// FinalizerManifestWorkCleanup.
+func WorkRoleBinding(cluster string) string {
+	return ManagedClusterClusterRole(cluster) + ":work"
+}
+
+// AddOnTokenRole is the role, and its binding, in the namespace of a cluster by which its agent may create tokens for
+// an add-on (RG-53).
+func AddOnTokenRole(addOn string) string {
+	return addOn + "-token-role"
+}
