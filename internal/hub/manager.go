@@ -1,0 +1,60 @@
+package hub
+
+import (
+	authorizationv1 "k8s.io/api/authorization/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/selection"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+// ManagerOptions are the options a manager of the hub's controllers needs: their types, and caches that hold only what
+// the controllers own. Metrics, health and leader election are the caller's.
+func ManagerOptions() ctrl.Options {
+	ofClusters := cache.ByObject{Label: hasLabel(fleet.LabelClusterName)}
+	return ctrl.Options{
+		Scheme: newScheme(),
+		Cache: cache.Options{
+			DefaultTransform: cache.TransformStripManagedFields(),
+			ByObject: map[client.Object]cache.ByObject{
+				&corev1.Namespace{}:                          ofClusters,
+				&rbacv1.ClusterRoleBinding{}:                 ofClusters,
+				&rbacv1.RoleBinding{}:                        ofClusters,
+				&coordinationv1.Lease{}:                      ofClusters,
+				&certificatesv1.CertificateSigningRequest{}: ofClusters,
+			},
+		},
+		// A reconcile must see what the one before it wrote, or it writes the same again.
+		Client: client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}},
+	}
+}
+
+func newScheme() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		corev1.AddToScheme, rbacv1.AddToScheme, authorizationv1.AddToScheme, coordinationv1.AddToScheme, certificatesv1.AddToScheme, eventsv1.AddToScheme,
+		clusterv1.AddToScheme, workv1.AddToScheme,
+	} {
+		utilruntime.Must(add(scheme))
+	}
+	return scheme
+}
+
+func hasLabel(key string) labels.Selector {
+	exists, err := labels.NewRequirement(key, selection.Exists, nil)
+	utilruntime.Must(err)
+	return labels.NewSelector().Add(*exists)
+}

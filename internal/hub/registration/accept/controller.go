@@ -1,0 +1,205 @@
+// Package accept gives an accepted cluster its place on the hub (a namespace, a lease and the rights of its agent) and
+// takes it away again when the cluster is denied or deleted.
+package accept
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+// workers is how many clusters are reconciled at once: each costs a handful of round trips, not CPU.
+const workers = 10
+
+// worksRecheck is how soon a leaving cluster's namespace is looked at again for ManifestWorks (RG-17).
+const worksRecheck = 5 * time.Second
+
+// Controller reconciles a ManagedCluster's acceptance (RG-16, RG-17, RG-18, RG-20, RG-45).
+type Controller struct {
+	client   client.Client
+	live     client.Reader
+	recorder events.EventRecorder
+	clock    clock.Clock
+}
+
+// New returns a Controller that works through the client, and through live where a cache would not pay.
+func New(c client.Client, live client.Reader, recorder events.EventRecorder, clk clock.Clock) *Controller {
+	return &Controller{client: c, live: live, recorder: recorder, clock: clk}
+}
+
+// Register adds the controller to the manager.
+func Register(mgr ctrl.Manager, clk clock.Clock) error {
+	c := New(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder("registration-controller"), clk)
+	ofCluster := handler.EnqueueRequestsFromMapFunc(clusterOfObject)
+	changed := builder.WithPredicates(predicate.Not(renewal()))
+	return ctrl.NewControllerManagedBy(mgr).Named("accept").
+		For(&clusterv1.ManagedCluster{}, builder.WithPredicates(predicate.Or[client.Object](
+			predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, finalizersChanged()))).
+		Watches(&corev1.Namespace{}, ofCluster, changed).
+		Watches(&rbacv1.ClusterRole{}, ofCluster, changed).
+		Watches(&rbacv1.ClusterRoleBinding{}, ofCluster, changed).
+		Watches(&rbacv1.RoleBinding{}, ofCluster, changed).
+		Watches(&coordinationv1.Lease{}, ofCluster, changed).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		Complete(c)
+}
+
+// clusterOfObject finds the cluster an object belongs to by its label.
+func clusterOfObject(_ context.Context, o client.Object) []reconcile.Request {
+	name := o.GetLabels()[fleet.LabelClusterName]
+	if name == "" {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: name}}}
+}
+
+// renewal matches the heartbeat of a lease, which changes nothing this controller looks at.
+func renewal() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc:  func(event.CreateEvent) bool { return false },
+		DeleteFunc:  func(event.DeleteEvent) bool { return false },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			_, lease := e.ObjectNew.(*coordinationv1.Lease)
+			return lease && e.ObjectNew.GetDeletionTimestamp().IsZero()
+		},
+	}
+}
+
+func finalizersChanged() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		return !equality.Semantic.DeepEqual(e.ObjectOld.GetFinalizers(), e.ObjectNew.GetFinalizers())
+	}}
+}
+
+// Reconcile gives the cluster what its spec.hubAcceptsClient entitles it to and says so in a condition.
+func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	cluster := &clusterv1.ManagedCluster{}
+	if err := c.client.Get(ctx, req.NamespacedName, cluster); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if !cluster.DeletionTimestamp.IsZero() {
+		return c.release(ctx, cluster)
+	}
+	if err := c.ensureCommonRoles(ctx); err != nil {
+		return ctrl.Result{}, err
+	}
+	if cluster.Spec.HubAcceptsClient {
+		return ctrl.Result{}, c.accept(ctx, cluster)
+	}
+	if meta.FindStatusCondition(cluster.Status.Conditions, fleet.ConditionHubAccepted) == nil {
+		return ctrl.Result{}, nil // nobody has decided yet
+	}
+	return c.deny(ctx, cluster)
+}
+
+// accept is RG-16: the finalizer before anything that it has to clean up.
+func (c *Controller) accept(ctx context.Context, cluster *clusterv1.ManagedCluster) error {
+	if err := c.setFinalizer(ctx, cluster, controllerutil.AddFinalizer); err != nil {
+		return err
+	}
+	if err := c.admit(ctx, cluster.Name); err != nil {
+		return c.report(ctx, cluster, metav1.Condition{
+			Type: fleet.ConditionHubAccepted, Status: metav1.ConditionFalse, Reason: fleet.ReasonHubClusterAdminAcceptFail,
+			Message: fmt.Sprintf("The hub could not set up the cluster and tries again: %v", err),
+		}, err)
+	}
+	return c.report(ctx, cluster, metav1.Condition{
+		Type: fleet.ConditionHubAccepted, Status: metav1.ConditionTrue, Reason: fleet.ReasonHubClusterAdminAccepted,
+		Message: "Accepted by hub cluster admin",
+	}, nil)
+}
+
+// deny is RG-17: the agent may go on reading its own ManagedCluster, so that it learns of it. Its rights on works stay as
+// long as there are works, for it has to clean them up.
+func (c *Controller) deny(ctx context.Context, cluster *clusterv1.ManagedCluster) (ctrl.Result, error) {
+	done, err := c.expel(ctx, cluster.Name)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if err := c.ensureClusterRole(ctx, cluster.Name, deniedRules(cluster.Name)); err != nil {
+		return ctrl.Result{}, err
+	}
+	err = c.report(ctx, cluster, metav1.Condition{
+		Type: fleet.ConditionHubAccepted, Status: metav1.ConditionFalse, Reason: fleet.ReasonHubClusterAdminDenied,
+		Message: "Denied by hub cluster admin",
+	}, nil)
+	return again(done), err
+}
+
+// release is RG-18: the rights go, the namespace stays.
+func (c *Controller) release(ctx context.Context, cluster *clusterv1.ManagedCluster) (ctrl.Result, error) {
+	if !controllerutil.ContainsFinalizer(cluster, fleet.FinalizerManagedCluster) {
+		return ctrl.Result{}, nil
+	}
+	done, err := c.expel(ctx, cluster.Name)
+	if err != nil || !done {
+		return again(done), err
+	}
+	if err := c.deleteClusterRole(ctx, cluster.Name); err != nil {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{}, c.setFinalizer(ctx, cluster, controllerutil.RemoveFinalizer)
+}
+
+// again looks for remaining works on a timer: watching every ManifestWork of the fleet for the few clusters that are
+// leaving would cost more than it saves.
+func again(done bool) ctrl.Result {
+	if done {
+		return ctrl.Result{}
+	}
+	return ctrl.Result{RequeueAfter: worksRecheck}
+}
+
+func (c *Controller) setFinalizer(ctx context.Context, cluster *clusterv1.ManagedCluster, set func(client.Object, string) bool) error {
+	before := cluster.DeepCopy()
+	if !set(cluster, fleet.FinalizerManagedCluster) {
+		return nil
+	}
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := c.client.Patch(ctx, cluster, patch); err != nil {
+		return fmt.Errorf("patch finalizers of ManagedCluster %s: %w", cluster.Name, err)
+	}
+	return nil
+}
+
+// report writes the condition, if it is news, and tells of it in an event. It returns cause, for the caller to retry.
+func (c *Controller) report(ctx context.Context, cluster *clusterv1.ManagedCluster, cond metav1.Condition, cause error) error {
+	before := cluster.DeepCopy()
+	cond.LastTransitionTime = metav1.NewTime(c.clock.Now())
+	if !meta.SetStatusCondition(&cluster.Status.Conditions, cond) {
+		return cause
+	}
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := c.client.Status().Patch(ctx, cluster, patch); err != nil {
+		return fmt.Errorf("patch condition %s of ManagedCluster %s: %w", cond.Type, cluster.Name, err)
+	}
+	switch cond.Reason {
+	case fleet.ReasonHubClusterAdminAccepted:
+		c.recorder.Eventf(cluster, nil, corev1.EventTypeNormal, fleet.EventManagedClusterAccepted, "Accept", "%s", cond.Message)
+	case fleet.ReasonHubClusterAdminDenied:
+		c.recorder.Eventf(cluster, nil, corev1.EventTypeNormal, fleet.EventManagedClusterDenied, "Deny", "%s", cond.Message)
+	}
+	return cause
+}

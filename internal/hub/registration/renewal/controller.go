@@ -1,0 +1,107 @@
+// Package renewal approves the certificate signing requests with which the agent of an accepted cluster renews its own
+// client certificate.
+package renewal
+
+import (
+	"context"
+	"fmt"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+// workers is how many requests are judged at once.
+const workers = 10
+
+// Controller reconciles the CertificateSigningRequests of cluster agents (RG-15).
+type Controller struct {
+	client   client.Client
+	recorder events.EventRecorder
+	clock    clock.Clock
+}
+
+// New returns a Controller that works through the client.
+func New(c client.Client, recorder events.EventRecorder, clk clock.Clock) *Controller {
+	return &Controller{client: c, recorder: recorder, clock: clk}
+}
+
+// Register adds the controller to the manager.
+func Register(mgr ctrl.Manager, clk clock.Clock) error {
+	c := New(mgr.GetClient(), mgr.GetEventRecorder("csr-approving-controller"), clk)
+	return ctrl.NewControllerManagedBy(mgr).Named("renewal").
+		For(&certificatesv1.CertificateSigningRequest{}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		Complete(c)
+}
+
+// Reconcile approves the request if it renews the identity of the one who made it. Everything else is left to a person.
+func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	csr := &certificatesv1.CertificateSigningRequest{}
+	if err := c.client.Get(ctx, req.NamespacedName, csr); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if decided(csr) || !renews(csr) {
+		return ctrl.Result{}, nil
+	}
+	allowed, err := c.mayRenew(ctx, csr)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if !allowed {
+		log.FromContext(ctx).Info("Renewal left for an administrator: the requester may not renew client certificates", "user", csr.Spec.Username)
+		return ctrl.Result{}, nil
+	}
+	return ctrl.Result{}, c.approve(ctx, csr)
+}
+
+// decided tells whether the request is approved or denied already.
+func decided(csr *certificatesv1.CertificateSigningRequest) bool {
+	for _, cond := range csr.Status.Conditions {
+		if cond.Type == certificatesv1.CertificateApproved || cond.Type == certificatesv1.CertificateDenied {
+			return true
+		}
+	}
+	return false
+}
+
+// mayRenew asks the hub whether the requester's cluster is still accepted: only then its agent holds this right.
+func (c *Controller) mayRenew(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) (bool, error) {
+	extra := make(map[string]authorizationv1.ExtraValue, len(csr.Spec.Extra))
+	for k, v := range csr.Spec.Extra {
+		extra[k] = authorizationv1.ExtraValue(v)
+	}
+	sar := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: csr.Spec.Username, UID: csr.Spec.UID, Groups: csr.Spec.Groups, Extra: extra,
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Group: fleet.GroupRegister, Resource: fleet.ResourceManagedClusters, Subresource: fleet.SubresourceClientCertificates, Verb: fleet.VerbRenew,
+		},
+	}}
+	if err := c.client.Create(ctx, sar); err != nil {
+		return false, fmt.Errorf("review access of the requester of CertificateSigningRequest %s: %w", csr.Name, err)
+	}
+	return sar.Status.Allowed, nil
+}
+
+func (c *Controller) approve(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) error {
+	now := metav1.NewTime(c.clock.Now())
+	csr.Status.Conditions = append(csr.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
+		Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: fleet.CSRApprovalReason,
+		Message: "The agent of an accepted cluster renews its own client certificate.", LastUpdateTime: now, LastTransitionTime: now,
+	})
+	if err := c.client.SubResource("approval").Update(ctx, csr); err != nil {
+		return fmt.Errorf("approve CertificateSigningRequest %s: %w", csr.Name, err)
+	}
+	c.recorder.Eventf(csr, nil, corev1.EventTypeNormal, fleet.EventManagedClusterCSRAutoApproved, "Approve",
+		"Renewal of the client certificate of ManagedCluster %s approved", csr.Labels[fleet.LabelClusterName])
+	return nil
+}
