@@ -1,0 +1,222 @@
+package pki
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/big"
+	"os"
+	"path/filepath"
+	"time"
+
+	certutil "k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
+)
+
+// serviceAccountKeyBits is the size that clients of the published keys expect (SC-08).
+const serviceAccountKeyBits = 2048
+
+// keyPair is a certificate with its private key. chain is what the certificate file holds, the certificate first.
+type keyPair struct {
+	cert  *x509.Certificate
+	chain []*x509.Certificate
+	key   crypto.Signer
+}
+
+func (p *keyPair) validAt(now time.Time) bool {
+	return !now.Before(p.cert.NotBefore) && now.Before(p.cert.NotAfter)
+}
+
+// issue makes a key and a certificate for it. parent signs; nil means the new key itself. A certificate never outlives
+// its signer.
+func issue(template *x509.Certificate, parent *keyPair) (*keyPair, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	if template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127)); err != nil {
+		return nil, err
+	}
+	signerCert, signerKey := template, crypto.Signer(key)
+	if parent != nil {
+		signerCert, signerKey = parent.cert, parent.key
+		if template.NotAfter.After(parent.cert.NotAfter) {
+			template.NotAfter = parent.cert.NotAfter
+		}
+	}
+	raw, err := x509.CreateCertificate(rand.Reader, template, signerCert, key.Public(), signerKey)
+	if err != nil {
+		return nil, err
+	}
+	cert, err := x509.ParseCertificate(raw)
+	if err != nil {
+		return nil, err
+	}
+	return &keyPair{cert: cert, chain: []*x509.Certificate{cert}, key: key}, nil
+}
+
+// pairFile is the path of a pair without its extension: .crt holds the certificate, .key the private key.
+type pairFile string
+
+func (f pairFile) certFile() string { return string(f) + ".crt" }
+func (f pairFile) keyFile() string  { return string(f) + ".key" }
+
+// incoming is where a new pair waits complete on disk, so that a crash between the two renames can be finished.
+func (f pairFile) incoming() pairFile { return f + ".new" }
+
+// load returns nil when there is no such pair.
+func (f pairFile) load() (*keyPair, error) {
+	if err := f.finish(); err != nil {
+		return nil, err
+	}
+	pair, err := loadPair(f.certFile(), f.keyFile())
+	switch {
+	case err == nil:
+		return pair, nil
+	case f.absent():
+		return nil, nil
+	default:
+		return nil, fmt.Errorf("%w; restore %s and %s from a backup, or remove both to have new ones made", err, f.certFile(), f.keyFile())
+	}
+}
+
+func (f pairFile) absent() bool { return !exists(f.certFile()) && !exists(f.keyFile()) }
+
+func (f pairFile) save(p *keyPair) error {
+	key, err := keyutil.MarshalPrivateKeyToPEM(p.key)
+	if err != nil {
+		return err
+	}
+	certs, err := certutil.EncodeCertificates(p.chain...)
+	if err != nil {
+		return err
+	}
+	// The certificate is written last: with it the incoming pair is complete.
+	in := f.incoming()
+	if err := writeFile(in.keyFile(), key, 0o600); err != nil {
+		return err
+	}
+	if err := writeFile(in.certFile(), certs, 0o644); err != nil {
+		return err
+	}
+	return f.finish()
+}
+
+// finish puts a complete incoming pair in place. The certificate goes last: while it is there, the swap is unfinished.
+func (f pairFile) finish() error {
+	in := f.incoming()
+	if !exists(in.certFile()) {
+		return nil
+	}
+	if exists(in.keyFile()) {
+		if err := os.Rename(in.keyFile(), f.keyFile()); err != nil {
+			return err
+		}
+	}
+	if err := os.Rename(in.certFile(), f.certFile()); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(string(f)))
+}
+
+// remove deletes a pair that is no longer needed.
+func (f pairFile) remove() error {
+	for _, file := range []string{f.certFile(), f.keyFile()} {
+		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// loadUserCA reads a CA the user supplied and refuses one that cannot do the work.
+func loadUserCA(certFile, keyFile string, now time.Time) (*keyPair, error) {
+	pair, err := loadPair(certFile, keyFile)
+	if err != nil {
+		return nil, err
+	}
+	switch c := pair.cert; {
+	case !c.IsCA:
+		return nil, fmt.Errorf("%s holds a certificate that is no CA (basic constraint CA:TRUE is missing)", certFile)
+	case c.MaxPathLen == 0 && c.MaxPathLenZero:
+		return nil, fmt.Errorf("%s may not sign other CAs (path length 0), which the control plane needs; supply one with path length 1 or more", certFile)
+	case !pair.validAt(now):
+		return nil, fmt.Errorf("%s is valid from %s to %s, not now; supply a current CA", certFile, c.NotBefore.Format(time.RFC3339), c.NotAfter.Format(time.RFC3339))
+	}
+	return pair, nil
+}
+
+func loadPair(certFile, keyFile string) (*keyPair, error) {
+	certs, err := certutil.CertsFromFile(certFile)
+	if err != nil {
+		return nil, fmt.Errorf("read certificate %s: %w", certFile, err)
+	}
+	parsed, err := keyutil.PrivateKeyFromFile(keyFile)
+	if err != nil {
+		return nil, fmt.Errorf("read key %s: %w", keyFile, err)
+	}
+	key, ok := parsed.(crypto.Signer)
+	if !ok {
+		return nil, fmt.Errorf("read key %s: a %T cannot sign", keyFile, parsed)
+	}
+	public, ok := key.Public().(interface{ Equal(crypto.PublicKey) bool })
+	if !ok || !public.Equal(certs[0].PublicKey) {
+		return nil, fmt.Errorf("key %s does not belong to certificate %s", keyFile, certFile)
+	}
+	return &keyPair{cert: certs[0], chain: certs, key: key}, nil
+}
+
+func (s *Store) ensureServiceAccountKey() error {
+	file := s.ServiceAccountKey()
+	_, err := keyutil.PrivateKeyFromFile(file)
+	if err == nil {
+		return nil
+	}
+	if exists(file) {
+		return fmt.Errorf("read service account key %s: %w; restore it from a backup, or remove it, which makes all service account tokens invalid", file, err)
+	}
+	key, err := rsa.GenerateKey(rand.Reader, serviceAccountKeyBits)
+	if err != nil {
+		return err
+	}
+	return writeFile(file, pem.EncodeToMemory(&pem.Block{Type: keyutil.RSAPrivateKeyBlockType, Bytes: x509.MarshalPKCS1PrivateKey(key)}), 0o600)
+}
+
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+// writeFile replaces a file in one step that survives a power failure.
+func writeFile(file string, content []byte, mode fs.FileMode) (err error) {
+	tmp, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+"-*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(tmp.Name())
+		}
+	}()
+	_, err = tmp.Write(content)
+	err = errors.Join(err, tmp.Chmod(mode), tmp.Sync(), tmp.Close())
+	if err != nil {
+		return fmt.Errorf("write %s: %w", file, err)
+	}
+	return os.Rename(tmp.Name(), file)
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

@@ -1,0 +1,182 @@
+// Package pki keeps the keys and certificates of a control plane in a folder: made once, found again at every start,
+// renewed before they expire while the server runs (SC-06).
+//
+// A root CA signs one CA for each purpose, and those sign the certificates. Every CA has a bundle of the certificates
+// that are to be trusted for its purpose; whoever verifies reads the bundle and reloads it when it changes. A CA is
+// renewed with a new key in two steps, so that nobody meets a certificate he does not trust yet: the next certificate
+// goes into the bundle first, and signs only after it has had time to spread.
+package pki
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+)
+
+// Authority is the name of a CA and of its files.
+type Authority string
+
+// The CAs of a control plane.
+const (
+	// RootCA signs the other CAs. Clients of the API server trust its bundle.
+	RootCA Authority = "root-ca"
+	// ServerCA signs the serving certificate of the API server.
+	ServerCA Authority = "server-ca"
+	// ClientCA signs client certificates, among them those of certificate signing requests.
+	ClientCA Authority = "client-ca"
+	// RequestHeaderCA signs the certificate with which the API server proxies to aggregated APIs.
+	RequestHeaderCA Authority = "request-header-ca"
+	// EtcdCA signs what etcd and its clients show each other.
+	EtcdCA Authority = "etcd-ca"
+)
+
+// Leaf is the name of a certificate that is no CA, and of its files.
+type Leaf string
+
+// The certificates of a control plane.
+const (
+	// APIServer is what the API server serves with; its file also holds the certificate of ServerCA.
+	APIServer Leaf = "kube-apiserver"
+	// Admin is user system:admin in group system:masters.
+	Admin Leaf = "admin"
+	// AuthProxy is user system:auth-proxy, as whom the API server proxies to aggregated APIs.
+	AuthProxy Leaf = "auth-proxy"
+	// EtcdServer is what etcd serves with, to clients and to peers.
+	EtcdServer Leaf = "etcd-server"
+	// EtcdClient is what a client of etcd shows.
+	EtcdClient Leaf = "etcd-client"
+)
+
+const (
+	// retryInterval is the pause after a renewal that failed, for instance because the disk was full.
+	retryInterval = time.Minute
+
+	// longestPause bounds a wait: a timer does not count the time for which a machine was suspended.
+	longestPause = 24 * time.Hour
+)
+
+// Options say where the folder is and what the certificates are for.
+type Options struct {
+	// Dir is the folder. Created with mode 0700; keys in it have mode 0600.
+	Dir string
+	// CAFile and CAKeyFile name a root CA supplied by the user instead of one of our own; both or neither. It is never
+	// renewed by us.
+	CAFile, CAKeyFile string
+	// ServerNames are the host names and IP addresses in the serving certificate. Changing them makes a new one.
+	ServerNames []string
+	// Clock is the source of time; nil means the machine's.
+	Clock clock.Clock
+}
+
+// Store is an open folder of keys and certificates.
+type Store struct {
+	options Options
+	clock   clock.Clock
+
+	mu   sync.Mutex
+	next time.Time
+}
+
+// Open creates what is missing in the folder and renews what is due. It fails when a file is broken or does not fit its
+// partner; it never replaces such a file, because what was signed with it would become worthless.
+func Open(options Options) (*Store, error) {
+	s := &Store{options: options, clock: options.Clock}
+	if s.clock == nil {
+		s.clock = clock.RealClock{}
+	}
+	if (options.CAFile == "") != (options.CAKeyFile == "") {
+		return nil, fmt.Errorf("a CA of your own needs both its certificate and its key, got certificate %q and key %q", options.CAFile, options.CAKeyFile)
+	}
+	if err := os.MkdirAll(filepath.Join(options.Dir, bundleDir), 0o700); err != nil {
+		return nil, fmt.Errorf("create the certificate folder: %w", err)
+	}
+	// The RSA key takes longer than all the rest.
+	keyDone := make(chan error, 1)
+	go func() { keyDone <- s.ensureServiceAccountKey() }()
+	_, err := s.Renew()
+	if keyErr := <-keyDone; err == nil {
+		err = keyErr
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Renew brings all certificates up to date and reports whether a file changed.
+func (s *Store) Renew() (changed bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	round := &renewal{store: s, now: s.clock.Now()}
+	if err := round.run(); err != nil {
+		return round.changed, err
+	}
+	s.next = round.next
+	return round.changed, nil
+}
+
+// NextRenewal is when Renew will have something to do.
+func (s *Store) NextRenewal() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.next
+}
+
+// Run renews what becomes due until ctx ends, and calls changed after a renewal.
+func (s *Store) Run(ctx context.Context, changed func()) {
+	logger := klog.FromContext(ctx).WithName("pki")
+	pause := s.NextRenewal().Sub(s.clock.Now())
+	for {
+		timer := s.clock.NewTimer(min(max(pause, 0), longestPause))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C():
+		}
+		renewed, err := s.Renew()
+		if renewed {
+			logger.Info("Renewed certificates", "folder", s.options.Dir)
+			changed()
+		}
+		if err != nil {
+			logger.Error(err, "Cannot renew the certificates; trying again", "folder", s.options.Dir, "after", retryInterval)
+			pause = retryInterval
+			continue
+		}
+		pause = s.NextRenewal().Sub(s.clock.Now())
+	}
+}
+
+// Bundle is the file of the certificates to trust for an authority, in PEM.
+func (s *Store) Bundle(a Authority) string {
+	return filepath.Join(s.options.Dir, bundleDir, string(a)+"-bundle.crt")
+}
+
+// CA names the files of the certificate and the key that an authority signs with.
+func (s *Store) CA(a Authority) (certFile, keyFile string) {
+	if a == RootCA && s.options.CAFile != "" {
+		return s.options.CAFile, s.options.CAKeyFile
+	}
+	p := s.pair(string(a))
+	return p.certFile(), p.keyFile()
+}
+
+// Certificate names the files of a certificate and its key.
+func (s *Store) Certificate(l Leaf) (certFile, keyFile string) {
+	p := s.pair(string(l))
+	return p.certFile(), p.keyFile()
+}
+
+// ServiceAccountKey is the file of the private key that signs service account tokens (SC-08).
+func (s *Store) ServiceAccountKey() string {
+	return filepath.Join(s.options.Dir, "kube-serviceaccount.key")
+}
+
+func (s *Store) pair(name string) pairFile { return pairFile(filepath.Join(s.options.Dir, name)) }

@@ -1,0 +1,445 @@
+package pki
+
+import (
+	"crypto/x509"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	certutil "k8s.io/client-go/util/cert"
+	testclock "k8s.io/utils/clock/testing"
+)
+
+var start = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+func open(t *testing.T, dir string, at time.Time, change func(*Options)) *Store {
+	t.Helper()
+	o := Options{Dir: dir, ServerNames: []string{"hub.example.com", "127.0.0.1"}, Clock: testclock.NewFakeClock(at)}
+	if change != nil {
+		change(&o)
+	}
+	s, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func leaf(t *testing.T, s *Store, l Leaf) []*x509.Certificate {
+	t.Helper()
+	file, _ := s.Certificate(l)
+	certs, err := certutil.CertsFromFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return certs
+}
+
+func ca(t *testing.T, s *Store, a Authority) *x509.Certificate {
+	t.Helper()
+	file, _ := s.CA(a)
+	certs, err := certutil.CertsFromFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return certs[0]
+}
+
+// trusts reports whether a client that has only the given bundle accepts the certificate.
+func trusts(t *testing.T, bundle []byte, chain []*x509.Certificate, at time.Time, usage x509.ExtKeyUsage) error {
+	t.Helper()
+	roots, intermediates := x509.NewCertPool(), x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(bundle) {
+		t.Fatal("empty bundle")
+	}
+	for _, c := range chain[1:] {
+		intermediates.AddCert(c)
+	}
+	_, err := chain[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: intermediates, CurrentTime: at, KeyUsages: []x509.ExtKeyUsage{usage}})
+	return err
+}
+
+func read(t *testing.T, file string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func snapshot(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			files[path] = string(read(t, path))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// SC-06, SC-08: a restart finds everything and changes nothing; keys are for the owner alone.
+func TestRestartKeepsEverything(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "cert")
+	open(t, dir, start, nil)
+	before := snapshot(t, dir)
+	open(t, dir, start.Add(time.Hour), nil)
+	after := snapshot(t, dir)
+	if len(before) != len(after) {
+		t.Errorf("a restart left %d files of %d", len(after), len(before))
+	}
+	keys := 0
+	for file, content := range before {
+		if after[file] != content {
+			t.Errorf("%s changed at the restart", file)
+		}
+		if strings.HasSuffix(file, ".key") {
+			keys++
+			info, err := os.Stat(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if info.Mode().Perm() != 0o600 {
+				t.Errorf("%s has mode %o, want 600", file, info.Mode().Perm())
+			}
+		}
+	}
+	if want := 5 + 5 + 1; keys != want {
+		t.Errorf("found %d keys, want %d", keys, want)
+	}
+}
+
+// SC-06: who each certificate is for, and who trusts it.
+func TestCertificates(t *testing.T) {
+	t.Parallel()
+	s := open(t, t.TempDir(), start, nil)
+	for _, c := range []struct {
+		leaf   Leaf
+		bundle Authority
+		usage  x509.ExtKeyUsage
+		user   string
+	}{
+		// Clients know the root alone: the server sends the CA in between.
+		{APIServer, RootCA, x509.ExtKeyUsageServerAuth, "kube-apiserver"},
+		{Admin, ClientCA, x509.ExtKeyUsageClientAuth, "system:admin"},
+		{AuthProxy, RequestHeaderCA, x509.ExtKeyUsageClientAuth, "system:auth-proxy"},
+		{EtcdServer, EtcdCA, x509.ExtKeyUsageServerAuth, "etcd-server"},
+		{EtcdServer, EtcdCA, x509.ExtKeyUsageClientAuth, "etcd-server"},
+		{EtcdClient, EtcdCA, x509.ExtKeyUsageClientAuth, "etcd-client"},
+	} {
+		chain := leaf(t, s, c.leaf)
+		if err := trusts(t, read(t, s.Bundle(c.bundle)), chain, start, c.usage); err != nil {
+			t.Errorf("%s: the bundle of %s does not trust it: %v", c.leaf, c.bundle, err)
+		}
+		if got := chain[0].Subject.CommonName; got != c.user {
+			t.Errorf("%s: user %q, want %q", c.leaf, got, c.user)
+		}
+		if got, want := chain[0].NotAfter, start.Add(365*24*time.Hour); !got.Equal(want) {
+			t.Errorf("%s: expires %s, want %s", c.leaf, got, want)
+		}
+	}
+	if groups := leaf(t, s, Admin)[0].Subject.Organization; len(groups) != 1 || groups[0] != "system:masters" {
+		t.Errorf("admin is in groups %v", groups)
+	}
+	if err := trusts(t, read(t, s.Bundle(RequestHeaderCA)), leaf(t, s, Admin), start, x509.ExtKeyUsageClientAuth); err == nil {
+		t.Error("the admin certificate passes for a proxy's")
+	}
+	if got, want := ca(t, s, RootCA).NotAfter, start.Add(5*365*24*time.Hour); !got.Equal(want) {
+		t.Errorf("the root expires %s, want %s", got, want)
+	}
+}
+
+// SC-07: other names make another serving certificate, and nothing else.
+func TestServerNames(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	first := open(t, dir, start, nil)
+	admin := leaf(t, first, Admin)[0]
+	second := open(t, dir, start, func(o *Options) { o.ServerNames = []string{"other.example.com", "10.0.0.1"} })
+	cert := leaf(t, second, APIServer)[0]
+	if err := cert.VerifyHostname("other.example.com"); err != nil {
+		t.Error(err)
+	}
+	if err := cert.VerifyHostname("10.0.0.1"); err != nil {
+		t.Error(err)
+	}
+	if err := cert.VerifyHostname("hub.example.com"); err == nil {
+		t.Error("the old name is still valid")
+	}
+	if !leaf(t, second, Admin)[0].Equal(admin) {
+		t.Error("the admin certificate changed with the server's names")
+	}
+}
+
+// SC-06: over six years of running, whoever holds what he was given at some point is never locked out before his own
+// certificate expires, and the files on disk are never expired or about to be.
+func TestRotationIsSeamless(t *testing.T) {
+	t.Parallel()
+	clock := testclock.NewFakeClock(start)
+	s, err := Open(Options{Dir: t.TempDir(), ServerNames: []string{"127.0.0.1"}, Clock: clock})
+	if err != nil {
+		t.Fatal(err)
+	}
+	firstRoot := ca(t, s, RootCA)
+	lastBundle, lastAdmin := read(t, s.Bundle(RootCA)), leaf(t, s, Admin)
+	lastClientCA := ca(t, s, ClientCA)
+	rotations := 0
+	for clock.Now().Before(start.Add(6 * 365 * 24 * time.Hour)) {
+		clock.SetTime(s.NextRenewal())
+		now := clock.Now()
+		// A client with the bundle of the moment before must trust the server of the moment after, and the other way
+		// round.
+		if _, err := s.Renew(); err != nil {
+			t.Fatalf("at %s: %v", now, err)
+		}
+		if !s.NextRenewal().After(now) {
+			t.Fatalf("at %s: the next renewal is at %s: a busy loop", now, s.NextRenewal())
+		}
+		if err := trusts(t, lastBundle, leaf(t, s, APIServer), now, x509.ExtKeyUsageServerAuth); err != nil {
+			t.Fatalf("at %s: the previous root bundle rejects the server: %v", now, err)
+		}
+		if err := trusts(t, read(t, s.Bundle(ClientCA)), lastAdmin, now, x509.ExtKeyUsageClientAuth); err != nil {
+			t.Fatalf("at %s: the client bundle rejects the previous admin: %v", now, err)
+		}
+		if left := leaf(t, s, APIServer)[0].NotAfter.Sub(now); left < 90*24*time.Hour {
+			t.Fatalf("at %s: the serving certificate has %s left", now, left)
+		}
+		if left := ca(t, s, ClientCA).NotAfter.Sub(now); left < 200*24*time.Hour {
+			t.Fatalf("at %s: the client CA has %s left to sign with", now, left)
+		}
+		if c := ca(t, s, ClientCA); !c.Equal(lastClientCA) {
+			rotations++
+			lastClientCA = c
+		}
+		lastBundle, lastAdmin = read(t, s.Bundle(RootCA)), leaf(t, s, Admin)
+	}
+	if rotations < 10 {
+		t.Errorf("the client CA was renewed %d times in six years", rotations)
+	}
+	if ca(t, s, RootCA).Equal(firstRoot) {
+		t.Error("the root is still the first one after six years")
+	}
+	if strings.Count(string(lastBundle), "BEGIN") > 2 {
+		t.Error("expired roots stay in the bundle")
+	}
+}
+
+// A CA that is new to its verifiers does not sign until it has been in the bundle for a while.
+func TestNextCASignsOnlyAfterItSpread(t *testing.T) {
+	t.Parallel()
+	clock := testclock.NewFakeClock(start)
+	s, err := Open(Options{Dir: t.TempDir(), Clock: clock})
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := ca(t, s, ClientCA)
+	clock.SetTime(caLife.due(old))
+	if changed, err := s.Renew(); err != nil || !changed {
+		t.Fatalf("changed %v, error %v", changed, err)
+	}
+	if !ca(t, s, ClientCA).Equal(old) {
+		t.Error("the new client CA signs at once")
+	}
+	if n := strings.Count(string(read(t, s.Bundle(ClientCA))), "BEGIN"); n != 2 {
+		t.Errorf("the bundle holds %d certificates, want the old and the next", n)
+	}
+	clock.Step(caLife.spread)
+	if _, err := s.Renew(); err != nil {
+		t.Fatal(err)
+	}
+	if ca(t, s, ClientCA).Equal(old) {
+		t.Error("the next client CA does not sign after it has spread")
+	}
+}
+
+// SC-06: Run renews without anybody asking and tells that it did.
+func TestRunRenews(t *testing.T) {
+	t.Parallel()
+	clock := testclock.NewFakeClock(start)
+	s, err := Open(Options{Dir: t.TempDir(), Clock: clock})
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := leaf(t, s, Admin)[0]
+	changed := make(chan struct{}, 1)
+	stopped := make(chan struct{})
+	t.Cleanup(func() { <-stopped })
+	go func() {
+		defer close(stopped)
+		s.Run(t.Context(), func() {
+			select {
+			case changed <- struct{}{}:
+			default:
+			}
+		})
+	}()
+	deadline := time.After(10 * time.Second)
+	clock.SetTime(leafLife.due(old).Add(caLife.spread))
+	for leaf(t, s, Admin)[0].Equal(old) {
+		select {
+		case <-changed:
+		case <-deadline:
+			t.Fatal("the admin certificate was not renewed")
+		default:
+			clock.Step(time.Hour)
+		}
+	}
+}
+
+// A kill between the two renames of a pair leaves neither a broken pair nor a lost one.
+func TestInterruptedSwapIsFinished(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := open(t, dir, start, nil)
+	file := s.pair(string(ClientCA))
+	other, err := issue(&x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+		NotBefore: start, NotAfter: start.Add(200 * 24 * time.Hour)}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	staging := pairFile(filepath.Join(t.TempDir(), "pair"))
+	if err := staging.save(other); err != nil {
+		t.Fatal(err)
+	}
+	// The key is in place, the certificate is not.
+	if err := os.Rename(staging.keyFile(), file.keyFile()); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(staging.certFile(), file.incoming().certFile()); err != nil {
+		t.Fatal(err)
+	}
+	got, err := file.load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !got.cert.Equal(other.cert) {
+		t.Error("the old certificate is still in place")
+	}
+}
+
+// A broken or half-missing CA is never silently replaced: everything it signed would be worthless.
+func TestBrokenFilesAreNamed(t *testing.T) {
+	t.Parallel()
+	for name, damage := range map[string]func(t *testing.T, s *Store) string{
+		"key missing": func(t *testing.T, s *Store) string {
+			_, key := s.CA(RootCA)
+			remove(t, key)
+			return key
+		},
+		"key of another": func(t *testing.T, s *Store) string {
+			_, key := s.CA(RootCA)
+			_, other := s.CA(ClientCA)
+			write(t, key, read(t, other))
+			return key
+		},
+		"certificate garbled": func(t *testing.T, s *Store) string {
+			cert, _ := s.CA(ServerCA)
+			write(t, cert, []byte("garbage"))
+			return cert
+		},
+		"service account key garbled": func(t *testing.T, s *Store) string {
+			write(t, s.ServiceAccountKey(), []byte("garbage"))
+			return s.ServiceAccountKey()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			file := damage(t, open(t, dir, start, nil))
+			_, err := Open(Options{Dir: dir, Clock: testclock.NewFakeClock(start)})
+			if err == nil || !strings.Contains(err.Error(), file) {
+				t.Errorf("error %v does not name %s", err, file)
+			}
+		})
+	}
+}
+
+func remove(t *testing.T, file string) {
+	t.Helper()
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func write(t *testing.T, file string, content []byte) {
+	t.Helper()
+	if err := os.WriteFile(file, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// userCA writes a self-signed CA as a user would supply it.
+func userCA(t *testing.T, change func(*x509.Certificate)) (certFile, keyFile string) {
+	t.Helper()
+	template := &x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign, MaxPathLen: -1,
+		NotBefore: start.Add(-time.Hour), NotAfter: start.Add(10 * 365 * 24 * time.Hour)}
+	template.Subject.CommonName = "corporate"
+	if change != nil {
+		change(template)
+	}
+	pair, err := issue(template, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := pairFile(filepath.Join(t.TempDir(), "user"))
+	if err := file.save(pair); err != nil {
+		t.Fatal(err)
+	}
+	return file.certFile(), file.keyFile()
+}
+
+// SC-03, SC-06: a CA of the user's own signs the server, and moving to it keeps those who knew the old one.
+func TestUserCA(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	before := open(t, dir, start, nil)
+	oldBundle, agent := read(t, before.Bundle(RootCA)), leaf(t, before, Admin)
+
+	cert, key := userCA(t, nil)
+	s := open(t, dir, start.Add(time.Minute), func(o *Options) { o.CAFile, o.CAKeyFile = cert, key })
+	if err := trusts(t, read(t, s.Bundle(RootCA)), leaf(t, s, APIServer), start, x509.ExtKeyUsageServerAuth); err != nil {
+		t.Errorf("the new root bundle rejects the server: %v", err)
+	}
+	if err := trusts(t, oldBundle, leaf(t, s, APIServer), start, x509.ExtKeyUsageServerAuth); err != nil {
+		t.Errorf("who trusted the old root is locked out: %v", err)
+	}
+	if err := trusts(t, read(t, s.Bundle(ClientCA)), agent, start, x509.ExtKeyUsageClientAuth); err != nil {
+		t.Errorf("a certificate given out before is rejected: %v", err)
+	}
+
+	fresh := open(t, t.TempDir(), start, func(o *Options) { o.CAFile, o.CAKeyFile = cert, key })
+	if err := trusts(t, read(t, cert), leaf(t, fresh, APIServer), start, x509.ExtKeyUsageServerAuth); err != nil {
+		t.Errorf("the user's CA does not vouch for the server: %v", err)
+	}
+}
+
+// A CA that cannot do the work is refused with the reason.
+func TestUnfitUserCA(t *testing.T) {
+	t.Parallel()
+	for want, change := range map[string]func(*x509.Certificate){
+		"is no CA":            func(c *x509.Certificate) { c.IsCA = false },
+		"path length 0":       func(c *x509.Certificate) { c.MaxPathLen, c.MaxPathLenZero = 0, true },
+		"supply a current CA": func(c *x509.Certificate) { c.NotAfter = start.Add(-time.Minute) },
+	} {
+		t.Run(want, func(t *testing.T) {
+			t.Parallel()
+			cert, key := userCA(t, change)
+			_, err := Open(Options{Dir: t.TempDir(), CAFile: cert, CAKeyFile: key, Clock: testclock.NewFakeClock(start)})
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("error %v, want %q", err, want)
+			}
+		})
+	}
+	cert, _ := userCA(t, nil)
+	if _, err := Open(Options{Dir: t.TempDir(), CAFile: cert}); err == nil || !strings.Contains(err.Error(), "both") {
+		t.Errorf("a certificate without its key: error %v", err)
+	}
+}
