@@ -1,4 +1,5 @@
-// Package v1alpha1 holds what clusters say about themselves: ClusterClaim and AddOnPlacementScore.
+// Package v1alpha1 holds what is said about clusters, ClusterClaim and AddOnPlacementScore, and the RolloutStrategy by
+// which ManifestWorkReplicaSets and add-ons proceed from cluster to cluster.
 //
 // +kubebuilder:object:generate=true
 // +groupName=cluster.open-cluster-management.io
