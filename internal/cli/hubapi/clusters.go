@@ -1,0 +1,45 @@
+package hubapi
+
+import (
+	"context"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+)
+
+const managedClusters = "managedclusters"
+
+// Clusters lists the managed clusters that a label selector matches; an empty one matches all.
+func (h *Hub) Clusters(ctx context.Context, labelSelector string) (*clusterv1.ManagedClusterList, error) {
+	list := &clusterv1.ManagedClusterList{}
+	err := h.clusters.Get().Resource(managedClusters).
+		VersionedParams(&metav1.ListOptions{LabelSelector: labelSelector}, metav1.ParameterCodec).Do(ctx).Into(list)
+	list.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("ManagedClusterList"))
+	for i := range list.Items {
+		list.Items[i].SetGroupVersionKind(clusterv1.GroupVersion.WithKind("ManagedCluster"))
+	}
+	return list, h.explain("list clusters", err)
+}
+
+// Cluster reads one managed cluster.
+func (h *Hub) Cluster(ctx context.Context, name string) (*clusterv1.ManagedCluster, error) {
+	cluster := &clusterv1.ManagedCluster{}
+	err := h.clusters.Get().Resource(managedClusters).Name(name).Do(ctx).Into(cluster)
+	cluster.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("ManagedCluster"))
+	return cluster, h.explain("read cluster "+name, err)
+}
+
+// AcceptCluster lets the agent of a cluster work with the hub (CA-18).
+func (h *Hub) AcceptCluster(ctx context.Context, name string) error {
+	err := h.clusters.Patch(types.MergePatchType).Resource(managedClusters).Name(name).
+		Body([]byte(`{"spec":{"hubAcceptsClient":true}}`)).Do(ctx).Error()
+	return h.explain("accept cluster "+name, err)
+}
+
+// WaitForCluster returns once the cluster exists and is as wanted. It fails only with what waiting cannot mend.
+func (h *Hub) WaitForCluster(ctx context.Context, name string, wanted func(*clusterv1.ManagedCluster) bool) error {
+	err := until(ctx, watched{client: h.clusters, resource: managedClusters, name: name}, wanted)
+	return h.explain("wait for cluster "+name, err)
+}

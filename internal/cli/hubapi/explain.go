@@ -1,0 +1,98 @@
+package hubapi
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+	"syscall"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+)
+
+// ErrNotAHub is what requests to an API server fail with that is no hub (CA-04).
+var ErrNotAHub = errors.New("not an Open Cluster Management hub")
+
+// explain turns a failed request into what a person can act on: what was being done, what is wrong, what to do next.
+// The error stays in the chain.
+func (h *Hub) explain(doing string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if errors.As(err, &errWaitEnded{}) {
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+	var request *url.Error
+	if errors.As(err, &request) {
+		err = request.Err // the rest of it is the URL, which is said already
+	}
+	problem, next := h.diagnose(err)
+	return fmt.Errorf("%s: %w\n%s", doing, problem, next)
+}
+
+func (h *Hub) diagnose(err error) (problem error, next string) {
+	var certInvalid x509.CertificateInvalidError
+	var unknownAuthority x509.UnknownAuthorityError
+	var wrongHost x509.HostnameError
+	var dns *net.DNSError
+	switch {
+	case notServed(err):
+		return fmt.Errorf("%s at %s is %w: it does not serve %s (%w)", h.Source, h.Server, ErrNotAHub, clusterv1.GroupVersion, err),
+			"Choose the context of a hub with --context, or start a hub on this machine with \"capstan up\"."
+	case apierrors.IsUnauthorized(err) || strings.Contains(err.Error(), "tls: expired certificate"):
+		return fmt.Errorf("%s does not accept the credentials of %s: %w", h.Server, h.Source, err), h.renewHint()
+	case apierrors.IsForbidden(err):
+		return err, fmt.Sprintf("The user of %s lacks this permission: ask an administrator of the hub for it, or use another context with --context.", h.Source)
+	case apierrors.IsNotFound(err), apierrors.IsAlreadyExists(err), apierrors.IsConflict(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
+		return err, fmt.Sprintf("Asked %s, with %s.", h.Server, h.Source)
+	case errors.As(err, &certInvalid) && certInvalid.Reason == x509.Expired:
+		return fmt.Errorf("the certificate of %s has expired, or the clock of this machine is wrong: %w", h.Server, err),
+			"Compare the clock with the dates above. If it is right, the certificate of the hub has to be renewed: a hub of Capstan does so by itself while it runs."
+	case errors.As(err, &unknownAuthority):
+		return fmt.Errorf("%s shows a certificate that %s does not trust: %w", h.Server, h.Source, err),
+			"Another hub may have taken this address, or its CA was replaced: get a fresh kubeconfig from the hub. " + h.playgroundHint()
+	case errors.As(err, &wrongHost):
+		return fmt.Errorf("the certificate of %s is for another host: %w", h.Server, err),
+			"Use a host name the certificate is for, or set apiserver.externalHostname in the hub's configuration."
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return fmt.Errorf("nothing answers at %s: %w", h.Server, err), "Start the hub, or choose another with --context. " + h.playgroundHint()
+	case errors.As(err, &dns):
+		return fmt.Errorf("the host of %s is not known: %w", h.Server, err), fmt.Sprintf("Check the server of %s and the network.", h.Source)
+	case errors.Is(err, context.DeadlineExceeded) || isTimeout(err):
+		return fmt.Errorf("%s did not answer in time: %w", h.Server, err), "Check that it can be reached from this machine (network, proxy, firewall), or wait longer with --timeout."
+	case errors.Is(err, context.Canceled):
+		return errors.New("interrupted"), "Run the command again to go on."
+	default:
+		return err, fmt.Sprintf("Asked %s, with %s.", h.Server, h.Source)
+	}
+}
+
+func (h *Hub) renewHint() string {
+	if h.Source.Playground {
+		return "Run \"capstan up\": it writes a fresh kubeconfig."
+	}
+	return "They may have expired or been revoked: log in again, or get a fresh kubeconfig from an administrator of the hub."
+}
+
+func (h *Hub) playgroundHint() string {
+	if h.Source.Playground {
+		return "This is the playground's hub: \"capstan status\" shows how it is, \"capstan up\" starts it."
+	}
+	return ""
+}
+
+// notServed tells a kind that the server does not serve from an object that is not there: it has no words for the former.
+func notServed(err error) bool {
+	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+}
+
+func isTimeout(err error) bool {
+	var timeout net.Error
+	return errors.As(err, &timeout) && timeout.Timeout()
+}

@@ -1,0 +1,106 @@
+package hubapi
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/rest"
+
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+)
+
+// Hub is a hub that commands read and write. Its client knows no more kinds than the commands use and never asks the
+// hub what it serves: that keeps a command as fast as its one request.
+type Hub struct {
+	// Source is where the access was found.
+	Source Source
+	// Server is the URL of the API server as that kubeconfig has it.
+	Server string
+
+	core, certificates, coordination, clusters, works rest.Interface
+}
+
+// Connect finds the access to a hub and prepares to use it; nothing is sent yet.
+func Connect(target Target) (*Hub, error) {
+	config, source, err := target.Resolve()
+	if err != nil {
+		return nil, err
+	}
+	hub, err := New(config)
+	if err != nil {
+		return nil, fmt.Errorf("%s cannot be used: %w", source, err)
+	}
+	hub.Source = source
+	return hub, nil
+}
+
+// New returns the hub that a config leads to.
+func New(config *rest.Config) (*Hub, error) {
+	config = rest.CopyConfig(config)
+	config.UserAgent = "capstan"
+	config.QPS = -1 // the API server's priority and fairness is the throttle
+	config.WarningHandler = rest.NewWarningWriter(os.Stderr, rest.WarningWriterOptions{Deduplicate: true})
+	transport, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, err
+	}
+	scheme := newScheme()
+	codecs := serializer.NewCodecFactory(scheme).WithoutConversion()
+	client := func(gv schema.GroupVersion, path string) rest.Interface {
+		if err != nil {
+			return nil
+		}
+		c := rest.CopyConfig(config)
+		c.GroupVersion, c.APIPath, c.NegotiatedSerializer = &gv, path, codecs
+		var typed *rest.RESTClient
+		typed, err = rest.RESTClientForConfigAndClient(c, transport)
+		return typed
+	}
+	hub := &Hub{
+		Server:       config.Host,
+		core:         client(corev1.SchemeGroupVersion, "/api"),
+		certificates: client(certificatesv1.SchemeGroupVersion, "/apis"),
+		coordination: client(coordinationv1.SchemeGroupVersion, "/apis"),
+		clusters:     client(clusterv1.GroupVersion, "/apis"),
+		works:        client(workv1.GroupVersion, "/apis"),
+	}
+	return hub, err
+}
+
+func newScheme() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	kinds := map[schema.GroupVersion][]runtime.Object{
+		corev1.SchemeGroupVersion:           {&corev1.ConfigMap{}, &corev1.Secret{}, &corev1.SecretList{}},
+		authenticationv1.SchemeGroupVersion: {&authenticationv1.TokenRequest{}},
+		certificatesv1.SchemeGroupVersion:   {&certificatesv1.CertificateSigningRequest{}, &certificatesv1.CertificateSigningRequestList{}},
+		coordinationv1.SchemeGroupVersion:   {&coordinationv1.Lease{}, &coordinationv1.LeaseList{}},
+		clusterv1.GroupVersion:              {&clusterv1.ManagedCluster{}, &clusterv1.ManagedClusterList{}},
+		workv1.GroupVersion:                 {&workv1.ManifestWork{}, &workv1.ManifestWorkList{}},
+	}
+	for gv, objects := range kinds {
+		scheme.AddKnownTypes(gv, objects...)
+		metav1.AddToGroupVersion(scheme, gv)
+	}
+	return scheme
+}
+
+// Ready asks the hub whether it can be used; nil is yes.
+func (h *Hub) Ready(ctx context.Context) error {
+	return h.core.Get().AbsPath("/readyz").Do(ctx).Error()
+}
+
+// CheckIsHub makes sure that there is a hub at the other end (CA-04).
+func (h *Hub) CheckIsHub(ctx context.Context) error {
+	err := h.clusters.Get().AbsPath("/apis", clusterv1.GroupVersion.Group, clusterv1.GroupVersion.Version).Do(ctx).Error()
+	return h.explain("look for "+clusterv1.GroupVersion.String(), err)
+}

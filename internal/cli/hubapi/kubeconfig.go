@@ -1,0 +1,159 @@
+// Package hubapi is how the command line talks to a hub: which kubeconfig leads there, a small client that starts in a
+// few milliseconds, and errors that say what to do next.
+package hubapi
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// PlaygroundContext is the context of the hub in the kubeconfig that "capstan up" writes.
+const PlaygroundContext = "hub"
+
+// Target is what a person says about the hub a command is for (CA-01).
+type Target struct {
+	// Kubeconfig is the value of --kubeconfig, empty without one.
+	Kubeconfig string
+	// Context is the value of --context, empty without one.
+	Context string
+	// Playground is the kubeconfig that "capstan up" writes, whether it is there or not.
+	Playground string
+}
+
+// Source is where the access to a hub was found, for messages.
+type Source struct {
+	File       string
+	Context    string
+	Playground bool
+}
+
+// String names the source in a sentence.
+func (s Source) String() string {
+	return fmt.Sprintf("context %q of %s", s.Context, s.File)
+}
+
+// candidate is a kubeconfig that may lead to the hub. It may be a list of files, which KUBECONFIG allows.
+type candidate struct {
+	files      []string
+	playground bool
+}
+
+func (c candidate) String() string { return strings.Join(c.files, string(filepath.ListSeparator)) }
+
+// Resolve finds the access to the hub. The first of these decides: --kubeconfig, KUBECONFIG, the playground's kubeconfig,
+// ~/.kube/config. The last two are passed over when they do not exist or lack the context that was asked for.
+func (t Target) Resolve() (*rest.Config, Source, error) {
+	chosen, config, err := t.load()
+	if err != nil {
+		return nil, Source{}, err
+	}
+	source := Source{File: chosen.String(), Context: t.contextOf(chosen, config), Playground: chosen.playground}
+	if source.Context == "" {
+		return nil, source, fmt.Errorf("%s has no current context: choose one with --context: %s", chosen, contextNames(config))
+	}
+	if config.Contexts[source.Context] == nil {
+		return nil, source, fmt.Errorf("%s has no context %q: choose one with --context: %s", chosen, source.Context, contextNames(config))
+	}
+	restConfig, err := clientcmd.NewNonInteractiveClientConfig(*config, source.Context, nil, nil).ClientConfig()
+	if err != nil {
+		return nil, source, fmt.Errorf("%s cannot be used: %w", source, err)
+	}
+	return restConfig, source, nil
+}
+
+// contextOf is the context to use. The playground's kubeconfig has one for each of its clusters too, and a person may have
+// switched to one of those; commands of this program are for the hub all the same.
+func (t Target) contextOf(chosen candidate, config *clientcmdapi.Config) string {
+	switch {
+	case t.Context != "":
+		return t.Context
+	case chosen.playground:
+		return PlaygroundContext
+	default:
+		return config.CurrentContext
+	}
+}
+
+func (t Target) load() (candidate, *clientcmdapi.Config, error) {
+	if fixed := t.fixed(); fixed != nil {
+		config, err := read(*fixed)
+		if err == nil && len(config.Contexts) == 0 {
+			err = fmt.Errorf("kubeconfig %s is missing or empty: name one that leads to a hub with --kubeconfig", fixed)
+		}
+		return *fixed, config, err
+	}
+	var unfit []string
+	for _, c := range t.defaults() {
+		config, err := read(c)
+		if err != nil {
+			return c, nil, err
+		}
+		if len(config.Contexts) > 0 && (t.Context == "" || config.Contexts[t.Context] != nil) {
+			return c, config, nil
+		}
+		unfit = append(unfit, c.String())
+	}
+	if t.Context != "" {
+		return candidate{}, nil, fmt.Errorf("no context %q in %s: name the kubeconfig with --kubeconfig", t.Context, strings.Join(unfit, " or "))
+	}
+	return candidate{}, nil, fmt.Errorf("no kubeconfig leads to a hub (looked for %s): start a hub on this machine with \"capstan up\", "+
+		"or name the kubeconfig of one with --kubeconfig or KUBECONFIG", strings.Join(unfit, " and "))
+}
+
+// fixed is the kubeconfig that was named, nil if none was.
+func (t Target) fixed() *candidate {
+	if t.Kubeconfig != "" {
+		return &candidate{files: []string{t.Kubeconfig}}
+	}
+	if named := os.Getenv(clientcmd.RecommendedConfigPathEnvVar); named != "" {
+		return &candidate{files: filepath.SplitList(named)}
+	}
+	return nil
+}
+
+func (t Target) defaults() []candidate {
+	return []candidate{
+		{files: []string{t.Playground}, playground: true},
+		{files: []string{clientcmd.RecommendedHomeFile}},
+	}
+}
+
+// read merges the files of a candidate; those that do not exist count as empty.
+func read(c candidate) (*clientcmdapi.Config, error) {
+	rules := &clientcmd.ClientConfigLoadingRules{Precedence: c.files}
+	config, err := rules.Load()
+	if err != nil {
+		if errors.Is(err, os.ErrPermission) {
+			return nil, fmt.Errorf("kubeconfig %s: %w: let your user read it, or name another one with --kubeconfig", c, err)
+		}
+		return nil, fmt.Errorf("kubeconfig %s is broken: %w", c, err)
+	}
+	return config, nil
+}
+
+// Contexts are the names of the contexts a person can choose from, for completion.
+func (t Target) Contexts() []string {
+	t.Context = ""
+	_, config, err := t.load()
+	if err != nil {
+		return nil
+	}
+	return sortedContexts(config)
+}
+
+func contextNames(config *clientcmdapi.Config) string {
+	return strings.Join(sortedContexts(config), ", ")
+}
+
+func sortedContexts(config *clientcmdapi.Config) []string {
+	return slices.Sorted(maps.Keys(config.Contexts))
+}

@@ -1,0 +1,162 @@
+package hubapi
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/util/retry"
+
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+const certificateSigningRequests = "certificatesigningrequests"
+
+// ApprovalReason is the reason on certificate requests that a person approved with this program (CA-18).
+const ApprovalReason = "capstan Approve"
+
+// JoinRequest is the certificate request of an agent that wants to join with a bootstrap credential.
+type JoinRequest struct {
+	// Name of the CertificateSigningRequest.
+	Name string
+	// CommonName is who the agent will be on the hub.
+	CommonName string
+	// Approved tells whether somebody approved it; it is neither approved nor denied when Pending.
+	Approved, Pending bool
+}
+
+// requester is an identity that agents join with: who it is, and the group that comes with it.
+type requester struct {
+	user  *regexp.Regexp
+	group string
+}
+
+// requesters are matched whole: a user that merely begins like one of them is somebody else (CA-18, O16).
+var requesters = []requester{
+	{user: exactly(`system:bootstrap:[a-z0-9]{6}`), group: fleet.GroupBootstrap},
+	{user: exactly(regexp.QuoteMeta(fleet.ServiceAccountUser(fleet.NamespaceOperators, fleet.ServiceAccountBootstrap))),
+		group: "system:serviceaccounts:" + fleet.NamespaceOperators},
+	{user: exactly(regexp.QuoteMeta(fleet.ServiceAccountUser(fleet.NamespaceHub, fleet.ServiceAccountGRPCServer))),
+		group: "system:serviceaccounts:" + fleet.NamespaceHub},
+}
+
+func exactly(pattern string) *regexp.Regexp { return regexp.MustCompile(`^(?:` + pattern + `)$`) }
+
+// joinRequest reads a certificate request that carries the label of the cluster. The error says why it is not one that an
+// agent of this cluster makes to join.
+func joinRequest(csr *certificatesv1.CertificateSigningRequest, cluster string) (JoinRequest, error) {
+	request := JoinRequest{Name: csr.Name, Pending: len(csr.Status.Conditions) == 0}
+	for _, condition := range csr.Status.Conditions {
+		request.Approved = request.Approved || condition.Type == certificatesv1.CertificateApproved
+	}
+	if csr.Labels[fleet.LabelAddOnName] != "" {
+		return request, fmt.Errorf("it is for the add-on %q", csr.Labels[fleet.LabelAddOnName])
+	}
+	if csr.Spec.SignerName != fleet.SignerKubeAPIServerClient && csr.Spec.SignerName != fleet.SignerGRPC {
+		return request, fmt.Errorf("its signer %q does not sign certificates of agents", csr.Spec.SignerName)
+	}
+	if !slices.ContainsFunc(requesters, func(r requester) bool {
+		return r.user.MatchString(csr.Spec.Username) && slices.Contains(csr.Spec.Groups, r.group)
+	}) {
+		return request, fmt.Errorf("its requester %q does not have a bootstrap credential", csr.Spec.Username)
+	}
+	var err error
+	request.CommonName, err = checkSubject(csr.Spec.Request, cluster)
+	return request, err
+}
+
+// checkSubject makes sure that the certificate would be that of an agent of this cluster and no more (RG-06).
+func checkSubject(request []byte, cluster string) (commonName string, err error) {
+	block, _ := pem.Decode(request)
+	if block == nil {
+		return "", errors.New("it holds no PEM block")
+	}
+	parsed, err := x509.ParseCertificateRequest(block.Bytes)
+	if err != nil {
+		return "", fmt.Errorf("it cannot be parsed: %w", err)
+	}
+	commonName = parsed.Subject.CommonName
+	owner, _, err := fleet.ParseClusterUser(commonName)
+	if err != nil {
+		return commonName, err
+	}
+	if owner != cluster {
+		return commonName, fmt.Errorf("it asks for an identity of cluster %q", owner)
+	}
+	for _, group := range parsed.Subject.Organization {
+		if !slices.Contains(fleet.ClusterGroups(cluster), group) {
+			return commonName, fmt.Errorf("it asks for the group %q", group)
+		}
+	}
+	return commonName, nil
+}
+
+// RejectedRequest is a certificate request that carries the label of a cluster and is not to be approved.
+type RejectedRequest struct {
+	Name string
+	Why  error
+}
+
+// JoinRequests lists the certificate requests that agents of the cluster made to join, and those that only look so.
+func (h *Hub) JoinRequests(ctx context.Context, cluster string) (requests []JoinRequest, rejected []RejectedRequest, err error) {
+	list := &certificatesv1.CertificateSigningRequestList{}
+	err = h.certificates.Get().Resource(certificateSigningRequests).
+		VersionedParams(&metav1.ListOptions{LabelSelector: clusterLabel(cluster).String()}, metav1.ParameterCodec).Do(ctx).Into(list)
+	for i := range list.Items {
+		csr := &list.Items[i]
+		request, why := joinRequest(csr, cluster)
+		switch {
+		case why == nil:
+			requests = append(requests, request)
+		case request.Pending && csr.Labels[fleet.LabelAddOnName] == "":
+			rejected = append(rejected, RejectedRequest{Name: csr.Name, Why: why})
+		}
+	}
+	return requests, rejected, h.explain("list certificate requests of cluster "+cluster, err)
+}
+
+// WatchJoinRequests calls handle with each certificate request to join that the cluster has or makes, until handle
+// returns true.
+func (h *Hub) WatchJoinRequests(ctx context.Context, cluster string, handle func(JoinRequest) bool) error {
+	source := watched{client: h.certificates, resource: certificateSigningRequests, label: clusterLabel(cluster)}
+	err := until(ctx, source, func(csr *certificatesv1.CertificateSigningRequest) bool {
+		request, why := joinRequest(csr, cluster)
+		return why == nil && handle(request)
+	})
+	return h.explain("wait for certificate requests of cluster "+cluster, err)
+}
+
+func clusterLabel(cluster string) labels.Set { return labels.Set{fleet.LabelClusterName: cluster} }
+
+// Approve approves a certificate request. One that was approved meanwhile stays as it is.
+func (h *Hub) Approve(ctx context.Context, name string) error {
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		csr := &certificatesv1.CertificateSigningRequest{}
+		if err := h.certificates.Get().Resource(certificateSigningRequests).Name(name).Do(ctx).Into(csr); err != nil {
+			return err
+		}
+		for _, condition := range csr.Status.Conditions {
+			switch condition.Type {
+			case certificatesv1.CertificateApproved:
+				return nil
+			case certificatesv1.CertificateDenied:
+				return apierrors.NewConflict(certificatesv1.Resource(certificateSigningRequests), name, errors.New("it has been denied"))
+			}
+		}
+		csr.Status.Conditions = append(csr.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
+			Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue,
+			Reason: ApprovalReason, Message: "An administrator approved it with capstan.",
+		})
+		return h.certificates.Put().Resource(certificateSigningRequests).Name(name).SubResource("approval").Body(csr).Do(ctx).Error()
+	})
+	return h.explain("approve certificate request "+name, err)
+}

@@ -1,0 +1,99 @@
+package hubapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	bootstrapapi "k8s.io/cluster-bootstrap/token/api"
+	bootstraputil "k8s.io/cluster-bootstrap/token/util"
+	bootstrapsecrets "k8s.io/cluster-bootstrap/util/secrets"
+
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+// TokenLifetime is how long a token from ServiceAccountToken can be used to join (CA-13).
+const TokenLifetime = time.Hour
+
+// bootstrapTokenSelector finds the bootstrap tokens that are meant for joining clusters.
+const bootstrapTokenSelector = "app=cluster-manager"
+
+// ServiceAccountToken makes a token of the bootstrap service account, with which clusters join (CA-13).
+func (h *Hub) ServiceAccountToken(ctx context.Context) (string, error) {
+	seconds := int64(TokenLifetime / time.Second)
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
+	err := h.core.Post().Namespace(fleet.NamespaceOperators).Resource("serviceaccounts").Name(fleet.ServiceAccountBootstrap).
+		SubResource("token").Body(request).Do(ctx).Into(request)
+	if apierrors.IsNotFound(err) {
+		return "", h.noCredential(ctx, fmt.Errorf("the service account %s/%s is missing: %w",
+			fleet.NamespaceOperators, fleet.ServiceAccountBootstrap, err))
+	}
+	return request.Status.Token, h.explain("make a token to join with", err)
+}
+
+// BootstrapToken reads the newest bootstrap token that has not expired, as <id>.<secret> (CA-13).
+func (h *Hub) BootstrapToken(ctx context.Context, now time.Time) (string, error) {
+	list := &corev1.SecretList{}
+	err := h.core.Get().Namespace(metav1.NamespaceSystem).Resource("secrets").
+		VersionedParams(&metav1.ListOptions{LabelSelector: bootstrapTokenSelector}, metav1.ParameterCodec).Do(ctx).Into(list)
+	if err != nil {
+		return "", h.explain("read the bootstrap tokens", err)
+	}
+	var newest *corev1.Secret
+	for i := range list.Items {
+		secret := &list.Items[i]
+		if usable(secret, now) && (newest == nil || newest.CreationTimestamp.Before(&secret.CreationTimestamp)) {
+			newest = secret
+		}
+	}
+	if newest == nil {
+		return "", h.noCredential(ctx, fmt.Errorf("none of the %d Secrets %s<id> with the label %s in %s holds a token that has not expired",
+			len(list.Items), bootstrapapi.BootstrapTokenSecretPrefix, bootstrapTokenSelector, metav1.NamespaceSystem))
+	}
+	return tokenOf(newest), nil
+}
+
+func usable(secret *corev1.Secret, now time.Time) bool {
+	id, named := bootstrapsecrets.ParseName(secret.Name)
+	return named && secret.DeletionTimestamp.IsZero() && !bootstrapsecrets.HasExpired(secret, now) &&
+		bootstraputil.IsValidBootstrapToken(tokenOf(secret)) && id == bootstrapsecrets.GetData(secret, bootstrapapi.BootstrapTokenIDKey)
+}
+
+func tokenOf(secret *corev1.Secret) string {
+	return bootstraputil.TokenFromIDAndSecret(
+		bootstrapsecrets.GetData(secret, bootstrapapi.BootstrapTokenIDKey),
+		bootstrapsecrets.GetData(secret, bootstrapapi.BootstrapTokenSecretKey))
+}
+
+// noCredential says what is missing on the hub, unless it is no hub at all.
+func (h *Hub) noCredential(ctx context.Context, missing error) error {
+	if err := h.CheckIsHub(ctx); errors.Is(err, ErrNotAHub) {
+		return err
+	}
+	return fmt.Errorf("no token to join with: %w\nTry the other kind of token (with or without --use-bootstrap-token); "+
+		"a hub of Capstan makes both when it starts.", missing)
+}
+
+// ExternalServer is the URL under which agents reach the hub: the one that the hub publishes, else that of the
+// kubeconfig.
+func (h *Hub) ExternalServer(ctx context.Context) (string, error) {
+	info := &corev1.ConfigMap{}
+	err := h.core.Get().Namespace(metav1.NamespacePublic).Resource("configmaps").Name(bootstrapapi.ConfigMapClusterInfo).Do(ctx).Into(info)
+	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+		return h.Server, nil
+	}
+	if err != nil {
+		return "", h.explain("read the address that the hub publishes", err)
+	}
+	config, err := clientcmd.Load([]byte(info.Data[bootstrapapi.KubeConfigKey]))
+	if err == nil && firstCluster(config).Server != "" {
+		return firstCluster(config).Server, nil
+	}
+	return h.Server, nil
+}

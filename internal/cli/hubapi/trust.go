@@ -1,0 +1,262 @@
+package hubapi
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	bootstrapapi "k8s.io/cluster-bootstrap/token/api"
+	"k8s.io/cluster-bootstrap/token/jws"
+	bootstraputil "k8s.io/cluster-bootstrap/token/util"
+)
+
+// Invitation is what a cluster is given to join a hub: the words of the join command (CA-15, CA-16).
+type Invitation struct {
+	// Server is the URL of the hub, Token is what to join with: a bootstrap token or one of a service account.
+	Server, Token string
+	// CAFile holds the certificates to verify the hub with; empty means to ask the hub itself.
+	CAFile string
+	// ProxyURL is the HTTP proxy to the hub, empty for none. ProxyCAFile holds the certificates to verify it with.
+	ProxyURL, ProxyCAFile string
+}
+
+// Trust is how a hub is recognised.
+type Trust struct {
+	// CA is PEM certificates to verify the hub with; empty means the system's own.
+	CA []byte
+	// OnFirstUse says that nothing vouches for CA but the server that sent it.
+	OnFirstUse bool
+	// Reason says in words where the trust comes from.
+	Reason string
+}
+
+// ErrUntrusted is why a hub cannot be recognised. Nothing secret was sent to it.
+var ErrUntrusted = errors.New("the hub cannot be verified")
+
+// Check finds what is wrong with an invitation without asking anybody.
+func (i Invitation) Check() error {
+	server, err := url.Parse(i.Server)
+	if err != nil || server.Host == "" || (server.Scheme != "https" && server.Scheme != "http") {
+		return fmt.Errorf("--hub-apiserver: %q is not a URL that begins with https:// or http://: \"capstan get token\" on the hub prints the right one", i.Server)
+	}
+	if i.ProxyURL != "" {
+		proxy, err := url.Parse(i.ProxyURL)
+		if err != nil || proxy.Host == "" || (proxy.Scheme != "https" && proxy.Scheme != "http") {
+			return fmt.Errorf("--proxy-url: %q is not a URL that begins with http:// or https://", i.ProxyURL)
+		}
+	}
+	if i.ProxyCAFile != "" && i.ProxyURL == "" {
+		return errors.New("--proxy-ca-file: useless without --proxy-url: set both or neither")
+	}
+	return nil
+}
+
+// Trust finds the certificates to verify the hub with (CA-17). In this order: the file that was named; what the hub
+// publishes for everybody, which a bootstrap token must have signed, if that is what we have; the system's own. The token
+// is not sent to a server that is not verified yet.
+func (i Invitation) Trust(ctx context.Context) (Trust, error) {
+	trust, err := i.trustHub(ctx)
+	if err != nil || i.ProxyCAFile == "" {
+		return trust, err
+	}
+	proxyCA, err := readCertificates("--proxy-ca-file", i.ProxyCAFile)
+	if err != nil {
+		return trust, err
+	}
+	if len(trust.CA) == 0 {
+		return trust, errors.New("--proxy-ca-file: the hub publishes no certificate authority to add it to: name the hub's with --ca-file")
+	}
+	trust.CA = mergeCertificates(trust.CA, proxyCA)
+	return trust, nil
+}
+
+func (i Invitation) trustHub(ctx context.Context) (Trust, error) {
+	if i.CAFile != "" {
+		ca, err := readCertificates("--ca-file", i.CAFile)
+		return Trust{CA: ca, Reason: "verified with " + i.CAFile}, err
+	}
+	anonymous, err := i.connect(rest.TLSClientConfig{Insecure: true}, "")
+	if err != nil {
+		return Trust{}, err
+	}
+	published, err := anonymous.publishedCA(ctx, i.Token)
+	switch {
+	case err == nil && len(published.CA) > 0:
+		return published, nil
+	case errors.Is(err, ErrUntrusted):
+		return Trust{}, err
+	case err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) && !apierrors.IsUnauthorized(err):
+		return Trust{}, anonymous.explain("ask the hub for its certificate authority", err)
+	}
+	return i.trustSystem(ctx)
+}
+
+// trustSystem is for hubs whose certificate everybody can verify.
+func (i Invitation) trustSystem(ctx context.Context) (Trust, error) {
+	public, err := i.connect(rest.TLSClientConfig{}, "")
+	if err != nil {
+		return Trust{}, err
+	}
+	var unknown x509.UnknownAuthorityError
+	if err := public.core.Get().AbsPath("/version").Do(ctx).Error(); errors.As(err, &unknown) {
+		return Trust{}, fmt.Errorf("%w: %s publishes no certificate authority, and its certificate is not signed by one this machine knows\n"+
+			"Name a file with it: --ca-file FILE.", ErrUntrusted, i.Server)
+	}
+	return Trust{Reason: "verified with the certificates of this machine"}, nil
+}
+
+// publishedCA reads the ConfigMaps cluster-info and kube-root-ca.crt that a hub shows to everybody.
+func (h *Hub) publishedCA(ctx context.Context, token string) (Trust, error) {
+	info, err := h.publicConfigMap(ctx, bootstrapapi.ConfigMapClusterInfo)
+	if err == nil {
+		return trustClusterInfo(info, token)
+	}
+	if !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
+		return Trust{}, err
+	}
+	if bootstraputil.IsValidBootstrapToken(token) {
+		return Trust{}, unsigned(token)
+	}
+	root, err := h.publicConfigMap(ctx, "kube-root-ca.crt")
+	if err != nil {
+		return Trust{}, err
+	}
+	return trustOnFirstUse([]byte(root.Data["ca.crt"])), nil
+}
+
+func (h *Hub) publicConfigMap(ctx context.Context, name string) (*corev1.ConfigMap, error) {
+	configMap := &corev1.ConfigMap{}
+	err := h.core.Get().Namespace(metav1.NamespacePublic).Resource("configmaps").Name(name).Do(ctx).Into(configMap)
+	return configMap, err
+}
+
+// trustClusterInfo takes the CA out of the ConfigMap cluster-info. With a bootstrap token it must carry a signature that
+// only somebody who knows the token can make: leaving it out must not help an impostor.
+func trustClusterInfo(info *corev1.ConfigMap, token string) (Trust, error) {
+	content := info.Data[bootstrapapi.KubeConfigKey]
+	config, err := clientcmd.Load([]byte(content))
+	if err != nil || len(config.Clusters) == 0 {
+		return Trust{}, fmt.Errorf("%w: its ConfigMap %s/%s holds no kubeconfig\nName a file with the hub's certificate authority: --ca-file FILE.",
+			ErrUntrusted, metav1.NamespacePublic, bootstrapapi.ConfigMapClusterInfo)
+	}
+	ca := firstCluster(config).CertificateAuthorityData
+	if !bootstraputil.IsValidBootstrapToken(token) {
+		return trustOnFirstUse(ca), nil
+	}
+	id, secret, _ := strings.Cut(token, ".")
+	signature, signed := info.Data[bootstrapapi.JWSSignatureKeyPrefix+id]
+	if !signed {
+		return Trust{}, unsigned(token)
+	}
+	if !jws.DetachedTokenIsValid(signature, content, id, secret) {
+		return Trust{}, fmt.Errorf("%w: what it publishes about itself was not signed with this bootstrap token, so it may be an impostor\n"+
+			"Check --hub-apiserver and --hub-token; \"capstan get token --use-bootstrap-token\" on the hub prints both.", ErrUntrusted)
+	}
+	return Trust{CA: ca, Reason: "verified with the bootstrap token"}, nil
+}
+
+// firstCluster is the cluster of a kubeconfig that is meant to have one.
+func firstCluster(config *clientcmdapi.Config) *clientcmdapi.Cluster {
+	for _, name := range slices.Sorted(maps.Keys(config.Clusters)) {
+		return config.Clusters[name]
+	}
+	return clientcmdapi.NewCluster()
+}
+
+func unsigned(token string) error {
+	id, _, _ := strings.Cut(token, ".")
+	return fmt.Errorf("%w: it does not know the bootstrap token %s, which may have expired or been deleted\n"+
+		"Ask for a new one: \"capstan get token --use-bootstrap-token\" on the hub. Or, if this hub does not sign with its tokens, "+
+		"name a file with its certificate authority: --ca-file FILE.", ErrUntrusted, id)
+}
+
+func trustOnFirstUse(ca []byte) Trust {
+	if len(ca) == 0 {
+		return Trust{}
+	}
+	return Trust{CA: ca, OnFirstUse: true, Reason: "not verified: trusting the certificate authority that the server itself sent, " + Fingerprint(ca)}
+}
+
+// Fingerprint names the first certificate of a PEM bundle so that two people can compare it.
+func Fingerprint(ca []byte) string {
+	block, _ := pem.Decode(ca)
+	if block == nil {
+		return "which is no PEM certificate"
+	}
+	sum := sha256.Sum256(block.Bytes)
+	return "SHA-256 " + hex.EncodeToString(sum[:])
+}
+
+// Hub connects to the hub of the invitation with its token.
+func (i Invitation) Hub(trust Trust) (*Hub, error) {
+	return i.connect(rest.TLSClientConfig{CAData: trust.CA}, i.Token)
+}
+
+func (i Invitation) connect(tls rest.TLSClientConfig, token string) (*Hub, error) {
+	config := &rest.Config{Host: i.Server, TLSClientConfig: tls, BearerToken: token}
+	if i.ProxyURL != "" {
+		proxy, err := url.Parse(i.ProxyURL)
+		if err != nil {
+			return nil, fmt.Errorf("--proxy-url: %w", err)
+		}
+		config.Proxy = http.ProxyURL(proxy)
+	}
+	hub, err := New(config)
+	if err != nil {
+		return nil, err
+	}
+	hub.Source = Source{File: "the join command", Context: "bootstrap"}
+	return hub, nil
+}
+
+// Kubeconfig is what an agent joins with (CA-17): cluster hub, user and context bootstrap.
+func (i Invitation) Kubeconfig(trust Trust) *clientcmdapi.Config {
+	config := clientcmdapi.NewConfig()
+	config.Clusters["hub"] = &clientcmdapi.Cluster{Server: i.Server, CertificateAuthorityData: trust.CA, ProxyURL: i.ProxyURL}
+	config.AuthInfos["bootstrap"] = &clientcmdapi.AuthInfo{Token: i.Token}
+	config.Contexts["bootstrap"] = &clientcmdapi.Context{Cluster: "hub", AuthInfo: "bootstrap", Namespace: metav1.NamespaceDefault}
+	config.CurrentContext = "bootstrap"
+	return config
+}
+
+func readCertificates(flag, file string) ([]byte, error) {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", flag, err)
+	}
+	if !x509.NewCertPool().AppendCertsFromPEM(content) {
+		return nil, fmt.Errorf("%s: %s holds no PEM certificate", flag, file)
+	}
+	return content, nil
+}
+
+// mergeCertificates joins PEM bundles, each certificate once.
+func mergeCertificates(bundles ...[]byte) []byte {
+	var merged []byte
+	seen := map[string]bool{}
+	for _, bundle := range bundles {
+		for block, others := pem.Decode(bundle); block != nil; block, others = pem.Decode(others) {
+			if !seen[string(block.Bytes)] {
+				seen[string(block.Bytes)] = true
+				merged = append(merged, pem.EncodeToMemory(block)...)
+			}
+		}
+	}
+	return merged
+}
