@@ -1,0 +1,71 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/metadata"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+
+	"github.com/capstan-io/capstan/internal/agent/hubclient"
+	"github.com/capstan-io/capstan/internal/agent/registration/clientcert"
+	"github.com/capstan-io/capstan/internal/agent/registration/clientconfig"
+	"github.com/capstan-io/capstan/internal/agent/registration/lease"
+	"github.com/capstan-io/capstan/internal/agent/registration/status"
+	"github.com/capstan-io/capstan/internal/agent/work/apply"
+	"github.com/capstan-io/capstan/internal/agent/work/finalize"
+	"github.com/capstan-io/capstan/internal/agent/work/tracker"
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+// registerRegistration adds the controllers of registration: everything that keeps the hub informed of the cluster.
+func (a *Agent) registerRegistration(mgr ctrl.Manager, hub cluster.Cluster) error {
+	client, err := hubclient.New(hub.GetConfig())
+	if err != nil {
+		return fmt.Errorf("make a client for renewals: %w", err)
+	}
+	prober, err := status.NewProber(a.managed, a.ClusterHealthCheckPeriod, a.clock)
+	if err != nil {
+		return err
+	}
+	nodes, err := servesNodes(mgr.GetRESTMapper())
+	if err != nil {
+		return err
+	}
+	requester := &clientcert.Requester{Hub: client, Identity: a.identity, Lifetime: a.certificateLifetime()}
+	if err := mgr.Add(&clientcert.Rotation{Requester: requester, Store: a.store, Clock: a.clock}); err != nil {
+		return err
+	}
+	if err := lease.Register(mgr, hub, a.clock); err != nil {
+		return err
+	}
+	if err := clientconfig.Register(mgr, hub, a.clientConfigs); err != nil {
+		return err
+	}
+	return status.Register(mgr, hub, status.Options{
+		Cluster: a.identity.Cluster, Prober: prober, Nodes: nodes, MaxCustomClaims: a.MaxCustomClusterClaims,
+		ReservedClaimSuffixes: a.ReservedClusterClaimSuffixes, Clock: a.clock,
+	})
+}
+
+// registerWork adds the controllers of works: everything that brings objects to the cluster and takes them away.
+func (a *Agent) registerWork(ctx context.Context, mgr ctrl.Manager, hub cluster.Cluster) error {
+	objects, err := dynamic.NewForConfig(a.managed)
+	if err != nil {
+		return fmt.Errorf("make a client for applied objects: %w", err)
+	}
+	meta, err := metadata.NewForConfig(a.managed)
+	if err != nil {
+		return fmt.Errorf("make a client for the metadata of applied objects: %w", err)
+	}
+	tracked := tracker.New(ctx, meta)
+	hubHash := fleet.HubHash(hub.GetConfig().Host)
+	if err := finalize.Register(mgr, meta, tracked, hubHash, a.WorkloadAgentWorkers); err != nil {
+		return err
+	}
+	return apply.Register(mgr, hub, objects, meta, tracked, apply.Options{
+		Namespace: a.identity.Cluster, HubHash: hubHash, AgentID: a.identity.Agent, Workers: a.WorkloadAgentWorkers, Clock: a.clock,
+	})
+}

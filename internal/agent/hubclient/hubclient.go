@@ -1,0 +1,52 @@
+// Package hubclient knows the few kinds that an agent uses on the hub, so that it need not ask the hub for them.
+package hubclient
+
+import (
+	"net/http"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+)
+
+// Scheme holds the kinds.
+func Scheme() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		corev1.AddToScheme, certificatesv1.AddToScheme, coordinationv1.AddToScheme, eventsv1.AddToScheme, clusterv1.AddToScheme, workv1.AddToScheme,
+	} {
+		utilruntime.Must(add(scheme))
+	}
+	return scheme
+}
+
+// Mapper maps the kinds to their resources without discovery.
+func Mapper() meta.RESTMapper {
+	mapper := meta.NewDefaultRESTMapper(nil)
+	add := func(gv schema.GroupVersion, kind string, scope meta.RESTScope) { mapper.Add(gv.WithKind(kind), scope) }
+	add(certificatesv1.SchemeGroupVersion, "CertificateSigningRequest", meta.RESTScopeRoot)
+	add(coordinationv1.SchemeGroupVersion, "Lease", meta.RESTScopeNamespace)
+	add(corev1.SchemeGroupVersion, "Event", meta.RESTScopeNamespace)
+	add(eventsv1.SchemeGroupVersion, "Event", meta.RESTScopeNamespace)
+	add(clusterv1.GroupVersion, "ManagedCluster", meta.RESTScopeRoot)
+	add(workv1.GroupVersion, "ManifestWork", meta.RESTScopeNamespace)
+	return mapper
+}
+
+// New returns a client that reads and writes the hub directly.
+func New(config *rest.Config) (client.WithWatch, error) {
+	return client.NewWithWatch(config, client.Options{Scheme: Scheme(), Mapper: Mapper()})
+}
+
+// MapperProvider gives Mapper to a cluster.
+func MapperProvider(*rest.Config, *http.Client) (meta.RESTMapper, error) { return Mapper(), nil }

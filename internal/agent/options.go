@@ -1,0 +1,111 @@
+package agent
+
+import (
+	"fmt"
+	"net/url"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+// Options are what an agent can be told. The flags are named as in the original's agents.
+type Options struct {
+	// BootstrapKubeconfig is the file with the credential to register with.
+	BootstrapKubeconfig string
+	// HubKubeconfigDir is the folder for the hub kubeconfig and its certificate.
+	HubKubeconfigDir string
+	// HubKubeconfigSecret names the Secret, in Namespace, that holds the same; empty means files only.
+	HubKubeconfigSecret string
+	// Namespace is the agent's own in the cluster it runs in.
+	Namespace string
+	// Kubeconfig is of the cluster the agent runs in, where the Secret is; empty means in-cluster, or SpokeKubeconfig.
+	Kubeconfig string
+	// SpokeKubeconfig is of the managed cluster; empty means the cluster the agent runs in.
+	SpokeKubeconfig string
+	// ClusterName and AgentID are the agent's names on the hub; empty means what an earlier run used, or random ones.
+	ClusterName string
+	AgentID     string
+	// SpokeExternalServerURLs are reported as addresses of the managed cluster's API server.
+	SpokeExternalServerURLs []string
+	// ClusterHealthCheckPeriod is the time between health probes of the managed cluster's API server.
+	ClusterHealthCheckPeriod time.Duration
+	// MaxCustomClusterClaims is how many claims are reported besides the reserved ones.
+	MaxCustomClusterClaims int
+	// ReservedClusterClaimSuffixes end the names of further reserved claims.
+	ReservedClusterClaimSuffixes []string
+	// ClientCertExpirationSeconds asks for a lifetime of client certificates; 0 leaves it to the hub.
+	ClientCertExpirationSeconds int32
+	// WorkloadAgentWorkers is how many works are applied at once.
+	WorkloadAgentWorkers int
+	// MetricsBindAddress and HealthProbeBindAddress serve /metrics and /healthz, /readyz; "0" serves none.
+	MetricsBindAddress     string
+	HealthProbeBindAddress string
+}
+
+// NewOptions returns the defaults.
+func NewOptions() *Options {
+	return &Options{
+		BootstrapKubeconfig:      "/spoke/bootstrap/kubeconfig",
+		HubKubeconfigDir:         "/spoke/hub-kubeconfig",
+		Namespace:                fleet.NamespaceAgent,
+		ClusterHealthCheckPeriod: time.Minute,
+		MaxCustomClusterClaims:   20,
+		WorkloadAgentWorkers:     10,
+		MetricsBindAddress:       "0",
+		HealthProbeBindAddress:   "0",
+	}
+}
+
+// AddCommonFlags adds the flags of every kind of agent.
+func (o *Options) AddCommonFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&o.HubKubeconfigDir, "hub-kubeconfig-dir", o.HubKubeconfigDir, "folder for the hub kubeconfig and its client certificate")
+	fs.StringVar(&o.HubKubeconfigSecret, "hub-kubeconfig-secret", o.HubKubeconfigSecret, "name of a Secret in --namespace that keeps the hub kubeconfig beyond the life of the folder")
+	fs.StringVar(&o.Namespace, "namespace", o.Namespace, "namespace of the agent")
+	fs.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "kubeconfig of the cluster that holds the Secret (default in-cluster, or --spoke-kubeconfig)")
+	fs.StringVar(&o.SpokeKubeconfig, "spoke-kubeconfig", o.SpokeKubeconfig, "kubeconfig of the managed cluster (default in-cluster)")
+	fs.StringVar(&o.ClusterName, "cluster-name", o.ClusterName, "name of the managed cluster on the hub (default the one of an earlier run, or a random one)")
+	fs.StringVar(&o.ClusterName, "spoke-cluster-name", o.ClusterName, "the same as --cluster-name")
+	fs.StringVar(&o.AgentID, "agent-id", o.AgentID, "name of the agent on the hub (default the one of an earlier run, or a random one)")
+	fs.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress, "address to serve /metrics on; 0 serves none")
+	fs.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress, "address to serve /healthz and /readyz on; 0 serves none")
+}
+
+// AddRegistrationFlags adds the flags of registration.
+func (o *Options) AddRegistrationFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&o.BootstrapKubeconfig, "bootstrap-kubeconfig", o.BootstrapKubeconfig, "kubeconfig with the credential to register with")
+	fs.StringSliceVar(&o.SpokeExternalServerURLs, "spoke-external-server-urls", o.SpokeExternalServerURLs, "URLs under which the managed cluster's API server can be reached, for the hub's users")
+	fs.DurationVar(&o.ClusterHealthCheckPeriod, "cluster-healthcheck-period", o.ClusterHealthCheckPeriod, "time between health probes of the managed cluster's API server")
+	fs.IntVar(&o.MaxCustomClusterClaims, "max-custom-cluster-claims", o.MaxCustomClusterClaims, "how many cluster claims are reported besides the reserved ones")
+	fs.StringSliceVar(&o.ReservedClusterClaimSuffixes, "reserved-cluster-claim-suffixes", o.ReservedClusterClaimSuffixes, "claims whose names end so are always reported")
+	fs.Int32Var(&o.ClientCertExpirationSeconds, "client-cert-expiration-seconds", o.ClientCertExpirationSeconds, "lifetime to ask for client certificates, at least 600; 0 leaves it to the hub")
+}
+
+// AddWorkFlags adds the flags of the work agent.
+func (o *Options) AddWorkFlags(fs *pflag.FlagSet) {
+	fs.IntVar(&o.WorkloadAgentWorkers, "workload-agent-workers", o.WorkloadAgentWorkers, "how many ManifestWorks are applied at once")
+}
+
+// minCertificateLifetime is the API server's own limit, in seconds.
+const minCertificateLifetime = 600
+
+// Validate refuses what cannot work, naming the flag.
+func (o *Options) Validate() error {
+	switch {
+	case o.ClusterHealthCheckPeriod <= 0:
+		return fmt.Errorf("--cluster-healthcheck-period is %s; it must be more than 0, such as 1m", o.ClusterHealthCheckPeriod)
+	case o.MaxCustomClusterClaims < 0:
+		return fmt.Errorf("--max-custom-cluster-claims is %d; it must not be negative", o.MaxCustomClusterClaims)
+	case o.ClientCertExpirationSeconds != 0 && o.ClientCertExpirationSeconds < minCertificateLifetime:
+		return fmt.Errorf("--client-cert-expiration-seconds is %d; it must be 0 or at least %d", o.ClientCertExpirationSeconds, minCertificateLifetime)
+	case o.WorkloadAgentWorkers < 1:
+		return fmt.Errorf("--workload-agent-workers is %d; it must be at least 1", o.WorkloadAgentWorkers)
+	}
+	for _, u := range o.SpokeExternalServerURLs {
+		if parsed, err := url.Parse(u); err != nil || parsed.Scheme != "https" || parsed.Host == "" {
+			return fmt.Errorf("--spoke-external-server-urls: %q is no https URL, such as https://api.example.com:6443", u)
+		}
+	}
+	return nil
+}

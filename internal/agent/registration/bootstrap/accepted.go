@@ -1,0 +1,33 @@
+package bootstrap
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/fields"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+// awaitAccepted watches the ManagedCluster until the hub has set it up. Starting to work earlier would only meet refusals,
+// and back off from them for longer than the hub needs.
+func awaitAccepted(ctx context.Context, hub client.WithWatch, cluster string) error {
+	selector := fields.OneTermEqualSelector("metadata.name", cluster)
+	for ctx.Err() == nil {
+		w, err := hub.Watch(ctx, &clusterv1.ManagedClusterList{}, &client.ListOptions{FieldSelector: selector})
+		if err != nil {
+			return fmt.Errorf("watch ManagedCluster %s: %w", cluster, err)
+		}
+		for event := range w.ResultChan() {
+			mc, ok := event.Object.(*clusterv1.ManagedCluster)
+			if ok && meta.IsStatusConditionTrue(mc.Status.Conditions, fleet.ConditionHubAccepted) {
+				w.Stop()
+				return nil
+			}
+		}
+	}
+	return ctx.Err()
+}

@@ -1,0 +1,186 @@
+// Package clientcert gets client certificates for the agent from the hub: the first one with the bootstrap credential,
+// and every later one, in time, with the one before it.
+package clientcert
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/capstan-io/capstan/internal/agent/registration/identity"
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+// maxPending is how many requests of a cluster may be visible on the hub before its agent makes no more (RG-07).
+const maxPending = 10
+
+// DeniedError says that an administrator of the hub denied the request.
+type DeniedError struct{ Request, Message string }
+
+func (e *DeniedError) Error() string {
+	return fmt.Sprintf("CertificateSigningRequest %s was denied on the hub: %s", e.Request, e.Message)
+}
+
+// errGone says that the request vanished undecided: the hub removes requests that nobody decides upon within a day.
+var errGone = errors.New("the CertificateSigningRequest was deleted before it was decided upon")
+
+// Requester asks one hub for certificates of one identity.
+type Requester struct {
+	// Hub reaches the hub under the credential that asks.
+	Hub client.WithWatch
+	// Identity is what the certificate will say.
+	Identity identity.Identity
+	// Lifetime asks for a validity; zero leaves it to the hub. The hub may grant less.
+	Lifetime time.Duration
+}
+
+// Request makes a key and a CertificateSigningRequest for it (RG-06) and waits until the hub has issued the certificate.
+// Both results are PEM. It fails with a *DeniedError if the request is denied.
+func (r *Requester) Request(ctx context.Context) (certificate, key []byte, err error) {
+	if err := r.guardStorm(ctx); err != nil {
+		return nil, nil, err
+	}
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make a private key: %w", err)
+	}
+	if key, err = keyutil.MarshalPrivateKeyToPEM(private); err != nil {
+		return nil, nil, fmt.Errorf("encode the private key: %w", err)
+	}
+	request, err := cert.MakeCSR(private, &pkix.Name{
+		CommonName:   r.Identity.User(),
+		Organization: fleet.ClusterGroups(r.Identity.Cluster),
+	}, nil, nil)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make a certificate signing request: %w", err)
+	}
+	csr := r.newRequest(request)
+	if err := r.Hub.Create(ctx, csr); err != nil {
+		return nil, nil, fmt.Errorf("create a CertificateSigningRequest for %s: %w", r.Identity.User(), err)
+	}
+	log.FromContext(ctx).Info("Certificate requested", "request", csr.Name, "user", r.Identity.User())
+	certificate, err = r.await(ctx, csr)
+	return certificate, key, err
+}
+
+func (r *Requester) newRequest(request []byte) *certificatesv1.CertificateSigningRequest {
+	csr := &certificatesv1.CertificateSigningRequest{
+		ObjectMeta: metav1.ObjectMeta{
+			GenerateName: fleet.ClusterCSRGenerateName(r.Identity.Cluster),
+			Labels:       map[string]string{fleet.LabelClusterName: r.Identity.Cluster},
+		},
+		Spec: certificatesv1.CertificateSigningRequestSpec{
+			Request:    request,
+			SignerName: fleet.SignerKubeAPIServerClient,
+			Usages:     []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment, certificatesv1.UsageClientAuth},
+		},
+	}
+	if r.Lifetime > 0 {
+		csr.Spec.ExpirationSeconds = ptr.To(int32(r.Lifetime.Seconds()))
+	}
+	return csr
+}
+
+// guardStorm is RG-07. A denial holds until somebody deletes the denied request.
+func (r *Requester) guardStorm(ctx context.Context) error {
+	pending := &certificatesv1.CertificateSigningRequestList{}
+	err := r.Hub.List(ctx, pending, client.MatchingLabels{fleet.LabelClusterName: r.Identity.Cluster}, client.Limit(5*maxPending))
+	if err != nil {
+		return fmt.Errorf("list the CertificateSigningRequests of cluster %s: %w", r.Identity.Cluster, err)
+	}
+	own := 0
+	for _, csr := range pending.Items {
+		if csr.Labels[fleet.LabelAddOnName] != "" {
+			continue
+		}
+		if err := refusal(&csr); err != nil && asksFor(&csr, r.Identity.User()) {
+			return err // it would be denied again
+		}
+		own++
+	}
+	if own >= maxPending {
+		return fmt.Errorf("the hub already holds %d CertificateSigningRequests of cluster %s; no more are made until some are decided upon or removed: "+
+			"accept the cluster on the hub, or delete stale requests with kubectl delete csr -l %s=%s",
+			own, r.Identity.Cluster, fleet.LabelClusterName, r.Identity.Cluster)
+	}
+	return nil
+}
+
+// await watches the one request until the hub has decided upon it. A watch that ends is taken up again.
+func (r *Requester) await(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) ([]byte, error) {
+	selector := fields.OneTermEqualSelector("metadata.name", csr.Name)
+	for ctx.Err() == nil {
+		w, err := r.Hub.Watch(ctx, &certificatesv1.CertificateSigningRequestList{}, &client.ListOptions{FieldSelector: selector})
+		if err != nil {
+			return nil, fmt.Errorf("watch CertificateSigningRequest %s: %w", csr.Name, err)
+		}
+		issued, err := decision(ctx, w)
+		if issued != nil || err != nil {
+			return issued, err
+		}
+	}
+	return nil, ctx.Err()
+}
+
+// decision reads events until there is a certificate or a denial. Nothing at all means that the watch ended.
+func decision(ctx context.Context, w watch.Interface) ([]byte, error) {
+	defer w.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case event, open := <-w.ResultChan():
+			if !open || event.Type == watch.Error {
+				return nil, nil
+			}
+			csr, ok := event.Object.(*certificatesv1.CertificateSigningRequest)
+			if !ok {
+				continue
+			}
+			if event.Type == watch.Deleted {
+				return nil, errGone
+			}
+			if len(csr.Status.Certificate) > 0 {
+				return csr.Status.Certificate, nil
+			}
+			if err := refusal(csr); err != nil {
+				return nil, err
+			}
+		}
+	}
+}
+
+func refusal(csr *certificatesv1.CertificateSigningRequest) error {
+	for _, c := range csr.Status.Conditions {
+		if c.Type == certificatesv1.CertificateDenied || c.Type == certificatesv1.CertificateFailed {
+			return &DeniedError{Request: csr.Name, Message: c.Message}
+		}
+	}
+	return nil
+}
+
+func asksFor(csr *certificatesv1.CertificateSigningRequest, user string) bool {
+	block, _ := pem.Decode(csr.Spec.Request)
+	if block == nil {
+		return false
+	}
+	request, err := x509.ParseCertificateRequest(block.Bytes)
+	return err == nil && request.Subject.CommonName == user
+}

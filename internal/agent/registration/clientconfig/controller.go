@@ -1,0 +1,68 @@
+// Package clientconfig keeps the addresses under which the managed cluster is reachable on its ManagedCluster.
+package clientconfig
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+)
+
+// Controller merges the agent's client configs, by their URL, into its ManagedCluster (RG-05). Those of others stay.
+type Controller struct {
+	hub     client.Client
+	configs []clusterv1.ClientConfig
+}
+
+// New returns a Controller for the configs.
+func New(hub client.Client, configs []clusterv1.ClientConfig) *Controller {
+	return &Controller{hub: hub, configs: configs}
+}
+
+// Register adds the controller to the manager.
+func Register(mgr ctrl.Manager, hub cluster.Cluster, configs []clusterv1.ClientConfig) error {
+	return ctrl.NewControllerManagedBy(mgr).Named("clientconfig").
+		WithOptions(controller.Options{SkipNameValidation: ptr.To(true)}).
+		WatchesRawSource(source.Kind(hub.GetCache(), &clusterv1.ManagedCluster{}, &handler.TypedEnqueueRequestForObject[*clusterv1.ManagedCluster]{})).
+		Complete(New(hub.GetClient(), configs))
+}
+
+// Reconcile adds what is missing and replaces what has another CA bundle.
+func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	mc := &clusterv1.ManagedCluster{}
+	if err := c.hub.Get(ctx, req.NamespacedName, mc); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if !mc.Spec.HubAcceptsClient || !c.merge(mc) {
+		return ctrl.Result{}, nil
+	}
+	if err := c.hub.Update(ctx, mc); err != nil {
+		return ctrl.Result{}, fmt.Errorf("update the client configs of ManagedCluster %s: %w", mc.Name, err)
+	}
+	return ctrl.Result{}, nil
+}
+
+func (c *Controller) merge(mc *clusterv1.ManagedCluster) (changed bool) {
+	for _, config := range c.configs {
+		i := slices.IndexFunc(mc.Spec.ManagedClusterClientConfigs, func(have clusterv1.ClientConfig) bool { return have.URL == config.URL })
+		switch {
+		case i < 0:
+			mc.Spec.ManagedClusterClientConfigs = append(mc.Spec.ManagedClusterClientConfigs, config)
+			changed = true
+		case !bytes.Equal(mc.Spec.ManagedClusterClientConfigs[i].CABundle, config.CABundle):
+			mc.Spec.ManagedClusterClientConfigs[i].CABundle = config.CABundle
+			changed = true
+		}
+	}
+	return changed
+}

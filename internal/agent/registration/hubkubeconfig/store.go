@@ -1,0 +1,152 @@
+package hubkubeconfig
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+// Store keeps a credential as files in a folder, which is where clients read it, and, in a cluster, in a Secret, which
+// outlives the pod.
+type Store struct {
+	// Dir holds the files.
+	Dir string
+	// Secret names the Secret; without a name there is none.
+	Secret client.ObjectKey
+	// Client reaches the cluster that holds the Secret. It is not used without one.
+	Client client.Client
+}
+
+// KubeconfigFile is the path of the hub kubeconfig.
+func (s *Store) KubeconfigFile() string { return filepath.Join(s.Dir, fleet.KeyKubeconfig) }
+
+// Restore brings the files up to what the Secret holds. Without a Secret it completes what a crash left half-written.
+func (s *Store) Restore(ctx context.Context) error {
+	if s.Secret.Name == "" {
+		return s.replayJournal()
+	}
+	secret := &corev1.Secret{}
+	if err := s.Client.Get(ctx, s.Secret, secret); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("get Secret %s: %w", s.Secret, err)
+	}
+	return s.writeFiles(secret.Data)
+}
+
+// Load reads the credential; nil means that there is none yet.
+func (s *Store) Load() (*Credential, error) {
+	c := &Credential{}
+	for key, into := range map[string]*[]byte{
+		fleet.KeyKubeconfig: &c.Kubeconfig, fleet.KeyTLSCert: &c.Certificate, fleet.KeyTLSKey: &c.Key,
+	} {
+		data, err := os.ReadFile(filepath.Join(s.Dir, key))
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read the hub credential: %w", err)
+		}
+		*into = data
+	}
+	return c, nil
+}
+
+// Save stores the credential, in the Secret first: what clients use must not be lost with the pod.
+func (s *Store) Save(ctx context.Context, c *Credential) error {
+	data := map[string][]byte{
+		fleet.KeyTLSKey:      c.Key,
+		fleet.KeyTLSCert:     c.Certificate,
+		fleet.KeyClusterName: []byte(c.Identity.Cluster),
+		fleet.KeyAgentName:   []byte(c.Identity.Agent),
+		fleet.KeyKubeconfig:  c.Kubeconfig,
+	}
+	if s.Secret.Name != "" {
+		secret := &corev1.Secret{}
+		secret.Namespace, secret.Name = s.Secret.Namespace, s.Secret.Name
+		_, err := controllerutil.CreateOrUpdate(ctx, s.Client, secret, func() error {
+			if secret.Data == nil {
+				secret.Data = map[string][]byte{}
+			}
+			for k, v := range data {
+				secret.Data[k] = v
+			}
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("save Secret %s: %w", s.Secret, err)
+		}
+	}
+	return s.writeFiles(data)
+}
+
+// journal holds a credential while its files are being replaced one by one: a key and a certificate of two generations
+// would be of no use, and the bootstrap credential that could replace them may be long gone.
+const journal = ".credential"
+
+func (s *Store) writeFiles(data map[string][]byte) error {
+	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
+		return fmt.Errorf("create the hub kubeconfig folder: %w", err)
+	}
+	entry, err := json.Marshal(data)
+	if err != nil {
+		return fmt.Errorf("encode the hub credential: %w", err)
+	}
+	if err := replaceFile(filepath.Join(s.Dir, journal), entry); err != nil {
+		return fmt.Errorf("write the hub credential: %w", err)
+	}
+	return s.replayJournal()
+}
+
+func (s *Store) replayJournal() error {
+	path := filepath.Join(s.Dir, journal)
+	entry, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	data := map[string][]byte{}
+	if err = errors.Join(err, json.Unmarshal(entry, &data)); err != nil {
+		return fmt.Errorf("read the half-written hub credential %s: %w", path, err)
+	}
+	for _, key := range []string{fleet.KeyClusterName, fleet.KeyAgentName, fleet.KeyTLSKey, fleet.KeyTLSCert, fleet.KeyKubeconfig} {
+		content, ok := data[key]
+		if !ok {
+			continue
+		}
+		if err := replaceFile(filepath.Join(s.Dir, key), content); err != nil {
+			return fmt.Errorf("write the hub credential: %w", err)
+		}
+	}
+	return os.Remove(path)
+}
+
+// replaceFile swaps a file for another in one step, so that no reader sees half of it. The file is readable by its owner
+// only.
+func replaceFile(path string, content []byte) error {
+	if now, err := os.ReadFile(path); err == nil && bytes.Equal(now, content) {
+		return nil
+	}
+	next, err := os.CreateTemp(filepath.Dir(path), ".next-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(next.Name())
+	_, err = next.Write(content)
+	if err = errors.Join(err, next.Sync(), next.Close()); err != nil {
+		return err
+	}
+	return os.Rename(next.Name(), path)
+}

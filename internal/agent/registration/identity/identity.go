@@ -1,0 +1,71 @@
+// Package identity decides under which names an agent appears on the hub.
+package identity
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+// Identity is a cluster's name on the hub and the name of one of its agents.
+type Identity struct {
+	Cluster string
+	Agent   string
+}
+
+// User is the user name that the agent's client certificate carries.
+func (i Identity) User() string { return fleet.ClusterUser(i.Cluster, i.Agent) }
+
+// agentNameLength is the length of an agent name that nobody chose (RG-04).
+const agentNameLength = 5
+
+// Resolve is RG-04: a name that was asked for wins over the one that dir remembers from an earlier run, and that over a
+// random one. The result is remembered in dir, so that a restart before registration is complete keeps it.
+func Resolve(cluster, agent, dir string) (Identity, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return Identity{}, fmt.Errorf("create the hub kubeconfig folder: %w", err)
+	}
+	id := Identity{}
+	var err error
+	if id.Cluster, err = choose(cluster, filepath.Join(dir, fleet.KeyClusterName), func() string { return string(uuid.NewUUID()) }); err != nil {
+		return Identity{}, err
+	}
+	if id.Agent, err = choose(agent, filepath.Join(dir, fleet.KeyAgentName), func() string { return rand.String(agentNameLength) }); err != nil {
+		return Identity{}, err
+	}
+	if problems := validation.IsDNS1123Label(id.Cluster); len(problems) > 0 {
+		return Identity{}, fmt.Errorf("cluster name %q cannot name the cluster's namespace on the hub: %s", id.Cluster, strings.Join(problems, "; "))
+	}
+	return id, nil
+}
+
+func choose(asked, file string, random func() string) (string, error) {
+	remembered, err := os.ReadFile(file)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("read a remembered name: %w", err)
+	}
+	name := strings.TrimSpace(string(remembered))
+	switch {
+	case asked != "" && asked == name:
+		return name, nil
+	case asked != "":
+		name = asked
+	case name != "":
+		return name, nil
+	default:
+		name = random()
+	}
+	if err := os.WriteFile(file, []byte(name), 0o600); err != nil {
+		return "", fmt.Errorf("remember a name: %w", err)
+	}
+	return name, nil
+}

@@ -1,0 +1,98 @@
+// Package lease is the heartbeat of a managed cluster.
+package lease
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+const (
+	// defaultDuration holds for a ManagedCluster that was written before the field had a default.
+	defaultDuration = time.Minute
+	// jitter spreads the heartbeats of a fleet: each comes up to this share later than asked for.
+	jitter = 0.25
+)
+
+// Controller renews the lease of the agent's own ManagedCluster (RG-20).
+type Controller struct {
+	hub   client.Client
+	live  client.Reader
+	clock clock.Clock
+
+	lease   *coordinationv1.Lease // as the hub last returned it, so that a renewal is one request
+	renewed time.Time
+}
+
+// New returns a Controller that writes through hub and reads leases through live.
+func New(hub client.Client, live client.Reader, clk clock.Clock) *Controller {
+	return &Controller{hub: hub, live: live, clock: clk}
+}
+
+// Register adds the controller to the manager.
+func Register(mgr ctrl.Manager, hub cluster.Cluster, clk clock.Clock) error {
+	return ctrl.NewControllerManagedBy(mgr).Named("lease").
+		WithOptions(controller.Options{SkipNameValidation: ptr.To(true), MaxConcurrentReconciles: 1}).
+		WatchesRawSource(source.Kind(hub.GetCache(), &clusterv1.ManagedCluster{}, &handler.TypedEnqueueRequestForObject[*clusterv1.ManagedCluster]{})).
+		Complete(New(hub.GetClient(), hub.GetAPIReader(), clk))
+}
+
+// Reconcile renews the lease when it is due and comes back when it is due again.
+func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	mc := &clusterv1.ManagedCluster{}
+	if err := c.hub.Get(ctx, req.NamespacedName, mc); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if !mc.Spec.HubAcceptsClient {
+		return ctrl.Result{}, nil
+	}
+	period := duration(mc)
+	if due := c.renewed.Add(period); c.clock.Now().Before(due) {
+		return ctrl.Result{RequeueAfter: due.Sub(c.clock.Now())}, nil
+	}
+	if err := c.renew(ctx, mc.Name); err != nil {
+		c.lease = nil // another may have written it, or the hub may have made it anew
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: period + time.Duration(jitter*rand.Float64()*float64(period))}, nil
+}
+
+func duration(mc *clusterv1.ManagedCluster) time.Duration {
+	if mc.Spec.LeaseDurationSeconds <= 0 {
+		return defaultDuration
+	}
+	return time.Duration(mc.Spec.LeaseDurationSeconds) * time.Second
+}
+
+func (c *Controller) renew(ctx context.Context, cluster string) error {
+	if c.lease == nil {
+		lease := &coordinationv1.Lease{}
+		key := client.ObjectKey{Namespace: cluster, Name: fleet.ClusterNamespaceLease}
+		if err := c.live.Get(ctx, key, lease); err != nil {
+			return fmt.Errorf("get Lease %s: %w", key, err)
+		}
+		c.lease = lease
+	}
+	now := c.clock.Now()
+	c.lease.Spec.RenewTime = ptr.To(metav1.NewMicroTime(now))
+	if err := c.hub.Update(ctx, c.lease); err != nil {
+		return fmt.Errorf("renew the lease of cluster %s: %w", cluster, err)
+	}
+	c.renewed = now
+	return nil
+}

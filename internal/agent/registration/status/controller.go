@@ -1,0 +1,123 @@
+// Package status tells the hub about the managed cluster: that it has joined, whether its API server answers, its version,
+// its resources and its claims.
+package status
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+// Options configure the controller.
+type Options struct {
+	// Cluster is the managed cluster's name on the hub.
+	Cluster string
+	// Prober tells whether the managed cluster's API server answers.
+	Prober *Prober
+	// Nodes says whether the managed cluster has nodes at all; a hub that is managed itself has none.
+	Nodes bool
+	// MaxCustomClaims is how many claims beyond the reserved ones are reported.
+	MaxCustomClaims int
+	// ReservedClaimSuffixes end the names of claims that are always reported.
+	ReservedClaimSuffixes []string
+	Clock                 clock.Clock
+}
+
+// Controller reconciles the status of the agent's own ManagedCluster with what it sees on the managed cluster (RG-23,
+// RG-24, RG-26, RG-27).
+type Controller struct {
+	Options
+	hub      client.Client
+	managed  client.Reader
+	recorder events.EventRecorder
+	dropped  int // claims that were not reported last time; there is one worker
+}
+
+// New returns a Controller that reads managed and writes hub.
+func New(hub client.Client, managed client.Reader, recorder events.EventRecorder, o Options) *Controller {
+	return &Controller{Options: o, hub: hub, managed: managed, recorder: recorder}
+}
+
+// Register adds the controller to the manager of the managed cluster.
+func Register(mgr ctrl.Manager, hub cluster.Cluster, o Options) error {
+	c := New(hub.GetClient(), mgr.GetClient(), hub.GetEventRecorder("registration-agent"), o)
+	self := []reconcile.Request{{NamespacedName: client.ObjectKey{Name: o.Cluster}}}
+	builder := ctrl.NewControllerManagedBy(mgr).Named("status").
+		WithOptions(controller.Options{SkipNameValidation: ptr.To(true)}).
+		WatchesRawSource(source.Kind(hub.GetCache(), &clusterv1.ManagedCluster{}, &handler.TypedEnqueueRequestForObject[*clusterv1.ManagedCluster]{})).
+		WatchesRawSource(o.Prober.Source(self)).
+		Watches(&clusterv1alpha1.ClusterClaim{}, handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return self }))
+	if o.Nodes {
+		builder = builder.WatchesRawSource(source.Kind(mgr.GetCache(), &corev1.Node{},
+			handler.TypedEnqueueRequestsFromMapFunc(func(context.Context, *corev1.Node) []reconcile.Request { return self }),
+			predicate.TypedFuncs[*corev1.Node]{UpdateFunc: resourcesChanged}))
+	}
+	return builder.Complete(c)
+}
+
+// resourcesChanged leaves out the heartbeats of nodes.
+func resourcesChanged(e event.TypedUpdateEvent[*corev1.Node]) bool {
+	return e.ObjectOld.Spec.Unschedulable != e.ObjectNew.Spec.Unschedulable ||
+		!equality.Semantic.DeepEqual(e.ObjectOld.Status.Capacity, e.ObjectNew.Status.Capacity) ||
+		!equality.Semantic.DeepEqual(e.ObjectOld.Status.Allocatable, e.ObjectNew.Status.Allocatable)
+}
+
+// Reconcile writes all of the status in one patch, if any of it is news.
+func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	mc := &clusterv1.ManagedCluster{}
+	if err := c.hub.Get(ctx, req.NamespacedName, mc); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if !mc.Spec.HubAcceptsClient || !mc.DeletionTimestamp.IsZero() {
+		return ctrl.Result{}, nil
+	}
+	before := mc.DeepCopy()
+	c.setCondition(mc, metav1.Condition{
+		Type: fleet.ConditionJoined, Status: metav1.ConditionTrue, Reason: fleet.ReasonManagedClusterJoined,
+		Message: "Managed cluster joined",
+	})
+	health := c.Prober.Health(ctx)
+	c.setCondition(mc, health.Condition)
+	if health.Version != "" {
+		mc.Status.Version.Kubernetes = health.Version
+	}
+	if err := c.setResources(ctx, mc); err != nil {
+		return ctrl.Result{}, err
+	}
+	if err := c.setClaims(ctx, mc); err != nil {
+		return ctrl.Result{}, err
+	}
+	if equality.Semantic.DeepEqual(before.Status, mc.Status) {
+		return ctrl.Result{}, nil
+	}
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := c.hub.Status().Patch(ctx, mc, patch); err != nil {
+		return ctrl.Result{}, fmt.Errorf("patch status of ManagedCluster %s: %w", mc.Name, err)
+	}
+	return ctrl.Result{}, nil
+}
+
+func (c *Controller) setCondition(mc *clusterv1.ManagedCluster, cond metav1.Condition) {
+	cond.LastTransitionTime = metav1.NewTime(c.Clock.Now())
+	meta.SetStatusCondition(&mc.Status.Conditions, cond)
+}

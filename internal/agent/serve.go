@@ -1,0 +1,178 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/agent/hubclient"
+)
+
+// consistent makes a reconcile see what the one before it wrote, or it would write the same again.
+var consistent = client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}}
+
+// serve runs the controllers under the stored credential, until the context or the credential ends.
+func (a *Agent) serve(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	config, err := clientcmd.BuildConfigFromFlags("", a.store.KubeconfigFile())
+	if err != nil {
+		return fmt.Errorf("load the hub kubeconfig: %w", err)
+	}
+	config.QPS = -1
+	config.UserAgent = "capstan-agent"
+	if err := a.awaitRights(ctx, config); err != nil {
+		return err
+	}
+	hub, err := cluster.New(config, a.hubOptions)
+	if err != nil {
+		return fmt.Errorf("connect to the hub %s: %w", config.Host, err)
+	}
+	mgr, err := ctrl.NewManager(a.managed, a.managerOptions())
+	if err != nil {
+		return fmt.Errorf("connect to the managed cluster %s: %w", a.managed.Host, err)
+	}
+	if err := a.register(ctx, mgr, hub); err != nil {
+		return err
+	}
+	log.FromContext(ctx).Info("Connected to the hub", "hub", config.Host, "cluster", a.identity.Cluster, "agent", a.identity.Agent)
+	return mgr.Start(ctx)
+}
+
+func (a *Agent) register(ctx context.Context, mgr ctrl.Manager, hub cluster.Cluster) error {
+	if err := mgr.Add(hub); err != nil {
+		return err
+	}
+	if err := mgr.AddHealthzCheck("hub-kube-config", healthz.Ping); err != nil {
+		return err
+	}
+	if a.parts.Registration {
+		if err := a.registerRegistration(mgr, hub); err != nil {
+			return err
+		}
+	}
+	if a.parts.Work {
+		return a.registerWork(ctx, mgr, hub)
+	}
+	return nil
+}
+
+// hubOptions let the agent see of the hub what is its own.
+func (a *Agent) hubOptions(o *cluster.Options) {
+	o.Scheme = hubclient.Scheme()
+	o.MapperProvider = hubclient.MapperProvider
+	o.Cache.DefaultTransform = cache.TransformStripManagedFields()
+	o.Cache.ByObject = map[client.Object]cache.ByObject{
+		&clusterv1.ManagedCluster{}: {Field: fields.OneTermEqualSelector("metadata.name", a.identity.Cluster)},
+		&workv1.ManifestWork{}:      {Namespaces: map[string]cache.Config{a.identity.Cluster: {}}},
+	}
+	o.Client = consistent
+}
+
+func (a *Agent) managerOptions() ctrl.Options {
+	return ctrl.Options{
+		Scheme:  managedScheme(),
+		Metrics: metricsserver.Options{BindAddress: a.MetricsBindAddress},
+		Client:  consistent,
+		Cache: cache.Options{
+			DefaultTransform: cache.TransformStripManagedFields(),
+			ByObject:         map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: keepResources}},
+		},
+		HealthProbeBindAddress: a.HealthProbeBindAddress,
+	}
+}
+
+func managedScheme() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		corev1.AddToScheme, apiextensionsv1.AddToScheme, clusterv1alpha1.AddToScheme, workv1.AddToScheme,
+	} {
+		utilruntime.Must(add(scheme))
+	}
+	return scheme
+}
+
+// keepResources strips a Node to what the agent reports of it: a cluster may have thousands.
+func keepResources(obj any) (any, error) {
+	node, ok := obj.(*corev1.Node)
+	if !ok {
+		return obj, nil
+	}
+	kept := &corev1.Node{}
+	kept.Name, kept.UID, kept.ResourceVersion = node.Name, node.UID, node.ResourceVersion
+	kept.Spec.Unschedulable = node.Spec.Unschedulable
+	kept.Status.Capacity, kept.Status.Allocatable = node.Status.Capacity, node.Status.Allocatable
+	return kept, nil
+}
+
+// servesNodes tells whether the managed cluster has nodes: a hub that is itself managed has none.
+func servesNodes(mapper meta.RESTMapper) (bool, error) {
+	_, err := mapper.RESTMapping(schema.GroupKind{Kind: "Node"}, "v1")
+	if meta.IsNoMatchError(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("find out whether the managed cluster has nodes: %w", err)
+	}
+	return true, nil
+}
+
+// The wait for the hub to grant what an accepted cluster may do doubles from the first to the last. The first covers the
+// moment that the hub's authorizer lags behind its roles; there is no event for a right.
+const (
+	firstRightsRetry = 10 * time.Millisecond
+	lastRightsRetry  = 10 * time.Second
+)
+
+// awaitRights returns when the hub lets the agent see its ManagedCluster and its works. Caches that start earlier meet a
+// refusal and then back off for longer.
+func (a *Agent) awaitRights(ctx context.Context, config *rest.Config) error {
+	hub, err := hubclient.New(config)
+	if err != nil {
+		return fmt.Errorf("connect to the hub: %w", err)
+	}
+	told := false
+	for wait := firstRightsRetry; ; wait = min(2*wait, lastRightsRetry) {
+		err := hub.Get(ctx, client.ObjectKey{Name: a.identity.Cluster}, &clusterv1.ManagedCluster{})
+		if err == nil {
+			err = hub.List(ctx, &workv1.ManifestWorkList{}, client.InNamespace(a.identity.Cluster), client.Limit(1))
+		}
+		switch {
+		case err == nil || ctx.Err() != nil:
+			return ctx.Err()
+		case apierrors.IsUnauthorized(err):
+			return fmt.Errorf("the hub does not accept the client certificate any more: %w", err)
+		case !told && wait > time.Second:
+			told = true
+			log.FromContext(ctx).Info("Waiting for the hub; if the cluster is not accepted there, accept it", "reason", err.Error(),
+				"command", "capstan accept --clusters "+a.identity.Cluster)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-a.clock.After(wait):
+		}
+	}
+}

@@ -1,0 +1,178 @@
+package apply
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+// report writes what became of the manifests to the work's status, in one patch, if any of it is news.
+func (c *Controller) report(ctx context.Context, work *workv1.ManifestWork, outcomes []outcome) error {
+	before := work.DeepCopy()
+	if !c.updateStatus(work, outcomes) {
+		return nil
+	}
+	return c.patchStatus(ctx, work, before)
+}
+
+// reportDeleting is the first step of WK-14.
+func (c *Controller) reportDeleting(ctx context.Context, work *workv1.ManifestWork) error {
+	before := work.DeepCopy()
+	c.setCondition(&work.Status.Conditions, metav1.Condition{
+		Type: fleet.ConditionDeleting, Status: metav1.ConditionTrue, Reason: fleet.ReasonWorkDeleting,
+		Message: "What the work has applied is being deleted from the managed cluster", ObservedGeneration: work.Generation,
+	})
+	if equality.Semantic.DeepEqual(before.Status, work.Status) {
+		return nil
+	}
+	return c.patchStatus(ctx, work, before)
+}
+
+func (c *Controller) patchStatus(ctx context.Context, work, before *workv1.ManifestWork) error {
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := client.IgnoreNotFound(c.hub.Status().Patch(ctx, work, patch)); err != nil {
+		return fmt.Errorf("patch status of ManifestWork %s: %w", work.Name, err)
+	}
+	return nil
+}
+
+// updateStatus changes the status of the work to what the outcomes say and tells whether that changed anything. What others
+// say there stays.
+func (c *Controller) updateStatus(work *workv1.ManifestWork, outcomes []outcome) bool {
+	before := work.Status.DeepCopy()
+	manifests := make([]workv1.ManifestCondition, 0, len(outcomes))
+	for i := range outcomes {
+		manifests = append(manifests, c.manifestStatus(work, &outcomes[i]))
+	}
+	work.Status.ResourceStatus.Manifests = manifests
+	c.setCondition(&work.Status.Conditions, appliedCondition(work, outcomes))
+	c.setCondition(&work.Status.Conditions, availableCondition(work, outcomes))
+	return !equality.Semantic.DeepEqual(before, &work.Status)
+}
+
+// setCondition sets a condition; under a new generation it begins anew, even if it says the same (WK-20).
+func (c *Controller) setCondition(conditions *[]metav1.Condition, cond metav1.Condition) {
+	cond.LastTransitionTime = metav1.NewTime(c.Clock.Now())
+	if now := meta.FindStatusCondition(*conditions, cond.Type); now != nil && now.ObservedGeneration != cond.ObservedGeneration {
+		meta.RemoveStatusCondition(conditions, cond.Type)
+	}
+	meta.SetStatusCondition(conditions, cond)
+}
+
+func (c *Controller) manifestStatus(work *workv1.ManifestWork, o *outcome) workv1.ManifestCondition {
+	resource := workv1.ManifestResourceMeta{
+		Ordinal: int32(o.ordinal), Group: o.identity.Group, Version: o.identity.Version, Kind: o.identity.Kind,
+		Name: o.identity.Name, Namespace: o.identity.Namespace,
+	}
+	if o.resolved {
+		resource.Resource = o.mapping.Resource.Resource
+	}
+	status := workv1.ManifestCondition{ResourceMeta: resource}
+	if old := findStatus(work.Status.ResourceStatus.Manifests, resource); old != nil {
+		status.StatusFeedbacks = *old.StatusFeedbacks.DeepCopy()
+		status.Conditions = append(status.Conditions, old.Conditions...)
+	}
+	for _, cond := range []metav1.Condition{o.appliedCondition(), o.availableCondition()} {
+		cond.ObservedGeneration = work.Generation
+		c.setCondition(&status.Conditions, cond)
+	}
+	return status
+}
+
+// findStatus finds a manifest's old status even if the manifest has moved within the list (WK-20).
+func findStatus(manifests []workv1.ManifestCondition, resource workv1.ManifestResourceMeta) *workv1.ManifestCondition {
+	var moved *workv1.ManifestCondition
+	for i := range manifests {
+		old := manifests[i].ResourceMeta
+		if old == resource {
+			return &manifests[i]
+		}
+		old.Ordinal = resource.Ordinal
+		if old == resource && moved == nil {
+			moved = &manifests[i]
+		}
+	}
+	return moved
+}
+
+func (o *outcome) appliedCondition() metav1.Condition {
+	cond := metav1.Condition{Type: fleet.ConditionApplied, Status: metav1.ConditionTrue, Reason: fleet.ReasonAppliedManifestComplete, Message: "Apply manifest complete"}
+	if o.err != nil {
+		cond.Status, cond.Reason, cond.Message = metav1.ConditionFalse, fleet.ReasonAppliedManifestFailed, "Failed to apply manifest: "+o.err.Error()
+	}
+	return cond
+}
+
+// availableCondition is WK-22: available means that the object exists.
+func (o *outcome) availableCondition() metav1.Condition {
+	cond := metav1.Condition{Type: fleet.ConditionAvailable}
+	switch {
+	case o.presence == present:
+		cond.Status, cond.Reason, cond.Message = metav1.ConditionTrue, fleet.ReasonResourceAvailable, "Resource is available"
+	case o.presence == absent:
+		cond.Status, cond.Reason, cond.Message = metav1.ConditionFalse, fleet.ReasonResourceNotAvailable, "Resource is not available"
+	case o.identity.Name == "":
+		cond.Status, cond.Reason, cond.Message = metav1.ConditionUnknown, fleet.ReasonIncompleteResourceMeta, "The manifest does not say which resource it is about"
+	default:
+		cond.Status, cond.Reason, cond.Message = metav1.ConditionUnknown, fleet.ReasonFetchingResourceFailed, "It could not be found out whether the resource exists"
+	}
+	return cond
+}
+
+// appliedCondition is WK-21. The message names the manifests that failed, as far as it has room.
+func appliedCondition(work *workv1.ManifestWork, outcomes []outcome) metav1.Condition {
+	var failed []string
+	for _, o := range outcomes {
+		if o.err != nil {
+			failed = append(failed, o.err.Error())
+		}
+	}
+	cond := metav1.Condition{
+		Type: fleet.ConditionApplied, Status: metav1.ConditionTrue, Reason: fleet.ReasonAppliedManifestWorkComplete,
+		Message: "Apply manifest work complete", ObservedGeneration: work.Generation,
+	}
+	if len(failed) > 0 {
+		cond.Status, cond.Reason = metav1.ConditionFalse, fleet.ReasonAppliedManifestWorkFailed
+		cond.Message = fmt.Sprintf("%d of %d manifests failed to apply: %s", len(failed), len(outcomes), summary(failed))
+	}
+	return cond
+}
+
+// maxSummary is how many failures a message spells out; all of them are at their manifests.
+const maxSummary = 3
+
+func summary(failed []string) string {
+	if more := len(failed) - maxSummary; more > 0 {
+		return fmt.Sprintf("%s; and %d more", strings.Join(failed[:maxSummary], "; "), more)
+	}
+	return strings.Join(failed, "; ")
+}
+
+// availableCondition is WK-23.
+func availableCondition(work *workv1.ManifestWork, outcomes []outcome) metav1.Condition {
+	count := map[presence]int{}
+	for _, o := range outcomes {
+		count[o.presence]++
+	}
+	cond := metav1.Condition{Type: fleet.ConditionAvailable, ObservedGeneration: work.Generation}
+	switch {
+	case count[absent] > 0:
+		cond.Status, cond.Reason = metav1.ConditionFalse, fleet.ReasonResourcesNotAvailable
+		cond.Message = fmt.Sprintf("%d of %d resources are not available", count[absent], len(outcomes))
+	case count[unknown] > 0:
+		cond.Status, cond.Reason = metav1.ConditionUnknown, fleet.ReasonResourcesStatusUnknown
+		cond.Message = fmt.Sprintf("%d of %d resources have unknown status", count[unknown], len(outcomes))
+	default:
+		cond.Status, cond.Reason = metav1.ConditionTrue, fleet.ReasonResourcesAvailable
+		cond.Message = "All resources are available"
+	}
+	return cond
+}

@@ -1,0 +1,33 @@
+package tracker
+
+import (
+	"encoding/json"
+	"hash/fnv"
+	"strconv"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Revision stands for those parts of an object that a manifest may determine: two states of equal revision differ in their
+// status, at most. The revision of an object that does not exist is empty.
+type Revision string
+
+// RevisionOf is the revision of a live object. Where the API server counts generations, a change of status alone leaves the
+// revision as it is, so a busy workload wakes nobody; elsewhere every write is a new one.
+func RevisionOf(o metav1.Object) Revision {
+	if o.GetGeneration() == 0 {
+		return Revision(o.GetResourceVersion())
+	}
+	h := fnv.New64a()
+	// Encoding sorts the keys of maps, so equal metadata has equal bytes. These types always encode.
+	_ = json.NewEncoder(h).Encode(struct {
+		UID         types.UID
+		Generation  int64
+		Deleting    bool
+		Labels      map[string]string
+		Annotations map[string]string
+		Owners      []metav1.OwnerReference
+	}{o.GetUID(), o.GetGeneration(), o.GetDeletionTimestamp() != nil, o.GetLabels(), o.GetAnnotations(), o.GetOwnerReferences()})
+	return Revision(strconv.FormatUint(h.Sum64(), 36))
+}

@@ -1,0 +1,235 @@
+// Package tracker watches the objects that works have put on the managed cluster and tells when one of them is no longer
+// as it was left.
+//
+// There is one watch for each kind that is tracked, of metadata only, and of all that passes by only what is tracked is
+// remembered: memory grows with what the agent manages, not with what the cluster holds.
+package tracker
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/cache"
+)
+
+// linger is how long the watch of a kind goes on after its last object was forgotten, as works come and go.
+const linger = time.Minute
+
+// Object is an object of the managed cluster.
+type Object struct {
+	schema.GroupVersionResource
+	types.NamespacedName
+}
+
+// Tracker tracks objects for owners. Its methods may be called at any time, from anywhere.
+type Tracker struct {
+	ctx    context.Context
+	client metadata.Interface
+
+	mu        sync.Mutex
+	kinds     map[schema.GroupVersionResource]*kind
+	listeners []func(owner string)
+}
+
+// kind is what is tracked of one resource. It is the store of the resource's reflector.
+type kind struct {
+	tracker *Tracker
+	objects map[types.NamespacedName]*object
+	synced  bool
+	stop    context.CancelFunc
+	idle    *time.Timer
+}
+
+type object struct {
+	owners   sets.Set[string]
+	version  string // the newest resource version that is known of
+	revision Revision
+	known    bool // whether anything is known of it yet
+}
+
+// New returns a tracker that watches until the context ends.
+func New(ctx context.Context, client metadata.Interface) *Tracker {
+	return &Tracker{ctx: ctx, client: client, kinds: map[schema.GroupVersionResource]*kind{}}
+}
+
+// Listen has f called with an owner whenever one of its objects changes. f must return quickly and must not call the
+// tracker. All listeners are added before the first object is tracked.
+func (t *Tracker) Listen(f func(owner string)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.listeners = append(t.listeners, f)
+}
+
+// Track begins to watch an object for an owner. Called before the object is written, it makes sure that no later change is
+// missed.
+func (t *Tracker) Track(owner string, o Object) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	k := t.kinds[o.GroupVersionResource]
+	if k == nil {
+		k = t.watch(o.GroupVersionResource)
+	}
+	if k.idle != nil {
+		k.idle.Stop()
+		k.idle = nil
+	}
+	tracked := k.objects[o.NamespacedName]
+	if tracked == nil {
+		tracked = &object{owners: sets.New[string]()}
+		k.objects[o.NamespacedName] = tracked
+	}
+	tracked.owners.Insert(owner)
+}
+
+// Forget ends the owner's interest in an object.
+func (t *Tracker) Forget(owner string, o Object) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	k := t.kinds[o.GroupVersionResource]
+	if k == nil || k.objects[o.NamespacedName] == nil {
+		return
+	}
+	tracked := k.objects[o.NamespacedName]
+	tracked.owners.Delete(owner)
+	if tracked.owners.Len() == 0 {
+		delete(k.objects, o.NamespacedName)
+	}
+	if len(k.objects) == 0 && k.idle == nil {
+		k.idle = time.AfterFunc(linger, func() { t.unwatch(o.GroupVersionResource) })
+	}
+}
+
+// Saw records the state in which the caller read or left an object, ahead of the watch.
+func (t *Tracker) Saw(o Object, live metav1.Object) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if k := t.kinds[o.GroupVersionResource]; k != nil {
+		if tracked := k.objects[o.NamespacedName]; tracked != nil && !older(live.GetResourceVersion(), tracked.version) {
+			tracked.version, tracked.revision, tracked.known = live.GetResourceVersion(), RevisionOf(live), true
+		}
+	}
+}
+
+// Revision is the state of a tracked object, empty if it does not exist. It is unknown while the watch of its kind has not
+// caught up with the cluster, which may be for ever where the agent must not watch the kind.
+func (t *Tracker) Revision(o Object) (revision Revision, known bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	k := t.kinds[o.GroupVersionResource]
+	if k == nil || k.objects[o.NamespacedName] == nil {
+		return "", false
+	}
+	return k.objects[o.NamespacedName].revision, k.synced && k.objects[o.NamespacedName].known
+}
+
+// watch starts the reflector of a kind.
+func (t *Tracker) watch(resource schema.GroupVersionResource) *kind {
+	ctx, cancel := context.WithCancel(t.ctx)
+	k := &kind{tracker: t, objects: map[types.NamespacedName]*object{}, stop: cancel}
+	t.kinds[resource] = k
+	client := t.client.Resource(resource)
+	source := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return client.List(ctx, o) },
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			return client.Watch(ctx, o)
+		},
+	}, t.client)
+	reflector := cache.NewReflectorWithOptions(source, &metav1.PartialObjectMetadata{}, k, cache.ReflectorOptions{
+		Name: "applied " + resource.String(), TypeDescription: resource.String(),
+	})
+	go reflector.RunWithContext(ctx)
+	return k
+}
+
+// unwatch stops the reflector of a kind, unless something is tracked again.
+func (t *Tracker) unwatch(resource schema.GroupVersionResource) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if k := t.kinds[resource]; k != nil && len(k.objects) == 0 {
+		k.stop()
+		delete(t.kinds, resource)
+	}
+}
+
+// Add is called by the reflector.
+func (k *kind) Add(obj any) error { return k.Update(obj) }
+
+// Update is called by the reflector.
+func (k *kind) Update(obj any) error {
+	k.tracker.mu.Lock()
+	defer k.tracker.mu.Unlock()
+	if live, ok := obj.(metav1.Object); ok {
+		k.observe(nameOf(live), live.GetResourceVersion(), RevisionOf(live))
+	}
+	return nil
+}
+
+// Delete is called by the reflector.
+func (k *kind) Delete(obj any) error {
+	k.tracker.mu.Lock()
+	defer k.tracker.mu.Unlock()
+	if gone, ok := obj.(metav1.Object); ok {
+		k.observe(nameOf(gone), gone.GetResourceVersion(), "")
+	}
+	return nil
+}
+
+// Replace is called by the reflector with everything there is at a resource version.
+func (k *kind) Replace(all []any, version string) error {
+	k.tracker.mu.Lock()
+	defer k.tracker.mu.Unlock()
+	present := sets.New[types.NamespacedName]()
+	for _, obj := range all {
+		if live, ok := obj.(metav1.Object); ok {
+			present.Insert(nameOf(live))
+			k.observe(nameOf(live), live.GetResourceVersion(), RevisionOf(live))
+		}
+	}
+	for name := range k.objects {
+		if !present.Has(name) {
+			k.observe(name, version, "")
+		}
+	}
+	k.synced = true
+	return nil
+}
+
+// Resync is called by the reflector; there is nothing to do again.
+func (k *kind) Resync() error { return nil }
+
+// observe takes in what the watch says, unless something newer is known, and tells the owners if it is news.
+func (k *kind) observe(name types.NamespacedName, version string, revision Revision) {
+	tracked := k.objects[name]
+	if tracked == nil || older(version, tracked.version) {
+		return
+	}
+	changed := !tracked.known || tracked.revision != revision
+	tracked.version, tracked.revision, tracked.known = version, revision, true
+	if !changed {
+		return
+	}
+	for owner := range tracked.owners {
+		for _, listener := range k.tracker.listeners {
+			listener(owner)
+		}
+	}
+}
+
+// older tells whether resource version a comes before b. What cannot be compared is taken for news.
+func older(a, b string) bool {
+	order, err := resourceversion.CompareResourceVersion(a, b)
+	return err == nil && order < 0
+}
+
+func nameOf(o metav1.Object) types.NamespacedName {
+	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
+}
