@@ -2,7 +2,6 @@ package nodesim
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -142,11 +141,11 @@ func (s *Simulator) hosts(pod *corev1.Pod) bool {
 }
 
 // Run simulates until ctx ends, and returns once everything it started ended.
-func (s *Simulator) Run(ctx context.Context) error {
+func (s *Simulator) Run(ctx context.Context) {
 	defer s.podQueue.ShutDown()
 	defer s.nodeQueue.ShutDown()
 	if !cache.WaitForCacheSync(ctx.Done(), s.synced...) {
-		return errors.New("stopped before the pods and nodes were listed")
+		return
 	}
 	s.reserveAddresses()
 
@@ -163,7 +162,6 @@ func (s *Simulator) Run(ctx context.Context) error {
 	s.podQueue.ShutDown()
 	s.nodeQueue.ShutDown()
 	running.Wait()
-	return nil
 }
 
 // reserveAddresses learns the pod IPs given out before this process started.

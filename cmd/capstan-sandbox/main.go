@@ -1,0 +1,125 @@
+// Command capstan-sandbox runs a throw-away Kubernetes cluster with simulated nodes in one process.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
+
+	"github.com/capstan-io/capstan/internal/sandbox"
+)
+
+// gcPercent trades a little CPU under load for memory: a sandbox is mostly idle,
+// and several share a machine. The environment variable GOGC goes before it.
+const gcPercent = 40
+
+const long = `Run a throw-away Kubernetes cluster in one process: the full API server on an
+embedded etcd, the workload controllers, the scheduler and simulated nodes.
+
+Containers do not execute. The nodes report what a kubelet would: pods become
+Running and Ready, the pods of Jobs complete, deleted pods go. No image is pulled,
+and logs, exec, attach and port-forward fail with a message that says so. There
+are no volumes, load balancers or metrics. Use it for playgrounds and tests.`
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	defer stop()
+	if err := command().ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "Error:", err)
+		os.Exit(1)
+	}
+}
+
+func command() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "capstan-sandbox",
+		Short:         "A Kubernetes cluster without containers, in one process",
+		Long:          long,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.AddCommand(runCommand())
+	return root
+}
+
+func runCommand() *cobra.Command {
+	var o sandbox.Options
+	var verbosity int
+	run := &cobra.Command{
+		Use:   "run --data-dir DIR",
+		Short: "Run a cluster until SIGTERM or interrupt",
+		Long: long + `
+
+The cluster is ready when /readyz answers 200; its kubeconfig is then in
+DIR/kubeconfig. Everything in DIR stays, and the next run on it continues with the
+same objects, keys and identity. The database does not wait for the disk, so a
+crash of the machine may cost what was last written.`,
+		Example: `  capstan-sandbox run --data-dir /tmp/sandbox
+  kubectl --kubeconfig /tmp/sandbox/kubeconfig get nodes`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := configureProcess(verbosity); err != nil {
+				return err
+			}
+			return serve(cmd.Context(), o)
+		},
+	}
+	flags := run.Flags()
+	flags.StringVar(&o.DataDir, "data-dir", "", "directory the cluster is kept in; created if missing, used by one process at a time")
+	flags.IntVar(&o.Port, "port", 0, "port on 127.0.0.1 to serve at; 0 is a free one, kept across restarts")
+	flags.IntVar(&o.Nodes, "nodes", 1, "number of simulated nodes")
+	flags.StringVar(&o.Name, "name", sandbox.DefaultName, "name of the cluster: the context in the kubeconfig")
+	flags.IntVarP(&verbosity, "verbosity", "v", 0, "0 logs errors, 1 also what is done, more for debugging")
+	_ = run.MarkFlagRequired("data-dir") // it exists
+	return run
+}
+
+// configureProcess sets what holds for the whole process.
+func configureProcess(verbosity int) error {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
+	threshold := "INFO"
+	if verbosity == 0 {
+		threshold = "ERROR"
+	}
+	var logging flag.FlagSet
+	klog.InitFlags(&logging)
+	for name, value := range map[string]string{
+		"v":                                strconv.Itoa(verbosity),
+		"stderrthreshold":                  threshold,
+		"legacy_stderr_threshold_behavior": "false",
+	} {
+		if err := logging.Set(name, value); err != nil {
+			return fmt.Errorf("verbosity: %d: %w", verbosity, err)
+		}
+	}
+	return nil
+}
+
+func serve(ctx context.Context, o sandbox.Options) error {
+	begin := time.Now()
+	cluster, err := sandbox.Start(ctx, o)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(os.Stderr, "Cluster %s is ready at %s after %s. Containers do not execute.\nexport KUBECONFIG=%s\n",
+		o.Name, cluster.URL(), time.Since(begin).Round(10*time.Millisecond), cluster.Kubeconfig())
+	select {
+	case <-ctx.Done():
+		return cluster.Stop()
+	case <-cluster.Ended():
+		err := cluster.Err()
+		_ = cluster.Stop()
+		return fmt.Errorf("the API server ended unexpectedly: %w", err)
+	}
+}

@@ -1,0 +1,150 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apiserver/pkg/server/egressselector"
+	"k8s.io/apiserver/pkg/server/healthz"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/kubernetes/cmd/kube-apiserver/app"
+	"k8s.io/kubernetes/cmd/kube-apiserver/app/options"
+	"k8s.io/kubernetes/pkg/controlplane/reconcilers"
+	rbacrest "k8s.io/kubernetes/pkg/registry/rbac/rest"
+
+	"github.com/capstan-io/capstan/internal/controlplane/pki"
+)
+
+const (
+	serviceNetwork       = "10.96.0.0/16"
+	serviceAccountIssuer = "https://kubernetes.default.svc"
+
+	// readyCheck is the readiness check that stands for all that is not the API
+	// server: controllers, scheduler, nodes.
+	readyCheck = "sandbox"
+)
+
+// errNoContainers answers whatever the API server would ask a kubelet for.
+var errNoContainers = errors.New("this is a sandbox cluster: its nodes are simulated and containers do not execute, so there are no logs and nothing to exec into, attach to or forward to")
+
+// apiServer is a kube-apiserver in this process.
+type apiServer struct {
+	// loopback reaches it with full privileges.
+	loopback *rest.Config
+	// done is closed when it has ended, with err saying how.
+	done chan struct{}
+	err  error
+}
+
+// startAPIServer serves at listener from the database at etcdEndpoint until ctx
+// ends. ready is its last readiness check.
+func startAPIServer(ctx context.Context, listener net.Listener, etcdEndpoint string, keys *pki.Store, ready func() error) (*apiServer, error) {
+	completed, err := apiServerOptions(listener, etcdEndpoint, keys).Complete(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if errs := completed.Validate(); len(errs) > 0 {
+		return nil, utilerrors.NewAggregate(errs)
+	}
+	config, err := app.NewConfig(completed)
+	if err != nil {
+		return nil, err
+	}
+	adapt(config)
+	chain, err := config.Complete()
+	if err != nil {
+		return nil, err
+	}
+	server, err := app.CreateServerChain(chain)
+	if err != nil {
+		return nil, err
+	}
+	check := healthz.NamedCheck(readyCheck, func(*http.Request) error { return ready() })
+	if err := server.GenericAPIServer.AddReadyzChecks(check); err != nil {
+		return nil, err
+	}
+	prepared, err := server.PrepareRun()
+	if err != nil {
+		return nil, err
+	}
+	s := &apiServer{loopback: server.GenericAPIServer.LoopbackClientConfig, done: make(chan struct{})}
+	go func() {
+		s.err = prepared.Run(ctx)
+		close(s.done)
+	}()
+	return s, nil
+}
+
+func apiServerOptions(listener net.Listener, etcdEndpoint string, keys *pki.Store) *options.ServerRunOptions {
+	localhost := net.IPv4(127, 0, 0, 1)
+	s := options.NewServerRunOptions()
+
+	s.SecureServing.Listener = listener
+	s.SecureServing.BindAddress = localhost
+	s.SecureServing.BindPort = portOf(listener)
+	serving := &s.SecureServing.ServerCert.CertKey
+	serving.CertFile, serving.KeyFile = keys.Certificate(pki.APIServer)
+	s.GenericServerRunOptions.AdvertiseAddress = localhost
+	s.Etcd.StorageConfig.Transport.ServerList = []string{etcdEndpoint}
+
+	s.Authentication.ClientCert.ClientCA = keys.Bundle(pki.ClientCA)
+	s.Authentication.BootstrapToken.Enable = true
+	s.Authentication.ServiceAccounts.Issuers = []string{serviceAccountIssuer}
+	s.Authentication.ServiceAccounts.KeyFiles = []string{keys.ServiceAccountKey()}
+	s.ServiceAccountSigningKeyFile = keys.ServiceAccountKey()
+	s.Authentication.RequestHeader.ClientCAFile = keys.Bundle(pki.RequestHeaderCA)
+	s.Authentication.RequestHeader.UsernameHeaders = []string{"X-Remote-User"}
+	s.Authentication.RequestHeader.GroupHeaders = []string{"X-Remote-Group"}
+	s.Authentication.RequestHeader.ExtraHeaderPrefixes = []string{"X-Remote-Extra-"}
+	s.ProxyClientCertFile, s.ProxyClientKeyFile = keys.Certificate(pki.AuthProxy)
+
+	// The Node authorizer would watch pods, volumes and more for kubelets that do
+	// not exist.
+	s.Authorization.Modes = []string{"RBAC"}
+	s.AllowPrivileged = true
+	s.ServiceClusterIPRanges = serviceNetwork
+	// 127.0.0.1 is refused as an endpoint of Service kubernetes; it gets none.
+	s.EndpointReconcilerType = string(reconcilers.NoneEndpointReconcilerType)
+	// It taints new nodes until the node lifecycle controller finds them Ready.
+	// There is none, as nothing can happen to these nodes.
+	s.Admission.GenericAdmission.DisablePlugins = []string{"TaintNodesByCondition"}
+	return s
+}
+
+// adapt changes what options cannot say.
+func adapt(config *app.Config) {
+	generic := config.KubeAPIs.ControlPlane.Generic
+	// It starts with an idle second; installRBAC does the same at once.
+	generic.DisabledPostStartHooks.Insert(rbacrest.PostStartHookName)
+	generic.EffectiveVersion = reportedVersion{generic.EffectiveVersion}
+	config.Aggregator.GenericConfig.EffectiveVersion = generic.EffectiveVersion
+	config.KubeAPIs.KubeletClientConfig.Lookup = func(egressselector.NetworkContext) (utilnet.DialFunc, error) {
+		return func(context.Context, string, string) (net.Conn, error) { return nil, errNoContainers }, nil
+	}
+}
+
+// serving waits until the API server is ready but for what runs on top of it.
+func (s *apiServer) serving(ctx context.Context) error {
+	config := rest.CopyConfig(s.loopback)
+	config.QPS = -1
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	return until(ctx, func(ctx context.Context) (bool, error) {
+		select {
+		case <-s.done:
+			return false, fmt.Errorf("it ended: %w", s.err)
+		default:
+		}
+		var code int
+		client.Discovery().RESTClient().Get().AbsPath("/readyz").Param("exclude", readyCheck).Do(ctx).StatusCode(&code)
+		return code == http.StatusOK, nil
+	})
+}

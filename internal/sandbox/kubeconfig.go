@@ -1,0 +1,70 @@
+package sandbox
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/klog/v2"
+
+	"github.com/capstan-io/capstan/internal/controlplane/pki"
+)
+
+// openKeys makes or finds the keys of the cluster and writes the kubeconfig.
+func (c *Cluster) openKeys() (*pki.Store, error) {
+	keys, err := pki.Open(pki.Options{
+		Dir: c.path(pkiDir),
+		// The last is the address of Service kubernetes.
+		ServerNames: []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "127.0.0.1", "10.96.0.1"},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return keys, c.writeKubeconfig(keys)
+}
+
+// writeKubeconfig writes the administrator's kubeconfig in one step: who reads
+// it meanwhile gets the old one.
+func (c *Cluster) writeKubeconfig(keys *pki.Store) error {
+	kubeconfig, err := c.adminConfig(keys)
+	if err != nil {
+		return fmt.Errorf("write the kubeconfig: %w", err)
+	}
+	next := c.path("." + kubeconfigFile)
+	if err := clientcmd.WriteToFile(*kubeconfig, next); err != nil {
+		return fmt.Errorf("write the kubeconfig: %w", err)
+	}
+	return os.Rename(next, c.Kubeconfig())
+}
+
+func (c *Cluster) adminConfig(keys *pki.Store) (*clientcmdapi.Config, error) {
+	certFile, keyFile := keys.Certificate(pki.Admin)
+	ca, err := os.ReadFile(keys.Bundle(pki.RootCA))
+	if err != nil {
+		return nil, err
+	}
+	cert, err := os.ReadFile(certFile)
+	if err != nil {
+		return nil, err
+	}
+	key, err := os.ReadFile(keyFile)
+	if err != nil {
+		return nil, err
+	}
+	name := c.options.Name
+	config := clientcmdapi.NewConfig()
+	config.Clusters[name] = &clientcmdapi.Cluster{Server: c.url, CertificateAuthorityData: ca}
+	config.AuthInfos[name] = &clientcmdapi.AuthInfo{ClientCertificateData: cert, ClientKeyData: key}
+	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
+	config.CurrentContext = name
+	return config, nil
+}
+
+// refreshKubeconfig follows a renewal of the administrator's certificate.
+func (c *Cluster) refreshKubeconfig(ctx context.Context, keys *pki.Store) {
+	if err := c.writeKubeconfig(keys); err != nil {
+		klog.FromContext(ctx).Error(err, "The kubeconfig has the old certificate until the next start", "file", c.Kubeconfig())
+	}
+}

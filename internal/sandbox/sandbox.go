@@ -1,0 +1,191 @@
+// Package sandbox runs a throw-away Kubernetes cluster in one process: the full
+// kube-apiserver on an embedded etcd, the workload controllers, the scheduler,
+// and simulated nodes.
+//
+// It is for playgrounds and tests. Containers do not execute: the nodes report
+// the status a kubelet would (see package nodesim), and logs, exec, attach and
+// port-forward fail with a message that says so. There are no volumes, load
+// balancers, network policies or metrics.
+//
+// What is written survives a restart on the same directory, keys and identity
+// included, but the database does not wait for the disk: a crash of the machine
+// (not of the process) may lose or break it.
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+
+	"github.com/capstan-io/capstan/internal/controlplane/etcd"
+	"github.com/capstan-io/capstan/internal/controlplane/pki"
+)
+
+// walSize is what etcd allocates at a time for its log; a sandbox writes little.
+const walSize = 8 << 20
+
+// Cluster is a running sandbox. Get one from Start, and Stop it.
+type Cluster struct {
+	options Options
+	url     string
+	ready   atomic.Bool
+	undo    []func() error // stops what runs, in the order it was started
+
+	stop    sync.Once
+	stopErr error
+	ended   chan struct{}
+	endErr  error
+}
+
+// Start runs a sandbox and returns when it is ready: every controller is
+// started, every node is Ready, and namespace default takes pods. ctx bounds the
+// start and carries the logger; after that only Stop ends the cluster.
+//
+// It fails, naming the cause and the way out, when an option is wrong, the data
+// directory is in use, or the port is taken.
+func Start(ctx context.Context, o Options) (*Cluster, error) {
+	o, err := o.complete()
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{options: o, ended: make(chan struct{})}
+	if err := c.start(ctx); err != nil {
+		return nil, errors.Join(err, c.Stop())
+	}
+	return c, nil
+}
+
+func (c *Cluster) start(ctx context.Context) error {
+	lock, err := claim(c.options.DataDir)
+	if err != nil {
+		return err
+	}
+	c.onStop(lock.Close)
+	listener, err := listen(c.options.DataDir, c.options.Port)
+	if err != nil {
+		return err
+	}
+	c.onStop(func() error {
+		_ = listener.Close() // the API server closed it already, if it got that far
+		return nil
+	})
+	c.url = "https://" + listener.Addr().String()
+	keys, err := c.openKeys()
+	if err != nil {
+		return err
+	}
+	database, err := c.startDatabase(ctx)
+	if err != nil {
+		return err
+	}
+	server, err := c.startServer(ctx, listener, database, keys)
+	if err != nil {
+		return fmt.Errorf("start the API server: %w", err)
+	}
+	// Controllers are prepared while the API server comes up.
+	controllers, err := c.prepareControllers(ctx, server.loopback, keys)
+	if err != nil {
+		return err
+	}
+	if err := server.serving(ctx); err != nil {
+		return fmt.Errorf("start the API server: %w", err)
+	}
+	if err := controllers.start(ctx); err != nil {
+		return err
+	}
+	c.ready.Store(true)
+	return nil
+}
+
+func (c *Cluster) startDatabase(ctx context.Context) (*etcd.Server, error) {
+	database, err := etcd.Start(ctx, etcd.Options{
+		Dir:          c.path(etcdDir),
+		NoFsync:      true,
+		WALSizeBytes: walSize,
+		Logger:       klog.FromContext(ctx),
+	})
+	if err != nil {
+		return nil, err
+	}
+	c.onStop(func() error {
+		database.Close()
+		return nil
+	})
+	return database, nil
+}
+
+func (c *Cluster) startServer(ctx context.Context, listener net.Listener, database *etcd.Server, keys *pki.Store) (*apiServer, error) {
+	life, stop := context.WithCancel(context.WithoutCancel(ctx))
+	server, err := startAPIServer(life, listener, database.Endpoint(), keys, c.readiness)
+	if err != nil {
+		stop()
+		return nil, err
+	}
+	go func() {
+		select {
+		case <-server.done:
+			c.endErr = server.err
+		case err := <-database.Err():
+			c.endErr = fmt.Errorf("etcd failed: %w", err)
+		}
+		close(c.ended)
+	}()
+	c.onStop(func() error {
+		stop()
+		<-server.done
+		return nil
+	})
+	return server, nil
+}
+
+// readiness is what /readyz says about everything but the API server.
+func (c *Cluster) readiness() error {
+	if !c.ready.Load() {
+		return errors.New("controllers or nodes are not ready")
+	}
+	return nil
+}
+
+func (c *Cluster) onStop(undo func() error) { c.undo = append(c.undo, undo) }
+
+// Stop ends the cluster and returns when everything has stopped. Its data stays.
+// More calls do nothing.
+func (c *Cluster) Stop() error {
+	c.stop.Do(func() {
+		c.ready.Store(false)
+		for _, undo := range slices.Backward(c.undo) {
+			c.stopErr = errors.Join(c.stopErr, undo())
+		}
+	})
+	return c.stopErr
+}
+
+// Ended is closed when the API server has ended: by Stop, or because it or the
+// database failed, which Err then tells.
+func (c *Cluster) Ended() <-chan struct{} { return c.ended }
+
+// Err is why the API server ended by itself, once Ended is closed.
+func (c *Cluster) Err() error { return c.endErr }
+
+// URL is where the API is served, like https://127.0.0.1:6443.
+func (c *Cluster) URL() string { return c.url }
+
+// Kubeconfig is the file with the administrator's credentials, readable for its
+// owner only. Its one context has the name of the cluster.
+func (c *Cluster) Kubeconfig() string { return c.path(kubeconfigFile) }
+
+// RESTConfig returns a fresh client configuration from Kubeconfig.
+func (c *Cluster) RESTConfig() (*rest.Config, error) {
+	return clientcmd.BuildConfigFromFlags("", c.Kubeconfig())
+}
+
+func (c *Cluster) path(name string) string { return filepath.Join(c.options.DataDir, name) }

@@ -1,0 +1,36 @@
+package sandbox
+
+import (
+	"runtime/debug"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/version"
+	"k8s.io/component-base/compatibility"
+	baseversion "k8s.io/component-base/version"
+)
+
+// kubernetesVersion is the version of Kubernetes linked in, like v1.37.1. Unless
+// the linker was told, Kubernetes itself does not know and reports v0.0.0, so it
+// is taken from the module list of the binary.
+func kubernetesVersion() string {
+	if linked := baseversion.Get().GitVersion; !strings.HasPrefix(linked, "v0.0.0") {
+		return linked
+	}
+	if build, ok := debug.ReadBuildInfo(); ok {
+		for _, module := range build.Deps {
+			if module.Path == "k8s.io/kubernetes" {
+				return module.Version
+			}
+		}
+	}
+	return "v" + baseversion.DefaultKubeBinaryVersion + ".0"
+}
+
+// reportedVersion is an EffectiveVersion that says kubernetesVersion at /version.
+type reportedVersion struct{ compatibility.EffectiveVersion }
+
+func (v reportedVersion) Info() *version.Info {
+	info := *v.EffectiveVersion.Info()
+	info.GitVersion = kubernetesVersion()
+	return &info
+}
