@@ -1,0 +1,56 @@
+// Package datadir guards a data directory against a second process.
+package datadir
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"go.etcd.io/etcd/client/pkg/v3/fileutil"
+)
+
+const lockFile = "lock"
+
+// Lock is a held data directory.
+type Lock struct {
+	file *fileutil.LockedFile
+}
+
+// Acquire creates the directory, with mode 0700, if need be and takes it for this process. It fails at once, naming the
+// holder's process, when another one has it. The system releases the lock when the process ends, however it ends.
+func Acquire(dir string) (*Lock, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("create the data directory: %w", err)
+	}
+	path := filepath.Join(dir, lockFile)
+	file, err := fileutil.TryLockFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if errors.Is(err, fileutil.ErrLocked) {
+		return nil, fmt.Errorf("the data directory %s is in use by process %s; stop that process, or choose another directory", dir, holder(path))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("lock the data directory %s: %w", dir, err)
+	}
+	if err := errors.Join(file.Truncate(0), writePID(file.File)); err != nil {
+		_ = file.Close()
+		return nil, fmt.Errorf("lock the data directory %s: %w", dir, err)
+	}
+	return &Lock{file: file}, nil
+}
+
+func writePID(file *os.File) error {
+	_, err := fmt.Fprintf(file, "%d\n", os.Getpid())
+	return err
+}
+
+func holder(path string) string {
+	pid, err := os.ReadFile(path)
+	if err != nil || strings.TrimSpace(string(pid)) == "" {
+		return "(unknown)"
+	}
+	return strings.TrimSpace(string(pid))
+}
+
+// Release gives the directory back.
+func (l *Lock) Release() error { return l.file.Close() }
