@@ -1,0 +1,33 @@
+# Copyable everywhere: a Go toolchain is all that is needed.
+export CGO_ENABLED = 0
+
+GO             ?= go
+CRDS           := deploy/crds
+CONTROLLER_GEN := $(GO) tool -modfile=tools/go.mod controller-gen
+GOLANGCI_LINT  := $(GO) tool -modfile=tools/lint/go.mod golangci-lint
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## Show this help
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: generate
+generate: ## Generate deepcopy functions and CRDs from api/
+	$(CONTROLLER_GEN) object crd paths=./api/... output:crd:dir=$(CRDS)
+	for kind in clustermanagementaddons managedclusteraddons; do \
+		crd=$(CRDS)/addon.open-cluster-management.io_$$kind.yaml; \
+		sed '/^spec:$$/r tools/crd-conversion.yaml' $$crd > $$crd.new && mv $$crd.new $$crd || exit 1; \
+	done
+
+.PHONY: verify-generate
+verify-generate: generate ## Fail if generated files are not up to date
+	@stale=$$(git status --porcelain -- ':(glob)api/**/zz_generated.deepcopy.go' $(CRDS)); \
+	if [ -n "$$stale" ]; then \
+		echo "These files do not match api/; run \`make generate\` and commit them:"; echo "$$stale"; \
+		git --no-pager diff --stat -- api $(CRDS); exit 1; \
+	fi
+
+.PHONY: lint
+lint: ## Check the code with golangci-lint
+	$(GOLANGCI_LINT) run
