@@ -86,8 +86,9 @@ func check(object *unstructured.Unstructured) error {
 	case !isText(metadata["name"]):
 		return errors.New("metadata.name is missing")
 	}
-	if gv, err := schema.ParseGroupVersion(object.GetAPIVersion()); err != nil || gv.String() != object.GetAPIVersion() || gv.Version == "" {
-		return fmt.Errorf("apiVersion %q is not of the form group/version, such as apps/v1", object.GetAPIVersion())
+	apiVersion := object.GetAPIVersion()
+	if parsed, err := schema.ParseGroupVersion(apiVersion); err != nil || parsed.String() != apiVersion || parsed.Version == "" {
+		return fmt.Errorf("apiVersion %q is not of the form group/version, such as apps/v1", apiVersion)
 	}
 	if namespace := metadata["namespace"]; namespace != nil && namespace != "" && !isText(namespace) {
 		return errors.New("metadata.namespace is no text")

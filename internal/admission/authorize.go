@@ -1,0 +1,90 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// Authorizer answers whether the sender of the request may do what is asked: the question of a
+// SubjectAccessReview. Whoever makes one binds it to the whole identity of the sender (name, uid, groups and extra),
+// so that any authorizer behind it sees what it would see of a direct request (WH-15). The reason may be empty.
+type Authorizer func(ctx context.Context, asked authorizationv1.ResourceAttributes) (allowed bool, reason string, err error)
+
+// Sender is who sent the request under admission.
+type Sender struct {
+	// Name is the user name, for messages.
+	Name string
+	// Authorize answers questions about this sender.
+	Authorize Authorizer
+}
+
+// may returns nil when the sender is allowed what is asked, otherwise the reason why not. An authorizer that fails
+// has not allowed anything (WH-15).
+func (s Sender) may(ctx context.Context, asked authorizationv1.ResourceAttributes) error {
+	allowed, reason, err := s.Authorize(ctx, asked)
+	switch {
+	case err != nil:
+		return fmt.Errorf("the permission to %s could not be checked: %w", describe(asked), err)
+	case allowed:
+		return nil
+	case reason != "":
+		return fmt.Errorf("it needs the permission to %s (%s)", describe(asked), reason)
+	default:
+		return fmt.Errorf("it needs the permission to %s", describe(asked))
+	}
+}
+
+// describe writes a permission the way a Role names it.
+func describe(asked authorizationv1.ResourceAttributes) string {
+	text := fmt.Sprintf("%s %s of %s", asked.Verb, groupResource(asked).Resource, asked.Group)
+	if asked.Name != "" {
+		text += fmt.Sprintf(" named %q", asked.Name)
+	}
+	if asked.Namespace != "" {
+		text += fmt.Sprintf(" in namespace %q", asked.Namespace)
+	}
+	return text
+}
+
+// groupResource is the virtual resource that is asked for, such as managedclusters/accept.
+func groupResource(asked authorizationv1.ResourceAttributes) schema.GroupResource {
+	resource := asked.Resource
+	if asked.Subresource != "" {
+		resource += "/" + asked.Subresource
+	}
+	return schema.GroupResource{Group: asked.Group, Resource: resource}
+}
+
+// forbidden is the 403 for a question that was not answered with yes.
+func forbidden(asked authorizationv1.ResourceAttributes, err error) *apierrors.StatusError {
+	return apierrors.NewForbidden(groupResource(asked), asked.Name, err)
+}
+
+// mostErrors is how many errors of one object are reported at once: enough to work with, few enough to read.
+const mostErrors = 10
+
+// badRequest is the 400 that carries the errors, in its message and one by one as causes.
+func badRequest(kind schema.GroupKind, name string, errs field.ErrorList) *apierrors.StatusError {
+	shown := errs[:min(len(errs), mostErrors)]
+	message := fmt.Sprintf("%s %q is invalid: %v", kind.Kind, name, shown.ToAggregate())
+	if more := len(errs) - len(shown); more > 0 {
+		message += fmt.Sprintf(", and %d more", more)
+	}
+	status := apierrors.NewBadRequest(message)
+	details := &metav1.StatusDetails{Group: kind.Group, Kind: kind.Kind, Name: name}
+	for _, err := range shown {
+		details.Causes = append(details.Causes, metav1.StatusCause{
+			Type:    metav1.CauseType(err.Type),
+			Message: err.ErrorBody(),
+			Field:   err.Field,
+		})
+	}
+	status.ErrStatus.Details = details
+	return status
+}

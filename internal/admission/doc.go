@@ -1,0 +1,18 @@
+// Package admission holds the admission rules of the hub (rows WH-01 to WH-11) as plain functions: objects in, an
+// error out. They know neither how a request arrives nor how a permission is looked up, so that the API server of
+// `capstan-hub server` can call them in its own process (package inprocess) and a webhook server can call the same
+// code for a hub inside an existing Kubernetes.
+//
+//	MutateManagedCluster            WH-01 to WH-03  taint times, default set label
+//	ValidateManagedCluster          WH-04 to WH-07  name, addresses, acceptance, set membership
+//	ValidateManagedClusterSetBinding  WH-08, WH-09  name, permission to bind
+//	ValidateManifestWork            WH-10, WH-11    manifests, executor
+//
+// Every function takes the object as it is to be stored and the object it replaces, nil when it is created. An error
+// is always an *apierrors.StatusError: 400 BadRequest for content, 403 Forbidden for a missing permission, as the rows
+// say. Its message names the field, the value and what would be right; for a permission, what to grant.
+//
+// Rules that could only be broken by content an update does not touch are not asked again on that update. So an
+// object stored under older rules, or under a larger limit, can still be labelled, accepted, and above all lose its
+// finalizers.
+package admission

@@ -1,0 +1,136 @@
+package inprocess
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/initializer"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
+
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	rules "github.com/capstan-io/capstan/internal/admission"
+)
+
+var managedClusters = clusterv1.GroupVersion.WithResource("managedclusters").GroupResource()
+
+// clusterMutator completes ManagedClusters (WH-01 to WH-03).
+type clusterMutator struct {
+	*admission.Handler
+	clock             clock.PassiveClock
+	defaultClusterSet bool
+}
+
+var _ admission.MutationInterface = (*clusterMutator)(nil)
+
+func newClusterMutator(opts Options) *clusterMutator {
+	return &clusterMutator{Handler: writes(), clock: opts.Clock, defaultClusterSet: opts.DefaultClusterSet}
+}
+
+// Admit is called by the server.
+func (p *clusterMutator) Admit(_ context.Context, request admission.Attributes, _ admission.ObjectInterfaces) error {
+	if !isAbout(request, managedClusters) {
+		return nil
+	}
+	cluster, old, err := decodeBoth[clusterv1.ManagedCluster](request)
+	if err != nil {
+		// The schema, which the server checks later, says better what is wrong; and whatever it lets through comes to
+		// the validating plugin, which refuses what it cannot read.
+		return nil //nolint:nilerr // see above
+	}
+	before := cluster.DeepCopy()
+	err = rules.MutateManagedCluster(cluster, old, rules.MutateOptions{
+		Now: p.clock.Now(), DefaultClusterSet: p.defaultClusterSet,
+	})
+	if err != nil {
+		return err
+	}
+	return writeMutation(request.GetObject(), before, cluster)
+}
+
+// writeMutation brings what the rules changed into the object of the request and leaves all else there as it came.
+func writeMutation(target runtime.Object, before, after *clusterv1.ManagedCluster) error {
+	object, ok := target.(*unstructured.Unstructured)
+	if !ok {
+		return fmt.Errorf("the object under admission is a %T, not unstructured", target)
+	}
+	for i := range after.Spec.Taints {
+		if added := after.Spec.Taints[i].TimeAdded; !added.Equal(&before.Spec.Taints[i].TimeAdded) {
+			if err := setTimeAdded(object, i, added); err != nil {
+				return err
+			}
+		}
+	}
+	if !maps.Equal(before.Labels, after.Labels) {
+		object.SetLabels(after.Labels)
+	}
+	return nil
+}
+
+func setTimeAdded(object *unstructured.Unstructured, index int, added metav1.Time) error {
+	taints, _, err := unstructured.NestedFieldNoCopy(object.Object, "spec", "taints")
+	if err != nil {
+		return fmt.Errorf("stamp the taints of ManagedCluster %q: %w", object.GetName(), err)
+	}
+	if list, ok := taints.([]any); ok && index < len(list) {
+		if taint, ok := list[index].(map[string]any); ok {
+			taint["timeAdded"] = added.ToUnstructured()
+		}
+	}
+	return nil
+}
+
+// clusterValidator checks ManagedClusters (WH-04 to WH-07).
+type clusterValidator struct {
+	*admission.Handler
+	asking
+	client kubernetes.Interface
+}
+
+var (
+	_ admission.ValidationInterface            = (*clusterValidator)(nil)
+	_ initializer.WantsUnconditionalAuthorizer = (*clusterValidator)(nil)
+	_ initializer.WantsExternalKubeClientSet   = (*clusterValidator)(nil)
+)
+
+func newClusterValidator() *clusterValidator {
+	return &clusterValidator{Handler: writes()}
+}
+
+// SetExternalKubeClientSet is called by the server.
+func (p *clusterValidator) SetExternalKubeClientSet(client kubernetes.Interface) {
+	p.client = client
+}
+
+// ValidateInitialization is called by the server before the first request.
+func (p *clusterValidator) ValidateInitialization() error {
+	if p.client == nil {
+		return errors.New("the plugin needs a client to read namespaces: add an initializer that sets it")
+	}
+	return p.asking.ValidateInitialization()
+}
+
+// Validate is called by the server.
+func (p *clusterValidator) Validate(ctx context.Context, request admission.Attributes, _ admission.ObjectInterfaces) error {
+	if !isAbout(request, managedClusters) {
+		return nil
+	}
+	cluster, old, err := decodeBoth[clusterv1.ManagedCluster](request)
+	if err != nil {
+		return err
+	}
+	return rules.ValidateManagedCluster(ctx, cluster, old, p.sender(request.GetUserInfo()), p.namespace)
+}
+
+// namespace reads the namespace itself and not a cache: acceptance is rare, and the moment at which a namespace starts
+// to terminate is the one that matters (WH-06).
+func (p *clusterValidator) namespace(ctx context.Context, name string) (*corev1.Namespace, error) {
+	return p.client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+}

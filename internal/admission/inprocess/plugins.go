@@ -1,0 +1,56 @@
+// Package inprocess runs the rules of package admission inside the API server that `capstan-hub server` embeds: as
+// admission plugins, which ask the server's own authorizer, without webhooks, certificates or a SubjectAccessReview per
+// question (SC-13).
+package inprocess
+
+import (
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/utils/clock"
+
+	rules "github.com/capstan-io/capstan/internal/admission"
+)
+
+// Names of the plugins, as `--enable-admission-plugins` and `--disable-admission-plugins` take them (SC-13).
+const (
+	ManagedClusterMutating             = "ManagedClusterMutating"
+	ManagedClusterValidating           = "ManagedClusterValidating"
+	ManagedClusterSetBindingValidating = "ManagedClusterSetBindingValidating"
+	ManifestWorkValidating             = "ManifestWorkValidating"
+)
+
+// Options configures the plugins. Start from DefaultOptions.
+type Options struct {
+	// Clock tells the time that taints are stamped with.
+	Clock clock.PassiveClock
+	// DefaultClusterSet is the feature gate of this name (WH-03).
+	DefaultClusterSet bool
+	// ManifestWork configures the checks of ManifestWorks: the size limit and the gate NilExecutorValidating.
+	ManifestWork rules.ManifestWorkOptions
+}
+
+// DefaultOptions has the real clock, the gates at their defaults (DefaultClusterSet on, NilExecutorValidating off) and
+// the size limit rules.DefaultManifestLimit.
+func DefaultOptions() Options {
+	return Options{
+		Clock:             clock.RealClock{},
+		DefaultClusterSet: true,
+		ManifestWork:      rules.ManifestWorkOptions{Limit: rules.DefaultManifestLimit},
+	}
+}
+
+// Plugin is an admission plugin and the name to register it by.
+type Plugin struct {
+	Name      string
+	Interface admission.Interface
+}
+
+// Plugins returns new plugins for one API server, all to be enabled. They want its authorizer and a client from the
+// server's plugin initializers.
+func Plugins(opts Options) []Plugin {
+	return []Plugin{
+		{ManagedClusterMutating, newClusterMutator(opts)},
+		{ManagedClusterValidating, newClusterValidator()},
+		{ManagedClusterSetBindingValidating, newBindingValidator()},
+		{ManifestWorkValidating, newWorkValidator(opts.ManifestWork)},
+	}
+}

@@ -1,0 +1,107 @@
+package inprocess
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	rules "github.com/capstan-io/capstan/internal/admission"
+)
+
+// writes handles the operations that all rules are about; the objects may always be deleted (WH-15).
+func writes() *admission.Handler {
+	return admission.NewHandler(admission.Create, admission.Update)
+}
+
+// isAbout says whether a request writes objects of this resource, in whatever version; their status and other
+// subresources are not checked (WH-15).
+func isAbout(request admission.Attributes, resource schema.GroupResource) bool {
+	return request.GetSubresource() == "" && request.GetResource().GroupResource() == resource
+}
+
+// asking is a plugin that asks the server's authorizer.
+type asking struct {
+	authorizer authorizer.UnconditionalAuthorizer
+}
+
+// SetUnconditionalAuthorizer is called by the server.
+func (p *asking) SetUnconditionalAuthorizer(a authorizer.UnconditionalAuthorizer) {
+	p.authorizer = a
+}
+
+// ValidateInitialization is called by the server before the first request.
+func (p *asking) ValidateInitialization() error {
+	if p.authorizer == nil {
+		return errors.New("the plugin needs an authorizer: add an initializer that sets it")
+	}
+	return nil
+}
+
+// sender binds the server's authorizer to the identity of a request.
+func (p *asking) sender(who user.Info) rules.Sender {
+	return rules.Sender{
+		Name: who.GetName(),
+		Authorize: func(ctx context.Context, asked authorizationv1.ResourceAttributes) (bool, string, error) {
+			decision, reason, err := p.authorizer.Authorize(ctx, authorizer.AttributesRecord{
+				User:            who,
+				Verb:            asked.Verb,
+				Namespace:       asked.Namespace,
+				APIGroup:        asked.Group,
+				APIVersion:      "*",
+				Resource:        asked.Resource,
+				Subresource:     asked.Subresource,
+				Name:            asked.Name,
+				ResourceRequest: true,
+			})
+			if decision == authorizer.DecisionAllow {
+				return true, reason, nil
+			}
+			return false, reason, err
+		},
+	}
+}
+
+// decode reads the object of a request, which the server holds as it came, into one of our types; nil stays nil.
+// Status is left out: a write to the object itself does not store it, so it must not be able to make this fail.
+func decode[T any](object runtime.Object) (*T, error) {
+	if object == nil {
+		return nil, nil
+	}
+	raw, ok := object.(*unstructured.Unstructured)
+	if !ok {
+		return nil, apierrors.NewInternalError(fmt.Errorf("the object under admission is a %T, not unstructured", object))
+	}
+	content := maps.Clone(raw.Object)
+	delete(content, "status")
+	if metadata, ok := content["metadata"].(map[string]any); ok {
+		metadata = maps.Clone(metadata)
+		delete(metadata, "managedFields") // Large, and no rule looks at them.
+		content["metadata"] = metadata
+	}
+	decoded := new(T)
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, decoded); err != nil {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("%s %q cannot be read: %v", raw.GetKind(), raw.GetName(), err))
+	}
+	return decoded, nil
+}
+
+// decodeBoth reads the object and, on an update, the one it replaces.
+func decodeBoth[T any](request admission.Attributes) (object, old *T, err error) {
+	if object, err = decode[T](request.GetObject()); err != nil {
+		return nil, nil, err
+	}
+	if request.GetOperation() == admission.Update {
+		old, err = decode[T](request.GetOldObject())
+	}
+	return object, old, err
+}

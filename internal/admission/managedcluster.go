@@ -1,0 +1,189 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+// defaultClusterSet is the set that clusters join unless they are put in another.
+const defaultClusterSet = "default"
+
+var managedClusterKind = clusterv1.GroupVersion.WithKind("ManagedCluster").GroupKind()
+
+// MutateOptions is what MutateManagedCluster needs to know beside the objects.
+type MutateOptions struct {
+	// Now becomes the time of new and changed taints, cut to whole seconds as the API stores it.
+	Now time.Time
+	// DefaultClusterSet is the feature gate of this name: clusters without a set join the set default (WH-03).
+	DefaultClusterSet bool
+}
+
+// MutateManagedCluster completes a cluster that is created (old is nil) or updated, in place: it stamps taints with the
+// time they were added (WH-01, WH-02) and puts the cluster in the set default when it is in none (WH-03). It touches
+// nothing else. It fails with 400 when an update sets a taint's timeAdded by hand.
+func MutateManagedCluster(cluster, old *clusterv1.ManagedCluster, opts MutateOptions) error {
+	now := metav1.NewTime(opts.Now).Rfc3339Copy()
+	if old == nil {
+		stampAll(cluster.Spec.Taints, now)
+	} else if errs := stampChanged(cluster.Spec.Taints, old.Spec.Taints, now); len(errs) > 0 {
+		return badRequest(managedClusterKind, cluster.Name, errs)
+	}
+	if opts.DefaultClusterSet && cluster.Labels[fleet.LabelClusterSet] == "" {
+		metav1.SetMetaDataLabel(&cluster.ObjectMeta, fleet.LabelClusterSet, defaultClusterSet)
+	}
+	return nil
+}
+
+// stampAll sets the time of every taint of a new cluster, whatever the sender wrote there (WH-01).
+func stampAll(taints []clusterv1.Taint, now metav1.Time) {
+	for i := range taints {
+		taints[i].TimeAdded = now
+	}
+}
+
+// stampChanged sets the time of the taints that old does not have, and refuses any other change of a time (WH-02).
+func stampChanged(taints, old []clusterv1.Taint, now metav1.Time) field.ErrorList {
+	var errs field.ErrorList
+	for i := range taints {
+		taint, path := &taints[i], field.NewPath("spec", "taints").Index(i).Child("timeAdded")
+		before := sameTaint(old, *taint)
+		switch {
+		case before == nil && taint.TimeAdded.IsZero():
+			taint.TimeAdded = now
+		case before == nil:
+			errs = append(errs, field.Invalid(path, taint.TimeAdded, fmt.Sprintf(
+				"TimeAdded of taint %q may not be set: leave it out, the hub sets it when a taint is new or changed", taint.Key)))
+		case !taint.TimeAdded.Equal(&before.TimeAdded):
+			errs = append(errs, field.Invalid(path, taint.TimeAdded, fmt.Sprintf(
+				"TimeAdded of taint %q may not be set: the taint did not change, so leave its time at %s",
+				taint.Key, before.TimeAdded.UTC().Format(time.RFC3339))))
+		}
+	}
+	return errs
+}
+
+// sameTaint finds the taint of this key, value and effect. A key may occur with several effects, so the key alone would
+// take an untouched taint for a changed one.
+func sameTaint(taints []clusterv1.Taint, taint clusterv1.Taint) *clusterv1.Taint {
+	for i := range taints {
+		if taints[i].Key == taint.Key && taints[i].Value == taint.Value && taints[i].Effect == taint.Effect {
+			return &taints[i]
+		}
+	}
+	return nil
+}
+
+// NamespaceGetter reads a namespace of the hub. A namespace that does not exist is an error for which
+// apierrors.IsNotFound holds.
+type NamespaceGetter func(ctx context.Context, name string) (*corev1.Namespace, error)
+
+// ValidateManagedCluster holds a cluster that is created (old is nil) or updated against WH-04 to WH-07, after
+// MutateManagedCluster. It fails with 400 when the name or an address is wrong, and with 403 when the sender may not
+// accept the cluster, may not move it between sets, or when the namespace of the cluster is still being deleted.
+func ValidateManagedCluster(
+	ctx context.Context, cluster, old *clusterv1.ManagedCluster, sender Sender, namespaces NamespaceGetter,
+) error {
+	if cluster.DeletionTimestamp == nil {
+		if errs := validateManagedClusterContent(cluster); len(errs) > 0 {
+			return badRequest(managedClusterKind, cluster.Name, errs)
+		}
+	}
+	if cluster.Spec.HubAcceptsClient && (old == nil || !old.Spec.HubAcceptsClient) {
+		if err := validateAcceptance(ctx, cluster.Name, sender, namespaces); err != nil {
+			return err
+		}
+	}
+	var setBefore string
+	if old != nil {
+		setBefore = old.Labels[fleet.LabelClusterSet]
+	}
+	return validateSetChange(ctx, setBefore, cluster.Labels[fleet.LabelClusterSet], sender)
+}
+
+// validateManagedClusterContent checks the name, which becomes the name of a namespace whether or not the cluster has
+// client configs, and the addresses in those (WH-04).
+func validateManagedClusterContent(cluster *clusterv1.ManagedCluster) field.ErrorList {
+	var errs field.ErrorList
+	for _, problem := range validation.ValidateNamespaceName(cluster.Name, false) {
+		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), cluster.Name,
+			"it is also the name of the cluster's namespace on the hub: "+problem))
+	}
+	for i, config := range cluster.Spec.ManagedClusterClientConfigs {
+		path := field.NewPath("spec", "managedClusterClientConfigs").Index(i).Child("url")
+		if problem := checkURL(config.URL); problem != "" {
+			errs = append(errs, field.Invalid(path, config.URL, problem))
+		}
+	}
+	return errs
+}
+
+// checkURL says what is wrong with the address of an API server, or nothing.
+func checkURL(address string) string {
+	const example = "write the address of the API server, such as https://cluster1.example.com:6443"
+	parsed, err := url.Parse(address)
+	switch {
+	case err != nil:
+		return fmt.Sprintf("%v: %s", err, example)
+	case parsed.Scheme != "https":
+		return "it must start with https://: " + example
+	case parsed.Hostname() == "":
+		return "it names no host: " + example
+	default:
+		return ""
+	}
+}
+
+// validateAcceptance is asked when a cluster becomes accepted: its namespace must not be on its way out (WH-06), and the
+// sender needs the permission to accept (WH-05).
+func validateAcceptance(ctx context.Context, name string, sender Sender, namespaces NamespaceGetter) error {
+	accept := authorizationv1.ResourceAttributes{
+		Group: fleet.GroupRegister, Resource: fleet.ResourceManagedClusters, Subresource: fleet.SubresourceAccept,
+		Verb: "update", Name: name,
+	}
+	namespace, err := namespaces(ctx, name)
+	switch {
+	case apierrors.IsNotFound(err):
+	case err != nil:
+		return forbidden(accept, fmt.Errorf("the namespace %q of the cluster could not be read: %w", name, err))
+	case namespace.Status.Phase == corev1.NamespaceTerminating:
+		return forbidden(accept, fmt.Errorf("the namespace %q of the cluster is being deleted: "+
+			"accept the cluster again once the namespace is gone", name))
+	}
+	if err := sender.may(ctx, accept); err != nil {
+		return forbidden(accept, fmt.Errorf("user %q cannot update the HubAcceptsClient field: %w", sender.Name, err))
+	}
+	return nil
+}
+
+// validateSetChange is asked for the permission to join both the set that is left and the set that is entered (WH-07).
+func validateSetChange(ctx context.Context, before, after string, sender Sender) error {
+	if before == after {
+		return nil
+	}
+	for _, set := range []string{before, after} {
+		if set == "" {
+			continue
+		}
+		join := authorizationv1.ResourceAttributes{
+			Group: clusterv1.GroupVersion.Group, Resource: "managedclustersets", Subresource: fleet.SubresourceJoin,
+			Verb: "create", Name: set,
+		}
+		if err := sender.may(ctx, join); err != nil {
+			return forbidden(join, fmt.Errorf("user %q cannot add/remove a ManagedCluster to/from ManagedClusterSet %q: %w",
+				sender.Name, set, err))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,172 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+// DefaultManifestLimit is how many bytes the manifests of one ManifestWork may take unless configured otherwise: 1 MiB.
+// etcd takes 1.5 MiB in one write unless told otherwise; the rest is for the status, which grows with every manifest,
+// and for the metadata.
+const DefaultManifestLimit = 1 << 20
+
+// agentServiceAccount stands for the identity of the agent itself where a ManifestWork names no executor.
+const agentServiceAccount = "system:serviceaccount::klusterlet-work-sa"
+
+var manifestWorkKind = workv1.GroupVersion.WithKind("ManifestWork").GroupKind()
+
+// ManifestWorkOptions is what ValidateManifestWork needs to know beside the objects.
+type ManifestWorkOptions struct {
+	// Limit is how many bytes all manifests may take together, as JSON. 0 means DefaultManifestLimit.
+	Limit int
+	// NilExecutorValidating is the feature gate of this name: a ManifestWork without executor needs the permission to
+	// execute as the agent.
+	NilExecutorValidating bool
+}
+
+// ValidateManifestWork holds a ManifestWork that is created (old is nil) or updated against WH-10 and WH-11. It fails
+// with 400 in every case: manifests that are missing, too large, no objects or the same object twice, and an executor
+// the sender may not use. An update that leaves manifests or executor alone is not asked about them again.
+func ValidateManifestWork(
+	ctx context.Context, work, old *workv1.ManifestWork, sender Sender, opts ManifestWorkOptions,
+) error {
+	if old == nil || !equality.Semantic.DeepEqual(work.Spec.Workload, old.Spec.Workload) {
+		if errs := validateManifests(work.Spec.Workload.Manifests, opts.Limit); len(errs) > 0 {
+			return badRequest(manifestWorkKind, work.Name, errs)
+		}
+	}
+	if old == nil || !equality.Semantic.DeepEqual(work.Spec.Executor, old.Spec.Executor) {
+		if err := validateExecutor(ctx, work, sender, opts); err != nil {
+			return badRequest(manifestWorkKind, work.Name, field.ErrorList{err})
+		}
+	}
+	return nil
+}
+
+// validateManifests checks what can be known of the manifests before they reach their cluster (WH-10).
+func validateManifests(manifests []workv1.Manifest, limit int) field.ErrorList {
+	path := field.NewPath("spec", "workload", "manifests")
+	if len(manifests) == 0 {
+		return field.ErrorList{field.Required(path, "a ManifestWork needs at least one manifest")}
+	}
+	if err := validateSize(path, manifests, limit); err != nil {
+		return field.ErrorList{err}
+	}
+	var errs field.ErrorList
+	seen := make(map[manifestID]int, len(manifests))
+	for i := range manifests {
+		id, err := identify(path.Index(i), manifests[i].Raw)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if first, found := seen[id]; found {
+			errs = append(errs, field.Invalid(path.Index(i), id.String(),
+				fmt.Sprintf("duplicate of manifest %d: an object may occur only once in a ManifestWork", first)))
+			continue
+		}
+		seen[id] = i
+	}
+	return errs
+}
+
+// manifestID is what makes two manifests the same object.
+type manifestID struct{ apiVersion, kind, namespace, name string }
+
+func (id manifestID) String() string {
+	name := id.name
+	if id.namespace != "" {
+		name = id.namespace + "/" + id.name
+	}
+	return fmt.Sprintf("%s %s %s", id.apiVersion, id.kind, name)
+}
+
+// identify reads who a manifest is, or says why that cannot be told.
+func identify(path *field.Path, raw []byte) (manifestID, *field.Error) {
+	var object metav1.PartialObjectMetadata
+	if len(raw) == 0 {
+		return manifestID{}, field.Required(path, "the manifest is empty: write a Kubernetes object")
+	}
+	if err := json.Unmarshal(raw, &object); err != nil {
+		// The content stays out of the message: it may be that of a Secret.
+		return manifestID{}, field.Invalid(path, fmt.Sprintf("%d bytes", len(raw)),
+			fmt.Sprintf("the manifest is not a Kubernetes object: %v", err))
+	}
+	id := manifestID{apiVersion: object.APIVersion, kind: object.Kind, namespace: object.Namespace, name: object.Name}
+	switch {
+	case id.apiVersion == "":
+		return id, field.Required(path.Child("apiVersion"), "write the group and version of the object, such as apps/v1")
+	case id.kind == "":
+		return id, field.Required(path.Child("kind"), "write the kind of the object, such as Deployment")
+	case object.GenerateName != "":
+		return id, field.Invalid(path.Child("metadata", "generateName"), object.GenerateName,
+			fmt.Sprintf("generateName is not allowed in a manifest: give the %s a fixed metadata.name", id.kind))
+	case id.name == "":
+		return id, field.Required(path.Child("metadata", "name"), fmt.Sprintf("the %s has no name", id.kind))
+	}
+	return id, nil
+}
+
+// validateSize checks the limit, and says which manifest to blame.
+func validateSize(path *field.Path, manifests []workv1.Manifest, limit int) *field.Error {
+	if limit == 0 {
+		limit = DefaultManifestLimit
+	}
+	total, largest := 0, 0
+	for i := range manifests {
+		total += len(manifests[i].Raw)
+		if len(manifests[i].Raw) > len(manifests[largest].Raw) {
+			largest = i
+		}
+	}
+	if total <= limit {
+		return nil
+	}
+	who := "unreadable"
+	if id, err := identify(path.Index(largest), manifests[largest].Raw); err == nil {
+		who = id.String()
+	}
+	return field.Invalid(path, fmt.Sprintf("%d bytes", total), fmt.Sprintf(
+		"the size of the manifests is %d bytes, the limit is %d bytes: spread them over several ManifestWorks "+
+			"(the largest is manifest %d, %s, of %d bytes)", total, limit, largest, who, len(manifests[largest].Raw)))
+}
+
+// validateExecutor asks for the permission to let the agent act as somebody (WH-11).
+func validateExecutor(ctx context.Context, work *workv1.ManifestWork, sender Sender, opts ManifestWorkOptions) *field.Error {
+	path := field.NewPath("spec", "executor")
+	identity := agentServiceAccount
+	if executor := work.Spec.Executor; executor != nil {
+		subject := path.Child("subject")
+		if executor.Subject.Type != workv1.ExecutorSubjectTypeServiceAccount {
+			return field.NotSupported(subject.Child("type"), executor.Subject.Type,
+				[]workv1.ManifestWorkExecutorSubjectType{workv1.ExecutorSubjectTypeServiceAccount})
+		}
+		account := executor.Subject.ServiceAccount
+		if account == nil {
+			return field.Required(subject.Child("serviceAccount"),
+				"an executor of type ServiceAccount needs the namespace and name of one")
+		}
+		identity = fmt.Sprintf("system:serviceaccount:%s:%s", account.Namespace, account.Name)
+	} else if !opts.NilExecutorValidating {
+		return nil
+	}
+	err := sender.may(ctx, authorizationv1.ResourceAttributes{
+		Group: workv1.GroupVersion.Group, Resource: "manifestworks", Verb: fleet.VerbExecuteAs,
+		Namespace: work.Namespace, Name: identity,
+	})
+	if err != nil {
+		return field.Invalid(path, identity, fmt.Sprintf(
+			"user %q cannot manipulate the Manifestwork with executor %s in namespace %s: %v",
+			sender.Name, identity, work.Namespace, err))
+	}
+	return nil
+}
