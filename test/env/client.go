@@ -1,0 +1,64 @@
+package env
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+)
+
+// patience is how long Eventually waits: far longer than anything takes, for a machine that is busy with other tests.
+const patience = time.Minute
+
+// Scheme knows the kinds of Kubernetes and those of clusters and works.
+func Scheme() *runtime.Scheme {
+	s := runtime.NewScheme()
+	utilruntime.Must(scheme.AddToScheme(s))
+	utilruntime.Must(clusterv1.AddToScheme(s))
+	utilruntime.Must(clusterv1alpha1.AddToScheme(s))
+	utilruntime.Must(workv1.AddToScheme(s))
+	return s
+}
+
+// Client is an administrator's client.
+func (s *Server) Client(t testing.TB) client.WithWatch {
+	t.Helper()
+	config, err := s.Config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ClientFor(t, config)
+}
+
+// ClientFor is a client under another configuration.
+func ClientFor(t testing.TB, config *rest.Config) client.WithWatch {
+	t.Helper()
+	c, err := client.NewWithWatch(config, client.Options{Scheme: Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// Eventually waits until check returns no error, and fails the test with the last one if it never does.
+func Eventually(t testing.TB, check func(ctx context.Context) error) {
+	t.Helper()
+	var last error
+	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		last = check(ctx)
+		return last == nil, nil
+	})
+	if err != nil {
+		t.Fatalf("still after %s: %v", patience, last)
+	}
+}

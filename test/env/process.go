@@ -1,0 +1,169 @@
+// Package env runs the built programs as child processes for tests: a hub, sandbox clusters and agents, as a user would run
+// them. The programs are taken from bin/ at the top of the repository; `make build` puts them there.
+package env
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// stopGrace is how long a child may take to stop when asked.
+const stopGrace = 30 * time.Second
+
+// Process is a child process that writes to a log file.
+type Process struct {
+	program string
+	args    []string
+	env     []string
+	logFile string
+
+	mu   sync.Mutex
+	cmd  *exec.Cmd
+	done chan struct{}
+	err  error
+}
+
+func newProcess(logFile, program string, args ...string) *Process {
+	return &Process{program: program, args: args, logFile: logFile}
+}
+
+// Start starts the process, again if it has run before. The log goes on in the same file.
+func (p *Process) Start() error {
+	path, err := binary(p.program)
+	if err != nil {
+		return err
+	}
+	log, err := os.OpenFile(p.logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	cmd := exec.Command(path, p.args...)
+	cmd.Env = append(os.Environ(), p.env...)
+	cmd.Stdout, cmd.Stderr = log, log
+	// A child must not outlive a test binary that was killed.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	done := make(chan struct{})
+	p.cmd, p.done = cmd, done
+	go func() {
+		err := cmd.Wait()
+		p.mu.Lock()
+		p.err = err
+		p.mu.Unlock()
+		close(done)
+	}()
+	return nil
+}
+
+// Done is closed when the process has ended.
+func (p *Process) Done() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.done
+}
+
+// Pid of the running process.
+func (p *Process) Pid() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.cmd.Process.Pid
+}
+
+// Stop asks the process to stop and returns how it ended.
+func (p *Process) Stop() error { return p.signal(syscall.SIGTERM) }
+
+// Kill ends the process as a crash would.
+func (p *Process) Kill() { _ = p.signal(syscall.SIGKILL) }
+
+func (p *Process) signal(s syscall.Signal) error {
+	p.mu.Lock()
+	cmd, done := p.cmd, p.done
+	p.mu.Unlock()
+	if cmd == nil {
+		return nil
+	}
+	_ = cmd.Process.Signal(s)
+	select {
+	case <-done:
+	case <-time.After(stopGrace):
+		_ = cmd.Process.Kill()
+		<-done
+		return fmt.Errorf("%s did not stop within %s", p.program, stopGrace)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.err
+}
+
+// Log is all that the process has written.
+func (p *Process) Log() string {
+	content, err := os.ReadFile(p.logFile)
+	if err != nil {
+		return err.Error()
+	}
+	return string(content)
+}
+
+// tail is the end of the log, for the messages of tests that fail.
+func (p *Process) tail() string {
+	const lines = 30
+	all := bytes.Split(bytes.TrimSpace([]byte(p.Log())), []byte("\n"))
+	return fmt.Sprintf("%s wrote last:\n%s", p.program, bytes.Join(all[max(0, len(all)-lines):], []byte("\n")))
+}
+
+// stopWith stops the process at the end of the test, and shows what it wrote if the test failed.
+func (p *Process) stopWith(t testing.TB) {
+	t.Cleanup(func() {
+		err := p.Stop()
+		var exit *exec.ExitError
+		if err != nil && !errors.As(err, &exit) {
+			t.Errorf("stop: %v", err)
+		}
+		if t.Failed() {
+			t.Log(p.tail())
+		}
+	})
+}
+
+// binary finds a built program.
+func binary(name string) (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			path := filepath.Join(dir, "bin", name)
+			if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+				return "", fmt.Errorf("%s is not built; run: make build", path)
+			}
+			return path, nil
+		}
+	}
+	return "", errors.New("the tests run outside of the repository")
+}
+
+// freePort is a TCP port of the loopback address that nothing listens on.
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}
