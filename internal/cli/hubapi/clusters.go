@@ -2,11 +2,14 @@ package hubapi
 
 import (
 	"context"
+	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/fleet"
 )
 
 const managedClusters = "managedclusters"
@@ -42,4 +45,13 @@ func (h *Hub) AcceptCluster(ctx context.Context, name string) error {
 func (h *Hub) WaitForCluster(ctx context.Context, name string, wanted func(*clusterv1.ManagedCluster) bool) error {
 	err := until(ctx, watched{client: h.clusters, resource: managedClusters, name: name}, wanted)
 	return h.explain("wait for cluster "+name, err)
+}
+
+// WaitForHeartbeat returns once the agent of a cluster has renewed its lease after a point in time.
+func (h *Hub) WaitForHeartbeat(ctx context.Context, cluster string, after time.Time) error {
+	source := watched{client: h.coordination, resource: "leases", namespace: cluster, name: fleet.ClusterNamespaceLease}
+	err := until(ctx, source, func(lease *coordinationv1.Lease) bool {
+		return lease.Spec.RenewTime != nil && lease.Spec.RenewTime.After(after)
+	})
+	return h.explain("wait for the agent of cluster "+cluster, err)
 }

@@ -1,0 +1,76 @@
+package playground
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/capstan-io/capstan/internal/cli/hubapi"
+)
+
+// Enrolment is an agent that joins a cluster of somebody else's to a hub.
+type Enrolment struct {
+	// Cluster is the name of the cluster on the hub; Kubeconfig leads to it. Its absolute path.
+	Cluster, Kubeconfig string
+	Invitation          hubapi.Invitation
+	Trust               hubapi.Trust
+}
+
+// Enrol writes what the agent needs and returns the program to run. It refuses a name that the home has in use.
+func (h Home) Enrol(e Enrolment) (Program, error) {
+	unlock, err := h.Lock()
+	if err != nil {
+		return Program{}, err
+	}
+	defer unlock()
+	state, err := h.Load()
+	if err != nil {
+		return Program{}, err
+	}
+	if slices.ContainsFunc(state.Clusters, func(c ClusterState) bool { return c.Name == e.Cluster }) {
+		return Program{}, fmt.Errorf("--cluster-name: %s is a cluster of the playground in %s: choose another name, or set %s to another folder",
+			e.Cluster, h.Dir, EnvHome)
+	}
+	running, err := h.Process(agentProcess(e.Cluster))
+	if err != nil {
+		return Program{}, err
+	}
+	if running.Running() {
+		return Program{}, fmt.Errorf("the agent of cluster %s runs already, as process %d; its log is %s\n"+
+			"To join again, stop it first: kill %d", e.Cluster, running.PID, running.Log, running.PID)
+	}
+	if err := h.WriteBootstrapKubeconfig(e.Cluster, e.Invitation, e.Trust); err != nil {
+		return Program{}, err
+	}
+	return h.AgentProgram(e.Cluster, e.Kubeconfig)
+}
+
+// Detach starts the program of an enrolment in the background and remembers it: "up" starts it again, "down" stops it.
+func (h Home) Detach(program Program, e Enrolment) (*Process, error) {
+	unlock, err := h.Lock()
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	state, err := h.Load()
+	if err != nil {
+		return nil, err
+	}
+	state.Joined = slices.DeleteFunc(state.Joined, func(j JoinedState) bool { return j.Name == e.Cluster })
+	state.Joined = append(state.Joined, JoinedState{Name: e.Cluster, Kubeconfig: e.Kubeconfig})
+	if err := h.Save(state); err != nil {
+		return nil, err
+	}
+	process, _, err := h.Start(program)
+	return process, err
+}
+
+// AwaitCluster returns once the agent has created its ManagedCluster on the hub. It fails when the agent dies.
+func AwaitCluster(ctx context.Context, hub *hubapi.Hub, cluster string, agent *Process) error {
+	ctx, release := guard(ctx, agent)
+	defer release()
+	if err := hub.WaitForCluster(ctx, cluster, exists); err != nil {
+		return blame(err, agent)
+	}
+	return nil
+}

@@ -1,0 +1,239 @@
+package playground
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	gopsutil "github.com/shirou/gopsutil/v4/process"
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+const (
+	// exitPoll is how often a process that is not our child is looked at: no system we run on tells us when it ends.
+	exitPoll = 25 * time.Millisecond
+	// shutdownGrace is how long a process may take to stop before it is killed.
+	shutdownGrace = 20 * time.Second
+	// logTail is how many lines of the log of a process that died are shown.
+	logTail = 12
+)
+
+// Program is a background process to be.
+type Program struct {
+	// Name is unique in the home, such as cluster1-agent.
+	Name string
+	// Path is the executable, Args are its arguments. They hold no secrets: everybody on the machine can see them.
+	Path string
+	Args []string
+	// Endpoint is the URL it serves, empty if none.
+	Endpoint string
+}
+
+// Process is a background process as its pid file describes it. It may have ended.
+type Process struct {
+	Name      string    `json:"name"`
+	PID       int       `json:"pid"`
+	Command   []string  `json:"command"`
+	StartedAt time.Time `json:"startedAt"`
+	Endpoint  string    `json:"endpoint,omitempty"`
+	Log       string    `json:"log"`
+
+	// exited is closed when the process has ended, if it is a child of ours; result is its error then.
+	exited chan struct{}
+	result error
+}
+
+func (h Home) pidFile(name string) string { return filepath.Join(h.runDir(), name+".json") }
+func (h Home) logFile(name string) string { return filepath.Join(h.logDir(), name+".log") }
+
+// Process reads a pid file. A missing one is a process that never ran: its PID is 0.
+func (h Home) Process(name string) (*Process, error) {
+	process := &Process{Name: name, Log: h.logFile(name)}
+	content, err := os.ReadFile(h.pidFile(name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return process, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(content, process); err != nil {
+		return nil, fmt.Errorf("%s is broken: %w: remove it if the process it is about does not run", h.pidFile(name), err)
+	}
+	return process, nil
+}
+
+// Start runs the program in a session of its own, so that it outlives us, or returns the process that runs already. The
+// second result tells which.
+func (h Home) Start(program Program) (process *Process, started bool, err error) {
+	running, err := h.Process(program.Name)
+	if err != nil {
+		return nil, false, err
+	}
+	if running.Running() {
+		return running, false, nil
+	}
+	log, err := h.openLog(program.Name)
+	if err != nil {
+		return nil, false, fmt.Errorf("open the log of %s: %w", program.Name, err)
+	}
+	defer log.Close()
+	cmd := exec.Command(program.Path, program.Args...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = h.Dir, log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return nil, false, fmt.Errorf("start %s: %w", program.Name, err)
+	}
+	process = &Process{
+		Name: program.Name, PID: cmd.Process.Pid, Command: cmd.Args, StartedAt: time.Now().UTC(),
+		Endpoint: program.Endpoint, Log: log.Name(), exited: make(chan struct{}),
+	}
+	go func() {
+		process.result = cmd.Wait()
+		close(process.exited)
+	}()
+	content, err := json.MarshalIndent(process, "", "  ")
+	if err == nil {
+		err = WriteSecretFile(h.pidFile(program.Name), content)
+	}
+	if err != nil {
+		return nil, false, errors.Join(fmt.Errorf("write the pid file of %s: %w", program.Name, err), process.signal(syscall.SIGKILL))
+	}
+	return process, true, nil
+}
+
+// openLog begins a new log and keeps the one of the run before beside it.
+func (h Home) openLog(name string) (*os.File, error) {
+	file := h.logFile(name)
+	if err := os.Rename(file, file+".previous"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	return os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+}
+
+// Running tells whether the process has not ended. Process IDs are used again, so the process must also have been started
+// with the command of the pid file, which names folders of this home: nothing else has it. (A start time would do on a
+// machine whose clock is never set.)
+func (p *Process) Running() bool {
+	if p.exited != nil {
+		select {
+		case <-p.exited:
+			return false
+		default:
+			return true
+		}
+	}
+	if p.PID <= 0 {
+		return false
+	}
+	command, err := (&gopsutil.Process{Pid: int32(p.PID)}).CmdlineSlice()
+	return err == nil && slices.Equal(command, p.Command)
+}
+
+// RSS is the memory of the process that is in RAM, in bytes; 0 if it has ended.
+func (p *Process) RSS() uint64 {
+	memory, err := (&gopsutil.Process{Pid: int32(p.PID)}).MemoryInfo()
+	if err != nil || memory == nil {
+		return 0
+	}
+	return memory.RSS
+}
+
+// WaitExit returns when the process has ended (nil) or the context has.
+func (p *Process) WaitExit(ctx context.Context) error {
+	if p.exited != nil {
+		select {
+		case <-p.exited:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return wait.PollUntilContextCancel(ctx, exitPoll, true, func(context.Context) (bool, error) { return !p.Running(), nil })
+}
+
+// Died says how the process ended, with the last lines of its log.
+func (p *Process) Died() error {
+	how := "it ended"
+	if p.exited != nil && p.result != nil {
+		how = "it ended with " + p.result.Error()
+	}
+	tail := p.tail()
+	if tail == "" {
+		tail = "  (it wrote nothing)"
+	}
+	return fmt.Errorf("%s does not run: %s. The last lines of its log:\n%s\nThe whole log is %s.", p.Name, how, tail, p.Log)
+}
+
+func (p *Process) tail() string {
+	content, err := os.ReadFile(p.Log)
+	if err != nil {
+		return ""
+	}
+	lines := strings.Split(string(bytes.TrimSpace(content)), "\n")
+	lines = lines[max(0, len(lines)-logTail):]
+	return strings.TrimRight("  "+strings.Join(lines, "\n  "), " ")
+}
+
+// Stop asks the process to end, and makes it end when it has not done so in time. forced tells whether that was needed.
+func (p *Process) Stop(ctx context.Context) (forced bool, err error) {
+	if !p.Running() {
+		return false, nil
+	}
+	if err := p.signal(syscall.SIGTERM); err != nil {
+		return false, err
+	}
+	graceful, cancel := context.WithTimeout(ctx, shutdownGrace)
+	defer cancel()
+	if p.WaitExit(graceful) == nil {
+		return false, nil
+	}
+	if ctx.Err() != nil {
+		return false, fmt.Errorf("stop %s: %w: it was asked to and may still be doing so", p.Name, context.Cause(ctx))
+	}
+	if err := p.signal(syscall.SIGKILL); err != nil {
+		return true, err
+	}
+	return true, p.WaitExit(ctx)
+}
+
+// signal sends a signal; that the process has ended already is no error.
+func (p *Process) signal(signal syscall.Signal) error {
+	process, err := os.FindProcess(p.PID)
+	if err != nil {
+		return fmt.Errorf("find %s (process %d): %w", p.Name, p.PID, err)
+	}
+	defer process.Release()
+	if !p.Running() { // the ID may have been another's before FindProcess took hold of it
+		return nil
+	}
+	if err := process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("stop %s (process %d): %w", p.Name, p.PID, err)
+	}
+	return nil
+}
+
+// FindProgram returns the path of one of our programs: beside this one, else in PATH.
+func FindProgram(name string) (string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	beside := filepath.Join(filepath.Dir(self), name)
+	if info, err := os.Stat(beside); err == nil && info.Mode().IsRegular() {
+		return beside, nil
+	}
+	if found, err := exec.LookPath(name); err == nil {
+		return filepath.Abs(found)
+	}
+	return "", fmt.Errorf("%s is neither in %s nor in PATH: install it there; \"make build\" makes all programs of Capstan", name, filepath.Dir(self))
+}

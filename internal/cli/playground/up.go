@@ -1,0 +1,380 @@
+package playground
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/clientcmd"
+
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/deploy/examples"
+	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+// DefaultClusters is how many clusters the first "up" makes unless it is told otherwise.
+const DefaultClusters = 2
+
+const (
+	// readyPoll is how often a process is asked whether it is ready: there is nothing to watch before it is.
+	readyPoll = 25 * time.Millisecond
+	// readyRequest is how long a single question may take.
+	readyRequest = 5 * time.Second
+	// deathNotice is how long after a failed request a process is given to turn out dead.
+	deathNotice = 200 * time.Millisecond
+)
+
+// Reporter tells the person who waits what is being waited for, and what has been done.
+type Reporter interface {
+	Wait(subject, what string)
+	Done(subject, what string)
+}
+
+// up is one run of Home.Up.
+type up struct {
+	home   Home
+	report Reporter
+
+	publishing sync.Mutex
+	hubIsReady chan struct{} // closed once hub and invitation are set
+	hub        *hubapi.Hub
+	hubProcess *Process
+	invitation hubapi.Invitation
+	trust      hubapi.Trust
+}
+
+// Up starts what does not run of a hub and of clusters, joins the clusters, and gives each a sample of work. It returns
+// when all clusters are accepted, joined and available, and the sample is applied and available on each. 0 clusters means
+// those there are, or DefaultClusters. What was there before keeps its identity.
+func (h Home) Up(ctx context.Context, clusters int, report Reporter) error {
+	unlock, err := h.Lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	state, err := h.prepare(clusters)
+	if err != nil {
+		return err
+	}
+	u := &up{home: h, report: report, hubIsReady: make(chan struct{})}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return u.raiseHub(ctx, state.Hub.Port) })
+	for _, cluster := range state.Clusters {
+		group.Go(func() error { return u.raiseCluster(ctx, cluster) })
+	}
+	for _, joined := range state.Joined {
+		group.Go(func() error { return u.raiseJoined(joined) })
+	}
+	return group.Wait()
+}
+
+// prepare decides what there will be and remembers it before anything starts.
+func (h Home) prepare(clusters int) (State, error) {
+	before, err := h.Load()
+	if err != nil {
+		return before, err
+	}
+	if clusters == 0 {
+		clusters = max(len(before.Clusters), DefaultClusters)
+		if before.Hub != nil {
+			clusters = len(before.Clusters)
+		}
+	}
+	state, err := before.plan(clusters)
+	if err != nil {
+		return state, err
+	}
+	if err := h.checkPorts(state); err != nil {
+		return state, err
+	}
+	return state, errors.Join(h.Save(state), h.writeHubConfig(state.Hub.Port))
+}
+
+// checkPorts finds out early that somebody else took a port meanwhile.
+func (h Home) checkPorts(state State) error {
+	ports := map[string]int{hubProcess: state.Hub.Port}
+	for _, cluster := range state.Clusters {
+		ports[sandboxProcess(cluster.Name)] = cluster.Port
+	}
+	for name, port := range ports {
+		process, err := h.Process(name)
+		if err != nil {
+			return err
+		}
+		if err := portFree(port); err != nil && !process.Running() {
+			return fmt.Errorf("port %d of %s is used by another process: %w\nStop that process (\"ss -ltnp\" or \"lsof -i :%d\" names it), "+
+				"or start afresh with \"capstan down --purge\".", port, name, err, port)
+		}
+	}
+	return nil
+}
+
+func (u *up) raiseHub(ctx context.Context, port int) error {
+	program, err := u.home.hubProgram(port)
+	if err != nil {
+		return err
+	}
+	u.report.Wait("hub", "starting")
+	process, started, err := u.home.Start(program)
+	if err != nil {
+		return err
+	}
+	hub, err := u.awaitReady(ctx, process, u.home.hubKubeconfig())
+	if err != nil {
+		return err
+	}
+	if err := u.publish(hubapi.PlaygroundContext, u.home.hubKubeconfig()); err != nil {
+		return err
+	}
+	admin, err := loadSelfContained(u.home.hubKubeconfig())
+	if err != nil {
+		return err
+	}
+	u.hub, u.hubProcess = hub, process
+	u.invitation = hubapi.Invitation{Server: hub.Server}
+	u.trust = hubapi.Trust{CA: admin.Clusters[admin.Contexts[admin.CurrentContext].Cluster].CertificateAuthorityData}
+	u.report.Done("hub", stateOf(started, "ready"))
+	close(u.hubIsReady)
+	return nil
+}
+
+// raiseCluster brings a cluster from nothing, or from wherever it is, to running the sample.
+func (u *up) raiseCluster(ctx context.Context, cluster ClusterState) error {
+	if err := u.raiseSandbox(ctx, cluster); err != nil {
+		return err
+	}
+	u.report.Wait(cluster.Name, "waiting for the hub")
+	select {
+	case <-u.hubIsReady:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	u.report.Wait(cluster.Name, "joining")
+	agent, started, err := u.raiseAgent(ctx, cluster.Name)
+	if err != nil {
+		return err
+	}
+	ctx, release := guard(ctx, u.hubProcess, agent)
+	defer release()
+	if err := u.join(ctx, cluster.Name, agent, started); err != nil {
+		return blame(err, u.hubProcess, agent)
+	}
+	u.report.Done(cluster.Name, "accepted, joined and available")
+	u.report.Wait(cluster.Name, "applying the sample")
+	if err := u.awaitSample(ctx, cluster.Name); err != nil {
+		return blame(err, u.hubProcess, agent)
+	}
+	u.report.Done(cluster.Name, "the sample is applied and available")
+	return nil
+}
+
+func (u *up) raiseSandbox(ctx context.Context, cluster ClusterState) error {
+	program, err := u.home.sandboxProgram(cluster)
+	if err != nil {
+		return err
+	}
+	u.report.Wait(cluster.Name, "starting the cluster")
+	process, started, err := u.home.Start(program)
+	if err != nil {
+		return err
+	}
+	if _, err := u.awaitReady(ctx, process, u.home.sandboxKubeconfig(cluster.Name)); err != nil {
+		return err
+	}
+	u.report.Done(cluster.Name, stateOf(started, "the cluster is ready"))
+	return u.publish(cluster.Name, u.home.sandboxKubeconfig(cluster.Name))
+}
+
+// raiseAgent starts the agent of a cluster. It gets a fresh token to join with each time, which it needs if it has lost
+// its own access to the hub or stood still until that expired.
+func (u *up) raiseAgent(ctx context.Context, cluster string) (agent *Process, started bool, err error) {
+	program, err := u.home.AgentProgram(cluster, u.home.sandboxKubeconfig(cluster))
+	if err != nil {
+		return nil, false, err
+	}
+	running, err := u.home.Process(program.Name)
+	if err != nil || running.Running() {
+		return running, false, err
+	}
+	invitation := u.invitation
+	if invitation.Token, err = u.hub.ServiceAccountToken(ctx); err != nil {
+		return nil, false, blame(err, u.hubProcess)
+	}
+	if err := u.home.WriteBootstrapKubeconfig(cluster, invitation, u.trust); err != nil {
+		return nil, false, err
+	}
+	return u.home.Start(program)
+}
+
+// join does what an administrator does on other hubs: it approves the agent's certificate and accepts the cluster.
+func (u *up) join(ctx context.Context, cluster string, agent *Process, started bool) error {
+	approving, stop := context.WithCancel(ctx)
+	var approvals errgroup.Group
+	approvals.Go(func() error { return u.approve(approving, cluster) })
+	err := u.awaitMember(ctx, cluster, agent, started)
+	stop()
+	return errors.Join(err, approvals.Wait())
+}
+
+func (u *up) approve(ctx context.Context, cluster string) error {
+	var failed error
+	err := u.hub.WatchJoinRequests(ctx, cluster, func(request hubapi.JoinRequest) bool {
+		if request.Pending {
+			failed = u.hub.Approve(ctx, request.Name)
+		}
+		return failed != nil
+	})
+	if ctx.Err() != nil {
+		return nil
+	}
+	return errors.Join(failed, err)
+}
+
+func (u *up) awaitMember(ctx context.Context, cluster string, agent *Process, started bool) error {
+	if err := u.hub.WaitForCluster(ctx, cluster, exists); err != nil {
+		return err
+	}
+	if err := u.hub.AcceptCluster(ctx, cluster); err != nil {
+		return err
+	}
+	if err := u.hub.WaitForCluster(ctx, cluster, has(fleet.ConditionHubAccepted)); err != nil {
+		return err
+	}
+	if err := u.deploySample(ctx, cluster); err != nil { // at once, so that the agent finds it when it looks first
+		return err
+	}
+	if started { // what the hub says of the cluster may be from before the agent stopped
+		if err := u.hub.WaitForHeartbeat(ctx, cluster, agent.StartedAt); err != nil {
+			return err
+		}
+	}
+	return u.hub.WaitForCluster(ctx, cluster, has(fleet.ConditionJoined, fleet.ConditionClusterAvailable))
+}
+
+func exists(*clusterv1.ManagedCluster) bool { return true }
+
+func has(conditions ...string) func(*clusterv1.ManagedCluster) bool {
+	return func(cluster *clusterv1.ManagedCluster) bool {
+		for _, condition := range conditions {
+			if !meta.IsStatusConditionTrue(cluster.Status.Conditions, condition) {
+				return false
+			}
+		}
+		return true
+	}
+}
+
+// deploySample leaves a sample that is there as it is: somebody may have tried things with it.
+func (u *up) deploySample(ctx context.Context, cluster string) error {
+	work, err := examples.Nginx(cluster)
+	if err != nil {
+		return err
+	}
+	if err := u.hub.CreateWork(ctx, work); err != nil && !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	return nil
+}
+
+func (u *up) awaitSample(ctx context.Context, cluster string) error {
+	work, err := examples.Nginx(cluster)
+	if err != nil {
+		return err
+	}
+	return u.hub.WaitForWork(ctx, cluster, work.Name, func(work *workv1.ManifestWork) bool {
+		return meta.IsStatusConditionTrue(work.Status.Conditions, fleet.ConditionApplied) &&
+			meta.IsStatusConditionTrue(work.Status.Conditions, fleet.ConditionAvailable)
+	})
+}
+
+// raiseJoined starts the agent of somebody else's cluster again. Whether its hub lets it in is not for us to wait for.
+func (u *up) raiseJoined(joined JoinedState) error {
+	program, err := u.home.AgentProgram(joined.Name, joined.Kubeconfig)
+	if err != nil {
+		return err
+	}
+	_, started, err := u.home.Start(program)
+	if err == nil {
+		u.report.Done(joined.Name, stateOf(started, "the agent runs"))
+	}
+	return err
+}
+
+func (u *up) publish(name, kubeconfig string) error {
+	u.publishing.Lock()
+	defer u.publishing.Unlock()
+	return u.home.publish(name, kubeconfig)
+}
+
+// awaitReady returns when the API server that the process runs says that it is ready.
+func (u *up) awaitReady(ctx context.Context, process *Process, kubeconfig string) (*hubapi.Hub, error) {
+	var server *hubapi.Hub
+	last := errors.New("it has not answered yet")
+	ctx, release := guard(ctx, process)
+	defer release()
+	err := wait.PollUntilContextCancel(ctx, readyPoll, true, func(ctx context.Context) (bool, error) {
+		ctx, cancel := context.WithTimeout(ctx, readyRequest)
+		defer cancel()
+		if _, err := os.Stat(kubeconfig); err != nil {
+			return false, nil
+		}
+		config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+		if err == nil {
+			server, err = hubapi.New(config)
+		}
+		if err == nil {
+			err = server.Ready(ctx)
+		}
+		last = err
+		return err == nil, nil
+	})
+	if err == nil {
+		return server, nil
+	}
+	if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+		return nil, fmt.Errorf("%s is not ready in time: %w\nIt goes on starting; its log is %s. Run the command again with a longer --timeout.",
+			process.Name, last, process.Log)
+	}
+	return nil, context.Cause(ctx)
+}
+
+// guard returns a context that ends when one of the processes does, with how it died as the cause.
+func guard(ctx context.Context, processes ...*Process) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	for _, process := range processes {
+		go func() {
+			if process.WaitExit(ctx) == nil {
+				cancel(process.Died())
+			}
+		}()
+	}
+	return ctx, func() { cancel(nil) }
+}
+
+// blame tells that a process died when that is why a request failed.
+func blame(err error, processes ...*Process) error {
+	ctx, cancel := context.WithTimeout(context.Background(), deathNotice)
+	defer cancel()
+	for _, process := range processes {
+		if process.WaitExit(ctx) == nil {
+			return process.Died()
+		}
+	}
+	return err
+}
+
+func stateOf(started bool, what string) string {
+	if started {
+		return what
+	}
+	return what + " (it ran already)"
+}
