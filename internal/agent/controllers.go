@@ -24,7 +24,7 @@ import (
 func (a *Agent) registerRegistration(mgr ctrl.Manager, hub cluster.Cluster) error {
 	client, err := hubclient.New(hub.GetConfig())
 	if err != nil {
-		return fmt.Errorf("make a client for renewals: %w", err)
+		return fmt.Errorf("make a client for renewals and heartbeats: %w", err)
 	}
 	prober, err := status.NewProber(a.managed, a.ClusterHealthCheckPeriod, a.clock)
 	if err != nil {
@@ -38,7 +38,7 @@ func (a *Agent) registerRegistration(mgr ctrl.Manager, hub cluster.Cluster) erro
 	if err := mgr.Add(&clientcert.Rotation{Requester: requester, Store: a.store, Clock: a.clock}); err != nil {
 		return err
 	}
-	if err := lease.Register(mgr, hub, a.clock); err != nil {
+	if err := lease.Register(mgr, hub, client, a.clock); err != nil {
 		return err
 	}
 	if err := clientconfig.Register(mgr, hub, a.clientConfigs); err != nil {

@@ -31,7 +31,9 @@ import (
 )
 
 // consistent makes a reconcile see what the one before it wrote, or it would write the same again.
-var consistent = client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}}
+func consistent() client.Options {
+	return client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}}
+}
 
 // serve runs the controllers under the stored credential, until the context or the credential ends.
 func (a *Agent) serve(ctx context.Context) error {
@@ -88,14 +90,14 @@ func (a *Agent) hubOptions(o *cluster.Options) {
 		&clusterv1.ManagedCluster{}: {Field: fields.OneTermEqualSelector("metadata.name", a.identity.Cluster)},
 		&workv1.ManifestWork{}:      {Namespaces: map[string]cache.Config{a.identity.Cluster: {}}},
 	}
-	o.Client = consistent
+	o.Client = consistent()
 }
 
 func (a *Agent) managerOptions() ctrl.Options {
 	return ctrl.Options{
 		Scheme:  managedScheme(),
 		Metrics: metricsserver.Options{BindAddress: a.MetricsBindAddress},
-		Client:  consistent,
+		Client:  consistent(),
 		Cache: cache.Options{
 			DefaultTransform: cache.TransformStripManagedFields(),
 			ByObject:         map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: keepResources}},

@@ -31,31 +31,31 @@ const (
 
 // Controller renews the lease of the agent's own ManagedCluster (RG-20).
 type Controller struct {
-	hub   client.Client
-	live  client.Reader
-	clock clock.Clock
+	clusters client.Reader
+	leases   client.Client
+	clock    clock.Clock
 
 	lease   *coordinationv1.Lease // as the hub last returned it, so that a renewal is one request
 	renewed time.Time
 }
 
-// New returns a Controller that writes through hub and reads leases through live.
-func New(hub client.Client, live client.Reader, clk clock.Clock) *Controller {
-	return &Controller{hub: hub, live: live, clock: clk}
+// New returns a Controller that reads ManagedClusters from a cache and writes leases through a client without one.
+func New(clusters client.Reader, leases client.Client, clk clock.Clock) *Controller {
+	return &Controller{clusters: clusters, leases: leases, clock: clk}
 }
 
 // Register adds the controller to the manager.
-func Register(mgr ctrl.Manager, hub cluster.Cluster, clk clock.Clock) error {
+func Register(mgr ctrl.Manager, hub cluster.Cluster, leases client.Client, clk clock.Clock) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("lease").
 		WithOptions(controller.Options{SkipNameValidation: ptr.To(true), MaxConcurrentReconciles: 1}).
 		WatchesRawSource(source.Kind(hub.GetCache(), &clusterv1.ManagedCluster{}, &handler.TypedEnqueueRequestForObject[*clusterv1.ManagedCluster]{})).
-		Complete(New(hub.GetClient(), hub.GetAPIReader(), clk))
+		Complete(New(hub.GetClient(), leases, clk))
 }
 
 // Reconcile renews the lease when it is due and comes back when it is due again.
 func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	mc := &clusterv1.ManagedCluster{}
-	if err := c.hub.Get(ctx, req.NamespacedName, mc); err != nil {
+	if err := c.clusters.Get(ctx, req.NamespacedName, mc); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if !mc.Spec.HubAcceptsClient {
@@ -83,14 +83,14 @@ func (c *Controller) renew(ctx context.Context, cluster string) error {
 	if c.lease == nil {
 		lease := &coordinationv1.Lease{}
 		key := client.ObjectKey{Namespace: cluster, Name: fleet.ClusterNamespaceLease}
-		if err := c.live.Get(ctx, key, lease); err != nil {
+		if err := c.leases.Get(ctx, key, lease); err != nil {
 			return fmt.Errorf("get Lease %s: %w", key, err)
 		}
 		c.lease = lease
 	}
 	now := c.clock.Now()
 	c.lease.Spec.RenewTime = ptr.To(metav1.NewMicroTime(now))
-	if err := c.hub.Update(ctx, c.lease); err != nil {
+	if err := c.leases.Update(ctx, c.lease); err != nil {
 		return fmt.Errorf("renew the lease of cluster %s: %w", cluster, err)
 	}
 	c.renewed = now
