@@ -1,0 +1,138 @@
+package conversion
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	addonv1alpha1 "github.com/capstan-io/capstan/api/addon/v1alpha1"
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+)
+
+const (
+	kindClusterManagementAddOn = "ClusterManagementAddOn"
+	kindManagedClusterAddOn    = "ManagedClusterAddOn"
+)
+
+// Path is where the CRDs of the add-on kinds expect the handler.
+const Path = "/convert"
+
+// Handler answers the ConversionReview of the API group apiextensions.k8s.io/v1 for the add-on kinds. What it cannot
+// convert fails the review with a message that names the object; a request that is no such review is answered with 400
+// or 405.
+func Handler() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost {
+			w.Header().Set("Allow", http.MethodPost)
+			http.Error(w, fmt.Sprintf("method %s is not supported: POST a ConversionReview", r.Method),
+				http.StatusMethodNotAllowed)
+			return
+		}
+		review := new(apiextensionsv1.ConversionReview)
+		if err := json.NewDecoder(r.Body).Decode(review); err != nil {
+			http.Error(w, fmt.Sprintf("the body is not a ConversionReview: %v", err), http.StatusBadRequest)
+			return
+		}
+		want := apiextensionsv1.SchemeGroupVersion.WithKind("ConversionReview")
+		if got := review.GroupVersionKind(); got != want || review.Request == nil {
+			http.Error(w, fmt.Sprintf("the body must be a ConversionReview of %s with a request, not a %q of %q",
+				want.GroupVersion(), got.Kind, got.GroupVersion()), http.StatusBadRequest)
+			return
+		}
+		review.Response = respond(review.Request)
+		review.Request = nil
+		w.Header().Set("Content-Type", runtime.ContentTypeJSON)
+		// An error here means that the API server went away; it reports that itself.
+		_ = json.NewEncoder(w).Encode(review)
+	})
+}
+
+func respond(request *apiextensionsv1.ConversionRequest) *apiextensionsv1.ConversionResponse {
+	response := &apiextensionsv1.ConversionResponse{
+		UID:              request.UID,
+		ConvertedObjects: make([]runtime.RawExtension, 0, len(request.Objects)),
+		Result:           metav1.Status{Status: metav1.StatusSuccess},
+	}
+	for i := range request.Objects {
+		converted, err := convert(request.Objects[i].Raw, request.DesiredAPIVersion)
+		if err != nil {
+			response.ConvertedObjects = nil
+			response.Result = metav1.Status{Status: metav1.StatusFailure, Message: err.Error()}
+			return response
+		}
+		response.ConvertedObjects = append(response.ConvertedObjects, runtime.RawExtension{Raw: converted})
+	}
+	return response
+}
+
+// convert converts one object, given as JSON, to an API version.
+func convert(data []byte, desired string) ([]byte, error) {
+	object := new(metav1.PartialObjectMetadata)
+	if err := utiljson.Unmarshal(data, object); err != nil {
+		return nil, fmt.Errorf("decode the object to convert: %w", err)
+	}
+	if object.APIVersion == desired {
+		return data, nil
+	}
+	converted, err := convertKind(data, object.GroupVersionKind(), desired)
+	if err != nil {
+		return nil, fmt.Errorf("convert %s %s from %s to %s: %w",
+			object.Kind, describe(object), object.APIVersion, desired, err)
+	}
+	return json.Marshal(converted)
+}
+
+func describe(object *metav1.PartialObjectMetadata) string {
+	if object.Namespace == "" {
+		return object.Name
+	}
+	return object.Namespace + "/" + object.Name
+}
+
+func convertKind(data []byte, from schema.GroupVersionKind, desired string) (runtime.Object, error) {
+	v1alpha1, v1beta1 := addonv1alpha1.GroupVersion, addonv1beta1.GroupVersion
+	switch {
+	case from == v1alpha1.WithKind(kindClusterManagementAddOn) && desired == v1beta1.String():
+		in, err := decode[addonv1alpha1.ClusterManagementAddOn](data)
+		if err != nil {
+			return nil, err
+		}
+		return ClusterManagementAddOnToV1Beta1(in), nil
+	case from == v1beta1.WithKind(kindClusterManagementAddOn) && desired == v1alpha1.String():
+		in, err := decode[addonv1beta1.ClusterManagementAddOn](data)
+		if err != nil {
+			return nil, err
+		}
+		return ClusterManagementAddOnToV1Alpha1(in), nil
+	case from == v1alpha1.WithKind(kindManagedClusterAddOn) && desired == v1beta1.String():
+		in, err := decode[addonv1alpha1.ManagedClusterAddOn](data)
+		if err != nil {
+			return nil, err
+		}
+		return ManagedClusterAddOnToV1Beta1(in), nil
+	case from == v1beta1.WithKind(kindManagedClusterAddOn) && desired == v1alpha1.String():
+		in, err := decode[addonv1beta1.ManagedClusterAddOn](data)
+		if err != nil {
+			return nil, err
+		}
+		return ManagedClusterAddOnToV1Alpha1(in)
+	default:
+		return nil, fmt.Errorf("only %s and %s convert, between %s and %s",
+			kindClusterManagementAddOn, kindManagedClusterAddOn, v1alpha1, v1beta1)
+	}
+}
+
+// decode minds the case of field names, because defaultconfigReferences and defaultConfigReferences are two.
+func decode[T any](data []byte) (*T, error) {
+	object := new(T)
+	if err := utiljson.Unmarshal(data, object); err != nil {
+		return nil, fmt.Errorf("decode: %w", err)
+	}
+	return object, nil
+}

@@ -1,0 +1,275 @@
+package admission_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/admission"
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+var (
+	now     = time.Date(2026, 11, 21, 4, 30, 0, 123, time.UTC)
+	stamped = metav1.NewTime(now.Truncate(time.Second))
+	earlier = metav1.NewTime(stamped.Add(-time.Hour))
+)
+
+func taint(key, value string, effect clusterv1.TaintEffect, added metav1.Time) clusterv1.Taint {
+	return clusterv1.Taint{Key: key, Value: value, Effect: effect, TimeAdded: added}
+}
+
+func tainted(taints ...clusterv1.Taint) *clusterv1.ManagedCluster {
+	return &clusterv1.ManagedCluster{
+		ObjectMeta: metav1.ObjectMeta{Name: "c1"},
+		Spec:       clusterv1.ManagedClusterSpec{Taints: taints},
+	}
+}
+
+func TestTaintTimes(t *testing.T) {
+	t.Parallel()
+	const none = clusterv1.TaintEffectNoSelect
+	const prefer = clusterv1.TaintEffectPreferNoSelect
+	for _, test := range []struct {
+		name     string
+		old      *clusterv1.ManagedCluster
+		taints   []clusterv1.Taint
+		want     []metav1.Time
+		refusals []string
+	}{
+		// WH-01
+		{name: "create stamps", taints: []clusterv1.Taint{taint("a", "", none, metav1.Time{})}, want: []metav1.Time{stamped}},
+		{name: "create ignores what the sender wrote", taints: []clusterv1.Taint{taint("a", "", none, earlier)}, want: []metav1.Time{stamped}},
+		// WH-02
+		{name: "update stamps a new taint", old: tainted(), taints: []clusterv1.Taint{taint("a", "", none, metav1.Time{})}, want: []metav1.Time{stamped}},
+		{name: "update keeps an old taint", old: tainted(taint("a", "x", none, earlier)),
+			taints: []clusterv1.Taint{taint("b", "", none, metav1.Time{}), taint("a", "x", none, earlier)}, want: []metav1.Time{stamped, earlier}},
+		{name: "update stamps a new value", old: tainted(taint("a", "x", none, earlier)),
+			taints: []clusterv1.Taint{taint("a", "y", none, metav1.Time{})}, want: []metav1.Time{stamped}},
+		{name: "update stamps a new effect", old: tainted(taint("a", "x", none, earlier)),
+			taints: []clusterv1.Taint{taint("a", "x", prefer, metav1.Time{})}, want: []metav1.Time{stamped}},
+		{name: "one key with two effects", old: tainted(taint("a", "", none, earlier), taint("a", "", prefer, stamped)),
+			taints: []clusterv1.Taint{taint("a", "", none, earlier), taint("a", "", prefer, stamped)}, want: []metav1.Time{earlier, stamped}},
+		{name: "time of a new taint", old: tainted(), taints: []clusterv1.Taint{taint("a", "", none, earlier)},
+			refusals: []string{`TimeAdded of taint "a" may not be set`, "spec.taints[0].timeAdded"}},
+		{name: "time of a changed taint", old: tainted(taint("a", "x", none, earlier)), taints: []clusterv1.Taint{taint("a", "y", none, earlier)},
+			refusals: []string{`TimeAdded of taint "a" may not be set`}},
+		{name: "other time of an unchanged taint", old: tainted(taint("a", "x", none, earlier)), taints: []clusterv1.Taint{taint("a", "x", none, stamped)},
+			refusals: []string{`TimeAdded of taint "a" may not be set`, "leave its time at 2026-11-21T03:30:00Z"}},
+		{name: "time of an unchanged taint is left out", old: tainted(taint("a", "x", none, earlier)), taints: []clusterv1.Taint{taint("a", "x", none, metav1.Time{})},
+			refusals: []string{`TimeAdded of taint "a" may not be set`}},
+		{name: "every wrong taint is named", old: tainted(), taints: []clusterv1.Taint{taint("a", "", none, earlier), taint("b", "", none, earlier)},
+			refusals: []string{`taint "a"`, `taint "b"`}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			cluster := tainted(test.taints...)
+			err := admission.MutateManagedCluster(cluster, test.old, admission.MutateOptions{Now: now})
+			if test.refusals != nil {
+				checkStatus(t, err, 400, test.refusals...)
+				return
+			}
+			checkStatus(t, err, 0)
+			for i, want := range test.want {
+				if got := cluster.Spec.Taints[i].TimeAdded; !got.Equal(&want) || got.Nanosecond() != 0 {
+					t.Errorf("taint %d was added at %v, want %v", i, got, want)
+				}
+			}
+		})
+	}
+}
+
+// WH-03
+func TestDefaultClusterSet(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name   string
+		gate   bool
+		labels map[string]string
+		want   string
+	}{
+		{name: "no labels", gate: true, want: "default"},
+		{name: "other labels", gate: true, labels: map[string]string{"a": "b"}, want: "default"},
+		{name: "empty", gate: true, labels: map[string]string{fleet.LabelClusterSet: ""}, want: "default"},
+		{name: "chosen", gate: true, labels: map[string]string{fleet.LabelClusterSet: "prod"}, want: "prod"},
+		{name: "gate off", labels: map[string]string{"a": "b"}, want: ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			for _, old := range []*clusterv1.ManagedCluster{nil, tainted()} {
+				cluster := tainted()
+				cluster.Labels = test.labels
+				checkStatus(t, admission.MutateManagedCluster(cluster, old, admission.MutateOptions{Now: now, DefaultClusterSet: test.gate}), 0)
+				if got := cluster.Labels[fleet.LabelClusterSet]; got != test.want {
+					t.Errorf("set is %q, want %q", got, test.want)
+				}
+			}
+		})
+	}
+}
+
+// WH-04
+func TestManagedClusterContent(t *testing.T) {
+	t.Parallel()
+	deleting := metav1.NewTime(now)
+	for _, test := range []struct {
+		name     string
+		cluster  string
+		urls     []string
+		deleting *metav1.Time
+		refusals []string
+	}{
+		{name: "plain", cluster: "c1"},
+		{name: "https", cluster: "c1", urls: []string{"https://c1.example.com:6443", "https://10.0.0.1"}},
+		{name: "name without client configs", cluster: "c.1", refusals: []string{"metadata.name", `"c.1"`, "namespace"}},
+		{name: "name with client configs", cluster: "c.1", urls: []string{"https://a"}, refusals: []string{"metadata.name"}},
+		{name: "long name", cluster: "a123456789a123456789a123456789a123456789a123456789a123456789a123456789", refusals: []string{"metadata.name", "63"}},
+		{name: "http", cluster: "c1", urls: []string{"https://a", "http://a"},
+			refusals: []string{"spec.managedClusterClientConfigs[1].url", `"http://a"`, "must start with https://"}},
+		{name: "no scheme", cluster: "c1", urls: []string{"c1.example.com:6443"}, refusals: []string{"https://"}},
+		{name: "no host", cluster: "c1", urls: []string{"https://"}, refusals: []string{"names no host"}},
+		{name: "no URL", cluster: "c1", urls: []string{"https://a b"}, refusals: []string{"managedClusterClientConfigs[0]"}},
+		{name: "all at once", cluster: "c.1", urls: []string{"http://a"}, refusals: []string{"metadata.name", "managedClusterClientConfigs[0]"}},
+		{name: "a cluster on its way out", cluster: "c.1", urls: []string{"http://a"}, deleting: &deleting},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			cluster := tainted()
+			cluster.Name, cluster.DeletionTimestamp = test.cluster, test.deleting
+			for _, url := range test.urls {
+				cluster.Spec.ManagedClusterClientConfigs = append(cluster.Spec.ManagedClusterClientConfigs, clusterv1.ClientConfig{URL: url})
+			}
+			code := 0
+			if test.refusals != nil {
+				code = 400
+			}
+			for _, old := range []*clusterv1.ManagedCluster{nil, tainted()} {
+				err := admission.ValidateManagedCluster(context.Background(), cluster, old, (&fakeAuthorizer{}).sender(), noNamespace)
+				checkStatus(t, err, code, test.refusals...)
+			}
+		})
+	}
+}
+
+func noNamespace(_ context.Context, name string) (*corev1.Namespace, error) {
+	return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, name)
+}
+
+func namespaceIn(phase corev1.NamespacePhase) admission.NamespaceGetter {
+	return func(_ context.Context, name string) (*corev1.Namespace, error) {
+		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NamespaceStatus{Phase: phase}}, nil
+	}
+}
+
+// WH-05, WH-06
+func TestAcceptance(t *testing.T) {
+	t.Parallel()
+	const accept = "update managedclusters/accept.register.open-cluster-management.io /c1"
+	brokenNamespace := func(context.Context, string) (*corev1.Namespace, error) { return nil, errors.New("no connection") }
+	accepts := func(accepts bool) *clusterv1.ManagedCluster {
+		cluster := tainted()
+		cluster.Spec.HubAcceptsClient = accepts
+		return cluster
+	}
+	for _, test := range []struct {
+		name         string
+		cluster, old *clusterv1.ManagedCluster
+		authorizer   fakeAuthorizer
+		namespace    admission.NamespaceGetter
+		code         int
+		texts        []string
+		unasked      bool
+	}{
+		{name: "created accepted", cluster: accepts(true), authorizer: fakeAuthorizer{allowed: []string{accept}}},
+		{name: "created accepted without permission", cluster: accepts(true), code: 403, texts: []string{
+			`user "ann" cannot update the HubAcceptsClient field`, "managedclusters/accept", "register.open-cluster-management.io", "no rule allows it"}},
+		{name: "accepted", cluster: accepts(true), old: accepts(false), authorizer: fakeAuthorizer{allowed: []string{accept}}},
+		{name: "accepted without permission", cluster: accepts(true), old: accepts(false), code: 403, texts: []string{`user "ann"`}},
+		{name: "permission for another cluster", cluster: accepts(true), code: 403,
+			authorizer: fakeAuthorizer{allowed: []string{"update managedclusters/accept.register.open-cluster-management.io /c2"}}},
+		{name: "still accepted", cluster: accepts(true), old: accepts(true), unasked: true},
+		{name: "no longer accepted", cluster: accepts(false), old: accepts(true), unasked: true},
+		{name: "created unaccepted", cluster: accepts(false), unasked: true},
+		{name: "authorizer fails", cluster: accepts(true), authorizer: fakeAuthorizer{err: errors.New("no connection")}, code: 403, texts: []string{"no connection"}},
+		{name: "authorizer fails and allows", cluster: accepts(true), code: 403,
+			authorizer: fakeAuthorizer{allowed: []string{accept}, err: errors.New("no connection")}},
+
+		{name: "namespace is there", cluster: accepts(true), namespace: namespaceIn(corev1.NamespaceActive), authorizer: fakeAuthorizer{allowed: []string{accept}}},
+		{name: "namespace terminates", cluster: accepts(true), namespace: namespaceIn(corev1.NamespaceTerminating),
+			authorizer: fakeAuthorizer{allowed: []string{accept}}, code: 403, texts: []string{`namespace "c1"`, "is being deleted"}, unasked: true},
+		{name: "namespace cannot be read", cluster: accepts(true), namespace: brokenNamespace,
+			authorizer: fakeAuthorizer{allowed: []string{accept}}, code: 403, texts: []string{"no connection"}, unasked: true},
+		{name: "namespace of a cluster that stays accepted", cluster: accepts(true), old: accepts(true),
+			namespace: namespaceIn(corev1.NamespaceTerminating), unasked: true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			if test.namespace == nil {
+				test.namespace = noNamespace
+			}
+			err := admission.ValidateManagedCluster(context.Background(), test.cluster, test.old, test.authorizer.sender(), test.namespace)
+			checkStatus(t, err, test.code, test.texts...)
+			want := []string{accept}
+			if test.unasked {
+				want = nil
+			}
+			if !slices.Equal(test.authorizer.asked, want) {
+				t.Errorf("asked for %q, want %q", test.authorizer.asked, want)
+			}
+		})
+	}
+}
+
+// WH-07
+func TestSetMembership(t *testing.T) {
+	t.Parallel()
+	const joinA = "create managedclustersets/join.cluster.open-cluster-management.io /a"
+	const joinB = "create managedclustersets/join.cluster.open-cluster-management.io /b"
+	in := func(set string) *clusterv1.ManagedCluster {
+		cluster := tainted()
+		cluster.Labels = map[string]string{fleet.LabelClusterSet: set, "x": set}
+		return cluster
+	}
+	for _, test := range []struct {
+		name         string
+		cluster, old *clusterv1.ManagedCluster
+		allowed      []string
+		asked        []string
+		texts        []string
+	}{
+		{name: "created in a set", cluster: in("a"), allowed: []string{joinA}, asked: []string{joinA}},
+		{name: "created in a set without permission", cluster: in("a"), asked: []string{joinA},
+			texts: []string{`user "ann" cannot add/remove a ManagedCluster to/from ManagedClusterSet "a"`, "managedclustersets/join"}},
+		{name: "created in none", cluster: in("")},
+		{name: "moved", cluster: in("b"), old: in("a"), allowed: []string{joinA, joinB}, asked: []string{joinA, joinB}},
+		{name: "moved without permission on the old set", cluster: in("b"), old: in("a"), allowed: []string{joinB}, asked: []string{joinA},
+			texts: []string{`ManagedClusterSet "a"`}},
+		{name: "moved without permission on the new set", cluster: in("b"), old: in("a"), allowed: []string{joinA}, asked: []string{joinA, joinB},
+			texts: []string{`ManagedClusterSet "b"`}},
+		{name: "taken out", cluster: in(""), old: in("a"), allowed: []string{joinA}, asked: []string{joinA}},
+		{name: "taken out without permission", cluster: in(""), old: in("a"), asked: []string{joinA}, texts: []string{`ManagedClusterSet "a"`}},
+		{name: "stays", cluster: in("a"), old: in("a")},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			authorizer := fakeAuthorizer{allowed: test.allowed}
+			err := admission.ValidateManagedCluster(context.Background(), test.cluster, test.old, authorizer.sender(), noNamespace)
+			code := 0
+			if test.texts != nil {
+				code = 403
+			}
+			checkStatus(t, err, code, test.texts...)
+			if !slices.Equal(authorizer.asked, test.asked) {
+				t.Errorf("asked for %q, want %q", authorizer.asked, test.asked)
+			}
+		})
+	}
+}
