@@ -1,0 +1,211 @@
+package crds
+
+import (
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+)
+
+// CM-19
+func TestHub(t *testing.T) {
+	t.Parallel()
+	expectNames(t, Hub(),
+		"addondeploymentconfigs.addon.open-cluster-management.io",
+		"addonplacementscores.cluster.open-cluster-management.io",
+		"addontemplates.addon.open-cluster-management.io",
+		"clustermanagementaddons.addon.open-cluster-management.io",
+		"managedclusteraddons.addon.open-cluster-management.io",
+		"managedclusters.cluster.open-cluster-management.io",
+		"managedclustersetbindings.cluster.open-cluster-management.io",
+		"managedclustersets.cluster.open-cluster-management.io",
+		"manifestworkreplicasets.work.open-cluster-management.io",
+		"manifestworks.work.open-cluster-management.io",
+		"placementdecisions.cluster.open-cluster-management.io",
+		"placements.cluster.open-cluster-management.io",
+	)
+}
+
+// KL-23
+func TestManagedCluster(t *testing.T) {
+	t.Parallel()
+	expectNames(t, ManagedCluster(),
+		"appliedmanifestworks.work.open-cluster-management.io",
+		"clusterclaims.cluster.open-cluster-management.io",
+	)
+}
+
+func expectNames(t *testing.T, crds []*apiextensionsv1.CustomResourceDefinition, want ...string) {
+	t.Helper()
+	var got []string
+	for _, crd := range crds {
+		got = append(got, crd.Name)
+	}
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestCallersGetTheirOwn(t *testing.T) {
+	t.Parallel()
+	Hub()[0].Spec.Group = "changed"
+	if Hub()[0].Spec.Group == "changed" {
+		t.Error("what one caller changed, another one gets")
+	}
+}
+
+// Every file is a CRD that one of the lists has, or one of the operators.
+func TestEveryFileIsUsed(t *testing.T) {
+	t.Parallel()
+	listed := map[string]bool{}
+	for _, crd := range append(Hub(), ManagedCluster()...) {
+		listed[crd.Name] = true
+	}
+	names, err := fs.Glob(files, "*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, crd := range decode(names...) {
+		if !listed[crd.Name] && crd.Spec.Group != "operator.open-cluster-management.io" {
+			t.Errorf("%s is in neither list", crd.Name)
+		}
+	}
+}
+
+// WH-13 and section 11 of the contract
+func TestConversion(t *testing.T) {
+	t.Parallel()
+	converted := []string{
+		"clustermanagementaddons.addon.open-cluster-management.io",
+		"managedclusteraddons.addon.open-cluster-management.io",
+	}
+	for _, crd := range Hub() {
+		conversion := crd.Spec.Conversion
+		if !slices.Contains(converted, crd.Name) {
+			if conversion != nil && conversion.Strategy != apiextensionsv1.NoneConverter {
+				t.Errorf("%s is converted by %s, want None", crd.Name, conversion.Strategy)
+			}
+			continue
+		}
+		if conversion == nil || conversion.Strategy != apiextensionsv1.WebhookConverter {
+			t.Errorf("%s has the conversion %+v, want a webhook", crd.Name, conversion)
+			continue
+		}
+		service := conversion.Webhook.ClientConfig.Service
+		got := fmt.Sprintf("%s/%s:%d%s %v", service.Namespace, service.Name, *service.Port, *service.Path,
+			conversion.Webhook.ConversionReviewVersions)
+		if want := "open-cluster-management-hub/cluster-manager-addon-webhook:9443/convert [v1]"; got != want {
+			t.Errorf("%s is converted by %s, want %s", crd.Name, got, want)
+		}
+	}
+}
+
+// Section 2 of the contract: the defaults that clients rely on.
+func TestDefaults(t *testing.T) {
+	t.Parallel()
+	names, err := fs.Glob(files, "*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	crds := map[string]*apiextensionsv1.CustomResourceDefinition{}
+	for _, crd := range decode(names...) {
+		crds[crd.Spec.Names.Kind] = crd
+	}
+	for _, test := range []struct{ kind, version, path, want string }{
+		{"ManagedCluster", "v1", "spec.leaseDurationSeconds", `60`},
+		{"ManagedClusterSet", "v1beta2", "spec", `{"clusterSelector":{"selectorType":"ExclusiveClusterSetLabel"}}`},
+		{"ManagedClusterSet", "v1beta2", "spec.clusterSelector.selectorType", `"ExclusiveClusterSetLabel"`},
+		{"Placement", "v1beta1", "spec.prioritizerPolicy.mode", `"Additive"`},
+		{"Placement", "v1beta1", "spec.prioritizerPolicy.configurations.weight", `1`},
+		{"Placement", "v1beta1", "spec.prioritizerPolicy.configurations.scoreCoordinate.type", `"BuiltIn"`},
+		{"Placement", "v1beta1", "spec.tolerations.operator", `"Equal"`},
+		{"Placement", "v1beta1", "spec.decisionStrategy.groupStrategy.clustersPerDecisionGroup", `"100%"`},
+		{"Placement", "v1beta1", "spec.sortBy", `"ClusterName"`},
+		{"Placement", "v1beta1", "spec.scoreRateLimit", `"1m"`},
+		{"ManifestWorkReplicaSet", "v1alpha1", "spec.cascadeDeletionPolicy", `"Background"`},
+		{"ManifestWorkReplicaSet", "v1alpha1", "spec.placementRefs.rolloutStrategy.type", `"All"`},
+		{"ManifestWorkReplicaSet", "v1alpha1", "spec.placementRefs.rolloutStrategy.all.minSuccessTime", `"0"`},
+		{"ManifestWorkReplicaSet", "v1alpha1", "spec.placementRefs.rolloutStrategy.progressive.progressDeadline", `"None"`},
+		{"ManifestWorkReplicaSet", "v1alpha1", "spec.placementRefs.rolloutStrategy.progressivePerGroup.maxFailures", `0`},
+		{"ManifestWork", "v1", "spec.deleteOption.propagationPolicy", `"Foreground"`},
+		{"ManifestWork", "v1", "spec.manifestConfigs.feedbackScrapeType", `"Poll"`},
+		{"ManifestWork", "v1", "spec.manifestConfigs.updateStrategy.type", `"Update"`},
+		{"ManifestWork", "v1", "spec.manifestConfigs.updateStrategy.serverSideApply.fieldManager", `"work-agent"`},
+		{"ManifestWork", "v1", "spec.manifestConfigs.updateStrategy.serverSideApply.ignoreFields.condition", `"OnSpokePresent"`},
+		{"ClusterManagementAddOn", "v1alpha1", "spec.installStrategy", `{"type":"Manual"}`},
+		{"ClusterManagementAddOn", "v1alpha1", "spec.installStrategy.placements.rolloutStrategy", `{"type":"All"}`},
+		{"ClusterManagementAddOn", "v1beta1", "spec.installStrategy.type", `"Manual"`},
+		{"ManagedClusterAddOn", "v1alpha1", "spec.installNamespace", `"open-cluster-management-agent-addon"`},
+		{"ManagedClusterAddOn", "v1alpha1", "status.healthCheck.mode", `"Lease"`},
+		{"AddOnDeploymentConfig", "v1alpha1", "spec.agentInstallNamespace", `"open-cluster-management-agent-addon"`},
+		{"ClusterManager", "v1", "spec.deployOption.mode", `"Default"`},
+		{"ClusterManager", "v1", "spec.deployOption.default.workWebhookConfiguration.bindConfiguration.healthProbePort", `8000`},
+		{"Klusterlet", "v1", "spec.registrationConfiguration.clusterClaimConfiguration.maxCustomClusterClaims", `20`},
+		{"Klusterlet", "v1", "spec.registrationConfiguration.bootstrapKubeConfigs.localSecretsConfig.hubConnectionTimeoutSeconds", `600`},
+	} {
+		schema := find(t, crds[test.kind], test.version, test.path)
+		if schema.Default == nil || string(schema.Default.Raw) != test.want {
+			t.Errorf("%s %s: the default of %s is %s, want %s", test.kind, test.version, test.path, schema.Default, test.want)
+		}
+	}
+}
+
+// find goes down to a field, through lists.
+func find(t *testing.T, crd *apiextensionsv1.CustomResourceDefinition, version, path string) apiextensionsv1.JSONSchemaProps {
+	t.Helper()
+	for _, v := range crd.Spec.Versions {
+		if v.Name != version {
+			continue
+		}
+		schema := *v.Schema.OpenAPIV3Schema
+		for field := range strings.SplitSeq(path, ".") {
+			if schema.Items != nil {
+				schema = *schema.Items.Schema
+			}
+			next, ok := schema.Properties[field]
+			if !ok {
+				t.Fatalf("%s %s has no field %s of %s", crd.Name, version, field, path)
+			}
+			schema = next
+		}
+		return schema
+	}
+	t.Fatalf("%s has no version %s", crd.Name, version)
+	return apiextensionsv1.JSONSchemaProps{}
+}
+
+// Whoever runs kubectl explain finds a text for every field.
+func TestEveryFieldIsExplained(t *testing.T) {
+	t.Parallel()
+	names, err := fs.Glob(files, "*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, crd := range decode(names...) {
+		for _, version := range crd.Spec.Versions {
+			schema := version.Schema.OpenAPIV3Schema
+			if schema.Description == "" {
+				t.Errorf("%s %s has no description", crd.Name, version.Name)
+			}
+			delete(schema.Properties, "metadata")
+			expectDescriptions(t, crd.Name+" "+version.Name, schema)
+		}
+	}
+}
+
+func expectDescriptions(t *testing.T, path string, schema *apiextensionsv1.JSONSchemaProps) {
+	t.Helper()
+	if schema.Items != nil {
+		schema = schema.Items.Schema
+	}
+	for name, property := range schema.Properties {
+		if property.Description == "" {
+			t.Errorf("%s.%s has no description", path, name)
+		}
+		expectDescriptions(t, path+"."+name, &property)
+	}
+}
