@@ -65,7 +65,7 @@ func (m merger) object(at place, required, live, last map[string]any) (changed b
 func (m merger) isUnwanted(at place, field string, have any, required, last map[string]any) bool {
 	return last[field] != nil ||
 		at.exact && !m.isDefault(field, have) ||
-		!at.exact && m.excludes(at, required, field)
+		m.excludes(at, required, field)
 }
 
 // list returns the live list when it is what the required one says, otherwise what is to take its place.

@@ -30,7 +30,7 @@ var listKeys = map[string][]listKey{
 
 // keyOf returns the key to match the elements of both lists by, nil when they have to be compared by position.
 func (m merger) keyOf(at place, required, live []any) listKey {
-	if at.exact || len(required) == 0 && !m.isShared(at) {
+	if len(required) == 0 && !m.isShared(at) {
 		return nil
 	}
 	for _, key := range listKeys[at.field] {
