@@ -7,7 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
 )
 
 // CM-19
@@ -65,11 +67,7 @@ func TestEveryFileIsUsed(t *testing.T) {
 	for _, crd := range append(Hub(), ManagedCluster()...) {
 		listed[crd.Name] = true
 	}
-	names, err := fs.Glob(files, "*.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, crd := range decode(names...) {
+	for _, crd := range all(t) {
 		if !listed[crd.Name] && crd.Spec.Group != "operator.open-cluster-management.io" {
 			t.Errorf("%s is in neither list", crd.Name)
 		}
@@ -104,15 +102,37 @@ func TestConversion(t *testing.T) {
 	}
 }
 
-// Section 2 of the contract: the defaults that clients rely on.
-func TestDefaults(t *testing.T) {
+// An API server takes them: schemas are structural, defaults are valid, and no rule in CEL costs too much.
+func TestValid(t *testing.T) {
 	t.Parallel()
+	for _, crd := range all(t) {
+		apiextensionsv1.SetDefaults_CustomResourceDefinition(crd)
+		apiextensionsv1.SetDefaults_CustomResourceDefinitionSpec(&crd.Spec)
+		internal := new(apiextensions.CustomResourceDefinition)
+		if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(crd, internal, nil); err != nil {
+			t.Fatal(err)
+		}
+		for _, problem := range validation.ValidateCustomResourceDefinition(t.Context(), internal) {
+			t.Errorf("%s: %v", crd.Name, problem)
+		}
+	}
+}
+
+// all decodes every file.
+func all(t *testing.T) []*apiextensionsv1.CustomResourceDefinition {
+	t.Helper()
 	names, err := fs.Glob(files, "*.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
+	return decode(names...)
+}
+
+// Section 2 of the contract: the defaults that clients rely on.
+func TestDefaults(t *testing.T) {
+	t.Parallel()
 	crds := map[string]*apiextensionsv1.CustomResourceDefinition{}
-	for _, crd := range decode(names...) {
+	for _, crd := range all(t) {
 		crds[crd.Spec.Names.Kind] = crd
 	}
 	for _, test := range []struct{ kind, version, path, want string }{
@@ -181,11 +201,7 @@ func find(t *testing.T, crd *apiextensionsv1.CustomResourceDefinition, version, 
 // Whoever runs kubectl explain finds a text for every field.
 func TestEveryFieldIsExplained(t *testing.T) {
 	t.Parallel()
-	names, err := fs.Glob(files, "*.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, crd := range decode(names...) {
+	for _, crd := range all(t) {
 		for _, version := range crd.Spec.Versions {
 			schema := version.Schema.OpenAPIV3Schema
 			if schema.Description == "" {
