@@ -40,8 +40,8 @@ func DefaultOptions() Options {
 
 // Plugin is an admission plugin and the name to register it by.
 type Plugin struct {
-	Name      string
-	Interface admission.Interface
+	Name   string
+	Plugin admission.Interface
 }
 
 // Plugins returns new plugins for one API server, all to be enabled. They want its authorizer and a client from the

@@ -86,13 +86,13 @@ func (s *server) plugins(t *testing.T) []inprocess.Plugin {
 	t.Helper()
 	plugins := inprocess.Plugins(s.options)
 	for _, plugin := range plugins {
-		if wants, ok := plugin.Interface.(initializer.WantsUnconditionalAuthorizer); ok {
+		if wants, ok := plugin.Plugin.(initializer.WantsUnconditionalAuthorizer); ok {
 			wants.SetUnconditionalAuthorizer(&s.authorizer)
 		}
-		if wants, ok := plugin.Interface.(initializer.WantsExternalKubeClientSet); ok {
+		if wants, ok := plugin.Plugin.(initializer.WantsExternalKubeClientSet); ok {
 			wants.SetExternalKubeClientSet(fakeClient{phase: s.phase})
 		}
-		if err := admission.ValidateInitialization(plugin.Interface); err != nil {
+		if err := admission.ValidateInitialization(plugin.Plugin); err != nil {
 			t.Fatalf("%s: %v", plugin.Name, err)
 		}
 	}
@@ -112,17 +112,17 @@ func (s *server) write(t *testing.T, object, old *unstructured.Unstructured, sub
 		operation, nil, false, sender)
 	plugins, ctx := s.plugins(t), context.Background()
 	for _, plugin := range plugins {
-		if !plugin.Interface.Handles(operation) {
+		if !plugin.Plugin.Handles(operation) {
 			t.Errorf("%s does not handle %s", plugin.Name, operation)
 		}
-		if mutating, ok := plugin.Interface.(admission.MutationInterface); ok {
+		if mutating, ok := plugin.Plugin.(admission.MutationInterface); ok {
 			if err := mutating.Admit(ctx, request, nil); err != nil {
 				return err
 			}
 		}
 	}
 	for _, plugin := range plugins {
-		if validating, ok := plugin.Interface.(admission.ValidationInterface); ok {
+		if validating, ok := plugin.Plugin.(admission.ValidationInterface); ok {
 			if err := validating.Validate(ctx, request, nil); err != nil {
 				return err
 			}
@@ -185,7 +185,7 @@ func TestPluginNames(t *testing.T) {
 func TestPluginsRefuseToRunUninitialised(t *testing.T) {
 	t.Parallel()
 	for _, plugin := range inprocess.Plugins(inprocess.DefaultOptions())[1:] {
-		if err := admission.ValidateInitialization(plugin.Interface); err == nil {
+		if err := admission.ValidateInitialization(plugin.Plugin); err == nil {
 			t.Errorf("%s runs without an authorizer", plugin.Name)
 		}
 	}
@@ -299,7 +299,7 @@ func TestOtherRequestsPass(t *testing.T) {
 		})
 	}
 	for _, plugin := range inprocess.Plugins(inprocess.DefaultOptions()) {
-		if plugin.Interface.Handles(admission.Delete) || plugin.Interface.Handles(admission.Connect) {
+		if plugin.Plugin.Handles(admission.Delete) || plugin.Plugin.Handles(admission.Connect) {
 			t.Errorf("%s handles more than writes", plugin.Name)
 		}
 	}
