@@ -58,3 +58,6 @@ func (s Style) cell(c Cell) string {
 	}
 	return c.Text
 }
+
+// Error colours a word that announces an error.
+func (s Style) Error(text string) string { return s.paint(red, text) }

@@ -36,6 +36,18 @@ func portFree(port int) error {
 	return listener.Close()
 }
 
+// wanted is how many clusters there are to be when a person asks for some, or with 0 for none in particular.
+func (s State) wanted(clusters int) int {
+	switch {
+	case clusters > 0:
+		return clusters
+	case s.Hub == nil:
+		return DefaultClusters
+	default:
+		return len(s.Clusters)
+	}
+}
+
 // plan gives the hub and each of the clusters what it keeps for good, and makes sure that nothing is taken away from a
 // playground that has more.
 func (s State) plan(clusters int) (State, error) {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -236,4 +237,28 @@ func FindProgram(name string) (string, error) {
 		return filepath.Abs(found)
 	}
 	return "", fmt.Errorf("%s is neither in %s nor in PATH: install it there; \"make build\" makes all programs of Capstan", name, filepath.Dir(self))
+}
+
+// Attach runs the program as a child that writes to logs. It is asked to stop when the context ends.
+func (p Program) Attach(ctx context.Context, logs io.Writer) (*Process, error) {
+	cmd := exec.CommandContext(ctx, p.Path, p.Args...)
+	cmd.Stdout, cmd.Stderr = logs, logs
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // an interrupt from the terminal reaches it through us alone
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = shutdownGrace
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", p.Name, err)
+	}
+	process := &Process{Name: p.Name, PID: cmd.Process.Pid, Command: cmd.Args, StartedAt: time.Now(), exited: make(chan struct{})}
+	go func() {
+		process.result = cmd.Wait()
+		close(process.exited)
+	}()
+	return process, nil
+}
+
+// Result waits for an attached process and returns how it ended.
+func (p *Process) Result() error {
+	<-p.exited
+	return p.result
 }

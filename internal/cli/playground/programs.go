@@ -1,6 +1,7 @@
 package playground
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -76,3 +77,33 @@ func (h Home) AgentProgram(cluster, kubeconfig string) (Program, error) {
 }
 
 func localURL(port int) string { return fmt.Sprintf("https://127.0.0.1:%d", port) }
+
+// Plan is what Up would start, in a home as it is.
+func (h Home) Plan(clusters int) ([]Program, error) {
+	before, err := h.Load()
+	if err != nil {
+		return nil, err
+	}
+	state, err := before.plan(before.wanted(clusters))
+	if err != nil {
+		return nil, err
+	}
+	var programs []Program
+	var errs []error
+	add := func(program Program, err error) {
+		process, readErr := h.Process(program.Name)
+		errs = append(errs, err, readErr)
+		if err == nil && readErr == nil && !process.Running() {
+			programs = append(programs, program)
+		}
+	}
+	add(h.hubProgram(state.Hub.Port))
+	for _, cluster := range state.Clusters {
+		add(h.sandboxProgram(cluster))
+		add(h.AgentProgram(cluster.Name, h.sandboxKubeconfig(cluster.Name)))
+	}
+	for _, joined := range state.Joined {
+		add(h.AgentProgram(joined.Name, joined.Kubeconfig))
+	}
+	return programs, errors.Join(errs...)
+}

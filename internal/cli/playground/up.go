@@ -83,13 +83,7 @@ func (h Home) prepare(clusters int) (State, error) {
 	if err != nil {
 		return before, err
 	}
-	if clusters == 0 {
-		clusters = max(len(before.Clusters), DefaultClusters)
-		if before.Hub != nil {
-			clusters = len(before.Clusters)
-		}
-	}
-	state, err := before.plan(clusters)
+	state, err := before.plan(before.wanted(clusters))
 	if err != nil {
 		return state, err
 	}

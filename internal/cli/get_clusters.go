@@ -1,0 +1,72 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/cli/output"
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+// getClustersCommand is CA-23.
+func (a *app) getClustersCommand() *cobra.Command {
+	var clusterSet string
+	command := &cobra.Command{
+		Use:     "clusters [NAME...]",
+		Aliases: []string{"cluster", "managedclusters", "managedcluster", "mcl"},
+		Short:   "Show the clusters of the hub",
+		Example: "  capstan get clusters\n  capstan get clusters -o table\n  capstan get clusters cluster1 -o yaml",
+	}
+	command.Flags().StringVar(&clusterSet, "clusterset", "", "only the clusters whose label names this set")
+	format := addOutputFlag(command, output.Tree, output.Table, output.YAML, output.JSON)
+	command.ValidArgsFunction = a.completeClusters
+	command.RunE = func(command *cobra.Command, names []string) error {
+		hub, err := a.hub()
+		if err != nil {
+			return err
+		}
+		ctx, cancel := a.limited(command.Context())
+		defer cancel()
+		selector := ""
+		if clusterSet != "" {
+			selector = fleet.LabelClusterSet + "=" + clusterSet
+		}
+		if len(names) == 1 && selector == "" {
+			cluster, err := hub.Cluster(ctx, names[0])
+			if err != nil {
+				return err
+			}
+			return a.print(format.Format(), output.Clusters(cluster, []clusterv1.ManagedCluster{*cluster}))
+		}
+		list, err := hub.Clusters(ctx, selector)
+		if err != nil {
+			return err
+		}
+		if err := keepNamed(list, names); err != nil {
+			return err
+		}
+		if len(list.Items) == 0 {
+			a.note("No clusters. \"capstan get token\" prints the command with which one joins this hub, %s.", hub.Server)
+		}
+		return a.print(format.Format(), output.Clusters(list, list.Items))
+	}
+	return command
+}
+
+// keepNamed narrows a list to the names that were asked for, all of them if there are none. One that is missing is an
+// error.
+func keepNamed(list *clusterv1.ManagedClusterList, names []string) error {
+	if len(names) == 0 {
+		return nil
+	}
+	for _, name := range names {
+		if !slices.ContainsFunc(list.Items, func(c clusterv1.ManagedCluster) bool { return c.Name == name }) {
+			return fmt.Errorf("cluster %q is not there: \"capstan get clusters\" lists those that are", name)
+		}
+	}
+	list.Items = slices.DeleteFunc(list.Items, func(c clusterv1.ManagedCluster) bool { return !slices.Contains(names, c.Name) })
+	return nil
+}

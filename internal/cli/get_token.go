@@ -1,0 +1,95 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/output"
+	"github.com/capstan-io/capstan/internal/cli/playground"
+)
+
+// joinInfo is what a cluster needs to join; the JSON names are those of the contract (CA-21).
+type joinInfo struct {
+	Token  string `json:"hub-token"`
+	Server string `json:"hub-apiserver"`
+}
+
+// commandLine is what to run beside the cluster. What is in angle brackets is for the person to fill in (CA-10).
+func (j joinInfo) commandLine() string {
+	return fmt.Sprintf("capstan join --hub-token %s --hub-apiserver %s --managed-cluster-kubeconfig <kubeconfig> --cluster-name <cluster_name>",
+		j.Token, j.Server)
+}
+
+func (j joinInfo) text() string {
+	return fmt.Sprintf("token=%s\nplease log on spoke and run:\n\n    %s\n", j.Token, j.commandLine())
+}
+
+const getTokenLong = `Print a token, and the command with which a cluster joins the hub with it.
+
+The token is one of the service account open-cluster-management/agent-registration-bootstrap, good for an hour. With
+--use-bootstrap-token it is the newest bootstrap token of the hub instead: with it, "capstan join" can tell the hub from
+an impostor by itself.
+
+Whoever has the token may ask to join. An administrator still has to accept the cluster.`
+
+// getTokenCommand is CA-21.
+func (a *app) getTokenCommand() *cobra.Command {
+	var useBootstrapToken bool
+	var file string
+	command := &cobra.Command{
+		Use:   "token",
+		Short: "Print the command with which a cluster joins the hub",
+		Long:  getTokenLong,
+		Args:  cobra.NoArgs,
+	}
+	command.Flags().BoolVar(&useBootstrapToken, "use-bootstrap-token", false, "print the hub's bootstrap token instead of a service account token")
+	command.Flags().StringVar(&file, "output-file", "", "write to this file, which only you can read, instead of standard output")
+	format := addOutputFlag(command, output.Text, output.JSON)
+	command.RunE = func(command *cobra.Command, _ []string) error {
+		ctx, cancel := a.limited(command.Context())
+		defer cancel()
+		info, err := a.joinInfo(ctx, useBootstrapToken)
+		if err != nil {
+			return err
+		}
+		content := info.text()
+		if format.Format() == output.JSON {
+			encoded, err := json.Marshal(info)
+			if err != nil {
+				return err
+			}
+			content = string(encoded) + "\n"
+		}
+		if file != "" {
+			return playground.WriteSecretFile(file, []byte(content))
+		}
+		_, err = fmt.Fprint(a.out, content)
+		return err
+	}
+	return command
+}
+
+func (a *app) joinInfo(ctx context.Context, useBootstrapToken bool) (joinInfo, error) {
+	hub, err := a.hub()
+	if err != nil {
+		return joinInfo{}, err
+	}
+	token, err := newToken(ctx, hub, useBootstrapToken, a.clock.Now())
+	if err != nil {
+		return joinInfo{}, err
+	}
+	server, err := hub.ExternalServer(ctx)
+	return joinInfo{Token: token, Server: server}, err
+}
+
+func newToken(ctx context.Context, hub *hubapi.Hub, useBootstrapToken bool, now time.Time) (string, error) {
+	if useBootstrapToken {
+		return hub.BootstrapToken(ctx, now)
+	}
+	return hub.ServiceAccountToken(ctx)
+}

@@ -1,0 +1,168 @@
+// Package cli is the command line: one file a command. Commands read their flags, call hubapi or playground, and hand what
+// they found to output.
+package cli
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/output"
+	"github.com/capstan-io/capstan/internal/cli/playground"
+)
+
+// defaultTimeout is the default of --timeout, in seconds (CA-01).
+const defaultTimeout = 300
+
+// app is what the commands share: where they read and write, and the global flags.
+type app struct {
+	in          io.Reader
+	out, errOut io.Writer
+	clock       clock.WithTicker
+	home        playground.Home
+
+	kubeconfig string
+	context    string
+	dryRun     bool
+	timeout    int
+	verbosity  int
+}
+
+const rootLong = `Capstan manages many Kubernetes clusters from one hub, with the Open Cluster Management API.
+
+"capstan up" starts a hub and two clusters to play with on this machine. The other commands work with any hub.
+They find it with the first of these that there is:
+
+  1. the flag --kubeconfig
+  2. the environment variable KUBECONFIG
+  3. the kubeconfig that "capstan up" writes, $CAPSTAN_HOME/kubeconfig (default ~/.capstan/kubeconfig)
+  4. ~/.kube/config
+
+--context chooses a context; the third is passed over when it does not have it. Without the flag it is the current
+context, and the context "hub" of the third.`
+
+// NewCommand returns the command line.
+func NewCommand(in io.Reader, out, errOut io.Writer) *cobra.Command {
+	a := &app{in: in, out: out, errOut: errOut, clock: clock.RealClock{}}
+	root := &cobra.Command{
+		Use:               "capstan",
+		Short:             "Manage many Kubernetes clusters from one hub",
+		Long:              rootLong,
+		SilenceUsage:      true,
+		SilenceErrors:     true,
+		PersistentPreRunE: func(*cobra.Command, []string) error { return a.start() },
+	}
+	root.SetIn(in)
+	root.SetOut(out)
+	root.SetErr(errOut)
+	root.CompletionOptions.HiddenDefaultCmd = false
+	flags := root.PersistentFlags()
+	flags.StringVar(&a.kubeconfig, "kubeconfig", "", "kubeconfig that leads to the hub")
+	flags.StringVar(&a.context, "context", "", "context of the kubeconfig to use")
+	flags.BoolVar(&a.dryRun, "dry-run", false, "show what would be done and do nothing")
+	flags.IntVar(&a.timeout, "timeout", defaultTimeout, "seconds to wait at most")
+	flags.IntVarP(&a.verbosity, "v", "v", 0, "show what is sent and received, from 6 (requests) to 9 (everything, with secrets)")
+	complete(root, "context", a.completeContexts)
+
+	playgroundGroup := &cobra.Group{ID: "playground", Title: "A playground on this machine:"}
+	hubGroup := &cobra.Group{ID: "hub", Title: "Work with a hub:"}
+	clusterGroup := &cobra.Group{ID: "registration", Title: "Bring clusters to a hub:"}
+	root.AddGroup(playgroundGroup, clusterGroup, hubGroup)
+	add := func(group *cobra.Group, commands ...*cobra.Command) {
+		for _, command := range commands {
+			command.GroupID = group.ID
+			root.AddCommand(command)
+		}
+	}
+	add(playgroundGroup, a.upCommand(), a.statusCommand(), a.downCommand())
+	add(clusterGroup, a.joinCommand(), a.acceptCommand())
+	add(hubGroup, a.getCommand(), a.createCommand())
+	root.AddCommand(a.versionCommand())
+	return root
+}
+
+// start is what every command does first.
+func (a *app) start() error {
+	if a.timeout <= 0 {
+		return fmt.Errorf("--timeout: %d: must be a number of seconds above 0", a.timeout)
+	}
+	if err := a.setHome(); err != nil {
+		return err
+	}
+	if a.verbosity == 0 {
+		klog.SetLogger(logr.Discard()) // libraries report what is tried again anyway
+		return nil
+	}
+	flags := flag.NewFlagSet("klog", flag.ContinueOnError)
+	klog.InitFlags(flags)
+	return flags.Set("v", strconv.Itoa(a.verbosity))
+}
+
+func (a *app) setHome() error {
+	home, err := playground.DefaultHome()
+	a.home = home
+	return err
+}
+
+// target is the hub that the flags are about.
+func (a *app) target() hubapi.Target {
+	return hubapi.Target{Kubeconfig: a.kubeconfig, Context: a.context, Playground: a.home.Kubeconfig()}
+}
+
+func (a *app) hub() (*hubapi.Hub, error) { return hubapi.Connect(a.target()) }
+
+// limited returns a context that ends when --timeout is over.
+func (a *app) limited(ctx context.Context) (context.Context, context.CancelFunc) {
+	limit := time.Duration(a.timeout) * time.Second
+	return context.WithTimeoutCause(ctx, limit, timeoutError{limit})
+}
+
+// timeoutError is context.DeadlineExceeded in words for a person.
+type timeoutError struct{ limit time.Duration }
+
+func (e timeoutError) Error() string        { return fmt.Sprintf("not done after %s (--timeout)", e.limit) }
+func (e timeoutError) Is(target error) bool { return target == context.DeadlineExceeded }
+
+// print shows a view on standard output.
+func (a *app) print(format output.Format, view output.View) error {
+	return output.StyleOf(a.out).Write(a.out, format, view)
+}
+
+// say writes a line to standard output.
+func (a *app) say(format string, args ...any) { fmt.Fprintf(a.out, format+"\n", args...) }
+
+// note writes a line that is not the result to standard error.
+func (a *app) note(format string, args ...any) { fmt.Fprintf(a.errOut, format+"\n", args...) }
+
+func (a *app) progress() *output.Progress { return output.NewProgress(a.errOut, a.clock) }
+
+// announceDryRun says that nothing is done (CA-01).
+func (a *app) announceDryRun(command *cobra.Command) {
+	if a.dryRun {
+		a.note("%s is running in dry-run mode", command.CommandPath())
+	}
+}
+
+// Main runs the command line and returns the exit code: 0, 1 on failure, 130 when interrupted.
+func Main(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
+	root := NewCommand(in, out, errOut)
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintln(errOut, output.StyleOf(errOut).Error("Error:"), err)
+	if ctx.Err() != nil {
+		return 130
+	}
+	return 1
+}

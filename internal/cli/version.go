@@ -1,0 +1,36 @@
+package cli
+
+import (
+	"runtime"
+
+	"github.com/spf13/cobra"
+
+	"github.com/capstan-io/capstan/internal/cli/output"
+	"github.com/capstan-io/capstan/internal/version"
+)
+
+// versionInfo is what "capstan version" shows.
+type versionInfo struct {
+	Version  string `json:"version"`
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+}
+
+// versionCommand is CA-44; it asks nobody.
+func (a *app) versionCommand() *cobra.Command {
+	command := &cobra.Command{
+		Use:   "version",
+		Short: "Show the version of this program",
+		Args:  cobra.NoArgs,
+	}
+	format := addOutputFlag(command, output.Text, output.YAML, output.JSON)
+	command.RunE = func(*cobra.Command, []string) error {
+		info := versionInfo{Version: version.String(), Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+		if format.Format() == output.Text {
+			a.say("capstan\tversion\t:%s", info.Version)
+			return nil
+		}
+		return a.print(format.Format(), output.View{Object: info})
+	}
+	return command
+}
