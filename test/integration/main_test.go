@@ -1,0 +1,153 @@
+// Package integration tries the programs together: a real hub, a real sandbox cluster and agents between them, each in a
+// process of its own.
+package integration
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/test/env"
+)
+
+// One hub and one managed cluster serve all tests that do not break them. Each test has a cluster name of its own on the
+// hub, and a namespace of its own on the managed cluster.
+var hub, managed *env.Server
+
+func TestMain(m *testing.M) {
+	code, err := run(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func run(m *testing.M) (code int, err error) {
+	dir, err := os.MkdirTemp("", "capstan-integration-")
+	if err != nil {
+		return 1, err
+	}
+	defer os.RemoveAll(dir)
+	if hub, err = env.NewHub(mkdir(dir, "hub"), ""); err != nil {
+		return 1, err
+	}
+	if managed, err = env.NewSandbox(mkdir(dir, "managed")); err != nil {
+		return 1, err
+	}
+	var both errgroup.Group
+	for _, s := range []*env.Server{hub, managed} {
+		both.Go(func() error {
+			if err := s.Start(); err != nil {
+				return err
+			}
+			return s.AwaitReady(context.Background())
+		})
+	}
+	defer hub.Stop()     //nolint:errcheck // tests that care stop servers of their own
+	defer managed.Stop() //nolint:errcheck // the same
+	if err := both.Wait(); err != nil {
+		return 1, err
+	}
+	return m.Run(), nil
+}
+
+func mkdir(parent, name string) string {
+	dir := parent + "/" + name
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		panic(err)
+	}
+	return dir
+}
+
+// namespace makes a namespace on the managed cluster.
+func namespace(t *testing.T, c client.Client, name string) string {
+	t.Helper()
+	if err := c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// work makes a ManifestWork of manifests in JSON.
+func work(cluster, name string, manifests ...string) *workv1.ManifestWork {
+	w := &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: name}}
+	w.Spec.Workload.Manifests = raw(manifests...)
+	return w
+}
+
+func raw(manifests ...string) (list []workv1.Manifest) {
+	for _, m := range manifests {
+		list = append(list, workv1.Manifest{RawExtension: runtime.RawExtension{Raw: []byte(m)}})
+	}
+	return list
+}
+
+func configMap(namespace, name, value string) string {
+	return fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":%q,"name":%q},"data":{"key":%q}}`, namespace, name, value)
+}
+
+func create(t *testing.T, c client.Client, objects ...client.Object) {
+	t.Helper()
+	for _, o := range objects {
+		if err := c.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// awaitCondition waits until the work's condition, at its present generation, has the status, and returns the work.
+func awaitCondition(t *testing.T, c client.Client, w *workv1.ManifestWork, kind string, status metav1.ConditionStatus) *workv1.ManifestWork {
+	t.Helper()
+	got := &workv1.ManifestWork{}
+	env.Eventually(t, func(ctx context.Context) error {
+		if err := c.Get(ctx, client.ObjectKeyFromObject(w), got); err != nil {
+			return err
+		}
+		cond := meta.FindStatusCondition(got.Status.Conditions, kind)
+		if cond == nil || cond.Status != status || cond.ObservedGeneration != got.Generation {
+			return fmt.Errorf("ManifestWork %s at generation %d: want %s=%s, have %+v", got.Name, got.Generation, kind, status, got.Status.Conditions)
+		}
+		return nil
+	})
+	return got
+}
+
+// awaitConfigMap waits until a ConfigMap has the value under the key "key", and returns it.
+func awaitConfigMap(t *testing.T, c client.Client, namespace, name, value string) *corev1.ConfigMap {
+	t.Helper()
+	cm := &corev1.ConfigMap{}
+	env.Eventually(t, func(ctx context.Context) error {
+		*cm = corev1.ConfigMap{}
+		if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, cm); err != nil {
+			return err
+		}
+		if cm.Data["key"] != value || len(cm.Data) != 1 {
+			return fmt.Errorf("ConfigMap %s/%s holds %v, want key=%s alone", namespace, name, cm.Data, value)
+		}
+		return nil
+	})
+	return cm
+}
+
+// awaitGone waits until an object does not exist any more.
+func awaitGone(t *testing.T, c client.Client, o client.Object) {
+	t.Helper()
+	env.Eventually(t, func(ctx context.Context) error {
+		err := c.Get(ctx, client.ObjectKeyFromObject(o), o)
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("%T %s is still there (%v)", o, o.GetName(), err)
+	})
+}

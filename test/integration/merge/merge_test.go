@@ -1,0 +1,106 @@
+// Package merge tries the merging of manifests on a real API server.
+package merge
+
+import (
+	"embed"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/manifest"
+	"github.com/capstan-io/capstan/test/env"
+)
+
+// The folder has objects as people write them: one file a kind, each with one object or, to update it, several versions.
+//
+//go:embed testdata
+var mergeManifests embed.FS
+
+// WK-05: on a real API server, with its defaults, admission and controllers, an applied manifest needs no further write,
+// and a changed one exactly one.
+func TestMergeSettles(t *testing.T) {
+	t.Parallel()
+	cluster := env.StartSandbox(t).Client(t)
+	files, err := mergeManifests.ReadDir("testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		content, err := mergeManifests.ReadFile("testdata/" + file.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Run(strings.TrimSuffix(file.Name(), ".yaml"), func(t *testing.T) {
+			t.Parallel()
+			versions := decodeVersions(t, string(content))
+			live := manifest.ForCreate(versions[0])
+			if err := cluster.Create(t.Context(), live); err != nil {
+				t.Fatal(err)
+			}
+			expectSettled(t, cluster, versions[0], nil)
+			for i, required := range versions[1:] {
+				lastApplied := versions[i]
+				update(t, cluster, required, lastApplied)
+				expectSettled(t, cluster, required, lastApplied)
+				expectSettled(t, cluster, required, nil)
+			}
+		})
+	}
+}
+
+// decodeVersions reads a file of YAML documents the way the work agent reads manifests.
+func decodeVersions(t *testing.T, content string) []*unstructured.Unstructured {
+	t.Helper()
+	var manifests []workv1.Manifest
+	for document := range strings.SplitSeq(content, "\n---\n") {
+		raw, err := yaml.YAMLToJSON([]byte(document))
+		if err != nil {
+			t.Fatal(err)
+		}
+		manifests = append(manifests, workv1.Manifest{RawExtension: runtime.RawExtension{Raw: raw}})
+	}
+	var versions []*unstructured.Unstructured
+	for _, decoded := range manifest.Decode(manifests) {
+		if decoded.Err != nil {
+			t.Fatal(decoded.Err)
+		}
+		versions = append(versions, decoded.Object)
+	}
+	return versions
+}
+
+func get(t *testing.T, cluster client.Client, object *unstructured.Unstructured) *unstructured.Unstructured {
+	t.Helper()
+	live := &unstructured.Unstructured{}
+	live.SetGroupVersionKind(object.GroupVersionKind())
+	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(object), live); err != nil {
+		t.Fatal(err)
+	}
+	return live
+}
+
+func update(t *testing.T, cluster client.Client, required, lastApplied *unstructured.Unstructured) {
+	t.Helper()
+	live := get(t, cluster, required)
+	merged, changed := manifest.Merge(required, live, lastApplied)
+	if !changed {
+		t.Fatal("a changed manifest is no change")
+	}
+	if err := cluster.Update(t.Context(), merged); err != nil {
+		t.Fatalf("%v\nwritten (-live +merged):\n%s", err, cmp.Diff(live.Object, merged.Object))
+	}
+}
+
+func expectSettled(t *testing.T, cluster client.Client, required, lastApplied *unstructured.Unstructured) {
+	t.Helper()
+	live := get(t, cluster, required)
+	if merged, changed := manifest.Merge(required, live, lastApplied); changed {
+		t.Errorf("it would be written again (-live +merged):\n%s", cmp.Diff(live.Object, merged.Object))
+	}
+}

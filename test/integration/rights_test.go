@@ -1,0 +1,86 @@
+package integration
+
+import (
+	"testing"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/test/env"
+)
+
+// RG-16: an agent sees and writes what is its own cluster's, and nothing else.
+func TestAgentSeesOnlyItsOwn(t *testing.T) {
+	t.Parallel()
+	env.Join(t, hub, managed, "owner")
+	stranger := env.Join(t, hub, managed, "stranger")
+	create(t, hub.Client(t), work("owner", "private", configMap("default", "owner-private", "x")))
+	c := env.ClientFor(t, stranger.HubConfig(t))
+	ctx := t.Context()
+
+	if err := c.List(ctx, &workv1.ManifestWorkList{}, client.InNamespace("stranger")); err != nil {
+		t.Errorf("list its own works: %v", err)
+	}
+	own := &clusterv1.ManagedCluster{}
+	if err := c.Get(ctx, client.ObjectKey{Name: "stranger"}, own); err != nil {
+		t.Errorf("get its own ManagedCluster: %v", err)
+	}
+	private := work("owner", "private")
+	other := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "owner"}}
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "owner", Name: fleet.ClusterNamespaceLease}}
+	patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"by":"stranger"}}}`))
+	for what, err := range map[string]error{
+		"get another cluster's work":             c.Get(ctx, client.ObjectKeyFromObject(private), private),
+		"list another cluster's works":           c.List(ctx, &workv1.ManifestWorkList{}, client.InNamespace("owner")),
+		"list all works":                         c.List(ctx, &workv1.ManifestWorkList{}),
+		"patch another cluster's work":           c.Patch(ctx, private, patch),
+		"patch the status of another's work":     c.Status().Patch(ctx, private, patch),
+		"delete another cluster's work":          c.Delete(ctx, private),
+		"create a work for itself":               c.Create(ctx, work("stranger", "self-made", configMap("default", "self-made", "x"))),
+		"get another ManagedCluster":             c.Get(ctx, client.ObjectKeyFromObject(other), other),
+		"list all ManagedClusters":               c.List(ctx, &clusterv1.ManagedClusterList{}),
+		"patch the status of another":            c.Status().Patch(ctx, other, patch),
+		"create a ManagedCluster":                c.Create(ctx, &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "third"}}),
+		"delete its own ManagedCluster":          c.Delete(ctx, own),
+		"get another cluster's lease":            c.Get(ctx, client.ObjectKeyFromObject(lease), lease),
+		"list the secrets of its own namespace":  c.List(ctx, &corev1.SecretList{}, client.InNamespace("stranger")),
+		"list the secrets of all of the hub":     c.List(ctx, &corev1.SecretList{}),
+		"list the namespaces":                    c.List(ctx, &corev1.NamespaceList{}),
+		"read the bootstrap tokens":              c.List(ctx, &corev1.SecretList{}, client.InNamespace("kube-system")),
+		"delete a work of its own, as a creator": c.Delete(ctx, work("stranger", "any")),
+	} {
+		if !apierrors.IsForbidden(err) {
+			t.Errorf("an agent may %s: %v", what, err)
+		}
+	}
+}
+
+// WH-05: an agent cannot accept itself.
+func TestAgentCannotAcceptItself(t *testing.T) {
+	t.Parallel()
+	agent := env.NewAgent(t, hub, managed, "self-accept", "")
+	if err := agent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	env.Accept(t, hub.Client(t), "self-accept")
+	env.AwaitAvailable(t, hub.Client(t), "self-accept")
+	// Denied, it would have to accept itself again. Nothing but its own certificate is left to it.
+	mc := managedCluster(t, "self-accept")
+	c := env.ClientFor(t, agent.HubConfig(t))
+	deny := client.MergeFrom(mc.DeepCopy())
+	mc.Spec.HubAcceptsClient = false
+	if err := hub.Client(t).Patch(t.Context(), mc, deny); err != nil {
+		t.Fatal(err)
+	}
+	accepted := mc.DeepCopy()
+	accepted.Spec.HubAcceptsClient = true
+	if err := c.Update(t.Context(), accepted); !apierrors.IsForbidden(err) {
+		t.Errorf("an agent accepts itself: %v", err)
+	}
+}

@@ -1,0 +1,322 @@
+package integration
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/test/env"
+)
+
+// appliedName is WK-03's name of the AppliedManifestWork, computed on its own.
+func appliedName(t *testing.T, agent *env.Agent, work string) string {
+	t.Helper()
+	sum := sha256.Sum256([]byte(agent.HubConfig(t).Host))
+	return hex.EncodeToString(sum[:]) + "-" + work
+}
+
+func appliedWork(t *testing.T, agent *env.Agent, work string) *workv1.AppliedManifestWork {
+	t.Helper()
+	amw := &workv1.AppliedManifestWork{}
+	if err := managed.Client(t).Get(t.Context(), client.ObjectKey{Name: appliedName(t, agent, work)}, amw); err != nil {
+		t.Fatal(err)
+	}
+	return amw
+}
+
+// WK-01 WK-02 WK-03 WK-05 WK-11 WK-13 WK-14 WK-20 to WK-23: the life of a work.
+func TestWorkLife(t *testing.T) {
+	t.Parallel()
+	agent := env.Join(t, hub, managed, "life", "--agent-id", "agent1")
+	h, m := hub.Client(t), managed.Client(t)
+	ns := namespace(t, m, "life")
+	w := work("life", "life", configMap(ns, "first", "1"), configMap(ns, "second", "1"))
+	w.Labels = map[string]string{"team": "a"}
+	create(t, h, w)
+
+	got := awaitCondition(t, h, w, "Available", metav1.ConditionTrue)
+	if !slices.Contains(got.Finalizers, "cluster.open-cluster-management.io/manifest-work-cleanup") {
+		t.Errorf("finalizers: %v", got.Finalizers)
+	}
+	for kind, reason := range map[string]string{"Applied": "AppliedManifestWorkComplete", "Available": "ResourcesAvailable"} {
+		if cond := meta.FindStatusCondition(got.Status.Conditions, kind); cond.Reason != reason {
+			t.Errorf("condition %s has reason %s, want %s", kind, cond.Reason, reason)
+		}
+	}
+	want := workv1.ManifestResourceMeta{Ordinal: 1, Version: "v1", Kind: "ConfigMap", Resource: "configmaps", Namespace: ns, Name: "second"}
+	second := got.Status.ResourceStatus.Manifests[1]
+	if second.ResourceMeta != want {
+		t.Errorf("resource meta %+v, want %+v", second.ResourceMeta, want)
+	}
+	for kind, reason := range map[string]string{"Applied": "AppliedManifestComplete", "Available": "ResourceAvailable"} {
+		if cond := meta.FindStatusCondition(second.Conditions, kind); cond.Reason != reason || cond.ObservedGeneration != got.Generation {
+			t.Errorf("manifest condition %s: %+v, want reason %s at generation %d", kind, cond, reason, got.Generation)
+		}
+	}
+	amw := appliedWork(t, agent, "life")
+	if amw.Spec.ManifestWorkName != "life" || amw.Spec.AgentID != "agent1" || amw.Name != amw.Spec.HubHash+"-life" || amw.Labels["team"] != "a" ||
+		!slices.Contains(amw.Finalizers, "cluster.open-cluster-management.io/applied-manifest-work-cleanup") {
+		t.Errorf("AppliedManifestWork: %+v", amw)
+	}
+	cm := awaitConfigMap(t, m, ns, "first", "1")
+	owner := metav1.OwnerReference{APIVersion: "work.open-cluster-management.io/v1", Kind: "AppliedManifestWork", Name: amw.Name, UID: amw.UID}
+	if !slices.Equal(cm.OwnerReferences, []metav1.OwnerReference{owner}) {
+		t.Errorf("owners %+v, want %+v", cm.OwnerReferences, owner)
+	}
+	if !slices.ContainsFunc(amw.Status.AppliedResources, func(r workv1.AppliedManifestResourceMeta) bool {
+		return r.Name == "first" && r.Namespace == ns && r.Resource == "configmaps" && r.Version == "v1" && r.UID == string(cm.UID)
+	}) {
+		t.Errorf("applied resources: %+v", amw.Status.AppliedResources)
+	}
+
+	// A new spec: one changes, one goes, one comes.
+	before := got.DeepCopy()
+	got.Spec.Workload.Manifests = raw(configMap(ns, "first", "2"), configMap(ns, "third", "1"))
+	if err := h.Patch(t.Context(), got, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+	got = awaitCondition(t, h, w, "Applied", metav1.ConditionTrue)
+	awaitConfigMap(t, m, ns, "first", "2")
+	awaitConfigMap(t, m, ns, "third", "1")
+	awaitGone(t, m, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "second"}})
+	if len(got.Status.ResourceStatus.Manifests) != 2 {
+		t.Errorf("status of %d manifests", len(got.Status.ResourceStatus.Manifests))
+	}
+
+	if err := h.Delete(t.Context(), w); err != nil {
+		t.Fatal(err)
+	}
+	awaitGone(t, h, w)
+	awaitGone(t, m, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "first"}})
+	awaitGone(t, m, &workv1.AppliedManifestWork{ObjectMeta: metav1.ObjectMeta{Name: amw.Name}})
+}
+
+// WK-14: a work stays, and says that it is being deleted, until everything it applied has gone.
+func TestDeletionWaitsForObjects(t *testing.T) {
+	t.Parallel()
+	env.Join(t, hub, managed, "held")
+	h, m := hub.Client(t), managed.Client(t)
+	ns := namespace(t, m, "held")
+	w := work("held", "held", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"held","name":"held","finalizers":["example.com/held"]},"data":{"key":"1"}}`)
+	create(t, h, w)
+	awaitCondition(t, h, w, "Applied", metav1.ConditionTrue)
+	if err := h.Delete(t.Context(), w); err != nil {
+		t.Fatal(err)
+	}
+	env.Eventually(t, func(ctx context.Context) error {
+		if err := h.Get(ctx, client.ObjectKeyFromObject(w), w); err != nil {
+			t.Fatalf("the work went before its object: %v", err)
+		}
+		cm := &corev1.ConfigMap{}
+		if err := m.Get(ctx, client.ObjectKey{Namespace: ns, Name: "held"}, cm); err != nil {
+			return err
+		}
+		if !meta.IsStatusConditionTrue(w.Status.Conditions, "Deleting") || cm.DeletionTimestamp == nil {
+			return fmt.Errorf("conditions %+v, object deleted at %v", w.Status.Conditions, cm.DeletionTimestamp)
+		}
+		return nil
+	})
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "held"}}
+	if err := m.Patch(t.Context(), cm, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
+		t.Fatal(err)
+	}
+	awaitGone(t, h, w)
+}
+
+// WK-17, gap W1: what is changed or deleted on the cluster is put right from a watch.
+func TestDriftIsRepaired(t *testing.T) {
+	t.Parallel()
+	env.Join(t, hub, managed, "drift")
+	h, m := hub.Client(t), managed.Client(t)
+	ns := namespace(t, m, "drift")
+	deployment := `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"namespace":"drift","name":"web"},"spec":{"replicas":1,"selector":{"matchLabels":{"app":"web"}},
+		"template":{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"web","image":"nginx:1.14.2"}]}}}}`
+	w := work("drift", "drift", configMap(ns, "drift", "right"), deployment)
+	create(t, h, w)
+	awaitCondition(t, h, w, "Applied", metav1.ConditionTrue)
+
+	cm := awaitConfigMap(t, m, ns, "drift", "right")
+	cm.Data = map[string]string{"key": "wrong", "more": "of it"}
+	if err := m.Update(t.Context(), cm); err != nil {
+		t.Fatal(err)
+	}
+	cm = awaitConfigMap(t, m, ns, "drift", "right")
+	first := cm.UID
+	if err := m.Delete(t.Context(), cm); err != nil {
+		t.Fatal(err)
+	}
+	if cm = awaitConfigMap(t, m, ns, "drift", "right"); cm.UID == first {
+		t.Error("the ConfigMap was not deleted")
+	}
+	cm.OwnerReferences = nil
+	if err := m.Update(t.Context(), cm); err != nil {
+		t.Fatal(err)
+	}
+	env.Eventually(t, func(ctx context.Context) error {
+		if err := m.Get(ctx, client.ObjectKeyFromObject(cm), cm); err != nil || len(cm.OwnerReferences) != 1 {
+			return fmt.Errorf("owners %v: %w", cm.OwnerReferences, err)
+		}
+		return nil
+	})
+	web := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "web"}}
+	scale := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"replicas":3,"template":{"spec":{"containers":[{"name":"web","image":"other"}]}}}}`))
+	if err := m.Patch(t.Context(), web, scale); err != nil {
+		t.Fatal(err)
+	}
+	env.Eventually(t, func(ctx context.Context) error {
+		if err := m.Get(ctx, client.ObjectKeyFromObject(web), web); err != nil {
+			return err
+		}
+		if *web.Spec.Replicas != 1 || web.Spec.Template.Spec.Containers[0].Image != "nginx:1.14.2" {
+			return fmt.Errorf("%d replicas of %s", *web.Spec.Replicas, web.Spec.Template.Spec.Containers[0].Image)
+		}
+		return nil
+	})
+}
+
+// WK-13: an object of two works outlives the one that lets go of it.
+func TestSharedObject(t *testing.T) {
+	t.Parallel()
+	agent := env.Join(t, hub, managed, "shared")
+	h, m := hub.Client(t), managed.Client(t)
+	ns := namespace(t, m, "shared")
+	one := work("shared", "shared-one", configMap(ns, "both", "1"), configMap(ns, "one", "1"))
+	two := work("shared", "shared-two", configMap(ns, "both", "1"))
+	create(t, h, one, two)
+	awaitCondition(t, h, one, "Applied", metav1.ConditionTrue)
+	awaitCondition(t, h, two, "Applied", metav1.ConditionTrue)
+	owners := func(want ...string) {
+		t.Helper()
+		var uids []string
+		for _, w := range want {
+			uids = append(uids, string(appliedWork(t, agent, w).UID))
+		}
+		slices.Sort(uids)
+		env.Eventually(t, func(ctx context.Context) error {
+			cm := &corev1.ConfigMap{}
+			if err := m.Get(ctx, client.ObjectKey{Namespace: ns, Name: "both"}, cm); err != nil {
+				return err
+			}
+			var have []string
+			for _, o := range cm.OwnerReferences {
+				have = append(have, string(o.UID))
+			}
+			if slices.Sort(have); !slices.Equal(have, uids) {
+				return fmt.Errorf("owners %v, want %v", have, uids)
+			}
+			return nil
+		})
+	}
+	owners("shared-one", "shared-two")
+	before := awaitCondition(t, h, one, "Applied", metav1.ConditionTrue)
+	after := before.DeepCopy()
+	after.Spec.Workload.Manifests = raw(configMap(ns, "one", "1"))
+	if err := h.Patch(t.Context(), after, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+	owners("shared-two")
+	if err := h.Delete(t.Context(), two); err != nil {
+		t.Fatal(err)
+	}
+	awaitGone(t, m, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "both"}})
+	awaitConfigMap(t, m, ns, "one", "1")
+}
+
+// WK-04 WK-20 to WK-23: what cannot be applied is said where it is, and does not stop the rest.
+func TestFailuresAreReported(t *testing.T) {
+	t.Parallel()
+	env.Join(t, hub, managed, "failing")
+	h, m := hub.Client(t), managed.Client(t)
+	ns := namespace(t, m, "failing")
+	w := work("failing", "failing",
+		`{"apiVersion":"example.com/v1","kind":"Unknown","metadata":{"namespace":"failing","name":"a"}}`,
+		configMap(ns, "good", "1"),
+		`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"nowhere"}}`,
+	)
+	create(t, h, w)
+	got := awaitCondition(t, h, w, "Applied", metav1.ConditionFalse)
+	awaitConfigMap(t, m, ns, "good", "1")
+	for i, want := range []struct{ applied, available, message string }{
+		{"AppliedManifestFailed", "ResourceNotAvailable", "the managed cluster has no kind Unknown in example.com/v1"},
+		{"AppliedManifestComplete", "ResourceAvailable", "Apply manifest complete"},
+		{"AppliedManifestFailed", "ResourceNotAvailable", "metadata.namespace is missing"},
+	} {
+		conditions := got.Status.ResourceStatus.Manifests[i].Conditions
+		applied, available := meta.FindStatusCondition(conditions, "Applied"), meta.FindStatusCondition(conditions, "Available")
+		if applied.Reason != want.applied || available.Reason != want.available || !strings.Contains(applied.Message, want.message) {
+			t.Errorf("manifest %d: %s (%s), %s; want %+v", i, applied.Reason, applied.Message, available.Reason, want)
+		}
+	}
+	if cond := meta.FindStatusCondition(got.Status.Conditions, "Applied"); cond.Reason != "AppliedManifestWorkFailed" || !strings.Contains(cond.Message, "2 of 3 manifests") {
+		t.Errorf("Applied: %+v", cond)
+	}
+	if cond := meta.FindStatusCondition(got.Status.Conditions, "Available"); cond.Reason != "ResourcesNotAvailable" || !strings.Contains(cond.Message, "2 of 3 resources") {
+		t.Errorf("Available: %+v", cond)
+	}
+}
+
+// WK-04: within a work, what others need comes first, whatever the order of the list.
+func TestOrderWithinWork(t *testing.T) {
+	t.Parallel()
+	env.Join(t, hub, managed, "order")
+	h, m := hub.Client(t), managed.Client(t)
+	w := work("order", "order",
+		`{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"namespace":"order-made","name":"thing"}}`,
+		configMap("order-made", "in-it", "1"),
+		`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"things.example.com"},"spec":{"group":"example.com","scope":"Namespaced",
+			"names":{"kind":"Thing","plural":"things","singular":"thing","listKind":"ThingList"},
+			"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`,
+		`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"order-made"}}`,
+	)
+	create(t, h, w)
+	got := awaitCondition(t, h, w, "Applied", metav1.ConditionTrue)
+	awaitConfigMap(t, m, "order-made", "in-it", "1")
+	for i, manifest := range got.Status.ResourceStatus.Manifests {
+		if manifest.ResourceMeta.Ordinal != int32(i) {
+			t.Errorf("entry %d of the status is for ordinal %d", i, manifest.ResourceMeta.Ordinal)
+		}
+	}
+}
+
+// The examples of the documentation, as kubectl would apply them.
+func TestExamples(t *testing.T) {
+	t.Parallel()
+	env.Join(t, hub, managed, "cluster1")
+	h, m := hub.Client(t), managed.Client(t)
+	for _, file := range []string{"manifestwork-hello.yaml", "manifestwork-nginx.yaml"} {
+		content, err := os.ReadFile(filepath.Join("..", "..", "deploy", "examples", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := &workv1.ManifestWork{}
+		if err := yaml.UnmarshalStrict(content, w); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		w.Namespace = "cluster1"
+		create(t, h, w)
+		awaitCondition(t, h, w, fleet.ConditionApplied, metav1.ConditionTrue)
+		awaitCondition(t, h, w, fleet.ConditionAvailable, metav1.ConditionTrue)
+	}
+	env.Eventually(t, func(ctx context.Context) error {
+		pod := &corev1.Pod{}
+		if err := m.Get(ctx, client.ObjectKey{Namespace: "default", Name: "hello"}, pod); err != nil || pod.Status.Phase != corev1.PodRunning {
+			return fmt.Errorf("pod hello is %q: %w", pod.Status.Phase, err)
+		}
+		return nil
+	})
+}
