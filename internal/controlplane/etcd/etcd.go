@@ -4,17 +4,20 @@ package etcd
 import (
 	"context"
 	"errors"
+	"expvar"
 	"fmt"
 	"net"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/storage/wal"
+	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 )
 
@@ -75,6 +78,10 @@ type Server struct {
 	cleanup  func()
 }
 
+// starting lets one member of this process start at a time: raft's status, which campaign needs, is published for the
+// member started last.
+var starting sync.Mutex
+
 // Start runs an etcd member and returns when it can serve. The caller must Close it. It fails when the data is in use
 // by another process, is broken, or a port is taken.
 func Start(ctx context.Context, o Options) (*Server, error) {
@@ -92,6 +99,8 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		cleanup()
 		return nil, err
 	}
+	starting.Lock()
+	defer starting.Unlock()
 	member, err := embed.StartEtcd(cfg)
 	if err != nil {
 		cleanup()
@@ -192,12 +201,23 @@ func (s *Server) waitReady(ctx context.Context) error {
 // campaign starts an election at once instead of after a random election timeout. Raft ignores it until the membership
 // is applied, hence the caller repeats it.
 func (s *Server) campaign(ctx context.Context) {
-	if s.etcd.Server.Leader() != 0 {
+	if s.etcd.Server.Leader() != 0 || !replayed() {
 		return
 	}
 	self := uint64(s.etcd.Server.MemberID())
 	// Its only failure is a stopping member, which waitReady notices.
 	_ = s.etcd.Server.Process(ctx, &raftpb.Message{Type: raftpb.MsgTimeoutNow.Enum(), From: &self, To: &self})
+}
+
+// replayed says whether raft knows that the log of earlier runs is applied. Before, an election would scan entries that
+// may have been compacted already, at which raft panics.
+func replayed() bool {
+	published, ok := expvar.Get("raft.status").(expvar.Func)
+	if !ok {
+		return false
+	}
+	status, ok := published.Value().(raft.Status)
+	return ok && status.Applied >= status.GetCommit()
 }
 
 // Endpoint is the URL a client of the same machine dials: a unix socket only this user can open.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -53,6 +54,26 @@ func TestKeepsDataAcrossRestart(t *testing.T) {
 	}
 	if len(got.Kvs) != 1 || string(got.Kvs[0].Value) != "v" {
 		t.Fatalf("after the restart: got %v, want k=v", got.Kvs)
+	}
+}
+
+// SC-10: a log long enough to be compacted in memory while it is replayed is no obstacle to the election after a start.
+func TestRestartsOnLongLog(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	ctx := context.Background()
+
+	s := start(t, Options{Dir: dir})
+	c := client(t, s)
+	for i := range 1000 {
+		if _, err := c.Put(ctx, "k", strconv.Itoa(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.Close()
+	for range 10 {
+		s = start(t, Options{Dir: dir})
+		s.Close()
 	}
 }
 
