@@ -53,7 +53,15 @@ func (m merger) object(at place, required, live, last map[string]any) (changed b
 		}
 	}
 	for field, have := range live {
-		if required[field] == nil && have != nil && m.isUnwanted(at, field, have, required, last) {
+		if required[field] != nil || have == nil {
+			continue
+		}
+		if texts, ok := have.(map[string]any); ok && isSharedMap(field) && !at.exact {
+			before, _ := last[field].(map[string]any)
+			changed = m.object(m.inside(at, field), nil, texts, before) || changed
+			continue
+		}
+		if m.isUnwanted(at, field, have, required, last) {
 			delete(live, field)
 			changed = true
 		}
@@ -63,9 +71,15 @@ func (m merger) object(at place, required, live, last map[string]any) (changed b
 
 // isUnwanted says whether a field that the manifest does not name has to go.
 func (m merger) isUnwanted(at place, field string, have any, required, last map[string]any) bool {
-	return last[field] != nil ||
+	return last[field] != nil && !m.isNotStored(at, field, last[field]) ||
 		at.exact && !m.isDefault(field, have) ||
 		m.excludes(at, required, field)
+}
+
+// isSharedMap says in which objects everybody has keys of their own, so that they never go as a whole: the metadata of
+// templates, mostly.
+func isSharedMap(field string) bool {
+	return field == "metadata" || field == "labels" || field == "annotations"
 }
 
 // list returns the live list when it is what the required one says, otherwise what is to take its place.

@@ -14,8 +14,10 @@ const removalSuffix = "-"
 
 // Merge returns what to write so that the live object existing becomes what the manifest required says, by the rules of
 // the package comment (WK-05), and whether that differs from existing at all. When changed is false there is nothing to
-// write. lastApplied is the manifest that was merged before this one; without it (nil), fields that a manifest no longer
-// names stay. None of the arguments is modified.
+// write. None of the arguments is modified.
+//
+// lastApplied is the manifest that was written last: the one before this until that is written, this one from then on.
+// Without it (nil), fields that the manifest no longer names stay.
 //
 // A required object with a field that the API server does not store (one it does not know, for instance) differs every
 // time. Writing it is harmless, as the API server changes nothing, but to save the call compare Hash(required) and the
