@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -20,12 +21,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
+	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
 	"github.com/capstan-io/capstan/internal/agent/hubclient"
 	"github.com/capstan-io/capstan/internal/agent/registration/clientcert"
+	"github.com/capstan-io/capstan/internal/agent/registration/hubkubeconfig"
 	"github.com/capstan-io/capstan/internal/agent/registration/identity"
 	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/test/env"
@@ -369,4 +372,63 @@ func requestFor(ctx context.Context, c client.Client, id identity.Identity) (*ce
 		}
 	}
 	return nil, fmt.Errorf("no request for %s", id.User())
+}
+
+// RG-08: the certificate is renewed when between a fifth and a quarter of its life is left, not before.
+func TestRotation(t *testing.T) {
+	t.Parallel()
+	const name = "rotation"
+	agent := env.Join(t, hub, managed, name, "--agent-id", "agent1")
+	renewer, err := hubclient.New(agent.HubConfig(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := agent.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	store := &hubkubeconfig.Store{Dir: agent.HubDir}
+	before, err := store.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	notBefore, notAfter, err := before.Lifetime()
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := func(share float64) time.Time { return notBefore.Add(time.Duration(share * float64(notAfter.Sub(notBefore)))) }
+	clk := clocktesting.NewFakeClock(at(0.01))
+	rotation := &clientcert.Rotation{
+		Requester: &clientcert.Requester{Hub: renewer, Identity: identity.Identity{Cluster: name, Agent: "agent1"}}, Store: store, Clock: clk,
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- rotation.Start(ctx) }()
+	waiting := func(context.Context) error {
+		if !clk.HasWaiters() {
+			return errors.New("the rotation does not wait")
+		}
+		return nil
+	}
+	env.Eventually(t, waiting)
+	clk.SetTime(at(0.749))
+	if !clk.HasWaiters() {
+		t.Error("the certificate is renewed with more than a quarter of its life left")
+	}
+	clk.SetTime(at(0.801))
+	env.Eventually(t, func(context.Context) error {
+		after, err := store.Load()
+		if err != nil || string(after.Certificate) == string(before.Certificate) {
+			return fmt.Errorf("the certificate is not renewed: %w", err)
+		}
+		return after.Valid(nil, identity.Identity{Cluster: name, Agent: "agent1"}, time.Now())
+	})
+	cancel()
+	if err := <-ended; err != nil {
+		t.Errorf("the rotation ended with %v", err)
+	}
+	// Started again when the certificate has expired, it says so, for the agent to bootstrap anew.
+	clk.SetTime(notAfter.Add(24 * time.Hour))
+	if err := rotation.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "expired") {
+		t.Errorf("an expired certificate: %v", err)
+	}
 }

@@ -31,6 +31,9 @@ const agentNameLength = 5
 // Resolve is RG-04: a name that was asked for wins over the one that dir remembers from an earlier run, and that over a
 // random one. The result is remembered in dir, so that a restart before registration is complete keeps it.
 func Resolve(cluster, agent, dir string) (Identity, error) {
+	if err := validate(cluster); cluster != "" && err != nil {
+		return Identity{}, err
+	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return Identity{}, fmt.Errorf("create the hub kubeconfig folder: %w", err)
 	}
@@ -42,10 +45,17 @@ func Resolve(cluster, agent, dir string) (Identity, error) {
 	if id.Agent, err = choose(agent, filepath.Join(dir, fleet.KeyAgentName), func() string { return rand.String(agentNameLength) }); err != nil {
 		return Identity{}, err
 	}
-	if problems := validation.IsDNS1123Label(id.Cluster); len(problems) > 0 {
-		return Identity{}, fmt.Errorf("cluster name %q cannot name the cluster's namespace on the hub: %s", id.Cluster, strings.Join(problems, "; "))
+	return id, validate(id.Cluster)
+}
+
+func validate(cluster string) error {
+	if problems := validation.IsDNS1123Label(cluster); len(problems) > 0 {
+		return fmt.Errorf("cluster name %q cannot name the cluster's namespace on the hub: %s", cluster, strings.Join(problems, "; "))
 	}
-	return id, nil
+	if fleet.ReservedClusterName(cluster) {
+		return fmt.Errorf("cluster name %q is reserved: what belongs to all clusters is called so on the hub", cluster)
+	}
+	return nil
 }
 
 func choose(asked, file string, random func() string) (string, error) {

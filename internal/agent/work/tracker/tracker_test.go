@@ -1,0 +1,143 @@
+package tracker
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/metadata/fake"
+)
+
+var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+
+func named(name string) Object {
+	return Object{GroupVersionResource: configMaps, NamespacedName: types.NamespacedName{Namespace: "default", Name: name}}
+}
+
+func live(name, version string, generation int64) *metav1.PartialObjectMetadata {
+	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: "1", ResourceVersion: version, Generation: generation}}
+}
+
+// newKind is a tracker, the store of its ConfigMaps, and what owners were told. The store is driven by hand: events come
+// in the order that the test wants.
+func newKind(t *testing.T) (*Tracker, *kind, func() []string) {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := metav1.AddMetaToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	tracker := New(t.Context(), fake.NewSimpleMetadataClient(scheme))
+	k := &kind{tracker: tracker, objects: map[types.NamespacedName]*object{}, stop: func() {}}
+	tracker.kinds[configMaps] = k
+	var told []string
+	tracker.Listen(func(owner string) { told = append(told, owner) })
+	return tracker, k, func() []string {
+		defer func() { told = nil }()
+		slices.Sort(told)
+		return told
+	}
+}
+
+func expect(t *testing.T, what string, got []string, want ...string) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("%s: owners %v were told, want %v", what, got, want)
+	}
+}
+
+// Gap W1: owners are told of every change of theirs, and of nothing else.
+func TestOwnersAreTold(t *testing.T) {
+	t.Parallel()
+	tracker, k, told := newKind(t)
+	tracker.Track("one", named("a"))
+	tracker.Track("two", named("a"))
+	tracker.Track("two", named("b"))
+	if _, known := tracker.Revision(named("a")); known {
+		t.Error("an object is known before the first list")
+	}
+	must(t, k.Replace([]any{live("a", "5", 0), live("foreign", "3", 0)}, "7"))
+	expect(t, "first list", told(), "one", "two", "two")
+	must(t, k.Update(live("a", "8", 0)))
+	expect(t, "change", told(), "one", "two")
+	must(t, k.Update(live("foreign", "9", 0)))
+	expect(t, "change of an object that is not tracked", told())
+	must(t, k.Delete(live("a", "10", 0)))
+	expect(t, "deletion", told(), "one", "two")
+	if revision, known := tracker.Revision(named("a")); !known || revision != "" {
+		t.Errorf("a deleted object has revision %q, known %t", revision, known)
+	}
+	tracker.Forget("one", named("a"))
+	must(t, k.Add(live("a", "11", 0)))
+	expect(t, "change after one owner let go", told(), "two")
+	tracker.Forget("two", named("a"))
+	must(t, k.Update(live("a", "12", 0)))
+	expect(t, "change after all let go", told())
+	if len(k.objects) != 1 {
+		t.Errorf("%d objects are remembered, want b alone", len(k.objects))
+	}
+}
+
+// What the agent itself has just written is no news, and events older than that are none either.
+func TestOwnWritesAreNoNews(t *testing.T) {
+	t.Parallel()
+	tracker, k, told := newKind(t)
+	must(t, k.Replace(nil, "1"))
+	tracker.Track("one", named("a"))
+	tracker.Saw(named("a"), live("a", "5", 0))
+	must(t, k.Add(live("a", "4", 0)))
+	must(t, k.Add(live("a", "5", 0)))
+	expect(t, "own write and what came before it", told())
+	must(t, k.Replace(nil, "4"))
+	expect(t, "a list from before the write", told())
+	must(t, k.Replace(nil, "6"))
+	expect(t, "a list from after it, without the object", told(), "one")
+}
+
+// A deletion is told of even if the object was never seen before.
+func TestDeletionOfUnseenObject(t *testing.T) {
+	t.Parallel()
+	tracker, k, told := newKind(t)
+	must(t, k.Replace(nil, "1"))
+	tracker.Track("one", named("a"))
+	must(t, k.Delete(live("a", "5", 0)))
+	expect(t, "deletion", told(), "one")
+}
+
+// A busy status wakes nobody: where generations are counted, they and the metadata decide.
+func TestStatusIsNoNews(t *testing.T) {
+	t.Parallel()
+	tracker, k, told := newKind(t)
+	tracker.Track("one", named("a"))
+	must(t, k.Replace([]any{live("a", "1", 3)}, "1"))
+	told()
+	for version := 2; version < 10; version++ {
+		must(t, k.Update(live("a", fmt.Sprint(version), 3)))
+	}
+	expect(t, "status", told())
+	must(t, k.Update(live("a", "11", 4)))
+	expect(t, "generation", told(), "one")
+	for what, change := range map[string]func(*metav1.PartialObjectMetadata){
+		"label":      func(o *metav1.PartialObjectMetadata) { o.Labels = map[string]string{"a": "b"} },
+		"annotation": func(o *metav1.PartialObjectMetadata) { o.Annotations = map[string]string{"a": "b"} },
+		"owner":      func(o *metav1.PartialObjectMetadata) { o.OwnerReferences = []metav1.OwnerReference{{UID: "2"}} },
+		"deletion":   func(o *metav1.PartialObjectMetadata) { o.DeletionTimestamp = &metav1.Time{} },
+		"identity":   func(o *metav1.PartialObjectMetadata) { o.UID = "2" },
+	} {
+		before, after := live("a", "12", 4), live("a", "13", 4)
+		change(after)
+		if RevisionOf(before) == RevisionOf(after) {
+			t.Errorf("a change of %s leaves the revision as it was", what)
+		}
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
