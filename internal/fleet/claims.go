@@ -15,7 +15,7 @@ const (
 	ClaimClusterSet = "clusterset.k8s.io"
 )
 
-// ReservedClaims are the claims that are always exposed on the hub, in this order.
+// ReservedClaims are the claims that are always exposed on the hub.
 func ReservedClaims() []string {
 	return []string{ClaimID, ClaimKubeVersion, ClaimPlatform, ClaimProduct}
 }
