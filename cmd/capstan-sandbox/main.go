@@ -5,22 +5,33 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime/debug"
 	"strconv"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
+	"gopkg.in/natefinch/lumberjack.v2"
 	"k8s.io/klog/v2"
 
 	"github.com/capstan-io/capstan/internal/sandbox"
 )
 
-// gcPercent trades a little CPU under load for memory: a sandbox is mostly idle,
-// and several share a machine. The environment variable GOGC goes before it.
-const gcPercent = 40
+const (
+	// gcPercent trades a little CPU under load for memory: a sandbox is mostly
+	// idle, and several share a machine. The environment variable GOGC goes before
+	// it.
+	gcPercent = 40
+	// settleTime is how long after the start the last work of the start is done.
+	settleTime = 10 * time.Second
+
+	logFile         = "log"
+	maxLogMegabytes = 10
+)
 
 const long = `Run a throw-away Kubernetes cluster in one process: the full API server on an
 embedded etcd, the workload controllers, the scheduler and simulated nodes.
@@ -67,8 +78,8 @@ crash of the machine may cost what was last written.`,
   kubectl --kubeconfig /tmp/sandbox/kubeconfig get nodes`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := configureProcess(verbosity); err != nil {
-				return err
+			if err := configureLog(verbosity, filepath.Join(o.DataDir, logFile)); err != nil {
+				return fmt.Errorf("verbosity: %d: %w", verbosity, err)
 			}
 			return serve(cmd.Context(), o)
 		},
@@ -78,31 +89,25 @@ crash of the machine may cost what was last written.`,
 	flags.IntVar(&o.Port, "port", 0, "port on 127.0.0.1 to serve at; 0 is a free one, kept across restarts")
 	flags.IntVar(&o.Nodes, "nodes", 1, "number of simulated nodes")
 	flags.StringVar(&o.Name, "name", sandbox.DefaultName, "name of the cluster: the context in the kubeconfig")
-	flags.IntVarP(&verbosity, "verbosity", "v", 0, "0 logs errors, 1 also what is done, more for debugging")
+	flags.IntVarP(&verbosity, "verbosity", "v", 0, "0 writes errors to the file log in the data directory; 1 and more log to stderr")
 	_ = run.MarkFlagRequired("data-dir") // it exists
 	return run
 }
 
-// configureProcess sets what holds for the whole process.
-func configureProcess(verbosity int) error {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
+// configureLog writes what the components log to stderr, or, as most of it is of
+// no interest to who uses the cluster, only errors and to a file.
+func configureLog(verbosity int, file string) error {
+	var flags flag.FlagSet
+	klog.InitFlags(&flags)
+	if verbosity > 0 {
+		return flags.Set("v", strconv.Itoa(verbosity))
 	}
-	threshold := "INFO"
-	if verbosity == 0 {
-		threshold = "ERROR"
+	if err := flags.Set("stderrthreshold", "FATAL"); err != nil {
+		return err
 	}
-	var logging flag.FlagSet
-	klog.InitFlags(&logging)
-	for name, value := range map[string]string{
-		"v":                                strconv.Itoa(verbosity),
-		"stderrthreshold":                  threshold,
-		"legacy_stderr_threshold_behavior": "false",
-	} {
-		if err := logging.Set(name, value); err != nil {
-			return fmt.Errorf("verbosity: %d: %w", verbosity, err)
-		}
-	}
+	klog.LogToStderr(false)
+	klog.SetOutput(io.Discard)
+	klog.SetOutputBySeverity("ERROR", &lumberjack.Logger{Filename: file, MaxSize: maxLogMegabytes, MaxBackups: 1})
 	return nil
 }
 
@@ -114,6 +119,7 @@ func serve(ctx context.Context, o sandbox.Options) error {
 	}
 	fmt.Fprintf(os.Stderr, "Cluster %s is ready at %s after %s. Containers do not execute.\nexport KUBECONFIG=%s\n",
 		o.Name, cluster.URL(), time.Since(begin).Round(10*time.Millisecond), cluster.Kubeconfig())
+	saveMemory()
 	select {
 	case <-ctx.Done():
 		return cluster.Stop()
@@ -122,4 +128,13 @@ func serve(ctx context.Context, o sandbox.Options) error {
 		_ = cluster.Stop()
 		return fmt.Errorf("the API server ended unexpectedly: %w", err)
 	}
+}
+
+// saveMemory makes a process that has started small: it gives back what only the
+// start needed, once all that begins with it has settled.
+func saveMemory() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
+	time.AfterFunc(settleTime, debug.FreeOSMemory)
 }

@@ -18,6 +18,7 @@ import (
 	"k8s.io/kubernetes/pkg/controlplane/reconcilers"
 	rbacrest "k8s.io/kubernetes/pkg/registry/rbac/rest"
 
+	"github.com/capstan-io/capstan/internal/controlplane/inmemory"
 	"github.com/capstan-io/capstan/internal/controlplane/pki"
 )
 
@@ -35,7 +36,7 @@ var errNoContainers = errors.New("this is a sandbox cluster: its nodes are simul
 
 // apiServer is a kube-apiserver in this process.
 type apiServer struct {
-	// loopback reaches it with full privileges.
+	// loopback reaches it with full privileges and within the process.
 	loopback *rest.Config
 	// done is closed when it has ended, with err saying how.
 	done chan struct{}
@@ -73,7 +74,10 @@ func startAPIServer(ctx context.Context, listener net.Listener, etcdEndpoint str
 	if err != nil {
 		return nil, err
 	}
-	s := &apiServer{loopback: server.GenericAPIServer.LoopbackClientConfig, done: make(chan struct{})}
+	memory := inmemory.NewTransport(server.GenericAPIServer.Handler)
+	loopback := rest.CopyConfig(server.GenericAPIServer.LoopbackClientConfig)
+	loopback.Wrap(func(http.RoundTripper) http.RoundTripper { return memory })
+	s := &apiServer{loopback: loopback, done: make(chan struct{})}
 	go func() {
 		s.err = prepared.Run(ctx)
 		close(s.done)
@@ -92,6 +96,9 @@ func apiServerOptions(listener net.Listener, etcdEndpoint string, keys *pki.Stor
 	serving.CertFile, serving.KeyFile = keys.Certificate(pki.APIServer)
 	s.GenericServerRunOptions.AdvertiseAddress = localhost
 	s.Etcd.StorageConfig.Transport.ServerList = []string{etcdEndpoint}
+	// A cache for each of the sixty resources wakes up every second. With the few
+	// objects and watchers of a sandbox, etcd serves reads as fast.
+	s.Etcd.EnableWatchCache = false
 
 	s.Authentication.ClientCert.ClientCA = keys.Bundle(pki.ClientCA)
 	s.Authentication.BootstrapToken.Enable = true

@@ -53,7 +53,7 @@ func (c *Cluster) prepareControllers(ctx context.Context, loopback *rest.Config,
 	if err := addWorkloads(life, as(loopback, "kube-controller-manager"), set.Informers(), set.Add); err != nil {
 		return nil, err
 	}
-	if err := addScheduler(life, as(loopback, "kube-scheduler"), set.Add); err != nil {
+	if err := addScheduler(life, as(loopback, "kube-scheduler"), set.Informers(), set.Add); err != nil {
 		return nil, err
 	}
 	if err := addNodes(as(loopback, "kubelet"), c.options.Nodes, set.Informers(), set.Add); err != nil {

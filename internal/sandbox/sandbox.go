@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 
+	"github.com/capstan-io/capstan/internal/controlplane/datadir"
 	"github.com/capstan-io/capstan/internal/controlplane/etcd"
 	"github.com/capstan-io/capstan/internal/controlplane/pki"
 )
@@ -65,11 +66,11 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 }
 
 func (c *Cluster) start(ctx context.Context) error {
-	lock, err := claim(c.options.DataDir)
+	lock, err := datadir.Acquire(c.options.DataDir)
 	if err != nil {
 		return err
 	}
-	c.onStop(lock.Close)
+	c.onStop(lock.Release)
 	listener, err := listen(c.options.DataDir, c.options.Port)
 	if err != nil {
 		return err

@@ -15,7 +15,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/apimachinery/lease"
 )
@@ -176,26 +175,9 @@ func untilHeartbeat(n *corev1.Node, now time.Time) time.Duration {
 	return heartbeat
 }
 
-// removeNode deletes a node and the pods on it, whose controllers then make new
-// ones elsewhere.
+// removeNode deletes a node. The pods on it follow as orphans.
 func (s *Simulator) removeNode(ctx context.Context, name string) error {
-	onNode := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", name).String()}
-	pods, err := s.client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, onNode)
-	if err != nil {
-		return fmt.Errorf("list the pods of node %s: %w", name, err)
-	}
-	for _, pod := range pods.Items {
-		if !finished(&pod) {
-			if err := s.report(ctx, &pod, stoppedStatus(&pod, s.now())); err != nil {
-				return err
-			}
-		}
-		err := s.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)})
-		if err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("remove pod %s/%s of node %s: %w", pod.Namespace, pod.Name, name, err)
-		}
-	}
-	err = s.client.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{})
+	err := s.client.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("remove node %s: %w", name, err)
 	}

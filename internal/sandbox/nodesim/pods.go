@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 )
@@ -18,11 +17,14 @@ import (
 // syncPod moves one pod of ours a step on: started, completed, or deleted.
 func (s *Simulator) syncPod(ctx context.Context, key cache.ObjectName) (time.Duration, error) {
 	pod, err := s.pods.Pods(key.Namespace).Get(key.Name)
-	if apierrors.IsNotFound(err) || err == nil && !s.hosts(pod) {
+	if apierrors.IsNotFound(err) {
 		return 0, nil
 	}
 	if err != nil {
 		return 0, err
+	}
+	if !s.hosts(pod) {
+		return 0, s.removeOrphan(ctx, pod)
 	}
 	if finished(pod) {
 		s.ips.release(pod.Spec.NodeName, pod.UID)
@@ -67,20 +69,40 @@ func (s *Simulator) terminate(ctx context.Context, pod *corev1.Pod) (time.Durati
 			return 0, err
 		}
 	}
-	if ptrZero(pod.DeletionGracePeriodSeconds) {
-		return 0, nil
+	if grace := pod.DeletionGracePeriodSeconds; grace != nil && *grace == 0 {
+		return 0, nil // done; only finalizers keep the object
 	}
+	return 0, s.remove(ctx, pod)
+}
+
+// removeOrphan removes a pod whose node is gone, as its controller makes a new
+// one only then. A pod on a node that is there is somebody else's business.
+func (s *Simulator) removeOrphan(ctx context.Context, pod *corev1.Pod) error {
+	if _, err := s.nodeLister.Get(pod.Spec.NodeName); err == nil {
+		return nil
+	}
+	_, err := s.client.CoreV1().Nodes().Get(ctx, pod.Spec.NodeName, metav1.GetOptions{})
+	if err == nil || !apierrors.IsNotFound(err) {
+		return err
+	}
+	if !finished(pod) {
+		if err := s.report(ctx, pod, stoppedStatus(pod, s.now())); err != nil {
+			return err
+		}
+	}
+	return s.remove(ctx, pod)
+}
+
+func (s *Simulator) remove(ctx context.Context, pod *corev1.Pod) error {
 	err := s.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
 		GracePeriodSeconds: new(int64),
 		Preconditions:      &metav1.Preconditions{UID: &pod.UID},
 	})
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-		return 0, fmt.Errorf("remove pod %s/%s: %w", pod.Namespace, pod.Name, err)
+		return fmt.Errorf("remove pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
-	return 0, nil
+	return nil
 }
-
-func ptrZero(v *int64) bool { return v != nil && *v == 0 }
 
 // report writes status if it differs from what pod has.
 func (s *Simulator) report(ctx context.Context, pod *corev1.Pod, status corev1.PodStatus) error {
@@ -100,21 +122,6 @@ func (s *Simulator) report(ctx context.Context, pod *corev1.Pod, status corev1.P
 		return fmt.Errorf("report status of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
 	return nil
-}
-
-// list returns the pods of our nodes.
-func (s *Simulator) list() []*corev1.Pod {
-	all, err := s.pods.List(labels.Everything())
-	if err != nil {
-		return nil // a lister reads memory and does not fail
-	}
-	ours := all[:0:0]
-	for _, pod := range all {
-		if s.hosts(pod) && !finished(pod) && !pod.Spec.HostNetwork {
-			ours = append(ours, pod)
-		}
-	}
-	return ours
 }
 
 func (s *Simulator) now() metav1.Time { return metav1.NewTime(s.clock.Now()).Rfc3339Copy() }

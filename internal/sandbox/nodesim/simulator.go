@@ -3,11 +3,13 @@ package nodesim
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
@@ -101,15 +103,10 @@ func (s *Simulator) watchPods(informer cache.SharedIndexInformer) error {
 }
 
 func (s *Simulator) watchNodes(informer cache.SharedIndexInformer) error {
-	enqueue := func(obj any) {
-		if name, err := cache.DeletionHandlingObjectToName(obj); err == nil {
-			s.nodeQueue.Add(name.Name)
-		}
-	}
 	h, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    enqueue,
-		UpdateFunc: func(_, node any) { enqueue(node) },
-		DeleteFunc: enqueue,
+		AddFunc:    s.nodeChanged,
+		UpdateFunc: func(_, node any) { s.nodeChanged(node) },
+		DeleteFunc: s.nodeGone,
 	})
 	if err == nil {
 		s.synced = append(s.synced, h.HasSynced)
@@ -117,12 +114,29 @@ func (s *Simulator) watchNodes(informer cache.SharedIndexInformer) error {
 	return err
 }
 
-func (s *Simulator) podChanged(obj any) {
-	pod, ok := obj.(*corev1.Pod)
-	if !ok || !s.hosts(pod) {
+func (s *Simulator) nodeChanged(obj any) {
+	if name, err := cache.DeletionHandlingObjectToName(obj); err == nil {
+		s.nodeQueue.Add(name.Name)
+	}
+}
+
+func (s *Simulator) nodeGone(obj any) {
+	s.nodeChanged(obj)
+	name, err := cache.DeletionHandlingObjectToName(obj)
+	if err != nil {
 		return
 	}
-	s.podQueue.Add(cache.MetaObjectToName(pod))
+	for _, pod := range s.boundPods() {
+		if pod.Spec.NodeName == name.Name {
+			s.podChanged(pod)
+		}
+	}
+}
+
+func (s *Simulator) podChanged(obj any) {
+	if pod, ok := obj.(*corev1.Pod); ok && pod.Spec.NodeName != "" {
+		s.podQueue.Add(cache.MetaObjectToName(pod))
+	}
 }
 
 func (s *Simulator) podGone(obj any) {
@@ -166,9 +180,19 @@ func (s *Simulator) Run(ctx context.Context) {
 
 // reserveAddresses learns the pod IPs given out before this process started.
 func (s *Simulator) reserveAddresses() {
-	for _, pod := range s.list() {
-		s.ips.reserve(pod.Spec.NodeName, pod.UID, pod.Status.PodIP)
+	for _, pod := range s.boundPods() {
+		if s.hosts(pod) && !finished(pod) && !pod.Spec.HostNetwork {
+			s.ips.reserve(pod.Spec.NodeName, pod.UID, pod.Status.PodIP)
+		}
 	}
+}
+
+func (s *Simulator) boundPods() []*corev1.Pod {
+	pods, err := s.pods.List(labels.Everything())
+	if err != nil {
+		return nil // a lister reads memory and does not fail
+	}
+	return slices.DeleteFunc(pods, func(pod *corev1.Pod) bool { return pod.Spec.NodeName == "" })
 }
 
 // work calls sync for the keys of queue until the queue shuts down. sync returns

@@ -9,34 +9,15 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-
-	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 )
 
 // The layout of a data directory.
 const (
-	lockFile       = "lock"
 	portFile       = "port"
 	kubeconfigFile = "kubeconfig"
 	pkiDir         = "pki"
 	etcdDir        = "etcd"
 )
-
-// claim makes dir ours until the returned lock is closed or the process ends. It
-// refuses a directory that another process has claimed.
-func claim(dir string) (*fileutil.LockedFile, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("create the data directory: %w", err)
-	}
-	lock, err := fileutil.TryLockFile(filepath.Join(dir, lockFile), os.O_RDWR|os.O_CREATE, 0o600)
-	if errors.Is(err, fileutil.ErrLocked) {
-		return nil, fmt.Errorf("data directory %s is in use by another sandbox: stop that one, or choose another directory", dir)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("lock the data directory: %w", err)
-	}
-	return lock, nil
-}
 
 // listen opens the port to serve at and remembers it in dir. A port of 0 means
 // the remembered one, or a free one if there is none yet.
