@@ -117,7 +117,7 @@ func (r *resourceChanges) follow(sync func(ctx context.Context, period time.Dura
 }
 
 // objectInformers serves the garbage collector and the quota count: metadata is all they need of most objects. Of
-// workloads the quota count reads the content.
+// workloads the quota count reads the content. What another controller reads in full is watched once, for all.
 type objectInformers struct {
 	typed    informers.SharedInformerFactory
 	metadata metadatainformer.SharedInformerFactory
@@ -130,9 +130,40 @@ var contentCounted = map[schema.GroupResource]bool{
 	{Group: "resource.k8s.io", Resource: "resourceclaims"}: true,
 }
 
+// readInFull are the resources that the controllers here, and those that turn workloads into pods, have typed informers
+// on where they are served.
+var readInFull = map[schema.GroupResource]bool{
+	{Resource: "namespaces"}:                                                         true,
+	{Resource: "serviceaccounts"}:                                                    true,
+	{Resource: "resourcequotas"}:                                                     true,
+	{Group: "rbac.authorization.k8s.io", Resource: "clusterroles"}:                   true,
+	{Group: "certificates.k8s.io", Resource: "certificatesigningrequests"}:           true,
+	{Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicies"}: true,
+	{Resource: "nodes"}:                                                              true,
+	{Resource: "endpoints"}:                                                          true,
+	{Resource: "replicationcontrollers"}:                                             true,
+	{Resource: "persistentvolumes"}:                                                  true,
+	{Group: "discovery.k8s.io", Resource: "endpointslices"}:                          true,
+	{Group: "apps", Resource: "deployments"}:                                         true,
+	{Group: "apps", Resource: "replicasets"}:                                         true,
+	{Group: "apps", Resource: "statefulsets"}:                                        true,
+	{Group: "apps", Resource: "daemonsets"}:                                          true,
+	{Group: "apps", Resource: "controllerrevisions"}:                                 true,
+	{Group: "batch", Resource: "jobs"}:                                               true,
+	{Group: "batch", Resource: "cronjobs"}:                                           true,
+	{Group: "policy", Resource: "poddisruptionbudgets"}:                              true,
+	{Group: "storage.k8s.io", Resource: "storageclasses"}:                            true,
+	{Group: "storage.k8s.io", Resource: "csinodes"}:                                  true,
+	{Group: "storage.k8s.io", Resource: "csidrivers"}:                                true,
+	{Group: "storage.k8s.io", Resource: "csistoragecapacities"}:                      true,
+	{Group: "storage.k8s.io", Resource: "volumeattachments"}:                         true,
+	{Group: "resource.k8s.io", Resource: "resourceslices"}:                           true,
+	{Group: "resource.k8s.io", Resource: "deviceclasses"}:                            true,
+}
+
 // ForResource implements informerfactory.InformerFactory.
 func (o objectInformers) ForResource(resource schema.GroupVersionResource) (informers.GenericInformer, error) {
-	if contentCounted[resource.GroupResource()] {
+	if contentCounted[resource.GroupResource()] || readInFull[resource.GroupResource()] {
 		return o.typed.ForResource(resource)
 	}
 	return o.metadata.ForResource(resource), nil
