@@ -16,7 +16,6 @@ import (
 	"k8s.io/kubernetes/cmd/kube-apiserver/app"
 	"k8s.io/kubernetes/cmd/kube-apiserver/app/options"
 	"k8s.io/kubernetes/pkg/controlplane/reconcilers"
-	rbacrest "k8s.io/kubernetes/pkg/registry/rbac/rest"
 
 	"github.com/capstan-io/capstan/internal/controlplane/inmemory"
 	"github.com/capstan-io/capstan/internal/controlplane/pki"
@@ -127,8 +126,7 @@ func apiServerOptions(listener net.Listener, etcdEndpoint string, keys *pki.Stor
 // adapt changes what options cannot say.
 func adapt(config *app.Config) {
 	generic := config.KubeAPIs.ControlPlane.Generic
-	// It starts with an idle second; installRBAC does the same at once.
-	generic.DisabledPostStartHooks.Insert(rbacrest.PostStartHookName)
+	generic.DisabledPostStartHooks.Insert(stockHooks...)
 	generic.EffectiveVersion = reportedVersion{generic.EffectiveVersion}
 	config.Aggregator.GenericConfig.EffectiveVersion = generic.EffectiveVersion
 	config.KubeAPIs.KubeletClientConfig.Lookup = func(egressselector.NetworkContext) (utilnet.DialFunc, error) {

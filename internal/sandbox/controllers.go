@@ -109,7 +109,7 @@ func (c *controllers) start(ctx context.Context) error {
 		<-done
 		return nil
 	})
-	if err := installRBAC(ctx, c.admin); err != nil {
+	if err := installDefaults(ctx, c.admin); err != nil {
 		return err
 	}
 	if err := until(ctx, c.usable); err != nil {

@@ -5,14 +5,23 @@ import (
 	"fmt"
 
 	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/component-helpers/auth/rbac/reconciliation"
+	scheduling "k8s.io/kubernetes/pkg/apis/scheduling/v1"
+	rbacrest "k8s.io/kubernetes/pkg/registry/rbac/rest"
+	schedulingrest "k8s.io/kubernetes/pkg/registry/scheduling/rest"
 	"k8s.io/kubernetes/plugin/pkg/auth/authorizer/rbac/bootstrappolicy"
 )
 
-// installRBAC makes the default roles and bindings of Kubernetes exist, and
-// restores what is missing of them.
-func installRBAC(ctx context.Context, client kubernetes.Interface) error {
+// stockHooks are the hooks of the API server that installDefaults stands in for:
+// each of them begins with an idle second.
+var stockHooks = []string{rbacrest.PostStartHookName, schedulingrest.PostStartHookName}
+
+// installDefaults makes the roles, bindings and priority classes exist that every
+// Kubernetes has, and restores what is missing of them.
+func installDefaults(ctx context.Context, client kubernetes.Interface) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(8)
 	install := func(kind, name string, reconcile func() error) {
@@ -26,12 +35,25 @@ func installRBAC(ctx context.Context, client kubernetes.Interface) error {
 			return nil
 		})
 	}
+	installPriorityClasses(ctx, client, install)
 	installClusterRoles(client, install)
 	installNamespaceRoles(client, install)
 	return group.Wait()
 }
 
 type installFunc func(kind, name string, reconcile func() error)
+
+func installPriorityClasses(ctx context.Context, client kubernetes.Interface, install installFunc) {
+	for _, class := range scheduling.SystemPriorityClasses() {
+		install("PriorityClass", class.Name, func() error {
+			_, err := client.SchedulingV1().PriorityClasses().Create(ctx, class, metav1.CreateOptions{})
+			if apierrors.IsAlreadyExists(err) {
+				return nil
+			}
+			return err
+		})
+	}
+}
 
 func installClusterRoles(client kubernetes.Interface, install installFunc) {
 	for _, role := range append(bootstrappolicy.ClusterRoles(), bootstrappolicy.ControllerRoles()...) {
