@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/informers"
+	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
@@ -26,9 +27,9 @@ const startPoll = 5 * time.Millisecond
 // controllers is everything that runs on the API server, prepared to be started.
 type controllers struct {
 	cluster *Cluster
-	life    context.Context
-	set     *kubecontrollers.Controllers
+	shared  coreinformers.Interface
 	admin   kubernetes.Interface
+	run     func() // until cancel is called
 	cancel  context.CancelFunc
 }
 
@@ -64,7 +65,13 @@ func (c *Cluster) prepareControllers(ctx context.Context, loopback *rest.Config,
 	if err != nil {
 		return nil, err
 	}
-	return &controllers{cluster: c, life: life, cancel: cancel, set: set, admin: admin}, nil
+	return &controllers{
+		cluster: c,
+		shared:  set.Informers().Core().V1(),
+		admin:   admin,
+		run:     func() { set.Run(life) },
+		cancel:  cancel,
+	}, nil
 }
 
 // as is a copy of loopback for the component of that name, which managed fields
@@ -101,7 +108,7 @@ func addNodes(config *rest.Config, nodes int, shared informers.SharedInformerFac
 func (c *controllers) start(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() {
-		c.set.Run(c.life)
+		c.run()
 		close(done)
 	}()
 	c.cluster.onStop(func() error {
@@ -121,11 +128,10 @@ func (c *controllers) start(ctx context.Context) error {
 // usable says whether all nodes are Ready and pods can be made in namespace
 // default.
 func (c *controllers) usable(context.Context) (bool, error) {
-	shared := c.set.Informers().Core().V1()
-	if _, err := shared.ServiceAccounts().Lister().ServiceAccounts(metav1.NamespaceDefault).Get("default"); err != nil {
+	if _, err := c.shared.ServiceAccounts().Lister().ServiceAccounts(metav1.NamespaceDefault).Get("default"); err != nil {
 		return false, nil
 	}
-	nodes, err := shared.Nodes().Lister().List(labels.SelectorFromSet(labels.Set{nodesim.LabelSimulated: "true"}))
+	nodes, err := c.shared.Nodes().Lister().List(labels.SelectorFromSet(labels.Set{nodesim.LabelSimulated: "true"}))
 	ready := 0
 	for _, node := range nodes {
 		for _, condition := range node.Status.Conditions {

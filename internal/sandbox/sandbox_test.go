@@ -2,6 +2,7 @@ package sandbox_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -33,6 +34,12 @@ var shared *sandbox.Cluster
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
+	var logging flag.FlagSet
+	klog.InitFlags(&logging)
+	if err := logging.Set("stderrthreshold", "FATAL"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	klog.LogToStderr(false)
 	klog.SetOutput(io.Discard)
 	dir, err := os.MkdirTemp("", "sandbox")
