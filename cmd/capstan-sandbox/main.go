@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"gopkg.in/natefinch/lumberjack.v2"
 	"k8s.io/klog/v2"
 
@@ -42,6 +44,8 @@ and logs, exec, attach and port-forward fail with a message that says so. There
 are no volumes, load balancers or metrics. Use it for playgrounds and tests.`
 
 func main() {
+	// Cobra would offer the flags that Kubernetes libraries registered here.
+	pflag.CommandLine = pflag.NewFlagSet(os.Args[0], pflag.ContinueOnError)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	err := command().ExecuteContext(ctx)
 	stop()
@@ -115,6 +119,9 @@ func configureLog(verbosity int, file string) error {
 func serve(ctx context.Context, o sandbox.Options) error {
 	begin := time.Now()
 	cluster, err := sandbox.Start(ctx, o)
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		return nil // stopped while starting
+	}
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"time"
 
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
@@ -25,6 +26,9 @@ const (
 	serviceNetwork       = "10.96.0.0/16"
 	serviceAccountIssuer = "https://kubernetes.default.svc"
 
+	// startTimeout is long enough for the start of an API server on a busy machine.
+	startTimeout = 30 * time.Second
+
 	// readyCheck is the readiness check that stands for all that is not the API
 	// server: controllers, scheduler, nodes.
 	readyCheck = "sandbox"
@@ -40,10 +44,13 @@ type apiServer struct {
 	// done is closed when it has ended, with err saying how.
 	done chan struct{}
 	err  error
+
+	started bool
+	cancel  context.CancelFunc
 }
 
-// startAPIServer serves at listener from the database at etcdEndpoint until ctx
-// ends. ready is its last readiness check.
+// startAPIServer serves at listener from the database at etcdEndpoint until it is
+// stopped; ctx only carries values. ready is its last readiness check.
 func startAPIServer(ctx context.Context, listener net.Listener, etcdEndpoint string, keys *pki.Store, ready func() error) (*apiServer, error) {
 	completed, err := apiServerOptions(listener, etcdEndpoint, keys).Complete(ctx)
 	if err != nil {
@@ -76,9 +83,10 @@ func startAPIServer(ctx context.Context, listener net.Listener, etcdEndpoint str
 	memory := inmemory.NewTransport(server.GenericAPIServer.Handler)
 	loopback := rest.CopyConfig(server.GenericAPIServer.LoopbackClientConfig)
 	loopback.Wrap(func(http.RoundTripper) http.RoundTripper { return memory })
-	s := &apiServer{loopback: loopback, done: make(chan struct{})}
+	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	s := &apiServer{loopback: loopback, done: make(chan struct{}), cancel: cancel}
 	go func() {
-		s.err = prepared.Run(ctx)
+		s.err = prepared.Run(life)
 		close(s.done)
 	}()
 	return s, nil
@@ -142,7 +150,7 @@ func (s *apiServer) serving(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return until(ctx, func(ctx context.Context) (bool, error) {
+	err = until(ctx, func(ctx context.Context) (bool, error) {
 		select {
 		case <-s.done:
 			return false, fmt.Errorf("it ended: %w", s.err)
@@ -152,4 +160,19 @@ func (s *apiServer) serving(ctx context.Context) error {
 		client.Discovery().RESTClient().Get().AbsPath("/readyz").Param("exclude", readyCheck).Do(ctx).StatusCode(&code)
 		return code == http.StatusOK, nil
 	})
+	s.started = err == nil
+	return err
+}
+
+// stop ends the API server and returns when it has ended. One that is still
+// starting is let finish that first: its start hooks end the process if they are
+// cut short.
+func (s *apiServer) stop() {
+	if !s.started {
+		ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+		defer cancel()
+		_ = s.serving(ctx) // either way it is to end now
+	}
+	s.cancel()
+	<-s.done
 }

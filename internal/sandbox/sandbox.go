@@ -125,10 +125,8 @@ func (c *Cluster) startDatabase(ctx context.Context) (*etcd.Server, error) {
 }
 
 func (c *Cluster) startServer(ctx context.Context, listener net.Listener, database *etcd.Server, keys *pki.Store) (*apiServer, error) {
-	life, stop := context.WithCancel(context.WithoutCancel(ctx))
-	server, err := startAPIServer(life, listener, database.Endpoint(), keys, c.readiness)
+	server, err := startAPIServer(ctx, listener, database.Endpoint(), keys, c.readiness)
 	if err != nil {
-		stop()
 		return nil, err
 	}
 	go func() {
@@ -141,8 +139,7 @@ func (c *Cluster) startServer(ctx context.Context, listener net.Listener, databa
 		close(c.ended)
 	}()
 	c.onStop(func() error {
-		stop()
-		<-server.done
+		server.stop()
 		return nil
 	})
 	return server, nil

@@ -2,6 +2,7 @@ package sandbox_test
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -242,6 +243,37 @@ func TestRestart(t *testing.T) {
 		}
 		return runningApart(ctx, client, metav1.NamespaceDefault, "app=web", 4)
 	})
+}
+
+// A start that is interrupted ends in order, and the directory is free for the next.
+func TestInterruptedStart(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	ctx, interrupt := context.WithCancel(t.Context())
+	go func() {
+		defer interrupt()
+		// By the first answer of any kind the API server runs its start hooks.
+		_ = wait.PollUntilContextTimeout(t.Context(), time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+			config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(dir, "kubeconfig"))
+			if err != nil {
+				return false, nil
+			}
+			client, err := kubernetes.NewForConfig(config)
+			if err != nil {
+				return false, err
+			}
+			var status int
+			client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).StatusCode(&status)
+			return status != 0, nil
+		})
+	}()
+	if c, err := sandbox.Start(ctx, sandbox.Options{DataDir: dir}); !errors.Is(err, context.Canceled) {
+		t.Errorf("got error %v, want %v", err, context.Canceled)
+		if err == nil {
+			t.Error(c.Stop())
+		}
+	}
+	startCluster(t, sandbox.Options{DataDir: dir})
 }
 
 // A second sandbox on a directory in use, and one on a port in use, are refused with what to do.
