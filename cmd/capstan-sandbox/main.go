@@ -21,6 +21,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/capstan-io/capstan/internal/sandbox"
+	"github.com/capstan-io/capstan/internal/version"
 )
 
 const (
@@ -60,6 +61,7 @@ func command() *cobra.Command {
 		Use:           "capstan-sandbox",
 		Short:         "A Kubernetes cluster without containers, in one process",
 		Long:          long,
+		Version:       version.String(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
