@@ -22,6 +22,8 @@ const DefaultPort = 9443
 
 // Config is the content of the file with its defaults filled in.
 type Config struct {
+	// File is where it was read from, or would have been, for messages.
+	File string `yaml:"-"`
 	// DataDirectory holds everything the hub keeps: certificates, keys, the embedded etcd. Default /.ocm.
 	DataDirectory string `yaml:"dataDirectory"`
 	// APIServer says how the API server is reached and what signs its certificates.
@@ -113,7 +115,7 @@ func Load(o Options) (*Config, error) {
 }
 
 func parse(file string, content []byte, inCluster bool) (*Config, error) {
-	config := &Config{}
+	config := &Config{File: file}
 	doc := decode(file, content, config)
 	if len(doc.problems) == 0 {
 		config.setDefaults(doc, inCluster)

@@ -37,18 +37,27 @@ func TestDefaults(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			got.File = ""
 			if !reflect.DeepEqual(got, defaults()) {
 				t.Errorf("got %+v, want %+v", got, defaults())
 			}
 		})
 	}
-	got, err := Load(Options{Dir: t.TempDir(), Explicit: true})
-	if err != nil || !reflect.DeepEqual(got, defaults()) {
-		t.Errorf("no file in the folder: %+v, %v", got, err)
-	}
-	got, err = Load(Options{Dir: filepath.Join(t.TempDir(), "none")})
-	if err != nil || !reflect.DeepEqual(got, defaults()) {
-		t.Errorf("no folder, none named: %+v, %v", got, err)
+	for name, o := range map[string]Options{
+		"no file in the folder": {Dir: t.TempDir(), Explicit: true},
+		"no folder, none named": {Dir: filepath.Join(t.TempDir(), "none")},
+	} {
+		got, err := Load(o)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if want := filepath.Join(o.Dir, FileName); got.File != want {
+			t.Errorf("%s: file %q, want %q", name, got.File, want)
+		}
+		got.File = ""
+		if !reflect.DeepEqual(got, defaults()) {
+			t.Errorf("%s: %+v", name, got)
+		}
 	}
 	missing := filepath.Join(t.TempDir(), "none")
 	if _, err := Load(Options{Dir: missing, Explicit: true}); err == nil || !strings.Contains(err.Error(), missing) {
@@ -89,6 +98,7 @@ aggregator:
 		t.Fatal(err)
 	}
 	want := &Config{
+		File:          got.File,
 		DataDirectory: "/data",
 		APIServer:     APIServer{ExternalHostname: "hub.example.com", Port: 8443, CAFile: pem, CAKeyFile: pem},
 		Etcd: Etcd{Mode: EtcdExternal, Servers: []string{"https://etcd-0:2379", "https://etcd-1:2379"},

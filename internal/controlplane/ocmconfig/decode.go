@@ -54,17 +54,17 @@ func (d *document) value(node *yaml.Node, path string, into reflect.Value) {
 }
 
 func (d *document) section(node *yaml.Node, path string, into reflect.Value) {
-	valid := fieldNames(into.Type())
+	fields := fieldsOf(into)
 	if node.Kind != yaml.MappingNode {
-		d.reject(node.Line, path, "must be a section with the fields %s", strings.Join(valid, ", "))
+		d.reject(node.Line, path, "must be a section with the fields %s", strings.Join(fields.names(), ", "))
 		return
 	}
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		key, value := node.Content[i], node.Content[i+1]
 		field := join(path, key.Value)
-		at := slices.Index(valid, key.Value)
-		if at < 0 {
-			d.reject(key.Line, field, "unknown field; valid here are %s", strings.Join(valid, ", "))
+		target, known := fields.named(key.Value)
+		if !known {
+			d.reject(key.Line, field, "unknown field; valid here are %s", strings.Join(fields.names(), ", "))
 			continue
 		}
 		if first, twice := d.lines[field]; twice {
@@ -72,7 +72,7 @@ func (d *document) section(node *yaml.Node, path string, into reflect.Value) {
 			continue
 		}
 		d.lines[field] = key.Line
-		d.value(value, field, into.Field(at))
+		d.value(value, field, target)
 	}
 }
 
@@ -93,11 +93,37 @@ func describe(node *yaml.Node, want reflect.Type) string {
 	}
 }
 
-// fieldNames are the names in the file, in the order of the struct's fields.
-func fieldNames(t reflect.Type) []string {
-	names := make([]string, t.NumField())
-	for i := range names {
-		names[i] = t.Field(i).Tag.Get("yaml")
+// sectionFields are the fields of a section by their names in the file, in the order of the struct.
+type sectionFields []sectionField
+
+type sectionField struct {
+	name  string
+	value reflect.Value
+}
+
+func fieldsOf(section reflect.Value) sectionFields {
+	var fields sectionFields
+	for i := range section.NumField() {
+		if name := section.Type().Field(i).Tag.Get("yaml"); name != "-" {
+			fields = append(fields, sectionField{name, section.Field(i)})
+		}
+	}
+	return fields
+}
+
+func (f sectionFields) named(name string) (reflect.Value, bool) {
+	for _, field := range f {
+		if field.name == name {
+			return field.value, true
+		}
+	}
+	return reflect.Value{}, false
+}
+
+func (f sectionFields) names() []string {
+	var names []string
+	for _, field := range f {
+		names = append(names, field.name)
 	}
 	return names
 }

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/hub"
+)
+
+// podNamespaceFile is where a pod finds the name of its namespace.
+const podNamespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+
+type controllersFlags struct {
+	kubeconfig     string
+	groups         []string
+	leaderElect    bool
+	leaseNamespace string
+	metricsAddress string
+	healthAddress  string
+	logs           logging
+}
+
+func newControllersCommand() *cobra.Command {
+	flags := controllersFlags{
+		leaderElect: true, leaseNamespace: ownNamespace(), metricsAddress: ":8080", healthAddress: ":8081", logs: newLogging(),
+	}
+	command := &cobra.Command{
+		Use:   "controllers",
+		Short: "Run the hub's controllers against an existing Kubernetes API",
+		Long: `Run the hub's controllers against an existing Kubernetes API.
+
+The CRDs of the hub must be installed there. Several processes may run; a Lease
+decides which one acts.`,
+		Example: `  capstan-hub controllers --kubeconfig ~/.kube/config
+  capstan-hub controllers --kubeconfig ~/.kube/config --controllers registration,work`,
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error { return flags.run(command.Context()) },
+	}
+	flags.add(command.Flags())
+	return command
+}
+
+func ownNamespace() string {
+	if namespace, err := os.ReadFile(podNamespaceFile); err == nil {
+		return strings.TrimSpace(string(namespace))
+	}
+	return systemNamespace
+}
+
+func (f *controllersFlags) add(flags *pflag.FlagSet) {
+	flags.StringVar(&f.kubeconfig, "kubeconfig", f.kubeconfig, "File with the access to the API (default: that of the pod this runs in).")
+	addControllersFlag(flags, &f.groups)
+	flags.BoolVar(&f.leaderElect, "leader-elect", f.leaderElect, "Act only while holding the Lease "+leaderLease+", so that several processes may run.")
+	flags.StringVar(&f.leaseNamespace, "leader-election-namespace", f.leaseNamespace, "Namespace of the Lease; it must exist.")
+	flags.StringVar(&f.metricsAddress, "metrics-bind-address", f.metricsAddress, "Address at which /metrics is served; 0 serves none.")
+	flags.StringVar(&f.healthAddress, "health-probe-bind-address", f.healthAddress, "Address at which /healthz and /readyz are served; 0 serves none.")
+	f.logs.addFlags(flags)
+}
+
+func (f *controllersFlags) run(ctx context.Context) error {
+	if err := f.logs.apply(); err != nil {
+		return err
+	}
+	chosen, err := parseGroups(f.groups)
+	if err != nil {
+		return err
+	}
+	if len(chosen) == 0 {
+		return fmt.Errorf("--controllers %s leaves nothing to run; name some of %s", noGroups, strings.Join(hub.Groups(), ", "))
+	}
+	client, err := f.client()
+	if err != nil {
+		return err
+	}
+	if err := checkAPI(client); err != nil {
+		return err
+	}
+	options := hub.ManagerOptions()
+	options.Metrics = metricsserver.Options{BindAddress: f.metricsAddress}
+	options.HealthProbeBindAddress = f.healthAddress
+	if f.leaderElect {
+		electLeader(&options, f.leaseNamespace)
+	}
+	manager, err := chosen.manager(client, options)
+	if err != nil {
+		return err
+	}
+	if err := manager.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return err
+	}
+	if err := manager.AddReadyzCheck("ping", healthz.Ping); err != nil {
+		return err
+	}
+	return manager.Start(ctx)
+}
+
+func (f *controllersFlags) client() (*rest.Config, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", f.kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("--kubeconfig %q: %w; name a kubeconfig file", f.kubeconfig, err)
+	}
+	// The API server's priority and fairness is the throttle.
+	config.QPS = -1
+	return config, nil
+}
+
+// checkAPI tells at once what would otherwise be a controller that waits for ever.
+func checkAPI(config *rest.Config) error {
+	client, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return err
+	}
+	served, err := client.ServerGroups()
+	if err != nil {
+		return fmt.Errorf("ask %s what it serves: %w", config.Host, err)
+	}
+	groups := map[string]bool{}
+	for _, group := range served.Groups {
+		groups[group.Name] = true
+	}
+	for _, needed := range []string{clusterv1.GroupVersion.Group, workv1.GroupVersion.Group} {
+		if !groups[needed] {
+			return fmt.Errorf("%s does not serve %s; install the CRDs of the hub there first: kubectl apply --server-side -f deploy/crds", config.Host, needed)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,57 @@
+// Command capstan-hub is the hub: the standalone one with an API server of its own, or the hub's controllers alone
+// against an existing Kubernetes API.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/rest"
+
+	"github.com/capstan-io/capstan/internal/version"
+)
+
+// gcPercent keeps the heap of a hub, which is mostly idle, close to what is live, for a little CPU under load. The
+// environment variable GOGC goes before it. A limit of the heap instead would thrash as soon as a fleet outgrows it.
+const gcPercent = 40
+
+func main() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
+	// Cobra would offer the flags that Kubernetes libraries registered here.
+	pflag.CommandLine = pflag.NewFlagSet(os.Args[0], pflag.ContinueOnError)
+	// The API server warns its own clients, about deprecations for example; nobody reads that.
+	rest.SetDefaultWarningHandler(rest.NoWarnings{})
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	err := newCommand().ExecuteContext(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "Error:", err)
+		os.Exit(1)
+	}
+}
+
+func newCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "capstan-hub",
+		Short: "The hub of a fleet of Kubernetes clusters",
+		Long: `The hub of a fleet of Kubernetes clusters: clusters register with it and pull their
+work from it.
+
+"capstan-hub server" needs nothing else: it is an API server, its storage and the
+hub's controllers in one process. "capstan-hub controllers" runs the same controllers
+against a Kubernetes API that is already there.`,
+		Version:       version.String(),
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.AddCommand(newServerCommand(), newControllersCommand())
+	return root
+}

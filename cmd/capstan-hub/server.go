@@ -1,0 +1,128 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/types"
+
+	"net/http"
+
+	"github.com/capstan-io/capstan/deploy/crds"
+	"github.com/capstan-io/capstan/internal/admission/conversion"
+	"github.com/capstan-io/capstan/internal/admission/inprocess"
+	"github.com/capstan-io/capstan/internal/controlplane"
+	"github.com/capstan-io/capstan/internal/controlplane/ocmconfig"
+)
+
+// Environment variables of the embedded etcd (SC-10).
+const (
+	envSnapshotCount = "ETCD_SNAPSHOT_COUNT"
+	envNoFsync       = "UNSAFE_E2E_HACK_DISABLE_ETCD_FSYNC"
+)
+
+const flagEmbeddedEtcd = "enable-embedded-etcd"
+
+// conversionWebhook is the service that the CRDs of add-ons name for their conversion; the hub serves it itself.
+var conversionWebhook = types.NamespacedName{Namespace: "open-cluster-management-hub", Name: "cluster-manager-addon-webhook"}
+
+// serverFlags are those that the program, not the control plane, gives a meaning.
+type serverFlags struct {
+	configDir    string
+	embeddedEtcd bool
+	groups       []string
+	gates        gates
+	logs         logging
+}
+
+func newServerCommand() *cobra.Command {
+	options := controlplane.NewOptions()
+	flags := serverFlags{configDir: ocmconfig.DefaultDir, gates: newGates(), logs: newLogging()}
+	command := &cobra.Command{
+		Use:   "server",
+		Short: "Run a standalone hub: API server, storage and controllers in one process",
+		Long: `Run a standalone hub: API server, storage and controllers in one process.
+
+The hub reads ` + ocmconfig.FileName + ` from the folder of --controlplane-config-dir and keeps what it
+has in the dataDirectory named there. /readyz answers 200 when clusters can join; the
+admin's kubeconfig is then in cert/kube-aggregator.kubeconfig of the data directory.
+
+Environment: ` + envSnapshotCount + ` is the number of writes between two snapshots of the
+embedded etcd (default 5000).`,
+		Example: `  # A hub on this machine
+  mkdir -p hub/config && echo "dataDirectory: $PWD/hub/data" > hub/config/` + ocmconfig.FileName + `
+  capstan-hub server --controlplane-config-dir hub/config
+  kubectl --kubeconfig hub/data/cert/kube-aggregator.kubeconfig get managedclusters`,
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			if err := flags.complete(command.Flags(), options); err != nil {
+				return err
+			}
+			return controlplane.Run(command.Context(), options)
+		},
+	}
+	flags.add(command.Flags())
+	options.AddFlags(command.Flags())
+	return command
+}
+
+func (f *serverFlags) add(flags *pflag.FlagSet) {
+	flags.StringVar(&f.configDir, "controlplane-config-dir", f.configDir, "Folder with "+ocmconfig.FileName+".")
+	flags.BoolVar(&f.embeddedEtcd, flagEmbeddedEtcd, f.embeddedEtcd,
+		"Insist on the embedded etcd, or with =false on an external one: the hub refuses to start when "+ocmconfig.FileName+" says otherwise.")
+	addControllersFlag(flags, &f.groups)
+	f.gates.addFlag(flags)
+	f.logs.addFlags(flags)
+}
+
+// complete turns flags, environment and configuration file into the options of the hub.
+func (f *serverFlags) complete(flags *pflag.FlagSet, o *controlplane.Options) error {
+	if err := f.logs.apply(); err != nil {
+		return err
+	}
+	groups, err := parseGroups(f.groups)
+	if err != nil {
+		return err
+	}
+	if o.Hosting, err = controlplane.DetectHosting(); err != nil {
+		return err
+	}
+	o.Config, err = ocmconfig.Load(ocmconfig.Options{
+		Dir: f.configDir, Explicit: flags.Changed("controlplane-config-dir"), InCluster: o.Hosting != nil,
+	})
+	if err != nil {
+		return err
+	}
+	if err := f.checkEtcd(flags, o); err != nil {
+		return err
+	}
+	o.CRDs = crds.Hub()
+	o.Webhooks = map[types.NamespacedName]http.Handler{conversionWebhook: conversion.Handler()}
+	for _, plugin := range inprocess.Plugins(f.gates.admission()) {
+		o.Admission = append(o.Admission, controlplane.AdmissionPlugin{Name: plugin.Name, Plugin: plugin.Plugin})
+	}
+	o.Controllers = groups.run
+	return nil
+}
+
+// checkEtcd reads the environment and refuses settings that contradict each other.
+func (f *serverFlags) checkEtcd(flags *pflag.FlagSet, o *controlplane.Options) (err error) {
+	embedded := o.Config.Etcd.Mode == ocmconfig.EtcdEmbed
+	if flags.Changed(flagEmbeddedEtcd) && f.embeddedEtcd != embedded {
+		return fmt.Errorf("--%s=%t, but etcd.mode in %s is %s; change one of them", flagEmbeddedEtcd, f.embeddedEtcd, o.Config.File, o.Config.Etcd.Mode)
+	}
+	if count := os.Getenv(envSnapshotCount); count != "" {
+		if o.Etcd.SnapshotCount, err = strconv.ParseUint(count, 10, 64); err != nil {
+			return fmt.Errorf("%s=%q is no number of writes; use one such as 5000", envSnapshotCount, count)
+		}
+	}
+	if set := os.Getenv(envNoFsync); set != "" {
+		if o.Etcd.NoFsync, err = strconv.ParseBool(set); err != nil {
+			return fmt.Errorf("%s=%q is neither true nor false", envNoFsync, set)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,102 @@
+package controlplane
+
+import (
+	"fmt"
+
+	apiextensionsapiserver "k8s.io/apiextensions-apiserver/pkg/apiserver"
+	"k8s.io/apimachinery/pkg/runtime"
+	genericapifilters "k8s.io/apiserver/pkg/endpoints/filters"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/util/notfoundhandler"
+	"k8s.io/client-go/kubernetes"
+	aggregatorapiserver "k8s.io/kube-aggregator/pkg/apiserver"
+	aggregatorscheme "k8s.io/kube-aggregator/pkg/apiserver/scheme"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+	controlplaneapiserver "k8s.io/kubernetes/pkg/controlplane/apiserver"
+	kubeoptions "k8s.io/kubernetes/pkg/controlplane/apiserver/options"
+	rbacrest "k8s.io/kubernetes/pkg/registry/rbac/rest"
+)
+
+// replicas tells the CRD server how many API servers there are. With more than one it waits five seconds before it says
+// that a CRD is established, for the others to notice.
+const replicas = 1
+
+// serverConfigs are the configurations of the three servers that answer one after the other: aggregated APIs, the
+// Kubernetes groups, custom resources.
+type serverConfigs struct {
+	aggregator *aggregatorapiserver.Config
+	native     *controlplaneapiserver.Config
+	extensions *apiextensionsapiserver.Config
+}
+
+// newServer builds the API server. Nothing runs yet.
+func newServer(options kubeoptions.CompletedOptions, services *serviceResolver) (*aggregatorapiserver.APIAggregator, error) {
+	configs, err := newServerConfigs(options, services)
+	if err != nil {
+		return nil, err
+	}
+	return configs.chain()
+}
+
+func newServerConfigs(options kubeoptions.CompletedOptions, services *serviceResolver) (*serverConfigs, error) {
+	generic, informers, storage, err := controlplaneapiserver.BuildGenericConfig(options,
+		[]*runtime.Scheme{legacyscheme.Scheme, apiextensionsapiserver.Scheme, aggregatorscheme.Scheme},
+		servedGroups(), servedDefinitions, nil)
+	if err != nil {
+		return nil, fmt.Errorf("configure the API server: %w", err)
+	}
+	// Ours does the same at once and in parallel; the stock one begins by waiting a second.
+	generic.DisabledPostStartHooks.Insert(rbacrest.PostStartHookName)
+	// The endpoint is ours too: it has the metrics of all parts of the process.
+	generic.EnableMetrics = false
+
+	native, initializers, err := controlplaneapiserver.CreateConfig(options, generic, informers, nil, storage, services, nil)
+	if err != nil {
+		return nil, fmt.Errorf("configure the Kubernetes APIs: %w", err)
+	}
+	extensions, err := controlplaneapiserver.CreateAPIExtensionsConfig(*generic, informers, initializers, options, replicas,
+		services, services.inProcess(native))
+	if err != nil {
+		return nil, fmt.Errorf("configure custom resources: %w", err)
+	}
+	aggregator, err := controlplaneapiserver.CreateAggregatorConfig(*generic, options, informers, services,
+		native.ProxyTransport, native.PeerProxy, initializers)
+	if err != nil {
+		return nil, fmt.Errorf("configure aggregated APIs: %w", err)
+	}
+	// The stock one looks at Services and EndpointSlices, which a hub does not have.
+	aggregator.ExtraConfig.DisableRemoteAvailableConditionController = true
+	return &serverConfigs{aggregator: aggregator, native: native, extensions: extensions}, nil
+}
+
+func (c *serverConfigs) chain() (*aggregatorapiserver.APIAggregator, error) {
+	notFound := notfoundhandler.New(c.native.Generic.Serializer, genericapifilters.NoMuxAndDiscoveryIncompleteKey)
+	extensions, err := c.extensions.Complete().New(genericapiserver.NewEmptyDelegateWithCustomHandler(notFound))
+	if err != nil {
+		return nil, fmt.Errorf("create the custom resource server: %w", err)
+	}
+	native, err := c.nativeServer(extensions.GenericAPIServer)
+	if err != nil {
+		return nil, fmt.Errorf("create the Kubernetes API server: %w", err)
+	}
+	const crdsEnabled = true
+	aggregator, err := controlplaneapiserver.CreateAggregatorServer(c.aggregator.Complete(), native.GenericAPIServer,
+		extensions.Informers.Apiextensions().V1().CustomResourceDefinitions(), crdsEnabled, controlplaneapiserver.DefaultGenericAPIServicePriorities())
+	if err != nil {
+		return nil, fmt.Errorf("create the aggregator: %w", err)
+	}
+	return aggregator, nil
+}
+
+func (c *serverConfigs) nativeServer(next genericapiserver.DelegationTarget) (*controlplaneapiserver.Server, error) {
+	completed := c.native.Complete()
+	server, err := completed.New("capstan-hub", next)
+	if err != nil {
+		return nil, err
+	}
+	client, err := kubernetes.NewForConfig(completed.Generic.LoopbackClientConfig)
+	if err != nil {
+		return nil, err
+	}
+	return server, server.InstallAPIs(storageProviders(&completed, client.Discovery())...)
+}

@@ -1,0 +1,127 @@
+package controlplane
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/plugin/namespace/lifecycle"
+	mutatingadmissionpolicy "k8s.io/apiserver/pkg/admission/plugin/policy/mutating"
+	validatingadmissionpolicy "k8s.io/apiserver/pkg/admission/plugin/policy/validating"
+	"k8s.io/apiserver/pkg/admission/plugin/resourcequota"
+	mutatingwebhook "k8s.io/apiserver/pkg/admission/plugin/webhook/mutating"
+	validatingwebhook "k8s.io/apiserver/pkg/admission/plugin/webhook/validating"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
+	controlplaneoptions "k8s.io/kubernetes/pkg/controlplane/apiserver/options"
+	kubeoptions "k8s.io/kubernetes/pkg/kubeapiserver/options"
+	certapproval "k8s.io/kubernetes/plugin/pkg/admission/certificates/approval"
+	"k8s.io/kubernetes/plugin/pkg/admission/certificates/ctbattest"
+	certsigning "k8s.io/kubernetes/plugin/pkg/admission/certificates/signing"
+	certsubjectrestriction "k8s.io/kubernetes/plugin/pkg/admission/certificates/subjectrestriction"
+	"k8s.io/kubernetes/plugin/pkg/admission/serviceaccount"
+
+	"github.com/capstan-io/capstan/internal/controlplane/pki"
+)
+
+const (
+	serviceAccountIssuer = "https://kubernetes.default.svc"
+
+	// proxyName is the common name of the hub's own certificate for proxying.
+	proxyName = "system:auth-proxy"
+)
+
+// stockPlugins are the Kubernetes admission plugins of a hub (SC-13). Admission policies are on, which the original
+// leaves off: they cost nothing while there is none.
+var stockPlugins = sets.New(
+	lifecycle.PluginName,
+	serviceaccount.PluginName,
+	certapproval.PluginName,
+	certsigning.PluginName,
+	ctbattest.PluginName,
+	certsubjectrestriction.PluginName,
+	mutatingadmissionpolicy.PluginName,
+	mutatingwebhook.PluginName,
+	validatingadmissionpolicy.PluginName,
+	validatingwebhook.PluginName,
+	resourcequota.PluginName,
+)
+
+// kubeOptions says to the Kubernetes API server what this hub is. Priority and fairness stays on, unlike SC-14: it is
+// the one throttle there is, for the hub's own controllers too.
+func (o *Options) kubeOptions(keys *pki.Store, storage *storage, listener net.Listener, a address) (*controlplaneoptions.Options, error) {
+	k := controlplaneoptions.NewOptions()
+
+	k.SecureServing = o.serving
+	k.SecureServing.Listener = listener
+	k.SecureServing.ServerCert.CertKey.CertFile, k.SecureServing.ServerCert.CertKey.KeyFile = keys.Certificate(pki.APIServer)
+	k.GenericServerRunOptions.ExternalHost = a.host
+	k.GenericServerRunOptions.AdvertiseAddress = net.ParseIP(a.host)
+	if k.GenericServerRunOptions.AdvertiseAddress == nil {
+		k.GenericServerRunOptions.AdvertiseAddress = net.IPv4(127, 0, 0, 1)
+	}
+
+	k.Etcd.StorageConfig.Prefix = o.Config.Etcd.Prefix
+	k.Etcd.StorageConfig.Transport = storage.transport
+	k.Features.EnableProfiling = o.Profiling
+
+	o.authenticate(k, keys)
+	k.Authorization.Modes = []string{"RBAC"}
+	k.Admission.GenericAdmission = o.admission()
+	return k, nil
+}
+
+func (o *Options) authenticate(k *controlplaneoptions.Options, keys *pki.Store) {
+	authn := k.Authentication
+	authn.OIDC = o.oidc.OIDC
+	authn.ClientCert.ClientCA = keys.Bundle(pki.ClientCA)
+	authn.BootstrapToken.Enable = true
+
+	authn.ServiceAccounts.Issuers = []string{serviceAccountIssuer}
+	authn.ServiceAccounts.KeyFiles = []string{keys.ServiceAccountKey()}
+	authn.ServiceAccounts.Lookup = true
+	authn.ServiceAccounts.OptionalTokenGetter = newTokenObjects
+	k.ServiceAccountSigningKeyFile = keys.ServiceAccountKey()
+
+	aggregator := o.Config.Aggregator
+	authn.RequestHeader.UsernameHeaders = aggregator.RequestheaderUsernameHeaders
+	authn.RequestHeader.GroupHeaders = aggregator.RequestheaderGroupHeaders
+	authn.RequestHeader.ExtraHeaderPrefixes = aggregator.RequestheaderExtraHeadersPrefix
+	authn.RequestHeader.AllowedNames = aggregator.RequestheaderAllowedNames
+	if aggregator.RequestheaderClientCAFile != "" {
+		authn.RequestHeader.ClientCAFile = aggregator.RequestheaderClientCAFile
+		k.ProxyClientCertFile, k.ProxyClientKeyFile = aggregator.ProxyClientCertFile, aggregator.ProxyClientKeyFile
+		return
+	}
+	authn.RequestHeader.ClientCAFile = keys.Bundle(pki.RequestHeaderCA)
+	k.ProxyClientCertFile, k.ProxyClientKeyFile = keys.Certificate(pki.AuthProxy)
+	if len(authn.RequestHeader.AllowedNames) == 0 {
+		authn.RequestHeader.AllowedNames = []string{proxyName}
+	}
+}
+
+// admission puts the hub's own plugins before policies and webhooks, which then see what the hub made of an object.
+func (o *Options) admission() *genericoptions.AdmissionOptions {
+	options := kubeoptions.NewAdmissionOptions().GenericAdmission
+	options.DefaultOffPlugins = sets.New(options.RecommendedPluginOrder...).Difference(stockPlugins)
+	order := slices.Clone(options.RecommendedPluginOrder)
+	for _, plugin := range o.Admission {
+		options.Plugins.Register(plugin.Name, func(io.Reader) (admission.Interface, error) { return plugin.Plugin, nil })
+		order = slices.Insert(order, slices.Index(order, mutatingadmissionpolicy.PluginName), plugin.Name)
+	}
+	options.RecommendedPluginOrder = order
+	return options
+}
+
+// listen opens the port of the API server.
+func (o *Options) listen(a address) (net.Listener, error) {
+	listener, _, err := genericoptions.CreateListener(o.serving.BindNetwork,
+		net.JoinHostPort(o.serving.BindAddress.String(), fmt.Sprint(a.listen)), net.ListenConfig{})
+	if err != nil {
+		return nil, fmt.Errorf("listen on port %d: %w; stop what uses the port, or set another apiserver.port in %s",
+			a.listen, err, o.Config.File)
+	}
+	return listener, nil
+}

@@ -1,0 +1,114 @@
+// Package controlplane is the standalone hub: an API server for everything a hub needs and nothing else, its storage,
+// its keys and certificates, and the Kubernetes controllers behind it, in one process (SC-01). It knows no controller of
+// Capstan's own; the program that links both hands them in.
+package controlplane
+
+import (
+	"context"
+	"net"
+	"net/http"
+
+	"github.com/spf13/pflag"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/admission"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
+	"k8s.io/client-go/rest"
+	kubeoptions "k8s.io/kubernetes/pkg/kubeapiserver/options"
+	"k8s.io/utils/clock"
+
+	"github.com/capstan-io/capstan/internal/controlplane/ocmconfig"
+)
+
+// Options are everything a standalone hub can be told. Start from NewOptions.
+type Options struct {
+	// Config is the content of ocmconfig.yaml.
+	Config *ocmconfig.Config
+	// Hosting is the cluster in which the hub runs as a pod; nil outside of one.
+	Hosting *Hosting
+	// DelegatingAuthentication also accepts the users of the hosting cluster (SC-15).
+	DelegatingAuthentication bool
+	// Profiling serves /debug/pprof to those who may.
+	Profiling bool
+	// Etcd configures the embedded etcd.
+	Etcd EtcdOptions
+	// Admission are the plugins that run beside the stock ones (SC-13).
+	Admission []AdmissionPlugin
+	// Webhooks are served in this process instead of at the service that CRDs and webhook configurations name.
+	Webhooks map[types.NamespacedName]http.Handler
+	// CRDs are installed and kept up to date (SC-18).
+	CRDs []*apiextensionsv1.CustomResourceDefinition
+	// Controllers runs the hub's controllers once the API is complete, until its context ends; nil runs none.
+	Controllers ControllersFunc
+	// Clock is the source of time for certificates and tokens; nil means the machine's.
+	Clock clock.Clock
+
+	serving *genericoptions.SecureServingOptionsWithLoopback
+	oidc    *kubeoptions.BuiltInAuthenticationOptions
+}
+
+// EtcdOptions configure the embedded etcd (SC-10).
+type EtcdOptions struct {
+	// Directory is where it keeps its data; empty means etcd in the data directory.
+	Directory string
+	// ClientPort and PeerPort, when set, serve mutual TLS on localhost. The hub itself uses a private socket.
+	ClientPort, PeerPort int
+	// WALSizeBytes is the size of a write-ahead log file; 0 means 64 MB.
+	WALSizeBytes int64
+	// SnapshotCount is the number of writes between two snapshots; 0 means 5000.
+	SnapshotCount uint64
+	// NoFsync loses data when the power fails. For tests only.
+	NoFsync bool
+}
+
+// AdmissionPlugin is a plugin with the name it is known by.
+type AdmissionPlugin struct {
+	Name   string
+	Plugin admission.Interface
+}
+
+// ControllersFunc runs controllers with a client of full privileges until ctx ends. It calls started when they run; the
+// hub is not ready before. When several hubs share an etcd, elect is set and only one of them may act at a time.
+type ControllersFunc func(ctx context.Context, client *rest.Config, elect bool, started func()) error
+
+// NewOptions returns the defaults (SC-02, SC-03).
+func NewOptions() *Options {
+	serving := kubeoptions.NewSecureServingOptions()
+	serving.BindAddress = net.IPv4zero
+	return &Options{
+		Config:  &ocmconfig.Config{},
+		serving: serving,
+		oidc:    kubeoptions.NewBuiltInAuthenticationOptions().WithOIDC(),
+	}
+}
+
+// AddFlags adds the flags whose meaning is the API server's own.
+func (o *Options) AddFlags(flags *pflag.FlagSet) {
+	flags.BoolVar(&o.DelegatingAuthentication, "delegating-authentication", o.DelegatingAuthentication,
+		"Also accept the users of the cluster in which the hub runs. Ignored, with a warning, outside a cluster.")
+	flags.BoolVar(&o.Profiling, "profiling", o.Profiling, "Serve profiles at /debug/pprof.")
+	flags.StringVar(&o.Etcd.Directory, "embedded-etcd-directory", o.Etcd.Directory,
+		"Folder of the embedded etcd's data (default: etcd in the data directory).")
+	flags.IntVar(&o.Etcd.ClientPort, "embedded-etcd-client-port", o.Etcd.ClientPort,
+		"Port on localhost, conventionally 2379, at which the embedded etcd serves clients with a certificate of the etcd CA; 0 serves the hub alone, through a private socket.")
+	flags.IntVar(&o.Etcd.PeerPort, "embedded-etcd-peer-port", o.Etcd.PeerPort,
+		"Port on localhost, conventionally 2380, at which the embedded etcd serves peers with a certificate of the etcd CA, so that a member can be added to move the data; 0 serves none.")
+	flags.Int64Var(&o.Etcd.WALSizeBytes, "embedded-etcd-wal-size-bytes", o.Etcd.WALSizeBytes,
+		"Size of the embedded etcd's write-ahead log files in bytes; 0 means 64 MB.")
+	o.addStockFlags(flags)
+}
+
+// addStockFlags adds flags of the Kubernetes API server under their own names. The port is not among them, that is in
+// ocmconfig.yaml, nor the default certificate: the kubeconfigs the hub writes trust the hub's own CA.
+func (o *Options) addStockFlags(flags *pflag.FlagSet) {
+	stock := pflag.NewFlagSet("", pflag.ContinueOnError)
+	o.serving.AddFlags(stock)
+	o.oidc.AddFlags(stock)
+	stock.VisitAll(func(flag *pflag.Flag) {
+		switch flag.Name {
+		case "secure-port", "cert-dir", "tls-cert-file", "tls-private-key-file", "api-audiences", "authentication-config":
+		default:
+			flags.AddFlag(flag)
+		}
+	})
+}

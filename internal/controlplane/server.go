@@ -1,0 +1,340 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/healthz"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	aggregatorapiserver "k8s.io/kube-aggregator/pkg/apiserver"
+	"k8s.io/utils/clock"
+
+	"github.com/capstan-io/capstan/internal/controlplane/datadir"
+	"github.com/capstan-io/capstan/internal/controlplane/inmemory"
+	"github.com/capstan-io/capstan/internal/controlplane/kubecontrollers"
+	"github.com/capstan-io/capstan/internal/controlplane/ocmconfig"
+	"github.com/capstan-io/capstan/internal/controlplane/pki"
+)
+
+// stopTimeout is how long controllers may take to finish what they are doing when the hub stops.
+const stopTimeout = 10 * time.Second
+
+// Run serves a hub until ctx ends, and then stops it in order: controllers, API server, storage. It returns an error
+// that says what to do when the hub cannot start, and when a part of it fails.
+func Run(ctx context.Context, o *Options) error {
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	lock, err := datadir.Acquire(o.Config.DataDirectory)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = lock.Release() }()
+	h := &hub{Options: o}
+	if err := h.open(ctx); err != nil {
+		return err
+	}
+	defer h.storage.close()
+	return h.serve(ctx)
+}
+
+// hub is a standalone hub under way.
+type hub struct {
+	*Options
+	address  address
+	listener net.Listener
+	keys     *pki.Store
+	storage  *storage
+	services *serviceResolver
+	server   *aggregatorapiserver.APIAggregator
+	// loopback reaches the API server in memory, with full privileges.
+	loopback *rest.Config
+	client   kubernetes.Interface
+	// The parts that /readyz waits for beside those of the API server itself.
+	bootstrapped, controlling gate
+}
+
+// open takes the port, the keys and the storage, and builds the API server on them.
+func (h *hub) open(ctx context.Context) (err error) {
+	if h.address, err = h.findAddress(ctx); err != nil {
+		return err
+	}
+	if h.listener, err = h.listen(h.address); err != nil {
+		return err
+	}
+	if err := h.openKeysAndStorage(ctx); err != nil {
+		_ = h.listener.Close()
+		return err
+	}
+	if err := h.build(ctx); err != nil {
+		_ = h.listener.Close()
+		h.storage.close()
+		return err
+	}
+	return nil
+}
+
+// openKeysAndStorage does both at the same time: at the first start each takes a while.
+func (h *hub) openKeysAndStorage(ctx context.Context) error {
+	openKeys := sync.OnceValues(func() (*pki.Store, error) { return h.openKeys(ctx) })
+	var both errgroup.Group
+	both.Go(func() (err error) {
+		h.keys, err = openKeys()
+		return err
+	})
+	both.Go(func() (err error) {
+		h.storage, err = h.openStorage(ctx, openKeys)
+		return err
+	})
+	err := both.Wait()
+	if err != nil && h.storage != nil {
+		h.storage.close()
+	}
+	return err
+}
+
+func (h *hub) openKeys(ctx context.Context) (*pki.Store, error) {
+	caFile, caKeyFile := h.Config.APIServer.CAFile, h.Config.APIServer.CAKeyFile
+	if caFile == "" && h.Hosting != nil {
+		var err error
+		if caFile, caKeyFile, err = h.Hosting.copySigner(ctx, certDir(h.Config.DataDirectory)); err != nil {
+			return nil, err
+		}
+	}
+	return pki.Open(pki.Options{
+		Dir:         certDir(h.Config.DataDirectory),
+		CAFile:      caFile,
+		CAKeyFile:   caKeyFile,
+		ServerNames: h.serverNames(h.address),
+		Clock:       h.Clock,
+	})
+}
+
+func (h *hub) build(ctx context.Context) error {
+	options, err := h.kubeOptions(h.keys, h.storage, h.listener, h.address)
+	if err != nil {
+		return err
+	}
+	if err := h.delegateAuthentication(ctx, options); err != nil {
+		return err
+	}
+	completed, err := options.Complete(ctx, nil, nil)
+	if err != nil {
+		return fmt.Errorf("configure the API server: %w", err)
+	}
+	if errs := completed.Validate(); len(errs) > 0 {
+		return fmt.Errorf("configure the API server: %w", errors.Join(errs...))
+	}
+	h.services = newServiceResolver(h.Options)
+	if h.server, err = newServer(completed, h.services); err != nil {
+		return err
+	}
+	generic := h.server.GenericAPIServer
+	installMetrics(generic.Handler.NonGoRestfulMux)
+	h.loopback = inMemory(generic.LoopbackClientConfig, generic.Handler)
+	if h.client, err = kubernetes.NewForConfig(h.loopback); err != nil {
+		return err
+	}
+	if err := generic.AddReadyzChecks(h.bootstrapped.check("hub-bootstrap"), h.controlling.check("hub-controllers")); err != nil {
+		return err
+	}
+	return h.writeKubeconfigs(ctx, h.keys, h.address)
+}
+
+// inMemory is the loopback client without socket, TLS and throttle. It speaks JSON, which custom resources need.
+func inMemory(loopback *rest.Config, handler http.Handler) *rest.Config {
+	return &rest.Config{
+		Host:        "http://in-memory",
+		BearerToken: loopback.BearerToken,
+		Transport:   inmemory.NewTransport(handler),
+		QPS:         -1,
+	}
+}
+
+// serve runs everything and stops it in order.
+func (h *hub) serve(ctx context.Context) error {
+	logger := klog.FromContext(ctx)
+	// Both outlive ctx: controllers say goodbye to the API server, the API server to its storage.
+	base := context.WithoutCancel(ctx)
+	controllers, stopControllers := context.WithCancel(base)
+	defer stopControllers()
+	apiserver, stopServer := context.WithCancel(base)
+	defer stopServer()
+
+	listening := make(chan struct{})
+	if err := h.server.GenericAPIServer.AddPostStartHook("hub-listening", func(genericapiserver.PostStartHookContext) error {
+		close(listening)
+		return nil
+	}); err != nil {
+		return err
+	}
+	prepared, err := h.server.PrepareRun()
+	if err != nil {
+		return fmt.Errorf("prepare the API server: %w", err)
+	}
+	serverDone := make(chan error, 1)
+	go func() { serverDone <- prepared.Run(apiserver) }()
+
+	workDone := make(chan error, 1)
+	go func() {
+		select {
+		case <-listening:
+			workDone <- h.work(controllers)
+		case <-controllers.Done():
+			workDone <- nil
+		}
+	}()
+
+	var failure error
+	working := true
+	select {
+	case <-ctx.Done():
+		logger.Info("Stopping")
+	case failure = <-workDone:
+		working = false
+	case err := <-serverDone:
+		return fmt.Errorf("the API server stopped: %w", orUnexpected(err))
+	case err := <-h.storage.failed:
+		failure = fmt.Errorf("the embedded etcd stopped: %w", orUnexpected(err))
+	}
+	stopControllers()
+	if working {
+		select {
+		case <-workDone:
+		case <-time.After(stopTimeout):
+			logger.Info("Controllers are still busy; stopping without them", "after", stopTimeout)
+		}
+	}
+	stopServer()
+	if err := <-serverDone; err != nil && failure == nil {
+		failure = fmt.Errorf("stop the API server: %w", err)
+	}
+	return failure
+}
+
+func orUnexpected(err error) error {
+	if err == nil {
+		return errors.New("unexpectedly")
+	}
+	return err
+}
+
+// work prepares the API and runs all controllers until ctx ends or one of them fails.
+func (h *hub) work(ctx context.Context) error {
+	started := h.Clock.Now()
+	group, ctx := errgroup.WithContext(ctx)
+	if h.Config.Etcd.Mode != ocmconfig.EtcdExternal {
+		group.Go(func() error { return h.runKubernetesControllers(ctx) })
+	} else {
+		group.Go(func() error { return h.runElected(ctx, h.runKubernetesControllers) })
+	}
+	group.Go(func() error {
+		if err := h.bootstrap(ctx); err != nil {
+			return ignoreStop(ctx, err)
+		}
+		h.bootstrapped.open()
+		klog.FromContext(ctx).Info("The API is complete", "after", h.Clock.Since(started).Round(time.Millisecond))
+		return h.runOwn(ctx, group)
+	})
+	return group.Wait()
+}
+
+func ignoreStop(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// bootstrap makes the API complete: roles, CRDs, the objects that joining needs (SC-18, SC-19).
+func (h *hub) bootstrap(ctx context.Context) error {
+	if err := ensureNamespaces(ctx, h.client); err != nil {
+		return err
+	}
+	rootCA, err := os.ReadFile(h.keys.Bundle(pki.RootCA))
+	if err != nil {
+		return err
+	}
+	token := tokenKeeper{client: h.client, clock: h.Clock}
+	return inParallel([]func() error{
+		func() error { return installCRDs(ctx, h.loopback, h.CRDs) },
+		func() error { return ensurePolicy(ctx, h.client, kubernetesPolicy()) },
+		func() error { return ensurePolicy(ctx, h.client, hubPolicy(h.DelegatingAuthentication)) },
+		func() error { return ensureBootstrapServiceAccount(ctx, h.client) },
+		func() error { return ensureClusterInfo(ctx, h.client, h.address.url(), rootCA) },
+		func() error { _, err := token.ensure(ctx); return err },
+	})
+}
+
+// runOwn runs what belongs to the hub besides the Kubernetes controllers.
+func (h *hub) runOwn(ctx context.Context, group *errgroup.Group) error {
+	group.Go(func() error { h.keys.Run(ctx, func() { h.republish(ctx) }); return nil })
+	group.Go(func() error { (&tokenKeeper{client: h.client, clock: h.Clock}).run(ctx); return nil })
+	group.Go(func() error { return h.watchAggregatedAPIs(ctx) })
+	if h.Controllers == nil {
+		h.controlling.open()
+		return nil
+	}
+	elect := h.Config.Etcd.Mode == ocmconfig.EtcdExternal
+	err := h.Controllers(ctx, rest.CopyConfig(h.loopback), elect, h.controlling.open)
+	if ctx.Err() == nil {
+		return fmt.Errorf("the hub controllers stopped: %w", orUnexpected(err))
+	}
+	return nil
+}
+
+// republish brings what embeds certificates up to date after these were renewed.
+func (h *hub) republish(ctx context.Context) {
+	logger := klog.FromContext(ctx)
+	if err := h.writeKubeconfigs(ctx, h.keys, h.address); err != nil {
+		logger.Error(err, "The admin kubeconfig has old certificates until the next renewal or restart")
+	}
+	rootCA, err := os.ReadFile(h.keys.Bundle(pki.RootCA))
+	if err == nil {
+		err = ensureClusterInfo(ctx, h.client, h.address.url(), rootCA)
+	}
+	if err != nil {
+		logger.Error(err, "The published CA is old until the next renewal or restart")
+	}
+}
+
+func (h *hub) runKubernetesControllers(ctx context.Context) error {
+	certFile, keyFile := h.keys.CA(pki.ClientCA)
+	controllers, err := kubecontrollers.New(ctx, kubecontrollers.Config{
+		Client:                h.loopback,
+		SigningCertFile:       certFile,
+		SigningKeyFile:        keyFile,
+		ServiceAccountKeyFile: h.keys.ServiceAccountKey(),
+		RootCAFile:            h.keys.Bundle(pki.RootCA),
+	})
+	if err != nil {
+		return err
+	}
+	controllers.Run(ctx)
+	return nil
+}
+
+// gate is a part of /readyz that opens once.
+type gate struct{ done atomic.Bool }
+
+func (g *gate) open() { g.done.Store(true) }
+
+func (g *gate) check(name string) healthz.HealthChecker {
+	return healthz.NamedCheck(name, func(*http.Request) error {
+		if !g.done.Load() {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+}

@@ -1,0 +1,153 @@
+package controlplane
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/client/pkg/v3/transport"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/klog/v2"
+
+	"github.com/capstan-io/capstan/internal/controlplane/etcd"
+	"github.com/capstan-io/capstan/internal/controlplane/ocmconfig"
+	"github.com/capstan-io/capstan/internal/controlplane/pki"
+)
+
+// probeTimeout is how long an external etcd may take to answer at the start.
+const probeTimeout = 3 * time.Second
+
+// storage is where the hub's objects are.
+type storage struct {
+	transport storagebackend.TransportConfig
+	// failed delivers the end of an embedded etcd that nobody asked for.
+	failed <-chan error
+	close  func()
+}
+
+// openStorage starts the embedded etcd or makes sure that the external one answers. ready is closed when the keys
+// exist; only an etcd with TCP ports has to wait for them.
+func (o *Options) openStorage(ctx context.Context, keys func() (*pki.Store, error)) (*storage, error) {
+	if o.Config.Etcd.Mode == ocmconfig.EtcdExternal {
+		return openExternal(ctx, o.Config.Etcd, o.Config.File)
+	}
+	options := etcd.Options{
+		Dir:           o.Etcd.Directory,
+		NoFsync:       o.Etcd.NoFsync,
+		SnapshotCount: o.Etcd.SnapshotCount,
+		WALSizeBytes:  o.Etcd.WALSizeBytes,
+		ClientPort:    o.Etcd.ClientPort,
+		PeerPort:      o.Etcd.PeerPort,
+		Logger:        klog.FromContext(ctx),
+	}
+	if options.Dir == "" {
+		options.Dir = filepath.Join(o.Config.DataDirectory, "etcd")
+	}
+	if options.ClientPort != 0 || options.PeerPort != 0 {
+		store, err := keys()
+		if err != nil {
+			return nil, err
+		}
+		options.TLS.CAFile = store.Bundle(pki.EtcdCA)
+		options.TLS.CertFile, options.TLS.KeyFile = store.Certificate(pki.EtcdServer)
+	}
+	server, err := etcd.Start(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	return &storage{
+		transport: storagebackend.TransportConfig{ServerList: []string{server.Endpoint()}},
+		failed:    server.Err(),
+		close:     server.Close,
+	}, nil
+}
+
+// openExternal asks every server of an external etcd for an answer, so that a wrong address, certificate or firewall is
+// told at once and by name. One that answers is enough: etcd itself copes with members that are down.
+func openExternal(ctx context.Context, e ocmconfig.Etcd, file string) (*storage, error) {
+	tlsConfig, err := clientTLS(e)
+	if err != nil {
+		return nil, err
+	}
+	failures := make([]error, len(e.Servers))
+	var probes sync.WaitGroup
+	for i, server := range e.Servers {
+		probes.Go(func() { failures[i] = probe(ctx, server, tlsConfig) })
+	}
+	probes.Wait()
+	down := 0
+	for i, failure := range failures {
+		if failure != nil {
+			klog.FromContext(ctx).Error(failure, "A server of the external etcd does not answer", "server", e.Servers[i])
+			down++
+		}
+	}
+	if down == len(e.Servers) {
+		return nil, fmt.Errorf("no server of the external etcd answers:\n%w\nstart etcd, or correct etcd.servers in %s", errors.Join(failures...), file)
+	}
+	return &storage{
+		transport: storagebackend.TransportConfig{ServerList: e.Servers, TrustedCAFile: e.CAFile, CertFile: e.CertFile, KeyFile: e.KeyFile},
+		close:     func() {},
+	}, nil
+}
+
+func clientTLS(e ocmconfig.Etcd) (*tls.Config, error) {
+	info := transport.TLSInfo{TrustedCAFile: e.CAFile, CertFile: e.CertFile, KeyFile: e.KeyFile}
+	config, err := info.ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("read the certificates of etcd.caFile, etcd.certFile and etcd.keyFile: %w", err)
+	}
+	return config, nil
+}
+
+// probe connects step by step, because the client of etcd itself tells nothing but that time ran out.
+func probe(ctx context.Context, server string, tlsConfig *tls.Config) error {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	target, err := url.Parse(server)
+	if err != nil {
+		return fmt.Errorf("%s: %w", server, err)
+	}
+	if err := dial(ctx, target, tlsConfig); err != nil {
+		return fmt.Errorf("%s: %w", server, err)
+	}
+	config := clientv3.Config{Endpoints: []string{server}, Context: ctx}
+	if target.Scheme == "https" {
+		config.TLS = tlsConfig
+	}
+	client, err := clientv3.New(config)
+	if err != nil {
+		return fmt.Errorf("%s: %w", server, err)
+	}
+	defer func() { _ = client.Close() }()
+	if _, err := client.Status(ctx, server); err != nil {
+		return fmt.Errorf("%s: asked for its status: %w", server, err)
+	}
+	return nil
+}
+
+func dial(ctx context.Context, target *url.URL, tlsConfig *tls.Config) error {
+	network, host := "tcp", target.Host
+	if target.Scheme == "unix" {
+		network, host = "unix", strings.TrimPrefix(target.String(), "unix://")
+	}
+	var conn net.Conn
+	var err error
+	if target.Scheme == "https" {
+		conn, err = (&tls.Dialer{Config: tlsConfig}).DialContext(ctx, network, host)
+	} else {
+		conn, err = (&net.Dialer{}).DialContext(ctx, network, host)
+	}
+	if err != nil {
+		return err
+	}
+	return conn.Close()
+}
