@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/util/homedir"
 )
 
 // PlaygroundContext is the context of the hub in the kubeconfig that "capstan up" writes.
@@ -123,7 +124,7 @@ func (t Target) fixed() *candidate {
 func (t Target) defaults() []candidate {
 	return []candidate{
 		{files: []string{t.Playground}, playground: true},
-		{files: []string{clientcmd.RecommendedHomeFile}},
+		{files: []string{filepath.Join(homedir.HomeDir(), clientcmd.RecommendedHomeDir, clientcmd.RecommendedFileName)}},
 	}
 }
 

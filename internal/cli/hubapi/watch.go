@@ -38,9 +38,20 @@ func until[T any, P interface {
 	*T
 	runtime.Object
 }](ctx context.Context, w watched, wanted func(P) bool) error {
-	if err := w.probe(ctx); err != nil {
-		return err
+	err := w.probe(ctx)
+	if err == nil {
+		err = follow(ctx, w, wanted)
 	}
+	if err != nil && ctx.Err() != nil {
+		return errWaitEnded{context.Cause(ctx)}
+	}
+	return err
+}
+
+func follow[T any, P interface {
+	*T
+	runtime.Object
+}](ctx context.Context, w watched, wanted func(P) bool) error {
 	source := cache.NewFilteredListWatchFromClient(w.client, w.resource, w.namespace, w.narrow)
 	_, err := watchtools.UntilWithSync(ctx, source, P(new(T)), nil, func(event watch.Event) (bool, error) {
 		object, ok := event.Object.(P)
@@ -49,9 +60,6 @@ func until[T any, P interface {
 		}
 		return event.Type != watch.Deleted && wanted(object), nil
 	})
-	if ctx.Err() != nil && err != nil {
-		return errWaitEnded{context.Cause(ctx)}
-	}
 	return err
 }
 

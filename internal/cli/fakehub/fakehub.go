@@ -1,0 +1,327 @@
+// Package fakehub is an API server for tests of the command line: it keeps objects as JSON, speaks the REST protocol of
+// Kubernetes including watches, and notes what it was asked. It checks nothing: that is for tests against a real hub.
+package fakehub
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// Request is something the hub was asked.
+type Request struct {
+	Method, Path, Authorization, Body string
+}
+
+// Hub is a running server. Its objects are found by their URL path, such as /api/v1/namespaces/default/configmaps/x.
+type Hub struct {
+	*httptest.Server
+
+	mu       sync.Mutex
+	changed  *sync.Cond
+	objects  map[string]*unstructured.Unstructured
+	history  []event
+	requests []Request
+	answers  map[string]http.HandlerFunc
+}
+
+// kinds are what can be watched, by the last part of the path. All are cluster-scoped.
+var kinds = map[string]string{
+	"certificatesigningrequests": "CertificateSigningRequest",
+	"managedclusters":            "ManagedCluster",
+}
+
+// event is a change: its resource version is its index in the history plus one.
+type event struct {
+	kind   string
+	path   string
+	object *unstructured.Unstructured
+}
+
+// New starts a hub with TLS and stops it when the test ends.
+func New(t *testing.T) *Hub {
+	t.Helper()
+	h := &Hub{objects: map[string]*unstructured.Unstructured{}, answers: map[string]http.HandlerFunc{}}
+	h.changed = sync.NewCond(&h.mu)
+	h.Server = httptest.NewTLSServer(h)
+	t.Cleanup(func() {
+		h.CloseClientConnections()
+		h.changed.Broadcast()
+		h.Close()
+	})
+	return h
+}
+
+// Answer makes the hub answer requests ("GET /readyz") in a way of the test's own.
+func (h *Hub) Answer(request string, with http.HandlerFunc) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.answers[request] = with
+}
+
+// Put adds or replaces the object at a path.
+func (h *Hub) Put(t *testing.T, objectPath string, object runtime.Object) {
+	t.Helper()
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.store(objectPath, &unstructured.Unstructured{Object: content})
+}
+
+// Get decodes the object at a path.
+func (h *Hub) Get(t *testing.T, objectPath string, into any) {
+	t.Helper()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	object := h.objects[objectPath]
+	if object == nil {
+		t.Fatalf("the hub has no %s", objectPath)
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, into); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Requests are all requests so far that have this method.
+func (h *Hub) Requests(method string) []Request {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(h.requests), func(r Request) bool { return r.Method != method })
+}
+
+// Kubeconfig writes a kubeconfig that leads here with a context of the given name.
+func (h *Hub) Kubeconfig(t *testing.T, file, context string) {
+	t.Helper()
+	config := clientcmdapi.NewConfig()
+	config.Clusters[context] = &clientcmdapi.Cluster{Server: h.URL, CertificateAuthorityData: h.CA()}
+	config.AuthInfos[context] = &clientcmdapi.AuthInfo{Token: "admin"}
+	config.Contexts[context] = &clientcmdapi.Context{Cluster: context, AuthInfo: context}
+	config.CurrentContext = context
+	if err := clientcmd.WriteToFile(*config, file); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ServeHTTP answers one request.
+func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.requests = append(h.requests, Request{r.Method, r.URL.Path, r.Header.Get("Authorization"), string(body)})
+	if answer := h.answers[r.Method+" "+r.URL.Path]; answer != nil {
+		answer(w, r)
+		return
+	}
+	switch {
+	case r.Method == http.MethodGet && r.URL.Query().Get("watch") != "":
+		h.watch(w, r)
+	case r.Method == http.MethodGet && isCollection(r.URL.Path):
+		h.list(w, r)
+	case r.Method == http.MethodGet:
+		h.respond(w, h.objects[r.URL.Path], r.URL.Path)
+	case r.Method == http.MethodPost:
+		h.create(w, r.URL.Path, body)
+	case r.Method == http.MethodPut:
+		h.replace(w, r.URL.Path, body)
+	case r.Method == http.MethodPatch:
+		h.patch(w, r.URL.Path, body)
+	}
+}
+
+// isCollection tells /api/v1/secrets and /apis/g/v1/namespaces/n/things from the objects below them.
+func isCollection(urlPath string) bool {
+	parts := strings.Split(strings.Trim(urlPath, "/"), "/")
+	parts = parts[map[string]int{"api": 2, "apis": 3}[parts[0]]:]
+	if len(parts) > 1 && parts[0] == "namespaces" {
+		parts = parts[2:]
+	}
+	return len(parts) == 1
+}
+
+func (h *Hub) store(objectPath string, object *unstructured.Unstructured) {
+	kind := "MODIFIED"
+	if h.objects[objectPath] == nil {
+		kind = "ADDED"
+	}
+	object.SetResourceVersion(strconv.Itoa(len(h.history) + 1))
+	h.objects[objectPath] = object
+	h.history = append(h.history, event{kind, objectPath, object.DeepCopy()})
+	h.changed.Broadcast()
+}
+
+// selected are the objects of a collection, or of all namespaces, that match the selectors.
+func selected(r *http.Request, objectPath string, object *unstructured.Unstructured) bool {
+	collection, resource := path.Dir(objectPath), path.Base(r.URL.Path)
+	everywhere := !strings.Contains(r.URL.Path, "/namespaces/") && path.Base(collection) == resource &&
+		strings.HasPrefix(collection, path.Dir(r.URL.Path)+"/namespaces/")
+	if collection != r.URL.Path && !everywhere {
+		return false
+	}
+	selector, err := labels.Parse(r.URL.Query().Get("labelSelector"))
+	name, named := strings.CutPrefix(r.URL.Query().Get("fieldSelector"), "metadata.name=")
+	return err == nil && selector.Matches(labels.Set(object.GetLabels())) && (!named || object.GetName() == name)
+}
+
+func (h *Hub) list(w http.ResponseWriter, r *http.Request) {
+	items := []any{}
+	var paths []string
+	for objectPath := range h.objects {
+		paths = append(paths, objectPath)
+	}
+	slices.Sort(paths)
+	for _, objectPath := range paths {
+		if selected(r, objectPath, h.objects[objectPath]) {
+			items = append(items, h.objects[objectPath].Object)
+		}
+	}
+	list := map[string]any{"metadata": map[string]any{"resourceVersion": strconv.Itoa(len(h.history))}, "items": items}
+	writeJSON(w, http.StatusOK, list) // clients know the kind of what they asked for
+}
+
+// watch sends what there is, says that this was all, and goes on with what changes. It holds the lock but while it waits.
+func (h *Hub) watch(w http.ResponseWriter, r *http.Request) {
+	from, _ := strconv.Atoi(r.URL.Query().Get("resourceVersion"))
+	w.Header().Set("Content-Type", "application/json")
+	send := func(kind string, object map[string]any) {
+		content, _ := json.Marshal(map[string]any{"type": kind, "object": object})
+		fmt.Fprintf(w, "%s\n", content)
+	}
+	if r.URL.Query().Get("sendInitialEvents") == "true" {
+		for objectPath, object := range h.objects {
+			if selected(r, objectPath, object) {
+				send("ADDED", object.Object)
+			}
+		}
+		from = len(h.history)
+		send("BOOKMARK", map[string]any{
+			"apiVersion": strings.TrimPrefix(path.Dir(r.URL.Path), "/apis/"),
+			"kind":       kinds[path.Base(r.URL.Path)],
+			"metadata": map[string]any{
+				"resourceVersion": strconv.Itoa(from),
+				"annotations":     map[string]any{metav1.InitialEventsAnnotationKey: "true"},
+			},
+		})
+	}
+	stop := contextDone(r, h)
+	defer stop()
+	for r.Context().Err() == nil {
+		for ; from < len(h.history); from++ {
+			if e := h.history[from]; selected(r, e.path, e.object) {
+				send(e.kind, e.object.Object)
+			}
+		}
+		w.(http.Flusher).Flush()
+		h.changed.Wait()
+	}
+}
+
+// contextDone wakes the watch when its client has gone.
+func contextDone(r *http.Request, h *Hub) (stop func()) {
+	done := make(chan struct{})
+	go func() {
+		select {
+		case <-r.Context().Done():
+			h.mu.Lock()
+			h.changed.Broadcast()
+			h.mu.Unlock()
+		case <-done:
+		}
+	}()
+	return func() { close(done) }
+}
+
+func (h *Hub) create(w http.ResponseWriter, collection string, body []byte) {
+	object := &unstructured.Unstructured{}
+	if err := json.Unmarshal(body, &object.Object); err != nil {
+		writeStatus(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error(), "")
+		return
+	}
+	objectPath := collection + "/" + object.GetName()
+	if h.objects[objectPath] != nil {
+		writeStatus(w, http.StatusConflict, metav1.StatusReasonAlreadyExists, objectPath+" already exists", object.GetName())
+		return
+	}
+	h.store(objectPath, object)
+	writeJSON(w, http.StatusCreated, object.Object)
+}
+
+func (h *Hub) replace(w http.ResponseWriter, objectPath string, body []byte) {
+	objectPath = strings.TrimSuffix(objectPath, "/approval")
+	object := &unstructured.Unstructured{}
+	if err := json.Unmarshal(body, &object.Object); err != nil || h.objects[objectPath] == nil {
+		h.respond(w, nil, objectPath)
+		return
+	}
+	h.store(objectPath, object)
+	writeJSON(w, http.StatusOK, object.Object)
+}
+
+func (h *Hub) patch(w http.ResponseWriter, objectPath string, body []byte) {
+	if h.objects[objectPath] == nil {
+		h.respond(w, nil, objectPath)
+		return
+	}
+	before, _ := json.Marshal(h.objects[objectPath].Object)
+	merged, err := jsonpatch.MergePatch(before, body)
+	object := &unstructured.Unstructured{}
+	if err == nil {
+		err = json.Unmarshal(merged, &object.Object)
+	}
+	if err != nil {
+		writeStatus(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error(), "")
+		return
+	}
+	h.store(objectPath, object)
+	writeJSON(w, http.StatusOK, object.Object)
+}
+
+func (h *Hub) respond(w http.ResponseWriter, object *unstructured.Unstructured, objectPath string) {
+	if object == nil {
+		name := path.Base(objectPath)
+		writeStatus(w, http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf("%q not found", name), name)
+		return
+	}
+	writeJSON(w, http.StatusOK, object.Object)
+}
+
+// JSON is an answer that succeeds.
+func JSON(content string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, json.RawMessage(content)) }
+}
+
+// Refuse is an answer: a Status as the API server writes it.
+func Refuse(code int, reason metav1.StatusReason, message string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { writeStatus(w, code, reason, message, "") }
+}
+
+func writeStatus(w http.ResponseWriter, code int, reason metav1.StatusReason, message, name string) {
+	writeJSON(w, code, metav1.Status{
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure,
+		Code: int32(code), Reason: reason, Message: message, Details: &metav1.StatusDetails{Name: name},
+	})
+}
+
+func writeJSON(w http.ResponseWriter, code int, content any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(content)
+}

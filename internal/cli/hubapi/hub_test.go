@@ -1,0 +1,251 @@
+package hubapi_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/cli/fakehub"
+	"github.com/capstan-io/capstan/internal/cli/hubapi"
+)
+
+const (
+	clustersPath = "/apis/cluster.open-cluster-management.io/v1/managedclusters"
+	tokenPath    = "/api/v1/namespaces/open-cluster-management/serviceaccounts/agent-registration-bootstrap/token"
+	secretsPath  = "/api/v1/namespaces/kube-system/secrets"
+)
+
+func connect(t *testing.T, fake *fakehub.Hub) *hubapi.Hub {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	fake.Kubeconfig(t, file, "hub")
+	hub, err := hubapi.Connect(hubapi.Target{Kubeconfig: file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return hub
+}
+
+// CA-04: every way in which a hub does not do what is asked says what to do next.
+func TestErrors(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		answer http.HandlerFunc
+		is     func(error) bool
+		says   []string
+	}{
+		"not a hub": {
+			answer: func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "404 page not found", http.StatusNotFound) },
+			is:     func(err error) bool { return errors.Is(err, hubapi.ErrNotAHub) },
+			says:   []string{"is not an Open Cluster Management hub", "cluster.open-cluster-management.io/v1", `context "hub"`, "--context", "capstan up"},
+		},
+		"unauthorized": {
+			answer: fakehub.Refuse(http.StatusUnauthorized, metav1.StatusReasonUnauthorized, "Unauthorized"),
+			is:     apierrors.IsUnauthorized,
+			says:   []string{"does not accept the credentials", "log in again"},
+		},
+		"forbidden": {
+			answer: fakehub.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden, `User "jane" cannot list resource`),
+			is:     apierrors.IsForbidden,
+			says:   []string{`User "jane" cannot list`, "ask an administrator"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			fake := fakehub.New(t)
+			fake.Answer("GET "+clustersPath, test.answer)
+			_, err := connect(t, fake).Clusters(t.Context(), "")
+			mention(t, err, append(test.says, "list clusters")...)
+			if !test.is(err) {
+				t.Errorf("the cause is lost: %v", err)
+			}
+		})
+	}
+}
+
+func mention(t *testing.T, err error, words ...string) {
+	t.Helper()
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, word := range words {
+		if !strings.Contains(err.Error(), word) {
+			t.Errorf("%q is missing in: %v", word, err)
+		}
+	}
+}
+
+func TestErrorNothingListens(t *testing.T) {
+	t.Parallel()
+	fake := fakehub.New(t)
+	hub := connect(t, fake)
+	fake.Close()
+	_, err := hub.Clusters(t.Context(), "")
+	mention(t, err, "nothing answers at "+fake.URL, "--context")
+}
+
+func TestErrorNoAnswer(t *testing.T) {
+	t.Parallel()
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections, and that is all
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	hub, err := hubapi.Invitation{Server: "https://" + silent.Addr().String()}.Hub(hubapi.Trust{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err = hub.Clusters(ctx, "")
+	mention(t, err, "did not answer in time", "--timeout")
+}
+
+func TestErrorUnknownAuthority(t *testing.T) {
+	t.Parallel()
+	fake := fakehub.New(t)
+	hub, err := hubapi.Invitation{Server: fake.URL}.Hub(hubapi.Trust{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = hub.Clusters(t.Context(), "")
+	mention(t, err, "does not trust", "fresh kubeconfig")
+}
+
+// CA-13: the token of the bootstrap service account, for an hour.
+func TestServiceAccountToken(t *testing.T) {
+	t.Parallel()
+	fake := fakehub.New(t)
+	fake.Answer("POST "+tokenPath, fakehub.JSON(`{"kind":"TokenRequest","apiVersion":"authentication.k8s.io/v1","status":{"token":"secret"}}`))
+	token, err := connect(t, fake).ServiceAccountToken(t.Context())
+	if err != nil || token != "secret" {
+		t.Fatalf("token %q, error %v", token, err)
+	}
+	body := fake.Requests("POST")[0].Body
+	if !strings.Contains(body, `"expirationSeconds":3600`) || !strings.Contains(body, authenticationv1.SchemeGroupVersion.String()) {
+		t.Errorf("asked for %s", body)
+	}
+}
+
+func TestServiceAccountTokenMissing(t *testing.T) {
+	t.Parallel()
+	fake := fakehub.New(t)
+	fake.Answer("POST "+tokenPath, fakehub.Refuse(http.StatusNotFound, metav1.StatusReasonNotFound, "not found"))
+	fake.Answer("GET /apis/cluster.open-cluster-management.io/v1", fakehub.JSON("{}"))
+	hub := connect(t, fake)
+	_, err := hub.ServiceAccountToken(t.Context())
+	mention(t, err, "open-cluster-management/agent-registration-bootstrap is missing", "--use-bootstrap-token")
+
+	fake.Answer("GET /apis/cluster.open-cluster-management.io/v1", http.NotFound)
+	if _, err := hub.ServiceAccountToken(t.Context()); !errors.Is(err, hubapi.ErrNotAHub) {
+		t.Errorf("error %v, want ErrNotAHub", err)
+	}
+}
+
+// CA-13: the newest bootstrap token that is good for joining.
+func TestBootstrapToken(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	fake := fakehub.New(t)
+	put := func(name, label, id, secret, expires string, age time.Duration) {
+		fake.Put(t, secretsPath+"/"+name, &corev1.Secret{
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+			ObjectMeta: metav1.ObjectMeta{
+				Name: name, Namespace: "kube-system", Labels: map[string]string{"app": label}, CreationTimestamp: metav1.NewTime(now.Add(-age)),
+			},
+			Data: map[string][]byte{"token-id": []byte(id), "token-secret": []byte(secret), "expiration": []byte(expires)},
+		})
+	}
+	later, before := now.Add(time.Hour).Format(time.RFC3339), now.Add(-time.Second).Format(time.RFC3339)
+	put("bootstrap-token-older1", "cluster-manager", "older1", "aaaaaaaaaaaaaaaa", later, 3*time.Hour)
+	put("bootstrap-token-newer2", "cluster-manager", "newer2", "bbbbbbbbbbbbbbbb", later, 2*time.Hour)
+	put("bootstrap-token-gone33", "cluster-manager", "gone33", "cccccccccccccccc", before, time.Hour)
+	put("bootstrap-token-other4", "kubeadm", "other4", "dddddddddddddddd", later, time.Minute)
+	put("something-else", "cluster-manager", "else55", "eeeeeeeeeeeeeeee", later, time.Minute)
+	put("bootstrap-token-broken", "cluster-manager", "broken", "short", later, time.Minute)
+	put("bootstrap-token-liar66", "cluster-manager", "older1", "ffffffffffffffff", later, time.Minute)
+
+	hub := connect(t, fake)
+	token, err := hub.BootstrapToken(t.Context(), now)
+	if err != nil || token != "newer2.bbbbbbbbbbbbbbbb" {
+		t.Errorf("token %q, error %v", token, err)
+	}
+	fake.Answer("GET /apis/cluster.open-cluster-management.io/v1", fakehub.JSON("{}"))
+	_, err = hub.BootstrapToken(t.Context(), now.Add(2*time.Hour))
+	mention(t, err, "expired", "app=cluster-manager")
+}
+
+func TestExternalServer(t *testing.T) {
+	t.Parallel()
+	fake := fakehub.New(t)
+	hub := connect(t, fake)
+	if server, err := hub.ExternalServer(t.Context()); err != nil || server != fake.URL {
+		t.Errorf("nothing published: server %q, error %v, want the kubeconfig's %s", server, err, fake.URL)
+	}
+	fake.Put(t, clusterInfo, &corev1.ConfigMap{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: metav1.ObjectMeta{Name: "cluster-info"},
+		Data:       map[string]string{"kubeconfig": "apiVersion: v1\nkind: Config\nclusters: [{name: '', cluster: {server: 'https://hub.example.com'}}]"},
+	})
+	if server, err := hub.ExternalServer(t.Context()); err != nil || server != "https://hub.example.com" {
+		t.Errorf("server %q, error %v, want the published one", server, err)
+	}
+}
+
+func managedCluster(name string, accepted bool) *clusterv1.ManagedCluster {
+	return &clusterv1.ManagedCluster{
+		TypeMeta:   metav1.TypeMeta{APIVersion: clusterv1.GroupVersion.String(), Kind: "ManagedCluster"},
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       clusterv1.ManagedClusterSpec{HubAcceptsClient: accepted},
+	}
+}
+
+func TestWaitForCluster(t *testing.T) {
+	t.Parallel()
+	fake := fakehub.New(t)
+	hub := connect(t, fake)
+	seen, done := make(chan struct{}), make(chan error)
+	go func() {
+		done <- hub.WaitForCluster(t.Context(), "cluster1", func(c *clusterv1.ManagedCluster) bool {
+			if c.Name == "cluster1" && !c.Spec.HubAcceptsClient {
+				close(seen)
+			}
+			return c.Spec.HubAcceptsClient
+		})
+	}()
+	fake.Put(t, clustersPath+"/cluster2", managedCluster("cluster2", true))
+	fake.Put(t, clustersPath+"/cluster1", managedCluster("cluster1", false))
+	<-seen
+	fake.Put(t, clustersPath+"/cluster1", managedCluster("cluster1", true))
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestWaitForClusterEnds(t *testing.T) {
+	t.Parallel()
+	fake := fakehub.New(t)
+	why := errors.New("the agent died")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(why)
+	err := connect(t, fake).WaitForCluster(ctx, "cluster1", func(*clusterv1.ManagedCluster) bool { return true })
+	if !errors.Is(err, why) {
+		t.Errorf("error %v, want the cause %v", err, why)
+	}
+
+	fake.Answer("GET "+clustersPath, fakehub.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden, "no"))
+	err = connect(t, fake).WaitForCluster(t.Context(), "cluster1", func(*clusterv1.ManagedCluster) bool { return true })
+	mention(t, err, "ask an administrator")
+}

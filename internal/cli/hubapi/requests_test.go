@@ -1,0 +1,134 @@
+package hubapi
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"strings"
+	"testing"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+func pemRequest(t *testing.T, commonName string, organization ...string) []byte {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
+		Subject: pkix.Name{CommonName: commonName, Organization: organization},
+	}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
+}
+
+// CA-18, O16: accept approves the requests of agents with a bootstrap credential, and no look-alikes.
+func TestJoinRequest(t *testing.T) {
+	t.Parallel()
+	const cluster = "cluster1"
+	agent := fleet.ClusterUser(cluster, "a1")
+	good := certificatesv1.CertificateSigningRequest{
+		ObjectMeta: metav1.ObjectMeta{Name: "csr", Labels: map[string]string{fleet.LabelClusterName: cluster}},
+		Spec: certificatesv1.CertificateSigningRequestSpec{
+			SignerName: fleet.SignerKubeAPIServerClient,
+			Username:   "system:serviceaccount:open-cluster-management:agent-registration-bootstrap",
+			Groups:     []string{"system:serviceaccounts", "system:serviceaccounts:open-cluster-management"},
+			Request:    pemRequest(t, agent, fleet.ClusterGroups(cluster)...),
+		},
+	}
+	tests := map[string]struct {
+		change func(*certificatesv1.CertificateSigningRequest)
+		why    string
+	}{
+		"service account token": {},
+		"bootstrap token": {change: func(c *certificatesv1.CertificateSigningRequest) {
+			c.Spec.Username, c.Spec.Groups = "system:bootstrap:abc123", []string{"system:bootstrappers", fleet.GroupBootstrap}
+		}},
+		"gRPC server": {change: func(c *certificatesv1.CertificateSigningRequest) {
+			c.Spec.Username = "system:serviceaccount:open-cluster-management-hub:grpc-server-sa"
+			c.Spec.Groups = []string{"system:serviceaccounts:open-cluster-management-hub"}
+			c.Spec.SignerName = fleet.SignerGRPC
+		}},
+		"a service account whose name begins the same": {
+			change: func(c *certificatesv1.CertificateSigningRequest) { c.Spec.Username += "-2" },
+			why:    "does not have a bootstrap credential",
+		},
+		"a user whose name begins like a bootstrap token's": {
+			change: func(c *certificatesv1.CertificateSigningRequest) {
+				c.Spec.Username, c.Spec.Groups = "system:bootstrap:abc123:evil", []string{fleet.GroupBootstrap}
+			},
+			why: "does not have a bootstrap credential",
+		},
+		"a bootstrap token for something else": {
+			change: func(c *certificatesv1.CertificateSigningRequest) {
+				c.Spec.Username, c.Spec.Groups = "system:bootstrap:abc123", []string{"system:bootstrappers:kubeadm:default-node-token"}
+			},
+			why: "does not have a bootstrap credential",
+		},
+		"the group of another requester": {
+			change: func(c *certificatesv1.CertificateSigningRequest) { c.Spec.Groups = []string{fleet.GroupBootstrap} },
+			why:    "does not have a bootstrap credential",
+		},
+		"another signer": {
+			change: func(c *certificatesv1.CertificateSigningRequest) { c.Spec.SignerName = "kubernetes.io/kubelet-serving" },
+			why:    "does not sign certificates of agents",
+		},
+		"an add-on": {
+			change: func(c *certificatesv1.CertificateSigningRequest) { c.Labels[fleet.LabelAddOnName] = "proxy" },
+			why:    "add-on",
+		},
+		"another cluster's identity": {
+			change: func(c *certificatesv1.CertificateSigningRequest) {
+				c.Spec.Request = pemRequest(t, fleet.ClusterUser("cluster2", "a1"))
+			},
+			why: `identity of cluster "cluster2"`,
+		},
+		"an administrator's identity": {
+			change: func(c *certificatesv1.CertificateSigningRequest) {
+				c.Spec.Request = pemRequest(t, "admin")
+			},
+			why: "not the agent of a cluster",
+		},
+		"an administrator's group": {
+			change: func(c *certificatesv1.CertificateSigningRequest) {
+				c.Spec.Request = pemRequest(t, agent, fleet.ClusterGroup(cluster), "system:masters")
+			},
+			why: `group "system:masters"`,
+		},
+		"no certificate request": {
+			change: func(c *certificatesv1.CertificateSigningRequest) { c.Spec.Request = []byte("x") },
+			why:    "no PEM",
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			csr := good.DeepCopy()
+			if test.change != nil {
+				test.change(csr)
+			}
+			request, err := joinRequest(csr, cluster)
+			if test.why == "" {
+				if err != nil {
+					t.Fatalf("rejected: %v", err)
+				}
+				if request.CommonName != agent || !request.Pending || request.Approved {
+					t.Errorf("request %+v", request)
+				}
+				return
+			}
+			if err == nil || !strings.Contains(err.Error(), test.why) {
+				t.Errorf("error %v, want one with %q", err, test.why)
+			}
+		})
+	}
+}

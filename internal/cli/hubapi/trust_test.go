@@ -1,0 +1,177 @@
+package hubapi_test
+
+import (
+	"errors"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/cluster-bootstrap/token/jws"
+
+	"github.com/capstan-io/capstan/internal/cli/fakehub"
+	"github.com/capstan-io/capstan/internal/cli/hubapi"
+)
+
+const (
+	bootstrapToken = "abc123.0123456789abcdef"
+	accountToken   = "header.payload.signature"
+	clusterInfo    = "/api/v1/namespaces/kube-public/configmaps/cluster-info"
+)
+
+// publish makes the hub publish a CA, signed with the secrets of tokens by their IDs.
+func publish(t *testing.T, hub *fakehub.Hub, ca []byte, secrets map[string]string) {
+	t.Helper()
+	config := clientcmdapi.NewConfig()
+	config.Clusters[""] = &clientcmdapi.Cluster{Server: hub.URL, CertificateAuthorityData: ca}
+	content, err := clientcmd.Write(*config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info := &corev1.ConfigMap{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: metav1.ObjectMeta{Name: "cluster-info", Namespace: "kube-public"},
+		Data:       map[string]string{"kubeconfig": string(content)},
+	}
+	for id, secret := range secrets {
+		signature, err := jws.ComputeDetachedSignature(string(content), id, secret)
+		if err != nil {
+			t.Fatal(err)
+		}
+		info.Data["jws-kubeconfig-"+id] = signature
+	}
+	hub.Put(t, clusterInfo, info)
+}
+
+// CA-17: how a cluster that joins recognises the hub.
+func TestTrust(t *testing.T) {
+	t.Parallel()
+	good, other := map[string]string{"abc123": "0123456789abcdef"}, map[string]string{"abc123": "ffffffffffffffff"}
+	tests := map[string]struct {
+		token      string
+		signatures map[string]string
+		silent     bool // the hub publishes nothing
+		pinned     bool
+		reason     string
+		onFirstUse bool
+		fails      string
+	}{
+		"signed with the bootstrap token":          {token: bootstrapToken, signatures: good, reason: "verified with the bootstrap token"},
+		"signed by somebody who lacks the token":   {token: bootstrapToken, signatures: other, fails: "impostor"},
+		"not signed":                               {token: bootstrapToken, fails: "does not know the bootstrap token abc123"},
+		"signed with another token":                {token: bootstrapToken, signatures: map[string]string{"zzz999": "0123456789abcdef"}, fails: "does not know"},
+		"nothing published for a bootstrap token":  {token: bootstrapToken, silent: true, fails: "does not know"},
+		"a service account token":                  {token: accountToken, signatures: good, onFirstUse: true, reason: "not verified"},
+		"nothing published for an account's token": {token: accountToken, silent: true, fails: "--ca-file"},
+		"a file is believed before all":            {token: bootstrapToken, signatures: other, pinned: true, reason: "verified with"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			hub := fakehub.New(t)
+			if !test.silent {
+				publish(t, hub, hub.CA(), test.signatures)
+			}
+			invitation := hubapi.Invitation{Server: hub.URL, Token: test.token}
+			if test.pinned {
+				invitation.CAFile = writeFile(t, hub.CA())
+			}
+			trust, err := invitation.Trust(t.Context())
+			for _, request := range hub.Requests("GET") {
+				if request.Authorization != "" {
+					t.Errorf("a credential was sent to a hub that was not verified: %s", request.Path)
+				}
+			}
+			if test.fails != "" {
+				if !errors.Is(err, hubapi.ErrUntrusted) || !strings.Contains(err.Error(), test.fails) {
+					t.Errorf("error %v, want ErrUntrusted with %q", err, test.fails)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if trust.OnFirstUse != test.onFirstUse || !strings.HasPrefix(trust.Reason, test.reason) || !slices.Equal(trust.CA, hub.CA()) {
+				t.Errorf("trust: on first use %t, reason %q, want %t, %q", trust.OnFirstUse, trust.Reason, test.onFirstUse, test.reason)
+			}
+		})
+	}
+}
+
+func writeFile(t *testing.T, content []byte) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// CA-16: the certificates of the proxy are added to those of the hub, each once.
+func TestTrustProxy(t *testing.T) {
+	t.Parallel()
+	hub := fakehub.New(t)
+	proxyCA := writeFile(t, hub.CA())
+	publish(t, hub, hub.CA(), nil)
+	invitation := hubapi.Invitation{Server: hub.URL, Token: accountToken, CAFile: proxyCA, ProxyURL: "http://proxy:3128", ProxyCAFile: proxyCA}
+	trust, err := invitation.Trust(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Count(string(trust.CA), "BEGIN CERTIFICATE"); got != 1 {
+		t.Errorf("%d certificates, want 1", got)
+	}
+	config := invitation.Kubeconfig(trust)
+	if got := config.Clusters["hub"].ProxyURL; got != "http://proxy:3128" {
+		t.Errorf("proxy %q in the bootstrap kubeconfig", got)
+	}
+}
+
+// The proxy is for finding the hub, too.
+func TestTrustThroughProxy(t *testing.T) {
+	t.Parallel()
+	proxy := httptest.NewServer(nil)
+	proxy.Close()
+	invitation := hubapi.Invitation{Server: "https://hub.invalid", Token: accountToken, ProxyURL: proxy.URL}
+	_, err := invitation.Trust(t.Context())
+	if err == nil || !strings.Contains(err.Error(), strings.TrimPrefix(proxy.URL, "http://")) {
+		t.Errorf("error %v, want one about the proxy %s", err, proxy.URL)
+	}
+}
+
+func TestCheckInvitation(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		invitation hubapi.Invitation
+		fails      string
+	}{
+		"good":              {invitation: hubapi.Invitation{Server: "https://hub:6443"}},
+		"no scheme":         {invitation: hubapi.Invitation{Server: "hub:6443"}, fails: "--hub-apiserver"},
+		"proxy no scheme":   {invitation: hubapi.Invitation{Server: "https://hub", ProxyURL: "proxy:3128"}, fails: "--proxy-url"},
+		"proxy CA no proxy": {invitation: hubapi.Invitation{Server: "https://hub", ProxyCAFile: "f"}, fails: "--proxy-ca-file"},
+	} {
+		err := test.invitation.Check()
+		if (err == nil) != (test.fails == "") || err != nil && !strings.Contains(err.Error(), test.fails) {
+			t.Errorf("%s: error %v, want %q", name, err, test.fails)
+		}
+	}
+}
+
+// CA-17: the names in the bootstrap kubeconfig.
+func TestBootstrapKubeconfig(t *testing.T) {
+	t.Parallel()
+	config := hubapi.Invitation{Server: "https://hub", Token: "t"}.Kubeconfig(hubapi.Trust{CA: []byte("ca")})
+	context := config.Contexts["bootstrap"]
+	if config.CurrentContext != "bootstrap" || context == nil || context.Cluster != "hub" || context.AuthInfo != "bootstrap" || context.Namespace != "default" {
+		t.Fatalf("context %+v", context)
+	}
+	if config.AuthInfos["bootstrap"].Token != "t" || config.Clusters["hub"].Server != "https://hub" {
+		t.Errorf("kubeconfig %+v", config)
+	}
+}
