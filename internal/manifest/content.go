@@ -97,7 +97,7 @@ func (m merger) list(at place, required, live, last []any) (merged []any, change
 	if len(required) == len(live) && m.allMet(at, required, live, last) {
 		return live, false
 	}
-	return runtime.DeepCopyJSONValue(required).([]any), true //nolint:forcetypeassert // A copy has the type of its source.
+	return runtime.DeepCopyJSONValue(required).([]any), true // A copy has the type of its source.
 }
 
 // keyedList takes the elements of the manifest in its order; each keeps what the manifest does not name.

@@ -124,7 +124,7 @@ func describe(object *unstructured.Unstructured) string {
 
 // dropServerMetadata removes what a manifest that was exported from a cluster carries of that cluster.
 func dropServerMetadata(object *unstructured.Unstructured) {
-	metadata := object.Object["metadata"].(map[string]any) //nolint:forcetypeassert // check made sure.
+	metadata := object.Object["metadata"].(map[string]any) // check made sure
 	for _, name := range []string{
 		"uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp",
 		"deletionGracePeriodSeconds", "managedFields", "selfLink",

@@ -43,7 +43,7 @@ func (p *clusterMutator) Admit(_ context.Context, request admission.Attributes, 
 	if err != nil {
 		// The schema, which the server checks later, says better what is wrong; and whatever it lets through comes to
 		// the validating plugin, which refuses what it cannot read.
-		return nil //nolint:nilerr // see above
+		return nil
 	}
 	before := cluster.DeepCopy()
 	err = rules.MutateManagedCluster(cluster, old, rules.MutateOptions{

@@ -1,0 +1,103 @@
+package integration
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/test/env"
+)
+
+// expectRefusal checks how the hub refused something: by an error of this kind that names all of the texts.
+func expectRefusal(t *testing.T, err error, kind func(error) bool, texts ...string) {
+	t.Helper()
+	if !kind(err) {
+		t.Errorf("got error %v", err)
+		return
+	}
+	for _, text := range texts {
+		if !strings.Contains(err.Error(), text) {
+			t.Errorf("error is %q, want it to contain %q", err, text)
+		}
+	}
+}
+
+// WH-01 to WH-05, WH-07: the rules hold on the hub itself, and ask its own authorizer about who sent the request.
+func TestClustersAreAdmitted(t *testing.T) {
+	t.Parallel()
+	admin := hub.Client(t)
+	config, err := hub.Config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	newcomer := rest.CopyConfig(config)
+	newcomer.Impersonate = rest.ImpersonationConfig{UserName: "newcomer", Groups: []string{fleet.GroupBootstrap, fleet.GroupAuthenticated}}
+	agent := env.ClientFor(t, newcomer)
+
+	cluster := func(name string) *clusterv1.ManagedCluster {
+		return &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	}
+	accepted := cluster("admitted")
+	accepted.Spec.HubAcceptsClient = true
+	expectRefusal(t, agent.Create(t.Context(), accepted), apierrors.IsForbidden, `user "newcomer" cannot update the HubAcceptsClient field`)
+	expectRefusal(t, agent.Create(t.Context(), cluster("admitted.twice")), apierrors.IsBadRequest, "metadata.name")
+
+	created := cluster("admitted")
+	created.Spec.ManagedClusterClientConfigs = []clusterv1.ClientConfig{{URL: "http://admitted"}}
+	expectRefusal(t, agent.Create(t.Context(), created), apierrors.IsBadRequest, "spec.managedClusterClientConfigs[0].url")
+	created.Spec.ManagedClusterClientConfigs = nil
+	created.Spec.Taints = []clusterv1.Taint{{Key: "a", Effect: clusterv1.TaintEffectNoSelect}}
+	create(t, agent, created)
+	if created.Labels[fleet.LabelClusterSet] != "default" || created.Spec.Taints[0].TimeAdded.IsZero() {
+		t.Errorf("created with labels %v and taints %v, want the set default and a time", created.Labels, created.Spec.Taints)
+	}
+
+	forged := created.DeepCopy()
+	forged.Spec.Taints[0].TimeAdded = metav1.Unix(0, 0)
+	expectRefusal(t, admin.Patch(t.Context(), forged, client.MergeFrom(created)), apierrors.IsBadRequest, `TimeAdded of taint "a"`)
+}
+
+// WH-10, W4: what the limit lets through the hub can also store, with a status of ordinary size; what is larger is refused
+// with the sizes.
+func TestLargeWorks(t *testing.T) {
+	t.Parallel()
+	admin := hub.Client(t)
+	const namespace, manifests, limit = "large-works", 300, 1 << 20
+	create(t, admin, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
+
+	const size = limit / manifests
+	var padded []string
+	for i := range manifests {
+		empty := configMap("default", fmt.Sprintf("large-%03d", i), "")
+		padded = append(padded, strings.Replace(empty, `"key":""`, `"key":"`+strings.Repeat("x", size-len(empty))+`"`, 1))
+	}
+	large := work(namespace, "large", padded...)
+	create(t, admin, large)
+
+	condition := metav1.Condition{Type: "Applied", Status: metav1.ConditionTrue, Reason: "AppliedManifestComplete",
+		Message: "Apply manifest complete", LastTransitionTime: metav1.Now()}
+	available, synced := condition, condition
+	available.Type, synced.Type = "Available", "StatusFeedbackSynced"
+	for i := range manifests {
+		large.Status.ResourceStatus.Manifests = append(large.Status.ResourceStatus.Manifests, workv1.ManifestCondition{
+			ResourceMeta: workv1.ManifestResourceMeta{Ordinal: int32(i), Version: "v1", Kind: "ConfigMap", Resource: "configmaps",
+				Namespace: "default", Name: fmt.Sprintf("large-%03d", i)},
+			Conditions: []metav1.Condition{condition, available, synced},
+		})
+	}
+	if err := admin.Status().Update(t.Context(), large); err != nil {
+		t.Errorf("the status does not fit: %v", err)
+	}
+
+	larger := work(namespace, "larger", append(padded, configMap("default", "one-more", strings.Repeat("x", size)))...)
+	expectRefusal(t, admin.Create(t.Context(), larger), apierrors.IsBadRequest, "the limit is 1048576 bytes", "manifest 300", "default/one-more")
+}
