@@ -53,7 +53,7 @@ type ManifestWorkSpec struct {
 // ManifestsTemplate is a list of objects.
 type ManifestsTemplate struct {
 	// manifests are the objects to apply. The agent applies them in an order that fits their kinds (namespaces
-	// and CRDs first), whatever their order here; 500 KiB in all at most.
+	// and CRDs first), whatever their order here; 1 MiB in all at most.
 	// +optional
 	Manifests []Manifest `json:"manifests,omitempty"`
 }
