@@ -15,6 +15,8 @@ import (
 	controlplaneapiserver "k8s.io/kubernetes/pkg/controlplane/apiserver"
 	kubeoptions "k8s.io/kubernetes/pkg/controlplane/apiserver/options"
 	rbacrest "k8s.io/kubernetes/pkg/registry/rbac/rest"
+
+	"github.com/capstan-io/capstan/internal/controlplane/kubeversion"
 )
 
 // replicas tells the CRD server how many API servers there are. With more than one it waits five seconds before it says
@@ -47,6 +49,7 @@ func newServerConfigs(options kubeoptions.CompletedOptions, services *serviceRes
 	}
 	// Ours does the same at once and in parallel; the stock one begins by waiting a second.
 	generic.DisabledPostStartHooks.Insert(rbacrest.PostStartHookName)
+	generic.EffectiveVersion = kubeversion.Report(generic.EffectiveVersion)
 	// The endpoint is ours too: it has the metrics of all parts of the process.
 	generic.EnableMetrics = false
 

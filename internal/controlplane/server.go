@@ -36,6 +36,9 @@ func Run(ctx context.Context, o *Options) error {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
+	if err := setFeatures(); err != nil {
+		return err
+	}
 	lock, err := datadir.Acquire(o.Config.DataDirectory)
 	if err != nil {
 		return err
@@ -57,7 +60,9 @@ type hub struct {
 	keys     *pki.Store
 	storage  *storage
 	services *serviceResolver
-	server   *aggregatorapiserver.APIAggregator
+	// What the hub shows to aggregated APIs.
+	proxyCertFile, proxyKeyFile string
+	server                      *aggregatorapiserver.APIAggregator
 	// loopback reaches the API server in memory, with full privileges.
 	loopback *rest.Config
 	client   kubernetes.Interface
@@ -126,6 +131,7 @@ func (h *hub) build(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	h.proxyCertFile, h.proxyKeyFile = options.ProxyClientCertFile, options.ProxyClientKeyFile
 	if err := h.delegateAuthentication(ctx, options); err != nil {
 		return err
 	}
@@ -230,22 +236,29 @@ func orUnexpected(err error) error {
 	return err
 }
 
-// work prepares the API and runs all controllers until ctx ends or one of them fails.
+// work completes the API and then runs all controllers until ctx ends or one of them fails.
 func (h *hub) work(ctx context.Context) error {
 	started := h.Clock.Now()
-	group, ctx := errgroup.WithContext(ctx)
-	if h.Config.Etcd.Mode != ocmconfig.EtcdExternal {
-		group.Go(func() error { return h.runKubernetesControllers(ctx) })
-	} else {
-		group.Go(func() error { return h.runElected(ctx, h.runKubernetesControllers) })
+	if err := h.bootstrap(ctx); err != nil {
+		return ignoreStop(ctx, err)
 	}
+	if err := h.awaitDiscovery(ctx); err != nil {
+		return ignoreStop(ctx, err)
+	}
+	h.bootstrapped.open()
+	klog.FromContext(ctx).Info("The API is complete", "after", h.Clock.Since(started).Round(time.Millisecond))
+
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return h.runHubControllers(ctx) })
+	group.Go(func() error { return h.runKubernetesControllers(ctx) })
+	group.Go(func() error { return h.watchAggregatedAPIs(ctx) })
 	group.Go(func() error {
-		if err := h.bootstrap(ctx); err != nil {
-			return ignoreStop(ctx, err)
-		}
-		h.bootstrapped.open()
-		klog.FromContext(ctx).Info("The API is complete", "after", h.Clock.Since(started).Round(time.Millisecond))
-		return h.runOwn(ctx, group)
+		h.keys.Run(ctx, func() { h.republish(ctx) })
+		return nil
+	})
+	group.Go(func() error {
+		(&tokenKeeper{client: h.client, clock: h.Clock}).run(ctx)
+		return nil
 	})
 	return group.Wait()
 }
@@ -277,22 +290,34 @@ func (h *hub) bootstrap(ctx context.Context) error {
 	})
 }
 
-// runOwn runs what belongs to the hub besides the Kubernetes controllers.
-func (h *hub) runOwn(ctx context.Context, group *errgroup.Group) error {
-	group.Go(func() error { h.keys.Run(ctx, func() { h.republish(ctx) }); return nil })
-	group.Go(func() error { (&tokenKeeper{client: h.client, clock: h.Clock}).run(ctx); return nil })
-	group.Go(func() error { return h.watchAggregatedAPIs(ctx) })
+// awaitDiscovery returns when the API server knows all its paths. To whoever asks earlier for one that is not there yet it
+// says to come back in some seconds.
+func (h *hub) awaitDiscovery(ctx context.Context) error {
+	for _, complete := range h.server.GenericAPIServer.MuxAndDiscoveryCompleteSignals() {
+		select {
+		case <-complete:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// runHubControllers runs what the program handed in.
+func (h *hub) runHubControllers(ctx context.Context) error {
 	if h.Controllers == nil {
 		h.controlling.open()
 		return nil
 	}
-	elect := h.Config.Etcd.Mode == ocmconfig.EtcdExternal
-	err := h.Controllers(ctx, rest.CopyConfig(h.loopback), elect, h.controlling.open)
+	err := h.Controllers(ctx, rest.CopyConfig(h.loopback), h.shared(), h.controlling.open)
 	if ctx.Err() == nil {
 		return fmt.Errorf("the hub controllers stopped: %w", orUnexpected(err))
 	}
 	return nil
 }
+
+// shared says whether other hubs may run on the same objects.
+func (h *hub) shared() bool { return h.Config.Etcd.Mode == ocmconfig.EtcdExternal }
 
 // republish brings what embeds certificates up to date after these were renewed.
 func (h *hub) republish(ctx context.Context) {
@@ -310,6 +335,13 @@ func (h *hub) republish(ctx context.Context) {
 }
 
 func (h *hub) runKubernetesControllers(ctx context.Context) error {
+	if h.shared() {
+		return h.runElected(ctx, h.kubernetesControllers)
+	}
+	return h.kubernetesControllers(ctx)
+}
+
+func (h *hub) kubernetesControllers(ctx context.Context) error {
 	certFile, keyFile := h.keys.CA(pki.ClientCA)
 	controllers, err := kubecontrollers.New(ctx, kubecontrollers.Config{
 		Client:                h.loopback,

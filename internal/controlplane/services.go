@@ -1,11 +1,8 @@
 package controlplane
 
 import (
-	"fmt"
-	"net"
 	"net/http"
 	"net/url"
-	"strconv"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/util/webhook"
@@ -58,13 +55,4 @@ func (s *serviceResolver) inProcess(native *controlplaneapiserver.Config) webhoo
 			},
 		}
 	}
-}
-
-// describe names where a service is looked for, for messages.
-func (s *serviceResolver) describe(namespace, name string, port int32) string {
-	target, err := s.ResolveEndpoint(namespace, name, port)
-	if err != nil {
-		return fmt.Sprintf("service %s", net.JoinHostPort(namespace+"/"+name, strconv.Itoa(int(port))))
-	}
-	return target.Host
 }

@@ -19,6 +19,7 @@ import (
 	"k8s.io/kubernetes/pkg/controlplane/reconcilers"
 
 	"github.com/capstan-io/capstan/internal/controlplane/inmemory"
+	"github.com/capstan-io/capstan/internal/controlplane/kubeversion"
 	"github.com/capstan-io/capstan/internal/controlplane/pki"
 )
 
@@ -135,7 +136,7 @@ func apiServerOptions(listener net.Listener, etcdEndpoint string, keys *pki.Stor
 func adapt(config *app.Config) {
 	generic := config.KubeAPIs.ControlPlane.Generic
 	generic.DisabledPostStartHooks.Insert(stockHooks...)
-	generic.EffectiveVersion = reportedVersion{generic.EffectiveVersion}
+	generic.EffectiveVersion = kubeversion.Report(generic.EffectiveVersion)
 	config.Aggregator.GenericConfig.EffectiveVersion = generic.EffectiveVersion
 	config.KubeAPIs.KubeletClientConfig.Lookup = func(egressselector.NetworkContext) (utilnet.DialFunc, error) {
 		return func(context.Context, string, string) (net.Conn, error) { return nil, errNoContainers }, nil

@@ -1,0 +1,31 @@
+package controlplane
+
+import (
+	"fmt"
+	"sync"
+
+	"k8s.io/apiserver/pkg/util/compatibility"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+)
+
+// kubernetesFeatures are the feature gates of Kubernetes that a hub changes. They hold for the whole process.
+var kubernetesFeatures = map[string]bool{
+	// A list that comes as a watch ends with a bookmark, and those are sent once a second: every informer, of the hub
+	// and of its agents, would wait that long. A plain list is there in milliseconds.
+	"WatchList":       false,
+	"WatchListClient": false,
+	// API servers tell each other who and where they are, with a write every few seconds. Nothing here asks for it.
+	"APIServerIdentity":                   false,
+	"UnknownVersionInteroperabilityProxy": false,
+}
+
+// setFeatures is done once in a process, before anything looks at the gates.
+var setFeatures = sync.OnceValue(func() error {
+	if err := compatibility.DefaultComponentGlobalsRegistry.Set(); err != nil {
+		return fmt.Errorf("set the versions of the API server: %w", err)
+	}
+	if err := utilfeature.DefaultMutableFeatureGate.SetFromMap(kubernetesFeatures); err != nil {
+		return fmt.Errorf("set the feature gates of the API server: %w", err)
+	}
+	return nil
+})
