@@ -9,9 +9,11 @@ import (
 	"net/url"
 	"strings"
 	"syscall"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	certutil "k8s.io/client-go/util/cert"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 )
@@ -43,10 +45,9 @@ func (h *Hub) diagnose(err error) (problem error, next string) {
 	var dns *net.DNSError
 	switch {
 	case notServed(err):
-		return fmt.Errorf("%s at %s is %w: it does not serve %s (%w)", h.Source, h.Server, ErrNotAHub, clusterv1.GroupVersion, err),
-			"Choose the context of a hub with --context, or start a hub on this machine with \"capstan up\"."
+		return fmt.Errorf("%s is %w: it does not serve %s (%w)", h.Server, ErrNotAHub, clusterv1.GroupVersion, err), h.otherHubHint()
 	case apierrors.IsUnauthorized(err) || strings.Contains(err.Error(), "tls: expired certificate"):
-		return fmt.Errorf("%s does not accept the credentials of %s: %w", h.Server, h.Source, err), h.renewHint()
+		return fmt.Errorf("%s does not accept the credentials of %s: %w%s", h.Server, h.Source, err, h.credentialExpiry()), h.renewHint()
 	case apierrors.IsForbidden(err):
 		return err, fmt.Sprintf("The user of %s lacks this permission: ask an administrator of the hub for it, or use another context with --context.", h.Source)
 	case apierrors.IsNotFound(err), apierrors.IsAlreadyExists(err), apierrors.IsConflict(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
@@ -73,8 +74,27 @@ func (h *Hub) diagnose(err error) (problem error, next string) {
 	}
 }
 
+func (h *Hub) otherHubHint() string {
+	if h.Source.Invitation {
+		return "Check --hub-apiserver: \"capstan get token\" on the hub prints it."
+	}
+	return fmt.Sprintf("That is where %s leads: choose the context of a hub with --context, or start a hub on this machine with \"capstan up\".", h.Source)
+}
+
+// credentialExpiry says when the client certificate expired, if it did.
+func (h *Hub) credentialExpiry() string {
+	certificates, err := certutil.ParseCertsPEM(h.clientCertificate)
+	if err != nil || time.Now().Before(certificates[0].NotAfter) {
+		return ""
+	}
+	return " (the client certificate expired on " + certificates[0].NotAfter.UTC().Format(time.RFC1123) + ")"
+}
+
 func (h *Hub) renewHint() string {
-	if h.Source.Playground {
+	switch {
+	case h.Source.Invitation:
+		return "The token may have expired or been revoked: ask for a new one with \"capstan get token\" on the hub."
+	case h.Source.Playground:
 		return "Run \"capstan up\": it writes a fresh kubeconfig."
 	}
 	return "They may have expired or been revoked: log in again, or get a fresh kubeconfig from an administrator of the hub."

@@ -27,6 +27,8 @@ type Hub struct {
 	// Server is the URL of the API server as that kubeconfig has it.
 	Server string
 
+	clientCertificate []byte // PEM, empty without one
+
 	core, certificates, coordination, clusters, works rest.Interface
 }
 
@@ -50,6 +52,9 @@ func New(config *rest.Config) (*Hub, error) {
 	config.UserAgent = "capstan"
 	config.QPS = -1 // the API server's priority and fairness is the throttle
 	config.WarningHandler = rest.NewWarningWriter(os.Stderr, rest.WarningWriterOptions{Deduplicate: true})
+	if err := rest.LoadTLSFiles(config); err != nil {
+		return nil, err
+	}
 	transport, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, err
@@ -67,7 +72,9 @@ func New(config *rest.Config) (*Hub, error) {
 		return typed
 	}
 	hub := &Hub{
-		Server:       config.Host,
+		Server:            config.Host,
+		clientCertificate: config.CertData,
+
 		core:         client(corev1.SchemeGroupVersion, "/api"),
 		certificates: client(certificatesv1.SchemeGroupVersion, "/apis"),
 		coordination: client(coordinationv1.SchemeGroupVersion, "/apis"),
@@ -97,6 +104,11 @@ func newScheme() *runtime.Scheme {
 // Ready asks the hub whether it can be used; nil is yes.
 func (h *Hub) Ready(ctx context.Context) error {
 	return h.core.Get().AbsPath("/readyz").Do(ctx).Error()
+}
+
+// Live asks whether the hub serves its API, ready or not; nil is yes.
+func (h *Hub) Live(ctx context.Context) error {
+	return h.core.Get().AbsPath("/livez").Do(ctx).Error()
 }
 
 // CheckIsHub makes sure that there is a hub at the other end (CA-04).

@@ -35,10 +35,15 @@ type Source struct {
 	File       string
 	Context    string
 	Playground bool
+	// Invitation says that it is the token of an invitation, in no file.
+	Invitation bool
 }
 
 // String names the source in a sentence.
 func (s Source) String() string {
+	if s.Invitation {
+		return "--hub-token"
+	}
 	return fmt.Sprintf("context %q of %s", s.Context, s.File)
 }
 

@@ -221,7 +221,7 @@ func (i Invitation) connect(tls rest.TLSClientConfig, token string) (*Hub, error
 	if err != nil {
 		return nil, err
 	}
-	hub.Source = Source{File: "the join command", Context: "bootstrap"}
+	hub.Source = Source{Invitation: true}
 	return hub, nil
 }
 

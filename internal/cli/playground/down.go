@@ -59,7 +59,7 @@ func stopAll(ctx context.Context, processes []*Process, report Reporter) error {
 	for i, process := range processes {
 		report.Wait(process.Name, "stopping")
 		stopping.Go(func() {
-			forced, err := process.Stop(ctx)
+			forced, err := process.Stop(ctx, shutdownGrace)
 			switch {
 			case err != nil:
 				errs[i] = err

@@ -25,6 +25,9 @@ const (
 	exitPoll = 25 * time.Millisecond
 	// shutdownGrace is how long a process may take to stop before it is killed.
 	shutdownGrace = 20 * time.Second
+	// startTolerance is how far apart the start of a process may be by its pid file and by the operating system, which
+	// knows it to the second.
+	startTolerance = 3 * time.Second
 	// logTail is how many lines of the log of a process that died are shown.
 	logTail = 12
 )
@@ -121,9 +124,9 @@ func (h Home) openLog(name string) (*os.File, error) {
 	return os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 }
 
-// Running tells whether the process has not ended. Process IDs are used again, so the process must also have been started
-// with the command of the pid file, which names folders of this home: nothing else has it. (A start time would do on a
-// machine whose clock is never set.)
+// Running tells whether the process has not ended. Process IDs are used again, so the process that has ours now must also
+// have our command, which names folders of this home, or have been started when ours was. The command alone would not do:
+// a program may be a script that starts the real one in its place. Nor would the time: clocks are set.
 func (p *Process) Running() bool {
 	if p.exited != nil {
 		select {
@@ -136,8 +139,15 @@ func (p *Process) Running() bool {
 	if p.PID <= 0 {
 		return false
 	}
-	command, err := (&gopsutil.Process{Pid: int32(p.PID)}).CmdlineSlice()
-	return err == nil && slices.Equal(command, p.Command)
+	found := &gopsutil.Process{Pid: int32(p.PID)}
+	if states, err := found.Status(); err != nil || slices.Contains(states, gopsutil.Zombie) {
+		return false
+	}
+	if command, err := found.CmdlineSlice(); err == nil && slices.Equal(command, p.Command) {
+		return true
+	}
+	created, err := found.CreateTime()
+	return err == nil && p.StartedAt.Sub(time.UnixMilli(created)).Abs() < startTolerance
 }
 
 // RSS is the memory of the process that is in RAM, in bytes; 0 if it has ended.
@@ -185,15 +195,16 @@ func (p *Process) tail() string {
 	return strings.TrimRight("  "+strings.Join(lines, "\n  "), " ")
 }
 
-// Stop asks the process to end, and makes it end when it has not done so in time. forced tells whether that was needed.
-func (p *Process) Stop(ctx context.Context) (forced bool, err error) {
+// Stop asks the process to end, and makes it end when it has not done so within the grace. forced tells whether that was
+// needed.
+func (p *Process) Stop(ctx context.Context, grace time.Duration) (forced bool, err error) {
 	if !p.Running() {
 		return false, nil
 	}
 	if err := p.signal(syscall.SIGTERM); err != nil {
 		return false, err
 	}
-	graceful, cancel := context.WithTimeout(ctx, shutdownGrace)
+	graceful, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
 	if p.WaitExit(graceful) == nil {
 		return false, nil

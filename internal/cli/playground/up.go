@@ -29,6 +29,10 @@ const (
 	readyPoll = 25 * time.Millisecond
 	// readyRequest is how long a single question may take.
 	readyRequest = 5 * time.Second
+	// exitLag is how long a process may take to go after it was killed.
+	exitLag = 100 * time.Millisecond
+	// portRelease is how long the ports of processes that have ended may still be in use.
+	portRelease = 2 * time.Second
 	// deathNotice is how long after a failed request a process is given to turn out dead.
 	deathNotice = 200 * time.Millisecond
 )
@@ -61,7 +65,10 @@ func (h Home) Up(ctx context.Context, clusters int, report Reporter) error {
 		return err
 	}
 	defer unlock()
-	state, err := h.prepare(clusters)
+	if err := h.settle(ctx); err != nil {
+		return err
+	}
+	state, err := h.prepare(ctx, clusters)
 	if err != nil {
 		return err
 	}
@@ -77,8 +84,22 @@ func (h Home) Up(ctx context.Context, clusters int, report Reporter) error {
 	return group.Wait()
 }
 
+// settle gives processes that were killed a moment ago the time to be gone: until then they look as if they ran.
+func (h Home) settle(ctx context.Context) error {
+	running, err := h.running()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, exitLag)
+	defer cancel()
+	for _, process := range running {
+		_ = process.WaitExit(ctx) // most do not end, which is well
+	}
+	return nil
+}
+
 // prepare decides what there will be and remembers it before anything starts.
-func (h Home) prepare(clusters int) (State, error) {
+func (h Home) prepare(ctx context.Context, clusters int) (State, error) {
 	before, err := h.Load()
 	if err != nil {
 		return before, err
@@ -87,26 +108,36 @@ func (h Home) prepare(clusters int) (State, error) {
 	if err != nil {
 		return state, err
 	}
-	if err := h.checkPorts(state); err != nil {
+	if err := h.checkPorts(ctx, state); err != nil {
 		return state, err
 	}
 	return state, errors.Join(h.Save(state), h.writeHubConfig(state.Hub.Port))
 }
 
-// checkPorts finds out early that somebody else took a port meanwhile.
-func (h Home) checkPorts(state State) error {
+// checkPorts finds out early that somebody else took a port meanwhile. A process of ours that has just been killed lets go
+// of its port a moment later.
+func (h Home) checkPorts(ctx context.Context, state State) error {
 	ports := map[string]int{hubProcess: state.Hub.Port}
 	for _, cluster := range state.Clusters {
 		ports[sandboxProcess(cluster.Name)] = cluster.Port
 	}
+	ctx, cancel := context.WithTimeout(ctx, portRelease)
+	defer cancel()
 	for name, port := range ports {
 		process, err := h.Process(name)
 		if err != nil {
 			return err
 		}
-		if err := portFree(port); err != nil && !process.Running() {
+		if process.Running() {
+			continue
+		}
+		var busy error
+		if wait.PollUntilContextCancel(ctx, exitPoll, true, func(context.Context) (bool, error) {
+			busy = portFree(port)
+			return busy == nil, nil
+		}) != nil {
 			return fmt.Errorf("port %d of %s is used by another process: %w\nStop that process (\"ss -ltnp\" or \"lsof -i :%d\" names it), "+
-				"or start afresh with \"capstan down --purge\".", port, name, err, port)
+				"or start afresh with \"capstan down --purge\".", port, name, busy, port)
 		}
 	}
 	return nil
@@ -122,7 +153,7 @@ func (u *up) raiseHub(ctx context.Context, port int) error {
 	if err != nil {
 		return err
 	}
-	hub, err := u.awaitReady(ctx, process, u.home.hubKubeconfig())
+	hub, err := u.awaitServer(ctx, process, u.home.hubKubeconfig(), (*hubapi.Hub).Ready)
 	if err != nil {
 		return err
 	}
@@ -141,51 +172,59 @@ func (u *up) raiseHub(ctx context.Context, port int) error {
 	return nil
 }
 
-// raiseCluster brings a cluster from nothing, or from wherever it is, to running the sample.
+// raiseCluster brings a cluster from nothing, or from wherever it is, to running the sample. The agent starts as soon as
+// there is something to talk to on both sides; the cluster gets its nodes meanwhile.
 func (u *up) raiseCluster(ctx context.Context, cluster ClusterState) error {
-	if err := u.raiseSandbox(ctx, cluster); err != nil {
-		return err
-	}
-	u.report.Wait(cluster.Name, "waiting for the hub")
-	select {
-	case <-u.hubIsReady:
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	u.report.Wait(cluster.Name, "joining")
-	agent, started, err := u.raiseAgent(ctx, cluster.Name)
-	if err != nil {
-		return err
-	}
-	ctx, release := guard(ctx, u.hubProcess, agent)
-	defer release()
-	if err := u.join(ctx, cluster.Name, agent, started); err != nil {
-		return blame(err, u.hubProcess, agent)
-	}
-	u.report.Done(cluster.Name, "accepted, joined and available")
-	u.report.Wait(cluster.Name, "applying the sample")
-	if err := u.awaitSample(ctx, cluster.Name); err != nil {
-		return blame(err, u.hubProcess, agent)
-	}
-	u.report.Done(cluster.Name, "the sample is applied and available")
-	return nil
-}
-
-func (u *up) raiseSandbox(ctx context.Context, cluster ClusterState) error {
 	program, err := u.home.sandboxProgram(cluster)
 	if err != nil {
 		return err
 	}
 	u.report.Wait(cluster.Name, "starting the cluster")
-	process, started, err := u.home.Start(program)
+	sandbox, started, err := u.home.Start(program)
 	if err != nil {
 		return err
 	}
-	if _, err := u.awaitReady(ctx, process, u.home.sandboxKubeconfig(cluster.Name)); err != nil {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		if _, err := u.awaitServer(ctx, sandbox, u.home.sandboxKubeconfig(cluster.Name), (*hubapi.Hub).Ready); err != nil {
+			return err
+		}
+		u.report.Done(cluster.Name, stateOf(started, "the cluster is ready"))
+		return u.publish(cluster.Name, u.home.sandboxKubeconfig(cluster.Name))
+	})
+	group.Go(func() error {
+		if _, err := u.awaitServer(ctx, sandbox, u.home.sandboxKubeconfig(cluster.Name), (*hubapi.Hub).Live); err != nil {
+			return err
+		}
+		select {
+		case <-u.hubIsReady:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		return u.raiseMember(ctx, cluster.Name, sandbox)
+	})
+	return group.Wait()
+}
+
+// raiseMember makes a running cluster a member of the running hub.
+func (u *up) raiseMember(ctx context.Context, cluster string, sandbox *Process) error {
+	agent, started, err := u.raiseAgent(ctx, cluster)
+	if err != nil {
 		return err
 	}
-	u.report.Done(cluster.Name, stateOf(started, "the cluster is ready"))
-	return u.publish(cluster.Name, u.home.sandboxKubeconfig(cluster.Name))
+	u.report.Wait(cluster, "joining")
+	ctx, release := guard(ctx, u.hubProcess, sandbox, agent)
+	defer release()
+	if err := u.join(ctx, cluster, agent, started); err != nil {
+		return blame(err, u.hubProcess, sandbox, agent)
+	}
+	u.report.Done(cluster, "accepted, joined and available")
+	u.report.Wait(cluster, "applying the sample")
+	if err := u.awaitSample(ctx, cluster); err != nil {
+		return blame(err, u.hubProcess, sandbox, agent)
+	}
+	u.report.Done(cluster, "the sample is applied and available")
+	return nil
 }
 
 // raiseAgent starts the agent of a cluster. It gets a fresh token to join with each time, which it needs if it has lost
@@ -309,8 +348,8 @@ func (u *up) publish(name, kubeconfig string) error {
 	return u.home.publish(name, kubeconfig)
 }
 
-// awaitReady returns when the API server that the process runs says that it is ready.
-func (u *up) awaitReady(ctx context.Context, process *Process, kubeconfig string) (*hubapi.Hub, error) {
+// awaitServer returns when the API server that the process runs answers a question with yes.
+func (u *up) awaitServer(ctx context.Context, process *Process, kubeconfig string, ask func(*hubapi.Hub, context.Context) error) (*hubapi.Hub, error) {
 	var server *hubapi.Hub
 	last := errors.New("it has not answered yet")
 	ctx, release := guard(ctx, process)
@@ -326,7 +365,7 @@ func (u *up) awaitReady(ctx context.Context, process *Process, kubeconfig string
 			server, err = hubapi.New(config)
 		}
 		if err == nil {
-			err = server.Ready(ctx)
+			err = ask(server, ctx)
 		}
 		last = err
 		return err == nil, nil

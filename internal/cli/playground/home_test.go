@@ -1,0 +1,184 @@
+package playground
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+func TestLock(t *testing.T) {
+	t.Parallel()
+	home := Home{Dir: filepath.Join(t.TempDir(), "home")}
+	unlock, err := home.Lock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(home.Dir); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("home: %v, error %v, want mode 0700", info, err)
+	}
+	if _, err := home.Lock(); err == nil || !strings.Contains(err.Error(), "another capstan command") {
+		t.Errorf("locked twice, error %v", err)
+	}
+	unlock()
+	again, err := home.Lock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	again()
+}
+
+func TestStateIsKept(t *testing.T) {
+	t.Parallel()
+	home := newHome(t)
+	if state, err := home.Load(); err != nil || state.Hub != nil {
+		t.Fatalf("state of a new home: %+v, error %v", state, err)
+	}
+	state, err := State{}.plan(2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := home.Save(state); err != nil {
+		t.Fatal(err)
+	}
+	kept, err := home.Load()
+	if err != nil || kept.Hub.Port != state.Hub.Port || len(kept.Clusters) != 2 || kept.Clusters[1] != state.Clusters[1] {
+		t.Errorf("kept %+v of %+v, error %v", kept, state, err)
+	}
+}
+
+func TestBrokenState(t *testing.T) {
+	t.Parallel()
+	home := newHome(t)
+	if err := os.WriteFile(home.stateFile(), []byte("hubb: {}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := home.Load()
+	for _, want := range []string{home.stateFile(), "hubb", "--purge"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v does not mention %q", err, want)
+		}
+	}
+}
+
+func TestPlan(t *testing.T) {
+	t.Parallel()
+	three, err := State{Hub: &HubState{Port: 1}, Clusters: []ClusterState{{Name: "cluster1", Port: 2}}}.plan(3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if three.Hub.Port != 1 || three.Clusters[0].Port != 2 {
+		t.Errorf("ports changed: %+v", three)
+	}
+	seen := map[int]bool{1: true, 2: true}
+	for i, cluster := range three.Clusters[1:] {
+		if want := "cluster" + strconv.Itoa(i+2); cluster.Name != want {
+			t.Errorf("name %s, want %s", cluster.Name, want)
+		}
+		if seen[cluster.Port] || cluster.Port < lowestPort || cluster.Port > highestPort {
+			t.Errorf("port %d of %s", cluster.Port, cluster.Name)
+		}
+		seen[cluster.Port] = true
+	}
+	if _, err := three.plan(2); err == nil || !strings.Contains(err.Error(), "--clusters: 2") || !strings.Contains(err.Error(), "3 already") {
+		t.Errorf("fewer clusters: error %v", err)
+	}
+	clash := State{Joined: []JoinedState{{Name: "cluster2"}}}
+	if _, err := clash.plan(2); err == nil || !strings.Contains(err.Error(), "cluster2") {
+		t.Errorf("a name that join has taken: error %v", err)
+	}
+}
+
+func TestWanted(t *testing.T) {
+	t.Parallel()
+	three := State{Hub: &HubState{}, Clusters: make([]ClusterState, 3)}
+	for name, test := range map[string]struct {
+		state           State
+		asked, expected int
+	}{
+		"the first time":           {State{}, 0, DefaultClusters},
+		"the first time, as asked": {State{}, 1, 1},
+		"later":                    {three, 0, 3},
+		"later, as asked":          {three, 4, 4},
+	} {
+		if got := test.state.wanted(test.asked); got != test.expected {
+			t.Errorf("%s: %d clusters, want %d", name, got, test.expected)
+		}
+	}
+}
+
+func TestPortTaken(t *testing.T) {
+	t.Parallel()
+	home := newHome(t)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	port := listener.Addr().(*net.TCPAddr).Port
+	free, err := freePort(map[int]bool{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	state := State{Hub: &HubState{Port: free}, Clusters: []ClusterState{{Name: "cluster1", Port: port}}}
+	err = home.checkPorts(t.Context(), state)
+	for _, want := range []string{strconv.Itoa(port), "cluster1-sandbox", "another process"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v does not mention %q", err, want)
+		}
+	}
+}
+
+// The home may be a folder with other things in it.
+func TestPurgeTakesNothingElse(t *testing.T) {
+	t.Parallel()
+	home := newHome(t)
+	mine := filepath.Join(home.Dir, "letters.txt")
+	for _, file := range []string{mine, home.Kubeconfig(), home.stateFile(), home.bootstrapKubeconfig("cluster1"), filepath.Join(home.hubDataDir(), "x")} {
+		if err := WriteSecretFile(file, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := home.purge(); err != nil {
+		t.Fatal(err)
+	}
+	left, err := os.ReadDir(home.Dir)
+	if err != nil || len(left) != 1 || left[0].Name() != "letters.txt" {
+		t.Errorf("left %v, error %v", left, err)
+	}
+	if err := os.Remove(mine); err != nil {
+		t.Fatal(err)
+	}
+	if err := home.purge(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(home.Dir); !os.IsNotExist(err) {
+		t.Errorf("an empty home is left: %v", err)
+	}
+}
+
+func TestWriteSecretFile(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "new", "secret")
+	for _, content := range []string{"one", "two"} {
+		if err := WriteSecretFile(file, []byte(content)); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(file, 0o644); err != nil { // the next write puts that right
+			t.Fatal(err)
+		}
+	}
+	if err := WriteSecretFile(file, []byte("three")); err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(file)
+	info, statErr := os.Stat(file)
+	if err != nil || statErr != nil || string(got) != "three" || info.Mode().Perm() != 0o600 {
+		t.Errorf("file holds %q with mode %v, errors %v, %v", got, info.Mode(), err, statErr)
+	}
+	if entries, err := os.ReadDir(filepath.Dir(file)); err != nil || len(entries) != 1 {
+		t.Errorf("files %v, error %v: want the one file", entries, err)
+	}
+}

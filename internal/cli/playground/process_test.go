@@ -1,0 +1,250 @@
+package playground
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func newHome(t *testing.T) Home {
+	t.Helper()
+	home := Home{Dir: filepath.Join(t.TempDir(), "home")}
+	unlock, err := home.Lock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	unlock()
+	return home
+}
+
+func shell(t *testing.T, name, script string) Program {
+	t.Helper()
+	path, err := exec.LookPath("sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Program{Name: name, Path: path, Args: []string{"-c", script, name}}
+}
+
+// start starts a program that is stopped when the test ends.
+func start(t *testing.T, home Home, program Program) *Process {
+	t.Helper()
+	process, started, err := home.Start(program)
+	if err != nil || !started {
+		t.Fatalf("started %t, error %v", started, err)
+	}
+	t.Cleanup(func() {
+		if _, err := process.Stop(context.Background(), time.Second); err != nil {
+			t.Error(err)
+		}
+	})
+	return process
+}
+
+// reread is the process as another run of the command sees it: not as its child.
+func reread(t *testing.T, home Home, name string) *Process {
+	t.Helper()
+	process, err := home.Process(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return process
+}
+
+func TestProcessLives(t *testing.T) {
+	t.Parallel()
+	home := newHome(t)
+	program := shell(t, "hub", "echo hello; exec sleep 1000")
+	if reread(t, home, "hub").Running() {
+		t.Error("a process that never ran is running")
+	}
+	process := start(t, home, program)
+	other := reread(t, home, "hub")
+	if !other.Running() || other.PID != process.PID {
+		t.Fatalf("pid file %+v of a process that runs as %d", other, process.PID)
+	}
+	again, started, err := home.Start(program)
+	if err != nil || started || again.PID != process.PID {
+		t.Errorf("started %t again as %d, error %v; it runs as %d", started, again.PID, err, process.PID)
+	}
+	if other.RSS() == 0 {
+		t.Error("no memory")
+	}
+	if info, err := os.Stat(process.Log); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("log: %v, error %v, want mode 0600", info, err)
+	}
+	forced, err := other.Stop(t.Context(), time.Minute)
+	if err != nil || forced {
+		t.Errorf("stop: forced %t, error %v", forced, err)
+	}
+	if err := process.WaitExit(t.Context()); err != nil || other.Running() {
+		t.Errorf("still running after stop, error %v", err)
+	}
+}
+
+// A process ID is used again by somebody else's process.
+func TestProcessIDReused(t *testing.T) {
+	t.Parallel()
+	home := newHome(t)
+	process := start(t, home, shell(t, "hub", "exec sleep 1000"))
+	tests := map[string]struct {
+		change func(*Process)
+		ours   bool
+	}{
+		"ours":                              {change: func(*Process) {}, ours: true},
+		"another command, another start":    {change: func(p *Process) { p.Command, p.StartedAt = []string{"x"}, p.StartedAt.Add(-time.Hour) }},
+		"a script that became our program":  {change: func(p *Process) { p.Command = []string{"wrapper"} }, ours: true},
+		"ours after the clock has been set": {change: func(p *Process) { p.Command, p.StartedAt = []string{"sleep", "1000"}, p.StartedAt.Add(time.Hour) }, ours: true},
+		"a process ID that nobody has":      {change: func(p *Process) { p.PID = 1 << 30 }},
+	}
+	if !eventually(t, func() bool { // until the shell has become sleep
+		probe := reread(t, home, "hub")
+		probe.Command, probe.StartedAt = []string{"sleep", "1000"}, time.Time{}
+		return probe.Running()
+	}) {
+		t.Fatal("the shell does not become sleep")
+	}
+	for name, test := range tests {
+		reused := reread(t, home, "hub")
+		test.change(reused)
+		if reused.Running() != test.ours {
+			t.Errorf("%s: running %t, want %t", name, !test.ours, test.ours)
+		}
+	}
+	stranger := reread(t, home, "hub")
+	stranger.Command, stranger.StartedAt = []string{"x"}, time.Time{}
+	if _, err := stranger.Stop(t.Context(), time.Second); err != nil || !process.Running() {
+		t.Errorf("stopped a process that is not ours; error %v", err)
+	}
+}
+
+func eventually(t *testing.T, condition func() bool) bool {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	ticker := time.NewTicker(5 * time.Millisecond)
+	defer ticker.Stop()
+	for !condition() {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-ticker.C:
+		}
+	}
+	return true
+}
+
+func TestProcessIsKilled(t *testing.T) {
+	t.Parallel()
+	home := newHome(t)
+	start(t, home, shell(t, "hub", `trap "" TERM; echo deaf; while :; do sleep 0.05; done`))
+	process := reread(t, home, "hub")
+	if !eventually(t, func() bool { return strings.Contains(process.tail(), "deaf") }) {
+		t.Fatal("the process does not start")
+	}
+	forced, err := process.Stop(t.Context(), 10*time.Millisecond)
+	if err != nil || !forced || process.Running() {
+		t.Errorf("stop: forced %t, error %v, running %t", forced, err, process.Running())
+	}
+}
+
+func TestProcessDied(t *testing.T) {
+	t.Parallel()
+	home := newHome(t)
+	process := start(t, home, shell(t, "hub", `i=0; while [ $i -lt 30 ]; do i=$((i+1)); echo line $i; done; exit 3`))
+	ctx, release := guard(t.Context(), process)
+	defer release()
+	<-ctx.Done()
+	message := context.Cause(ctx).Error()
+	for _, want := range []string{"hub does not run", "exit status 3", "line 30", process.Log} {
+		if !strings.Contains(message, want) {
+			t.Errorf("%q is missing in: %s", want, message)
+		}
+	}
+	if strings.Contains(message, "line 1\n") {
+		t.Errorf("the whole log instead of its end: %s", message)
+	}
+}
+
+// The log of the run before is kept: it may say why "up" is run again.
+func TestLogOfRunBefore(t *testing.T) {
+	t.Parallel()
+	home := newHome(t)
+	for _, word := range []string{"one", "two"} {
+		process := start(t, home, shell(t, "hub", "echo "+word))
+		if err := process.WaitExit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for file, want := range map[string]string{"hub.log": "two\n", "hub.log.previous": "one\n"} {
+		content, err := os.ReadFile(filepath.Join(home.logDir(), file))
+		if err != nil || string(content) != want {
+			t.Errorf("%s holds %q, error %v, want %q", file, content, err, want)
+		}
+	}
+}
+
+func TestBrokenPidFile(t *testing.T) {
+	t.Parallel()
+	home := newHome(t)
+	if err := WriteSecretFile(home.pidFile("hub"), []byte("{")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := home.Process("hub"); err == nil || !strings.Contains(err.Error(), home.pidFile("hub")) {
+		t.Errorf("error %v does not name the file", err)
+	}
+}
+
+func TestAttach(t *testing.T) {
+	t.Parallel()
+	var log strings.Builder
+	ctx, cancel := context.WithCancel(t.Context())
+	process, err := shell(t, "agent", `trap "echo bye; exit 0" TERM; echo hello; while :; do sleep 0.05; done`).Attach(ctx, &watchedLog{w: &log, on: "hello", then: cancel})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = process.Result()
+	if log.String() != "hello\nbye\n" {
+		t.Errorf("log %q: the process was not asked to stop", log.String())
+	}
+}
+
+// watchedLog calls then once it has seen a word. os/exec writes from one goroutine.
+type watchedLog struct {
+	w    *strings.Builder
+	on   string
+	then func()
+}
+
+func (l *watchedLog) Write(p []byte) (int, error) {
+	n, err := l.w.Write(p)
+	if strings.Contains(l.w.String(), l.on) {
+		l.then()
+	}
+	return n, err
+}
+
+// The pid file is for people and programs, too: its names are stable.
+func TestPidFile(t *testing.T) {
+	t.Parallel()
+	home := newHome(t)
+	program := shell(t, "hub", "exec sleep 1000")
+	program.Endpoint = "https://127.0.0.1:1"
+	process := start(t, home, program)
+	content, err := os.ReadFile(home.pidFile("hub"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file map[string]any
+	if err := json.Unmarshal(content, &file); err != nil {
+		t.Fatal(err)
+	}
+	if file["pid"] != float64(process.PID) || file["endpoint"] != program.Endpoint || file["log"] != process.Log || file["name"] != "hub" {
+		t.Errorf("pid file %s", content)
+	}
+}
