@@ -6,6 +6,10 @@ CRDS           := deploy/crds
 CONTROLLER_GEN := $(GO) tool -modfile=tools/go.mod controller-gen
 GOLANGCI_LINT  := $(GO) tool -modfile=tools/lint/go.mod golangci-lint
 
+# A release sets VERSION; other builds know their commit.
+VERSION ?=
+LDFLAGS := $(if $(VERSION),-X github.com/capstan-io/capstan/internal/version.version=$(VERSION))
+
 # Written by `make generate` alone.
 GENERATED := ':(glob)api/**/zz_generated.deepcopy.go' '$(CRDS)/*.yaml'
 
@@ -30,6 +34,26 @@ verify-generate: generate ## Fail if generated files are not up to date
 		echo "These files do not match api/; run \`make generate\` and commit them:"; echo "$$stale"; \
 		exit 1; \
 	fi
+
+.PHONY: build
+build: ## Build all programs into bin/
+	$(GO) build -ldflags "$(LDFLAGS)" -o bin/ ./cmd/...
+
+.PHONY: up
+up: build ## Start a hub and two sandbox clusters on this machine, joined and with a sample work
+	bin/capstan up
+
+.PHONY: down
+down: ## Stop what `make up` started; the data stays
+	bin/capstan down
+
+.PHONY: test
+test: build ## Run all tests
+	$(GO) test -timeout 20m $(TESTFLAGS) ./...
+
+.PHONY: bench
+bench: build ## Measure start, memory, CPU and latencies; writes bench.json
+	$(GO) test -tags bench -count=1 -timeout 30m -run TestBench -v ./test/bench -out "$(CURDIR)/bench.json"
 
 .PHONY: lint
 lint: ## Check the code with golangci-lint

@@ -30,10 +30,10 @@ func ManagerOptions() ctrl.Options {
 		Cache: cache.Options{
 			DefaultTransform: cache.TransformStripManagedFields(),
 			ByObject: map[client.Object]cache.ByObject{
-				&corev1.Namespace{}:                          ofClusters,
-				&rbacv1.ClusterRoleBinding{}:                 ofClusters,
-				&rbacv1.RoleBinding{}:                        ofClusters,
-				&coordinationv1.Lease{}:                      ofClusters,
+				&corev1.Namespace{}:                         ofClusters,
+				&rbacv1.ClusterRoleBinding{}:                ofClusters,
+				&rbacv1.RoleBinding{}:                       ofClusters,
+				&coordinationv1.Lease{}:                     ofClusters,
 				&certificatesv1.CertificateSigningRequest{}: ofClusters,
 			},
 		},

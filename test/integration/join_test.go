@@ -333,7 +333,9 @@ func TestRenewal(t *testing.T) {
 		t.Fatal(err)
 	}
 	own := &clientcert.Requester{Hub: renewer, Identity: identity.Identity{Cluster: name, Agent: "agent1"}}
-	certificate, _, err := own.Request(t.Context())
+	patient, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	certificate, _, err := own.Request(patient)
 	if err != nil || len(certificate) == 0 {
 		t.Fatalf("the renewal of the own identity: %v", err)
 	}
@@ -346,7 +348,7 @@ func TestRenewal(t *testing.T) {
 			return err
 		})
 		// The controller works through requests in order: once a later one is decided, this one has been judged.
-		if _, _, err := own.Request(t.Context()); err != nil {
+		if _, _, err := own.Request(patient); err != nil {
 			t.Fatal(err)
 		}
 		if err := hub.Client(t).Get(t.Context(), client.ObjectKeyFromObject(csr), csr); err != nil {
@@ -395,7 +397,9 @@ func TestRotation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := func(share float64) time.Time { return notBefore.Add(time.Duration(share * float64(notAfter.Sub(notBefore)))) }
+	at := func(share float64) time.Time {
+		return notBefore.Add(time.Duration(share * float64(notAfter.Sub(notBefore))))
+	}
 	clk := clocktesting.NewFakeClock(at(0.01))
 	rotation := &clientcert.Rotation{
 		Requester: &clientcert.Requester{Hub: renewer, Identity: identity.Identity{Cluster: name, Agent: "agent1"}}, Store: store, Clock: clk,

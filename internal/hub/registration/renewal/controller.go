@@ -86,7 +86,8 @@ func (c *Controller) mayRenew(ctx context.Context, csr *certificatesv1.Certifica
 			Group: fleet.GroupRegister, Resource: fleet.ResourceManagedClusters, Subresource: fleet.SubresourceClientCertificates, Verb: fleet.VerbRenew,
 		},
 	}}
-	if err := c.client.Create(ctx, sar); err != nil {
+	// A review is answered, not stored: there is nothing for a cache to catch up with.
+	if err := c.client.Create(ctx, sar, client.DisableReadYourWritesConsistency); err != nil {
 		return false, fmt.Errorf("review access of the requester of CertificateSigningRequest %s: %w", csr.Name, err)
 	}
 	return sar.Status.Allowed, nil
