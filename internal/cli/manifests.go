@@ -28,28 +28,34 @@ type manifestFiles struct {
 	stdin     io.Reader
 }
 
-// read returns the objects in the files, in order. The error names the file, and the object as far as known.
+// document is an object as it was found, and where.
+type document struct {
+	where string
+	raw   runtime.RawExtension
+}
+
+// read returns the objects in the files, in order. The error says where it found what is wrong.
 func (m manifestFiles) read() ([]workv1.Manifest, error) {
 	if len(m.paths) == 0 {
 		return nil, errors.New("-f is missing: name the files with the objects, or - for standard input")
 	}
-	var manifests []workv1.Manifest
+	var documents []document
 	for _, path := range m.paths {
 		found, err := m.readPath(path)
 		if err != nil {
 			return nil, err
 		}
-		manifests = append(manifests, found...)
+		documents = append(documents, found...)
 	}
-	if len(manifests) == 0 {
+	if len(documents) == 0 {
 		return nil, fmt.Errorf("-f: no Kubernetes object in %q", m.paths)
 	}
-	return manifests, checkUnique(manifests)
+	return toManifests(documents)
 }
 
-func (m manifestFiles) readPath(path string) ([]workv1.Manifest, error) {
+func (m manifestFiles) readPath(path string) ([]document, error) {
 	if path == "-" {
-		return decodeManifests("standard input", m.stdin)
+		return splitDocuments("standard input", m.stdin)
 	}
 	info, err := os.Stat(path)
 	if err != nil {
@@ -58,7 +64,7 @@ func (m manifestFiles) readPath(path string) ([]workv1.Manifest, error) {
 	if !info.IsDir() {
 		return readFile(path)
 	}
-	var manifests []workv1.Manifest
+	var documents []document
 	err = filepath.WalkDir(path, func(file string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -69,78 +75,81 @@ func (m manifestFiles) readPath(path string) ([]workv1.Manifest, error) {
 			return nil
 		}
 		found, err := readFile(file)
-		manifests = append(manifests, found...)
+		documents = append(documents, found...)
 		return err
 	})
-	return manifests, err
+	return documents, err
 }
 
-func readFile(path string) ([]workv1.Manifest, error) {
+func readFile(path string) ([]document, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("-f: %w", err)
 	}
 	defer file.Close()
-	return decodeManifests(path, file)
+	return splitDocuments(path, file)
 }
 
-// decodeManifests reads YAML documents, or JSON objects, one after the other. Lists are taken apart.
-func decodeManifests(name string, content io.Reader) ([]workv1.Manifest, error) {
+// splitDocuments reads YAML documents, or JSON objects, one after the other. Lists are taken apart.
+func splitDocuments(name string, content io.Reader) ([]document, error) {
 	decoder := yaml.NewYAMLOrJSONDecoder(bufio.NewReader(content), 4096)
-	var manifests []workv1.Manifest
-	for document := 1; ; document++ {
+	var documents []document
+	for n := 1; ; n++ {
+		where := fmt.Sprintf("%s: document %d", name, n)
 		var raw runtime.RawExtension
 		err := decoder.Decode(&raw)
 		if errors.Is(err, io.EOF) {
-			return manifests, nil
+			return documents, nil
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%s: document %d: %w", name, document, err)
+			return nil, fmt.Errorf("%s: %w", where, err)
 		}
-		if len(raw.Raw) == 0 || string(raw.Raw) == "null" {
-			continue // nothing but comments
-		}
-		found, err := toManifests(raw)
-		if err != nil {
-			return nil, fmt.Errorf("%s: document %d: %w", name, document, err)
-		}
-		manifests = append(manifests, found...)
+		documents = append(documents, flatten(document{where, raw})...)
 	}
 }
 
-func toManifests(raw runtime.RawExtension) ([]workv1.Manifest, error) {
+// flatten returns the items of a list, nothing for a document that holds only comments, and any other document itself.
+func flatten(d document) []document {
+	if len(d.raw.Raw) == 0 || string(d.raw.Raw) == "null" {
+		return nil
+	}
 	var list struct {
 		Kind  string                 `json:"kind"`
 		Items []runtime.RawExtension `json:"items"`
 	}
-	if err := json.Unmarshal(raw.Raw, &list); err == nil && list.Kind == "List" {
-		var manifests []workv1.Manifest
-		for _, item := range list.Items {
-			found, err := toManifests(item)
-			if err != nil {
-				return nil, err
-			}
-			manifests = append(manifests, found...)
-		}
-		return manifests, nil
+	if err := json.Unmarshal(d.raw.Raw, &list); err != nil || list.Kind != "List" {
+		return []document{d} // what is wrong with it is found when it is decoded
 	}
-	decoded := manifest.Decode([]workv1.Manifest{{RawExtension: raw}})[0]
-	if decoded.Err != nil {
-		return nil, decoded.Err
+	var items []document
+	for i, item := range list.Items {
+		items = append(items, flatten(document{fmt.Sprintf("%s: item %d", d.where, i+1), item})...)
 	}
-	clean, err := decoded.Object.MarshalJSON()
-	return []workv1.Manifest{{RawExtension: runtime.RawExtension{Raw: clean}}}, err
+	return items
 }
 
-// checkUnique refuses two manifests for one object: the hub would do so too, and could not name the files.
-func checkUnique(manifests []workv1.Manifest) error {
-	seen := map[manifest.Identity]bool{}
-	for _, decoded := range manifest.Decode(manifests) {
-		identity := manifest.Identify(decoded.Object)
-		if seen[identity] {
-			return fmt.Errorf("-f: %s is there twice: leave one of them out", identity)
-		}
-		seen[identity] = true
+// toManifests checks the objects, and leaves out what only the cluster they were exported from can give. The hub refuses
+// two manifests for one object; here the files can be named.
+func toManifests(documents []document) ([]workv1.Manifest, error) {
+	manifests := make([]workv1.Manifest, len(documents))
+	for i := range documents {
+		manifests[i].RawExtension = documents[i].raw
 	}
-	return nil
+	seen := map[manifest.Identity]string{}
+	for i, decoded := range manifest.Decode(manifests) {
+		where := documents[i].where
+		if decoded.Err != nil {
+			return nil, fmt.Errorf("%s: %w", where, decoded.Err)
+		}
+		identity := manifest.Identify(decoded.Object)
+		if first, twice := seen[identity]; twice {
+			return nil, fmt.Errorf("%s: %s is in %s already: leave one of them out", where, identity, first)
+		}
+		seen[identity] = where
+		clean, err := decoded.Object.MarshalJSON()
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", where, err)
+		}
+		manifests[i].Raw = clean
+	}
+	return manifests, nil
 }

@@ -3,6 +3,7 @@
 package fakehub
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -39,6 +40,7 @@ type Hub struct {
 	history  []event
 	requests []Request
 	answers  map[string]http.HandlerFunc
+	watches  map[string]int // ever made, by path
 }
 
 // kinds are what can be watched, by the last part of the path. All are cluster-scoped.
@@ -57,7 +59,7 @@ type event struct {
 // New starts a hub with TLS and stops it when the test ends.
 func New(t *testing.T) *Hub {
 	t.Helper()
-	h := &Hub{objects: map[string]*unstructured.Unstructured{}, answers: map[string]http.HandlerFunc{}}
+	h := &Hub{objects: map[string]*unstructured.Unstructured{}, answers: map[string]http.HandlerFunc{}, watches: map[string]int{}}
 	h.changed = sync.NewCond(&h.mu)
 	h.Server = httptest.NewTLSServer(h)
 	t.Cleanup(func() {
@@ -106,6 +108,24 @@ func (h *Hub) Requests(method string) []Request {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(h.requests), func(r Request) bool { return r.Method != method })
+}
+
+// AwaitWatch returns once somebody watches a collection.
+func (h *Hub) AwaitWatch(ctx context.Context, collection string) error {
+	defer context.AfterFunc(ctx, h.wake)()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for h.watches[collection] == 0 && ctx.Err() == nil {
+		h.changed.Wait()
+	}
+	return ctx.Err()
+}
+
+// wake makes everybody who waits look again.
+func (h *Hub) wake() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.changed.Broadcast()
 }
 
 // Kubeconfig writes a kubeconfig that leads here with a context of the given name.
@@ -221,8 +241,9 @@ func (h *Hub) watch(w http.ResponseWriter, r *http.Request) {
 			},
 		})
 	}
-	stop := contextDone(r, h)
-	defer stop()
+	defer context.AfterFunc(r.Context(), h.wake)()
+	h.watches[r.URL.Path]++
+	h.changed.Broadcast()
 	for r.Context().Err() == nil {
 		for ; from < len(h.history); from++ {
 			if e := h.history[from]; selected(r, e.path, e.object) {
@@ -232,21 +253,6 @@ func (h *Hub) watch(w http.ResponseWriter, r *http.Request) {
 		w.(http.Flusher).Flush()
 		h.changed.Wait()
 	}
-}
-
-// contextDone wakes the watch when its client has gone.
-func contextDone(r *http.Request, h *Hub) (stop func()) {
-	done := make(chan struct{})
-	go func() {
-		select {
-		case <-r.Context().Done():
-			h.mu.Lock()
-			h.changed.Broadcast()
-			h.mu.Unlock()
-		case <-done:
-		}
-	}()
-	return func() { close(done) }
 }
 
 func (h *Hub) create(w http.ResponseWriter, collection string, body []byte) {

@@ -1,50 +1,21 @@
 package hubapi
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"strings"
 	"testing"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/capstan-io/capstan/internal/cli/fakehub"
 	"github.com/capstan-io/capstan/internal/fleet"
 )
-
-func pemRequest(t *testing.T, commonName string, organization ...string) []byte {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
-		Subject: pkix.Name{CommonName: commonName, Organization: organization},
-	}, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
-}
 
 // CA-18, O16: accept approves the requests of agents with a bootstrap credential, and no look-alikes.
 func TestJoinRequest(t *testing.T) {
 	t.Parallel()
 	const cluster = "cluster1"
 	agent := fleet.ClusterUser(cluster, "a1")
-	good := certificatesv1.CertificateSigningRequest{
-		ObjectMeta: metav1.ObjectMeta{Name: "csr", Labels: map[string]string{fleet.LabelClusterName: cluster}},
-		Spec: certificatesv1.CertificateSigningRequestSpec{
-			SignerName: fleet.SignerKubeAPIServerClient,
-			Username:   "system:serviceaccount:open-cluster-management:agent-registration-bootstrap",
-			Groups:     []string{"system:serviceaccounts", "system:serviceaccounts:open-cluster-management"},
-			Request:    pemRequest(t, agent, fleet.ClusterGroups(cluster)...),
-		},
-	}
+	good := fakehub.JoinRequest(t, "csr", cluster, "a1")
 	tests := map[string]struct {
 		change func(*certificatesv1.CertificateSigningRequest)
 		why    string
@@ -88,19 +59,19 @@ func TestJoinRequest(t *testing.T) {
 		},
 		"another cluster's identity": {
 			change: func(c *certificatesv1.CertificateSigningRequest) {
-				c.Spec.Request = pemRequest(t, fleet.ClusterUser("cluster2", "a1"))
+				c.Spec.Request = fakehub.PEMRequest(t, fleet.ClusterUser("cluster2", "a1"))
 			},
 			why: `identity of cluster "cluster2"`,
 		},
 		"an administrator's identity": {
 			change: func(c *certificatesv1.CertificateSigningRequest) {
-				c.Spec.Request = pemRequest(t, "admin")
+				c.Spec.Request = fakehub.PEMRequest(t, "admin")
 			},
 			why: "not the agent of a cluster",
 		},
 		"an administrator's group": {
 			change: func(c *certificatesv1.CertificateSigningRequest) {
-				c.Spec.Request = pemRequest(t, agent, fleet.ClusterGroup(cluster), "system:masters")
+				c.Spec.Request = fakehub.PEMRequest(t, agent, fleet.ClusterGroup(cluster), "system:masters")
 			},
 			why: `group "system:masters"`,
 		},

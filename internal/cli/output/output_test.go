@@ -1,0 +1,158 @@
+package output_test
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/cli/output"
+	"github.com/capstan-io/capstan/internal/cli/playground"
+)
+
+var update = flag.Bool("update", false, "write what is printed to testdata instead of comparing with it")
+
+var clusters = []clusterv1.ManagedCluster{
+	{
+		ObjectMeta: metav1.ObjectMeta{Name: "cluster1", Labels: map[string]string{"cluster.open-cluster-management.io/clusterset": "default"}},
+		Spec:       clusterv1.ManagedClusterSpec{HubAcceptsClient: true},
+		Status: clusterv1.ManagedClusterStatus{
+			Conditions: []metav1.Condition{{Type: "ManagedClusterConditionAvailable", Status: "True"}},
+			Capacity:   corev1.ResourceList{"cpu": resource.MustParse("32"), "memory": resource.MustParse("256Gi")},
+			Version:    clusterv1.ManagedClusterVersion{Kubernetes: "v1.37.1"},
+		},
+	},
+	{
+		ObjectMeta: metav1.ObjectMeta{Name: "a-cluster-that-went-away"},
+		Spec:       clusterv1.ManagedClusterSpec{HubAcceptsClient: true},
+		Status:     clusterv1.ManagedClusterStatus{Conditions: []metav1.Condition{{Type: "ManagedClusterConditionAvailable", Status: "False"}}},
+	},
+	{ObjectMeta: metav1.ObjectMeta{Name: "new"}},
+}
+
+func manifest(kind, namespace, name string, applied metav1.ConditionStatus) workv1.ManifestCondition {
+	return workv1.ManifestCondition{
+		ResourceMeta: workv1.ManifestResourceMeta{Kind: kind, Namespace: namespace, Name: name},
+		Conditions:   []metav1.Condition{{Type: "Applied", Status: applied}},
+	}
+}
+
+var works = []workv1.ManifestWork{
+	{
+		ObjectMeta: metav1.ObjectMeta{Name: "nginx", Namespace: "cluster1"},
+		Spec:       workv1.ManifestWorkSpec{Workload: workv1.ManifestsTemplate{Manifests: make([]workv1.Manifest, 2)}},
+		Status: workv1.ManifestWorkStatus{
+			Conditions: []metav1.Condition{{Type: "Applied", Status: "False"}, {Type: "Available", Status: "True"}},
+			ResourceStatus: workv1.ManifestResourceStatus{Manifests: []workv1.ManifestCondition{
+				manifest("Namespace", "", "web", "True"), manifest("Deployment", "web", "nginx", "False"),
+			}},
+		},
+	},
+	{ObjectMeta: metav1.ObjectMeta{Name: "new", Namespace: "cluster2"}},
+}
+
+var started = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+var status = playground.Status{
+	Home: "/home/me/.capstan", Kubeconfig: "/home/me/.capstan/kubeconfig",
+	Processes: []playground.ProcessStatus{
+		{Name: "hub", Running: true, PID: 42, RSSBytes: 200 << 20, StartedAt: &started, Endpoint: "https://127.0.0.1:20001", Log: "/l/hub.log"},
+		{Name: "cluster1-agent", Log: "/l/cluster1-agent.log"},
+	},
+	Clusters: []playground.ClusterStatus{
+		{Name: "cluster1", Accepted: true, Joined: "True", Available: "True"},
+		{Name: "cluster2", Joined: "Unknown", Available: "Unknown"},
+	},
+	Works: []playground.WorkStatus{{Name: "nginx", Cluster: "cluster1", Manifests: 2, Applied: "True", Available: "False"}},
+}
+
+// CA-05, CA-23, CA-26: what is printed, with colour and without.
+func TestGolden(t *testing.T) {
+	t.Parallel()
+	none := output.Clusters(&clusterv1.ManagedClusterList{}, nil)
+	tests := map[string]func(*bytes.Buffer, output.Style) error{
+		"clusters-tree":  view(output.Tree, output.Clusters(nil, clusters)),
+		"clusters-table": view(output.Table, output.Clusters(nil, clusters)),
+		"no-clusters":    view(output.Tree, none),
+		"works-tree":     view(output.Tree, output.Works(nil, works)),
+		"works-table":    view(output.Table, output.Works(nil, works)),
+		"cluster-yaml":   view(output.YAML, output.Clusters(&clusters[0], nil)),
+		"cluster-json":   view(output.JSON, output.Clusters(&clusters[0], nil)),
+		"status-yaml":    view(output.YAML, output.View{Object: status}),
+		"playground": func(b *bytes.Buffer, s output.Style) error {
+			for _, grid := range []output.Grid{
+				output.PlaygroundProcesses(status, started.Add(90*time.Minute)), output.PlaygroundClusters(status), output.PlaygroundWorks(status),
+			} {
+				if err := s.WriteGrid(b, grid); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	for name, write := range tests {
+		for suffix, style := range map[string]output.Style{"": {}, "-colour": {Colour: true}} {
+			var got bytes.Buffer
+			if err := write(&got, style); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			if strings.HasSuffix(name, "json") || strings.HasSuffix(name, "yaml") {
+				suffix = "" // programs are not to meet colour
+			}
+			compare(t, filepath.Join("testdata", name+suffix+".txt"), got.Bytes())
+		}
+	}
+}
+
+func view(format output.Format, view output.View) func(*bytes.Buffer, output.Style) error {
+	return func(b *bytes.Buffer, s output.Style) error { return s.Write(b, format, view) }
+}
+
+func compare(t *testing.T, file string, got []byte) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(file, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("%s (- want, + got; -update accepts it):\n%s", file, diff)
+	}
+}
+
+func TestChoice(t *testing.T) {
+	t.Parallel()
+	choice := output.NewChoice(output.Tree, output.JSON)
+	if choice.Format() != output.Tree {
+		t.Errorf("default %s", choice)
+	}
+	if err := choice.Set("json"); err != nil || choice.Format() != output.JSON {
+		t.Errorf("set to %s, error %v", choice, err)
+	}
+	if err := choice.Set("yaml"); err == nil || !strings.Contains(err.Error(), "tree, json") {
+		t.Errorf("error %v does not say what there is", err)
+	}
+}
+
+// NO_COLOR, and anything that is no terminal, turns colour off.
+func TestStyleOfNoTerminal(t *testing.T) {
+	t.Parallel()
+	if output.StyleOf(&bytes.Buffer{}).Colour {
+		t.Error("colour without a terminal")
+	}
+}

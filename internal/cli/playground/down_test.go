@@ -1,0 +1,120 @@
+package playground
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/capstan-io/capstan/internal/cli/hubapi"
+)
+
+// recorder is a Reporter for tests.
+type recorder struct {
+	mu   sync.Mutex
+	done []string
+}
+
+func (r *recorder) Wait(string, string) {}
+
+func (r *recorder) Done(subject, what string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.done = append(r.done, subject+": "+what)
+}
+
+func TestDown(t *testing.T) {
+	t.Parallel()
+	home := newHome(t)
+	for _, name := range []string{"hub", "cluster1-sandbox"} {
+		start(t, home, shell(t, name, "exec sleep 1000"))
+	}
+	gone := start(t, home, shell(t, "cluster1-agent", "exit 0"))
+	if err := gone.WaitExit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	report := &recorder{}
+	stopped, err := home.Down(t.Context(), false, report)
+	if err != nil || stopped != 2 {
+		t.Errorf("stopped %d, error %v, want 2", stopped, err)
+	}
+	slices.Sort(report.done)
+	if got := strings.Join(report.done, ", "); got != "cluster1-sandbox: stopped, hub: stopped" {
+		t.Errorf("reported %s", got)
+	}
+	if stopped, err := home.Down(t.Context(), true, report); err != nil || stopped != 0 {
+		t.Errorf("the second time: stopped %d, error %v", stopped, err)
+	}
+	if _, err := os.Stat(home.Dir); !os.IsNotExist(err) {
+		t.Errorf("the home is left after a purge: %v", err)
+	}
+	if stopped, err := home.Down(t.Context(), true, report); err != nil || stopped != 0 {
+		t.Errorf("without a home: stopped %d, error %v", stopped, err)
+	}
+}
+
+func TestStatusOfProcesses(t *testing.T) {
+	t.Parallel()
+	home := newHome(t)
+	if status, err := home.Status(t.Context()); err != nil || status.Exists() {
+		t.Errorf("status of an empty home: %+v, error %v", status, err)
+	}
+	state := State{Hub: &HubState{Port: 1}, Clusters: []ClusterState{{Name: "cluster1", Port: 2}}, Joined: []JoinedState{{Name: "far"}}}
+	if err := home.Save(state); err != nil {
+		t.Fatal(err)
+	}
+	running := start(t, home, shell(t, "far-agent", "exec sleep 1000"))
+	status, err := home.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(status.Down(), " "); got != "hub cluster1-sandbox cluster1-agent" {
+		t.Errorf("down: %s", got)
+	}
+	far := status.Processes[3]
+	if far.PID != running.PID || far.RSSBytes == 0 || far.StartedAt == nil || far.Log != running.Log {
+		t.Errorf("status of a running process: %+v", far)
+	}
+	if status.Problem == "" {
+		t.Error("nothing says why there are no clusters")
+	}
+}
+
+// A join must not take over what the playground or another agent uses.
+func TestEnrolRefuses(t *testing.T) {
+	t.Parallel()
+	home := newHome(t)
+	if err := home.Save(State{Clusters: []ClusterState{{Name: "cluster1"}}}); err != nil {
+		t.Fatal(err)
+	}
+	start(t, home, shell(t, "far-agent", "exec sleep 1000"))
+	for cluster, want := range map[string]string{"cluster1": "cluster of the playground", "far": "runs already"} {
+		_, err := home.Enrol(Enrolment{Cluster: cluster, Invitation: hubapi.Invitation{Server: "https://hub", Token: "t"}})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want one with %q", cluster, err, want)
+		}
+		if _, err := os.Stat(home.bootstrapKubeconfig(cluster)); !os.IsNotExist(err) {
+			t.Errorf("%s: a bootstrap kubeconfig was written: %v", cluster, err)
+		}
+	}
+}
+
+func TestDetachIsRemembered(t *testing.T) {
+	t.Parallel()
+	home := newHome(t)
+	enrolment := Enrolment{Cluster: "far", Kubeconfig: "/far/kubeconfig"}
+	for range 2 {
+		process, err := home.Detach(shell(t, "far-agent", "exit 0"), enrolment)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := process.WaitExit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	state, err := home.Load()
+	if err != nil || len(state.Joined) != 1 || state.Joined[0] != (JoinedState{Name: "far", Kubeconfig: "/far/kubeconfig"}) {
+		t.Errorf("remembered %+v, error %v", state.Joined, err)
+	}
+}
