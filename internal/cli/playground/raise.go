@@ -1,0 +1,289 @@
+package playground
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/clientcmd"
+
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/deploy/examples"
+	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+func (u *up) raiseHub(ctx context.Context, port int) error {
+	program, err := u.home.hubProgram(port)
+	if err != nil {
+		return err
+	}
+	u.report.Wait("hub", "starting")
+	process, started, err := u.home.Start(program)
+	if err != nil {
+		return err
+	}
+	hub, err := u.awaitServer(ctx, process, u.home.hubKubeconfig(), (*hubapi.Hub).Ready)
+	if err != nil {
+		return err
+	}
+	if err := u.publish(hubapi.PlaygroundContext, u.home.hubKubeconfig()); err != nil {
+		return err
+	}
+	admin, err := loadSelfContained(u.home.hubKubeconfig())
+	if err != nil {
+		return err
+	}
+	u.hub, u.hubProcess = hub, process
+	u.invitation = hubapi.Invitation{Server: hub.Server}
+	u.trust = hubapi.Trust{CA: admin.Clusters[admin.Contexts[admin.CurrentContext].Cluster].CertificateAuthorityData}
+	u.report.Done("hub", stateOf(started, "ready"))
+	close(u.hubIsReady)
+	return nil
+}
+
+// raiseCluster brings a cluster from nothing, or from wherever it is, to running the sample. The agent starts as soon as
+// there is something to talk to on both sides; the cluster gets its nodes meanwhile.
+func (u *up) raiseCluster(ctx context.Context, cluster ClusterState) error {
+	program, err := u.home.sandboxProgram(cluster)
+	if err != nil {
+		return err
+	}
+	u.report.Wait(cluster.Name, "starting the cluster")
+	sandbox, started, err := u.home.Start(program)
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		if _, err := u.awaitServer(ctx, sandbox, u.home.sandboxKubeconfig(cluster.Name), (*hubapi.Hub).Ready); err != nil {
+			return err
+		}
+		u.report.Done(cluster.Name, stateOf(started, "the cluster is ready"))
+		return u.publish(cluster.Name, u.home.sandboxKubeconfig(cluster.Name))
+	})
+	group.Go(func() error {
+		if _, err := u.awaitServer(ctx, sandbox, u.home.sandboxKubeconfig(cluster.Name), (*hubapi.Hub).Live); err != nil {
+			return err
+		}
+		select {
+		case <-u.hubIsReady:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		return u.raiseMember(ctx, cluster.Name, sandbox)
+	})
+	return group.Wait()
+}
+
+// raiseMember makes a running cluster a member of the running hub.
+func (u *up) raiseMember(ctx context.Context, cluster string, sandbox *Process) error {
+	agent, started, err := u.raiseAgent(ctx, cluster)
+	if err != nil {
+		return err
+	}
+	u.report.Wait(cluster, "joining")
+	ctx, release := guard(ctx, u.hubProcess, sandbox, agent)
+	defer release()
+	if err := u.join(ctx, cluster, agent, started); err != nil {
+		return blame(err, u.hubProcess, sandbox, agent)
+	}
+	u.report.Done(cluster, "accepted, joined and available")
+	u.report.Wait(cluster, "applying the sample")
+	if err := u.awaitSample(ctx, cluster); err != nil {
+		return blame(err, u.hubProcess, sandbox, agent)
+	}
+	u.report.Done(cluster, "the sample is applied and available")
+	return nil
+}
+
+// raiseAgent starts the agent of a cluster. It gets a fresh token to join with each time, which it needs if it has lost
+// its own access to the hub or stood still until that expired.
+func (u *up) raiseAgent(ctx context.Context, cluster string) (agent *Process, started bool, err error) {
+	program, err := u.home.AgentProgram(cluster, u.home.sandboxKubeconfig(cluster))
+	if err != nil {
+		return nil, false, err
+	}
+	running, err := u.home.Process(program.Name)
+	if err != nil || running.Running() {
+		return running, false, err
+	}
+	invitation := u.invitation
+	if invitation.Token, err = u.hub.ServiceAccountToken(ctx); err != nil {
+		return nil, false, blame(err, u.hubProcess)
+	}
+	if err := u.home.WriteBootstrapKubeconfig(cluster, invitation, u.trust); err != nil {
+		return nil, false, err
+	}
+	return u.home.Start(program)
+}
+
+// join does what an administrator does on other hubs: it approves the agent's certificate and accepts the cluster.
+func (u *up) join(ctx context.Context, cluster string, agent *Process, started bool) error {
+	approving, stop := context.WithCancel(ctx)
+	var approvals errgroup.Group
+	approvals.Go(func() error { return u.approve(approving, cluster) })
+	err := u.awaitMember(ctx, cluster, agent, started)
+	stop()
+	return errors.Join(err, approvals.Wait())
+}
+
+func (u *up) approve(ctx context.Context, cluster string) error {
+	var failed error
+	err := u.hub.WatchJoinRequests(ctx, cluster, func(request hubapi.JoinRequest) bool {
+		if request.Pending {
+			failed = u.hub.Approve(ctx, request.Name)
+		}
+		return failed != nil
+	})
+	if ctx.Err() != nil {
+		return nil
+	}
+	return errors.Join(failed, err)
+}
+
+func (u *up) awaitMember(ctx context.Context, cluster string, agent *Process, started bool) error {
+	if err := u.hub.WaitForCluster(ctx, cluster, exists); err != nil {
+		return err
+	}
+	if err := u.hub.AcceptCluster(ctx, cluster); err != nil {
+		return err
+	}
+	if err := u.hub.WaitForCluster(ctx, cluster, has(fleet.ConditionHubAccepted)); err != nil {
+		return err
+	}
+	if err := u.deploySample(ctx, cluster); err != nil { // at once, so that the agent finds it when it looks first
+		return err
+	}
+	if started { // what the hub says of the cluster may be from before the agent stopped
+		if err := u.hub.WaitForHeartbeat(ctx, cluster, agent.StartedAt); err != nil {
+			return err
+		}
+	}
+	return u.hub.WaitForCluster(ctx, cluster, has(fleet.ConditionJoined, fleet.ConditionClusterAvailable))
+}
+
+func exists(*clusterv1.ManagedCluster) bool { return true }
+
+func has(conditions ...string) func(*clusterv1.ManagedCluster) bool {
+	return func(cluster *clusterv1.ManagedCluster) bool {
+		for _, condition := range conditions {
+			if !meta.IsStatusConditionTrue(cluster.Status.Conditions, condition) {
+				return false
+			}
+		}
+		return true
+	}
+}
+
+// deploySample leaves a sample that is there as it is: somebody may have tried things with it.
+func (u *up) deploySample(ctx context.Context, cluster string) error {
+	work, err := examples.Nginx(cluster)
+	if err != nil {
+		return err
+	}
+	if err := u.hub.CreateWork(ctx, work); err != nil && !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	return nil
+}
+
+func (u *up) awaitSample(ctx context.Context, cluster string) error {
+	work, err := examples.Nginx(cluster)
+	if err != nil {
+		return err
+	}
+	return u.hub.WaitForWork(ctx, cluster, work.Name, func(work *workv1.ManifestWork) bool {
+		return meta.IsStatusConditionTrue(work.Status.Conditions, fleet.ConditionApplied) &&
+			meta.IsStatusConditionTrue(work.Status.Conditions, fleet.ConditionAvailable)
+	})
+}
+
+// raiseJoined starts the agent of somebody else's cluster again. Whether its hub lets it in is not for us to wait for.
+func (u *up) raiseJoined(joined JoinedState) error {
+	program, err := u.home.AgentProgram(joined.Name, joined.Kubeconfig)
+	if err != nil {
+		return err
+	}
+	_, started, err := u.home.Start(program)
+	if err == nil {
+		u.report.Done(joined.Name, stateOf(started, "the agent runs"))
+	}
+	return err
+}
+
+func (u *up) publish(name, kubeconfig string) error {
+	u.publishing.Lock()
+	defer u.publishing.Unlock()
+	return u.home.publish(name, kubeconfig)
+}
+
+// awaitServer returns when the API server that the process runs answers a question with yes.
+func (u *up) awaitServer(ctx context.Context, process *Process, kubeconfig string, ask func(*hubapi.Hub, context.Context) error) (*hubapi.Hub, error) {
+	var server *hubapi.Hub
+	last := errors.New("it has not answered yet")
+	ctx, release := guard(ctx, process)
+	defer release()
+	err := wait.PollUntilContextCancel(ctx, readyPoll, true, func(ctx context.Context) (bool, error) {
+		ctx, cancel := context.WithTimeout(ctx, readyRequest)
+		defer cancel()
+		if _, err := os.Stat(kubeconfig); err != nil {
+			return false, nil
+		}
+		config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+		if err == nil {
+			server, err = hubapi.New(config)
+		}
+		if err == nil {
+			err = ask(server, ctx)
+		}
+		last = err
+		return err == nil, nil
+	})
+	if err == nil {
+		return server, nil
+	}
+	if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+		return nil, fmt.Errorf("%s is not ready in time: %w\nIt goes on starting; its log is %s. Run the command again with a longer --timeout.",
+			process.Name, last, process.Log)
+	}
+	return nil, context.Cause(ctx)
+}
+
+// guard returns a context that ends when one of the processes does, with how it died as the cause.
+func guard(ctx context.Context, processes ...*Process) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	for _, process := range processes {
+		go func() {
+			if process.WaitExit(ctx) == nil {
+				cancel(process.Died())
+			}
+		}()
+	}
+	return ctx, func() { cancel(nil) }
+}
+
+// blame tells that a process died when that is why a request failed.
+func blame(err error, processes ...*Process) error {
+	ctx, cancel := context.WithTimeout(context.Background(), deathNotice)
+	defer cancel()
+	for _, process := range processes {
+		if process.WaitExit(ctx) == nil {
+			return process.Died()
+		}
+	}
+	return err
+}
+
+func stateOf(started bool, what string) string {
+	if started {
+		return what
+	}
+	return what + " (it ran already)"
+}
