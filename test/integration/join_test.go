@@ -197,7 +197,7 @@ func TestClaimsFollow(t *testing.T) {
 		if err := c.Update(t.Context(), claim); err != nil {
 			t.Fatal(err)
 		}
-		env.Eventually(t, func(ctx context.Context) error {
+		env.Eventually(t, func(context.Context) error {
 			mc := managedCluster(t, "claims")
 			if !slices.Contains(mc.Status.ClusterClaims, clusterv1.ManagedClusterClaim{Name: claim.Name, Value: value}) {
 				return fmt.Errorf("claims: %v", mc.Status.ClusterClaims)

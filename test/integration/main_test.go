@@ -151,6 +151,9 @@ func awaitGone(t *testing.T, c client.Client, o client.Object) {
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
-		return fmt.Errorf("%T %s is still there (%v)", o, o.GetName(), err)
+		if err != nil {
+			return err
+		}
+		return fmt.Errorf("%T %s is still there", o, o.GetName())
 	})
 }

@@ -224,8 +224,8 @@ func (p *Process) signal(signal syscall.Signal) error {
 	if err != nil {
 		return fmt.Errorf("find %s (process %d): %w", p.Name, p.PID, err)
 	}
-	defer process.Release()
-	if !p.Running() { // the ID may have been another's before FindProcess took hold of it
+	defer process.Release() //nolint:errcheck // there is nothing to do about it
+	if !p.Running() {       // the ID may have been another's before FindProcess took hold of it
 		return nil
 	}
 	if err := process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {

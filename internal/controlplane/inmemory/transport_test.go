@@ -16,7 +16,7 @@ func client(handler http.HandlerFunc) *http.Client {
 	return &http.Client{Transport: NewTransport(handler)}
 }
 
-func request(t *testing.T, ctx context.Context, method string, body io.Reader) *http.Request {
+func request(ctx context.Context, t *testing.T, method string, body io.Reader) *http.Request {
 	t.Helper()
 	req, err := http.NewRequestWithContext(ctx, method, "http://hub/path?q=1", body)
 	if err != nil {
@@ -47,7 +47,7 @@ func TestRequestAndAnswer(t *testing.T) {
 		w.Header().Set("X-Late", "not sent")
 		fmt.Fprint(w, "done")
 	})
-	req := request(t, t.Context(), http.MethodPost, strings.NewReader("content"))
+	req := request(t.Context(), t, http.MethodPost, strings.NewReader("content"))
 	req.Header.Set("Authorization", "Bearer secret")
 	resp, err := c.Do(req)
 	if err != nil {
@@ -89,7 +89,7 @@ func TestStreamsAndStops(t *testing.T) {
 		}
 	})
 	ctx, cancel := context.WithCancel(t.Context())
-	resp, err := c.Do(request(t, ctx, http.MethodGet, nil))
+	resp, err := c.Do(request(ctx, t, http.MethodGet, nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func TestClosingTheBodyStopsTheHandler(t *testing.T) {
 		w.WriteHeader(http.StatusOK)
 		<-r.Context().Done()
 	})
-	resp, err := c.Do(request(t, t.Context(), http.MethodGet, nil))
+	resp, err := c.Do(request(t.Context(), t, http.MethodGet, nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +141,7 @@ func TestSlowReaderHoldsTheHandlerUp(t *testing.T) {
 			}
 		}
 	})
-	resp, err := c.Do(request(t, t.Context(), http.MethodGet, nil))
+	resp, err := c.Do(request(t.Context(), t, http.MethodGet, nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +167,7 @@ func TestContextIsDetached(t *testing.T) {
 	type key struct{}
 	seen := make(chan any, 1)
 	c := client(func(_ http.ResponseWriter, r *http.Request) { seen <- r.Context().Value(key{}) })
-	resp, err := c.Do(request(t, context.WithValue(t.Context(), key{}, "caller"), http.MethodGet, nil))
+	resp, err := c.Do(request(context.WithValue(t.Context(), key{}, "caller"), t, http.MethodGet, nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +186,7 @@ func TestPanicBreaksTheAnswer(t *testing.T) {
 				fmt.Fprint(w, "half")
 				panic(cause)
 			})
-			resp, err := c.Do(request(t, t.Context(), http.MethodGet, nil))
+			resp, err := c.Do(request(t.Context(), t, http.MethodGet, nil))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -212,8 +212,12 @@ func TestCanceledBeforeTheAnswer(t *testing.T) {
 		<-entered
 		cancel()
 	}()
-	if resp, err := c.Do(request(t, ctx, http.MethodGet, nil)); !errors.Is(err, context.Canceled) {
+	resp, err := c.Do(request(ctx, t, http.MethodGet, nil))
+	if !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, %v", resp, err)
+	}
+	if err == nil {
+		resp.Body.Close()
 	}
 	within(t, "the handler stops", stopped)
 }

@@ -100,7 +100,7 @@ func (r *renewal) authority(name Authority, life lifetime, parent *keyPair) (*ke
 	if err != nil {
 		return nil, err
 	}
-	if current == nil || !current.validAt(r.now) || !r.trusted(current, name, parent) {
+	if current == nil || !current.validAt(r.now) || !r.trusted(current, parent) {
 		if current, err = r.issueCA(r.store.pair(string(name)), name, life, parent); err != nil {
 			return nil, err
 		}
@@ -127,7 +127,7 @@ func (r *renewal) authority(name Authority, life lifetime, parent *keyPair) (*ke
 
 // trusted says whether a CA was signed by a root that clients still trust. It is not after the user replaced the root
 // and removed the old one from the bundle.
-func (r *renewal) trusted(ca *keyPair, name Authority, parent *keyPair) bool {
+func (r *renewal) trusted(ca, parent *keyPair) bool {
 	if parent == nil {
 		return true
 	}

@@ -38,7 +38,7 @@ func (c *Controller) setClaims(ctx context.Context, mc *clusterv1.ManagedCluster
 	dropped := max(0, len(custom)-c.MaxCustomClaims)
 	custom = custom[:len(custom)-dropped]
 	c.tellDropped(mc, dropped)
-	mc.Status.ClusterClaims = append(reserved, custom...)
+	mc.Status.ClusterClaims = slices.Concat(reserved, custom)
 	return nil
 }
 
