@@ -30,6 +30,9 @@ const (
 	// startTimeout is long enough for the start of an API server on a busy machine.
 	startTimeout = 30 * time.Second
 
+	// watchGrace is how long a stopping API server waits for watches to end.
+	watchGrace = time.Second
+
 	// readyCheck is the readiness check that stands for all that is not the API
 	// server: controllers, scheduler, nodes.
 	readyCheck = "sandbox"
@@ -103,6 +106,9 @@ func apiServerOptions(listener net.Listener, etcdEndpoint string, keys *pki.Stor
 	serving := &s.SecureServing.ServerCert.CertKey
 	serving.CertFile, serving.KeyFile = keys.Certificate(pki.APIServer)
 	s.GenericServerRunOptions.AdvertiseAddress = localhost
+	// Watches of clients would keep a stopping sandbox for a minute; they only have to
+	// be told.
+	s.GenericServerRunOptions.ShutdownWatchTerminationGracePeriod = watchGrace
 	s.Etcd.StorageConfig.Transport.ServerList = []string{etcdEndpoint}
 	// A cache for each of the sixty resources wakes up every second. With the few
 	// objects and watchers of a sandbox, etcd serves reads as fast.

@@ -55,7 +55,7 @@ func (u *up) raiseCluster(ctx context.Context, cluster ClusterState) error {
 	if err != nil {
 		return err
 	}
-	u.report.Wait(cluster.Name, "starting the cluster")
+	u.report.Wait(program.Name, "starting")
 	sandbox, started, err := u.home.Start(program)
 	if err != nil {
 		return err
@@ -65,13 +65,14 @@ func (u *up) raiseCluster(ctx context.Context, cluster ClusterState) error {
 		if _, err := u.awaitServer(ctx, sandbox, u.home.sandboxKubeconfig(cluster.Name), (*hubapi.Hub).Ready); err != nil {
 			return err
 		}
-		u.report.Done(cluster.Name, stateOf(started, "the cluster is ready"))
+		u.report.Done(program.Name, stateOf(started, "ready"))
 		return u.publish(cluster.Name, u.home.sandboxKubeconfig(cluster.Name))
 	})
 	group.Go(func() error {
 		if _, err := u.awaitServer(ctx, sandbox, u.home.sandboxKubeconfig(cluster.Name), (*hubapi.Hub).Live); err != nil {
 			return err
 		}
+		u.report.Wait(cluster.Name, "waiting for the hub")
 		select {
 		case <-u.hubIsReady:
 		case <-ctx.Done():
