@@ -147,6 +147,8 @@ func (h *hub) build(ctx context.Context) error {
 		return err
 	}
 	generic := h.server.GenericAPIServer
+	// A connection takes a second to close in order.
+	generic.ShutdownTimeout = 2 * drainTimeout
 	installMetrics(generic.Handler.NonGoRestfulMux)
 	h.loopback = inMemory(generic.LoopbackClientConfig, generic.Handler)
 	if h.client, err = kubernetes.NewForConfig(h.loopback); err != nil {
@@ -217,7 +219,7 @@ func (h *hub) serve(ctx context.Context) error {
 	stopControllers()
 	if working {
 		select {
-		case <-workDone:
+		case failure = <-workDone:
 		case <-time.After(stopTimeout):
 			logger.Info("Controllers are still busy; stopping without them", "after", stopTimeout)
 		}

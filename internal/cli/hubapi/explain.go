@@ -38,7 +38,7 @@ func (h *Hub) explain(doing string, err error) error {
 	return fmt.Errorf("%s: %w\n%s", doing, problem, next)
 }
 
-func (h *Hub) diagnose(err error) (problem error, next string) { //nolint:revive // it returns two halves of a message
+func (h *Hub) diagnose(err error) (problem error, next string) { //nolint:revive,staticcheck // it returns two halves of a message
 	var certInvalid x509.CertificateInvalidError
 	var unknownAuthority x509.UnknownAuthorityError
 	var wrongHost x509.HostnameError
