@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/admission"
@@ -28,6 +29,10 @@ import (
 
 const (
 	serviceAccountIssuer = "https://kubernetes.default.svc"
+
+	// drainTimeout is how long a stopping API server waits for clients to take their leave. Requests that are not
+	// watches are always finished.
+	drainTimeout = time.Second
 
 	// proxyName is the common name of the hub's own certificate for proxying.
 	proxyName = "system:auth-proxy"
@@ -62,6 +67,9 @@ func (o *Options) kubeOptions(keys *pki.Store, storage *storage, listener net.Li
 	if k.GenericServerRunOptions.AdvertiseAddress == nil {
 		k.GenericServerRunOptions.AdvertiseAddress = net.IPv4(127, 0, 0, 1)
 	}
+
+	// Watches of agents would keep a stopping hub for a minute; they only have to be told.
+	k.GenericServerRunOptions.ShutdownWatchTerminationGracePeriod = drainTimeout
 
 	k.Etcd.StorageConfig.Prefix = o.Config.Etcd.Prefix
 	k.Etcd.StorageConfig.Transport = storage.transport
