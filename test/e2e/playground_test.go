@@ -1,0 +1,226 @@
+// Package e2e uses the programs as a person does, through the command line.
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/tools/clientcmd"
+
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/cli/playground"
+	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/test/env"
+)
+
+// user is somebody with a home of their own.
+type user struct {
+	home playground.Home
+}
+
+func newUser(t *testing.T) user {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "capstan-e2e-") // t.TempDir may be too long for the sockets in it
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := user{playground.Home{Dir: dir}}
+	t.Cleanup(func() {
+		if t.Failed() {
+			u.showLogs(t)
+		}
+		if out, err := u.try("down", "--purge"); err != nil {
+			t.Errorf("clean up: %v: %s", err, out)
+		}
+	})
+	return u
+}
+
+func (u user) showLogs(t *testing.T) {
+	logs, _ := filepath.Glob(filepath.Join(u.home.Dir, "logs", "*.log"))
+	for _, file := range logs {
+		content, _ := os.ReadFile(file)
+		t.Logf("%s ends with\n%s", file, content[max(0, len(content)-2000):])
+	}
+}
+
+// run runs capstan and returns what it wrote to standard output.
+func (u user) run(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := u.try(args...)
+	if err != nil {
+		t.Fatalf("capstan %s: %v", strings.Join(args, " "), err)
+	}
+	return out
+}
+
+func (u user) try(args ...string) (string, error) {
+	program, err := filepath.Abs("../../bin/capstan")
+	if err != nil {
+		return "", err
+	}
+	cmd := exec.Command(program, args...)
+	cmd.Env = append(os.Environ(), playground.EnvHome+"="+u.home.Dir, "KUBECONFIG=")
+	var out, errOut bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errOut
+	if err := cmd.Run(); err != nil {
+		return out.String(), fmt.Errorf("%w: %s", err, errOut.String())
+	}
+	return out.String(), nil
+}
+
+func (u user) status(t *testing.T) playground.Status {
+	t.Helper()
+	var status playground.Status
+	if err := json.Unmarshal([]byte(u.run(t, "status", "-o", "json")), &status); err != nil {
+		t.Fatal(err)
+	}
+	return status
+}
+
+// identities are what must outlive any restart: the UIDs of the clusters, and how the hub is known.
+func (u user) identities(t *testing.T) map[string]string {
+	t.Helper()
+	var list clusterv1.ManagedClusterList
+	if err := json.Unmarshal([]byte(u.run(t, "get", "clusters", "-o", "json")), &list); err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]string{}
+	for _, cluster := range list.Items {
+		found[cluster.Name] = string(cluster.UID)
+	}
+	config, err := clientcmd.LoadFromFile(u.home.Kubeconfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range config.Contexts {
+		found["server of "+name] = config.Clusters[name].Server
+		found["CA of "+name] = string(config.Clusters[name].CertificateAuthorityData)
+	}
+	return found
+}
+
+// The whole path: up, up again, a crash, one more cluster, another person's cluster, down.
+func TestPlayground(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	out := u.run(t, "up")
+	for _, row := range [][]string{
+		{"cluster1", "True", "True", "True"}, {"cluster2", "True", "True", "True"},
+		{"nginx", "cluster1", "2", "True", "True"}, {"nginx", "cluster2", "2", "True", "True"},
+	} {
+		if !slices.ContainsFunc(strings.Split(out, "\n"), func(line string) bool { return slices.Equal(strings.Fields(line), row) }) {
+			t.Errorf("no row %v in\n%s", row, out)
+		}
+	}
+	if !strings.Contains(out, u.home.Kubeconfig()) {
+		t.Errorf("nothing says where the kubeconfig is:\n%s", out)
+	}
+	before := u.identities(t)
+
+	t.Run("again", func(t *testing.T) {
+		first := u.status(t)
+		if again := u.run(t, "up"); again != out {
+			t.Errorf("the second time it printed\n%s\ninstead of\n%s", again, out)
+		}
+		for i, process := range u.status(t).Processes {
+			if process.PID != first.Processes[i].PID {
+				t.Errorf("%s was started again", process.Name)
+			}
+		}
+	})
+	t.Run("after a crash", func(t *testing.T) {
+		for _, process := range u.status(t).Processes {
+			if err := syscall.Kill(process.PID, syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if again := u.run(t, "up"); again != out {
+			t.Errorf("it printed\n%s\ninstead of\n%s", again, out)
+		}
+		same(t, before, u.identities(t))
+	})
+	t.Run("after down", func(t *testing.T) {
+		running := u.status(t)
+		u.run(t, "down")
+		for _, process := range running.Processes {
+			if err := syscall.Kill(process.PID, 0); !errors.Is(err, syscall.ESRCH) && !zombie(process.PID) {
+				t.Errorf("%s is left, as process %d: %v", process.Name, process.PID, err)
+			}
+		}
+		if _, err := u.try("status"); err == nil {
+			t.Error("the status of a stopped playground is no failure")
+		}
+		u.run(t, "up", "--clusters", "3")
+		after := u.identities(t)
+		same(t, before, after)
+		if after["cluster3"] == "" {
+			t.Errorf("no cluster3: %v", after)
+		}
+	})
+	t.Run("another's cluster", func(t *testing.T) { joinAnother(t, u) })
+}
+
+// same fails the test unless everything in want is in got.
+func same(t *testing.T, want, got map[string]string) {
+	t.Helper()
+	for name, value := range want {
+		if got[name] != value {
+			t.Errorf("%s was %s and is %s", name, value, got[name])
+		}
+	}
+}
+
+// zombie tells whether a process has ended and nobody has asked how: where PID 1 does not, it stays in the table.
+func zombie(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err == nil && strings.Contains(string(stat), ") Z ")
+}
+
+// joinAnother joins a cluster from a home of its own, with the command that "get token" prints (CA-17, CA-18, CA-21).
+func joinAnother(t *testing.T, admin user) {
+	other := newUser(t)
+	clusterKubeconfig := filepath.Join(admin.home.Dir, "clusters", "cluster1", "sandbox", "kubeconfig")
+	for _, line := range strings.Split(admin.run(t, "get", "token", "--use-bootstrap-token"), "\n") {
+		command, ok := strings.CutPrefix(strings.TrimSpace(line), "capstan ")
+		if !ok {
+			continue
+		}
+		command = strings.NewReplacer("<kubeconfig>", clusterKubeconfig, "<cluster_name>", "another").Replace(command)
+		out := other.run(t, append(strings.Fields(command), "--detach", "--wait")...)
+		if !strings.Contains(out, "capstan accept --clusters another") {
+			t.Errorf("join does not say how to accept the cluster:\n%s", out)
+		}
+	}
+	if _, err := other.try(strings.Fields("join --hub-token abcdef.0123456789abcdef --cluster-name impostor --hub-apiserver " +
+		admin.status(t).Processes[0].Endpoint + " --managed-cluster-kubeconfig " + clusterKubeconfig)...); err == nil || !strings.Contains(err.Error(), "cannot be verified") {
+		t.Errorf("joined with a token that the hub does not know: %v", err)
+	}
+	admin.run(t, "accept", "--clusters", "another", "--wait")
+	awaitAvailable(t, admin, "another")
+}
+
+func awaitAvailable(t *testing.T, admin user, name string) {
+	t.Helper()
+	env.Eventually(t, func(context.Context) error {
+		var cluster clusterv1.ManagedCluster
+		if err := json.Unmarshal([]byte(admin.run(t, "get", "clusters", name, "-o", "json")), &cluster); err != nil {
+			return err
+		}
+		if !meta.IsStatusConditionTrue(cluster.Status.Conditions, fleet.ConditionClusterAvailable) {
+			return fmt.Errorf("cluster %s is not available: %+v", name, cluster.Status.Conditions)
+		}
+		return nil
+	})
+}
