@@ -2,14 +2,15 @@ package main
 
 import (
 	"fmt"
+	"net/http"
 	"os"
+	"runtime/debug"
 	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/types"
-
-	"net/http"
 
 	"github.com/capstan-io/capstan/deploy/crds"
 	"github.com/capstan-io/capstan/internal/admission/conversion"
@@ -23,6 +24,9 @@ const (
 	envSnapshotCount = "ETCD_SNAPSHOT_COUNT"
 	envNoFsync       = "UNSAFE_E2E_HACK_DISABLE_ETCD_FSYNC"
 )
+
+// settleTime is how long after the start the work of the start is done. Its memory is then given back.
+const settleTime = 10 * time.Second
 
 const flagEmbeddedEtcd = "enable-embedded-etcd"
 
@@ -61,6 +65,7 @@ embedded etcd (default 5000).`,
 			if err := flags.complete(command.Flags(), options); err != nil {
 				return err
 			}
+			time.AfterFunc(settleTime, debug.FreeOSMemory)
 			return controlplane.Run(command.Context(), options)
 		},
 	}

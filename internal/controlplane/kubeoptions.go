@@ -54,6 +54,23 @@ var stockPlugins = sets.New(
 	resourcequota.PluginName,
 )
 
+// seldomRead are the resources whose watchers are few and in this process. They read from etcd directly: a watch cache
+// wakes up every second whether or not there is anything to do.
+var seldomRead = []string{
+	"apiservices.apiregistration.k8s.io",
+	"clustertrustbundles.certificates.k8s.io",
+	"customresourcedefinitions.apiextensions.k8s.io",
+	"flowschemas.flowcontrol.apiserver.k8s.io",
+	"mutatingadmissionpolicies.admissionregistration.k8s.io",
+	"mutatingadmissionpolicybindings.admissionregistration.k8s.io",
+	"mutatingwebhookconfigurations.admissionregistration.k8s.io",
+	"prioritylevelconfigurations.flowcontrol.apiserver.k8s.io",
+	"resourcequotas",
+	"validatingadmissionpolicies.admissionregistration.k8s.io",
+	"validatingadmissionpolicybindings.admissionregistration.k8s.io",
+	"validatingwebhookconfigurations.admissionregistration.k8s.io",
+}
+
 // kubeOptions says to the Kubernetes API server what this hub is. Priority and fairness stays on, unlike SC-14: it is
 // the one throttle there is, for the hub's own controllers too.
 func (o *Options) kubeOptions(keys *pki.Store, storage *storage, listener net.Listener, a address) (*controlplaneoptions.Options, error) {
@@ -73,6 +90,9 @@ func (o *Options) kubeOptions(keys *pki.Store, storage *storage, listener net.Li
 
 	k.Etcd.StorageConfig.Prefix = o.Config.Etcd.Prefix
 	k.Etcd.StorageConfig.Transport = storage.transport
+	for _, resource := range seldomRead {
+		k.Etcd.WatchCacheSizes = append(k.Etcd.WatchCacheSizes, resource+"#0")
+	}
 	k.Features.EnableProfiling = o.Profiling
 
 	o.authenticate(k, keys)

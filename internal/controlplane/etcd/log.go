@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"strings"
 	"sync/atomic"
 
 	"github.com/go-logr/logr"
@@ -60,6 +61,9 @@ func (c *logCore) Write(entry zapcore.Entry, fields []zapcore.Field) error {
 		values = append(values, k, v)
 	}
 	switch {
+	case strings.HasPrefix(entry.Message, "failed to update storage version"):
+		// Of a new member etcd says so until its first write is on disk.
+		c.out.V(etcdInfoVerbosity).Info(entry.Message, values...)
 	case entry.Level >= zapcore.ErrorLevel:
 		c.out.Error(nil, entry.Message, values...)
 	case entry.Level == zapcore.WarnLevel:
