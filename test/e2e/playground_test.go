@@ -31,11 +31,7 @@ type user struct {
 
 func newUser(t *testing.T) user {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "capstan-e2e-") // t.TempDir may be too long for the sockets in it
-	if err != nil {
-		t.Fatal(err)
-	}
-	u := user{playground.Home{Dir: dir}}
+	u := user{playground.Home{Dir: filepath.Join(t.TempDir(), "home")}}
 	t.Cleanup(func() {
 		if t.Failed() {
 			u.showLogs(t)

@@ -339,7 +339,7 @@ func TestRenewal(t *testing.T) {
 	if err != nil || len(certificate) == 0 {
 		t.Fatalf("the renewal of the own identity: %v", err)
 	}
-	for _, foreign := range []identity.Identity{{Cluster: name, Agent: "agent2"}, {Cluster: "joined", Agent: "agent1"}} {
+	for _, foreign := range []identity.Identity{{Cluster: name, Agent: "agent2"}, {Cluster: "renewal-of-another", Agent: "agent1"}} {
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() { _, _, _ = (&clientcert.Requester{Hub: renewer, Identity: foreign}).Request(ctx) }()
 		var csr *certificatesv1.CertificateSigningRequest
