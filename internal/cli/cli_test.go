@@ -269,6 +269,18 @@ func TestCreateWorkBadInput(t *testing.T) {
 	}
 }
 
+func TestCreateWorkNested(t *testing.T) {
+	t.Parallel()
+	got := newHub(t).run(t, "", "create", "work", "web", "-f", "../../deploy/examples/manifestwork-nginx.yaml", "--cluster", "cluster1")
+	got.succeeds(t, "create work web")
+	if !strings.Contains(got.errOut, `Warning: ManifestWork "nginx"`) || !strings.Contains(got.errOut, "kubectl apply -f") {
+		t.Errorf("no warning: %s", got.errOut)
+	}
+	if plain := newHub(t).run(t, configMap, "create", "work", "web", "-f", "-", "--cluster", "cluster1"); strings.Contains(plain.errOut, "Warning") {
+		t.Errorf("a warning about nothing: %s", plain.errOut)
+	}
+}
+
 func TestCreateWorkFolders(t *testing.T) {
 	t.Parallel()
 	h := newHub(t)

@@ -44,12 +44,23 @@ func (a *app) createWorkCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		a.noteNested(manifests)
 		a.announceDryRun(command)
 		ctx, cancel := a.limited(command.Context())
 		defer cancel()
 		return a.createWorks(ctx, args[0], names, workv1.ManifestsTemplate{Manifests: manifests}, overwrite)
 	}
 	return command
+}
+
+// noteNested points out what is hardly meant: a ManifestWork in a ManifestWork makes the cluster a hub for others.
+func (a *app) noteNested(manifests []workv1.Manifest) {
+	for _, decoded := range manifest.Decode(manifests) {
+		if decoded.Object.GroupVersionKind() == workv1.GroupVersion.WithKind("ManifestWork") {
+			a.note("Warning: ManifestWork %q is delivered to the clusters as it is, not what is in it. "+
+				"If this hub is to deliver what is in it, use \"kubectl apply -f\" instead.", decoded.Object.GetName())
+		}
+	}
 }
 
 // exactName accepts one argument that can be the name of an object.
