@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -99,13 +100,16 @@ func (a *app) start() error {
 		return err
 	}
 	if a.verbosity == 0 {
-		klog.SetLogger(logr.Discard()) // libraries report what is tried again anyway
+		silenceLibraries()
 		return nil
 	}
 	flags := flag.NewFlagSet("klog", flag.ContinueOnError)
 	klog.InitFlags(flags)
 	return flags.Set("v", strconv.Itoa(a.verbosity))
 }
+
+// silenceLibraries keeps off the terminal what libraries log: they try again anyway, or return the error.
+var silenceLibraries = sync.OnceFunc(func() { klog.SetLogger(logr.Discard()) })
 
 func (a *app) setHome() error {
 	home, err := playground.DefaultHome()

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -217,10 +218,11 @@ func TestWaitForCluster(t *testing.T) {
 	fake := fakehub.New(t)
 	hub := connect(t, fake)
 	seen, done := make(chan struct{}), make(chan error)
+	see := sync.OnceFunc(func() { close(seen) })
 	go func() {
 		done <- hub.WaitForCluster(t.Context(), "cluster1", func(c *clusterv1.ManagedCluster) bool {
 			if c.Name == "cluster1" && !c.Spec.HubAcceptsClient {
-				close(seen)
+				see()
 			}
 			return c.Spec.HubAcceptsClient
 		})
