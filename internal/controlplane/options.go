@@ -40,7 +40,7 @@ type Options struct {
 	CRDs []*apiextensionsv1.CustomResourceDefinition
 	// Controllers runs the hub's controllers once the API is complete, until its context ends; nil runs none.
 	Controllers ControllersFunc
-	// Clock is the source of time for certificates and tokens; nil means the machine's.
+	// Clock says when certificates are due; nil means the machine's.
 	Clock clock.Clock
 
 	serving *genericoptions.SecureServingOptionsWithLoopback

@@ -259,7 +259,7 @@ func (h *hub) work(ctx context.Context) error {
 		return nil
 	})
 	group.Go(func() error {
-		(&tokenKeeper{client: h.client, clock: h.Clock}).run(ctx)
+		(&tokenKeeper{client: h.client, clock: clock.RealClock{}}).run(ctx)
 		return nil
 	})
 	return group.Wait()
@@ -281,7 +281,7 @@ func (h *hub) bootstrap(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	token := tokenKeeper{client: h.client, clock: h.Clock}
+	token := tokenKeeper{client: h.client, clock: clock.RealClock{}}
 	return inParallel([]func() error{
 		func() error { return installCRDs(ctx, h.loopback, h.CRDs) },
 		func() error { return ensurePolicy(ctx, h.client, kubernetesPolicy()) },
