@@ -110,7 +110,9 @@ func TestKillLosesNothing(t *testing.T) {
 			t.Fatal("the hub does not take writes")
 		}
 		must(t, child.Process.Kill())
-		<-h.done
+		if err := <-h.done; err == nil {
+			t.Error("a killed hub ended well")
+		}
 		writers.Wait()
 	}
 	child, h := startChild(t, dir)
@@ -296,7 +298,7 @@ func TestRotationWhileRunning(t *testing.T) {
 	before, err := os.ReadFile(AdminKubeconfig(h.options.Config.DataDirectory))
 	must(t, err)
 	served := servingSerial(t, h.port)
-	eventually(t, func(ctx context.Context) string {
+	eventually(t, func(context.Context) string {
 		clock.SetTime(time.Now())
 		after, err := os.ReadFile(AdminKubeconfig(h.options.Config.DataDirectory))
 		if err != nil || string(after) == string(before) {
@@ -462,7 +464,7 @@ func TestReadyAfterControllers(t *testing.T) {
 		close(goOn)
 	}()
 	newHub(t, dir, func(o *Options) {
-		o.Controllers = func(ctx context.Context, client *rest.Config, elect bool, started func()) error {
+		o.Controllers = func(ctx context.Context, _ *rest.Config, elect bool, started func()) error {
 			if elect {
 				t.Error("a hub with an etcd of its own elects")
 			}
