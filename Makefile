@@ -6,6 +6,9 @@ CRDS           := deploy/crds
 CONTROLLER_GEN := $(GO) tool -modfile=tools/go.mod controller-gen
 GOLANGCI_LINT  := $(GO) tool -modfile=tools/lint/go.mod golangci-lint
 
+# Which measures: TestBench/works is those of works.
+BENCH ?= TestBench
+
 # A release sets VERSION; other builds know their commit.
 VERSION ?=
 LDFLAGS := $(if $(VERSION),-X github.com/capstan-io/capstan/internal/version.version=$(VERSION))
@@ -53,7 +56,7 @@ test: build ## Run all tests
 
 .PHONY: bench
 bench: build ## Measure start, memory, CPU and latencies; writes bench.json
-	$(GO) test -tags bench -count=1 -timeout 30m -run TestBench -v ./test/bench -out "$(CURDIR)/bench.json"
+	$(GO) test -tags bench -count=1 -timeout 30m -run '$(BENCH)' -v ./test/bench -out "$(CURDIR)/bench.json"
 
 .PHONY: lint
 lint: ## Check the code with golangci-lint

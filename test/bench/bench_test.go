@@ -13,6 +13,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
@@ -34,16 +35,23 @@ const (
 	idlePeriod = time.Minute
 )
 
+// TestBench measures everything, in parts that can also run alone: -run TestBench/works.
 func TestBench(t *testing.T) {
 	r := newReport()
-	hub := measureHubStart(t, r)
+	hub, err := env.NewHub(t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = hub.Stop() })
+	t.Run("start", func(t *testing.T) { measureHubStart(t, r) })
+	startToReady(t, hub)
 	managed := env.StartSandbox(t)
-	measureJoin(t, r, hub, managed)
+	t.Run("join", func(t *testing.T) { measureJoin(t, r, hub, managed) })
 	agent := env.Join(t, hub, managed, "cluster1")
-	measureIdle(t, r, hub, agent)
-	measureWorks(t, r, hub)
-	measureDrift(t, r, hub, managed)
-	measureCommands(t, r, hub)
+	t.Run("idle", func(t *testing.T) { measureIdle(t, r, hub, agent) })
+	t.Run("works", func(t *testing.T) { measureWorks(t, r, hub) })
+	t.Run("drift", func(t *testing.T) { measureDrift(t, r, hub, managed) })
+	t.Run("commands", func(t *testing.T) { measureCommands(t, r, hub) })
 	if err := r.print(os.Stdout); err != nil {
 		t.Fatal(err)
 	}
@@ -52,26 +60,21 @@ func TestBench(t *testing.T) {
 	}
 }
 
-// measureHubStart times a hub from its start to ready, on fresh data and again, and leaves the last one running.
-func measureHubStart(t *testing.T, r *report) *env.Server {
+// measureHubStart times a hub from its start to ready, on fresh data and again.
+func measureHubStart(t *testing.T, r *report) {
 	var fresh, again []time.Duration
-	var hub *env.Server
 	for range starts {
-		if hub != nil {
-			stop(t, hub)
-		}
-		var err error
-		if hub, err = env.NewHub(t.TempDir(), ""); err != nil {
+		hub, err := env.NewHub(t.TempDir(), "")
+		if err != nil {
 			t.Fatal(err)
 		}
 		fresh = append(fresh, startToReady(t, hub))
 		stop(t, hub)
 		again = append(again, startToReady(t, hub))
+		stop(t, hub)
 	}
-	t.Cleanup(func() { _ = hub.Stop() })
 	r.add("hub start to ready, fresh data", "ms", "1200", milliseconds(fresh)...)
 	r.add("hub start to ready, restart", "ms", "800", milliseconds(again)...)
-	return hub
 }
 
 func startToReady(t *testing.T, s *env.Server) time.Duration {
@@ -133,7 +136,7 @@ func perMinute(cpu time.Duration) float64 {
 // measureWorks times ManifestWorks of one ConfigMap from their creation until the hub says Applied.
 func measureWorks(t *testing.T, r *report, hub *env.Server) {
 	c := hub.Client(t)
-	applied := watchWorks(t, c, "cluster1")
+	applied := watchWorks(t, hub, "cluster1")
 	var one []time.Duration
 	for i := range sequence {
 		begin := time.Now()
@@ -150,20 +153,21 @@ func measureWorks(t *testing.T, r *report, hub *env.Server) {
 
 // measureDrift times how long a deleted object stays away.
 func measureDrift(t *testing.T, r *report, hub, managed *env.Server) {
-	c := managed.Client(t)
-	key := client.ObjectKey{Namespace: metav1NamespaceDefault, Name: "seq-0"}
+	c := hub.Client(t)
+	create(t, c, configMapWork("cluster1", "drift"))
+	watchWorks(t, hub, "cluster1").wait(t, "drift")
+	c = managed.Client(t)
+	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "drift"}}
+	// One watch for all rounds, and its first event before the first deletion, so that no start of a watch is measured.
+	created := creations(t, c, &corev1.ConfigMapList{}, object.Name)
+	<-created
 	var took []time.Duration
 	for range deletions {
-		old := &corev1.ConfigMap{}
-		if err := c.Get(t.Context(), key, old); err != nil {
-			t.Fatal(err)
-		}
-		back := watchFor(t, c, &corev1.ConfigMapList{}, key.Name, func(o client.Object) bool { return o.GetUID() != old.UID })
 		begin := time.Now()
-		if err := c.Delete(t.Context(), old); err != nil {
+		if err := c.Delete(t.Context(), object); err != nil {
 			t.Fatal(err)
 		}
-		took = append(took, (<-back).Sub(begin))
+		took = append(took, (<-created).Sub(begin))
 	}
 	r.add("deleted object is back", "ms", "200", milliseconds(took)...)
 }

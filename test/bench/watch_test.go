@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
@@ -21,8 +23,6 @@ import (
 	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/test/env"
 )
-
-const metav1NamespaceDefault = metav1.NamespaceDefault
 
 // watchFor returns when an object of the name was first seen to be as wanted.
 func watchFor(t *testing.T, c client.WithWatch, list client.ObjectList, name string, wanted func(client.Object) bool) <-chan time.Time {
@@ -37,6 +37,24 @@ func watchFor(t *testing.T, c client.WithWatch, list client.ObjectList, name str
 			if o, ok := event.Object.(client.Object); ok && event.Type != watch.Deleted && wanted(o) {
 				seen <- time.Now()
 				return
+			}
+		}
+	}()
+	return seen
+}
+
+// creations returns when objects of the name were seen to come to be.
+func creations(t *testing.T, c client.WithWatch, list client.ObjectList, name string) <-chan time.Time {
+	w, err := c.Watch(t.Context(), list, &client.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", name)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := make(chan time.Time, 1)
+	go func() {
+		defer w.Stop()
+		for event := range w.ResultChan() {
+			if event.Type == watch.Added {
+				seen <- time.Now()
 			}
 		}
 	}()
@@ -78,31 +96,53 @@ func acceptAtOnce(t *testing.T, c client.WithWatch, cluster string) <-chan struc
 	return done
 }
 
-// appliedWorks knows when each work of a cluster was first seen Applied.
+// appliedWorks knows when each work of a cluster was first seen Applied. It is an informer, for under the load of a burst
+// the API server ends watches that do not keep up.
 type appliedWorks struct {
 	cluster string
 	mu      sync.Mutex
 	waiters map[string]chan time.Time
+	seen    map[string]bool
 }
 
-func watchWorks(t *testing.T, c client.WithWatch, cluster string) *appliedWorks {
-	w, err := c.Watch(t.Context(), &workv1.ManifestWorkList{}, client.InNamespace(cluster))
+func watchWorks(t *testing.T, hub *env.Server, name string) *appliedWorks {
+	a := &appliedWorks{cluster: name, waiters: map[string]chan time.Time{}, seen: map[string]bool{}}
+	config, err := hub.Config()
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &appliedWorks{cluster: cluster, waiters: map[string]chan time.Time{}}
+	works, err := cache.New(config, cache.Options{Scheme: env.Scheme(), DefaultNamespaces: map[string]cache.Config{name: {}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	informer, err := works.GetInformer(t.Context(), &workv1.ManifestWork{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    a.see,
+		UpdateFunc: func(_, o any) { a.see(o) },
+	}); err != nil {
+		t.Fatal(err)
+	}
 	go func() {
-		defer w.Stop()
-		seen := map[string]bool{}
-		for event := range w.ResultChan() {
-			work, ok := event.Object.(*workv1.ManifestWork)
-			if ok && !seen[work.Name] && conditionTrue(work.Status.Conditions, fleet.ConditionApplied) {
-				seen[work.Name] = true
-				a.waiter(work.Name) <- time.Now()
-			}
+		if err := works.Start(t.Context()); err != nil {
+			t.Error(err)
 		}
 	}()
+	if !works.WaitForCacheSync(t.Context()) {
+		t.Fatal("the informer of works does not start")
+	}
 	return a
+}
+
+// see is called by the informer, from one goroutine.
+func (a *appliedWorks) see(o any) {
+	work, ok := o.(*workv1.ManifestWork)
+	if ok && !a.seen[work.Name] && conditionTrue(work.Status.Conditions, fleet.ConditionApplied) {
+		a.seen[work.Name] = true
+		a.waiter(work.Name) <- time.Now()
+	}
 }
 
 func (a *appliedWorks) waiter(work string) chan time.Time {
