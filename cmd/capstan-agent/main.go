@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"syscall"
 
 	"github.com/go-logr/logr"
@@ -17,16 +16,15 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/capstan-io/capstan/internal/agent"
+	"github.com/capstan-io/capstan/internal/heap"
 	"github.com/capstan-io/capstan/internal/version"
 )
 
-// gcPercent trades a little CPU, of which an agent uses next to none, for a smaller heap. GOGC overrides it.
-const gcPercent = 40
+// heapRoom is for how many bytes of garbage a busy agent has room. GOGC goes before it.
+const heapRoom = 16 << 20
 
 func main() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
+	heap.Pace(heapRoom)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	err := newCommand().ExecuteContext(ctx)
 	stop()

@@ -7,24 +7,21 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"syscall"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
 
+	"github.com/capstan-io/capstan/internal/heap"
 	"github.com/capstan-io/capstan/internal/version"
 )
 
-// gcPercent keeps the heap of a hub, which is mostly idle, close to what is live, for a little CPU under load. The
-// environment variable GOGC goes before it. A limit of the heap instead would thrash as soon as a fleet outgrows it.
-const gcPercent = 40
+// heapRoom is for how many bytes of garbage a busy hub has room. GOGC goes before it.
+const heapRoom = 64 << 20
 
 func main() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
+	heap.Pace(heapRoom)
 	// Cobra would offer the flags that Kubernetes libraries registered here.
 	pflag.CommandLine = pflag.NewFlagSet(os.Args[0], pflag.ContinueOnError)
 	// The API server warns its own clients, about deprecations for example; nobody reads that.

@@ -4,9 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"runtime/debug"
 	"strconv"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -24,9 +22,6 @@ const (
 	envSnapshotCount = "ETCD_SNAPSHOT_COUNT"
 	envNoFsync       = "UNSAFE_E2E_HACK_DISABLE_ETCD_FSYNC"
 )
-
-// settleTime is how long after the start the work of the start is done. Its memory is then given back.
-const settleTime = 10 * time.Second
 
 const flagEmbeddedEtcd = "enable-embedded-etcd"
 
@@ -65,7 +60,6 @@ embedded etcd (default 5000).`,
 			if err := flags.complete(command.Flags(), options); err != nil {
 				return err
 			}
-			time.AfterFunc(settleTime, debug.FreeOSMemory)
 			return controlplane.Run(command.Context(), options)
 		},
 	}

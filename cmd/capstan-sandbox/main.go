@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"runtime/debug"
 	"strconv"
 	"syscall"
 	"time"
@@ -20,17 +19,15 @@ import (
 	"gopkg.in/natefinch/lumberjack.v2"
 	"k8s.io/klog/v2"
 
+	"github.com/capstan-io/capstan/internal/heap"
 	"github.com/capstan-io/capstan/internal/sandbox"
 	"github.com/capstan-io/capstan/internal/version"
 )
 
 const (
-	// gcPercent trades a little CPU under load for memory: a sandbox is mostly
-	// idle, and several share a machine. The environment variable GOGC goes before
-	// it.
-	gcPercent = 40
-	// settleTime is how long after the start the last work of the start is done.
-	settleTime = 10 * time.Second
+	// heapRoom is for how many bytes of garbage a busy sandbox has room: it is
+	// mostly idle, and several share a machine. GOGC goes before it.
+	heapRoom = 64 << 20
 
 	logFile         = "log"
 	maxLogMegabytes = 10
@@ -119,6 +116,7 @@ func configureLog(verbosity int, file string) error {
 }
 
 func serve(ctx context.Context, o sandbox.Options) error {
+	heap.Pace(heapRoom)
 	begin := time.Now()
 	cluster, err := sandbox.Start(ctx, o)
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
@@ -129,7 +127,6 @@ func serve(ctx context.Context, o sandbox.Options) error {
 	}
 	fmt.Fprintf(os.Stderr, "Cluster %s is ready at %s after %s. Containers do not execute.\nexport KUBECONFIG=%s\n",
 		o.Name, cluster.URL(), time.Since(begin).Round(10*time.Millisecond), cluster.Kubeconfig())
-	saveMemory()
 	select {
 	case <-ctx.Done():
 		return cluster.Stop()
@@ -138,13 +135,4 @@ func serve(ctx context.Context, o sandbox.Options) error {
 		_ = cluster.Stop()
 		return fmt.Errorf("the API server ended unexpectedly: %w", err)
 	}
-}
-
-// saveMemory makes a process that has started small: it gives back what only the
-// start needed, once all that begins with it has settled.
-func saveMemory() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
-	time.AfterFunc(settleTime, debug.FreeOSMemory)
 }

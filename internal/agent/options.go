@@ -42,6 +42,8 @@ type Options struct {
 	// MetricsBindAddress and HealthProbeBindAddress serve /metrics and /healthz, /readyz; "0" serves none.
 	MetricsBindAddress     string
 	HealthProbeBindAddress string
+	// PprofBindAddress serves profiles at /debug/pprof; "0" serves none.
+	PprofBindAddress string
 }
 
 // NewOptions returns the defaults.
@@ -55,6 +57,7 @@ func NewOptions() *Options {
 		WorkloadAgentWorkers:     10,
 		MetricsBindAddress:       "0",
 		HealthProbeBindAddress:   "0",
+		PprofBindAddress:         "0",
 	}
 }
 
@@ -70,6 +73,7 @@ func (o *Options) AddCommonFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.AgentID, "agent-id", o.AgentID, "name of the agent on the hub (default the one of an earlier run, or a random one)")
 	fs.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress, "address to serve /metrics on; 0 serves none")
 	fs.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress, "address to serve /healthz and /readyz on; 0 serves none")
+	fs.StringVar(&o.PprofBindAddress, "pprof-bind-address", o.PprofBindAddress, "address to serve profiles on, at /debug/pprof; 0 serves none")
 }
 
 // AddRegistrationFlags adds the flags of registration.

@@ -103,6 +103,7 @@ func (a *Agent) managerOptions() ctrl.Options {
 			ByObject:         map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: keepResources}},
 		},
 		HealthProbeBindAddress: a.HealthProbeBindAddress,
+		PprofBindAddress:       a.PprofBindAddress,
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -30,6 +32,7 @@ import (
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/agent/work/applied"
+	"github.com/capstan-io/capstan/internal/agent/work/finalizer"
 	"github.com/capstan-io/capstan/internal/agent/work/tracker"
 	"github.com/capstan-io/capstan/internal/fleet"
 )
@@ -119,10 +122,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if !work.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, c.finish(ctx, work)
 	}
-	if err := c.hold(ctx, work); err != nil {
-		return ctrl.Result{}, err
-	}
-	amw, err := c.ensureApplied(ctx, work)
+	amw, err := c.begin(ctx, work)
 	if err != nil || amw == nil {
 		return ctrl.Result{}, err
 	}
@@ -132,38 +132,48 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	outcomes := c.applier.apply(ctx, amw, work, last)
 	c.passes.put(work.Name, &pass{work: work.UID, generation: work.Generation, owner: amw.UID, outcomes: outcomes})
-	return c.conclude(outcomes), errors.Join(
-		c.record(ctx, amw, outcomes),
-		c.report(ctx, work, outcomes),
-		failures(outcomes),
-	)
+	// One on the cluster, one on the hub: neither waits for the other.
+	var recordErr, reportErr error
+	var both sync.WaitGroup
+	both.Go(func() { recordErr = c.record(ctx, amw, outcomes) })
+	both.Go(func() { reportErr = c.report(ctx, work, outcomes) })
+	both.Wait()
+	return c.conclude(outcomes), errors.Join(recordErr, reportErr, failures(outcomes))
 }
 
-// hold is WK-02: the finalizer comes before anything it has to clean up.
-func (c *Controller) hold(ctx context.Context, work *workv1.ManifestWork) error {
-	before := work.DeepCopy()
-	if !controllerutil.AddFinalizer(work, fleet.FinalizerManifestWorkCleanup) {
-		return nil
+// begin takes hold of the work, which is WK-02, and sees to its AppliedManifestWork, both at once: the finalizer has to come
+// before anything that it must clean up, and an AppliedManifestWork that owns nothing is not that. It returns nil while an
+// earlier AppliedManifestWork of the work is going away: the event of its end brings the work back here.
+func (c *Controller) begin(ctx context.Context, work *workv1.ManifestWork) (*workv1.AppliedManifestWork, error) {
+	fresh := c.newApplied(work)
+	var holdErr, ensureErr error
+	var amw *workv1.AppliedManifestWork
+	var both sync.WaitGroup
+	both.Go(func() { holdErr = finalizer.Add(ctx, c.hub, work, fleet.FinalizerManifestWorkCleanup) })
+	both.Go(func() { amw, ensureErr = c.ensureApplied(ctx, fresh) })
+	both.Wait()
+	if holdErr == nil {
+		return amw, ensureErr
 	}
-	if err := c.hub.Patch(ctx, work, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
-		return fmt.Errorf("add the finalizer to ManifestWork %s: %w", work.Name, err)
+	holdErr = fmt.Errorf("add the finalizer to ManifestWork %s: %w", fresh.Spec.ManifestWorkName, holdErr)
+	if amw == fresh {
+		// The work may have gone, and nothing would ever ask for the end of its AppliedManifestWork.
+		ensureErr = client.IgnoreNotFound(c.managed.Delete(ctx, amw))
 	}
-	return nil
+	return nil, errors.Join(holdErr, ensureErr)
 }
 
-// ensureApplied is WK-03. It returns nil while an earlier AppliedManifestWork of the work is going away: the event of its
-// end brings the work back here.
-func (c *Controller) ensureApplied(ctx context.Context, work *workv1.ManifestWork) (*workv1.AppliedManifestWork, error) {
-	name := fleet.AppliedManifestWorkName(c.HubHash, work.Name)
+// ensureApplied is WK-03. It returns fresh if it made that, and nil while an earlier one is going away.
+func (c *Controller) ensureApplied(ctx context.Context, fresh *workv1.AppliedManifestWork) (*workv1.AppliedManifestWork, error) {
+	name := fresh.Name
 	amw := &workv1.AppliedManifestWork{}
 	err := c.managed.Get(ctx, types.NamespacedName{Name: name}, amw)
 	switch {
 	case apierrors.IsNotFound(err):
-		amw = c.newApplied(name, work)
-		if err := c.managed.Create(ctx, amw); err != nil {
+		if err := c.managed.Create(ctx, fresh); err != nil {
 			return nil, fmt.Errorf("create AppliedManifestWork %s: %w", name, err)
 		}
-		return amw, nil
+		return fresh, nil
 	case err != nil:
 		return nil, fmt.Errorf("get AppliedManifestWork %s: %w", name, err)
 	case !amw.DeletionTimestamp.IsZero():
@@ -181,12 +191,12 @@ func (c *Controller) ensureApplied(ctx context.Context, work *workv1.ManifestWor
 	return amw, nil
 }
 
-func (c *Controller) newApplied(name string, work *workv1.ManifestWork) *workv1.AppliedManifestWork {
+func (c *Controller) newApplied(work *workv1.ManifestWork) *workv1.AppliedManifestWork {
 	amw := &workv1.AppliedManifestWork{Spec: workv1.AppliedManifestWorkSpec{
 		HubHash: c.HubHash, AgentID: c.AgentID, ManifestWorkName: work.Name,
 	}}
-	amw.Name = name
-	amw.Labels = work.Labels
+	amw.Name = fleet.AppliedManifestWorkName(c.HubHash, work.Name)
+	amw.Labels = maps.Clone(work.Labels)
 	amw.Finalizers = []string{fleet.FinalizerAppliedManifestWorkCleanup}
 	return amw
 }
@@ -206,10 +216,9 @@ func (c *Controller) writeInventory(ctx context.Context, amw *workv1.AppliedMani
 	if equality.Semantic.DeepEqual(amw.Status.AppliedResources, resources) {
 		return nil
 	}
-	before := amw.DeepCopy()
 	amw.Status.AppliedResources = resources
-	if err := c.managed.Status().Patch(ctx, amw, client.MergeFrom(before)); err != nil {
-		return fmt.Errorf("patch status of AppliedManifestWork %s: %w", amw.Name, err)
+	if err := c.managed.Status().Update(ctx, amw); err != nil {
+		return fmt.Errorf("update the status of AppliedManifestWork %s: %w", amw.Name, err)
 	}
 	return nil
 }
@@ -233,10 +242,7 @@ func (c *Controller) finish(ctx context.Context, work *workv1.ManifestWork) erro
 		return fmt.Errorf("get the AppliedManifestWork of ManifestWork %s: %w", work.Name, err)
 	}
 	c.forget(work.Name)
-	before := work.DeepCopy()
-	controllerutil.RemoveFinalizer(work, fleet.FinalizerManifestWorkCleanup)
-	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := client.IgnoreNotFound(c.hub.Patch(ctx, work, patch)); err != nil {
+	if err := finalizer.Remove(ctx, c.hub, work, fleet.FinalizerManifestWorkCleanup); err != nil {
 		return fmt.Errorf("remove the finalizer of ManifestWork %s: %w", work.Name, err)
 	}
 	return nil

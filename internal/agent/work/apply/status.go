@@ -6,41 +6,46 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
-// report writes what became of the manifests to the work's status, in one patch, if any of it is news.
+// report writes what became of the manifests to the work's status, in one request, if any of it is news.
 func (c *Controller) report(ctx context.Context, work *workv1.ManifestWork, outcomes []outcome) error {
-	before := work.DeepCopy()
 	if !c.updateStatus(work, outcomes) {
 		return nil
 	}
-	return c.patchStatus(ctx, work, before)
+	return c.writeStatus(ctx, work)
 }
 
 // reportDeleting is the first step of WK-14.
 func (c *Controller) reportDeleting(ctx context.Context, work *workv1.ManifestWork) error {
-	before := work.DeepCopy()
+	before := work.Status.DeepCopy()
 	c.setCondition(&work.Status.Conditions, metav1.Condition{
 		Type: fleet.ConditionDeleting, Status: metav1.ConditionTrue, Reason: fleet.ReasonWorkDeleting,
 		Message: "What the work has applied is being deleted from the managed cluster", ObservedGeneration: work.Generation,
 	})
-	if equality.Semantic.DeepEqual(before.Status, work.Status) {
+	if equality.Semantic.DeepEqual(before, &work.Status) {
 		return nil
 	}
-	return c.patchStatus(ctx, work, before)
+	return c.writeStatus(ctx, work)
 }
 
-func (c *Controller) patchStatus(ctx context.Context, work, before *workv1.ManifestWork) error {
-	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := client.IgnoreNotFound(c.hub.Status().Patch(ctx, work, patch)); err != nil {
-		return fmt.Errorf("patch status of ManifestWork %s: %w", work.Name, err)
+// writeStatus sends the status alone: the API server looks at nothing else here, and the manifests may be a megabyte.
+func (c *Controller) writeStatus(ctx context.Context, work *workv1.ManifestWork) error {
+	status := &workv1.ManifestWork{Status: work.Status}
+	status.Namespace, status.Name, status.UID, status.ResourceVersion = work.Namespace, work.Name, work.UID, work.ResourceVersion
+	if err := c.hub.Status().Update(ctx, status); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("update the status of ManifestWork %s: %w", work.Name, err)
 	}
+	work.ResourceVersion, work.Status = status.ResourceVersion, status.Status
 	return nil
 }
 

@@ -22,6 +22,7 @@ import (
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/agent/work/applied"
+	"github.com/capstan-io/capstan/internal/agent/work/finalizer"
 	"github.com/capstan-io/capstan/internal/agent/work/tracker"
 	"github.com/capstan-io/capstan/internal/fleet"
 )
@@ -65,24 +66,19 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if amw.DeletionTimestamp.IsZero() || !controllerutil.ContainsFinalizer(amw, fleet.FinalizerAppliedManifestWorkCleanup) {
 		return ctrl.Result{}, nil
 	}
-	before := amw.DeepCopy()
+	before := amw.Status.DeepCopy()
 	backwards := slices.Clone(amw.Status.AppliedResources)
 	slices.Reverse(backwards)
 	remaining, removeErr := applied.Remove(ctx, c.objects, c.tracked, amw, backwards)
 	slices.Reverse(remaining)
 	amw.Status.AppliedResources = remaining
-	if !equality.Semantic.DeepEqual(before.Status, amw.Status) {
-		if err := c.managed.Status().Patch(ctx, amw, client.MergeFrom(before)); err != nil {
-			return ctrl.Result{}, fmt.Errorf("patch status of AppliedManifestWork %s: %w", amw.Name, err)
+	if !equality.Semantic.DeepEqual(before, &amw.Status) {
+		if err := c.managed.Status().Update(ctx, amw); err != nil {
+			return ctrl.Result{}, fmt.Errorf("update the status of AppliedManifestWork %s: %w", amw.Name, err)
 		}
 	}
 	if removeErr != nil || len(remaining) > 0 {
 		return ctrl.Result{}, removeErr
 	}
-	before = amw.DeepCopy()
-	controllerutil.RemoveFinalizer(amw, fleet.FinalizerAppliedManifestWorkCleanup)
-	if err := c.managed.Patch(ctx, amw, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
-	}
-	return ctrl.Result{}, nil
+	return ctrl.Result{}, finalizer.Remove(ctx, c.managed, amw, fleet.FinalizerAppliedManifestWorkCleanup)
 }

@@ -1,0 +1,127 @@
+// Package heap paces the garbage collector of a process that is idle most of the time and busy now and then.
+//
+// With one percentage for both one has to choose: memory that lies fallow while nothing happens, or a collector that takes
+// half the processor when something does.
+package heap
+
+import (
+	"os"
+	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
+	"sync"
+	"time"
+)
+
+const (
+	// idlePercent is GOGC while little happens.
+	idlePercent = 40
+	// busyInterval is the time between two collections under which a process is busy.
+	busyInterval = time.Second
+	// calm is how long a process must have had little to do until it counts as idle.
+	calm = 5 * time.Second
+)
+
+// Pace takes over the pace of the collector, unless the environment variable GOGC sets one. While the process is busy, its
+// heap may grow by room bytes beyond what is live before it is collected; once it is idle, that memory goes back to the
+// operating system. It counts as busy now, for a start is a busy time.
+func Pace(room uint64) {
+	if os.Getenv("GOGC") != "" {
+		return
+	}
+	p := &pacer{room: room, set: debug.SetGCPercent, free: debug.FreeOSMemory, read: readUsage}
+	p.start()
+	p.onCollection(p.collected)
+}
+
+// usage of the heap in bytes: what the last collection found live, and what was ever allocated.
+type usage struct{ live, allocated uint64 }
+
+type pacer struct {
+	room uint64
+	set  func(percent int) int
+	free func()
+	read func() usage
+
+	mu    sync.Mutex
+	timer *time.Timer
+	// last is when the last collection was, and collectedAt what had been allocated then.
+	last        time.Time
+	collectedAt uint64
+	// hurried tells that the process is busy, and hurriedAt what had been allocated when that was last found.
+	hurried   bool
+	hurriedAt uint64
+}
+
+func (p *pacer) start() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.timer = time.AfterFunc(calm, p.look)
+	p.hurry(p.read())
+}
+
+// collected is called after every collection. Of those that follow each other closely, only the ones count that had
+// something to collect: others are asked for, by free for one.
+func (p *pacer) collected() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	heap, now := p.read(), time.Now()
+	if now.Sub(p.last) < busyInterval && heap.allocated-p.collectedAt > idleRoom(heap)/2 {
+		p.hurry(heap)
+	} else if p.hurried {
+		p.giveRoom(heap)
+	}
+	p.last, p.collectedAt = now, heap.allocated
+}
+
+// hurry is the pace of a busy process.
+func (p *pacer) hurry(heap usage) {
+	p.hurried, p.hurriedAt = true, heap.allocated
+	p.giveRoom(heap)
+	p.timer.Reset(calm)
+}
+
+// minHeap is the heap to which the runtime applies the percentage where less is live.
+const minHeap = 4 << 20
+
+func (p *pacer) giveRoom(heap usage) {
+	p.set(int(max(idlePercent, 100*p.room/max(heap.live, minHeap))))
+}
+
+// look ends the hurry when it is over: when, at the idle pace, collections would not follow each other closely.
+func (p *pacer) look() {
+	if p.calmDown() {
+		p.free()
+	}
+}
+
+func (p *pacer) calmDown() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	heap := p.read()
+	if (heap.allocated-p.hurriedAt)*uint64(busyInterval)/uint64(calm) > idleRoom(heap) {
+		p.hurry(heap)
+		return false
+	}
+	p.hurried = false
+	p.set(idlePercent)
+	return true
+}
+
+// idleRoom is for how many bytes of garbage there is room at the idle pace.
+func idleRoom(heap usage) uint64 { return heap.live * idlePercent / 100 }
+
+// onCollection calls f after every collection, by the death of an object that nobody holds.
+func (p *pacer) onCollection(f func()) {
+	type sentinel struct{ self *pacer } // with a pointer, so that it shares its memory with no other object
+	runtime.AddCleanup(&sentinel{p}, func(struct{}) {
+		f()
+		p.onCollection(f)
+	}, struct{}{})
+}
+
+func readUsage() usage {
+	samples := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/heap/allocs:bytes"}}
+	metrics.Read(samples)
+	return usage{live: samples[0].Value.Uint64(), allocated: samples[1].Value.Uint64()}
+}
