@@ -10,11 +10,13 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensionsclient "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	toolswatch "k8s.io/client-go/tools/watch"
+	"k8s.io/client-go/util/retry"
 )
 
 const (
@@ -68,7 +70,9 @@ func installCRD(ctx context.Context, client apiextensionsclient.Interface, want,
 	switch {
 	case have == nil:
 		metav1.SetMetaDataAnnotation(&want.ObjectMeta, annotationCRDHash, hash)
-		_, err = crds.Create(ctx, want, metav1.CreateOptions{})
+		if want, err = crds.Create(ctx, want, metav1.CreateOptions{}); err == nil {
+			err = establish(ctx, client, want)
+		}
 	case have.Annotations[annotationCRDHash] != hash:
 		next := have.DeepCopy()
 		next.Spec = want.Spec
@@ -79,6 +83,38 @@ func installCRD(ctx context.Context, client apiextensionsclient.Interface, want,
 		return fmt.Errorf("install CRD %s: %w", want.Name, err)
 	}
 	return nil
+}
+
+// creationGuard is how long after the Established condition the API server delays each creation of an object, so that its
+// replicas have time to learn of the kind.
+const creationGuard = 2 * time.Second
+
+// establish says of a new CRD what the API server's controllers would find out one after the other: that nobody else has its
+// names, and that it is served. It says so of a moment ago, for a hub that has just begun has no replicas to wait for,
+// and would keep the first cluster waiting.
+func establish(ctx context.Context, client apiextensionsclient.Interface, crd *apiextensionsv1.CustomResourceDefinition) error {
+	crds := client.ApiextensionsV1().CustomResourceDefinitions()
+	since := metav1.NewTime(time.Now().Add(-creationGuard - time.Second))
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		crd.Status.AcceptedNames = crd.Spec.Names
+		crd.Status.Conditions = []apiextensionsv1.CustomResourceDefinitionCondition{{
+			Type: apiextensionsv1.NamesAccepted, Status: apiextensionsv1.ConditionTrue, LastTransitionTime: since,
+			Reason: "NoConflicts", Message: "no conflicts found",
+		}, {
+			Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionTrue, LastTransitionTime: since,
+			Reason: "InitialNamesAccepted", Message: "the initial names have been accepted",
+		}}
+		_, err := crds.UpdateStatus(ctx, crd, metav1.UpdateOptions{})
+		if !apierrors.IsConflict(err) {
+			return err
+		}
+		latest, getErr := crds.Get(ctx, crd.Name, metav1.GetOptions{})
+		if getErr != nil {
+			return getErr
+		}
+		crd = latest
+		return err
+	})
 }
 
 // waitEstablished follows the CRDs from the moment they were listed until none of those awaited is missing.
