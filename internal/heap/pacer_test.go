@@ -49,7 +49,7 @@ func TestPacer(t *testing.T) {
 		freed   int
 	}{
 		"a start has room":         {func(*process) {}, []int{256}, 0},
-		"then the process is idle": {func(p *process) { pass(calm) }, []int{256, idlePercent}, 1},
+		"then the process is idle": {func(*process) { pass(calm) }, []int{256, idlePercent}, 1},
 		"little garbage leaves it idle": {func(p *process) {
 			pass(calm)
 			p.allocate(25*mb, 2*time.Second)
