@@ -2,8 +2,15 @@ package fleet
 
 // Reasons of the events that the hub and the agents write (contract section 12).
 const (
-	EventManagedClusterAccepted        = "ManagedClusterAccepted"
-	EventManagedClusterDenied          = "ManagedClusterDenied"
-	EventManagedClusterCSRAutoApproved = "ManagedClusterCSRAutoApproved"
-	EventCustomClusterClaimsTruncated  = "CustomClusterClaimsTruncated"
+	EventManagedClusterAccepted                    = "ManagedClusterAccepted"
+	EventManagedClusterDenied                      = "ManagedClusterDenied"
+	EventManagedClusterCSRAutoApproved             = "ManagedClusterCSRAutoApproved"
+	EventAvailableUnknown                          = "AvailableUnknown"
+	EventManagedClusterConditionAvailableUpdated   = "ManagedClusterConditionAvailableUpdated"
+	EventManagedClusterClockSyncedConditionUpdated = "ManagedClusterClockSyncedConditionUpdated"
+	EventDefaultManagedClusterSetCreated           = "DefaultManagedClusterSetCreated"
+	EventDefaultManagedClusterSetSpecRollbacked    = "DefaultManagedClusterSetSpecRollbacked"
+	EventGlobalManagedClusterSetCreated            = "GlobalManagedClusterSetCreated"
+	EventGlobalManagedClusterSetSpecRollbacked     = "GlobalManagedClusterSetSpecRollbacked"
+	EventCustomClusterClaimsTruncated              = "CustomClusterClaimsTruncated"
 )

@@ -20,6 +20,14 @@ const (
 	NamespaceAddOn = "open-cluster-management-addon"
 )
 
+// ManagedClusterSets that every hub has (RG-41).
+const (
+	// ClusterSetDefault takes in the clusters that nobody put into another exclusive set.
+	ClusterSetDefault = "default"
+	// ClusterSetGlobal has all clusters.
+	ClusterSetGlobal = "global"
+)
+
 // Service accounts of the hub.
 const (
 	// ServiceAccountBootstrap in NamespaceOperators is whose token agents join with.

@@ -11,7 +11,12 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/capstan-io/capstan/internal/hub/registration/accept"
+	"github.com/capstan-io/capstan/internal/hub/registration/binding"
+	"github.com/capstan-io/capstan/internal/hub/registration/clusterset"
+	"github.com/capstan-io/capstan/internal/hub/registration/defaultset"
+	"github.com/capstan-io/capstan/internal/hub/registration/health"
 	"github.com/capstan-io/capstan/internal/hub/registration/renewal"
+	"github.com/capstan-io/capstan/internal/hub/registration/taint"
 )
 
 // Options say which controllers run.
@@ -34,6 +39,11 @@ var groups = []group{
 	{name: "registration", register: []func(ctrl.Manager, clock.Clock) error{
 		accept.Register,
 		renewal.Register,
+		health.Register,
+		taint.Register,
+		defaultset.Register,
+		clusterset.Register,
+		binding.Register,
 	}},
 	{name: "placement"},
 	{name: "work"},

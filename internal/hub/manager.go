@@ -17,8 +17,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/hub/registration/health"
 )
 
 // ManagerOptions are the options a manager of the hub's controllers needs: their types, and caches that hold only what
@@ -33,7 +35,7 @@ func ManagerOptions() ctrl.Options {
 				&corev1.Namespace{}:                         ofClusters,
 				&rbacv1.ClusterRoleBinding{}:                ofClusters,
 				&rbacv1.RoleBinding{}:                       ofClusters,
-				&coordinationv1.Lease{}:                     ofClusters,
+				&coordinationv1.Lease{}:                     {Label: hasLabel(fleet.LabelClusterName), Transform: health.StripLease},
 				&certificatesv1.CertificateSigningRequest{}: ofClusters,
 			},
 		},
@@ -46,7 +48,7 @@ func newScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		corev1.AddToScheme, rbacv1.AddToScheme, authorizationv1.AddToScheme, coordinationv1.AddToScheme, certificatesv1.AddToScheme, eventsv1.AddToScheme,
-		clusterv1.AddToScheme, workv1.AddToScheme,
+		clusterv1.AddToScheme, clusterv1beta2.AddToScheme, workv1.AddToScheme,
 	} {
 		utilruntime.Must(add(scheme))
 	}

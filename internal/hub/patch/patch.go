@@ -1,0 +1,39 @@
+// Package patch writes what a controller has changed of an object, and nothing if it has changed nothing.
+package patch
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Object writes the changes of o against before, except those of its status, and tells whether there were any. It fails
+// with a conflict if anybody else has changed the object meanwhile.
+func Object(ctx context.Context, c client.Client, o, before client.Object) (changed bool, err error) {
+	if equality.Semantic.DeepEqual(o, before) {
+		return false, nil
+	}
+	if err := c.Patch(ctx, o, against(before)); err != nil {
+		return false, fmt.Errorf("patch %T %s: %w", o, client.ObjectKeyFromObject(before), err)
+	}
+	return true, nil
+}
+
+// Status writes the changes of o's status against before's, and tells whether there were any. It fails with a conflict if
+// anybody else has changed the object meanwhile.
+func Status(ctx context.Context, c client.Client, o, before client.Object) (changed bool, err error) {
+	if equality.Semantic.DeepEqual(o, before) {
+		return false, nil
+	}
+	if err := c.Status().Patch(ctx, o, against(before)); err != nil {
+		return false, fmt.Errorf("patch the status of %T %s: %w", o, client.ObjectKeyFromObject(before), err)
+	}
+	return true, nil
+}
+
+// against has the optimistic lock: lists are replaced whole, and conditions are a list.
+func against(before client.Object) client.Patch {
+	return client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+}

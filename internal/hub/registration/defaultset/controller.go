@@ -1,0 +1,112 @@
+// Package defaultset keeps the two ManagedClusterSets that every hub has: default, which takes in the clusters that nobody
+// put into another one, and global, which has all clusters.
+package defaultset
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
+	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/hub/patch"
+)
+
+// sets are the selectors of the sets by their names, and the events that tell of what was done to them.
+var sets = map[string]struct {
+	selector            clusterv1beta2.ManagedClusterSelector
+	created, rolledBack string
+}{
+	fleet.ClusterSetDefault: {
+		selector:   clusterv1beta2.ManagedClusterSelector{SelectorType: clusterv1beta2.ExclusiveClusterSetLabel},
+		created:    fleet.EventDefaultManagedClusterSetCreated,
+		rolledBack: fleet.EventDefaultManagedClusterSetSpecRollbacked,
+	},
+	fleet.ClusterSetGlobal: {
+		selector:   clusterv1beta2.ManagedClusterSelector{SelectorType: clusterv1beta2.LabelSelector, LabelSelector: &metav1.LabelSelector{}},
+		created:    fleet.EventGlobalManagedClusterSetCreated,
+		rolledBack: fleet.EventGlobalManagedClusterSetSpecRollbacked,
+	},
+}
+
+// Controller reconciles the two sets (RG-41).
+type Controller struct {
+	client   client.Client
+	recorder events.EventRecorder
+}
+
+// New returns a Controller that works through the client.
+func New(c client.Client, recorder events.EventRecorder) *Controller {
+	return &Controller{client: c, recorder: recorder}
+}
+
+// Register adds the controller to the manager.
+func Register(mgr ctrl.Manager, _ clock.Clock) error {
+	// Sets that were never there have no event.
+	atStart := source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		for name := range sets {
+			q.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: name}})
+		}
+		return nil
+	})
+	return ctrl.NewControllerManagedBy(mgr).Named("defaultset").
+		Watches(&clusterv1beta2.ManagedClusterSet{}, &handler.EnqueueRequestForObject{}).
+		WatchesRawSource(atStart).
+		Complete(New(mgr.GetClient(), mgr.GetEventRecorder("default-managed-cluster-set-controller")))
+}
+
+// Reconcile creates the set anew if it is gone, and takes back a change of its selector.
+func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	want, ours := sets[req.Name]
+	if !ours {
+		return ctrl.Result{}, nil
+	}
+	set := &clusterv1beta2.ManagedClusterSet{}
+	err := c.client.Get(ctx, req.NamespacedName, set)
+	if apierrors.IsNotFound(err) {
+		return ctrl.Result{}, c.create(ctx, req.Name)
+	}
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("get ManagedClusterSet %s: %w", req.Name, err)
+	}
+	if !set.DeletionTimestamp.IsZero() || set.Annotations[fleet.AnnotationAutoUpdate] == "false" {
+		return ctrl.Result{}, nil // one that is being deleted comes back here when it has gone
+	}
+	if equality.Semantic.DeepEqual(set.Spec.ClusterSelector, want.selector) {
+		return ctrl.Result{}, nil
+	}
+	before := set.DeepCopy()
+	set.Spec.ClusterSelector = want.selector
+	if _, err := patch.Object(ctx, c.client, set, before); err != nil {
+		return ctrl.Result{}, err
+	}
+	c.recorder.Eventf(set, nil, corev1.EventTypeNormal, want.rolledBack, "Rollback",
+		"The selector of the ManagedClusterSet %s was changed and is back; the annotation %s=false would keep a change", set.Name, fleet.AnnotationAutoUpdate)
+	return ctrl.Result{}, nil
+}
+
+func (c *Controller) create(ctx context.Context, name string) error {
+	set := &clusterv1beta2.ManagedClusterSet{}
+	set.Name, set.Spec.ClusterSelector = name, sets[name].selector
+	if err := c.client.Create(ctx, set); err != nil {
+		if apierrors.IsAlreadyExists(err) {
+			return nil // its event brings it back here
+		}
+		return fmt.Errorf("create ManagedClusterSet %s: %w", name, err)
+	}
+	c.recorder.Eventf(set, nil, corev1.EventTypeNormal, sets[name].created, "Create", "The ManagedClusterSet %s was not there", name)
+	return nil
+}

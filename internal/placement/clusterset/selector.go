@@ -1,0 +1,32 @@
+// Package clusterset knows which clusters are the members of a ManagedClusterSet.
+package clusterset
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+// Selector matches the labels of the members of the set (RG-40). It fails on a labelSelector or a selectorType that makes
+// no sense.
+func Selector(set *clusterv1beta2.ManagedClusterSet) (labels.Selector, error) {
+	spec := set.Spec.ClusterSelector
+	switch spec.SelectorType {
+	case "", clusterv1beta2.ExclusiveClusterSetLabel:
+		return labels.SelectorFromSet(labels.Set{fleet.LabelClusterSet: set.Name}), nil
+	case clusterv1beta2.LabelSelector:
+		// None selects nothing, as in all of Kubernetes; an empty one selects everything.
+		selector, err := metav1.LabelSelectorAsSelector(spec.LabelSelector)
+		if err != nil {
+			return nil, fmt.Errorf("spec.clusterSelector.labelSelector: %w", err)
+		}
+		return selector, nil
+	default:
+		return nil, fmt.Errorf("spec.clusterSelector.selectorType: %q is neither %s nor %s",
+			spec.SelectorType, clusterv1beta2.ExclusiveClusterSetLabel, clusterv1beta2.LabelSelector)
+	}
+}
