@@ -18,7 +18,7 @@ import (
 )
 
 // defaultClusterSet is the set that clusters join unless they are put in another.
-const defaultClusterSet = "default"
+const defaultClusterSet = fleet.ClusterSetDefault
 
 var managedClusterKind = clusterv1.GroupVersion.WithKind("ManagedCluster").GroupKind()
 
@@ -90,17 +90,22 @@ func sameTaint(taints []clusterv1.Taint, taint clusterv1.Taint) *clusterv1.Taint
 type NamespaceGetter func(ctx context.Context, name string) (*corev1.Namespace, error)
 
 // ValidateManagedCluster holds a cluster that is created (old is nil) or updated against WH-04 to WH-07, after
-// MutateManagedCluster. It fails with 400 when the name or an address is wrong, and with 403 when the sender may not
+// MutateManagedCluster. It fails with 400 when the name is reserved, when the name or an address is wrong, and with 403 when the sender may not
 // accept the cluster, may not move it between sets, or when the namespace of the cluster is still being deleted.
 func ValidateManagedCluster(
 	ctx context.Context, cluster, old *clusterv1.ManagedCluster, sender Sender, namespaces NamespaceGetter,
 ) error {
+	accepted := cluster.Spec.HubAcceptsClient && (old == nil || !old.Spec.HubAcceptsClient)
+	if (old == nil || accepted) && fleet.ReservedClusterName(cluster.Name) {
+		return badRequest(managedClusterKind, cluster.Name, field.ErrorList{field.Invalid(field.NewPath("metadata", "name"), cluster.Name,
+			"the name is reserved: the group or the role of this cluster's agents would be one that the agents of all clusters share; choose another name")})
+	}
 	if cluster.DeletionTimestamp == nil {
 		if errs := validateManagedClusterContent(cluster); len(errs) > 0 {
 			return badRequest(managedClusterKind, cluster.Name, errs)
 		}
 	}
-	if cluster.Spec.HubAcceptsClient && (old == nil || !old.Spec.HubAcceptsClient) {
+	if accepted {
 		if err := validateAcceptance(ctx, cluster.Name, sender, namespaces); err != nil {
 			return err
 		}

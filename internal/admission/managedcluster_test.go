@@ -159,6 +159,29 @@ func TestManagedClusterContent(t *testing.T) {
 	}
 }
 
+// RG-16: names under which a cluster would get the rights of all clusters. One from before this rule may be changed and
+// deleted, but not accepted.
+func TestReservedNames(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"managed-clusters", "registration", "work"} {
+		cluster := tainted()
+		cluster.Name = name
+		accepted := cluster.DeepCopy()
+		accepted.Spec.HubAcceptsClient = true
+		for _, test := range []struct {
+			cluster, old *clusterv1.ManagedCluster
+			code         int
+		}{{cluster, nil, 400}, {accepted, nil, 400}, {accepted, cluster, 400}, {cluster, cluster, 0}, {cluster, accepted, 0}, {accepted, accepted, 0}} {
+			err := admission.ValidateManagedCluster(context.Background(), test.cluster, test.old, (&fakeAuthorizer{}).sender(), noNamespace)
+			var texts []string
+			if test.code != 0 {
+				texts = []string{"metadata.name", `"` + name + `"`, "reserved"}
+			}
+			checkStatus(t, err, test.code, texts...)
+		}
+	}
+}
+
 func noNamespace(_ context.Context, name string) (*corev1.Namespace, error) {
 	return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, name)
 }

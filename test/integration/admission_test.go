@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -64,6 +66,46 @@ func TestClustersAreAdmitted(t *testing.T) {
 	forged := created.DeepCopy()
 	forged.Spec.Taints[0].TimeAdded = metav1.Unix(0, 0)
 	expectRefusal(t, admin.Patch(t.Context(), forged, client.MergeFrom(created)), apierrors.IsBadRequest, `TimeAdded of taint "a"`)
+}
+
+// RG-16: a cluster cannot take a name whose group or roles all clusters share.
+func TestReservedNames(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"managed-clusters", "registration", "work"} {
+		err := hub.Client(t).Create(t.Context(), &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		expectRefusal(t, err, apierrors.IsBadRequest, "metadata.name", name, "reserved")
+	}
+}
+
+// What no client could read is not stored, whoever writes it and wherever: an agent that reports nonsense must not be able to
+// stop the controllers of the hub, which read all clusters at once.
+func TestUnreadableObjectsAreNotStored(t *testing.T) {
+	t.Parallel()
+	const name = "unreadable"
+	agent := env.ClientFor(t, env.Join(t, hub, managed, name).HubConfig(t))
+	admin := hub.Client(t)
+	cluster := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	merge := func(text string) client.Patch { return client.RawPatch(types.MergePatchType, []byte(text)) }
+	expectRefusal(t, agent.Status().Patch(t.Context(), cluster.DeepCopy(), merge(`{"status":{"capacity":{"cpu":"1e99999999999999999999"}}}`)),
+		apierrors.IsBadRequest, "status.capacity.cpu", "1e99999999999999999999")
+	expectRefusal(t, agent.Status().Patch(t.Context(), cluster.DeepCopy(), merge(`{"status":{"conditions":[
+		{"type":"Joined","status":"True","reason":"R","message":"","lastTransitionTime":"2026-01-01t00:00:00z"}]}}`)),
+		apierrors.IsBadRequest, "status.conditions[0].lastTransitionTime", "2026-01-01t00:00:00z")
+	expectRefusal(t, admin.Patch(t.Context(), cluster.DeepCopy(), merge(`{"spec":{"taints":[{"key":"a","effect":"NoSelect","timeAdded":"2026-01-01t00:00:00z"}]}}`)),
+		apierrors.IsBadRequest, "spec.taints[0].timeAdded")
+	set := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "work.open-cluster-management.io/v1alpha1", "kind": "ManifestWorkReplicaSet",
+		"metadata": map[string]any{"namespace": "default", "name": name},
+		"spec": map[string]any{
+			"placementRefs": []any{map[string]any{"name": "p", "rolloutStrategy": map[string]any{"type": "All", "all": map[string]any{"maxFailures": int64(99999999999)}}}},
+			"manifestWorkTemplate": map[string]any{"workload": map[string]any{"manifests": []any{map[string]any{
+				"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "a", "namespace": "default"}}}}},
+		},
+	}}
+	expectRefusal(t, admin.Create(t.Context(), set), apierrors.IsBadRequest, "spec.placementRefs[0].rolloutStrategy.all.maxFailures", "99999999999")
+	if err := admin.List(t.Context(), &clusterv1.ManagedClusterList{}); err != nil {
+		t.Errorf("the clusters cannot be read any more: %v", err)
+	}
 }
 
 // WH-10, W4: what the limit lets through the hub can also store, with a status of ordinary size; what is larger is refused

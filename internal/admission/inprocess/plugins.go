@@ -13,6 +13,7 @@ import (
 // Names of the plugins, as `--enable-admission-plugins` and `--disable-admission-plugins` take them (SC-13).
 const (
 	ManagedClusterMutating             = "ManagedClusterMutating"
+	HubTypeValidating                  = "HubTypeValidating"
 	ManagedClusterValidating           = "ManagedClusterValidating"
 	ManagedClusterSetBindingValidating = "ManagedClusterSetBindingValidating"
 	ManifestWorkValidating             = "ManifestWorkValidating"
@@ -49,6 +50,7 @@ type Plugin struct {
 func Plugins(opts Options) []Plugin {
 	return []Plugin{
 		{ManagedClusterMutating, newClusterMutator(opts)},
+		{HubTypeValidating, newTypeValidator()},
 		{ManagedClusterValidating, newClusterValidator()},
 		{ManagedClusterSetBindingValidating, newBindingValidator()},
 		{ManifestWorkValidating, newWorkValidator(opts.ManifestWork)},

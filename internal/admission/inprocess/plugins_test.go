@@ -176,7 +176,7 @@ func TestPluginNames(t *testing.T) {
 	for _, plugin := range inprocess.Plugins(inprocess.DefaultOptions()) {
 		names = append(names, plugin.Name)
 	}
-	want := []string{"ManagedClusterMutating", "ManagedClusterValidating", "ManagedClusterSetBindingValidating", "ManifestWorkValidating"}
+	want := []string{"ManagedClusterMutating", "HubTypeValidating", "ManagedClusterValidating", "ManagedClusterSetBindingValidating", "ManifestWorkValidating"}
 	if !slices.Equal(names, want) {
 		t.Errorf("plugins are %q, want %q", names, want)
 	}
@@ -184,7 +184,10 @@ func TestPluginNames(t *testing.T) {
 
 func TestPluginsRefuseToRunUninitialised(t *testing.T) {
 	t.Parallel()
-	for _, plugin := range inprocess.Plugins(inprocess.DefaultOptions())[1:] {
+	for _, plugin := range inprocess.Plugins(inprocess.DefaultOptions()) {
+		if _, asks := plugin.Plugin.(initializer.WantsUnconditionalAuthorizer); !asks {
+			continue
+		}
 		if err := admission.ValidateInitialization(plugin.Plugin); err == nil {
 			t.Errorf("%s runs without an authorizer", plugin.Name)
 		}
@@ -242,7 +245,7 @@ func TestManagedClusterIsValidated(t *testing.T) {
 			code: 403, text: `ManagedClusterSet "default"`},
 		{name: "stays accepted", server: newServer(), object: accepted, old: accepted},
 		{name: "name", server: newServer("create join"), object: cluster(t, `metadata: {name: c.1}, spec: {}`), code: 400, text: "metadata.name"},
-		{name: "unreadable", server: newServer("create join"), object: cluster(t, `metadata: {name: c1}, spec: {taints: 5}`), code: 400, text: `ManagedCluster "c1" cannot be read`},
+		{name: "unreadable", server: newServer("create join"), object: cluster(t, `metadata: {name: c1}, spec: {taints: 5}`), code: 400, text: `ManagedCluster "c1" is invalid: spec.taints`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -277,6 +280,49 @@ func TestQuestionsToTheAuthorizer(t *testing.T) {
 	}}
 	if diff := cmp.Diff(want, s.authorizer.asked); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// A value that the schema of a CRD lets pass and no client can read is refused wherever it is written, with the field
+// and the value; what an update leaves as it was is not.
+func TestUnreadableValuesAreRefused(t *testing.T) {
+	t.Parallel()
+	const taint = `metadata: {name: c1}, spec: {hubAcceptsClient: false, taints: [{key: a, effect: NoSelect, timeAdded: null}, {key: b, effect: NoSelect, timeAdded: "2026-01-01t00:00:00z"}]}`
+	set := object(t, `{apiVersion: work.open-cluster-management.io/v1alpha1, kind: ManifestWorkReplicaSet, metadata: {name: s, namespace: d},
+		spec: {placementRefs: [{name: p, rolloutStrategy: {type: All, all: {maxFailures: 99999999999}}}]}}`)
+	for _, test := range []struct {
+		name        string
+		object, old *unstructured.Unstructured
+		subresource string
+		text        string
+	}{
+		{name: "quantity", subresource: "status", object: cluster(t, `metadata: {name: c1}, status: {capacity: {memory: 5Gi, cpu: 1e99999999999999999999}}`),
+			text: "status.capacity.cpu: Invalid value: \"1e99999999999999999999\""},
+		{name: "quantity with a domain", subresource: "status", object: cluster(t, `metadata: {name: c1}, status: {capacity: {example.com/gpu: x}}`),
+			text: "status.capacity[example.com/gpu]"},
+		{name: "date of a taint", object: cluster(t, taint), text: `spec.taints[1].timeAdded: Invalid value: "2026-01-01t00:00:00z"`},
+		{name: "date of a condition", subresource: "status",
+			object: object(t, `{apiVersion: work.open-cluster-management.io/v1, kind: ManifestWork, metadata: {name: w, namespace: c1},
+				status: {conditions: [{type: Applied, lastTransitionTime: "2026-01-01t00:00:00z"}]}}`),
+			text: "status.conditions[0].lastTransitionTime"},
+		{name: "number", object: set, text: "spec.placementRefs[0].rolloutStrategy.all.maxFailures: Invalid value: 99999999999"},
+		{name: "seconds", object: cluster(t, `metadata: {name: c1}, spec: {leaseDurationSeconds: 3000000000}`), text: "spec.leaseDurationSeconds"},
+		{name: "unchanged", object: set, old: set},
+		{name: "of another part", object: cluster(t, `metadata: {name: c1}, spec: {}, status: {capacity: {cpu: x}}`)},
+		{name: "of another part, too", subresource: "status", object: cluster(t, taint)},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			code := int32(400)
+			if test.text == "" {
+				code = 0
+			}
+			var old *unstructured.Unstructured
+			if test.old != nil {
+				old = test.old.DeepCopy()
+			}
+			checkStatus(t, newServer("create join").write(t, test.object.DeepCopy(), old, test.subresource), code, test.text)
+		})
 	}
 }
 

@@ -1,0 +1,28 @@
+package inprocess
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apiserver/pkg/admission"
+
+	rules "github.com/capstan-io/capstan/internal/admission"
+)
+
+// typeValidator keeps objects out that clients, the hub's own controllers among them, could not read. Unlike the others
+// it looks at the status, too: an agent writes the status of its cluster, and must not be able to stop the whole hub.
+type typeValidator struct{ *admission.Handler }
+
+var _ admission.ValidationInterface = (*typeValidator)(nil)
+
+func newTypeValidator() *typeValidator { return &typeValidator{Handler: writes()} }
+
+// Validate is called by the server.
+func (p *typeValidator) Validate(_ context.Context, request admission.Attributes, _ admission.ObjectInterfaces) error {
+	object, ok := request.GetObject().(*unstructured.Unstructured)
+	if !ok {
+		return nil // a kind of Kubernetes itself, which the server has decoded
+	}
+	old, _ := request.GetOldObject().(*unstructured.Unstructured)
+	return rules.ValidateReadable(object, old, request.GetSubresource())
+}
