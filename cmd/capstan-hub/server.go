@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/capstan-io/capstan/deploy/crds"
+	"github.com/capstan-io/capstan/internal/admission"
 	"github.com/capstan-io/capstan/internal/admission/conversion"
 	"github.com/capstan-io/capstan/internal/admission/inprocess"
 	"github.com/capstan-io/capstan/internal/controlplane"
@@ -23,7 +24,10 @@ const (
 	envNoFsync       = "UNSAFE_E2E_HACK_DISABLE_ETCD_FSYNC"
 )
 
-const flagEmbeddedEtcd = "enable-embedded-etcd"
+const (
+	flagEmbeddedEtcd  = "enable-embedded-etcd"
+	flagManifestLimit = "manifestLimit"
+)
 
 // conversionWebhook is the service that the CRDs of add-ons name for their conversion; the hub serves it itself.
 var conversionWebhook = types.NamespacedName{Namespace: "open-cluster-management-hub", Name: "cluster-manager-addon-webhook"}
@@ -34,12 +38,14 @@ type serverFlags struct {
 	embeddedEtcd bool
 	groups       []string
 	gates        gates
-	logs         logging
+	// manifestLimit is how many bytes the manifests of a ManifestWork may take (WH-10).
+	manifestLimit int
+	logs          logging
 }
 
 func newServerCommand() *cobra.Command {
 	options := controlplane.NewOptions()
-	flags := serverFlags{configDir: ocmconfig.DefaultDir, gates: newGates(), logs: newLogging()}
+	flags := serverFlags{configDir: ocmconfig.DefaultDir, gates: newGates(), manifestLimit: admission.DefaultManifestLimit, logs: newLogging()}
 	command := &cobra.Command{
 		Use:   "server",
 		Short: "Run a standalone hub: API server, storage and controllers in one process",
@@ -74,6 +80,8 @@ func (f *serverFlags) add(flags *pflag.FlagSet) {
 		"Insist on the embedded etcd, or with =false on an external one: the hub refuses to start when "+ocmconfig.FileName+" says otherwise.")
 	addControllersFlag(flags, &f.groups)
 	f.gates.addFlag(flags)
+	flags.IntVar(&f.manifestLimit, flagManifestLimit, f.manifestLimit,
+		"Most bytes that the manifests of one ManifestWork may take together; what etcd takes in one write, 1.5 MiB by default, bounds it.")
 	f.logs.addFlags(flags)
 }
 
@@ -100,7 +108,13 @@ func (f *serverFlags) complete(flags *pflag.FlagSet, o *controlplane.Options) er
 	}
 	o.CRDs = crds.Hub()
 	o.Webhooks = map[types.NamespacedName]http.Handler{conversionWebhook: conversion.Handler()}
-	for _, plugin := range inprocess.Plugins(f.gates.admission()) {
+	if f.manifestLimit < 1 {
+		return fmt.Errorf("--%s=%d: a ManifestWork needs room for its manifests; use a number of bytes such as %d",
+			flagManifestLimit, f.manifestLimit, admission.DefaultManifestLimit)
+	}
+	admissionOptions := f.gates.admission()
+	admissionOptions.ManifestWork.Limit = f.manifestLimit
+	for _, plugin := range inprocess.Plugins(admissionOptions) {
 		o.Admission = append(o.Admission, controlplane.AdmissionPlugin{Name: plugin.Name, Plugin: plugin.Plugin})
 	}
 	o.Controllers = groups.run
