@@ -70,7 +70,7 @@ func (f *controllersFlags) add(flags *pflag.FlagSet) {
 }
 
 func (f *controllersFlags) run(ctx context.Context) error {
-	if err := f.logs.apply(); err != nil {
+	if err := f.logs.apply(ctx); err != nil {
 		return err
 	}
 	chosen, err := parseGroups(f.groups)

@@ -1,13 +1,19 @@
 package main
 
 import (
+	"context"
+
 	"github.com/spf13/pflag"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/component-base/logs"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	_ "k8s.io/component-base/logs/json/register" // makes --logging-format json known
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 )
+
+// stopVerbosity is that of what libraries report as errors while the program stops.
+const stopVerbosity = 4
 
 // logging is one log for the API server, etcd and the controllers, on standard error.
 type logging struct{ *logs.Options }
@@ -22,10 +28,26 @@ func (l logging) addFlags(flags *pflag.FlagSet) {
 	}
 }
 
-func (l logging) apply() error {
+// apply is done once, before anything logs. ctx is the program's.
+func (l logging) apply(ctx context.Context) error {
 	if err := logsapi.ValidateAndApply(l.Options, nil); err != nil {
 		return err
 	}
 	ctrl.SetLogger(klog.Background())
+	calmStop(ctx)
 	return nil
+}
+
+// calmStop keeps out of the log what stopping brings about: every watch and every request under way ends in an error,
+// and the libraries report each.
+func calmStop(program context.Context) {
+	report := utilruntime.ErrorHandlers[0]
+	utilruntime.ErrorHandlers[0] = func(ctx context.Context, err error, message string, keysAndValues ...any) {
+		logger := klog.FromContext(ctx).WithCallDepth(1)
+		if program.Err() != nil {
+			logger.V(stopVerbosity).Info(message, append(keysAndValues, "err", err)...)
+			return
+		}
+		report(klog.NewContext(ctx, logger), err, message, keysAndValues...)
+	}
 }

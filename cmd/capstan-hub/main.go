@@ -3,17 +3,15 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
 
 	"github.com/capstan-io/capstan/internal/heap"
+	"github.com/capstan-io/capstan/internal/shutdown"
 	"github.com/capstan-io/capstan/internal/version"
 )
 
@@ -26,10 +24,7 @@ func main() {
 	pflag.CommandLine = pflag.NewFlagSet(os.Args[0], pflag.ContinueOnError)
 	// The API server warns its own clients, about deprecations for example; nobody reads that.
 	rest.SetDefaultWarningHandler(rest.NoWarnings{})
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
-	err := newCommand().ExecuteContext(ctx)
-	stop()
-	if err != nil {
+	if err := newCommand().ExecuteContext(shutdown.Context()); err != nil {
 		fmt.Fprintln(os.Stderr, "Error:", err)
 		os.Exit(1)
 	}

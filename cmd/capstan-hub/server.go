@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"os"
@@ -63,7 +64,7 @@ embedded etcd (default 5000).`,
   kubectl --kubeconfig hub/data/cert/kube-aggregator.kubeconfig get managedclusters`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			if err := flags.complete(command.Flags(), options); err != nil {
+			if err := flags.complete(command.Context(), command.Flags(), options); err != nil {
 				return err
 			}
 			return controlplane.Run(command.Context(), options)
@@ -86,8 +87,8 @@ func (f *serverFlags) add(flags *pflag.FlagSet) {
 }
 
 // complete turns flags, environment and configuration file into the options of the hub.
-func (f *serverFlags) complete(flags *pflag.FlagSet, o *controlplane.Options) error {
-	if err := f.logs.apply(); err != nil {
+func (f *serverFlags) complete(ctx context.Context, flags *pflag.FlagSet, o *controlplane.Options) error {
+	if err := f.logs.apply(ctx); err != nil {
 		return err
 	}
 	groups, err := parseGroups(f.groups)

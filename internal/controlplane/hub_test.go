@@ -33,6 +33,9 @@ import (
 // envChild makes the test binary a hub with the configuration folder it names, to be killed.
 const envChild = "CAPSTAN_TEST_HUB"
 
+// logFile is where in its folder a hub logs to.
+const logFile = "log"
+
 // patience is how long tests wait for what must happen; they see it earlier.
 const patience = 60 * time.Second
 
@@ -79,7 +82,7 @@ func logTo(file *os.File) {
 }
 
 func openLog(dir string) *os.File {
-	log, err := os.Create(filepath.Join(dir, "log"))
+	log, err := os.Create(filepath.Join(dir, logFile))
 	if err != nil {
 		panic(err)
 	}
@@ -197,21 +200,26 @@ func (h *testHub) waitReady() error {
 }
 
 // ready asks without a credential, as a load balancer does.
-func ready(ctx context.Context, port int) bool {
+func ready(ctx context.Context, port int) bool { return ask(ctx, port) == http.StatusOK }
+
+// answers says whether there is an API server, ready or not.
+func answers(ctx context.Context, port int) bool { return ask(ctx, port) != 0 }
+
+func ask(ctx context.Context, port int) (status int) {
 	client := &http.Client{Transport: &http.Transport{
 		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // only whether it is ready
 		DisableKeepAlives: true,
 	}}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("https://127.0.0.1:%d/readyz", port), nil)
 	if err != nil {
-		return false
+		return 0
 	}
 	answer, err := client.Do(request)
 	if err != nil {
-		return false
+		return 0
 	}
 	_ = answer.Body.Close()
-	return answer.StatusCode == http.StatusOK
+	return answer.StatusCode
 }
 
 func dialInsecure(port int) (*tls.Conn, error) {
@@ -287,24 +295,33 @@ func runChild(dir string) int {
 // startChild runs a hub of dir in a process of its own until it is ready.
 func startChild(t *testing.T, dir string) (*exec.Cmd, *testHub) {
 	t.Helper()
-	port, err := writeConfig(dir)
-	if err != nil {
-		t.Fatal(err)
+	child, h := launchChild(t, dir)
+	if err := h.waitReady(); err != nil {
+		t.Fatalf("%v\n%s", err, childLog(t, dir))
 	}
+	return child, h
+}
+
+// launchChild does not wait.
+func launchChild(t *testing.T, dir string) (*exec.Cmd, *testHub) {
+	t.Helper()
+	port, err := writeConfig(dir)
+	must(t, err)
 	log := openLog(dir)
 	t.Cleanup(func() { _ = log.Close() })
 	child := exec.Command(os.Args[0])
 	child.Env = append(os.Environ(), envChild+"="+dir)
 	child.Stdout, child.Stderr = log, log
-	if err := child.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, child.Start())
 	h := &testHub{dir: dir, port: port, done: make(chan error, 1)}
 	go func() { h.done <- child.Wait() }()
 	t.Cleanup(func() { _ = child.Process.Kill() })
-	if err := h.waitReady(); err != nil {
-		content, _ := os.ReadFile(log.Name())
-		t.Fatalf("%v\n%s", err, content)
-	}
 	return child, h
+}
+
+func childLog(t *testing.T, dir string) string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(dir, logFile))
+	must(t, err)
+	return string(content)
 }

@@ -94,6 +94,8 @@ func (o *Options) kubeOptions(keys *pki.Store, storage *storage, listener net.Li
 		k.Etcd.WatchCacheSizes = append(k.Etcd.WatchCacheSizes, resource+"#0")
 	}
 	k.Features.EnableProfiling = o.Profiling
+	// They are for the endpoint that is not used; the API server would log that they are empty as an error.
+	k.Metrics = nil
 
 	o.authenticate(k, keys)
 	k.Authorization.Modes = []string{"RBAC"}

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -26,9 +25,6 @@ import (
 	"github.com/capstan-io/capstan/internal/controlplane/ocmconfig"
 	"github.com/capstan-io/capstan/internal/controlplane/pki"
 )
-
-// stopTimeout is how long controllers may take to finish what they are doing when the hub stops.
-const stopTimeout = 10 * time.Second
 
 // Run serves a hub until ctx ends, and then stops it in order: controllers, API server, storage. It returns an error
 // that says what to do when the hub cannot start, and when a part of it fails.
@@ -46,7 +42,7 @@ func Run(ctx context.Context, o *Options) error {
 	defer func() { _ = lock.Release() }()
 	h := &hub{Options: o}
 	if err := h.open(ctx); err != nil {
-		return err
+		return ignoreStop(ctx, err)
 	}
 	defer h.storage.close()
 	return h.serve(ctx)
@@ -82,7 +78,11 @@ func (h *hub) open(ctx context.Context) (err error) {
 		_ = h.listener.Close()
 		return err
 	}
-	if err := h.build(ctx); err != nil {
+	// Once it is built it has clients of the storage that only its own end closes.
+	if err = ctx.Err(); err == nil {
+		err = h.build(ctx)
+	}
+	if err != nil {
 		_ = h.listener.Close()
 		h.storage.close()
 		return err
@@ -168,74 +168,6 @@ func inMemory(loopback *rest.Config, handler http.Handler) *rest.Config {
 		Transport:   inmemory.NewTransport(handler),
 		QPS:         -1,
 	}
-}
-
-// serve runs everything and stops it in order.
-func (h *hub) serve(ctx context.Context) error {
-	logger := klog.FromContext(ctx)
-	// Both outlive ctx: controllers say goodbye to the API server, the API server to its storage.
-	base := context.WithoutCancel(ctx)
-	controllers, stopControllers := context.WithCancel(base)
-	defer stopControllers()
-	apiserver, stopServer := context.WithCancel(base)
-	defer stopServer()
-
-	listening := make(chan struct{})
-	if err := h.server.GenericAPIServer.AddPostStartHook("hub-listening", func(genericapiserver.PostStartHookContext) error {
-		close(listening)
-		return nil
-	}); err != nil {
-		return err
-	}
-	prepared, err := h.server.PrepareRun()
-	if err != nil {
-		return fmt.Errorf("prepare the API server: %w", err)
-	}
-	serverDone := make(chan error, 1)
-	go func() { serverDone <- prepared.Run(apiserver) }()
-
-	workDone := make(chan error, 1)
-	go func() {
-		select {
-		case <-listening:
-			workDone <- h.work(controllers)
-		case <-controllers.Done():
-			workDone <- nil
-		}
-	}()
-
-	var failure error
-	working := true
-	select {
-	case <-ctx.Done():
-		logger.Info("Stopping")
-	case failure = <-workDone:
-		working = false
-	case err := <-serverDone:
-		return fmt.Errorf("the API server stopped: %w", orUnexpected(err))
-	case err := <-h.storage.failed:
-		failure = fmt.Errorf("the embedded etcd stopped: %w", orUnexpected(err))
-	}
-	stopControllers()
-	if working {
-		select {
-		case failure = <-workDone:
-		case <-time.After(stopTimeout):
-			logger.Info("Controllers are still busy; stopping without them", "after", stopTimeout)
-		}
-	}
-	stopServer()
-	if err := <-serverDone; err != nil && failure == nil {
-		failure = fmt.Errorf("stop the API server: %w", err)
-	}
-	return failure
-}
-
-func orUnexpected(err error) error {
-	if err == nil {
-		return errors.New("unexpectedly")
-	}
-	return err
 }
 
 // work completes the API and then runs all controllers until ctx ends or one of them fails.

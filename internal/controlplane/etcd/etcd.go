@@ -28,6 +28,10 @@ const (
 	// readyTimeout bounds the wait for a started member to serve (SC-10). Replaying a large log takes seconds.
 	readyTimeout = 60 * time.Second
 
+	// interruptTimeout is how long a member that is starting may go on after its start was called off. Closed before
+	// it leads, it waits for seconds.
+	interruptTimeout = 3 * time.Second
+
 	// A single member has nobody to hear from: ticks only cost wake-ups, so they are rare, and the election they
 	// would delay is forced by campaign.
 	tickMillis     = 500
@@ -107,7 +111,11 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		return nil, fmt.Errorf("start etcd in %s: %w", o.Dir, err)
 	}
 	server := &Server{etcd: member, log: core, endpoint: "unix://" + socket.Path, cleanup: cleanup}
-	if err := server.waitReady(ctx); err != nil {
+	err = server.waitReady(ctx)
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
 		server.Close()
 		return nil, fmt.Errorf("start etcd in %s: %w", o.Dir, err)
 	}
@@ -178,7 +186,7 @@ func localURL(port int) url.URL {
 
 // waitReady makes the member leader of its cluster of one and waits until it has published itself.
 func (s *Server) waitReady(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	ctx, cancel := startContext(ctx)
 	defer cancel()
 	retry := time.NewTicker(2 * time.Millisecond)
 	defer retry.Stop()
@@ -191,10 +199,20 @@ func (s *Server) waitReady(ctx context.Context) error {
 		case <-s.etcd.Server.StopNotify():
 			return errors.New("the member stopped while starting; its log says why")
 		case <-ctx.Done():
-			return fmt.Errorf("not ready within %s: %w", readyTimeout, ctx.Err())
+			return context.Cause(ctx)
 		case <-retry.C:
 			s.campaign(ctx)
 		}
+	}
+}
+
+// startContext ends when the start took too long, and some time after it was called off.
+func startContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	starting, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), readyTimeout, fmt.Errorf("not ready within %s", readyTimeout))
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(interruptTimeout, cancel) })
+	return starting, func() {
+		stop()
+		cancel()
 	}
 }
 

@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -75,6 +76,18 @@ func TestRestartsOnLongLog(t *testing.T) {
 		s = start(t, Options{Dir: dir})
 		s.Close()
 	}
+}
+
+// A start that is called off ends as that, and leaves data that the next one finds.
+func TestInterruptedStart(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Start(ctx, Options{Dir: dir, NoFsync: true, Logger: logr.Discard()}); !errors.Is(err, context.Canceled) {
+		t.Fatalf("got %v, want a cancellation", err)
+	}
+	start(t, Options{Dir: dir}).Close()
 }
 
 // A data directory deeper than a socket address can name still works, and leaves nothing behind.

@@ -196,7 +196,7 @@ func exists(file string) bool {
 
 // writeFile replaces a file in one step that survives a power failure.
 func writeFile(file string, content []byte, mode fs.FileMode) (err error) {
-	tmp, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+"-*")
+	tmp, err := os.CreateTemp(filepath.Dir(file), temporaryPrefix+filepath.Base(file)+"-*")
 	if err != nil {
 		return err
 	}
@@ -211,6 +211,23 @@ func writeFile(file string, content []byte, mode fs.FileMode) (err error) {
 		return fmt.Errorf("write %s: %w", file, err)
 	}
 	return os.Rename(tmp.Name(), file)
+}
+
+// temporaryPrefix is how the names of files begin that are being written.
+const temporaryPrefix = ".new-"
+
+// removeTemporary removes what a crash left of files that were being written.
+func removeTemporary(dir string) error {
+	files, err := filepath.Glob(filepath.Join(dir, temporaryPrefix+"*"))
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		if err := os.Remove(file); err != nil {
+			return fmt.Errorf("remove what an earlier run left: %w", err)
+		}
+	}
+	return nil
 }
 
 func syncDir(dir string) error {

@@ -96,6 +96,11 @@ func Open(options Options) (*Store, error) {
 	if err := os.MkdirAll(filepath.Join(options.Dir, bundleDir), 0o700); err != nil {
 		return nil, fmt.Errorf("create the certificate folder: %w", err)
 	}
+	for _, dir := range []string{options.Dir, filepath.Join(options.Dir, bundleDir)} {
+		if err := removeTemporary(dir); err != nil {
+			return nil, err
+		}
+	}
 	// The RSA key takes longer than all the rest.
 	keyDone := make(chan error, 1)
 	go func() { keyDone <- s.ensureServiceAccountKey() }()

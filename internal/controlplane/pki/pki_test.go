@@ -2,8 +2,10 @@ package pki
 
 import (
 	"crypto/x509"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -322,6 +324,23 @@ func TestInterruptedSwapIsFinished(t *testing.T) {
 	}
 	if !got.cert.Equal(other.cert) {
 		t.Error("the old certificate is still in place")
+	}
+}
+
+// What a crash leaves of a file that was being written is removed at the next start.
+func TestUnfinishedFilesAreRemoved(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	open(t, dir, start, nil)
+	want := snapshot(t, dir)
+	for _, name := range []string{".new-admin.key-123", "ca-bundle/.new-root-ca-bundle.crt-456"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("half"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	open(t, dir, start, nil)
+	if got := snapshot(t, dir); !maps.Equal(got, want) {
+		t.Errorf("files %v, want %v", slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want)))
 	}
 }
 
