@@ -12,5 +12,7 @@ const (
 	EventDefaultManagedClusterSetSpecRollbacked    = "DefaultManagedClusterSetSpecRollbacked"
 	EventGlobalManagedClusterSetCreated            = "GlobalManagedClusterSetCreated"
 	EventGlobalManagedClusterSetSpecRollbacked     = "GlobalManagedClusterSetSpecRollbacked"
+	EventResourceCleanupFail                       = "ResourceCleanupFail"
+	EventResourceCleanupCompleted                  = "ResourceCleanupCompleted"
 	EventCustomClusterClaimsTruncated              = "CustomClusterClaimsTruncated"
 )

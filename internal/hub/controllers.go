@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/capstan-io/capstan/internal/hub/registration/accept"
 	"github.com/capstan-io/capstan/internal/hub/registration/binding"
+	"github.com/capstan-io/capstan/internal/hub/registration/cleanup"
 	"github.com/capstan-io/capstan/internal/hub/registration/clusterset"
 	"github.com/capstan-io/capstan/internal/hub/registration/defaultset"
 	"github.com/capstan-io/capstan/internal/hub/registration/health"
@@ -23,6 +26,10 @@ import (
 type Options struct {
 	// Groups are names out of Groups; empty means all of them.
 	Groups []string
+	// CleanupResources are deleted from the namespace of a deleted cluster, one after the other; nil means those of RG-44.
+	CleanupResources []schema.GroupVersionResource
+	// DeletionTimeout is how long the deletion of a cluster that is not available waits for its agent; 0 means for ever.
+	DeletionTimeout time.Duration
 	// Clock is the source of time; nil means the machine's.
 	Clock clock.Clock
 }
@@ -30,24 +37,32 @@ type Options struct {
 // group is a set of controllers that is switched on and off as one.
 type group struct {
 	name     string
-	register []func(ctrl.Manager, clock.Clock) error
+	register []func(ctrl.Manager, Options) error
 }
 
 // groups is every controller of the hub. A name without controllers is reserved by the contract of --controllers and
 // says so when it is chosen.
 var groups = []group{
-	{name: "registration", register: []func(ctrl.Manager, clock.Clock) error{
-		accept.Register,
-		renewal.Register,
-		health.Register,
-		taint.Register,
-		defaultset.Register,
-		clusterset.Register,
-		binding.Register,
+	{name: "registration", register: []func(ctrl.Manager, Options) error{
+		withClock(accept.Register),
+		withClock(renewal.Register),
+		withClock(health.Register),
+		withClock(taint.Register),
+		withClock(defaultset.Register),
+		withClock(clusterset.Register),
+		withClock(binding.Register),
+		func(mgr ctrl.Manager, o Options) error {
+			return cleanup.Register(mgr, cleanup.Options{Resources: o.CleanupResources, Timeout: o.DeletionTimeout, Clock: o.Clock})
+		},
 	}},
 	{name: "placement"},
 	{name: "work"},
 	{name: "addon"},
+}
+
+// withClock is for the controllers that have no other options.
+func withClock(register func(ctrl.Manager, clock.Clock) error) func(ctrl.Manager, Options) error {
+	return func(mgr ctrl.Manager, o Options) error { return register(mgr, o.Clock) }
 }
 
 // Groups returns the names that Options.Groups may hold, in the order in which they start.
@@ -64,6 +79,9 @@ func Register(mgr ctrl.Manager, o Options) error {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
+	if o.CleanupResources == nil {
+		o.CleanupResources = cleanup.DefaultResources()
+	}
 	for _, name := range o.Groups {
 		if !slices.Contains(Groups(), name) {
 			return fmt.Errorf("controllers: %q is no group of controllers; the groups are %s", name, strings.Join(Groups(), ", "))
@@ -77,7 +95,7 @@ func Register(mgr ctrl.Manager, o Options) error {
 			mgr.GetLogger().Info("This version has no controllers in the group", "group", g.name)
 		}
 		for _, register := range g.register {
-			if err := register(mgr, o.Clock); err != nil {
+			if err := register(mgr, o); err != nil {
 				return fmt.Errorf("controllers: group %s: %w", g.name, err)
 			}
 		}

@@ -76,7 +76,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	last, known := c.heartbeats.of(cluster.Name)
-	if !known || !cluster.Spec.HubAcceptsClient || !cluster.DeletionTimestamp.IsZero() {
+	if !known || !cluster.Spec.HubAcceptsClient {
 		return ctrl.Result{}, nil
 	}
 	before := cluster.DeepCopy()

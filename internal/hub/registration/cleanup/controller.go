@@ -1,0 +1,182 @@
+// Package cleanup empties the namespace of a cluster that is being deleted, in order: what depends on the agent goes while
+// the agent still has its rights.
+package cleanup
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/hub/patch"
+)
+
+const (
+	// workers is how many clusters are emptied at once.
+	workers = 10
+	// safetyNet is how often a namespace is looked at although no event came. It is a safety net: a watch waits for what
+	// remains.
+	safetyNet = time.Minute
+)
+
+// DefaultResources are what RG-44 deletes, in this order.
+func DefaultResources() []schema.GroupVersionResource {
+	return []schema.GroupVersionResource{
+		addonv1beta1.GroupVersion.WithResource("managedclusteraddons"),
+		workv1.GroupVersion.WithResource("manifestworks"),
+	}
+}
+
+// Options configure the controller.
+type Options struct {
+	// Resources are deleted one after the other. Those that the hub does not serve are passed over.
+	Resources []schema.GroupVersionResource
+	// Timeout is how long the deletion of a cluster that is not available waits for its agent. Then the finalizers that only
+	// the agent removes are removed for it. 0 waits for ever. AnnotationDeletionTimeout of a cluster goes before it.
+	Timeout time.Duration
+	Clock   clock.Clock
+}
+
+// Controller reconciles the deletion of ManagedClusters (RG-44).
+type Controller struct {
+	Options
+	client   client.Client
+	objects  metadata.Interface
+	recorder events.EventRecorder
+	leaving  *leaving
+}
+
+// New returns a Controller that reads and writes clusters through the client, and what is in their namespaces through
+// objects. It hears of changes there by the events that it sends.
+func New(c client.Client, objects metadata.Interface, recorder events.EventRecorder, changes chan<- event.GenericEvent, o Options) *Controller {
+	return &Controller{Options: o, client: c, objects: objects, recorder: recorder, leaving: newLeaving(objects, changes)}
+}
+
+// Register adds the controller to the manager.
+func Register(mgr ctrl.Manager, o Options) error {
+	objects, err := metadata.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return fmt.Errorf("make a client for the metadata of objects: %w", err)
+	}
+	changes := make(chan event.GenericEvent)
+	c := New(mgr.GetClient(), objects, mgr.GetEventRecorder("gc-controller"), changes, o)
+	if err := mgr.Add(c.leaving); err != nil {
+		return err
+	}
+	return ctrl.NewControllerManagedBy(mgr).Named("cleanup").
+		For(&clusterv1.ManagedCluster{}, builder.WithPredicates(predicate.Or[client.Object](
+			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, availabilityChanged()))).
+		WatchesRawSource(source.Channel(changes, &handler.EnqueueRequestForObject{})).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		Complete(c)
+}
+
+// availabilityChanged matters to a deletion that may have to go on without the agent.
+func availabilityChanged() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok1 := e.ObjectOld.(*clusterv1.ManagedCluster)
+		after, ok2 := e.ObjectNew.(*clusterv1.ManagedCluster)
+		return ok1 && ok2 && available(before) != available(after)
+	}}
+}
+
+// available tells whether the agent can be expected to clean up.
+func available(cluster *clusterv1.ManagedCluster) bool {
+	return cluster.Spec.HubAcceptsClient && meta.IsStatusConditionTrue(cluster.Status.Conditions, fleet.ConditionClusterAvailable)
+}
+
+// Reconcile sees to the finalizer of a cluster, and, when the cluster is being deleted, deletes what comes next.
+func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	cluster := &clusterv1.ManagedCluster{}
+	if err := c.client.Get(ctx, req.NamespacedName, cluster); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	before := cluster.DeepCopy()
+	if cluster.DeletionTimestamp.IsZero() {
+		controllerutil.AddFinalizer(cluster, fleet.FinalizerResourceCleanup)
+		_, err := patch.Object(ctx, c.client, cluster, before)
+		return ctrl.Result{}, err
+	}
+	if !controllerutil.ContainsFinalizer(cluster, fleet.FinalizerResourceCleanup) {
+		return ctrl.Result{}, nil
+	}
+	deadline, err := c.deadline(cluster)
+	if err != nil {
+		return ctrl.Result{}, c.fail(ctx, cluster, err)
+	}
+	for _, resource := range c.Resources {
+		remaining, err := c.empty(ctx, cluster, resource, deadline.passed)
+		if err != nil {
+			return ctrl.Result{}, c.fail(ctx, cluster, fmt.Errorf("delete %s: %w", resource.GroupResource(), err))
+		}
+		if remaining > 0 {
+			return c.wait(ctx, cluster, resource, remaining, deadline)
+		}
+	}
+	return ctrl.Result{}, c.finish(ctx, cluster)
+}
+
+// wait says what remains, and comes back when the time of the agent is up; the watch on what remains may be earlier.
+func (c *Controller) wait(ctx context.Context, cluster *clusterv1.ManagedCluster, resource schema.GroupVersionResource, remaining int, d deadline) (ctrl.Result, error) {
+	message := fmt.Sprintf("%d %s remain in the namespace %s and are being deleted%s", remaining, resource.Resource, cluster.Name, d.explain(cluster))
+	if err := c.report(ctx, cluster, metav1.ConditionFalse, fleet.ReasonResourceRemaining, message); err != nil {
+		return ctrl.Result{}, err
+	}
+	again := safetyNet
+	if !d.at.IsZero() && !d.passed {
+		again = min(again, d.at.Sub(c.Clock.Now()))
+	}
+	return ctrl.Result{RequeueAfter: again}, nil
+}
+
+// fail says why the deletion does not go on, and returns the cause, for the caller to retry.
+func (c *Controller) fail(ctx context.Context, cluster *clusterv1.ManagedCluster, cause error) error {
+	c.recorder.Eventf(cluster, nil, corev1.EventTypeWarning, fleet.EventResourceCleanupFail, "Delete", "%s", strings.ReplaceAll(cause.Error(), "\n", "; "))
+	if err := c.report(ctx, cluster, metav1.ConditionFalse, fleet.ReasonDeletingError, cause.Error()); err != nil {
+		return err
+	}
+	return cause
+}
+
+func (c *Controller) finish(ctx context.Context, cluster *clusterv1.ManagedCluster) error {
+	if err := c.report(ctx, cluster, metav1.ConditionTrue, fleet.ReasonNoResource, "Nothing remains in the namespace of the cluster"); err != nil {
+		return err
+	}
+	before := cluster.DeepCopy()
+	controllerutil.RemoveFinalizer(cluster, fleet.FinalizerResourceCleanup)
+	if _, err := patch.Object(ctx, c.client, cluster, before); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	c.recorder.Eventf(cluster, nil, corev1.EventTypeNormal, fleet.EventResourceCleanupCompleted, "Delete", "Nothing remains in the namespace of the cluster")
+	return nil
+}
+
+func (c *Controller) report(ctx context.Context, cluster *clusterv1.ManagedCluster, status metav1.ConditionStatus, reason, message string) error {
+	before := cluster.DeepCopy()
+	meta.SetStatusCondition(&cluster.Status.Conditions, metav1.Condition{
+		Type: fleet.ConditionDeleting, Status: status, Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(c.Clock.Now()),
+	})
+	_, err := patch.Status(ctx, c.client, cluster, before)
+	return client.IgnoreNotFound(err)
+}

@@ -1,0 +1,82 @@
+package cleanup
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/metadata"
+
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+// agentDomain is that of the finalizers which agents, and the controllers that work with them, remove.
+const agentDomain = ".open-cluster-management.io/"
+
+// empty deletes the objects of the resource that have the lowest priority of those in the cluster's namespace, and returns
+// how many there are of all priorities. If the agent is given up, it does not wait for it either.
+func (c *Controller) empty(ctx context.Context, cluster *clusterv1.ManagedCluster, resource schema.GroupVersionResource, givenUp bool) (int, error) {
+	objects := c.objects.Resource(resource).Namespace(cluster.Name)
+	list, err := objects.List(ctx, metav1.ListOptions{})
+	if apierrors.IsNotFound(err) || err == nil && len(list.Items) == 0 {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	for _, o := range first(list.Items) {
+		if o.DeletionTimestamp.IsZero() {
+			err := objects.Delete(ctx, o.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &o.UID}})
+			if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+				return 0, err
+			}
+		}
+		if !givenUp {
+			continue
+		}
+		if err := release(ctx, objects, o); err != nil {
+			return 0, err
+		}
+	}
+	c.leaving.await(cluster.Name, resource, list.ResourceVersion)
+	return len(list.Items), nil
+}
+
+// first are the objects of the lowest priority.
+func first(objects []metav1.PartialObjectMetadata) []metav1.PartialObjectMetadata {
+	lowest := slices.MinFunc(objects, func(a, b metav1.PartialObjectMetadata) int { return priority(a) - priority(b) })
+	return slices.DeleteFunc(slices.Clone(objects), func(o metav1.PartialObjectMetadata) bool { return priority(o) != priority(lowest) })
+}
+
+// priority is from 0, which goes first, to 100. Whatever is no such number is 0.
+func priority(o metav1.PartialObjectMetadata) int {
+	p, err := strconv.Atoi(o.Annotations[fleet.AnnotationCleanupPriority])
+	if err != nil || p < 0 || p > 100 {
+		return 0
+	}
+	return p
+}
+
+// release removes the finalizers that wait for the agent.
+func release(ctx context.Context, objects metadata.ResourceInterface, o metav1.PartialObjectMetadata) error {
+	others := slices.DeleteFunc(slices.Clone(o.Finalizers), func(f string) bool { return strings.Contains(f, agentDomain) })
+	if len(others) == len(o.Finalizers) {
+		return nil
+	}
+	change, err := json.Marshal(map[string]any{"metadata": map[string]any{"finalizers": others, "uid": o.UID}})
+	if err != nil {
+		return err
+	}
+	_, err = objects.Patch(ctx, o.Name, types.MergePatchType, change, metav1.PatchOptions{})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil // it has gone, or another has its name now
+	}
+	return err
+}
