@@ -80,6 +80,13 @@ func start(t testing.TB, layOut func(dir string) (*Server, error)) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
+	StartServer(t, s)
+	return s
+}
+
+// StartServer starts a server that was laid out, for as long as the test runs.
+func StartServer(t testing.TB, s *Server) {
+	t.Helper()
 	if err := s.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +94,6 @@ func start(t testing.TB, layOut func(dir string) (*Server, error)) *Server {
 	if err := s.AwaitReady(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return s
 }
 
 // AwaitReady returns when the server says that it is ready.

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -31,6 +32,12 @@ import (
 
 // workers is how many clusters are reconciled at once: each costs a handful of round trips, not CPU.
 const workers = 10
+
+// The wait before something that failed is tried again doubles from the first to the last: what made it fail may pass without an event.
+const (
+	firstRetry = 10 * time.Millisecond
+	lastRetry  = time.Minute
+)
 
 // worksRecheck is how soon a leaving cluster's namespace is looked at again for ManifestWorks (RG-17).
 const worksRecheck = 5 * time.Second
@@ -57,11 +64,14 @@ func Register(mgr ctrl.Manager, clk clock.Clock) error {
 		For(&clusterv1.ManagedCluster{}, builder.WithPredicates(predicate.Or[client.Object](
 			predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, finalizersChanged()))).
 		Watches(&corev1.Namespace{}, ofCluster, changed).
-		Watches(&rbacv1.ClusterRole{}, ofCluster, changed).
+		Watches(&rbacv1.ClusterRole{}, handler.EnqueueRequestsFromMapFunc(c.clusterOfRole), changed).
 		Watches(&rbacv1.ClusterRoleBinding{}, ofCluster, changed).
 		Watches(&rbacv1.RoleBinding{}, ofCluster, changed).
 		Watches(&coordinationv1.Lease{}, ofCluster, changed).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: workers,
+			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
+		}).
 		Complete(c)
 }
 
@@ -72,6 +82,18 @@ func clusterOfObject(_ context.Context, o client.Object) []reconcile.Request {
 		return nil
 	}
 	return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: name}}}
+}
+
+// clusterOfRole finds the cluster a role belongs to. Of those that belong to all clusters, any one will see to them.
+func (c *Controller) clusterOfRole(ctx context.Context, o client.Object) []reconcile.Request {
+	if _, common := commonRules[o.GetName()]; !common {
+		return clusterOfObject(ctx, o)
+	}
+	clusters := &clusterv1.ManagedClusterList{}
+	if err := c.client.List(ctx, clusters, client.Limit(1)); err != nil || len(clusters.Items) == 0 {
+		return nil // without clusters nobody needs the role
+	}
+	return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(&clusters.Items[0])}}
 }
 
 // renewal matches the heartbeat of a lease, which changes nothing this controller looks at.
@@ -99,6 +121,9 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := c.client.Get(ctx, req.NamespacedName, cluster); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
+	if fleet.ReservedClusterName(cluster.Name) {
+		return ctrl.Result{}, c.refuse(ctx, cluster)
+	}
 	if !cluster.DeletionTimestamp.IsZero() {
 		return c.release(ctx, cluster)
 	}
@@ -108,7 +133,8 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if cluster.Spec.HubAcceptsClient {
 		return ctrl.Result{}, c.accept(ctx, cluster)
 	}
-	if meta.FindStatusCondition(cluster.Status.Conditions, fleet.ConditionHubAccepted) == nil {
+	// The finalizer comes before the first right, so without it there is nothing to take away, even after a crash.
+	if meta.FindStatusCondition(cluster.Status.Conditions, fleet.ConditionHubAccepted) == nil && !controllerutil.ContainsFinalizer(cluster, fleet.FinalizerManagedCluster) {
 		return ctrl.Result{}, nil // nobody has decided yet
 	}
 	return c.deny(ctx, cluster)
@@ -128,6 +154,21 @@ func (c *Controller) accept(ctx context.Context, cluster *clusterv1.ManagedClust
 	return c.report(ctx, cluster, metav1.Condition{
 		Type: fleet.ConditionHubAccepted, Status: metav1.ConditionTrue, Reason: fleet.ReasonHubClusterAdminAccepted,
 		Message: "Accepted by hub cluster admin",
+	}, nil)
+}
+
+// refuse keeps a cluster whose name stands for all clusters from any right. Admission refuses such names; this hub may not
+// have had it.
+func (c *Controller) refuse(ctx context.Context, cluster *clusterv1.ManagedCluster) error {
+	if !cluster.DeletionTimestamp.IsZero() {
+		return c.setFinalizer(ctx, cluster, controllerutil.RemoveFinalizer)
+	}
+	if !cluster.Spec.HubAcceptsClient {
+		return nil
+	}
+	return c.report(ctx, cluster, metav1.Condition{
+		Type: fleet.ConditionHubAccepted, Status: metav1.ConditionFalse, Reason: fleet.ReasonHubClusterAdminAcceptFail,
+		Message: fmt.Sprintf("The name %q is reserved: its group or role is one that the agents of all clusters share. Delete this ManagedCluster and register the cluster under another name", cluster.Name),
 	}, nil)
 }
 

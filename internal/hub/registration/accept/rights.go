@@ -7,6 +7,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -17,6 +18,7 @@ import (
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/hub/patch"
 )
 
 // admit makes everything an accepted cluster has on the hub. What does not need the namespace is made beside it.
@@ -59,7 +61,8 @@ func (c *Controller) expel(ctx context.Context, cluster string) (bool, error) {
 func (c *Controller) deleteWorkRoleBinding(ctx context.Context, cluster string) error {
 	work := &rbacv1.RoleBinding{}
 	key := client.ObjectKey{Namespace: cluster, Name: fleet.WorkRoleBinding(cluster)}
-	if err := c.client.Get(ctx, key, work); err != nil {
+	// The cache has none that lost its label, and a right must not outlive that.
+	if err := c.live.Get(ctx, key, work); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	before := work.DeepCopy()
@@ -85,34 +88,18 @@ func (c *Controller) deleteClusterRole(ctx context.Context, cluster string) erro
 }
 
 func (c *Controller) ensureNamespace(ctx context.Context, cluster string) error {
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster}}
-	err := c.ensure(ctx, ns, func() { belongsTo(ns, cluster) })
-	if !apierrors.IsAlreadyExists(err) {
-		return err
-	}
-	// It was there before the cluster, without the label that this controller's cache selects by.
-	if err := c.live.Get(ctx, client.ObjectKeyFromObject(ns), ns); err != nil {
-		return fmt.Errorf("get Namespace %s: %w", cluster, err)
-	}
-	before := ns.DeepCopy()
-	belongsTo(ns, cluster)
-	if err := c.client.Patch(ctx, ns, client.MergeFrom(before)); err != nil {
-		return fmt.Errorf("label Namespace %s: %w", cluster, err)
-	}
-	return nil
+	return ensure(ctx, c, client.ObjectKey{Name: cluster}, func(ns *corev1.Namespace) { belongsTo(ns, cluster) })
 }
 
 func (c *Controller) ensureClusterRole(ctx context.Context, cluster string, rules []rbacv1.PolicyRule) error {
-	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: fleet.ManagedClusterClusterRole(cluster)}}
-	return c.ensure(ctx, role, func() {
+	return ensure(ctx, c, client.ObjectKey{Name: fleet.ManagedClusterClusterRole(cluster)}, func(role *rbacv1.ClusterRole) {
 		belongsTo(role, cluster)
 		role.Rules = rules
 	})
 }
 
 func (c *Controller) ensureClusterRoleBinding(ctx context.Context, cluster string) error {
-	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: fleet.ManagedClusterClusterRole(cluster)}}
-	return c.ensure(ctx, binding, func() {
+	return ensure(ctx, c, client.ObjectKey{Name: fleet.ManagedClusterClusterRole(cluster)}, func(binding *rbacv1.ClusterRoleBinding) {
 		belongsTo(binding, cluster)
 		binding.RoleRef = clusterRole(fleet.ManagedClusterClusterRole(cluster))
 		binding.Subjects = agents(cluster)
@@ -120,8 +107,7 @@ func (c *Controller) ensureClusterRoleBinding(ctx context.Context, cluster strin
 }
 
 func (c *Controller) ensureRoleBinding(ctx context.Context, cluster, name, role string, finalizers ...string) error {
-	binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: name}}
-	return c.ensure(ctx, binding, func() {
+	return ensure(ctx, c, client.ObjectKey{Namespace: cluster, Name: name}, func(binding *rbacv1.RoleBinding) {
 		belongsTo(binding, cluster)
 		for _, f := range finalizers {
 			controllerutil.AddFinalizer(binding, f)
@@ -133,8 +119,7 @@ func (c *Controller) ensureRoleBinding(ctx context.Context, cluster, name, role 
 
 // ensureLease is RG-20: the hub makes the lease, the agent renews it.
 func (c *Controller) ensureLease(ctx context.Context, cluster string) error {
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: fleet.ClusterNamespaceLease}}
-	return c.ensure(ctx, lease, func() {
+	return ensure(ctx, c, client.ObjectKey{Namespace: cluster, Name: fleet.ClusterNamespaceLease}, func(lease *coordinationv1.Lease) {
 		belongsTo(lease, cluster)
 		if lease.Spec.HolderIdentity == nil {
 			lease.Spec.HolderIdentity = ptr.To(fleet.ClusterNamespaceLease)
@@ -143,24 +128,52 @@ func (c *Controller) ensureLease(ctx context.Context, cluster string) error {
 	})
 }
 
-// ensureCommonRoles is RG-45: the roles that every cluster's bindings refer to. They carry no cluster's label, so a change
-// to them is mended with the next cluster that is reconciled.
+// ensureCommonRoles is RG-45: the roles that every cluster's bindings refer to.
 func (c *Controller) ensureCommonRoles(ctx context.Context) error {
 	for name, rules := range commonRules {
-		role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		if err := c.ensure(ctx, role, func() { role.Rules = rules }); err != nil && !apierrors.IsAlreadyExists(err) {
+		err := ensure(ctx, c, client.ObjectKey{Name: name}, func(role *rbacv1.ClusterRole) { role.Rules = rules })
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (c *Controller) ensure(ctx context.Context, o client.Object, mutate func()) error {
-	_, err := controllerutil.CreateOrUpdate(ctx, c.client, o, func() error { mutate(); return nil })
-	if err != nil {
-		return fmt.Errorf("ensure %T %s: %w", o, client.ObjectKeyFromObject(o), err)
+// ensure makes an object, or makes it be what mutate wants. The cache tells whether there is anything to do. What is
+// written is the difference to the object itself: the cache leaves parts of objects out, and all those without the label
+// of a cluster.
+func ensure[T any, O interface {
+	*T
+	client.Object
+}](ctx context.Context, c *Controller, key client.ObjectKey, mutate func(O)) error {
+	var cached, wanted, live O = new(T), new(T), new(T)
+	err := c.client.Get(ctx, key, cached)
+	switch {
+	case err == nil:
+		wanted = cached.DeepCopyObject().(O)
+		if mutate(wanted); equality.Semantic.DeepEqual(cached, wanted) {
+			return nil
+		}
+	case apierrors.IsNotFound(err):
+		wanted.SetNamespace(key.Namespace)
+		wanted.SetName(key.Name)
+		mutate(wanted)
+		if err = c.client.Create(ctx, wanted); err == nil {
+			return nil
+		}
+		if !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("create %T %s: %w", wanted, key, err)
+		}
+	default:
+		return fmt.Errorf("get %T %s: %w", cached, key, err)
 	}
-	return nil
+	if err := c.live.Get(ctx, key, live); err != nil {
+		return fmt.Errorf("get %T %s: %w", live, key, err)
+	}
+	before := live.DeepCopyObject().(O)
+	mutate(live)
+	_, err = patch.Object(ctx, c.client, live, before)
+	return err
 }
 
 func belongsTo(o client.Object, cluster string) {

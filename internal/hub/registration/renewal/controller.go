@@ -5,23 +5,35 @@ package renewal
 import (
 	"context"
 	"fmt"
+	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
 // workers is how many requests are judged at once.
 const workers = 10
+
+// recheck is when a request whose requester may not renew is judged again. Acceptance of its cluster brings that about
+// at once; this is for rights, for which there is no event.
+const recheck = time.Minute
 
 // Controller reconciles the CertificateSigningRequests of cluster agents (RG-15).
 type Controller struct {
@@ -40,8 +52,37 @@ func Register(mgr ctrl.Manager, clk clock.Clock) error {
 	c := New(mgr.GetClient(), mgr.GetEventRecorder("csr-approving-controller"), clk)
 	return ctrl.NewControllerManagedBy(mgr).Named("renewal").
 		For(&certificatesv1.CertificateSigningRequest{}).
+		Watches(&clusterv1.ManagedCluster{}, handler.EnqueueRequestsFromMapFunc(c.requestsOfCluster), builder.WithPredicates(becameAccepted())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
 		Complete(c)
+}
+
+// becameAccepted matches a cluster whose agent has just got its rights back.
+func becameAccepted() predicate.Predicate {
+	accepted := func(o client.Object) bool {
+		cluster, ok := o.(*clusterv1.ManagedCluster)
+		return ok && meta.IsStatusConditionTrue(cluster.Status.Conditions, fleet.ConditionHubAccepted)
+	}
+	return predicate.Funcs{
+		CreateFunc:  func(event.CreateEvent) bool { return false },
+		DeleteFunc:  func(event.DeleteEvent) bool { return false },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+		UpdateFunc:  func(e event.UpdateEvent) bool { return accepted(e.ObjectNew) && !accepted(e.ObjectOld) },
+	}
+}
+
+// requestsOfCluster are the requests with the cluster's label.
+func (c *Controller) requestsOfCluster(ctx context.Context, cluster client.Object) []reconcile.Request {
+	list := &certificatesv1.CertificateSigningRequestList{}
+	if err := c.client.List(ctx, list, client.MatchingLabels{fleet.LabelClusterName: cluster.GetName()}); err != nil {
+		log.FromContext(ctx).Error(err, "List the requests of a cluster")
+		return nil
+	}
+	requests := make([]reconcile.Request, 0, len(list.Items))
+	for i := range list.Items {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+	}
+	return requests
 }
 
 // Reconcile approves the request if it renews the identity of the one who made it. Everything else is left to a person.
@@ -59,7 +100,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	if !allowed {
 		log.FromContext(ctx).Info("Renewal left for an administrator: the requester may not renew client certificates", "user", csr.Spec.Username)
-		return ctrl.Result{}, nil
+		return ctrl.Result{RequeueAfter: recheck}, nil
 	}
 	return ctrl.Result{}, c.approve(ctx, csr)
 }
