@@ -43,7 +43,7 @@ func (a *app) acceptCommand() *cobra.Command {
 		Short:             "Let clusters work with the hub",
 		Long:              acceptLong,
 		Example:           "  capstan accept --clusters cluster1\n  capstan accept --clusters cluster1,cluster2 --wait",
-		Args:              cobra.NoArgs,
+		Args:              flagsOnly,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	clusters.add(a, command)
@@ -122,7 +122,11 @@ func (r *acceptance) waitFor(subject, what string, waiting func() error) error {
 	progress := r.app.progress()
 	defer progress.Close()
 	progress.Wait(subject, what)
-	return waiting()
+	err := waiting()
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("%w: see whether the agent of the cluster runs and can reach the hub", err)
+	}
+	return err
 }
 
 // approve approves what there is to approve. It fails when the agent of the cluster has and gets no way in.
@@ -135,9 +139,10 @@ func (r *acceptance) approve(ctx context.Context, cluster *clusterv1.ManagedClus
 	if err != nil {
 		return err
 	}
-	if len(chosen) == 0 && !approved && !needsNoRequest(cluster) {
+	others := r.unwanted(requests)
+	if len(chosen) == 0 && !approved && (len(others) > 0 || !needsNoRequest(cluster)) {
 		if !r.wait {
-			return noRequest(cluster.Name, rejected)
+			return noRequest(cluster.Name, others, rejected)
 		}
 		if err := r.awaitRequest(ctx, cluster.Name); err != nil {
 			return err
@@ -157,12 +162,15 @@ func (r *acceptance) approve(ctx context.Context, cluster *clusterv1.ManagedClus
 	return nil
 }
 
-// choose tells which requests to approve, and whether one was approved before.
+// choose tells which requests to approve, and whether one of those wanted was approved before.
 func (r *acceptance) choose(cluster string, requests []hubapi.JoinRequest) (chosen []hubapi.JoinRequest, approved bool, err error) {
 	var agents []string
 	for _, request := range requests {
+		if !r.wanted(request) {
+			continue
+		}
 		approved = approved || request.Approved
-		if !request.Pending || !r.wanted(request) {
+		if !request.Pending {
 			continue
 		}
 		chosen = append(chosen, request)
@@ -182,6 +190,17 @@ func (r *acceptance) wanted(request hubapi.JoinRequest) bool {
 	return len(r.requesters) == 0 || slices.Contains(r.requesters, request.CommonName)
 }
 
+// unwanted are the common names of agents that ask, or were approved, and that --requesters does not name.
+func (r *acceptance) unwanted(requests []hubapi.JoinRequest) []string {
+	var names []string
+	for _, request := range requests {
+		if (request.Pending || request.Approved) && !r.wanted(request) && !slices.Contains(names, request.CommonName) {
+			names = append(names, request.CommonName)
+		}
+	}
+	return names
+}
+
 func (r *acceptance) awaitRequest(ctx context.Context, cluster string) error {
 	return r.waitFor(cluster, "waiting for its certificate request", func() error {
 		return r.hub.WatchJoinRequests(ctx, cluster, func(request hubapi.JoinRequest) bool {
@@ -196,8 +215,11 @@ func needsNoRequest(cluster *clusterv1.ManagedCluster) bool {
 	return joined || cluster.Annotations[fleet.AnnotationManagedClusterARN] != ""
 }
 
-func noRequest(cluster string, rejected []hubapi.RejectedRequest) error {
+func noRequest(cluster string, others []string, rejected []hubapi.RejectedRequest) error {
 	var left strings.Builder
+	if len(others) > 0 {
+		fmt.Fprintf(&left, "\n  --requesters names none of those who asked, whose names it has to match whole:\n    %s", strings.Join(others, "\n    "))
+	}
 	for _, request := range rejected {
 		fmt.Fprintf(&left, "\n  CSR %s is left alone: %s", request.Name, request.Why)
 	}

@@ -102,7 +102,7 @@ func TestAcceptRequesters(t *testing.T) {
 	}{
 		"not chosen":   {fails: []string{"2 agents ask to be cluster cluster1", first, second, "--requesters", "--skip-approve-check"}},
 		"chosen":       {flags: []string{"--requesters", first}, a1: true},
-		"only a start": {flags: []string{"--requesters", "system:open-cluster-management:cluster1:"}, fails: []string{"no csr is approved yet"}},
+		"only a start": {flags: []string{"--requesters", "system:open-cluster-management:cluster1:"}, fails: []string{"no csr is approved yet", "match whole", first, second}},
 		"both":         {flags: []string{"--requesters", first + "," + second}, a1: true, a2: true},
 		"unchecked":    {flags: []string{"--skip-approve-check"}, a1: true, a2: true},
 	}
@@ -124,6 +124,21 @@ func TestAcceptRequesters(t *testing.T) {
 			}
 		})
 	}
+}
+
+// CA-18: that another agent is approved does not help the one that --requesters names.
+func TestAcceptRequestersOfApproved(t *testing.T) {
+	t.Parallel()
+	h := newHub(t)
+	joined := cluster("cluster1", nil, "ManagedClusterJoined")
+	joined.Spec.HubAcceptsClient = true
+	h.Put(t, clustersPath+"/cluster1", joined)
+	approved := fakehub.JoinRequest(t, "one", "cluster1", "a1")
+	approved.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved}}
+	h.putRequest(t, approved)
+	const first = "system:open-cluster-management:cluster1:a1"
+	h.run(t, "", "accept", "--cluster", "cluster1", "--requesters", first+"1").fails(t, "no csr is approved yet", first)
+	h.run(t, "", "accept", "--cluster", "cluster1", "--requesters", first).succeeds(t, "cluster cluster1 is accepted")
 }
 
 func TestAcceptDryRun(t *testing.T) {
@@ -179,7 +194,7 @@ func TestAcceptWaitIsInterrupted(t *testing.T) {
 func TestAcceptWaitTimesOut(t *testing.T) {
 	t.Parallel()
 	h := newHub(t)
-	h.run(t, "", "accept", "--cluster", "cluster1", "--wait", "--timeout", "1").fails(t, "wait for cluster cluster1", "not done after 1s (--timeout)")
+	h.run(t, "", "accept", "--cluster", "cluster1", "--wait", "--timeout", "1").fails(t, "wait for cluster cluster1", "not done after 1s (--timeout)", "agent of the cluster runs")
 }
 
 // The hub refuses what the user may not do; what was done before that stays said.

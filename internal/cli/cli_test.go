@@ -3,14 +3,19 @@ package cli_test
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
@@ -123,7 +128,10 @@ func TestGetClusters(t *testing.T) {
 		t.Errorf("clusters as JSON: %+v", list)
 	}
 	h.run(t, "", "get", "clusters", "cluster1", "gone").fails(t, `"gone"`, "capstan get clusters")
-	h.run(t, "", "get", "clusters", "gone").fails(t, `"gone" not found`)
+	h.run(t, "", "get", "clusters", "gone").fails(t, `"gone" not found`, "capstan get clusters")
+	if got := h.run(t, "", "get", "clusters", "--clusterset", "empty"); got.code != 0 || !strings.Contains(got.errOut, `"empty"`) || strings.Contains(got.errOut, "get token") {
+		t.Errorf("of an empty set: %+v", got)
+	}
 	h.run(t, "", "get", "clusters", "-o", "xml").fails(t, "tree, table, yaml, json")
 }
 
@@ -168,15 +176,26 @@ func TestGetWorks(t *testing.T) {
 	for _, c := range []string{"cluster1", "cluster2"} {
 		h.Put(t, strings.Replace(worksPath, "cluster1", c, 1)+"/web", &workv1.ManifestWork{
 			TypeMeta:   metav1.TypeMeta{APIVersion: workv1.GroupVersion.String(), Kind: "ManifestWork"},
-			ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: c},
+			ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: c, ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "somebody"}}},
 		})
 	}
+	for _, output := range []string{"yaml", "json"} {
+		if got := h.run(t, "", "get", "works", "-o", output); strings.Contains(got.out, "managedFields") {
+			t.Errorf("nobody reads managedFields:\n%s", got.out)
+		}
+	}
+	h.putClusters(t)
+	h.Put(t, clustersPath+"/idle", cluster("idle", nil))
 	h.run(t, "", "get", "works").succeeds(t, "ManifestWorks: 2", "Cluster: cluster1", "Cluster: cluster2")
 	if got := h.run(t, "", "get", "works", "--clusters", "cluster2", "-o", "table"); strings.Contains(got.out, "cluster1") || !strings.Contains(got.out, "cluster2") {
 		t.Errorf("of cluster2: %s", got.out)
 	}
 	h.run(t, "", "get", "works", "web", "-c", "cluster1", "-o", "yaml").succeeds(t, "kind: ManifestWork\n", "namespace: cluster1")
 	h.run(t, "", "get", "works", "gone").fails(t, `"gone"`)
+	h.run(t, "", "get", "works", "gone", "--cluster", "cluster1").fails(t, `"gone" not found`, "capstan get works")
+	h.run(t, "", "get", "works", "--clusters", "idle").succeeds(t, "ManifestWorks: none")
+	h.run(t, "", "get", "works", "--clusters", "cluster1,misspelt").fails(t, `"misspelt" not found`, "capstan get clusters")
+	h.run(t, "", "get", "works", "--clusters", "Bad/Name").fails(t, `"Bad/Name"`, "small letters")
 	h.run(t, "", "get", "works", "web", "other").fails(t, "accepts at most 1 arg")
 }
 
@@ -255,7 +274,10 @@ func TestCreateWorkBadInput(t *testing.T) {
 		"no name":         {[]string{"-f", "-", "--cluster", "c"}, []string{"0 names given"}},
 		"bad name":        {[]string{"W_", "-f", "-", "--cluster", "c"}, []string{`"W_"`, "lower case"}},
 		"missing file":    {[]string{"w", "-f", dir + "/gone", "--cluster", "c"}, []string{dir + "/gone", "no such file"}},
-		"nameless object": {[]string{"w", "-f", nameless, "--cluster", "c"}, []string{nameless, "document 3", "Secret", "metadata.name is missing"}},
+		"nameless object": {[]string{"w", "-f", nameless, "--cluster", "c"}, []string{nameless + ": document 3 (Secret): metadata.name is missing"}},
+		"no object":       {[]string{"w", "-f", write("list.yaml", "- a"), "--cluster", "c"}, []string{"list.yaml: document 1 is not a Kubernetes object"}},
+		"bad cluster":     {[]string{"w", "-f", "-", "--clusters", "c,C_"}, []string{`--clusters: "C_"`, "small letters"}},
+		"missing URL":     {[]string{"w", "-f", h.URL + "/gone", "--cluster", "c"}, []string{"-f:", h.URL}},
 		"broken file":     {[]string{"w", "-f", broken, "--cluster", "c"}, []string{broken, "document 1"}},
 		"nothing at all":  {[]string{"w", "-f", write("empty/readme.txt", "x"), "-f", filepath.Dir(write("none/readme.txt", "x")), "--cluster", "c"}, []string{"readme.txt"}},
 		"empty folder":    {[]string{"w", "-f", filepath.Join(dir, "none"), "--cluster", "c"}, []string{"no Kubernetes object"}},
@@ -267,6 +289,11 @@ func TestCreateWorkBadInput(t *testing.T) {
 			h.run(t, configMap, append([]string{"create", "work"}, test.args...)...).fails(t, test.says...)
 		})
 	}
+}
+
+func TestCreateWorkOfNothing(t *testing.T) {
+	t.Parallel()
+	newHub(t).run(t, "# nothing\n", "create", "work", "w", "-f", "-", "--cluster", "cluster1").fails(t, "no Kubernetes object in standard input")
 }
 
 func TestCreateWorkNested(t *testing.T) {
@@ -305,20 +332,35 @@ func TestCreateWorkFolders(t *testing.T) {
 	}
 }
 
+// CA-31: -f reads what kubectl reads.
+func TestCreateWorkFromURL(t *testing.T) {
+	t.Parallel()
+	h := newHub(t)
+	files := httptest.NewServer(http.FileServer(http.Dir("../../deploy/examples")))
+	t.Cleanup(files.Close)
+	h.run(t, "", "create", "work", "web", "-f", files.URL+"/manifestwork-nginx.yaml", "--cluster", "cluster1").succeeds(t)
+	h.run(t, "", "create", "work", "web", "-f", files.URL+"/gone.yaml", "--cluster", "cluster1").fails(t, files.URL+"/gone.yaml", "404")
+}
+
 // CA-21
 func TestGetToken(t *testing.T) {
 	t.Parallel()
 	h := newHub(t)
 	h.Answer("POST /api/v1/namespaces/open-cluster-management/serviceaccounts/agent-registration-bootstrap/token",
 		fakehub.JSON(`{"kind":"TokenRequest","apiVersion":"authentication.k8s.io/v1","status":{"token":"secret"}}`))
-	line := "capstan join --hub-token secret --hub-apiserver " + h.URL
-	h.run(t, "", "get", "token").succeeds(t, "token=secret\nplease log on spoke and run:\n", line, "--cluster-name <cluster_name>\n")
+	line := "capstan join --hub-token secret --hub-apiserver " + h.URL + " --managed-cluster-kubeconfig <kubeconfig> --cluster-name <cluster_name>\n"
+	h.run(t, "", "get", "token").succeeds(t, "token=secret\nplease log on spoke and run:\n", line)
 	if got, want := h.run(t, "", "get", "token", "-o", "json").out, `{"hub-token":"secret","hub-apiserver":"`+h.URL+`"}`+"\n"; got != want {
 		t.Errorf("JSON %s, want %s", got, want)
 	}
 	file := filepath.Join(t.TempDir(), "token")
-	if got := h.run(t, "", "get", "token", "--output-file", file); got.code != 0 || got.out != "" {
+	if got := h.run(t, "", "get", "token", "--output-file", file); got.code != 0 || got.out != "" || !strings.Contains(got.errOut, file) {
 		t.Errorf("with a file: %+v", got)
+	}
+	misspelt := filepath.Join(t.TempDir(), "no", "folder")
+	h.run(t, "", "get", "token", "--output-file", filepath.Join(misspelt, "token")).fails(t, "--output-file", misspelt)
+	if _, err := os.Stat(misspelt); err == nil {
+		t.Errorf("it made the folder %s", misspelt)
 	}
 	content, err := os.ReadFile(file)
 	info, statErr := os.Stat(file)
@@ -327,10 +369,26 @@ func TestGetToken(t *testing.T) {
 	}
 }
 
+// CA-21: whoever pastes the command can tell the hub from an impostor, whatever the token.
+func TestGetTokenPinsTheHub(t *testing.T) {
+	t.Parallel()
+	h := newHub(t)
+	h.Answer("POST /api/v1/namespaces/open-cluster-management/serviceaccounts/agent-registration-bootstrap/token",
+		fakehub.JSON(`{"kind":"TokenRequest","apiVersion":"authentication.k8s.io/v1","status":{"token":"secret"}}`))
+	h.Put(t, "/api/v1/namespaces/kube-public/configmaps/kube-root-ca.crt", &corev1.ConfigMap{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: metav1.ObjectMeta{Name: "kube-root-ca.crt"}, Data: map[string]string{"ca.crt": string(h.CA())},
+	})
+	pin := fmt.Sprintf("sha256:%x", sha256.Sum256(h.Certificate().RawSubjectPublicKeyInfo))
+	h.run(t, "", "get", "token").succeeds(t, " --hub-apiserver "+h.URL+" --ca-cert-hash "+pin+" ")
+	h.run(t, "", "get", "token", "-o", "json").succeeds(t, `"ca-cert-hash":["`+pin+`"]`)
+}
+
 // CA-15, CA-17
 func TestJoinBadInput(t *testing.T) {
 	t.Parallel()
 	kubeconfig := newHub(t).kubeconfig
+	contextless := withoutCurrentContext(t, kubeconfig)
 	good := map[string]string{
 		"--hub-token": "t", "--hub-apiserver": "https://127.0.0.1:1", "--cluster-name": "c1", "--managed-cluster-kubeconfig": kubeconfig,
 	}
@@ -345,6 +403,10 @@ func TestJoinBadInput(t *testing.T) {
 		"bad name":                {"--cluster-name", "C1", []string{"--cluster-name", `"C1"`}},
 		"long name":               {"--cluster-name", strings.Repeat("c", 64), []string{"63"}},
 		"reserved name":           {"--cluster-name", "managed-clusters", []string{"reserved"}},
+		"name of the hub's own":   {"--cluster-name", "kube-system", []string{`"kube-system" is reserved`}},
+		"bad hash":                {"--ca-cert-hash", "sha256:1", []string{"--ca-cert-hash", `"sha256:1"`, "capstan get token"}},
+		"a folder as kubeconfig":  {"--managed-cluster-kubeconfig", filepath.Dir(kubeconfig), []string{filepath.Dir(kubeconfig), "directory"}},
+		"no current context":      {"--managed-cluster-kubeconfig", contextless, []string{contextless, `""`, "choose one of hub", "use-context"}},
 		"bad URL":                 {"--hub-apiserver", "hub:6443", []string{"--hub-apiserver", "https://"}},
 		"missing kubeconfig":      {"--managed-cluster-kubeconfig", "/gone", []string{"/gone"}},
 		"a context":               {"--context", "c", []string{"--context", "--managed-cluster-kubeconfig"}},
@@ -364,24 +426,42 @@ func TestJoinBadInput(t *testing.T) {
 	}
 }
 
+func withoutCurrentContext(t *testing.T, kubeconfig string) string {
+	t.Helper()
+	config, err := clientcmd.LoadFromFile(kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.CurrentContext = ""
+	file := kubeconfig + "-contextless"
+	if err := clientcmd.WriteToFile(*config, file); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
 // CA-44
 func TestVersion(t *testing.T) {
 	t.Parallel()
 	run(t.Context(), "", "version").succeeds(t, "capstan\tversion\t:")
+	run(t.Context(), "", "--version").succeeds(t, "capstan version ")
 	run(t.Context(), "", "version", "-o", "json").succeeds(t, `"version":`, `"platform":`)
 }
 
 func TestBadCommandLine(t *testing.T) {
 	t.Parallel()
-	for command, says := range map[string]string{
-		"get clutsers":             `unknown command "clutsers"`,
-		"frobnicate":               `unknown command "frobnicate"`,
-		"get clusters --bogus":     "unknown flag: --bogus",
-		"get clusters --timeout 0": "--timeout: 0",
-		"up --clusters 0":          "--clusters: 0",
-		"accept":                   "either --cluster or --clusters needs to be set",
+	for command, says := range map[string][]string{
+		"get clutsers":             {`unknown command "clutsers" for "capstan get"`, `Did you mean "clusters"?`},
+		"creat":                    {`unknown command "creat"`, `Did you mean "create"?`},
+		"frobnicate":               {`unknown command "frobnicate"`, "capstan --help"},
+		"get clusters --bogus":     {"unknown flag: --bogus", "capstan get clusters --help"},
+		"get clusters --timeout 0": {"--timeout: 0"},
+		"up --clusters 0":          {"--clusters: 0"},
+		"up 3":                     {`"3"`, "flags only"},
+		"accept":                   {"either --cluster or --clusters needs to be set"},
+		"accept cluster1":          {`"cluster1"`, "accept --clusters CLUSTER,..."},
 	} {
-		run(t.Context(), "", strings.Fields(command)...).fails(t, says)
+		run(t.Context(), "", strings.Fields(command)...).fails(t, says...)
 	}
 }
 
@@ -390,12 +470,18 @@ func TestCompletion(t *testing.T) {
 	t.Parallel()
 	h := newHub(t)
 	h.putClusters(t)
+	h.Put(t, clustersPath+"/idle", cluster("idle", nil))
+	h.Put(t, worksPath+"/web", &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "cluster1"}})
 	for typed, want := range map[string]string{
-		"accept --cluster=":           "cluster1\ncluster2\n",
-		"accept --clusters=":          "cluster1\ncluster2\n",
-		"accept --clusters=cluster1,": "cluster1,cluster2\n",
+		"accept --cluster=":           "cluster1\ncluster2\nidle\n",
+		"accept --clusters=":          "cluster1\ncluster2\nidle\n",
+		"accept --clusters=cluster1,": "cluster1,cluster2\ncluster1,idle\n",
 		"get clusters -o ":            "tree\ntable\nyaml\njson\n",
 		"get works --context=":        "hub\n",
+		"get works ":                  "web\n",
+		"get works --cluster=idle ":   "",
+		"get works web ":              "",
+		"join --cluster-name=":        "",
 	} {
 		words := strings.Split(typed, " ")
 		got := h.run(t, "", append([]string{"__complete", "--kubeconfig", h.kubeconfig}, words...)...)

@@ -3,11 +3,15 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/capstan-io/capstan/internal/cli/hubapi"
 )
 
 // completionTimeout is how long a shell waits for the hub before it completes nothing.
@@ -27,23 +31,36 @@ func (f *clusterFlags) add(a *app, command *cobra.Command) {
 }
 
 // names are the chosen clusters, each once, in the order they were given.
-func (f *clusterFlags) names() []string {
+func (f *clusterFlags) names() ([]string, error) {
 	var names []string
 	for _, name := range append([]string{f.one}, f.many...) {
-		if name = strings.TrimSpace(name); name != "" && !slices.Contains(names, name) {
-			names = append(names, name)
+		if name = strings.TrimSpace(name); name == "" || slices.Contains(names, name) {
+			continue
 		}
+		if err := checkClusterName("--clusters", name); err != nil {
+			return nil, err
+		}
+		names = append(names, name)
 	}
-	return names
+	return names, nil
 }
 
 // required are the chosen clusters; none is an error.
 func (f *clusterFlags) required() ([]string, error) {
-	names := f.names()
-	if len(names) == 0 {
-		return nil, errors.New("either --cluster or --clusters needs to be set; \"capstan get clusters\" lists those there are")
+	names, err := f.names()
+	if err == nil && len(names) == 0 {
+		err = errors.New("either --cluster or --clusters needs to be set; \"capstan get clusters\" lists those there are")
 	}
-	return names, nil
+	return names, err
+}
+
+// checkClusterName says what is wrong with the name of a cluster (CA-17): it is the name of a namespace on the hub, too.
+func checkClusterName(flag, name string) error {
+	if len(validation.IsDNS1123Label(name)) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s: %q is no name of a cluster: small letters, digits and dashes, a letter or digit at both ends, and at most %d characters, such as cluster1",
+		flag, name, validation.DNS1123LabelMaxLength)
 }
 
 // complete makes a shell complete the values of a flag.
@@ -72,26 +89,59 @@ func (a *app) completeClusterList(command *cobra.Command, _ []string, typed stri
 	return offers, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 }
 
-// clusterNames asks the hub; a hub that does not answer has no names to offer.
 func (a *app) clusterNames(ctx context.Context) []string {
+	return a.offer(ctx, func(ctx context.Context, hub *hubapi.Hub) ([]string, error) {
+		list, err := hub.Clusters(ctx, "")
+		var names []string
+		for i := range list.Items {
+			names = append(names, list.Items[i].Name)
+		}
+		return names, err
+	})
+}
+
+// completeWork completes the name of a work of the chosen clusters.
+func (a *app) completeWork(clusters *clusterFlags) cobra.CompletionFunc {
+	return func(command *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return a.offer(command.Context(), func(ctx context.Context, hub *hubapi.Hub) ([]string, error) {
+			chosen, err := clusters.names()
+			if err != nil {
+				return nil, err
+			}
+			list, err := listWorks(ctx, hub, chosen)
+			if err != nil {
+				return nil, err
+			}
+			var names []string
+			for i := range list.Items {
+				names = append(names, list.Items[i].Name)
+			}
+			slices.Sort(names)
+			return slices.Compact(names), nil
+		}), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// offer asks the hub for names to complete; one that does not answer has none to offer.
+func (a *app) offer(ctx context.Context, names func(context.Context, *hubapi.Hub) ([]string, error)) []string {
 	if a.setHome() != nil { // completion does not run what commands run first
 		return nil
 	}
+	silenceLibraries()
 	hub, err := a.hub()
 	if err != nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
 	defer cancel()
-	list, err := hub.Clusters(ctx, "")
+	found, err := names(ctx, hub)
 	if err != nil {
 		return nil
 	}
-	names := make([]string, len(list.Items))
-	for i := range list.Items {
-		names[i] = list.Items[i].Name
-	}
-	return names
+	return found
 }
 
 func (a *app) completeContexts(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {

@@ -32,7 +32,7 @@ func (a *app) createWorkCommand() *cobra.Command {
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	clusters.add(a, command)
-	command.Flags().StringSliceVarP(&files.paths, "filename", "f", nil, "files or folders with the objects, in YAML or JSON; - is standard input")
+	command.Flags().StringSliceVarP(&files.paths, "filename", "f", nil, "files, folders or URLs with the objects, in YAML or JSON; - is standard input")
 	command.Flags().BoolVarP(&files.recursive, "recursive", "R", true, "read the folders in folders, too")
 	command.Flags().BoolVar(&overwrite, "overwrite", false, "replace the manifests of a work that is there already")
 	command.RunE = func(command *cobra.Command, args []string) error {
@@ -40,14 +40,14 @@ func (a *app) createWorkCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		manifests, err := files.read()
+		ctx, cancel := a.limited(command.Context())
+		defer cancel()
+		manifests, err := files.read(ctx)
 		if err != nil {
 			return err
 		}
 		a.noteNested(manifests)
 		a.announceDryRun(command)
-		ctx, cancel := a.limited(command.Context())
-		defer cancel()
 		return a.createWorks(ctx, args[0], names, workv1.ManifestsTemplate{Manifests: manifests}, overwrite)
 	}
 	return command

@@ -15,7 +15,7 @@ func (a *app) downCommand() *cobra.Command {
 		Use:   "down",
 		Short: "Stop what runs on this machine",
 		Long:  downLong,
-		Args:  cobra.NoArgs,
+		Args:  flagsOnly,
 	}
 	command.Flags().BoolVar(&purge, "purge", false, "remove the data, too")
 	command.RunE = func(command *cobra.Command, _ []string) error {

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"fmt"
+
 	"github.com/spf13/cobra"
 
 	"github.com/capstan-io/capstan/internal/cli/output"
@@ -15,11 +17,32 @@ func (a *app) getCommand() *cobra.Command {
 func parent(use, short string, children ...*cobra.Command) *cobra.Command {
 	command := &cobra.Command{
 		Use: use, Short: short,
-		Args: cobra.NoArgs, // so that a misspelt child is an error
+		Args: knownCommand,
 		RunE: func(command *cobra.Command, _ []string) error { return command.Help() },
 	}
 	command.AddCommand(children...)
 	return command
+}
+
+// knownCommand is for commands that hold others: an argument is a misspelt one.
+func knownCommand(command *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	command.SuggestionsMinimumDistance = max(command.SuggestionsMinimumDistance, 2)
+	meant := ""
+	if found := command.SuggestionsFor(args[0]); len(found) > 0 {
+		meant = fmt.Sprintf(" Did you mean %q?", found[0])
+	}
+	return fmt.Errorf("unknown command %q for %q.%s \"%s --help\" lists the commands", args[0], command.CommandPath(), meant, command.CommandPath())
+}
+
+// flagsOnly is for commands without arguments.
+func flagsOnly(command *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return fmt.Errorf("unexpected argument %q, want flags only: %s", args[0], command.UseLine())
 }
 
 // addOutputFlag adds --output to a command; the first format is the default (CA-05).

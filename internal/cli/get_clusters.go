@@ -22,6 +22,7 @@ func (a *app) getClustersCommand() *cobra.Command {
 	}
 	command.Flags().StringVar(&clusterSet, "clusterset", "", "only the clusters whose label names this set")
 	format := addOutputFlag(command, output.Tree, output.Table, output.YAML, output.JSON)
+	complete(command, "clusterset", cobra.NoFileCompletions)
 	command.ValidArgsFunction = a.completeClusters
 	command.RunE = func(command *cobra.Command, names []string) error {
 		hub, err := a.hub()
@@ -48,7 +49,11 @@ func (a *app) getClustersCommand() *cobra.Command {
 		if err := keepNamed(list, names); err != nil {
 			return err
 		}
-		if len(list.Items) == 0 {
+		switch {
+		case len(list.Items) > 0:
+		case clusterSet != "":
+			a.note("No cluster is in the set %q: the label %s of a cluster names its set.", clusterSet, fleet.LabelClusterSet)
+		default:
 			a.note("No clusters. \"capstan get token\" prints the command with which one joins this hub, %s.", hub.Server)
 		}
 		return a.print(format.Format(), output.Clusters(list, list.Items))

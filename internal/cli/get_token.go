@@ -4,6 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,12 +20,17 @@ import (
 type joinInfo struct {
 	Token  string `json:"hub-token"`
 	Server string `json:"hub-apiserver"`
+	// Pins let those who join tell the hub from an impostor; none for a hub whose certificate everybody can verify.
+	Pins []string `json:"ca-cert-hash,omitempty"`
 }
 
 // commandLine is what to run beside the cluster. What is in angle brackets is for the person to fill in (CA-10).
 func (j joinInfo) commandLine() string {
-	return fmt.Sprintf("capstan join --hub-token %s --hub-apiserver %s --managed-cluster-kubeconfig <kubeconfig> --cluster-name <cluster_name>",
-		j.Token, j.Server)
+	words := []string{"capstan", "join", "--hub-token", j.Token, "--hub-apiserver", j.Server}
+	if len(j.Pins) > 0 {
+		words = append(words, "--ca-cert-hash", strings.Join(j.Pins, ","))
+	}
+	return shellCommand(words...) + " --managed-cluster-kubeconfig <kubeconfig> --cluster-name <cluster_name>"
 }
 
 func (j joinInfo) text() string {
@@ -32,8 +40,8 @@ func (j joinInfo) text() string {
 const getTokenLong = `Print a token, and the command with which a cluster joins the hub with it.
 
 The token is one of the service account open-cluster-management/agent-registration-bootstrap, good for an hour. With
---use-bootstrap-token it is the newest bootstrap token of the hub instead: with it, "capstan join" can tell the hub from
-an impostor by itself.
+--use-bootstrap-token it is the newest bootstrap token of the hub instead, which is short and lives longer. The hash in the
+command is that of the hub's certificate authority: with it, "capstan join" can tell the hub from an impostor.
 
 Whoever has the token may ask to join. An administrator still has to accept the cluster.`
 
@@ -45,7 +53,7 @@ func (a *app) getTokenCommand() *cobra.Command {
 		Use:   "token",
 		Short: "Print the command with which a cluster joins the hub",
 		Long:  getTokenLong,
-		Args:  cobra.NoArgs,
+		Args:  flagsOnly,
 	}
 	command.Flags().BoolVar(&useBootstrapToken, "use-bootstrap-token", false, "print the hub's bootstrap token instead of a service account token")
 	command.Flags().StringVar(&file, "output-file", "", "write to this file, which only you can read, instead of standard output")
@@ -66,12 +74,24 @@ func (a *app) getTokenCommand() *cobra.Command {
 			content = string(encoded) + "\n"
 		}
 		if file != "" {
-			return playground.WriteSecretFile(file, []byte(content))
+			return a.writeToken(file, content)
 		}
 		_, err = fmt.Fprint(a.out, content)
 		return err
 	}
 	return command
+}
+
+// writeToken makes no folders: a misspelt one is a mistake.
+func (a *app) writeToken(file, content string) error {
+	if info, err := os.Stat(filepath.Dir(file)); err != nil || !info.IsDir() {
+		return fmt.Errorf("--output-file: %s: there is no folder %s: create it, or choose another", file, filepath.Dir(file))
+	}
+	if err := playground.WriteSecretFile(file, []byte(content)); err != nil {
+		return fmt.Errorf("--output-file: %w", err)
+	}
+	a.note("The token and the command to join with are in %s.", file)
+	return nil
 }
 
 func (a *app) joinInfo(ctx context.Context, useBootstrapToken bool) (joinInfo, error) {
@@ -83,8 +103,8 @@ func (a *app) joinInfo(ctx context.Context, useBootstrapToken bool) (joinInfo, e
 	if err != nil {
 		return joinInfo{}, err
 	}
-	server, err := hub.ExternalServer(ctx)
-	return joinInfo{Token: token, Server: server}, err
+	published, err := hub.Published(ctx)
+	return joinInfo{Token: token, Server: published.Server, Pins: published.Pins}, err
 }
 
 func newToken(ctx context.Context, hub *hubapi.Hub, useBootstrapToken bool, now time.Time) (string, error) {

@@ -24,22 +24,26 @@ func (a *app) getWorksCommand() *cobra.Command {
 	}
 	clusters.add(a, command)
 	format := addOutputFlag(command, output.Tree, output.Table, output.YAML, output.JSON)
-	command.ValidArgsFunction = cobra.NoFileCompletions
+	command.ValidArgsFunction = a.completeWork(clusters)
 	command.RunE = func(command *cobra.Command, args []string) error {
+		chosen, err := clusters.names()
+		if err != nil {
+			return err
+		}
 		hub, err := a.hub()
 		if err != nil {
 			return err
 		}
 		ctx, cancel := a.limited(command.Context())
 		defer cancel()
-		if len(args) == 1 && len(clusters.names()) == 1 {
-			work, err := hub.Work(ctx, clusters.names()[0], args[0])
+		if len(args) == 1 && len(chosen) == 1 {
+			work, err := hub.Work(ctx, chosen[0], args[0])
 			if err != nil {
 				return err
 			}
 			return a.print(format.Format(), output.Works(work, []workv1.ManifestWork{*work}))
 		}
-		list, err := listWorks(ctx, hub, clusters.names())
+		list, err := listWorks(ctx, hub, chosen)
 		if err != nil {
 			return err
 		}
@@ -67,6 +71,11 @@ func listWorks(ctx context.Context, hub *hubapi.Hub, clusters []string) (*workv1
 		list, err := hub.Works(ctx, cluster)
 		if err != nil {
 			return nil, err
+		}
+		if len(list.Items) == 0 { // the API does not tell a cluster without works from none
+			if _, err := hub.Cluster(ctx, cluster); err != nil {
+				return nil, err
+			}
 		}
 		if all == nil {
 			all = list

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
-	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/util/validation"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
@@ -33,14 +35,11 @@ const joinLong = `Join a cluster to a hub: run its agent as a process of this ma
 that may do there what the hub will ask for; its current context is used. The agent runs until you stop it. With --detach
 it runs in the background: "capstan status" shows it, "capstan down" stops it, "capstan up" starts it again.
 
-The hub is verified with --ca-file; or, with a bootstrap token, by the signature of that token on what the hub publishes
-about itself. With other tokens the certificate authority that the hub publishes is trusted on first use, and its
-fingerprint is shown. The proxy of --proxy-url is for the connection to the hub.
+The hub is verified with the first of these that there is: --ca-file; --ca-cert-hash, which "capstan get token" prints; the
+signature of a bootstrap token on what the hub publishes about itself. Without any, the certificate authority that the hub
+publishes is trusted on first use, and its fingerprint is shown. The proxy of --proxy-url is for the connection to the hub.
 
 An administrator of the hub then accepts the cluster; the command for that is printed.`
-
-// clusterName is what the name of a cluster looks like (CA-17): it is the name of a namespace on the hub, too.
-var clusterName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
 
 // joinCommand is CA-15 to CA-17 for an agent that is a local process.
 func (a *app) joinCommand() *cobra.Command {
@@ -49,7 +48,7 @@ func (a *app) joinCommand() *cobra.Command {
 		Use:   "join --hub-token TOKEN --hub-apiserver URL --cluster-name NAME --managed-cluster-kubeconfig FILE",
 		Short: "Join a cluster to a hub",
 		Long:  joinLong,
-		Args:  cobra.NoArgs,
+		Args:  flagsOnly,
 	}
 	flags := command.Flags()
 	flags.StringVar(&run.invitation.Token, "hub-token", "", "token to join with, from \"capstan get token\" on the hub")
@@ -57,10 +56,15 @@ func (a *app) joinCommand() *cobra.Command {
 	flags.StringVar(&run.cluster, "cluster-name", "", "name that the cluster is to have on the hub")
 	flags.StringVar(&run.kubeconfig, "managed-cluster-kubeconfig", "", "kubeconfig of the cluster")
 	flags.StringVar(&run.invitation.CAFile, "ca-file", "", "PEM certificates to verify the hub with")
+	flags.StringSliceVar(&run.invitation.Pins, "ca-cert-hash", nil, "sha256: and the hash of the public key of the hub's certificate authority, to verify the hub with; several are alternatives")
 	flags.StringVar(&run.invitation.ProxyURL, "proxy-url", "", "URL of an HTTP proxy to reach the hub through")
 	flags.StringVar(&run.invitation.ProxyCAFile, "proxy-ca-file", "", "PEM certificates to verify the proxy with")
 	flags.BoolVar(&run.detach, "detach", false, "run the agent in the background")
 	flags.BoolVar(&run.wait, "wait", false, "with --detach, wait until the hub knows the cluster")
+	for _, flag := range []string{"hub-token", "hub-apiserver", "cluster-name", "ca-cert-hash", "proxy-url"} {
+		complete(command, flag, cobra.NoFileCompletions)
+	}
+	command.ValidArgsFunction = cobra.NoFileCompletions
 	command.RunE = func(command *cobra.Command, _ []string) error {
 		if err := run.check(); err != nil {
 			return err
@@ -85,16 +89,24 @@ func (j *joining) check() error {
 		return errors.New("--managed-cluster-kubeconfig is missing: the agent runs as a process of this machine and needs a kubeconfig of the cluster it is for")
 	case j.app.kubeconfig != "" || j.context != "":
 		return errors.New("--kubeconfig, --context: of no use here: the kubeconfig of the cluster is --managed-cluster-kubeconfig, and its current context is used")
-	case !clusterName.MatchString(j.cluster) || len(j.cluster) > validation.DNS1123LabelMaxLength:
-		return fmt.Errorf("--cluster-name: %q: must be small letters, digits and dashes, begin and end with a letter or digit, and be at most %d long, such as cluster1",
-			j.cluster, validation.DNS1123LabelMaxLength)
-	case fleet.ReservedClusterName(j.cluster):
+	case fleet.ReservedClusterName(j.cluster) || systemNamespace(j.cluster):
 		return fmt.Errorf("--cluster-name: %q is reserved: choose another name", j.cluster)
+	}
+	if err := checkClusterName("--cluster-name", j.cluster); err != nil {
+		return err
 	}
 	if err := j.invitation.Check(); err != nil {
 		return err
 	}
 	return j.checkKubeconfig()
+}
+
+// systemNamespace tells whether a hub has a namespace of this name for itself. A cluster of the name would get it.
+func systemNamespace(cluster string) bool {
+	return slices.Contains([]string{
+		metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease,
+		fleet.NamespaceOperators, fleet.NamespaceHub,
+	}, cluster)
 }
 
 func (j *joining) checkKubeconfig() error {
@@ -103,8 +115,16 @@ func (j *joining) checkKubeconfig() error {
 		return err
 	}
 	j.kubeconfig = file
+	config, err := clientcmd.LoadFromFile(file)
+	if err != nil {
+		return fmt.Errorf("--managed-cluster-kubeconfig: %w: name a kubeconfig that leads to the cluster", err)
+	}
+	if config.Contexts[config.CurrentContext] == nil {
+		return fmt.Errorf("--managed-cluster-kubeconfig: %s: its current context is %q, which is none of its contexts: choose one of %s with \"kubectl config use-context\"",
+			file, config.CurrentContext, strings.Join(slices.Sorted(maps.Keys(config.Contexts)), ", "))
+	}
 	if _, err := clientcmd.BuildConfigFromFlags("", file); err != nil {
-		return fmt.Errorf("--managed-cluster-kubeconfig: %s: %w: choose its context with \"kubectl config use-context\" if that is what it lacks", file, err)
+		return fmt.Errorf("--managed-cluster-kubeconfig: %s: %w", file, err)
 	}
 	return nil
 }
@@ -118,10 +138,11 @@ func (j *joining) join(ctx context.Context) error {
 	if j.dryRun {
 		program, err := j.home.AgentProgram(j.cluster, j.kubeconfig)
 		if err == nil {
-			j.say("would run %s %s", program.Path, strings.Join(program.Args, " "))
+			j.say("would run %s", shellCommand(append([]string{program.Path}, program.Args...)...))
 		}
 		return err
 	}
+	j.warnOfClash(ctx, hub)
 	program, err := j.home.Enrol(enrolment)
 	if err != nil {
 		return err
@@ -148,6 +169,16 @@ func (j *joining) findHub(ctx context.Context) (hubapi.Trust, *hubapi.Hub, error
 		return trust, nil, err
 	}
 	return trust, hub, hub.CheckIsHub(ctx)
+}
+
+// warnOfClash tells that somebody has the name already, unless that is the agent of this home.
+func (j *joining) warnOfClash(ctx context.Context, hub *hubapi.Hub) {
+	ctx, cancel := j.limited(ctx)
+	defer cancel()
+	if _, err := hub.Cluster(ctx, j.cluster); err == nil && !j.home.Enrolled(j.cluster) {
+		j.note("Warning: the hub knows a cluster %s already. If that is another cluster, interrupt this agent (\"capstan down\" if it is detached) "+
+			"and choose another --cluster-name: both would answer to the same works.", j.cluster)
+	}
 }
 
 func (j *joining) runDetached(ctx context.Context, hub *hubapi.Hub, program playground.Program, enrolment playground.Enrolment) error {

@@ -2,14 +2,17 @@ package cli
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/yaml"
@@ -18,10 +21,16 @@ import (
 	"github.com/capstan-io/capstan/internal/manifest"
 )
 
+// standardInput is what - stands for.
+const standardInput = "standard input"
+
 // manifestExtensions are the files that are read in a folder; files that are named are read whatever they end in.
 var manifestExtensions = []string{".yaml", ".yml", ".json"}
 
-// manifestFiles are the values of -f: files, folders, or - for standard input.
+// manifestsLimit is how much is read from a URL at most, in bytes: more than fits into a ManifestWork by far.
+const manifestsLimit = 16 << 20
+
+// manifestFiles are the values of -f: files, folders, URLs, or - for standard input.
 type manifestFiles struct {
 	paths     []string
 	recursive bool
@@ -35,27 +44,41 @@ type document struct {
 }
 
 // read returns the objects in the files, in order. The error says where it found what is wrong.
-func (m manifestFiles) read() ([]workv1.Manifest, error) {
+func (m manifestFiles) read(ctx context.Context) ([]workv1.Manifest, error) {
 	if len(m.paths) == 0 {
 		return nil, errors.New("-f is missing: name the files with the objects, or - for standard input")
 	}
 	var documents []document
 	for _, path := range m.paths {
-		found, err := m.readPath(path)
+		found, err := m.readPath(ctx, path)
 		if err != nil {
 			return nil, err
 		}
 		documents = append(documents, found...)
 	}
 	if len(documents) == 0 {
-		return nil, fmt.Errorf("-f: no Kubernetes object in %q", m.paths)
+		return nil, fmt.Errorf("-f: no Kubernetes object in %s", m)
 	}
 	return toManifests(documents)
 }
 
-func (m manifestFiles) readPath(path string) ([]document, error) {
-	if path == "-" {
-		return splitDocuments("standard input", m.stdin)
+// String names the files for messages.
+func (m manifestFiles) String() string {
+	names := slices.Clone(m.paths)
+	for i := range names {
+		if names[i] == "-" {
+			names[i] = standardInput
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+func (m manifestFiles) readPath(ctx context.Context, path string) ([]document, error) {
+	switch {
+	case path == "-":
+		return splitDocuments(standardInput, m.stdin)
+	case strings.HasPrefix(path, "https://") || strings.HasPrefix(path, "http://"):
+		return readURL(ctx, path)
 	}
 	info, err := os.Stat(path)
 	if err != nil {
@@ -88,6 +111,22 @@ func readFile(path string) ([]document, error) {
 	}
 	defer file.Close()
 	return splitDocuments(path, file)
+}
+
+func readURL(ctx context.Context, url string) ([]document, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, fmt.Errorf("-f: %w", err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("-f: %w", err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("-f: %s: the server answers %s: check the URL", url, response.Status)
+	}
+	return splitDocuments(url, http.MaxBytesReader(nil, response.Body, manifestsLimit))
 }
 
 // splitDocuments reads YAML documents, or JSON objects, one after the other. Lists are taken apart.
@@ -127,6 +166,17 @@ func flatten(d document) []document {
 	return items
 }
 
+// inDocument says where in the files a manifest is that cannot be used. The error itself only knows its ordinal in the work.
+type inDocument struct {
+	where   string
+	ordinal int
+	error
+}
+
+func (e inDocument) Error() string {
+	return e.where + strings.TrimPrefix(e.error.Error(), fmt.Sprintf("manifest %d", e.ordinal))
+}
+
 // toManifests checks the objects, and leaves out what only the cluster they were exported from can give. The hub refuses
 // two manifests for one object; here the files can be named.
 func toManifests(documents []document) ([]workv1.Manifest, error) {
@@ -138,7 +188,7 @@ func toManifests(documents []document) ([]workv1.Manifest, error) {
 	for i, decoded := range manifest.Decode(manifests) {
 		where := documents[i].where
 		if decoded.Err != nil {
-			return nil, fmt.Errorf("%s: %w", where, decoded.Err)
+			return nil, inDocument{where, i, decoded.Err}
 		}
 		identity := manifest.Identify(decoded.Object)
 		if first, twice := seen[identity]; twice {

@@ -19,6 +19,7 @@ import (
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/cli/output"
 	"github.com/capstan-io/capstan/internal/cli/playground"
+	"github.com/capstan-io/capstan/internal/version"
 )
 
 // defaultTimeout is the default of --timeout, in seconds (CA-01).
@@ -60,12 +61,18 @@ func NewCommand(in io.Reader, out, errOut io.Writer) *cobra.Command {
 		Long:              rootLong,
 		SilenceUsage:      true,
 		SilenceErrors:     true,
+		Version:           version.String(),
+		Args:              knownCommand,
+		RunE:              func(command *cobra.Command, _ []string) error { return command.Help() },
 		PersistentPreRunE: func(*cobra.Command, []string) error { return a.start() },
 	}
 	root.SetIn(in)
 	root.SetOut(out)
 	root.SetErr(errOut)
 	root.CompletionOptions.HiddenDefaultCmd = false
+	root.SetFlagErrorFunc(func(command *cobra.Command, err error) error {
+		return fmt.Errorf("%w: \"%s --help\" lists the flags", err, command.CommandPath())
+	})
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.kubeconfig, "kubeconfig", "", "kubeconfig that leads to the hub")
 	flags.StringVar(&a.context, "context", "", "context of the kubeconfig to use")

@@ -16,7 +16,7 @@ func (a *app) statusCommand() *cobra.Command {
 		Short: "Show what runs on this machine",
 		Long: "Show the processes that \"capstan up\" and \"capstan join --detach\" have started, the clusters and the works.\n\n" +
 			"The exit code is 0 if everything runs, else 1.",
-		Args: cobra.NoArgs,
+		Args: flagsOnly,
 	}
 	format := addOutputFlag(command, output.Table, output.YAML, output.JSON)
 	command.RunE = func(command *cobra.Command, _ []string) error {

@@ -3,7 +3,10 @@ package cli
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -27,7 +30,7 @@ func (a *app) upCommand() *cobra.Command {
 		Short:   "Start a hub and clusters on this machine",
 		Long:    upLong,
 		Example: "  capstan up\n  capstan up --clusters 3   # now or later",
-		Args:    cobra.NoArgs,
+		Args:    flagsOnly,
 	}
 	command.Flags().IntVar(&clusters, "clusters", 0, fmt.Sprintf("number of clusters (default: those there are, at first %d)", playground.DefaultClusters))
 	command.RunE = func(command *cobra.Command, _ []string) error {
@@ -49,7 +52,10 @@ func (a *app) showPlan(clusters int) error {
 		return err
 	}
 	for _, program := range programs {
-		a.say("would start %s: %s %s", program.Name, program.Path, strings.Join(program.Args, " "))
+		a.say("would start %s: %s", program.Name, shellCommand(append([]string{program.Path}, program.Args...)...))
+	}
+	if len(programs) == 0 {
+		a.say("would start nothing: everything runs in %s", a.home.Dir)
 	}
 	return nil
 }
@@ -84,15 +90,36 @@ func (a *app) printUp(status playground.Status) error {
 	if err := style.WriteGrid(a.out, output.PlaygroundWorks(status)); err != nil {
 		return err
 	}
-	contexts := []string{"hub"}
-	for _, cluster := range status.Clusters {
-		contexts = append(contexts, cluster.Name)
-	}
-	first := status.Clusters[0].Name
-	a.say("\nThe kubeconfig is %s, with the contexts %s.", status.Kubeconfig, strings.Join(contexts, ", "))
+	cluster := status.Contexts[len(status.Contexts)-1]
+	a.say("\nThe kubeconfig is %s, with the contexts %s.", status.Kubeconfig, strings.Join(status.Contexts, ", "))
 	a.say("Try:\n")
-	a.say("  capstan get works")
-	a.say("  kubectl --kubeconfig %s --context %s get deployments,pods", status.Kubeconfig, first)
-	a.say("  kubectl create configmap demo --from-literal=a=b --dry-run=client -o yaml | capstan create work demo -f - --clusters %s", first)
+	a.say("  %s", shellCommand(invocation(), "get", "works"))
+	a.say("  %s", shellCommand("kubectl", "--kubeconfig", status.Kubeconfig, "--context", cluster, "get", "deployments,pods"))
+	a.say("  kubectl create configmap demo --namespace default --from-literal=a=b --dry-run=client -o yaml | %s",
+		shellCommand(invocation(), "create", "work", "demo", "-f", "-", "--clusters", cluster))
 	return nil
+}
+
+// invocation is how the person who runs this program called it: the one of a fresh build is in no PATH.
+func invocation() string {
+	if called := os.Args[0]; filepath.Base(called) == "capstan" {
+		return called
+	}
+	return "capstan"
+}
+
+// shellCommand writes a command line so that it can be pasted into a shell.
+func shellCommand(words ...string) string {
+	quoted := make([]string, len(words))
+	for i, word := range words {
+		quoted[i] = word
+		if word == "" || strings.ContainsFunc(word, specialInShells) {
+			quoted[i] = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+		}
+	}
+	return strings.Join(quoted, " ")
+}
+
+func specialInShells(r rune) bool {
+	return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("-_./,:=@%+", r)
 }

@@ -21,7 +21,7 @@ func (a *app) versionCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "version",
 		Short: "Show the version of this program",
-		Args:  cobra.NoArgs,
+		Args:  flagsOnly,
 	}
 	format := addOutputFlag(command, output.Text, output.YAML, output.JSON)
 	command.RunE = func(*cobra.Command, []string) error {

@@ -303,7 +303,11 @@ func (h *Hub) patch(w http.ResponseWriter, objectPath string, body []byte) {
 func (h *Hub) respond(w http.ResponseWriter, object *unstructured.Unstructured, objectPath string) {
 	if object == nil {
 		name := path.Base(objectPath)
-		writeStatus(w, http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf("%q not found", name), name)
+		writeJSON(w, http.StatusNotFound, metav1.Status{
+			TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure,
+			Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound, Message: fmt.Sprintf("%q not found", name),
+			Details: &metav1.StatusDetails{Name: name, Kind: path.Base(path.Dir(objectPath))},
+		})
 		return
 	}
 	writeJSON(w, http.StatusOK, object.Object)

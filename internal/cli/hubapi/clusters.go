@@ -22,6 +22,7 @@ func (h *Hub) Clusters(ctx context.Context, labelSelector string) (*clusterv1.Ma
 	list.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("ManagedClusterList"))
 	for i := range list.Items {
 		list.Items[i].SetGroupVersionKind(clusterv1.GroupVersion.WithKind("ManagedCluster"))
+		list.Items[i].ManagedFields = nil // as kubectl does: nobody reads them
 	}
 	return list, h.explain("list clusters", err)
 }
@@ -31,6 +32,7 @@ func (h *Hub) Cluster(ctx context.Context, name string) (*clusterv1.ManagedClust
 	cluster := &clusterv1.ManagedCluster{}
 	err := h.clusters.Get().Resource(managedClusters).Name(name).Do(ctx).Into(cluster)
 	cluster.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("ManagedCluster"))
+	cluster.ManagedFields = nil
 	return cluster, h.explain("read cluster "+name, err)
 }
 

@@ -48,21 +48,25 @@ func (h *Hub) diagnose(err error) (problem error, next string) { //nolint:revive
 		return fmt.Errorf("%s is %w: it does not serve %s (%w)", h.Server, ErrNotAHub, clusterv1.GroupVersion, err), h.otherHubHint()
 	case apierrors.IsUnauthorized(err) || strings.Contains(err.Error(), "tls: expired certificate"):
 		return fmt.Errorf("%s does not accept the credentials of %s: %w%s", h.Server, h.Source, err, h.credentialExpiry()), h.renewHint()
+	case strings.HasPrefix(h.Server, "http://") && (apierrors.IsBadRequest(err) || apierrors.ReasonForError(err) == metav1.StatusReasonUnknown):
+		return fmt.Errorf("%s does not answer as an API server does: %w", h.Server, err), "Begin the URL with https:// if that is what it speaks."
 	case apierrors.IsForbidden(err):
 		return err, fmt.Sprintf("The user of %s lacks this permission: ask an administrator of the hub for it, or use another context with --context.", h.Source)
-	case apierrors.IsNotFound(err), apierrors.IsAlreadyExists(err), apierrors.IsConflict(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
+	case apierrors.IsNotFound(err):
+		return err, h.missingHint(err)
+	case apierrors.IsAlreadyExists(err), apierrors.IsConflict(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
 		return err, fmt.Sprintf("Asked %s, with %s.", h.Server, h.Source)
 	case errors.As(err, &certInvalid) && certInvalid.Reason == x509.Expired:
 		return fmt.Errorf("the certificate of %s has expired, or the clock of this machine is wrong: %w", h.Server, err),
 			"Compare the clock with the dates above. If it is right, the certificate of the hub has to be renewed: a hub of Capstan does so by itself while it runs."
 	case errors.As(err, &unknownAuthority):
 		return fmt.Errorf("%s shows a certificate that %s does not trust: %w", h.Server, h.Source, err),
-			"Another hub may have taken this address, or its CA was replaced: get a fresh kubeconfig from the hub. " + h.playgroundHint()
+			h.trustHint()
 	case errors.As(err, &wrongHost):
 		return fmt.Errorf("the certificate of %s is for another host: %w", h.Server, err),
 			"Use a host name the certificate is for, or set apiserver.externalHostname in the hub's configuration."
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("nothing answers at %s: %w", h.Server, err), "Start the hub, or choose another with --context. " + h.playgroundHint()
+		return fmt.Errorf("nothing answers at %s: %w", h.Server, err), h.silenceHint()
 	case errors.As(err, &dns):
 		return fmt.Errorf("the host of %s is not known: %w", h.Server, err), fmt.Sprintf("Check the server of %s and the network.", h.Source)
 	case errors.Is(err, context.DeadlineExceeded) || isTimeout(err):
@@ -100,11 +104,37 @@ func (h *Hub) renewHint() string {
 	return "They may have expired or been revoked: log in again, or get a fresh kubeconfig from an administrator of the hub."
 }
 
-func (h *Hub) playgroundHint() string {
-	if h.Source.Playground {
+// missingHint says how to see what is there instead.
+func (h *Hub) missingHint(err error) string {
+	list := map[string]string{managedClusters: "capstan get clusters", manifestWorks: "capstan get works"}
+	var status apierrors.APIStatus
+	if errors.As(err, &status) && status.Status().Details != nil {
+		if command := list[status.Status().Details.Kind]; command != "" {
+			return fmt.Sprintf("Asked %s, with %s. %q lists those there are.", h.Server, h.Source, command)
+		}
+	}
+	return fmt.Sprintf("Asked %s, with %s.", h.Server, h.Source)
+}
+
+func (h *Hub) silenceHint() string {
+	switch {
+	case h.Source.Invitation:
+		return "See whether the hub runs, and check --hub-apiserver: \"capstan get token\" on the hub prints the URL under which it can be reached."
+	case h.Source.Playground:
 		return "This is the playground's hub: \"capstan status\" shows how it is, \"capstan up\" starts it."
 	}
-	return ""
+	return "Start the hub, or choose another with --context."
+}
+
+func (h *Hub) trustHint() string {
+	const why = "Another hub may have taken this address, or its CA was replaced: "
+	switch {
+	case h.Source.Invitation:
+		return why + "run \"capstan get token\" on the hub again, and check --ca-file if you named one."
+	case h.Source.Playground:
+		return why + "run \"capstan up\", which writes a fresh kubeconfig."
+	}
+	return why + "get a fresh kubeconfig from the hub."
 }
 
 // notServed tells a kind that the server does not serve from an object that is not there: it has no words for the former.

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -95,6 +96,16 @@ func TestErrorNothingListens(t *testing.T) {
 	fake.Close()
 	_, err := hub.Clusters(t.Context(), "")
 	mention(t, err, "nothing answers at "+fake.URL, "--context")
+	_, err = hubapi.Invitation{Server: fake.URL, Token: accountToken}.Trust(t.Context())
+	mention(t, err, "nothing answers at "+fake.URL, "--hub-apiserver", "capstan get token")
+}
+
+// A hub that speaks TLS answers a plain request with a text.
+func TestErrorPlainHTTP(t *testing.T) {
+	t.Parallel()
+	fake := fakehub.New(t)
+	_, err := hubapi.Invitation{Server: strings.Replace(fake.URL, "https", "http", 1), Token: accountToken}.Trust(t.Context())
+	mention(t, err, "does not answer as an API server does", "https://")
 }
 
 func TestErrorNoAnswer(t *testing.T) {
@@ -122,7 +133,7 @@ func TestErrorUnknownAuthority(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = hub.Clusters(t.Context(), "")
-	mention(t, err, "does not trust", "fresh kubeconfig")
+	mention(t, err, "does not trust", "capstan get token", "--ca-file")
 }
 
 // CA-13: the token of the bootstrap service account, for an hour.
@@ -188,21 +199,29 @@ func TestBootstrapToken(t *testing.T) {
 	mention(t, err, "expired", "app=cluster-manager")
 }
 
-func TestExternalServer(t *testing.T) {
+func TestPublished(t *testing.T) {
 	t.Parallel()
 	fake := fakehub.New(t)
 	hub := connect(t, fake)
-	if server, err := hub.ExternalServer(t.Context()); err != nil || server != fake.URL {
-		t.Errorf("nothing published: server %q, error %v, want the kubeconfig's %s", server, err, fake.URL)
+	expect := func(what, server string, pins ...string) {
+		t.Helper()
+		published, err := hub.Published(t.Context())
+		if err != nil || published.Server != server || !slices.Equal(published.Pins, pins) {
+			t.Errorf("%s: %+v, error %v, want %s, %v", what, published, err, server, pins)
+		}
 	}
-	fake.Put(t, clusterInfo, &corev1.ConfigMap{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
-		ObjectMeta: metav1.ObjectMeta{Name: "cluster-info"},
-		Data:       map[string]string{"kubeconfig": "apiVersion: v1\nkind: Config\nclusters: [{name: '', cluster: {server: 'https://hub.example.com'}}]"},
-	})
-	if server, err := hub.ExternalServer(t.Context()); err != nil || server != "https://hub.example.com" {
-		t.Errorf("server %q, error %v, want the published one", server, err)
+	put := func(path string, data map[string]string) {
+		fake.Put(t, path, &corev1.ConfigMap{
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Name: "x"}, Data: data,
+		})
 	}
+	expect("nothing published", fake.URL)
+	put("/api/v1/namespaces/kube-public/configmaps/kube-root-ca.crt", map[string]string{"ca.crt": string(fake.CA())})
+	expect("only a CA published", fake.URL, hubPin(fake))
+	put(clusterInfo, map[string]string{"kubeconfig": "apiVersion: v1\nkind: Config\nclusters: [{name: '', cluster: {server: 'https://hub.example.com'}}]"})
+	expect("a server whose certificate anybody can verify", "https://hub.example.com")
+	publish(t, fake, fake.CA(), nil)
+	expect("a server and its CA", fake.URL, hubPin(fake))
 }
 
 func managedCluster(name string, accepted bool) *clusterv1.ManagedCluster {

@@ -3,6 +3,7 @@
 package hubapi
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -51,6 +52,7 @@ func (s Source) String() string {
 type candidate struct {
 	files      []string
 	playground bool
+	namedBy    string // the flag or variable, empty if nobody named it
 }
 
 func (c candidate) String() string { return strings.Join(c.files, string(filepath.ListSeparator)) }
@@ -93,11 +95,12 @@ func (t Target) load() (candidate, *clientcmdapi.Config, error) {
 	if fixed := t.fixed(); fixed != nil {
 		config, err := read(*fixed)
 		if err == nil && len(config.Contexts) == 0 {
-			err = fmt.Errorf("kubeconfig %s is missing or empty: name one that leads to a hub with --kubeconfig", fixed)
+			err = fmt.Errorf("%s: kubeconfig %s is missing or empty: name one that leads to a hub with --kubeconfig, "+
+				"or start a hub on this machine with \"capstan up\"", fixed.namedBy, fixed)
 		}
 		return *fixed, config, err
 	}
-	var unfit []string
+	var unfit, contexts []string
 	for _, c := range t.defaults() {
 		config, err := read(c)
 		if err != nil {
@@ -107,23 +110,32 @@ func (t Target) load() (candidate, *clientcmdapi.Config, error) {
 			return c, config, nil
 		}
 		unfit = append(unfit, c.String())
+		contexts = append(contexts, sortedContexts(config)...)
 	}
 	if t.Context != "" {
-		return candidate{}, nil, fmt.Errorf("no context %q in %s: name the kubeconfig with --kubeconfig", t.Context, strings.Join(unfit, " or "))
+		return candidate{}, nil, fmt.Errorf("no context %q in %s (contexts there: %s): choose another, or name the kubeconfig it is in with --kubeconfig",
+			t.Context, strings.Join(unfit, " or "), cmp.Or(strings.Join(contexts, ", "), "none"))
 	}
 	return candidate{}, nil, fmt.Errorf("no kubeconfig leads to a hub (looked for %s): start a hub on this machine with \"capstan up\", "+
 		"or name the kubeconfig of one with --kubeconfig or KUBECONFIG", strings.Join(unfit, " and "))
 }
 
-// fixed is the kubeconfig that was named, nil if none was.
+// fixed is the kubeconfig that was named, nil if none was. That of the playground stays that, whoever names it.
 func (t Target) fixed() *candidate {
 	if t.Kubeconfig != "" {
-		return &candidate{files: []string{t.Kubeconfig}}
+		return &candidate{files: []string{t.Kubeconfig}, playground: t.isPlayground(t.Kubeconfig), namedBy: "--kubeconfig"}
 	}
-	if named := os.Getenv(clientcmd.RecommendedConfigPathEnvVar); named != "" {
-		return &candidate{files: filepath.SplitList(named)}
+	variable := clientcmd.RecommendedConfigPathEnvVar
+	if named := os.Getenv(variable); named != "" {
+		return &candidate{files: filepath.SplitList(named), playground: t.isPlayground(named), namedBy: variable}
 	}
 	return nil
+}
+
+func (t Target) isPlayground(file string) bool {
+	named, err := os.Stat(file)
+	playground, playgroundErr := os.Stat(t.Playground)
+	return err == nil && playgroundErr == nil && os.SameFile(named, playground)
 }
 
 func (t Target) defaults() []candidate {

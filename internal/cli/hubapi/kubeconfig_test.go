@@ -42,20 +42,25 @@ func TestResolve(t *testing.T) {
 	tests := map[string]struct {
 		kubeconfig, env, playground, context string
 		server                               string
+		foreign                              bool // not counted as the playground's
 		fails                                []string
 	}{
 		"the flag goes first":                        {kubeconfig: named, env: env, playground: playground, server: "https://a.named"},
 		"the flag with a context":                    {kubeconfig: named, context: "b", server: "https://b.named"},
 		"the flag is not passed over":                {kubeconfig: named, context: "prod", fails: []string{named, `"prod"`, "a, b"}},
-		"a missing file that was named":              {kubeconfig: none, playground: playground, fails: []string{none, "missing or empty"}},
+		"a missing file that was named":              {kubeconfig: none, playground: playground, fails: []string{"--kubeconfig", none, "missing or empty"}},
+		"a missing file of KUBECONFIG":               {env: none, playground: playground, fails: []string{"KUBECONFIG: kubeconfig " + none, "capstan up"}},
 		"an empty file that was named":               {kubeconfig: empty, fails: []string{empty, "missing or empty"}},
 		"KUBECONFIG goes before the playground":      {env: env, playground: playground, server: "https://a.env"},
 		"KUBECONFIG may be a list":                   {env: env + ":" + more, context: "c", server: "https://c.more"},
 		"the playground, and its hub always":         {playground: playground, server: "https://hub.playground"},
 		"the playground with a context":              {playground: playground, context: "cluster1", server: "https://cluster1.playground"},
 		"a playground without the context":           {playground: playground, context: "prod", server: "https://prod.config"},
+		"the playground by KUBECONFIG":               {env: playground, playground: playground, server: "https://hub.playground"},
+		"the playground by the flag":                 {kubeconfig: playground, playground: playground, server: "https://hub.playground"},
+		"the playground and another by KUBECONFIG":   {env: playground + ":" + more, playground: playground, server: "https://cluster1.playground", foreign: true},
 		"no playground":                              {playground: none, server: "https://a.config"},
-		"a context that is nowhere":                  {playground: playground, context: "gone", fails: []string{`"gone"`, playground, standard}},
+		"a context that is nowhere":                  {playground: playground, context: "gone", fails: []string{`"gone"`, playground, standard, "cluster1, hub, a, prod"}},
 		"no current context in the file of the flag": {kubeconfig: more, fails: []string{more, "no current context", "c"}},
 	}
 	for name, test := range tests {
@@ -81,7 +86,7 @@ func TestResolve(t *testing.T) {
 			if config.Host != test.server {
 				t.Errorf("server %s by %s, want %s", config.Host, source, test.server)
 			}
-			if source.Playground != strings.HasSuffix(test.server, ".playground") {
+			if source.Playground != (strings.HasSuffix(test.server, ".playground") && !test.foreign) {
 				t.Errorf("source %+v of %s", source, test.server)
 			}
 		})

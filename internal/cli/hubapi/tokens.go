@@ -1,6 +1,7 @@
 package hubapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -80,20 +81,31 @@ func (h *Hub) noCredential(ctx context.Context, missing error) error {
 		"a hub of Capstan makes both when it starts.", missing)
 }
 
-// ExternalServer is the URL under which agents reach the hub: the one that the hub publishes, else that of the
-// kubeconfig.
-func (h *Hub) ExternalServer(ctx context.Context) (string, error) {
-	info := &corev1.ConfigMap{}
-	err := h.core.Get().Namespace(metav1.NamespacePublic).Resource("configmaps").Name(bootstrapapi.ConfigMapClusterInfo).Do(ctx).Into(info)
-	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
-		return h.Server, nil
+// Published is what the hub tells everybody about itself.
+type Published struct {
+	// Server is the URL under which agents reach the hub: the one that the hub publishes, else that of the kubeconfig.
+	Server string
+	// Pins name the certificate authorities of that URL, for --ca-cert-hash; none if the hub publishes none.
+	Pins []string
+}
+
+// Published reads what those who join read as well, but over a connection that is verified.
+func (h *Hub) Published(ctx context.Context) (Published, error) {
+	published := Published{Server: h.Server}
+	info, err := h.publicConfigMap(ctx, bootstrapapi.ConfigMapClusterInfo)
+	switch {
+	case err == nil:
+		if config, err := clientcmd.Load([]byte(info.Data[bootstrapapi.KubeConfigKey])); err == nil {
+			cluster := firstCluster(config)
+			published.Server = cmp.Or(cluster.Server, h.Server)
+			published.Pins = pinsOf(cluster.CertificateAuthorityData)
+		}
+		return published, nil
+	case !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err):
+		return published, h.explain("read the address that the hub publishes", err)
 	}
-	if err != nil {
-		return "", h.explain("read the address that the hub publishes", err)
+	if root, err := h.publicConfigMap(ctx, configMapRootCA); err == nil {
+		published.Pins = pinsOf([]byte(root.Data["ca.crt"]))
 	}
-	config, err := clientcmd.Load([]byte(info.Data[bootstrapapi.KubeConfigKey]))
-	if err == nil && firstCluster(config).Server != "" {
-		return firstCluster(config).Server, nil
-	}
-	return h.Server, nil
+	return published, nil
 }

@@ -32,6 +32,9 @@ type Invitation struct {
 	Server, Token string
 	// CAFile holds the certificates to verify the hub with; empty means to ask the hub itself.
 	CAFile string
+	// Pins are what --ca-cert-hash holds: the hashes of the public keys of the certificate authorities that the hub may have,
+	// as kubeadm writes them. Empty for any.
+	Pins []string
 	// ProxyURL is the HTTP proxy to the hub, empty for none. ProxyCAFile holds the certificates to verify it with.
 	ProxyURL, ProxyCAFile string
 }
@@ -46,6 +49,9 @@ type Trust struct {
 	Reason string
 }
 
+// configMapRootCA is what Kubernetes publishes in every namespace.
+const configMapRootCA = "kube-root-ca.crt"
+
 // ErrUntrusted is why a hub cannot be recognised. Nothing secret was sent to it.
 var ErrUntrusted = errors.New("the hub cannot be verified")
 
@@ -54,6 +60,9 @@ func (i Invitation) Check() error {
 	server, err := url.Parse(i.Server)
 	if err != nil || server.Host == "" || (server.Scheme != "https" && server.Scheme != "http") {
 		return fmt.Errorf("--hub-apiserver: %q is not a URL that begins with https:// or http://: \"capstan get token\" on the hub prints the right one", i.Server)
+	}
+	if err := checkPins(i.Pins); err != nil {
+		return err
 	}
 	if i.ProxyURL != "" {
 		proxy, err := url.Parse(i.ProxyURL)
@@ -68,8 +77,8 @@ func (i Invitation) Check() error {
 }
 
 // Trust finds the certificates to verify the hub with (CA-17). In this order: the file that was named; what the hub
-// publishes for everybody, which a bootstrap token must have signed, if that is what we have; the system's own. The token
-// is not sent to a server that is not verified yet.
+// publishes for everybody, which has to have one of the pins, or else be signed with the bootstrap token, if we have either;
+// the system's own. The token is not sent to a server that is not verified yet.
 func (i Invitation) Trust(ctx context.Context) (Trust, error) {
 	trust, err := i.trustHub(ctx)
 	if err != nil || i.ProxyCAFile == "" {
@@ -95,13 +104,16 @@ func (i Invitation) trustHub(ctx context.Context) (Trust, error) {
 	if err != nil {
 		return Trust{}, err
 	}
+	if len(i.Pins) > 0 {
+		return i.trustPinned(ctx, anonymous)
+	}
 	published, err := anonymous.publishedCA(ctx, i.Token)
 	switch {
 	case err == nil && len(published.CA) > 0:
 		return published, nil
 	case errors.Is(err, ErrUntrusted):
 		return Trust{}, err
-	case err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) && !apierrors.IsUnauthorized(err):
+	case err != nil && !withheld(err):
 		return Trust{}, anonymous.explain("ask the hub for its certificate authority", err)
 	}
 	return i.trustSystem(ctx)
@@ -121,6 +133,21 @@ func (i Invitation) trustSystem(ctx context.Context) (Trust, error) {
 	return Trust{Reason: "verified with the certificates of this machine"}, nil
 }
 
+// trustPinned needs no signature: the pin came from the hub with the token.
+func (i Invitation) trustPinned(ctx context.Context, anonymous *Hub) (Trust, error) {
+	published, err := anonymous.publishedCA(ctx, "")
+	if err != nil && !errors.Is(err, ErrUntrusted) && !withheld(err) {
+		return Trust{}, anonymous.explain("ask the hub for its certificate authority", err)
+	}
+	ca, err := keepPinned(published.CA, i.Pins)
+	return Trust{CA: ca, Reason: "verified with --ca-cert-hash"}, err
+}
+
+// withheld tells that a hub publishes nothing about itself, from one that cannot be asked.
+func withheld(err error) bool {
+	return apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)
+}
+
 // publishedCA reads the ConfigMaps cluster-info and kube-root-ca.crt that a hub shows to everybody.
 func (h *Hub) publishedCA(ctx context.Context, token string) (Trust, error) {
 	info, err := h.publicConfigMap(ctx, bootstrapapi.ConfigMapClusterInfo)
@@ -133,7 +160,7 @@ func (h *Hub) publishedCA(ctx context.Context, token string) (Trust, error) {
 	if bootstraputil.IsValidBootstrapToken(token) {
 		return Trust{}, unsigned(token)
 	}
-	root, err := h.publicConfigMap(ctx, "kube-root-ca.crt")
+	root, err := h.publicConfigMap(ctx, configMapRootCA)
 	if err != nil {
 		return Trust{}, err
 	}

@@ -1,7 +1,9 @@
 package hubapi_test
 
 import (
+	"crypto/sha256"
 	"errors"
+	"fmt"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -13,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/cluster-bootstrap/token/jws"
 
 	"github.com/capstan-io/capstan/internal/cli/fakehub"
@@ -24,6 +27,13 @@ const (
 	accountToken   = "header.payload.signature"
 	clusterInfo    = "/api/v1/namespaces/kube-public/configmaps/cluster-info"
 )
+
+// otherPin is that of no certificate.
+const otherPin = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+func hubPin(hub *fakehub.Hub) string {
+	return fmt.Sprintf("sha256:%x", sha256.Sum256(hub.Certificate().RawSubjectPublicKeyInfo))
+}
 
 // publish makes the hub publish a CA, signed with the secrets of tokens by their IDs.
 func publish(t *testing.T, hub *fakehub.Hub, ca []byte, secrets map[string]string) {
@@ -58,18 +68,25 @@ func TestTrust(t *testing.T) {
 		signatures map[string]string
 		silent     bool // the hub publishes nothing
 		pinned     bool
+		hashes     []string
 		reason     string
 		onFirstUse bool
 		fails      string
 	}{
-		"signed with the bootstrap token":          {token: bootstrapToken, signatures: good, reason: "verified with the bootstrap token"},
-		"signed by somebody who lacks the token":   {token: bootstrapToken, signatures: other, fails: "impostor"},
-		"not signed":                               {token: bootstrapToken, fails: "does not know the bootstrap token abc123"},
-		"signed with another token":                {token: bootstrapToken, signatures: map[string]string{"zzz999": "0123456789abcdef"}, fails: "does not know"},
-		"nothing published for a bootstrap token":  {token: bootstrapToken, silent: true, fails: "does not know"},
-		"a service account token":                  {token: accountToken, signatures: good, onFirstUse: true, reason: "not verified"},
-		"nothing published for an account's token": {token: accountToken, silent: true, fails: "--ca-file"},
-		"a file is believed before all":            {token: bootstrapToken, signatures: other, pinned: true, reason: "verified with"},
+		"signed with the bootstrap token":            {token: bootstrapToken, signatures: good, reason: "verified with the bootstrap token"},
+		"signed by somebody who lacks the token":     {token: bootstrapToken, signatures: other, fails: "impostor"},
+		"not signed":                                 {token: bootstrapToken, fails: "does not know the bootstrap token abc123"},
+		"signed with another token":                  {token: bootstrapToken, signatures: map[string]string{"zzz999": "0123456789abcdef"}, fails: "does not know"},
+		"nothing published for a bootstrap token":    {token: bootstrapToken, silent: true, fails: "does not know"},
+		"a service account token":                    {token: accountToken, signatures: good, onFirstUse: true, reason: "not verified"},
+		"nothing published for an account's token":   {token: accountToken, silent: true, fails: "--ca-file"},
+		"the hash of its CA, for an account's token": {token: accountToken, hashes: []string{"THIS"}, reason: "verified with --ca-cert-hash"},
+		"the hash of its CA, not signed":             {token: bootstrapToken, hashes: []string{"THIS"}, reason: "verified with --ca-cert-hash"},
+		"one of several hashes":                      {token: accountToken, hashes: []string{otherPin, "THIS"}, reason: "verified with --ca-cert-hash"},
+		"the hash of another CA":                     {token: accountToken, hashes: []string{otherPin}, fails: "impostor"},
+		"another CA, though signed":                  {token: bootstrapToken, signatures: good, hashes: []string{otherPin}, fails: "impostor"},
+		"a hash and nothing published":               {token: accountToken, hashes: []string{"THIS"}, silent: true, fails: "--ca-file"},
+		"a file is believed before all":              {token: bootstrapToken, signatures: other, pinned: true, reason: "verified with"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -78,7 +95,10 @@ func TestTrust(t *testing.T) {
 			if !test.silent {
 				publish(t, hub, hub.CA(), test.signatures)
 			}
-			invitation := hubapi.Invitation{Server: hub.URL, Token: test.token}
+			invitation := hubapi.Invitation{Server: hub.URL, Token: test.token, Pins: test.hashes}
+			for i, hash := range invitation.Pins {
+				invitation.Pins[i] = strings.ReplaceAll(hash, "THIS", hubPin(hub))
+			}
 			if test.pinned {
 				invitation.CAFile = writeFile(t, hub.CA())
 			}
@@ -111,6 +131,21 @@ func writeFile(t *testing.T, content []byte) string {
 		t.Fatal(err)
 	}
 	return file
+}
+
+// An impostor who sends the pinned certificate, which is no secret, beside one of its own gets only the former trusted.
+func TestTrustPinnedAlone(t *testing.T) {
+	t.Parallel()
+	hub := fakehub.New(t)
+	stranger, _, err := certutil.GenerateSelfSignedCertKey("stranger", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	publish(t, hub, append(stranger, hub.CA()...), nil)
+	trust, err := hubapi.Invitation{Server: hub.URL, Token: accountToken, Pins: []string{hubPin(hub)}}.Trust(t.Context())
+	if err != nil || !slices.Equal(trust.CA, hub.CA()) {
+		t.Errorf("trusted %s, error %v", trust.CA, err)
+	}
 }
 
 // CA-16: the certificates of the proxy are added to those of the hub, each once.
@@ -153,6 +188,8 @@ func TestCheckInvitation(t *testing.T) {
 	}{
 		"good":              {invitation: hubapi.Invitation{Server: "https://hub:6443"}},
 		"no scheme":         {invitation: hubapi.Invitation{Server: "hub:6443"}, fails: "--hub-apiserver"},
+		"hash":              {invitation: hubapi.Invitation{Server: "https://hub", Pins: []string{otherPin}}},
+		"hash too short":    {invitation: hubapi.Invitation{Server: "https://hub", Pins: []string{"sha256:abc"}}, fails: "--ca-cert-hash: \"sha256:abc\""},
 		"proxy no scheme":   {invitation: hubapi.Invitation{Server: "https://hub", ProxyURL: "proxy:3128"}, fails: "--proxy-url"},
 		"proxy CA no proxy": {invitation: hubapi.Invitation{Server: "https://hub", ProxyCAFile: "f"}, fails: "--proxy-ca-file"},
 	} {

@@ -17,6 +17,7 @@ func (h *Hub) Works(ctx context.Context, cluster string) (*workv1.ManifestWorkLi
 	list.SetGroupVersionKind(workv1.GroupVersion.WithKind("ManifestWorkList"))
 	for i := range list.Items {
 		list.Items[i].SetGroupVersionKind(workv1.GroupVersion.WithKind("ManifestWork"))
+		list.Items[i].ManagedFields = nil // as kubectl does: nobody reads them
 	}
 	return list, h.explain("list works", err)
 }
@@ -26,6 +27,7 @@ func (h *Hub) Work(ctx context.Context, cluster, name string) (*workv1.ManifestW
 	work := &workv1.ManifestWork{}
 	err := h.works.Get().Namespace(cluster).Resource(manifestWorks).Name(name).Do(ctx).Into(work)
 	work.SetGroupVersionKind(workv1.GroupVersion.WithKind("ManifestWork"))
+	work.ManagedFields = nil
 	return work, h.explain("read work "+name+" of cluster "+cluster, err)
 }
 

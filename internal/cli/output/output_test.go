@@ -43,7 +43,7 @@ var clusters = []clusterv1.ManagedCluster{
 func manifest(kind, namespace, name string, applied metav1.ConditionStatus) workv1.ManifestCondition {
 	return workv1.ManifestCondition{
 		ResourceMeta: workv1.ManifestResourceMeta{Kind: kind, Namespace: namespace, Name: name},
-		Conditions:   []metav1.Condition{{Type: "Applied", Status: applied}},
+		Conditions:   []metav1.Condition{{Type: "Applied", Status: applied, Message: "what is said of the " + kind}},
 	}
 }
 
@@ -64,7 +64,7 @@ var works = []workv1.ManifestWork{
 var started = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 var status = playground.Status{
-	Home: "/home/me/.capstan", Kubeconfig: "/home/me/.capstan/kubeconfig",
+	Home: "/home/me/.capstan", Kubeconfig: "/home/me/.capstan/kubeconfig", Contexts: []string{"hub", "cluster1", "cluster2"},
 	Processes: []playground.ProcessStatus{
 		{Name: "hub", Running: true, PID: 42, RSSBytes: 200 << 20, StartedAt: &started, Endpoint: "https://127.0.0.1:20001", Log: "/l/hub.log"},
 		{Name: "cluster1-agent", Log: "/l/cluster1-agent.log"},

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/fleet"
 )
@@ -47,7 +49,7 @@ func workTree(works []workv1.ManifestWork) Node {
 	return root
 }
 
-// resourceNodes names each object that the agent reported on, and says whether it is on the cluster as written.
+// resourceNodes names each object that the agent reported on, and says whether it is on the cluster as written, or why not.
 func resourceNodes(manifests []workv1.ManifestCondition) []Node {
 	nodes := make([]Node, len(manifests))
 	for i := range manifests {
@@ -59,6 +61,9 @@ func resourceNodes(manifests []workv1.ManifestCondition) []Node {
 		state := Plain("applied")
 		if ConditionCell(manifests[i].Conditions, fleet.ConditionApplied).Bad {
 			state = Cell{Text: "not-applied", Bad: true}
+			if applied := meta.FindStatusCondition(manifests[i].Conditions, fleet.ConditionApplied); applied != nil && applied.Message != "" {
+				state.Text += " (" + applied.Message + ")"
+			}
 		}
 		nodes[i] = Leaf(fmt.Sprintf("%s %s", resource.Kind, name), state)
 	}

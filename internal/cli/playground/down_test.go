@@ -1,7 +1,9 @@
 package playground
 
 import (
+	"context"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -51,6 +53,38 @@ func TestDown(t *testing.T) {
 	}
 	if stopped, err := home.Down(t.Context(), true, report); err != nil || stopped != 0 {
 		t.Errorf("without a home: stopped %d, error %v", stopped, err)
+	}
+}
+
+// An interrupted "down" leaves processes that are stopping. They do not count as running, and are not asked twice.
+func TestSettleAwaitsStopping(t *testing.T) {
+	t.Parallel()
+	home := newHome(t)
+	// It works in the home. Asked to stop, it waits until it may.
+	process := start(t, home, shell(t, "hub", "trap 'echo x >> asked; until [ -e may ]; do sleep 0.02; done; exit' TERM; echo ready; while :; do sleep 0.02; done"))
+	if !eventually(t, func() bool { return strings.Contains(process.tail(), "ready") }) {
+		t.Fatal("the process does not start")
+	}
+	interrupted, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := home.Down(interrupted, false, &recorder{}); err == nil {
+		t.Fatal("an interrupted down succeeded")
+	}
+	if err := os.WriteFile(filepath.Join(home.Dir, "may"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	report := &recorder{}
+	if err := home.settle(t.Context(), report); err != nil {
+		t.Fatal(err)
+	}
+	if reread(t, home, "hub").Running() {
+		t.Error("the process still runs")
+	}
+	if content, _ := os.ReadFile(filepath.Join(home.Dir, "asked")); string(content) != "x\n" {
+		t.Errorf("it was asked to stop %q", content)
+	}
+	if got := strings.Join(report.done, ", "); got != "hub: stopped" {
+		t.Errorf("reported %q", got)
 	}
 }
 

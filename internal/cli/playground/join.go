@@ -3,6 +3,7 @@ package playground
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
 
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
@@ -43,6 +44,12 @@ func (h Home) Enrol(e Enrolment) (Program, error) {
 		return Program{}, err
 	}
 	return h.AgentProgram(e.Cluster, e.Kubeconfig)
+}
+
+// Enrolled tells whether an agent of this home has been the agent of the cluster before.
+func (h Home) Enrolled(cluster string) bool {
+	_, err := os.Stat(h.agentDir(cluster))
+	return err == nil
 }
 
 // Detach starts the program of an enrolment in the background and remembers it: "up" starts it again, "down" stops it.

@@ -51,7 +51,10 @@ type Process struct {
 	StartedAt time.Time `json:"startedAt"`
 	Endpoint  string    `json:"endpoint,omitempty"`
 	Log       string    `json:"log"`
+	// StoppingSince is when it was asked to end, so that whoever comes next waits for that and does not take it for running.
+	StoppingSince *time.Time `json:"stoppingSince,omitempty"`
 
+	file string // its pid file, empty if it has none
 	// exited is closed when the process has ended, if it is a child of ours; result is its error then.
 	exited chan struct{}
 	result error
@@ -62,7 +65,7 @@ func (h Home) logFile(name string) string { return filepath.Join(h.logDir(), nam
 
 // Process reads a pid file. A missing one is a process that never ran: its PID is 0.
 func (h Home) Process(name string) (*Process, error) {
-	process := &Process{Name: name, Log: h.logFile(name)}
+	process := &Process{Name: name, Log: h.logFile(name), file: h.pidFile(name)}
 	content, err := os.ReadFile(h.pidFile(name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return process, nil
@@ -99,20 +102,24 @@ func (h Home) Start(program Program) (process *Process, started bool, err error)
 	}
 	process = &Process{
 		Name: program.Name, PID: cmd.Process.Pid, Command: cmd.Args, StartedAt: time.Now().UTC(),
-		Endpoint: program.Endpoint, Log: log.Name(), exited: make(chan struct{}),
+		Endpoint: program.Endpoint, Log: log.Name(), file: h.pidFile(program.Name), exited: make(chan struct{}),
 	}
 	go func() {
 		process.result = cmd.Wait()
 		close(process.exited)
 	}()
-	content, err := json.MarshalIndent(process, "", "  ")
-	if err == nil {
-		err = WriteSecretFile(h.pidFile(program.Name), content)
-	}
-	if err != nil {
+	if err := process.save(); err != nil {
 		return nil, false, errors.Join(fmt.Errorf("write the pid file of %s: %w", program.Name, err), process.signal(syscall.SIGKILL))
 	}
 	return process, true, nil
+}
+
+func (p *Process) save() error {
+	content, err := json.MarshalIndent(p, "", "  ")
+	if err != nil {
+		return err
+	}
+	return WriteSecretFile(p.file, content)
 }
 
 // openLog begins a new log and keeps the one of the run before beside it.
@@ -201,8 +208,10 @@ func (p *Process) Stop(ctx context.Context, grace time.Duration) (forced bool, e
 	if !p.Running() {
 		return false, nil
 	}
-	if err := p.signal(syscall.SIGTERM); err != nil {
-		return false, err
+	if p.StoppingSince == nil { // a second signal would cut short what the first one began
+		if err := p.askToStop(); err != nil {
+			return false, err
+		}
 	}
 	graceful, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
@@ -216,6 +225,15 @@ func (p *Process) Stop(ctx context.Context, grace time.Duration) (forced bool, e
 		return true, err
 	}
 	return true, p.WaitExit(ctx)
+}
+
+func (p *Process) askToStop() error {
+	if err := p.signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	now := time.Now().UTC()
+	p.StoppingSince = &now
+	return p.save()
 }
 
 // signal sends a signal; that the process has ended already is no error.

@@ -18,10 +18,12 @@ import (
 type Status struct {
 	Home string `json:"home"`
 	// Kubeconfig leads to the hub and the clusters.
-	Kubeconfig string          `json:"kubeconfig"`
-	Processes  []ProcessStatus `json:"processes"`
-	Clusters   []ClusterStatus `json:"clusters"`
-	Works      []WorkStatus    `json:"works"`
+	Kubeconfig string `json:"kubeconfig"`
+	// Contexts are those that "up" wrote there: the hub's first, then the clusters' of the playground.
+	Contexts  []string        `json:"contexts"`
+	Processes []ProcessStatus `json:"processes"`
+	Clusters  []ClusterStatus `json:"clusters"`
+	Works     []WorkStatus    `json:"works"`
 	// Problem is why clusters and works could not be read, empty if they were.
 	Problem string `json:"problem,omitempty"`
 }
@@ -74,7 +76,7 @@ func (s Status) Down() []string {
 func (h Home) Status(ctx context.Context) (Status, error) {
 	status := Status{
 		Home: h.Dir, Kubeconfig: h.Kubeconfig(),
-		Processes: []ProcessStatus{}, Clusters: []ClusterStatus{}, Works: []WorkStatus{},
+		Contexts: []string{}, Processes: []ProcessStatus{}, Clusters: []ClusterStatus{}, Works: []WorkStatus{},
 	}
 	state, err := h.Load()
 	if err != nil {
@@ -89,6 +91,10 @@ func (h Home) Status(ctx context.Context) (Status, error) {
 	}
 	if state.Hub == nil {
 		return status, nil
+	}
+	status.Contexts = append(status.Contexts, hubapi.PlaygroundContext)
+	for _, cluster := range state.Clusters {
+		status.Contexts = append(status.Contexts, cluster.Name)
 	}
 	if !status.Processes[0].Running {
 		status.Problem = "the hub does not run"

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -57,7 +58,7 @@ func (h Home) Up(ctx context.Context, clusters int, report Reporter) error {
 		return err
 	}
 	defer unlock()
-	if err := h.settle(ctx); err != nil {
+	if err := h.settle(ctx, report); err != nil {
 		return err
 	}
 	state, err := h.prepare(ctx, clusters)
@@ -76,10 +77,15 @@ func (h Home) Up(ctx context.Context, clusters int, report Reporter) error {
 	return group.Wait()
 }
 
-// settle gives processes that were killed a moment ago the time to be gone: until then they look as if they ran.
-func (h Home) settle(ctx context.Context) error {
+// settle gives processes that were killed a moment ago, or that an interrupted "down" has asked to stop, the time to be gone:
+// until then they look as if they ran.
+func (h Home) settle(ctx context.Context, report Reporter) error {
 	running, err := h.running()
 	if err != nil {
+		return err
+	}
+	stopping := slices.DeleteFunc(slices.Clone(running), func(p *Process) bool { return p.StoppingSince == nil })
+	if err := stopAll(ctx, stopping, report); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, exitLag)
