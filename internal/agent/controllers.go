@@ -13,6 +13,7 @@ import (
 	"github.com/capstan-io/capstan/internal/agent/registration/clientcert"
 	"github.com/capstan-io/capstan/internal/agent/registration/clientconfig"
 	"github.com/capstan-io/capstan/internal/agent/registration/lease"
+	"github.com/capstan-io/capstan/internal/agent/registration/managednamespace"
 	"github.com/capstan-io/capstan/internal/agent/registration/status"
 	"github.com/capstan-io/capstan/internal/agent/work/apply"
 	"github.com/capstan-io/capstan/internal/agent/work/finalize"
@@ -42,6 +43,12 @@ func (a *Agent) registerRegistration(mgr ctrl.Manager, hub cluster.Cluster) erro
 		return err
 	}
 	if err := clientconfig.Register(mgr, hub, a.clientConfigs); err != nil {
+		return err
+	}
+	err = managednamespace.Register(mgr, hub, managednamespace.Options{
+		Cluster: a.identity.Cluster, HubHash: fleet.HubHash(hub.GetConfig().Host), Clock: a.clock,
+	})
+	if err != nil {
 		return err
 	}
 	return status.Register(mgr, hub, status.Options{

@@ -10,8 +10,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/selection"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -28,6 +30,7 @@ import (
 	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/agent/hubclient"
+	"github.com/capstan-io/capstan/internal/fleet"
 )
 
 // consistent makes a reconcile see what the one before it wrote, or it would write the same again.
@@ -52,7 +55,7 @@ func (a *Agent) serve(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("connect to the hub %s: %w", config.Host, err)
 	}
-	mgr, err := ctrl.NewManager(a.managed, a.managerOptions())
+	mgr, err := ctrl.NewManager(a.managed, a.managerOptions(fleet.HubHash(config.Host)))
 	if err != nil {
 		return fmt.Errorf("connect to the managed cluster %s: %w", a.managed.Host, err)
 	}
@@ -93,14 +96,19 @@ func (a *Agent) hubOptions(o *cluster.Options) {
 	o.Client = consistent()
 }
 
-func (a *Agent) managerOptions() ctrl.Options {
+func (a *Agent) managerOptions(hubHash string) ctrl.Options {
+	managedNamespace, err := labels.NewRequirement(fleet.ManagedNamespaceLabel(hubHash), selection.Exists, nil)
+	utilruntime.Must(err)
 	return ctrl.Options{
 		Scheme:  managedScheme(),
 		Metrics: metricsserver.Options{BindAddress: a.MetricsBindAddress},
 		Client:  consistent(),
 		Cache: cache.Options{
 			DefaultTransform: cache.TransformStripManagedFields(),
-			ByObject:         map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: keepResources}},
+			ByObject: map[client.Object]cache.ByObject{
+				&corev1.Node{}:      {Transform: keepResources},
+				&corev1.Namespace{}: {Label: labels.NewSelector().Add(*managedNamespace)},
+			},
 		},
 		HealthProbeBindAddress: a.HealthProbeBindAddress,
 		PprofBindAddress:       a.PprofBindAddress,

@@ -18,6 +18,7 @@ import (
 	"github.com/capstan-io/capstan/internal/hub/registration/clusterset"
 	"github.com/capstan-io/capstan/internal/hub/registration/defaultset"
 	"github.com/capstan-io/capstan/internal/hub/registration/health"
+	"github.com/capstan-io/capstan/internal/hub/registration/managednamespace"
 	"github.com/capstan-io/capstan/internal/hub/registration/renewal"
 	"github.com/capstan-io/capstan/internal/hub/registration/taint"
 )
@@ -51,6 +52,7 @@ var groups = []group{
 		withClock(defaultset.Register),
 		withClock(clusterset.Register),
 		withClock(binding.Register),
+		withClock(managednamespace.Register),
 		func(mgr ctrl.Manager, o Options) error {
 			return cleanup.Register(mgr, cleanup.Options{Resources: o.CleanupResources, Timeout: o.DeletionTimeout, Clock: o.Clock})
 		},
