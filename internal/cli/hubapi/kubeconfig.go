@@ -4,7 +4,6 @@ package hubapi
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -149,13 +148,24 @@ func (t Target) defaults() []candidate {
 func read(c candidate) (*clientcmdapi.Config, error) {
 	rules := &clientcmd.ClientConfigLoadingRules{Precedence: c.files}
 	config, err := rules.Load()
-	if err != nil {
-		if errors.Is(err, os.ErrPermission) {
+	if err == nil {
+		return config, nil
+	}
+	for _, file := range c.files {
+		if err := unreadable(file); err != nil {
 			return nil, fmt.Errorf("kubeconfig %s: %w: let your user read it, or name another one with --kubeconfig", c, err)
 		}
-		return nil, fmt.Errorf("kubeconfig %s is broken: %w", c, err)
 	}
-	return config, nil
+	return nil, fmt.Errorf("kubeconfig %s is broken: %w: repair it, or name another one with --kubeconfig", c, err)
+}
+
+// unreadable is why a file cannot be read, nil if it can. clientcmd only says so in words.
+func unreadable(file string) error {
+	opened, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	return opened.Close()
 }
 
 // Contexts are the names of the contexts a person can choose from, for completion.

@@ -116,6 +116,15 @@ func TestResolveBroken(t *testing.T) {
 	}
 }
 
+func TestResolveUnreadable(t *testing.T) {
+	t.Setenv("KUBECONFIG", "")
+	folder := t.TempDir() // cannot be read as a file, whoever one is
+	_, _, err := (hubapi.Target{Kubeconfig: folder}).Resolve()
+	if err == nil || !strings.Contains(err.Error(), folder) || !strings.Contains(err.Error(), "--kubeconfig") {
+		t.Errorf("error %v", err)
+	}
+}
+
 func TestContexts(t *testing.T) {
 	t.Setenv("KUBECONFIG", "")
 	file := writeKubeconfig(t, filepath.Join(t.TempDir(), "named"), "b", "b", "a")

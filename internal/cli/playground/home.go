@@ -39,12 +39,13 @@ func DefaultHome() (Home, error) {
 // Kubeconfig leads to the hub and all clusters of the playground.
 func (h Home) Kubeconfig() string { return filepath.Join(h.Dir, "kubeconfig") }
 
-func (h Home) stateFile() string  { return filepath.Join(h.Dir, "playground.yaml") }
-func (h Home) lockFile() string   { return filepath.Join(h.Dir, "lock") }
-func (h Home) runDir() string     { return filepath.Join(h.Dir, "run") }
-func (h Home) logDir() string     { return filepath.Join(h.Dir, "logs") }
-func (h Home) hubDir() string     { return filepath.Join(h.Dir, "hub") }
-func (h Home) hubDataDir() string { return filepath.Join(h.hubDir(), "data") }
+func (h Home) stateFile() string     { return filepath.Join(h.Dir, "playground.yaml") }
+func (h Home) lockFile() string      { return filepath.Join(h.Dir, "lock") }
+func (h Home) runDir() string        { return filepath.Join(h.Dir, "run") }
+func (h Home) logDir() string        { return filepath.Join(h.Dir, "logs") }
+func (h Home) hubDir() string        { return filepath.Join(h.Dir, "hub") }
+func (h Home) hubDataDir() string    { return filepath.Join(h.hubDir(), "data") }
+func (h Home) hubConfigFile() string { return filepath.Join(h.hubDir(), "ocmconfig.yaml") }
 
 // hubKubeconfig is where the hub writes the credential of its administrator.
 func (h Home) hubKubeconfig() string {
@@ -102,7 +103,7 @@ func (h Home) Load() (State, error) {
 		return state, nil
 	}
 	if err != nil {
-		return state, fmt.Errorf("read the playground: %w", err)
+		return state, fmt.Errorf("read the playground: %w: set %s to a folder of your own", err, EnvHome)
 	}
 	if err := yaml.UnmarshalStrict(content, &state); err != nil {
 		return state, fmt.Errorf("%s is broken: %w\nRepair it, or start afresh with \"capstan down --purge\".", h.stateFile(), err)

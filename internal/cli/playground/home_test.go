@@ -49,6 +49,27 @@ func TestStateIsKept(t *testing.T) {
 	}
 }
 
+// The port of the hub's own configuration counts: a person may have changed it, or the state may be lost.
+func TestHubPort(t *testing.T) {
+	t.Parallel()
+	home := newHome(t)
+	if got := home.hubPort(1); got != 1 {
+		t.Errorf("port %d without a file, want 1", got)
+	}
+	if err := home.writeHubConfig(20001); err != nil {
+		t.Fatal(err)
+	}
+	if got := home.hubPort(1); got != 20001 {
+		t.Errorf("port %d, want that of the file", got)
+	}
+	if err := os.WriteFile(home.hubConfigFile(), []byte("apiserver: ["), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := home.hubPort(1); got != 1 {
+		t.Errorf("port %d of a broken file, want 1", got)
+	}
+}
+
 func TestBrokenState(t *testing.T) {
 	t.Parallel()
 	home := newHome(t)

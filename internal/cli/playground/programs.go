@@ -1,10 +1,10 @@
 package playground
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 
 	"sigs.k8s.io/yaml"
@@ -16,10 +16,27 @@ const hubProcess = "hub"
 func sandboxProcess(cluster string) string { return cluster + "-sandbox" }
 func agentProcess(cluster string) string   { return cluster + "-agent" }
 
+// The programs that run in the background.
+const (
+	hubBinary     = "capstan-hub"
+	sandboxBinary = "capstan-sandbox"
+	agentBinary   = "capstan-agent"
+)
+
+// findPrograms fails if one of the programs is missing.
+func findPrograms() error {
+	var errs []error
+	for _, name := range []string{hubBinary, sandboxBinary, agentBinary} {
+		_, err := FindProgram(name)
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
 // hubProgram is the hub. It listens on this machine only, and knows itself by an address that does not change with the
 // network.
 func (h Home) hubProgram(port int) (Program, error) {
-	path, err := FindProgram("capstan-hub")
+	path, err := FindProgram(hubBinary)
 	if err != nil {
 		return Program{}, err
 	}
@@ -31,8 +48,7 @@ func (h Home) hubProgram(port int) (Program, error) {
 
 // writeHubConfig writes the hub's ocmconfig.yaml, once: a person may change it afterwards.
 func (h Home) writeHubConfig(port int) error {
-	file := filepath.Join(h.hubDir(), "ocmconfig.yaml")
-	if _, err := os.Stat(file); err == nil {
+	if _, err := os.Stat(h.hubConfigFile()); err == nil {
 		return nil
 	}
 	content, err := yaml.Marshal(map[string]any{
@@ -42,11 +58,25 @@ func (h Home) writeHubConfig(port int) error {
 	if err != nil {
 		return err
 	}
-	return WriteSecretFile(file, content)
+	return WriteSecretFile(h.hubConfigFile(), content)
+}
+
+// hubPort is the port in the hub's ocmconfig.yaml, or else the given one. What is wrong with the file is for the hub to say.
+func (h Home) hubPort(otherwise int) int {
+	var config struct {
+		APIServer struct {
+			Port int `json:"port"`
+		} `json:"apiserver"`
+	}
+	content, err := os.ReadFile(h.hubConfigFile())
+	if err != nil || yaml.Unmarshal(content, &config) != nil {
+		return otherwise
+	}
+	return cmp.Or(config.APIServer.Port, otherwise)
 }
 
 func (h Home) sandboxProgram(cluster ClusterState) (Program, error) {
-	path, err := FindProgram("capstan-sandbox")
+	path, err := FindProgram(sandboxBinary)
 	if err != nil {
 		return Program{}, err
 	}
@@ -61,7 +91,7 @@ func (h Home) sandboxProgram(cluster ClusterState) (Program, error) {
 
 // AgentProgram is the agent of a cluster that the kubeconfig leads to.
 func (h Home) AgentProgram(cluster, kubeconfig string) (Program, error) {
-	path, err := FindProgram("capstan-agent")
+	path, err := FindProgram(agentBinary)
 	if err != nil {
 		return Program{}, err
 	}

@@ -53,6 +53,9 @@ type up struct {
 // when all clusters are accepted, joined and available, and the sample is applied and available on each. 0 clusters means
 // those there are, or DefaultClusters. What was there before keeps its identity.
 func (h Home) Up(ctx context.Context, clusters int, report Reporter) error {
+	if err := findPrograms(); err != nil { // before anything is written
+		return err
+	}
 	unlock, err := h.Lock()
 	if err != nil {
 		return err
@@ -106,6 +109,7 @@ func (h Home) prepare(ctx context.Context, clusters int) (State, error) {
 	if err != nil {
 		return state, err
 	}
+	state.Hub.Port = h.hubPort(state.Hub.Port)
 	if err := h.checkPorts(ctx, state); err != nil {
 		return state, err
 	}
