@@ -24,7 +24,7 @@ const podNamespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespac
 
 type controllersFlags struct {
 	kubeconfig     string
-	groups         []string
+	hub            hubFlags
 	leaderElect    bool
 	leaseNamespace string
 	metricsAddress string
@@ -34,7 +34,7 @@ type controllersFlags struct {
 
 func newControllersCommand() *cobra.Command {
 	flags := controllersFlags{
-		leaderElect: true, leaseNamespace: ownNamespace(), metricsAddress: ":8080", healthAddress: ":8081", logs: newLogging(),
+		hub: newHubFlags(), leaderElect: true, leaseNamespace: ownNamespace(), metricsAddress: ":8080", healthAddress: ":8081", logs: newLogging(),
 	}
 	command := &cobra.Command{
 		Use:   "controllers",
@@ -61,7 +61,7 @@ func ownNamespace() string {
 
 func (f *controllersFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.kubeconfig, "kubeconfig", f.kubeconfig, "File with the access to the API (default: that of the pod this runs in).")
-	addControllersFlag(flags, &f.groups)
+	f.hub.add(flags)
 	flags.BoolVar(&f.leaderElect, "leader-elect", f.leaderElect, "Act only while holding the Lease "+leaderLease+", so that several processes may run.")
 	flags.StringVar(&f.leaseNamespace, "leader-election-namespace", f.leaseNamespace, "Namespace of the Lease; it must exist.")
 	flags.StringVar(&f.metricsAddress, "metrics-bind-address", f.metricsAddress, "Address at which /metrics is served; 0 serves none.")
@@ -73,11 +73,11 @@ func (f *controllersFlags) run(ctx context.Context) error {
 	if err := f.logs.apply(ctx); err != nil {
 		return err
 	}
-	chosen, err := parseGroups(f.groups)
+	controllers, err := f.hub.options()
 	if err != nil {
 		return err
 	}
-	if len(chosen) == 0 {
+	if len(controllers.Groups) == 0 {
 		return fmt.Errorf("--controllers %s leaves nothing to run; name some of %s", noGroups, strings.Join(hub.Groups(), ", "))
 	}
 	client, err := f.client()
@@ -93,7 +93,7 @@ func (f *controllersFlags) run(ctx context.Context) error {
 	if f.leaderElect {
 		electLeader(&options, f.leaseNamespace)
 	}
-	manager, err := chosen.manager(client, options)
+	manager, err := newManager(client, options, controllers)
 	if err != nil {
 		return err
 	}

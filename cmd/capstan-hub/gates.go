@@ -10,8 +10,9 @@ import (
 
 // Feature gates that change something in this version.
 const (
-	defaultClusterSet     featuregate.Feature = "DefaultClusterSet"
-	nilExecutorValidating featuregate.Feature = "NilExecutorValidating"
+	defaultClusterSet          featuregate.Feature = "DefaultClusterSet"
+	managedClusterAutoApproval featuregate.Feature = "ManagedClusterAutoApproval"
+	nilExecutorValidating      featuregate.Feature = "NilExecutorValidating"
 )
 
 type gates struct{ featuregate.MutableFeatureGate }
@@ -19,8 +20,9 @@ type gates struct{ featuregate.MutableFeatureGate }
 func newGates() gates {
 	set := featuregate.NewFeatureGate()
 	utilruntime.Must(set.Add(map[featuregate.Feature]featuregate.FeatureSpec{
-		defaultClusterSet:     {Default: true, PreRelease: featuregate.Alpha},
-		nilExecutorValidating: {Default: false, PreRelease: featuregate.Alpha},
+		defaultClusterSet:          {Default: true, PreRelease: featuregate.Alpha},
+		managedClusterAutoApproval: {Default: false, PreRelease: featuregate.Alpha},
+		nilExecutorValidating:      {Default: false, PreRelease: featuregate.Alpha},
 	}))
 	return gates{set}
 }

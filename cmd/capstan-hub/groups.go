@@ -5,13 +5,18 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/capstan-io/capstan/internal/controlplane"
+	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/hub"
+	"github.com/capstan-io/capstan/internal/hub/registration/cleanup"
 )
 
 const (
@@ -23,16 +28,70 @@ const (
 	systemNamespace = "kube-system"
 )
 
-// groups are the controllers chosen, by their groups.
-type groups []string
-
-func addControllersFlag(flags *pflag.FlagSet, into *[]string) {
-	flags.StringSliceVar(into, "controllers", hub.Groups(),
-		"Groups of hub controllers to run, out of "+strings.Join(hub.Groups(), ", ")+"; "+noGroups+" runs none.")
+// hubFlags are those of the hub's controllers, wherever they run.
+type hubFlags struct {
+	groups           []string
+	gates            gates
+	approvedUsers    []string
+	approvedUsersOld []string
+	cleanupResources []string
+	deletionTimeout  time.Duration
 }
 
-// parseGroups refuses names that do not exist.
-func parseGroups(names []string) (groups, error) {
+const (
+	flagApprovedUsers    = "auto-approved-csr-users"
+	flagApprovedUsersOld = "cluster-auto-approval-users"
+	flagCleanupResources = "gc-resource-list"
+)
+
+func newHubFlags() hubFlags {
+	f := hubFlags{groups: hub.Groups(), gates: newGates()}
+	for _, r := range cleanup.DefaultResources() {
+		f.cleanupResources = append(f.cleanupResources, strings.Join([]string{r.Group, r.Version, r.Resource}, "/"))
+	}
+	return f
+}
+
+func (f *hubFlags) add(flags *pflag.FlagSet) {
+	flags.StringSliceVar(&f.groups, "controllers", f.groups,
+		"Groups of hub controllers to run, out of "+strings.Join(hub.Groups(), ", ")+"; "+noGroups+" runs none.")
+	f.gates.addFlag(flags)
+	flags.StringSliceVar(&f.approvedUsers, flagApprovedUsers, f.approvedUsers,
+		"Users whose clusters are approved and accepted without a person; the feature gate "+string(managedClusterAutoApproval)+" must be on.")
+	flags.StringSliceVar(&f.approvedUsersOld, flagApprovedUsersOld, f.approvedUsersOld, "The same as --"+flagApprovedUsers+".")
+	flags.StringSliceVar(&f.cleanupResources, flagCleanupResources, f.cleanupResources,
+		"What is deleted from the namespace of a deleted cluster, one after the other, each as group/version/resource.")
+	flags.DurationVar(&f.deletionTimeout, "cluster-deletion-timeout", f.deletionTimeout,
+		"How long the deletion of a cluster that is not available waits for its agent before the hub goes on without it; 0 waits for ever. "+
+			"The annotation "+fleet.AnnotationDeletionTimeout+" of a ManagedCluster goes before it.")
+}
+
+// options refuses what makes no sense.
+func (f *hubFlags) options() (o hub.Options, err error) {
+	if o.Groups, err = parseGroups(f.groups); err != nil {
+		return o, err
+	}
+	o.WithoutDefaultSets = !f.gates.Enabled(defaultClusterSet)
+	o.AutoApprovedUsers = append(slices.Clone(f.approvedUsers), f.approvedUsersOld...)
+	if len(o.AutoApprovedUsers) > 0 && !f.gates.Enabled(managedClusterAutoApproval) {
+		return o, fmt.Errorf("--%s has no effect without the feature gate; add --feature-gates=%s=true", flagApprovedUsers, managedClusterAutoApproval)
+	}
+	if f.deletionTimeout < 0 {
+		return o, fmt.Errorf("--cluster-deletion-timeout %s is negative; use a duration such as 10m, or 0 to wait for ever", f.deletionTimeout)
+	}
+	o.DeletionTimeout = f.deletionTimeout
+	for _, text := range f.cleanupResources {
+		parts := strings.Split(text, "/")
+		if len(parts) != 3 || parts[1] == "" || parts[2] == "" {
+			return o, fmt.Errorf("--%s: %q is not group/version/resource; write for instance work.open-cluster-management.io/v1/manifestworks", flagCleanupResources, text)
+		}
+		o.CleanupResources = append(o.CleanupResources, schema.GroupVersionResource{Group: parts[0], Version: parts[1], Resource: parts[2]})
+	}
+	return o, nil
+}
+
+// parseGroups refuses names that do not exist. It returns none for noGroups.
+func parseGroups(names []string) ([]string, error) {
 	if slices.Equal(names, []string{noGroups}) {
 		return nil, nil
 	}
@@ -47,35 +106,37 @@ func parseGroups(names []string) (groups, error) {
 	return names, nil
 }
 
-// run is a controlplane.ControllersFunc.
-func (g groups) run(ctx context.Context, client *rest.Config, elect bool, started func()) error {
-	if len(g) == 0 {
-		started()
-		<-ctx.Done()
-		return nil
+// inProcess is a controlplane.ControllersFunc.
+func inProcess(o hub.Options) controlplane.ControllersFunc {
+	return func(ctx context.Context, client *rest.Config, elect bool, started func()) error {
+		if len(o.Groups) == 0 {
+			started()
+			<-ctx.Done()
+			return nil
+		}
+		options := hub.ManagerOptions()
+		// The API server of the same process serves their metrics with its own.
+		options.Metrics = metricsserver.Options{BindAddress: "0"}
+		if elect {
+			electLeader(&options, systemNamespace)
+		}
+		manager, err := newManager(client, options, o)
+		if err != nil {
+			return err
+		}
+		if err := manager.Add(onStart(started)); err != nil {
+			return err
+		}
+		return manager.Start(ctx)
 	}
-	options := hub.ManagerOptions()
-	// The API server of the same process serves their metrics with its own.
-	options.Metrics = metricsserver.Options{BindAddress: "0"}
-	if elect {
-		electLeader(&options, systemNamespace)
-	}
-	manager, err := g.manager(client, options)
-	if err != nil {
-		return err
-	}
-	if err := manager.Add(onStart(started)); err != nil {
-		return err
-	}
-	return manager.Start(ctx)
 }
 
-func (g groups) manager(client *rest.Config, options ctrl.Options) (ctrl.Manager, error) {
+func newManager(client *rest.Config, options ctrl.Options, o hub.Options) (ctrl.Manager, error) {
 	manager, err := ctrl.NewManager(client, options)
 	if err != nil {
 		return nil, fmt.Errorf("prepare the controllers: %w", err)
 	}
-	return manager, hub.Register(manager, hub.Options{Groups: g})
+	return manager, hub.Register(manager, o)
 }
 
 func electLeader(options *ctrl.Options, namespace string) {

@@ -37,8 +37,7 @@ var conversionWebhook = types.NamespacedName{Namespace: "open-cluster-management
 type serverFlags struct {
 	configDir    string
 	embeddedEtcd bool
-	groups       []string
-	gates        gates
+	hub          hubFlags
 	// manifestLimit is how many bytes the manifests of a ManifestWork may take (WH-10).
 	manifestLimit int
 	logs          logging
@@ -46,7 +45,7 @@ type serverFlags struct {
 
 func newServerCommand() *cobra.Command {
 	options := controlplane.NewOptions()
-	flags := serverFlags{configDir: ocmconfig.DefaultDir, gates: newGates(), manifestLimit: admission.DefaultManifestLimit, logs: newLogging()}
+	flags := serverFlags{configDir: ocmconfig.DefaultDir, hub: newHubFlags(), manifestLimit: admission.DefaultManifestLimit, logs: newLogging()}
 	command := &cobra.Command{
 		Use:   "server",
 		Short: "Run a standalone hub: API server, storage and controllers in one process",
@@ -79,8 +78,7 @@ func (f *serverFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.configDir, "controlplane-config-dir", f.configDir, "Folder with "+ocmconfig.FileName+".")
 	flags.BoolVar(&f.embeddedEtcd, flagEmbeddedEtcd, f.embeddedEtcd,
 		"Insist on the embedded etcd, or with =false on an external one: the hub refuses to start when "+ocmconfig.FileName+" says otherwise.")
-	addControllersFlag(flags, &f.groups)
-	f.gates.addFlag(flags)
+	f.hub.add(flags)
 	flags.IntVar(&f.manifestLimit, flagManifestLimit, f.manifestLimit,
 		"Most bytes that the manifests of one ManifestWork may take together; what etcd takes in one write, 1.5 MiB by default, bounds it.")
 	f.logs.addFlags(flags)
@@ -91,7 +89,7 @@ func (f *serverFlags) complete(ctx context.Context, flags *pflag.FlagSet, o *con
 	if err := f.logs.apply(ctx); err != nil {
 		return err
 	}
-	groups, err := parseGroups(f.groups)
+	controllers, err := f.hub.options()
 	if err != nil {
 		return err
 	}
@@ -113,12 +111,12 @@ func (f *serverFlags) complete(ctx context.Context, flags *pflag.FlagSet, o *con
 		return fmt.Errorf("--%s=%d: a ManifestWork needs room for its manifests; use a number of bytes such as %d",
 			flagManifestLimit, f.manifestLimit, admission.DefaultManifestLimit)
 	}
-	admissionOptions := f.gates.admission()
+	admissionOptions := f.hub.gates.admission()
 	admissionOptions.ManifestWork.Limit = f.manifestLimit
 	for _, plugin := range inprocess.Plugins(admissionOptions) {
 		o.Admission = append(o.Admission, controlplane.AdmissionPlugin{Name: plugin.Name, Plugin: plugin.Plugin})
 	}
-	o.Controllers = groups.run
+	o.Controllers = inProcess(controllers)
 	return nil
 }
 

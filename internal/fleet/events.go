@@ -4,6 +4,7 @@ package fleet
 const (
 	EventManagedClusterAccepted                    = "ManagedClusterAccepted"
 	EventManagedClusterDenied                      = "ManagedClusterDenied"
+	EventManagedClusterAutoApproved                = "ManagedClusterAutoApproved"
 	EventManagedClusterCSRAutoApproved             = "ManagedClusterCSRAutoApproved"
 	EventAvailableUnknown                          = "AvailableUnknown"
 	EventManagedClusterConditionAvailableUpdated   = "ManagedClusterConditionAvailableUpdated"

@@ -3,6 +3,7 @@
 package hub
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,6 +14,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/capstan-io/capstan/internal/hub/registration/accept"
+	"github.com/capstan-io/capstan/internal/hub/registration/autoaccept"
+	"github.com/capstan-io/capstan/internal/hub/registration/autoapprove"
 	"github.com/capstan-io/capstan/internal/hub/registration/binding"
 	"github.com/capstan-io/capstan/internal/hub/registration/cleanup"
 	"github.com/capstan-io/capstan/internal/hub/registration/clusterset"
@@ -27,6 +30,10 @@ import (
 type Options struct {
 	// Groups are names out of Groups; empty means all of them.
 	Groups []string
+	// AutoApprovedUsers are the users whose clusters are approved and accepted without a person.
+	AutoApprovedUsers []string
+	// WithoutDefaultSets leaves the sets that every hub has to people.
+	WithoutDefaultSets bool
 	// CleanupResources are deleted from the namespace of a deleted cluster, one after the other; nil means those of RG-44.
 	CleanupResources []schema.GroupVersionResource
 	// DeletionTimeout is how long the deletion of a cluster that is not available waits for its agent; 0 means for ever.
@@ -49,7 +56,18 @@ var groups = []group{
 		withClock(renewal.Register),
 		withClock(health.Register),
 		withClock(taint.Register),
-		withClock(defaultset.Register),
+		func(mgr ctrl.Manager, o Options) error {
+			if len(o.AutoApprovedUsers) == 0 {
+				return nil
+			}
+			return errors.Join(autoapprove.Register(mgr, o.Clock, o.AutoApprovedUsers), autoaccept.Register(mgr, o.Clock, o.AutoApprovedUsers))
+		},
+		func(mgr ctrl.Manager, o Options) error {
+			if o.WithoutDefaultSets {
+				return nil
+			}
+			return defaultset.Register(mgr)
+		},
 		withClock(clusterset.Register),
 		withClock(binding.Register),
 		withClock(managednamespace.Register),

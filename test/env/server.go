@@ -28,7 +28,7 @@ type Server struct {
 }
 
 // NewHub lays out a standalone hub in dir without starting it. Which controllers it runs is controllers; empty means all.
-func NewHub(dir, controllers string) (*Server, error) {
+func NewHub(dir, controllers string, flags ...string) (*Server, error) {
 	port, err := freePort()
 	if err != nil {
 		return nil, err
@@ -42,6 +42,7 @@ func NewHub(dir, controllers string) (*Server, error) {
 	if controllers != "" {
 		args = append(args, "--controllers", controllers)
 	}
+	args = append(args, flags...)
 	return &Server{
 		Process:    newProcess(filepath.Join(dir, "hub.log"), "capstan-hub", args...),
 		Dir:        dir,
@@ -63,9 +64,9 @@ func NewSandbox(dir string) (*Server, error) {
 }
 
 // StartHub starts a hub of the test's own.
-func StartHub(t testing.TB, controllers string) *Server {
+func StartHub(t testing.TB, controllers string, flags ...string) *Server {
 	t.Helper()
-	return start(t, func(dir string) (*Server, error) { return NewHub(dir, controllers) })
+	return start(t, func(dir string) (*Server, error) { return NewHub(dir, controllers, flags...) })
 }
 
 // StartSandbox starts a sandbox cluster of the test's own.

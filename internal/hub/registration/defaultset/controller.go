@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -54,7 +53,7 @@ func New(c client.Client, recorder events.EventRecorder) *Controller {
 }
 
 // Register adds the controller to the manager.
-func Register(mgr ctrl.Manager, _ clock.Clock) error {
+func Register(mgr ctrl.Manager) error {
 	// Sets that were never there have no event.
 	atStart := source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		for name := range sets {

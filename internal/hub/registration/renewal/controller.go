@@ -11,7 +11,6 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -26,6 +25,7 @@ import (
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/hub/registration/agentcsr"
 )
 
 // workers is how many requests are judged at once.
@@ -91,7 +91,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := c.client.Get(ctx, req.NamespacedName, csr); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if decided(csr) || !renews(csr) {
+	if _, user, ok := agentcsr.Requested(csr); !ok || user != csr.Spec.Username || agentcsr.Decided(csr) {
 		return ctrl.Result{}, nil
 	}
 	allowed, err := c.mayRenew(ctx, csr)
@@ -103,16 +103,6 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{RequeueAfter: recheck}, nil
 	}
 	return ctrl.Result{}, c.approve(ctx, csr)
-}
-
-// decided tells whether the request is approved or denied already.
-func decided(csr *certificatesv1.CertificateSigningRequest) bool {
-	for _, cond := range csr.Status.Conditions {
-		if cond.Type == certificatesv1.CertificateApproved || cond.Type == certificatesv1.CertificateDenied {
-			return true
-		}
-	}
-	return false
 }
 
 // mayRenew asks the hub whether the requester's cluster is still accepted: only then its agent holds this right.
@@ -135,13 +125,8 @@ func (c *Controller) mayRenew(ctx context.Context, csr *certificatesv1.Certifica
 }
 
 func (c *Controller) approve(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) error {
-	now := metav1.NewTime(c.clock.Now())
-	csr.Status.Conditions = append(csr.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
-		Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: fleet.CSRApprovalReason,
-		Message: "The agent of an accepted cluster renews its own client certificate.", LastUpdateTime: now, LastTransitionTime: now,
-	})
-	if err := c.client.SubResource("approval").Update(ctx, csr); err != nil {
-		return fmt.Errorf("approve CertificateSigningRequest %s: %w", csr.Name, err)
+	if err := agentcsr.Approve(ctx, c.client, csr, c.clock.Now(), "The agent of an accepted cluster renews its own client certificate."); err != nil {
+		return err
 	}
 	c.recorder.Eventf(csr, nil, corev1.EventTypeNormal, fleet.EventManagedClusterCSRAutoApproved, "Approve",
 		"Renewal of the client certificate of ManagedCluster %s approved", csr.Labels[fleet.LabelClusterName])

@@ -1,0 +1,98 @@
+// Package autoaccept accepts the clusters that trusted users bring.
+package autoaccept
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/hub/patch"
+	"github.com/capstan-io/capstan/internal/hub/registration/agentcsr"
+)
+
+// workers is how many clusters are accepted at once.
+const workers = 10
+
+// Controller reconciles ManagedClusters that nobody has decided about (RG-14). That a ManagedCluster exists is not enough to
+// be accepted: the hub must have approved a certificate for its agent, because a trusted user asked for it.
+type Controller struct {
+	client client.Client
+	clock  clock.Clock
+	users  []string
+}
+
+// New returns a Controller that works through the client and trusts the users.
+func New(c client.Client, clk clock.Clock, users []string) *Controller {
+	return &Controller{client: c, clock: clk, users: users}
+}
+
+// Register adds the controller to the manager.
+func Register(mgr ctrl.Manager, clk clock.Clock, users []string) error {
+	return ctrl.NewControllerManagedBy(mgr).Named("autoaccept").
+		For(&clusterv1.ManagedCluster{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&certificatesv1.CertificateSigningRequest{}, handler.EnqueueRequestsFromMapFunc(clusterOf)).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		Complete(New(mgr.GetClient(), clk, users))
+}
+
+func clusterOf(_ context.Context, o client.Object) []reconcile.Request {
+	csr, ok := o.(*certificatesv1.CertificateSigningRequest)
+	if !ok || !agentcsr.ApprovedByHub(csr) {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: csr.Labels[fleet.LabelClusterName]}}}
+}
+
+// Reconcile accepts the cluster once; what people decide afterwards holds.
+func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	cluster := &clusterv1.ManagedCluster{}
+	if err := c.client.Get(ctx, req.NamespacedName, cluster); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if decided(cluster) || !cluster.DeletionTimestamp.IsZero() {
+		return ctrl.Result{}, nil
+	}
+	trusted, err := c.trusted(ctx, cluster.Name)
+	if err != nil || !trusted {
+		return ctrl.Result{}, err
+	}
+	before := cluster.DeepCopy()
+	cluster.Spec.HubAcceptsClient = true
+	metav1.SetMetaDataAnnotation(&cluster.ObjectMeta, fleet.AnnotationAutomaticallyAcceptedOn, c.clock.Now().UTC().Format(time.RFC3339))
+	_, err = patch.Object(ctx, c.client, cluster, before)
+	return ctrl.Result{}, err
+}
+
+// decided tells whether the cluster is, or once was, accepted.
+func decided(cluster *clusterv1.ManagedCluster) bool {
+	return cluster.Spec.HubAcceptsClient || cluster.Annotations[fleet.AnnotationAutomaticallyAcceptedOn] != "" ||
+		meta.FindStatusCondition(cluster.Status.Conditions, fleet.ConditionHubAccepted) != nil
+}
+
+// trusted tells whether a trusted user got a certificate for the cluster's agent.
+func (c *Controller) trusted(ctx context.Context, cluster string) (bool, error) {
+	requests := &certificatesv1.CertificateSigningRequestList{}
+	if err := c.client.List(ctx, requests, client.MatchingLabels{fleet.LabelClusterName: cluster}); err != nil {
+		return false, fmt.Errorf("list the certificate requests of cluster %s: %w", cluster, err)
+	}
+	return slices.ContainsFunc(requests.Items, func(csr certificatesv1.CertificateSigningRequest) bool {
+		// The label can be changed afterwards, the request cannot.
+		_, _, ok := agentcsr.Requested(&csr)
+		return ok && agentcsr.ApprovedByHub(&csr) && slices.Contains(c.users, csr.Spec.Username)
+	}), nil
+}

@@ -1,0 +1,76 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/test/env"
+)
+
+// RG-13 RG-14: the clusters of a trusted user need no person. Those of others do, and what a person decides holds.
+func TestAutoApproval(t *testing.T) {
+	t.Parallel()
+	own := env.StartHub(t, "registration", "--feature-gates", "ManagedClusterAutoApproval=true", "--auto-approved-csr-users", "system:bootstrap:trust1")
+	c := own.Client(t)
+	create(t, c, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "bootstrap-token-trust1"},
+		Type:       corev1.SecretTypeBootstrapToken,
+		StringData: map[string]string{
+			"token-id": "trust1", "token-secret": "0123456789abcdef", "usage-bootstrap-authentication": "true",
+			"auth-extra-groups": fleet.GroupBootstrap,
+		},
+	})
+	// Made by somebody else before its agent comes: its name alone does not get it in.
+	create(t, c, &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "stranger"}})
+
+	other := env.NewAgent(t, own, managed, "other", "")
+	trusted := env.NewAgent(t, own, managed, "trusted", "trust1.0123456789abcdef")
+	for _, agent := range []*env.Agent{other, trusted} {
+		if err := agent.Start(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	env.AwaitAvailable(t, c, "trusted")
+	awaitEvent(t, c, metav1.NamespaceDefault, fleet.EventManagedClusterAutoApproved)
+	get := func(name string) *clusterv1.ManagedCluster {
+		t.Helper()
+		mc := &clusterv1.ManagedCluster{}
+		env.Eventually(t, func(ctx context.Context) error { return c.Get(ctx, client.ObjectKey{Name: name}, mc) })
+		return mc
+	}
+	if get("trusted").Annotations[fleet.AnnotationAutomaticallyAcceptedOn] == "" {
+		t.Error("the cluster does not say when it was accepted")
+	}
+	env.Eventually(t, func(ctx context.Context) error {
+		requests := &certificatesv1.CertificateSigningRequestList{}
+		if err := c.List(ctx, requests, client.MatchingLabels{fleet.LabelClusterName: "other"}); err != nil || len(requests.Items) == 0 {
+			return fmt.Errorf("no request: %w", err)
+		}
+		for _, csr := range requests.Items {
+			if len(csr.Status.Conditions) > 0 {
+				t.Errorf("%s of %s: %+v", csr.Name, csr.Spec.Username, csr.Status.Conditions)
+			}
+		}
+		return nil
+	})
+	for _, name := range []string{"other", "stranger"} {
+		if get(name).Spec.HubAcceptsClient {
+			t.Errorf("%s is accepted", name)
+		}
+	}
+
+	mc := get("trusted")
+	mergePatch(t, c, mc, `{"spec":{"hubAcceptsClient":false}}`)
+	awaitCluster(t, c, "trusted", fleet.ConditionHubAccepted, metav1.ConditionFalse, fleet.ReasonHubClusterAdminDenied)
+	if get("trusted").Spec.HubAcceptsClient {
+		t.Error("the denied cluster is accepted again")
+	}
+}
