@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/spf13/pflag"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -31,7 +32,7 @@ func (l logging) addFlags(flags *pflag.FlagSet) {
 // apply is done once, before anything logs. ctx is the program's.
 func (l logging) apply(ctx context.Context) error {
 	if err := logsapi.ValidateAndApply(l.Options, nil); err != nil {
-		return err
+		return fmt.Errorf("--logging-format %s: %w; use text or json", l.Format, err)
 	}
 	ctrl.SetLogger(klog.Background())
 	calmStop(ctx)

@@ -1,7 +1,6 @@
 package controlplane
 
 import (
-	"fmt"
 	"io"
 	"net"
 	"slices"
@@ -71,6 +70,13 @@ var seldomRead = []string{
 	"validatingwebhookconfigurations.admissionregistration.k8s.io",
 }
 
+func uncached() (sizes []string) {
+	for _, resource := range seldomRead {
+		sizes = append(sizes, resource+"#0")
+	}
+	return sizes
+}
+
 // kubeOptions says to the Kubernetes API server what this hub is. Priority and fairness stays on, unlike SC-14: it is
 // the one throttle there is, for the hub's own controllers too.
 func (o *Options) kubeOptions(keys *pki.Store, storage *storage, listener net.Listener, a address) (*controlplaneoptions.Options, error) {
@@ -88,11 +94,10 @@ func (o *Options) kubeOptions(keys *pki.Store, storage *storage, listener net.Li
 	// Watches of agents would keep a stopping hub for a minute; they only have to be told.
 	k.GenericServerRunOptions.ShutdownWatchTerminationGracePeriod = drainTimeout
 
+	k.Etcd = o.store
 	k.Etcd.StorageConfig.Prefix = o.Config.Etcd.Prefix
 	k.Etcd.StorageConfig.Transport = storage.transport
-	for _, resource := range seldomRead {
-		k.Etcd.WatchCacheSizes = append(k.Etcd.WatchCacheSizes, resource+"#0")
-	}
+	k.Etcd.WatchCacheSizes = append(uncached(), k.Etcd.WatchCacheSizes...)
 	k.Features.EnableProfiling = o.Profiling
 	// They are for the endpoint that is not used; the API server would log that they are empty as an error.
 	k.Metrics = nil
@@ -143,15 +148,4 @@ func (o *Options) admission() *genericoptions.AdmissionOptions {
 	}
 	options.RecommendedPluginOrder = order
 	return options
-}
-
-// listen opens the port of the API server.
-func (o *Options) listen(a address) (net.Listener, error) {
-	listener, _, err := genericoptions.CreateListener(o.serving.BindNetwork,
-		net.JoinHostPort(o.serving.BindAddress.String(), fmt.Sprint(a.listen)), net.ListenConfig{})
-	if err != nil {
-		return nil, fmt.Errorf("listen on port %d: %w; stop what uses the port, or set another apiserver.port in %s",
-			a.listen, err, o.Config.File)
-	}
-	return listener, nil
 }

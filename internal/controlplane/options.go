@@ -11,9 +11,11 @@ import (
 	"github.com/spf13/pflag"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/admission"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/client-go/rest"
+	controlplaneoptions "k8s.io/kubernetes/pkg/controlplane/apiserver/options"
 	kubeoptions "k8s.io/kubernetes/pkg/kubeapiserver/options"
 	"k8s.io/utils/clock"
 
@@ -45,6 +47,7 @@ type Options struct {
 
 	serving *genericoptions.SecureServingOptionsWithLoopback
 	oidc    *kubeoptions.BuiltInAuthenticationOptions
+	store   *genericoptions.EtcdOptions
 }
 
 // EtcdOptions configure the embedded etcd (SC-10).
@@ -79,6 +82,7 @@ func NewOptions() *Options {
 		Config:  &ocmconfig.Config{},
 		serving: serving,
 		oidc:    kubeoptions.NewBuiltInAuthenticationOptions().WithOIDC(),
+		store:   controlplaneoptions.NewOptions().Etcd,
 	}
 }
 
@@ -98,16 +102,27 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	o.addStockFlags(flags)
 }
 
-// addStockFlags adds flags of the Kubernetes API server under their own names. The port is not among them, that is in
-// ocmconfig.yaml, nor the default certificate: the kubeconfigs the hub writes trust the hub's own CA.
+// notOurs are flags of the Kubernetes API server that a hub has not.
+var notOurs = sets.New(
+	// ocmconfig.yaml has them.
+	"secure-port", "etcd-servers", "etcd-cafile", "etcd-certfile", "etcd-keyfile", "etcd-prefix",
+	// The kubeconfigs that the hub writes trust the hub's own CA.
+	"cert-dir", "tls-cert-file", "tls-private-key-file",
+	// There is one choice.
+	"api-audiences", "authentication-config", "enable-garbage-collector", "storage-backend",
+	// A hub never shares its port.
+	"permit-address-sharing", "permit-port-sharing",
+)
+
+// addStockFlags adds flags of the Kubernetes API server under their own names (SC-02).
 func (o *Options) addStockFlags(flags *pflag.FlagSet) {
 	stock := pflag.NewFlagSet("", pflag.ContinueOnError)
 	o.serving.AddFlags(stock)
 	o.oidc.AddFlags(stock)
+	o.store.AddFlags(stock)
+	stock.Lookup("bind-address").Usage = "IP address to listen on; an unspecified one, 0.0.0.0 or ::, means all of this machine."
 	stock.VisitAll(func(flag *pflag.Flag) {
-		switch flag.Name {
-		case "secure-port", "cert-dir", "tls-cert-file", "tls-private-key-file", "api-audiences", "authentication-config":
-		default:
+		if !notOurs.Has(flag.Name) {
 			flags.AddFlag(flag)
 		}
 	})

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"github.com/capstan-io/capstan/internal/controlplane/ocmconfig"
 )
 
@@ -33,6 +35,9 @@ func refusal(t *testing.T, dir string, change func(*Options)) error {
 	if err == nil {
 		t.Fatal("the hub started")
 	}
+	if strings.Contains(err.Error(), "\n") {
+		t.Errorf("more than one line: %v", err)
+	}
 	return err
 }
 
@@ -53,6 +58,82 @@ func TestSecondProcessIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	says(t, refusal(t, dir, nil), shared.options.Config.DataDirectory, "in use by process "+strconv.Itoa(os.Getpid()))
+}
+
+// SC-02: a flag that cannot be what it is is named, with what would be right.
+func TestWrongFlags(t *testing.T) {
+	t.Parallel()
+	for flag, want := range map[string]string{
+		"--embedded-etcd-client-port=70000":          "use 1 to 65535",
+		"--embedded-etcd-peer-port=-1":               "use 1 to 65535",
+		"--embedded-etcd-wal-size-bytes=-5":          "number of bytes",
+		"--tls-min-version=1.2":                      "VersionTLS12",
+		"--tls-cipher-suites=FOO":                    "TLS_AES_128_GCM_SHA256",
+		"--oidc-issuer-url=https://issuer.test":      "oidc-client-id",
+		"--bind-address=192.0.2.1":                   "--bind-address",
+		"--encryption-provider-config=/no/such/file": "/no/such/file",
+	} {
+		t.Run(flag, func(t *testing.T) {
+			t.Parallel()
+			err := refusal(t, t.TempDir(), func(o *Options) {
+				flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+				o.AddFlags(flags)
+				must(t, flags.Parse([]string{flag}))
+			})
+			says(t, err, want)
+		})
+	}
+}
+
+// SC-02: what ocmconfig.yaml or the hub itself decides is no flag.
+func TestNoFlagWithoutEffect(t *testing.T) {
+	t.Parallel()
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	NewOptions().AddFlags(flags)
+	for name := range notOurs {
+		if flags.Lookup(name) != nil {
+			t.Errorf("--%s is a flag", name)
+		}
+	}
+	for _, name := range []string{
+		"delegating-authentication", "bind-address", "tls-min-version", "encryption-provider-config", "etcd-compaction-interval",
+		"embedded-etcd-directory", "embedded-etcd-peer-port", "embedded-etcd-client-port", "embedded-etcd-wal-size-bytes",
+	} {
+		if flags.Lookup(name) == nil {
+			t.Errorf("--%s is no flag", name)
+		}
+	}
+}
+
+// SC-10: a port of the embedded etcd that is taken is named with the flag that chooses it.
+func TestBusyEtcdPort(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer func() { _ = l.Close() }()
+	port := l.Addr().(*net.TCPAddr).Port
+	says(t, refusal(t, t.TempDir(), func(o *Options) { o.Etcd.ClientPort = port }), strconv.Itoa(port), "--embedded-etcd-client-port")
+}
+
+// SC-06: a key that cannot be read is named, and nothing is put in its place.
+func TestBrokenKey(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	must(t, newHub(t, dir, nil).stop())
+	file := filepath.Join(dir, "data", "cert", "client-ca.key")
+	must(t, os.WriteFile(file, []byte("broken"), 0o600))
+	says(t, refusal(t, dir, nil), file, "from a backup")
+	if content, err := os.ReadFile(file); err != nil || string(content) != "broken" {
+		t.Errorf("the broken key is now %q, %v", content, err)
+	}
+}
+
+// A data directory that cannot be one is refused.
+func TestUnusableDataDirectory(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(dir, "data"), nil, 0o600))
+	says(t, refusal(t, dir, nil), filepath.Join(dir, "data"), "data directory", "must be a folder")
 }
 
 // SC-04: a port that is taken is named, with the field that chooses it.

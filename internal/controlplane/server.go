@@ -32,6 +32,9 @@ func Run(ctx context.Context, o *Options) error {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
+	if err := o.validate(); err != nil {
+		return err
+	}
 	if err := setFeatures(); err != nil {
 		return err
 	}
@@ -71,7 +74,7 @@ func (h *hub) open(ctx context.Context) (err error) {
 	if h.address, err = h.findAddress(ctx); err != nil {
 		return err
 	}
-	if h.listener, err = h.listen(h.address); err != nil {
+	if h.listener, err = h.listen(ctx, h.address); err != nil {
 		return err
 	}
 	if err := h.openKeysAndStorage(ctx); err != nil {

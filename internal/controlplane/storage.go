@@ -8,12 +8,15 @@ import (
 	"net"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/klog/v2"
 
@@ -60,6 +63,9 @@ func (o *Options) openStorage(ctx context.Context, keys func() (*pki.Store, erro
 		options.TLS.CertFile, options.TLS.KeyFile = store.Certificate(pki.EtcdServer)
 	}
 	server, err := etcd.Start(ctx, options)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		err = fmt.Errorf("%w; set another --embedded-etcd-client-port or --embedded-etcd-peer-port", err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -83,20 +89,26 @@ func openExternal(ctx context.Context, e ocmconfig.Etcd, file string) (*storage,
 		probes.Go(func() { failures[i] = probe(ctx, server, tlsConfig) })
 	}
 	probes.Wait()
-	down := 0
+	if !slices.Contains(failures, nil) {
+		return nil, fmt.Errorf("no server of the external etcd answers: %s; start etcd, or correct etcd.servers in %s", inOneLine(failures), file)
+	}
 	for i, failure := range failures {
 		if failure != nil {
 			klog.FromContext(ctx).Error(failure, "A server of the external etcd does not answer", "server", e.Servers[i])
-			down++
 		}
-	}
-	if down == len(e.Servers) {
-		return nil, fmt.Errorf("no server of the external etcd answers:\n%w\nstart etcd, or correct etcd.servers in %s", errors.Join(failures...), file)
 	}
 	return &storage{
 		transport: storagebackend.TransportConfig{ServerList: e.Servers, TrustedCAFile: e.CAFile, CertFile: e.CertFile, KeyFile: e.KeyFile},
 		close:     func() {},
 	}, nil
+}
+
+func inOneLine(errs []error) string {
+	var texts []string
+	for _, err := range errs {
+		texts = append(texts, err.Error())
+	}
+	return strings.Join(texts, "; ")
 }
 
 func clientTLS(e ocmconfig.Etcd) (*tls.Config, error) {
@@ -119,7 +131,7 @@ func probe(ctx context.Context, server string, tlsConfig *tls.Config) error {
 	if err := dial(ctx, target, tlsConfig); err != nil {
 		return fmt.Errorf("%s: %w", server, err)
 	}
-	config := clientv3.Config{Endpoints: []string{server}, Context: ctx}
+	config := clientv3.Config{Endpoints: []string{server}, Context: ctx, Logger: zap.NewNop()}
 	if target.Scheme == "https" {
 		config.TLS = tlsConfig
 	}

@@ -4,6 +4,7 @@ package datadir
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,7 +23,7 @@ type Lock struct {
 // holder's process, when another one has it. The system releases the lock when the process ends, however it ends.
 func Acquire(dir string) (*Lock, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("create the data directory: %w", err)
+		return nil, unusable(err)
 	}
 	path := filepath.Join(dir, lockFile)
 	file, err := fileutil.TryLockFile(path, os.O_RDWR|os.O_CREATE, 0o600)
@@ -30,13 +31,21 @@ func Acquire(dir string) (*Lock, error) {
 		return nil, fmt.Errorf("the data directory %s is in use by process %s; stop that process, or choose another directory", dir, holder(path))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("lock the data directory %s: %w", dir, err)
+		return nil, unusable(err)
 	}
 	if err := errors.Join(file.Truncate(0), writePID(file.File)); err != nil {
 		_ = file.Close()
-		return nil, fmt.Errorf("lock the data directory %s: %w", dir, err)
+		return nil, unusable(err)
 	}
 	return &Lock{file: file}, nil
+}
+
+func unusable(err error) error {
+	var cause *fs.PathError
+	if errors.As(err, &cause) {
+		err = cause
+	}
+	return fmt.Errorf("use the data directory: %w; it must be a folder on a disk with room in which this user may create files", err)
 }
 
 func writePID(file *os.File) error {

@@ -11,7 +11,9 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -105,7 +107,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	}
 	starting.Lock()
 	defer starting.Unlock()
-	member, err := embed.StartEtcd(cfg)
+	member, err := startMember(cfg, core)
 	if err != nil {
 		cleanup()
 		return nil, fmt.Errorf("start etcd in %s: %w", o.Dir, err)
@@ -119,7 +121,44 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		server.Close()
 		return nil, fmt.Errorf("start etcd in %s: %w", o.Dir, err)
 	}
+	go func() {
+		for err := range member.Err() {
+			core.fail(err)
+		}
+	}()
 	return server, nil
+}
+
+// startMember returns as soon as etcd cannot go on, leaving it as it is.
+func startMember(cfg *embed.Config, core *logCore) (*embed.Etcd, error) {
+	type outcome struct {
+		member *embed.Etcd
+		err    error
+	}
+	done := make(chan outcome, 1)
+	go func() {
+		defer func() {
+			if reason := recover(); reason != nil {
+				done <- outcome{err: unusable(fmt.Errorf("%v", reason))}
+			}
+		}()
+		member, err := embed.StartEtcd(cfg)
+		done <- outcome{member, err}
+	}()
+	select {
+	case o := <-done:
+		return o.member, o.err
+	case err := <-core.failed:
+		return nil, unusable(err)
+	}
+}
+
+// unusable says what to do about data that etcd cannot start on.
+func unusable(err error) error {
+	if strings.Contains(err.Error(), syscall.ENOSPC.Error()) {
+		return fmt.Errorf("%w; make room on the disk", err)
+	}
+	return fmt.Errorf("%w; its files are damaged: restore the folder from a backup", err)
 }
 
 func config(o Options, socket url.URL, core *logCore) (*embed.Config, error) {
@@ -196,6 +235,8 @@ func (s *Server) waitReady(ctx context.Context) error {
 			return nil
 		case err := <-s.etcd.Err():
 			return err
+		case err := <-s.log.failed:
+			return err
 		case <-s.etcd.Server.StopNotify():
 			return errors.New("the member stopped while starting; its log says why")
 		case <-ctx.Done():
@@ -241,13 +282,16 @@ func replayed() bool {
 // Endpoint is the URL a client of the same machine dials: a unix socket only this user can open.
 func (s *Server) Endpoint() string { return s.endpoint }
 
-// Err delivers a failure of a running member. It is closed by Close.
-func (s *Server) Err() <-chan error { return s.etcd.Err() }
+// Err delivers what a running member cannot go on after.
+func (s *Server) Err() <-chan error { return s.log.failed }
 
-// Close stops the member, writes what is pending and removes the socket.
+// Close stops the member, writes what is pending and removes the socket. A member that failed in the middle of something
+// is left as it is: it would wait for itself.
 func (s *Server) Close() {
 	// Listeners that end are reported as errors; at this point that is what was asked for.
 	s.log.mute()
-	s.etcd.Close()
+	if !s.log.broken.Load() {
+		s.etcd.Close()
+	}
 	s.cleanup()
 }

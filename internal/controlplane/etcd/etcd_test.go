@@ -90,6 +90,29 @@ func TestInterruptedStart(t *testing.T) {
 	start(t, Options{Dir: dir}).Close()
 }
 
+// Data that cannot be used is an error that says so, and not the end of the process.
+func TestBrokenDataIsAnError(t *testing.T) {
+	t.Parallel()
+	for _, pattern := range []string{"snap/db", "wal/*.wal"} {
+		t.Run(pattern, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			start(t, Options{Dir: dir}).Close()
+			files, err := filepath.Glob(filepath.Join(dir, "member-data", "member", pattern))
+			if err != nil || len(files) != 1 {
+				t.Fatalf("files %v, %v", files, err)
+			}
+			if err := os.WriteFile(files[0], []byte(strings.Repeat("broken", 10000)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			_, err = Start(t.Context(), Options{Dir: dir, NoFsync: true, Logger: logr.Discard()})
+			if err == nil || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), "restore the folder from a backup") {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
 // A data directory deeper than a socket address can name still works, and leaves nothing behind.
 func TestLongDataDirectory(t *testing.T) {
 	t.Parallel()

@@ -1,6 +1,9 @@
 package etcd
 
 import (
+	"errors"
+	"fmt"
+	"runtime"
 	"strings"
 	"sync/atomic"
 
@@ -15,15 +18,46 @@ type logCore struct {
 	out    logr.Logger
 	fields []zapcore.Field
 	muted  *atomic.Bool
+	// failed takes the first thing that etcd cannot go on after. broken says that it left etcd in the middle of something.
+	failed chan error
+	broken *atomic.Bool
 }
 
 const etcdInfoVerbosity = 4
 
 func newLogCore(out logr.Logger) *logCore {
-	return &logCore{out: out.WithName("etcd"), muted: &atomic.Bool{}}
+	return &logCore{out: out.WithName("etcd"), muted: &atomic.Bool{}, failed: make(chan error, 1), broken: &atomic.Bool{}}
 }
 
-func (c *logCore) logger() *zap.Logger { return zap.New(c) }
+func (c *logCore) logger() *zap.Logger {
+	return zap.New(c, zap.WithFatalHook(ending{c}), zap.WithPanicHook(ending{c}))
+}
+
+func (c *logCore) fail(err error) {
+	select {
+	case c.failed <- err:
+	default:
+	}
+}
+
+// ending is what follows a message after which etcd would end the process. Here the program decides, so only the
+// goroutine ends.
+type ending struct{ core *logCore }
+
+// OnWrite implements zapcore.CheckWriteHook.
+func (e ending) OnWrite(entry *zapcore.CheckedEntry, fields []zapcore.Field) {
+	values := zapcore.NewMapObjectEncoder()
+	for _, f := range fields {
+		f.AddTo(values)
+	}
+	err := errors.New(entry.Message)
+	if cause, found := values.Fields["error"]; found {
+		err = fmt.Errorf("%w: %v", err, cause)
+	}
+	e.core.broken.Store(true)
+	e.core.fail(err)
+	runtime.Goexit()
+}
 
 func (c *logCore) mute() { c.muted.Store(true) }
 
@@ -61,6 +95,8 @@ func (c *logCore) Write(entry zapcore.Entry, fields []zapcore.Field) error {
 		values = append(values, k, v)
 	}
 	switch {
+	case entry.Level > zapcore.ErrorLevel:
+		// The program reports it.
 	case strings.HasPrefix(entry.Message, "failed to update storage version"):
 		// Of a new member etcd says so until its first write is on disk.
 		c.out.V(etcdInfoVerbosity).Info(entry.Message, values...)

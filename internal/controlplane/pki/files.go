@@ -83,7 +83,7 @@ func (f pairFile) load() (*keyPair, error) {
 	case f.absent():
 		return nil, nil
 	default:
-		return nil, fmt.Errorf("%w; restore %s and %s from a backup, or remove both to have new ones made", err, f.certFile(), f.keyFile())
+		return nil, fmt.Errorf("%w; restore %s and %s from a backup, or remove both to have new ones made: what the old ones signed is then refused", err, f.certFile(), f.keyFile())
 	}
 }
 
@@ -156,15 +156,15 @@ func loadUserCA(certFile, keyFile string, now time.Time) (*keyPair, error) {
 func loadPair(certFile, keyFile string) (*keyPair, error) {
 	certs, err := certutil.CertsFromFile(certFile)
 	if err != nil {
-		return nil, fmt.Errorf("read certificate %s: %w", certFile, err)
+		return nil, err
 	}
 	parsed, err := keyutil.PrivateKeyFromFile(keyFile)
 	if err != nil {
-		return nil, fmt.Errorf("read key %s: %w", keyFile, err)
+		return nil, err
 	}
 	key, ok := parsed.(crypto.Signer)
 	if !ok {
-		return nil, fmt.Errorf("read key %s: a %T cannot sign", keyFile, parsed)
+		return nil, fmt.Errorf("key %s: a %T cannot sign", keyFile, parsed)
 	}
 	public, ok := key.Public().(interface{ Equal(crypto.PublicKey) bool })
 	if !ok || !public.Equal(certs[0].PublicKey) {
@@ -180,7 +180,7 @@ func (s *Store) ensureServiceAccountKey() error {
 		return nil
 	}
 	if exists(file) {
-		return fmt.Errorf("read service account key %s: %w; restore it from a backup, or remove it, which makes all service account tokens invalid", file, err)
+		return fmt.Errorf("service account key: %w; restore %s from a backup, or remove it, which makes all service account tokens invalid", err, file)
 	}
 	key, err := rsa.GenerateKey(rand.Reader, serviceAccountKeyBits)
 	if err != nil {
