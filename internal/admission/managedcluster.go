@@ -53,7 +53,8 @@ func stampAll(taints []clusterv1.Taint, now metav1.Time) {
 	}
 }
 
-// stampChanged sets the time of the taints that old does not have, and refuses any other change of a time (WH-02).
+// stampChanged sets the time of the taints that old does not have, gives those that it has their time where it was left out,
+// as kubectl apply does, and refuses any other change of a time (WH-02).
 func stampChanged(taints, old []clusterv1.Taint, now metav1.Time) field.ErrorList {
 	var errs field.ErrorList
 	for i := range taints {
@@ -65,6 +66,8 @@ func stampChanged(taints, old []clusterv1.Taint, now metav1.Time) field.ErrorLis
 		case before == nil:
 			errs = append(errs, field.Invalid(path, taint.TimeAdded, fmt.Sprintf(
 				"TimeAdded of taint %q may not be set: leave it out, the hub sets it when a taint is new or changed", taint.Key)))
+		case taint.TimeAdded.IsZero():
+			taint.TimeAdded = before.TimeAdded
 		case !taint.TimeAdded.Equal(&before.TimeAdded):
 			errs = append(errs, field.Invalid(path, taint.TimeAdded, fmt.Sprintf(
 				"TimeAdded of taint %q may not be set: the taint did not change, so leave its time at %s",
@@ -90,8 +93,9 @@ func sameTaint(taints []clusterv1.Taint, taint clusterv1.Taint) *clusterv1.Taint
 type NamespaceGetter func(ctx context.Context, name string) (*corev1.Namespace, error)
 
 // ValidateManagedCluster holds a cluster that is created (old is nil) or updated against WH-04 to WH-07, after
-// MutateManagedCluster. It fails with 400 when the name is reserved, when the name or an address is wrong, and with 403 when the sender may not
-// accept the cluster, may not move it between sets, or when the namespace of the cluster is still being deleted.
+// MutateManagedCluster. It fails with 400 when the name is reserved, or the name or an address is wrong, and with 403 when
+// the sender may not accept the cluster, or take that back, may not move it between sets, or when the namespace of the
+// cluster is still being deleted.
 func ValidateManagedCluster(
 	ctx context.Context, cluster, old *clusterv1.ManagedCluster, sender Sender, namespaces NamespaceGetter,
 ) error {
@@ -106,7 +110,12 @@ func ValidateManagedCluster(
 		}
 	}
 	if accepted {
-		if err := validateAcceptance(ctx, cluster.Name, sender, namespaces); err != nil {
+		if err := validateNamespace(ctx, cluster.Name, namespaces); err != nil {
+			return err
+		}
+	}
+	if accepted || old != nil && old.Spec.HubAcceptsClient && !cluster.Spec.HubAcceptsClient {
+		if err := validateAcceptance(ctx, cluster.Name, sender); err != nil {
 			return err
 		}
 	}
@@ -150,24 +159,34 @@ func checkURL(address string) string {
 	}
 }
 
-// validateAcceptance is asked when a cluster becomes accepted: its namespace must not be on its way out (WH-06), and the
-// sender needs the permission to accept (WH-05).
-func validateAcceptance(ctx context.Context, name string, sender Sender, namespaces NamespaceGetter) error {
-	accept := authorizationv1.ResourceAttributes{
+// acceptance is the permission to decide about a cluster.
+func acceptance(cluster string) authorizationv1.ResourceAttributes {
+	return authorizationv1.ResourceAttributes{
 		Group: fleet.GroupRegister, Resource: fleet.ResourceManagedClusters, Subresource: fleet.SubresourceAccept,
-		Verb: "update", Name: name,
+		Verb: "update", Name: cluster,
 	}
-	namespace, err := namespaces(ctx, name)
+}
+
+// validateNamespace is asked when a cluster becomes accepted: its namespace must not be on its way out (WH-06).
+func validateNamespace(ctx context.Context, cluster string, namespaces NamespaceGetter) error {
+	namespace, err := namespaces(ctx, cluster)
 	switch {
 	case apierrors.IsNotFound(err):
+		return nil
 	case err != nil:
-		return forbidden(accept, fmt.Errorf("the namespace %q of the cluster could not be read: %w", name, err))
+		return forbidden(acceptance(cluster), fmt.Errorf("the namespace %q of the cluster could not be read: %w", cluster, err))
 	case namespace.Status.Phase == corev1.NamespaceTerminating:
-		return forbidden(accept, fmt.Errorf("the namespace %q of the cluster is being deleted: "+
-			"accept the cluster again once the namespace is gone", name))
+		return forbidden(acceptance(cluster), fmt.Errorf("the namespace %q of the cluster is being deleted: "+
+			"accept the cluster again once the namespace is gone", cluster))
 	}
-	if err := sender.may(ctx, accept); err != nil {
-		return forbidden(accept, fmt.Errorf("user %q cannot update the HubAcceptsClient field: %w", sender.Name, err))
+	return nil
+}
+
+// validateAcceptance is asked when a cluster is accepted, and also when that is taken back (WH-05): an agent may update
+// its own ManagedCluster, and should not be able to throw itself out.
+func validateAcceptance(ctx context.Context, cluster string, sender Sender) error {
+	if err := sender.may(ctx, acceptance(cluster)); err != nil {
+		return forbidden(acceptance(cluster), fmt.Errorf("user %q cannot update the HubAcceptsClient field: %w", sender.Name, err))
 	}
 	return nil
 }

@@ -92,3 +92,15 @@ func TestAgentCannotAcceptItself(t *testing.T) {
 		return nil
 	})
 }
+
+// WH-05: an agent may update its own ManagedCluster, but neither let itself in nor out.
+func TestAgentCannotLeaveByItself(t *testing.T) {
+	t.Parallel()
+	const name = "stays"
+	agent := env.Join(t, hub, managed, name)
+	c := env.ClientFor(t, agent.HubConfig(t))
+	patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"hubAcceptsClient":false}}`))
+	if err := c.Patch(t.Context(), managedCluster(t, name), patch); !apierrors.IsForbidden(err) {
+		t.Errorf("got %v, want 403", err)
+	}
+}
