@@ -2,6 +2,7 @@
 package e2e
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -62,18 +63,48 @@ func (u user) run(t *testing.T, args ...string) string {
 }
 
 func (u user) try(args ...string) (string, error) {
-	program, err := filepath.Abs("../../bin/capstan")
+	cmd, err := u.command(args...)
 	if err != nil {
 		return "", err
 	}
-	cmd := exec.Command(program, args...)
-	cmd.Env = append(os.Environ(), playground.EnvHome+"="+u.home.Dir, "KUBECONFIG=")
 	var out, errOut bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errOut
 	if err := cmd.Run(); err != nil {
 		return out.String(), fmt.Errorf("%w: %s", err, errOut.String())
 	}
 	return out.String(), nil
+}
+
+func (u user) command(args ...string) (*exec.Cmd, error) {
+	program, err := filepath.Abs("../../bin/capstan")
+	cmd := exec.Command(program, args...)
+	cmd.Env = append(os.Environ(), playground.EnvHome+"="+u.home.Dir, "KUBECONFIG=")
+	return cmd, err
+}
+
+// interrupt runs capstan and interrupts it as soon as one process is done with.
+func (u user) interrupt(t *testing.T, args ...string) {
+	t.Helper()
+	cmd, err := u.command(args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	progress, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bufio.NewReader(progress).ReadString('\n'); err != nil {
+		t.Error(err)
+	}
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Error(err)
+	}
+	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 130 {
+		t.Errorf("capstan %s was interrupted and ended with %v", strings.Join(args, " "), err)
+	}
 }
 
 func (u user) status(t *testing.T) playground.Status {
@@ -165,6 +196,11 @@ func TestPlayground(t *testing.T) {
 			t.Errorf("no cluster3: %v", after)
 		}
 	})
+	t.Run("after an interrupted down", func(t *testing.T) {
+		u.interrupt(t, "down")
+		u.run(t, "up")
+		same(t, before, u.identities(t))
+	})
 	t.Run("another's cluster", func(t *testing.T) { joinAnother(t, u) })
 }
 
@@ -205,6 +241,33 @@ func joinAnother(t *testing.T, admin user) {
 	}
 	admin.run(t, "accept", "--clusters", "another", "--wait")
 	awaitAvailable(t, admin, "another")
+	refuseImpostor(t, admin, clusterKubeconfig)
+}
+
+// refuseImpostor has a stranger ask to be a cluster that is there: accept says who, and lets only those in who are named.
+func refuseImpostor(t *testing.T, admin user, clusterKubeconfig string) {
+	stranger := newUser(t)
+	var info struct {
+		Token  string   `json:"hub-token"`
+		Server string   `json:"hub-apiserver"`
+		Pins   []string `json:"ca-cert-hash"`
+	}
+	if err := json.Unmarshal([]byte(admin.run(t, "get", "token", "-o", "json")), &info); err != nil {
+		t.Fatal(err)
+	}
+	join := []string{"join", "--hub-apiserver", info.Server, "--cluster-name", "another", "--managed-cluster-kubeconfig", clusterKubeconfig, "--detach", "--wait"}
+	wrong := "sha256:" + strings.Repeat("0", 64)
+	if _, err := stranger.try(append(join, "--hub-token", info.Token, "--ca-cert-hash", wrong)...); err == nil || !strings.Contains(err.Error(), "impostor") {
+		t.Errorf("joined a hub of another certificate authority: %v", err)
+	}
+	if _, err := stranger.try(append(join, "--hub-token", info.Token+"x", "--ca-cert-hash", info.Pins[0])...); err == nil || !strings.Contains(err.Error(), "does not accept the credentials") {
+		t.Errorf("joined with a token that is not signed by the hub: %v", err)
+	}
+	stranger.run(t, append(join, "--hub-token", info.Token, "--ca-cert-hash", info.Pins[0])...)
+	const nobody = "system:open-cluster-management:another:nobody"
+	if _, err := admin.try("accept", "--clusters", "another", "--requesters", nobody); err == nil || !strings.Contains(err.Error(), "--requesters names none of those who asked") {
+		t.Errorf("accepted for an agent that is not there: %v", err)
+	}
 }
 
 func awaitAvailable(t *testing.T, admin user, name string) {

@@ -189,8 +189,20 @@ func (p *Process) Died() error {
 	if tail == "" {
 		tail = "  (it wrote nothing)"
 	}
-	return fmt.Errorf("%s does not run: %s. The last lines of its log:\n%s\nThe whole log is %s.", p.Name, how, tail, p.Log)
+	return &deathError{
+		name: p.Name, wasFound: p.exited == nil,
+		message: fmt.Sprintf("%s does not run: %s. The last lines of its log:\n%s\nThe whole log is %s.", p.Name, how, tail, p.Log),
+	}
 }
+
+// deathError is what Died returns.
+type deathError struct {
+	name, message string
+	// wasFound tells whether the process ran already, and is no child of ours.
+	wasFound bool
+}
+
+func (e *deathError) Error() string { return e.message }
 
 func (p *Process) tail() string {
 	content, err := os.ReadFile(p.Log)

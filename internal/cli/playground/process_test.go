@@ -3,6 +3,7 @@ package playground
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -161,6 +162,12 @@ func TestProcessDied(t *testing.T) {
 	defer release()
 	<-ctx.Done()
 	message := context.Cause(ctx).Error()
+	for p, found := range map[*Process]bool{process: false, reread(t, home, "hub"): true} {
+		var death *deathError
+		if !errors.As(p.Died(), &death) || death.wasFound != found {
+			t.Errorf("death %+v, want that of a process that was found: %t", death, found)
+		}
+	}
 	for _, want := range []string{"hub does not run", "exit status 3", "line 30", process.Log} {
 		if !strings.Contains(message, want) {
 			t.Errorf("%q is missing in: %s", want, message)

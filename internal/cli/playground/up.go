@@ -68,6 +68,19 @@ func (h Home) Up(ctx context.Context, clusters int, report Reporter) error {
 	if err != nil {
 		return err
 	}
+	for range state.processes() {
+		var death *deathError
+		if err = h.raise(ctx, state, report); !errors.As(err, &death) || !death.wasFound {
+			return err
+		}
+		report.Done(death.name, "ended meanwhile, starting it again")
+	}
+	return err
+}
+
+// raise starts what does not run and joins it all. It takes for running what was killed and is not gone yet, and fails with
+// a deathError when it goes.
+func (h Home) raise(ctx context.Context, state State, report Reporter) error {
 	u := &up{home: h, report: report, hubIsReady: make(chan struct{})}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return u.raiseHub(ctx, state.Hub.Port) })
