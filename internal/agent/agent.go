@@ -4,6 +4,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -30,32 +31,83 @@ type Agent struct {
 	clock         clock.Clock
 	identity      identity.Identity
 	managed       *rest.Config
+	management    *rest.Config // of the cluster that holds the Secret
 	store         *hubkubeconfig.Store
 	clientConfigs []clusterv1.ClientConfig
+	working       atWork
 }
 
+// The wait before something that ended badly is begun again doubles from the first to the last. What went well for longer
+// than the last begins anew with the first.
+const (
+	firstRestart = time.Second
+	lastRestart  = 30 * time.Second
+)
+
 // Run runs the parts of an agent until the context ends. It fails on what only a person can mend: options that make no
-// sense, or a managed cluster that cannot be prepared. Trouble with the hub is waited out.
+// sense, or a managed cluster that refuses what the agent needs. Trouble with the hub, or on the way to a cluster, is waited
+// out.
 func Run(ctx context.Context, o *Options, parts Parts) error {
 	a, err := newAgent(o, parts)
 	if err != nil {
+		return err
+	}
+	endpoints, err := a.endpoints()
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	both, bothCtx := errgroup.WithContext(ctx)
+	both.Go(func() error { return endpoints.Start(bothCtx) })
+	both.Go(func() error {
+		defer stop()
+		return endedWell(bothCtx, a.asLeader(bothCtx, a.work))
+	})
+	return both.Wait()
+}
+
+// work does what an agent is for.
+func (a *Agent) work(ctx context.Context) error {
+	if err := a.identify(ctx); err != nil {
 		return err
 	}
 	prepare, prepareCtx := errgroup.WithContext(ctx)
 	prepare.Go(func() error { return a.installCRDs(prepareCtx) })
 	prepare.Go(func() error { return a.ensureCredential(prepareCtx) })
 	if err := prepare.Wait(); err != nil {
-		return endedWell(ctx, err)
+		return err
 	}
+	restart := firstRestart
 	for {
+		began := a.clock.Now()
 		err := a.serve(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
-		log.FromContext(ctx).Error(err, "The connection to the hub ended; starting over")
-		if err := a.ensureCredential(ctx); err != nil {
-			return endedWell(ctx, err)
+		if a.clock.Since(began) > lastRestart {
+			restart = firstRestart
 		}
+		log.FromContext(ctx).Error(err, "The connection to the hub ended and is begun again", "after", restart.String())
+		if err := a.sleep(ctx, restart); err != nil {
+			return nil
+		}
+		restart = min(2*restart, lastRestart)
+		if err := a.ensureCredential(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// sleep fails if the context ends first.
+func (a *Agent) sleep(ctx context.Context, d time.Duration) error {
+	timer := a.clock.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C():
+		return nil
 	}
 }
 
@@ -76,17 +128,49 @@ func newAgent(o *Options, parts Parts) (*Agent, error) {
 		return nil, err
 	}
 	a := &Agent{Options: o, parts: parts, clock: clock.RealClock{}, managed: managed}
-	if a.identity, err = identity.Resolve(o.ClusterName, o.AgentID, o.HubKubeconfigDir); err != nil {
+	if a.management, err = managementConfig(o, managed); err != nil {
 		return nil, err
 	}
-	if a.store, err = newStore(o, managed); err != nil {
+	if a.store, err = newStore(o, a.management); err != nil {
 		return nil, err
 	}
-	for _, u := range o.SpokeExternalServerURLs {
-		a.clientConfigs = append(a.clientConfigs, clusterv1.ClientConfig{URL: u, CABundle: managed.CAData})
-	}
-	return a, nil
+	return a, a.readAddresses()
 }
+
+// readAddresses is what the hub's users are told of how to reach the cluster.
+func (a *Agent) readAddresses() error {
+	loaded := rest.CopyConfig(a.managed) // the agent's own reloads its files when they change
+	if err := rest.LoadTLSFiles(loaded); err != nil {
+		return fmt.Errorf("--spoke-kubeconfig: %w", err)
+	}
+	for _, u := range a.SpokeExternalServerURLs {
+		a.clientConfigs = append(a.clientConfigs, clusterv1.ClientConfig{URL: u, CABundle: loaded.CAData})
+	}
+	return nil
+}
+
+// identify finds out who the agent is. The Secret comes before the folder, which may be a new pod's. The work agent alone is
+// whoever registration is.
+func (a *Agent) identify(ctx context.Context) error {
+	if !a.parts.Registration {
+		return nil
+	}
+	for retry := firstRestart; ; retry = min(2*retry, lastRestart) {
+		err := a.store.Restore(ctx)
+		if err == nil {
+			break
+		}
+		log.FromContext(ctx).Error(err, "The hub credential could not be looked for; that is tried again", "after", retry.String())
+		if err := a.sleep(ctx, retry); err != nil {
+			return err
+		}
+	}
+	var err error
+	a.identity, err = identity.Resolve(a.ClusterName, a.AgentID, a.HubKubeconfigDir)
+	return err
+}
+
+const userAgent = "capstan-agent"
 
 // kubeconfig loads a cluster's client configuration. The API server's priority and fairness is the throttle, not the client.
 func kubeconfig(file, flag string) (*rest.Config, error) {
@@ -97,27 +181,34 @@ func kubeconfig(file, flag string) (*rest.Config, error) {
 		}
 		return nil, fmt.Errorf("%s: %w", flag, err)
 	}
-	if err := rest.LoadTLSFiles(config); err != nil {
-		return nil, fmt.Errorf("%s: %w", flag, err)
-	}
 	config.QPS = -1
-	config.UserAgent = "capstan-agent"
+	config.UserAgent = userAgent
 	return config, nil
 }
 
-func newStore(o *Options, managed *rest.Config) (*hubkubeconfig.Store, error) {
+// managementConfig is of the cluster that the agent runs in; outside of any, that is the managed one.
+func managementConfig(o *Options, managed *rest.Config) (*rest.Config, error) {
+	if o.Kubeconfig != "" {
+		return kubeconfig(o.Kubeconfig, "--kubeconfig")
+	}
+	inCluster, err := rest.InClusterConfig()
+	if errors.Is(err, rest.ErrNotInCluster) {
+		return managed, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("use the service account of the pod: %w", err)
+	}
+	inCluster.QPS = -1
+	inCluster.UserAgent = userAgent
+	return inCluster, nil
+}
+
+func newStore(o *Options, management *rest.Config) (*hubkubeconfig.Store, error) {
 	store := &hubkubeconfig.Store{Dir: o.HubKubeconfigDir}
 	if o.HubKubeconfigSecret == "" {
 		return store, nil
 	}
-	config := managed
-	if o.Kubeconfig != "" {
-		var err error
-		if config, err = kubeconfig(o.Kubeconfig, "--kubeconfig"); err != nil {
-			return nil, err
-		}
-	}
-	c, err := client.New(config, client.Options{Scheme: managedScheme()})
+	c, err := client.New(management, client.Options{Scheme: managedScheme()})
 	if err != nil {
 		return nil, fmt.Errorf("reach the cluster of Secret %s/%s: %w", o.Namespace, o.HubKubeconfigSecret, err)
 	}
@@ -143,22 +234,57 @@ func (a *Agent) ensureCredential(ctx context.Context) error {
 const credentialRecheck = time.Second
 
 func (a *Agent) awaitCredential(ctx context.Context) error {
+	told := ""
 	for {
-		if err := a.store.Restore(ctx); err != nil {
-			return err
-		}
-		credential, err := a.store.Load()
-		if err != nil {
-			return err
-		}
-		if credential != nil && credential.Valid(nil, a.identity, a.clock.Now()) == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
+		err := a.takeOverCredential(ctx)
+		if err == nil || ctx.Err() != nil {
 			return ctx.Err()
-		case <-a.clock.After(credentialRecheck):
 		}
+		if err.Error() != told {
+			told = err.Error()
+			log.FromContext(ctx).Info("Waiting for the registration agent to obtain the credential for the hub", "reason", told)
+		}
+		if err := a.sleep(ctx, credentialRecheck); err != nil {
+			return err
+		}
+	}
+}
+
+// takeOverCredential makes the work agent alone be who the credential says. It fails while there is none that can be used.
+func (a *Agent) takeOverCredential(ctx context.Context) error {
+	if err := a.store.Restore(ctx); err != nil {
+		return err
+	}
+	credential, err := a.store.Load()
+	if err != nil {
+		return err
+	}
+	if credential == nil {
+		return fmt.Errorf("there is none in %s yet", a.HubKubeconfigDir)
+	}
+	holder, err := credential.Holder()
+	switch {
+	case err != nil:
+		return err
+	case a.ClusterName != "" && holder.Cluster != a.ClusterName:
+		return fmt.Errorf("the one in %s is of cluster %q, and --spoke-cluster-name says %q", a.HubKubeconfigDir, holder.Cluster, a.ClusterName)
+	}
+	if err := credential.Valid(nil, holder, a.clock.Now()); err != nil {
+		return err
+	}
+	a.identity = holder
+	return nil
+}
+
+// appliedBy is recorded with what the agent applies (WK-03).
+func (a *Agent) appliedBy(hubHash string) string {
+	switch {
+	case a.AgentID != "":
+		return a.AgentID
+	case a.parts.Registration:
+		return a.identity.Agent
+	default:
+		return hubHash
 	}
 }
 

@@ -35,7 +35,7 @@ func (a *Agent) registerRegistration(mgr ctrl.Manager, hub cluster.Cluster) erro
 	if err != nil {
 		return err
 	}
-	requester := &clientcert.Requester{Hub: client, Identity: a.identity, Lifetime: a.certificateLifetime()}
+	requester := &clientcert.Requester{Hub: client, Keys: a.store, Identity: a.identity, Lifetime: a.certificateLifetime()}
 	if err := mgr.Add(&clientcert.Rotation{Requester: requester, Store: a.store, Clock: a.clock}); err != nil {
 		return err
 	}
@@ -67,12 +67,18 @@ func (a *Agent) registerWork(ctx context.Context, mgr ctrl.Manager, hub cluster.
 	if err != nil {
 		return fmt.Errorf("make a client for the metadata of applied objects: %w", err)
 	}
+	if !a.parts.Registration {
+		// Registration, in a process of its own, renews the credential.
+		if err := mgr.Add(&clientcert.Rotation{Store: a.store, Clock: a.clock}); err != nil {
+			return err
+		}
+	}
 	tracked := tracker.New(ctx, meta)
 	hubHash := fleet.HubHash(hub.GetConfig().Host)
 	if err := finalize.Register(mgr, meta, tracked, hubHash, a.WorkloadAgentWorkers); err != nil {
 		return err
 	}
 	return apply.Register(mgr, hub, objects, meta, tracked, apply.Options{
-		Namespace: a.identity.Cluster, HubHash: hubHash, AgentID: a.identity.Agent, Workers: a.WorkloadAgentWorkers, Clock: a.clock,
+		Namespace: a.identity.Cluster, HubHash: hubHash, AgentID: a.appliedBy(hubHash), Workers: a.WorkloadAgentWorkers, Clock: a.clock,
 	})
 }

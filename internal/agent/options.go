@@ -20,7 +20,8 @@ type Options struct {
 	HubKubeconfigSecret string
 	// Namespace is the agent's own in the cluster it runs in.
 	Namespace string
-	// Kubeconfig is of the cluster the agent runs in, where the Secret is; empty means in-cluster, or SpokeKubeconfig.
+	// Kubeconfig is of the cluster the agent runs in, where the Secret and the Lease are; empty means in-cluster, or
+	// SpokeKubeconfig.
 	Kubeconfig string
 	// SpokeKubeconfig is of the managed cluster; empty means the cluster the agent runs in.
 	SpokeKubeconfig string
@@ -42,6 +43,8 @@ type Options struct {
 	// MetricsBindAddress and HealthProbeBindAddress serve /metrics and /healthz, /readyz; "0" serves none.
 	MetricsBindAddress     string
 	HealthProbeBindAddress string
+	// DisableLeaderElection lets every replica act. Without it, those that share HubKubeconfigSecret elect one.
+	DisableLeaderElection bool
 	// PprofBindAddress serves profiles at /debug/pprof; "0" serves none.
 	PprofBindAddress string
 }
@@ -66,13 +69,14 @@ func (o *Options) AddCommonFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.HubKubeconfigDir, "hub-kubeconfig-dir", o.HubKubeconfigDir, "folder for the hub kubeconfig and its client certificate")
 	fs.StringVar(&o.HubKubeconfigSecret, "hub-kubeconfig-secret", o.HubKubeconfigSecret, "name of a Secret in --namespace that keeps the hub kubeconfig beyond the life of the folder")
 	fs.StringVar(&o.Namespace, "namespace", o.Namespace, "namespace of the agent")
-	fs.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "kubeconfig of the cluster that holds the Secret (default in-cluster, or --spoke-kubeconfig)")
+	fs.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "kubeconfig of the cluster that holds the Secret and the Lease (default in-cluster, or --spoke-kubeconfig)")
 	fs.StringVar(&o.SpokeKubeconfig, "spoke-kubeconfig", o.SpokeKubeconfig, "kubeconfig of the managed cluster (default in-cluster)")
 	fs.StringVar(&o.ClusterName, "cluster-name", o.ClusterName, "name of the managed cluster on the hub (default the one of an earlier run, or a random one)")
 	fs.StringVar(&o.ClusterName, "spoke-cluster-name", o.ClusterName, "the same as --cluster-name")
 	fs.StringVar(&o.AgentID, "agent-id", o.AgentID, "name of the agent on the hub (default the one of an earlier run, or a random one)")
 	fs.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress, "address to serve /metrics on; 0 serves none")
 	fs.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress, "address to serve /healthz and /readyz on; 0 serves none")
+	fs.BoolVar(&o.DisableLeaderElection, "disable-leader-election", o.DisableLeaderElection, "act without a Lease in --namespace; only replicas with --hub-kubeconfig-secret need one")
 	fs.StringVar(&o.PprofBindAddress, "pprof-bind-address", o.PprofBindAddress, "address to serve profiles on, at /debug/pprof; 0 serves none")
 }
 

@@ -22,7 +22,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
-	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
@@ -47,7 +46,7 @@ func (a *Agent) serve(ctx context.Context) error {
 		return fmt.Errorf("load the hub kubeconfig: %w", err)
 	}
 	config.QPS = -1
-	config.UserAgent = "capstan-agent"
+	config.UserAgent = userAgent
 	if err := a.awaitRights(ctx, config); err != nil {
 		return err
 	}
@@ -70,7 +69,7 @@ func (a *Agent) register(ctx context.Context, mgr ctrl.Manager, hub cluster.Clus
 	if err := mgr.Add(hub); err != nil {
 		return err
 	}
-	if err := mgr.AddHealthzCheck("hub-kube-config", healthz.Ping); err != nil {
+	if err := mgr.Add(&a.working); err != nil {
 		return err
 	}
 	if a.parts.Registration {
@@ -101,7 +100,7 @@ func (a *Agent) managerOptions(hubHash string) ctrl.Options {
 	utilruntime.Must(err)
 	return ctrl.Options{
 		Scheme:  managedScheme(),
-		Metrics: metricsserver.Options{BindAddress: a.MetricsBindAddress},
+		Metrics: metricsserver.Options{BindAddress: noEndpoint}, // served since the start of the process
 		Client:  consistent(),
 		Cache: cache.Options{
 			DefaultTransform: cache.TransformStripManagedFields(),
@@ -110,8 +109,6 @@ func (a *Agent) managerOptions(hubHash string) ctrl.Options {
 				&corev1.Namespace{}: {Label: labels.NewSelector().Add(*managedNamespace)},
 			},
 		},
-		HealthProbeBindAddress: a.HealthProbeBindAddress,
-		PprofBindAddress:       a.PprofBindAddress,
 	}
 }
 
@@ -174,7 +171,8 @@ func (a *Agent) awaitRights(ctx context.Context, config *rest.Config) error {
 		case err == nil || ctx.Err() != nil:
 			return ctx.Err()
 		case apierrors.IsUnauthorized(err):
-			return fmt.Errorf("the hub does not accept the client certificate any more: %w", err)
+			return fmt.Errorf("the hub does not accept the client certificate; if it stays so, stop the agent, remove %s (and the Secret, if there is one) "+
+				"and start it again, to register anew: %w", a.store.KubeconfigFile(), err)
 		case !told && wait > time.Second:
 			told = true
 			log.FromContext(ctx).Info("Waiting for the hub; if the cluster is not accepted there, accept it", "reason", err.Error(),

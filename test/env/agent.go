@@ -31,17 +31,37 @@ type Agent struct {
 // NewAgent lays out an agent without starting it. An empty token means the hub's own bootstrap token.
 func NewAgent(t testing.TB, hub, managed *Server, cluster, token string, flags ...string) *Agent {
 	t.Helper()
+	return newAgent(t, "run", hub, managed, cluster, token, flags)
+}
+
+// NewRegistrationAgent lays out a registration agent alone.
+func NewRegistrationAgent(t testing.TB, hub, managed *Server, cluster string, flags ...string) *Agent {
+	t.Helper()
+	return newAgent(t, "registration", hub, managed, cluster, "", flags)
+}
+
+func newAgent(t testing.TB, command string, hub, managed *Server, cluster, token string, flags []string) *Agent {
+	t.Helper()
 	dir := t.TempDir()
 	if token == "" {
 		token = hub.BootstrapToken(t)
 	}
 	a := &Agent{Cluster: cluster, Bootstrap: filepath.Join(dir, "bootstrap.kubeconfig"), HubDir: filepath.Join(dir, "hub-kubeconfig")}
 	a.WriteBootstrap(t, hub, token)
-	args := append([]string{"run", "--bootstrap-kubeconfig", a.Bootstrap, "--hub-kubeconfig-dir", a.HubDir,
+	args := append([]string{command, "--bootstrap-kubeconfig", a.Bootstrap, "--hub-kubeconfig-dir", a.HubDir,
 		"--spoke-kubeconfig", managed.Kubeconfig, "--cluster-name", cluster}, flags...)
 	a.Process = newProcess(filepath.Join(dir, "agent.log"), "capstan-agent", args...)
 	a.stopWith(t)
 	return a
+}
+
+// NewWorkAgent lays out a work agent alone, which finds its credential in dir or in the Secret that flags name.
+func NewWorkAgent(t testing.TB, managed *Server, dir string, flags ...string) *Process {
+	t.Helper()
+	p := newProcess(filepath.Join(t.TempDir(), "work.log"), "capstan-agent",
+		append([]string{"work", "--hub-kubeconfig-dir", dir, "--spoke-kubeconfig", managed.Kubeconfig}, flags...)...)
+	p.stopWith(t)
+	return p
 }
 
 // Join starts an agent and accepts its cluster, and returns when the cluster is joined and available.

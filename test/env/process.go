@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"syscall"
 	"testing"
@@ -156,6 +157,16 @@ func binary(name string) (string, error) {
 		}
 	}
 	return "", errors.New("the tests run outside of the repository")
+}
+
+// FreeAddress is an address of the loopback interface that nothing listens on.
+func FreeAddress(t testing.TB) string {
+	t.Helper()
+	port, err := freePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 }
 
 // freePort is a TCP port of the loopback address that nothing listens on.

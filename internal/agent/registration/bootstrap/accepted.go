@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
@@ -23,7 +24,7 @@ func awaitAccepted(ctx context.Context, hub client.WithWatch, cluster string) er
 		}
 		for event := range w.ResultChan() {
 			mc, ok := event.Object.(*clusterv1.ManagedCluster)
-			if ok && meta.IsStatusConditionTrue(mc.Status.Conditions, fleet.ConditionHubAccepted) {
+			if ok && event.Type != watch.Deleted && meta.IsStatusConditionTrue(mc.Status.Conditions, fleet.ConditionHubAccepted) {
 				w.Stop()
 				return nil
 			}

@@ -8,10 +8,8 @@ import (
 	"fmt"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/clock"
@@ -79,7 +77,7 @@ func (b *Bootstrap) attempt(ctx context.Context) error {
 	if err := b.Store.Restore(ctx); err != nil {
 		return err
 	}
-	config, configErr := clientcmd.LoadFromFile(b.Kubeconfig)
+	config, configErr := load(b.Kubeconfig)
 	credential, err := b.Store.Load()
 	if err != nil {
 		return err
@@ -98,22 +96,24 @@ func (b *Bootstrap) attempt(ctx context.Context) error {
 }
 
 func (b *Bootstrap) register(ctx context.Context, config *clientcmdapi.Config) error {
-	hubConfig, err := restConfig(config, b.Kubeconfig)
+	hubConfig, err := clientcmd.NewDefaultClientConfig(*config, nil).ClientConfig()
 	if err != nil {
-		return err
+		return fmt.Errorf("bootstrap kubeconfig %s: %w", b.Kubeconfig, err)
 	}
+	hubConfig.QPS = -1
 	hub, err := hubclient.New(hubConfig)
 	if err != nil {
 		return fmt.Errorf("use the bootstrap kubeconfig: %w", err)
 	}
-	requester := &clientcert.Requester{Hub: hub, Identity: b.Identity, Lifetime: b.CertificateLifetime}
-	var certificate, key []byte
-	both, bothCtx := errgroup.WithContext(ctx)
-	both.Go(func() error { return b.ensureManagedCluster(bothCtx, hub) })
-	both.Go(func() (err error) { certificate, key, err = requester.Request(bothCtx); return err })
+	// The ManagedCluster comes first: a hub that refuses it must not be left with a request at every attempt.
+	if err := b.ensureManagedCluster(ctx, hub); err != nil {
+		return err
+	}
 	log.FromContext(ctx).Info("Registering; an administrator of the hub has to accept the cluster", "hub", hubConfig.Host,
 		"command", "capstan accept --clusters "+b.Identity.Cluster)
-	if err := both.Wait(); err != nil {
+	requester := &clientcert.Requester{Hub: hub, Keys: b.Store, Identity: b.Identity, Lifetime: b.CertificateLifetime}
+	certificate, key, err := requester.Request(ctx)
+	if err != nil {
 		return err
 	}
 	credential, err := hubkubeconfig.New(config, b.Identity, certificate, key)
@@ -126,16 +126,13 @@ func (b *Bootstrap) register(ctx context.Context, config *clientcmdapi.Config) e
 	return awaitAccepted(ctx, hub, b.Identity.Cluster)
 }
 
-func restConfig(config *clientcmdapi.Config, file string) (*rest.Config, error) {
-	if err := clientcmd.ResolveLocalPaths(config); err != nil {
-		return nil, fmt.Errorf("bootstrap kubeconfig %s: %w", file, err)
-	}
-	hubConfig, err := clientcmd.NewDefaultClientConfig(*config, nil).ClientConfig()
+// load reads a kubeconfig with the files it names by their full paths, as the hub kubeconfig made of it will name them.
+func load(file string) (*clientcmdapi.Config, error) {
+	config, err := clientcmd.LoadFromFile(file)
 	if err != nil {
-		return nil, fmt.Errorf("bootstrap kubeconfig %s: %w", file, err)
+		return nil, err
 	}
-	hubConfig.QPS = -1
-	return hubConfig, nil
+	return config, clientcmd.ResolveLocalPaths(config)
 }
 
 // ensureManagedCluster is RG-05: the agent proposes, it never accepts itself.

@@ -5,8 +5,6 @@ package clientcert
 import (
 	"context"
 	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -19,11 +17,11 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/util/cert"
-	"k8s.io/client-go/util/keyutil"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/capstan-io/capstan/internal/agent/registration/hubkubeconfig"
 	"github.com/capstan-io/capstan/internal/agent/registration/identity"
 	"github.com/capstan-io/capstan/internal/fleet"
 )
@@ -45,39 +43,56 @@ var errGone = errors.New("the CertificateSigningRequest was deleted before it wa
 type Requester struct {
 	// Hub reaches the hub under the credential that asks.
 	Hub client.WithWatch
+	// Keys keeps the key of a request until its certificate is saved, so that the request is taken up again after a
+	// restart. Without it, every call makes a request of its own.
+	Keys *hubkubeconfig.Store
 	// Identity is what the certificate will say.
 	Identity identity.Identity
 	// Lifetime asks for a validity; zero leaves it to the hub. The hub may grant less.
 	Lifetime time.Duration
 }
 
-// Request makes a key and a CertificateSigningRequest for it (RG-06) and waits until the hub has issued the certificate.
-// Both results are PEM. It fails with a *DeniedError if the request is denied.
+// Request makes a key and a CertificateSigningRequest for it (RG-06), or takes up one that it made before, and waits until
+// the hub has issued the certificate. Both results are PEM. It fails with a *DeniedError if the request is denied.
 func (r *Requester) Request(ctx context.Context) (certificate, key []byte, err error) {
-	if err := r.guardStorm(ctx); err != nil {
+	private, key, err := r.key()
+	if err != nil {
 		return nil, nil, err
 	}
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	csr, err := r.pending(ctx, private)
 	if err != nil {
-		return nil, nil, fmt.Errorf("make a private key: %w", err)
+		return nil, nil, err
 	}
-	if key, err = keyutil.MarshalPrivateKeyToPEM(private); err != nil {
-		return nil, nil, fmt.Errorf("encode the private key: %w", err)
+	if csr == nil {
+		if csr, err = r.create(ctx, private); err != nil {
+			return nil, nil, err
+		}
 	}
+	certificate, err = r.await(ctx, csr)
+	return certificate, key, err
+}
+
+func (r *Requester) key() (*ecdsa.PrivateKey, []byte, error) {
+	if r.Keys == nil {
+		return hubkubeconfig.NewKey()
+	}
+	return r.Keys.PendingKey()
+}
+
+func (r *Requester) create(ctx context.Context, private *ecdsa.PrivateKey) (*certificatesv1.CertificateSigningRequest, error) {
 	request, err := cert.MakeCSR(private, &pkix.Name{
 		CommonName:   r.Identity.User(),
 		Organization: fleet.ClusterGroups(r.Identity.Cluster),
 	}, nil, nil)
 	if err != nil {
-		return nil, nil, fmt.Errorf("make a certificate signing request: %w", err)
+		return nil, fmt.Errorf("make a certificate signing request: %w", err)
 	}
 	csr := r.newRequest(request)
 	if err := r.Hub.Create(ctx, csr); err != nil {
-		return nil, nil, fmt.Errorf("create a CertificateSigningRequest for %s: %w", r.Identity.User(), err)
+		return nil, fmt.Errorf("create a CertificateSigningRequest for %s: %w", r.Identity.User(), err)
 	}
 	log.FromContext(ctx).Info("Certificate requested", "request", csr.Name, "user", r.Identity.User())
-	certificate, err = r.await(ctx, csr)
-	return certificate, key, err
+	return csr, nil
 }
 
 func (r *Requester) newRequest(request []byte) *certificatesv1.CertificateSigningRequest {
@@ -98,29 +113,38 @@ func (r *Requester) newRequest(request []byte) *certificatesv1.CertificateSignin
 	return csr
 }
 
-// guardStorm is RG-07. A denial holds until somebody deletes the denied request.
-func (r *Requester) guardStorm(ctx context.Context) error {
-	pending := &certificatesv1.CertificateSigningRequestList{}
-	err := r.Hub.List(ctx, pending, client.MatchingLabels{fleet.LabelClusterName: r.Identity.Cluster}, client.Limit(5*maxPending))
-	if err != nil {
-		return fmt.Errorf("list the CertificateSigningRequests of cluster %s: %w", r.Identity.Cluster, err)
+// pending is the request that was made with the key before, if there is one. Where there is none, it is RG-07 that rules
+// whether one may be made. A denial holds until somebody deletes the denied request.
+func (r *Requester) pending(ctx context.Context, private *ecdsa.PrivateKey) (*certificatesv1.CertificateSigningRequest, error) {
+	list := &certificatesv1.CertificateSigningRequestList{}
+	if err := r.Hub.List(ctx, list, client.MatchingLabels{fleet.LabelClusterName: r.Identity.Cluster}); err != nil {
+		return nil, fmt.Errorf("list the CertificateSigningRequests of cluster %s: %w", r.Identity.Cluster, err)
 	}
 	own := 0
-	for _, csr := range pending.Items {
+	for i := range list.Items {
+		csr := &list.Items[i]
 		if csr.Labels[fleet.LabelAddOnName] != "" {
 			continue
 		}
-		if err := refusal(&csr); err != nil && asksFor(&csr, r.Identity.User()) {
-			return err // it would be denied again
-		}
 		own++
+		request := parse(csr)
+		if request == nil || request.Subject.CommonName != r.Identity.User() {
+			continue
+		}
+		if err := refusal(csr); err != nil {
+			return nil, err // it would be denied again
+		}
+		if private.PublicKey.Equal(request.PublicKey) {
+			log.FromContext(ctx).Info("Request for a certificate taken up again", "request", csr.Name, "user", r.Identity.User())
+			return csr, nil
+		}
 	}
 	if own >= maxPending {
-		return fmt.Errorf("the hub already holds %d CertificateSigningRequests of cluster %s; no more are made until some are decided upon or removed: "+
+		return nil, fmt.Errorf("the hub already holds %d CertificateSigningRequests of cluster %s; no more are made until some are decided upon or removed: "+
 			"accept the cluster on the hub, or delete stale requests with kubectl delete csr -l %s=%s",
 			own, r.Identity.Cluster, fleet.LabelClusterName, r.Identity.Cluster)
 	}
-	return nil
+	return nil, nil
 }
 
 // await watches the one request until the hub has decided upon it. A watch that ends is taken up again.
@@ -176,11 +200,15 @@ func refusal(csr *certificatesv1.CertificateSigningRequest) error {
 	return nil
 }
 
-func asksFor(csr *certificatesv1.CertificateSigningRequest, user string) bool {
+// parse reads what is asked for; nil if that cannot be read.
+func parse(csr *certificatesv1.CertificateSigningRequest) *x509.CertificateRequest {
 	block, _ := pem.Decode(csr.Spec.Request)
 	if block == nil {
-		return false
+		return nil
 	}
 	request, err := x509.ParseCertificateRequest(block.Bytes)
-	return err == nil && request.Subject.CommonName == user
+	if err != nil {
+		return nil
+	}
+	return request
 }

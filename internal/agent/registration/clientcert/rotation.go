@@ -22,42 +22,82 @@ const (
 // retryRenewal is the wait after a renewal that failed. There is a fifth of the certificate's life for retries.
 const retryRenewal = time.Minute
 
-// Rotation renews the certificate in a store for as long as the agent runs. It is a manager's Runnable.
+// resync is how often the credential is compared with its Secret (RG-08, RG-09): there may be other processes that write
+// it, and somebody may delete it. It also bounds how late a machine that was asleep sees that a certificate is due.
+const resync = 5 * time.Minute
+
+// Rotation looks after the certificate in a store for as long as the agent runs. It is a manager's Runnable.
 type Rotation struct {
+	// Requester renews the certificate; without it, that is for another process, whose work is taken over.
 	Requester *Requester
 	Store     *hubkubeconfig.Store
 	Clock     clock.Clock
 }
 
-// Start renews whenever it is time, until the context ends. It returns an error when the certificate has expired for good:
-// the agent then has to bootstrap again.
+// Start renews whenever it is time, until the context ends. It returns an error when the credential is gone or has expired
+// for good: the agent then has to bootstrap again.
 func (r *Rotation) Start(ctx context.Context) error {
+	left := renewAtLeast + rand.Float64()*(renewAtMost-renewAtLeast)
 	for {
-		credential, err := r.Store.Load()
-		if err != nil || credential == nil {
-			return fmt.Errorf("the hub credential is gone from %s: %w", r.Store.Dir, err)
+		credential, err := r.sync(ctx)
+		if err != nil {
+			return err
 		}
 		notBefore, notAfter, err := credential.Lifetime()
 		if err != nil {
 			return err
 		}
-		if !r.Clock.Now().Before(notAfter) {
+		now := r.Clock.Now()
+		if !now.Before(notAfter) {
 			return fmt.Errorf("the client certificate for the hub expired on %s", notAfter.Format(time.RFC3339))
 		}
-		if !r.sleepUntil(ctx, renewalTime(notBefore, notAfter)) {
-			return nil
-		}
-		if err := r.renew(ctx, credential, notAfter); err != nil {
-			log.FromContext(ctx).Error(err, "Renewal of the client certificate failed and is tried again", "expires", notAfter)
-			if !r.sleepUntil(ctx, r.Clock.Now().Add(retryRenewal)) {
-				return nil
+		wake := earlier(now.Add(resync), notAfter)
+		if r.Requester != nil {
+			if due := renewalTime(notBefore, notAfter, left); now.Before(due) {
+				wake = earlier(wake, due)
+			} else if err := r.renew(ctx, credential, notAfter); err == nil {
+				continue
+			} else {
+				log.FromContext(ctx).Error(err, "Renewal of the client certificate failed and is tried again", "expires", notAfter)
+				wake = earlier(r.Clock.Now().Add(retryRenewal), notAfter)
 			}
+		}
+		if !r.sleepUntil(ctx, wake) {
+			return nil
 		}
 	}
 }
 
-func renewalTime(notBefore, notAfter time.Time) time.Time {
-	left := renewAtLeast + rand.Float64()*(renewAtMost-renewAtLeast)
+// sync brings files and Secret in line and returns what they hold.
+func (r *Rotation) sync(ctx context.Context) (*hubkubeconfig.Credential, error) {
+	if err := r.Store.Restore(ctx); err != nil {
+		log.FromContext(ctx).Error(err, "The hub credential could not be compared with its Secret; the one in the files is used")
+	}
+	credential, err := r.Store.Load()
+	if err != nil {
+		return nil, err
+	}
+	if credential == nil {
+		return nil, fmt.Errorf("the hub credential is gone from %s", r.Store.Dir)
+	}
+	if r.Requester != nil && r.Store.Secret.Name != "" {
+		credential.Identity = r.Requester.Identity
+		if err := r.Store.SaveSecret(ctx, credential); err != nil {
+			log.FromContext(ctx).Error(err, "The hub credential could not be put back into its Secret; that is tried again", "after", resync)
+		}
+	}
+	return credential, nil
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// renewalTime is when the share of its lifetime is left to a certificate.
+func renewalTime(notBefore, notAfter time.Time, left float64) time.Time {
 	return notAfter.Add(-time.Duration(left * float64(notAfter.Sub(notBefore))))
 }
 

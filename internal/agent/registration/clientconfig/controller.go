@@ -37,7 +37,7 @@ func Register(mgr ctrl.Manager, hub cluster.Cluster, configs []clusterv1.ClientC
 		Complete(New(hub.GetClient(), configs))
 }
 
-// Reconcile adds what is missing and replaces what has another CA bundle.
+// Reconcile adds what is missing and replaces another CA bundle, if the agent knows of one.
 func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	mc := &clusterv1.ManagedCluster{}
 	if err := c.hub.Get(ctx, req.NamespacedName, mc); err != nil {
@@ -59,7 +59,7 @@ func (c *Controller) merge(mc *clusterv1.ManagedCluster) (changed bool) {
 		case i < 0:
 			mc.Spec.ManagedClusterClientConfigs = append(mc.Spec.ManagedClusterClientConfigs, config)
 			changed = true
-		case !bytes.Equal(mc.Spec.ManagedClusterClientConfigs[i].CABundle, config.CABundle):
+		case len(config.CABundle) > 0 && !bytes.Equal(mc.Spec.ManagedClusterClientConfigs[i].CABundle, config.CABundle):
 			mc.Spec.ManagedClusterClientConfigs[i].CABundle = config.CABundle
 			changed = true
 		}

@@ -124,6 +124,19 @@ func (c *Credential) Lifetime() (notBefore, notAfter time.Time, err error) {
 	return leaf.NotBefore, leaf.NotAfter, nil
 }
 
+// Holder is the identity that the client certificate proves.
+func (c *Credential) Holder() (identity.Identity, error) {
+	leaf, err := c.leaf()
+	if err != nil {
+		return identity.Identity{}, err
+	}
+	cluster, agent, err := fleet.ParseClusterUser(leaf.Subject.CommonName)
+	if err != nil {
+		return identity.Identity{}, fmt.Errorf("the client certificate is of another: %w", err)
+	}
+	return identity.Identity{Cluster: cluster, Agent: agent}, nil
+}
+
 func (c *Credential) leaf() (*x509.Certificate, error) {
 	chain, err := cert.ParseCertsPEM(c.Certificate)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 
@@ -32,10 +33,10 @@ type Store struct {
 // KubeconfigFile is the path of the hub kubeconfig.
 func (s *Store) KubeconfigFile() string { return filepath.Join(s.Dir, fleet.KeyKubeconfig) }
 
-// Restore brings the files up to what the Secret holds. Without a Secret it completes what a crash left half-written.
+// Restore completes what a crash left half-written and brings the files up to what the Secret holds.
 func (s *Store) Restore(ctx context.Context) error {
-	if s.Secret.Name == "" {
-		return s.replayJournal()
+	if err := s.replayJournal(); err != nil || s.Secret.Name == "" {
+		return err
 	}
 	secret := &corev1.Secret{}
 	if err := s.Client.Get(ctx, s.Secret, secret); err != nil {
@@ -67,30 +68,44 @@ func (s *Store) Load() (*Credential, error) {
 
 // Save stores the credential, in the Secret first: what clients use must not be lost with the pod.
 func (s *Store) Save(ctx context.Context, c *Credential) error {
-	data := map[string][]byte{
+	if err := s.SaveSecret(ctx, c); err != nil {
+		return err
+	}
+	if err := s.writeFiles(c.data()); err != nil {
+		return err
+	}
+	return s.forgetPendingKey()
+}
+
+// SaveSecret makes the Secret, if there is one, hold the credential. It writes nothing if it does.
+func (s *Store) SaveSecret(ctx context.Context, c *Credential) error {
+	if s.Secret.Name == "" {
+		return nil
+	}
+	secret := &corev1.Secret{}
+	secret.Namespace, secret.Name = s.Secret.Namespace, s.Secret.Name
+	_, err := controllerutil.CreateOrUpdate(ctx, s.Client, secret, func() error {
+		if secret.Data == nil {
+			secret.Data = map[string][]byte{}
+		}
+		maps.Copy(secret.Data, c.data())
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("save Secret %s: %w", s.Secret, err)
+	}
+	return nil
+}
+
+// data is the credential as the Secret and the files hold it (RG-09).
+func (c *Credential) data() map[string][]byte {
+	return map[string][]byte{
 		fleet.KeyTLSKey:      c.Key,
 		fleet.KeyTLSCert:     c.Certificate,
 		fleet.KeyClusterName: []byte(c.Identity.Cluster),
 		fleet.KeyAgentName:   []byte(c.Identity.Agent),
 		fleet.KeyKubeconfig:  c.Kubeconfig,
 	}
-	if s.Secret.Name != "" {
-		secret := &corev1.Secret{}
-		secret.Namespace, secret.Name = s.Secret.Namespace, s.Secret.Name
-		_, err := controllerutil.CreateOrUpdate(ctx, s.Client, secret, func() error {
-			if secret.Data == nil {
-				secret.Data = map[string][]byte{}
-			}
-			for k, v := range data {
-				secret.Data[k] = v
-			}
-			return nil
-		})
-		if err != nil {
-			return fmt.Errorf("save Secret %s: %w", s.Secret, err)
-		}
-	}
-	return s.writeFiles(data)
 }
 
 // journal holds a credential while its files are being replaced one by one: a key and a certificate of two generations
@@ -98,6 +113,9 @@ func (s *Store) Save(ctx context.Context, c *Credential) error {
 const journal = ".credential"
 
 func (s *Store) writeFiles(data map[string][]byte) error {
+	if s.holds(data) {
+		return nil
+	}
 	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
 		return fmt.Errorf("create the hub kubeconfig folder: %w", err)
 	}
@@ -111,6 +129,20 @@ func (s *Store) writeFiles(data map[string][]byte) error {
 	return s.replayJournal()
 }
 
+// holds tells whether the files say the same already.
+func (s *Store) holds(data map[string][]byte) bool {
+	for _, key := range files {
+		content, ok := data[key]
+		if now, err := os.ReadFile(filepath.Join(s.Dir, key)); ok && (err != nil || !bytes.Equal(now, content)) {
+			return false
+		}
+	}
+	return true
+}
+
+// files are the names of the files, in the order in which they are replaced: the one by which readers begin comes last.
+var files = []string{fleet.KeyClusterName, fleet.KeyAgentName, fleet.KeyTLSKey, fleet.KeyTLSCert, fleet.KeyKubeconfig}
+
 func (s *Store) replayJournal() error {
 	path := filepath.Join(s.Dir, journal)
 	entry, err := os.ReadFile(path)
@@ -121,7 +153,7 @@ func (s *Store) replayJournal() error {
 	if err = errors.Join(err, json.Unmarshal(entry, &data)); err != nil {
 		return fmt.Errorf("read the half-written hub credential %s: %w", path, err)
 	}
-	for _, key := range []string{fleet.KeyClusterName, fleet.KeyAgentName, fleet.KeyTLSKey, fleet.KeyTLSCert, fleet.KeyKubeconfig} {
+	for _, key := range files {
 		content, ok := data[key]
 		if !ok {
 			continue

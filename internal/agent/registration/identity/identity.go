@@ -34,6 +34,9 @@ func Resolve(cluster, agent, dir string) (Identity, error) {
 	if err := validate(cluster); cluster != "" && err != nil {
 		return Identity{}, err
 	}
+	if err := validateAgent(agent); err != nil {
+		return Identity{}, err
+	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return Identity{}, fmt.Errorf("create the hub kubeconfig folder: %w", err)
 	}
@@ -54,6 +57,14 @@ func validate(cluster string) error {
 	}
 	if fleet.ReservedClusterName(cluster) {
 		return fmt.Errorf("cluster name %q is reserved: what belongs to all clusters is called so on the hub", cluster)
+	}
+	return nil
+}
+
+// validateAgent refuses what would make another user of the agent: a user name is taken apart at its colons.
+func validateAgent(agent string) error {
+	if strings.Contains(agent, ":") || strings.TrimSpace(agent) != agent {
+		return fmt.Errorf("--agent-id %q must hold no colon and no space at its ends; a Klusterlet's UID is a good one", agent)
 	}
 	return nil
 }

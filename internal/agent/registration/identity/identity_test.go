@@ -46,4 +46,9 @@ func TestResolveRefusesBadNames(t *testing.T) {
 			t.Errorf("name %q gave %+v, %v", name, id, err)
 		}
 	}
+	for _, agent := range []string{"a:b", " a"} {
+		if id, err := Resolve("cluster1", agent, t.TempDir()); err == nil || !strings.Contains(err.Error(), "--agent-id") {
+			t.Errorf("agent %q gave %+v, %v", agent, id, err)
+		}
+	}
 }

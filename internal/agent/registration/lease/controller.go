@@ -9,6 +9,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -16,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
@@ -27,6 +29,13 @@ const (
 	defaultDuration = time.Minute
 	// jitter spreads the heartbeats of a fleet: each comes up to this share later than asked for.
 	jitter = 0.25
+)
+
+// The wait after a failure doubles from the first to the last, which is short against the grace that a hub gives: when a
+// hub is back, its clusters must be heard of before it takes them for lost.
+const (
+	firstRetry = 100 * time.Millisecond
+	lastRetry  = 10 * time.Second
 )
 
 // Controller renews the lease of the agent's own ManagedCluster (RG-20).
@@ -47,7 +56,10 @@ func New(clusters client.Reader, leases client.Client, clk clock.Clock) *Control
 // Register adds the controller to the manager.
 func Register(mgr ctrl.Manager, hub cluster.Cluster, leases client.Client, clk clock.Clock) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("lease").
-		WithOptions(controller.Options{SkipNameValidation: ptr.To(true), MaxConcurrentReconciles: 1}).
+		WithOptions(controller.Options{
+			SkipNameValidation: ptr.To(true), MaxConcurrentReconciles: 1,
+			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
+		}).
 		WatchesRawSource(source.Kind(hub.GetCache(), &clusterv1.ManagedCluster{}, &handler.TypedEnqueueRequestForObject[*clusterv1.ManagedCluster]{})).
 		Complete(New(hub.GetClient(), leases, clk))
 }

@@ -5,12 +5,14 @@ package status
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -26,6 +28,12 @@ import (
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
 	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+// The wait after a failure doubles from the first to the last: a hub that is back should soon know how its clusters are.
+const (
+	firstRetry = 100 * time.Millisecond
+	lastRetry  = 30 * time.Second
 )
 
 // Options configure the controller.
@@ -63,7 +71,10 @@ func Register(mgr ctrl.Manager, hub cluster.Cluster, o Options) error {
 	c := New(hub.GetClient(), mgr.GetClient(), hub.GetEventRecorder("registration-agent"), o)
 	self := []reconcile.Request{{NamespacedName: client.ObjectKey{Name: o.Cluster}}}
 	builder := ctrl.NewControllerManagedBy(mgr).Named("status").
-		WithOptions(controller.Options{SkipNameValidation: ptr.To(true)}).
+		WithOptions(controller.Options{
+			SkipNameValidation: ptr.To(true),
+			RateLimiter:        workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
+		}).
 		WatchesRawSource(source.Kind(hub.GetCache(), &clusterv1.ManagedCluster{}, &handler.TypedEnqueueRequestForObject[*clusterv1.ManagedCluster]{})).
 		WatchesRawSource(o.Prober.Source(self)).
 		Watches(&clusterv1alpha1.ClusterClaim{}, handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return self }))
@@ -97,7 +108,9 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		Message: "Managed cluster joined",
 	})
 	health := c.Prober.Health(ctx)
-	c.setCondition(mc, health.Condition)
+	if health.Condition.Type != "" {
+		c.setCondition(mc, health.Condition)
+	}
 	if health.Version != "" {
 		mc.Status.Version.Kubernetes = health.Version
 	}

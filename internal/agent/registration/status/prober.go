@@ -33,7 +33,7 @@ const maxAnswer = 4 << 10
 
 // Health is what a probe found.
 type Health struct {
-	// Condition is the Available condition that follows from it.
+	// Condition is the Available condition that follows from it; without a type, nothing can be said yet.
 	Condition metav1.Condition
 	// Version is the API server's git version; empty if it did not say.
 	Version string
@@ -128,7 +128,10 @@ func (p *Prober) probe(ctx context.Context) Health {
 	case p.failingSince.IsZero():
 		p.failingSince = p.clock.Now()
 	}
-	if failure != "" && p.health != nil && p.clock.Since(p.failingSince) < failureMustLast {
+	if failure != "" && p.clock.Since(p.failingSince) < failureMustLast {
+		if p.health == nil {
+			p.health = &Health{}
+		}
 		return *p.health // it may pass
 	}
 	news := p.health == nil || p.health.Condition.Status != found.Condition.Status || p.health.Version != found.Version

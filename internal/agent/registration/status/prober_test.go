@@ -61,8 +61,15 @@ func TestProbe(t *testing.T) {
 		s := newAPIServer(t)
 		s.livez.Store(test.livez)
 		s.healthz.Store(test.healthz)
-		p, _ := newTestProber(t, s)
+		p, clk := newTestProber(t, s)
 		health := p.Health(t.Context())
+		if test.status == metav1.ConditionFalse {
+			if health.Condition.Type != "" || p.next() != 5*time.Second {
+				t.Errorf("%s: a failure is reported at once, %+v, or asked about again after %s", name, health.Condition, p.next())
+			}
+			clk.Step(20 * time.Second)
+			health = p.probe(t.Context())
+		}
 		c := health.Condition
 		if c.Type != "ManagedClusterConditionAvailable" || c.Status != test.status || c.Reason != test.reason || !strings.Contains(c.Message, test.message) {
 			t.Errorf("%s: %+v", name, c)

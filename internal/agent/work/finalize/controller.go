@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
@@ -26,6 +27,15 @@ import (
 	"github.com/capstan-io/capstan/internal/agent/work/tracker"
 	"github.com/capstan-io/capstan/internal/fleet"
 )
+
+// The wait after a failure doubles from the first to the last (WK-14).
+const (
+	firstRetry = 50 * time.Millisecond
+	lastRetry  = time.Minute
+)
+
+// unwatched is how often objects that are on their way out are looked at if the agent cannot watch their kind.
+const unwatched = 10 * time.Second
 
 // Controller reconciles deleted AppliedManifestWorks of one hub (WK-14). It needs no hub for that.
 type Controller struct {
@@ -53,7 +63,10 @@ func Register(mgr ctrl.Manager, objects metadata.Interface, tracked *tracker.Tra
 	return ctrl.NewControllerManagedBy(mgr).Named("finalize").
 		For(&workv1.AppliedManifestWork{}, builder.WithPredicates(ofDeleted)).
 		WatchesRawSource(onChange).
-		WithOptions(controller.Options{SkipNameValidation: ptr.To(true), MaxConcurrentReconciles: workers}).
+		WithOptions(controller.Options{
+			SkipNameValidation: ptr.To(true), MaxConcurrentReconciles: workers,
+			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
+		}).
 		Complete(New(mgr.GetClient(), objects, tracked))
 }
 
@@ -77,8 +90,21 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			return ctrl.Result{}, fmt.Errorf("update the status of AppliedManifestWork %s: %w", amw.Name, err)
 		}
 	}
-	if removeErr != nil || len(remaining) > 0 {
+	if removeErr != nil {
 		return ctrl.Result{}, removeErr
 	}
+	if len(remaining) > 0 {
+		return ctrl.Result{RequeueAfter: c.lookAgain(remaining)}, nil
+	}
 	return ctrl.Result{}, finalizer.Remove(ctx, c.managed, amw, fleet.FinalizerAppliedManifestWorkCleanup)
+}
+
+// lookAgain is when to look at what remains, apart from the events of its end; 0 if those can be relied upon.
+func (c *Controller) lookAgain(remaining []workv1.AppliedManifestResourceMeta) time.Duration {
+	for _, r := range remaining {
+		if _, known := c.tracked.Revision(applied.Object(r)); !known {
+			return unwatched
+		}
+	}
+	return 0
 }

@@ -1,0 +1,128 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+)
+
+// hubKubeconfigCheck is the name of the health check about the hub credential (RG-12).
+const hubKubeconfigCheck = "hub-kube-config"
+
+// endpointGrace is how long a request under way may take when the agent stops.
+const endpointGrace = time.Second
+
+// noEndpoint is the address of an endpoint that is not wanted.
+const noEndpoint = "0"
+
+// atWork tells whether the controllers run, under a credential of the hub.
+type atWork struct{ atomic.Bool }
+
+// Start is called by a manager when its caches are filled.
+func (w *atWork) Start(ctx context.Context) error {
+	w.Store(true)
+	defer w.Store(false)
+	<-ctx.Done()
+	return nil
+}
+
+// endpoints serves health, metrics and profiles from the start of the process: an agent that waits to be accepted is alive.
+func (a *Agent) endpoints() (manager.Runnable, error) {
+	health, profiles := http.NewServeMux(), http.NewServeMux()
+	checks := func(path string, check healthz.Checker) {
+		handler := http.StripPrefix(path, &healthz.Handler{Checks: map[string]healthz.Checker{"ping": healthz.Ping, hubKubeconfigCheck: check}})
+		health.Handle(path, handler)
+		health.Handle(path+"/", handler)
+	}
+	checks("/healthz", a.checkAlive)
+	checks("/readyz", a.checkReady)
+	profiles.HandleFunc("/debug/pprof/", pprof.Index)
+	profiles.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+	profiles.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	profiles.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	profiles.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	var all runnables
+	for _, endpoint := range []struct {
+		flag, address string
+		handler       http.Handler
+	}{
+		{"--health-probe-bind-address", a.HealthProbeBindAddress, health},
+		{"--pprof-bind-address", a.PprofBindAddress, profiles},
+	} {
+		if endpoint.address == noEndpoint {
+			continue
+		}
+		listener, err := net.Listen("tcp", endpoint.address)
+		if err != nil {
+			return nil, fmt.Errorf("%s %s: %w; choose another, or 0 for none", endpoint.flag, endpoint.address, err)
+		}
+		all = append(all, &manager.Server{
+			Name: endpoint.flag, Listener: listener, ShutdownTimeout: ptr.To(endpointGrace),
+			Server: &http.Server{Handler: endpoint.handler, ReadHeaderTimeout: 10 * time.Second},
+		})
+	}
+	metrics, err := metricsserver.NewServer(metricsserver.Options{BindAddress: a.MetricsBindAddress}, nil, nil)
+	if err != nil {
+		return nil, fmt.Errorf("--metrics-bind-address: %w", err)
+	}
+	if metrics != nil {
+		all = append(all, manager.RunnableFunc(func(ctx context.Context) error {
+			if err := metrics.Start(ctx); err != nil {
+				return fmt.Errorf("--metrics-bind-address %s: %w; choose another, or 0 for none", a.MetricsBindAddress, err)
+			}
+			return nil
+		}))
+	}
+	return all, nil
+}
+
+// runnables run side by side.
+type runnables []manager.Runnable
+
+// Start returns when all of them have ended, with the first error.
+func (r runnables) Start(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, one := range r {
+		group.Go(func() error { return one.Start(ctx) })
+	}
+	return group.Wait()
+}
+
+// checkAlive fails if the agent goes on under a credential that has expired, which only a restart can end. An agent that
+// waits for its credential is well.
+func (a *Agent) checkAlive(*http.Request) error {
+	if !a.working.Load() {
+		return nil
+	}
+	credential, err := a.store.Load()
+	if err != nil || credential == nil {
+		return err
+	}
+	_, notAfter, err := credential.Lifetime()
+	if err != nil {
+		return err
+	}
+	if now := a.clock.Now(); now.After(notAfter) {
+		return fmt.Errorf("the client certificate for the hub expired on %s", notAfter.Format(time.RFC3339))
+	}
+	return nil
+}
+
+// checkReady fails until the controllers run.
+func (a *Agent) checkReady(*http.Request) error {
+	if !a.working.Load() {
+		return errors.New("the agent has no access to the hub yet; if its cluster is not accepted there, accept it")
+	}
+	return nil
+}

@@ -1,0 +1,120 @@
+package clientcert_test
+
+import (
+	"context"
+	"crypto"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"math/big"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/util/cert"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/capstan-io/capstan/internal/agent/registration/clientcert"
+	"github.com/capstan-io/capstan/internal/agent/registration/hubkubeconfig"
+	"github.com/capstan-io/capstan/internal/agent/registration/identity"
+)
+
+var (
+	begin = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	self  = identity.Identity{Cluster: "cluster1", Agent: "agent1"}
+)
+
+// credential is valid from begin to an hour after.
+func credential(t *testing.T) *hubkubeconfig.Credential {
+	t.Helper()
+	key, encoded, err := hubkubeconfig.NewKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: self.User()}, NotBefore: begin, NotAfter: begin.Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, crypto.Signer(key).Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parsed, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate, err := cert.EncodeCertificates(parsed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := hubkubeconfig.New(&clientcmdapi.Config{
+		Clusters:       map[string]*clientcmdapi.Cluster{"hub": {Server: "https://hub.example.com"}},
+		Contexts:       map[string]*clientcmdapi.Context{"hub": {Cluster: "hub"}},
+		CurrentContext: "hub",
+	}, self, certificate, encoded)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func eventually(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true, func(context.Context) (bool, error) { return done(), nil })
+	if err != nil {
+		t.Fatal(what)
+	}
+}
+
+// RG-08 RG-09: every five minutes the files follow the Secret, and a Secret that somebody deleted is made again; the agent
+// that does not renew only follows, and sees the end of the certificate.
+func TestResync(t *testing.T) {
+	t.Parallel()
+	secrets := fake.NewClientBuilder().Build()
+	key := client.ObjectKey{Namespace: "agent", Name: "hub-kubeconfig-secret"}
+	registration := &hubkubeconfig.Store{Dir: t.TempDir(), Client: secrets, Secret: key}
+	work := &hubkubeconfig.Store{Dir: t.TempDir(), Client: secrets, Secret: key}
+	if err := registration.Save(t.Context(), credential(t)); err != nil {
+		t.Fatal(err)
+	}
+	clk := clocktesting.NewFakeClock(begin.Add(time.Minute))
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	renewing := &clientcert.Rotation{Requester: &clientcert.Requester{Identity: self}, Store: registration, Clock: clk}
+	go func() { ended <- renewing.Start(ctx) }()
+	eventually(t, "the rotation does not wait", clk.HasWaiters)
+	secret := &corev1.Secret{}
+	secret.Namespace, secret.Name = key.Namespace, key.Name
+	if err := secrets.Delete(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	clk.Step(5 * time.Minute)
+	eventually(t, "the Secret is not made again", func() bool { return secrets.Get(t.Context(), key, secret) == nil })
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+
+	if err := work.Restore(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	clk = clocktesting.NewFakeClock(begin.Add(time.Minute))
+	go func() { ended <- (&clientcert.Rotation{Store: work, Clock: clk}).Start(t.Context()) }()
+	eventually(t, "the follower does not wait", clk.HasWaiters)
+	next := credential(t)
+	if err := registration.Save(t.Context(), next); err != nil {
+		t.Fatal(err)
+	}
+	clk.Step(5 * time.Minute)
+	eventually(t, "the next certificate is not taken over", func() bool {
+		have, err := work.Load()
+		return err == nil && string(have.Certificate) == string(next.Certificate)
+	})
+	eventually(t, "the follower does not wait again", clk.HasWaiters)
+	clk.SetTime(begin.Add(time.Hour))
+	if err := <-ended; err == nil || !strings.Contains(err.Error(), "expired") {
+		t.Errorf("the follower of an expired certificate ended with %v", err)
+	}
+}
