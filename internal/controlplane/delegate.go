@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -27,6 +28,9 @@ const (
 	authenticationNamespace = "kube-system"
 	authenticationConfigMap = "extension-apiserver-authentication"
 	clientCAKey             = "client-ca-file"
+
+	// tokenReviews is where a cluster takes token reviews.
+	tokenReviews = "/apis/authentication.k8s.io/v1/tokenreviews"
 )
 
 // delegateAuthentication lets the users of the hosting cluster in: their tokens are shown to it, their certificates are
@@ -69,7 +73,10 @@ func (h *hub) delegateAuthentication(ctx context.Context, k *controlplaneoptions
 func (h *Hosting) writeReviewKubeconfig(file string) error {
 	const name = "hosting"
 	config := clientcmdapi.NewConfig()
-	config.Clusters[name] = &clientcmdapi.Cluster{Server: h.Client.Host, CertificateAuthority: h.Client.CAFile, CertificateAuthorityData: h.Client.CAData}
+	config.Clusters[name] = &clientcmdapi.Cluster{
+		Server:               strings.TrimSuffix(h.Client.Host, "/") + tokenReviews,
+		CertificateAuthority: h.Client.CAFile, CertificateAuthorityData: h.Client.CAData,
+	}
 	config.AuthInfos[name] = &clientcmdapi.AuthInfo{TokenFile: h.Client.BearerTokenFile}
 	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
 	config.CurrentContext = name

@@ -76,7 +76,7 @@ func (a address) url() string {
 func (o *Options) findAddress(ctx context.Context) (address, error) {
 	a := address{host: o.Config.APIServer.ExternalHostname, port: o.Config.APIServer.Port, listen: o.Config.APIServer.Port}
 	if o.Hosting != nil {
-		a.listen = ocmconfig.DefaultPort
+		a.listen = o.hostedPort
 	}
 	if a.host != "" {
 		return a, nil

@@ -272,10 +272,7 @@ func TestRotationWhileRunning(t *testing.T) {
 
 func servingSerial(t *testing.T, port int) string {
 	t.Helper()
-	conn, err := dialInsecure(port)
-	must(t, err)
-	defer func() { _ = conn.Close() }()
-	return conn.ConnectionState().PeerCertificates[0].SerialNumber.String()
+	return served(t, port).SerialNumber.String()
 }
 
 // SC-19: the bootstrap token is replaced ahead of its end, made anew when it is deleted, and removed when it is over.

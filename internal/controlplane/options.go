@@ -45,6 +45,9 @@ type Options struct {
 	// Clock says when certificates are due; nil means the machine's.
 	Clock clock.Clock
 
+	// hostedPort is where a hub in a cluster listens.
+	hostedPort int
+
 	serving *genericoptions.SecureServingOptionsWithLoopback
 	oidc    *kubeoptions.BuiltInAuthenticationOptions
 	store   *genericoptions.EtcdOptions
@@ -79,7 +82,9 @@ func NewOptions() *Options {
 	serving := kubeoptions.NewSecureServingOptions()
 	serving.BindAddress = net.IPv4zero
 	return &Options{
-		Config:  &ocmconfig.Config{},
+		Config:     &ocmconfig.Config{},
+		hostedPort: ocmconfig.DefaultPort,
+
 		serving: serving,
 		oidc:    kubeoptions.NewBuiltInAuthenticationOptions().WithOIDC(),
 		store:   controlplaneoptions.NewOptions().Etcd,
