@@ -105,12 +105,18 @@ func TestJoinNeedsBothOptIns(t *testing.T) {
 func TestJoined(t *testing.T) {
 	t.Parallel()
 	const name = "joined"
-	claims := managed.Client(t)
-	create(t, claims, &clusterv1alpha1.ClusterClaim{ObjectMeta: metav1.ObjectMeta{Name: "region.joined.example.com"}, Spec: clusterv1alpha1.ClusterClaimSpec{Value: "north"}})
-	create(t, claims, &clusterv1alpha1.ClusterClaim{
-		ObjectMeta: metav1.ObjectMeta{Name: "secret.joined.example.com", Labels: map[string]string{fleet.LabelSpokeOnly: ""}}, Spec: clusterv1alpha1.ClusterClaimSpec{Value: "hidden"},
-	})
 	agent := env.Join(t, hub, managed, name)
+	claims := managed.Client(t) // the kind is there since the agent is
+	create(t, claims, &clusterv1alpha1.ClusterClaim{
+		ObjectMeta: metav1.ObjectMeta{Name: "a-secret.joined.example.com", Labels: map[string]string{fleet.LabelSpokeOnly: ""}}, Spec: clusterv1alpha1.ClusterClaimSpec{Value: "hidden"},
+	})
+	create(t, claims, &clusterv1alpha1.ClusterClaim{ObjectMeta: metav1.ObjectMeta{Name: "region.joined.example.com"}, Spec: clusterv1alpha1.ClusterClaimSpec{Value: "north"}})
+	env.Eventually(t, func(context.Context) error {
+		if have := managedCluster(t, name).Status.ClusterClaims; !slices.Contains(have, clusterv1.ManagedClusterClaim{Name: "region.joined.example.com", Value: "north"}) {
+			return fmt.Errorf("claims: %v", have)
+		}
+		return nil
+	})
 	mc := managedCluster(t, name)
 	for kind, reason := range map[string]string{
 		"HubAcceptedManagedCluster": "HubClusterAdminAccepted", "ManagedClusterJoined": "ManagedClusterJoined", "ManagedClusterConditionAvailable": "ManagedClusterAvailable",
@@ -131,9 +137,6 @@ func TestJoined(t *testing.T) {
 	}
 	if want := nodes.Items[0].Status.Capacity.Cpu(); !mc.Status.Capacity.Cpu().Equal(*want) || mc.Status.Allocatable.Cpu().IsZero() {
 		t.Errorf("capacity %v, allocatable %v, want %s CPUs", mc.Status.Capacity, mc.Status.Allocatable, want)
-	}
-	if !slices.Contains(mc.Status.ClusterClaims, clusterv1.ManagedClusterClaim{Name: "region.joined.example.com", Value: "north"}) {
-		t.Errorf("claims: %v", mc.Status.ClusterClaims)
 	}
 	if slices.ContainsFunc(mc.Status.ClusterClaims, func(c clusterv1.ManagedClusterClaim) bool { return c.Value == "hidden" }) {
 		t.Errorf("a spoke-only claim is reported: %v", mc.Status.ClusterClaims)

@@ -138,7 +138,8 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	both.Go(func() { recordErr = c.record(ctx, amw, outcomes) })
 	both.Go(func() { reportErr = c.report(ctx, work, outcomes) })
 	both.Wait()
-	return c.conclude(outcomes), errors.Join(recordErr, reportErr, failures(outcomes))
+	c.untrack(last, outcomes, amw)
+	return c.conclude(outcomes, amw), errors.Join(recordErr, reportErr, failures(outcomes))
 }
 
 // begin takes hold of the work, which is WK-02, and sees to its AppliedManifestWork, both at once: the finalizer has to come
@@ -263,13 +264,40 @@ func (c *Controller) forget(work string) {
 	c.passes.delete(work)
 }
 
+// untrack ends the interest in what the work no longer names and never owned, such as what could not be applied. What it
+// owned is tracked until it has gone.
+func (c *Controller) untrack(last *pass, outcomes []outcome, amw *workv1.AppliedManifestWork) {
+	if last == nil {
+		return
+	}
+	needed := make(map[tracker.Object]bool, len(outcomes)+len(amw.Status.AppliedResources))
+	for i := range outcomes {
+		if outcomes[i].resolved {
+			needed[outcomes[i].object()] = true
+		}
+	}
+	for _, r := range amw.Status.AppliedResources {
+		needed[applied.Object(r)] = true
+	}
+	for i := range last.outcomes {
+		if o := &last.outcomes[i]; o.resolved && !needed[o.object()] {
+			c.tracked.Forget(amw.Name, o.object())
+		}
+	}
+}
+
 // conclude asks for another look at what no watch looks after.
-func (c *Controller) conclude(outcomes []outcome) ctrl.Result {
+func (c *Controller) conclude(outcomes []outcome, amw *workv1.AppliedManifestWork) ctrl.Result {
 	for _, o := range outcomes {
 		if o.err != nil {
 			continue
 		}
 		if _, known := c.tracked.Revision(o.object()); !known {
+			return ctrl.Result{RequeueAfter: unwatched}
+		}
+	}
+	for _, r := range amw.Status.AppliedResources { // some may be on their way out
+		if _, known := c.tracked.Revision(applied.Object(r)); !known {
 			return ctrl.Result{RequeueAfter: unwatched}
 		}
 	}

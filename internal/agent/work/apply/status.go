@@ -111,7 +111,7 @@ func findStatus(manifests []workv1.ManifestCondition, resource workv1.ManifestRe
 func (o *outcome) appliedCondition() metav1.Condition {
 	cond := metav1.Condition{Type: fleet.ConditionApplied, Status: metav1.ConditionTrue, Reason: fleet.ReasonAppliedManifestComplete, Message: "Apply manifest complete"}
 	if o.err != nil {
-		cond.Status, cond.Reason, cond.Message = metav1.ConditionFalse, fleet.ReasonAppliedManifestFailed, "Failed to apply manifest: "+o.err.Error()
+		cond.Status, cond.Reason, cond.Message = metav1.ConditionFalse, fleet.ReasonAppliedManifestFailed, "Failed to apply manifest: "+clip(o.err.Error())
 	}
 	return cond
 }
@@ -137,7 +137,7 @@ func appliedCondition(work *workv1.ManifestWork, outcomes []outcome) metav1.Cond
 	var failed []string
 	for _, o := range outcomes {
 		if o.err != nil {
-			failed = append(failed, o.err.Error())
+			failed = append(failed, clip(o.err.Error()))
 		}
 	}
 	cond := metav1.Condition{
@@ -149,6 +149,17 @@ func appliedCondition(work *workv1.ManifestWork, outcomes []outcome) metav1.Cond
 		cond.Message = fmt.Sprintf("%d of %d manifests failed to apply: %s", len(failed), len(outcomes), summary(failed))
 	}
 	return cond
+}
+
+// maxMessage is how many bytes of an error are reported. An API server may quote all of an object that it refuses; a hub that
+// is sent more than a condition holds refuses the whole status, and a thousand such messages have to fit into one object.
+const maxMessage = 1024
+
+func clip(message string) string {
+	if len(message) <= maxMessage {
+		return message
+	}
+	return strings.ToValidUTF8(message[:maxMessage], "") + " ..."
 }
 
 // maxSummary is how many failures a message spells out; all of them are at their manifests.
