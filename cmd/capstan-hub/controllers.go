@@ -80,7 +80,7 @@ func (f *controllersFlags) run(ctx context.Context) error {
 	if len(controllers.Groups) == 0 {
 		return fmt.Errorf("--controllers %s leaves nothing to run; name some of %s", noGroups, strings.Join(hub.Groups(), ", "))
 	}
-	client, err := f.client()
+	client, err := clientConfig(f.kubeconfig)
 	if err != nil {
 		return err
 	}
@@ -106,10 +106,11 @@ func (f *controllersFlags) run(ctx context.Context) error {
 	return manager.Start(ctx)
 }
 
-func (f *controllersFlags) client() (*rest.Config, error) {
-	config, err := clientcmd.BuildConfigFromFlags("", f.kubeconfig)
+// clientConfig is that of the file; of the pod, if there is none.
+func clientConfig(kubeconfig string) (*rest.Config, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
-		return nil, fmt.Errorf("--kubeconfig %q: %w; name a kubeconfig file", f.kubeconfig, err)
+		return nil, fmt.Errorf("--kubeconfig %q: %w; name a kubeconfig file", kubeconfig, err)
 	}
 	// The API server's priority and fairness is the throttle.
 	config.QPS = -1

@@ -44,6 +44,6 @@ against a Kubernetes API that is already there.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.AddCommand(newServerCommand(), newControllersCommand())
+	root.AddCommand(newServerCommand(), newControllersCommand(), newWebhooksCommand())
 	return root
 }

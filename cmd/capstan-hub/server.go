@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/capstan-io/capstan/deploy/crds"
-	"github.com/capstan-io/capstan/internal/admission"
 	"github.com/capstan-io/capstan/internal/admission/conversion"
 	"github.com/capstan-io/capstan/internal/admission/inprocess"
 	"github.com/capstan-io/capstan/internal/controlplane"
@@ -25,10 +24,7 @@ const (
 	envNoFsync       = "UNSAFE_E2E_HACK_DISABLE_ETCD_FSYNC"
 )
 
-const (
-	flagEmbeddedEtcd  = "enable-embedded-etcd"
-	flagManifestLimit = "manifestLimit"
-)
+const flagEmbeddedEtcd = "enable-embedded-etcd"
 
 // conversionWebhook is the service that the CRDs of add-ons name for their conversion; the hub serves it itself.
 var conversionWebhook = types.NamespacedName{Namespace: "open-cluster-management-hub", Name: "cluster-manager-addon-webhook"}
@@ -38,14 +34,13 @@ type serverFlags struct {
 	configDir    string
 	embeddedEtcd bool
 	hub          hubFlags
-	// manifestLimit is how many bytes the manifests of a ManifestWork may take (WH-10).
-	manifestLimit int
-	logs          logging
+	admission    admissionFlags
+	logs         logging
 }
 
 func newServerCommand() *cobra.Command {
 	options := controlplane.NewOptions()
-	flags := serverFlags{configDir: ocmconfig.DefaultDir, hub: newHubFlags(), manifestLimit: admission.DefaultManifestLimit, logs: newLogging()}
+	flags := serverFlags{configDir: ocmconfig.DefaultDir, hub: newHubFlags(), admission: newAdmissionFlags(), logs: newLogging()}
 	command := &cobra.Command{
 		Use:   "server",
 		Short: "Run a standalone hub: API server, storage and controllers in one process",
@@ -79,8 +74,7 @@ func (f *serverFlags) add(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.embeddedEtcd, flagEmbeddedEtcd, f.embeddedEtcd,
 		"Insist on the embedded etcd, or with =false on an external one: the hub refuses to start when "+ocmconfig.FileName+" says otherwise.")
 	f.hub.add(flags)
-	flags.IntVar(&f.manifestLimit, flagManifestLimit, f.manifestLimit,
-		"Most bytes that the manifests of one ManifestWork may take together; what etcd takes in one write, 1.5 MiB by default, bounds it.")
+	f.admission.add(flags)
 	f.logs.addFlags(flags)
 }
 
@@ -107,12 +101,10 @@ func (f *serverFlags) complete(ctx context.Context, flags *pflag.FlagSet, o *con
 	}
 	o.CRDs = crds.Hub()
 	o.Webhooks = map[types.NamespacedName]http.Handler{conversionWebhook: conversion.Handler()}
-	if f.manifestLimit < 1 {
-		return fmt.Errorf("--%s=%d: a ManifestWork needs room for its manifests; use a number of bytes such as %d",
-			flagManifestLimit, f.manifestLimit, admission.DefaultManifestLimit)
+	admissionOptions, err := f.admission.options(f.hub.gates)
+	if err != nil {
+		return err
 	}
-	admissionOptions := f.hub.gates.admission()
-	admissionOptions.ManifestWork.Limit = f.manifestLimit
 	for _, plugin := range inprocess.Plugins(admissionOptions) {
 		o.Admission = append(o.Admission, controlplane.AdmissionPlugin{Name: plugin.Name, Plugin: plugin.Plugin})
 	}

@@ -99,16 +99,30 @@ func (s *server) plugins(t *testing.T) []inprocess.Plugin {
 	return plugins
 }
 
-// write sends an object through mutation, then validation, as the creation of it or the update of old.
+// write sends an object through mutation, then validation, as the creation of it or the update of old. What has webhooks
+// goes through these as well, and must come out the same.
 func (s *server) write(t *testing.T, object, old *unstructured.Unstructured, subresource string) error {
+	t.Helper()
+	original := object.DeepCopy()
+	err := s.writeInProcess(t, object, old, subresource)
+	if subresource == "" && webhookPaths[object.GetKind()] != nil {
+		s.compare(t, original, old, object, err)
+	}
+	return err
+}
+
+func resourceOf(kind schema.GroupVersionKind) schema.GroupVersionResource {
+	return kind.GroupVersion().WithResource(strings.ToLower(kind.Kind) + "s")
+}
+
+func (s *server) writeInProcess(t *testing.T, object, old *unstructured.Unstructured, subresource string) error {
 	t.Helper()
 	operation, before := admission.Create, runtime.Object(nil)
 	if old != nil {
 		operation, before = admission.Update, old
 	}
 	kind := object.GroupVersionKind()
-	resource := kind.GroupVersion().WithResource(strings.ToLower(kind.Kind) + "s")
-	request := admission.NewAttributesRecord(object, before, kind, object.GetNamespace(), object.GetName(), resource, subresource,
+	request := admission.NewAttributesRecord(object, before, kind, object.GetNamespace(), object.GetName(), resourceOf(kind), subresource,
 		operation, nil, false, sender)
 	plugins, ctx := s.plugins(t), context.Background()
 	for _, plugin := range plugins {

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/kubernetes"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+
+	"github.com/capstan-io/capstan/internal/admission/conversion"
+	admissionwebhook "github.com/capstan-io/capstan/internal/admission/webhook"
+)
+
+type webhooksFlags struct {
+	kubeconfig     string
+	gates          gates
+	admission      admissionFlags
+	port           int
+	certDir        string
+	metricsAddress string
+	healthAddress  string
+	logs           logging
+}
+
+func newWebhooksCommand() *cobra.Command {
+	flags := webhooksFlags{
+		gates: newGates(), admission: newAdmissionFlags(), port: webhook.DefaultPort,
+		certDir: "/tmp/k8s-webhook-server/serving-certs", metricsAddress: ":8080", healthAddress: ":8000", logs: newLogging(),
+	}
+	command := &cobra.Command{
+		Use:   "webhooks",
+		Short: "Serve the hub's admission rules and conversions as webhooks of an existing Kubernetes API",
+		Long: `Serve the hub's admission rules and conversions as webhooks of an existing Kubernetes API.
+
+They are the rules that the standalone hub applies in process. The serving certificate is
+read from tls.crt and tls.key, and again when these change.`,
+		Example: `  capstan-hub webhooks --kubeconfig ~/.kube/config --cert-dir ./certs`,
+		Args:    cobra.NoArgs,
+		RunE:    func(command *cobra.Command, _ []string) error { return flags.run(command.Context()) },
+	}
+	flags.add(command.Flags())
+	return command
+}
+
+func (f *webhooksFlags) add(flags *pflag.FlagSet) {
+	flags.StringVar(&f.kubeconfig, "kubeconfig", f.kubeconfig, "File with the access to the API (default: that of the pod this runs in).")
+	f.gates.addFlag(flags)
+	f.admission.add(flags)
+	flags.IntVar(&f.port, "port", f.port, "Port on which the webhooks are served.")
+	flags.StringVar(&f.certDir, "cert-dir", f.certDir, "Folder with the serving certificate, tls.crt and tls.key.")
+	flags.StringVar(&f.metricsAddress, "metrics-bind-address", f.metricsAddress, "Address at which /metrics is served; 0 serves none.")
+	flags.StringVar(&f.healthAddress, "health-probe-bind-address", f.healthAddress, "Address at which /healthz and /readyz are served; 0 serves none.")
+	f.logs.addFlags(flags)
+}
+
+func (f *webhooksFlags) run(ctx context.Context) error {
+	if err := f.logs.apply(ctx); err != nil {
+		return err
+	}
+	config, err := clientConfig(f.kubeconfig)
+	if err != nil {
+		return err
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	options, err := f.admission.options(f.gates)
+	if err != nil {
+		return err
+	}
+	if err := f.checkCertificate(); err != nil {
+		return err
+	}
+	handlers, err := admissionwebhook.Handlers(client, options)
+	if err != nil {
+		return err
+	}
+	manager, err := ctrl.NewManager(config, ctrl.Options{
+		Metrics: metricsserver.Options{BindAddress: f.metricsAddress}, HealthProbeBindAddress: f.healthAddress,
+		WebhookServer: webhook.NewServer(webhook.Options{Port: f.port, CertDir: f.certDir}),
+	})
+	if err != nil {
+		return fmt.Errorf("prepare the webhooks: %w", err)
+	}
+	server := manager.GetWebhookServer()
+	for path, handler := range handlers {
+		server.Register(path, handler)
+	}
+	server.Register(conversion.Path, conversion.Handler())
+	if err := manager.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return err
+	}
+	if err := manager.AddReadyzCheck("webhooks", server.StartedChecker()); err != nil {
+		return err
+	}
+	return manager.Start(ctx)
+}
+
+// checkCertificate tells at once what the server would stumble over.
+func (f *webhooksFlags) checkCertificate() error {
+	for _, name := range []string{"tls.crt", "tls.key"} {
+		if _, err := os.Stat(filepath.Join(f.certDir, name)); err != nil {
+			return fmt.Errorf("--cert-dir: %w; put the serving certificate and its key there as tls.crt and tls.key", err)
+		}
+	}
+	return nil
+}

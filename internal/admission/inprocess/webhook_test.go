@@ -1,0 +1,164 @@
+package inprocess_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/capstan-io/capstan/internal/admission/webhook"
+)
+
+// webhookPaths of the kinds that have webhooks, in the order in which an API server calls them (contract section 11).
+var webhookPaths = map[string][]string{
+	"ManagedCluster": {
+		"/mutate-cluster-open-cluster-management-io-v1-managedcluster", "/validate-cluster-open-cluster-management-io-v1-managedcluster",
+	},
+	"ManagedClusterSetBinding": {"/validate-cluster-open-cluster-management-io-v1beta2-managedclustersetbinding"},
+	"ManifestWork":             {"/validate-work-open-cluster-management-io-v1-manifestwork"},
+}
+
+// compare sends the object through the webhooks and expects what came of it in process.
+func (s *server) compare(t *testing.T, object, old, inProcess *unstructured.Unstructured, inProcessErr error) {
+	t.Helper()
+	handlers, err := webhook.Handlers(s.api(t), s.options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range webhookPaths[object.GetKind()] {
+		var response *admissionv1.AdmissionResponse
+		object, response = review(t, handlers[path], object, old)
+		if response.Allowed {
+			continue
+		}
+		var status *apierrors.StatusError
+		if !errors.As(inProcessErr, &status) || response.Result.Message != status.Error() || response.Result.Code != status.ErrStatus.Code {
+			t.Errorf("the webhook %s refuses with %+v, the plugin with %v", path, response.Result, inProcessErr)
+		}
+		return
+	}
+	if inProcessErr != nil {
+		t.Errorf("the webhooks allow what the plugins refuse: %v", inProcessErr)
+	} else if diff := cmp.Diff(inProcess.Object, object.Object); diff != "" {
+		t.Errorf("the webhooks leave another object (-plugins +webhooks):\n%s", diff)
+	}
+}
+
+// review is what an API server does with a webhook.
+func review(t *testing.T, handler http.Handler, object, old *unstructured.Unstructured) (*unstructured.Unstructured, *admissionv1.AdmissionResponse) {
+	t.Helper()
+	kind := object.GroupVersionKind()
+	request := &admissionv1.AdmissionRequest{
+		UID: "1", Kind: metav1.GroupVersionKind(kind), Name: object.GetName(), Namespace: object.GetNamespace(), Operation: admissionv1.Create,
+		Resource: metav1.GroupVersionResource(resourceOf(kind)), Object: runtime.RawExtension{Raw: marshal(t, object)},
+		UserInfo: authenticationv1.UserInfo{Username: sender.Name, UID: sender.UID, Groups: sender.Groups, Extra: map[string]authenticationv1.ExtraValue{"scope": {"x"}}},
+	}
+	if old != nil {
+		request.Operation, request.OldObject = admissionv1.Update, runtime.RawExtension{Raw: marshal(t, old)}
+	}
+	body := marshal(t, admissionv1.AdmissionReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"}, Request: request,
+	})
+	sent := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", bytes.NewReader(body))
+	sent.Header.Set("Content-Type", "application/json")
+	received := httptest.NewRecorder()
+	handler.ServeHTTP(received, sent)
+	answer := &admissionv1.AdmissionReview{}
+	if err := json.Unmarshal(received.Body.Bytes(), answer); err != nil || answer.Response == nil || answer.Response.UID != "1" {
+		t.Fatalf("%v: %s", err, received.Body)
+	}
+	if len(answer.Response.Patch) == 0 {
+		return object, answer.Response
+	}
+	patch, err := jsonpatch.DecodePatch(answer.Response.Patch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	patched, err := patch.Apply(request.Object.Raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := &unstructured.Unstructured{}
+	if err := changed.UnmarshalJSON(patched); err != nil {
+		t.Fatal(err)
+	}
+	return changed, answer.Response
+}
+
+func marshal(t *testing.T, value any) []byte {
+	t.Helper()
+	encoded, err := json.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return encoded
+}
+
+// api is an API server that answers as the fakes do.
+func (s *server) api(t *testing.T) kubernetes.Interface {
+	t.Helper()
+	access := &fakeAuthorizer{verbs: s.authorizer.verbs}
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /apis/authorization.k8s.io/v1/subjectaccessreviews", func(w http.ResponseWriter, r *http.Request) {
+		sar := &authorizationv1.SubjectAccessReview{}
+		if err := json.NewDecoder(r.Body).Decode(sar); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		sar.Status = answer(r.Context(), access, sar.Spec)
+		respond(w, sar)
+	})
+	mux.HandleFunc("GET /api/v1/namespaces/{name}", func(w http.ResponseWriter, r *http.Request) {
+		namespace, err := fakeNamespaces{phase: s.phase}.Get(r.Context(), r.PathValue("name"), metav1.GetOptions{})
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusNotFound)
+			return
+		}
+		respond(w, namespace)
+	})
+	listening := httptest.NewServer(mux)
+	t.Cleanup(listening.Close)
+	client, err := kubernetes.NewForConfig(&rest.Config{Host: listening.URL, QPS: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+func answer(ctx context.Context, access authorizer.UnconditionalAuthorizer, asked authorizationv1.SubjectAccessReviewSpec) authorizationv1.SubjectAccessReviewStatus {
+	extra := map[string][]string{}
+	for key, value := range asked.Extra {
+		extra[key] = value
+	}
+	decision, reason, err := access.Authorize(ctx, authorizer.AttributesRecord{
+		User: &user.DefaultInfo{Name: asked.User, UID: asked.UID, Groups: asked.Groups, Extra: extra},
+		Verb: asked.ResourceAttributes.Verb, Subresource: asked.ResourceAttributes.Subresource,
+	})
+	status := authorizationv1.SubjectAccessReviewStatus{Allowed: decision == authorizer.DecisionAllow, Reason: reason}
+	if err != nil {
+		status.EvaluationError = err.Error()
+	}
+	return status
+}
+
+func respond(w http.ResponseWriter, value any) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(value)
+}
