@@ -440,6 +440,47 @@ func withoutCurrentContext(t *testing.T, kubeconfig string) string {
 	return file
 }
 
+// A kubeconfig that leads nowhere is found before the hub hears of the cluster.
+func TestJoinUnreachableCluster(t *testing.T) {
+	t.Parallel()
+	h, gone := newHub(t), newHub(t)
+	gone.Close()
+	h.Answer("GET /apis/cluster.open-cluster-management.io/v1", fakehub.JSON("{}"))
+	run(t.Context(), "", "join", "--hub-token", "t", "--hub-apiserver", h.URL, "--cluster-name", "c1", "--ca-file", writeCA(t, h),
+		"--managed-cluster-kubeconfig", gone.kubeconfig).fails(t, "--managed-cluster-kubeconfig: "+gone.kubeconfig, gone.URL, "connection refused", "see whether it runs")
+	if asked := h.Requests("POST"); len(asked) != 0 {
+		t.Errorf("the hub was asked for %+v", asked)
+	}
+}
+
+func writeCA(t *testing.T, h hub) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "ca.crt")
+	if err := os.WriteFile(file, h.CA(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// CA-17: the URL that a cluster publishes is what its agent reports.
+func TestJoinReportsURL(t *testing.T) {
+	programs := t.TempDir()
+	if err := os.WriteFile(filepath.Join(programs, "capstan-agent"), nil, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", programs)
+	h, managed := newHub(t), newHub(t)
+	h.Answer("GET /apis/cluster.open-cluster-management.io/v1", fakehub.JSON("{}"))
+	join := []string{"join", "--dry-run", "--hub-token", "t", "--hub-apiserver", h.URL, "--cluster-name", "c1", "--ca-file", writeCA(t, h),
+		"--managed-cluster-kubeconfig", managed.kubeconfig}
+	run(t.Context(), "", join...).succeeds(t, "--spoke-external-server-urls "+managed.URL)
+	managed.Put(t, "/api/v1/namespaces/kube-public/configmaps/cluster-info", &corev1.ConfigMap{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Name: "cluster-info"},
+		Data: map[string]string{"kubeconfig": "apiVersion: v1\nkind: Config\nclusters: [{name: '', cluster: {server: 'https://prod1.example.com'}}]"},
+	})
+	run(t.Context(), "", join...).succeeds(t, "--spoke-external-server-urls https://prod1.example.com")
+}
+
 // CA-44
 func TestVersion(t *testing.T) {
 	t.Parallel()

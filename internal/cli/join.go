@@ -134,9 +134,13 @@ func (j *joining) join(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	enrolment := playground.Enrolment{Cluster: j.cluster, Kubeconfig: j.kubeconfig, Invitation: j.invitation, Trust: trust}
+	member, err := j.findCluster(ctx)
+	if err != nil {
+		return err
+	}
+	enrolment := playground.Enrolment{Member: member, Invitation: j.invitation, Trust: trust}
 	if j.dryRun {
-		program, err := j.home.AgentProgram(j.cluster, j.kubeconfig)
+		program, err := j.home.AgentProgram(member)
 		if err == nil {
 			j.say("would run %s", shellCommand(append([]string{program.Path}, program.Args...)...))
 		}
@@ -169,6 +173,31 @@ func (j *joining) findHub(ctx context.Context) (hubapi.Trust, *hubapi.Hub, error
 		return trust, nil, err
 	}
 	return trust, hub, hub.CheckIsHub(ctx)
+}
+
+// findCluster makes sure that the kubeconfig lets us into a cluster, and finds the URL that the cluster publishes (CA-17), else
+// that of the kubeconfig.
+func (j *joining) findCluster(ctx context.Context) (playground.Member, error) {
+	member := playground.Member{Name: j.cluster, Kubeconfig: j.kubeconfig}
+	ctx, cancel := j.limited(ctx)
+	defer cancel()
+	config, err := clientcmd.BuildConfigFromFlags("", j.kubeconfig)
+	if err != nil {
+		return member, err
+	}
+	cluster, err := hubapi.New(config)
+	if err == nil {
+		err = cluster.Live(ctx)
+	}
+	if err != nil {
+		return member, fmt.Errorf("--managed-cluster-kubeconfig: %s: the cluster at %s cannot be used: %w: see whether it runs, and whether the kubeconfig is a recent one",
+			j.kubeconfig, config.Host, err)
+	}
+	published, err := cluster.Published(ctx)
+	if err == nil && strings.HasPrefix(published.Server, "https://") {
+		member.URL = published.Server
+	}
+	return member, nil
 }
 
 // warnOfClash tells that somebody has the name already, unless that is the agent of this home.

@@ -94,7 +94,7 @@ func TestStatusOfProcesses(t *testing.T) {
 	if status, err := home.Status(t.Context()); err != nil || status.Exists() {
 		t.Errorf("status of an empty home: %+v, error %v", status, err)
 	}
-	state := State{Hub: &HubState{Port: 1}, Clusters: []ClusterState{{Name: "cluster1", Port: 2}}, Joined: []JoinedState{{Name: "far"}}}
+	state := State{Hub: &HubState{Port: 1}, Clusters: []ClusterState{{Name: "cluster1", Port: 2}}, Joined: []Member{{Name: "far"}}}
 	if err := home.Save(state); err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +124,7 @@ func TestEnrolRefuses(t *testing.T) {
 	}
 	start(t, home, shell(t, "far-agent", "exec sleep 1000"))
 	for cluster, want := range map[string]string{"cluster1": "cluster of the playground", "far": "runs already"} {
-		_, err := home.Enrol(Enrolment{Cluster: cluster, Invitation: hubapi.Invitation{Server: "https://hub", Token: "t"}})
+		_, err := home.Enrol(Enrolment{Member: Member{Name: cluster}, Invitation: hubapi.Invitation{Server: "https://hub", Token: "t"}})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want one with %q", cluster, err, want)
 		}
@@ -137,7 +137,7 @@ func TestEnrolRefuses(t *testing.T) {
 func TestDetachIsRemembered(t *testing.T) {
 	t.Parallel()
 	home := newHome(t)
-	enrolment := Enrolment{Cluster: "far", Kubeconfig: "/far/kubeconfig"}
+	enrolment := Enrolment{Member: Member{Name: "far", Kubeconfig: "/far/kubeconfig", URL: "https://far"}}
 	for range 2 {
 		process, err := home.Detach(shell(t, "far-agent", "exit 0"), enrolment)
 		if err != nil {
@@ -148,7 +148,7 @@ func TestDetachIsRemembered(t *testing.T) {
 		}
 	}
 	state, err := home.Load()
-	if err != nil || len(state.Joined) != 1 || state.Joined[0] != (JoinedState{Name: "far", Kubeconfig: "/far/kubeconfig"}) {
+	if err != nil || len(state.Joined) != 1 || state.Joined[0] != enrolment.Member {
 		t.Errorf("remembered %+v, error %v", state.Joined, err)
 	}
 }

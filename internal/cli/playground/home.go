@@ -73,7 +73,7 @@ type State struct {
 	// Clusters are those that "up" made.
 	Clusters []ClusterState `json:"clusters,omitempty"`
 	// Joined are the agents that "join --detach" started.
-	Joined []JoinedState `json:"joined,omitempty"`
+	Joined []Member `json:"joined,omitempty"`
 }
 
 // HubState is what is remembered of the hub.
@@ -88,11 +88,14 @@ type ClusterState struct {
 	Port int    `json:"port"`
 }
 
-// JoinedState is what is remembered of an agent that joined a cluster of somebody else's.
-type JoinedState struct {
+// Member is a cluster that an agent of this home is for.
+type Member struct {
+	// Name of the cluster on the hub.
 	Name string `json:"name"`
 	// Kubeconfig leads to the cluster. Its absolute path.
 	Kubeconfig string `json:"kubeconfig"`
+	// URL of the cluster's API server that the hub's users are told, empty for none.
+	URL string `json:"url,omitempty"`
 }
 
 // Load reads the state; that of a home which does not exist is empty.

@@ -106,7 +106,7 @@ func TestPlan(t *testing.T) {
 	if _, err := three.plan(2); err == nil || !strings.Contains(err.Error(), "--clusters: 2") || !strings.Contains(err.Error(), "3 already") {
 		t.Errorf("fewer clusters: error %v", err)
 	}
-	clash := State{Joined: []JoinedState{{Name: "cluster2"}}}
+	clash := State{Joined: []Member{{Name: "cluster2"}}}
 	if _, err := clash.plan(2); err == nil || !strings.Contains(err.Error(), "cluster2") {
 		t.Errorf("a name that join has taken: error %v", err)
 	}

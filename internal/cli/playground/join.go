@@ -11,10 +11,9 @@ import (
 
 // Enrolment is an agent that joins a cluster of somebody else's to a hub.
 type Enrolment struct {
-	// Cluster is the name of the cluster on the hub; Kubeconfig leads to it. Its absolute path.
-	Cluster, Kubeconfig string
-	Invitation          hubapi.Invitation
-	Trust               hubapi.Trust
+	Member     Member
+	Invitation hubapi.Invitation
+	Trust      hubapi.Trust
 }
 
 // Enrol writes what the agent needs and returns the program to run. It refuses a name that the home has in use.
@@ -28,22 +27,22 @@ func (h Home) Enrol(e Enrolment) (Program, error) {
 	if err != nil {
 		return Program{}, err
 	}
-	if slices.ContainsFunc(state.Clusters, func(c ClusterState) bool { return c.Name == e.Cluster }) {
+	if slices.ContainsFunc(state.Clusters, func(c ClusterState) bool { return c.Name == e.Member.Name }) {
 		return Program{}, fmt.Errorf("--cluster-name: %s is a cluster of the playground in %s: choose another name, or set %s to another folder",
-			e.Cluster, h.Dir, EnvHome)
+			e.Member.Name, h.Dir, EnvHome)
 	}
-	running, err := h.Process(agentProcess(e.Cluster))
+	running, err := h.Process(agentProcess(e.Member.Name))
 	if err != nil {
 		return Program{}, err
 	}
 	if running.Running() {
 		return Program{}, fmt.Errorf("the agent of cluster %s runs already, as process %d; its log is %s\n"+
-			"To join again, stop it first: kill %d", e.Cluster, running.PID, running.Log, running.PID)
+			"To join again, stop it first: kill %d", e.Member.Name, running.PID, running.Log, running.PID)
 	}
-	if err := h.WriteBootstrapKubeconfig(e.Cluster, e.Invitation, e.Trust); err != nil {
+	if err := h.WriteBootstrapKubeconfig(e.Member.Name, e.Invitation, e.Trust); err != nil {
 		return Program{}, err
 	}
-	return h.AgentProgram(e.Cluster, e.Kubeconfig)
+	return h.AgentProgram(e.Member)
 }
 
 // Enrolled tells whether an agent of this home has been the agent of the cluster before.
@@ -63,8 +62,8 @@ func (h Home) Detach(program Program, e Enrolment) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	state.Joined = slices.DeleteFunc(state.Joined, func(j JoinedState) bool { return j.Name == e.Cluster })
-	state.Joined = append(state.Joined, JoinedState{Name: e.Cluster, Kubeconfig: e.Kubeconfig})
+	state.Joined = slices.DeleteFunc(state.Joined, func(j Member) bool { return j.Name == e.Member.Name })
+	state.Joined = append(state.Joined, e.Member)
 	if err := h.Save(state); err != nil {
 		return nil, err
 	}

@@ -89,21 +89,27 @@ func (h Home) sandboxProgram(cluster ClusterState) (Program, error) {
 	}, nil
 }
 
-// AgentProgram is the agent of a cluster that the kubeconfig leads to.
-func (h Home) AgentProgram(cluster, kubeconfig string) (Program, error) {
+// sandboxMember is a cluster of the playground as its agent knows it.
+func (h Home) sandboxMember(cluster ClusterState) Member {
+	return Member{Name: cluster.Name, Kubeconfig: h.sandboxKubeconfig(cluster.Name), URL: localURL(cluster.Port)}
+}
+
+// AgentProgram is the agent of a cluster.
+func (h Home) AgentProgram(member Member) (Program, error) {
 	path, err := FindProgram(agentBinary)
 	if err != nil {
 		return Program{}, err
 	}
-	return Program{
-		Name: agentProcess(cluster), Path: path,
-		Args: []string{
-			"run", "--cluster-name", cluster,
-			"--bootstrap-kubeconfig", h.bootstrapKubeconfig(cluster),
-			"--spoke-kubeconfig", kubeconfig,
-			"--hub-kubeconfig-dir", h.agentDir(cluster),
-		},
-	}, nil
+	args := []string{
+		"run", "--cluster-name", member.Name,
+		"--bootstrap-kubeconfig", h.bootstrapKubeconfig(member.Name),
+		"--spoke-kubeconfig", member.Kubeconfig,
+		"--hub-kubeconfig-dir", h.agentDir(member.Name),
+	}
+	if member.URL != "" {
+		args = append(args, "--spoke-external-server-urls", member.URL)
+	}
+	return Program{Name: agentProcess(member.Name), Path: path, Args: args}, nil
 }
 
 func localURL(port int) string { return fmt.Sprintf("https://127.0.0.1:%d", port) }
@@ -130,10 +136,10 @@ func (h Home) Plan(clusters int) ([]Program, error) {
 	add(h.hubProgram(state.Hub.Port))
 	for _, cluster := range state.Clusters {
 		add(h.sandboxProgram(cluster))
-		add(h.AgentProgram(cluster.Name, h.sandboxKubeconfig(cluster.Name)))
+		add(h.AgentProgram(h.sandboxMember(cluster)))
 	}
 	for _, joined := range state.Joined {
-		add(h.AgentProgram(joined.Name, joined.Kubeconfig))
+		add(h.AgentProgram(joined))
 	}
 	return programs, errors.Join(errs...)
 }

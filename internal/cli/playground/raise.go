@@ -78,14 +78,15 @@ func (u *up) raiseCluster(ctx context.Context, cluster ClusterState) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		return u.raiseMember(ctx, cluster.Name, sandbox)
+		return u.raiseMember(ctx, cluster, sandbox)
 	})
 	return group.Wait()
 }
 
 // raiseMember makes a running cluster a member of the running hub.
-func (u *up) raiseMember(ctx context.Context, cluster string, sandbox *Process) error {
-	agent, started, err := u.raiseAgent(ctx, cluster)
+func (u *up) raiseMember(ctx context.Context, state ClusterState, sandbox *Process) error {
+	cluster := state.Name
+	agent, started, err := u.raiseAgent(ctx, state)
 	if err != nil {
 		return err
 	}
@@ -106,8 +107,8 @@ func (u *up) raiseMember(ctx context.Context, cluster string, sandbox *Process) 
 
 // raiseAgent starts the agent of a cluster. It gets a fresh token to join with each time, which it needs if it has lost
 // its own access to the hub or stood still until that expired.
-func (u *up) raiseAgent(ctx context.Context, cluster string) (agent *Process, started bool, err error) {
-	program, err := u.home.AgentProgram(cluster, u.home.sandboxKubeconfig(cluster))
+func (u *up) raiseAgent(ctx context.Context, cluster ClusterState) (agent *Process, started bool, err error) {
+	program, err := u.home.AgentProgram(u.home.sandboxMember(cluster))
 	if err != nil {
 		return nil, false, err
 	}
@@ -119,7 +120,7 @@ func (u *up) raiseAgent(ctx context.Context, cluster string) (agent *Process, st
 	if invitation.Token, err = u.hub.ServiceAccountToken(ctx); err != nil {
 		return nil, false, blame(err, u.hubProcess)
 	}
-	if err := u.home.WriteBootstrapKubeconfig(cluster, invitation, u.trust); err != nil {
+	if err := u.home.WriteBootstrapKubeconfig(cluster.Name, invitation, u.trust); err != nil {
 		return nil, false, err
 	}
 	return u.home.Start(program)
@@ -207,8 +208,8 @@ func (u *up) awaitSample(ctx context.Context, cluster string) error {
 }
 
 // raiseJoined starts the agent of somebody else's cluster again. Whether its hub lets it in is not for us to wait for.
-func (u *up) raiseJoined(joined JoinedState) error {
-	program, err := u.home.AgentProgram(joined.Name, joined.Kubeconfig)
+func (u *up) raiseJoined(joined Member) error {
+	program, err := u.home.AgentProgram(joined)
 	if err != nil {
 		return err
 	}
