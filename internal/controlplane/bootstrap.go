@@ -13,6 +13,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	bootstrapapi "k8s.io/cluster-bootstrap/token/api"
 
+	"github.com/capstan-io/capstan/internal/controlplane/rbac"
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
@@ -28,36 +29,36 @@ const (
 // clusterGroup is the API group of ManagedClusters.
 const clusterGroup = "cluster.open-cluster-management.io"
 
-// hubPolicy is what the hub adds to the Kubernetes roles: those who have a bootstrap token, or a token of the bootstrap
+// hubPolicy is what the hub adds to the roles of Kubernetes: those who have a bootstrap token, or a token of the bootstrap
 // service account, may ask to join, and everybody may read where the hub is and whom to trust (SC-19).
-func hubPolicy(delegatedAuthentication bool) policy {
-	p := policy{
-		clusterRoles: []rbacv1.ClusterRole{
+func hubPolicy(delegatedAuthentication bool) rbac.Policy {
+	p := rbac.Policy{
+		ClusterRoles: []rbacv1.ClusterRole{
 			{ObjectMeta: metav1.ObjectMeta{Name: roleStandaloneBootstrap}, Rules: joinRules("get", "list", "update", "create")},
 			{ObjectMeta: metav1.ObjectMeta{Name: fleet.ClusterRoleBootstrap}, Rules: joinRules("get", "create", "list", "watch")},
 		},
-		clusterRoleBindings: []rbacv1.ClusterRoleBinding{
+		ClusterRoleBindings: []rbacv1.ClusterRoleBinding{
 			bind(bindingStandaloneBootstrap, roleStandaloneBootstrap, group(fleet.GroupBootstrap)),
 			bind(fleet.ClusterRoleBindingBootstrapTokens, fleet.ClusterRoleBootstrap, group(fleet.GroupBootstrap)),
 			bind(fleet.ClusterRoleBindingBootstrapServiceAccount, fleet.ClusterRoleBootstrap, rbacv1.Subject{
 				Kind: rbacv1.ServiceAccountKind, Namespace: fleet.NamespaceOperators, Name: fleet.ServiceAccountBootstrap,
 			}),
 		},
-		roles: map[string][]rbacv1.Role{metav1.NamespacePublic: {{
+		Roles: map[string][]rbacv1.Role{metav1.NamespacePublic: {{
 			ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespacePublic, Name: roleClusterInfo},
 			Rules: []rbacv1.PolicyRule{{
 				APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get"},
 				ResourceNames: []string{bootstrapapi.ConfigMapClusterInfo},
 			}},
 		}}},
-		roleBindings: map[string][]rbacv1.RoleBinding{metav1.NamespacePublic: {{
+		RoleBindings: map[string][]rbacv1.RoleBinding{metav1.NamespacePublic: {{
 			ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespacePublic, Name: roleClusterInfo},
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: roleClusterInfo},
 			Subjects:   []rbacv1.Subject{user("system:anonymous")},
 		}}},
 	}
 	if delegatedAuthentication {
-		p.clusterRoleBindings = append(p.clusterRoleBindings, bind(bindingKubeAdmin, "cluster-admin", user(userKubeAdmin)))
+		p.ClusterRoleBindings = append(p.ClusterRoleBindings, bind(bindingKubeAdmin, "cluster-admin", user(userKubeAdmin)))
 	}
 	return p
 }

@@ -22,6 +22,7 @@ import (
 
 	"github.com/capstan-io/capstan/internal/controlplane/ocmconfig"
 	"github.com/capstan-io/capstan/internal/controlplane/pki"
+	"github.com/capstan-io/capstan/internal/controlplane/rbac"
 )
 
 // hostingWith is a hosting cluster that has the given objects, by path.
@@ -97,13 +98,13 @@ func newHosted(t *testing.T, namespace string) *testHub {
 	_, err := shared.client.CoreV1().ServiceAccounts(namespace).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, create)
 	must(t, err)
 	self := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}
-	must(t, ensurePolicy(t.Context(), shared.client, policy{
-		clusterRoleBindings: []rbacv1.ClusterRoleBinding{bind(namespace, "system:auth-delegator", self)},
-		roles: map[string][]rbacv1.Role{namespace: {{
+	must(t, rbac.Ensure(t.Context(), shared.client, rbac.Policy{
+		ClusterRoleBindings: []rbacv1.ClusterRoleBinding{bind(namespace, "system:auth-delegator", self)},
+		Roles: map[string][]rbacv1.Role{namespace: {{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 			Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get", "create", "update"}}},
 		}}},
-		roleBindings: map[string][]rbacv1.RoleBinding{
+		RoleBindings: map[string][]rbacv1.RoleBinding{
 			namespace: {{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, RoleRef: rbacv1.RoleRef{Kind: "Role", Name: name}, Subjects: []rbacv1.Subject{self}}},
 			metav1.NamespaceSystem: {{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: namespace},
 				RoleRef: rbacv1.RoleRef{Kind: "Role", Name: "extension-apiserver-authentication-reader"}, Subjects: []rbacv1.Subject{self}}},

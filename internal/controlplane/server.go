@@ -24,6 +24,7 @@ import (
 	"github.com/capstan-io/capstan/internal/controlplane/kubecontrollers"
 	"github.com/capstan-io/capstan/internal/controlplane/ocmconfig"
 	"github.com/capstan-io/capstan/internal/controlplane/pki"
+	"github.com/capstan-io/capstan/internal/controlplane/rbac"
 )
 
 // Run serves a hub until ctx ends, and then stops it in order: controllers, API server, storage. It returns an error
@@ -219,8 +220,8 @@ func (h *hub) bootstrap(ctx context.Context) error {
 	token := tokenKeeper{client: h.client, clock: clock.RealClock{}}
 	return inParallel([]func() error{
 		func() error { return installCRDs(ctx, h.loopback, h.CRDs) },
-		func() error { return ensurePolicy(ctx, h.client, kubernetesPolicy()) },
-		func() error { return ensurePolicy(ctx, h.client, hubPolicy(h.DelegatingAuthentication)) },
+		func() error { return rbac.Ensure(ctx, h.client, rbac.Kubernetes()) },
+		func() error { return rbac.Ensure(ctx, h.client, hubPolicy(h.DelegatingAuthentication)) },
 		func() error { return ensureBootstrapServiceAccount(ctx, h.client) },
 		func() error { return ensureClusterInfo(ctx, h.client, h.address.url(), rootCA) },
 		func() error { _, err := token.ensure(ctx); return err },

@@ -1,93 +1,110 @@
-package controlplane
+// Package rbac makes roles and bindings exist, those of every Kubernetes among them, for the API servers of this
+// repository. The stock way to do so begins with an idle second and then works one by one.
+package rbac
 
 import (
 	"context"
 	"fmt"
 
+	"golang.org/x/sync/errgroup"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/component-helpers/auth/rbac/reconciliation"
 	"k8s.io/kubernetes/plugin/pkg/auth/authorizer/rbac/bootstrappolicy"
 )
 
-// policy is a set of roles and bindings.
-type policy struct {
-	clusterRoles        []rbacv1.ClusterRole
-	clusterRoleBindings []rbacv1.ClusterRoleBinding
-	roles               map[string][]rbacv1.Role
-	roleBindings        map[string][]rbacv1.RoleBinding
+// atOnce is how many requests are under way together. The API server, on the same processors, does the work of them;
+// more only wait for each other.
+const atOnce = 8
+
+// Policy is a set of roles and bindings; those of namespaces by namespace.
+type Policy struct {
+	ClusterRoles        []rbacv1.ClusterRole
+	ClusterRoleBindings []rbacv1.ClusterRoleBinding
+	Roles               map[string][]rbacv1.Role
+	RoleBindings        map[string][]rbacv1.RoleBinding
 }
 
-// kubernetesPolicy is what every Kubernetes API server has: admin, edit, view, system:discovery and so on.
-func kubernetesPolicy() policy {
-	return policy{
-		clusterRoles:        append(bootstrappolicy.ClusterRoles(), bootstrappolicy.ControllerRoles()...),
-		clusterRoleBindings: append(bootstrappolicy.ClusterRoleBindings(), bootstrappolicy.ControllerRoleBindings()...),
-		roles:               bootstrappolicy.NamespaceRoles(),
-		roleBindings:        bootstrappolicy.NamespaceRoleBindings(),
+// Kubernetes is what every Kubernetes API server has: admin, edit, view, system:discovery and so on.
+func Kubernetes() Policy {
+	return Policy{
+		ClusterRoles:        append(bootstrappolicy.ClusterRoles(), bootstrappolicy.ControllerRoles()...),
+		ClusterRoleBindings: append(bootstrappolicy.ClusterRoleBindings(), bootstrappolicy.ControllerRoleBindings()...),
+		Roles:               bootstrappolicy.NamespaceRoles(),
+		RoleBindings:        bootstrappolicy.NamespaceRoleBindings(),
 	}
 }
 
-// ensurePolicy adds what a policy has and the hub has not. It takes away no rule and no subject, and leaves objects with
+// Ensure adds what a policy has and the API server has not, and creates namespaces of its roles that are missing. It takes away no rule and no subject, and leaves objects with
 // the annotation rbac.authorization.kubernetes.io/autoupdate=false alone. At a restart, when all is there, it only reads,
 // and that once for each kind.
-func ensurePolicy(ctx context.Context, client kubernetes.Interface, p policy) error {
-	found, err := findPolicy(ctx, client)
+func Ensure(ctx context.Context, client kubernetes.Interface, p Policy) error {
+	found, err := find(ctx, client, p)
 	if err != nil {
-		return err
+		return fmt.Errorf("list roles and bindings: %w", err)
 	}
-	var jobs []func() error
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(atOnce)
+	ensure := func(kind, name string, reconcile func() error) {
+		group.Go(func() error {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if err := reconcile(); err != nil {
+				return fmt.Errorf("ensure %s %s: %w", kind, name, err)
+			}
+			return nil
+		})
+	}
 	role := func(owner reconciliation.RuleOwner, modifier reconciliation.RuleOwnerModifier) {
-		jobs = append(jobs, func() error {
+		ensure("role", owner.GetName(), func() error {
 			_, err := (&reconciliation.ReconcileRoleOptions{Role: owner, Client: found.withRoles(modifier), Confirm: true}).Run()
-			return explain("role", owner.GetName(), err)
+			return err
 		})
 	}
 	binding := func(b reconciliation.RoleBinding, modifier reconciliation.RoleBindingModifier) {
-		jobs = append(jobs, func() error {
+		ensure("role binding", b.GetName(), func() error {
 			_, err := (&reconciliation.ReconcileRoleBindingOptions{RoleBinding: b, Client: found.withBindings(modifier), Confirm: true}).Run()
-			return explain("role binding", b.GetName(), err)
+			return err
 		})
 	}
 	rbac, namespaces := client.RbacV1(), client.CoreV1().Namespaces()
-	for i := range p.clusterRoles {
-		role(reconciliation.ClusterRoleRuleOwner{ClusterRole: &p.clusterRoles[i]}, reconciliation.ClusterRoleModifier{Client: rbac.ClusterRoles()})
+	for i := range p.ClusterRoles {
+		role(reconciliation.ClusterRoleRuleOwner{ClusterRole: &p.ClusterRoles[i]}, reconciliation.ClusterRoleModifier{Client: rbac.ClusterRoles()})
 	}
-	for _, roles := range p.roles {
+	for _, roles := range p.Roles {
 		for i := range roles {
 			role(reconciliation.RoleRuleOwner{Role: &roles[i]}, reconciliation.RoleModifier{Client: rbac, NamespaceClient: namespaces})
 		}
 	}
-	for i := range p.clusterRoleBindings {
-		binding(reconciliation.ClusterRoleBindingAdapter{ClusterRoleBinding: &p.clusterRoleBindings[i]}, reconciliation.ClusterRoleBindingClientAdapter{Client: rbac.ClusterRoleBindings()})
+	for i := range p.ClusterRoleBindings {
+		binding(reconciliation.ClusterRoleBindingAdapter{ClusterRoleBinding: &p.ClusterRoleBindings[i]}, reconciliation.ClusterRoleBindingClientAdapter{Client: rbac.ClusterRoleBindings()})
 	}
-	for _, bindings := range p.roleBindings {
+	for _, bindings := range p.RoleBindings {
 		for i := range bindings {
 			binding(reconciliation.RoleBindingAdapter{RoleBinding: &bindings[i]}, reconciliation.RoleBindingClientAdapter{Client: rbac, NamespaceClient: namespaces})
 		}
 	}
-	return inParallel(jobs)
+	return group.Wait()
 }
 
-func explain(kind, name string, err error) error {
-	if err != nil {
-		return fmt.Errorf("ensure %s %s: %w", kind, name, err)
-	}
-	return nil
-}
-
-// existingPolicy is what the hub has, by namespace/name.
-type existingPolicy struct {
+// existing is what the API server has, by namespace/name.
+type existing struct {
 	roles    map[string]reconciliation.RuleOwner
 	bindings map[string]reconciliation.RoleBinding
 }
 
+func (p Policy) namespaces() sets.Set[string] {
+	return sets.KeySet(p.Roles).Union(sets.KeySet(p.RoleBindings))
+}
+
 func key(namespace, name string) string { return namespace + "/" + name }
 
-func findPolicy(ctx context.Context, client kubernetes.Interface) (existingPolicy, error) {
-	found := existingPolicy{roles: map[string]reconciliation.RuleOwner{}, bindings: map[string]reconciliation.RoleBinding{}}
+func find(ctx context.Context, client kubernetes.Interface, p Policy) (existing, error) {
+	found := existing{roles: map[string]reconciliation.RuleOwner{}, bindings: map[string]reconciliation.RoleBinding{}}
 	all := metav1.ListOptions{}
 	clusterRoles, err := client.RbacV1().ClusterRoles().List(ctx, all)
 	if err != nil {
@@ -103,8 +120,8 @@ func findPolicy(ctx context.Context, client kubernetes.Interface) (existingPolic
 	for i := range clusterBindings.Items {
 		found.bindings[key("", clusterBindings.Items[i].Name)] = reconciliation.ClusterRoleBindingAdapter{ClusterRoleBinding: &clusterBindings.Items[i]}
 	}
-	// Roles and bindings in other namespaces, two for each cluster, are none of the policy's.
-	for _, namespace := range []string{metav1.NamespaceSystem, metav1.NamespacePublic} {
+	// Those in other namespaces may be many.
+	for namespace := range p.namespaces() {
 		roles, err := client.RbacV1().Roles(namespace).List(ctx, all)
 		if err != nil {
 			return found, err
@@ -126,16 +143,16 @@ func findPolicy(ctx context.Context, client kubernetes.Interface) (existingPolic
 // knownRoles answers reads from what was listed and passes writes on.
 type knownRoles struct {
 	reconciliation.RuleOwnerModifier
-	existing map[string]reconciliation.RuleOwner
+	known map[string]reconciliation.RuleOwner
 }
 
-func (e existingPolicy) withRoles(m reconciliation.RuleOwnerModifier) knownRoles {
+func (e existing) withRoles(m reconciliation.RuleOwnerModifier) knownRoles {
 	return knownRoles{m, e.roles}
 }
 
 // Get implements reconciliation.RuleOwnerModifier.
 func (k knownRoles) Get(namespace, name string) (reconciliation.RuleOwner, error) {
-	if role, found := k.existing[key(namespace, name)]; found {
+	if role, found := k.known[key(namespace, name)]; found {
 		return role, nil
 	}
 	return nil, apierrors.NewNotFound(rbacv1.Resource("roles"), name)
@@ -144,16 +161,16 @@ func (k knownRoles) Get(namespace, name string) (reconciliation.RuleOwner, error
 // knownBindings is knownRoles for bindings.
 type knownBindings struct {
 	reconciliation.RoleBindingModifier
-	existing map[string]reconciliation.RoleBinding
+	known map[string]reconciliation.RoleBinding
 }
 
-func (e existingPolicy) withBindings(m reconciliation.RoleBindingModifier) knownBindings {
+func (e existing) withBindings(m reconciliation.RoleBindingModifier) knownBindings {
 	return knownBindings{m, e.bindings}
 }
 
 // Get implements reconciliation.RoleBindingModifier.
 func (k knownBindings) Get(namespace, name string) (reconciliation.RoleBinding, error) {
-	if binding, found := k.existing[key(namespace, name)]; found {
+	if binding, found := k.known[key(namespace, name)]; found {
 		return binding, nil
 	}
 	return nil, apierrors.NewNotFound(rbacv1.Resource("rolebindings"), name)

@@ -1,0 +1,68 @@
+package controlplane
+
+import (
+	"slices"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/capstan-io/capstan/internal/controlplane/rbac"
+)
+
+// SC-19: at every start the hub's roles get what they miss. What somebody added stays, and a role that is marked so is
+// left alone.
+func TestRolesAreCompleted(t *testing.T) {
+	t.Parallel()
+	rule := func(resource string) rbacv1.PolicyRule {
+		return rbacv1.PolicyRule{APIGroups: []string{"test"}, Resources: []string{resource}, Verbs: []string{"get"}}
+	}
+	role := func(name string, annotations map[string]string, rules ...rbacv1.PolicyRule) rbacv1.ClusterRole {
+		return rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations}, Rules: rules}
+	}
+	roles := shared.client.RbacV1().ClusterRoles()
+	for _, existing := range []rbacv1.ClusterRole{
+		role("test-completed", nil, rule("own")),
+		role("test-left-alone", map[string]string{rbacv1.AutoUpdateAnnotationKey: "false"}, rule("own")),
+	} {
+		_, err := roles.Create(t.Context(), &existing, create)
+		must(t, err)
+	}
+	must(t, rbac.Ensure(t.Context(), shared.client, rbac.Policy{ClusterRoles: []rbacv1.ClusterRole{
+		role("test-completed", nil, rule("needed")),
+		role("test-left-alone", map[string]string{rbacv1.AutoUpdateAnnotationKey: "true"}, rule("needed")),
+		role("test-new", nil, rule("needed")),
+	}}))
+	for name, want := range map[string][]string{"test-completed": {"needed", "own"}, "test-left-alone": {"own"}, "test-new": {"needed"}} {
+		got, err := roles.Get(t.Context(), name, get)
+		must(t, err)
+		var resources []string
+		for _, r := range got.Rules {
+			resources = append(resources, r.Resources...)
+		}
+		slices.Sort(resources)
+		if !slices.Equal(resources, want) {
+			t.Errorf("%s grants %v, want %v", name, resources, want)
+		}
+	}
+}
+
+// SC-14: profiles are there with --profiling, and for admins alone.
+func TestProfilesAreForAdmins(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, t.TempDir(), func(o *Options) { o.Profiling = true })
+	const path = "/debug/pprof/goroutine"
+	if _, err := h.client.Discovery().RESTClient().Get().AbsPath(path).Param("debug", "1").DoRaw(t.Context()); err != nil {
+		t.Errorf("the admin: %v", err)
+	}
+	joiner := h.withToken(t, bootstrapToken(t, h))
+	if _, err := joiner.Discovery().RESTClient().Get().AbsPath(path).DoRaw(t.Context()); !apierrors.IsForbidden(err) {
+		t.Errorf("the holder of a bootstrap token: %v", err)
+	}
+	anonymous := h.as(t, func(*rest.Config) {})
+	if _, err := anonymous.Discovery().RESTClient().Get().AbsPath(path).DoRaw(t.Context()); !apierrors.IsForbidden(err) {
+		t.Errorf("anybody: %v", err)
+	}
+}
