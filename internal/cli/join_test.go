@@ -1,0 +1,111 @@
+package cli_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/capstan-io/capstan/internal/cli/fakehub"
+)
+
+// CA-15, CA-17
+func TestJoinBadInput(t *testing.T) {
+	t.Parallel()
+	kubeconfig := newHub(t).kubeconfig
+	contextless := withoutCurrentContext(t, kubeconfig)
+	good := map[string]string{
+		"--hub-token": "t", "--hub-apiserver": "https://127.0.0.1:1", "--cluster-name": "c1", "--managed-cluster-kubeconfig": kubeconfig,
+	}
+	tests := map[string]struct {
+		flag, value string
+		says        []string
+	}{
+		"no token":                {"--hub-token", "", []string{"token is missing", "capstan get token"}},
+		"no hub":                  {"--hub-apiserver", "", []string{"hub-server is missing", "capstan get token"}},
+		"no name":                 {"--cluster-name", "", []string{"cluster-name is missing"}},
+		"no kubeconfig":           {"--managed-cluster-kubeconfig", "", []string{"--managed-cluster-kubeconfig is missing", "process of this machine"}},
+		"bad name":                {"--cluster-name", "C1", []string{"--cluster-name", `"C1"`}},
+		"long name":               {"--cluster-name", strings.Repeat("c", 64), []string{"63"}},
+		"reserved name":           {"--cluster-name", "managed-clusters", []string{"reserved"}},
+		"name of the hub's own":   {"--cluster-name", "kube-system", []string{`"kube-system" is reserved`}},
+		"bad hash":                {"--ca-cert-hash", "sha256:1", []string{"--ca-cert-hash", `"sha256:1"`, "capstan get token"}},
+		"a folder as kubeconfig":  {"--managed-cluster-kubeconfig", filepath.Dir(kubeconfig), []string{filepath.Dir(kubeconfig), "directory"}},
+		"no current context":      {"--managed-cluster-kubeconfig", contextless, []string{contextless, `""`, "choose one of hub", "use-context"}},
+		"bad URL":                 {"--hub-apiserver", "hub:6443", []string{"--hub-apiserver", "https://"}},
+		"missing kubeconfig":      {"--managed-cluster-kubeconfig", "/gone", []string{"/gone"}},
+		"a context":               {"--context", "c", []string{"--context", "--managed-cluster-kubeconfig"}},
+		"a hub that is not there": {"--hub-apiserver", "https://127.0.0.1:1", []string{"nothing answers at https://127.0.0.1:1"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			args := []string{"join", test.flag + "=" + test.value}
+			for flag, value := range good {
+				if flag != test.flag {
+					args = append(args, flag+"="+value)
+				}
+			}
+			run(t.Context(), "", args...).fails(t, test.says...)
+		})
+	}
+}
+
+func withoutCurrentContext(t *testing.T, kubeconfig string) string {
+	t.Helper()
+	config, err := clientcmd.LoadFromFile(kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.CurrentContext = ""
+	file := kubeconfig + "-contextless"
+	if err := clientcmd.WriteToFile(*config, file); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// A kubeconfig that leads nowhere is found before the hub hears of the cluster.
+func TestJoinUnreachableCluster(t *testing.T) {
+	t.Parallel()
+	h, gone := newHub(t), newHub(t)
+	gone.Close()
+	h.Answer("GET /apis/cluster.open-cluster-management.io/v1", fakehub.JSON("{}"))
+	run(t.Context(), "", "join", "--hub-token", "t", "--hub-apiserver", h.URL, "--cluster-name", "c1", "--ca-file", writeCA(t, h),
+		"--managed-cluster-kubeconfig", gone.kubeconfig).fails(t, "--managed-cluster-kubeconfig: "+gone.kubeconfig, gone.URL, "connection refused", "see whether it runs")
+	if asked := h.Requests("POST"); len(asked) != 0 {
+		t.Errorf("the hub was asked for %+v", asked)
+	}
+}
+
+func writeCA(t *testing.T, h hub) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "ca.crt")
+	if err := os.WriteFile(file, h.CA(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// CA-17: the URL that a cluster publishes is what its agent reports.
+func TestJoinReportsURL(t *testing.T) {
+	programs := t.TempDir()
+	if err := os.WriteFile(filepath.Join(programs, "capstan-agent"), nil, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", programs)
+	h, managed := newHub(t), newHub(t)
+	h.Answer("GET /apis/cluster.open-cluster-management.io/v1", fakehub.JSON("{}"))
+	join := []string{"join", "--dry-run", "--hub-token", "t", "--hub-apiserver", h.URL, "--cluster-name", "c1", "--ca-file", writeCA(t, h),
+		"--managed-cluster-kubeconfig", managed.kubeconfig}
+	run(t.Context(), "", join...).succeeds(t, "--spoke-external-server-urls "+managed.URL)
+	managed.Put(t, "/api/v1/namespaces/kube-public/configmaps/cluster-info", &corev1.ConfigMap{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Name: "cluster-info"},
+		Data: map[string]string{"kubeconfig": "apiVersion: v1\nkind: Config\nclusters: [{name: '', cluster: {server: 'https://prod1.example.com'}}]"},
+	})
+	run(t.Context(), "", join...).succeeds(t, "--spoke-external-server-urls https://prod1.example.com")
+}
