@@ -13,6 +13,7 @@ import (
 
 // Feature gates that change something in this version.
 const (
+	clusterProfile             featuregate.Feature = "ClusterProfile"
 	defaultClusterSet          featuregate.Feature = "DefaultClusterSet"
 	managedClusterAutoApproval featuregate.Feature = "ManagedClusterAutoApproval"
 	nilExecutorValidating      featuregate.Feature = "NilExecutorValidating"
@@ -23,6 +24,7 @@ type gates struct{ featuregate.MutableFeatureGate }
 func newGates() gates {
 	set := featuregate.NewFeatureGate()
 	utilruntime.Must(set.Add(map[featuregate.Feature]featuregate.FeatureSpec{
+		clusterProfile:             {Default: false, PreRelease: featuregate.Alpha},
 		defaultClusterSet:          {Default: true, PreRelease: featuregate.Alpha},
 		managedClusterAutoApproval: {Default: false, PreRelease: featuregate.Alpha},
 		nilExecutorValidating:      {Default: false, PreRelease: featuregate.Alpha},

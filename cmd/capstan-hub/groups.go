@@ -71,6 +71,7 @@ func (f *hubFlags) options() (o hub.Options, err error) {
 	if o.Groups, err = parseGroups(f.groups); err != nil {
 		return o, err
 	}
+	o.ClusterProfiles = f.gates.Enabled(clusterProfile)
 	o.WithoutDefaultSets = !f.gates.Enabled(defaultClusterSet)
 	o.AutoApprovedUsers = append(slices.Clone(f.approvedUsers), f.approvedUsersOld...)
 	if len(o.AutoApprovedUsers) > 0 && !f.gates.Enabled(managedClusterAutoApproval) {

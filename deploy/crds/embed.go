@@ -29,6 +29,7 @@ func Hub() []*apiextensionsv1.CustomResourceDefinition {
 		"cluster.open-cluster-management.io_managedclustersets.yaml",
 		"cluster.open-cluster-management.io_placementdecisions.yaml",
 		"cluster.open-cluster-management.io_placements.yaml",
+		"multicluster.x-k8s.io_clusterprofiles.yaml",
 		"work.open-cluster-management.io_manifestworkreplicasets.yaml",
 		"work.open-cluster-management.io_manifestworks.yaml",
 	)

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
 )
 
-// CM-19
+// CM-19 SC-18
 func TestHub(t *testing.T) {
 	t.Parallel()
 	expectNames(t, Hub(),
@@ -20,6 +20,7 @@ func TestHub(t *testing.T) {
 		"addonplacementscores.cluster.open-cluster-management.io",
 		"addontemplates.addon.open-cluster-management.io",
 		"clustermanagementaddons.addon.open-cluster-management.io",
+		"clusterprofiles.multicluster.x-k8s.io",
 		"managedclusteraddons.addon.open-cluster-management.io",
 		"managedclusters.cluster.open-cluster-management.io",
 		"managedclustersetbindings.cluster.open-cluster-management.io",

@@ -13,6 +13,7 @@ const (
 	EventDefaultManagedClusterSetSpecRollbacked    = "DefaultManagedClusterSetSpecRollbacked"
 	EventGlobalManagedClusterSetCreated            = "GlobalManagedClusterSetCreated"
 	EventGlobalManagedClusterSetSpecRollbacked     = "GlobalManagedClusterSetSpecRollbacked"
+	EventClusterProfileStatusUpdated               = "ClusterProfileStatusUpdated"
 	EventManagedNamespacesUpdated                  = "ManagedNamespacesUpdated"
 	EventNamespaceApplied                          = "NamespaceApplied"
 	EventNamespaceUnmanaged                        = "NamespaceUnmanaged"

@@ -18,6 +18,7 @@ import (
 	"github.com/capstan-io/capstan/internal/hub/registration/autoapprove"
 	"github.com/capstan-io/capstan/internal/hub/registration/binding"
 	"github.com/capstan-io/capstan/internal/hub/registration/cleanup"
+	"github.com/capstan-io/capstan/internal/hub/registration/clusterprofile"
 	"github.com/capstan-io/capstan/internal/hub/registration/clusterset"
 	"github.com/capstan-io/capstan/internal/hub/registration/defaultset"
 	"github.com/capstan-io/capstan/internal/hub/registration/health"
@@ -34,6 +35,8 @@ type Options struct {
 	AutoApprovedUsers []string
 	// WithoutDefaultSets leaves the sets that every hub has to people.
 	WithoutDefaultSets bool
+	// ClusterProfiles presents the clusters in the inventory API of the Kubernetes SIG Multicluster, too.
+	ClusterProfiles bool
 	// CleanupResources are deleted from the namespace of a deleted cluster, one after the other; nil means those of RG-44.
 	CleanupResources []schema.GroupVersionResource
 	// DeletionTimeout is how long the deletion of a cluster that is not available waits for its agent; 0 means for ever.
@@ -71,6 +74,12 @@ var groups = []group{
 		withClock(clusterset.Register),
 		withClock(binding.Register),
 		withClock(managednamespace.Register),
+		func(mgr ctrl.Manager, o Options) error {
+			if !o.ClusterProfiles {
+				return nil
+			}
+			return clusterprofile.Register(mgr)
+		},
 		func(mgr ctrl.Manager, o Options) error {
 			return cleanup.Register(mgr, cleanup.Options{Resources: o.CleanupResources, Timeout: o.DeletionTimeout, Clock: o.Clock})
 		},

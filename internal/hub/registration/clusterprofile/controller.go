@@ -1,0 +1,252 @@
+// Package clusterprofile presents the clusters of a namespace's bound sets as ClusterProfiles, for tools that know the
+// inventory API of the Kubernetes SIG Multicluster and nothing of ours.
+package clusterprofile
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
+	multiclusterv1alpha1 "github.com/capstan-io/capstan/api/multicluster/v1alpha1"
+	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/hub/patch"
+	"github.com/capstan-io/capstan/internal/placement/clusterset"
+)
+
+// workers is how many profiles are written at once.
+const workers = 10
+
+// Controller reconciles ClusterProfiles (RG-46). A request is a profile: a namespace, and the name of a cluster.
+type Controller struct {
+	client   client.Client
+	recorder events.EventRecorder
+}
+
+// New returns a Controller that works through the client.
+func New(c client.Client, recorder events.EventRecorder) *Controller {
+	return &Controller{client: c, recorder: recorder}
+}
+
+// Register adds the controller to the manager.
+func Register(mgr ctrl.Manager) error {
+	c := New(mgr.GetClient(), mgr.GetEventRecorder("cluster-profile-controller"))
+	return ctrl.NewControllerManagedBy(mgr).Named("clusterprofile").
+		For(&multiclusterv1alpha1.ClusterProfile{}).
+		Watches(&clusterv1.ManagedCluster{}, each(c.ofCluster)).
+		Watches(&clusterv1beta2.ManagedClusterSetBinding{}, each(c.ofBinding)).
+		Watches(&clusterv1beta2.ManagedClusterSet{}, each(c.ofSet), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		Complete(c)
+}
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// each asks for the profiles that an object has to do with, before and after a change.
+func each(of func(context.Context, client.Object) ([]reconcile.Request, error)) handler.EventHandler {
+	add := func(ctx context.Context, q queue, o client.Object) {
+		requests, err := of(ctx, o)
+		if err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "Find the ClusterProfiles of an object", "object", client.ObjectKeyFromObject(o))
+		}
+		for _, r := range requests {
+			q.Add(r)
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { add(ctx, q, e.Object) },
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { add(ctx, q, e.Object) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
+			add(ctx, q, e.ObjectOld)
+			add(ctx, q, e.ObjectNew)
+		},
+	}
+}
+
+// ofCluster are the profiles of a cluster in the namespaces that bind a set of it.
+func (c *Controller) ofCluster(ctx context.Context, o client.Object) ([]reconcile.Request, error) {
+	bindings := &clusterv1beta2.ManagedClusterSetBindingList{}
+	if err := c.client.List(ctx, bindings, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, err
+	}
+	var requests []reconcile.Request
+	for i := range bindings.Items {
+		member, err := c.member(ctx, &bindings.Items[i], o.GetLabels())
+		if err != nil {
+			return nil, err
+		}
+		if member {
+			requests = append(requests, request(bindings.Items[i].Namespace, o.GetName()))
+		}
+	}
+	return requests, nil
+}
+
+// ofBinding are the profiles that there are in the namespace of a binding, and those that it asks for.
+func (c *Controller) ofBinding(ctx context.Context, o client.Object) ([]reconcile.Request, error) {
+	clusters := sets.New[string]()
+	profiles := &multiclusterv1alpha1.ClusterProfileList{}
+	if err := c.client.List(ctx, profiles, client.InNamespace(o.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, err
+	}
+	for i := range profiles.Items {
+		clusters.Insert(profiles.Items[i].Name)
+	}
+	all := &clusterv1.ManagedClusterList{}
+	if err := c.client.List(ctx, all, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, err
+	}
+	binding, ok := o.(*clusterv1beta2.ManagedClusterSetBinding)
+	for i := range all.Items {
+		if !ok {
+			break
+		}
+		member, err := c.member(ctx, binding, all.Items[i].Labels)
+		if err != nil {
+			return nil, err
+		}
+		if member {
+			clusters.Insert(all.Items[i].Name)
+		}
+	}
+	requests := make([]reconcile.Request, 0, len(clusters))
+	for cluster := range clusters {
+		requests = append(requests, request(o.GetNamespace(), cluster))
+	}
+	return requests, nil
+}
+
+// ofSet are those of its bindings.
+func (c *Controller) ofSet(ctx context.Context, o client.Object) ([]reconcile.Request, error) {
+	bindings := &clusterv1beta2.ManagedClusterSetBindingList{}
+	if err := c.client.List(ctx, bindings, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, err
+	}
+	var requests []reconcile.Request
+	for i := range bindings.Items {
+		if bindings.Items[i].Spec.ClusterSet != o.GetName() {
+			continue
+		}
+		more, err := c.ofBinding(ctx, &bindings.Items[i])
+		if err != nil {
+			return nil, err
+		}
+		requests = append(requests, more...)
+	}
+	return requests, nil
+}
+
+func request(namespace, cluster string) reconcile.Request {
+	return reconcile.Request{NamespacedName: client.ObjectKey{Namespace: namespace, Name: cluster}}
+}
+
+// Reconcile writes the profile of the cluster if a set of it is bound in the namespace, and deletes it otherwise.
+func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	profile := &multiclusterv1alpha1.ClusterProfile{}
+	err := c.client.Get(ctx, req.NamespacedName, profile)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return ctrl.Result{}, fmt.Errorf("get ClusterProfile %s: %w", req, err)
+	}
+	exists := err == nil
+	if exists && profile.Spec.ClusterManager.Name != clusterManager {
+		return ctrl.Result{}, nil // that of another cluster manager
+	}
+	cluster := &clusterv1.ManagedCluster{}
+	wanted, err := c.wanted(ctx, req, cluster)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	switch {
+	case wanted && exists:
+		return ctrl.Result{}, c.update(ctx, profile, cluster)
+	case wanted:
+		return ctrl.Result{}, c.create(ctx, req, cluster)
+	case exists && profile.DeletionTimestamp.IsZero():
+		return ctrl.Result{}, client.IgnoreNotFound(c.client.Delete(ctx, profile))
+	}
+	return ctrl.Result{}, nil
+}
+
+// wanted tells whether the cluster is there, and in a set that is bound in the namespace.
+func (c *Controller) wanted(ctx context.Context, req ctrl.Request, cluster *clusterv1.ManagedCluster) (bool, error) {
+	err := c.client.Get(ctx, client.ObjectKey{Name: req.Name}, cluster)
+	if apierrors.IsNotFound(err) || err == nil && !cluster.DeletionTimestamp.IsZero() {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("get ManagedCluster %s: %w", req.Name, err)
+	}
+	bindings := &clusterv1beta2.ManagedClusterSetBindingList{}
+	if err := c.client.List(ctx, bindings, client.InNamespace(req.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return false, fmt.Errorf("list the ManagedClusterSetBindings of namespace %s: %w", req.Namespace, err)
+	}
+	for i := range bindings.Items {
+		b := &bindings.Items[i]
+		if !b.DeletionTimestamp.IsZero() || !meta.IsStatusConditionTrue(b.Status.Conditions, fleet.ConditionBound) {
+			continue
+		}
+		if member, err := c.member(ctx, b, cluster.Labels); member || err != nil {
+			return member, err
+		}
+	}
+	return false, nil
+}
+
+// member tells whether a cluster with the labels is in the set of the binding.
+func (c *Controller) member(ctx context.Context, binding *clusterv1beta2.ManagedClusterSetBinding, cluster labels.Set) (bool, error) {
+	set := &clusterv1beta2.ManagedClusterSet{}
+	if err := c.client.Get(ctx, client.ObjectKey{Name: binding.Spec.ClusterSet}, set); err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	members, err := clusterset.Selector(set)
+	if err != nil {
+		return false, nil //nolint:nilerr // a set that selects nothing has no members
+	}
+	return members.Matches(cluster), nil
+}
+
+func (c *Controller) create(ctx context.Context, req ctrl.Request, cluster *clusterv1.ManagedCluster) error {
+	profile := &multiclusterv1alpha1.ClusterProfile{ObjectMeta: metav1.ObjectMeta{Namespace: req.Namespace, Name: req.Name}}
+	present(profile, cluster)
+	if err := c.client.Create(ctx, profile); err != nil {
+		return fmt.Errorf("create ClusterProfile %s: %w", req, err)
+	}
+	return c.updateStatus(ctx, profile, cluster)
+}
+
+func (c *Controller) update(ctx context.Context, profile *multiclusterv1alpha1.ClusterProfile, cluster *clusterv1.ManagedCluster) error {
+	before := profile.DeepCopy()
+	present(profile, cluster)
+	if _, err := patch.Object(ctx, c.client, profile, before); err != nil {
+		return err
+	}
+	return c.updateStatus(ctx, profile, cluster)
+}
+
+func (c *Controller) updateStatus(ctx context.Context, profile *multiclusterv1alpha1.ClusterProfile, cluster *clusterv1.ManagedCluster) error {
+	before := profile.DeepCopy()
+	presentStatus(profile, cluster)
+	changed, err := patch.Status(ctx, c.client, profile, before)
+	if changed {
+		c.recorder.Eventf(profile, nil, corev1.EventTypeNormal, fleet.EventClusterProfileStatusUpdated, "UpdateStatus",
+			"The status follows that of ManagedCluster %s", cluster.Name)
+	}
+	return err
+}

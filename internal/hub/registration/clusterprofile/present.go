@@ -1,0 +1,53 @@
+package clusterprofile
+
+import (
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	multiclusterv1alpha1 "github.com/capstan-io/capstan/api/multicluster/v1alpha1"
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+// What the SIG's API calls things.
+const (
+	clusterManager               = "open-cluster-management"
+	labelClusterManager          = "x-k8s.io/cluster-manager"
+	labelClusterSet              = "multicluster.x-k8s.io/clusterset"
+	conditionControlPlaneHealthy = "ControlPlaneHealthy"
+	conditionJoined              = "Joined"
+)
+
+// present fills in what the profile says of the cluster, except its status.
+func present(profile *multiclusterv1alpha1.ClusterProfile, cluster *clusterv1.ManagedCluster) {
+	metav1.SetMetaDataLabel(&profile.ObjectMeta, labelClusterManager, clusterManager)
+	metav1.SetMetaDataLabel(&profile.ObjectMeta, fleet.LabelClusterName, cluster.Name)
+	if set := cluster.Labels[fleet.LabelClusterSet]; set != "" {
+		metav1.SetMetaDataLabel(&profile.ObjectMeta, labelClusterSet, set)
+	} else {
+		delete(profile.Labels, labelClusterSet)
+	}
+	profile.Spec.DisplayName = cluster.Name
+	profile.Spec.ClusterManager.Name = clusterManager
+}
+
+// presentStatus fills in the status. The ways to reach the cluster are those of add-ons.
+func presentStatus(profile *multiclusterv1alpha1.ClusterProfile, cluster *clusterv1.ManagedCluster) {
+	profile.Status.Version.Kubernetes = cluster.Status.Version.Kubernetes
+	profile.Status.Properties = nil
+	for _, claim := range cluster.Status.ClusterClaims {
+		profile.Status.Properties = append(profile.Status.Properties, multiclusterv1alpha1.Property{Name: claim.Name, Value: claim.Value})
+	}
+	translate(profile, cluster, fleet.ConditionClusterAvailable, conditionControlPlaneHealthy)
+	translate(profile, cluster, fleet.ConditionJoined, conditionJoined)
+}
+
+// translate copies a condition under another name; none is Unknown.
+func translate(profile *multiclusterv1alpha1.ClusterProfile, cluster *clusterv1.ManagedCluster, from, to string) {
+	cond := metav1.Condition{Type: to, Status: metav1.ConditionUnknown, Reason: "NotReported", Message: "The cluster has not reported it yet"}
+	cond.LastTransitionTime = cluster.CreationTimestamp
+	if known := meta.FindStatusCondition(cluster.Status.Conditions, from); known != nil {
+		cond.Status, cond.Reason, cond.Message, cond.LastTransitionTime = known.Status, known.Reason, known.Message, known.LastTransitionTime
+	}
+	meta.SetStatusCondition(&profile.Status.Conditions, cond)
+}
