@@ -59,8 +59,11 @@ func Eventually(t testing.TB, check func(ctx context.Context) error) {
 	t.Helper()
 	var last error
 	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		last = check(ctx)
-		return last == nil, nil
+		err := check(ctx)
+		if ctx.Err() == nil || last == nil {
+			last = err // not that it was cut off, which says nothing
+		}
+		return err == nil, nil
 	})
 	if err != nil {
 		t.Fatalf("still after %s: %v", patience, last)

@@ -10,6 +10,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -145,8 +146,13 @@ func TestRenewalAwaitsAcceptance(t *testing.T) {
 	}
 	issued := make(chan error, 1)
 	go func() {
-		_, _, err := (&clientcert.Requester{Hub: renewer, Identity: id}).Request(t.Context())
-		issued <- err
+		for {
+			_, _, err := (&clientcert.Requester{Hub: renewer, Identity: id}).Request(t.Context())
+			if !apierrors.IsForbidden(err) { // the authorizer may not know of the new role yet
+				issued <- err
+				return
+			}
+		}
 	}()
 	env.Eventually(t, func(context.Context) error {
 		if !strings.Contains(own.Log(), "Renewal left for an administrator") {

@@ -78,11 +78,16 @@ func TestWorkLife(t *testing.T) {
 	if !slices.Equal(cm.OwnerReferences, []metav1.OwnerReference{owner}) {
 		t.Errorf("owners %+v, want %+v", cm.OwnerReferences, owner)
 	}
-	if !slices.ContainsFunc(amw.Status.AppliedResources, func(r workv1.AppliedManifestResourceMeta) bool {
-		return r.Name == "first" && r.Namespace == ns && r.Resource == "configmaps" && r.Version == "v1" && r.UID == string(cm.UID)
-	}) {
-		t.Errorf("applied resources: %+v", amw.Status.AppliedResources)
-	}
+	// The inventory is written beside the status of the work, not before it.
+	env.Eventually(t, func(context.Context) error {
+		recorded := appliedWork(t, agent, "life").Status.AppliedResources
+		if !slices.ContainsFunc(recorded, func(r workv1.AppliedManifestResourceMeta) bool {
+			return r.Name == "first" && r.Namespace == ns && r.Resource == "configmaps" && r.Version == "v1" && r.UID == string(cm.UID)
+		}) {
+			return fmt.Errorf("applied resources: %+v", recorded)
+		}
+		return nil
+	})
 
 	// A new spec: one changes, one goes, one comes.
 	before := got.DeepCopy()
