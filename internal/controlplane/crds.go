@@ -6,13 +6,18 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensionsclient "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	toolswatch "k8s.io/client-go/tools/watch"
@@ -78,6 +83,10 @@ func installCRD(ctx context.Context, client apiextensionsclient.Interface, want,
 		next.Spec = want.Spec
 		metav1.SetMetaDataAnnotation(&next.ObjectMeta, annotationCRDHash, hash)
 		_, err = crds.Update(ctx, next, metav1.UpdateOptions{})
+	case !established(have):
+		// The hub was interrupted here, and the API server's own controllers may have been, too: they finish only what
+		// they began.
+		err = establish(ctx, client, have)
 	}
 	if err != nil {
 		return fmt.Errorf("install CRD %s: %w", want.Name, err)
@@ -136,7 +145,45 @@ func waitEstablished(ctx context.Context, client apiextensionsclient.Interface, 
 		return len(waiting) == 0, nil
 	})
 	if err != nil {
-		return fmt.Errorf("wait for CRDs to be established, missing %v: %w", keys(waiting), err)
+		return fmt.Errorf("wait for CRDs to be established, missing %v: %w", slices.Sorted(maps.Keys(waiting)), err)
+	}
+	return nil
+}
+
+// servedRecheck is the time between two looks at what is served; there is no event for it.
+const servedRecheck = 10 * time.Millisecond
+
+// awaitServed returns when clients find all kinds by discovery. An established CRD is not enough: after a restart it takes
+// the API server a moment to publish what it has.
+func awaitServed(ctx context.Context, config *rest.Config, crds []*apiextensionsv1.CustomResourceDefinition) error {
+	client, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return err
+	}
+	missing := map[schema.GroupVersionResource]bool{}
+	for _, crd := range crds {
+		for _, version := range crd.Spec.Versions {
+			if version.Served {
+				missing[schema.GroupVersionResource{Group: crd.Spec.Group, Version: version.Name, Resource: crd.Spec.Names.Plural}] = true
+			}
+		}
+	}
+	err = wait.PollUntilContextTimeout(ctx, servedRecheck, establishTimeout, true, func(context.Context) (bool, error) {
+		// What fails now is tried again, and named in the end.
+		_, lists, _ := client.ServerGroupsAndResources()
+		for _, list := range lists {
+			gv, err := schema.ParseGroupVersion(list.GroupVersion)
+			if err != nil {
+				continue
+			}
+			for _, resource := range list.APIResources {
+				delete(missing, gv.WithResource(resource.Name))
+			}
+		}
+		return len(missing) == 0, nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait for discovery to have all kinds, missing %v: %w", slices.Collect(maps.Keys(missing)), err)
 	}
 	return nil
 }
@@ -151,12 +198,4 @@ func established(crd *apiextensionsv1.CustomResourceDefinition) bool {
 		}
 	}
 	return false
-}
-
-func keys(set map[string]bool) []string {
-	var names []string
-	for name := range set {
-		names = append(names, name)
-	}
-	return names
 }

@@ -5,7 +5,10 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensionsclient "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
+	"k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset/fake"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/capstan-io/capstan/deploy/crds"
 )
 
 // SC-18. A hub that is ready takes objects of its kinds at once: the API server holds back those of a kind that was
@@ -25,5 +28,31 @@ func TestKindsAreReadyAtOnce(t *testing.T) {
 				t.Errorf("%s was created at %s and is established since %s", crd.Name, crd.CreationTimestamp, condition.LastTransitionTime)
 			}
 		}
+	}
+}
+
+// SC-18. A hub that was killed between the two steps of an installation takes the second when it starts again: the API
+// server's own controllers do not.
+func TestInterruptedInstallation(t *testing.T) {
+	t.Parallel()
+	want := crds.Hub()[0]
+	client := fake.NewClientset()
+	must(t, installCRD(t.Context(), client, want.DeepCopy(), nil))
+	get := func() *apiextensionsv1.CustomResourceDefinition {
+		t.Helper()
+		crd, err := client.ApiextensionsV1().CustomResourceDefinitions().Get(t.Context(), want.Name, metav1.GetOptions{})
+		must(t, err)
+		return crd
+	}
+	interrupted := get()
+	interrupted.Status.Conditions = []apiextensionsv1.CustomResourceDefinitionCondition{
+		{Type: apiextensionsv1.NamesAccepted, Status: apiextensionsv1.ConditionTrue},
+		{Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionFalse, Reason: "Installing"},
+	}
+	interrupted, err := client.ApiextensionsV1().CustomResourceDefinitions().UpdateStatus(t.Context(), interrupted, metav1.UpdateOptions{})
+	must(t, err)
+	must(t, installCRD(t.Context(), client, want.DeepCopy(), interrupted))
+	if !established(get()) {
+		t.Errorf("it is not established: %+v", get().Status)
 	}
 }

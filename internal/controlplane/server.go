@@ -183,6 +183,9 @@ func (h *hub) work(ctx context.Context) error {
 	if err := h.awaitDiscovery(ctx); err != nil {
 		return ignoreStop(ctx, err)
 	}
+	if err := awaitServed(ctx, h.loopback, h.CRDs); err != nil {
+		return ignoreStop(ctx, err)
+	}
 	h.bootstrapped.open()
 	klog.FromContext(ctx).Info("The API is complete", "after", h.Clock.Since(started).Round(time.Millisecond))
 
