@@ -102,7 +102,7 @@ func ValidateManagedCluster(
 	accepted := cluster.Spec.HubAcceptsClient && (old == nil || !old.Spec.HubAcceptsClient)
 	if (old == nil || accepted) && fleet.ReservedClusterName(cluster.Name) {
 		return badRequest(managedClusterKind, cluster.Name, field.ErrorList{field.Invalid(field.NewPath("metadata", "name"), cluster.Name,
-			"the name is reserved: the group or the role of this cluster's agents would be one that the agents of all clusters share; choose another name")})
+			"the name is reserved: the group, the role or the namespace of this cluster would be one that the hub has for something else; choose another name")})
 	}
 	if cluster.DeletionTimestamp == nil {
 		if errs := validateManagedClusterContent(cluster); len(errs) > 0 {

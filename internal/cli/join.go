@@ -10,8 +10,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
@@ -89,7 +87,7 @@ func (j *joining) check() error {
 		return errors.New("--managed-cluster-kubeconfig is missing: the agent runs as a process of this machine and needs a kubeconfig of the cluster it is for")
 	case j.app.kubeconfig != "" || j.context != "":
 		return errors.New("--kubeconfig, --context: of no use here: the kubeconfig of the cluster is --managed-cluster-kubeconfig, and its current context is used")
-	case fleet.ReservedClusterName(j.cluster) || systemNamespace(j.cluster):
+	case fleet.ReservedClusterName(j.cluster):
 		return fmt.Errorf("--cluster-name: %q is reserved: choose another name", j.cluster)
 	}
 	if err := checkClusterName("--cluster-name", j.cluster); err != nil {
@@ -99,14 +97,6 @@ func (j *joining) check() error {
 		return err
 	}
 	return j.checkKubeconfig()
-}
-
-// systemNamespace tells whether a hub has a namespace of this name for itself. A cluster of the name would get it.
-func systemNamespace(cluster string) bool {
-	return slices.Contains([]string{
-		metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease,
-		fleet.NamespaceOperators, fleet.NamespaceHub,
-	}, cluster)
 }
 
 func (j *joining) checkKubeconfig() error {

@@ -60,9 +60,13 @@ func ClusterGroup(cluster string) string {
 	return identityPrefix + cluster
 }
 
-// ReservedClusterName tells whether no cluster can have a name, because what is made of it would be something else:
-// the group of the agents of all clusters, or a role that all of them share.
+// ReservedClusterName tells whether no cluster can have a name, because what is made of it would be something else: the
+// group of the agents of all clusters, a role that all of them share, or a namespace that the hub has for itself.
 func ReservedClusterName(cluster string) bool {
+	switch cluster {
+	case "default", "kube-system", "kube-public", "kube-node-lease", NamespaceOperators, NamespaceHub:
+		return true
+	}
 	return ClusterGroup(cluster) == GroupManagedClusters ||
 		ManagedClusterClusterRole(cluster) == ClusterRoleRegistration ||
 		ManagedClusterClusterRole(cluster) == ClusterRoleWork

@@ -58,8 +58,14 @@ func TestReservedClusterName(t *testing.T) {
 		"managed-clusters": true, // its group would be that of all clusters
 		"registration":     true, // its ClusterRole would be the one all clusters share
 		"work":             true,
-		"cluster1":         false,
-		"bootstrap":        false,
+		"kube-system":      true, // its namespace would be one that the hub has for itself
+		"default":          true,
+
+		"open-cluster-management": true,
+
+		"cluster1":  false,
+		"bootstrap": false,
+		"kube-1":    false,
 	} {
 		if got := ReservedClusterName(name); got != want {
 			t.Errorf("ReservedClusterName(%q) = %v, want %v", name, got, want)

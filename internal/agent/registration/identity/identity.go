@@ -56,7 +56,7 @@ func validate(cluster string) error {
 		return fmt.Errorf("cluster name %q cannot name the cluster's namespace on the hub: %s", cluster, strings.Join(problems, "; "))
 	}
 	if fleet.ReservedClusterName(cluster) {
-		return fmt.Errorf("cluster name %q is reserved: what belongs to all clusters is called so on the hub", cluster)
+		return fmt.Errorf("cluster name %q is reserved: something else is called so on the hub; choose another name", cluster)
 	}
 	return nil
 }
