@@ -1,6 +1,8 @@
 package controlplane
 
 import (
+	"context"
+	"fmt"
 	"slices"
 	"testing"
 
@@ -58,9 +60,12 @@ func TestProfilesAreForAdmins(t *testing.T) {
 		t.Errorf("the admin: %v", err)
 	}
 	joiner := h.withToken(t, bootstrapToken(t, h))
-	if _, err := joiner.Discovery().RESTClient().Get().AbsPath(path).DoRaw(t.Context()); !apierrors.IsForbidden(err) {
-		t.Errorf("the holder of a bootstrap token: %v", err)
-	}
+	eventually(t, func(ctx context.Context) string {
+		if _, err := joiner.Discovery().RESTClient().Get().AbsPath(path).DoRaw(ctx); !apierrors.IsForbidden(err) {
+			return fmt.Sprintf("the holder of a bootstrap token: %v", err)
+		}
+		return ""
+	})
 	anonymous := h.as(t, func(*rest.Config) {})
 	if _, err := anonymous.Discovery().RESTClient().Get().AbsPath(path).DoRaw(t.Context()); !apierrors.IsForbidden(err) {
 		t.Errorf("anybody: %v", err)

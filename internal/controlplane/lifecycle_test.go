@@ -63,9 +63,12 @@ func TestRestartKeepsIdentities(t *testing.T) {
 		"bootstrap token":       func(c *rest.Config) { c.BearerToken = token },
 		"admin certificate":     func(c *rest.Config) { c.TLSClientConfig = before.config.TLSClientConfig },
 	} {
-		if _, err := after.as(t, credential).AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, create); err != nil {
-			t.Errorf("%s: %v", what, err)
-		}
+		eventually(t, func(ctx context.Context) string {
+			if _, err := after.as(t, credential).AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, create); err != nil {
+				return fmt.Sprintf("%s: %v", what, err)
+			}
+			return ""
+		})
 	}
 	info2, err := os.Stat(AdminKubeconfig(after.options.Config.DataDirectory))
 	must(t, err)
@@ -298,9 +301,13 @@ func TestBootstrapTokenStaysCurrent(t *testing.T) {
 		t.Fatal("the token was not replaced ahead of its end")
 	}
 	for _, token := range []string{first, second} {
-		if _, err := h.withToken(t, token).CertificatesV1().CertificateSigningRequests().List(t.Context(), list); err != nil {
-			t.Errorf("a token that has not ended yet: %v", err)
-		}
+		// Authentication knows tokens from a watch.
+		eventually(t, func(ctx context.Context) string {
+			if _, err := h.withToken(t, token).CertificatesV1().CertificateSigningRequests().List(ctx, list); err != nil {
+				return fmt.Sprintf("a token that has not ended yet: %v", err)
+			}
+			return ""
+		})
 	}
 
 	must(t, secrets.Delete(t.Context(), "bootstrap-token-"+second[:6], remove))

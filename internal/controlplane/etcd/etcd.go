@@ -107,6 +107,10 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	}
 	starting.Lock()
 	defer starting.Unlock()
+	if err := ctx.Err(); err != nil {
+		cleanup()
+		return nil, err
+	}
 	member, err := startMember(cfg, core)
 	if err != nil {
 		cleanup()
