@@ -25,6 +25,7 @@ func TestHub(t *testing.T) {
 		"managedclusters.cluster.open-cluster-management.io",
 		"managedclustersetbindings.cluster.open-cluster-management.io",
 		"managedclustersets.cluster.open-cluster-management.io",
+		"managedserviceaccounts.authentication.open-cluster-management.io",
 		"manifestworkreplicasets.work.open-cluster-management.io",
 		"manifestworks.work.open-cluster-management.io",
 		"placementdecisions.cluster.open-cluster-management.io",

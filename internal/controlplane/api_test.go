@@ -110,10 +110,14 @@ func TestHubKinds(t *testing.T) {
 		"managedclusters.cluster", "managedclustersets.cluster", "managedclustersetbindings.cluster", "placements.cluster",
 		"placementdecisions.cluster", "addonplacementscores.cluster", "manifestworks.work", "manifestworkreplicasets.work",
 		"clustermanagementaddons.addon", "managedclusteraddons.addon", "addondeploymentconfigs.addon", "addontemplates.addon",
+		"managedserviceaccounts.authentication",
 	} {
 		if want += ".open-cluster-management.io"; !slices.Contains(names, want) {
 			t.Errorf("CRD %s is missing", want)
 		}
+	}
+	if !slices.Contains(names, "clusterprofiles.multicluster.x-k8s.io") {
+		t.Error("the CRD of ClusterProfiles is missing")
 	}
 	namespace := newNamespace(t, shared)
 	work := &unstructured.Unstructured{Object: map[string]any{
