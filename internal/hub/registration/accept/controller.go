@@ -28,6 +28,7 @@ import (
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/hub/patch"
 )
 
 // workers is how many clusters are reconciled at once: each costs a handful of round trips, not CPU.
@@ -215,26 +216,22 @@ func again(done bool) ctrl.Result {
 
 func (c *Controller) setFinalizer(ctx context.Context, cluster *clusterv1.ManagedCluster, set func(client.Object, string) bool) error {
 	before := cluster.DeepCopy()
-	if !set(cluster, fleet.FinalizerManagedCluster) {
-		return nil
-	}
-	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := c.client.Patch(ctx, cluster, patch); err != nil {
-		return fmt.Errorf("patch finalizers of ManagedCluster %s: %w", cluster.Name, err)
-	}
-	return nil
+	set(cluster, fleet.FinalizerManagedCluster)
+	_, err := patch.Object(ctx, c.client, cluster, before)
+	return err
 }
 
 // report writes the condition, if it is news, and tells of it in an event. It returns cause, for the caller to retry.
 func (c *Controller) report(ctx context.Context, cluster *clusterv1.ManagedCluster, cond metav1.Condition, cause error) error {
 	before := cluster.DeepCopy()
 	cond.LastTransitionTime = metav1.NewTime(c.clock.Now())
-	if !meta.SetStatusCondition(&cluster.Status.Conditions, cond) {
-		return cause
+	meta.SetStatusCondition(&cluster.Status.Conditions, cond)
+	changed, err := patch.Status(ctx, c.client, cluster, before)
+	if err != nil {
+		return err
 	}
-	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := c.client.Status().Patch(ctx, cluster, patch); err != nil {
-		return fmt.Errorf("patch condition %s of ManagedCluster %s: %w", cond.Type, cluster.Name, err)
+	if !changed {
+		return cause
 	}
 	switch cond.Reason {
 	case fleet.ReasonHubClusterAdminAccepted:
