@@ -115,10 +115,9 @@ func (o *Options) authenticate(k *controlplaneoptions.Options, keys *pki.Store) 
 	authn.BootstrapToken.Enable = true
 
 	authn.ServiceAccounts.Issuers = []string{serviceAccountIssuer}
-	authn.ServiceAccounts.KeyFiles = []string{keys.ServiceAccountKey()}
+	authn.ServiceAccounts.MaxExpiration = pki.ServiceAccountTokenLifetime
 	authn.ServiceAccounts.Lookup = true
 	authn.ServiceAccounts.OptionalTokenGetter = newTokenObjects
-	k.ServiceAccountSigningKeyFile = keys.ServiceAccountKey()
 
 	aggregator := o.Config.Aggregator
 	authn.RequestHeader.UsernameHeaders = aggregator.RequestheaderUsernameHeaders

@@ -25,6 +25,7 @@ import (
 	"github.com/capstan-io/capstan/internal/controlplane/ocmconfig"
 	"github.com/capstan-io/capstan/internal/controlplane/pki"
 	"github.com/capstan-io/capstan/internal/controlplane/rbac"
+	"github.com/capstan-io/capstan/internal/controlplane/serviceaccounttoken"
 )
 
 // Run serves a hub until ctx ends, and then stops it in order: controllers, API server, storage. It returns an error
@@ -58,8 +59,10 @@ type hub struct {
 	address  address
 	listener net.Listener
 	keys     *pki.Store
-	storage  *storage
-	services *serviceResolver
+	// tokenKeys are those of service account tokens among the keys.
+	tokenKeys *serviceaccounttoken.Keys
+	storage   *storage
+	services  *serviceResolver
 	// What the hub shows to aggregated APIs.
 	proxyCertFile, proxyKeyFile string
 	server                      *aggregatorapiserver.APIAggregator
@@ -135,6 +138,10 @@ func (h *hub) build(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if h.tokenKeys, err = serviceaccounttoken.Load(h.keys.ServiceAccountKeys()); err != nil {
+		return err
+	}
+	options.Authentication.ServiceAccounts.ExternalPublicKeysGetter = h.tokenKeys
 	h.proxyCertFile, h.proxyKeyFile = options.ProxyClientCertFile, options.ProxyClientKeyFile
 	if err := h.delegateAuthentication(ctx, options); err != nil {
 		return err
@@ -143,6 +150,7 @@ func (h *hub) build(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("configure the API server: %w", err)
 	}
+	completed.ServiceAccountIssuer = h.tokenKeys.Generator(serviceAccountIssuer)
 	if errs := completed.Validate(); len(errs) > 0 {
 		return fmt.Errorf("configure the API server: %w", errors.Join(errs...))
 	}
@@ -263,6 +271,9 @@ func (h *hub) shared() bool { return h.Config.Etcd.Mode == ocmconfig.EtcdExterna
 // republish brings what embeds certificates up to date after these were renewed.
 func (h *hub) republish(ctx context.Context) {
 	logger := klog.FromContext(ctx)
+	if err := h.tokenKeys.Reload(); err != nil {
+		logger.Error(err, "Service account tokens are signed with the old key until the next renewal or restart")
+	}
 	if err := h.writeKubeconfigs(ctx, h.keys, h.address); err != nil {
 		logger.Error(err, "The admin kubeconfig has old certificates until the next renewal or restart")
 	}
@@ -285,11 +296,11 @@ func (h *hub) runKubernetesControllers(ctx context.Context) error {
 func (h *hub) kubernetesControllers(ctx context.Context) error {
 	certFile, keyFile := h.keys.CA(pki.ClientCA)
 	controllers, err := kubecontrollers.New(ctx, kubecontrollers.Config{
-		Client:                h.loopback,
-		SigningCertFile:       certFile,
-		SigningKeyFile:        keyFile,
-		ServiceAccountKeyFile: h.keys.ServiceAccountKey(),
-		RootCAFile:            h.keys.Bundle(pki.RootCA),
+		Client:             h.loopback,
+		SigningCertFile:    certFile,
+		SigningKeyFile:     keyFile,
+		ServiceAccountKeys: h.tokenKeys,
+		RootCAFile:         h.keys.Bundle(pki.RootCA),
 	})
 	if err != nil {
 		return err

@@ -55,11 +55,12 @@ type apiServer struct {
 
 // startAPIServer serves at listener from the database at etcdEndpoint until it is
 // stopped; ctx only carries values. ready is its last readiness check.
-func startAPIServer(ctx context.Context, listener net.Listener, etcdEndpoint string, keys *pki.Store, ready func() error) (*apiServer, error) {
+func startAPIServer(ctx context.Context, listener net.Listener, etcdEndpoint string, keys *clusterKeys, ready func() error) (*apiServer, error) {
 	completed, err := apiServerOptions(listener, etcdEndpoint, keys).Complete(ctx)
 	if err != nil {
 		return nil, err
 	}
+	completed.ServiceAccountIssuer = keys.tokens.Generator(serviceAccountIssuer)
 	if errs := completed.Validate(); len(errs) > 0 {
 		return nil, utilerrors.NewAggregate(errs)
 	}
@@ -96,7 +97,7 @@ func startAPIServer(ctx context.Context, listener net.Listener, etcdEndpoint str
 	return s, nil
 }
 
-func apiServerOptions(listener net.Listener, etcdEndpoint string, keys *pki.Store) *options.ServerRunOptions {
+func apiServerOptions(listener net.Listener, etcdEndpoint string, keys *clusterKeys) *options.ServerRunOptions {
 	localhost := net.IPv4(127, 0, 0, 1)
 	s := options.NewServerRunOptions()
 
@@ -117,8 +118,8 @@ func apiServerOptions(listener net.Listener, etcdEndpoint string, keys *pki.Stor
 	s.Authentication.ClientCert.ClientCA = keys.Bundle(pki.ClientCA)
 	s.Authentication.BootstrapToken.Enable = true
 	s.Authentication.ServiceAccounts.Issuers = []string{serviceAccountIssuer}
-	s.Authentication.ServiceAccounts.KeyFiles = []string{keys.ServiceAccountKey()}
-	s.ServiceAccountSigningKeyFile = keys.ServiceAccountKey()
+	s.Authentication.ServiceAccounts.ExternalPublicKeysGetter = keys.tokens
+	s.Authentication.ServiceAccounts.MaxExpiration = pki.ServiceAccountTokenLifetime
 	s.Authentication.RequestHeader.ClientCAFile = keys.Bundle(pki.RequestHeaderCA)
 	s.Authentication.RequestHeader.UsernameHeaders = []string{"X-Remote-User"}
 	s.Authentication.RequestHeader.GroupHeaders = []string{"X-Remote-Group"}

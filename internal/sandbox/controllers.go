@@ -34,7 +34,7 @@ type controllers struct {
 	cancel  context.CancelFunc
 }
 
-func (c *Cluster) prepareControllers(ctx context.Context, loopback *rest.Config, keys *pki.Store) (*controllers, error) {
+func (c *Cluster) prepareControllers(ctx context.Context, loopback *rest.Config, keys *clusterKeys) (*controllers, error) {
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	c.onStop(func() error {
 		cancel()
@@ -42,12 +42,12 @@ func (c *Cluster) prepareControllers(ctx context.Context, loopback *rest.Config,
 	})
 	signingCert, signingKey := keys.CA(pki.ClientCA)
 	set, err := kubecontrollers.New(life, kubecontrollers.Config{
-		Client:                as(loopback, "kube-controller-manager"),
-		SigningCertFile:       signingCert,
-		SigningKeyFile:        signingKey,
-		ServiceAccountKeyFile: keys.ServiceAccountKey(),
-		RootCAFile:            keys.Bundle(pki.RootCA),
-		Workloads:             true,
+		Client:             as(loopback, "kube-controller-manager"),
+		SigningCertFile:    signingCert,
+		SigningKeyFile:     signingKey,
+		ServiceAccountKeys: keys.tokens,
+		RootCAFile:         keys.Bundle(pki.RootCA),
+		Workloads:          true,
 	})
 	if err != nil {
 		return nil, err
@@ -61,7 +61,7 @@ func (c *Cluster) prepareControllers(ctx context.Context, loopback *rest.Config,
 	if err := addNodes(as(loopback, "kubelet"), c.options.Nodes, set.Informers(), set.Add); err != nil {
 		return nil, err
 	}
-	set.Add(func(ctx context.Context) { keys.Run(ctx, func() { c.refreshKubeconfig(ctx, keys) }) })
+	set.Add(func(ctx context.Context) { keys.Run(ctx, func() { c.refreshKeys(ctx, keys) }) })
 	admin, err := kubernetes.NewForConfig(as(loopback, "capstan-sandbox"))
 	if err != nil {
 		return nil, err

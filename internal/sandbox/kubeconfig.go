@@ -10,11 +10,19 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/capstan-io/capstan/internal/controlplane/pki"
+	"github.com/capstan-io/capstan/internal/controlplane/serviceaccounttoken"
 )
 
+// clusterKeys are the certificates and keys of a cluster, with those of service
+// account tokens loaded.
+type clusterKeys struct {
+	*pki.Store
+	tokens *serviceaccounttoken.Keys
+}
+
 // openKeys makes or finds the keys of the cluster and writes the kubeconfig.
-func (c *Cluster) openKeys() (*pki.Store, error) {
-	keys, err := pki.Open(pki.Options{
+func (c *Cluster) openKeys() (*clusterKeys, error) {
+	store, err := pki.Open(pki.Options{
 		Dir: c.path(pkiDir),
 		// The last is the address of Service kubernetes.
 		ServerNames: []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "127.0.0.1", "10.96.0.1"},
@@ -22,12 +30,17 @@ func (c *Cluster) openKeys() (*pki.Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	tokens, err := serviceaccounttoken.Load(store.ServiceAccountKeys())
+	if err != nil {
+		return nil, err
+	}
+	keys := &clusterKeys{Store: store, tokens: tokens}
 	return keys, c.writeKubeconfig(keys)
 }
 
 // writeKubeconfig writes the administrator's kubeconfig in one step: who reads
 // it meanwhile gets the old one.
-func (c *Cluster) writeKubeconfig(keys *pki.Store) error {
+func (c *Cluster) writeKubeconfig(keys *clusterKeys) error {
 	kubeconfig, err := c.adminConfig(keys)
 	if err != nil {
 		return fmt.Errorf("write the kubeconfig: %w", err)
@@ -39,7 +52,7 @@ func (c *Cluster) writeKubeconfig(keys *pki.Store) error {
 	return os.Rename(next, c.Kubeconfig())
 }
 
-func (c *Cluster) adminConfig(keys *pki.Store) (*clientcmdapi.Config, error) {
+func (c *Cluster) adminConfig(keys *clusterKeys) (*clientcmdapi.Config, error) {
 	certFile, keyFile := keys.Certificate(pki.Admin)
 	ca, err := os.ReadFile(keys.Bundle(pki.RootCA))
 	if err != nil {
@@ -62,9 +75,13 @@ func (c *Cluster) adminConfig(keys *pki.Store) (*clientcmdapi.Config, error) {
 	return config, nil
 }
 
-// refreshKubeconfig follows a renewal of the administrator's certificate.
-func (c *Cluster) refreshKubeconfig(ctx context.Context, keys *pki.Store) {
+// refreshKeys follows a renewal of keys and certificates.
+func (c *Cluster) refreshKeys(ctx context.Context, keys *clusterKeys) {
+	logger := klog.FromContext(ctx)
+	if err := keys.tokens.Reload(); err != nil {
+		logger.Error(err, "Service account tokens are signed with the old key until the next start")
+	}
 	if err := c.writeKubeconfig(keys); err != nil {
-		klog.FromContext(ctx).Error(err, "The kubeconfig has the old certificate until the next start", "file", c.Kubeconfig())
+		logger.Error(err, "The kubeconfig has the old certificate until the next start", "file", c.Kubeconfig())
 	}
 }

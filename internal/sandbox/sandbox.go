@@ -28,7 +28,6 @@ import (
 
 	"github.com/capstan-io/capstan/internal/controlplane/datadir"
 	"github.com/capstan-io/capstan/internal/controlplane/etcd"
-	"github.com/capstan-io/capstan/internal/controlplane/pki"
 )
 
 // walSize is what etcd allocates at a time for its log; a sandbox writes little.
@@ -124,7 +123,7 @@ func (c *Cluster) startDatabase(ctx context.Context) (*etcd.Server, error) {
 	return database, nil
 }
 
-func (c *Cluster) startServer(ctx context.Context, listener net.Listener, database *etcd.Server, keys *pki.Store) (*apiServer, error) {
+func (c *Cluster) startServer(ctx context.Context, listener net.Listener, database *etcd.Server, keys *clusterKeys) (*apiServer, error) {
 	server, err := startAPIServer(ctx, listener, database.Endpoint(), keys, c.readiness)
 	if err != nil {
 		return nil, err

@@ -18,6 +18,8 @@ import (
 	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
+
+	"github.com/capstan-io/capstan/internal/controlplane/serviceaccounttoken"
 )
 
 // DefaultSigningDuration is how long a signed certificate is valid when the request does not ask for less.
@@ -26,7 +28,7 @@ const DefaultSigningDuration = 365 * 24 * time.Hour
 // informerResync is long because no controller here relies on it: what they need they get from the watch.
 const informerResync = 12 * time.Hour
 
-// Config is what the controllers work with. All files are reloaded when they change, the service account key excepted.
+// Config is what the controllers work with. Files are read again when they change.
 type Config struct {
 	// Client reaches the API server with full privileges and without a client-side throttle (QPS -1).
 	Client *rest.Config
@@ -34,8 +36,8 @@ type Config struct {
 	SigningCertFile, SigningKeyFile string
 	// SigningDuration is the longest a signed certificate is valid; 0 means DefaultSigningDuration.
 	SigningDuration time.Duration
-	// ServiceAccountKeyFile holds the private key that signs legacy service account tokens, in PEM.
-	ServiceAccountKeyFile string
+	// ServiceAccountKeys sign the tokens kept in Secrets, and again before the key that did it ends.
+	ServiceAccountKeys *serviceaccounttoken.Keys
 	// RootCAFile holds the PEM bundle published as ConfigMap kube-root-ca.crt in every namespace.
 	RootCAFile string
 	// Workloads says that the API server serves pods, services and volume claims, so that quotas on them are counted.

@@ -2,17 +2,14 @@ package kubecontrollers
 
 import (
 	"context"
-	"fmt"
 	"sync"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/util/keyutil"
 	bootstrapapi "k8s.io/cluster-bootstrap/token/api"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/controller/bootstrap"
@@ -21,7 +18,6 @@ import (
 	"k8s.io/kubernetes/pkg/controller/certificates/rootcacertpublisher"
 	"k8s.io/kubernetes/pkg/controller/certificates/signer"
 	serviceaccountcontroller "k8s.io/kubernetes/pkg/controller/serviceaccount"
-	"k8s.io/kubernetes/pkg/serviceaccount"
 )
 
 // selected is a factory of informers that see only the objects a selector matches.
@@ -127,30 +123,6 @@ func (c *Controllers) rootCAPublisher() (consumer, error) {
 			return nil, err
 		}
 		return func(ctx context.Context) { publisher.Run(ctx, 1) }, nil
-	}, nil
-}
-
-func (c *Controllers) tokenIssuer(logger klog.Logger) (consumer, error) {
-	key, err := keyutil.PrivateKeyFromFile(c.config.ServiceAccountKeyFile)
-	if err != nil {
-		return nil, fmt.Errorf("read the service account key: %w", err)
-	}
-	generator, err := serviceaccount.JWTTokenGenerator(serviceaccount.LegacyIssuer, key)
-	if err != nil {
-		return nil, err
-	}
-	client, err := c.client("tokens-controller")
-	if err != nil {
-		return nil, err
-	}
-	tokens := c.selected(client, metav1.NamespaceAll, fields.OneTermEqualSelector("type", string(corev1.SecretTypeServiceAccountToken)))
-	return func(bundle []byte) (func(context.Context), error) {
-		issuer, err := serviceaccountcontroller.NewTokensController(logger, c.informers.Core().V1().ServiceAccounts(), tokens.Core().V1().Secrets(), client,
-			serviceaccountcontroller.TokensControllerOptions{TokenGenerator: generator, RootCA: bundle})
-		if err != nil {
-			return nil, err
-		}
-		return func(ctx context.Context) { issuer.Run(ctx, 2) }, nil
 	}, nil
 }
 

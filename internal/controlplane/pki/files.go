@@ -7,7 +7,6 @@ import (
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -34,17 +33,20 @@ func (p *keyPair) validAt(now time.Time) bool {
 	return !now.Before(p.cert.NotBefore) && now.Before(p.cert.NotAfter)
 }
 
-// issue makes a key and a certificate for it. parent signs; nil means the new key itself. A certificate never outlives
-// its signer.
-func issue(template *x509.Certificate, parent *keyPair) (*keyPair, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, err
+// newKey makes the kind of key that an authority or certificate of that name has.
+func newKey[Name Authority | Leaf](name Name) (crypto.Signer, error) {
+	if string(name) == string(ServiceAccounts) {
+		return rsa.GenerateKey(rand.Reader, serviceAccountKeyBits)
 	}
+	return ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+}
+
+// issue makes a certificate for a key. parent signs; nil means the key itself. A certificate never outlives its signer.
+func issue(template *x509.Certificate, key crypto.Signer, parent *keyPair) (_ *keyPair, err error) {
 	if template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127)); err != nil {
 		return nil, err
 	}
-	signerCert, signerKey := template, crypto.Signer(key)
+	signerCert, signerKey := template, key
 	if parent != nil {
 		signerCert, signerKey = parent.cert, parent.key
 		if template.NotAfter.After(parent.cert.NotAfter) {
@@ -171,22 +173,6 @@ func loadPair(certFile, keyFile string) (*keyPair, error) {
 		return nil, fmt.Errorf("key %s does not belong to certificate %s", keyFile, certFile)
 	}
 	return &keyPair{cert: certs[0], chain: certs, key: key}, nil
-}
-
-func (s *Store) ensureServiceAccountKey() error {
-	file := s.ServiceAccountKey()
-	_, err := keyutil.PrivateKeyFromFile(file)
-	if err == nil {
-		return nil
-	}
-	if exists(file) {
-		return fmt.Errorf("service account key: %w; restore %s from a backup, or remove it, which makes all service account tokens invalid", err, file)
-	}
-	key, err := rsa.GenerateKey(rand.Reader, serviceAccountKeyBits)
-	if err != nil {
-		return err
-	}
-	return writeFile(file, pem.EncodeToMemory(&pem.Block{Type: keyutil.RSAPrivateKeyBlockType, Bytes: x509.MarshalPKCS1PrivateKey(key)}), 0o600)
 }
 
 func exists(file string) bool {

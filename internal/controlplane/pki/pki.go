@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 )
@@ -34,7 +35,14 @@ const (
 	RequestHeaderCA Authority = "request-header-ca"
 	// EtcdCA signs what etcd and its clients show each other.
 	EtcdCA Authority = "etcd-ca"
+	// ServiceAccounts signs service account tokens, not certificates (SC-08). Its key is RSA; its own certificate carries
+	// the public key and how long tokens of that key are accepted.
+	ServiceAccounts Authority = "kube-serviceaccount"
 )
+
+// ServiceAccountTokenLifetime is the longest a service account token may be valid: for that long a key verifies after
+// it has signed its last token.
+const ServiceAccountTokenLifetime = year
 
 // Leaf is the name of a certificate that is no CA, and of its files.
 type Leaf string
@@ -101,14 +109,7 @@ func Open(options Options) (*Store, error) {
 			return nil, err
 		}
 	}
-	// The RSA key takes longer than all the rest.
-	keyDone := make(chan error, 1)
-	go func() { keyDone <- s.ensureServiceAccountKey() }()
-	_, err := s.Renew()
-	if keyErr := <-keyDone; err == nil {
-		err = keyErr
-	}
-	if err != nil {
+	if _, err := s.Renew(); err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -118,12 +119,20 @@ func Open(options Options) (*Store, error) {
 func (s *Store) Renew() (changed bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	round := &renewal{store: s, now: s.clock.Now()}
-	if err := round.run(); err != nil {
-		return round.changed, err
+	certificates := &renewal{store: s, now: s.clock.Now()}
+	tokenKeys := &renewal{store: s, now: certificates.now}
+	// Making an RSA key takes longer than all the rest.
+	var both errgroup.Group
+	both.Go(certificates.run)
+	both.Go(tokenKeys.serviceAccounts)
+	err = both.Wait()
+	changed = certificates.changed || tokenKeys.changed
+	if err != nil {
+		return changed, err
 	}
-	s.next = round.next
-	return round.changed, nil
+	certificates.schedule(tokenKeys.next)
+	s.next = certificates.next
+	return changed, nil
 }
 
 // NextRenewal is when Renew will have something to do.
@@ -164,7 +173,7 @@ func (s *Store) Bundle(a Authority) string {
 	return filepath.Join(s.options.Dir, bundleDir, string(a)+"-bundle.crt")
 }
 
-// CA names the files of the certificate and the key that an authority signs with.
+// CA names the files of the certificate and the key that an authority signs with now.
 func (s *Store) CA(a Authority) (certFile, keyFile string) {
 	if a == RootCA && s.options.CAFile != "" {
 		return s.options.CAFile, s.options.CAKeyFile
@@ -173,15 +182,17 @@ func (s *Store) CA(a Authority) (certFile, keyFile string) {
 	return p.certFile(), p.keyFile()
 }
 
+// ServiceAccountKeys names the file of the key that signs service account tokens now and the file of the certificates
+// of all keys that verify them.
+func (s *Store) ServiceAccountKeys() (keyFile, bundleFile string) {
+	_, keyFile = s.CA(ServiceAccounts)
+	return keyFile, s.Bundle(ServiceAccounts)
+}
+
 // Certificate names the files of a certificate and its key.
 func (s *Store) Certificate(l Leaf) (certFile, keyFile string) {
 	p := s.pair(string(l))
 	return p.certFile(), p.keyFile()
-}
-
-// ServiceAccountKey is the file of the private key that signs service account tokens (SC-08).
-func (s *Store) ServiceAccountKey() string {
-	return filepath.Join(s.options.Dir, "kube-serviceaccount.key")
 }
 
 func (s *Store) pair(name string) pairFile { return pairFile(filepath.Join(s.options.Dir, name)) }

@@ -1,6 +1,8 @@
 package pki
 
 import (
+	"crypto"
+	"crypto/rsa"
 	"crypto/x509"
 	"maps"
 	"os"
@@ -11,6 +13,7 @@ import (
 	"time"
 
 	certutil "k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
 	testclock "k8s.io/utils/clock/testing"
 )
 
@@ -47,6 +50,34 @@ func ca(t *testing.T, s *Store, a Authority) *x509.Certificate {
 		t.Fatal(err)
 	}
 	return certs[0]
+}
+
+func caKey(t *testing.T, s *Store, a Authority) any {
+	t.Helper()
+	_, file := s.CA(a)
+	key, err := keyutil.PrivateKeyFromFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+func testKey(t *testing.T, a Authority) crypto.Signer {
+	t.Helper()
+	key, err := newKey(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+func encode(t *testing.T, c *x509.Certificate) []byte {
+	t.Helper()
+	content, err := certutil.EncodeCertificates(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
 }
 
 // trusts reports whether a client that has only the given bundle accepts the certificate.
@@ -296,6 +327,46 @@ func TestRunRenews(t *testing.T) {
 	}
 }
 
+// SC-08: the key of service account tokens rotates. It is known before it signs, and every token is verified until it
+// expires, but no longer.
+func TestTokenKeyRotation(t *testing.T) {
+	t.Parallel()
+	clock := testclock.NewFakeClock(start)
+	s := open(t, t.TempDir(), start, func(o *Options) { o.Clock = clock })
+	signedUntil := map[string]time.Time{}
+	for clock.Now().Before(start.Add(5 * year)) {
+		previous := read(t, s.Bundle(ServiceAccounts))
+		clock.SetTime(s.NextRenewal())
+		if _, err := s.Renew(); err != nil {
+			t.Fatal(err)
+		}
+		signer := string(encode(t, ca(t, s, ServiceAccounts)))
+		signedUntil[signer] = clock.Now()
+		bundle := string(read(t, s.Bundle(ServiceAccounts)))
+		if !strings.Contains(string(previous), signer) {
+			t.Fatalf("at %s: the key that signs was not known before", clock.Now())
+		}
+		for key, last := range signedUntil {
+			verifies := strings.Contains(bundle, key)
+			if due := clock.Now().Before(last.Add(ServiceAccountTokenLifetime)); due && !verifies {
+				t.Fatalf("at %s: tokens signed until %s are refused", clock.Now(), last)
+			}
+		}
+		if n := strings.Count(bundle, "BEGIN"); n > 3 {
+			t.Fatalf("at %s: %d keys verify tokens", clock.Now(), n)
+		}
+	}
+	if len(signedUntil) < 4 {
+		t.Errorf("%d keys signed in five years", len(signedUntil))
+	}
+	if key, ok := caKey(t, s, ServiceAccounts).(*rsa.PrivateKey); !ok || key.N.BitLen() != 2048 {
+		t.Errorf("the key is a %T", key)
+	}
+	if ca(t, s, ServiceAccounts).IsCA {
+		t.Error("the key of tokens may sign certificates")
+	}
+}
+
 // A kill between the two renames of a pair leaves neither a broken pair nor a lost one.
 func TestInterruptedSwapIsFinished(t *testing.T) {
 	t.Parallel()
@@ -303,7 +374,7 @@ func TestInterruptedSwapIsFinished(t *testing.T) {
 	s := open(t, dir, start, nil)
 	file := s.pair(string(ClientCA))
 	other, err := issue(&x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-		NotBefore: start, NotAfter: start.Add(200 * 24 * time.Hour)}, nil)
+		NotBefore: start, NotAfter: start.Add(200 * 24 * time.Hour)}, testKey(t, ClientCA), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -365,8 +436,9 @@ func TestBrokenFilesAreNamed(t *testing.T) {
 			return cert
 		},
 		"service account key garbled": func(t *testing.T, s *Store) string {
-			write(t, s.ServiceAccountKey(), []byte("garbage"))
-			return s.ServiceAccountKey()
+			_, key := s.CA(ServiceAccounts)
+			write(t, key, []byte("garbage"))
+			return key
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -404,7 +476,7 @@ func userCA(t *testing.T, change func(*x509.Certificate)) (certFile, keyFile str
 	if change != nil {
 		change(template)
 	}
-	pair, err := issue(template, nil)
+	pair, err := issue(template, testKey(t, RootCA), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

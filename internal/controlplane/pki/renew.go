@@ -37,6 +37,9 @@ var (
 	caLife     = lifetime{total: year, left: 7, of: 12, spread: time.Hour}
 	leafLife   = lifetime{total: year, left: 7, of: 12}
 	etcdCALife = lifetime{total: 5 * year, left: 18, of: 60, spread: time.Hour}
+
+	// A key signs tokens for a year, and then verifies them until the last has expired.
+	serviceAccountLife = lifetime{total: year + ServiceAccountTokenLifetime + 2*time.Hour, left: 1, of: 2, spread: time.Hour}
 )
 
 // subordinates are the CAs below the root. A running etcd reads its trusted CA once, so that one lives long.
@@ -78,6 +81,11 @@ func (r *renewal) run() error {
 		}
 	}
 	return nil
+}
+
+func (r *renewal) serviceAccounts() error {
+	_, err := r.authority(ServiceAccounts, serviceAccountLife, nil)
+	return err
 }
 
 // root is our own root CA, or the user's, which only he can renew.
@@ -169,12 +177,19 @@ func (r *renewal) promote(name Authority, next *keyPair) error {
 func (r *renewal) issueCA(to pairFile, name Authority, life lifetime, parent *keyPair) (*keyPair, error) {
 	// Generations of a CA have different names, so that a verifier never confuses them.
 	template := &x509.Certificate{
-		IsCA: true, BasicConstraintsValid: true,
-		KeyUsage:  x509.KeyUsageCertSign | x509.KeyUsageCRLSign | x509.KeyUsageDigitalSignature,
+		KeyUsage: x509.KeyUsageDigitalSignature, BasicConstraintsValid: true,
 		NotBefore: r.now.Add(-backdate), NotAfter: r.now.Add(life.total),
 	}
+	if name != ServiceAccounts {
+		template.IsCA = true
+		template.KeyUsage |= x509.KeyUsageCertSign | x509.KeyUsageCRLSign
+	}
 	template.Subject.CommonName = fmt.Sprintf("%s@%d", name, r.now.Unix())
-	pair, err := issue(template, parent)
+	key, err := newKey(name)
+	if err != nil {
+		return nil, err
+	}
+	pair, err := issue(template, key, parent)
 	if err != nil {
 		return nil, fmt.Errorf("issue %s: %w", name, err)
 	}
@@ -260,7 +275,11 @@ func (r *renewal) issueLeaf(to pairFile, spec leafSpec, signer *keyPair) (*keyPa
 	}
 	template.Subject.CommonName, template.Subject.Organization = spec.user, spec.groups
 	template.DNSNames, template.IPAddresses = splitNames(spec.names)
-	pair, err := issue(template, signer)
+	key, err := newKey(spec.name)
+	if err != nil {
+		return nil, err
+	}
+	pair, err := issue(template, key, signer)
 	if err != nil {
 		return nil, fmt.Errorf("issue %s: %w", spec.name, err)
 	}
