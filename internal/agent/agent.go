@@ -17,8 +17,10 @@ import (
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/agent/registration/bootstrap"
+	"github.com/capstan-io/capstan/internal/agent/registration/clientcert"
 	"github.com/capstan-io/capstan/internal/agent/registration/hubkubeconfig"
 	"github.com/capstan-io/capstan/internal/agent/registration/identity"
+	"github.com/capstan-io/capstan/internal/agent/registration/monitor"
 )
 
 // Parts of an agent, which run in one process or in one each.
@@ -34,6 +36,8 @@ type Agent struct {
 	management    *rest.Config // of the cluster that holds the Secret
 	store         *hubkubeconfig.Store
 	clientConfigs []clusterv1.ClientConfig
+	bootstrap     *bootstrap.Bootstrap // of the registration part
+	record        clientcert.Recorder
 	working       atWork
 }
 
@@ -72,6 +76,11 @@ func (a *Agent) work(ctx context.Context) error {
 	if err := a.identify(ctx); err != nil {
 		return err
 	}
+	var err error
+	if a.record, err = a.newRecorder(ctx); err != nil {
+		return err
+	}
+	a.bootstrap = a.newBootstrap()
 	prepare, prepareCtx := errgroup.WithContext(ctx)
 	prepare.Go(func() error { return a.installCRDs(prepareCtx) })
 	prepare.Go(func() error { return a.ensureCredential(prepareCtx) })
@@ -88,15 +97,34 @@ func (a *Agent) work(ctx context.Context) error {
 		if a.clock.Since(began) > lastRestart {
 			restart = firstRestart
 		}
-		log.FromContext(ctx).Error(err, "The connection to the hub ended and is begun again", "after", restart.String())
-		if err := a.sleep(ctx, restart); err != nil {
-			return nil
+		if !a.meant(ctx, err) {
+			log.FromContext(ctx).Error(err, "The connection to the hub ended and is begun again", "after", restart.String())
+			if err := a.sleep(ctx, restart); err != nil {
+				return nil
+			}
+			restart = min(2*restart, lastRestart)
 		}
-		restart = min(2*restart, lastRestart)
 		if err := a.ensureCredential(ctx); err != nil {
 			return err
 		}
 	}
+}
+
+// meant says whether the agent ended the connection to the hub itself, to begin another.
+func (a *Agent) meant(ctx context.Context, err error) bool {
+	var lost *monitor.LostError
+	var changed *bootstrap.ChangedError
+	switch {
+	case errors.Is(err, errNewWay):
+	case errors.As(err, &lost):
+		a.bootstrap.Leave(lost.Reason == monitor.Refused)
+	case errors.As(err, &changed):
+		a.bootstrap.Leave(true)
+	default:
+		return false
+	}
+	log.FromContext(ctx).Info("The connection to the hub is begun anew", "reason", err.Error())
+	return true
 }
 
 // sleep fails if the context ends first.
@@ -222,11 +250,14 @@ func (a *Agent) ensureCredential(ctx context.Context) error {
 	if !a.parts.Registration {
 		return a.awaitCredential(ctx)
 	}
-	b := &bootstrap.Bootstrap{
-		Kubeconfig: a.BootstrapKubeconfig, Identity: a.identity, ClientConfigs: a.clientConfigs,
-		CertificateLifetime: a.certificateLifetime(), Store: a.store, Clock: a.clock,
+	return a.bootstrap.Ensure(ctx)
+}
+
+func (a *Agent) newBootstrap() *bootstrap.Bootstrap {
+	return &bootstrap.Bootstrap{
+		Kubeconfigs: a.bootstrapKubeconfigs(), Identity: a.identity, ClientConfigs: a.clientConfigs, Annotations: a.ClusterAnnotations,
+		CertificateLifetime: a.certificateLifetime(), Store: a.store, Record: a.record, Clock: a.clock,
 	}
-	return b.Ensure(ctx)
 }
 
 // credentialRecheck is how often the work agent alone looks for the credential: it is another process's to write, in a
@@ -269,7 +300,7 @@ func (a *Agent) takeOverCredential(ctx context.Context) error {
 	case a.ClusterName != "" && holder.Cluster != a.ClusterName:
 		return fmt.Errorf("the one in %s is of cluster %q, and --spoke-cluster-name says %q", a.HubKubeconfigDir, holder.Cluster, a.ClusterName)
 	}
-	if err := credential.Valid(nil, holder, a.clock.Now()); err != nil {
+	if err := credential.Valid(holder, a.clock.Now()); err != nil {
 		return err
 	}
 	a.identity = holder

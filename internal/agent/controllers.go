@@ -7,13 +7,15 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
-	"github.com/capstan-io/capstan/internal/agent/hubclient"
 	"github.com/capstan-io/capstan/internal/agent/registration/clientcert"
 	"github.com/capstan-io/capstan/internal/agent/registration/clientconfig"
+	"github.com/capstan-io/capstan/internal/agent/registration/hubca"
 	"github.com/capstan-io/capstan/internal/agent/registration/lease"
 	"github.com/capstan-io/capstan/internal/agent/registration/managednamespace"
+	"github.com/capstan-io/capstan/internal/agent/registration/monitor"
 	"github.com/capstan-io/capstan/internal/agent/registration/status"
 	"github.com/capstan-io/capstan/internal/agent/work/apply"
 	"github.com/capstan-io/capstan/internal/agent/work/finalize"
@@ -22,11 +24,7 @@ import (
 )
 
 // registerRegistration adds the controllers of registration: everything that keeps the hub informed of the cluster.
-func (a *Agent) registerRegistration(mgr ctrl.Manager, hub cluster.Cluster) error {
-	client, err := hubclient.New(hub.GetConfig())
-	if err != nil {
-		return fmt.Errorf("make a client for renewals and heartbeats: %w", err)
-	}
+func (a *Agent) registerRegistration(mgr ctrl.Manager, hub cluster.Cluster, uncached client.WithWatch, connection *monitor.Monitor) error {
 	prober, err := status.NewProber(a.managed, a.ClusterHealthCheckPeriod, a.clock)
 	if err != nil {
 		return err
@@ -35,11 +33,18 @@ func (a *Agent) registerRegistration(mgr ctrl.Manager, hub cluster.Cluster) erro
 	if err != nil {
 		return err
 	}
-	requester := &clientcert.Requester{Hub: client, Keys: a.store, Identity: a.identity, Lifetime: a.certificateLifetime()}
+	requester := &clientcert.Requester{Hub: uncached, Keys: a.store, Identity: a.identity, Lifetime: a.certificateLifetime(), Record: a.record}
 	if err := mgr.Add(&clientcert.Rotation{Requester: requester, Store: a.store, Clock: a.clock}); err != nil {
 		return err
 	}
-	if err := lease.Register(mgr, hub, client, a.clock); err != nil {
+	authority, err := hubca.New(hub.GetConfig(), a.store, a.clock)
+	if err != nil {
+		return err
+	}
+	if err := mgr.Add(authority); err != nil {
+		return err
+	}
+	if err := lease.Register(mgr, hub, uncached, lease.Options{Doubt: connection.Doubt, Record: a.record, Clock: a.clock}); err != nil {
 		return err
 	}
 	if err := clientconfig.Register(mgr, hub, a.clientConfigs); err != nil {

@@ -3,6 +3,7 @@ package agent
 import (
 	"fmt"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -14,6 +15,11 @@ import (
 type Options struct {
 	// BootstrapKubeconfig is the file with the credential to register with.
 	BootstrapKubeconfig string
+	// BootstrapKubeconfigs are such files of several hubs, in the order of preference. They replace BootstrapKubeconfig
+	// (RG-54).
+	BootstrapKubeconfigs []string
+	// HubConnectionTimeoutSeconds is how long a hub may be silent before the agent turns to another of several.
+	HubConnectionTimeoutSeconds int
 	// HubKubeconfigDir is the folder for the hub kubeconfig and its certificate.
 	HubKubeconfigDir string
 	// HubKubeconfigSecret names the Secret, in Namespace, that holds the same; empty means files only.
@@ -30,6 +36,8 @@ type Options struct {
 	AgentID     string
 	// SpokeExternalServerURLs are reported as addresses of the managed cluster's API server.
 	SpokeExternalServerURLs []string
+	// ClusterAnnotations are put on the ManagedCluster when it is made.
+	ClusterAnnotations map[string]string
 	// ClusterHealthCheckPeriod is the time between health probes of the managed cluster's API server.
 	ClusterHealthCheckPeriod time.Duration
 	// MaxCustomClusterClaims is how many claims are reported besides the reserved ones.
@@ -56,11 +64,13 @@ func NewOptions() *Options {
 		HubKubeconfigDir:         "/spoke/hub-kubeconfig",
 		Namespace:                fleet.NamespaceAgent,
 		ClusterHealthCheckPeriod: time.Minute,
-		MaxCustomClusterClaims:   20,
-		WorkloadAgentWorkers:     10,
-		MetricsBindAddress:       "0",
-		HealthProbeBindAddress:   "0",
-		PprofBindAddress:         "0",
+
+		HubConnectionTimeoutSeconds: 600,
+		MaxCustomClusterClaims:      20,
+		WorkloadAgentWorkers:        10,
+		MetricsBindAddress:          "0",
+		HealthProbeBindAddress:      "0",
+		PprofBindAddress:            "0",
 	}
 }
 
@@ -83,6 +93,9 @@ func (o *Options) AddCommonFlags(fs *pflag.FlagSet) {
 // AddRegistrationFlags adds the flags of registration.
 func (o *Options) AddRegistrationFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.BootstrapKubeconfig, "bootstrap-kubeconfig", o.BootstrapKubeconfig, "kubeconfig with the credential to register with")
+	fs.StringSliceVar(&o.BootstrapKubeconfigs, "bootstrap-kubeconfigs", o.BootstrapKubeconfigs, "kubeconfigs as --bootstrap-kubeconfig, which they replace, one of each hub to register with, in the order of preference; the agent works with one at a time")
+	fs.IntVar(&o.HubConnectionTimeoutSeconds, "hub-connection-timeout-seconds", o.HubConnectionTimeoutSeconds, "seconds for which the hub may not answer before the agent turns to another of --bootstrap-kubeconfigs, at least 5")
+	fs.StringToStringVar(&o.ClusterAnnotations, "cluster-annotations", o.ClusterAnnotations, "annotations of the ManagedCluster that the agent makes; the keys begin with "+fleet.AnnotationAgentPrefix)
 	fs.StringSliceVar(&o.SpokeExternalServerURLs, "spoke-external-server-urls", o.SpokeExternalServerURLs, "URLs under which the managed cluster's API server can be reached, for the hub's users")
 	fs.DurationVar(&o.ClusterHealthCheckPeriod, "cluster-healthcheck-period", o.ClusterHealthCheckPeriod, "time between health probes of the managed cluster's API server")
 	fs.IntVar(&o.MaxCustomClusterClaims, "max-custom-cluster-claims", o.MaxCustomClusterClaims, "how many cluster claims are reported besides the reserved ones")
@@ -98,6 +111,25 @@ func (o *Options) AddWorkFlags(fs *pflag.FlagSet) {
 // minCertificateLifetime is the API server's own limit, in seconds.
 const minCertificateLifetime = 600
 
+// minHubConnectionTimeout is the shortest silence that may mean a hub is gone, in seconds: one that restarts takes a while.
+const minHubConnectionTimeout = 5
+
+// bootstrapKubeconfigs are the files to register with, in the order of preference.
+func (o *Options) bootstrapKubeconfigs() []string {
+	if len(o.BootstrapKubeconfigs) > 0 {
+		return o.BootstrapKubeconfigs
+	}
+	return []string{o.BootstrapKubeconfig}
+}
+
+// hubTimeout is zero where there is one hub, which is waited for as long as it takes.
+func (o *Options) hubTimeout() time.Duration {
+	if len(o.bootstrapKubeconfigs()) < 2 {
+		return 0
+	}
+	return time.Duration(o.HubConnectionTimeoutSeconds) * time.Second
+}
+
 // Validate refuses what cannot work, naming the flag.
 func (o *Options) Validate() error {
 	switch {
@@ -109,6 +141,19 @@ func (o *Options) Validate() error {
 		return fmt.Errorf("--client-cert-expiration-seconds is %d; it must be 0 or at least %d", o.ClientCertExpirationSeconds, minCertificateLifetime)
 	case o.WorkloadAgentWorkers < 1:
 		return fmt.Errorf("--workload-agent-workers is %d; it must be at least 1", o.WorkloadAgentWorkers)
+	}
+	if o.HubConnectionTimeoutSeconds < minHubConnectionTimeout {
+		return fmt.Errorf("--hub-connection-timeout-seconds is %d; it must be at least %d", o.HubConnectionTimeoutSeconds, minHubConnectionTimeout)
+	}
+	for _, file := range o.BootstrapKubeconfigs {
+		if file == "" {
+			return fmt.Errorf("--bootstrap-kubeconfigs: one of %d files has no name", len(o.BootstrapKubeconfigs))
+		}
+	}
+	for key := range o.ClusterAnnotations {
+		if !strings.HasPrefix(key, fleet.AnnotationAgentPrefix) {
+			return fmt.Errorf("--cluster-annotations: key %q does not begin with %s", key, fleet.AnnotationAgentPrefix)
+		}
 	}
 	for _, u := range o.SpokeExternalServerURLs {
 		if parsed, err := url.Parse(u); err != nil || parsed.Scheme != "https" || parsed.Host == "" {

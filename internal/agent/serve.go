@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -29,6 +30,7 @@ import (
 	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/agent/hubclient"
+	"github.com/capstan-io/capstan/internal/agent/registration/monitor"
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
@@ -37,17 +39,35 @@ func consistent() client.Options {
 	return client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}}
 }
 
-// serve runs the controllers under the stored credential, until the context or the credential ends.
+// serve works on the hub under the stored credential, until the context ends, or the credential, or the way to the hub or the
+// hub itself turns out to be no use any more.
 func (a *Agent) serve(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	way := a.readWay()
 	config, err := clientcmd.BuildConfigFromFlags("", a.store.KubeconfigFile())
 	if err != nil {
 		return fmt.Errorf("load the hub kubeconfig: %w", err)
 	}
 	config.QPS = -1
 	config.UserAgent = userAgent
-	if err := a.awaitRights(ctx, config); err != nil {
+	uncached, err := hubclient.New(config)
+	if err != nil {
+		return fmt.Errorf("connect to the hub: %w", err)
+	}
+	connection := monitor.New(uncached, a.identity.Cluster, a.hubTimeout(), a.clock)
+	// The first to end ends the others.
+	all, ctx := errgroup.WithContext(ctx)
+	all.Go(func() error { return way.Start(ctx) })
+	if a.parts.Registration {
+		all.Go(func() error { return a.bootstrap.Follow(ctx) })
+		all.Go(func() error { return connection.Start(ctx) })
+	}
+	all.Go(func() error { return a.control(ctx, config, uncached, connection) })
+	return all.Wait()
+}
+
+// control runs the controllers once the hub lets them work.
+func (a *Agent) control(ctx context.Context, config *rest.Config, uncached client.WithWatch, connection *monitor.Monitor) error {
+	if err := a.awaitRights(ctx, uncached, connection); err != nil {
 		return err
 	}
 	hub, err := cluster.New(config, a.hubOptions)
@@ -58,14 +78,14 @@ func (a *Agent) serve(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("connect to the managed cluster %s: %w", a.managed.Host, err)
 	}
-	if err := a.register(ctx, mgr, hub); err != nil {
+	if err := a.register(ctx, mgr, hub, uncached, connection); err != nil {
 		return err
 	}
 	log.FromContext(ctx).Info("Connected to the hub", "hub", config.Host, "cluster", a.identity.Cluster, "agent", a.identity.Agent)
 	return mgr.Start(ctx)
 }
 
-func (a *Agent) register(ctx context.Context, mgr ctrl.Manager, hub cluster.Cluster) error {
+func (a *Agent) register(ctx context.Context, mgr ctrl.Manager, hub cluster.Cluster, uncached client.WithWatch, connection *monitor.Monitor) error {
 	if err := mgr.Add(hub); err != nil {
 		return err
 	}
@@ -73,7 +93,7 @@ func (a *Agent) register(ctx context.Context, mgr ctrl.Manager, hub cluster.Clus
 		return err
 	}
 	if a.parts.Registration {
-		if err := a.registerRegistration(mgr, hub); err != nil {
+		if err := a.registerRegistration(mgr, hub, uncached, connection); err != nil {
 			return err
 		}
 	}
@@ -156,24 +176,20 @@ const (
 
 // awaitRights returns when the hub lets the agent see its ManagedCluster and its works. Caches that start earlier meet a
 // refusal and then back off for longer.
-func (a *Agent) awaitRights(ctx context.Context, config *rest.Config) error {
-	hub, err := hubclient.New(config)
-	if err != nil {
-		return fmt.Errorf("connect to the hub: %w", err)
-	}
+func (a *Agent) awaitRights(ctx context.Context, hub client.Client, connection *monitor.Monitor) error {
 	told := false
 	for wait := firstRightsRetry; ; wait = min(2*wait, lastRightsRetry) {
 		err := hub.Get(ctx, client.ObjectKey{Name: a.identity.Cluster}, &clusterv1.ManagedCluster{})
 		if err == nil {
 			err = hub.List(ctx, &workv1.ManifestWorkList{}, client.InNamespace(a.identity.Cluster), client.Limit(1))
 		}
-		switch {
-		case err == nil || ctx.Err() != nil:
+		if err == nil || ctx.Err() != nil {
 			return ctx.Err()
-		case apierrors.IsUnauthorized(err):
-			return fmt.Errorf("the hub does not accept the client certificate; if it stays so, stop the agent, remove %s (and the Secret, if there is one) "+
-				"and start it again, to register anew: %w", a.store.KubeconfigFile(), err)
-		case !told && wait > time.Second:
+		}
+		if apierrors.IsUnauthorized(err) {
+			connection.Doubt()
+		}
+		if !told && wait > time.Second {
 			told = true
 			log.FromContext(ctx).Info("Waiting for the hub; if the cluster is not accepted there, accept it", "reason", err.Error(),
 				"command", "capstan accept --clusters "+a.identity.Cluster)

@@ -20,4 +20,15 @@ const (
 	EventResourceCleanupFail                       = "ResourceCleanupFail"
 	EventResourceCleanupCompleted                  = "ResourceCleanupCompleted"
 	EventCustomClusterClaimsTruncated              = "CustomClusterClaimsTruncated"
+	EventAvailable                                 = "Available"
+	EventUnavailable                               = "Unavailable"
+	EventBootstrapSelected                         = "BootstrapSelected"
+	EventManagedClusterCreated                     = "ManagedClusterCreated"
+	EventCSRCreated                                = "CSRCreated"
+	EventClientCertificateCreated                  = "ClientCertificateCreated"
+	EventClientCertificateCreationHalted           = "ClientCertificateCreationHalted"
+	EventCertificateRotationStarted                = "CertificateRotationStarted"
+	EventHubClientConfigReady                      = "HubClientConfigReady"
+	EventManagedClusterLeaseUpdateStarted          = "ManagedClusterLeaseUpdateStarted"
+	EventManagedClusterLeaseUpdateStopped          = "ManagedClusterLeaseUpdateStoped" // spelt so in the contract
 )

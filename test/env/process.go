@@ -38,6 +38,9 @@ func newProcess(logFile, program string, args ...string) *Process {
 	return &Process{program: program, args: args, logFile: logFile}
 }
 
+// AddArgs adds arguments for the next Start.
+func (p *Process) AddArgs(args ...string) { p.args = append(p.args, args...) }
+
 // Start starts the process, again if it has run before. The log goes on in the same file.
 func (p *Process) Start() error {
 	path, err := binary(p.program)

@@ -34,8 +34,13 @@ func awaitRequests(t *testing.T, cluster string, n int) {
 
 func requests(t *testing.T, cluster string) (names []string) {
 	t.Helper()
+	return requestsOn(t, hub.Client(t), cluster)
+}
+
+func requestsOn(t *testing.T, c client.Client, cluster string) (names []string) {
+	t.Helper()
 	list := &certificatesv1.CertificateSigningRequestList{}
-	if err := hub.Client(t).List(t.Context(), list, client.MatchingLabels{fleet.LabelClusterName: cluster}); err != nil {
+	if err := c.List(t.Context(), list, client.MatchingLabels{fleet.LabelClusterName: cluster}); err != nil {
 		t.Fatal(err)
 	}
 	for _, csr := range list.Items {

@@ -404,8 +404,10 @@ func TestRotation(t *testing.T) {
 		return notBefore.Add(time.Duration(share * float64(notAfter.Sub(notBefore))))
 	}
 	clk := clocktesting.NewFakeClock(at(0.01))
+	recorded := make(chan string, 100)
+	record := func(_, reason, _, _ string, _ ...any) { recorded <- reason }
 	rotation := &clientcert.Rotation{
-		Requester: &clientcert.Requester{Hub: renewer, Identity: identity.Identity{Cluster: name, Agent: "agent1"}}, Store: store, Clock: clk,
+		Requester: &clientcert.Requester{Hub: renewer, Identity: identity.Identity{Cluster: name, Agent: "agent1"}, Record: record}, Store: store, Clock: clk,
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -428,8 +430,24 @@ func TestRotation(t *testing.T) {
 		if err != nil || string(after.Certificate) == string(before.Certificate) {
 			return fmt.Errorf("the certificate is not renewed: %w", err)
 		}
-		return after.Valid(nil, identity.Identity{Cluster: name, Agent: "agent1"}, time.Now())
+		return after.Valid(identity.Identity{Cluster: name, Agent: "agent1"}, time.Now())
 	})
+	// RG-11 and section 12 of the contract.
+	env.Eventually(t, func(context.Context) error {
+		cond := meta.FindStatusCondition(managedCluster(t, name).Status.Conditions, fleet.ConditionCertificateRotated)
+		if after, err := store.Load(); err != nil {
+			return err
+		} else if _, until, err := after.Lifetime(); err != nil || cond == nil || cond.Status != metav1.ConditionTrue ||
+			cond.Reason != fleet.ReasonClientCertificateUpdated || !strings.Contains(cond.Message, until.UTC().Format(time.RFC3339)) {
+			return fmt.Errorf("condition %+v, certificate until %s: %w", cond, until, err)
+		}
+		return nil
+	})
+	for _, want := range []string{fleet.EventCertificateRotationStarted, fleet.EventCSRCreated, fleet.EventClientCertificateCreated} {
+		if got := <-recorded; got != want {
+			t.Errorf("event %s, want %s", got, want)
+		}
+	}
 	cancel()
 	if err := <-ended; err != nil {
 		t.Errorf("the rotation ended with %v", err)

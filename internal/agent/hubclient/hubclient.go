@@ -4,6 +4,7 @@ package hubclient
 import (
 	"net/http"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -23,7 +24,7 @@ import (
 func Scheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		corev1.AddToScheme, certificatesv1.AddToScheme, coordinationv1.AddToScheme, eventsv1.AddToScheme, clusterv1.AddToScheme, workv1.AddToScheme,
+		corev1.AddToScheme, authorizationv1.AddToScheme, certificatesv1.AddToScheme, coordinationv1.AddToScheme, eventsv1.AddToScheme, clusterv1.AddToScheme, workv1.AddToScheme,
 	} {
 		utilruntime.Must(add(scheme))
 	}
@@ -34,8 +35,10 @@ func Scheme() *runtime.Scheme {
 func Mapper() meta.RESTMapper {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	add := func(gv schema.GroupVersion, kind string, scope meta.RESTScope) { mapper.Add(gv.WithKind(kind), scope) }
+	add(authorizationv1.SchemeGroupVersion, "SelfSubjectAccessReview", meta.RESTScopeRoot)
 	add(certificatesv1.SchemeGroupVersion, "CertificateSigningRequest", meta.RESTScopeRoot)
 	add(coordinationv1.SchemeGroupVersion, "Lease", meta.RESTScopeNamespace)
+	add(corev1.SchemeGroupVersion, "ConfigMap", meta.RESTScopeNamespace)
 	add(corev1.SchemeGroupVersion, "Event", meta.RESTScopeNamespace)
 	add(eventsv1.SchemeGroupVersion, "Event", meta.RESTScopeNamespace)
 	add(clusterv1.GroupVersion, "ManagedCluster", meta.RESTScopeRoot)

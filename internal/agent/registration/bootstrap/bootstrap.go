@@ -1,17 +1,19 @@
-// Package bootstrap registers an agent with its hub: with a credential that may do no more than ask, it makes the
-// ManagedCluster and requests the client certificate under which the agent will work.
+// Package bootstrap registers an agent with a hub: with a credential that may do no more than ask, it makes the
+// ManagedCluster and requests the client certificate under which the agent will work. Where there are several hubs it
+// chooses one, and it follows what the bootstrap kubeconfigs say of them.
 package bootstrap
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -30,10 +32,15 @@ const (
 	lastRetry  = 30 * time.Second
 )
 
-// Bootstrap registers one agent with one hub.
+// pendingRecheck is for how long a hub is waited for in one go while the agent has the credential of another, which may be
+// of use again meanwhile.
+const pendingRecheck = 30 * time.Second
+
+// Bootstrap registers one agent with one of its hubs, and again where it has to.
 type Bootstrap struct {
-	// Kubeconfig is the file with the bootstrap credential. It is read for every attempt, so a new one is taken up.
-	Kubeconfig string
+	// Kubeconfigs are the files with the bootstrap credentials, one for each hub, in the order of preference. They are read
+	// for every attempt, so that a new one is taken up.
+	Kubeconfigs []string
 	// Identity is the name under which to register.
 	Identity identity.Identity
 	// ClientConfigs say how the hub's users may reach the cluster.
@@ -44,64 +51,159 @@ type Bootstrap struct {
 	CertificateLifetime time.Duration
 	// Store receives the credential.
 	Store *hubkubeconfig.Store
-	Clock clock.Clock
+	// Record takes the events of registration.
+	Record clientcert.Recorder
+	Clock  clock.Clock
+
+	left *departure
+	told string // the hub that was last said to be registered with
 }
 
-// Ensure returns once the store holds a valid credential, registering for as long as that takes (RG-02). What stands in
-// the way is logged with every attempt. It fails only when the context ends.
-func (b *Bootstrap) Ensure(ctx context.Context) error {
-	logger := log.FromContext(ctx)
-	retry := firstRetry
-	for {
-		err := b.attempt(ctx)
-		if err == nil {
-			return nil
+// departure is from a hub that was no use any more.
+type departure struct {
+	file    string // of its bootstrap kubeconfig; empty if there is none any more
+	refused bool   // the hub does not know the certificate
+}
+
+// Leave makes the next Ensure turn to another hub, if one would have the cluster. refused says that the hub does not know
+// the credential: with it there is no coming back.
+func (b *Bootstrap) Leave(refused bool) {
+	b.left = &departure{refused: refused}
+	credential, err := b.Store.Load()
+	if err != nil || credential == nil {
+		return
+	}
+	for _, c := range b.candidates() {
+		if c.err == nil && credential.MadeFor(c.config) == nil {
+			b.left.file = c.file
+			return
 		}
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		logger.Error(explain(err, b.Kubeconfig), "Registration failed and is tried again", "after", retry.String())
-		timer := b.Clock.NewTimer(retry)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return ctx.Err()
-		case <-timer.C():
-		}
-		retry = min(2*retry, lastRetry)
 	}
 }
 
-// attempt is the table of RG-02: a valid credential is used even when the bootstrap kubeconfig has become unusable.
+// Ensure returns once the store holds a credential to work with, registering for as long as that takes (RG-02). What stands
+// in the way is logged with every attempt. It fails only when the context ends.
+func (b *Bootstrap) Ensure(ctx context.Context) error {
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	changes := b.watch(watching)
+	retry := firstRetry
+	for {
+		err, changed := b.attemptUntil(ctx, changes)
+		switch {
+		case err == nil:
+			b.left, b.told = nil, ""
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case changed:
+			log.FromContext(ctx).Info("The bootstrap kubeconfig changed; registration begins anew")
+			retry = firstRetry
+			continue
+		case errors.Is(err, errRecheck):
+			continue
+		}
+		log.FromContext(ctx).Error(explain(err, strings.Join(b.Kubeconfigs, ", ")), "Registration failed and is tried again", "after", retry.String())
+		timer := b.Clock.NewTimer(retry)
+		select {
+		case <-ctx.Done():
+		case <-changes:
+			retry = firstRetry
+		case <-timer.C():
+			retry = min(2*retry, lastRetry)
+		}
+		timer.Stop()
+	}
+}
+
+// attemptUntil makes an attempt, which a change of the bootstrap kubeconfigs ends.
+func (b *Bootstrap) attemptUntil(ctx context.Context, changes <-chan struct{}) (err error, changed bool) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- b.attempt(ctx) }()
+	select {
+	case err := <-done:
+		return err, false
+	case <-changes:
+		cancel()
+		err := <-done
+		return err, err != nil
+	}
+}
+
+// attempt is the table of RG-02: a credential that holds is used even when the bootstrap kubeconfig has become unusable.
 func (b *Bootstrap) attempt(ctx context.Context) error {
 	if err := b.Store.Restore(ctx); err != nil {
 		return err
 	}
-	config, configErr := load(b.Kubeconfig)
-	credential, err := b.Store.Load()
+	credential, err := b.credential(ctx)
 	if err != nil {
 		return err
 	}
 	if credential != nil {
-		invalid := credential.Valid(config, b.Identity, b.Clock.Now())
-		if invalid == nil {
-			return nil
+		stays, err := b.stays(ctx, credential)
+		if stays || err != nil {
+			return err
 		}
-		log.FromContext(ctx).Info("The hub credential cannot be used any more; registering again", "reason", invalid.Error())
 	}
-	if configErr != nil {
-		return fmt.Errorf("read the bootstrap kubeconfig: %w", configErr)
+	hub, err := b.choose(ctx, b.candidates())
+	if err != nil {
+		return err
 	}
-	return b.register(ctx, config)
+	if credential == nil {
+		return b.register(ctx, hub)
+	}
+	if b.left != nil && !b.left.refused && hub.file == b.left.file {
+		return nil // it is back, or will have the cluster again
+	}
+	waiting, cancel := context.WithTimeout(ctx, pendingRecheck)
+	defer cancel()
+	err = b.register(waiting, hub)
+	if err != nil && waiting.Err() != nil {
+		return errRecheck
+	}
+	return err
 }
 
-func (b *Bootstrap) register(ctx context.Context, config *clientcmdapi.Config) error {
-	hubConfig, err := clientcmd.NewDefaultClientConfig(*config, nil).ClientConfig()
-	if err != nil {
-		return fmt.Errorf("bootstrap kubeconfig %s: %w", b.Kubeconfig, err)
+// errRecheck says that the hub has not let the cluster in yet.
+var errRecheck = errors.New("the hub has not let the cluster in yet")
+
+// credential is the one in the store; nil if there is none that may be used.
+func (b *Bootstrap) credential(ctx context.Context) (*hubkubeconfig.Credential, error) {
+	credential, err := b.Store.Load()
+	if credential == nil || err != nil {
+		return nil, err
 	}
-	hubConfig.QPS = -1
-	hub, err := hubclient.New(hubConfig)
+	if invalid := credential.Valid(b.Identity, b.Clock.Now()); invalid != nil {
+		log.FromContext(ctx).Info("The hub credential cannot be used any more; registering again", "reason", invalid.Error())
+		return nil, nil
+	}
+	credential.Identity = b.Identity
+	return credential, nil
+}
+
+// stays says whether the agent goes on with the credential that it has.
+func (b *Bootstrap) stays(ctx context.Context, credential *hubkubeconfig.Credential) (bool, error) {
+	switch {
+	case b.left == nil:
+		found, err := b.settle(ctx, credential)
+		if found == foreign {
+			b.left = &departure{refused: true}
+		}
+		return found != foreign, err
+	case b.left.refused:
+		return knows(ctx, credential, b.Identity.Cluster) == nil, nil
+	}
+	return false, nil
+}
+
+func (b *Bootstrap) register(ctx context.Context, c *candidate) error {
+	config, err := b.registrationConfig(c)
+	if err != nil {
+		return err
+	}
+	hub, err := hubclient.New(config)
 	if err != nil {
 		return fmt.Errorf("use the bootstrap kubeconfig: %w", err)
 	}
@@ -109,30 +211,49 @@ func (b *Bootstrap) register(ctx context.Context, config *clientcmdapi.Config) e
 	if err := b.ensureManagedCluster(ctx, hub); err != nil {
 		return err
 	}
-	log.FromContext(ctx).Info("Registering; an administrator of the hub has to accept the cluster", "hub", hubConfig.Host,
-		"command", "capstan accept --clusters "+b.Identity.Cluster)
-	requester := &clientcert.Requester{Hub: hub, Keys: b.Store, Identity: b.Identity, Lifetime: b.CertificateLifetime}
+	b.tell(ctx, config.Host)
+	requester := &clientcert.Requester{Hub: hub, Keys: b.Store, Identity: b.Identity, Lifetime: b.CertificateLifetime, Record: b.Record}
 	certificate, key, err := requester.Request(ctx)
 	if err != nil {
 		return err
 	}
-	credential, err := hubkubeconfig.New(config, b.Identity, certificate, key)
+	credential, err := hubkubeconfig.New(c.config, b.Identity, certificate, key)
 	if err != nil {
-		return fmt.Errorf("bootstrap kubeconfig %s: %w", b.Kubeconfig, err)
+		return fmt.Errorf("bootstrap kubeconfig %s: %w", c.file, err)
 	}
 	if err := b.Store.Save(ctx, credential); err != nil {
 		return err
 	}
+	b.Record(corev1.EventTypeNormal, fleet.EventHubClientConfigReady, "Register", "The hub kubeconfig for %s is ready", config.Host)
 	return awaitAccepted(ctx, hub, b.Identity.Cluster)
 }
 
-// load reads a kubeconfig with the files it names by their full paths, as the hub kubeconfig made of it will name them.
-func load(file string) (*clientcmdapi.Config, error) {
-	config, err := clientcmd.LoadFromFile(file)
+// tell says once which hub the agent turns to.
+func (b *Bootstrap) tell(ctx context.Context, hub string) {
+	if b.told == hub {
+		return
+	}
+	b.told = hub
+	log.FromContext(ctx).Info("Registering; an administrator of the hub has to accept the cluster", "hub", hub,
+		"command", "capstan accept --clusters "+b.Identity.Cluster)
+	b.Record(corev1.EventTypeNormal, fleet.EventBootstrapSelected, "Register", "Registering with hub %s", hub)
+}
+
+// registrationConfig is how to reach a hub to register. An earlier credential for it, expired perhaps, knows the CA that the
+// hub has moved on to since the bootstrap kubeconfig was made.
+func (b *Bootstrap) registrationConfig(c *candidate) (*rest.Config, error) {
+	config, err := c.clientConfig()
 	if err != nil {
 		return nil, err
 	}
-	return config, clientcmd.ResolveLocalPaths(config)
+	earlier, err := b.Store.Load()
+	if err != nil || earlier == nil || earlier.MadeFor(c.config) != nil {
+		return config, nil
+	}
+	if bundle, err := earlier.TrustBundle(); err == nil && len(bundle) > 0 {
+		config.CAData = bundle
+	}
+	return config, nil
 }
 
 // ensureManagedCluster is RG-05: the agent proposes, it never accepts itself.
@@ -152,6 +273,7 @@ func (b *Bootstrap) ensureManagedCluster(ctx context.Context, hub client.Client)
 	if err := hub.Create(ctx, cluster); err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("create ManagedCluster %s: %w", b.Identity.Cluster, err)
 	}
+	b.Record(corev1.EventTypeNormal, fleet.EventManagedClusterCreated, "Register", "ManagedCluster %s is created on the hub", b.Identity.Cluster)
 	return nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/watch"
@@ -36,6 +37,21 @@ func (e *DeniedError) Error() string {
 	return fmt.Sprintf("CertificateSigningRequest %s was denied on the hub: %s", e.Request, e.Message)
 }
 
+// HaltedError says that the hub holds so many undecided requests of the cluster that no more are made (RG-07).
+type HaltedError struct {
+	Cluster  string
+	Requests int
+}
+
+func (e *HaltedError) Error() string {
+	return fmt.Sprintf("the hub already holds %d CertificateSigningRequests of cluster %s; no more are made until some are decided upon or removed: "+
+		"accept the cluster on the hub, or delete stale requests with kubectl delete csr -l %s=%s",
+		e.Requests, e.Cluster, fleet.LabelClusterName, e.Cluster)
+}
+
+// Recorder takes events of an agent, which are about its own cluster.
+type Recorder func(eventType, reason, action, note string, args ...any)
+
 // errGone says that the request vanished undecided: the hub removes requests that nobody decides upon within a day.
 var errGone = errors.New("the CertificateSigningRequest was deleted before it was decided upon")
 
@@ -50,6 +66,8 @@ type Requester struct {
 	Identity identity.Identity
 	// Lifetime asks for a validity; zero leaves it to the hub. The hub may grant less.
 	Lifetime time.Duration
+	// Record takes the events of a request.
+	Record Recorder
 }
 
 // Request makes a key and a CertificateSigningRequest for it (RG-06), or takes up one that it made before, and waits until
@@ -60,6 +78,10 @@ func (r *Requester) Request(ctx context.Context) (certificate, key []byte, err e
 		return nil, nil, err
 	}
 	csr, err := r.pending(ctx, private)
+	var halted *HaltedError
+	if errors.As(err, &halted) {
+		r.Record(corev1.EventTypeWarning, fleet.EventClientCertificateCreationHalted, "Request", "%s", halted)
+	}
 	if err != nil {
 		return nil, nil, err
 	}
@@ -68,8 +90,11 @@ func (r *Requester) Request(ctx context.Context) (certificate, key []byte, err e
 			return nil, nil, err
 		}
 	}
-	certificate, err = r.await(ctx, csr)
-	return certificate, key, err
+	if certificate, err = r.await(ctx, csr); err != nil {
+		return nil, nil, err
+	}
+	r.Record(corev1.EventTypeNormal, fleet.EventClientCertificateCreated, "Request", "The hub issued a client certificate on request %s", csr.Name)
+	return certificate, key, nil
 }
 
 func (r *Requester) key() (*ecdsa.PrivateKey, []byte, error) {
@@ -92,6 +117,7 @@ func (r *Requester) create(ctx context.Context, private *ecdsa.PrivateKey) (*cer
 		return nil, fmt.Errorf("create a CertificateSigningRequest for %s: %w", r.Identity.User(), err)
 	}
 	log.FromContext(ctx).Info("Certificate requested", "request", csr.Name, "user", r.Identity.User())
+	r.Record(corev1.EventTypeNormal, fleet.EventCSRCreated, "Request", "CertificateSigningRequest %s asks the hub for a client certificate", csr.Name)
 	return csr, nil
 }
 
@@ -140,9 +166,7 @@ func (r *Requester) pending(ctx context.Context, private *ecdsa.PrivateKey) (*ce
 		}
 	}
 	if own >= maxPending {
-		return nil, fmt.Errorf("the hub already holds %d CertificateSigningRequests of cluster %s; no more are made until some are decided upon or removed: "+
-			"accept the cluster on the hub, or delete stale requests with kubectl delete csr -l %s=%s",
-			own, r.Identity.Cluster, fleet.LabelClusterName, r.Identity.Cluster)
+		return nil, &HaltedError{Cluster: r.Identity.Cluster, Requests: own}
 	}
 	return nil, nil
 }

@@ -6,10 +6,13 @@ import (
 	"math/rand/v2"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/capstan-io/capstan/internal/agent/registration/hubkubeconfig"
+	"github.com/capstan-io/capstan/internal/fleet"
 )
 
 // The share of its lifetime that a certificate has left when it is renewed (RG-08). Drawn at random, so that a fleet that
@@ -32,6 +35,8 @@ type Rotation struct {
 	Requester *Requester
 	Store     *hubkubeconfig.Store
 	Clock     clock.Clock
+
+	reported metav1.Condition // what the hub has been told last
 }
 
 // Start renews whenever it is time, until the context ends. It returns an error when the credential is gone or has expired
@@ -54,11 +59,13 @@ func (r *Rotation) Start(ctx context.Context) error {
 		wake := earlier(now.Add(resync), notAfter)
 		if r.Requester != nil {
 			if due := renewalTime(notBefore, notAfter, left); now.Before(due) {
+				r.report(ctx, updated(notBefore, notAfter))
 				wake = earlier(wake, due)
-			} else if err := r.renew(ctx, credential, notAfter); err == nil {
+			} else if err := r.renew(ctx, notAfter); err == nil {
 				continue
 			} else {
 				log.FromContext(ctx).Error(err, "Renewal of the client certificate failed and is tried again", "expires", notAfter)
+				r.report(ctx, updateFailed(err, notAfter))
 				wake = earlier(r.Clock.Now().Add(retryRenewal), notAfter)
 			}
 		}
@@ -102,16 +109,20 @@ func renewalTime(notBefore, notAfter time.Time, left float64) time.Time {
 }
 
 // renew gives up when the old certificate expires: from then on nobody would listen to this agent.
-func (r *Rotation) renew(ctx context.Context, old *hubkubeconfig.Credential, deadline time.Time) error {
+func (r *Rotation) renew(ctx context.Context, deadline time.Time) error {
+	r.Requester.Record(corev1.EventTypeNormal, fleet.EventCertificateRotationStarted, "Renew",
+		"The client certificate for the hub expires on %s and is renewed", deadline.Format(time.RFC3339))
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 	certificate, key, err := r.Requester.Request(ctx)
 	if err != nil {
 		return err
 	}
-	next := *old
-	next.Certificate, next.Key, next.Identity = certificate, key, r.Requester.Identity
-	if err := r.Store.Save(ctx, &next); err != nil {
+	err = r.Store.Update(ctx, func(c hubkubeconfig.Credential) (*hubkubeconfig.Credential, error) {
+		c.Certificate, c.Key = certificate, key
+		return &c, nil
+	})
+	if err != nil {
 		return err
 	}
 	log.FromContext(ctx).Info("Client certificate renewed")

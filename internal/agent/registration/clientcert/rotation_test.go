@@ -6,12 +6,16 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"fmt"
 	"math/big"
 	"strings"
 	"testing"
 	"time"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/client-go/util/cert"
@@ -19,9 +23,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/agent/hubclient"
 	"github.com/capstan-io/capstan/internal/agent/registration/clientcert"
 	"github.com/capstan-io/capstan/internal/agent/registration/hubkubeconfig"
 	"github.com/capstan-io/capstan/internal/agent/registration/identity"
+	"github.com/capstan-io/capstan/internal/fleet"
 )
 
 var (
@@ -60,6 +67,69 @@ func credential(t *testing.T) *hubkubeconfig.Credential {
 	return c
 }
 
+// newHub is a hub with the cluster.
+func newHub(objects ...client.Object) client.WithWatch {
+	cluster := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: self.Cluster}}
+	return fake.NewClientBuilder().WithScheme(hubclient.Scheme()).WithStatusSubresource(cluster).WithObjects(append(objects, cluster)...).Build()
+}
+
+// RG-07 RG-11: an agent that may not ask for a certificate, because the hub is full of undecided requests, says so on the
+// hub and in an event. It asks again when they are gone.
+func TestHaltedRenewal(t *testing.T) {
+	t.Parallel()
+	var stale []client.Object
+	for i := range 10 {
+		stale = append(stale, &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{
+			Name: fmt.Sprintf("cluster1-%d", i), Labels: map[string]string{fleet.LabelClusterName: self.Cluster},
+		}})
+	}
+	hub := newHub(stale...)
+	store := &hubkubeconfig.Store{Dir: t.TempDir()}
+	if err := store.Save(t.Context(), credential(t)); err != nil {
+		t.Fatal(err)
+	}
+	reasons := make(chan string, 100)
+	clk := clocktesting.NewFakeClock(begin.Add(55 * time.Minute))
+	rotation := &clientcert.Rotation{Store: store, Clock: clk, Requester: &clientcert.Requester{
+		Hub: hub, Identity: self, Record: func(_, reason, _, _ string, _ ...any) { reasons <- reason },
+	}}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- rotation.Start(ctx) }()
+	eventually(t, "the rotation does not wait", clk.HasWaiters)
+	for _, want := range []string{fleet.EventCertificateRotationStarted, fleet.EventClientCertificateCreationHalted} {
+		if got := <-reasons; got != want {
+			t.Errorf("event %s, want %s", got, want)
+		}
+	}
+	cluster := &clusterv1.ManagedCluster{}
+	if err := hub.Get(t.Context(), client.ObjectKey{Name: self.Cluster}, cluster); err != nil {
+		t.Fatal(err)
+	}
+	cond := meta.FindStatusCondition(cluster.Status.Conditions, "ClusterCertificateRotated")
+	if cond == nil || cond.Status != metav1.ConditionFalse || cond.Reason != "ClientCertificateUpdateFailed" || !strings.Contains(cond.Message, "kubectl delete csr") {
+		t.Errorf("condition %+v", cond)
+	}
+	for _, csr := range stale {
+		if err := hub.Delete(t.Context(), csr); err != nil {
+			t.Fatal(err)
+		}
+	}
+	clk.Step(time.Minute)
+	eventually(t, "no request is made", func() bool {
+		select {
+		case reason := <-reasons:
+			return reason == fleet.EventCSRCreated
+		default:
+			return false
+		}
+	})
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
 func eventually(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true, func(context.Context) (bool, error) { return done(), nil })
@@ -82,7 +152,7 @@ func TestResync(t *testing.T) {
 	clk := clocktesting.NewFakeClock(begin.Add(time.Minute))
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	renewing := &clientcert.Rotation{Requester: &clientcert.Requester{Identity: self}, Store: registration, Clock: clk}
+	renewing := &clientcert.Rotation{Requester: &clientcert.Requester{Identity: self, Hub: newHub()}, Store: registration, Clock: clk}
 	go func() { ended <- renewing.Start(ctx) }()
 	eventually(t, "the rotation does not wait", clk.HasWaiters)
 	secret := &corev1.Secret{}

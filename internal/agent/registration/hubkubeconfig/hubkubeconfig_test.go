@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/json"
+	"errors"
 	"math/big"
 	"os"
 	"path/filepath"
@@ -132,13 +133,64 @@ func TestValid(t *testing.T) {
 	} {
 		c, bootstrap, id, at := newCredential(t), bootstrapConfig(), self, now
 		test.change(c, bootstrap, &id, &at)
-		err := c.Valid(bootstrap, id, at)
+		err := errors.Join(c.Valid(id, at), c.MadeFor(bootstrap))
 		if (test.want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v, want %q", name, err, test.want)
 		}
 	}
-	if err := newCredential(t).Valid(nil, self, now); err != nil {
+	if err := newCredential(t).Valid(self, now); err != nil {
 		t.Errorf("without a bootstrap kubeconfig: %v", err)
+	}
+}
+
+// R4: the CA bundle follows the hub while the credential stays one for the same bootstrap kubeconfig; for a changed one it is
+// made anew with the same certificate.
+func TestTrustBundle(t *testing.T) {
+	t.Parallel()
+	c := newCredential(t)
+	next, err := c.WithTrustBundle([]byte("ca and next"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bundle, err := next.TrustBundle(); err != nil || string(bundle) != "ca and next" {
+		t.Errorf("bundle %q, %v", bundle, err)
+	}
+	if err := next.MadeFor(bootstrapConfig()); err != nil {
+		t.Errorf("with another bundle it is not of the same hub: %v", err)
+	}
+	changed := bootstrapConfig()
+	changed.Clusters["hub"].CertificateAuthorityData = []byte("another")
+	if next.MadeFor(changed) == nil {
+		t.Error("another CA in the bootstrap kubeconfig is not noticed")
+	}
+	moved, err := next.For(changed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bundle, err := moved.TrustBundle(); err != nil || string(bundle) != "another" || moved.MadeFor(changed) != nil || string(moved.Certificate) != string(c.Certificate) {
+		t.Errorf("made for the changed kubeconfig: bundle %q, %v, %v", bundle, err, moved.MadeFor(changed))
+	}
+}
+
+// RG-03: a hub kubeconfig that another agent made has no record of its origin, and is compared by what it says.
+func TestForeignKubeconfig(t *testing.T) {
+	t.Parallel()
+	c := newCredential(t)
+	config, err := clientcmd.Load(c.Kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.Clusters["hub"].Extensions = nil
+	if c.Kubeconfig, err = clientcmd.Write(*config); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.MadeFor(bootstrapConfig()); err != nil {
+		t.Error(err)
+	}
+	changed := bootstrapConfig()
+	changed.Clusters["hub"].Server = "https://other"
+	if c.MadeFor(changed) == nil {
+		t.Error("another server is not noticed")
 	}
 }
 
@@ -154,7 +206,7 @@ func TestStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	loaded, err := s.Load()
-	if err != nil || loaded.Valid(bootstrapConfig(), self, now) != nil {
+	if err != nil || loaded.Valid(self, now) != nil {
 		t.Errorf("loaded %v, %v", loaded, err)
 	}
 	files, err := os.ReadDir(s.Dir)
@@ -185,14 +237,14 @@ func TestRestoreCompletesWhatACrashLeft(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if c, err := s.Load(); err != nil || c.Valid(nil, self, now) == nil {
+	if c, err := s.Load(); err != nil || c.Valid(self, now) == nil {
 		t.Fatalf("the half-written credential is valid, %v", err)
 	}
 	if err := s.Restore(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	c, err := s.Load()
-	if err != nil || c.Valid(bootstrapConfig(), self, now) != nil || string(c.Certificate) != string(next.Certificate) {
+	if err != nil || c.Valid(self, now) != nil || string(c.Certificate) != string(next.Certificate) {
 		t.Errorf("restored %v, %v", c, err)
 	}
 	if _, err := os.Stat(filepath.Join(s.Dir, journal)); !os.IsNotExist(err) {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/client-go/util/cert"
@@ -31,6 +32,10 @@ func New(bootstrap *clientcmdapi.Config, id identity.Identity, certificate, key 
 	if err != nil {
 		return nil, err
 	}
+	made, err := originOf(name, hub).extension()
+	if err != nil {
+		return nil, err
+	}
 	kubeconfig, err := clientcmd.Write(clientcmdapi.Config{
 		Clusters: map[string]*clientcmdapi.Cluster{name: {
 			Server:                   hub.Server,
@@ -38,6 +43,7 @@ func New(bootstrap *clientcmdapi.Config, id identity.Identity, certificate, key 
 			CertificateAuthorityData: hub.CertificateAuthorityData,
 			ProxyURL:                 hub.ProxyURL,
 			TLSServerName:            hub.TLSServerName,
+			Extensions:               made,
 		}},
 		AuthInfos: map[string]*clientcmdapi.AuthInfo{fleet.KubeconfigUser: {ClientCertificate: fleet.KeyTLSCert, ClientKey: fleet.KeyTLSKey}},
 		Contexts: map[string]*clientcmdapi.Context{fleet.KubeconfigContext: {
@@ -64,15 +70,15 @@ func hubCluster(config *clientcmdapi.Config) (string, *clientcmdapi.Cluster, err
 	return current.Cluster, hub, nil
 }
 
-// Valid is RG-03. It returns why the credential cannot be used on the bootstrap kubeconfig's hub under this identity; nil
-// means that it can. Without a bootstrap kubeconfig only the credential itself is judged.
-func (c *Credential) Valid(bootstrap *clientcmdapi.Config, id identity.Identity, now time.Time) error {
+// Valid is the part of RG-03 that the credential alone decides. It returns why it cannot be used under this identity; nil
+// means that it can.
+func (c *Credential) Valid(id identity.Identity, now time.Time) error {
 	config, err := clientcmd.Load(c.Kubeconfig)
 	if err != nil {
 		return fmt.Errorf("the hub kubeconfig cannot be read: %w", err)
 	}
-	if err := sameHub(bootstrap, config); err != nil {
-		return err
+	if _, _, err := hubCluster(config); err != nil {
+		return fmt.Errorf("the hub kubeconfig is incomplete: %w", err)
 	}
 	leaf, err := c.leaf()
 	if err != nil {
@@ -86,31 +92,6 @@ func (c *Credential) Valid(bootstrap *clientcmdapi.Config, id identity.Identity,
 	}
 	if leaf.Subject.CommonName != id.User() {
 		return fmt.Errorf("the client certificate is of %q, this agent is %q", leaf.Subject.CommonName, id.User())
-	}
-	return nil
-}
-
-func sameHub(bootstrap, config *clientcmdapi.Config) error {
-	name, hub, err := hubCluster(config)
-	if err != nil {
-		return fmt.Errorf("the hub kubeconfig is incomplete: %w", err)
-	}
-	if bootstrap == nil {
-		return nil
-	}
-	wantName, want, err := hubCluster(bootstrap)
-	if err != nil {
-		return fmt.Errorf("the bootstrap kubeconfig is incomplete: %w", err)
-	}
-	switch {
-	case hub.Server != want.Server:
-		return fmt.Errorf("the hub moved from %s to %s", hub.Server, want.Server)
-	case hub.ProxyURL != want.ProxyURL:
-		return fmt.Errorf("the proxy to the hub changed from %q to %q", hub.ProxyURL, want.ProxyURL)
-	case hub.CertificateAuthority != want.CertificateAuthority || string(hub.CertificateAuthorityData) != string(want.CertificateAuthorityData):
-		return fmt.Errorf("the certificate authority of the hub changed")
-	case name != wantName:
-		return fmt.Errorf("the hub is called %q now, and was %q", wantName, name)
 	}
 	return nil
 }
@@ -135,6 +116,23 @@ func (c *Credential) Holder() (identity.Identity, error) {
 		return identity.Identity{}, fmt.Errorf("the client certificate is of another: %w", err)
 	}
 	return identity.Identity{Cluster: cluster, Agent: agent}, nil
+}
+
+// ClientConfig is how to reach the hub with the credential as it is here, whatever the files of a store hold.
+func (c *Credential) ClientConfig() (*rest.Config, error) {
+	config, err := clientcmd.Load(c.Kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("the hub kubeconfig cannot be read: %w", err)
+	}
+	for _, user := range config.AuthInfos {
+		user.ClientCertificate, user.ClientKey = "", ""
+		user.ClientCertificateData, user.ClientKeyData = c.Certificate, c.Key
+	}
+	client, err := clientcmd.NewDefaultClientConfig(*config, nil).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("the hub kubeconfig cannot be used: %w", err)
+	}
+	return client, nil
 }
 
 func (c *Credential) leaf() (*x509.Certificate, error) {

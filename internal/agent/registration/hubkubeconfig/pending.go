@@ -62,8 +62,13 @@ func NewKey() (*ecdsa.PrivateKey, []byte, error) {
 	return key, encoded, nil
 }
 
-func (s *Store) forgetPendingKey() error {
-	if err := os.Remove(filepath.Join(s.Dir, pendingKey)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+// forgetPendingKey removes the pending key if it is the given one, which has its certificate.
+func (s *Store) forgetPendingKey(granted []byte) error {
+	path := filepath.Join(s.Dir, pendingKey)
+	if pending, err := os.ReadFile(path); err == nil && !bytes.Equal(pending, granted) {
+		return nil
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove the key of a request that was granted: %w", err)
 	}
 	return nil

@@ -69,7 +69,7 @@ func TestSecretIsGone(t *testing.T) {
 	if err := s.Restore(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	if restored, err := s.Load(); err != nil || restored == nil || restored.Valid(bootstrapConfig(), self, now) != nil {
+	if restored, err := s.Load(); err != nil || restored == nil || restored.Valid(self, now) != nil {
 		t.Errorf("restored from the Secret: %v, %v", restored, err)
 	}
 	secret := &corev1.Secret{}
@@ -85,7 +85,7 @@ func TestSecretIsGone(t *testing.T) {
 	if err := s.Restore(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	if restored, err := s.Load(); err != nil || !bytes.Equal(restored.Key, next.Key) || restored.Valid(nil, self, now) != nil {
+	if restored, err := s.Load(); err != nil || !bytes.Equal(restored.Key, next.Key) || restored.Valid(self, now) != nil {
 		t.Errorf("completed from the journal: %v, %v", restored, err)
 	}
 	if err := s.SaveSecret(context.Background(), credential); err != nil {

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -28,6 +29,8 @@ type Store struct {
 	Secret client.ObjectKey
 	// Client reaches the cluster that holds the Secret. It is not used without one.
 	Client client.Client
+
+	updates sync.Mutex
 }
 
 // KubeconfigFile is the path of the hub kubeconfig.
@@ -74,7 +77,28 @@ func (s *Store) Save(ctx context.Context, c *Credential) error {
 	if err := s.writeFiles(c.data()); err != nil {
 		return err
 	}
-	return s.forgetPendingKey()
+	return s.forgetPendingKey(c.Key)
+}
+
+// Update changes parts of the credential. Of several at a time, each sees what the one before it made.
+func (s *Store) Update(ctx context.Context, change func(Credential) (*Credential, error)) error {
+	s.updates.Lock()
+	defer s.updates.Unlock()
+	c, err := s.Load()
+	if err != nil {
+		return err
+	}
+	if c == nil {
+		return fmt.Errorf("the hub credential is gone from %s", s.Dir)
+	}
+	if c.Identity, err = c.Holder(); err != nil {
+		return err
+	}
+	next, err := change(*c)
+	if err != nil {
+		return err
+	}
+	return s.Save(ctx, next)
 }
 
 // SaveSecret makes the Secret, if there is one, hold the credential. It writes nothing if it does.

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -38,30 +40,40 @@ const (
 	lastRetry  = 10 * time.Second
 )
 
+// Options configure the controller.
+type Options struct {
+	// Doubt is called when the hub does not take a heartbeat, or does not accept the cluster.
+	Doubt func()
+	// Record takes the events of heartbeats that begin and end.
+	Record func(eventType, reason, action, note string, args ...any)
+	Clock  clock.Clock
+}
+
 // Controller renews the lease of the agent's own ManagedCluster (RG-20).
 type Controller struct {
+	Options
 	clusters client.Reader
 	leases   client.Client
-	clock    clock.Clock
+	beating  bool
 
 	lease   *coordinationv1.Lease // as the hub last returned it, so that a renewal is one request
 	renewed time.Time
 }
 
 // New returns a Controller that reads ManagedClusters from a cache and writes leases through a client without one.
-func New(clusters client.Reader, leases client.Client, clk clock.Clock) *Controller {
-	return &Controller{clusters: clusters, leases: leases, clock: clk}
+func New(clusters client.Reader, leases client.Client, o Options) *Controller {
+	return &Controller{Options: o, clusters: clusters, leases: leases}
 }
 
 // Register adds the controller to the manager.
-func Register(mgr ctrl.Manager, hub cluster.Cluster, leases client.Client, clk clock.Clock) error {
+func Register(mgr ctrl.Manager, hub cluster.Cluster, leases client.Client, o Options) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("lease").
 		WithOptions(controller.Options{
 			SkipNameValidation: ptr.To(true), MaxConcurrentReconciles: 1,
 			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
 		}).
 		WatchesRawSource(source.Kind(hub.GetCache(), &clusterv1.ManagedCluster{}, &handler.TypedEnqueueRequestForObject[*clusterv1.ManagedCluster]{})).
-		Complete(New(hub.GetClient(), leases, clk))
+		Complete(New(hub.GetClient(), leases, o))
 }
 
 // Reconcile renews the lease when it is due and comes back when it is due again.
@@ -71,14 +83,18 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if !mc.Spec.HubAcceptsClient {
+		c.stopped(mc.Name)
 		return ctrl.Result{}, nil
 	}
 	period := duration(mc)
-	if due := c.renewed.Add(period); c.clock.Now().Before(due) {
-		return ctrl.Result{RequeueAfter: due.Sub(c.clock.Now())}, nil
+	if due := c.renewed.Add(period); c.Clock.Now().Before(due) {
+		return ctrl.Result{RequeueAfter: due.Sub(c.Clock.Now())}, nil
 	}
 	if err := c.renew(ctx, mc.Name); err != nil {
 		c.lease = nil // another may have written it, or the hub may have made it anew
+		if !apierrors.IsConflict(err) {
+			c.Doubt()
+		}
 		return ctrl.Result{}, err
 	}
 	return ctrl.Result{RequeueAfter: period + time.Duration(jitter*rand.Float64()*float64(period))}, nil
@@ -100,11 +116,25 @@ func (c *Controller) renew(ctx context.Context, cluster string) error {
 		}
 		c.lease = lease
 	}
-	now := c.clock.Now()
+	now := c.Clock.Now()
 	c.lease.Spec.RenewTime = ptr.To(metav1.NewMicroTime(now))
 	if err := c.leases.Update(ctx, c.lease); err != nil {
 		return fmt.Errorf("renew the lease of cluster %s: %w", cluster, err)
 	}
 	c.renewed = now
+	if !c.beating {
+		c.beating = true
+		c.Record(corev1.EventTypeNormal, fleet.EventManagedClusterLeaseUpdateStarted, "Renew", "Heartbeats of cluster %s go to the hub", cluster)
+	}
 	return nil
+}
+
+// stopped is for a cluster that the hub does not accept any more.
+func (c *Controller) stopped(cluster string) {
+	c.lease = nil
+	c.Doubt()
+	if c.beating {
+		c.beating = false
+		c.Record(corev1.EventTypeWarning, fleet.EventManagedClusterLeaseUpdateStopped, "Renew", "The hub does not accept cluster %s any more; heartbeats end", cluster)
+	}
 }

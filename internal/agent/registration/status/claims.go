@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
@@ -36,23 +38,32 @@ func (c *Controller) setClaims(ctx context.Context, mc *clusterv1.ManagedCluster
 	slices.SortFunc(reserved, byName)
 	slices.SortFunc(custom, byName)
 	dropped := max(0, len(custom)-c.MaxCustomClaims)
-	custom = custom[:len(custom)-dropped]
-	c.tellDropped(mc, dropped)
-	mc.Status.ClusterClaims = slices.Concat(reserved, custom)
+	c.setClaimsReported(mc, len(custom), dropped)
+	mc.Status.ClusterClaims = slices.Concat(reserved, custom[:len(custom)-dropped])
 	return nil
 }
 
-// tellDropped speaks up once for each number of claims that are not reported. The event goes to the cluster's namespace,
-// the only one that the agent may write to.
-func (c *Controller) tellDropped(mc *clusterv1.ManagedCluster, dropped int) {
-	if dropped > 0 && dropped != c.dropped {
-		regarding := &corev1.ObjectReference{
-			APIVersion: clusterv1.GroupVersion.String(), Kind: "ManagedCluster", Namespace: mc.Name, Name: mc.Name, UID: mc.UID,
+// setClaimsReported says on the hub that claims are missing there (gap R15). The condition is for clusters that have, or
+// had, more than the limit; all others do without.
+func (c *Controller) setClaimsReported(mc *clusterv1.ManagedCluster, custom, dropped int) {
+	if dropped == 0 {
+		if meta.FindStatusCondition(mc.Status.Conditions, fleet.ConditionClaimsReported) != nil {
+			c.setCondition(mc, metav1.Condition{
+				Type: fleet.ConditionClaimsReported, Status: metav1.ConditionTrue, Reason: fleet.ReasonAllClaimsReported,
+				Message: "All cluster claims are reported",
+			})
 		}
-		c.recorder.Eventf(regarding, nil, corev1.EventTypeWarning, fleet.EventCustomClusterClaimsTruncated, "ReportClaims",
-			"%d custom claims are not reported: the agent reports at most %d (--max-custom-cluster-claims)", dropped, c.MaxCustomClaims)
+		return
 	}
-	c.dropped = dropped
+	message := fmt.Sprintf("%d of %d custom claims are not reported: the agent reports at most %d (--max-custom-cluster-claims), the first by name",
+		dropped, custom, c.MaxCustomClaims)
+	was := meta.FindStatusCondition(mc.Status.Conditions, fleet.ConditionClaimsReported)
+	if was == nil || was.Status != metav1.ConditionFalse || was.Message != message {
+		c.tell(mc, corev1.EventTypeWarning, fleet.EventCustomClusterClaimsTruncated, "ReportClaims", "%s", message)
+	}
+	c.setCondition(mc, metav1.Condition{
+		Type: fleet.ConditionClaimsReported, Status: metav1.ConditionFalse, Reason: fleet.ReasonClaimsTruncated, Message: message,
+	})
 }
 
 func (c *Controller) isReserved(name string) bool {

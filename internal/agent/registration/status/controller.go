@@ -58,7 +58,6 @@ type Controller struct {
 	hub      client.Client
 	managed  client.Reader
 	recorder events.EventRecorder
-	dropped  int // claims that were not reported last time; there is one worker
 }
 
 // New returns a Controller that reads managed and writes hub.
@@ -127,7 +126,31 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := c.hub.Status().Patch(ctx, mc, patch); err != nil {
 		return ctrl.Result{}, fmt.Errorf("patch status of ManagedCluster %s: %w", mc.Name, err)
 	}
+	c.tellAvailability(before, mc)
 	return ctrl.Result{}, nil
+}
+
+// tellAvailability is RG-25: an event when the managed cluster's API server comes or goes.
+func (c *Controller) tellAvailability(before, after *clusterv1.ManagedCluster) {
+	was := meta.FindStatusCondition(before.Status.Conditions, fleet.ConditionClusterAvailable)
+	is := meta.FindStatusCondition(after.Status.Conditions, fleet.ConditionClusterAvailable)
+	if is == nil || was != nil && was.Status == is.Status {
+		return
+	}
+	if is.Status == metav1.ConditionTrue {
+		c.tell(after, corev1.EventTypeNormal, fleet.EventAvailable, "Probe", "The managed cluster is available")
+		return
+	}
+	c.tell(after, corev1.EventTypeWarning, fleet.EventUnavailable, "Probe", "%s", is.Message)
+}
+
+// tell writes an event about the cluster on the hub. It goes to the cluster's namespace, the only one that the agent may
+// write to.
+func (c *Controller) tell(mc *clusterv1.ManagedCluster, eventType, reason, action, note string, args ...any) {
+	regarding := &corev1.ObjectReference{
+		APIVersion: clusterv1.GroupVersion.String(), Kind: "ManagedCluster", Namespace: mc.Name, Name: mc.Name, UID: mc.UID,
+	}
+	c.recorder.Eventf(regarding, nil, eventType, reason, action, note, args...)
 }
 
 func (c *Controller) setCondition(mc *clusterv1.ManagedCluster, cond metav1.Condition) {

@@ -1,0 +1,55 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	eventsv1client "k8s.io/client-go/kubernetes/typed/events/v1"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/capstan-io/capstan/internal/agent/registration/clientcert"
+)
+
+// podNameVariable is set by whoever deploys the agent as a pod.
+const podNameVariable = "POD_NAME"
+
+// newRecorder returns what takes the agent's own events: they are about registration, which begins before the agent may write
+// to the hub, so they go to the agent's namespace in the cluster that it runs in. An agent without such a namespace, a
+// process beside a cluster, only logs.
+func (a *Agent) newRecorder(ctx context.Context) (clientcert.Recorder, error) {
+	core, err := corev1client.NewForConfig(a.management)
+	if err != nil {
+		return nil, fmt.Errorf("make a client for events: %w", err)
+	}
+	namespace, err := core.Namespaces().Get(ctx, a.Namespace, metav1.GetOptions{})
+	if err != nil {
+		log.FromContext(ctx).V(1).Info("The agent's events are not recorded", "namespace", a.Namespace, "reason", err.Error())
+		return func(string, string, string, string, ...any) {}, nil
+	}
+	sink, err := eventsv1client.NewForConfig(a.management)
+	if err != nil {
+		return nil, fmt.Errorf("make a client for events: %w", err)
+	}
+	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: sink})
+	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
+		return nil, fmt.Errorf("begin to record events: %w", err)
+	}
+	recorder, regarding := broadcaster.NewRecorder(scheme.Scheme, userAgent), a.regarding(namespace)
+	return func(eventType, reason, action, note string, args ...any) {
+		recorder.Eventf(regarding, nil, eventType, reason, action, note, args...)
+	}, nil
+}
+
+// regarding is the object that the agent's events are about: its pod, or else its namespace.
+func (a *Agent) regarding(namespace *corev1.Namespace) *corev1.ObjectReference {
+	if pod := os.Getenv(podNameVariable); pod != "" {
+		return &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: a.Namespace, Name: pod}
+	}
+	return &corev1.ObjectReference{APIVersion: "v1", Kind: "Namespace", Namespace: a.Namespace, Name: namespace.Name, UID: namespace.UID}
+}

@@ -1,0 +1,175 @@
+package bootstrap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/agent/hubclient"
+	"github.com/capstan-io/capstan/internal/agent/registration/monitor"
+)
+
+// answerTimeout is how long a hub may take to answer one question where there may be others to turn to.
+const answerTimeout = 10 * time.Second
+
+// candidate is a hub that the agent may register with, as a bootstrap kubeconfig describes it.
+type candidate struct {
+	file   string
+	config *clientcmdapi.Config
+	err    error // why the file cannot be used
+}
+
+// candidates reads the bootstrap kubeconfigs, in their order.
+func (b *Bootstrap) candidates() (all []candidate) {
+	for _, file := range b.Kubeconfigs {
+		config, err := load(file)
+		all = append(all, candidate{file: file, config: config, err: err})
+	}
+	return all
+}
+
+// load reads a kubeconfig and, into it, the CA file that it names: the hub kubeconfig made of it must not depend on it.
+func load(file string) (*clientcmdapi.Config, error) {
+	config, err := clientcmd.LoadFromFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("read the bootstrap kubeconfig: %w", err)
+	}
+	if err := clientcmd.ResolveLocalPaths(config); err != nil {
+		return nil, fmt.Errorf("bootstrap kubeconfig %s: %w", file, err)
+	}
+	for _, hub := range config.Clusters {
+		if hub.CertificateAuthority == "" || len(hub.CertificateAuthorityData) > 0 {
+			continue
+		}
+		if hub.CertificateAuthorityData, err = os.ReadFile(hub.CertificateAuthority); err != nil {
+			return nil, fmt.Errorf("bootstrap kubeconfig %s: read the CA of the hub: %w", file, err)
+		}
+		hub.CertificateAuthority = ""
+	}
+	return config, nil
+}
+
+// files are the bootstrap kubeconfigs and the files that they name.
+func (b *Bootstrap) files() (all []string) {
+	for _, file := range b.Kubeconfigs {
+		all = append(all, file)
+		config, err := clientcmd.LoadFromFile(file)
+		if err != nil || clientcmd.ResolveLocalPaths(config) != nil {
+			continue
+		}
+		for _, hub := range config.Clusters {
+			all = appendNamed(all, hub.CertificateAuthority)
+		}
+		for _, user := range config.AuthInfos {
+			all = appendNamed(all, user.ClientCertificate, user.ClientKey, user.TokenFile)
+		}
+	}
+	return all
+}
+
+func appendNamed(all []string, names ...string) []string {
+	for _, name := range names {
+		if name != "" {
+			all = append(all, name)
+		}
+	}
+	return all
+}
+
+// clientConfig is how to reach the hub with the bootstrap credential.
+func (c *candidate) clientConfig() (*rest.Config, error) {
+	config, err := clientcmd.NewDefaultClientConfig(*c.config, nil).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("bootstrap kubeconfig %s: %w", c.file, err)
+	}
+	config.QPS = -1
+	return config, nil
+}
+
+// choose picks the hub to register with (RG-54): the first that would have the cluster, and one that denied it or was gone
+// only if no other would. With one there is no choice.
+func (b *Bootstrap) choose(ctx context.Context, all []candidate) (*candidate, error) {
+	if len(all) == 1 {
+		return &all[0], all[0].err
+	}
+	var order, last []*candidate
+	for i := range all {
+		if b.left != nil && !b.left.refused && b.left.file == all[i].file {
+			last = append(last, &all[i])
+		} else {
+			order = append(order, &all[i])
+		}
+	}
+	var reasons []error
+	for _, c := range append(order, last...) {
+		err := b.wouldHave(ctx, c)
+		if err == nil {
+			return c, nil
+		}
+		reasons = append(reasons, fmt.Errorf("hub of %s: %w", c.file, explain(err, c.file)))
+	}
+	return nil, fmt.Errorf("no hub would have cluster %s: %w", b.Identity.Cluster, errors.Join(reasons...))
+}
+
+// wouldHave asks a hub whether the bootstrap credential may register there, and whether the cluster has been denied.
+func (b *Bootstrap) wouldHave(ctx context.Context, c *candidate) error {
+	if c.err != nil {
+		return c.err
+	}
+	config, err := c.clientConfig()
+	if err != nil {
+		return err
+	}
+	hub, err := hubclient.New(config)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	if err := mayRegister(ctx, hub); err != nil {
+		return err
+	}
+	cluster := &clusterv1.ManagedCluster{}
+	err = hub.Get(ctx, client.ObjectKey{Name: b.Identity.Cluster}, cluster)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return err
+	case monitor.Denies(cluster):
+		return fmt.Errorf("an administrator denied cluster %s", b.Identity.Cluster)
+	}
+	return nil
+}
+
+// mayRegister asks for the rights that registering takes.
+func mayRegister(ctx context.Context, hub client.Client) error {
+	for _, right := range []authorizationv1.ResourceAttributes{
+		{Group: clusterv1.GroupVersion.Group, Resource: "managedclusters", Verb: "create"},
+		{Group: clusterv1.GroupVersion.Group, Resource: "managedclusters", Verb: "get"},
+		{Group: certificatesv1.GroupName, Resource: "certificatesigningrequests", Verb: "create"},
+		{Group: certificatesv1.GroupName, Resource: "certificatesigningrequests", Verb: "get"},
+		{Group: certificatesv1.GroupName, Resource: "certificatesigningrequests", Verb: "list"},
+		{Group: certificatesv1.GroupName, Resource: "certificatesigningrequests", Verb: "watch"},
+	} {
+		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &right}}
+		if err := hub.Create(ctx, review); err != nil {
+			return err
+		}
+		if !review.Status.Allowed {
+			return fmt.Errorf("the bootstrap credential may not %s %s.%s there", right.Verb, right.Resource, right.Group)
+		}
+	}
+	return nil
+}

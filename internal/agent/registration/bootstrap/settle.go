@@ -1,0 +1,141 @@
+package bootstrap
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/agent/hubclient"
+	"github.com/capstan-io/capstan/internal/agent/registration/filewatch"
+	"github.com/capstan-io/capstan/internal/agent/registration/hubkubeconfig"
+)
+
+// outcome is how a credential stands to the bootstrap kubeconfigs.
+type outcome int
+
+const (
+	// settled: it is of a hub that they name, or they cannot be read.
+	settled outcome = iota
+	// undecided: what they say of the hub has changed, and whether the credential holds there cannot be found out now.
+	undecided
+	// foreign: they name other hubs, which do not know the credential.
+	foreign
+)
+
+// settle brings a credential in line with the bootstrap kubeconfigs. What these say of the hub may change, its CA or its
+// proxy for instance, while it stays the same hub: the client certificate is then kept, if the hub knows it.
+func (b *Bootstrap) settle(ctx context.Context, credential *hubkubeconfig.Credential) (outcome, error) {
+	var changed []candidate
+	var change error
+	for _, c := range b.candidates() {
+		if c.err != nil {
+			continue
+		}
+		if change = credential.MadeFor(c.config); change == nil {
+			return settled, nil
+		}
+		changed = append(changed, c)
+	}
+	if len(changed) == 0 {
+		return settled, nil
+	}
+	log.FromContext(ctx).Info("The bootstrap kubeconfig changed", "change", change.Error())
+	found := foreign
+	for _, c := range changed {
+		next, err := credential.For(c.config)
+		if err != nil {
+			return settled, fmt.Errorf("bootstrap kubeconfig %s: %w", c.file, err)
+		}
+		switch err := knows(ctx, next, b.Identity.Cluster); {
+		case err == nil:
+			log.FromContext(ctx).Info("The hub knows the client certificate, which is kept")
+			return settled, b.Store.Update(ctx, func(now hubkubeconfig.Credential) (*hubkubeconfig.Credential, error) { return now.For(c.config) })
+		case !apierrors.IsUnauthorized(err):
+			log.FromContext(ctx).Info("The hub cannot be reached as the bootstrap kubeconfig now says", "file", c.file, "reason", err.Error())
+			found = undecided
+		}
+	}
+	return found, nil
+}
+
+// knows asks the hub whether it knows who holds the credential. It may well not let him see anything.
+func knows(ctx context.Context, credential *hubkubeconfig.Credential, cluster string) error {
+	config, err := credential.ClientConfig()
+	if err != nil {
+		return err
+	}
+	hub, err := hubclient.New(config)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	err = hub.Get(ctx, client.ObjectKey{Name: cluster}, &clusterv1.ManagedCluster{})
+	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// ChangedError ends the work on a hub that the bootstrap kubeconfigs do not name any more.
+type ChangedError struct{}
+
+func (*ChangedError) Error() string {
+	return "the bootstrap kubeconfig is of another hub now, which does not know the client certificate"
+}
+
+// Follow settles the credential in the store anew whenever the bootstrap kubeconfigs change, until the context ends. It is
+// what makes a changed hub CA, proxy or address take effect while the agent works. It returns a *ChangedError when the agent
+// has to register anew.
+func (b *Bootstrap) Follow(ctx context.Context) error {
+	changes := b.watch(ctx)
+	retry := firstRetry
+	for again := (<-chan time.Time)(nil); ; {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-changes:
+			retry = firstRetry
+		case <-again:
+			retry = min(2*retry, lastRetry)
+		}
+		again = nil
+		credential, err := b.Store.Load()
+		if err == nil && credential == nil {
+			return nil // the rotation sees that too
+		}
+		found := undecided
+		if err == nil {
+			credential.Identity = b.Identity
+			found, err = b.settle(ctx, credential)
+		}
+		if err != nil {
+			log.FromContext(ctx).Error(err, "The change of the bootstrap kubeconfig has no effect yet; that is tried again", "after", retry.String())
+			found = undecided
+		}
+		switch found {
+		case foreign:
+			return &ChangedError{}
+		case undecided:
+			again = b.Clock.After(retry)
+		case settled:
+		}
+	}
+}
+
+// watch tells of changes of the bootstrap kubeconfigs until the context ends.
+func (b *Bootstrap) watch(ctx context.Context) <-chan struct{} {
+	changes := make(chan struct{}, 1)
+	go filewatch.Run(ctx, b.files, func() {
+		select {
+		case changes <- struct{}{}:
+		default:
+		}
+	})
+	return changes
+}

@@ -1,0 +1,128 @@
+// Package filewatch tells when the content of files changes, however they are written: in place, by another file of the same
+// name, or by the swap of a link as in the volumes of Secrets.
+package filewatch
+
+import (
+	"context"
+	"crypto/sha256"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+// The files are also looked at without an event: rarely where their folders can be watched, often where a folder cannot,
+// because it is not there yet, say, or because the machine has no watches left.
+const (
+	watchedRecheck   = time.Minute
+	unwatchedRecheck = 5 * time.Second
+)
+
+// Run calls changed after each change of the files, until the context ends. Several changes in a row may be one call. files
+// is asked again after each, because files may name others. Beginning and end of a file's existence are changes too.
+func Run(ctx context.Context, files func() []string, changed func()) {
+	w := &watcher{files: files}
+	defer w.close()
+	seen := w.digest()
+	for {
+		recheck := watchedRecheck
+		if !w.follow(ctx) {
+			recheck = unwatchedRecheck
+		}
+		// What changed before the watch began.
+		now := w.digest()
+		if now == seen {
+			if !w.wait(ctx, recheck) {
+				return
+			}
+			now = w.digest()
+		}
+		if now != seen {
+			seen = now
+			changed()
+		}
+		if ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+type watcher struct {
+	files   func() []string
+	notify  *fsnotify.Watcher
+	folders []string
+}
+
+// digest stands for the content of all files.
+func (w *watcher) digest() (sum [sha256.Size]byte) {
+	hash := sha256.New()
+	for _, file := range w.files() {
+		content, err := os.ReadFile(file)
+		one := sha256.Sum256(content)
+		hash.Write([]byte(file))
+		if err != nil {
+			hash.Write([]byte("unreadable"))
+		}
+		hash.Write(one[:])
+	}
+	hash.Sum(sum[:0])
+	return sum
+}
+
+// follow watches the folders of the files, and those of what they link to. It reports whether it can watch all of them.
+func (w *watcher) follow(ctx context.Context) bool {
+	var folders []string
+	for _, file := range w.files() {
+		folders = append(folders, filepath.Dir(file))
+		if target, err := filepath.EvalSymlinks(file); err == nil {
+			folders = append(folders, filepath.Dir(target))
+		}
+	}
+	slices.Sort(folders)
+	folders = slices.Compact(folders)
+	if w.notify != nil && slices.Equal(folders, w.folders) {
+		return true
+	}
+	w.close()
+	notify, err := fsnotify.NewWatcher()
+	if err != nil {
+		log.FromContext(ctx).V(1).Info("Files cannot be watched; they are looked at instead", "reason", err.Error(), "every", unwatchedRecheck)
+		return false
+	}
+	w.notify, w.folders = notify, folders
+	for _, folder := range folders {
+		if err := notify.Add(folder); err != nil {
+			w.folders = nil // to be tried again
+		}
+	}
+	return w.folders != nil
+}
+
+// wait returns after an event, an error of the watch or the given time; false if the context ended first.
+func (w *watcher) wait(ctx context.Context, recheck time.Duration) bool {
+	timer := time.NewTimer(recheck)
+	defer timer.Stop()
+	var events chan fsnotify.Event
+	var errs chan error
+	if w.notify != nil {
+		events, errs = w.notify.Events, w.notify.Errors
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+	case <-events:
+	case <-errs: // events may have been lost
+	}
+	return true
+}
+
+func (w *watcher) close() {
+	if w.notify != nil {
+		_ = w.notify.Close()
+		w.notify = nil
+	}
+}

@@ -1,0 +1,96 @@
+package filewatch
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+const absent = "absent"
+
+func content(t *testing.T, file string) string {
+	b, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return absent
+	}
+	if err != nil {
+		t.Error(err)
+	}
+	return string(b)
+}
+
+func write(t *testing.T, file, content string) {
+	t.Helper()
+	must(t, os.MkdirAll(filepath.Dir(file), 0o700))
+	must(t, os.WriteFile(file, []byte(content), 0o600))
+}
+
+// link replaces a link in one step.
+func link(t *testing.T, target, path string) {
+	t.Helper()
+	must(t, os.Symlink(target, path+".next"))
+	must(t, os.Rename(path+".next", path))
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// RG-12: every way in which a file may be replaced is noticed.
+func TestRun(t *testing.T) {
+	t.Parallel()
+	volume := filepath.Join(t.TempDir(), "volume")
+	file := filepath.Join(volume, "kubeconfig")
+	seen := make(chan string, 100)
+	done, asked := make(chan struct{}), make(chan struct{}, 1000)
+	files := func() []string {
+		asked <- struct{}{}
+		return []string{file}
+	}
+	t.Cleanup(func() { <-done })
+	go func() {
+		defer close(done)
+		Run(t.Context(), files, func() { seen <- content(t, file) })
+	}()
+	// It has looked once when it asks a second time.
+	<-asked
+	<-asked
+	for _, step := range []struct {
+		name string
+		do   func()
+		want string
+	}{
+		{"made, with its folder", func() { write(t, file, "one") }, "one"},
+		{"written in place", func() { write(t, file, "two") }, "two"},
+		{"replaced", func() {
+			write(t, file+".next", "three")
+			must(t, os.Rename(file+".next", file))
+		}, "three"},
+		{"removed", func() { must(t, os.Remove(file)) }, absent},
+		{"a link, as in a volume", func() {
+			write(t, filepath.Join(volume, "..1", "kubeconfig"), "four")
+			link(t, "..1", filepath.Join(volume, "..data"))
+			link(t, "..data/kubeconfig", file)
+		}, "four"},
+		{"its folder swapped, as in a volume", func() {
+			write(t, filepath.Join(volume, "..2", "kubeconfig"), "five")
+			link(t, "..2", filepath.Join(volume, "..data"))
+		}, "five"},
+	} {
+		step.do()
+		deadline := time.After(30 * time.Second)
+		for now := ""; now != step.want; {
+			select {
+			case now = <-seen:
+			case <-deadline:
+				t.Fatalf("%s: not noticed", step.name)
+			}
+		}
+	}
+}

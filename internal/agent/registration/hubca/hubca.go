@@ -1,0 +1,117 @@
+// Package hubca keeps the agent's trust in its hub current while the hub's certificate authority is rotated.
+package hubca
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/cert"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/capstan-io/capstan/internal/agent/hubclient"
+	"github.com/capstan-io/capstan/internal/agent/registration/hubkubeconfig"
+)
+
+// interval is the time between two looks. A hub publishes its next CA weeks before that signs anything, so a watch would
+// cost every hub a connection for each cluster and gain nothing.
+const interval = 12 * time.Hour
+
+// clusterInfo is where a hub publishes the CA bundle that its clients are to trust, as clusters made by kubeadm do.
+var clusterInfo = client.ObjectKey{Namespace: metav1.NamespacePublic, Name: "cluster-info"}
+
+// Follower writes the bundle that the hub publishes into the hub kubeconfig in the store. It is a manager's Runnable.
+type Follower struct {
+	hub   client.Reader
+	store *hubkubeconfig.Store
+	clock clock.Clock
+}
+
+// New returns a Follower of the hub that config reaches. It asks as nobody in particular: that is who may read what a hub
+// publishes.
+func New(config *rest.Config, store *hubkubeconfig.Store, clk clock.Clock) (*Follower, error) {
+	hub, err := hubclient.New(rest.AnonymousClientConfig(config))
+	if err != nil {
+		return nil, fmt.Errorf("make a client for the hub's CA bundle: %w", err)
+	}
+	return &Follower{hub: hub, store: store, clock: clk}, nil
+}
+
+// Start looks at once and then from time to time, until the context ends.
+func (f *Follower) Start(ctx context.Context) error {
+	for {
+		if err := f.follow(ctx); err != nil && ctx.Err() == nil {
+			log.FromContext(ctx).Error(err, "The hub's certificate authority could not be followed; that is tried again", "after", interval.String())
+		}
+		timer := f.clock.NewTimer(interval + rand.N(interval/10))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-timer.C():
+		}
+	}
+}
+
+func (f *Follower) follow(ctx context.Context) error {
+	info := &corev1.ConfigMap{}
+	err := f.hub.Get(ctx, clusterInfo, info)
+	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
+		return nil // a hub that does not publish
+	}
+	if err != nil {
+		return fmt.Errorf("get ConfigMap %s: %w", clusterInfo, err)
+	}
+	published, err := bundleOf(info)
+	if err != nil {
+		return fmt.Errorf("read ConfigMap %s: %w", clusterInfo, err)
+	}
+	credential, err := f.store.Load()
+	if credential == nil || err != nil {
+		return err
+	}
+	trusted, err := credential.TrustBundle()
+	if err != nil || bytes.Equal(published, trusted) || !related(trusted, published) {
+		return err
+	}
+	log.FromContext(ctx).Info("The hub publishes another CA bundle, which is taken over")
+	return f.store.Update(ctx, func(now hubkubeconfig.Credential) (*hubkubeconfig.Credential, error) {
+		return now.WithTrustBundle(published)
+	})
+}
+
+func bundleOf(info *corev1.ConfigMap) ([]byte, error) {
+	config, err := clientcmd.Load([]byte(info.Data["kubeconfig"]))
+	if err != nil {
+		return nil, err
+	}
+	for _, cluster := range config.Clusters {
+		return cluster.CertificateAuthorityData, nil
+	}
+	return nil, nil
+}
+
+// related says whether two bundles have a certificate in common. Where they have none, the agent reaches the hub by another
+// way than its own address, whose CA the hub does not know.
+func related(a, b []byte) bool {
+	first, err := cert.ParseCertsPEM(a)
+	if err != nil {
+		return false
+	}
+	second, err := cert.ParseCertsPEM(b)
+	if err != nil {
+		return false
+	}
+	return slices.ContainsFunc(first, func(c *x509.Certificate) bool { return slices.ContainsFunc(second, c.Equal) })
+}

@@ -1,0 +1,130 @@
+package hubkubeconfig
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// originExtension is the name of the extension of the hub's entry in a hub kubeconfig that holds its origin.
+const originExtension = "capstan.io/bootstrap"
+
+// origin is what the bootstrap kubeconfig said of the hub when a credential was made for it. The hub kubeconfig itself may
+// have moved on since: it follows the hub's CA.
+type origin struct {
+	Name          string `json:"name"`
+	Server        string `json:"server"`
+	ProxyURL      string `json:"proxyURL,omitempty"`
+	TLSServerName string `json:"tlsServerName,omitempty"`
+	// CA is a digest of the CA bundle.
+	CA string `json:"ca,omitempty"`
+}
+
+func originOf(name string, hub *clientcmdapi.Cluster) origin {
+	o := origin{Name: name, Server: hub.Server, ProxyURL: hub.ProxyURL, TLSServerName: hub.TLSServerName}
+	if ca := hub.CertificateAuthority + string(hub.CertificateAuthorityData); ca != "" {
+		digest := sha256.Sum256([]byte(ca))
+		o.CA = hex.EncodeToString(digest[:])
+	}
+	return o
+}
+
+func (o origin) extension() (map[string]runtime.Object, error) {
+	encoded, err := json.Marshal(o)
+	if err != nil {
+		return nil, fmt.Errorf("encode what the hub kubeconfig is made from: %w", err)
+	}
+	return map[string]runtime.Object{originExtension: &runtime.Unknown{Raw: encoded, ContentType: runtime.ContentTypeJSON}}, nil
+}
+
+// recordedOrigin is the origin of a hub kubeconfig. One that was made by another agent than this has no record: there, what
+// it says itself must do.
+func recordedOrigin(name string, hub *clientcmdapi.Cluster) origin {
+	recorded, ok := hub.Extensions[originExtension].(*runtime.Unknown)
+	if !ok {
+		return originOf(name, hub)
+	}
+	var o origin
+	if err := json.Unmarshal(recorded.Raw, &o); err != nil {
+		return originOf(name, hub)
+	}
+	return o
+}
+
+// MadeFor is the part of RG-03 that compares the credential with a bootstrap kubeconfig. It returns how what that says of
+// the hub differs from what it said when the credential was made; nil means that it is the same.
+func (c *Credential) MadeFor(bootstrap *clientcmdapi.Config) error {
+	config, err := clientcmd.Load(c.Kubeconfig)
+	if err != nil {
+		return fmt.Errorf("the hub kubeconfig cannot be read: %w", err)
+	}
+	name, hub, err := hubCluster(config)
+	if err != nil {
+		return fmt.Errorf("the hub kubeconfig is incomplete: %w", err)
+	}
+	wantName, want, err := hubCluster(bootstrap)
+	if err != nil {
+		return fmt.Errorf("the bootstrap kubeconfig is incomplete: %w", err)
+	}
+	return recordedOrigin(name, hub).differs(originOf(wantName, want))
+}
+
+func (o origin) differs(now origin) error {
+	switch {
+	case o.Server != now.Server:
+		return fmt.Errorf("the hub moved from %s to %s", o.Server, now.Server)
+	case o.ProxyURL != now.ProxyURL:
+		return fmt.Errorf("the proxy to the hub changed from %q to %q", o.ProxyURL, now.ProxyURL)
+	case o.TLSServerName != now.TLSServerName:
+		return fmt.Errorf("the name in the hub's certificate changed from %q to %q", o.TLSServerName, now.TLSServerName)
+	case o.CA != now.CA:
+		return fmt.Errorf("the certificate authority of the hub changed")
+	case o.Name != now.Name:
+		return fmt.Errorf("the hub is called %q now, and was %q", now.Name, o.Name)
+	}
+	return nil
+}
+
+// TrustBundle is the CA bundle with which the hub is verified, in PEM; nil if that is left to the machine.
+func (c *Credential) TrustBundle() ([]byte, error) {
+	config, err := clientcmd.Load(c.Kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("the hub kubeconfig cannot be read: %w", err)
+	}
+	_, hub, err := hubCluster(config)
+	if err != nil {
+		return nil, fmt.Errorf("the hub kubeconfig is incomplete: %w", err)
+	}
+	return hub.CertificateAuthorityData, nil
+}
+
+// WithTrustBundle is the same credential with another CA bundle.
+func (c *Credential) WithTrustBundle(bundle []byte) (*Credential, error) {
+	config, err := clientcmd.Load(c.Kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("the hub kubeconfig cannot be read: %w", err)
+	}
+	name, hub, err := hubCluster(config)
+	if err != nil {
+		return nil, fmt.Errorf("the hub kubeconfig is incomplete: %w", err)
+	}
+	if hub.Extensions, err = recordedOrigin(name, hub).extension(); err != nil {
+		return nil, err
+	}
+	hub.CertificateAuthority, hub.CertificateAuthorityData = "", bundle
+	next := *c
+	if next.Kubeconfig, err = clientcmd.Write(*config); err != nil {
+		return nil, fmt.Errorf("encode the hub kubeconfig: %w", err)
+	}
+	return &next, nil
+}
+
+// For is the same client certificate in a kubeconfig for what a bootstrap kubeconfig says of the hub.
+func (c *Credential) For(bootstrap *clientcmdapi.Config) (*Credential, error) {
+	return New(bootstrap, c.Identity, c.Certificate, c.Key)
+}

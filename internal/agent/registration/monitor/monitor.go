@@ -1,0 +1,172 @@
+// Package monitor notices that a hub is no use to its agent any more: it refuses the agent's certificate, or, where there
+// are other hubs to turn to, it denies the cluster or is gone.
+package monitor
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+// Reason says why a hub is no use any more.
+type Reason string
+
+// The reasons.
+const (
+	// Refused: the hub does not know the certificate, which is still valid by its dates.
+	Refused Reason = "Refused"
+	// Denied: the hub does not accept the cluster any more.
+	Denied Reason = "Denied"
+	// Gone: the hub has not answered for longer than the timeout.
+	Gone Reason = "Gone"
+)
+
+// LostError is how a Monitor ends.
+type LostError struct {
+	Reason  Reason
+	message string
+}
+
+func (e *LostError) Error() string { return e.message }
+
+const (
+	// persistence is for how long a hub has to object to the agent before that is believed. One that is starting may do so
+	// for a moment.
+	persistence = 10 * time.Second
+	// recheck is the pause between two looks at a hub that objects.
+	recheck = 2 * time.Second
+	// The pause between two looks where there are several hubs is a part of the timeout, within bounds.
+	looks       = 5
+	longestLook = 10 * time.Second
+)
+
+// Monitor looks after the connection to one hub. It is a manager's Runnable.
+type Monitor struct {
+	hub     client.Reader
+	cluster string
+	timeout time.Duration
+	clock   clock.Clock
+	doubts  chan struct{}
+
+	answered, objecting time.Time
+}
+
+// New returns a Monitor that asks a hub through a client without a cache. timeout is for how long a hub may be silent where
+// there are several; zero means that there is one, which is waited for for ever.
+func New(hub client.Reader, cluster string, timeout time.Duration, clk clock.Clock) *Monitor {
+	return &Monitor{hub: hub, cluster: cluster, timeout: timeout, clock: clk, doubts: make(chan struct{}, 1)}
+}
+
+// Doubt makes the monitor look at once. It is for those who meet a refusal or a failure in their own work.
+func (m *Monitor) Doubt() {
+	select {
+	case m.doubts <- struct{}{}:
+	default:
+	}
+}
+
+// Start looks until the context ends. It returns a *LostError when the hub is no use any more.
+func (m *Monitor) Start(ctx context.Context) error {
+	m.answered = m.clock.Now()
+	for m.wait(ctx) {
+		if err := m.look(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// wait reports false if the context ended first.
+func (m *Monitor) wait(ctx context.Context) bool {
+	var again <-chan time.Time
+	if pause := m.pause(); pause > 0 {
+		timer := m.clock.NewTimer(pause)
+		defer timer.Stop()
+		again = timer.C()
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-m.doubts:
+	case <-again:
+	}
+	return true
+}
+
+// pause is zero if there is nothing to look for by itself.
+func (m *Monitor) pause() time.Duration {
+	switch {
+	case !m.objecting.IsZero():
+		return recheck
+	case m.timeout > 0:
+		return min(m.timeout/looks, longestLook)
+	}
+	return 0
+}
+
+func (m *Monitor) look(ctx context.Context) error {
+	asking, cancel := context.WithTimeout(ctx, longestLook)
+	defer cancel()
+	cluster := &clusterv1.ManagedCluster{}
+	err := m.hub.Get(asking, client.ObjectKey{Name: m.cluster}, cluster)
+	now := m.clock.Now()
+	switch {
+	case ctx.Err() != nil:
+		return nil
+	case apierrors.IsUnauthorized(err):
+		return m.persistent(now, &LostError{Reason: Refused, message: "the hub does not accept the client certificate: " +
+			"it may have been set up anew, or trust another certificate authority now"})
+	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
+		m.answered = now
+		if m.timeout == 0 {
+			return nil
+		}
+		return m.persistent(now, &LostError{Reason: Denied, message: fmt.Sprintf("the hub does not know cluster %s any more", m.cluster)})
+	}
+	m.objecting = time.Time{}
+	if err != nil {
+		return m.silent(ctx, now, err)
+	}
+	m.answered = now
+	if m.timeout > 0 && Denies(cluster) {
+		return &LostError{Reason: Denied, message: fmt.Sprintf("the hub does not accept cluster %s any more", m.cluster)}
+	}
+	return nil
+}
+
+// Denies says whether an administrator has turned a cluster away. One that nobody has decided upon yet is not denied.
+func Denies(cluster *clusterv1.ManagedCluster) bool {
+	return !cluster.Spec.HubAcceptsClient && meta.FindStatusCondition(cluster.Status.Conditions, fleet.ConditionHubAccepted) != nil
+}
+
+// persistent is the error once the hub has objected for long enough.
+func (m *Monitor) persistent(now time.Time, lost *LostError) error {
+	if m.objecting.IsZero() {
+		m.objecting = now
+	}
+	if now.Sub(m.objecting) < persistence {
+		return nil
+	}
+	return lost
+}
+
+func (m *Monitor) silent(ctx context.Context, now time.Time, err error) error {
+	silence := now.Sub(m.answered)
+	if m.timeout == 0 {
+		return nil
+	}
+	if silence < m.timeout {
+		log.FromContext(ctx).V(1).Info("The hub does not answer", "since", silence.Round(time.Second).String(), "timeout", m.timeout.String(), "reason", err.Error())
+		return nil
+	}
+	return &LostError{Reason: Gone, message: fmt.Sprintf("the hub has not answered for %s: %v", silence.Round(time.Second), err)}
+}

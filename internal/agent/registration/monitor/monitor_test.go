@@ -1,0 +1,113 @@
+package monitor
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+// answers is a hub that gives one answer until it is given another.
+type answers struct {
+	client.Reader
+	current atomic.Value // of answer
+}
+
+type answer struct {
+	accepted, decided bool
+	err               error
+}
+
+func (a *answers) Get(_ context.Context, _ client.ObjectKey, o client.Object, _ ...client.GetOption) error {
+	now := a.current.Load().(answer)
+	cluster := o.(*clusterv1.ManagedCluster)
+	cluster.Spec.HubAcceptsClient = now.accepted
+	if now.decided {
+		cluster.Status.Conditions = []metav1.Condition{{Type: fleet.ConditionHubAccepted}}
+	}
+	return now.err
+}
+
+var (
+	accepted     = answer{accepted: true, decided: true}
+	denied       = answer{decided: true}
+	pending      = answer{}
+	unauthorized = answer{err: apierrors.NewUnauthorized("unknown certificate")}
+	forbidden    = answer{err: apierrors.NewForbidden(schema.GroupResource{}, "cluster1", errors.New("no role"))}
+	silence      = answer{err: errors.New("connection refused")}
+)
+
+// phase is what a hub answers for some time.
+type phase struct {
+	answer answer
+	lasts  time.Duration
+}
+
+// RG-54 R13: a hub is left when, and only when, it is no use any more; with one hub only when it refuses the certificate.
+func TestMonitor(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		timeout time.Duration
+		phases  []phase
+		want    Reason
+		after   time.Duration // at the latest, from the beginning of the last phase
+	}{
+		"accepted":                      {30 * time.Second, []phase{{accepted, time.Hour}}, "", 0},
+		"denied":                        {30 * time.Second, []phase{{accepted, time.Hour}, {denied, time.Minute}}, Denied, 10 * time.Second},
+		"pending":                       {30 * time.Second, []phase{{pending, time.Hour}}, "", 0},
+		"no rights for a moment":        {30 * time.Second, []phase{{forbidden, 8 * time.Second}, {accepted, time.Hour}}, "", 0},
+		"deleted":                       {30 * time.Second, []phase{{accepted, time.Hour}, {forbidden, time.Minute}}, Denied, 20 * time.Second},
+		"gone":                          {30 * time.Second, []phase{{accepted, time.Hour}, {silence, time.Hour}}, Gone, 40 * time.Second},
+		"gone from the beginning":       {30 * time.Second, []phase{{silence, time.Hour}}, Gone, 40 * time.Second},
+		"away for less":                 {30 * time.Second, []phase{{silence, 20 * time.Second}, {accepted, 30 * time.Second}, {silence, 20 * time.Second}, {accepted, time.Hour}}, "", 0},
+		"refused":                       {30 * time.Second, []phase{{accepted, time.Hour}, {unauthorized, time.Hour}}, Refused, 20 * time.Second},
+		"refused for a moment":          {30 * time.Second, []phase{{unauthorized, 8 * time.Second}, {accepted, time.Hour}}, "", 0},
+		"refused by the only hub":       {0, []phase{{accepted, time.Hour}, {unauthorized, time.Hour}}, Refused, 20 * time.Second},
+		"denied by the only hub":        {0, []phase{{denied, 24 * time.Hour}}, "", 0},
+		"the only hub gone":             {0, []phase{{silence, 24 * time.Hour}}, "", 0},
+		"only hub refuses for a moment": {0, []phase{{unauthorized, 8 * time.Second}, {silence, time.Minute}, {accepted, time.Hour}}, "", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				hub := &answers{}
+				hub.current.Store(test.phases[0].answer)
+				m := New(hub, "cluster1", test.timeout, clock.RealClock{})
+				ctx, stop := context.WithCancel(t.Context())
+				ended := make(chan error, 1)
+				go func() { ended <- m.Start(ctx) }()
+				var began time.Time
+				for _, p := range test.phases {
+					hub.current.Store(p.answer)
+					m.Doubt() // as the heartbeat does when it fails
+					began = time.Now()
+					select {
+					case err := <-ended:
+						ended <- err
+					case <-time.After(p.lasts):
+					}
+				}
+				stop()
+				err := <-ended
+				var lost *LostError
+				if errors.As(err, &lost); (test.want == "") != (err == nil) || lost != nil && lost.Reason != test.want {
+					t.Fatalf("ended with %v, want %q", err, test.want)
+				}
+				if took := time.Since(began); test.want != "" && took > test.after {
+					t.Errorf("took %s", took)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,50 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"os"
+
+	"github.com/capstan-io/capstan/internal/agent/registration/filewatch"
+)
+
+// errNewWay ends the connection to a hub because the hub kubeconfig says now to go another way: to another address, by
+// another proxy, with another CA. A renewed certificate is not among that; clients read it by themselves.
+var errNewWay = errors.New("the hub kubeconfig changed")
+
+// way is a hub kubeconfig that the agent goes by. It is a manager's Runnable.
+type way struct {
+	file    string
+	content string
+}
+
+func (a *Agent) readWay() *way {
+	w := &way{file: a.store.KubeconfigFile()}
+	w.content = w.read()
+	return w
+}
+
+// read is empty if there is no hub kubeconfig any more, which the rotation of certificates sees too.
+func (w *way) read() string {
+	content, err := os.ReadFile(w.file)
+	if err != nil {
+		return ""
+	}
+	return string(content)
+}
+
+// Start returns errNewWay when the file says something new.
+func (w *way) Start(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var err error
+	look := func() {
+		if now := w.read(); now != "" && now != w.content {
+			err = errNewWay
+			cancel()
+		}
+	}
+	look()
+	filewatch.Run(ctx, func() []string { return []string{w.file} }, look)
+	return err
+}

@@ -1,0 +1,270 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/test/env"
+)
+
+// trusted is the CA bundle in the hub kubeconfig of an agent.
+func trusted(t *testing.T, agent *env.Agent) string {
+	t.Helper()
+	config, err := clientcmd.LoadFromFile(filepath.Join(agent.HubDir, fleet.KeyKubeconfig))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(config.Clusters["hub"].CertificateAuthorityData)
+}
+
+// withCA writes the bootstrap kubeconfig of an agent again, with one more certificate in the CA bundle.
+func withCA(t *testing.T, agent *env.Agent, another []byte) {
+	t.Helper()
+	config, err := clientcmd.LoadFromFile(agent.Bootstrap)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.Clusters["hub"].CertificateAuthorityData = append(config.Clusters["hub"].CertificateAuthorityData, another...)
+	content, err := clientcmd.Write(*config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	env.ReplaceFile(t, agent.Bootstrap, content)
+}
+
+// anotherCA is the CA of the managed cluster, which stands for any that the hub might have next.
+func anotherCA(t *testing.T) []byte {
+	t.Helper()
+	config, err := managed.Config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return config.CAData
+}
+
+// awaitWorking waits until a work reaches the managed cluster by way of a hub.
+func awaitWorking(t *testing.T, c client.Client, cluster, name string) {
+	t.Helper()
+	w := work(cluster, name, configMap("default", name, "applied"))
+	create(t, c, w)
+	awaitCondition(t, c, w, fleet.ConditionApplied, metav1.ConditionTrue)
+}
+
+// R4 RG-12: a CA that is added to the bootstrap kubeconfig reaches the running agent, which keeps its certificate.
+func TestBootstrapCAChanges(t *testing.T) {
+	t.Parallel()
+	const name = "changed-ca"
+	agent := env.Join(t, hub, managed, name)
+	pid, before := agent.Pid(), certificate(t, agent)
+	withCA(t, agent, anotherCA(t))
+	env.Eventually(t, func(context.Context) error {
+		if !strings.HasSuffix(trusted(t, agent), string(anotherCA(t))) {
+			return fmt.Errorf("the hub kubeconfig has the old CA")
+		}
+		return nil
+	})
+	awaitLog(t, agent.Process, "Connected to the hub", 2)
+	awaitWorking(t, hub.Client(t), name, "after-the-change")
+	if certificate(t, agent) != before || agent.Pid() != pid || len(requests(t, name)) != 1 {
+		t.Error("the agent registered anew")
+	}
+}
+
+// RG-02: a bootstrap kubeconfig that becomes unusable, or names a hub that cannot be reached, leaves a working agent alone.
+func TestBootstrapBreaks(t *testing.T) {
+	t.Parallel()
+	const name = "broken-bootstrap"
+	agent := env.Join(t, hub, managed, name)
+	env.ReplaceFile(t, agent.Bootstrap, []byte("{"))
+	awaitWorking(t, hub.Client(t), name, "with-broken-bootstrap")
+	agent.WriteBootstrap(t, hub, "")
+	config, err := clientcmd.LoadFromFile(agent.Bootstrap)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.Clusters["hub"].Server = "https://" + env.FreeAddress(t)
+	content, err := clientcmd.Write(*config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	env.ReplaceFile(t, agent.Bootstrap, content)
+	awaitLog(t, agent.Process, "cannot be reached as the bootstrap kubeconfig now says", 1)
+	awaitWorking(t, hub.Client(t), name, "with-unreachable-bootstrap")
+	if strings.Contains(agent.Log(), "begun a") {
+		t.Error("the agent gave up its connection")
+	}
+}
+
+// R4: when the hub publishes another CA bundle, as it does before it rotates its CA, the agent takes it over.
+func TestHubPublishesNextCA(t *testing.T) {
+	t.Parallel()
+	own := env.StartHub(t, "")
+	const name = "next-ca"
+	agent := env.Join(t, own, managed, name)
+	c := own.Client(t)
+	if err := agent.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	info := &corev1.ConfigMap{}
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "kube-public", Name: "cluster-info"}, info); err != nil {
+		t.Fatal(err)
+	}
+	config, err := clientcmd.Load([]byte(info.Data["kubeconfig"]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, cluster := range config.Clusters {
+		cluster.CertificateAuthorityData = append(cluster.CertificateAuthorityData, anotherCA(t)...)
+	}
+	content, err := clientcmd.Write(*config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info.Data["kubeconfig"] = string(content)
+	if err := c.Update(t.Context(), info); err != nil {
+		t.Fatal(err)
+	}
+	if err := agent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	env.Eventually(t, func(context.Context) error {
+		if !bytes.HasSuffix([]byte(trusted(t, agent)), anotherCA(t)) {
+			return fmt.Errorf("the hub kubeconfig has the old CA")
+		}
+		return nil
+	})
+	// The bootstrap kubeconfig, which knows nothing of this, does not take it back.
+	awaitLog(t, agent.Process, "Connected to the hub", 3)
+	awaitWorking(t, c, name, "after-the-publication")
+	if len(requestsOn(t, c, name)) != 1 {
+		t.Error("the agent registered anew")
+	}
+}
+
+// R4 RG-12: a hub that was set up anew, with other keys at the same address, gets its agent back with a new bootstrap
+// kubeconfig, and without a restart of the agent.
+func TestHubSetUpAnew(t *testing.T) {
+	t.Parallel()
+	own := env.StartHub(t, "")
+	const name = "second-life"
+	agent := env.Join(t, own, managed, name)
+	pid := agent.Pid()
+	if err := own.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(filepath.Join(own.Dir, "data")); err != nil {
+		t.Fatal(err)
+	}
+	if err := own.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := own.AwaitReady(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	agent.WriteBootstrap(t, own, own.BootstrapToken(t))
+	env.Accept(t, own.Client(t), name)
+	env.AwaitAvailable(t, own.Client(t), name)
+	awaitWorking(t, own.Client(t), name, "in-the-second-life")
+	if agent.Pid() != pid {
+		t.Error("the agent was restarted")
+	}
+}
+
+// RG-54 R13: an agent with two hubs works with the first, turns to the second when the first denies its cluster, and back
+// when the second is gone.
+func TestSwitchesHubs(t *testing.T) {
+	t.Parallel()
+	const name = "two-hubs"
+	first, second := env.StartHub(t, ""), env.StartHub(t, "")
+	other := env.NewAgent(t, second, managed, name, "") // for its bootstrap kubeconfig
+	ns := namespace(t, managed.Client(t), "two-hubs-agent")
+	agent := env.NewAgent(t, first, managed, name, "", "--hub-connection-timeout-seconds", "5", "--namespace", ns)
+	agent.AddArgs("--bootstrap-kubeconfigs", agent.Bootstrap+","+other.Bootstrap)
+	if err := agent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	env.Accept(t, first.Client(t), name)
+	env.AwaitAvailable(t, first.Client(t), name)
+	awaitWorking(t, first.Client(t), name, "of-the-first-hub")
+	if len(requestsOn(t, second.Client(t), name)) > 0 {
+		t.Error("the agent registered with both hubs")
+	}
+
+	accept := func(c client.Client, accepted bool) {
+		t.Helper()
+		mc := &clusterv1.ManagedCluster{}
+		if err := c.Get(t.Context(), client.ObjectKey{Name: name}, mc); err != nil {
+			t.Fatal(err)
+		}
+		before := mc.DeepCopy()
+		mc.Spec.HubAcceptsClient = accepted
+		if err := c.Patch(t.Context(), mc, client.MergeFrom(before)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	accept(first.Client(t), false)
+	env.Accept(t, second.Client(t), name)
+	env.AwaitAvailable(t, second.Client(t), name)
+	awaitWorking(t, second.Client(t), name, "of-the-second-hub")
+
+	accept(first.Client(t), true)
+	second.Kill()
+	env.Eventually(t, func(context.Context) error {
+		if n := len(requestsOn(t, first.Client(t), name)); n != 2 {
+			return fmt.Errorf("%d requests on the first hub", n)
+		}
+		return nil
+	})
+	env.Accept(t, first.Client(t), name)
+	awaitWorking(t, first.Client(t), name, "of-the-first-hub-again")
+
+	// RG-25 and section 12 of the contract: on the managed cluster one can see what happened.
+	for _, reason := range []string{fleet.EventBootstrapSelected, fleet.EventManagedClusterCreated, fleet.EventCSRCreated,
+		fleet.EventClientCertificateCreated, fleet.EventHubClientConfigReady, fleet.EventManagedClusterLeaseUpdateStarted} {
+		awaitEvent(t, managed.Client(t), ns, reason)
+	}
+	awaitEvent(t, first.Client(t), name, fleet.EventAvailable)
+}
+
+// RG-54: agents of several hubs beside one cluster leave each other alone, also when one of them goes.
+func TestTwoAgentsBesideOneCluster(t *testing.T) {
+	t.Parallel()
+	const name = "shared"
+	other := env.StartHub(t, "")
+	agents := map[*env.Server]*env.Agent{hub: env.Join(t, hub, managed, name), other: env.Join(t, other, managed, name)}
+	works := map[*env.Server]*workv1.ManifestWork{}
+	for h := range agents {
+		w := work(name, "same-name", configMap("default", fmt.Sprintf("of-hub-%t", h == hub), "applied"))
+		create(t, h.Client(t), w)
+		works[h] = w
+	}
+	for h, w := range works {
+		awaitCondition(t, h.Client(t), w, fleet.ConditionApplied, metav1.ConditionTrue)
+	}
+	if err := hub.Client(t).Delete(t.Context(), works[hub]); err != nil {
+		t.Fatal(err)
+	}
+	awaitGone(t, hub.Client(t), works[hub])
+	if err := agents[hub].Stop(); err != nil {
+		t.Error(err)
+	}
+	kept := awaitConfigMap(t, managed.Client(t), "default", "of-hub-false", "applied")
+	if err := managed.Client(t).Delete(t.Context(), kept); err != nil {
+		t.Fatal(err)
+	}
+	awaitConfigMap(t, managed.Client(t), "default", "of-hub-false", "applied")
+	env.AwaitAvailable(t, other.Client(t), name)
+}
