@@ -127,7 +127,7 @@ func TestDecide(t *testing.T) {
 			clusters: "a 0/east Succeeded, b 1/east, c 2", want: "a=Done b=Begin c=Waiting", phase: Rolling},
 		"a group listed twice": {
 			strategy: `{type: Progressive, progressive: {mandatoryDecisionGroups: [{groupName: east}, {groupIndex: 0}]}}`,
-			clusters: "a 0/east Succeeded, b 1", want: "a=Done b=Begin", phase: Rolling},
+			clusters: "a 0/east, b 1", want: "a=Begin b=Waiting", phase: Rolling},
 		"mandatory groups tolerate no failure": {
 			strategy: `{type: Progressive, progressive: {maxFailures: 100%, mandatoryDecisionGroups: [{groupIndex: 0}]}}`,
 			clusters: "a 0 Failed, b 0 Progressing, c 1", want: "a=Failed b=InProgress c=Waiting", phase: Stopped,
