@@ -20,7 +20,10 @@ type Cluster struct {
 	Deselected bool
 	// State is where it stands with the change. Empty is ToApply.
 	State State
-	// Since is when it came into the state. Unset is long ago: soak and deadline are over.
+	// Since is when it became Succeeded, for the soak. For the deadline of a cluster that is Progressing or Failed it is
+	// when it was given the change, or when it was last Succeeded, if that is later: the time of the last transition
+	// does, but then a cluster that goes back and forth between the two puts its deadline off each time.
+	// Unset is long ago: soak and deadline are over.
 	Since time.Time
 }
 

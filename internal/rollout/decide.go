@@ -26,24 +26,19 @@ type Input struct {
 
 // Decide says what is due on each cluster (AM-20). The same input always gets the same plan.
 func Decide(in Input) Plan {
-	strategy, problems := read(field.NewPath("rolloutStrategy"), in.Strategy, in.DefaultMaxConcurrency)
-	r := rollout{policy: strategy, input: in, plan: Plan{Phase: Rolling, Clusters: make([]ClusterPlan, len(in.Clusters))}}
+	policy, problems := read(field.NewPath("rolloutStrategy"), in.Strategy, in.DefaultMaxConcurrency)
+	r := rollout{policy: policy, input: in, plan: Plan{Clusters: make([]ClusterPlan, len(in.Clusters))}}
 	if len(problems.unreadable) > 0 {
 		r.hold(problems.unreadable)
 		return r.plan
 	}
-	for _, clamped := range problems.clamped {
-		r.note(clamped.String())
-	}
-	stages, notes := r.policy.stages(in.Clusters)
-	r.note(notes...)
-
+	stages := r.cutStages(problems.clamped)
 	r.judgeAll()
 	for _, stage := range stages {
 		r.tally(stage)
 	}
-	current := r.current(stages)
-	if current != nil && r.plan.Phase == Rolling {
+	current := r.choosePhase(stages)
+	if r.plan.Phase == Rolling {
 		r.begin(current)
 	}
 	r.explain(stages, current)
@@ -58,7 +53,15 @@ type rollout struct {
 	plan   Plan
 }
 
-func (r *rollout) note(notes ...string) { r.plan.Notes = append(r.plan.Notes, notes...) }
+// cutStages also notes what does not fit.
+func (r *rollout) cutStages(problems []clamped) []*stage {
+	for _, problem := range problems {
+		r.plan.Notes = append(r.plan.Notes, problem.String())
+	}
+	stages, notes := r.policy.stages(r.input.Clusters)
+	r.plan.Notes = append(r.plan.Notes, notes...)
+	return stages
+}
 
 // hold lets nothing begin: there is no telling which order and pace were meant.
 func (r *rollout) hold(problems field.ErrorList) {
@@ -139,6 +142,7 @@ func (p policy) inFlight(verdict Verdict) bool {
 	}
 }
 
+// tally counts who of a stage waits, holds a slot and has failed.
 func (r *rollout) tally(s *stage) {
 	for _, i := range s.clusters {
 		verdict := r.plan.Clusters[i].Verdict
@@ -154,9 +158,9 @@ func (r *rollout) tally(s *stage) {
 	}
 }
 
-// current is the stage that has stopped the rollout, or else the first that is not done, and sets the phase accordingly.
-// One stage with too many failures stops all: the change is not good enough for more clusters, whatever their group.
-func (r *rollout) current(stages []*stage) *stage {
+// choosePhase returns the stage that has stopped the rollout, or else the one under way: the first that is not done. One
+// stage with too many failures stops all: the change is not good enough for more clusters, whatever their group.
+func (r *rollout) choosePhase(stages []*stage) (current *stage) {
 	for _, s := range stages {
 		if s.stopped() {
 			r.plan.Phase = Stopped
@@ -165,6 +169,7 @@ func (r *rollout) current(stages []*stage) *stage {
 	}
 	for _, s := range stages {
 		if !s.done() {
+			r.plan.Phase = Rolling
 			return s
 		}
 	}
