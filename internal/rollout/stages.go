@@ -49,10 +49,10 @@ func (p policy) stages(clusters []Cluster) (stages []*stage, notes []string) {
 		rest, restNotes := p.groupStages(groups)
 		return append(stages, rest...), append(notes, restNotes...)
 	case clusterv1alpha1.Progressive:
-		rest, restNotes := p.progressiveStage(merged(groups), total)
+		rest, restNotes := p.progressiveStage(merged(groups, total), total)
 		return append(stages, rest), append(notes, restNotes...)
 	default:
-		all := merged(groups)
+		all := merged(groups, total)
 		return []*stage{{name: wholePlacement, clusters: all, slots: len(all), tolerated: len(all)}}, notes
 	}
 }
@@ -88,8 +88,8 @@ func grouped(clusters []Cluster) (groups []*members, total int) {
 	return groups, total
 }
 
-func merged(groups []*members) []int {
-	var all []int
+func merged(groups []*members, total int) []int {
+	all := make([]int, 0, total)
 	for _, group := range groups {
 		all = append(all, group.clusters...)
 	}
