@@ -40,7 +40,8 @@ func ValidateManifestWork(
 	ctx context.Context, work, old *workv1.ManifestWork, sender Sender, opts ManifestWorkOptions,
 ) error {
 	if old == nil || !equality.Semantic.DeepEqual(work.Spec.Workload, old.Spec.Workload) {
-		if errs := validateManifests(work.Spec.Workload.Manifests, opts.Limit); len(errs) > 0 {
+		path := field.NewPath("spec", "workload", "manifests")
+		if errs := validateManifests(path, work.Spec.Workload.Manifests, opts.Limit); len(errs) > 0 {
 			return badRequest(manifestWorkKind, work.Name, errs)
 		}
 	}
@@ -53,8 +54,7 @@ func ValidateManifestWork(
 }
 
 // validateManifests checks what can be known of the manifests before they reach their cluster (WH-10).
-func validateManifests(manifests []workv1.Manifest, limit int) field.ErrorList {
-	path := field.NewPath("spec", "workload", "manifests")
+func validateManifests(path *field.Path, manifests []workv1.Manifest, limit int) field.ErrorList {
 	if len(manifests) == 0 {
 		return field.ErrorList{field.Required(path, "a ManifestWork needs at least one manifest")}
 	}

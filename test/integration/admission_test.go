@@ -108,6 +108,45 @@ func TestUnreadableObjectsAreNotStored(t *testing.T) {
 	}
 }
 
+// WH-12, AM-20: a rollout that could never run is refused when it is written, in every version of the kinds.
+func TestRolloutStrategiesAreAdmitted(t *testing.T) {
+	t.Parallel()
+	admin := hub.Client(t)
+	manifests := []any{map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "a", "namespace": "default"}}}
+	set := func(name string, manifests []any, strategy map[string]any) *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "work.open-cluster-management.io/v1alpha1", "kind": "ManifestWorkReplicaSet",
+			"metadata": map[string]any{"namespace": "default", "name": name},
+			"spec": map[string]any{
+				"placementRefs":        []any{map[string]any{"name": "p", "rolloutStrategy": strategy}},
+				"manifestWorkTemplate": map[string]any{"workload": map[string]any{"manifests": manifests}},
+			},
+		}}
+	}
+	addOn := func(version string, strategy map[string]any) *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "addon.open-cluster-management.io/" + version, "kind": "ClusterManagementAddOn",
+			"metadata": map[string]any{"name": "rolled-out-" + version},
+			"spec": map[string]any{"installStrategy": map[string]any{"type": "Placements", "placements": []any{
+				map[string]any{"namespace": "default", "name": "p", "rolloutStrategy": strategy}}}},
+		}}
+	}
+	quarter := map[string]any{"type": "Progressive", "progressive": map[string]any{"maxConcurrency": "25%", "progressDeadline": "10m"}}
+	endless := map[string]any{"type": "Progressive", "progressive": map[string]any{"minSuccessTime": "soon", "maxFailures": int64(-1)}}
+
+	create(t, admin, set("rolled-out", manifests, quarter))
+	expectRefusal(t, admin.Create(t.Context(), set("endless", manifests, endless)), apierrors.IsBadRequest,
+		`spec.placementRefs[0].rolloutStrategy.progressive.minSuccessTime: Invalid value: "soon"`,
+		`spec.placementRefs[0].rolloutStrategy.progressive.maxFailures: Invalid value: "-1"`)
+	expectRefusal(t, admin.Create(t.Context(), set("empty", []any{}, quarter)), apierrors.IsBadRequest,
+		"spec.manifestWorkTemplate.workload.manifests: Required value")
+	for _, version := range []string{"v1alpha1", "v1beta1"} {
+		create(t, admin, addOn(version, quarter))
+		expectRefusal(t, admin.Create(t.Context(), addOn(version, endless)), apierrors.IsBadRequest,
+			`spec.installStrategy.placements[0].rolloutStrategy.progressive.minSuccessTime: Invalid value: "soon"`)
+	}
+}
+
 // WH-10, W4: what the limit lets through the hub can also store, with a status of ordinary size; what is larger is refused
 // with the sizes.
 func TestLargeWorks(t *testing.T) {

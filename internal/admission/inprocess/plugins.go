@@ -17,6 +17,8 @@ const (
 	ManagedClusterValidating           = "ManagedClusterValidating"
 	ManagedClusterSetBindingValidating = "ManagedClusterSetBindingValidating"
 	ManifestWorkValidating             = "ManifestWorkValidating"
+	ManifestWorkReplicaSetValidating   = "ManifestWorkReplicaSetValidating"
+	ClusterManagementAddOnValidating   = "ClusterManagementAddOnValidating"
 )
 
 // Options configures the plugins. Start from DefaultOptions.
@@ -25,7 +27,8 @@ type Options struct {
 	Clock clock.PassiveClock
 	// DefaultClusterSet is the feature gate of this name (WH-03).
 	DefaultClusterSet bool
-	// ManifestWork configures the checks of ManifestWorks: the size limit and the gate NilExecutorValidating.
+	// ManifestWork configures the checks of ManifestWorks: the size limit, which is that of templates of
+	// ManifestWorkReplicaSets, too, and the gate NilExecutorValidating.
 	ManifestWork rules.ManifestWorkOptions
 }
 
@@ -54,5 +57,7 @@ func Plugins(opts Options) []Plugin {
 		{ManagedClusterValidating, newClusterValidator()},
 		{ManagedClusterSetBindingValidating, newBindingValidator()},
 		{ManifestWorkValidating, newWorkValidator(opts.ManifestWork)},
+		{ManifestWorkReplicaSetValidating, newReplicaSetValidator(opts.ManifestWork)},
+		{ClusterManagementAddOnValidating, newManagementAddOnValidator()},
 	}
 }

@@ -190,7 +190,8 @@ func TestPluginNames(t *testing.T) {
 	for _, plugin := range inprocess.Plugins(inprocess.DefaultOptions()) {
 		names = append(names, plugin.Name)
 	}
-	want := []string{"ManagedClusterMutating", "HubTypeValidating", "ManagedClusterValidating", "ManagedClusterSetBindingValidating", "ManifestWorkValidating"}
+	want := []string{"ManagedClusterMutating", "HubTypeValidating", "ManagedClusterValidating", "ManagedClusterSetBindingValidating", "ManifestWorkValidating",
+		"ManifestWorkReplicaSetValidating", "ClusterManagementAddOnValidating"}
 	if !slices.Equal(names, want) {
 		t.Errorf("plugins are %q, want %q", names, want)
 	}

@@ -33,6 +33,8 @@ var webhookPaths = map[string][]string{
 	},
 	"ManagedClusterSetBinding": {"/validate-cluster-open-cluster-management-io-v1beta2-managedclustersetbinding"},
 	"ManifestWork":             {"/validate-work-open-cluster-management-io-v1-manifestwork"},
+	"ManifestWorkReplicaSet":   {"/validate-work-open-cluster-management-io-v1alpha1-manifestworkreplicaset"},
+	"ClusterManagementAddOn":   {"/validate-addon-open-cluster-management-io-v1beta1-clustermanagementaddon"},
 }
 
 // compare sends the object through the webhooks and expects what came of it in process.

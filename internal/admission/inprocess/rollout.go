@@ -1,0 +1,62 @@
+package inprocess
+
+import (
+	"context"
+
+	"k8s.io/apiserver/pkg/admission"
+
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
+	rules "github.com/capstan-io/capstan/internal/admission"
+)
+
+var (
+	replicaSets      = workv1alpha1.GroupVersion.WithResource("manifestworkreplicasets").GroupResource()
+	managementAddOns = addonv1beta1.GroupVersion.WithResource("clustermanagementaddons").GroupResource()
+)
+
+// replicaSetValidator checks ManifestWorkReplicaSets (WH-12).
+type replicaSetValidator struct {
+	*admission.Handler
+	options rules.ManifestWorkOptions
+}
+
+var _ admission.ValidationInterface = (*replicaSetValidator)(nil)
+
+func newReplicaSetValidator(options rules.ManifestWorkOptions) *replicaSetValidator {
+	return &replicaSetValidator{Handler: writes(), options: options}
+}
+
+// Validate is called by the server.
+func (p *replicaSetValidator) Validate(_ context.Context, request admission.Attributes, _ admission.ObjectInterfaces) error {
+	if !isAbout(request, replicaSets) || keepsSpec(request) {
+		return nil
+	}
+	set, old, err := decodeBoth[workv1alpha1.ManifestWorkReplicaSet](request)
+	if err != nil {
+		return err
+	}
+	return rules.ValidateManifestWorkReplicaSet(set, old, p.options)
+}
+
+// managementAddOnValidator checks the rollout strategies of ClusterManagementAddOns.
+type managementAddOnValidator struct{ *admission.Handler }
+
+var _ admission.ValidationInterface = (*managementAddOnValidator)(nil)
+
+func newManagementAddOnValidator() *managementAddOnValidator {
+	return &managementAddOnValidator{Handler: writes()}
+}
+
+// Validate is called by the server. The install strategy is the same in every version of the kind, so one type reads
+// them all.
+func (p *managementAddOnValidator) Validate(_ context.Context, request admission.Attributes, _ admission.ObjectInterfaces) error {
+	if !isAbout(request, managementAddOns) || keepsSpec(request) {
+		return nil
+	}
+	addOn, old, err := decodeBoth[addonv1beta1.ClusterManagementAddOn](request)
+	if err != nil {
+		return err
+	}
+	return rules.ValidateClusterManagementAddOn(addOn, old)
+}

@@ -1,0 +1,66 @@
+package inprocess_test
+
+import (
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// WH-12: templates are held against the rules of a ManifestWork, and strategies against what a rollout can use.
+func TestManifestWorkReplicaSetIsValidated(t *testing.T) {
+	t.Parallel()
+	set := func(manifests, strategy, more string) *unstructured.Unstructured {
+		return object(t, `{apiVersion: work.open-cluster-management.io/v1alpha1, kind: ManifestWorkReplicaSet, metadata: {name: s, namespace: ns`+more+`},
+			spec: {manifestWorkTemplate: {workload: {manifests: [`+manifests+`]}}, placementRefs: [{name: p}, {name: q, rolloutStrategy: `+strategy+`}]}}`)
+	}
+	const (
+		configMap = `{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: ns}}`
+		quarter   = `{type: Progressive, progressive: {maxConcurrency: 25%}}`
+		negative  = `{type: Progressive, progressive: {maxFailures: -1}}`
+	)
+	for _, test := range []struct {
+		name        string
+		object, old *unstructured.Unstructured
+		text        string
+	}{
+		{name: "all right", object: set(configMap, quarter, "")},
+		{name: "no manifest", object: set("", quarter, ""), text: "spec.manifestWorkTemplate.workload.manifests: Required value"},
+		{name: "twice the same", object: set(configMap+","+configMap, quarter, ""), text: "spec.manifestWorkTemplate.workload.manifests[1]"},
+		{name: "strategy", object: set(configMap, negative, ""),
+			text: `spec.placementRefs[1].rolloutStrategy.progressive.maxFailures: Invalid value: "-1": a number of clusters is not negative`},
+		{name: "an old mistake", object: set(configMap, negative, ", labels: {a: b}"), old: set(configMap, negative, "")},
+		{name: "an old mistake in the template", object: set("", quarter, ""), old: set("", negative, "")},
+		{name: "an old mistake in a strategy", object: set(configMap, negative, ""), old: set("", negative, "")},
+		{name: "a new mistake in the template", object: set("", quarter, ""), old: set(configMap, quarter, ""), text: "workload.manifests"},
+		{name: "a new mistake in a strategy", object: set(configMap, negative, ""), old: set(configMap, quarter, ""), text: "maxFailures"},
+	} {
+		t.Run(test.name, func(t *testing.T) { writeAndCheck(t, test.object, test.old, test.text) })
+	}
+}
+
+// AM-20, in both versions of the kind.
+func TestRolloutStrategiesOfAddOnsAreValidated(t *testing.T) {
+	t.Parallel()
+	for _, version := range []string{"v1alpha1", "v1beta1"} {
+		addOn := func(strategy, more string) *unstructured.Unstructured {
+			return object(t, `{apiVersion: addon.open-cluster-management.io/`+version+`, kind: ClusterManagementAddOn, metadata: {name: a`+more+`},
+				spec: {installStrategy: {type: Placements, placements: [{name: p, namespace: ns, rolloutStrategy: `+strategy+`}]}}}`)
+		}
+		const late = `{type: All, all: {progressDeadline: 5d}}`
+		const text = `spec.installStrategy.placements[0].rolloutStrategy.all.progressDeadline: Invalid value: "5d": write a time such as 10m or 2h`
+		writeAndCheck(t, addOn(`{type: All}`, ""), nil, "")
+		writeAndCheck(t, addOn(late, ""), nil, text)
+		writeAndCheck(t, addOn(late, ""), addOn(`{type: All}`, ""), text)
+		writeAndCheck(t, addOn(late, ", labels: {a: b}"), addOn(late, ""), "")
+	}
+}
+
+// writeAndCheck expects 400 and the text, or no error without one.
+func writeAndCheck(t *testing.T, object, old *unstructured.Unstructured, text string) {
+	t.Helper()
+	code := int32(400)
+	if text == "" {
+		code = 0
+	}
+	checkStatus(t, newServer().write(t, object, old, ""), code, text)
+}

@@ -1,0 +1,74 @@
+package rollout
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// amount is a number of clusters, or a percentage of them. It is never negative, and no more than 100 %.
+type amount struct {
+	path    *field.Path // Where it is written. Without one, nobody is told when it does not fit.
+	value   int
+	percent bool
+}
+
+// readAmount reads a number, a number in a string, or a percentage.
+func (p *problems) readAmount(path *field.Path, written intstr.IntOrString) amount {
+	result := amount{path: path, value: written.IntValue()}
+	if written.Type == intstr.String {
+		digits, percent := strings.CutSuffix(written.StrVal, "%")
+		value, err := strconv.Atoi(digits)
+		if err != nil {
+			p.invalid(path, written.StrVal, "write a number of clusters such as 3, or a percentage such as 25%")
+			return amount{}
+		}
+		result.value, result.percent = value, percent
+	}
+	switch {
+	case result.value < 0:
+		p.clamp(path, written.String(), "0", "a number of clusters is not negative")
+		result.value = 0
+	case result.percent && result.value > 100:
+		p.clamp(path, written.String(), "100%", "a percentage of clusters is at most 100%")
+		result.value = 100
+	}
+	return result
+}
+
+// of is how many clusters of a total it is. Percentages are rounded up (AM-20).
+func (a amount) of(total int) int {
+	if !a.percent {
+		return a.value
+	}
+	return (a.value*total + 99) / 100
+}
+
+// slots is a maxConcurrency that fits the clusters: at least one may begin.
+func (a amount) slots(total int) (slots int, note string) {
+	wanted := a.of(total)
+	switch {
+	case a.path == nil || total == 0:
+	case wanted < 1:
+		note = fmt.Sprintf("%s: %s lets no cluster begin: 1 at a time is used", a.path, a)
+	case wanted > total:
+		note = fmt.Sprintf("%s: %s is more than the %s it is about: %d is used", a.path, a, count(total, "cluster"), total)
+	}
+	return min(max(wanted, 1), total), note
+}
+
+// tolerated is a maxFailures that fits the clusters.
+func (a amount) tolerated(total int) (tolerated int, tooLarge bool) {
+	wanted := a.of(total)
+	return min(wanted, total), wanted > total && total > 0
+}
+
+func (a amount) String() string {
+	if a.percent {
+		return fmt.Sprintf("%d%%", a.value)
+	}
+	return strconv.Itoa(a.value)
+}

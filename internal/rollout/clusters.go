@@ -1,0 +1,99 @@
+package rollout
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+// Cluster is a cluster of the rollout, and where it stands. Names are unique.
+type Cluster struct {
+	Name string
+	// Group is the decision group that the Placement put it in.
+	Group Group
+	// Deselected tells that the Placement does not select it any more, but it still has what is rolled out.
+	Deselected bool
+	// State is where it stands with the change. Empty is ToApply.
+	State State
+	// Since is when it became Succeeded, for the soak. For the deadline of a cluster that is Progressing or Failed it is
+	// when it was given the change, or when it was last Succeeded, if that is later: the time of the last transition
+	// does, but then a cluster that goes back and forth between the two puts its deadline off each time.
+	// Unset is long ago: soak and deadline are over.
+	Since time.Time
+}
+
+// Group is a decision group of a Placement (PL-15).
+type Group struct {
+	// Index counts from 0 over all groups.
+	Index int32
+	// Name is that of decisionGroups of the Placement. It may be empty, and several groups may have the same.
+	Name string
+}
+
+func (g Group) String() string {
+	if g.Name == "" {
+		return fmt.Sprintf("decision group %d", g.Index)
+	}
+	return fmt.Sprintf("decision group %d (%s)", g.Index, g.Name)
+}
+
+// State is where a cluster stands with a change (AM-20). How it follows from objects is in MR-04 for works and in AM-21
+// for add-ons.
+type State string
+
+const (
+	// ToApply is a cluster that has not been given the change.
+	ToApply State = "ToApply"
+	// Progressing is a cluster that has been given the change and is not done with it. It begins when the change is
+	// written on the hub, not when the agent acknowledges it: otherwise the slot of an agent that is slow, or away, would
+	// be given away again, and its deadline would never come.
+	Progressing State = "Progressing"
+	// Succeeded is a cluster that is done with the change and well.
+	Succeeded State = "Succeeded"
+	// Failed is a cluster that the change has made degraded. It may recover.
+	Failed State = "Failed"
+	// TimeOut is a cluster that is known to have missed its deadline. Decide finds that out itself for those that
+	// are Progressing or Failed.
+	TimeOut State = "TimeOut"
+	// Skip is a cluster that the rollout is to pass over: it neither begins nor counts.
+	Skip State = "Skip"
+)
+
+// Selected lists the clusters that the PlacementDecisions of one Placement select, by group and name, all in the state
+// ToApply. Decisions without the labels of PL-16, which another scheduler may have written, are group 0. A cluster that is
+// in two of them, as happens while a Placement moves it, is listed once.
+func Selected(decisions []clusterv1beta1.PlacementDecision) []Cluster {
+	total := 0
+	for i := range decisions {
+		total += len(decisions[i].Status.Decisions)
+	}
+	clusters := make([]Cluster, 0, total)
+	for i := range decisions {
+		group := groupOf(&decisions[i])
+		for _, decision := range decisions[i].Status.Decisions {
+			clusters = append(clusters, Cluster{Name: decision.ClusterName, Group: group, State: ToApply})
+		}
+	}
+	slices.SortFunc(clusters, func(a, b Cluster) int {
+		return cmp.Or(cmp.Compare(a.Group.Index, b.Group.Index), cmp.Compare(a.Name, b.Name))
+	})
+	seen := make(map[string]bool, len(clusters))
+	return slices.DeleteFunc(clusters, func(c Cluster) bool {
+		again := seen[c.Name]
+		seen[c.Name] = true
+		return again
+	})
+}
+
+func groupOf(decision *clusterv1beta1.PlacementDecision) Group {
+	index, err := strconv.ParseInt(decision.Labels[fleet.LabelDecisionGroupIndex], 10, 32)
+	if err != nil {
+		index = 0
+	}
+	return Group{Index: int32(index), Name: decision.Labels[fleet.LabelDecisionGroupName]}
+}

@@ -1,0 +1,209 @@
+package rollout
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
+)
+
+// Input is a rollout as it stands now.
+type Input struct {
+	// Strategy is the order and the pace.
+	Strategy clusterv1alpha1.RolloutStrategy
+	// DefaultMaxConcurrency is for strategies of type Progressive without a maxConcurrency: for add-ons it is
+	// clustersPerDecisionGroup of the Placement (AM-20). Without it all clusters may begin at once.
+	DefaultMaxConcurrency *intstr.IntOrString
+	// Clusters are those that are selected, and those that are not any more but still have what is rolled out. Their
+	// order does not matter.
+	Clusters []Cluster
+	// Now is the time of all the states.
+	Now time.Time
+}
+
+// Decide says what is due on each cluster (AM-20). The same input always gets the same plan.
+func Decide(in Input) Plan {
+	policy, problems := read(field.NewPath("rolloutStrategy"), in.Strategy, in.DefaultMaxConcurrency)
+	r := rollout{policy: policy, input: in, plan: Plan{Clusters: make([]ClusterPlan, len(in.Clusters))}}
+	if len(problems.unreadable) > 0 {
+		r.hold(problems.unreadable)
+		return r.plan
+	}
+	stages := r.cutStages(problems.clamped)
+	r.judgeAll()
+	for _, stage := range stages {
+		r.tally(stage)
+	}
+	current := r.choosePhase(stages)
+	if r.plan.Phase == Rolling {
+		r.begin(current)
+	}
+	r.explain(stages, current)
+	r.limits(current)
+	return r.plan
+}
+
+// rollout is a plan in the making.
+type rollout struct {
+	policy policy
+	input  Input
+	plan   Plan
+}
+
+// cutStages also notes what does not fit.
+func (r *rollout) cutStages(problems []clamped) []*stage {
+	for _, problem := range problems {
+		r.plan.Notes = append(r.plan.Notes, problem.String())
+	}
+	stages, notes := r.policy.stages(r.input.Clusters)
+	r.plan.Notes = append(r.plan.Notes, notes...)
+	return stages
+}
+
+// hold lets nothing begin: there is no telling which order and pace were meant.
+func (r *rollout) hold(problems field.ErrorList) {
+	r.policy = policy{}
+	r.judgeAll()
+	r.plan.Phase = Invalid
+	r.plan.Message = fmt.Sprintf("nothing is rolled out until the strategy is corrected: %v", problems.ToAggregate())
+	for i := range r.plan.Clusters {
+		if c := &r.plan.Clusters[i]; c.Verdict == Waiting {
+			c.Reason = "the rollout strategy cannot be read"
+		}
+	}
+	r.count()
+}
+
+// judgeAll gives every cluster the verdict that follows from its own state and the time. Those without the change wait
+// for the moment.
+func (r *rollout) judgeAll() {
+	for i := range r.input.Clusters {
+		cluster := &r.input.Clusters[i]
+		verdict, due := r.policy.judge(cluster, r.input.Now)
+		r.plan.Clusters[i] = ClusterPlan{Name: cluster.Name, Verdict: verdict}
+		r.askAgain(due)
+	}
+}
+
+// askAgain no later than due.
+func (r *rollout) askAgain(due time.Time) {
+	if !due.IsZero() && (r.plan.Next.IsZero() || due.Before(r.plan.Next)) {
+		r.plan.Next = due
+	}
+}
+
+// judge also says when the verdict changes by itself.
+func (p policy) judge(cluster *Cluster, now time.Time) (verdict Verdict, due time.Time) {
+	if cluster.Deselected {
+		return Remove, time.Time{}
+	}
+	switch cluster.State {
+	case Progressing:
+		return p.untilDeadline(InProgress, cluster.Since, now)
+	case Failed:
+		return p.untilDeadline(HasFailed, cluster.Since, now)
+	case TimeOut:
+		return TimedOut, time.Time{}
+	case Succeeded:
+		if soaked := cluster.Since.Add(p.soak); p.soak > 0 && now.Before(soaked) {
+			return Soaking, soaked
+		}
+		return Done, time.Time{}
+	case Skip:
+		return Skipped, time.Time{}
+	default:
+		return Waiting, time.Time{}
+	}
+}
+
+func (p policy) untilDeadline(verdict Verdict, since, now time.Time) (Verdict, time.Time) {
+	if p.deadline == 0 {
+		return verdict, time.Time{}
+	}
+	if deadline := since.Add(p.deadline); now.Before(deadline) {
+		return verdict, deadline
+	}
+	return TimedOut, time.Time{}
+}
+
+// inFlight says whether a cluster with the verdict takes a slot. A failed one has until its deadline to recover; without
+// a deadline it would take its slot for ever (gap W22).
+func (p policy) inFlight(verdict Verdict) bool {
+	switch verdict {
+	case InProgress, Soaking:
+		return true
+	case HasFailed:
+		return p.deadline > 0
+	default:
+		return false
+	}
+}
+
+// tally counts who of a stage waits, holds a slot and has failed.
+func (r *rollout) tally(s *stage) {
+	for _, i := range s.clusters {
+		verdict := r.plan.Clusters[i].Verdict
+		if r.policy.inFlight(verdict) {
+			s.inFlight++
+		}
+		switch verdict {
+		case Waiting:
+			s.waiting = append(s.waiting, i)
+		case HasFailed, TimedOut:
+			s.failed = append(s.failed, i)
+		}
+	}
+}
+
+// choosePhase returns the stage that has stopped the rollout, or else the one under way: the first that is not done. One
+// stage with too many failures stops all: the change is not good enough for more clusters, whatever their group.
+func (r *rollout) choosePhase(stages []*stage) (current *stage) {
+	for _, s := range stages {
+		if s.stopped() {
+			r.plan.Phase = Stopped
+			return s
+		}
+	}
+	for _, s := range stages {
+		if !s.done() {
+			r.plan.Phase = Rolling
+			return s
+		}
+	}
+	r.plan.Phase = Complete
+	return nil
+}
+
+// begin gives away the free slots of a stage.
+func (r *rollout) begin(s *stage) {
+	next := s.next(r.input.Clusters)
+	for _, i := range next {
+		r.plan.Clusters[i].Verdict = Begin
+	}
+	if len(next) > 0 && r.policy.deadline > 0 {
+		r.askAgain(r.input.Now.Add(r.policy.deadline))
+	}
+	s.waiting = s.waiting[len(next):]
+	s.inFlight += len(next)
+}
+
+// limits tells which numbers are in force.
+func (r *rollout) limits(current *stage) {
+	r.plan.Effective.MinSuccessTime = r.policy.soak
+	r.plan.Effective.ProgressDeadline = r.policy.deadline
+	if current != nil {
+		r.plan.Effective.Stage = current.name
+		r.plan.Effective.MaxConcurrency = current.slots
+		r.plan.Effective.MaxFailures = current.tolerated
+	}
+}
+
+func (r *rollout) count() {
+	r.plan.Count = map[Verdict]int{}
+	for i := range r.plan.Clusters {
+		r.plan.Count[r.plan.Clusters[i].Verdict]++
+	}
+}

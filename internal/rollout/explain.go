@@ -1,0 +1,102 @@
+package rollout
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// explain says why the waiting clusters wait, counts, and sums it all up.
+func (r *rollout) explain(stages []*stage, current *stage) {
+	if current != nil {
+		r.giveReasons(stages, current)
+	}
+	r.count()
+	switch r.plan.Phase {
+	case Complete:
+		r.plan.Message = r.completeMessage()
+	case Stopped:
+		r.plan.Message = r.stoppedMessage(current)
+	default:
+		r.plan.Message = r.rollingMessage(current)
+	}
+}
+
+// giveReasons tells each stage what it waits for.
+func (r *rollout) giveReasons(stages []*stage, current *stage) {
+	var stopped string
+	if r.plan.Phase == Stopped {
+		stopped = "the rollout has stopped: " + r.failures(current)
+	}
+	for _, s := range stages {
+		var reason string
+		switch {
+		case stopped != "":
+			reason = stopped
+		case s == current:
+			reason = fmt.Sprintf("maxConcurrency: no more than %s at a time", count(s.slots, "cluster"))
+		default:
+			reason = fmt.Sprintf("first comes %s, with %s to go", current.name, count(current.open(), "cluster"))
+		}
+		for _, i := range s.waiting {
+			r.plan.Clusters[i].Reason = reason
+		}
+	}
+}
+
+func (r *rollout) completeMessage() string {
+	selected := r.selected()
+	if selected == 0 {
+		return "no clusters are selected"
+	}
+	return fmt.Sprintf("complete: %d of %s successful%s", r.plan.Count[Done], count(selected, "cluster"),
+		r.others(HasFailed, TimedOut, Skipped))
+}
+
+func (r *rollout) rollingMessage(current *stage) string {
+	return fmt.Sprintf("%d of %s successful%s; now: %s, at most %d at a time", r.plan.Count[Done], count(r.selected(), "cluster"),
+		r.others(Begin, InProgress, Soaking, HasFailed, TimedOut, Waiting, Skipped), current.name, current.slots)
+}
+
+func (r *rollout) stoppedMessage(current *stage) string {
+	advice := "repair the failed clusters, roll out another change, or raise maxFailures"
+	if current.mandatory {
+		advice = "repair the failed clusters, or roll out another change"
+	}
+	return fmt.Sprintf("stopped: %s; %d of %s successful%s; %s", r.failures(current), r.plan.Count[Done],
+		count(r.selected(), "cluster"), r.others(InProgress, Soaking, Waiting, Skipped), advice)
+}
+
+// failures tells who has failed, and how many may.
+func (r *rollout) failures(s *stage) string {
+	names := make([]string, len(s.failed))
+	for i, index := range s.failed {
+		names[i] = r.plan.Clusters[index].Name
+	}
+	slices.Sort(names)
+	limit := fmt.Sprintf("maxFailures tolerates %d", s.tolerated)
+	if s.mandatory {
+		limit = "mandatory groups tolerate none"
+	}
+	return fmt.Sprintf("%s in %s (%s), %s", count(len(s.failed), "failure"), s.name, firstFew(names), limit)
+}
+
+var inWords = map[Verdict]string{
+	Begin: "beginning", InProgress: "in progress", Soaking: "soaking", HasFailed: "failed", TimedOut: "timed out",
+	Waiting: "waiting", Skipped: "skipped",
+}
+
+// others counts the clusters with these verdicts, if any: ", 2 failed, 1 waiting".
+func (r *rollout) others(verdicts ...Verdict) string {
+	var text strings.Builder
+	for _, verdict := range verdicts {
+		if n := r.plan.Count[verdict]; n > 0 {
+			fmt.Fprintf(&text, ", %d %s", n, inWords[verdict])
+		}
+	}
+	return text.String()
+}
+
+func (r *rollout) selected() int {
+	return len(r.plan.Clusters) - r.plan.Count[Remove]
+}

@@ -1,0 +1,180 @@
+package rollout
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
+)
+
+// wholePlacement is the name of a stage without any other.
+const wholePlacement = "the whole placement"
+
+// stage is a set of clusters that are through before the next one begins.
+type stage struct {
+	name      string
+	mandatory bool
+	slots     int // How many clusters may be in flight.
+	tolerated int // How many clusters may fail.
+
+	clusters []int // Indices into Input.Clusters.
+	waiting  []int // Those without the change.
+	inFlight int
+	failed   []int
+}
+
+func (s *stage) done() bool    { return len(s.waiting) == 0 && s.inFlight == 0 }
+func (s *stage) stopped() bool { return len(s.failed) > s.tolerated }
+
+// open is how many clusters of the stage it still takes.
+func (s *stage) open() int { return len(s.waiting) + s.inFlight }
+
+// next are the clusters for the free slots, by name.
+func (s *stage) next(clusters []Cluster) []int {
+	free := min(max(s.slots-s.inFlight, 0), len(s.waiting))
+	if free < len(s.waiting) {
+		slices.SortFunc(s.waiting, func(a, b int) int { return cmp.Compare(clusters[a].Name, clusters[b].Name) })
+	}
+	return s.waiting[:free]
+}
+
+// stages cuts the selected clusters into stages (AM-20), and notes which numbers do not fit them.
+func (p policy) stages(clusters []Cluster) (stages []*stage, notes []string) {
+	groups, total := grouped(clusters)
+	stages, groups, notes = p.mandatoryStages(groups)
+	switch p.kind {
+	case clusterv1alpha1.ProgressivePerGroup:
+		rest, restNotes := p.groupStages(groups)
+		return append(stages, rest...), append(notes, restNotes...)
+	case clusterv1alpha1.Progressive:
+		rest, restNotes := p.progressiveStage(merged(groups, total), total)
+		return append(stages, rest), append(notes, restNotes...)
+	default:
+		all := merged(groups, total)
+		return []*stage{{name: wholePlacement, clusters: all, slots: len(all), tolerated: len(all)}}, notes
+	}
+}
+
+// members are the clusters of a decision group.
+type members struct {
+	Group
+	clusters []int
+}
+
+// grouped sorts the selected clusters into their groups, by index.
+func grouped(clusters []Cluster) (groups []*members, total int) {
+	known := map[Group]*members{}
+	var group *members // Clusters usually come group by group.
+	for i := range clusters {
+		if clusters[i].Deselected {
+			continue
+		}
+		total++
+		if group == nil || group.Group != clusters[i].Group {
+			group = known[clusters[i].Group]
+		}
+		if group == nil {
+			group = &members{Group: clusters[i].Group}
+			known[group.Group] = group
+			groups = append(groups, group)
+		}
+		group.clusters = append(group.clusters, i)
+	}
+	slices.SortFunc(groups, func(a, b *members) int {
+		return cmp.Or(cmp.Compare(a.Index, b.Index), cmp.Compare(a.Name, b.Name))
+	})
+	return groups, total
+}
+
+func merged(groups []*members, total int) []int {
+	all := make([]int, 0, total)
+	for _, group := range groups {
+		all = append(all, group.clusters...)
+	}
+	return all
+}
+
+// mandatoryStages takes the groups that come first and leaves the others. A group that does not exist holds nobody up:
+// the Placement may have no cluster for it at the moment.
+func (p policy) mandatoryStages(groups []*members) (stages []*stage, others []*members, notes []string) {
+	taken := map[*members]bool{}
+	for _, mandatory := range p.mandatory {
+		found := false
+		for _, group := range groups {
+			if !mandatory.matches(group.Group) {
+				continue
+			}
+			found = true
+			if taken[group] {
+				continue
+			}
+			taken[group] = true
+			stages = append(stages, &stage{
+				name: "mandatory " + group.String(), mandatory: true,
+				clusters: group.clusters, slots: len(group.clusters), tolerated: 0,
+			})
+		}
+		if !found {
+			notes = append(notes, fmt.Sprintf("%s: the placement has no clusters in a decision group %s: it is passed over",
+				mandatory.path, mandatory))
+		}
+	}
+	others = slices.DeleteFunc(groups, func(group *members) bool { return taken[group] })
+	return stages, others, notes
+}
+
+// groupStages are those of ProgressivePerGroup: maxFailures is of each group.
+func (p policy) groupStages(groups []*members) (stages []*stage, notes []string) {
+	var tooSmall []string
+	for _, group := range groups {
+		tolerated, tooLarge := p.maxFailures.tolerated(len(group.clusters))
+		if tooLarge {
+			tooSmall = append(tooSmall, group.String())
+		}
+		stages = append(stages, &stage{
+			name: group.String(), clusters: group.clusters, slots: len(group.clusters), tolerated: tolerated,
+		})
+	}
+	if len(tooSmall) > 0 {
+		notes = []string{fmt.Sprintf("%s: %s is more than the clusters of %s: all of them may fail",
+			p.maxFailures.path, p.maxFailures, firstFew(tooSmall))}
+	}
+	return stages, notes
+}
+
+// progressiveStage is the last of Progressive: maxConcurrency is of its own clusters, maxFailures of all of the rollout.
+func (p policy) progressiveStage(clusters []int, total int) (last *stage, notes []string) {
+	slots, note := p.maxConcurrency.slots(len(clusters))
+	if note != "" {
+		notes = append(notes, note)
+	}
+	tolerated, tooLarge := p.maxFailures.tolerated(total)
+	if tooLarge {
+		notes = append(notes, fmt.Sprintf("%s: %s is more than the %s there are: %d is used",
+			p.maxFailures.path, p.maxFailures, count(total, "cluster"), total))
+	}
+	name := wholePlacement
+	if len(clusters) < total {
+		name = "the rest of the placement"
+	}
+	return &stage{name: name, clusters: clusters, slots: slots, tolerated: tolerated}, notes
+}
+
+// count writes a number of things.
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// firstFew names some of many.
+func firstFew(names []string) string {
+	const few = 3
+	if more := len(names) - few; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), more)
+	}
+	return strings.Join(names, ", ")
+}

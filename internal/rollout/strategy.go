@@ -1,0 +1,179 @@
+package rollout
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
+)
+
+// Validate says what is wrong with a strategy, for admission: what cannot be read, and numbers that no rollout has a use
+// for. Of the blocks all, progressive and progressivePerGroup it looks at the one of the type, the only one that has an
+// effect. What depends on how many clusters there are is left to Plan.Notes; so is a maxConcurrency of 0, which the
+// contract allows (section 2.4).
+func Validate(path *field.Path, strategy clusterv1alpha1.RolloutStrategy) field.ErrorList {
+	_, problems := read(path, strategy, nil)
+	errs := problems.unreadable
+	for _, clamped := range problems.clamped {
+		errs = append(errs, field.Invalid(clamped.path, clamped.written, clamped.right))
+	}
+	return errs
+}
+
+// policy is a strategy that has been read.
+type policy struct {
+	kind           clusterv1alpha1.RolloutType
+	mandatory      []mandatoryGroup
+	soak           time.Duration
+	deadline       time.Duration // 0 is none.
+	maxConcurrency amount
+	maxFailures    amount
+}
+
+type mandatoryGroup struct {
+	clusterv1alpha1.MandatoryDecisionGroup
+	path *field.Path
+}
+
+func (m mandatoryGroup) matches(group Group) bool {
+	if m.GroupName != "" {
+		return m.GroupName == group.Name
+	}
+	return m.GroupIndex == group.Index
+}
+
+func (m mandatoryGroup) String() string {
+	if m.GroupName != "" {
+		return fmt.Sprintf("named %q", m.GroupName)
+	}
+	return fmt.Sprintf("with index %d", m.GroupIndex)
+}
+
+// problems are what is wrong with a strategy whatever the clusters are.
+type problems struct {
+	unreadable field.ErrorList
+	clamped    []clamped
+}
+
+// clamped is a value out of its range.
+type clamped struct {
+	path    *field.Path
+	written any
+	used    string // What it counts as.
+	right   string // What would be right.
+}
+
+func (c clamped) String() string {
+	return fmt.Sprintf("%s: %v counts as %s: %s", c.path, c.written, c.used, c.right)
+}
+
+// read makes a policy of the block that belongs to the type (contract section 2.4).
+func read(
+	path *field.Path, strategy clusterv1alpha1.RolloutStrategy, defaultConcurrency *intstr.IntOrString,
+) (policy, problems) {
+	var p problems
+	kind := strategy.Type
+	if kind == "" {
+		kind = clusterv1alpha1.All
+	}
+	result := policy{kind: kind}
+	switch kind {
+	case clusterv1alpha1.All:
+		if block := strategy.All; block != nil {
+			p.readConfig(path.Child("all"), block.RolloutConfig, &result)
+		}
+		result.soak = 0 // AM-20: All knows no soak.
+	case clusterv1alpha1.Progressive:
+		block := strategy.Progressive
+		if block == nil {
+			block = &clusterv1alpha1.RolloutProgressive{}
+		}
+		at := path.Child("progressive")
+		p.readConfig(at, block.RolloutConfig, &result)
+		p.readMandatory(at, block.MandatoryDecisionGroups, &result)
+		result.maxConcurrency = p.readConcurrency(at, block.MaxConcurrency, defaultConcurrency)
+	case clusterv1alpha1.ProgressivePerGroup:
+		if block := strategy.ProgressivePerGroup; block != nil {
+			at := path.Child("progressivePerGroup")
+			p.readConfig(at, block.RolloutConfig, &result)
+			p.readMandatory(at, block.MandatoryDecisionGroups, &result)
+		}
+	default:
+		p.unreadable = append(p.unreadable, field.NotSupported(path.Child("type"), kind, []clusterv1alpha1.RolloutType{
+			clusterv1alpha1.All, clusterv1alpha1.Progressive, clusterv1alpha1.ProgressivePerGroup}))
+	}
+	return result, p
+}
+
+func (p *problems) readConfig(path *field.Path, config clusterv1alpha1.RolloutConfig, into *policy) {
+	into.soak = p.readSoak(path.Child("minSuccessTime"), config.MinSuccessTime)
+	into.deadline = p.readDeadline(path.Child("progressDeadline"), config.ProgressDeadline)
+	if config.MaxFailures != nil {
+		into.maxFailures = p.readAmount(path.Child("maxFailures"), *config.MaxFailures)
+	}
+}
+
+func (p *problems) readSoak(path *field.Path, written string) time.Duration {
+	if written == "" {
+		return 0
+	}
+	soak, err := time.ParseDuration(written)
+	switch {
+	case err != nil:
+		p.invalid(path, written, "write a time such as 5m or 1h30m, or 0 for none")
+	case soak < 0:
+		p.clamp(path, written, "0", "a time is not negative; write one such as 5m, or 0 for none")
+	}
+	return max(soak, 0)
+}
+
+func (p *problems) readDeadline(path *field.Path, written string) time.Duration {
+	const none = "None"
+	if written == "" || written == none {
+		return 0
+	}
+	deadline, err := time.ParseDuration(written)
+	switch {
+	case err != nil:
+		p.invalid(path, written, "write a time such as 10m or 2h, or None to wait for ever")
+	case deadline <= 0:
+		p.clamp(path, written, none, "no cluster can keep a deadline of no time; write one such as 10m, or None to wait for ever")
+	}
+	return max(deadline, 0)
+}
+
+// readConcurrency takes the default, of which the user of the strategy need not know, without a path: it is not noted.
+func (p *problems) readConcurrency(block *field.Path, written, byDefault *intstr.IntOrString) amount {
+	switch {
+	case written != nil:
+		return p.readAmount(block.Child("maxConcurrency"), *written)
+	case byDefault != nil:
+		concurrency := p.readAmount(field.NewPath("clustersPerDecisionGroup"), *byDefault)
+		concurrency.path = nil
+		return concurrency
+	default:
+		return amount{value: 100, percent: true}
+	}
+}
+
+func (p *problems) readMandatory(block *field.Path, written clusterv1alpha1.MandatoryDecisionGroups, into *policy) {
+	for i, group := range written.MandatoryDecisionGroups {
+		path := block.Child("mandatoryDecisionGroups").Index(i)
+		if group.GroupName == "" && group.GroupIndex < 0 {
+			p.clamp(path.Child("groupIndex"), group.GroupIndex, "no group", "the indices of decision groups begin at 0")
+			continue
+		}
+		into.mandatory = append(into.mandatory, mandatoryGroup{MandatoryDecisionGroup: group, path: path})
+	}
+}
+
+func (p *problems) invalid(path *field.Path, written any, right string) {
+	p.unreadable = append(p.unreadable, field.Invalid(path, written, right))
+}
+
+func (p *problems) clamp(path *field.Path, written any, used, right string) {
+	p.clamped = append(p.clamped, clamped{path: path, written: written, used: used, right: right})
+}
