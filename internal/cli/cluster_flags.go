@@ -127,6 +127,28 @@ func (a *app) completeNamespaces(command *cobra.Command, _ []string, _ string) (
 	}), cobra.ShellCompDirectiveNoFileComp
 }
 
+// completeRequesters completes the common names of agents that ask to be one of the chosen clusters.
+func (a *app) completeRequesters(clusters *clusterFlags) cobra.CompletionFunc {
+	return func(command *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+		return a.offer(command.Context(), func(ctx context.Context, hub *hubapi.Hub) ([]string, error) {
+			chosen, err := clusters.names()
+			var names []string
+			for _, cluster := range chosen {
+				requests, _, err := hub.JoinRequests(ctx, cluster)
+				if err != nil {
+					return nil, err
+				}
+				for _, request := range requests {
+					if request.Pending {
+						names = append(names, request.CommonName)
+					}
+				}
+			}
+			return names, err
+		}), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
 // completeWork completes the name of a work of the chosen clusters.
 func (a *app) completeWork(clusters *clusterFlags) cobra.CompletionFunc {
 	return func(command *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {

@@ -97,7 +97,7 @@ func (a *app) sayWouldMakeToken(useBootstrapToken bool, file string) error {
 	if err != nil {
 		return err
 	}
-	what := fmt.Sprintf("make a token of the service account %s/%s, good for %s", fleet.NamespaceOperators, fleet.ServiceAccountBootstrap, hubapi.TokenLifetime)
+	what := fmt.Sprintf("make a token of the service account %s/%s, good for an hour", fleet.NamespaceOperators, fleet.ServiceAccountBootstrap)
 	if useBootstrapToken {
 		what = "read the newest bootstrap token"
 	}

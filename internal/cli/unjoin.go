@@ -122,10 +122,11 @@ func (l *leaving) settle(ctx context.Context) (stays []workv1.AppliedManifestWor
 	applied, err := l.applied(ctx)
 	switch {
 	case err != nil && l.force:
-		l.note("Warning: the cluster cannot be asked what was applied there: %v", err)
+		l.note("Warning: cluster %s cannot be asked what was applied there, so that stays: %v", l.cluster, err)
 		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("%w: see whether it runs, and whether the kubeconfig is a recent one. --force does without: what was applied there stays", err)
+		return nil, fmt.Errorf("cluster %s cannot be asked what was applied there: %w\nSee whether the cluster runs, and whether the kubeconfig is a recent one. "+
+			"--force does without asking: what was applied there stays", l.cluster, err)
 	case len(applied) == 0 || l.force:
 		return applied, nil
 	}
@@ -151,7 +152,7 @@ func (l *leaving) refusal(applied []workv1.AppliedManifestWork) error {
 func listWorksApplied(applied []workv1.AppliedManifestWork) string {
 	lines := make([]string, len(applied))
 	for i := range applied {
-		lines[i] = fmt.Sprintf("  work %s, %d objects", applied[i].Spec.ManifestWorkName, len(applied[i].Status.AppliedResources))
+		lines[i] = fmt.Sprintf("  work %s (objects: %d)", applied[i].Spec.ManifestWorkName, len(applied[i].Status.AppliedResources))
 	}
 	return strings.Join(lines, "\n")
 }
@@ -188,7 +189,7 @@ func (l *leaving) applied(ctx context.Context) ([]workv1.AppliedManifestWork, er
 func (l *leaving) managed() (*hubapi.Hub, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", l.member.Kubeconfig)
 	if err != nil {
-		return nil, fmt.Errorf("the kubeconfig that cluster %s was joined with: %w", l.cluster, err)
+		return nil, fmt.Errorf("the kubeconfig that it was joined with: %w", err)
 	}
 	return hubapi.New(config)
 }

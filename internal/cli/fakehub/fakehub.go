@@ -105,8 +105,11 @@ func (h *Hub) Remove(t *testing.T, objectPath string) {
 func (h *Hub) Has(objectPath string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.objects[objectPath] != nil
+	return h.HasLocked(objectPath)
 }
+
+// HasLocked is Has for an answer of the test's own, while which nothing changes.
+func (h *Hub) HasLocked(objectPath string) bool { return h.objects[objectPath] != nil }
 
 // Get decodes the object at a path.
 func (h *Hub) Get(t *testing.T, objectPath string, into any) {
