@@ -50,6 +50,7 @@ func (a *app) acceptCommand() *cobra.Command {
 	command.Flags().BoolVar(&run.wait, "wait", false, "wait for the clusters to ask, for --timeout seconds at most")
 	command.Flags().BoolVar(&run.skipApproveCheck, "skip-approve-check", false, "approve requests of several agents for the same cluster, too")
 	command.Flags().StringSliceVar(&run.requesters, "requesters", nil, "common names of the agents to approve, separated by commas; each has to match exactly")
+	complete(command, "requesters", a.completeRequesters(clusters))
 	command.RunE = func(command *cobra.Command, _ []string) error {
 		names, err := clusters.required()
 		if err != nil {

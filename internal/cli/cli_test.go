@@ -237,15 +237,18 @@ func TestVersion(t *testing.T) {
 func TestBadCommandLine(t *testing.T) {
 	t.Parallel()
 	for command, says := range map[string][]string{
-		"get clutsers":             {`unknown command "clutsers" for "capstan get"`, `Did you mean "clusters"?`},
-		"creat":                    {`unknown command "creat"`, `Did you mean "create"?`},
-		"frobnicate":               {`unknown command "frobnicate"`, "capstan --help"},
-		"get clusters --bogus":     {"unknown flag: --bogus", "capstan get clusters --help"},
-		"get clusters --timeout 0": {"--timeout: 0"},
-		"up --clusters 0":          {"--clusters: 0"},
-		"up 3":                     {`"3"`, "flags only"},
-		"accept":                   {"either --cluster or --clusters needs to be set"},
-		"accept cluster1":          {`"cluster1"`, "accept --clusters CLUSTER,..."},
+		"get clutsers":                           {`unknown command "clutsers" for "capstan get"`, `Did you mean "clusters"?`},
+		"creat":                                  {`unknown command "creat"`, `Did you mean "create"?`},
+		"frobnicate":                             {`unknown command "frobnicate"`, "capstan --help"},
+		"get clusters --bogus":                   {"unknown flag: --bogus", "capstan get clusters --help"},
+		"get clusters --timeout 0":               {"--timeout: 0"},
+		"up --clusters 0":                        {"--clusters: 0"},
+		"up 3":                                   {`"3"`, "flags only"},
+		"accept":                                 {"either --cluster or --clusters needs to be set"},
+		"unjoin":                                 {"cluster-name is missing", "capstan status"},
+		"unjoin --cluster-name C1":               {"--cluster-name", `"C1"`},
+		"unjoin --cluster-name c --kubeconfig k": {"--kubeconfig, --context: of no use here"},
+		"accept cluster1":                        {`"cluster1"`, "accept --clusters CLUSTER,..."},
 	} {
 		run(t.Context(), "", strings.Fields(command)...).fails(t, says...)
 	}
@@ -257,17 +260,28 @@ func TestCompletion(t *testing.T) {
 	h := newHub(t)
 	h.putClusters(t)
 	h.Put(t, clustersPath+"/idle", cluster("idle", nil))
+	h.putRequest(t, fakehub.JoinRequest(t, "one", "cluster1", "a1"))
+	h.putSet(t, "default")
+	h.putSet(t, "prod")
+	h.putNamespace(t, "team-a")
 	h.Put(t, worksPath+"/web", &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "cluster1"}})
 	for typed, want := range map[string]string{
-		"accept --cluster=":           "cluster1\ncluster2\nidle\n",
-		"accept --clusters=":          "cluster1\ncluster2\nidle\n",
-		"accept --clusters=cluster1,": "cluster1,cluster2\ncluster1,idle\n",
-		"get clusters -o ":            "tree\ntable\nyaml\njson\n",
-		"get works --context=":        "hub\n",
-		"get works ":                  "web\n",
-		"get works --cluster=idle ":   "",
-		"get works web ":              "",
-		"join --cluster-name=":        "",
+		"accept --cluster=":                        "cluster1\ncluster2\nidle\n",
+		"accept --clusters=":                       "cluster1\ncluster2\nidle\n",
+		"accept --clusters=cluster1,":              "cluster1,cluster2\ncluster1,idle\n",
+		"get clusters -o ":                         "tree\ntable\nyaml\njson\n",
+		"get clusters --clusterset=":               "default\nprod\n",
+		"clusterset bind ":                         "default\nprod\n",
+		"clusterset bind prod ":                    "",
+		"delete clusterset prod ":                  "default\n",
+		"clusterset set prod --clusters=cluster1,": "cluster1,cluster2\ncluster1,idle\n",
+		"clusterset bind prod --namespace=":        "team-a\n",
+		"accept --cluster=cluster1 --requesters=":  "system:open-cluster-management:cluster1:a1\n",
+		"get works --context=":                     "hub\n",
+		"get works ":                               "web\n",
+		"get works --cluster=idle ":                "",
+		"get works web ":                           "",
+		"join --cluster-name=":                     "",
 	} {
 		words := strings.Split(typed, " ")
 		got := h.run(t, "", append([]string{"__complete", "--kubeconfig", h.kubeconfig}, words...)...)

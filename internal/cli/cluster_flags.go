@@ -100,6 +100,55 @@ func (a *app) clusterNames(ctx context.Context) []string {
 	})
 }
 
+// completeClusterSets completes the names of cluster sets that are not on the line yet.
+func (a *app) completeClusterSets(command *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	names := a.offer(command.Context(), func(ctx context.Context, hub *hubapi.Hub) ([]string, error) {
+		list, err := hub.ClusterSets(ctx)
+		var names []string
+		for i := range list.Items {
+			names = append(names, list.Items[i].Name)
+		}
+		return names, err
+	})
+	return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(args, name) }), cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeClusterSet completes the one name of a cluster set that a command takes.
+func (a *app) completeClusterSet(command *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return a.completeClusterSets(command, args, typed)
+}
+
+func (a *app) completeNamespaces(command *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	return a.offer(command.Context(), func(ctx context.Context, hub *hubapi.Hub) ([]string, error) {
+		return hub.Namespaces(ctx)
+	}), cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeRequesters completes the common names of agents that ask to be one of the chosen clusters.
+func (a *app) completeRequesters(clusters *clusterFlags) cobra.CompletionFunc {
+	return func(command *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+		return a.offer(command.Context(), func(ctx context.Context, hub *hubapi.Hub) ([]string, error) {
+			chosen, err := clusters.names()
+			var names []string
+			for _, cluster := range chosen {
+				requests, _, err := hub.JoinRequests(ctx, cluster)
+				if err != nil {
+					return nil, err
+				}
+				for _, request := range requests {
+					if request.Pending {
+						names = append(names, request.CommonName)
+					}
+				}
+			}
+			return names, err
+		}), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
 // completeWork completes the name of a work of the chosen clusters.
 func (a *app) completeWork(clusters *clusterFlags) cobra.CompletionFunc {
 	return func(command *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {

@@ -3,5 +3,5 @@ package cli
 import "github.com/spf13/cobra"
 
 func (a *app) createCommand() *cobra.Command {
-	return parent("create", "Create a work on clusters", a.createWorkCommand())
+	return parent("create", "Create cluster sets, or a work on clusters", a.createClusterSetCommand(), a.createWorkCommand())
 }

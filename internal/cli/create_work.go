@@ -100,12 +100,20 @@ func newWork(cluster, name string, workload workv1.ManifestsTemplate) *workv1.Ma
 
 func (a *app) renderWorks(name string, clusters []string, workload workv1.ManifestsTemplate) error {
 	for _, cluster := range clusters {
-		content, err := yaml.Marshal(newWork(cluster, name, workload))
-		if err != nil {
+		if err := a.render(newWork(cluster, name, workload)); err != nil {
 			return err
 		}
-		a.say("---\n%s", strings.TrimSpace(string(content)))
 	}
+	return nil
+}
+
+// render shows an object that would be created (CA-01).
+func (a *app) render(object any) error {
+	content, err := yaml.Marshal(object)
+	if err != nil {
+		return err
+	}
+	a.say("---\n%s", strings.TrimSpace(string(content)))
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/cli/output"
@@ -22,7 +23,7 @@ func (a *app) getClustersCommand() *cobra.Command {
 	}
 	command.Flags().StringVar(&clusterSet, "clusterset", "", "only the clusters whose label names this set")
 	format := addOutputFlag(command, output.Tree, output.Table, output.YAML, output.JSON)
-	complete(command, "clusterset", cobra.NoFileCompletions)
+	complete(command, "clusterset", a.completeClusterSets)
 	command.ValidArgsFunction = a.completeClusters
 	command.RunE = func(command *cobra.Command, names []string) error {
 		hub, err := a.hub()
@@ -46,7 +47,7 @@ func (a *app) getClustersCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if err := keepNamed(list, names); err != nil {
+		if list.Items, err = keepNamed(list.Items, names, "cluster", "capstan get clusters"); err != nil {
 			return err
 		}
 		switch {
@@ -62,16 +63,18 @@ func (a *app) getClustersCommand() *cobra.Command {
 }
 
 // keepNamed narrows a list to the names that were asked for, all of them if there are none. One that is missing is an
-// error.
-func keepNamed(list *clusterv1.ManagedClusterList, names []string) error {
+// error, which names the command that lists those there are.
+func keepNamed[T any, P interface {
+	*T
+	metav1.Object
+}](items []T, names []string, kind, list string) ([]T, error) {
 	if len(names) == 0 {
-		return nil
+		return items, nil
 	}
 	for _, name := range names {
-		if !slices.ContainsFunc(list.Items, func(c clusterv1.ManagedCluster) bool { return c.Name == name }) {
-			return fmt.Errorf("cluster %q is not there: \"capstan get clusters\" lists those that are", name)
+		if !slices.ContainsFunc(items, func(item T) bool { return P(&item).GetName() == name }) {
+			return nil, fmt.Errorf("%s %q is not there: %q lists those that are", kind, name, list)
 		}
 	}
-	list.Items = slices.DeleteFunc(list.Items, func(c clusterv1.ManagedCluster) bool { return !slices.Contains(names, c.Name) })
-	return nil
+	return slices.DeleteFunc(items, func(item T) bool { return !slices.Contains(names, P(&item).GetName()) }), nil
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/cli/output"
 	"github.com/capstan-io/capstan/internal/cli/playground"
+	"github.com/capstan-io/capstan/internal/fleet"
 )
 
 // joinInfo is what a cluster needs to join; the JSON names are those of the contract (CA-21).
@@ -43,7 +45,8 @@ The token is one of the service account open-cluster-management/agent-registrati
 --use-bootstrap-token it is the newest bootstrap token of the hub instead, which is short and lives longer. The hash in the
 command is that of the hub's certificate authority: with it, "capstan join" can tell the hub from an impostor.
 
-Whoever has the token may ask to join. An administrator still has to accept the cluster.`
+Whoever has the token may ask to join. An administrator still has to accept the cluster. "capstan delete token" ends all
+tokens; what it deletes is made anew here when it is missing.`
 
 // getTokenCommand is CA-21.
 func (a *app) getTokenCommand() *cobra.Command {
@@ -53,12 +56,19 @@ func (a *app) getTokenCommand() *cobra.Command {
 		Use:   "token",
 		Short: "Print the command with which a cluster joins the hub",
 		Long:  getTokenLong,
-		Args:  flagsOnly,
+		Example: "  capstan get token\n  capstan get token --use-bootstrap-token\n" +
+			"  capstan get token -o json --output-file hub.json",
+		Args:              flagsOnly,
+		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	command.Flags().BoolVar(&useBootstrapToken, "use-bootstrap-token", false, "print the hub's bootstrap token instead of a service account token")
 	command.Flags().StringVar(&file, "output-file", "", "write to this file, which only you can read, instead of standard output")
 	format := addOutputFlag(command, output.Text, output.JSON)
 	command.RunE = func(command *cobra.Command, _ []string) error {
+		a.announceDryRun(command)
+		if a.dryRun {
+			return a.sayWouldMakeToken(useBootstrapToken, file)
+		}
 		ctx, cancel := a.limited(command.Context())
 		defer cancel()
 		info, err := a.joinInfo(ctx, useBootstrapToken)
@@ -80,6 +90,19 @@ func (a *app) getTokenCommand() *cobra.Command {
 		return err
 	}
 	return command
+}
+
+func (a *app) sayWouldMakeToken(useBootstrapToken bool, file string) error {
+	hub, err := a.hub()
+	if err != nil {
+		return err
+	}
+	what := fmt.Sprintf("make a token of the service account %s/%s, good for an hour", fleet.NamespaceOperators, fleet.ServiceAccountBootstrap)
+	if useBootstrapToken {
+		what = "read the newest bootstrap token"
+	}
+	a.say("would %s, on %s, and write it to %s", what, hub.Server, cmp.Or(file, "standard output"))
+	return nil
 }
 
 // writeToken makes no folders: a misspelt one is a mistake.

@@ -31,7 +31,8 @@ const joinLong = `Join a cluster to a hub: run its agent as a process of this ma
 
 "capstan get token" on the hub prints the command with the token and the URL. The agent needs a kubeconfig of the cluster
 that may do there what the hub will ask for; its current context is used. The agent runs until you stop it. With --detach
-it runs in the background: "capstan status" shows it, "capstan down" stops it, "capstan up" starts it again.
+it runs in the background: "capstan status" shows it, "capstan down" stops it, "capstan up" starts it again. "capstan unjoin"
+removes it.
 
 The hub is verified with the first of these that there is: --ca-file; --ca-cert-hash, which "capstan get token" prints; the
 signature of a bootstrap token on what the hub publishes about itself. Without any, the certificate authority that the hub
@@ -144,7 +145,7 @@ func (j *joining) join(ctx context.Context) error {
 	if j.detach {
 		return j.runDetached(ctx, hub, program, enrolment)
 	}
-	return j.runAttached(ctx, hub, program)
+	return j.runAttached(ctx, hub, program, enrolment)
 }
 
 // findHub makes sure that there is a hub, that it is the right one, and that it lets the token in.
@@ -229,8 +230,8 @@ func (j *joining) awaitCluster(ctx context.Context, hub *hubapi.Hub, agent *play
 }
 
 // runAttached shows the log of the agent, and how to accept the cluster once the hub knows it.
-func (j *joining) runAttached(ctx context.Context, hub *hubapi.Hub, program playground.Program) error {
-	agent, err := program.Attach(ctx, j.errOut)
+func (j *joining) runAttached(ctx context.Context, hub *hubapi.Hub, program playground.Program, enrolment playground.Enrolment) error {
+	agent, err := j.home.Attach(ctx, program, enrolment, j.errOut)
 	if err != nil {
 		return err
 	}
@@ -243,7 +244,7 @@ func (j *joining) runAttached(ctx context.Context, hub *hubapi.Hub, program play
 		j.note("The hub does not know the cluster yet: %v\nThe agent goes on trying; interrupt it to give up.", err)
 	}
 	err = agent.Result()
-	if ctx.Err() != nil {
+	if ctx.Err() != nil || err == nil { // asked to stop, by an interrupt, "capstan down" or "capstan unjoin"
 		j.note("The agent is stopped. The same command starts it again.")
 		return nil
 	}

@@ -26,16 +26,13 @@ const (
 	userKubeAdmin              = "kube:admin"
 )
 
-// clusterGroup is the API group of ManagedClusters.
-const clusterGroup = "cluster.open-cluster-management.io"
-
 // hubPolicy is what the hub adds to the roles of Kubernetes: those who have a bootstrap token, or a token of the bootstrap
 // service account, may ask to join, and everybody may read where the hub is and whom to trust (SC-19).
 func hubPolicy(delegatedAuthentication bool) rbac.Policy {
 	p := rbac.Policy{
 		ClusterRoles: []rbacv1.ClusterRole{
-			{ObjectMeta: metav1.ObjectMeta{Name: roleStandaloneBootstrap}, Rules: joinRules("get", "list", "update", "create")},
-			{ObjectMeta: metav1.ObjectMeta{Name: fleet.ClusterRoleBootstrap}, Rules: joinRules("get", "create", "list", "watch")},
+			{ObjectMeta: metav1.ObjectMeta{Name: roleStandaloneBootstrap}, Rules: fleet.BootstrapRules("get", "list", "update", "create")},
+			{ObjectMeta: metav1.ObjectMeta{Name: fleet.ClusterRoleBootstrap}, Rules: fleet.BootstrapRules("get", "create", "list", "watch")},
 		},
 		ClusterRoleBindings: []rbacv1.ClusterRoleBinding{
 			bind(bindingStandaloneBootstrap, roleStandaloneBootstrap, group(fleet.GroupBootstrap)),
@@ -61,16 +58,6 @@ func hubPolicy(delegatedAuthentication bool) rbac.Policy {
 		p.ClusterRoleBindings = append(p.ClusterRoleBindings, bind(bindingKubeAdmin, "cluster-admin", user(userKubeAdmin)))
 	}
 	return p
-}
-
-// joinRules let an agent ask for a certificate and create its ManagedCluster, in a set if it may.
-func joinRules(clusterVerbs ...string) []rbacv1.PolicyRule {
-	return []rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get"}},
-		{APIGroups: []string{"certificates.k8s.io"}, Resources: []string{"certificatesigningrequests"}, Verbs: []string{"create", "get", "list", "watch"}},
-		{APIGroups: []string{clusterGroup}, Resources: []string{fleet.ResourceManagedClusters}, Verbs: clusterVerbs},
-		{APIGroups: []string{clusterGroup}, Resources: []string{"managedclustersets/" + fleet.SubresourceJoin}, Verbs: []string{"create"}},
-	}
 }
 
 func bind(name, role string, subject rbacv1.Subject) rbacv1.ClusterRoleBinding {

@@ -1,5 +1,7 @@
 package fleet
 
+import rbacv1 "k8s.io/api/rbac/v1"
+
 // Roles on the hub, and their bindings where those have a name of their own.
 const (
 	// ClusterRoleBootstrap lets an agent ask to join.
@@ -56,4 +58,16 @@ func WorkRoleBinding(cluster string) string {
 // an add-on (RG-53).
 func AddOnTokenRole(addOn string) string {
 	return addOn + "-token-role"
+}
+
+// BootstrapRules let an agent ask for a certificate and create its ManagedCluster, in a set if it may. Those of
+// ClusterRoleBootstrap have the verbs get, create, list and watch on ManagedClusters.
+func BootstrapRules(clusterVerbs ...string) []rbacv1.PolicyRule {
+	const clusterGroup = "cluster.open-cluster-management.io"
+	return []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get"}},
+		{APIGroups: []string{"certificates.k8s.io"}, Resources: []string{"certificatesigningrequests"}, Verbs: []string{"create", "get", "list", "watch"}},
+		{APIGroups: []string{clusterGroup}, Resources: []string{ResourceManagedClusters}, Verbs: clusterVerbs},
+		{APIGroups: []string{clusterGroup}, Resources: []string{"managedclustersets/" + SubresourceJoin}, Verbs: []string{"create"}},
+	}
 }

@@ -242,6 +242,61 @@ func joinAnother(t *testing.T, admin user) {
 	admin.run(t, "accept", "--clusters", "another", "--wait")
 	awaitAvailable(t, admin, "another")
 	refuseImpostor(t, admin, clusterKubeconfig)
+	revokeTokens(t, admin, clusterKubeconfig)
+	leave(t, admin, other)
+}
+
+// revokeTokens ends the tokens that were given out, which does not keep anybody from asking for new ones (CA-22).
+func revokeTokens(t *testing.T, admin user, clusterKubeconfig string) {
+	late := newUser(t)
+	server := admin.status(t).Processes[0].Endpoint
+	for _, kind := range []string{"--use-bootstrap-token=false", "--use-bootstrap-token"} {
+		join := func() []string {
+			var info struct {
+				Token string   `json:"hub-token"`
+				Pins  []string `json:"ca-cert-hash"`
+			}
+			if err := json.Unmarshal([]byte(admin.run(t, "get", "token", kind, "-o", "json")), &info); err != nil {
+				t.Fatal(err)
+			}
+			return []string{"join", "--hub-token", info.Token, "--hub-apiserver", server, "--ca-cert-hash", info.Pins[0],
+				"--managed-cluster-kubeconfig", clusterKubeconfig, "--cluster-name", "late", "--detach", "--wait"}
+		}
+		before := join()
+		admin.run(t, "delete", "token")
+		if _, err := late.try(before...); err == nil || !strings.Contains(err.Error(), "does not accept the credentials") {
+			t.Errorf("%s: joined with a token that was revoked: %v", kind, err)
+		}
+		// The hub makes its next bootstrap token a moment later.
+		env.Eventually(t, func(context.Context) error {
+			_, err := admin.try("get", "token", kind)
+			return err
+		})
+		late.run(t, join()...)
+		late.run(t, "unjoin", "--cluster-name", "late")
+	}
+}
+
+// leave takes a cluster from the hub, first its works and then its agent (CA-19).
+func leave(t *testing.T, admin, other user) {
+	file := filepath.Join(t.TempDir(), "demo.yaml")
+	if err := os.WriteFile(file, []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: demo, namespace: default}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	admin.run(t, "create", "work", "demo", "-f", file, "--cluster", "another")
+	env.Eventually(t, func(context.Context) error {
+		if out := admin.run(t, "get", "works", "demo", "--cluster", "another"); !strings.Contains(out, "Applied: True") {
+			return fmt.Errorf("the work is not applied: %s", out)
+		}
+		return nil
+	})
+	if _, err := other.try("unjoin", "--cluster-name", "another"); err == nil || !strings.Contains(err.Error(), "work demo") {
+		t.Errorf("left with a work on the cluster: %v", err)
+	}
+	other.run(t, "unjoin", "--cluster-name", "another", "--force")
+	if _, err := other.try("status"); err == nil || !strings.Contains(err.Error(), "there is no playground") {
+		t.Errorf("the agent is still there: %v", err)
+	}
 }
 
 // refuseImpostor has a stranger ask to be a cluster that is there: accept says who, and lets only those in who are named.

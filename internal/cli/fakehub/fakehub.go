@@ -47,6 +47,8 @@ type Hub struct {
 var kinds = map[string]string{
 	"certificatesigningrequests": "CertificateSigningRequest",
 	"managedclusters":            "ManagedCluster",
+	"managedclustersets":         "ManagedClusterSet",
+	"appliedmanifestworks":       "AppliedManifestWork",
 }
 
 // event is a change: its resource version is its index in the history plus one.
@@ -88,6 +90,26 @@ func (h *Hub) Put(t *testing.T, objectPath string, object runtime.Object) {
 	defer h.mu.Unlock()
 	h.store(objectPath, &unstructured.Unstructured{Object: content})
 }
+
+// Remove takes away the object at a path.
+func (h *Hub) Remove(t *testing.T, objectPath string) {
+	t.Helper()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.remove(objectPath) == nil {
+		t.Fatalf("the hub has no %s", objectPath)
+	}
+}
+
+// Has tells whether there is an object at a path.
+func (h *Hub) Has(objectPath string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.HasLocked(objectPath)
+}
+
+// HasLocked is Has for an answer of the test's own, while which nothing changes.
+func (h *Hub) HasLocked(objectPath string) bool { return h.objects[objectPath] != nil }
 
 // Get decodes the object at a path.
 func (h *Hub) Get(t *testing.T, objectPath string, into any) {
@@ -164,6 +186,8 @@ func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.replace(w, r.URL.Path, body)
 	case r.Method == http.MethodPatch:
 		h.patch(w, r.URL.Path, body)
+	case r.Method == http.MethodDelete:
+		h.respond(w, h.remove(r.URL.Path), r.URL.Path)
 	}
 }
 
@@ -268,6 +292,20 @@ func (h *Hub) create(w http.ResponseWriter, collection string, body []byte) {
 	}
 	h.store(objectPath, object)
 	writeJSON(w, http.StatusCreated, object.Object)
+}
+
+// remove returns the object that was there, nil if there was none.
+func (h *Hub) remove(objectPath string) *unstructured.Unstructured {
+	object := h.objects[objectPath]
+	if object == nil {
+		return nil
+	}
+	delete(h.objects, objectPath)
+	object = object.DeepCopy()
+	object.SetResourceVersion(strconv.Itoa(len(h.history) + 1))
+	h.history = append(h.history, event{"DELETED", objectPath, object})
+	h.changed.Broadcast()
+	return object
 }
 
 func (h *Hub) replace(w http.ResponseWriter, objectPath string, body []byte) {

@@ -106,7 +106,9 @@ func (h *Hub) renewHint() string {
 
 // missingHint says how to see what is there instead.
 func (h *Hub) missingHint(err error) string {
-	list := map[string]string{managedClusters: "capstan get clusters", manifestWorks: "capstan get works"}
+	list := map[string]string{
+		managedClusters: "capstan get clusters", managedClusterSets: "capstan get clustersets", manifestWorks: "capstan get works",
+	}
 	var status apierrors.APIStatus
 	if errors.As(err, &status) && status.Status().Details != nil {
 		if command := list[status.Status().Details.Kind]; command != "" {

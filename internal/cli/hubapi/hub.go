@@ -9,6 +9,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 )
 
@@ -29,7 +31,7 @@ type Hub struct {
 
 	clientCertificate []byte // PEM, empty without one
 
-	core, certificates, coordination, clusters, works rest.Interface
+	core, certificates, coordination, rbac, clusters, sets, works rest.Interface
 }
 
 // Connect finds the access to a hub and prepares to use it; nothing is sent yet.
@@ -78,7 +80,9 @@ func New(config *rest.Config) (*Hub, error) {
 		core:         client(corev1.SchemeGroupVersion, "/api"),
 		certificates: client(certificatesv1.SchemeGroupVersion, "/apis"),
 		coordination: client(coordinationv1.SchemeGroupVersion, "/apis"),
+		rbac:         client(rbacv1.SchemeGroupVersion, "/apis"),
 		clusters:     client(clusterv1.GroupVersion, "/apis"),
+		sets:         client(clusterv1beta2.GroupVersion, "/apis"),
 		works:        client(workv1.GroupVersion, "/apis"),
 	}
 	return hub, err
@@ -87,12 +91,20 @@ func New(config *rest.Config) (*Hub, error) {
 func newScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	kinds := map[schema.GroupVersion][]runtime.Object{
-		corev1.SchemeGroupVersion:           {&corev1.ConfigMap{}, &corev1.Secret{}, &corev1.SecretList{}},
+		corev1.SchemeGroupVersion:           {&corev1.ConfigMap{}, &corev1.NamespaceList{}, &corev1.Secret{}, &corev1.SecretList{}, &corev1.ServiceAccount{}},
 		authenticationv1.SchemeGroupVersion: {&authenticationv1.TokenRequest{}},
 		certificatesv1.SchemeGroupVersion:   {&certificatesv1.CertificateSigningRequest{}, &certificatesv1.CertificateSigningRequestList{}},
 		coordinationv1.SchemeGroupVersion:   {&coordinationv1.Lease{}, &coordinationv1.LeaseList{}},
+		rbacv1.SchemeGroupVersion:           {&rbacv1.ClusterRole{}, &rbacv1.ClusterRoleBinding{}},
 		clusterv1.GroupVersion:              {&clusterv1.ManagedCluster{}, &clusterv1.ManagedClusterList{}},
-		workv1.GroupVersion:                 {&workv1.ManifestWork{}, &workv1.ManifestWorkList{}},
+		clusterv1beta2.GroupVersion: {
+			&clusterv1beta2.ManagedClusterSet{}, &clusterv1beta2.ManagedClusterSetList{},
+			&clusterv1beta2.ManagedClusterSetBinding{}, &clusterv1beta2.ManagedClusterSetBindingList{},
+		},
+		workv1.GroupVersion: {
+			&workv1.ManifestWork{}, &workv1.ManifestWorkList{},
+			&workv1.AppliedManifestWork{}, &workv1.AppliedManifestWorkList{},
+		},
 	}
 	for gv, objects := range kinds {
 		scheme.AddKnownTypes(gv, objects...)

@@ -25,17 +25,33 @@ const TokenLifetime = time.Hour
 // bootstrapTokenSelector finds the bootstrap tokens that are meant for joining clusters.
 const bootstrapTokenSelector = "app=cluster-manager"
 
-// ServiceAccountToken makes a token of the bootstrap service account, with which clusters join (CA-13).
+// ServiceAccountToken makes a token of the bootstrap service account, with which clusters join (CA-13). After the account was
+// deleted, it is made anew.
 func (h *Hub) ServiceAccountToken(ctx context.Context) (string, error) {
-	seconds := int64(TokenLifetime / time.Second)
-	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
-	err := h.core.Post().Namespace(fleet.NamespaceOperators).Resource("serviceaccounts").Name(fleet.ServiceAccountBootstrap).
-		SubResource("token").Body(request).Do(ctx).Into(request)
+	token, err := h.requestToken(ctx)
+	if !apierrors.IsNotFound(err) {
+		return token, h.explain("make a token to join with", err)
+	}
+	if err := h.CheckIsHub(ctx); err != nil {
+		return "", err
+	}
+	if err := h.restoreAccess(ctx); err != nil {
+		return "", err
+	}
+	token, err = h.requestToken(ctx)
 	if apierrors.IsNotFound(err) {
 		return "", h.noCredential(ctx, fmt.Errorf("the service account %s/%s is missing: %w",
 			fleet.NamespaceOperators, fleet.ServiceAccountBootstrap, err))
 	}
-	return request.Status.Token, h.explain("make a token to join with", err)
+	return token, h.explain("make a token to join with", err)
+}
+
+func (h *Hub) requestToken(ctx context.Context) (string, error) {
+	seconds := int64(TokenLifetime / time.Second)
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
+	err := h.core.Post().Namespace(fleet.NamespaceOperators).Resource("serviceaccounts").Name(fleet.ServiceAccountBootstrap).
+		SubResource("token").Body(request).Do(ctx).Into(request)
+	return request.Status.Token, err
 }
 
 // BootstrapToken reads the newest bootstrap token that has not expired, as <id>.<secret> (CA-13).
@@ -57,7 +73,7 @@ func (h *Hub) BootstrapToken(ctx context.Context, now time.Time) (string, error)
 		return "", h.noCredential(ctx, fmt.Errorf("none of the %d Secrets %s<id> with the label %s in %s holds a token that has not expired",
 			len(list.Items), bootstrapapi.BootstrapTokenSecretPrefix, bootstrapTokenSelector, metav1.NamespaceSystem))
 	}
-	return tokenOf(newest), nil
+	return tokenOf(newest), h.ensureRole(ctx)
 }
 
 func usable(secret *corev1.Secret, now time.Time) bool {

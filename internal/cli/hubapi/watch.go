@@ -3,6 +3,7 @@ package hubapi
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -60,6 +61,41 @@ func follow[T any, P interface {
 		}
 		return event.Type != watch.Deleted && wanted(object), nil
 	})
+	return err
+}
+
+// untilNone watches until there is no object left that counts, and fails like until.
+func untilNone[T any, P interface {
+	*T
+	runtime.Object
+}](ctx context.Context, w watched, counts func(P) bool) error {
+	err := w.probe(ctx)
+	if err == nil {
+		err = followNone(ctx, w, counts)
+	}
+	if err != nil && ctx.Err() != nil {
+		return errWaitEnded{context.Cause(ctx)}
+	}
+	return err
+}
+
+func followNone[T any, P interface {
+	*T
+	runtime.Object
+}](ctx context.Context, w watched, counts func(P) bool) error {
+	source := cache.NewFilteredListWatchFromClient(w.client, w.resource, w.namespace, w.narrow)
+	var objects cache.Store
+	none := func() bool {
+		return !slices.ContainsFunc(objects.List(), func(o any) bool {
+			object, ok := o.(P)
+			return ok && counts(object)
+		})
+	}
+	synced := func(store cache.Store) (bool, error) {
+		objects = store
+		return none(), nil
+	}
+	_, err := watchtools.UntilWithSync(ctx, source, P(new(T)), synced, func(watch.Event) (bool, error) { return none(), nil })
 	return err
 }
 

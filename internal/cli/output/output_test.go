@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/cli/output"
 	"github.com/capstan-io/capstan/internal/cli/playground"
@@ -76,7 +77,30 @@ var status = playground.Status{
 	Works: []playground.WorkStatus{{Name: "nginx", Cluster: "cluster1", Manifests: 2, Applied: "True", Available: "False"}},
 }
 
-// CA-05, CA-23, CA-26: what is printed, with colour and without.
+var sets = []clusterv1beta2.ManagedClusterSet{
+	{
+		ObjectMeta: metav1.ObjectMeta{Name: "default"},
+		Spec:       clusterv1beta2.ManagedClusterSetSpec{ManagedNamespaces: []clusterv1beta2.ManagedNamespaceConfig{{Name: "team-a"}, {Name: "team-b"}}},
+		Status: clusterv1beta2.ManagedClusterSetStatus{
+			Conditions: []metav1.Condition{{Type: "ClusterSetEmpty", Status: "False", Message: "1 ManagedClusters selected"}},
+		},
+	},
+	{
+		ObjectMeta: metav1.ObjectMeta{Name: "global"},
+		Spec: clusterv1beta2.ManagedClusterSetSpec{ClusterSelector: clusterv1beta2.ManagedClusterSelector{
+			SelectorType: clusterv1beta2.LabelSelector, LabelSelector: &metav1.LabelSelector{},
+		}},
+	},
+}
+
+var setContext = output.ClusterSetContext{
+	Clusters: clusters,
+	Bindings: []clusterv1beta2.ManagedClusterSetBinding{
+		{ObjectMeta: metav1.ObjectMeta{Namespace: "team-b", Name: "global"}}, {ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "global"}},
+	},
+}
+
+// CA-05, CA-23, CA-24, CA-26: what is printed, with colour and without.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	none := output.Clusters(&clusterv1.ManagedClusterList{}, nil)
@@ -86,6 +110,9 @@ func TestGolden(t *testing.T) {
 		"no-clusters":    view(output.Tree, none),
 		"works-tree":     view(output.Tree, output.Works(nil, works)),
 		"works-table":    view(output.Table, output.Works(nil, works)),
+		"sets-tree":      view(output.Tree, output.ClusterSets(nil, sets, setContext)),
+		"sets-table":     view(output.Table, output.ClusterSets(nil, sets, setContext)),
+		"set-yaml":       view(output.YAML, output.ClusterSets(&sets[0], nil, output.ClusterSetContext{})),
 		"cluster-yaml":   view(output.YAML, output.Clusters(&clusters[0], nil)),
 		"cluster-json":   view(output.JSON, output.Clusters(&clusters[0], nil)),
 		"status-yaml":    view(output.YAML, output.View{Object: status}),

@@ -77,7 +77,7 @@ func stopAll(ctx context.Context, processes []*Process, report Reporter) error {
 // purge removes what is ours and nothing else: the home may have been set to a folder with other things in it.
 func (h Home) purge() error {
 	for _, ours := range []string{
-		h.Kubeconfig(), h.hubDir(), filepath.Dir(h.clusterDir("any")), h.logDir(), h.runDir(), h.stateFile(), h.lockFile(),
+		h.Kubeconfig(), h.hubDir(), filepath.Dir(h.ClusterDir("any")), h.logDir(), h.runDir(), h.stateFile(), h.lockFile(),
 	} {
 		if err := os.RemoveAll(ours); err != nil {
 			return fmt.Errorf("purge: %w", err)

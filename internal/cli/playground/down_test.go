@@ -2,6 +2,7 @@ package playground
 
 import (
 	"context"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -150,5 +151,41 @@ func TestDetachIsRemembered(t *testing.T) {
 	state, err := home.Load()
 	if err != nil || len(state.Joined) != 1 || state.Joined[0] != enrolment.Member {
 		t.Errorf("remembered %+v, error %v", state.Joined, err)
+	}
+}
+
+// "up" leaves an agent alone that a person runs in a terminal; "down" and "status" see it while it runs.
+func TestAttachIsRemembered(t *testing.T) {
+	t.Parallel()
+	home := newHome(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	enrolment := Enrolment{Member: Member{Name: "far", Kubeconfig: "/far/kubeconfig"}}
+	process, err := home.Attach(ctx, shell(t, "far-agent", "exec sleep 1000"), enrolment, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	state, err := home.Load()
+	if err != nil || len(state.Joined) != 1 || !state.Joined[0].Foreground || len(state.background()) != 0 {
+		t.Errorf("remembered %+v, error %v", state.Joined, err)
+	}
+	if _, err := home.Enrol(enrolment); err == nil || !strings.Contains(err.Error(), "runs already") {
+		t.Errorf("a second agent of the cluster: error %v", err)
+	}
+	status, err := home.Status(t.Context())
+	if err != nil || len(status.Processes) != 1 || status.Processes[0].PID != process.PID {
+		t.Errorf("status %+v, error %v", status.Processes, err)
+	}
+	if err := home.Forget("far"); err == nil || !strings.Contains(err.Error(), "run the command again") {
+		t.Errorf("forgot a running agent: error %v", err)
+	}
+	if err := home.StopAgent(t.Context(), "far", &recorder{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := process.Result(); err == nil {
+		t.Error("it ended by itself")
+	}
+	if status, err := home.Status(t.Context()); err != nil || status.Exists() {
+		t.Errorf("status of a stopped agent that a person runs: %+v, error %v", status.Processes, err)
 	}
 }

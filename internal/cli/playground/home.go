@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 
 	"sigs.k8s.io/yaml"
@@ -52,18 +53,19 @@ func (h Home) hubKubeconfig() string {
 	return filepath.Join(h.hubDataDir(), "cert", "kube-aggregator.kubeconfig")
 }
 
-func (h Home) clusterDir(cluster string) string { return filepath.Join(h.Dir, "clusters", cluster) }
+// ClusterDir is where what belongs to a cluster and its agent is kept.
+func (h Home) ClusterDir(cluster string) string { return filepath.Join(h.Dir, "clusters", cluster) }
 func (h Home) sandboxDir(cluster string) string {
-	return filepath.Join(h.clusterDir(cluster), "sandbox")
+	return filepath.Join(h.ClusterDir(cluster), "sandbox")
 }
 func (h Home) sandboxKubeconfig(cluster string) string {
 	return filepath.Join(h.sandboxDir(cluster), "kubeconfig")
 }
 
 // agentDir is where the agent of a cluster keeps its access to the hub.
-func (h Home) agentDir(cluster string) string { return filepath.Join(h.clusterDir(cluster), "agent") }
+func (h Home) agentDir(cluster string) string { return filepath.Join(h.ClusterDir(cluster), "agent") }
 func (h Home) bootstrapKubeconfig(cluster string) string {
-	return filepath.Join(h.clusterDir(cluster), "bootstrap-kubeconfig")
+	return filepath.Join(h.ClusterDir(cluster), "bootstrap-kubeconfig")
 }
 
 // State is what a playground is made of, whether it runs or not.
@@ -72,7 +74,7 @@ type State struct {
 	Hub *HubState `json:"hub,omitempty"`
 	// Clusters are those that "up" made.
 	Clusters []ClusterState `json:"clusters,omitempty"`
-	// Joined are the agents that "join --detach" started.
+	// Joined are the clusters that "join" was for.
 	Joined []Member `json:"joined,omitempty"`
 }
 
@@ -96,6 +98,13 @@ type Member struct {
 	Kubeconfig string `json:"kubeconfig"`
 	// URL of the cluster's API server that the hub's users are told, empty for none.
 	URL string `json:"url,omitempty"`
+	// Foreground says that a person runs the agent in a terminal: "up" leaves it alone.
+	Foreground bool `json:"foreground,omitempty"`
+}
+
+// background are the joined clusters whose agents are not a person's to run.
+func (s State) background() []Member {
+	return slices.DeleteFunc(slices.Clone(s.Joined), func(m Member) bool { return m.Foreground })
 }
 
 // Load reads the state; that of a home which does not exist is empty.

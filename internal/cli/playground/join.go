@@ -2,9 +2,12 @@ package playground
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
+	"syscall"
 
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 )
@@ -58,17 +61,45 @@ func (h Home) Detach(program Program, e Enrolment) (*Process, error) {
 		return nil, err
 	}
 	defer unlock()
-	state, err := h.Load()
-	if err != nil {
-		return nil, err
-	}
-	state.Joined = slices.DeleteFunc(state.Joined, func(j Member) bool { return j.Name == e.Member.Name })
-	state.Joined = append(state.Joined, e.Member)
-	if err := h.Save(state); err != nil {
+	if err := h.remember(e.Member); err != nil {
 		return nil, err
 	}
 	process, _, err := h.Start(program)
 	return process, err
+}
+
+// remember adds a joined cluster to the state, which the caller has locked.
+func (h Home) remember(member Member) error {
+	state, err := h.Load()
+	if err != nil {
+		return err
+	}
+	state.Joined = slices.DeleteFunc(state.Joined, func(j Member) bool { return j.Name == member.Name })
+	state.Joined = append(state.Joined, member)
+	return h.Save(state)
+}
+
+// Attach runs the program of an enrolment as a child that writes to logs, and remembers it for "unjoin". It is asked to stop
+// when the context ends.
+func (h Home) Attach(ctx context.Context, program Program, e Enrolment, logs io.Writer) (*Process, error) {
+	unlock, err := h.Lock()
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	e.Member.Foreground = true
+	if err := h.remember(e.Member); err != nil {
+		return nil, err
+	}
+	process, err := program.attach(ctx, logs)
+	if err != nil {
+		return nil, err
+	}
+	process.file = h.pidFile(program.Name)
+	if err := process.save(); err != nil {
+		return nil, errors.Join(fmt.Errorf("write the pid file of %s: %w", program.Name, err), process.signal(syscall.SIGKILL))
+	}
+	return process, nil
 }
 
 // AwaitCluster returns once the agent has created its ManagedCluster on the hub. It fails when the agent dies.

@@ -28,6 +28,8 @@ const (
 	// startTolerance is how far apart the start of a process may be by its pid file and by the operating system, which
 	// knows it to the second.
 	startTolerance = 3 * time.Second
+	// attachedLog stands for the log of a process that writes to a terminal.
+	attachedLog = "in its terminal"
 	// logTail is how many lines of the log of a process that died are shown.
 	logTail = 12
 )
@@ -125,11 +127,14 @@ func (p *Process) save() error {
 // openLog begins a new log and keeps the one of the run before beside it.
 func (h Home) openLog(name string) (*os.File, error) {
 	file := h.logFile(name)
-	if err := os.Rename(file, file+".previous"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Rename(file, previous(file)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	return os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 }
+
+// previous is where the log of the run before is kept.
+func previous(log string) string { return log + ".previous" }
 
 // Running tells whether the process has not ended. Process IDs are used again, so the process that has ours now must also
 // have our command, which names folders of this home, or have been started when ours was. The command alone would not do:
@@ -280,8 +285,8 @@ func FindProgram(name string) (string, error) {
 	return "", fmt.Errorf("%s is neither in %s nor in PATH: install it there; \"make build\" makes all programs of Capstan", name, filepath.Dir(self))
 }
 
-// Attach runs the program as a child that writes to logs. It is asked to stop when the context ends.
-func (p Program) Attach(ctx context.Context, logs io.Writer) (*Process, error) {
+// attach runs the program as a child that writes to logs. It is asked to stop when the context ends.
+func (p Program) attach(ctx context.Context, logs io.Writer) (*Process, error) {
 	cmd := exec.CommandContext(ctx, p.Path, p.Args...)
 	cmd.Stdout, cmd.Stderr = logs, logs
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // an interrupt from the terminal reaches it through us alone
@@ -290,7 +295,7 @@ func (p Program) Attach(ctx context.Context, logs io.Writer) (*Process, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", p.Name, err)
 	}
-	process := &Process{Name: p.Name, PID: cmd.Process.Pid, Command: cmd.Args, StartedAt: time.Now(), exited: make(chan struct{})}
+	process := &Process{Name: p.Name, PID: cmd.Process.Pid, Command: cmd.Args, StartedAt: time.Now().UTC(), Log: attachedLog, exited: make(chan struct{})}
 	go func() {
 		process.result = cmd.Wait()
 		close(process.exited)

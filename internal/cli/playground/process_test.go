@@ -211,7 +211,7 @@ func TestAttach(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder
 	ctx, cancel := context.WithCancel(t.Context())
-	process, err := shell(t, "agent", `trap "echo bye; exit 0" TERM; echo hello; while :; do sleep 0.05; done`).Attach(ctx, &watchedLog{w: &log, on: "hello", then: cancel})
+	process, err := shell(t, "agent", `trap "echo bye; exit 0" TERM; echo hello; while :; do sleep 0.05; done`).attach(ctx, &watchedLog{w: &log, on: "hello", then: cancel})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -138,7 +138,7 @@ func (h Home) Plan(clusters int) ([]Program, error) {
 		add(h.sandboxProgram(cluster))
 		add(h.AgentProgram(h.sandboxMember(cluster)))
 	}
-	for _, joined := range state.Joined {
+	for _, joined := range state.background() {
 		add(h.AgentProgram(joined))
 	}
 	return programs, errors.Join(errs...)

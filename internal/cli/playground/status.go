@@ -82,12 +82,8 @@ func (h Home) Status(ctx context.Context) (Status, error) {
 	if err != nil {
 		return status, err
 	}
-	for _, name := range state.processes() {
-		process, err := h.Process(name)
-		if err != nil {
-			return status, err
-		}
-		status.Processes = append(status.Processes, statusOf(process))
+	if status.Processes, err = h.processes(state); err != nil {
+		return status, err
 	}
 	if state.Hub == nil {
 		return status, nil
@@ -106,6 +102,28 @@ func (h Home) Status(ctx context.Context) (Status, error) {
 	return status, nil
 }
 
+// processes are those that should run, and those that a person runs in a terminal.
+func (h Home) processes(state State) ([]ProcessStatus, error) {
+	found := []ProcessStatus{}
+	for _, name := range state.processes() {
+		process, err := h.Process(name)
+		if err != nil {
+			return found, err
+		}
+		found = append(found, statusOf(process))
+	}
+	for _, joined := range state.Joined {
+		process, err := h.Process(agentProcess(joined.Name))
+		if err != nil {
+			return found, err
+		}
+		if joined.Foreground && process.Running() {
+			found = append(found, statusOf(process))
+		}
+	}
+	return found, nil
+}
+
 // processes are the names of all processes that should run, the hub's first.
 func (s State) processes() []string {
 	var names []string
@@ -115,7 +133,7 @@ func (s State) processes() []string {
 	for _, cluster := range s.Clusters {
 		names = append(names, sandboxProcess(cluster.Name), agentProcess(cluster.Name))
 	}
-	for _, joined := range s.Joined {
+	for _, joined := range s.background() {
 		names = append(names, agentProcess(joined.Name))
 	}
 	return names

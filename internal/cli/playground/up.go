@@ -87,7 +87,7 @@ func (h Home) raise(ctx context.Context, state State, report Reporter) error {
 	for _, cluster := range state.Clusters {
 		group.Go(func() error { return u.raiseCluster(ctx, cluster) })
 	}
-	for _, joined := range state.Joined {
+	for _, joined := range state.background() {
 		group.Go(func() error { return u.raiseJoined(joined) })
 	}
 	return group.Wait()

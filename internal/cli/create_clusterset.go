@@ -1,0 +1,183 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
+	"github.com/capstan-io/capstan/internal/cli/hubapi"
+)
+
+const createClusterSetLong = `Create cluster sets without any clusters.
+
+"capstan clusterset set" puts clusters into one, "capstan clusterset bind" lets a namespace place on them.`
+
+// createClusterSetCommand is CA-29.
+func (a *app) createClusterSetCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:               "clusterset NAME...",
+		Short:             "Create cluster sets",
+		Long:              createClusterSetLong,
+		Example:           "  capstan create clusterset prod\n  capstan create clusterset prod staging --dry-run",
+		Args:              clusterSetNames,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(command *cobra.Command, names []string) error {
+			a.announceDryRun(command)
+			ctx, cancel := a.limited(command.Context())
+			defer cancel()
+			return a.createClusterSets(ctx, names)
+		},
+	}
+}
+
+// clusterSetNames accepts one or more names of cluster sets.
+func clusterSetNames(command *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return fmt.Errorf("NAME is missing: %s", command.UseLine())
+	}
+	for _, name := range args {
+		if err := checkClusterSetName(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkClusterSetName says what is wrong with the name of a cluster set: it is the name of an object, and the value of a
+// label of the clusters in it, too.
+func checkClusterSetName(name string) error {
+	if len(validation.IsDNS1123Subdomain(name)) == 0 && len(validation.IsValidLabelValue(name)) == 0 {
+		return nil
+	}
+	return fmt.Errorf("NAME: %q is no name of a cluster set: small letters, digits, dashes and dots, a letter or digit at both ends, and at most %d characters, such as prod",
+		name, validation.LabelValueMaxLength)
+}
+
+func (a *app) createClusterSets(ctx context.Context, names []string) error {
+	if a.dryRun {
+		for _, name := range names {
+			if err := a.render(newClusterSet(name)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	hub, err := a.hub()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, name := range names {
+		errs = append(errs, a.createClusterSet(ctx, hub, name))
+	}
+	return errors.Join(errs...)
+}
+
+func (a *app) createClusterSet(ctx context.Context, hub *hubapi.Hub, name string) error {
+	err := hub.CreateClusterSet(ctx, newClusterSet(name))
+	switch {
+	case err == nil:
+		a.say("Clusterset %s is created", name)
+		return nil
+	case apierrors.IsAlreadyExists(err):
+		a.say("Clusterset %s is already created", name)
+		return nil
+	default:
+		return err
+	}
+}
+
+func newClusterSet(name string) *clusterv1beta2.ManagedClusterSet {
+	return &clusterv1beta2.ManagedClusterSet{
+		TypeMeta:   metav1.TypeMeta{APIVersion: clusterv1beta2.GroupVersion.String(), Kind: "ManagedClusterSet"},
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: clusterv1beta2.ManagedClusterSetSpec{
+			ClusterSelector: clusterv1beta2.ManagedClusterSelector{SelectorType: clusterv1beta2.ExclusiveClusterSetLabel},
+		},
+	}
+}
+
+const deleteClusterSetLong = `Delete cluster sets, and wait until they are gone.
+
+A set that is bound to a namespace is not deleted: "capstan clusterset unbind" takes the binding away. The clusters of a
+deleted set keep its label, and are in no such set until "capstan clusterset set" puts them into another.`
+
+// deleteClusterSetCommand is CA-33.
+func (a *app) deleteClusterSetCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:               "clusterset NAME...",
+		Short:             "Delete cluster sets",
+		Long:              deleteClusterSetLong,
+		Example:           "  capstan delete clusterset prod",
+		Args:              clusterSetNames,
+		ValidArgsFunction: a.completeClusterSets,
+		RunE: func(command *cobra.Command, names []string) error {
+			for _, name := range names {
+				if permanentClusterSet(name) {
+					return fmt.Errorf("cluster set %s is one that every hub has, and cannot be deleted: the hub would make it anew", name)
+				}
+			}
+			hub, err := a.hub()
+			if err != nil {
+				return err
+			}
+			a.announceDryRun(command)
+			ctx, cancel := a.limited(command.Context())
+			defer cancel()
+			return a.deleteClusterSets(ctx, hub, names)
+		},
+	}
+}
+
+// deleteClusterSets deletes those that can be deleted, and fails if that was not all of them.
+func (a *app) deleteClusterSets(ctx context.Context, hub *hubapi.Hub, names []string) error {
+	of, err := clusterSetContext(ctx, hub)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, name := range names {
+		set, err := hub.ClusterSet(ctx, name)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if bound := of.BoundNamespaces(name); len(bound) > 0 {
+			errs = append(errs, stillBound(name, bound))
+			continue
+		}
+		errs = append(errs, a.deleteClusterSet(ctx, hub, set, of.Members(set)))
+	}
+	return errors.Join(errs...)
+}
+
+func stillBound(set string, namespaces []string) error {
+	unbind := make([]string, len(namespaces))
+	for i, namespace := range namespaces {
+		unbind[i] = fmt.Sprintf("\n  capstan clusterset unbind %s --namespace %s", set, namespace)
+	}
+	return fmt.Errorf("cluster set %s is bound to namespaces, whose placements would lose its clusters. Unbind it first:%s", set, strings.Join(unbind, ""))
+}
+
+func (a *app) deleteClusterSet(ctx context.Context, hub *hubapi.Hub, set *clusterv1beta2.ManagedClusterSet, members []string) error {
+	if a.dryRun {
+		a.say("would delete Clusterset %s", set.Name)
+		return nil
+	}
+	if err := hub.DeleteClusterSet(ctx, set.Name); err != nil {
+		return err
+	}
+	a.say("Clusterset %s is deleted", set.Name)
+	if len(members) > 0 && set.Spec.ClusterSelector.SelectorType != clusterv1beta2.LabelSelector {
+		a.note("Its clusters keep its label, and are in no such set now. This puts them into the default one:\n  capstan clusterset set default --clusters %s",
+			strings.Join(members, ","))
+	}
+	return nil
+}

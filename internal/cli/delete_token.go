@@ -1,0 +1,69 @@
+package cli
+
+import (
+	"context"
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"github.com/capstan-io/capstan/internal/cli/hubapi"
+)
+
+const deleteTokenLong = `End every token that clusters can join with.
+
+It deletes the bootstrap tokens, and the service account open-cluster-management/agent-registration-bootstrap with its role
+and binding: the tokens of an account end with it. Agents that were given a token and are not accepted yet need a new one.
+Clusters that have joined do not notice.
+
+"capstan get token" makes new ones. A hub of Capstan makes a new bootstrap token by itself, which nobody has been told.`
+
+// deleteTokenCommand is CA-22.
+func (a *app) deleteTokenCommand() *cobra.Command {
+	command := &cobra.Command{
+		Use:               "token",
+		Short:             "End every token that clusters can join with",
+		Long:              deleteTokenLong,
+		Example:           "  capstan delete token --dry-run\n  capstan delete token",
+		Args:              flagsOnly,
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	command.RunE = func(command *cobra.Command, _ []string) error {
+		hub, err := a.hub()
+		if err != nil {
+			return err
+		}
+		a.announceDryRun(command)
+		ctx, cancel := a.limited(command.Context())
+		defer cancel()
+		found, err := hub.BootstrapObjects(ctx)
+		if err != nil {
+			return err
+		}
+		return a.deleteBootstrapObjects(ctx, hub, found)
+	}
+	return command
+}
+
+// deleteBootstrapObjects deletes what it can: each object that is gone is one less to join with.
+func (a *app) deleteBootstrapObjects(ctx context.Context, hub *hubapi.Hub, objects []hubapi.BootstrapObject) error {
+	if len(objects) == 0 {
+		a.say("There is no token to join %s with. \"capstan get token\" makes one.", hub.Server)
+		return nil
+	}
+	var errs []error
+	for _, object := range objects {
+		if a.dryRun {
+			a.say("would delete %s", object)
+			continue
+		}
+		if err := hub.DeleteBootstrapObject(ctx, object); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		a.say("%s is deleted", object)
+	}
+	if len(errs) == 0 && !a.dryRun {
+		a.note("No token that was given out so far can be used to join %s any more. \"capstan get token\" makes a new one.", hub.Server)
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,80 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
+	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/output"
+)
+
+// getClusterSetsCommand is CA-24.
+func (a *app) getClusterSetsCommand() *cobra.Command {
+	command := &cobra.Command{
+		Use:               "clustersets [NAME...]",
+		Aliases:           []string{"clusterset", "managedclustersets", "managedclusterset", "mclsets", "mclset"},
+		Short:             "Show the cluster sets of the hub, their clusters and the namespaces they are bound to",
+		Example:           "  capstan get clustersets\n  capstan get clustersets -o table\n  capstan get clustersets prod -o yaml",
+		ValidArgsFunction: a.completeClusterSets,
+	}
+	format := addOutputFlag(command, output.Tree, output.Table, output.YAML, output.JSON)
+	command.RunE = func(command *cobra.Command, names []string) error {
+		hub, err := a.hub()
+		if err != nil {
+			return err
+		}
+		ctx, cancel := a.limited(command.Context())
+		defer cancel()
+		if len(names) == 1 {
+			set, err := hub.ClusterSet(ctx, names[0])
+			if err != nil {
+				return err
+			}
+			return a.printClusterSets(ctx, hub, format.Format(), set, []clusterv1beta2.ManagedClusterSet{*set})
+		}
+		list, err := hub.ClusterSets(ctx)
+		if err != nil {
+			return err
+		}
+		if list.Items, err = keepNamed(list.Items, names, "cluster set", "capstan get clustersets"); err != nil {
+			return err
+		}
+		if len(list.Items) == 0 {
+			a.note("No cluster sets. \"capstan create clusterset NAME\" makes one.")
+		}
+		return a.printClusterSets(ctx, hub, format.Format(), list, list.Items)
+	}
+	return command
+}
+
+// printClusterSets reads what belongs to the sets only for the formats that show it.
+func (a *app) printClusterSets(ctx context.Context, hub *hubapi.Hub, format output.Format, object any, sets []clusterv1beta2.ManagedClusterSet) error {
+	var of output.ClusterSetContext
+	if len(sets) > 0 && (format == output.Tree || format == output.Table) {
+		var err error
+		if of, err = clusterSetContext(ctx, hub); err != nil {
+			return err
+		}
+	}
+	return a.print(format, output.ClusterSets(object, sets, of))
+}
+
+// clusterSetContext reads the clusters and the bindings of the hub.
+func clusterSetContext(ctx context.Context, hub *hubapi.Hub) (output.ClusterSetContext, error) {
+	var of output.ClusterSetContext
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		clusters, err := hub.Clusters(ctx, "")
+		of.Clusters = clusters.Items
+		return err
+	})
+	group.Go(func() error {
+		bindings, err := hub.ClusterSetBindings(ctx)
+		of.Bindings = bindings.Items
+		return err
+	})
+	return of, group.Wait()
+}

@@ -1,0 +1,140 @@
+package hubapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	bootstrapapi "k8s.io/cluster-bootstrap/token/api"
+	bootstrapsecrets "k8s.io/cluster-bootstrap/util/secrets"
+
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+// legacyBootstrapBinding is what older hubs call fleet.ClusterRoleBindingBootstrapServiceAccount.
+const legacyBootstrapBinding = "agent-registration-bootstrap"
+
+// BootstrapObject is something without which nobody, or nobody with a certain token, can ask to join.
+type BootstrapObject struct {
+	Kind, Namespace, Name string
+
+	client   rest.Interface
+	resource string
+	content  runtime.Object // to restore it, nil for what is not restored
+}
+
+// String names the object as kubectl users do.
+func (o BootstrapObject) String() string {
+	if o.Namespace == "" {
+		return o.Kind + " " + o.Name
+	}
+	return o.Kind + " " + o.Namespace + "/" + o.Name
+}
+
+// accessObjects let those ask to join who have a token (CA-22). The service account comes first: that it is missing is how
+// ServiceAccountToken knows that there is something to restore.
+func (h *Hub) accessObjects() []BootstrapObject {
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.NamespaceOperators, Name: fleet.ServiceAccountBootstrap}}
+	role := &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: fleet.ClusterRoleBootstrap},
+		Rules:      fleet.BootstrapRules("get", "create", "list", "watch"),
+	}
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: fleet.ClusterRoleBindingBootstrapServiceAccount},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: account.Namespace, Name: account.Name}},
+	}
+	return []BootstrapObject{
+		{Kind: "ServiceAccount", Namespace: account.Namespace, Name: account.Name, client: h.core, resource: "serviceaccounts", content: account},
+		{Kind: "ClusterRoleBinding", Name: binding.Name, client: h.rbac, resource: "clusterrolebindings", content: binding},
+		{Kind: "ClusterRoleBinding", Name: legacyBootstrapBinding, client: h.rbac, resource: "clusterrolebindings"},
+		{Kind: "ClusterRole", Name: role.Name, client: h.rbac, resource: "clusterroles", content: role},
+	}
+}
+
+// BootstrapObjects are what there is on the hub to join with: the tokens, and what makes tokens of use.
+func (h *Hub) BootstrapObjects(ctx context.Context) ([]BootstrapObject, error) {
+	if err := h.CheckIsHub(ctx); err != nil {
+		return nil, err
+	}
+	list := &corev1.SecretList{}
+	err := h.core.Get().Namespace(metav1.NamespaceSystem).Resource("secrets").VersionedParams(&metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector("type", string(bootstrapapi.SecretTypeBootstrapToken)).String(),
+	}, metav1.ParameterCodec).Do(ctx).Into(list)
+	if err != nil {
+		return nil, h.explain("list the bootstrap tokens", err)
+	}
+	var found []BootstrapObject
+	for i := range list.Items {
+		if joins(&list.Items[i]) {
+			found = append(found, BootstrapObject{
+				Kind: "Secret", Namespace: metav1.NamespaceSystem, Name: list.Items[i].Name, client: h.core, resource: "secrets",
+			})
+		}
+	}
+	for _, object := range h.accessObjects() {
+		err := object.client.Get().NamespaceIfScoped(object.Namespace, object.Namespace != "").Resource(object.resource).Name(object.Name).Do(ctx).Error()
+		switch {
+		case err == nil:
+			found = append(found, object)
+		case !apierrors.IsNotFound(err):
+			return nil, h.explain("read "+object.String(), err)
+		}
+	}
+	return found, nil
+}
+
+// joins tells whether clusters join with a bootstrap token. One that the hub has replaced by a newer one does not carry the
+// label any more, and is good until it expires.
+func joins(secret *corev1.Secret) bool {
+	if secret.Type != bootstrapapi.SecretTypeBootstrapToken {
+		return false
+	}
+	groups := strings.Split(bootstrapsecrets.GetData(secret, bootstrapapi.BootstrapTokenExtraGroupsKey), ",")
+	return secret.Labels[fleet.LabelApp] == fleet.AppClusterManager || slices.Contains(groups, fleet.GroupBootstrap)
+}
+
+// DeleteBootstrapObject deletes an object that BootstrapObjects found. One that is gone already is well.
+func (h *Hub) DeleteBootstrapObject(ctx context.Context, object BootstrapObject) error {
+	err := object.client.Delete().NamespaceIfScoped(object.Namespace, object.Namespace != "").Resource(object.resource).Name(object.Name).Do(ctx).Error()
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return h.explain("delete "+object.String(), err)
+}
+
+// restoreAccess makes what is missing of what tokens are good for, after DeleteBootstrapObject.
+func (h *Hub) restoreAccess(ctx context.Context) error {
+	for _, object := range h.accessObjects() {
+		if object.content == nil {
+			continue
+		}
+		err := object.client.Post().NamespaceIfScoped(object.Namespace, object.Namespace != "").Resource(object.resource).Body(object.content).Do(ctx).Error()
+		switch {
+		case err == nil || apierrors.IsAlreadyExists(err):
+		case apierrors.IsNotFound(err):
+			return h.noCredential(ctx, fmt.Errorf("%s cannot be made: %w", object, err))
+		default:
+			return h.explain("make "+object.String()+", which is missing", err)
+		}
+	}
+	return nil
+}
+
+// ensureRole restores the role that every token needs, if it is missing. Who may not look has to rely on it.
+func (h *Hub) ensureRole(ctx context.Context) error {
+	err := h.rbac.Get().Resource("clusterroles").Name(fleet.ClusterRoleBootstrap).Do(ctx).Error()
+	if apierrors.IsNotFound(err) && !errors.Is(h.CheckIsHub(ctx), ErrNotAHub) {
+		return h.restoreAccess(ctx)
+	}
+	return nil
+}

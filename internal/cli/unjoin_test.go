@@ -1,0 +1,144 @@
+package cli_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/cli/playground"
+)
+
+const appliedPath = "/apis/work.open-cluster-management.io/v1/appliedmanifestworks"
+
+// joined is a home with an agent that runs for the cluster far, whose API server is a fake one.
+type joined struct {
+	playground.Home
+	cluster hub
+	agent   *playground.Process
+}
+
+func newJoined(t *testing.T) joined {
+	t.Helper()
+	j := joined{Home: playground.Home{Dir: t.TempDir()}, cluster: newHub(t)}
+	t.Setenv(playground.EnvHome, j.Dir)
+	unlock, err := j.Lock() // makes the folders
+	if err != nil {
+		t.Fatal(err)
+	}
+	unlock()
+	state := playground.State{
+		Clusters: []playground.ClusterState{{Name: "cluster1", Port: 1}},
+		Joined:   []playground.Member{{Name: "far", Kubeconfig: j.cluster.kubeconfig}, {Name: "other", Kubeconfig: "/other"}},
+	}
+	if err := j.Save(state); err != nil {
+		t.Fatal(err)
+	}
+	if err := playground.WriteSecretFile(filepath.Join(j.ClusterDir("far"), "agent", "agent-name"), []byte("a1")); err != nil {
+		t.Fatal(err)
+	}
+	if j.agent, _, err = j.Start(playground.Program{Name: "far-agent", Path: "/bin/sh", Args: []string{"-c", "exec sleep 1000"}}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = j.agent.Stop(context.Background(), 0) })
+	return j
+}
+
+func (j joined) putApplied(t *testing.T, work, agent string) {
+	t.Helper()
+	j.cluster.Put(t, appliedPath+"/"+work, &workv1.AppliedManifestWork{
+		TypeMeta:   metav1.TypeMeta{APIVersion: workv1.GroupVersion.String(), Kind: "AppliedManifestWork"},
+		ObjectMeta: metav1.ObjectMeta{Name: work},
+		Spec:       workv1.AppliedManifestWorkSpec{AgentID: agent, ManifestWorkName: work},
+		Status:     workv1.AppliedManifestWorkStatus{AppliedResources: make([]workv1.AppliedManifestResourceMeta, 2)},
+	})
+}
+
+// isThere fails the test unless the agent runs and its files are there, or neither.
+func (j joined) isThere(t *testing.T, want bool) {
+	t.Helper()
+	_, err := os.Stat(j.ClusterDir("far"))
+	_, logErr := os.Stat(j.agent.Log)
+	names, namesErr := j.JoinedNames()
+	if namesErr != nil {
+		t.Fatal(namesErr)
+	}
+	known := strings.Contains(strings.Join(names, " "), "far")
+	if j.agent.Running() != want || (err == nil) != want || (logErr == nil) != want || known != want {
+		t.Errorf("running %t, files %v, log %v, known %v; want %t", j.agent.Running(), err, logErr, names, want)
+	}
+}
+
+// CA-19: the agent goes, with its key; what other agents do on the same cluster does not matter.
+func TestUnjoin(t *testing.T) {
+	j := newJoined(t)
+	j.putApplied(t, "of-another-hub", "a2")
+	run(t.Context(), "", "unjoin", "--cluster-name", "far", "--dry-run").succeeds(t, "would stop the agent of cluster far", j.ClusterDir("far"))
+	j.isThere(t, true)
+	got := run(t.Context(), "", "unjoin", "--cluster-name", "far")
+	got.succeeds(t, "Applied resources have been deleted during the far joined stage. The status of mcl far will be unknown in the hub cluster.")
+	if !strings.Contains(got.errOut, "kubectl delete managedcluster far") || !strings.Contains(got.errOut, "What stays in the cluster") {
+		t.Errorf("nothing says what is left to do: %s", got.errOut)
+	}
+	j.isThere(t, false)
+	run(t.Context(), "", "unjoin", "--cluster-name", "far").fails(t, "cluster far was not joined", "Those that were: other")
+	run(t.Context(), "", "unjoin", "--cluster-name", "cluster1").fails(t, "belongs to the playground", "capstan down --purge")
+	if got := run(t.Context(), "", "__complete", "unjoin", "--cluster-name="); !strings.HasPrefix(got.out, "other\n:") {
+		t.Errorf("completes to %q", got.out)
+	}
+}
+
+// CA-19: it refuses as long as only the agent can take off what it applied, and says how that is done.
+func TestUnjoinRefuses(t *testing.T) {
+	j := newJoined(t)
+	j.putApplied(t, "web", "a1")
+	run(t.Context(), "", "unjoin", "--cluster-name", "far").fails(t, "work web (objects: 2)", "kubectl delete manifestworks --all --namespace far", "--wait", "--force")
+	j.isThere(t, true)
+	run(t.Context(), "", "unjoin", "--cluster-name", "far", "--wait", "--timeout", "1").fails(t, "not done after 1s", "the agent goes on", "capstan get works --cluster far")
+	j.isThere(t, true)
+	run(t.Context(), "", "unjoin", "--cluster-name", "far", "--wait", "--force").fails(t, "wait", "force")
+	if _, err := j.agent.Stop(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	run(t.Context(), "", "unjoin", "--cluster-name", "far", "--wait").fails(t, "work web", "The agent does not run", "capstan up")
+}
+
+// CA-19, O18: --wait goes on when the works are gone, --force does not wait.
+func TestUnjoinWaits(t *testing.T) {
+	j := newJoined(t)
+	j.putApplied(t, "web", "a1")
+	done := make(chan result)
+	go func() { done <- run(t.Context(), "", "unjoin", "--cluster-name", "far", "--wait") }()
+	j.cluster.awaitWatch(t, appliedPath)
+	j.cluster.Remove(t, appliedPath+"/web")
+	(<-done).succeeds(t, "Applied resources have been deleted")
+	j.isThere(t, false)
+}
+
+func TestUnjoinForce(t *testing.T) {
+	j := newJoined(t)
+	j.putApplied(t, "web", "a1")
+	run(t.Context(), "", "unjoin", "--cluster-name", "far", "--force").succeeds(t, "What it applied stays there", "work web (objects: 2)")
+	j.isThere(t, false)
+	if !j.cluster.Has(appliedPath + "/web") {
+		t.Error("it took off what it was to leave")
+	}
+}
+
+// O18: a cluster that is gone for good does not keep its agent.
+func TestUnjoinWithoutCluster(t *testing.T) {
+	j := newJoined(t)
+	j.cluster.Close()
+	run(t.Context(), "", "unjoin", "--cluster-name", "far").fails(t, "cluster far cannot be asked", "connection refused", "--force")
+	j.isThere(t, true)
+	got := run(t.Context(), "", "unjoin", "--cluster-name", "far", "--force")
+	got.succeeds(t, "The agent of cluster far is removed")
+	if !strings.Contains(got.errOut, "cannot be asked") {
+		t.Errorf("no warning: %s", got.errOut)
+	}
+	j.isThere(t, false)
+}
