@@ -30,6 +30,7 @@ import (
 	bootstrapapi "k8s.io/cluster-bootstrap/token/api"
 
 	"github.com/capstan-io/capstan/internal/controlplane/pki"
+	"github.com/capstan-io/capstan/internal/fleet"
 )
 
 var (
@@ -273,7 +274,8 @@ func TestBootstrapObjects(t *testing.T) {
 	must(t, err)
 	for who, token := range map[string]string{"bootstrap token": bootstrapToken(t, shared), "bootstrap service account": issued.Status.Token} {
 		joiner := shared.withToken(t, token)
-		if _, err := joiner.CertificatesV1().CertificateSigningRequests().List(t.Context(), list); err != nil {
+		ofCluster := metav1.ListOptions{LabelSelector: fleet.LabelClusterName + "=c1"}
+		if _, err := joiner.CertificatesV1().CertificateSigningRequests().List(t.Context(), ofCluster); err != nil {
 			t.Errorf("%s: %v", who, err)
 		}
 		if _, err := joiner.CoreV1().Secrets(metav1.NamespaceSystem).List(t.Context(), list); !apierrors.IsForbidden(err) {

@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"fmt"
+	"net/http"
 
 	apiextensionsapiserver "k8s.io/apiextensions-apiserver/pkg/apiserver"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -17,6 +18,7 @@ import (
 	rbacrest "k8s.io/kubernetes/pkg/registry/rbac/rest"
 
 	"github.com/capstan-io/capstan/internal/controlplane/kubeversion"
+	"github.com/capstan-io/capstan/internal/controlplane/scope"
 )
 
 // replicas tells the CRD server how many API servers there are. With more than one it waits five seconds before it says
@@ -69,7 +71,24 @@ func newServerConfigs(options kubeoptions.CompletedOptions, services *serviceRes
 	}
 	// The stock one looks at Services and EndpointSlices, which a hub does not have.
 	aggregator.ExtraConfig.DisableRemoteAvailableConditionController = true
+	// All requests come through the aggregator.
+	if err := narrowToOwn(&aggregator.GenericConfig.Config); err != nil {
+		return nil, err
+	}
 	return &serverConfigs{aggregator: aggregator, native: native, extensions: extensions}, nil
+}
+
+// narrowToOwn shows agents what is theirs, after the stock chain of handlers has let them through.
+func narrowToOwn(config *genericapiserver.Config) error {
+	client, err := kubernetes.NewForConfig(config.LoopbackClientConfig)
+	if err != nil {
+		return err
+	}
+	stock := config.BuildHandlerChainFunc
+	config.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
+		return stock(scope.Handler(handler, client.CertificatesV1().CertificateSigningRequests(), c.Serializer), c)
+	}
+	return nil
 }
 
 func (c *serverConfigs) chain() (*aggregatorapiserver.APIAggregator, error) {

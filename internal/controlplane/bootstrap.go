@@ -34,7 +34,7 @@ const clusterGroup = "cluster.open-cluster-management.io"
 func hubPolicy(delegatedAuthentication bool) rbac.Policy {
 	p := rbac.Policy{
 		ClusterRoles: []rbacv1.ClusterRole{
-			{ObjectMeta: metav1.ObjectMeta{Name: roleStandaloneBootstrap}, Rules: joinRules("get", "list", "update", "create")},
+			{ObjectMeta: metav1.ObjectMeta{Name: roleStandaloneBootstrap}, Rules: joinRules("get", "list", "create")},
 			{ObjectMeta: metav1.ObjectMeta{Name: fleet.ClusterRoleBootstrap}, Rules: joinRules("get", "create", "list", "watch")},
 		},
 		ClusterRoleBindings: []rbacv1.ClusterRoleBinding{
@@ -63,10 +63,16 @@ func hubPolicy(delegatedAuthentication bool) rbac.Policy {
 	return p
 }
 
-// joinRules let an agent ask for a certificate and create its ManagedCluster, in a set if it may.
+// configMapRootCA holds the CA of the hub in every namespace.
+const configMapRootCA = "kube-root-ca.crt"
+
+// joinRules let an agent ask for a certificate and create its ManagedCluster, in a set if it may. They are narrower than
+// those of SC-19 and contract section 10.2 in what nobody who joins makes use of (R10): of the ConfigMaps only those that
+// say where the hub is and whom to trust can be read, not all of them; and no ManagedCluster can be updated, which would
+// let whoever joins change the labels and addresses of every other cluster.
 func joinRules(clusterVerbs ...string) []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get"}},
+		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get"}, ResourceNames: []string{bootstrapapi.ConfigMapClusterInfo, configMapRootCA}},
 		{APIGroups: []string{"certificates.k8s.io"}, Resources: []string{"certificatesigningrequests"}, Verbs: []string{"create", "get", "list", "watch"}},
 		{APIGroups: []string{clusterGroup}, Resources: []string{fleet.ResourceManagedClusters}, Verbs: clusterVerbs},
 		{APIGroups: []string{clusterGroup}, Resources: []string{"managedclustersets/" + fleet.SubresourceJoin}, Verbs: []string{"create"}},

@@ -17,6 +17,7 @@ const (
 	ManagedClusterValidating           = "ManagedClusterValidating"
 	ManagedClusterSetBindingValidating = "ManagedClusterSetBindingValidating"
 	ManifestWorkValidating             = "ManifestWorkValidating"
+	AgentRequestValidating             = "AgentRequestValidating"
 )
 
 // Options configures the plugins. Start from DefaultOptions.
@@ -54,5 +55,6 @@ func Plugins(opts Options) []Plugin {
 		{ManagedClusterValidating, newClusterValidator()},
 		{ManagedClusterSetBindingValidating, newBindingValidator()},
 		{ManifestWorkValidating, newWorkValidator(opts.ManifestWork)},
+		{AgentRequestValidating, newRequestValidator()},
 	}
 }

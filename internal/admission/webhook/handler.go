@@ -31,13 +31,14 @@ import (
 	"github.com/capstan-io/capstan/internal/admission/inprocess"
 )
 
-// paths of the plugins (contract section 11). The plugin HubTypeValidating has none of its own: it comes before each of
-// those that validate.
+// paths of the plugins: those of contract section 11, and one more in their manner. The plugin HubTypeValidating has none of
+// its own: it comes before each of those that validate.
 var paths = map[string]string{
 	inprocess.ManagedClusterMutating:             "/mutate-cluster-open-cluster-management-io-v1-managedcluster",
 	inprocess.ManagedClusterValidating:           "/validate-cluster-open-cluster-management-io-v1-managedcluster",
 	inprocess.ManagedClusterSetBindingValidating: "/validate-cluster-open-cluster-management-io-v1beta2-managedclustersetbinding",
 	inprocess.ManifestWorkValidating:             "/validate-work-open-cluster-management-io-v1-manifestwork",
+	inprocess.AgentRequestValidating:             "/validate-certificates-k8s-io-v1-certificatesigningrequest",
 }
 
 // Handlers returns the webhooks by their paths. They review access, and read namespaces, with the client.
