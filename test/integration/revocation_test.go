@@ -11,7 +11,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -142,4 +144,66 @@ func TestRevokedBootstrapCredentials(t *testing.T) {
 		})
 		t.Logf("without %T %s after %s", step.revoke, step.revoke.GetName(), time.Since(start).Round(time.Millisecond))
 	}
+}
+
+// RG-17, R10: what an agent watches when it is denied goes on for as long as its right to it, and no longer.
+func TestDeniedAgentStopsWatching(t *testing.T) {
+	t.Parallel()
+	const name = "revoked-watching"
+	acceptAll(t, name)
+	agent := asAgent(t, hub, name)
+	var ended []<-chan watch.Event
+	for _, list := range []client.ObjectList{&workv1.ManifestWorkList{}, &coordinationv1.LeaseList{}, &certificatesv1.CertificateSigningRequestList{}} {
+		options := []client.ListOption{client.InNamespace(name)}
+		if _, clusterScoped := list.(*certificatesv1.CertificateSigningRequestList); clusterScoped {
+			options = nil
+		}
+		w, err := agent.Watch(t.Context(), list, options...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Stop()
+		ended = append(ended, w.ResultChan())
+	}
+	itself, err := agent.Watch(t.Context(), &clusterv1.ManagedClusterList{}, client.MatchingFields{"metadata.name": name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer itself.Stop()
+	mergePatch(t, hub.Client(t), managedCluster(t, name), `{"spec":{"hubAcceptsClient":false}}`)
+	deadline := time.After(time.Minute)
+	for i, events := range ended {
+		for open := true; open; {
+			select {
+			case _, open = <-events:
+			case <-deadline:
+				t.Fatalf("watch %d goes on", i)
+			}
+		}
+	}
+	// It has kept the right to learn that it is denied.
+	for event := range itself.ResultChan() {
+		mc, ok := event.Object.(*clusterv1.ManagedCluster)
+		if ok && meta.IsStatusConditionFalse(mc.Status.Conditions, fleet.ConditionHubAccepted) {
+			return
+		}
+	}
+	t.Error("the watch of its ManagedCluster ended before it learned that it is denied")
+}
+
+// RG-17: a denied cluster that is accepted again goes on with its works.
+func TestDeniedAgentComesBack(t *testing.T) {
+	t.Parallel()
+	const name = "denied-and-back"
+	env.Join(t, hub, managed, name)
+	admin := hub.Client(t)
+	mergePatch(t, admin, managedCluster(t, name), `{"spec":{"hubAcceptsClient":false}}`)
+	awaitHubAccepted(t, admin, name, metav1.ConditionFalse, fleet.ReasonHubClusterAdminDenied)
+	awaitGone(t, admin, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: fleet.WorkRoleBinding(name)}})
+	mergePatch(t, admin, managedCluster(t, name), `{"spec":{"hubAcceptsClient":true}}`)
+	start := time.Now()
+	w := work(name, "after", configMap("default", "denied-and-back", "x"))
+	create(t, admin, w)
+	awaitCondition(t, admin, w, fleet.ConditionAvailable, metav1.ConditionTrue)
+	t.Logf("after %s", time.Since(start).Round(time.Millisecond))
 }
