@@ -143,6 +143,14 @@ func TestPermissions(t *testing.T) {
 	certified := func(name string, groups ...string) authenticationv1.UserInfo {
 		return whoIs(t, withCertificate(t, hub, pkix.Name{CommonName: name, Organization: groups}, nil))
 	}
+	config, err := hub.Config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	everything := authorizationv1.ResourceAttributes{Verb: "*", Group: "*", Resource: "*"}
+	if allowed, err := newReviewer(t, whoIs(t, config)).may(t.Context(), everything); err != nil || !allowed {
+		t.Errorf("the administrator may not do everything: %v", err)
+	}
 	for _, test := range []struct {
 		name string
 		who  authenticationv1.UserInfo
@@ -184,7 +192,7 @@ func TestPermissions(t *testing.T) {
 func permissions(t *testing.T, who authenticationv1.UserInfo, own, other string) []string {
 	t.Helper()
 	scopes := []struct{ name, of string }{{"of all", ""}, {"of its own", own}, {"of another's", other}}
-	rows := make([][]string, len(resources)+1)
+	rows := make([][]string, len(resources)+2)
 	var group errgroup.Group
 	group.SetLimit(4)
 	reviewer := newReviewer(t, who)
@@ -217,6 +225,10 @@ func permissions(t *testing.T, who authenticationv1.UserInfo, own, other string)
 	}
 	group.Go(func() (err error) {
 		rows[len(resources)], err = reviewer.configMaps(t.Context())
+		return err
+	})
+	group.Go(func() (err error) {
+		rows[len(resources)+1], err = reviewer.paths(t.Context())
 		return err
 	})
 	if err := group.Wait(); err != nil {
@@ -263,14 +275,31 @@ func newReviewer(t *testing.T, who authenticationv1.UserInfo) *reviewer {
 }
 
 func (r *reviewer) may(ctx context.Context, attributes authorizationv1.ResourceAttributes) (bool, error) {
-	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-		User: r.who.Username, UID: r.who.UID, Groups: r.who.Groups, ResourceAttributes: &attributes,
-	}}
+	return r.review(ctx, authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: &attributes})
+}
+
+func (r *reviewer) review(ctx context.Context, spec authorizationv1.SubjectAccessReviewSpec) (bool, error) {
+	spec.User, spec.UID, spec.Groups = r.who.Username, r.who.UID, r.who.Groups
+	review := &authorizationv1.SubjectAccessReview{Spec: spec}
 	review, err := r.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
 	if err != nil {
 		return false, err
 	}
 	return review.Status.Allowed, nil
+}
+
+// paths are rows of what the hub serves beside its API.
+func (r *reviewer) paths(ctx context.Context) (rows []string, err error) {
+	for _, path := range []string{"/metrics", "/debug/pprof/profile", "/logs/", "/configz"} {
+		allowed, err := r.review(ctx, authorizationv1.SubjectAccessReviewSpec{NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: path, Verb: "get"}})
+		if err != nil {
+			return nil, err
+		}
+		if allowed {
+			rows = append(rows, path+": get")
+		}
+	}
+	return rows, nil
 }
 
 // configMaps are rows of the ConfigMaps that joining reads, and of one that it does not.
