@@ -20,6 +20,8 @@ type Authorizer func(ctx context.Context, asked authorizationv1.ResourceAttribut
 type Sender struct {
 	// Name is the user name, for messages.
 	Name string
+	// Clusters are those as whose agent the sender acts; none for anybody else.
+	Clusters []string
 	// Authorize answers questions about this sender.
 	Authorize Authorizer
 }

@@ -1,4 +1,4 @@
-// Package admission holds the admission rules of the hub (rows WH-01 to WH-12) as plain functions: objects in, an
+// Package admission holds the admission rules of the hub (rows WH-01 to WH-12, gap R10) as plain functions: objects in, an
 // error out. They know neither how a request arrives nor how a permission is looked up, so that the API server of
 // `capstan-hub server` can call them in its own process (package inprocess) and a webhook server can call the same
 // code for a hub inside an existing Kubernetes.
@@ -9,6 +9,7 @@
 //	ValidateManifestWork            WH-10, WH-11    manifests, executor
 //	ValidateManifestWorkReplicaSet  WH-12           manifests of the template, rollout strategies
 //	ValidateClusterManagementAddOn                  rollout strategies
+//	ValidateCertificateSigningRequest  R10          label of the requests of agents
 //
 // Every function takes the object as it is to be stored and the object it replaces, nil when it is created. An error
 // is always an *apierrors.StatusError: 400 BadRequest for content, 403 Forbidden for a missing permission, as the rows

@@ -123,7 +123,13 @@ func ValidateManagedCluster(
 	if old != nil {
 		setBefore = old.Labels[fleet.LabelClusterSet]
 	}
-	return validateSetChange(ctx, setBefore, cluster.Labels[fleet.LabelClusterSet], sender)
+	if err := validateSetChange(ctx, setBefore, cluster.Labels[fleet.LabelClusterSet], sender); err != nil {
+		return err
+	}
+	if old != nil && len(sender.Clusters) > 0 {
+		return validateAgentUpdate(cluster, old, sender)
+	}
+	return nil
 }
 
 // validateManagedClusterContent checks the name, which becomes the name of a namespace whether or not the cluster has

@@ -30,6 +30,7 @@ import (
 	bootstrapapi "k8s.io/cluster-bootstrap/token/api"
 
 	"github.com/capstan-io/capstan/internal/controlplane/pki"
+	"github.com/capstan-io/capstan/internal/fleet"
 )
 
 var (
@@ -252,6 +253,9 @@ func bootstrapToken(t *testing.T, h *testHub) string {
 	return string(data[bootstrapapi.BootstrapTokenIDKey]) + "." + string(data[bootstrapapi.BootstrapTokenSecretKey])
 }
 
+// ofOneCluster selects what somebody who joins may look at.
+var ofOneCluster = metav1.ListOptions{LabelSelector: fleet.LabelClusterName + "=c1"}
+
 // SC-19, SC-20: everything that joining needs is there, and gives no more than that.
 func TestBootstrapObjects(t *testing.T) {
 	t.Parallel()
@@ -273,7 +277,7 @@ func TestBootstrapObjects(t *testing.T) {
 	must(t, err)
 	for who, token := range map[string]string{"bootstrap token": bootstrapToken(t, shared), "bootstrap service account": issued.Status.Token} {
 		joiner := shared.withToken(t, token)
-		if _, err := joiner.CertificatesV1().CertificateSigningRequests().List(t.Context(), list); err != nil {
+		if _, err := joiner.CertificatesV1().CertificateSigningRequests().List(t.Context(), ofOneCluster); err != nil {
 			t.Errorf("%s: %v", who, err)
 		}
 		if _, err := joiner.CoreV1().Secrets(metav1.NamespaceSystem).List(t.Context(), list); !apierrors.IsForbidden(err) {

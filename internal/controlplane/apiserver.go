@@ -2,12 +2,14 @@ package controlplane
 
 import (
 	"fmt"
+	"net/http"
 
 	apiextensionsapiserver "k8s.io/apiextensions-apiserver/pkg/apiserver"
 	"k8s.io/apimachinery/pkg/runtime"
 	genericapifilters "k8s.io/apiserver/pkg/endpoints/filters"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/util/notfoundhandler"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	aggregatorapiserver "k8s.io/kube-aggregator/pkg/apiserver"
 	aggregatorscheme "k8s.io/kube-aggregator/pkg/apiserver/scheme"
@@ -17,6 +19,7 @@ import (
 	rbacrest "k8s.io/kubernetes/pkg/registry/rbac/rest"
 
 	"github.com/capstan-io/capstan/internal/controlplane/kubeversion"
+	"github.com/capstan-io/capstan/internal/controlplane/scope"
 )
 
 // replicas tells the CRD server how many API servers there are. With more than one it waits five seconds before it says
@@ -41,7 +44,7 @@ func newServer(options kubeoptions.CompletedOptions, services *serviceResolver) 
 }
 
 func newServerConfigs(options kubeoptions.CompletedOptions, services *serviceResolver) (*serverConfigs, error) {
-	generic, informers, storage, err := controlplaneapiserver.BuildGenericConfig(options,
+	generic, shared, storage, err := controlplaneapiserver.BuildGenericConfig(options,
 		[]*runtime.Scheme{legacyscheme.Scheme, apiextensionsapiserver.Scheme, aggregatorscheme.Scheme},
 		servedGroups(), servedDefinitions, nil)
 	if err != nil {
@@ -53,23 +56,44 @@ func newServerConfigs(options kubeoptions.CompletedOptions, services *serviceRes
 	// The endpoint is ours too: it has the metrics of all parts of the process.
 	generic.EnableMetrics = false
 
-	native, initializers, err := controlplaneapiserver.CreateConfig(options, generic, informers, nil, storage, services, nil)
+	native, initializers, err := controlplaneapiserver.CreateConfig(options, generic, shared, nil, storage, services, nil)
 	if err != nil {
 		return nil, fmt.Errorf("configure the Kubernetes APIs: %w", err)
 	}
-	extensions, err := controlplaneapiserver.CreateAPIExtensionsConfig(*generic, informers, initializers, options, replicas,
+	extensions, err := controlplaneapiserver.CreateAPIExtensionsConfig(*generic, shared, initializers, options, replicas,
 		services, services.inProcess(native))
 	if err != nil {
 		return nil, fmt.Errorf("configure custom resources: %w", err)
 	}
-	aggregator, err := controlplaneapiserver.CreateAggregatorConfig(*generic, options, informers, services,
+	aggregator, err := controlplaneapiserver.CreateAggregatorConfig(*generic, options, shared, services,
 		native.ProxyTransport, native.PeerProxy, initializers)
 	if err != nil {
 		return nil, fmt.Errorf("configure aggregated APIs: %w", err)
 	}
 	// The stock one looks at Services and EndpointSlices, which a hub does not have.
 	aggregator.ExtraConfig.DisableRemoteAvailableConditionController = true
+	// All requests come through the aggregator.
+	if err := narrowToOwn(&aggregator.GenericConfig.Config, shared); err != nil {
+		return nil, err
+	}
 	return &serverConfigs{aggregator: aggregator, native: native, extensions: extensions}, nil
+}
+
+// narrowToOwn shows agents what is theirs, for as long as it is, after the stock chain of handlers has let them through.
+func narrowToOwn(config *genericapiserver.Config, shared informers.SharedInformerFactory) error {
+	client, err := kubernetes.NewForConfig(config.LoopbackClientConfig)
+	if err != nil {
+		return err
+	}
+	watches := scope.NewWatches(config.Authorization.Authorizer)
+	if err := watches.Follow(shared); err != nil {
+		return err
+	}
+	stock := config.BuildHandlerChainFunc
+	config.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
+		return stock(scope.Handler(watches.Handler(handler), client.CertificatesV1().CertificateSigningRequests(), c.Serializer), c)
+	}
+	return nil
 }
 
 func (c *serverConfigs) chain() (*aggregatorapiserver.APIAggregator, error) {

@@ -31,7 +31,7 @@ const (
 func hubPolicy(delegatedAuthentication bool) rbac.Policy {
 	p := rbac.Policy{
 		ClusterRoles: []rbacv1.ClusterRole{
-			{ObjectMeta: metav1.ObjectMeta{Name: roleStandaloneBootstrap}, Rules: fleet.BootstrapRules("get", "list", "update", "create")},
+			{ObjectMeta: metav1.ObjectMeta{Name: roleStandaloneBootstrap}, Rules: fleet.BootstrapRules("get", "list", "create")},
 			{ObjectMeta: metav1.ObjectMeta{Name: fleet.ClusterRoleBootstrap}, Rules: fleet.BootstrapRules("get", "create", "list", "watch")},
 		},
 		ClusterRoleBindings: []rbacv1.ClusterRoleBinding{

@@ -33,6 +33,10 @@ const (
 	// watches are always finished.
 	drainTimeout = time.Second
 
+	// revokedWithin is how long a token may still be accepted after its Secret or service account was deleted, so that it need
+	// not be looked up for each of many requests in a row.
+	revokedWithin = time.Second
+
 	// proxyName is the common name of the hub's own certificate for proxying.
 	proxyName = "system:auth-proxy"
 )
@@ -113,6 +117,7 @@ func (o *Options) authenticate(k *controlplaneoptions.Options, keys *pki.Store) 
 	authn.OIDC = o.oidc.OIDC
 	authn.ClientCert.ClientCA = keys.Bundle(pki.ClientCA)
 	authn.BootstrapToken.Enable = true
+	authn.TokenSuccessCacheTTL = revokedWithin
 
 	authn.ServiceAccounts.Issuers = []string{serviceAccountIssuer}
 	authn.ServiceAccounts.MaxExpiration = pki.ServiceAccountTokenLifetime

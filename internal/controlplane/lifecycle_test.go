@@ -303,7 +303,7 @@ func TestBootstrapTokenStaysCurrent(t *testing.T) {
 	for _, token := range []string{first, second} {
 		// Authentication knows tokens from a watch.
 		eventually(t, func(ctx context.Context) string {
-			if _, err := h.withToken(t, token).CertificatesV1().CertificateSigningRequests().List(ctx, list); err != nil {
+			if _, err := h.withToken(t, token).CertificatesV1().CertificateSigningRequests().List(ctx, ofOneCluster); err != nil {
 				return fmt.Sprintf("a token that has not ended yet: %v", err)
 			}
 			return ""

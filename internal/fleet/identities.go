@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -81,6 +82,29 @@ func ClusterGroups(cluster string) []string {
 // it is granted as well.
 func AWSClusterGroup(cluster string) string {
 	return awsGroupPrefix + cluster
+}
+
+// AgentClusters are the clusters as whose agent somebody in these groups acts on the hub: one for an agent, none for anybody
+// else.
+func AgentClusters(groups []string) []string {
+	var clusters []string
+	for _, group := range groups {
+		cluster, ok := strings.CutPrefix(group, identityPrefix)
+		if !ok {
+			cluster, ok = strings.CutPrefix(group, awsGroupPrefix)
+		}
+		// The groups of add-ons go on after the name of the cluster.
+		if ok && cluster != "" && !strings.Contains(cluster, ":") && group != GroupManagedClusters && !slices.Contains(clusters, cluster) {
+			clusters = append(clusters, cluster)
+		}
+	}
+	return clusters
+}
+
+// IsJoining tells whether somebody has a bootstrap credential, with which agents ask to join: a bootstrap token, or a token of
+// ServiceAccountBootstrap.
+func IsJoining(user string, groups []string) bool {
+	return slices.Contains(groups, GroupBootstrap) || user == ServiceAccountUser(NamespaceOperators, ServiceAccountBootstrap)
 }
 
 // ClusterCSRGenerateName begins the names of the certificate requests of a cluster.

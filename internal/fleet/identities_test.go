@@ -116,3 +116,41 @@ func TestParseAddOnUser(t *testing.T) {
 		}
 	}
 }
+
+// R10
+func TestAgentClusters(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		groups []string
+		want   string
+	}{
+		{groups: append(ClusterGroups("c1"), GroupAuthenticated), want: "c1"},
+		{groups: []string{AWSClusterGroup("c1"), GroupAuthenticated}, want: "c1"},
+		{groups: append(ClusterGroups("c1"), AWSClusterGroup("c1")), want: "c1"},
+		{groups: append(ClusterGroups("c1"), ClusterGroups("c2")...), want: "c1 c2"},
+		{groups: append(AddOnGroups("c1", "a"), GroupAuthenticated)},
+		{groups: []string{GroupManagedClusters, GroupBootstrap, GroupAuthenticated, "system:masters", "c1"}},
+		{groups: []string{ClusterGroup(""), AWSClusterGroup("")}},
+	} {
+		if got := strings.Join(AgentClusters(test.groups), " "); got != test.want {
+			t.Errorf("AgentClusters(%q) = %q, want %q", test.groups, got, test.want)
+		}
+	}
+}
+
+// R10
+func TestIsJoining(t *testing.T) {
+	t.Parallel()
+	for user, want := range map[string]bool{
+		ServiceAccountUser(NamespaceOperators, ServiceAccountBootstrap): true,
+		ServiceAccountUser("default", ServiceAccountBootstrap):          false,
+		ClusterUser("c1", "a1"): false,
+	} {
+		if got := IsJoining(user, []string{GroupAuthenticated}); got != want {
+			t.Errorf("IsJoining(%q) = %v", user, got)
+		}
+	}
+	if !IsJoining("system:bootstrap:abcdef", []string{GroupBootstrap, GroupAuthenticated}) {
+		t.Error("a bootstrap token does not count")
+	}
+}

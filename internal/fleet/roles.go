@@ -61,11 +61,14 @@ func AddOnTokenRole(addOn string) string {
 }
 
 // BootstrapRules let an agent ask for a certificate and create its ManagedCluster, in a set if it may. Those of
-// ClusterRoleBootstrap have the verbs get, create, list and watch on ManagedClusters.
+// ClusterRoleBootstrap have the verbs get, create, list and watch on ManagedClusters. They are narrower than those of SC-19
+// and contract section 10.2 in what nobody who joins makes use of (R10): of the ConfigMaps only those that say where the hub
+// is and whom to trust can be read, not all of them; and no ManagedCluster can be updated, which would let whoever joins
+// change the labels and addresses of every other cluster.
 func BootstrapRules(clusterVerbs ...string) []rbacv1.PolicyRule {
 	const clusterGroup = "cluster.open-cluster-management.io"
 	return []rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get"}},
+		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get"}, ResourceNames: []string{"cluster-info", "kube-root-ca.crt"}},
 		{APIGroups: []string{"certificates.k8s.io"}, Resources: []string{"certificatesigningrequests"}, Verbs: []string{"create", "get", "list", "watch"}},
 		{APIGroups: []string{clusterGroup}, Resources: []string{ResourceManagedClusters}, Verbs: clusterVerbs},
 		{APIGroups: []string{clusterGroup}, Resources: []string{"managedclustersets/" + SubresourceJoin}, Verbs: []string{"create"}},

@@ -342,25 +342,28 @@ func TestRenewal(t *testing.T) {
 	if err != nil || len(certificate) == 0 {
 		t.Fatalf("the renewal of the own identity: %v", err)
 	}
-	for _, foreign := range []identity.Identity{{Cluster: name, Agent: "agent2"}, {Cluster: "renewal-of-another", Agent: "agent1"}} {
-		ctx, cancel := context.WithCancel(t.Context())
-		go func() { _, _, _ = (&clientcert.Requester{Hub: renewer, Identity: foreign}).Request(ctx) }()
-		var csr *certificatesv1.CertificateSigningRequest
-		env.Eventually(t, func(ctx context.Context) error {
-			csr, err = requestFor(ctx, hub.Client(t), foreign)
-			return err
-		})
-		// The controller works through requests in order: once a later one is decided, this one has been judged.
-		if _, _, err := own.Request(patient); err != nil {
-			t.Fatal(err)
-		}
-		if err := hub.Client(t).Get(t.Context(), client.ObjectKeyFromObject(csr), csr); err != nil {
-			t.Fatal(err)
-		}
-		if len(csr.Status.Conditions) > 0 {
-			t.Errorf("a request for %s by another identity is decided: %+v", foreign.User(), csr.Status.Conditions)
-		}
-		cancel()
+	foreign := identity.Identity{Cluster: name, Agent: "agent2"}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() { _, _, _ = (&clientcert.Requester{Hub: renewer, Identity: foreign}).Request(ctx) }()
+	var csr *certificatesv1.CertificateSigningRequest
+	env.Eventually(t, func(ctx context.Context) error {
+		csr, err = requestFor(ctx, hub.Client(t), foreign)
+		return err
+	})
+	// The controller works through requests in order: once a later one is decided, this one has been judged.
+	if _, _, err := own.Request(patient); err != nil {
+		t.Fatal(err)
+	}
+	if err := hub.Client(t).Get(t.Context(), client.ObjectKeyFromObject(csr), csr); err != nil {
+		t.Fatal(err)
+	}
+	if len(csr.Status.Conditions) > 0 {
+		t.Errorf("a request for %s by another identity is decided: %+v", foreign.User(), csr.Status.Conditions)
+	}
+	ofAnother := &clientcert.Requester{Hub: renewer, Identity: identity.Identity{Cluster: "renewal-of-another", Agent: "agent1"}}
+	if _, _, err := ofAnother.Request(patient); !apierrors.IsForbidden(err) {
+		t.Errorf("a request for another cluster: %v", err)
 	}
 }
 

@@ -19,6 +19,7 @@ const (
 	ManifestWorkValidating             = "ManifestWorkValidating"
 	ManifestWorkReplicaSetValidating   = "ManifestWorkReplicaSetValidating"
 	ClusterManagementAddOnValidating   = "ClusterManagementAddOnValidating"
+	AgentRequestValidating             = "AgentRequestValidating"
 )
 
 // Options configures the plugins. Start from DefaultOptions.
@@ -59,5 +60,6 @@ func Plugins(opts Options) []Plugin {
 		{ManifestWorkValidating, newWorkValidator(opts.ManifestWork)},
 		{ManifestWorkReplicaSetValidating, newReplicaSetValidator(opts.ManifestWork)},
 		{ClusterManagementAddOnValidating, newManagementAddOnValidator()},
+		{AgentRequestValidating, newRequestValidator()},
 	}
 }

@@ -79,6 +79,15 @@ type server struct {
 	authorizer fakeAuthorizer
 	phase      corev1.NamespacePhase
 	options    inprocess.Options
+	// who sends the requests; sender, if nil.
+	who *user.DefaultInfo
+}
+
+func (s *server) sender() *user.DefaultInfo {
+	if s.who != nil {
+		return s.who
+	}
+	return sender
 }
 
 // plugins initialises the plugins the way an API server does.
@@ -123,7 +132,7 @@ func (s *server) writeInProcess(t *testing.T, object, old *unstructured.Unstruct
 	}
 	kind := object.GroupVersionKind()
 	request := admission.NewAttributesRecord(object, before, kind, object.GetNamespace(), object.GetName(), resourceOf(kind), subresource,
-		operation, nil, false, sender)
+		operation, nil, false, s.sender())
 	plugins, ctx := s.plugins(t), context.Background()
 	for _, plugin := range plugins {
 		if !plugin.Plugin.Handles(operation) {
@@ -191,7 +200,8 @@ func TestPluginNames(t *testing.T) {
 		names = append(names, plugin.Name)
 	}
 	want := []string{"ManagedClusterMutating", "HubTypeValidating", "ManagedClusterValidating", "ManagedClusterSetBindingValidating", "ManifestWorkValidating",
-		"ManifestWorkReplicaSetValidating", "ClusterManagementAddOnValidating"}
+		"ManifestWorkReplicaSetValidating", "ClusterManagementAddOnValidating",
+		"AgentRequestValidating"}
 	if !slices.Equal(names, want) {
 		t.Errorf("plugins are %q, want %q", names, want)
 	}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	rules "github.com/capstan-io/capstan/internal/admission"
+	"github.com/capstan-io/capstan/internal/fleet"
 )
 
 // writes handles the operations that all rules are about; the objects may always be deleted (WH-15).
@@ -50,7 +51,8 @@ func (p *asking) ValidateInitialization() error {
 // sender binds the server's authorizer to the identity of a request.
 func (p *asking) sender(who user.Info) rules.Sender {
 	return rules.Sender{
-		Name: who.GetName(),
+		Name:     who.GetName(),
+		Clusters: fleet.AgentClusters(who.GetGroups()),
 		Authorize: func(ctx context.Context, asked authorizationv1.ResourceAttributes) (bool, string, error) {
 			decision, reason, err := p.authorizer.Authorize(ctx, authorizer.AttributesRecord{
 				User:            who,

@@ -31,10 +31,11 @@ var webhookPaths = map[string][]string{
 	"ManagedCluster": {
 		"/mutate-cluster-open-cluster-management-io-v1-managedcluster", "/validate-cluster-open-cluster-management-io-v1-managedcluster",
 	},
-	"ManagedClusterSetBinding": {"/validate-cluster-open-cluster-management-io-v1beta2-managedclustersetbinding"},
-	"ManifestWork":             {"/validate-work-open-cluster-management-io-v1-manifestwork"},
-	"ManifestWorkReplicaSet":   {"/validate-work-open-cluster-management-io-v1alpha1-manifestworkreplicaset"},
-	"ClusterManagementAddOn":   {"/validate-addon-open-cluster-management-io-v1beta1-clustermanagementaddon"},
+	"ManagedClusterSetBinding":  {"/validate-cluster-open-cluster-management-io-v1beta2-managedclustersetbinding"},
+	"ManifestWork":              {"/validate-work-open-cluster-management-io-v1-manifestwork"},
+	"ManifestWorkReplicaSet":    {"/validate-work-open-cluster-management-io-v1alpha1-manifestworkreplicaset"},
+	"ClusterManagementAddOn":    {"/validate-addon-open-cluster-management-io-v1beta1-clustermanagementaddon"},
+	"CertificateSigningRequest": {"/validate-certificates-k8s-io-v1-certificatesigningrequest"},
 }
 
 // compare sends the object through the webhooks and expects what came of it in process.
@@ -46,7 +47,7 @@ func (s *server) compare(t *testing.T, object, old, inProcess *unstructured.Unst
 	}
 	for _, path := range webhookPaths[object.GetKind()] {
 		var response *admissionv1.AdmissionResponse
-		object, response = review(t, handlers[path], object, old)
+		object, response = review(t, handlers[path], object, old, s.sender())
 		if response.Allowed {
 			continue
 		}
@@ -64,13 +65,16 @@ func (s *server) compare(t *testing.T, object, old, inProcess *unstructured.Unst
 }
 
 // review is what an API server does with a webhook.
-func review(t *testing.T, handler http.Handler, object, old *unstructured.Unstructured) (*unstructured.Unstructured, *admissionv1.AdmissionResponse) {
+func review(t *testing.T, handler http.Handler, object, old *unstructured.Unstructured, sender *user.DefaultInfo) (*unstructured.Unstructured, *admissionv1.AdmissionResponse) {
 	t.Helper()
 	kind := object.GroupVersionKind()
 	request := &admissionv1.AdmissionRequest{
 		UID: "1", Kind: metav1.GroupVersionKind(kind), Name: object.GetName(), Namespace: object.GetNamespace(), Operation: admissionv1.Create,
 		Resource: metav1.GroupVersionResource(resourceOf(kind)), Object: runtime.RawExtension{Raw: marshal(t, object)},
-		UserInfo: authenticationv1.UserInfo{Username: sender.Name, UID: sender.UID, Groups: sender.Groups, Extra: map[string]authenticationv1.ExtraValue{"scope": {"x"}}},
+		UserInfo: authenticationv1.UserInfo{Username: sender.Name, UID: sender.UID, Groups: sender.Groups, Extra: map[string]authenticationv1.ExtraValue{}},
+	}
+	for key, value := range sender.Extra {
+		request.UserInfo.Extra[key] = value
 	}
 	if old != nil {
 		request.Operation, request.OldObject = admissionv1.Update, runtime.RawExtension{Raw: marshal(t, old)}

@@ -31,8 +31,8 @@ import (
 	"github.com/capstan-io/capstan/internal/admission/inprocess"
 )
 
-// paths of the plugins: those of contract section 11, and two of the same form for what it has no webhook for. The plugin HubTypeValidating has none of its own: it comes before each of
-// those that validate.
+// paths of the plugins: those of contract section 11, and more in their manner for what it has no webhook for. The plugin
+// HubTypeValidating has none of its own: it comes before each of those that validate.
 var paths = map[string]string{
 	inprocess.ManagedClusterMutating:             "/mutate-cluster-open-cluster-management-io-v1-managedcluster",
 	inprocess.ManagedClusterValidating:           "/validate-cluster-open-cluster-management-io-v1-managedcluster",
@@ -40,6 +40,7 @@ var paths = map[string]string{
 	inprocess.ManifestWorkValidating:             "/validate-work-open-cluster-management-io-v1-manifestwork",
 	inprocess.ManifestWorkReplicaSetValidating:   "/validate-work-open-cluster-management-io-v1alpha1-manifestworkreplicaset",
 	inprocess.ClusterManagementAddOnValidating:   "/validate-addon-open-cluster-management-io-v1beta1-clustermanagementaddon",
+	inprocess.AgentRequestValidating:             "/validate-certificates-k8s-io-v1-certificatesigningrequest",
 }
 
 // Handlers returns the webhooks by their paths. They review access, and read namespaces, with the client.

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -78,9 +79,11 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, err
 }
 
-// decided tells whether the cluster is, or once was, accepted.
+// decided tells whether the cluster is, or once was, accepted. Of what tells so, the finalizer is the one that stays when an
+// agent that is about to be denied wipes its status (R8).
 func decided(cluster *clusterv1.ManagedCluster) bool {
-	return cluster.Spec.HubAcceptsClient || cluster.Annotations[fleet.AnnotationAutomaticallyAcceptedOn] != "" ||
+	return cluster.Spec.HubAcceptsClient || controllerutil.ContainsFinalizer(cluster, fleet.FinalizerManagedCluster) ||
+		cluster.Annotations[fleet.AnnotationAutomaticallyAcceptedOn] != "" ||
 		meta.FindStatusCondition(cluster.Status.Conditions, fleet.ConditionHubAccepted) != nil
 }
 

@@ -1,0 +1,64 @@
+package admission
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+// validateAgentUpdate holds an agent to what it has to tell (R10): how its cluster is reached. RBAC lets it update all of
+// its ManagedCluster, but labels decide which sets and placements take the cluster in, and with that which secrets come to
+// it; taints keep workloads off it; and finalizers make the hub take the agent's rights away when the cluster is deleted.
+func validateAgentUpdate(cluster, old *clusterv1.ManagedCluster, sender Sender) error {
+	spec, oldSpec := cluster.Spec, old.Spec
+	spec.ManagedClusterClientConfigs, oldSpec.ManagedClusterClientConfigs = nil, nil
+	metadata := field.NewPath("metadata")
+	for _, part := range []struct {
+		path        *field.Path
+		now, before any
+	}{
+		{metadata.Child("labels"), cluster.Labels, old.Labels},
+		{metadata.Child("annotations"), annotationsOfHub(cluster), annotationsOfHub(old)},
+		{metadata.Child("finalizers"), cluster.Finalizers, old.Finalizers},
+		{metadata.Child("ownerReferences"), cluster.OwnerReferences, old.OwnerReferences},
+		{field.NewPath("spec"), spec, oldSpec},
+	} {
+		if !equality.Semantic.DeepEqual(part.now, part.before) {
+			return apierrors.NewForbidden(clusterv1.GroupVersion.WithResource(fleet.ResourceManagedClusters).GroupResource(), cluster.Name, fmt.Errorf(
+				"user %q is the agent of a cluster and cannot change %s: it may change spec.managedClusterClientConfigs and annotations that begin with %s; "+
+					"the rest is for administrators of the hub", sender.Name, part.path, fleet.AnnotationAgentPrefix))
+		}
+	}
+	return nil
+}
+
+// annotationsOfHub are those that are not for the agent to set.
+func annotationsOfHub(cluster *clusterv1.ManagedCluster) map[string]string {
+	annotations := maps.Clone(cluster.Annotations)
+	maps.DeleteFunc(annotations, func(name, _ string) bool { return strings.HasPrefix(name, fleet.AnnotationAgentPrefix) })
+	return annotations
+}
+
+// ValidateCertificateSigningRequest makes the label of a request say who made it (R10): the agent of a cluster may only
+// create requests that carry the label of this cluster, so that what an agent finds by its label is its own, and the
+// requests of one cluster do not count against another (RG-07). It fails with 403. What the request asks for is judged by
+// whoever approves it.
+func ValidateCertificateSigningRequest(csr metav1.Object, sender Sender) error {
+	label := csr.GetLabels()[fleet.LabelClusterName]
+	if len(sender.Clusters) == 0 || slices.Contains(sender.Clusters, label) {
+		return nil
+	}
+	return apierrors.NewForbidden(certificatesv1.Resource("certificatesigningrequests"), csr.GetName(), fmt.Errorf(
+		"user %q is an agent of cluster %q and cannot create a request with the label %s=%q: set the label to its own cluster",
+		sender.Name, strings.Join(sender.Clusters, " "), fleet.LabelClusterName, label))
+}

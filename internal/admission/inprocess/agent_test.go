@@ -1,0 +1,95 @@
+package inprocess_test
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apiserver/pkg/authentication/user"
+)
+
+// R10: an agent tells how its cluster is reached, and nothing that others decide by.
+func TestAgentsChangeTheirOwn(t *testing.T) {
+	t.Parallel()
+	const metadata, spec = "metadata: {name: c1, labels: {env: test}, finalizers: [a], annotations: {x: z}}", "hubAcceptsClient: true, leaseDurationSeconds: 60"
+	before := func() *unstructured.Unstructured {
+		c := cluster(t, metadata+", spec: {"+spec+"}")
+		c.SetLabels(map[string]string{"env": "test", "cluster.open-cluster-management.io/clusterset": "default"})
+		return c
+	}
+	for _, test := range []struct {
+		name, refused string
+		change        func(*unstructured.Unstructured)
+	}{
+		{name: "nothing", change: func(*unstructured.Unstructured) {}},
+		{name: "addresses", change: func(c *unstructured.Unstructured) {
+			c.Object["spec"].(map[string]any)["managedClusterClientConfigs"] = []any{map[string]any{"url": "https://c1"}}
+		}},
+		{name: "annotation of the agent", change: func(c *unstructured.Unstructured) {
+			c.SetAnnotations(map[string]string{"x": "z", "agent.open-cluster-management.io/a": "b"})
+		}},
+		{name: "label", refused: "metadata.labels", change: func(c *unstructured.Unstructured) {
+			c.SetLabels(map[string]string{"env": "prod", "cluster.open-cluster-management.io/clusterset": "default"})
+		}},
+		{name: "set", refused: `ManagedClusterSet "default"`, change: func(c *unstructured.Unstructured) {
+			c.SetLabels(map[string]string{"env": "test", "cluster.open-cluster-management.io/clusterset": "prod"})
+		}},
+		{name: "annotation of the hub", refused: "metadata.annotations", change: func(c *unstructured.Unstructured) { c.SetAnnotations(nil) }},
+		{name: "finalizers", refused: "metadata.finalizers", change: func(c *unstructured.Unstructured) { c.SetFinalizers(nil) }},
+		{name: "owners", refused: "metadata.ownerReferences", change: func(c *unstructured.Unstructured) {
+			c.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "a", UID: "1"}})
+		}},
+		{name: "lease duration", refused: "spec", change: func(c *unstructured.Unstructured) {
+			c.Object["spec"].(map[string]any)["leaseDurationSeconds"] = int64(1)
+		}},
+		{name: "taints", refused: "spec", change: func(c *unstructured.Unstructured) {
+			c.Object["spec"].(map[string]any)["taints"] = []any{map[string]any{"key": "a", "effect": "NoSelect"}}
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			changed := before()
+			test.change(changed)
+			agent := newServer()
+			agent.who = &user.DefaultInfo{Name: "agent", Groups: []string{"system:open-cluster-management:c1", "system:open-cluster-management:managed-clusters"}}
+			code := int32(0)
+			if test.refused != "" {
+				code = 403
+			}
+			checkStatus(t, agent.write(t, changed.DeepCopy(), before(), ""), code, test.refused)
+			// Who is no agent may do all of this, but for the set.
+			if test.name != "set" {
+				checkStatus(t, newServer().write(t, changed.DeepCopy(), before(), ""), 0, "")
+			}
+		})
+	}
+}
+
+// R10: the label of a request says whose agent made it.
+func TestRequestsOfAgentsAreLabelled(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name, groups, labels string
+		code                 int32
+	}{
+		{name: "own", groups: "system:open-cluster-management:c1", labels: "{open-cluster-management.io/cluster-name: c1}"},
+		{name: "own, through AWS", groups: "open-cluster-management:c1", labels: "{open-cluster-management.io/cluster-name: c1}"},
+		{name: "another", groups: "system:open-cluster-management:c1", labels: "{open-cluster-management.io/cluster-name: c2}", code: 403},
+		{name: "another, through AWS", groups: "open-cluster-management:c1", labels: "{open-cluster-management.io/cluster-name: c2}", code: 403},
+		{name: "none", groups: "system:open-cluster-management:c1", labels: "{}", code: 403},
+		{name: "somebody who joins", groups: "system:bootstrappers:managedcluster", labels: "{open-cluster-management.io/cluster-name: c2}"},
+		{name: "an add-on", groups: "system:open-cluster-management:cluster:c1:addon:a", labels: "{}"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			s := newServer()
+			s.who = &user.DefaultInfo{Name: "agent", Groups: []string{test.groups}}
+			csr := object(t, `{apiVersion: certificates.k8s.io/v1, kind: CertificateSigningRequest, metadata: {name: r, labels: `+test.labels+`}}`)
+			text := ""
+			if test.code != 0 {
+				text = `cluster "c1" and cannot create a request with the label open-cluster-management.io/cluster-name=`
+			}
+			checkStatus(t, s.write(t, csr, nil, ""), test.code, text)
+		})
+	}
+}

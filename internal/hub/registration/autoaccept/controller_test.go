@@ -1,0 +1,80 @@
+package autoaccept_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509/pkix"
+	"testing"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/util/cert"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/hub/registration/autoaccept"
+)
+
+// R8, RG-14: a cluster that was accepted before is not accepted again, even if its agent has wiped all traces from what it may
+// write.
+func TestAcceptedOnce(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		finalizers []string
+		want       bool
+	}{
+		"new":             {want: true},
+		"accepted before": {finalizers: []string{fleet.FinalizerManagedCluster}, want: false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cluster := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "c1", Finalizers: test.finalizers}}
+			scheme := runtime.NewScheme()
+			for _, add := range []func(*runtime.Scheme) error{certificatesv1.AddToScheme, clusterv1.AddToScheme} {
+				if err := add(scheme); err != nil {
+					t.Fatal(err)
+				}
+			}
+			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(cluster, approvedRequest(t, "c1", "trusted")).Build()
+			controller := autoaccept.New(c, clock.RealClock{}, []string{"trusted"})
+			if _, err := controller.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(cluster)}); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(cluster), cluster); err != nil {
+				t.Fatal(err)
+			}
+			if cluster.Spec.HubAcceptsClient != test.want {
+				t.Errorf("accepted: %v, want %v", cluster.Spec.HubAcceptsClient, test.want)
+			}
+		})
+	}
+}
+
+// approvedRequest is the request of a user for an agent of the cluster, approved by the hub.
+func approvedRequest(t *testing.T, cluster, user string) *certificatesv1.CertificateSigningRequest {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request, err := cert.MakeCSR(key, &pkix.Name{CommonName: fleet.ClusterUser(cluster, "a1"), Organization: fleet.ClusterGroups(cluster)}, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &certificatesv1.CertificateSigningRequest{
+		ObjectMeta: metav1.ObjectMeta{Name: "r", Labels: map[string]string{fleet.LabelClusterName: cluster}},
+		Spec: certificatesv1.CertificateSigningRequestSpec{
+			Request: request, Username: user, SignerName: fleet.SignerKubeAPIServerClient, Usages: []certificatesv1.KeyUsage{certificatesv1.UsageClientAuth},
+		},
+		Status: certificatesv1.CertificateSigningRequestStatus{Conditions: []certificatesv1.CertificateSigningRequestCondition{
+			{Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: fleet.CSRApprovalReason},
+		}},
+	}
+}
