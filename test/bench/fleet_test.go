@@ -3,6 +3,7 @@
 package bench
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -33,9 +34,10 @@ const (
 	// steadyPeriod is as long as a heartbeat may take by default.
 	steadyPeriod = 75 * time.Second
 	// fastBeat is leaseDurationSeconds when losses are measured; the hub gives five times that. A loss comes when the
-	// heartbeats have had busyPeriod to become fast.
-	fastBeat   = 10
-	busyPeriod = 30 * time.Second
+	// heartbeats have had settlePeriod to become fast.
+	fastBeat     = 10
+	settlePeriod = 15 * time.Second
+	busyPeriod   = 30 * time.Second
 	// lostShare of the clusters is lost, one in so many.
 	lostShare = 10
 	// joinPatience is how long a fleet may take to join.
@@ -49,6 +51,11 @@ var fleetTargets = map[int]struct{ join, memory, cpu string }{1000: {"120", "102
 func TestFleet(t *testing.T) {
 	log.SetLogger(logr.Discard())
 	r := newReport()
+	t.Cleanup(func() {
+		if err := errors.Join(r.print(os.Stdout), r.write(*out)); err != nil {
+			t.Error(err)
+		}
+	})
 	for text := range strings.SplitSeq(*sizes, ",") {
 		size, err := strconv.Atoi(text)
 		if err != nil || size < lostShare {
@@ -56,39 +63,39 @@ func TestFleet(t *testing.T) {
 		}
 		t.Run(text, func(t *testing.T) { measureFleet(t, r, size) })
 	}
-	if err := r.print(os.Stdout); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.write(*out); err != nil {
-		t.Fatal(err)
-	}
 }
 
 func measureFleet(t *testing.T, r *report, size int) {
 	hub := env.StartHub(t, "", append(fleetsim.HubFlags(), "--profiling")...)
 	add := func(name, unit, target string, values ...float64) {
-		r.add(fmt.Sprintf("%d clusters: %s", size, name), unit, target, values...)
+		name = fmt.Sprintf("%d clusters: %s", size, name)
+		r.add(name, unit, target, values...)
+		t.Logf("%s: %.4g %s", name, r.Measures[len(r.Measures)-1].Median, unit) // a fleet takes minutes
 	}
 	empty, emptyMetrics := usageOf(t, hub.Pid()), metricsOf(t, hub)
 	fleet := newFleet(t, hub, size)
 	seen := watchAvailability(t, hub)
 
 	stopProfile := profile(t, hub, size, "join")
-	begin := time.Now()
+	begin, self := time.Now(), usageOf(t, os.Getpid())
 	fleet.Start()
 	joined := seen.await(t, fleet.Names(), metav1.ConditionTrue, joinPatience)
 	took := latest(joined).Sub(begin)
+	ready, selfReady, counted := usageOf(t, hub.Pid()), usageOf(t, os.Getpid()), metricsOf(t, hub)
 	stopProfile()
-	targets := fleetTargets[size]
+	logBusiest(t, "join", counted, emptyMetrics, 1)
+	targets, n := fleetTargets[size], float64(size)
 	add("start to all Available", "s", targets.join, took.Seconds())
 	add("start to Available, each", "ms", "", since(begin, joined)...)
-	add("clusters Available per second", "1/s", "", float64(size)/took.Seconds())
+	add("clusters Available per second", "1/s", "", n/took.Seconds())
+	add("hub CPU to join, each", "ms", "", float64((ready.cpu-empty.cpu).Milliseconds())/n)
+	add("simulator CPU to join, each", "ms", "", float64((selfReady.cpu-self.cpu).Milliseconds())/n)
+	add("requests to join, each", "", "", (counted.requests-emptyMetrics.requests)/n)
 
-	wait(t, busyPeriod) // the storm has settled
+	wait(t, settlePeriod)
 	stopProfile = profile(t, hub, size, "steady")
 	steady := measurePeriod(t, hub, steadyPeriod)
 	stopProfile()
-	n := float64(size)
 	add("hub resident memory", "MB", targets.memory, steady.rss)
 	add("hub resident memory, each", "MB", "", (steady.rss-empty.rss)/n)
 	add("hub CPU, of a core", "%", targets.cpu, steady.cpu)
@@ -99,7 +106,7 @@ func measureFleet(t *testing.T, r *report, size int) {
 	add("simulator CPU, of a core", "%", "", steady.simulatorCPU)
 
 	beat(t, hub, fleet.Names())
-	wait(t, busyPeriod)
+	wait(t, settlePeriod)
 	add(fmt.Sprintf("hub CPU, of a core, leaseDurationSeconds %d", fastBeat), "%", "", measurePeriod(t, hub, busyPeriod).cpu)
 	measureLoss(t, fleet[:size/lostShare], seen, add)
 }
@@ -174,9 +181,7 @@ func measurePeriod(t *testing.T, hub *env.Server, d time.Duration) period {
 	p.cpu = 100 * (p.usage.cpu - before.cpu).Seconds() / took.Seconds()
 	p.simulatorCPU = 100 * (p.simulator.cpu - self.cpu).Seconds() / took.Seconds()
 	p.requests, p.watches = (now.requests-counted.requests)/took.Minutes(), now.watches
-	for what, n := range now.busiest(counted) {
-		t.Logf("%.1f/min %s", n/took.Minutes(), what)
-	}
+	logBusiest(t, "per minute", now, counted, took.Minutes())
 	return p
 }
 

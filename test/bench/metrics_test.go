@@ -5,7 +5,7 @@ package bench
 import (
 	"cmp"
 	"io"
-	"iter"
+	"maps"
 	"net/http"
 	"os"
 	"slices"
@@ -56,23 +56,13 @@ func label(m *dto.Metric, name string) string {
 	return m.Label[i].GetValue()
 }
 
-// busiest are the kinds of requests of which there were most since before.
-func (m metrics) busiest(before metrics) iter.Seq2[string, float64] {
-	const shown = 8
-	return func(yield func(string, float64) bool) {
-		var kinds []string
-		for kind, n := range m.byKind {
-			if n > before.byKind[kind] {
-				kinds = append(kinds, kind)
-			}
-		}
-		since := func(kind string) float64 { return m.byKind[kind] - before.byKind[kind] }
-		slices.SortFunc(kinds, func(a, b string) int { return cmp.Compare(since(b), since(a)) })
-		for _, kind := range kinds[:min(shown, len(kinds))] {
-			if !yield(kind, since(kind)) {
-				return
-			}
-		}
+// logBusiest logs the kinds of requests of which there were most since before.
+func logBusiest(t *testing.T, what string, now, before metrics, per float64) {
+	const shown = 10
+	since := func(kind string) float64 { return (now.byKind[kind] - before.byKind[kind]) / per }
+	kinds := slices.SortedFunc(maps.Keys(now.byKind), func(a, b string) int { return cmp.Compare(since(b), since(a)) })
+	for _, kind := range kinds[:min(shown, len(kinds))] {
+		t.Logf("%s: %.1f %s", what, since(kind), kind)
 	}
 }
 
