@@ -41,7 +41,7 @@ const (
 	// lostShare of the clusters is lost, one in so many.
 	lostShare = 10
 	// joinPatience is how long a fleet may take to join.
-	joinPatience = 5 * time.Minute
+	joinPatience = 10 * time.Minute
 )
 
 // What a fleet of so many clusters has as targets.
