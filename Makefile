@@ -9,6 +9,9 @@ GOLANGCI_LINT  := $(GO) tool -modfile=tools/lint/go.mod golangci-lint
 # Which measures: TestBench/works is those of works.
 BENCH ?= TestBench
 
+# The sizes of the fleets that `make bench-fleet` simulates.
+FLEET ?= 100,500,1000
+
 # A release sets VERSION; other builds know their commit.
 VERSION ?=
 LDFLAGS := $(if $(VERSION),-X github.com/capstan-io/capstan/internal/version.version=$(VERSION))
@@ -57,6 +60,10 @@ test: build ## Run all tests
 .PHONY: bench
 bench: build ## Measure start, memory, CPU and latencies; writes bench.json
 	$(GO) test -tags bench -count=1 -timeout 30m -run '$(BENCH)' -v ./test/bench -out "$(CURDIR)/bench.json"
+
+.PHONY: bench-fleet
+bench-fleet: build ## Measure a hub with simulated fleets of FLEET clusters; writes bench-fleet.json
+	$(GO) test -tags bench -count=1 -timeout 60m -run 'TestFleet$$' -v ./test/bench -fleet '$(FLEET)' -out "$(CURDIR)/bench-fleet.json"
 
 .PHONY: lint
 lint: ## Check the code with golangci-lint

@@ -151,7 +151,7 @@ func newAgent(o *Options, parts Parts) (*Agent, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	managed, err := kubeconfig(o.SpokeKubeconfig, "--spoke-kubeconfig")
+	managed, err := managedConfig(o)
 	if err != nil {
 		return nil, err
 	}
@@ -212,6 +212,13 @@ func kubeconfig(file, flag string) (*rest.Config, error) {
 	config.QPS = -1
 	config.UserAgent = userAgent
 	return config, nil
+}
+
+func managedConfig(o *Options) (*rest.Config, error) {
+	if o.ManagedCluster != nil {
+		return o.ManagedCluster, nil
+	}
+	return kubeconfig(o.SpokeKubeconfig, "--spoke-kubeconfig")
 }
 
 // managementConfig is of the cluster that the agent runs in; outside of any, that is the managed one.

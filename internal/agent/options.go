@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"k8s.io/client-go/rest"
 
 	"github.com/capstan-io/capstan/internal/fleet"
 )
@@ -31,6 +32,8 @@ type Options struct {
 	Kubeconfig string
 	// SpokeKubeconfig is of the managed cluster; empty means the cluster the agent runs in.
 	SpokeKubeconfig string
+	// ManagedCluster goes before SpokeKubeconfig, for a program that has the managed cluster within itself.
+	ManagedCluster *rest.Config
 	// ClusterName and AgentID are the agent's names on the hub; empty means what an earlier run used, or random ones.
 	ClusterName string
 	AgentID     string

@@ -74,8 +74,11 @@ var seldomRead = []string{
 	"validatingwebhookconfigurations.admissionregistration.k8s.io",
 }
 
+// writtenOnly are the resources that are often written and hardly ever read. A watch cache would hold them all, decoded.
+var writtenOnly = []string{"events", "events.events.k8s.io"}
+
 func uncached() (sizes []string) {
-	for _, resource := range seldomRead {
+	for _, resource := range slices.Concat(seldomRead, writtenOnly) {
 		sizes = append(sizes, resource+"#0")
 	}
 	return sizes

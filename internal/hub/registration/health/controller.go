@@ -80,7 +80,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, nil
 	}
 	before := cluster.DeepCopy()
-	remaining := last.received.Add(grace(cluster)).Sub(c.clock.Now())
+	remaining := c.heartbeats.overdue(cluster.Name, graceOf(cluster)).Sub(c.clock.Now())
 	c.setClockSynced(cluster, last)
 	if remaining <= 0 {
 		c.setUnknown(cluster)
@@ -98,8 +98,8 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{RequeueAfter: remaining}, nil
 }
 
-// grace is how long the hub does without a heartbeat of the cluster.
-func grace(cluster *clusterv1.ManagedCluster) time.Duration {
+// graceOf is how long the hub does without a heartbeat of the cluster.
+func graceOf(cluster *clusterv1.ManagedCluster) time.Duration {
 	if cluster.Spec.LeaseDurationSeconds <= 0 {
 		return graceFactor * defaultLeaseDuration
 	}
@@ -116,7 +116,7 @@ func (c *Controller) setUnknown(cluster *clusterv1.ManagedCluster) {
 // setClockSynced is RG-22. It informs, and nothing depends on it: the hub goes by the time at which it received a heartbeat.
 func (c *Controller) setClockSynced(cluster *clusterv1.ManagedCluster, last heartbeat) {
 	skew := last.received.Sub(last.renewTime.Time).Abs()
-	synced := skew < grace(cluster) || cluster.Annotations[fleet.AnnotationSkipClockSyncCheck] == "true"
+	synced := skew < graceOf(cluster) || cluster.Annotations[fleet.AnnotationSkipClockSyncCheck] == "true"
 	cond := metav1.Condition{
 		Type: fleet.ConditionClockSynced, Status: metav1.ConditionTrue, Reason: fleet.ReasonManagedClusterClockSynced,
 		Message: "The clock of the managed cluster is synced with the hub.",
@@ -144,7 +144,7 @@ func (c *Controller) tell(cluster, before *clusterv1.ManagedCluster) {
 		there := cluster.DeepCopy()
 		there.Namespace = cluster.Name
 		c.recorder.Eventf(there, nil, corev1.EventTypeWarning, fleet.EventAvailableUnknown, "UpdateCondition",
-			"The managed cluster %s is not heard of any more: no heartbeat for %s", cluster.Name, grace(cluster))
+			"The managed cluster %s is not heard of any more: no heartbeat for %s", cluster.Name, graceOf(cluster))
 	}
 	if news := transition(cluster, before, fleet.ConditionClockSynced); news != nil {
 		kind := corev1.EventTypeNormal

@@ -12,9 +12,16 @@ import (
 // heartbeats knows when the hub received the last heartbeat of each cluster. What counts is the hub's clock: that of the
 // cluster, which is in the heartbeat itself, may be wrong.
 type heartbeats struct {
-	clock clock.PassiveClock
-	mu    sync.Mutex
-	last  map[string]heartbeat
+	clock  clock.PassiveClock
+	mu     sync.Mutex
+	last   map[string]heartbeat
+	graces map[string]grace
+}
+
+// grace is how long the hub does without a heartbeat of a cluster, and since when it is no longer than that.
+type grace struct {
+	length time.Duration
+	since  time.Time
 }
 
 type heartbeat struct {
@@ -23,7 +30,7 @@ type heartbeat struct {
 }
 
 func newHeartbeats(clk clock.PassiveClock) *heartbeats {
-	return &heartbeats{clock: clk, last: map[string]heartbeat{}}
+	return &heartbeats{clock: clk, last: map[string]heartbeat{}, graces: map[string]grace{}}
 }
 
 // see takes in a lease at the moment at which the hub's watch brings it. A lease that is seen for the first time, which is
@@ -54,10 +61,29 @@ func (h *heartbeats) of(cluster string) (last heartbeat, ok bool) {
 	return last, ok
 }
 
+// overdue is when the next heartbeat of a cluster is, with a grace of this length. A grace that has become shorter begins
+// anew: the last heartbeat came at the old pace, and the next one comes when the agent has heard of the new one.
+func (h *heartbeats) overdue(cluster string, length time.Duration) time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now, known := h.graces[cluster]
+	if known && length < now.length {
+		now.since = h.clock.Now()
+	}
+	now.length = length
+	h.graces[cluster] = now
+	from := h.last[cluster].received
+	if now.since.After(from) {
+		from = now.since
+	}
+	return from.Add(length)
+}
+
 func (h *heartbeats) forget(cluster string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.last, cluster)
+	delete(h.graces, cluster)
 }
 
 // writtenAt is when the API server last wrote the lease, as it notes with the field managers; now, if it does not say.

@@ -60,6 +60,34 @@ func TestHeartbeats(t *testing.T) {
 	}
 }
 
+// RG-21: a cluster is not lost because the hub has become less patient while it was silent.
+func TestOverdue(t *testing.T) {
+	t.Parallel()
+	clk := clocktesting.NewFakePassiveClock(noon)
+	h := newHeartbeats(clk)
+	h.see(lease(noon))
+	for _, step := range []struct {
+		at     time.Duration // after noon
+		beat   bool
+		length time.Duration
+		want   time.Duration
+	}{
+		{0, false, 5 * time.Minute, 5 * time.Minute},
+		{time.Minute, false, time.Second, time.Minute + time.Second}, // shorter: begins anew
+		{time.Minute, false, time.Second, time.Minute + time.Second}, // and not again
+		{2 * time.Minute, true, time.Second, 2*time.Minute + time.Second},
+		{3 * time.Minute, false, time.Hour, 2*time.Minute + time.Hour}, // longer: from the last heartbeat
+	} {
+		clk.SetTime(noon.Add(step.at))
+		if step.beat {
+			h.see(lease(noon.Add(step.at)))
+		}
+		if got := h.overdue("cluster1", step.length); !got.Equal(noon.Add(step.want)) {
+			t.Errorf("%s after noon: overdue at %s, want %s", step.at, got, noon.Add(step.want))
+		}
+	}
+}
+
 func TestStripLease(t *testing.T) {
 	t.Parallel()
 	stripped, err := StripLease(lease(noon, noon.Add(-time.Hour), noon.Add(-time.Minute)))
