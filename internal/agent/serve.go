@@ -30,6 +30,7 @@ import (
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/agent/hubclient"
 	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/tunnel"
 )
 
 // consistent makes a reconcile see what the one before it wrote, or it would write the same again.
@@ -47,6 +48,9 @@ func (a *Agent) serve(ctx context.Context) error {
 	}
 	config.QPS = -1
 	config.UserAgent = userAgent
+	if err := tunnel.Use(config); err != nil {
+		return fmt.Errorf("use the hub kubeconfig: %w", err)
+	}
 	if err := a.awaitRights(ctx, config); err != nil {
 		return err
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/capstan-io/capstan/internal/agent/registration/hubkubeconfig"
 	"github.com/capstan-io/capstan/internal/agent/registration/identity"
 	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/tunnel"
 )
 
 // The wait between attempts to register doubles from the first to the last.
@@ -101,6 +102,9 @@ func (b *Bootstrap) register(ctx context.Context, config *clientcmdapi.Config) e
 		return fmt.Errorf("bootstrap kubeconfig %s: %w", b.Kubeconfig, err)
 	}
 	hubConfig.QPS = -1
+	if err := tunnel.Use(hubConfig); err != nil {
+		return fmt.Errorf("bootstrap kubeconfig %s: %w", b.Kubeconfig, err)
+	}
 	hub, err := hubclient.New(hubConfig)
 	if err != nil {
 		return fmt.Errorf("use the bootstrap kubeconfig: %w", err)

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"net/url"
 	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
@@ -106,13 +107,24 @@ func sameHub(bootstrap, config *clientcmdapi.Config) error {
 	case hub.Server != want.Server:
 		return fmt.Errorf("the hub moved from %s to %s", hub.Server, want.Server)
 	case hub.ProxyURL != want.ProxyURL:
-		return fmt.Errorf("the proxy to the hub changed from %q to %q", hub.ProxyURL, want.ProxyURL)
+		return fmt.Errorf("the proxy to the hub changed from %q to %q", withoutPassword(hub.ProxyURL), withoutPassword(want.ProxyURL))
+	case hub.TLSServerName != want.TLSServerName:
+		return fmt.Errorf("the tls-server-name of the hub changed from %q to %q", hub.TLSServerName, want.TLSServerName)
 	case hub.CertificateAuthority != want.CertificateAuthority || string(hub.CertificateAuthorityData) != string(want.CertificateAuthorityData):
 		return fmt.Errorf("the certificate authority of the hub changed")
 	case name != wantName:
 		return fmt.Errorf("the hub is called %q now, and was %q", wantName, name)
 	}
 	return nil
+}
+
+// withoutPassword is a URL that may be shown.
+func withoutPassword(text string) string {
+	parsed, err := url.Parse(text)
+	if err != nil {
+		return "a proxy-url that is no URL"
+	}
+	return parsed.Redacted()
 }
 
 // Lifetime is the validity of the client certificate.
