@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -49,6 +50,7 @@ func TestHubInExistingCluster(t *testing.T) {
 		t.Run("admission", func(t *testing.T) { t.Parallel(); testRefusals(t, existing) })
 		t.Run("defaults", func(t *testing.T) { t.Parallel(); testDefaults(t, existing) })
 		t.Run("conversion", func(t *testing.T) { t.Parallel(); testConversion(t, existing) })
+		t.Run("bootstrap", func(t *testing.T) { t.Parallel(); testBootstrapRights(t, existing) })
 		t.Run("join", func(t *testing.T) { t.Parallel(); testJoinExisting(t, existing) })
 	})
 	if err := webhooks.Stop(); err != nil {
@@ -300,6 +302,21 @@ func testUpdatesRefused(t *testing.T, existing *env.Server, c client.Client) {
 func setBinding(namespace, name, set string) *clusterv1beta2.ManagedClusterSetBinding {
 	return &clusterv1beta2.ManagedClusterSetBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: clusterv1beta2.ManagedClusterSetBindingSpec{ClusterSet: set},
+	}
+}
+
+// SC-19: whoever has not joined yet may do what he may on a standalone hub.
+func testBootstrapRights(t *testing.T, existing *env.Server) {
+	var rules [2][]rbacv1.PolicyRule
+	for i, server := range []*env.Server{hub, existing} {
+		role := &rbacv1.ClusterRole{}
+		if err := server.Client(t).Get(t.Context(), client.ObjectKey{Name: fleet.ClusterRoleBootstrap}, role); err != nil {
+			t.Fatal(err)
+		}
+		rules[i] = role.Rules
+	}
+	if diff := cmp.Diff(rules[0], rules[1]); diff != "" {
+		t.Errorf("ClusterRole %s (-standalone +deploy/hub/rights.yaml):\n%s", fleet.ClusterRoleBootstrap, diff)
 	}
 }
 
