@@ -193,10 +193,10 @@ func tokenOf(t *testing.T, cluster *env.Server, namespace, account string) strin
 	return request.Status.Token
 }
 
-// stranger may write what the rules are about, and has none of the virtual permissions.
-func stranger(t *testing.T, server *env.Server) client.Client {
+// passerby may write what the rules are about, and has none of the virtual permissions.
+func passerby(t *testing.T, server *env.Server) client.Client {
 	t.Helper()
-	const name = "stranger"
+	const name = "passerby"
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{{
 		APIGroups: []string{"cluster.open-cluster-management.io", "work.open-cluster-management.io"},
 		Resources: []string{"managedclusters", "managedclusters/status", "managedclustersetbindings", "manifestworks"},
@@ -232,7 +232,7 @@ func refusal(err error) string {
 
 // WH-02 WH-04 to WH-11 WH-15: by webhook a hub refuses what a standalone hub refuses in process, in the same words.
 func testRefusals(t *testing.T, existing *env.Server) {
-	byWebhook, inProcess := stranger(t, existing), stranger(t, hub)
+	byWebhook, inProcess := passerby(t, existing), passerby(t, hub)
 	set := func(name string) map[string]string { return map[string]string{fleet.LabelClusterSet: name} }
 	cluster := func(name string, change func(*clusterv1.ManagedCluster)) func(client.Client) error {
 		return func(c client.Client) error {
@@ -243,7 +243,7 @@ func testRefusals(t *testing.T, existing *env.Server) {
 	}
 	withExecutor := func(executor *workv1.ManifestWorkExecutor) func(client.Client) error {
 		return func(c client.Client) error {
-			w := work("stranger", "w", configMap("default", "a", "b"))
+			w := work("passerby", "w", configMap("default", "a", "b"))
 			w.Spec.Executor = executor
 			return c.Create(t.Context(), w)
 		}
@@ -253,21 +253,21 @@ func testRefusals(t *testing.T, existing *env.Server) {
 		want string
 	}{
 		"accepted without the permission": {cluster("refused", func(mc *clusterv1.ManagedCluster) { mc.Spec.HubAcceptsClient = true }),
-			`403: managedclusters/accept.register.open-cluster-management.io "refused" is forbidden: user "stranger" cannot update the HubAcceptsClient field`},
+			`403: managedclusters/accept.register.open-cluster-management.io "refused" is forbidden: user "passerby" cannot update the HubAcceptsClient field`},
 		"reserved name": {cluster("registration", func(*clusterv1.ManagedCluster) {}), "400: "},
 		"http": {cluster("refused", func(mc *clusterv1.ManagedCluster) {
 			mc.Spec.ManagedClusterClientConfigs = []clusterv1.ClientConfig{{URL: "http://a"}}
 		}), "400: "},
 		"default set without permission": {cluster("refused", func(*clusterv1.ManagedCluster) {}), `403: `},
 		"set without the permission":     {cluster("refused", func(mc *clusterv1.ManagedCluster) { mc.Labels = set("theirs") }), `403: `},
-		"binding of another name":        {func(c client.Client) error { return c.Create(t.Context(), setBinding("stranger", "one", "another")) }, "400: "},
-		"binding without the permission": {func(c client.Client) error { return c.Create(t.Context(), setBinding("stranger", "theirs", "theirs")) }, "403: "},
-		"work of nothing":                {func(c client.Client) error { return c.Create(t.Context(), work("stranger", "w")) }, "400: "},
+		"binding of another name":        {func(c client.Client) error { return c.Create(t.Context(), setBinding("passerby", "one", "another")) }, "400: "},
+		"binding without the permission": {func(c client.Client) error { return c.Create(t.Context(), setBinding("passerby", "theirs", "theirs")) }, "403: "},
+		"work of nothing":                {func(c client.Client) error { return c.Create(t.Context(), work("passerby", "w")) }, "400: "},
 		"work of the same twice": {func(c client.Client) error {
-			return c.Create(t.Context(), work("stranger", "w", configMap("default", "a", "b"), configMap("default", "a", "c")))
+			return c.Create(t.Context(), work("passerby", "w", configMap("default", "a", "b"), configMap("default", "a", "c")))
 		}, "400: "},
 		"large work": {func(c client.Client) error {
-			return c.Create(t.Context(), work("stranger", "w", configMap("default", "a", strings.Repeat("x", 1<<20))))
+			return c.Create(t.Context(), work("passerby", "w", configMap("default", "a", strings.Repeat("x", 1<<20))))
 		}, "400: "},
 		"executor without a name": {withExecutor(&workv1.ManifestWorkExecutor{Subject: workv1.ManifestWorkExecutorSubject{Type: workv1.ExecutorSubjectTypeServiceAccount}}), "400: "},
 		"executor without the permission": {withExecutor(&workv1.ManifestWorkExecutor{Subject: workv1.ManifestWorkExecutorSubject{Type: workv1.ExecutorSubjectTypeServiceAccount,
@@ -290,9 +290,9 @@ func testUpdatesRefused(t *testing.T, existing *env.Server, c client.Client) {
 	merge := func(text string) client.Patch { return client.RawPatch(types.MergePatchType, []byte(text)) }
 	object := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: mc.Name}}
 	expectRefusal(t, c.Patch(t.Context(), object.DeepCopy(), merge(`{"spec":{"hubAcceptsClient":true}}`)), apierrors.IsForbidden,
-		`user "stranger" cannot update the HubAcceptsClient field`)
+		`user "passerby" cannot update the HubAcceptsClient field`)
 	expectRefusal(t, c.Patch(t.Context(), object.DeepCopy(), merge(`{"metadata":{"labels":{"cluster.open-cluster-management.io/clusterset":"theirs"}}}`)), apierrors.IsForbidden,
-		`"stranger" cannot add/remove a ManagedCluster to/from ManagedClusterSet`)
+		`"passerby" cannot add/remove a ManagedCluster to/from ManagedClusterSet`)
 	expectRefusal(t, c.Patch(t.Context(), object.DeepCopy(), merge(`{"spec":{"taints":[{"key":"a","effect":"NoSelect","timeAdded":"2020-01-01T00:00:00Z"}]}}`)), apierrors.IsBadRequest,
 		`TimeAdded of taint "a"`)
 	expectRefusal(t, c.Status().Patch(t.Context(), object.DeepCopy(), merge(`{"status":{"capacity":{"cpu":"1e99999999999999999999"}}}`)), apierrors.IsBadRequest,
