@@ -52,12 +52,16 @@ func TestHubInExistingCluster(t *testing.T) {
 		t.Run("conversion", func(t *testing.T) { t.Parallel(); testConversion(t, existing) })
 		t.Run("bootstrap", func(t *testing.T) { t.Parallel(); testBootstrapRights(t, existing) })
 		t.Run("join", func(t *testing.T) { t.Parallel(); testJoinExisting(t, existing) })
+		t.Run("trusted", func(t *testing.T) { t.Parallel(); testTrustedJoins(t, existing) })
 	})
 	if err := webhooks.Stop(); err != nil {
 		t.Errorf("the webhooks did not stop well: %v", err)
 	}
 	t.Run("without webhooks", func(t *testing.T) { testWebhooksAway(t, existing) })
 }
+
+// trusted is whose clusters the hub in an existing cluster accepts by itself.
+const trusted = "system:serviceaccount:default:trusted"
 
 func hubInExistingCluster(t *testing.T) (cluster *env.Server, server *env.Process) {
 	t.Helper()
@@ -79,7 +83,8 @@ func hubInExistingCluster(t *testing.T) (cluster *env.Server, server *env.Proces
 	}
 	awaitKinds(t, c)
 	controllers := env.NewControllers(t, kubeconfigOf(t, cluster, "registration-controller-sa"), "--leader-election-namespace", fleet.NamespaceHub,
-		"--controllers", "registration", "--feature-gates", "ClusterProfile=true", "--health-probe-bind-address", "0")
+		"--controllers", "registration", "--feature-gates", "ClusterProfile=true,ManagedClusterAutoApproval=true", "--auto-approved-csr-users", trusted,
+		"--health-probe-bind-address", "0")
 	if err := controllers.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -387,6 +392,21 @@ func testJoinExisting(t *testing.T, existing *env.Server) {
 	}
 	awaitGone(t, c, mc)
 	awaitGone(t, managed.Client(t), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "by-webhook"}})
+}
+
+// RG-13: a hub with these rights can approve and accept by itself.
+func testTrustedJoins(t *testing.T, existing *env.Server) {
+	const name = "trusted-in-existing"
+	c := existing.Client(t)
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: fleet.ClusterRoleBootstrap},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: metav1.NamespaceDefault, Name: "trusted"}},
+	}
+	create(t, c, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "trusted"}}, binding)
+	if err := env.NewAgent(t, existing, managed, name, tokenOf(t, existing, metav1.NamespaceDefault, "trusted")).Start(); err != nil {
+		t.Fatal(err)
+	}
+	env.AwaitAvailable(t, c, name)
 }
 
 // testSets: the sets that every hub has are there, can be bound, and give the clusters a profile where they are.
