@@ -32,6 +32,7 @@ import (
 	"github.com/capstan-io/capstan/internal/agent/hubclient"
 	"github.com/capstan-io/capstan/internal/agent/registration/monitor"
 	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/tunnel"
 )
 
 // consistent makes a reconcile see what the one before it wrote, or it would write the same again.
@@ -49,6 +50,9 @@ func (a *Agent) serve(ctx context.Context) error {
 	}
 	config.QPS = -1
 	config.UserAgent = userAgent
+	if err := tunnel.Use(config); err != nil {
+		return fmt.Errorf("use the hub kubeconfig: %w", err)
+	}
 	uncached, err := hubclient.New(config)
 	if err != nil {
 		return fmt.Errorf("connect to the hub: %w", err)

@@ -20,8 +20,8 @@ import (
 	"github.com/capstan-io/capstan/test/env"
 )
 
-// trusted is the CA bundle in the hub kubeconfig of an agent.
-func trusted(t *testing.T, agent *env.Agent) string {
+// trustedBy is the CA bundle in the hub kubeconfig of an agent.
+func trustedBy(t *testing.T, agent *env.Agent) string {
 	t.Helper()
 	config, err := clientcmd.LoadFromFile(filepath.Join(agent.HubDir, fleet.KeyKubeconfig))
 	if err != nil {
@@ -71,7 +71,7 @@ func TestBootstrapCAChanges(t *testing.T) {
 	pid, before := agent.Pid(), certificate(t, agent)
 	withCA(t, agent, anotherCA(t))
 	env.Eventually(t, func(context.Context) error {
-		if !strings.HasSuffix(trusted(t, agent), string(anotherCA(t))) {
+		if !strings.HasSuffix(trustedBy(t, agent), string(anotherCA(t))) {
 			return fmt.Errorf("the hub kubeconfig has the old CA")
 		}
 		return nil
@@ -141,7 +141,7 @@ func TestHubPublishesNextCA(t *testing.T) {
 		t.Fatal(err)
 	}
 	env.Eventually(t, func(context.Context) error {
-		if !bytes.HasSuffix([]byte(trusted(t, agent)), anotherCA(t)) {
+		if !bytes.HasSuffix([]byte(trustedBy(t, agent)), anotherCA(t)) {
 			return fmt.Errorf("the hub kubeconfig has the old CA")
 		}
 		return nil

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"net/url"
 	"os"
 	"slices"
@@ -24,6 +23,8 @@ import (
 	bootstrapapi "k8s.io/cluster-bootstrap/token/api"
 	"k8s.io/cluster-bootstrap/token/jws"
 	bootstraputil "k8s.io/cluster-bootstrap/token/util"
+
+	"github.com/capstan-io/capstan/internal/tunnel"
 )
 
 // Invitation is what a cluster is given to join a hub: the words of the join command (CA-15, CA-16).
@@ -238,11 +239,9 @@ func (i Invitation) Hub(trust Trust) (*Hub, error) {
 func (i Invitation) connect(tls rest.TLSClientConfig, token string) (*Hub, error) {
 	config := &rest.Config{Host: i.Server, TLSClientConfig: tls, BearerToken: token}
 	if i.ProxyURL != "" {
-		proxy, err := url.Parse(i.ProxyURL)
-		if err != nil {
-			return nil, fmt.Errorf("--proxy-url: %w", err)
+		if err := i.useProxy(config); err != nil {
+			return nil, err
 		}
-		config.Proxy = http.ProxyURL(proxy)
 	}
 	hub, err := New(config)
 	if err != nil {
@@ -250,6 +249,20 @@ func (i Invitation) connect(tls rest.TLSClientConfig, token string) (*Hub, error
 	}
 	hub.Source = Source{Invitation: true}
 	return hub, nil
+}
+
+// useProxy verifies an HTTPS proxy even where the hub is not verified yet: a password may be sent to it.
+func (i Invitation) useProxy(config *rest.Config) error {
+	proxy, err := url.Parse(i.ProxyURL)
+	if err != nil {
+		return fmt.Errorf("--proxy-url: %w", err)
+	}
+	trust := config.TLSClientConfig
+	if trust.Insecure {
+		trust = rest.TLSClientConfig{CAFile: i.ProxyCAFile}
+	}
+	tunnel.Proxy{URL: proxy, Trust: trust}.Carry(config)
+	return nil
 }
 
 // Kubeconfig is what an agent joins with (CA-17): cluster hub, user and context bootstrap.

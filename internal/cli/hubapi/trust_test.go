@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/capstan-io/capstan/internal/cli/fakehub"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/test/env"
 )
 
 const (
@@ -177,6 +179,28 @@ func TestTrustThroughProxy(t *testing.T) {
 	_, err := invitation.Trust(t.Context())
 	if err == nil || !strings.Contains(err.Error(), strings.TrimPrefix(proxy.URL, "http://")) {
 		t.Errorf("error %v, want one about the proxy %s", err, proxy.URL)
+	}
+}
+
+// CA-16 RG-10: an HTTPS proxy is verified before it learns anything, even while the hub is not verified yet, and its
+// certificate authority is among those that the agent gets.
+func TestTrustThroughSecureProxy(t *testing.T) {
+	t.Parallel()
+	hub := fakehub.New(t)
+	publish(t, hub, hub.CA(), nil)
+	proxy := env.StartProxy(t, true, url.UserPassword("me", "s3cr3t"), map[string]string{"hub.invalid:443": strings.TrimPrefix(hub.URL, "https://")})
+	invitation := hubapi.Invitation{Server: "https://hub.invalid", Token: accountToken, ProxyURL: proxy.URLFor(url.UserPassword("me", "s3cr3t"))}
+	_, err := invitation.Trust(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "--proxy-ca-file") || strings.Contains(err.Error(), "s3cr3t") || proxy.Connections() > 0 {
+		t.Errorf("a proxy that nothing vouches for: %d connections, error %v", proxy.Connections(), err)
+	}
+	invitation.ProxyCAFile = writeFile(t, proxy.CA())
+	trust, err := invitation.Trust(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasSuffix(string(trust.CA), string(proxy.CA())) || !strings.HasPrefix(string(trust.CA), string(hub.CA())) || proxy.Connections() == 0 {
+		t.Errorf("after %d connections through the proxy these are trusted:\n%s", proxy.Connections(), trust.CA)
 	}
 }
 

@@ -247,13 +247,12 @@ func (b *Bootstrap) registrationConfig(c *candidate) (*rest.Config, error) {
 		return nil, err
 	}
 	earlier, err := b.Store.Load()
-	if err != nil || earlier == nil || earlier.MadeFor(c.config) != nil {
-		return config, nil
+	if err == nil && earlier != nil && earlier.MadeFor(c.config) == nil {
+		if bundle, err := earlier.TrustBundle(); err == nil && len(bundle) > 0 {
+			config.CAData = bundle
+		}
 	}
-	if bundle, err := earlier.TrustBundle(); err == nil && len(bundle) > 0 {
-		config.CAData = bundle
-	}
-	return config, nil
+	return config, c.throughProxy(config)
 }
 
 // ensureManagedCluster is RG-05: the agent proposes, it never accepts itself.

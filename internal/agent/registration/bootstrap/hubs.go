@@ -18,6 +18,7 @@ import (
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/agent/hubclient"
 	"github.com/capstan-io/capstan/internal/agent/registration/monitor"
+	"github.com/capstan-io/capstan/internal/tunnel"
 )
 
 // answerTimeout is how long a hub may take to answer one question where there may be others to turn to.
@@ -97,6 +98,14 @@ func (c *candidate) clientConfig() (*rest.Config, error) {
 	return config, nil
 }
 
+// throughProxy makes clients go through the proxy that the bootstrap kubeconfig names, if it does.
+func (c *candidate) throughProxy(config *rest.Config) error {
+	if err := tunnel.Use(config); err != nil {
+		return fmt.Errorf("bootstrap kubeconfig %s: %w", c.file, err)
+	}
+	return nil
+}
+
 // choose picks the hub to register with (RG-54): the first that would have the cluster, and one that denied it or was gone
 // only if no other would. With one there is no choice.
 func (b *Bootstrap) choose(ctx context.Context, all []candidate) (*candidate, error) {
@@ -129,6 +138,9 @@ func (b *Bootstrap) wouldHave(ctx context.Context, c *candidate) error {
 	}
 	config, err := c.clientConfig()
 	if err != nil {
+		return err
+	}
+	if err := c.throughProxy(config); err != nil {
 		return err
 	}
 	hub, err := hubclient.New(config)

@@ -2,7 +2,6 @@
 package hubca
 
 import (
-	"bytes"
 	"context"
 	"crypto/x509"
 	"fmt"
@@ -81,14 +80,27 @@ func (f *Follower) follow(ctx context.Context) error {
 	if credential == nil || err != nil {
 		return err
 	}
-	trusted, err := credential.TrustBundle()
-	if err != nil || bytes.Equal(published, trusted) || !related(trusted, published) {
+	next, err := withPublished(credential, published, f.clock.Now())
+	if err != nil || next == credential {
 		return err
 	}
 	log.FromContext(ctx).Info("The hub publishes another CA bundle, which is taken over")
 	return f.store.Update(ctx, func(now hubkubeconfig.Credential) (*hubkubeconfig.Credential, error) {
-		return now.WithTrustBundle(published)
+		return withPublished(&now, published, f.clock.Now())
 	})
+}
+
+// withPublished is the credential that trusts what the hub publishes, too. It is the given one if it does so already.
+func withPublished(credential *hubkubeconfig.Credential, published []byte, now time.Time) (*hubkubeconfig.Credential, error) {
+	trusted, err := credential.TrustBundle()
+	if err != nil {
+		return nil, err
+	}
+	bundle := join(trusted, published, now)
+	if bundle == nil {
+		return credential, nil
+	}
+	return credential.WithTrustBundle(bundle)
 }
 
 func bundleOf(info *corev1.ConfigMap) ([]byte, error) {
@@ -102,16 +114,27 @@ func bundleOf(info *corev1.ConfigMap) ([]byte, error) {
 	return nil, nil
 }
 
-// related says whether two bundles have a certificate in common. Where they have none, the agent reaches the hub by another
+// join is the trusted bundle with what it lacks of the published one; nil if it lacks nothing. What has been trusted stays
+// until it expires: it may be of a proxy. Where the two have no certificate in common, the agent reaches the hub by another
 // way than its own address, whose CA the hub does not know.
-func related(a, b []byte) bool {
-	first, err := cert.ParseCertsPEM(a)
+func join(trusted, published []byte, now time.Time) []byte {
+	known, err := cert.ParseCertsPEM(trusted)
 	if err != nil {
-		return false
+		return nil
 	}
-	second, err := cert.ParseCertsPEM(b)
+	current, err := cert.ParseCertsPEM(published)
 	if err != nil {
-		return false
+		return nil
 	}
-	return slices.ContainsFunc(first, func(c *x509.Certificate) bool { return slices.ContainsFunc(second, c.Equal) })
+	isKnown := func(c *x509.Certificate) bool { return slices.ContainsFunc(known, c.Equal) }
+	lacking := slices.DeleteFunc(slices.Clone(current), isKnown)
+	if len(lacking) == 0 || len(lacking) == len(current) {
+		return nil
+	}
+	known = slices.DeleteFunc(known, func(c *x509.Certificate) bool { return now.After(c.NotAfter) })
+	bundle, err := cert.EncodeCertificates(append(known, lacking...)...)
+	if err != nil {
+		return nil
+	}
+	return bundle
 }

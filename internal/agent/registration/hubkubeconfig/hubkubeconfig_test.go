@@ -108,8 +108,11 @@ func TestValid(t *testing.T) {
 			b.Clusters["hub"].Server = "https://other"
 		}, "moved from https://hub.example.com to https://other"},
 		"proxy": {func(_ *Credential, b *clientcmdapi.Config, _ *identity.Identity, _ *time.Time) {
-			b.Clusters["hub"].ProxyURL = ""
-		}, "proxy"},
+			b.Clusters["hub"].ProxyURL = "http://user:secret@proxy:1"
+		}, `proxy to the hub changed from "http://proxy.example.com:3128" to "http://user:xxxxx@proxy:1"`},
+		"tls-server-name": {func(_ *Credential, b *clientcmdapi.Config, _ *identity.Identity, _ *time.Time) {
+			b.Clusters["hub"].TLSServerName = "hub"
+		}, `tls-server-name of the hub changed from "" to "hub"`},
 		"ca": {func(_ *Credential, b *clientcmdapi.Config, _ *identity.Identity, _ *time.Time) {
 			b.Clusters["hub"].CertificateAuthorityData = []byte("next")
 		}, "certificate authority"},

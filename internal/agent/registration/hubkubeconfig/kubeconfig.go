@@ -15,6 +15,7 @@ import (
 
 	"github.com/capstan-io/capstan/internal/agent/registration/identity"
 	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/tunnel"
 )
 
 // Credential is a hub kubeconfig with the files that it refers to.
@@ -130,6 +131,9 @@ func (c *Credential) ClientConfig() (*rest.Config, error) {
 	}
 	client, err := clientcmd.NewDefaultClientConfig(*config, nil).ClientConfig()
 	if err != nil {
+		return nil, fmt.Errorf("the hub kubeconfig cannot be used: %w", err)
+	}
+	if err := tunnel.Use(client); err != nil {
 		return nil, fmt.Errorf("the hub kubeconfig cannot be used: %w", err)
 	}
 	return client, nil

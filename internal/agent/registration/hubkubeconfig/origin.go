@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"net/url"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/clientcmd"
@@ -79,15 +80,24 @@ func (o origin) differs(now origin) error {
 	case o.Server != now.Server:
 		return fmt.Errorf("the hub moved from %s to %s", o.Server, now.Server)
 	case o.ProxyURL != now.ProxyURL:
-		return fmt.Errorf("the proxy to the hub changed from %q to %q", o.ProxyURL, now.ProxyURL)
+		return fmt.Errorf("the proxy to the hub changed from %q to %q", withoutPassword(o.ProxyURL), withoutPassword(now.ProxyURL))
 	case o.TLSServerName != now.TLSServerName:
-		return fmt.Errorf("the name in the hub's certificate changed from %q to %q", o.TLSServerName, now.TLSServerName)
+		return fmt.Errorf("the tls-server-name of the hub changed from %q to %q", o.TLSServerName, now.TLSServerName)
 	case o.CA != now.CA:
 		return fmt.Errorf("the certificate authority of the hub changed")
 	case o.Name != now.Name:
 		return fmt.Errorf("the hub is called %q now, and was %q", now.Name, o.Name)
 	}
 	return nil
+}
+
+// withoutPassword is a URL that may be shown.
+func withoutPassword(text string) string {
+	parsed, err := url.Parse(text)
+	if err != nil {
+		return "a proxy-url that is no URL"
+	}
+	return parsed.Redacted()
 }
 
 // TrustBundle is the CA bundle with which the hub is verified, in PEM; nil if that is left to the machine.

@@ -21,16 +21,17 @@ import (
 	"github.com/capstan-io/capstan/internal/hub/patch"
 )
 
-// admit makes everything an accepted cluster has on the hub. What does not need the namespace is made beside it.
+// admit makes everything an accepted cluster has on the hub. What does not need the namespace is made beside it. An API server
+// lets only its administrators bind a role that does not exist yet.
 func (c *Controller) admit(ctx context.Context, cluster string) error {
 	first, firstCtx := errgroup.WithContext(ctx)
 	first.Go(func() error { return c.ensureNamespace(firstCtx, cluster) })
 	first.Go(func() error { return c.ensureClusterRole(firstCtx, cluster, acceptedRules(cluster)) })
-	first.Go(func() error { return c.ensureClusterRoleBinding(firstCtx, cluster) })
 	if err := first.Wait(); err != nil {
 		return err
 	}
 	then, thenCtx := errgroup.WithContext(ctx)
+	then.Go(func() error { return c.ensureClusterRoleBinding(thenCtx, cluster) })
 	then.Go(func() error {
 		return c.ensureRoleBinding(thenCtx, cluster, fleet.RegistrationRoleBinding(cluster), fleet.ClusterRoleRegistration)
 	})

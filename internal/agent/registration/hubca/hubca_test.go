@@ -1,0 +1,71 @@
+package hubca
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"math/big"
+	"slices"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/util/cert"
+)
+
+var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+func authority(t *testing.T, name string, notAfter time.Time) *x509.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotBefore: now.Add(-time.Hour), NotAfter: notAfter}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parsed, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parsed
+}
+
+// R4: what the hub publishes is added to a bundle of the same hub, and to no other.
+func TestJoin(t *testing.T) {
+	t.Parallel()
+	old, next, proxy := authority(t, "old", now.Add(time.Hour)), authority(t, "next", now.Add(time.Hour)), authority(t, "proxy", now.Add(time.Hour))
+	expired := authority(t, "expired", now.Add(-time.Minute))
+	type bundle = []*x509.Certificate
+	for name, test := range map[string]struct{ trusted, published, want bundle }{
+		"the same":                  {bundle{old}, bundle{old}, nil},
+		"before a rotation":         {bundle{old}, bundle{old, next}, bundle{old, next}},
+		"in another order":          {bundle{old, next}, bundle{next, old}, nil},
+		"after a rotation":          {bundle{old, next}, bundle{next}, nil},
+		"the CA of a proxy stays":   {bundle{old, proxy}, bundle{old, next}, bundle{old, proxy, next}},
+		"what has expired goes":     {bundle{expired, old}, bundle{old, next}, bundle{old, next}},
+		"the hub is behind another": {bundle{proxy}, bundle{old, next}, nil},
+		"nothing is published":      {bundle{old}, nil, nil},
+		"the machine's are trusted": {nil, bundle{old}, nil},
+	} {
+		got := join(encode(t, test.trusted), encode(t, test.published), now)
+		if want := encode(t, test.want); !slices.Equal(got, want) {
+			t.Errorf("%s: got\n%s\nwant\n%s", name, got, want)
+		}
+	}
+}
+
+func encode(t *testing.T, certs []*x509.Certificate) []byte {
+	t.Helper()
+	if len(certs) == 0 {
+		return nil
+	}
+	encoded, err := cert.EncodeCertificates(certs...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return encoded
+}

@@ -1,0 +1,452 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	certutil "k8s.io/client-go/util/cert"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
+	multiclusterv1alpha1 "github.com/capstan-io/capstan/api/multicluster/v1alpha1"
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/deploy/crds"
+	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/test/env"
+)
+
+// TestHubInExistingCluster makes a hub of an ordinary cluster by what is in deploy/, and of processes that may do no more there
+// than deploy/ says, and tries what a standalone hub does.
+func TestHubInExistingCluster(t *testing.T) {
+	t.Parallel()
+	existing, webhooks := hubInExistingCluster(t)
+	t.Run("with webhooks", func(t *testing.T) {
+		t.Run("admission", func(t *testing.T) { t.Parallel(); testRefusals(t, existing) })
+		t.Run("defaults", func(t *testing.T) { t.Parallel(); testDefaults(t, existing) })
+		t.Run("conversion", func(t *testing.T) { t.Parallel(); testConversion(t, existing) })
+		t.Run("bootstrap", func(t *testing.T) { t.Parallel(); testBootstrapRights(t, existing) })
+		t.Run("join", func(t *testing.T) { t.Parallel(); testJoinExisting(t, existing) })
+		t.Run("trusted", func(t *testing.T) { t.Parallel(); testTrustedJoins(t, existing) })
+	})
+	if err := webhooks.Stop(); err != nil {
+		t.Errorf("the webhooks did not stop well: %v", err)
+	}
+	t.Run("without webhooks", func(t *testing.T) { testWebhooksAway(t, existing) })
+}
+
+// trusted is whose clusters the hub in an existing cluster accepts by itself.
+const trusted = "system:serviceaccount:default:trusted"
+
+func hubInExistingCluster(t *testing.T) (cluster *env.Server, server *env.Process) {
+	t.Helper()
+	cluster = env.StartSandbox(t)
+	c := cluster.Client(t)
+	webhooks := serving{address: env.FreeAddress(t), certDir: t.TempDir()}
+	webhooks.makeCertificate(t)
+	create(t, c, deployed(t, "rights.yaml", func(content []byte) []byte { return content })...)
+	health := env.FreeAddress(t)
+	server = env.NewWebhooks(t, kubeconfigOf(t, cluster, "registration-webhook-sa"), webhooks.address, webhooks.certDir, "--health-probe-bind-address", health)
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	awaitAnswer(t, "http://"+health+"/readyz", 200)
+	create(t, c, deployed(t, "webhooks.yaml", webhooks.byURL)...)
+	for _, crd := range crds.Hub() {
+		webhooks.convertByURL(crd)
+		create(t, c, asUnstructured(t, crd))
+	}
+	awaitKinds(t, c)
+	controllers := env.NewControllers(t, kubeconfigOf(t, cluster, "registration-controller-sa"), "--leader-election-namespace", fleet.NamespaceHub,
+		"--controllers", "registration", "--feature-gates", "ClusterProfile=true,ManagedClusterAutoApproval=true", "--auto-approved-csr-users", trusted,
+		"--health-probe-bind-address", "0")
+	if err := controllers.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for _, p := range []*env.Process{server, controllers} {
+			if strings.Contains(p.Log(), "forbidden") {
+				t.Errorf("a right is missing in deploy/hub/rights.yaml:\n%s", p.Log())
+			}
+		}
+	})
+	return cluster, server
+}
+
+// deployed is a file of deploy/hub, changed by whoever deploys it.
+func deployed(t *testing.T, name string, change func([]byte) []byte) (objects []client.Object) {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join("..", "..", "deploy", "hub", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(change(content)), 4096)
+	for {
+		object := &unstructured.Unstructured{}
+		if err := decoder.Decode(object); errors.Is(err, io.EOF) {
+			return objects
+		} else if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		objects = append(objects, object)
+	}
+}
+
+// serving is where the webhooks are served, and with what certificate.
+type serving struct {
+	address, certDir string
+	certificate      []byte
+}
+
+func (s *serving) makeCertificate(t *testing.T) {
+	t.Helper()
+	certificate, key, err := certutil.GenerateSelfSignedCertKey("127.0.0.1", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.certificate = certificate
+	env.ReplaceFile(t, filepath.Join(s.certDir, "tls.crt"), certificate)
+	env.ReplaceFile(t, filepath.Join(s.certDir, "tls.key"), key)
+}
+
+var serviceWithPath = regexp.MustCompile(`service: {.* path: ([^,]*),.*}`)
+
+// byURL is what docs/existing-cluster.md does for webhooks outside of the cluster.
+func (s *serving) byURL(configurations []byte) []byte {
+	return serviceWithPath.ReplaceAll(configurations, []byte("url: https://"+s.address+"$1\n    caBundle: "+base64.StdEncoding.EncodeToString(s.certificate)))
+}
+
+func (s *serving) convertByURL(crd *apiextensionsv1.CustomResourceDefinition) {
+	if conversion := crd.Spec.Conversion; conversion != nil && conversion.Webhook != nil {
+		config := conversion.Webhook.ClientConfig
+		conversion.Webhook.ClientConfig = &apiextensionsv1.WebhookClientConfig{URL: ptr.To("https://" + s.address + *config.Service.Path), CABundle: s.certificate}
+	}
+}
+
+func asUnstructured(t *testing.T, crd *apiextensionsv1.CustomResourceDefinition) *unstructured.Unstructured {
+	t.Helper()
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(crd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &unstructured.Unstructured{Object: content}
+}
+
+// awaitKinds returns when the API server serves what the tests write first.
+func awaitKinds(t *testing.T, c client.Client) {
+	t.Helper()
+	env.Eventually(t, func(ctx context.Context) error {
+		return errors.Join(c.List(ctx, &clusterv1.ManagedClusterList{}), c.List(ctx, &workv1.ManifestWorkList{}), c.List(ctx, &clusterv1beta2.ManagedClusterSetBindingList{}))
+	})
+}
+
+// kubeconfigOf is a kubeconfig file of a service account of the hub.
+func kubeconfigOf(t *testing.T, cluster *env.Server, account string) string {
+	t.Helper()
+	config, err := cluster.Config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := rest.LoadTLSFiles(config); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	err = clientcmd.WriteToFile(clientcmdapi.Config{
+		Clusters:       map[string]*clientcmdapi.Cluster{"c": {Server: config.Host, CertificateAuthorityData: config.CAData}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"a": {Token: tokenOf(t, cluster, fleet.NamespaceHub, account)}},
+		Contexts:       map[string]*clientcmdapi.Context{"c": {Cluster: "c", AuthInfo: "a"}},
+		CurrentContext: "c",
+	}, file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func tokenOf(t *testing.T, cluster *env.Server, namespace, account string) string {
+	t.Helper()
+	request := &authenticationv1.TokenRequest{}
+	who := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: account}}
+	if err := cluster.Client(t).SubResource("token").Create(t.Context(), who, request); err != nil {
+		t.Fatal(err)
+	}
+	return request.Status.Token
+}
+
+// passerby may write what the rules are about, and has none of the virtual permissions.
+func passerby(t *testing.T, server *env.Server) client.Client {
+	t.Helper()
+	const name = "passerby"
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{{
+		APIGroups: []string{"cluster.open-cluster-management.io", "work.open-cluster-management.io"},
+		Resources: []string{"managedclusters", "managedclusters/status", "managedclustersetbindings", "manifestworks"},
+		Verbs:     []string{"list", "create", "patch"},
+	}}}
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}},
+	}
+	create(t, server.Client(t), role, binding, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	config, err := server.Config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config = rest.CopyConfig(config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: name, Groups: []string{fleet.GroupAuthenticated}}
+	c := env.ClientFor(t, config)
+	env.Eventually(t, func(ctx context.Context) error { return c.List(ctx, &clusterv1.ManagedClusterList{}) })
+	return c
+}
+
+var deniedBy = regexp.MustCompile(`admission webhook "[^"]+" denied the request: `)
+
+// refusal is what a hub says no with; one that refuses by webhook says before it which.
+func refusal(err error) string {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return fmt.Sprintf("%v", err)
+	}
+	s := status.Status()
+	return fmt.Sprintf("%d: %s", s.Code, deniedBy.ReplaceAllString(s.Message, ""))
+}
+
+// WH-02 WH-04 to WH-11 WH-15: by webhook a hub refuses what a standalone hub refuses in process, in the same words.
+func testRefusals(t *testing.T, existing *env.Server) {
+	byWebhook, inProcess := passerby(t, existing), passerby(t, hub)
+	set := func(name string) map[string]string { return map[string]string{fleet.LabelClusterSet: name} }
+	cluster := func(name string, change func(*clusterv1.ManagedCluster)) func(client.Client) error {
+		return func(c client.Client) error {
+			mc := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name}}
+			change(mc)
+			return c.Create(t.Context(), mc)
+		}
+	}
+	withExecutor := func(executor *workv1.ManifestWorkExecutor) func(client.Client) error {
+		return func(c client.Client) error {
+			w := work("passerby", "w", configMap("default", "a", "b"))
+			w.Spec.Executor = executor
+			return c.Create(t.Context(), w)
+		}
+	}
+	for name, test := range map[string]struct {
+		try  func(client.Client) error
+		want string
+	}{
+		"accepted without the permission": {cluster("refused", func(mc *clusterv1.ManagedCluster) { mc.Spec.HubAcceptsClient = true }),
+			`403: managedclusters/accept.register.open-cluster-management.io "refused" is forbidden: user "passerby" cannot update the HubAcceptsClient field`},
+		"reserved name": {cluster("registration", func(*clusterv1.ManagedCluster) {}), "400: "},
+		"http": {cluster("refused", func(mc *clusterv1.ManagedCluster) {
+			mc.Spec.ManagedClusterClientConfigs = []clusterv1.ClientConfig{{URL: "http://a"}}
+		}), "400: "},
+		"default set without permission": {cluster("refused", func(*clusterv1.ManagedCluster) {}), `403: `},
+		"set without the permission":     {cluster("refused", func(mc *clusterv1.ManagedCluster) { mc.Labels = set("theirs") }), `403: `},
+		"binding of another name":        {func(c client.Client) error { return c.Create(t.Context(), setBinding("passerby", "one", "another")) }, "400: "},
+		"binding without the permission": {func(c client.Client) error { return c.Create(t.Context(), setBinding("passerby", "theirs", "theirs")) }, "403: "},
+		"work of nothing":                {func(c client.Client) error { return c.Create(t.Context(), work("passerby", "w")) }, "400: "},
+		"work of the same twice": {func(c client.Client) error {
+			return c.Create(t.Context(), work("passerby", "w", configMap("default", "a", "b"), configMap("default", "a", "c")))
+		}, "400: "},
+		"large work": {func(c client.Client) error {
+			return c.Create(t.Context(), work("passerby", "w", configMap("default", "a", strings.Repeat("x", 1<<20))))
+		}, "400: "},
+		"executor without a name": {withExecutor(&workv1.ManifestWorkExecutor{Subject: workv1.ManifestWorkExecutorSubject{Type: workv1.ExecutorSubjectTypeServiceAccount}}), "400: "},
+		"executor without the permission": {withExecutor(&workv1.ManifestWorkExecutor{Subject: workv1.ManifestWorkExecutorSubject{Type: workv1.ExecutorSubjectTypeServiceAccount,
+			ServiceAccount: &workv1.ManifestWorkSubjectServiceAccount{Namespace: "kube-system", Name: "admin"}}}), "400: "},
+	} {
+		want, got := refusal(test.try(inProcess)), refusal(test.try(byWebhook))
+		if got != want || !strings.HasPrefix(got, test.want) {
+			t.Errorf("%s:\nwebhook:    %s\nin process: %s\nwant        %s…", name, got, want, test.want)
+		}
+	}
+	testUpdatesRefused(t, existing, byWebhook)
+}
+
+// testUpdatesRefused is about what an existing cluster may become.
+func testUpdatesRefused(t *testing.T, existing *env.Server, c client.Client) {
+	t.Helper()
+	mc := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "refused"}}
+	mc.Spec.Taints = []clusterv1.Taint{{Key: "a", Effect: clusterv1.TaintEffectNoSelect}}
+	create(t, existing.Client(t), mc)
+	merge := func(text string) client.Patch { return client.RawPatch(types.MergePatchType, []byte(text)) }
+	object := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: mc.Name}}
+	expectRefusal(t, c.Patch(t.Context(), object.DeepCopy(), merge(`{"spec":{"hubAcceptsClient":true}}`)), apierrors.IsForbidden,
+		`user "passerby" cannot update the HubAcceptsClient field`)
+	expectRefusal(t, c.Patch(t.Context(), object.DeepCopy(), merge(`{"metadata":{"labels":{"cluster.open-cluster-management.io/clusterset":"theirs"}}}`)), apierrors.IsForbidden,
+		`"passerby" cannot add/remove a ManagedCluster to/from ManagedClusterSet`)
+	expectRefusal(t, c.Patch(t.Context(), object.DeepCopy(), merge(`{"spec":{"taints":[{"key":"a","effect":"NoSelect","timeAdded":"2020-01-01T00:00:00Z"}]}}`)), apierrors.IsBadRequest,
+		`TimeAdded of taint "a"`)
+	expectRefusal(t, c.Status().Patch(t.Context(), object.DeepCopy(), merge(`{"status":{"capacity":{"cpu":"1e99999999999999999999"}}}`)), apierrors.IsBadRequest,
+		"status.capacity.cpu")
+}
+
+func setBinding(namespace, name, set string) *clusterv1beta2.ManagedClusterSetBinding {
+	return &clusterv1beta2.ManagedClusterSetBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: clusterv1beta2.ManagedClusterSetBindingSpec{ClusterSet: set},
+	}
+}
+
+// SC-19: whoever has not joined yet may do what he may on a standalone hub.
+func testBootstrapRights(t *testing.T, existing *env.Server) {
+	var rules [2][]rbacv1.PolicyRule
+	for i, server := range []*env.Server{hub, existing} {
+		role := &rbacv1.ClusterRole{}
+		if err := server.Client(t).Get(t.Context(), client.ObjectKey{Name: fleet.ClusterRoleBootstrap}, role); err != nil {
+			t.Fatal(err)
+		}
+		rules[i] = role.Rules
+	}
+	if diff := cmp.Diff(rules[0], rules[1]); diff != "" {
+		t.Errorf("ClusterRole %s (-standalone +deploy/hub/rights.yaml):\n%s", fleet.ClusterRoleBootstrap, diff)
+	}
+}
+
+// WH-01 WH-03
+func testDefaults(t *testing.T, existing *env.Server) {
+	mc := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "defaulted"}}
+	mc.Spec.Taints = []clusterv1.Taint{{Key: "a", Effect: clusterv1.TaintEffectNoSelect, TimeAdded: metav1.Unix(0, 0)}}
+	create(t, existing.Client(t), mc)
+	if mc.Labels[fleet.LabelClusterSet] != "default" || mc.Spec.Taints[0].TimeAdded.Unix() == 0 {
+		t.Errorf("created with labels %v and taints %v, want the set default and the time", mc.Labels, mc.Spec.Taints)
+	}
+}
+
+// WH-13: both versions of the add-on kinds are served, whichever is written.
+func testConversion(t *testing.T, existing *env.Server) {
+	c := existing.Client(t)
+	create(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "converted"}})
+	addOn := func(version, kind string) *unstructured.Unstructured {
+		u := &unstructured.Unstructured{}
+		u.SetAPIVersion("addon.open-cluster-management.io/" + version)
+		u.SetKind(kind)
+		u.SetName("converted")
+		return u
+	}
+	old := addOn("v1alpha1", "ManagedClusterAddOn")
+	old.SetNamespace("converted")
+	old.Object["spec"] = map[string]any{"installNamespace": "there"}
+	create(t, c, old)
+	converted := addOn("v1beta1", "ManagedClusterAddOn")
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(old), converted); err != nil {
+		t.Fatal(err)
+	}
+	if got := converted.GetAnnotations()["addon.open-cluster-management.io/v1alpha1-install-namespace"]; got != "there" {
+		t.Errorf("in v1beta1 the install namespace is %q", got)
+	}
+	young := addOn("v1beta1", "ClusterManagementAddOn")
+	young.Object["spec"] = map[string]any{"defaultConfigs": []any{map[string]any{"group": "g", "resource": "r", "namespace": "n", "name": "c"}}}
+	create(t, c, young)
+	back := addOn("v1alpha1", "ClusterManagementAddOn")
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(young), back); err != nil {
+		t.Fatal(err)
+	}
+	configs, _, err := unstructured.NestedSlice(back.Object, "spec", "supportedConfigs")
+	if err != nil || len(configs) != 1 || fmt.Sprint(configs[0]) != "map[defaultConfig:map[name:c namespace:n] group:g resource:r]" {
+		t.Errorf("in v1alpha1 the configs are %v, error %v", configs, err)
+	}
+}
+
+// SC-02: an agent joins, works, and leaves such a hub, whose processes may do no more than deploy/hub says.
+func testJoinExisting(t *testing.T, existing *env.Server) {
+	const name = "in-existing"
+	c := existing.Client(t)
+	agent := env.NewAgent(t, existing, managed, name, tokenOf(t, existing, fleet.NamespaceOperators, fleet.ServiceAccountBootstrap))
+	if err := agent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	env.Accept(t, c, name)
+	env.AwaitAvailable(t, c, name)
+	w := work(name, "w", configMap(namespace(t, managed.Client(t), name), "by-webhook", "there"))
+	create(t, c, w)
+	awaitConfigMap(t, managed.Client(t), name, "by-webhook", "there")
+	awaitCondition(t, c, w, fleet.ConditionAvailable, metav1.ConditionTrue)
+	testSets(t, c, name)
+	mc := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	awaitEvent(t, c, metav1.NamespaceDefault, fleet.EventManagedClusterAccepted)
+	if err := c.Delete(t.Context(), mc); err != nil {
+		t.Fatal(err)
+	}
+	awaitGone(t, c, mc)
+	awaitGone(t, managed.Client(t), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "by-webhook"}})
+}
+
+// RG-13: a hub with these rights can approve and accept by itself.
+func testTrustedJoins(t *testing.T, existing *env.Server) {
+	const name = "trusted-in-existing"
+	c := existing.Client(t)
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: fleet.ClusterRoleBootstrap},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: metav1.NamespaceDefault, Name: "trusted"}},
+	}
+	create(t, c, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "trusted"}}, binding)
+	if err := env.NewAgent(t, existing, managed, name, tokenOf(t, existing, metav1.NamespaceDefault, "trusted")).Start(); err != nil {
+		t.Fatal(err)
+	}
+	env.AwaitAvailable(t, c, name)
+}
+
+// testSets: the sets that every hub has are there, can be bound, and give the clusters a profile where they are.
+func testSets(t *testing.T, c client.Client, cluster string) {
+	t.Helper()
+	for _, set := range []string{"default", "global"} {
+		env.Eventually(t, func(ctx context.Context) error {
+			return c.Get(ctx, client.ObjectKey{Name: set}, &clusterv1beta2.ManagedClusterSet{})
+		})
+	}
+	binding := setBinding(metav1.NamespaceDefault, "default", "default")
+	create(t, c, binding)
+	env.Eventually(t, func(ctx context.Context) error {
+		if err := c.Get(ctx, client.ObjectKeyFromObject(binding), binding); err != nil {
+			return err
+		}
+		if !meta.IsStatusConditionTrue(binding.Status.Conditions, fleet.ConditionBound) {
+			return fmt.Errorf("the binding is %+v", binding.Status)
+		}
+		profile := &multiclusterv1alpha1.ClusterProfile{}
+		if err := c.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: cluster}, profile); err != nil {
+			return err
+		}
+		if !meta.IsStatusConditionTrue(profile.Status.Conditions, "Joined") {
+			return fmt.Errorf("the profile is %+v", profile.Status)
+		}
+		return nil
+	})
+}
+
+// testWebhooksAway: without its rules a hub takes nothing in, and still hears of its clusters.
+func testWebhooksAway(t *testing.T, existing *env.Server) {
+	c := existing.Client(t)
+	mc := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "unjudged"}}
+	expectRefusal(t, c.Create(t.Context(), mc), apierrors.IsInternalError, "failed calling webhook", "managedclustermutators.admission.cluster.open-cluster-management.io")
+	create := c.Create(t.Context(), work("default", "unjudged", configMap("default", "a", "b")))
+	expectRefusal(t, create, apierrors.IsInternalError, "failed calling webhook", "manifestworkvalidators.admission.work.open-cluster-management.io")
+	known := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "defaulted"}}
+	heard := client.RawPatch(types.MergePatchType, []byte(`{"status":{"capacity":{"cpu":"1"}}}`))
+	if err := c.Status().Patch(t.Context(), known, heard); err != nil {
+		t.Errorf("no status without webhooks: %v", err)
+	}
+}

@@ -1,0 +1,189 @@
+package integration
+
+import (
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/tools/clientcmd"
+
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/test/env"
+)
+
+// unreachable is an address of the hub that only proxies know: the name exists nowhere (RFC 6761).
+const unreachable = "hub.invalid:6443"
+
+// startProxy starts a proxy that knows the hub as unreachable.
+func startProxy(t *testing.T, secure bool, user *url.Userinfo) *env.Proxy {
+	t.Helper()
+	config, err := hub.Config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return env.StartProxy(t, secure, user, map[string]string{unreachable: strings.TrimPrefix(config.Host, "https://")})
+}
+
+// behind makes an agent know the hub by an address that does not exist, and the way there by proxyURL and ca.
+func behind(t *testing.T, agent *env.Agent, proxyURL string, ca []byte) {
+	t.Helper()
+	config, err := clientcmd.LoadFromFile(agent.Bootstrap)
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := config.Clusters["hub"]
+	known.Server = "https://" + unreachable
+	known.TLSServerName = "localhost" // a name in the hub's certificate, and not in a proxy's
+	known.ProxyURL = proxyURL
+	known.CertificateAuthorityData = append(known.CertificateAuthorityData, ca...)
+	if err := clientcmd.WriteToFile(*config, agent.Bootstrap); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// RG-10: an agent that can reach its hub through a proxy alone joins, works, and comes back when its connections break or
+// the proxy is out of order for a while.
+func TestProxy(t *testing.T) {
+	t.Parallel()
+	for name, secure := range map[string]bool{"proxy-http": false, "proxy-https": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			user := url.UserPassword("agent", "s3cr3t")
+			between := startProxy(t, secure, user)
+			agent := env.NewAgent(t, hub, managed, name, "")
+			behind(t, agent, between.URLFor(user), between.CA())
+			if err := agent.Start(); err != nil {
+				t.Fatal(err)
+			}
+			env.Accept(t, hub.Client(t), name)
+			env.AwaitAvailable(t, hub.Client(t), name)
+			expectInherited(t, agent, between.URLFor(user))
+			expectNoDirectWay(t, agent)
+
+			first := applied(t, name, "first")
+			before := between.Connections()
+			between.Cut()
+			second := applied(t, name, "second")
+			if now := between.Connections(); now == before {
+				t.Errorf("there are %d connections, as before they were cut", now)
+			}
+
+			between.Refuse(http.StatusServiceUnavailable)
+			between.Cut()
+			awaitLog(t, agent.Process, "cannot connect to "+unreachable+" (503 Service Unavailable)", 1)
+			between.Refuse(0)
+			applied(t, name, "third")
+			for _, w := range []*workv1.ManifestWork{first, second} {
+				awaitCondition(t, hub.Client(t), w, fleet.ConditionAvailable, "True")
+			}
+			if strings.Contains(agent.Log(), "s3cr3t") {
+				t.Error("the agent logs the password of the proxy")
+			}
+		})
+	}
+}
+
+// applied makes a work through which a ConfigMap gets to the cluster.
+func applied(t *testing.T, cluster, name string) *workv1.ManifestWork {
+	t.Helper()
+	w := work(cluster, name, configMap(namespace(t, managed.Client(t), cluster), name, "there"))
+	create(t, hub.Client(t), w)
+	awaitConfigMap(t, managed.Client(t), cluster, name, "there")
+	return awaitCondition(t, hub.Client(t), w, fleet.ConditionApplied, "True")
+}
+
+func expectInherited(t *testing.T, agent *env.Agent, proxyURL string) {
+	t.Helper()
+	config, err := clientcmd.LoadFromFile(filepath.Join(agent.HubDir, fleet.KeyKubeconfig))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := config.Clusters["hub"]
+	if got.ProxyURL != proxyURL || got.Server != "https://"+unreachable || got.TLSServerName != "localhost" {
+		t.Errorf("the hub kubeconfig has server %q, tls-server-name %q and proxy-url %q", got.Server, got.TLSServerName, got.ProxyURL)
+	}
+}
+
+// expectNoDirectWay makes sure that nothing but the proxy can have led to the hub.
+func expectNoDirectWay(t *testing.T, agent *env.Agent) {
+	t.Helper()
+	config := agent.HubConfig(t)
+	config.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil }
+	err := env.ClientFor(t, config).List(t.Context(), &clusterv1.ManagedClusterList{})
+	if err == nil || !strings.Contains(err.Error(), "hub.invalid") {
+		t.Errorf("without the proxy the hub answers: %v", err)
+	}
+}
+
+// RG-10: an agent that its proxy does not let through says that it is the proxy, why, and what to do.
+func TestProxyRefuses(t *testing.T) {
+	t.Parallel()
+	open, secured := startProxy(t, false, nil), startProxy(t, true, nil)
+	closed := startProxy(t, false, url.UserPassword("agent", "right"))
+	forbidding := startProxy(t, false, nil)
+	forbidding.Refuse(http.StatusForbidden)
+	gone := startProxy(t, false, nil)
+	gone.Close()
+	for name, test := range map[string]struct {
+		proxyURL string
+		want     []string
+	}{
+		"forbidden":         {forbidding.URL, []string{forbidding.URL, "refuses to connect to " + unreachable, "403 Forbidden", "allow CONNECT"}},
+		"no-password":       {closed.URL, []string{closed.URL, "407 Proxy Authentication Required", "put a user and a password into proxy-url"}},
+		"wrong-password":    {closed.URLFor(url.UserPassword("agent", "wr0ng")), []string{closed.URL, "407 Proxy Authentication Required", "correct them"}},
+		"unknown-authority": {secured.URL, []string{secured.URL, "x509", "certificate-authority-data", "--proxy-ca-file"}},
+		"gone":              {gone.URL, []string{"reach the proxy " + gone.URL, "connection refused"}},
+		"not-tls":           {strings.Replace(open.URL, "http:", "https:", 1), []string{"reach the proxy https:", "tls: first record does not look like a TLS handshake"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			agent := env.NewAgent(t, hub, managed, "proxy-"+name, "")
+			behind(t, agent, test.proxyURL, nil)
+			if err := agent.Start(); err != nil {
+				t.Fatal(err)
+			}
+			for _, text := range test.want {
+				awaitLog(t, agent.Process, text, 1)
+			}
+			if strings.Contains(agent.Log(), "wr0ng") {
+				t.Error("the agent logs the password of the proxy")
+			}
+			if _, err := os.Stat(agent.HubDir); err == nil {
+				if _, err := os.Stat(filepath.Join(agent.HubDir, fleet.KeyTLSCert)); err == nil {
+					t.Error("the agent has a credential")
+				}
+			}
+		})
+	}
+}
+
+// RG-10: a proxy that comes later is taken up by an agent that waits.
+func TestProxyIsAddedLater(t *testing.T) {
+	t.Parallel()
+	const name = "proxy-later"
+	between := startProxy(t, true, nil)
+	agent := env.NewAgent(t, hub, managed, name, "")
+	behind(t, agent, "", nil)
+	if err := agent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	awaitLog(t, agent.Process, "hub.invalid", 1)
+	config, err := clientcmd.LoadFromFile(agent.Bootstrap)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.Clusters["hub"].ProxyURL = between.URL
+	config.Clusters["hub"].CertificateAuthorityData = append(config.Clusters["hub"].CertificateAuthorityData, between.CA()...)
+	content, err := clientcmd.Write(*config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	env.ReplaceFile(t, agent.Bootstrap, content)
+	env.Accept(t, hub.Client(t), name)
+	env.AwaitAvailable(t, hub.Client(t), name)
+}
