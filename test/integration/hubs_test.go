@@ -242,7 +242,7 @@ func TestSwitchesHubs(t *testing.T) {
 // RG-54: agents of several hubs beside one cluster leave each other alone, also when one of them goes.
 func TestTwoAgentsBesideOneCluster(t *testing.T) {
 	t.Parallel()
-	const name = "shared"
+	const name = "beside-one-cluster"
 	other := env.StartHub(t, "")
 	agents := map[*env.Server]*env.Agent{hub: env.Join(t, hub, managed, name), other: env.Join(t, other, managed, name)}
 	works := map[*env.Server]*workv1.ManifestWork{}

@@ -66,7 +66,7 @@ type Requester struct {
 	Identity identity.Identity
 	// Lifetime asks for a validity; zero leaves it to the hub. The hub may grant less.
 	Lifetime time.Duration
-	// Record takes the events of a request.
+	// Record takes the events of a request; nil drops them.
 	Record Recorder
 }
 
@@ -80,7 +80,7 @@ func (r *Requester) Request(ctx context.Context) (certificate, key []byte, err e
 	csr, err := r.pending(ctx, private)
 	var halted *HaltedError
 	if errors.As(err, &halted) {
-		r.Record(corev1.EventTypeWarning, fleet.EventClientCertificateCreationHalted, "Request", "%s", halted)
+		r.event(corev1.EventTypeWarning, fleet.EventClientCertificateCreationHalted, "Request", "%s", halted)
 	}
 	if err != nil {
 		return nil, nil, err
@@ -93,8 +93,14 @@ func (r *Requester) Request(ctx context.Context) (certificate, key []byte, err e
 	if certificate, err = r.await(ctx, csr); err != nil {
 		return nil, nil, err
 	}
-	r.Record(corev1.EventTypeNormal, fleet.EventClientCertificateCreated, "Request", "The hub issued a client certificate on request %s", csr.Name)
+	r.event(corev1.EventTypeNormal, fleet.EventClientCertificateCreated, "Request", "The hub issued a client certificate on request %s", csr.Name)
 	return certificate, key, nil
+}
+
+func (r *Requester) event(eventType, reason, action, note string, args ...any) {
+	if r.Record != nil {
+		r.Record(eventType, reason, action, note, args...)
+	}
 }
 
 func (r *Requester) key() (*ecdsa.PrivateKey, []byte, error) {
@@ -117,7 +123,7 @@ func (r *Requester) create(ctx context.Context, private *ecdsa.PrivateKey) (*cer
 		return nil, fmt.Errorf("create a CertificateSigningRequest for %s: %w", r.Identity.User(), err)
 	}
 	log.FromContext(ctx).Info("Certificate requested", "request", csr.Name, "user", r.Identity.User())
-	r.Record(corev1.EventTypeNormal, fleet.EventCSRCreated, "Request", "CertificateSigningRequest %s asks the hub for a client certificate", csr.Name)
+	r.event(corev1.EventTypeNormal, fleet.EventCSRCreated, "Request", "CertificateSigningRequest %s asks the hub for a client certificate", csr.Name)
 	return csr, nil
 }
 

@@ -110,7 +110,7 @@ func renewalTime(notBefore, notAfter time.Time, left float64) time.Time {
 
 // renew gives up when the old certificate expires: from then on nobody would listen to this agent.
 func (r *Rotation) renew(ctx context.Context, deadline time.Time) error {
-	r.Requester.Record(corev1.EventTypeNormal, fleet.EventCertificateRotationStarted, "Renew",
+	r.Requester.event(corev1.EventTypeNormal, fleet.EventCertificateRotationStarted, "Renew",
 		"The client certificate for the hub expires on %s and is renewed", deadline.Format(time.RFC3339))
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
