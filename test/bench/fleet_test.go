@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -50,6 +52,7 @@ var fleetTargets = map[int]struct{ join, memory, cpu string }{1000: {"120", "102
 // TestFleet measures what fleets of several sizes cost a hub, and how soon it knows about them.
 func TestFleet(t *testing.T) {
 	log.SetLogger(logr.Discard())
+	klog.SetLogger(logr.Discard())
 	r := newReport()
 	t.Cleanup(func() {
 		if err := errors.Join(r.print(os.Stdout), r.write(*out)); err != nil {
@@ -143,6 +146,7 @@ func newFleet(t *testing.T, hub *env.Server, size int) fleetsim.Fleet {
 		if err := fleet.Stop(); err != nil {
 			t.Error(err)
 		}
+		runtime.GC() // ends what client-go does for connections that nobody has any more
 	})
 	return fleet
 }

@@ -5,6 +5,7 @@ package fleetsim
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -145,10 +146,8 @@ func writeJSON(w http.ResponseWriter, code int, content any) {
 
 // writeError says what a client understands.
 func writeError(w http.ResponseWriter, err error) {
-	status, ok := err.(apierrors.APIStatus) //nolint:errorlint // errors of this package are not wrapped
-	if !ok {
-		status = apierrors.NewInternalError(err)
-	}
+	var status apierrors.APIStatus = apierrors.NewInternalError(err)
+	_ = errors.As(err, &status)
 	answer := status.Status()
 	answer.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
 	writeJSON(w, int(answer.Code), answer)
