@@ -89,7 +89,7 @@ func (b *Bootstrap) Ensure(ctx context.Context) error {
 	changes := b.watch(watching)
 	retry := firstRetry
 	for {
-		err, changed := b.attemptUntil(ctx, changes)
+		changed, err := b.attemptUntil(ctx, changes)
 		switch {
 		case err == nil:
 			b.left, b.told = nil, ""
@@ -117,18 +117,18 @@ func (b *Bootstrap) Ensure(ctx context.Context) error {
 }
 
 // attemptUntil makes an attempt, which a change of the bootstrap kubeconfigs ends.
-func (b *Bootstrap) attemptUntil(ctx context.Context, changes <-chan struct{}) (err error, changed bool) {
+func (b *Bootstrap) attemptUntil(ctx context.Context, changes <-chan struct{}) (changed bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	done := make(chan error, 1)
 	go func() { done <- b.attempt(ctx) }()
 	select {
 	case err := <-done:
-		return err, false
+		return false, err
 	case <-changes:
 		cancel()
 		err := <-done
-		return err, err != nil
+		return err != nil, err
 	}
 }
 

@@ -5,6 +5,7 @@ package filewatch
 import (
 	"context"
 	"crypto/sha256"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -115,7 +116,8 @@ func (w *watcher) wait(ctx context.Context, recheck time.Duration) bool {
 		return false
 	case <-timer.C:
 	case <-events:
-	case <-errs: // events may have been lost
+	case err := <-errs:
+		log.FromContext(ctx).V(1).Info("Events of files may have been lost; the files are looked at", "reason", fmt.Sprint(err))
 	}
 	return true
 }
