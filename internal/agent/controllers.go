@@ -33,7 +33,7 @@ func (a *Agent) registerRegistration(mgr ctrl.Manager, hub cluster.Cluster, unca
 	if err != nil {
 		return err
 	}
-	requester := &clientcert.Requester{Hub: uncached, Keys: a.store, Identity: a.identity, Lifetime: a.certificateLifetime(), Record: a.record}
+	requester := &clientcert.Requester{Hub: uncached, Keys: a.store, Identity: a.identity, Renews: true, Lifetime: a.certificateLifetime(), Record: a.record}
 	if err := mgr.Add(&clientcert.Rotation{Requester: requester, Store: a.store, Clock: a.clock}); err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ const (
 	EventManagedClusterAccepted                    = "ManagedClusterAccepted"
 	EventManagedClusterDenied                      = "ManagedClusterDenied"
 	EventManagedClusterAutoApproved                = "ManagedClusterAutoApproved"
+	EventManagedClusterAutoApprovalWithheld        = "ManagedClusterAutoApprovalWithheld" // our own
 	EventManagedClusterCSRAutoApproved             = "ManagedClusterCSRAutoApproved"
 	EventAvailableUnknown                          = "AvailableUnknown"
 	EventManagedClusterConditionAvailableUpdated   = "ManagedClusterConditionAvailableUpdated"

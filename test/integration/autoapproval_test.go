@@ -15,12 +15,13 @@ import (
 	"github.com/capstan-io/capstan/test/env"
 )
 
-// RG-13 RG-14: the clusters of a trusted user need no person. Those of others do, and what a person decides holds.
-func TestAutoApproval(t *testing.T) {
-	t.Parallel()
+const trustedToken = "trust1.0123456789abcdef"
+
+// trustingHub is a hub that lets in whoever has the trusted token.
+func trustingHub(t *testing.T) *env.Server {
+	t.Helper()
 	own := env.StartHub(t, "registration", "--feature-gates", "ManagedClusterAutoApproval=true", "--auto-approved-csr-users", "system:bootstrap:trust1")
-	c := own.Client(t)
-	create(t, c, &corev1.Secret{
+	create(t, own.Client(t), &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "bootstrap-token-trust1"},
 		Type:       corev1.SecretTypeBootstrapToken,
 		StringData: map[string]string{
@@ -28,11 +29,58 @@ func TestAutoApproval(t *testing.T) {
 			"auth-extra-groups": fleet.GroupBootstrap,
 		},
 	})
+	return own
+}
+
+// R8: whoever may join clusters cannot take over one that is connected. When it is lost, its name is free again.
+func TestConnectedClusterIsNotTakenOver(t *testing.T) {
+	t.Parallel()
+	own := trustingHub(t)
+	c := own.Client(t)
+	const name = "taken"
+	rightful, second := env.NewAgent(t, own, managed, name, trustedToken), env.NewAgent(t, own, managed, name, trustedToken)
+	if err := rightful.Start(); err != nil {
+		t.Fatal(err)
+	}
+	env.AwaitAvailable(t, c, name)
+	if err := second.Start(); err != nil {
+		t.Fatal(err)
+	}
+	awaitEvent(t, c, metav1.NamespaceDefault, fleet.EventManagedClusterAutoApprovalWithheld)
+	undecided := 0
+	requests := &certificatesv1.CertificateSigningRequestList{}
+	if err := c.List(t.Context(), requests, client.MatchingLabels{fleet.LabelClusterName: name}); err != nil {
+		t.Fatal(err)
+	}
+	for _, csr := range requests.Items {
+		if len(csr.Status.Conditions) == 0 {
+			undecided++
+		}
+	}
+	if undecided != 1 {
+		t.Errorf("%d of %d requests are undecided", undecided, len(requests.Items))
+	}
+
+	mc := &clusterv1.ManagedCluster{}
+	if err := c.Get(t.Context(), client.ObjectKey{Name: name}, mc); err != nil {
+		t.Fatal(err)
+	}
+	mergePatch(t, c, mc, `{"spec":{"leaseDurationSeconds":1}}`)
+	rightful.Kill()
+	awaitLog(t, second.Process, "Connected to the hub", 1)
+	env.AwaitAvailable(t, c, name)
+}
+
+// RG-13 RG-14: the clusters of a trusted user need no person. Those of others do, and what a person decides holds.
+func TestAutoApproval(t *testing.T) {
+	t.Parallel()
+	own := trustingHub(t)
+	c := own.Client(t)
 	// Made by somebody else before its agent comes: its name alone does not get it in.
 	create(t, c, &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "stranger"}})
 
 	other := env.NewAgent(t, own, managed, "other", "")
-	trusted := env.NewAgent(t, own, managed, "trusted", "trust1.0123456789abcdef")
+	trusted := env.NewAgent(t, own, managed, "trusted", trustedToken)
 	for _, agent := range []*env.Agent{other, trusted} {
 		if err := agent.Start(); err != nil {
 			t.Fatal(err)

@@ -64,6 +64,9 @@ type Requester struct {
 	Keys *hubkubeconfig.Store
 	// Identity is what the certificate will say.
 	Identity identity.Identity
+	// Renews says that Hub is reached under Identity already. What others asked for under the name of the cluster then does
+	// not hold up the agent (RG-07).
+	Renews bool
 	// Lifetime asks for a validity; zero leaves it to the hub. The hub may grant less.
 	Lifetime time.Duration
 	// Record takes the events of a request; nil drops them.
@@ -155,7 +158,7 @@ func (r *Requester) pending(ctx context.Context, private *ecdsa.PrivateKey) (*ce
 	own := 0
 	for i := range list.Items {
 		csr := &list.Items[i]
-		if csr.Labels[fleet.LabelAddOnName] != "" {
+		if csr.Labels[fleet.LabelAddOnName] != "" || r.Renews && csr.Spec.Username != r.Identity.User() {
 			continue
 		}
 		own++

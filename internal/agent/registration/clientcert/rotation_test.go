@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"errors"
 	"fmt"
 	"math/big"
 	"strings"
@@ -81,7 +82,7 @@ func TestHaltedRenewal(t *testing.T) {
 	for i := range 10 {
 		stale = append(stale, &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{
 			Name: fmt.Sprintf("cluster1-%d", i), Labels: map[string]string{fleet.LabelClusterName: self.Cluster},
-		}})
+		}, Spec: certificatesv1.CertificateSigningRequestSpec{Username: self.User()}})
 	}
 	hub := newHub(stale...)
 	store := &hubkubeconfig.Store{Dir: t.TempDir()}
@@ -91,7 +92,7 @@ func TestHaltedRenewal(t *testing.T) {
 	reasons := make(chan string, 100)
 	clk := clocktesting.NewFakeClock(begin.Add(55 * time.Minute))
 	rotation := &clientcert.Rotation{Store: store, Clock: clk, Requester: &clientcert.Requester{
-		Hub: hub, Identity: self, Record: func(_, reason, _, _ string, _ ...any) { reasons <- reason },
+		Hub: hub, Identity: self, Renews: true, Record: func(_, reason, _, _ string, _ ...any) { reasons <- reason },
 	}}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -127,6 +128,27 @@ func TestHaltedRenewal(t *testing.T) {
 	stop()
 	if err := <-ended; err != nil {
 		t.Error(err)
+	}
+}
+
+// RG-07: requests under the name of the cluster that are not the agent's own do not hold up its renewal.
+func TestForeignRequestsDoNotHalt(t *testing.T) {
+	t.Parallel()
+	var foreign []client.Object
+	for i := range 20 {
+		foreign = append(foreign, &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{
+			Name: fmt.Sprintf("cluster1-%d", i), Labels: map[string]string{fleet.LabelClusterName: self.Cluster},
+		}, Spec: certificatesv1.CertificateSigningRequestSpec{Username: "system:bootstrap:abcdef"}})
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	requester := &clientcert.Requester{Hub: newHub(foreign...), Identity: self, Renews: true, Record: func(_, reason, _, _ string, _ ...any) {
+		if reason == fleet.EventCSRCreated {
+			stop()
+		}
+	}}
+	if _, _, err := requester.Request(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("ended with %v before a request was made", err)
 	}
 }
 

@@ -7,12 +7,20 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/hub/registration/agentcsr"
 )
@@ -35,13 +43,45 @@ func New(c client.Client, recorder events.EventRecorder, clk clock.Clock, users 
 
 // Register adds the controller to the manager.
 func Register(mgr ctrl.Manager, clk clock.Clock, users []string) error {
+	c := New(mgr.GetClient(), mgr.GetEventRecorder("csr-approving-controller"), clk, users)
 	return ctrl.NewControllerManagedBy(mgr).Named("autoapprove").
 		For(&certificatesv1.CertificateSigningRequest{}).
+		Watches(&clusterv1.ManagedCluster{}, handler.EnqueueRequestsFromMapFunc(c.withheld), builder.WithPredicates(predicate.Funcs{
+			CreateFunc: func(event.CreateEvent) bool { return false },
+			UpdateFunc: func(e event.UpdateEvent) bool { return connected(e.ObjectOld) && !connected(e.ObjectNew) },
+		})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
-		Complete(New(mgr.GetClient(), mgr.GetEventRecorder("csr-approving-controller"), clk, users))
+		Complete(c)
 }
 
-// Reconcile approves the request of a trusted user for exactly the identity of a cluster's agent.
+// connected says whether a cluster has an agent that the hub hears of.
+func connected(cluster client.Object) bool {
+	mc, ok := cluster.(*clusterv1.ManagedCluster)
+	if !ok {
+		return false
+	}
+	available := meta.FindStatusCondition(mc.Status.Conditions, fleet.ConditionClusterAvailable)
+	return mc.Spec.HubAcceptsClient && available != nil && available.Status != metav1.ConditionUnknown
+}
+
+// withheld are the undecided requests of a cluster.
+func (c *Controller) withheld(ctx context.Context, cluster client.Object) (requests []ctrl.Request) {
+	csrs := &certificatesv1.CertificateSigningRequestList{}
+	if err := c.client.List(ctx, csrs, client.MatchingLabels{fleet.LabelClusterName: cluster.GetName()}); err != nil {
+		log.FromContext(ctx).Error(err, "The requests that wait for a cluster to be gone cannot be listed", "cluster", cluster.GetName())
+		return nil
+	}
+	for i := range csrs.Items {
+		if !agentcsr.Decided(&csrs.Items[i]) {
+			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&csrs.Items[i])})
+		}
+	}
+	return requests
+}
+
+// Reconcile approves the request of a trusted user for exactly the identity of a cluster's agent. The identity of a cluster
+// that is connected is not given away (gap R8): many clusters share one credential to join with, and whoever has it could
+// take over any of them. Such a request waits until the cluster is lost, or for a person.
 func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	csr := &certificatesv1.CertificateSigningRequest{}
 	if err := c.client.Get(ctx, req.NamespacedName, csr); err != nil {
@@ -49,6 +89,15 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	cluster, _, ok := agentcsr.Requested(csr)
 	if !ok || agentcsr.Decided(csr) || !slices.Contains(c.users, csr.Spec.Username) || fleet.ReservedClusterName(cluster) {
+		return ctrl.Result{}, nil
+	}
+	mc := &clusterv1.ManagedCluster{}
+	if err := c.client.Get(ctx, client.ObjectKey{Name: cluster}, mc); client.IgnoreNotFound(err) != nil {
+		return ctrl.Result{}, err
+	}
+	if connected(mc) {
+		c.recorder.Eventf(csr, nil, corev1.EventTypeWarning, fleet.EventManagedClusterAutoApprovalWithheld, "Approve",
+			"ManagedCluster %s is connected; another agent for it is not approved automatically. If it is meant to be, run: capstan accept --clusters %s", cluster, cluster)
 		return ctrl.Result{}, nil
 	}
 	if err := agentcsr.Approve(ctx, c.client, csr, c.clock.Now(), "The request comes from a user whose clusters are approved automatically."); err != nil {

@@ -1,0 +1,150 @@
+package status
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
+)
+
+// reporter is a controller between a hub and a managed cluster.
+type reporter struct {
+	*Controller
+	hub, managed client.Client
+	events       chan string
+}
+
+func newReporter(t *testing.T, o Options, managed ...client.Object) *reporter {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clusterv1.AddToScheme, clusterv1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mc := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "cluster1"}, Spec: clusterv1.ManagedClusterSpec{HubAcceptsClient: true}}
+	recorder := events.NewFakeRecorder(100)
+	r := &reporter{
+		hub:     fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(mc).WithObjects(mc).Build(),
+		managed: fake.NewClientBuilder().WithScheme(scheme).WithObjects(managed...).Build(),
+		events:  recorder.Events,
+	}
+	r.Controller = New(r.hub, r.managed, recorder, o)
+	return r
+}
+
+// report reconciles once and returns what the hub then knows, and the events since the last time.
+func (r *reporter) report(t *testing.T) (mc *clusterv1.ManagedCluster, told []string) {
+	t.Helper()
+	key := client.ObjectKey{Name: "cluster1"}
+	if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); err != nil {
+		t.Fatal(err)
+	}
+	mc = &clusterv1.ManagedCluster{}
+	if err := r.hub.Get(t.Context(), key, mc); err != nil {
+		t.Fatal(err)
+	}
+	for len(r.events) > 0 {
+		told = append(told, <-r.events)
+	}
+	return mc, told
+}
+
+func claim(name string) *clusterv1alpha1.ClusterClaim {
+	return &clusterv1alpha1.ClusterClaim{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: clusterv1alpha1.ClusterClaimSpec{Value: "value"}}
+}
+
+// RG-27 R15: reserved claims come first and are never dropped; the others are up to the limit, and dropping some is no
+// secret.
+func TestClaimsBeyondTheLimit(t *testing.T) {
+	t.Parallel()
+	prober, clk := newTestProber(t, newAPIServer(t))
+	hidden := claim("hidden")
+	hidden.Labels = map[string]string{"open-cluster-management.io/spoke-only": ""}
+	r := newReporter(t, Options{Cluster: "cluster1", Prober: prober, MaxCustomClaims: 2, ReservedClaimSuffixes: []string{".reserved.io"}, Clock: clk},
+		claim("id.k8s.io"), claim("zone.reserved.io"), hidden, claim("d"), claim("c"), claim("b"), claim("a"))
+	names := func(mc *clusterv1.ManagedCluster) (names []string) {
+		for _, c := range mc.Status.ClusterClaims {
+			names = append(names, c.Name)
+		}
+		return names
+	}
+	mc, told := r.report(t)
+	if want := []string{"id.k8s.io", "zone.reserved.io", "a", "b"}; !slices.Equal(names(mc), want) {
+		t.Errorf("claims %v, want %v", names(mc), want)
+	}
+	cond := meta.FindStatusCondition(mc.Status.Conditions, "capstan.io/ClusterClaimsReported")
+	if cond == nil || cond.Status != metav1.ConditionFalse || cond.Reason != "CustomClusterClaimsTruncated" || !strings.Contains(cond.Message, "2 of 4 custom claims") {
+		t.Errorf("condition %+v", cond)
+	}
+	if n := count(told, "CustomClusterClaimsTruncated"); n != 1 {
+		t.Errorf("%d events of dropped claims: %v", n, told)
+	}
+	if _, told := r.report(t); len(told) > 0 {
+		t.Errorf("told again: %v", told)
+	}
+	for _, name := range []string{"c", "d"} {
+		if err := r.managed.Delete(t.Context(), claim(name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mc, _ = r.report(t)
+	if cond := meta.FindStatusCondition(mc.Status.Conditions, "capstan.io/ClusterClaimsReported"); cond == nil || cond.Status != metav1.ConditionTrue {
+		t.Errorf("with no more claims than the limit: %+v", cond)
+	}
+}
+
+// RG-27: a cluster within the limit has no condition about it.
+func TestClaimsWithinTheLimit(t *testing.T) {
+	t.Parallel()
+	prober, clk := newTestProber(t, newAPIServer(t))
+	r := newReporter(t, Options{Cluster: "cluster1", Prober: prober, MaxCustomClaims: 2, Clock: clk}, claim("a"), claim("b"))
+	mc, told := r.report(t)
+	if cond := meta.FindStatusCondition(mc.Status.Conditions, "capstan.io/ClusterClaimsReported"); cond != nil || len(mc.Status.ClusterClaims) != 2 {
+		t.Errorf("condition %+v, claims %v", cond, mc.Status.ClusterClaims)
+	}
+	if count(told, "Truncated") > 0 {
+		t.Errorf("events %v", told)
+	}
+}
+
+// RG-25: the hub is told when the API server of the cluster comes and goes, once each time.
+func TestAvailabilityEvents(t *testing.T) {
+	t.Parallel()
+	server := newAPIServer(t)
+	prober, clk := newTestProber(t, server)
+	r := newReporter(t, Options{Cluster: "cluster1", Prober: prober, Clock: clk})
+	if _, told := r.report(t); count(told, "Normal Available ") != 1 || len(told) != 1 {
+		t.Errorf("a cluster that has come: %v", told)
+	}
+	server.livez.Store(500)
+	prober.probe(t.Context())
+	clk.Step(failureMustLast + time.Second)
+	prober.probe(t.Context())
+	if _, told := r.report(t); count(told, "Warning Unavailable ") != 1 || len(told) != 1 {
+		t.Errorf("a cluster that has gone: %v", told)
+	}
+	if _, told := r.report(t); len(told) > 0 {
+		t.Errorf("told again: %v", told)
+	}
+}
+
+func count(told []string, what string) (n int) {
+	for _, line := range told {
+		if strings.Contains(line, what) {
+			n++
+		}
+	}
+	return n
+}
