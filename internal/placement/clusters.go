@@ -23,7 +23,7 @@ type cluster struct {
 	object    *clusterv1.ManagedCluster // nil while only scores or decisions name the cluster
 	claims    labels.Set
 	resources [len(resourceNames)]measure
-	scores    map[string]*clusterv1alpha1.AddOnPlacementScore
+	scores    []*clusterv1alpha1.AddOnPlacementScore // few
 }
 
 // measure is an amount that a cluster reports, or not.
@@ -74,6 +74,30 @@ func (c *cluster) describe(object *clusterv1.ManagedCluster) {
 	}
 }
 
+// score returns the AddOnPlacementScore of that name; nil when there is none.
+func (c *cluster) score(name string) *clusterv1alpha1.AddOnPlacementScore {
+	for _, score := range c.scores {
+		if score.Name == name {
+			return score
+		}
+	}
+	return nil
+}
+
+// setScore adds, replaces or, when it is nil, removes an AddOnPlacementScore.
+func (c *cluster) setScore(name string, score *clusterv1alpha1.AddOnPlacementScore) {
+	others := make([]*clusterv1alpha1.AddOnPlacementScore, 0, len(c.scores)+1)
+	for _, other := range c.scores {
+		if other.Name != name {
+			others = append(others, other)
+		}
+	}
+	if score != nil {
+		others = append(others, score)
+	}
+	c.scores = others
+}
+
 // change says which parts of a cluster an event has changed.
 type change struct {
 	cluster   *cluster
@@ -110,8 +134,10 @@ type roster struct {
 	ids      map[string]int32
 	free     []int32
 
-	ranks   []int32 // by id: the place in the order of names
-	ordered bool    // whether ranks has all clusters
+	sorted []int32 // ids by name, but for those of pending
+	ranks  []int32 // by id: orders like sorted
+	// pending have no rank yet.
+	pending []int32
 }
 
 // intern returns the cluster of that name, known or not.
@@ -130,30 +156,40 @@ func (r *roster) intern(name string) *cluster {
 		r.clusters = append(r.clusters, c)
 	}
 	r.ids[name] = c.id
-	r.ordered = false
+	r.pending = append(r.pending, c.id)
 	return c
 }
 
 // forget frees the id of a cluster that nothing refers to.
 func (r *roster) forget(c *cluster) {
+	r.order()
+	at, _ := slices.BinarySearchFunc(r.sorted, c.name, r.byName)
+	r.sorted = slices.Delete(r.sorted, at, at+1)
 	delete(r.ids, c.name)
 	r.clusters[c.id] = nil
 	r.free = append(r.free, c.id)
 }
 
-// order brings ranks up to date. Names do not change, so that two clusters never change places.
+func (r *roster) byName(id int32, name string) int { return cmp.Compare(r.clusters[id].name, name) }
+
+// order gives clusters that are new their ranks. No two clusters ever change places.
 func (r *roster) order() {
-	if r.ordered {
+	if len(r.pending) == 0 {
 		return
 	}
-	ids := make([]int32, 0, len(r.ids))
-	for _, id := range r.ids {
-		ids = append(ids, id)
+	const few = 16
+	if len(r.pending) > few {
+		r.sorted = append(r.sorted, r.pending...)
+		slices.SortFunc(r.sorted, func(a, b int32) int { return r.byName(a, r.clusters[b].name) })
+	} else {
+		for _, id := range r.pending {
+			at, _ := slices.BinarySearchFunc(r.sorted, r.clusters[id].name, r.byName)
+			r.sorted = slices.Insert(r.sorted, at, id)
+		}
 	}
-	slices.SortFunc(ids, func(a, b int32) int { return cmp.Compare(r.clusters[a].name, r.clusters[b].name) })
+	r.pending = r.pending[:0]
 	r.ranks = slices.Grow(r.ranks[:0], len(r.clusters))[:len(r.clusters)]
-	for rank, id := range ids {
+	for rank, id := range r.sorted {
 		r.ranks[id] = int32(rank)
 	}
-	r.ordered = true
 }

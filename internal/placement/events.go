@@ -68,10 +68,7 @@ func (s *Scheduler) SetScore(object *clusterv1alpha1.AddOnPlacementScore) []Key 
 	defer s.mu.Unlock()
 	c := s.fleet.intern(object.Namespace)
 	former := *c
-	if c.scores == nil {
-		c.scores = map[string]*clusterv1alpha1.AddOnPlacementScore{}
-	}
-	c.scores[object.Name] = object
+	c.setScore(object.Name, object)
 	return s.rescore(former, c, object.Name)
 }
 
@@ -85,7 +82,7 @@ func (s *Scheduler) DeleteScore(key Key) []Key {
 	}
 	c := s.fleet.clusters[id]
 	former := *c
-	delete(c.scores, key.Name)
+	c.setScore(key.Name, nil)
 	keys := s.rescore(former, c, key.Name)
 	s.forget(c)
 	return keys
@@ -98,7 +95,6 @@ func (s *Scheduler) rescore(former cluster, c *cluster, name string) []Key {
 }
 
 func (s *Scheduler) reassessAll(ch change, found affected) {
-	s.fleet.order()
 	for _, cls := range s.classes {
 		if ch.matters(cls.selection) {
 			s.reassess(cls, ch, found)
@@ -129,7 +125,6 @@ func (s *Scheduler) Advance(now time.Time) []Key {
 	if s.next.IsZero() || now.Before(s.next) {
 		return nil
 	}
-	s.fleet.order()
 	found := affected{}
 	s.next = time.Time{}
 	for _, cls := range s.classes {

@@ -38,16 +38,27 @@ func (c *contest) groups(picks []pick) []Group {
 
 func (c *contest) cut(groups []Group, name string, members []pick, size int) []Group {
 	for chunk := range slices.Chunk(members, size) {
-		decisions := make([]clusterv1beta1.ClusterDecision, len(chunk))
-		for i, pick := range chunk {
-			scored := c.score(pick)
-			decisions[i] = clusterv1beta1.ClusterDecision{
-				ClusterName: scored.ClusterName,
-				Reason:      c.reason(pick, scored.Score),
-				Score:       scored.Score,
-			}
-		}
-		groups = append(groups, Group{Name: name, Decisions: decisions})
+		groups = append(groups, Group{Name: name, Decisions: c.decisions(chunk)})
 	}
 	return groups
+}
+
+// decisions share the memory of one text of all their reasons: a garbage collector minds one string less than hundreds.
+func (c *contest) decisions(picks []pick) []clusterv1beta1.ClusterDecision {
+	text := c.scratch.text[:0]
+	decisions := make([]clusterv1beta1.ClusterDecision, len(picks))
+	ends := c.scratch.ends[:0]
+	for i, pick := range picks {
+		scored := c.score(pick)
+		decisions[i].ClusterName, decisions[i].Score = scored.ClusterName, scored.Score
+		text = c.appendReason(text, pick, scored.Score)
+		ends = append(ends, len(text))
+	}
+	reasons, start := string(text), 0
+	for i, end := range ends {
+		decisions[i].Reason = reasons[start:end]
+		start = end
+	}
+	c.scratch.text, c.scratch.ends = text, ends
+	return decisions
 }

@@ -56,14 +56,14 @@ func (l *load) since(position int) ([]int32, bool) {
 	return l.moves[position-l.dropped:], true
 }
 
-// highestWithout is the highest count when the decisions of one placement are left out.
-func (l *load) highestWithout(decided bitset) int32 {
-	if l.highest == 0 {
-		return 0
+// highestWithout is the highest count when the decisions of one placement, of so many clusters, are left out.
+func (l *load) highestWithout(decided bitset, selected int) int32 {
+	if l.highest == 0 || int(l.holders[l.highest]) > selected {
+		return l.highest
 	}
 	others := l.holders[l.highest]
 	for id := range decided.all() {
-		if others > 0 && l.of(id) == l.highest {
+		if l.of(id) == l.highest {
 			others--
 		}
 	}

@@ -27,6 +27,8 @@ type scratch struct {
 	own     []pick
 	cursors []cursor
 	totals  []pick
+	text    []byte
+	ends    []int
 }
 
 // contest is one placement picking from the standing of its class.
@@ -42,7 +44,7 @@ type contest struct {
 
 func (s *Scheduler) contest(st *standing, plan *plan, decided bitset, hash uint64) *contest {
 	c := &contest{Scheduler: s, st: st, plan: plan, decided: decided, hash: hash, among: &st.among}
-	c.scale = scale{weight: plan.balance, highest: s.load.highestWithout(decided)}
+	c.scale = scale{weight: plan.balance, highest: s.load.highestWithout(decided, decided.count())}
 	for id := range decided.all() {
 		if st.held.has(id) && !c.covers(id) {
 			c.widen()

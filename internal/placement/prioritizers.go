@@ -130,7 +130,7 @@ type spans [len(resourceNames)]span
 // there, but no longer valid.
 func (s *source) score(c *cluster, among *spans, now time.Time) (score int64, expired bool) {
 	if s.addOn != nil {
-		return addOnScore(c.scores[s.addOn.ResourceName], s.addOn.ScoreName, now)
+		return addOnScore(c.score(s.addOn.ResourceName), s.addOn.ScoreName, now)
 	}
 	amount, of := c.resources[s.resource], among[s.resource]
 	switch {

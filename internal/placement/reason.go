@@ -6,10 +6,9 @@ import (
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 )
 
-// reason is why a cluster was selected (P10). It says nothing that the next schedule would change without need, such as
-// the rank of the cluster, as decisions with another reason have to be written.
-func (c *contest) reason(p pick, score int64) string {
-	text := make([]byte, 0, 96)
+// appendReason writes why a cluster was selected (P10). It says nothing that the next schedule would change without need,
+// such as the rank of the cluster, as decisions with another reason have to be written.
+func (c *contest) appendReason(text []byte, p pick, score int64) []byte {
 	switch {
 	case c.plan.limit == unlimited && len(c.plan.spread) == 0:
 		text = append(text, "matches, and all that match are selected"...)
@@ -21,7 +20,7 @@ func (c *contest) reason(p pick, score int64) string {
 		text = c.appendTerms(append(text, " = "...), p.id)
 	}
 	if !c.st.held.has(p.id) && !c.st.avoided.has(p.id) {
-		return string(text)
+		return text
 	}
 	tolerance := c.plan.selection.tolerate(c.fleet.clusters[p.id], c.now)
 	if tolerance.held != nil {
@@ -31,7 +30,7 @@ func (c *contest) reason(p pick, score int64) string {
 		text = append(append(text, "; none without a taint like "...), describeTaint(tolerance.avoided)...)
 		text = append(text, " was left"...)
 	}
-	return string(text)
+	return text
 }
 
 // appendTerms writes the sum behind a score: Balance 50 + 2×Steady 100.

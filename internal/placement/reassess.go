@@ -44,6 +44,7 @@ func (s *Scheduler) reassess(cls *class, ch change, found affected) {
 		cls.addAll(found)
 		return
 	}
+	s.fleet.order()
 	c := ch.cluster
 	was, is := st.ratingOf(c), rating{inSets: cls.has(c)}
 	if !was.inSets && !is.inSets {
@@ -175,7 +176,7 @@ func (s *Scheduler) touches(p *placement, st *standing, i *impact) bool {
 }
 
 func (s *Scheduler) scaleOf(p *placement) scale {
-	return scale{weight: p.plan.balance, highest: s.load.highestWithout(p.decided)}
+	return scale{weight: p.plan.balance, highest: s.load.highestWithout(p.decided, p.selected)}
 }
 
 // reaches collects the scales of the placements of a class: they have few in common.

@@ -129,7 +129,7 @@ func (p *predicate) match(c *cluster, now time.Time) error {
 		return nil
 	}
 	return p.cel.Matches(c.object, func(name string) []clusterv1alpha1.AddOnPlacementScoreItem {
-		if scores := c.scores[name]; scores != nil && !stale(scores, now) {
+		if scores := c.score(name); scores != nil && !stale(scores, now) {
 			return scores.Status.Scores
 		}
 		return nil
@@ -166,8 +166,8 @@ func (s *selection) deadline(c *cluster, now time.Time) time.Time {
 			deadline = earliest(deadline, until)
 		}
 	}
-	for name, scores := range c.scores {
-		if scores.Status.ValidUntil != nil && !stale(scores, now) && s.readsScore(name) {
+	for _, scores := range c.scores {
+		if scores.Status.ValidUntil != nil && !stale(scores, now) && s.readsScore(scores.Name) {
 			deadline = earliest(deadline, scores.Status.ValidUntil.Time)
 		}
 	}
