@@ -106,8 +106,8 @@ type change struct {
 	claims    bool
 	taints    bool
 	resources bool
-	existence bool // whether it is selectable
-	object    bool // anything at all of the object, which is what CEL may look at
+	existence bool   // whether it is selectable
+	object    bool   // anything at all of the object, which is what CEL may look at
 	time      bool   // what it has may have expired
 	score     string // the name of an AddOnPlacementScore
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -104,13 +105,13 @@ func (s *selection) match(c *cluster, now time.Time) bool {
 
 // mismatch is why the cluster meets none of the predicates.
 func (s *selection) mismatch(c *cluster, now time.Time) string {
-	var errs []error
+	var reasons []string
 	for i := range s.predicates {
 		if err := s.predicates[i].match(c, now); err != nil {
-			errs = append(errs, fmt.Errorf("spec.predicates[%d]: %w", i, err))
+			reasons = append(reasons, fmt.Sprintf("spec.predicates[%d]: %v", i, err))
 		}
 	}
-	return errors.Join(errs...).Error()
+	return strings.Join(reasons, "; ")
 }
 
 var (

@@ -97,7 +97,7 @@ const mostConstraints = 8
 
 // spread selects n of the candidates, of which the best come first. Each is the best of those that keep all
 // DoNotSchedule constraints; among these go first those that exceed maxSkew of the first ScheduleAnyway constraint
-// least, then of the second, and so on.
+// least, then of the second, and so on. Those without its label or claim go last.
 func (c *contest) spread(candidates []pick, n int) []pick {
 	spreadings, corners := c.corners(candidates)
 	picks := c.scratch.picks[:0]
@@ -181,8 +181,8 @@ func (c *contest) topologies(id int32, spreadings []spreading, indexes []map[str
 // reports false when that would break a DoNotSchedule constraint.
 func (k *corner) exceeds(spreadings []spreading, excess []int) bool {
 	for i := range spreadings {
-		excess[i] = 0
 		if k.topologies[i] == absent {
+			excess[i] = math.MaxInt
 			continue
 		}
 		over := spreadings[i].skewWith(k.topologies[i]) - spreadings[i].maxSkew
