@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -169,4 +170,31 @@ func TestTolerationExpires(t *testing.T) {
 		t.Fatalf("%v are affected, want the placement", keys)
 	}
 	wantClusters(t, schedule(t, s, p), "b")
+}
+
+// PL-04, PL-11: a cluster that only one placement may keep is a candidate of that one alone, and the scores of the others
+// depend on it there.
+func TestScoresWithHeldCluster(t *testing.T) {
+	t.Parallel()
+	s := newFleet(member("big", "cpu=1000"), member("z", "cpu=1"))
+	for i := range 10 {
+		s.SetCluster(member(fmt.Sprint("c", i), "cpu=2"))
+	}
+	s.SetScore(usage("z", -100, 0))
+	weights := exactly(map[string]int32{"ResourceAllocatableCPU": 1, "AddOn/usage/cpu": 1})
+	p := asking(limit(2), weights)
+	wantClusters(t, schedule(t, s, p), "big", "c0")
+	s.SetCluster(member("big", "cpu=1000", "taint:full:NoSelectIfNew"))
+	wantClusters(t, schedule(t, s, p), "big", "c0")
+	if scores := scoresOf(s, p); scores["big"] != 100 || scores["c0"] != -99 || scores["z"] != -200 {
+		t.Errorf("with big, scores are %v", scores)
+	}
+	if scores := scoresOf(s, asking(named("q"), weights)); scores["c0"] != 100 || scores["z"] != -200 {
+		t.Errorf("without big, scores are %v", scores)
+	}
+	// Without big, z is far behind; with it, z is the next.
+	if keys := s.SetScore(usage("z", 100, 0)); len(keys) != 1 {
+		t.Errorf("a good score affects %v", keys)
+	}
+	wantClusters(t, schedule(t, s, p), "big", "z")
 }
