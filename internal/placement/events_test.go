@@ -143,3 +143,46 @@ func TestWorkers(t *testing.T) {
 		}
 	}
 }
+
+// A selected cluster whose reason changes affects the placement, even when its score does not.
+func TestReasonsFollow(t *testing.T) {
+	t.Parallel()
+	s := newFleet(member("a"), member("b"))
+	p := asking(limit(2), weighed(map[string]int32{"AddOn/usage/cpu": 1}))
+	schedule(t, s, p)
+	for _, event := range []struct {
+		name   string
+		happen func() []Key
+	}{
+		{"a taint that ranks it last", func() []Key { return s.SetCluster(member("a", "taint:slow:PreferNoSelect")) }},
+		{"another one", func() []Key { return s.SetCluster(member("a", "taint:slower:PreferNoSelect")) }},
+		{"a taint that holds it", func() []Key { return s.SetCluster(member("b", "taint:full:NoSelectIfNew")) }},
+		{"another one that does", func() []Key { return s.SetCluster(member("b", "taint:fuller:NoSelectIfNew")) }},
+		{"a score while it is held", func() []Key { return s.SetScore(usage("b", 9, time.Second)) }},
+		{"which expires", func() []Key { return s.Advance(start.Add(time.Second)) }},
+	} {
+		if keys := event.happen(); len(keys) != 1 {
+			t.Errorf("%s affects %v", event.name, keys)
+		}
+		s.Schedule(keyOf(p))
+	}
+}
+
+// PL-06, P4: one after the other.
+func TestExpiries(t *testing.T) {
+	t.Parallel()
+	s := newFleet(member("a"), member("b"), member("c"))
+	schedule(t, s, asking(limit(3), weighed(map[string]int32{"AddOn/usage/cpu": 1})))
+	s.SetScore(usage("a", 1, 10*time.Second))
+	s.SetScore(usage("b", 1, 20*time.Second))
+	s.SetScore(usage("c", 1, 30*time.Second))
+	for _, seconds := range []time.Duration{10, 20, 30} {
+		due := start.Add(seconds * time.Second)
+		if !s.NextTime().Equal(due) {
+			t.Errorf("the next time is %s, want %s", s.NextTime(), due)
+		}
+		if keys := s.Advance(due); len(keys) != 1 {
+			t.Errorf("at %s, %v are affected", due, keys)
+		}
+	}
+}

@@ -73,8 +73,11 @@ func TestSpreadIsSteady(t *testing.T) {
 		t.Errorf("a candidate more affects %v", keys)
 	}
 	wantClusters(t, schedule(t, s, p), "b", "c")
+	if keys := s.SetCluster(member("a", "region=ap")); len(keys) != 1 {
+		t.Error("a region more, and nobody minds")
+	}
 	if keys := s.SetCluster(member("c", "region=eu")); !slices.Contains(keys, keyOf(p)) {
 		t.Error("a region is gone and nobody minds")
 	}
-	wantClusters(t, schedule(t, s, p), "b", "c")
+	wantClusters(t, schedule(t, s, p), "a", "b")
 }
