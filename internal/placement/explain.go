@@ -68,11 +68,11 @@ func (s *Scheduler) Explain(object *clusterv1beta1.Placement) *Explanation {
 	p := &placement{key: keyOf(object), object: object}
 	p.hash = hashKey(p.key)
 	if saved := s.placements[p.key]; saved != nil {
-		p.decided, p.selected = saved.decided, saved.selected
+		p.decided, p.ids = saved.decided, saved.ids
 	}
 	p.plan, p.bad = newPlan(object, func(signature string) *selection { return s.selections[signature] })
 	if p.plan == nil {
-		return &Explanation{Result: &Result{Key: p.key, Misconfigured: p.bad, Selected: p.selected, Satisfied: s.satisfied(p, nil, 0)}}
+		return &Explanation{Result: &Result{Key: p.key, Misconfigured: p.bad, Selected: len(p.ids), Satisfied: s.satisfied(p, nil, 0)}}
 	}
 	if sets := chosen(s.bound(s.namespaces[p.key.Namespace]), object.Spec.ClusterSets); len(sets) > 0 {
 		p.class = s.classes[classKey(sets, p.plan.selection)]
@@ -86,7 +86,7 @@ func (s *Scheduler) Explain(object *clusterv1beta1.Placement) *Explanation {
 	explanation := &Explanation{Result: result}
 	if p.class != nil {
 		st := s.stand(p.class)
-		explanation.fill(s.contest(st, p.plan, p.decided, p.hash))
+		explanation.fill(s.contest(st, p))
 	}
 	explanation.Clusters = s.reasons(p, result, picks)
 	return explanation
@@ -166,7 +166,7 @@ type refusal struct {
 }
 
 func (s *Scheduler) refusal(p *placement, picks []int32) refusal {
-	r := refusal{contest: s.contest(s.stand(p.class), p.plan, p.decided, p.hash), class: p.class, places: map[int32]int{}, picks: len(picks)}
+	r := refusal{contest: s.contest(s.stand(p.class), p), class: p.class, places: map[int32]int{}, picks: len(picks)}
 	r.order = slices.Clone(r.totals())
 	slices.SortFunc(r.order, comparePicks)
 	var selected bitset

@@ -56,13 +56,13 @@ func (l *load) since(position int) ([]int32, bool) {
 	return l.moves[position-l.dropped:], true
 }
 
-// highestWithout is the highest count when the decisions of one placement, of so many clusters, are left out.
-func (l *load) highestWithout(decided bitset, selected int) int32 {
-	if l.highest == 0 || int(l.holders[l.highest]) > selected {
+// highestWithout is the highest count when the decisions of one placement, for those clusters, are left out.
+func (l *load) highestWithout(decided []int32) int32 {
+	if l.highest == 0 || int(l.holders[l.highest]) > len(decided) {
 		return l.highest
 	}
 	others := l.holders[l.highest]
-	for id := range decided.all() {
+	for _, id := range decided {
 		if l.of(id) == l.highest {
 			others--
 		}

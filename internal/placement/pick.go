@@ -24,7 +24,8 @@ func comparePicks(a, b pick) int {
 // scratch is memory that schedules use one after the other.
 type scratch struct {
 	picks   []pick
-	own     []pick
+	own     []int32
+	kept    []int32
 	cursors []cursor
 	totals  []pick
 	text    []byte
@@ -36,20 +37,30 @@ type contest struct {
 	*Scheduler
 	st      *standing
 	plan    *plan
-	decided bitset
 	hash    uint64
-	among   *spans // of the candidates of this placement
+	decided bitset
+	kept    []int32 // the candidates among decided that are not open to others
+	own     []int32 // the candidates among decided, open ones and others
+	among   *spans  // of the candidates of this placement
 	scale   scale
 }
 
-func (s *Scheduler) contest(st *standing, plan *plan, decided bitset, hash uint64) *contest {
-	c := &contest{Scheduler: s, st: st, plan: plan, decided: decided, hash: hash, among: &st.among}
-	c.scale = scale{weight: plan.balance, highest: s.load.highestWithout(decided, decided.count())}
-	for id := range decided.all() {
-		if st.held.has(id) && !c.covers(id) {
-			c.widen()
-			break
+func (s *Scheduler) contest(st *standing, p *placement) *contest {
+	c := &contest{Scheduler: s, st: st, plan: p.plan, hash: p.hash, decided: p.decided, among: &st.among}
+	c.own, c.kept = s.scratch.own[:0], s.scratch.kept[:0]
+	for _, id := range p.ids {
+		held := st.held.has(id)
+		if held {
+			c.kept = append(c.kept, id)
 		}
+		if held || st.open.has(id) {
+			c.own = append(c.own, id)
+		}
+	}
+	s.scratch.own, s.scratch.kept = c.own, c.kept
+	c.scale = s.scaleOf(p)
+	if slices.ContainsFunc(c.kept, func(id int32) bool { return !c.covers(id) }) {
+		c.widen()
 	}
 	return c
 }
@@ -67,10 +78,8 @@ func (c *contest) covers(id int32) bool {
 // widen takes the candidates that only this placement has into the spans (PL-11).
 func (c *contest) widen() {
 	among := c.st.among
-	for id := range c.decided.all() {
-		if c.st.held.has(id) {
-			among.include(c.fleet.clusters[id], &c.plan.selection.measures)
-		}
+	for _, id := range c.kept {
+		among.include(c.fleet.clusters[id], &c.plan.selection.measures)
 	}
 	c.among = &among
 }
@@ -79,15 +88,7 @@ func (c *contest) widen() {
 func (c *contest) private() bool { return c.among != &c.st.among }
 
 // candidates is how many there are.
-func (c *contest) candidates() int {
-	n := len(c.st.ids)
-	for id := range c.decided.all() {
-		if c.st.held.has(id) {
-			n++
-		}
-	}
-	return n
-}
+func (c *contest) candidates() int { return len(c.st.ids) + len(c.kept) }
 
 // pick returns the clusters to select, the best first.
 func (c *contest) pick() []pick {
@@ -115,10 +116,8 @@ func (c *contest) totals() []pick {
 		}
 		picks = append(picks, c.total(id, key))
 	}
-	for id := range c.decided.all() {
-		if c.st.held.has(id) {
-			picks = append(picks, c.total(id, c.key(id)))
-		}
+	for _, id := range c.kept {
+		picks = append(picks, c.total(id, c.key(id)))
 	}
 	c.scratch.totals = picks
 	return picks
@@ -183,11 +182,9 @@ func cursorBefore(a, b cursor) bool { return a.before(b.pick) }
 // scores are its own.
 func (c *contest) merge(n int) []pick {
 	c.st.board.catchUp(c.st, &c.load, c.fleet.ranks)
-	own := c.scratch.own[:0]
-	for id := range c.decided.all() {
-		if c.st.open.has(id) || c.st.held.has(id) {
-			own = append(own, c.total(id, c.key(id)))
-		}
+	own := c.scratch.totals[:0]
+	for _, id := range c.own {
+		own = append(own, c.total(id, c.key(id)))
 	}
 	slices.SortFunc(own, comparePicks)
 	cursors := c.scratch.cursors[:0]
@@ -214,7 +211,7 @@ func (c *contest) merge(n int) []pick {
 		}
 		siftDown(cursors, 0, cursorBefore)
 	}
-	c.scratch.own, c.scratch.cursors, c.scratch.picks = own, cursors, picks
+	c.scratch.totals, c.scratch.cursors, c.scratch.picks = own, cursors, picks
 	return picks
 }
 

@@ -2,6 +2,7 @@ package placement
 
 import (
 	"hash/fnv"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 
@@ -111,7 +112,8 @@ func (s *Scheduler) Restore(key Key, clusters []string) {
 	for i, name := range clusters {
 		ids[i] = s.fleet.intern(name).id
 	}
-	s.decide(p, ids)
+	slices.Sort(ids)
+	s.decide(p, slices.Compact(ids))
 }
 
 // decide records what a placement has selected.
@@ -119,15 +121,13 @@ func (s *Scheduler) decide(p *placement, ids []int32) {
 	var decided bitset
 	for _, id := range ids {
 		decided.set(id)
-	}
-	for id := range decided.all() {
 		if !p.decided.has(id) {
 			s.load.change(id, 1)
 		}
 	}
-	former := p.decided
-	p.decided, p.selected = decided, decided.count()
-	for id := range former.all() {
+	former := p.ids
+	p.ids, p.decided = ids, decided
+	for _, id := range former {
 		if !decided.has(id) {
 			s.load.change(id, -1)
 			s.forget(s.fleet.clusters[id])

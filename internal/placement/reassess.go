@@ -89,6 +89,7 @@ func (s *Scheduler) reassess(cls *class, ch change, found affected) {
 
 // place takes over a verdict, but for the seat.
 func (st *standing) place(c *cluster, is rating) {
+	st.counts = nil
 	st.inSets.put(c.id, is.inSets)
 	st.matched.put(c.id, is.matched)
 	st.open.put(c.id, is.open)
@@ -172,11 +173,11 @@ func (s *Scheduler) touches(p *placement, st *standing, i *impact) bool {
 	case p.decided.intersects(st.held) && slices.Contains(p.plan.selection.measures[:], true):
 		return true // its scores may be its own
 	}
-	return i.reaches[s.scaleOf(p)] < p.plan.limit+p.selected
+	return i.reaches[s.scaleOf(p)] < p.plan.limit+len(p.ids)
 }
 
 func (s *Scheduler) scaleOf(p *placement) scale {
-	return scale{weight: p.plan.balance, highest: s.load.highestWithout(p.decided, p.selected)}
+	return scale{weight: p.plan.balance, highest: s.load.highestWithout(p.ids)}
 }
 
 // reaches collects the scales of the placements of a class: they have few in common.

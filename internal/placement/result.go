@@ -32,8 +32,8 @@ type Result struct {
 	Funnel Funnel
 	// Prioritizers that apply.
 	Prioritizers []Prioritizer
-	// ExpiredScores names candidates of which an AddOnPlacementScore that the placement uses is no longer valid, in no order
-	// (PL-12). It counts as 0.
+	// ExpiredScores names candidates of which an AddOnPlacementScore that the placement uses is no longer valid, by
+	// name (PL-12). It counts as 0.
 	ExpiredScores []string
 	// ScoreRateLimit is the least time between two writes of scores alone (PL-14).
 	ScoreRateLimit time.Duration
@@ -83,7 +83,7 @@ func (s *Scheduler) satisfied(p *placement, st *standing, selected int) metav1.C
 	switch {
 	case p.plan == nil:
 		condition.Reason = fleet.ReasonNotAllDecisionsScheduled
-		condition.Message = fmt.Sprintf("The placement is misconfigured; the %d clusters selected before stay", p.selected)
+		condition.Message = fmt.Sprintf("The placement is misconfigured; the %d clusters selected before stay", len(p.ids))
 	case st == nil && len(s.bound(s.namespaces[namespace])) == 0:
 		condition.Reason = fleet.ReasonNoManagedClusterSetBindings
 		condition.Message = fmt.Sprintf("No ManagedClusterSetBinding in namespace %s leads to a ManagedClusterSet; bind one", namespace)

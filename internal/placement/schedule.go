@@ -18,7 +18,7 @@ func (s *Scheduler) Schedule(key Key) (*Result, bool) {
 		return &Result{Key: key, Disabled: true}, true
 	}
 	if p.plan == nil {
-		return &Result{Key: key, Misconfigured: p.bad, Selected: p.selected, Satisfied: s.satisfied(p, nil, 0)}, true
+		return &Result{Key: key, Misconfigured: p.bad, Selected: len(p.ids), Satisfied: s.satisfied(p, nil, 0)}, true
 	}
 	result, ids := s.resolve(p)
 	result.Changed = s.differs(p, ids)
@@ -39,17 +39,17 @@ func (s *Scheduler) resolve(p *placement) (*Result, []int32) {
 	}
 	s.fleet.order()
 	st := s.stand(p.class)
-	contest := s.contest(st, p.plan, p.decided, p.hash)
+	contest := s.contest(st, p)
 	picks := contest.pick()
 	result.Selected = len(picks)
 	result.Groups = contest.groups(picks)
 	result.Satisfied = s.satisfied(p, st, len(picks))
-	result.Funnel.InClusterSets = st.inSets.count()
-	result.Funnel.Matched = st.matched.count()
+	st.count()
+	result.Funnel.InClusterSets, result.Funnel.Matched = st.counts.inSets, st.counts.matched
 	result.Funnel.Tolerated = contest.candidates()
 	result.Funnel.Selected = len(picks)
-	for id := range st.expired.all() {
-		result.ExpiredScores = append(result.ExpiredScores, s.fleet.clusters[id].name)
+	if st.counts.expired > 0 {
+		result.ExpiredScores = s.names(st.expired)
 	}
 	ids := make([]int32, len(picks))
 	for i := range picks {
@@ -59,7 +59,7 @@ func (s *Scheduler) resolve(p *placement) (*Result, []int32) {
 }
 
 func (s *Scheduler) differs(p *placement, ids []int32) bool {
-	if len(ids) != p.selected {
+	if len(ids) != len(p.ids) {
 		return true
 	}
 	for _, id := range ids {
@@ -86,7 +86,7 @@ func (s *Scheduler) Scores(key Key, most int) []ClusterScore {
 		return nil
 	}
 	s.fleet.order()
-	contest := s.contest(s.stand(p.class), p.plan, p.decided, p.hash)
+	contest := s.contest(s.stand(p.class), p)
 	picks := contest.totals()
 	slices.SortFunc(picks, func(a, b pick) int { return cmp.Compare(s.fleet.ranks[a.id], s.fleet.ranks[b.id]) })
 	scores := make([]ClusterScore, min(most, len(picks)))

@@ -66,8 +66,8 @@ type placement struct {
 	plan     *plan // nil when misconfigured
 	bad      *Misconfiguration
 	class    *class // nil when misconfigured or without a cluster set
-	decided  bitset // the clusters selected, by id
-	selected int    // how many
+	ids      []int32 // of the clusters selected
+	decided  bitset  // the same
 }
 
 func (p *placement) disabled() bool {

@@ -14,11 +14,21 @@ type standing struct {
 	held    bitset // have a taint that only placements that select them already do not mind
 	avoided bitset // have a taint because of which they rank last
 	expired bitset // open ones of which a score that matters has expired
+	counts  *counts
 
 	among spans // of open ones
 	ids   []int32
 	keys  []int64 // by seat: the sum of weighted scores, less penalty if avoided
 	board board
+}
+
+// counts are the sizes of the sets of a standing; nil after it has changed.
+type counts struct{ inSets, matched, expired int }
+
+func (st *standing) count() {
+	if st.counts == nil {
+		st.counts = &counts{inSets: st.inSets.count(), matched: st.matched.count(), expired: st.expired.count()}
+	}
 }
 
 // penalty ranks clusters with a PreferNoSelect taint behind all others. It is far above any sum of scores.
