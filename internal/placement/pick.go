@@ -189,9 +189,11 @@ func (c *contest) merge(n int) []pick {
 	slices.SortFunc(own, comparePicks)
 	cursors := c.scratch.cursors[:0]
 	for stack := range c.st.board.stacks {
-		if next := (cursor{stack: stack, at: -1}); c.step(&next) {
-			cursors = append(cursors, next)
+		next := cursor{stack: stack, at: -1}
+		if !c.step(&next) || (len(own) >= n && own[n-1].before(next.pick)) {
+			continue // the placement has enough that are better
 		}
+		cursors = append(cursors, next)
 	}
 	heapify(cursors, cursorBefore)
 	picks := c.scratch.picks[:0]
