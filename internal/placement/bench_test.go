@@ -73,17 +73,65 @@ func benchmarkFleet(clusters, placements int) *Scheduler {
 // BenchmarkScheduleFirst is the first schedule of a placement like no other: its candidates and their scores have to be
 // found.
 func BenchmarkScheduleFirst(b *testing.B) {
-	for _, clusters := range benchmarkSizes {
-		b.Run(fmt.Sprintf("clusters=%d", clusters), func(b *testing.B) {
-			s := benchmarkFleet(clusters, 1)
-			key := keyOf(benchmarkPlacement(0))
-			for b.Loop() {
-				s.drop(s.placements[key].class)
-				s.decide(s.placements[key], nil)
+	for name, option := range map[string]option{
+		"plain":  func(*clusterv1beta1.Placement) {},
+		"label":  matching(byLabels(map[string]string{"region": "r7"})),
+		"spread": evenly(over(clusterv1beta1.TopologyKeyTypeLabel, "region", 1, clusterv1beta1.DoNotSchedule)),
+		"cel":    matching(byCEL(`managedCluster.metadata.labels["region"] == "r7"`)),
+	} {
+		for _, clusters := range benchmarkSizes {
+			b.Run(fmt.Sprintf("%s/clusters=%d", name, clusters), func(b *testing.B) {
+				s := benchmarkFleet(clusters, 0)
+				p := benchmarkPlacement(0)
+				option(p)
+				s.SetPlacement(p)
+				for b.Loop() {
+					s.drop(s.placements[keyOf(p)].class)
+					s.decide(s.placements[keyOf(p)], nil)
+					s.Schedule(keyOf(p))
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkDifferentPlacements schedules 10,000 placements of which each selects by a label of its own, and then lets one
+// cluster get another taint.
+func BenchmarkDifferentPlacements(b *testing.B) {
+	const clusters, placements = 10_000, 10_000
+	s := benchmarkFleet(clusters, 0)
+	for i := range placements {
+		p := benchmarkPlacement(i)
+		matching(byLabels(map[string]string{"id": benchmarkCluster(i).Name}))(p)
+		s.SetPlacement(p)
+	}
+	keys := sortedKeys(everyKey(s))
+	b.Run("schedule", func(b *testing.B) {
+		for b.Loop() {
+			for _, cls := range s.classes {
+				s.drop(cls)
+			}
+			for _, key := range keys {
 				s.Schedule(key)
 			}
-		})
+		}
+		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/placements, "ns/placement")
+	})
+	b.Run("event", func(b *testing.B) {
+		for toggle := 0; b.Loop(); toggle++ {
+			for _, key := range s.SetCluster(taintedBenchmarkCluster(77, toggle%2 == 0)) {
+				s.Schedule(key)
+			}
+		}
+	})
+}
+
+func taintedBenchmarkCluster(i int, tainted bool) *clusterv1.ManagedCluster {
+	c := benchmarkCluster(i)
+	if tainted {
+		c.Spec.Taints = []clusterv1.Taint{taint("down:NoSelect")}
 	}
+	return c
 }
 
 // BenchmarkSchedulePlacements schedules 10,000 placements that were created at once.
@@ -122,11 +170,7 @@ func BenchmarkEvent(b *testing.B) {
 			{"heartbeat", func() []Key { return s.SetCluster(benchmarkCluster(clusters / 2)) }},
 			{"score", func() []Key { return s.SetScore(benchmarkScore(clusters/3, toggle%201-100)) }},
 			{"taint", func() []Key {
-				c := benchmarkCluster(clusters / 4)
-				if toggle%2 == 0 {
-					c.Spec.Taints = []clusterv1.Taint{{Key: "down", Effect: clusterv1.TaintEffectNoSelect}}
-				}
-				return s.SetCluster(c)
+				return s.SetCluster(taintedBenchmarkCluster(clusters/4, toggle%2 == 0))
 			}},
 			// The most CPU of all changes, and with it the score of every cluster.
 			{"most-cpu", func() []Key {

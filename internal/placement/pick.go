@@ -90,16 +90,14 @@ func (c *contest) private() bool { return c.among != &c.st.among }
 // candidates is how many there are.
 func (c *contest) candidates() int { return len(c.st.ids) + len(c.kept) }
 
-// pick returns the clusters to select, the best first.
+// pick returns the clusters to select, in no order.
 func (c *contest) pick() []pick {
 	n := c.plan.takes(c.candidates())
 	switch {
-	case len(c.plan.spread) > 0:
-		picks := c.totals()
-		slices.SortFunc(picks, comparePicks)
-		return c.spread(picks, n)
 	case n == 0:
 		return nil
+	case len(c.plan.spread) > 0:
+		return c.spread(c.totals(), n)
 	case n >= len(c.st.ids) || c.private() || c.options.TieBreak == TieBreakHash:
 		return best(c.totals(), n)
 	}
@@ -230,7 +228,7 @@ func (c *contest) step(at *cursor) bool {
 	return false
 }
 
-// best returns the n first of the picks, in order if they are fewer than all. It reorders picks.
+// best returns the n first of the picks, in no order. It reorders picks.
 func best(picks []pick, n int) []pick {
 	if n >= len(picks) {
 		return picks
@@ -244,7 +242,6 @@ func best(picks []pick, n int) []pick {
 			siftDown(chosen, 0, after)
 		}
 	}
-	slices.SortFunc(chosen, comparePicks)
 	return chosen
 }
 

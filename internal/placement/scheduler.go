@@ -60,14 +60,14 @@ type Scheduler struct {
 
 // placement is what the scheduler knows of a Placement.
 type placement struct {
-	key      Key
-	hash     uint64 // of the key, for TieBreakHash
-	object   *clusterv1beta1.Placement
-	plan     *plan // nil when misconfigured
-	bad      *Misconfiguration
-	class    *class // nil when misconfigured or without a cluster set
-	ids      []int32 // of the clusters selected
-	decided  bitset  // the same
+	key     Key
+	hash    uint64 // of the key, for TieBreakHash
+	object  *clusterv1beta1.Placement
+	plan    *plan // nil when misconfigured
+	bad     *Misconfiguration
+	class   *class  // nil when misconfigured or without a cluster set
+	ids     []int32 // of the clusters selected
+	decided bitset  // the same
 }
 
 func (p *placement) disabled() bool {

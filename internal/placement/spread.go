@@ -3,6 +3,7 @@ package placement
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 )
@@ -95,11 +96,15 @@ const absent = -1
 // mostConstraints is how many constraints the schema lets a Placement have.
 const mostConstraints = 8
 
-// spread selects n of the candidates, of which the best come first. Each is the best of those that keep all
+// spread selects n of the candidates. Each is the best of those that keep all
 // DoNotSchedule constraints; among these go first those that exceed maxSkew of the first ScheduleAnyway constraint
 // least, then of the second, and so on. Those without its label or claim go last.
 func (c *contest) spread(candidates []pick, n int) []pick {
 	spreadings, corners := c.corners(candidates)
+	for _, corner := range corners {
+		corner.waiting = best(corner.waiting, n)
+		slices.SortFunc(corner.waiting, comparePicks)
+	}
 	picks := c.scratch.picks[:0]
 	excess, least := make([]int, len(spreadings)), make([]int, len(spreadings))
 	for len(picks) < n {
