@@ -1,0 +1,110 @@
+package celselector
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
+)
+
+func cluster() *clusterv1.ManagedCluster {
+	return &clusterv1.ManagedCluster{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        "c1",
+			Labels:      map[string]string{"region": "eu"},
+			Annotations: map[string]string{"facts": `{"racks": [1, 2]}`},
+		},
+		Status: clusterv1.ManagedClusterStatus{
+			Version:       clusterv1.ManagedClusterVersion{Kubernetes: "v1.31.4"},
+			Allocatable:   corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("8")},
+			ClusterClaims: []clusterv1.ManagedClusterClaim{{Name: "platform", Value: "AWS"}},
+		},
+	}
+}
+
+func scores(name string) []clusterv1alpha1.AddOnPlacementScoreItem {
+	if name != "usage" {
+		return nil
+	}
+	return []clusterv1alpha1.AddOnPlacementScoreItem{{Name: "cpu", Value: 66}, {Name: "mem", Value: -5}}
+}
+
+// PL-03
+func TestMatches(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		expressions []string
+		err         string
+	}{
+		"none":                  {},
+		"labels":                {expressions: []string{`managedCluster.metadata.labels["region"] == "eu"`}},
+		"all must hold":         {expressions: []string{`true`, `managedCluster.metadata.name == "c2"`}, err: "is false"},
+		"claims":                {expressions: []string{`managedCluster.status.clusterClaims.exists(c, c.name == "platform" && c.value == "AWS")`}},
+		"scores":                {expressions: []string{`managedCluster.scores("usage").filter(s, s.name == "cpu").all(s, s.value > 60)`}},
+		"quantities of scores":  {expressions: []string{`managedCluster.scores("usage").exists(s, s.quantity.isGreaterThan(quantity("60")))`}},
+		"no such score":         {expressions: []string{`managedCluster.scores("other").size() == 0`}},
+		"semantic versions":     {expressions: []string{`semver(managedCluster.status.version.kubernetes, true).isGreaterThan(semver("1.30.0"))`}},
+		"quantities":            {expressions: []string{`quantity(managedCluster.status.allocatable.cpu).isLessThan(quantity("9"))`}},
+		"JSON":                  {expressions: []string{`managedCluster.metadata.annotations["facts"].parseJSON().racks.size() == 2`}},
+		"optional values":       {expressions: []string{`managedCluster.metadata.?labels["zone"].orValue("none") == "none"`}},
+		"has":                   {expressions: []string{`has(managedCluster.metadata.labels) && !has(managedCluster.metadata.finalizers)`}},
+		"a failing one":         {expressions: []string{`managedCluster.metadata.labels["zone"] == "a"`}, err: "no such key"},
+		"no JSON":               {expressions: []string{`"{".parseJSON().a == 1`}, err: "parseJSON"},
+		"dynamic, but no bool":  {expressions: []string{`managedCluster.metadata.name`}, err: "is c1"},
+		"scores of another map": {expressions: []string{`{"a": dyn(1)}.scores("usage").size() == 0`}, err: "managedCluster alone"},
+		"one too dear":          {expressions: []string{dear(4)}, err: "cost limit"},
+		"too many": {
+			expressions: []string{dear(3), dear(3), dear(3), dear(3), dear(3), dear(3), dear(3), dear(3), dear(3), dear(3),
+				dear(3), dear(3), dear(3), dear(3), dear(3), dear(3), dear(3), dear(3), dear(3), dear(3), dear(3), dear(3)},
+			err: "cost too much",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			selector, err := Compile(test.expressions)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = selector.Matches(cluster(), scores)
+			if test.err == "" && err != nil {
+				t.Fatal(err)
+			}
+			if test.err != "" && (err == nil || !strings.Contains(err.Error(), test.err)) {
+				t.Fatalf("got %v, want an error about %q", err, test.err)
+			}
+		})
+	}
+}
+
+// dear is an expression of nested loops over 60 numbers.
+func dear(depth int) string {
+	numbers := "[" + strings.TrimSuffix(strings.Repeat("1,", 60), ",") + "]"
+	expression := "true"
+	for i := range depth {
+		expression = numbers + ".all(x" + string(rune('a'+i)) + ", " + expression + ")"
+	}
+	return expression
+}
+
+// PL-29
+func TestCompileFails(t *testing.T) {
+	t.Parallel()
+	for name, expressions := range map[string][]string{
+		"syntax":           {"true", "managedCluster."},
+		"unknown variable": {"true", "cluster.metadata.name == 'a'"},
+		"not a bool":       {"true", "1 + 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := Compile(expressions)
+			if err == nil || !strings.Contains(err.Error(), "celExpressions[1]: compilation failed") {
+				t.Fatalf("got %v, want a compilation error of celExpressions[1]", err)
+			}
+		})
+	}
+}

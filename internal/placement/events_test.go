@@ -1,0 +1,188 @@
+package placement
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+// PL-22, P3, P4: an event names the placements that it can affect, and no other.
+func TestAffected(t *testing.T) {
+	t.Parallel()
+	// Fifty clusters with more CPU the higher their number, and placements of different interests.
+	s := newFleet()
+	for i := range 50 {
+		s.SetCluster(numbered(i))
+		s.SetScore(usage(fmt.Sprintf("c%02d", i), int32(i), 0))
+	}
+	s.SetBinding(binding("elsewhere", "other"))
+	s.SetClusterSet(set("other"))
+	elsewhere := asking(named("elsewhere"))
+	elsewhere.Namespace = "elsewhere"
+	schedule(t, s, elsewhere)
+	schedule(t, s, asking(named("all")))
+	schedule(t, s, asking(named("eu"), matching(byLabels(map[string]string{"region": "eu"}))))
+	schedule(t, s, asking(named("cpu"), limit(3), exactly(map[string]int32{"ResourceAllocatableCPU": 1})))
+	schedule(t, s, asking(named("score"), limit(3), exactly(map[string]int32{"AddOn/usage/cpu": 1})))
+	schedule(t, s, asking(named("cel"), matching(byCEL(`managedCluster.scores("usage").exists(s, s.value > 40)`))))
+
+	for _, test := range []struct {
+		name   string
+		happen func() []Key
+		wanted []string
+	}{
+		{name: "a heartbeat", happen: func() []Key {
+			c := numbered(49)
+			c.Status.Conditions = []metav1.Condition{{Type: fleet.ConditionClusterAvailable, Status: "True"}}
+			return s.SetCluster(c)
+		}},
+		{name: "a label that nobody asks for", happen: func() []Key { return s.SetCluster(numbered(10, "color=red")) }},
+		{name: "a label that one asks for", happen: func() []Key { return s.SetCluster(numbered(11, "region=eu")) }, wanted: []string{"eu"}},
+		{name: "some CPU more, not enough", happen: func() []Key { return s.SetCluster(numbered(12, "cpu=30")) }},
+		{name: "enough CPU to be among the best", happen: func() []Key { return s.SetCluster(numbered(12, "cpu=48500m")) }, wanted: []string{"cpu"}},
+		{name: "the most CPU of all", happen: func() []Key { return s.SetCluster(numbered(49, "cpu=200")) }, wanted: []string{"cpu"}},
+		{name: "a low score", happen: func() []Key { return s.SetScore(usage("c03", 5, 0)) }},
+		{name: "a score above a threshold", happen: func() []Key { return s.SetScore(usage("c03", 41, 0)) }, wanted: []string{"cel"}},
+		{name: "a high score", happen: func() []Key { return s.SetScore(usage("c03", 99, 0)) }, wanted: []string{"score"}},
+		{name: "a score that is gone", happen: func() []Key { return s.DeleteScore(Key{Namespace: "c03", Name: "usage"}) }, wanted: []string{"cel", "score"}},
+		{name: "another score", happen: func() []Key {
+			other := usage("c49", -1, 0)
+			other.Name = "cost"
+			return s.SetScore(other)
+		}},
+		{name: "a taint", happen: func() []Key { return s.SetCluster(numbered(20, "taint:down:NoSelect")) }, wanted: []string{"all"}},
+		{name: "another one", happen: func() []Key { return s.SetCluster(numbered(20, "taint:down:NoSelect", "taint:x:NoSelect")) }},
+		{name: "a cluster that goes", happen: func() []Key { return s.DeleteCluster("c21") }, wanted: []string{"all"}},
+		{name: "a cluster that never was", happen: func() []Key { return s.DeleteCluster("c99") }},
+		{name: "a cluster that is of another set", happen: func() []Key {
+			return s.SetCluster(numbered(22, fleet.LabelClusterSet+"=other"))
+		}, wanted: []string{"all", "elsewhere"}},
+		{name: "a binding that was there", happen: func() []Key { return s.SetBinding(binding("ns", "default")) }},
+		{name: "a binding that leads nowhere", happen: func() []Key { return s.SetBinding(binding("ns", "nowhere")) }},
+		{name: "a set that comes to a binding", happen: func() []Key { return s.SetClusterSet(set("nowhere")) },
+			wanted: []string{"all", "cel", "cpu", "eu", "score"}},
+		{name: "a set as it was", happen: func() []Key { return s.SetClusterSet(set("default")) }},
+		{name: "a set without a binding", happen: func() []Key { return s.SetClusterSet(set("unbound")) }},
+		{name: "a status", happen: func() []Key {
+			p := asking(named("all"))
+			p.Status.NumberOfSelectedClusters = 3
+			return s.SetPlacement(p)
+		}},
+		{name: "a spec", happen: func() []Key { return s.SetPlacement(asking(named("all"), limit(49))) }, wanted: []string{"all"}},
+	} {
+		affected := test.happen()
+		var names []string
+		for _, key := range sortedKeys(affected) {
+			names = append(names, key.Name)
+			s.Schedule(key)
+		}
+		slices.Sort(names)
+		if !slices.Equal(names, test.wanted) {
+			t.Errorf("%s affects %q, want %q", test.name, names, test.wanted)
+		}
+	}
+}
+
+func numbered(i int, properties ...string) *clusterv1.ManagedCluster {
+	return member(fmt.Sprintf("c%02d", i), append([]string{fmt.Sprintf("cpu=%d", i+1)}, properties...)...)
+}
+
+// What a scheduler no longer needs it forgets.
+func TestForgets(t *testing.T) {
+	t.Parallel()
+	s := newFleet()
+	for i := range 100 {
+		name := fmt.Sprintf("c%d", i)
+		s.SetCluster(member(name, "region=eu", "claim:id="+name))
+		s.SetScore(usage(name, 1, 0))
+		schedule(t, s, asking())
+		s.DeleteCluster(name)
+		s.DeleteScore(Key{Namespace: name, Name: "usage"})
+		schedule(t, s, asking())
+	}
+	if len(s.fleet.ids) != 0 || len(s.fleet.clusters) > 2 || len(s.byLabel) != 0 || len(s.byClaim) != 0 {
+		t.Errorf("of no cluster there are %d names, %d places, %d labels and %d claims",
+			len(s.fleet.ids), len(s.fleet.clusters), len(s.byLabel), len(s.byClaim))
+	}
+}
+
+// Any number of workers may schedule while things happen. Afterwards Balance adds up.
+func TestWorkers(t *testing.T) {
+	t.Parallel()
+	s := newFleet()
+	for i := range 20 {
+		s.SetCluster(numbered(i))
+	}
+	var workers sync.WaitGroup
+	for worker := range 4 {
+		workers.Go(func() {
+			for i := range 50 {
+				p := asking(named(fmt.Sprintf("p-%d-%d", worker, i)), limit(3))
+				s.SetPlacement(p)
+				s.Schedule(keyOf(p))
+				s.SetCluster(numbered(i%20, fmt.Sprintf("worker=%d", worker)))
+				s.Advance(start.Add(time.Duration(i) * time.Second))
+				s.Explain(p)
+				s.NextTime()
+			}
+		})
+	}
+	workers.Wait()
+	total := int32(0)
+	for i := range 20 {
+		count := s.load.of(s.fleet.ids[fmt.Sprintf("c%02d", i)])
+		if total += count; count != 30 {
+			t.Errorf("c%02d has %d decisions of 600, want 30", i, count)
+		}
+	}
+}
+
+// A selected cluster whose reason changes affects the placement, even when its score does not.
+func TestReasonsFollow(t *testing.T) {
+	t.Parallel()
+	s := newFleet(member("a"), member("b"))
+	p := asking(limit(2), weighed(map[string]int32{"AddOn/usage/cpu": 1}))
+	schedule(t, s, p)
+	for _, event := range []struct {
+		name   string
+		happen func() []Key
+	}{
+		{"a taint that ranks it last", func() []Key { return s.SetCluster(member("a", "taint:slow:PreferNoSelect")) }},
+		{"another one", func() []Key { return s.SetCluster(member("a", "taint:slower:PreferNoSelect")) }},
+		{"a taint that holds it", func() []Key { return s.SetCluster(member("b", "taint:full:NoSelectIfNew")) }},
+		{"another one that does", func() []Key { return s.SetCluster(member("b", "taint:fuller:NoSelectIfNew")) }},
+		{"a score while it is held", func() []Key { return s.SetScore(usage("b", 9, time.Second)) }},
+		{"which expires", func() []Key { return s.Advance(start.Add(time.Second)) }},
+	} {
+		if keys := event.happen(); len(keys) != 1 {
+			t.Errorf("%s affects %v", event.name, keys)
+		}
+		s.Schedule(keyOf(p))
+	}
+}
+
+// PL-06, P4: one after the other.
+func TestExpiries(t *testing.T) {
+	t.Parallel()
+	s := newFleet(member("a"), member("b"), member("c"))
+	schedule(t, s, asking(limit(3), weighed(map[string]int32{"AddOn/usage/cpu": 1})))
+	s.SetScore(usage("a", 1, 10*time.Second))
+	s.SetScore(usage("b", 1, 20*time.Second))
+	s.SetScore(usage("c", 1, 30*time.Second))
+	for _, seconds := range []time.Duration{10, 20, 30} {
+		due := start.Add(seconds * time.Second)
+		if !s.NextTime().Equal(due) {
+			t.Errorf("the next time is %s, want %s", s.NextTime(), due)
+		}
+		if keys := s.Advance(due); len(keys) != 1 {
+			t.Errorf("at %s, %v are affected", due, keys)
+		}
+	}
+}

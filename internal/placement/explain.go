@@ -1,0 +1,251 @@
+package placement
+
+import (
+	"fmt"
+	"slices"
+
+	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
+)
+
+// Explanation is why a placement selects what it does (P10, PL-23).
+type Explanation struct {
+	// Result is what Schedule would return.
+	Result *Result
+	// Filters in the order they apply in, each with the clusters that are left after it, by name.
+	Filters []Filter
+	// Prioritizers and their scores.
+	Prioritizers []PrioritizerScores
+	// Scores sums them up by weight, the best first.
+	Scores []ClusterScore
+	// Clusters has one entry for every cluster of the fleet, by name.
+	Clusters []ClusterReason
+}
+
+// Filter is a step from the cluster sets to the candidates.
+type Filter struct {
+	// Name is ClusterSets, Predicate or TaintToleration.
+	Name string
+	// Clusters that are left.
+	Clusters []string
+}
+
+// Names of filters.
+const (
+	FilterClusterSets     = "ClusterSets"
+	FilterPredicate       = partPredicate
+	FilterTaintToleration = partToleration
+)
+
+// PrioritizerScores is what one prioritizer says of the candidates.
+type PrioritizerScores struct {
+	Prioritizer
+	// Scores by cluster, before they are weighted.
+	Scores map[string]int64
+}
+
+// ClusterReason is why a cluster was selected, or the first reason why not.
+type ClusterReason struct {
+	ClusterName string
+	Selected    bool
+	Reason      string
+}
+
+// Why returns the reason for one cluster.
+func (e *Explanation) Why(cluster string) ClusterReason {
+	for _, reason := range e.Clusters {
+		if reason.ClusterName == cluster {
+			return reason
+		}
+	}
+	return ClusterReason{ClusterName: cluster, Reason: "there is no such ManagedCluster"}
+}
+
+// Explain tells what a placement would select, and why. It changes nothing. The placement need not exist; when one of
+// its name does, Steady and Balance go by the decisions of that one.
+func (s *Scheduler) Explain(object *clusterv1beta1.Placement) *Explanation {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := &placement{key: keyOf(object), object: object}
+	p.hash = hashKey(p.key)
+	if saved := s.placements[p.key]; saved != nil {
+		p.decided, p.ids = saved.decided, saved.ids
+	}
+	p.plan, p.bad = newPlan(object, func(signature string) *selection { return s.selections[signature] })
+	if p.plan == nil {
+		return &Explanation{Result: &Result{Key: p.key, Misconfigured: p.bad, Selected: len(p.ids), Satisfied: s.satisfied(p, nil, 0)}}
+	}
+	if sets := chosen(s.bound(s.namespaces[p.key.Namespace]), object.Spec.ClusterSets); len(sets) > 0 {
+		p.class = s.classes[classKey(sets, p.plan.selection)]
+		if p.class == nil {
+			p.class = &class{sets: sets, selection: p.plan.selection}
+			p.class.standing, _ = s.build(sets, p.plan.selection)
+		}
+	}
+	result, picks := s.resolve(p)
+	result.Disabled = p.disabled()
+	explanation := &Explanation{Result: result}
+	if p.class != nil {
+		st := s.stand(p.class)
+		explanation.fill(s.contest(st, p))
+	}
+	explanation.Clusters = s.reasons(p, result, picks)
+	return explanation
+}
+
+func (e *Explanation) fill(c *contest) {
+	candidates := slices.Clone(c.totals())
+	slices.SortFunc(candidates, comparePicks)
+	var tolerated bitset
+	for _, candidate := range candidates {
+		tolerated.set(candidate.id)
+		e.Scores = append(e.Scores, c.score(candidate))
+	}
+	e.Filters = []Filter{
+		{Name: FilterClusterSets, Clusters: c.names(c.st.inSets)},
+		{Name: FilterPredicate, Clusters: c.names(c.st.matched)},
+		{Name: FilterTaintToleration, Clusters: c.names(tolerated)},
+	}
+	for _, prioritizer := range c.plan.prioritizers {
+		scores := make(map[string]int64, len(candidates))
+		for _, candidate := range candidates {
+			scores[c.fleet.clusters[candidate.id].name] = c.scoreBy(prioritizer.Name, candidate.id)
+		}
+		e.Prioritizers = append(e.Prioritizers, PrioritizerScores{Prioritizer: prioritizer, Scores: scores})
+	}
+}
+
+// names lists clusters by name.
+func (s *Scheduler) names(ids bitset) []string {
+	names := []string{}
+	for id := range ids.all() {
+		names = append(names, s.fleet.clusters[id].name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// reasons finds for each cluster of the fleet why it is selected, or the first reason why not.
+func (s *Scheduler) reasons(p *placement, result *Result, picks []int32) []ClusterReason {
+	s.fleet.order()
+	selected := map[string]string{}
+	for _, group := range result.Groups {
+		for _, decision := range group.Decisions {
+			selected[decision.ClusterName] = decision.Reason
+		}
+	}
+	var reasons []ClusterReason
+	var refusal refusal
+	if p.class != nil {
+		refusal = s.refusal(p, picks)
+	}
+	for _, id := range s.fleet.sorted {
+		c := s.fleet.clusters[id]
+		if c.object == nil {
+			continue
+		}
+		reason, yes := selected[c.name]
+		if !yes {
+			reason = result.Satisfied.Message
+			if p.class != nil {
+				reason = refusal.of(c)
+			}
+		}
+		reasons = append(reasons, ClusterReason{ClusterName: c.name, Selected: yes, Reason: reason})
+	}
+	return reasons
+}
+
+// refusal finds reasons why not.
+type refusal struct {
+	*contest
+	class  *class
+	order  []pick        // candidates, the best first
+	places map[int32]int // of candidates in order
+	last   pick          // the worst one selected, if any is
+	picks  int
+}
+
+func (s *Scheduler) refusal(p *placement, picks []int32) refusal {
+	r := refusal{contest: s.contest(s.stand(p.class), p), class: p.class, places: map[int32]int{}, picks: len(picks)}
+	r.order = slices.Clone(r.totals())
+	slices.SortFunc(r.order, comparePicks)
+	var selected bitset
+	for _, id := range picks {
+		selected.set(id)
+	}
+	for i, candidate := range r.order {
+		r.places[candidate.id] = i
+		if selected.has(candidate.id) {
+			r.last = candidate
+		}
+	}
+	return r
+}
+
+func (r *refusal) of(c *cluster) string {
+	place, candidate := r.places[c.id]
+	switch {
+	case c.object.DeletionTimestamp != nil:
+		return "it is being deleted"
+	case !r.st.inSets.has(c.id):
+		return r.outside()
+	case !r.st.matched.has(c.id):
+		return r.plan.selection.mismatch(c, r.now)
+	case !candidate:
+		return r.repelled(c)
+	case r.plan.limit == 0:
+		return "spec.numberOfClusters is 0"
+	}
+	own := r.order[place]
+	if len(r.plan.spread) > 0 && (r.picks < r.plan.takes(len(r.order)) || own.before(r.last)) {
+		return r.crowded(c)
+	}
+	ranks := fmt.Sprintf("it ranks %d of %d with %s", place+1, len(r.order), r.terms(own))
+	if r.picks == 0 {
+		return ranks
+	}
+	return fmt.Sprintf("%s; the last one selected is %s with %s", ranks, r.fleet.clusters[r.last.id].name, r.terms(r.last))
+}
+
+func (r *refusal) terms(p pick) string {
+	text := fmt.Sprintf("score %d", r.score(p).Score)
+	if len(r.plan.prioritizers) > 0 {
+		text = string(r.appendTerms([]byte(text+" = "), p.id))
+	}
+	if tolerance := r.plan.selection.tolerate(r.fleet.clusters[p.id], r.now); tolerance.avoided != nil {
+		text += " and the taint " + describeTaint(tolerance.avoided)
+	}
+	return text
+}
+
+func (r *refusal) outside() string {
+	names := make([]string, len(r.class.sets))
+	for i, set := range r.class.sets {
+		names[i] = set.name
+	}
+	return fmt.Sprintf("it is in none of the bound ManagedClusterSets %q", names)
+}
+
+func (r *refusal) repelled(c *cluster) string {
+	tolerance := r.plan.selection.tolerate(c, r.now)
+	if tolerance.repelled != nil {
+		return fmt.Sprintf("it has the taint %s, which is not or no longer tolerated", describeTaint(tolerance.repelled))
+	}
+	return fmt.Sprintf("it has the taint %s, which is not tolerated, and it is not selected already", describeTaint(tolerance.held))
+}
+
+// crowded names the first constraint that keeps a candidate out, although it ranks high enough.
+func (r *refusal) crowded(c *cluster) string {
+	for i := range r.plan.spread {
+		constraint := &r.plan.spread[i]
+		value, known := constraint.topology(c)
+		switch {
+		case !constraint.strict:
+		case !known:
+			return fmt.Sprintf("it has no %s, which spec.spreadPolicy.spreadConstraints[%d] wants", constraint, i)
+		default:
+			return fmt.Sprintf("it would exceed maxSkew of spec.spreadPolicy.spreadConstraints[%d]: enough clusters with %s=%s are selected", i, constraint, value)
+		}
+	}
+	return "clusters that spread better over spec.spreadPolicy go first"
+}

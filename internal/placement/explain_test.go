@@ -1,0 +1,105 @@
+package placement
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+// P10: the first reason why not.
+func TestWhyNot(t *testing.T) {
+	t.Parallel()
+	deleted := member("deleted")
+	deleted.DeletionTimestamp = &metav1.Time{Time: start}
+	s := newFleet(deleted,
+		member("best", "region=eu", "cpu=3"),
+		member("good", "region=eu", "cpu=2"),
+		member("bad", "region=eu", "cpu=1"),
+		member("slow", "region=eu", "cpu=2", "taint:slow:PreferNoSelect"),
+		member("us", "region=us"),
+		member("down", "region=eu", "taint:down=very:NoSelect"),
+		member("full", "region=eu", "taint:full:NoSelectIfNew"),
+		member("other", fleet.LabelClusterSet+"=other"))
+	p := asking(limit(2), exactly(map[string]int32{"ResourceAllocatableCPU": 1}),
+		matching(byLabels(map[string]string{"region": "eu"}), byCEL("false")))
+	explanation := s.Explain(p)
+	for cluster, wanted := range map[string]string{
+		"best":    "score 100 = ResourceAllocatableCPU 100",
+		"deleted": "it is being deleted",
+		"other":   `it is in none of the bound ManagedClusterSets ["default"]`,
+		"us":      `spec.predicates[0]: its labels do not match; spec.predicates[1]: the CEL expression "false" is false`,
+		"down":    "it has the taint down=very:NoSelect, which is not or no longer tolerated",
+		"full":    "it has the taint full:NoSelectIfNew, which is not tolerated, and it is not selected already",
+		"bad":     "it ranks 3 of 4 with score -100 = ResourceAllocatableCPU -100; the last one selected is good with score 0 = ResourceAllocatableCPU 0",
+		"slow":    "it ranks 4 of 4 with score 0 = ResourceAllocatableCPU 0 and the taint slow:PreferNoSelect; the last one selected is good with score 0 = ResourceAllocatableCPU 0",
+		"unknown": "there is no such ManagedCluster",
+	} {
+		got := explanation.Why(cluster)
+		if got.Reason != wanted || got.Selected != (cluster == "best") {
+			t.Errorf("%s: %+v, want %q", cluster, got, wanted)
+		}
+	}
+	if wanted := (Funnel{Fleet: 9, InClusterSets: 7, Matched: 6, Tolerated: 4, Selected: 2}); explanation.Result.Funnel != wanted {
+		t.Errorf("the funnel is %+v, want %+v", explanation.Result.Funnel, wanted)
+	}
+	for reason, q := range map[string]*clusterv1beta1.Placement{
+		"spec.numberOfClusters is 0": asking(limit(0)),
+		"spec.spreadPolicy.spreadConstraints[0]: enough clusters with label region=eu": asking(limit(4),
+			evenly(over("Label", "region", 1, "DoNotSchedule"))),
+		"it has no label zone, which spec.spreadPolicy.spreadConstraints[0] wants": asking(evenly(over("Label", "zone", 1, "DoNotSchedule"))),
+		"clusters that spread better over spec.spreadPolicy go first": asking(limit(2), exactly(map[string]int32{"ResourceAllocatableCPU": 1}),
+			evenly(over("Label", "region", 1, "ScheduleAnyway"))),
+	} {
+		if got := s.Explain(q).Why("good"); !strings.Contains(got.Reason, reason) {
+			t.Errorf("%+v, want %q", got, reason)
+		}
+	}
+	elsewhere := asking()
+	elsewhere.Namespace = "elsewhere"
+	if got := s.Explain(elsewhere).Why("best"); !strings.Contains(got.Reason, "No ManagedClusterSetBinding in namespace elsewhere") {
+		t.Errorf("%+v", got)
+	}
+}
+
+// PL-23
+func TestExplain(t *testing.T) {
+	t.Parallel()
+	s := newFleet(member("a", "cpu=1"), member("b", "cpu=2"), member("c", "cpu=2", "taint:down:NoSelect"), member("d", "region=us"))
+	schedule(t, s, asking(limit(1)))
+	notUS := clusterv1beta1.ClusterSelector{LabelSelector: metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+		{Key: "region", Operator: metav1.LabelSelectorOpDoesNotExist}}}}
+	unsaved := asking(limit(1), matching(notUS), weighed(map[string]int32{"ResourceAllocatableCPU": 3}))
+	explanation := s.Explain(unsaved)
+	wantClusters(t, explanation.Result, "b")
+	wanted := []Filter{
+		{Name: "ClusterSets", Clusters: []string{"a", "b", "c", "d"}},
+		{Name: "Predicate", Clusters: []string{"a", "b", "c"}},
+		{Name: "TaintToleration", Clusters: []string{"a", "b"}},
+	}
+	if diff := cmp.Diff(wanted, explanation.Filters); diff != "" {
+		t.Error(diff)
+	}
+	scores := []PrioritizerScores{
+		{Prioritizer: Prioritizer{"Balance", 1}, Scores: map[string]int64{"a": 100, "b": 100}},
+		{Prioritizer: Prioritizer{"Steady", 1}, Scores: map[string]int64{"a": 100, "b": 0}}, // of the saved one
+		{Prioritizer: Prioritizer{"ResourceAllocatableCPU", 3}, Scores: map[string]int64{"a": -100, "b": 100}},
+	}
+	if diff := cmp.Diff(scores, explanation.Prioritizers); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]ClusterScore{{"b", 400}, {"a", -100}}, explanation.Scores); diff != "" {
+		t.Error(diff)
+	}
+	// What if is not what is.
+	if result, _ := s.Schedule(keyOf(unsaved)); result.Changed || clusters(result)[0] != "a" {
+		t.Errorf("the saved placement now selects %v", clusters(result))
+	}
+	if broken := s.Explain(asking(matching(byCEL("broken")))); broken.Result.Misconfigured == nil || broken.Result.Selected != 1 {
+		t.Errorf("%+v", broken.Result)
+	}
+}

@@ -1,0 +1,136 @@
+package placement
+
+import (
+	"hash/fnv"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
+)
+
+// SetPlacement takes in a Placement that is new or has changed. A change of its status is no change; one that is being
+// deleted is as good as gone.
+func (s *Scheduler) SetPlacement(object *clusterv1beta1.Placement) []Key {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := keyOf(object)
+	p := s.placements[key]
+	if p != nil && p.object.UID != object.UID {
+		s.remove(p) // another one of the same name has no decisions yet
+		p = nil
+	}
+	if object.DeletionTimestamp != nil {
+		if p != nil {
+			s.remove(p)
+		}
+		return nil
+	}
+	if p == nil {
+		p = &placement{key: key, hash: hashKey(key)}
+		s.placements[key] = p
+		s.namespace(key.Namespace).placements[key] = p
+	} else if sameSpec(p.object, object) {
+		disabled := p.disabled()
+		p.object = object
+		if disabled && !p.disabled() {
+			return []Key{key}
+		}
+		return nil
+	}
+	p.object = object
+	s.replan(p)
+	return []Key{key}
+}
+
+func keyOf(object *clusterv1beta1.Placement) Key {
+	return Key{Namespace: object.Namespace, Name: object.Name}
+}
+
+func hashKey(key Key) uint64 {
+	digest := fnv.New64a()
+	_, _ = digest.Write([]byte(key.String()))
+	return digest.Sum64()
+}
+
+func sameSpec(a, b *clusterv1beta1.Placement) bool {
+	return equality.Semantic.DeepEqual(&a.Spec, &b.Spec)
+}
+
+// replan parses the spec of a placement, and gives it its class.
+func (s *Scheduler) replan(p *placement) {
+	former := p.plan
+	p.plan, p.bad = newPlan(p.object, func(signature string) *selection { return s.selections[signature] })
+	if p.plan != nil {
+		p.plan.selection.users++
+		s.selections[p.plan.selection.signature] = p.plan.selection
+		s.classify(p, s.namespaces[p.key.Namespace])
+	} else {
+		s.leave(p)
+	}
+	s.release(former)
+}
+
+func (s *Scheduler) release(former *plan) {
+	if former == nil {
+		return
+	}
+	if former.selection.users--; former.selection.users == 0 {
+		delete(s.selections, former.selection.signature)
+	}
+}
+
+// DeletePlacement forgets a Placement and its decisions.
+func (s *Scheduler) DeletePlacement(key Key) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p := s.placements[key]; p != nil {
+		s.remove(p)
+	}
+}
+
+func (s *Scheduler) remove(p *placement) {
+	s.decide(p, nil)
+	s.leave(p)
+	s.release(p.plan)
+	delete(s.placements, p.key)
+	delete(s.namespaces[p.key.Namespace].placements, p.key)
+	s.forgetNamespace(p.key.Namespace)
+}
+
+// Restore tells which clusters the PlacementDecisions of a Placement list when a scheduler starts, so that Steady and
+// Balance go on from there. It comes after SetPlacement and before the first Schedule of any placement; after
+// that the scheduler knows best what it has decided.
+func (s *Scheduler) Restore(key Key, clusters []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.placements[key]
+	if p == nil {
+		return
+	}
+	ids := make([]int32, len(clusters))
+	for i, name := range clusters {
+		ids[i] = s.fleet.intern(name).id
+	}
+	slices.Sort(ids)
+	s.decide(p, slices.Compact(ids))
+}
+
+// decide records what a placement has selected.
+func (s *Scheduler) decide(p *placement, ids []int32) {
+	var decided bitset
+	for _, id := range ids {
+		decided.set(id)
+		if !p.decided.has(id) {
+			s.load.change(id, 1)
+		}
+	}
+	former := p.ids
+	p.ids, p.decided = ids, decided
+	for _, id := range former {
+		if !decided.has(id) {
+			s.load.change(id, -1)
+			s.forget(s.fleet.clusters[id])
+		}
+	}
+}

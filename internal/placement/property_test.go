@@ -1,0 +1,80 @@
+package placement
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Whatever happens, a scheduler that has followed all events decides as one that starts from scratch does; and a
+// placement that an event did not name as affected is decided as it would have been before the event.
+func TestIncrementalIsFull(t *testing.T) {
+	t.Parallel()
+	for name, options := range map[string]Options{
+		"by name":    {},
+		"by hash":    {TieBreak: TieBreakHash},
+		"forgetting": {CachedCandidates: 20},
+	} {
+		for seed := range uint64(5) {
+			t.Run(fmt.Sprintf("%s %d", name, seed), func(t *testing.T) {
+				t.Parallel()
+				follow(t, rand.New(rand.NewPCG(seed, 1)), options)
+			})
+		}
+	}
+}
+
+func follow(t *testing.T, r *rand.Rand, options Options) {
+	w := newWorld()
+	s := w.scheduler(options)
+	var history []string
+	for range 250 {
+		before := w.clone()
+		event, affected := w.happen(r, s)
+		history = append(history, event)
+		then, now := before.scheduler(options), w.scheduler(options)
+		for key := range w.placements {
+			followed, fresh := outcome(s, key), outcome(now, key)
+			if diff := cmp.Diff(fresh, followed); diff != "" {
+				t.Fatalf("after %d events, the last of which are %q, %s is decided otherwise than from scratch:\n%s",
+					len(history), history[max(0, len(history)-5):], key, diff)
+			}
+			if diff := cmp.Diff(outcome(then, key), fresh); diff != "" && !slices.Contains(affected, key) {
+				t.Fatalf("after %d events, %q changes %s, but does not say so:\n%s", len(history), event, key, diff)
+			}
+		}
+		for _, key := range sortedKeys(affected) {
+			if result, ok := s.Schedule(key); ok && result.Misconfigured == nil && !result.Disabled {
+				w.decisions[key] = clusters(result)
+			}
+		}
+	}
+}
+
+// outcome is what a placement would get, without it being decided.
+func outcome(s *Scheduler, key Key) *Result {
+	p := s.placements[key]
+	if p == nil {
+		return nil
+	}
+	if p.disabled() || p.plan == nil {
+		return &Result{Disabled: p.disabled(), Misconfigured: p.bad}
+	}
+	result, _ := s.resolve(p)
+	return &Result{Groups: result.Groups, Prioritizers: result.Prioritizers, Selected: result.Selected,
+		Satisfied: metav1.Condition{Reason: result.Satisfied.Reason}}
+}
+
+func clusters(result *Result) []string {
+	var names []string
+	for _, group := range result.Groups {
+		for _, decision := range group.Decisions {
+			names = append(names, decision.ClusterName)
+		}
+	}
+	return names
+}

@@ -1,0 +1,70 @@
+package placement
+
+import (
+	"strconv"
+
+	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
+)
+
+// appendReason writes why a cluster was selected (P10). It says nothing that the next schedule would change without need,
+// such as the rank of the cluster, as decisions with another reason have to be written.
+func (c *contest) appendReason(text []byte, p pick, score int64) []byte {
+	switch {
+	case c.plan.limit == unlimited && len(c.plan.spread) == 0:
+		text = append(text, "matches, and all that match are selected"...)
+	case len(c.plan.prioritizers) == 0:
+		text = append(text, "matches; nothing prioritizes one cluster over another"...)
+	default:
+		text = append(text, "score "...)
+		text = strconv.AppendInt(text, score, 10)
+		text = c.appendTerms(append(text, " = "...), p.id)
+	}
+	if !c.st.held.has(p.id) && !c.st.avoided.has(p.id) {
+		return text
+	}
+	tolerance := c.plan.selection.tolerate(c.fleet.clusters[p.id], c.now)
+	if tolerance.held != nil {
+		text = append(append(text, "; stays in spite of the taint "...), describeTaint(tolerance.held)...)
+	}
+	if tolerance.avoided != nil {
+		text = append(append(text, "; none without a taint like "...), describeTaint(tolerance.avoided)...)
+		text = append(text, " was left"...)
+	}
+	return text
+}
+
+// appendTerms writes the sum behind a score: Balance 50 + 2×Steady 100.
+func (c *contest) appendTerms(text []byte, id int32) []byte {
+	for i, prioritizer := range c.plan.prioritizers {
+		if i > 0 {
+			text = append(text, " + "...)
+		}
+		if prioritizer.Weight != 1 {
+			text = strconv.AppendInt(text, prioritizer.Weight, 10)
+			text = append(text, "×"...)
+		}
+		text = append(append(text, prioritizer.Name...), ' ')
+		text = strconv.AppendInt(text, c.scoreBy(prioritizer.Name, id), 10)
+	}
+	return text
+}
+
+// scoreBy is what one prioritizer gives a cluster, before its weight.
+func (c *contest) scoreBy(prioritizer string, id int32) int64 {
+	switch prioritizer {
+	case clusterv1beta1.PrioritizerSteady:
+		if c.decided.has(id) {
+			return 100
+		}
+		return 0
+	case clusterv1beta1.PrioritizerBalance:
+		return balance(c.others(id), c.scale.highest)
+	}
+	for i := range c.plan.selection.sources {
+		if source := &c.plan.selection.sources[i]; source.name == prioritizer {
+			score, _ := source.score(c.fleet.clusters[id], c.among, c.now)
+			return score
+		}
+	}
+	return 0
+}

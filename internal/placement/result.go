@@ -1,0 +1,107 @@
+package placement
+
+import (
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+// Result is what a placement selects.
+type Result struct {
+	// Key of the placement.
+	Key Key
+	// Disabled says that the annotation AnnotationSchedulingDisable keeps everything as it is (PL-21): nothing is
+	// to be written, and nothing else below is set.
+	Disabled bool
+	// Misconfigured says why the spec makes no sense; nil when it does. The decisions there are stay as they are
+	// (PL-26), and Groups is not set.
+	Misconfigured *Misconfiguration
+	// Groups of the selected clusters, in order; one at least, which may be empty.
+	Groups []Group
+	// Selected is how many clusters there are in all groups.
+	Selected int
+	// Changed says that these are not the clusters of the Schedule before.
+	Changed bool
+	// Satisfied is the condition PlacementSatisfied (PL-18), without times and generation.
+	Satisfied metav1.Condition
+	// Funnel is how the number of clusters came down to those selected.
+	Funnel Funnel
+	// Prioritizers that apply.
+	Prioritizers []Prioritizer
+	// ExpiredScores names candidates of which an AddOnPlacementScore that the placement uses is no longer valid, by
+	// name (PL-12). It counts as 0.
+	ExpiredScores []string
+	// ScoreRateLimit is the least time between two writes of scores alone (PL-14).
+	ScoreRateLimit time.Duration
+}
+
+// Group is a decision group (PL-15).
+type Group struct {
+	// Name of the group; empty when it has none.
+	Name string
+	// Decisions in the order of sortBy.
+	Decisions []clusterv1beta1.ClusterDecision
+}
+
+// Funnel counts clusters.
+type Funnel struct {
+	// Fleet is all ManagedClusters.
+	Fleet int `json:"fleet"`
+	// InClusterSets of those, are in the cluster sets that are bound and wanted.
+	InClusterSets int `json:"inClusterSets"`
+	// Matched of those, meet the predicates.
+	Matched int `json:"matched"`
+	// Tolerated of those, have no taint in the way: the candidates.
+	Tolerated int `json:"tolerated"`
+	// Selected of those.
+	Selected int `json:"selected"`
+}
+
+// ConditionMisconfigured is the condition PlacementMisconfigured (PL-19), without times and generation.
+func (r *Result) ConditionMisconfigured() metav1.Condition {
+	condition := metav1.Condition{
+		Type:    fleet.ConditionPlacementMisconfigured,
+		Status:  metav1.ConditionFalse,
+		Reason:  fleet.ReasonSucceedConfigured,
+		Message: "Placement configurations check pass",
+	}
+	if r.Misconfigured != nil {
+		condition.Status, condition.Reason = metav1.ConditionTrue, fleet.ReasonMisconfigured
+		condition.Message = r.Misconfigured.Error()
+	}
+	return condition
+}
+
+// satisfied is the condition PlacementSatisfied. Its reasons come in this order (PL-18).
+func (s *Scheduler) satisfied(p *placement, st *standing, selected int) metav1.Condition {
+	condition := metav1.Condition{Type: fleet.ConditionPlacementSatisfied, Status: metav1.ConditionFalse}
+	namespace := p.key.Namespace
+	switch {
+	case p.plan == nil:
+		condition.Reason = fleet.ReasonNotAllDecisionsScheduled
+		condition.Message = fmt.Sprintf("The placement is misconfigured; the %d clusters selected before stay", len(p.ids))
+	case st == nil && len(s.bound(s.namespaces[namespace])) == 0:
+		condition.Reason = fleet.ReasonNoManagedClusterSetBindings
+		condition.Message = fmt.Sprintf("No ManagedClusterSetBinding in namespace %s leads to a ManagedClusterSet; bind one", namespace)
+	case st == nil:
+		condition.Reason = fleet.ReasonNoIntersection
+		condition.Message = fmt.Sprintf("None of spec.clusterSets %q is bound to namespace %s", p.object.Spec.ClusterSets, namespace)
+	case st.inSets.empty():
+		condition.Reason = fleet.ReasonAllManagedClusterSetsEmpty
+		condition.Message = "The bound ManagedClusterSets have no clusters"
+	case selected == 0 && p.plan.limit != 0:
+		condition.Reason = fleet.ReasonNoManagedClusterMatched
+		condition.Message = fmt.Sprintf("No cluster of the %d in the ManagedClusterSets matches", st.inSets.count())
+	case selected < p.plan.limit:
+		condition.Reason = fleet.ReasonNotAllDecisionsScheduled
+		condition.Message = fmt.Sprintf("%d cluster decisions unscheduled", p.plan.limit-selected)
+	default:
+		condition.Status, condition.Reason = metav1.ConditionTrue, fleet.ReasonAllDecisionsScheduled
+		condition.Message = "All cluster decisions scheduled"
+	}
+	return condition
+}

@@ -1,0 +1,184 @@
+package placement
+
+import (
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+// PL-18
+func TestSatisfied(t *testing.T) {
+	t.Parallel()
+	none := byLabels(map[string]string{"no": "such"})
+	wanting := func(set string) option {
+		return func(p *clusterv1beta1.Placement) { p.Spec.ClusterSets = []string{set} }
+	}
+	elsewhere := func(p *clusterv1beta1.Placement) { p.Namespace = "unbound" }
+	for name, test := range map[string]struct {
+		placement *clusterv1beta1.Placement
+		empty     bool
+		reason    string
+		message   string
+	}{
+		"all":             {placement: asking(), reason: "AllDecisionsScheduled"},
+		"as many":         {placement: asking(limit(2)), reason: "AllDecisionsScheduled"},
+		"none wanted":     {placement: asking(limit(0)), reason: "AllDecisionsScheduled"},
+		"no binding":      {placement: asking(elsewhere), reason: "NoManagedClusterSetBindings", message: "namespace unbound"},
+		"no intersection": {placement: asking(wanting("other")), reason: "NoIntersection", message: `"other"`},
+		"empty sets":      {placement: asking(), empty: true, reason: "AllManagedClusterSetsEmpty"},
+		"none matches":    {placement: asking(matching(none)), reason: "NoManagedClusterMatched"},
+		"none, of some":   {placement: asking(matching(none), limit(1)), reason: "NoManagedClusterMatched"},
+		"too few":         {placement: asking(limit(5)), reason: "NotAllDecisionsScheduled", message: "3 cluster decisions unscheduled"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newFleet(member("a"), member("b"))
+			if test.empty {
+				s = newFleet()
+			}
+			got := schedule(t, s, test.placement)
+			status := metav1.ConditionFalse
+			if test.reason == fleet.ReasonAllDecisionsScheduled {
+				status = metav1.ConditionTrue
+			}
+			if got.Satisfied.Type != "PlacementSatisfied" || got.Satisfied.Status != status || got.Satisfied.Reason != test.reason ||
+				!strings.Contains(got.Satisfied.Message, test.message) {
+				t.Errorf("%+v, want %s because of %s: %s", got.Satisfied, status, test.reason, test.message)
+			}
+			if condition := got.ConditionMisconfigured(); condition.Status != "False" || condition.Reason != "Succeedconfigured" {
+				t.Errorf("%+v", condition) // PL-19
+			}
+			if len(got.Groups) == 0 {
+				t.Error("there is no decision group")
+			}
+		})
+	}
+}
+
+// PL-05, PL-07, PL-19, PL-29
+func TestMisconfigured(t *testing.T) {
+	t.Parallel()
+	spec := func(change func(*clusterv1beta1.PlacementSpec)) option {
+		return func(p *clusterv1beta1.Placement) { change(&p.Spec) }
+	}
+	toleration := func(t clusterv1beta1.Toleration) option { return tolerating(t) }
+	coordinate := func(c *clusterv1beta1.ScoreCoordinate) option {
+		return spec(func(s *clusterv1beta1.PlacementSpec) {
+			s.PrioritizerPolicy.Configurations = []clusterv1beta1.PrioritizerConfig{{ScoreCoordinate: c, Weight: 1}}
+		})
+	}
+	badLabels := byLabels(map[string]string{"a b": "c"})
+	badExpression := func(key string) metav1.LabelSelectorRequirement {
+		return metav1.LabelSelectorRequirement{Key: key, Operator: "Like"}
+	}
+	for wanted, option := range map[string]option{
+		"TaintToleration:spec.tolerations[0].operator: must be Exists":    toleration(clusterv1beta1.Toleration{Value: "v"}),
+		"TaintToleration:spec.tolerations[0].value: \"v\" must be empty":  toleration(clusterv1beta1.Toleration{Key: "k", Operator: "Exists", Value: "v"}),
+		"TaintToleration:spec.tolerations[0].operator: \"In\" is neither": toleration(clusterv1beta1.Toleration{Key: "k", Operator: "In"}),
+
+		"Prioritizer:spec.prioritizerPolicy.configurations[0].scoreCoordinate: must": coordinate(nil),
+		"scoreCoordinate.builtIn: \"Spread\" is none of":                             coordinate(&clusterv1beta1.ScoreCoordinate{BuiltIn: "Spread"}),
+		"scoreCoordinate.addOn: must name":                                           coordinate(&clusterv1beta1.ScoreCoordinate{Type: "AddOn"}),
+		"scoreCoordinate.type: \"Other\" is neither":                                 coordinate(&clusterv1beta1.ScoreCoordinate{Type: "Other"}),
+		"spec.prioritizerPolicy.mode: \"Some\" is neither": spec(func(s *clusterv1beta1.PlacementSpec) {
+			s.PrioritizerPolicy.Mode = "Some"
+		}),
+
+		"Predicate:spec.predicates[0].requiredClusterSelector.labelSelector: ":                                   matching(badLabels),
+		"Predicate:spec.predicates[0].requiredClusterSelector.claimSelector: ":                                   matching(byClaim("a", "Like")),
+		"Predicate:spec.predicates[0].requiredClusterSelector.celSelector.celExpressions[0]: compilation failed": matching(byCEL("1 +")),
+
+		"DecisionGroups:spec.decisionStrategy.groupStrategy.clustersPerDecisionGroup: \"many\"": spec(func(s *clusterv1beta1.PlacementSpec) {
+			s.DecisionStrategy.GroupStrategy.ClustersPerDecisionGroup = intstr.FromString("many")
+		}),
+		"decisionGroups[0].groupClusterSelector.labelSelector: ": spec(func(s *clusterv1beta1.PlacementSpec) {
+			s.DecisionStrategy.GroupStrategy.DecisionGroups = []clusterv1beta1.DecisionGroup{{ClusterSelector: clusterv1beta1.GroupClusterSelector{
+				LabelSelector: metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{badExpression("a")}}}}}
+		}),
+
+		"Spread:spec.spreadPolicy.spreadConstraints[0].topologyKey: must":     evenly(over("Label", "", 1, "")),
+		"spreadConstraints[0].maxSkew: -1 must":                               evenly(over("Label", "a", -1, "")),
+		"spreadConstraints[0].topologyKeyType: \"Zone\" is neither":           evenly(over("Zone", "a", 1, "")),
+		"spreadConstraints[0].whenUnsatisfiable: \"Wait\" is neither":         evenly(over("Label", "a", 1, "Wait")),
+		"spec.spreadPolicy.spreadConstraints: there are 9; there must be 8":   evenly(make([]clusterv1beta1.SpreadConstraintsTerm, 9)...),
+		"Placement:spec.numberOfClusters: -1 must not be negative":            limit(-1),
+		"Placement:spec.scoreRateLimit: \"often\" is no duration such as 30s": spec(func(s *clusterv1beta1.PlacementSpec) { s.ScoreRateLimit = "often" }),
+		"Placement:metadata.name: ":                                           named(strings.Repeat("n", 64)),
+	} {
+		t.Run(wanted, func(t *testing.T) {
+			t.Parallel()
+			result := schedule(t, newFleet(member("a")), asking(option))
+			condition := result.ConditionMisconfigured()
+			if condition.Status != "True" || condition.Reason != "Misconfigured" || !strings.Contains(condition.Message, wanted) {
+				t.Errorf("%+v", condition)
+			}
+		})
+	}
+}
+
+// PL-26, P11
+func TestMisconfiguredKeepsDecisions(t *testing.T) {
+	t.Parallel()
+	s := newFleet(member("a"), member("b"))
+	wantClusters(t, schedule(t, s, asking()), "a", "b")
+	result := schedule(t, s, asking(matching(byCEL("broken"))))
+	if result.Misconfigured == nil || result.Groups != nil || result.Selected != 2 {
+		t.Errorf("%+v", result)
+	}
+	if result.Satisfied.Reason != "NotAllDecisionsScheduled" || !strings.Contains(result.Satisfied.Message, "the 2 clusters selected before stay") {
+		t.Errorf("%+v", result.Satisfied)
+	}
+	// They still weigh for others, and once it is mended the placement has them.
+	other := asking(named("other"), exactly(map[string]int32{"Balance": 1}))
+	if score := scoresOf(s, other)["a"]; score != -100 {
+		t.Errorf("Balance of a is %d", score)
+	}
+	mended := schedule(t, s, asking(matching(byCEL("true"))))
+	wantClusters(t, mended, "a", "b")
+	if mended.Changed {
+		t.Error("it has the clusters it had, and yet something changed")
+	}
+}
+
+// PL-21
+func TestDisabled(t *testing.T) {
+	t.Parallel()
+	s := newFleet(member("a"))
+	disabled := asking()
+	disabled.Annotations = map[string]string{fleet.AnnotationSchedulingDisable: "true"}
+	if result := schedule(t, s, disabled); !result.Disabled || result.Groups != nil {
+		t.Errorf("%+v", result)
+	}
+	if keys := s.SetPlacement(asking()); len(keys) != 1 {
+		t.Error("it is to be scheduled again, and is not")
+	}
+	wantClusters(t, schedule(t, s, asking()), "a")
+}
+
+// A placement that is gone, or going, has no result and no weight.
+func TestGone(t *testing.T) {
+	t.Parallel()
+	s := newFleet(member("a"))
+	schedule(t, s, asking())
+	going := asking()
+	going.DeletionTimestamp = &metav1.Time{Time: start}
+	s.SetPlacement(going)
+	if _, ok := s.Schedule(keyOf(going)); ok {
+		t.Error("a placement that is being deleted is scheduled")
+	}
+	if s.load.highest != 0 || len(s.classes)+len(s.selections)+s.cached != 0 {
+		t.Error("something is left of it")
+	}
+	schedule(t, s, asking())
+	again := asking()
+	again.UID = "2"
+	s.SetPlacement(again)
+	if s.load.highest != 0 {
+		t.Error("a new placement of the name has the decisions of the old one")
+	}
+}

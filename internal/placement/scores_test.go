@@ -1,0 +1,246 @@
+package placement
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
+)
+
+// PL-07
+func TestWeights(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		option option
+		wanted []Prioritizer
+	}{
+		"by default":       {option: weighed(nil), wanted: []Prioritizer{{"Balance", 1}, {"Steady", 1}}},
+		"added":            {option: weighed(map[string]int32{"ResourceAllocatableCPU": 2}), wanted: []Prioritizer{{"Balance", 1}, {"Steady", 1}, {"ResourceAllocatableCPU", 2}}},
+		"overridden":       {option: weighed(map[string]int32{"Balance": -3}), wanted: []Prioritizer{{"Balance", -3}, {"Steady", 1}}},
+		"off":              {option: weighed(map[string]int32{"Steady": 0}), wanted: []Prioritizer{{"Balance", 1}}},
+		"exactly":          {option: exactly(map[string]int32{"AddOn/usage/cpu": 1}), wanted: []Prioritizer{{"AddOn/usage/cpu", 1}}},
+		"exactly nothing":  {option: exactly(nil)},
+		"memory, not less": {option: exactly(map[string]int32{"ResourceAllocatableMemory": 10}), wanted: []Prioritizer{{"ResourceAllocatableMemory", 10}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if diff := cmp.Diff(test.wanted, schedule(t, newFleet(), asking(test.option)).Prioritizers); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// PL-08
+func TestTotalAndOrder(t *testing.T) {
+	t.Parallel()
+	s := newFleet(member("a", "cpu=1"), member("b", "cpu=3"), member("c", "cpu=2"), member("d", "cpu=2"))
+	s.SetScore(usage("a", 50, 0))
+	weights := exactly(map[string]int32{"ResourceAllocatableCPU": 2, "AddOn/usage/cpu": -1})
+	p := asking(limit(3), weights)
+	if diff := cmp.Diff(map[string]int64{"a": -250, "b": 200, "c": 0, "d": 0}, scoresOf(s, p)); diff != "" {
+		t.Error(diff)
+	}
+	wantClusters(t, schedule(t, s, p), "b", "c", "d")
+	wantClusters(t, schedule(t, s, asking(limit(2), weights)), "b", "c") // c comes before d by name
+}
+
+// PL-09, PL-25
+func TestSteady(t *testing.T) {
+	t.Parallel()
+	s := newFleet(member("b"))
+	p := asking(limit(1))
+	wantClusters(t, schedule(t, s, p), "b")
+	s.SetCluster(member("a"))
+	wantClusters(t, schedule(t, s, p), "b")
+	if diff := cmp.Diff(map[string]int64{"a": 100, "b": 200}, scoresOf(s, p)); diff != "" {
+		t.Error(diff)
+	}
+	s.SetCluster(member("b", "taint:down:NoSelect"))
+	wantClusters(t, schedule(t, s, p), "a")
+}
+
+// Restored decisions count as if they had been scheduled.
+func TestRestore(t *testing.T) {
+	t.Parallel()
+	s := newFleet(member("a"), member("b"))
+	p := asking(limit(1))
+	s.SetPlacement(p)
+	s.Restore(keyOf(p), []string{"b", "long-gone"})
+	s.Restore(Key{Namespace: "ns", Name: "unknown"}, []string{"a"})
+	result := schedule(t, s, p)
+	wantClusters(t, result, "b")
+	if !result.Changed {
+		t.Error("long-gone is gone, and still nothing has changed")
+	}
+	if schedule(t, s, p).Changed {
+		t.Error("nothing happened, and still something has changed")
+	}
+}
+
+// PL-10, PL-28: only the decisions of others count, and the most of any cluster is 100%.
+func TestBalance(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		count, highest int32
+		wanted         int64
+	}{
+		{0, 0, 100}, {0, 4, 100}, {1, 4, 50}, {2, 4, 0}, {3, 4, -50}, {4, 4, -100}, {1, 3, 32}, {2, 3, -32}, {1, 1, -100},
+	} {
+		if got := balance(test.count, test.highest); got != test.wanted {
+			t.Errorf("%d of %d scores %d, want %d", test.count, test.highest, got, test.wanted)
+		}
+	}
+	s := newFleet(member("a"), member("b"), member("c"))
+	only := exactly(map[string]int32{"Balance": 1})
+	for i, selected := range [][]string{{"a", "b"}, {"a"}, {"a", "b", "c"}} {
+		q := asking(named(fmt.Sprint("q", i)))
+		s.SetPlacement(q)
+		s.Restore(keyOf(q), selected)
+	}
+	if diff := cmp.Diff(map[string]int64{"a": -100, "b": -32, "c": 32}, scoresOf(s, asking(only))); diff != "" {
+		t.Error(diff)
+	}
+	// q0 does not count its own.
+	if diff := cmp.Diff(map[string]int64{"a": -100, "b": 0, "c": 0}, scoresOf(s, asking(named("q0"), only))); diff != "" {
+		t.Error(diff)
+	}
+	wantClusters(t, schedule(t, s, asking(limit(1), only)), "c")
+	s.DeletePlacement(Key{Namespace: "ns", Name: "q1"})
+	s.DeletePlacement(Key{Namespace: "ns", Name: "q2"})
+	if diff := cmp.Diff(map[string]int64{"a": -100, "b": -100, "c": 100}, scoresOf(s, asking(only))); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// Placements that are created one after the other take different clusters.
+func TestBalanceSpreadsPlacements(t *testing.T) {
+	t.Parallel()
+	s := newFleet(member("a"), member("b"), member("c"))
+	var all []string
+	for i := range 6 {
+		all = append(all, clusters(schedule(t, s, asking(named(fmt.Sprint("p", i)), limit(1))))...)
+	}
+	if !slices.Equal(all, []string{"a", "b", "c", "a", "b", "c"}) {
+		t.Errorf("took %v", all)
+	}
+}
+
+// PL-11
+func TestResourceAllocatable(t *testing.T) {
+	t.Parallel()
+	unknown := member("e", "cpu=100")
+	unknown.Status.Capacity = nil
+	s := newFleet(member("a", "cpu=1"), member("b", "cpu=2500m"), member("c", "cpu=4"), member("d"), unknown,
+		member("f", "cpu=1000", "taint:x:NoSelect"))
+	wanted := map[string]int64{"a": -100, "b": 0, "c": 100, "d": 0, "e": 0}
+	if diff := cmp.Diff(wanted, scoresOf(s, asking(exactly(map[string]int32{"ResourceAllocatableCPU": 1})))); diff != "" {
+		t.Error(diff)
+	}
+	s = newFleet(member("a", "memory=1Gi"), member("b", "memory=1Gi"), member("c"))
+	wanted = map[string]int64{"a": 100, "b": 100, "c": 0}
+	if diff := cmp.Diff(wanted, scoresOf(s, asking(exactly(map[string]int32{"ResourceAllocatableMemory": 1})))); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// PL-12, P4, P12
+func TestAddOnScore(t *testing.T) {
+	t.Parallel()
+	s := newFleet(member("a"), member("b"), member("c"))
+	s.SetScore(usage("a", 66, 10*time.Second))
+	s.SetScore(usage("b", 55, 0))
+	s.SetScore(usage("not-a-cluster-yet", 99, 0))
+	p := asking(limit(1), exactly(map[string]int32{"AddOn/usage/cpu": 1}))
+	wantClusters(t, schedule(t, s, p), "a")
+	if !s.NextTime().Equal(start.Add(10 * time.Second)) {
+		t.Errorf("the next time to look is %s", s.NextTime())
+	}
+	if keys := s.Advance(start.Add(10 * time.Second)); len(keys) != 1 {
+		t.Errorf("the score expired, but it affects %v", keys)
+	}
+	result := schedule(t, s, p)
+	wantClusters(t, result, "b")
+	if !slices.Equal(result.ExpiredScores, []string{"a"}) {
+		t.Errorf("scores of %v have expired, want a", result.ExpiredScores)
+	}
+	if !s.NextTime().IsZero() {
+		t.Errorf("nothing expires any more, but time matters at %s", s.NextTime())
+	}
+	if keys := s.SetCluster(member("not-a-cluster-yet")); len(keys) != 1 {
+		t.Errorf("the best cluster affects %v", keys)
+	}
+	wantClusters(t, schedule(t, s, p), "not-a-cluster-yet")
+	if keys := s.DeleteScore(Key{Namespace: "not-a-cluster-yet", Name: "usage"}); len(keys) != 1 {
+		t.Errorf("the score is gone, but it affects %v", keys)
+	}
+	wantClusters(t, schedule(t, s, p), "b")
+}
+
+// P7
+func TestTieBreakHash(t *testing.T) {
+	t.Parallel()
+	first := map[string]int{}
+	for i := range 60 {
+		s := New(Options{TieBreak: TieBreakHash})
+		s.SetClusterSet(set("default"))
+		s.SetBinding(binding("ns", "default"))
+		for _, name := range []string{"a", "b", "c"} {
+			s.SetCluster(member(name))
+		}
+		p := asking(named(fmt.Sprint("p", i)), limit(1))
+		selected := clusters(schedule(t, s, p))[0]
+		if again := clusters(schedule(t, s, p))[0]; again != selected {
+			t.Errorf("the tie breaks to %s, then to %s", selected, again)
+		}
+		first[selected]++
+	}
+	for _, name := range []string{"a", "b", "c"} {
+		if first[name] < 8 {
+			t.Errorf("60 placements take %v", first)
+		}
+	}
+}
+
+// P10
+func TestReasons(t *testing.T) {
+	t.Parallel()
+	s := newFleet(member("a"))
+	s.SetScore(usage("a", 7, 0))
+	for wanted, p := range map[string]*clusterv1beta1.Placement{
+		"matches, and all that match are selected":               asking(),
+		"matches; nothing prioritizes one cluster over another":  asking(limit(1), exactly(nil)),
+		"score -14 = -2×AddOn/usage/cpu 7":                       asking(limit(1), exactly(map[string]int32{"AddOn/usage/cpu": -2})),
+		"score 107 = Balance 100 + Steady 0 + AddOn/usage/cpu 7": asking(named("new"), limit(1), weighed(map[string]int32{"AddOn/usage/cpu": 1})),
+	} {
+		result := schedule(t, s, p)
+		decision := result.Groups[0].Decisions[0]
+		if decision.Reason != wanted {
+			t.Errorf("the reason is %q, want %q", decision.Reason, wanted)
+		}
+		if strings.HasPrefix(wanted, "score 107") && decision.Score != 107 {
+			t.Errorf("the score is %d", decision.Score)
+		}
+		s.DeletePlacement(keyOf(p))
+	}
+}
+
+// PL-20
+func TestScores(t *testing.T) {
+	t.Parallel()
+	s := newFleet(member("c"), member("b"), member("a"))
+	p := asking(limit(1))
+	schedule(t, s, p)
+	wanted := []ClusterScore{{"a", 200}, {"b", 100}}
+	if diff := cmp.Diff(wanted, s.Scores(keyOf(p), 2)); diff != "" {
+		t.Error(diff)
+	}
+	if scores := s.Scores(Key{Name: "unknown"}, 2); scores != nil {
+		t.Errorf("an unknown placement has %v", scores)
+	}
+}

@@ -1,0 +1,181 @@
+package placement
+
+import (
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/labels"
+
+	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
+	"github.com/capstan-io/capstan/internal/placement/clusterset"
+)
+
+// clusterSet is a ManagedClusterSet and its members.
+type clusterSet struct {
+	name     string
+	object   *clusterv1beta2.ManagedClusterSet
+	selector labels.Selector
+	members  bitset // that are selectable
+}
+
+// namespace holds the names of its ManagedClusterSetBindings and its placements.
+type namespace struct {
+	bindings   map[string]struct{}
+	placements map[Key]*placement
+}
+
+func (s *Scheduler) namespace(name string) *namespace {
+	n := s.namespaces[name]
+	if n == nil {
+		n = &namespace{bindings: map[string]struct{}{}, placements: map[Key]*placement{}}
+		s.namespaces[name] = n
+	}
+	return n
+}
+
+func (s *Scheduler) forgetNamespace(name string) {
+	if n := s.namespaces[name]; n != nil && len(n.bindings) == 0 && len(n.placements) == 0 {
+		delete(s.namespaces, name)
+	}
+}
+
+// SetClusterSet takes in a ManagedClusterSet that is new or has changed. One whose selector makes no sense has no
+// members.
+func (s *Scheduler) SetClusterSet(object *clusterv1beta2.ManagedClusterSet) []Key {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found := affected{}
+	set := s.sets[object.Name]
+	if set != nil && equality.Semantic.DeepEqual(set.object.Spec.ClusterSelector, object.Spec.ClusterSelector) {
+		set.object = object
+		return nil
+	}
+	fresh := set == nil
+	if fresh {
+		set = &clusterSet{name: object.Name}
+		s.sets[object.Name] = set
+	}
+	former := slices.Clone(set.members)
+	set.object = object
+	s.fill(set)
+	if fresh {
+		s.rebind(object.Name, found)
+	} else if !slices.Equal(former, set.members) {
+		s.dropClassesOf(set, found)
+	}
+	return found.keys()
+}
+
+// fill finds the members of a set.
+func (s *Scheduler) fill(set *clusterSet) {
+	set.members = nil
+	selector, err := clusterset.Selector(set.object)
+	if err != nil {
+		selector = labels.Nothing()
+	}
+	set.selector = selector
+	if lists, _, ok := s.byLabel.narrowest(selector); ok {
+		for _, ids := range lists {
+			for _, id := range ids {
+				set.consider(s.fleet.clusters[id])
+			}
+		}
+		return
+	}
+	for _, id := range s.fleet.ids {
+		set.consider(s.fleet.clusters[id])
+	}
+}
+
+func (set *clusterSet) consider(c *cluster) {
+	set.members.put(c.id, c.selectable() && set.selector.Matches(c.labels()))
+}
+
+// DeleteClusterSet forgets a ManagedClusterSet.
+func (s *Scheduler) DeleteClusterSet(name string) []Key {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.sets[name] == nil {
+		return nil
+	}
+	found := affected{}
+	delete(s.sets, name)
+	s.rebind(name, found)
+	return found.keys()
+}
+
+// rebind gives the placements of all namespaces with a binding of that name their cluster sets anew.
+func (s *Scheduler) rebind(binding string, found affected) {
+	for _, n := range s.namespaces {
+		if _, bound := n.bindings[binding]; bound {
+			s.reclassify(n, found)
+		}
+	}
+}
+
+// SetBinding takes in a ManagedClusterSetBinding. It counts by its name, whatever its condition Bound says (PL-01,
+// PL-30).
+func (s *Scheduler) SetBinding(binding *clusterv1beta2.ManagedClusterSetBinding) []Key {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.namespace(binding.Namespace)
+	if _, known := n.bindings[binding.Name]; known {
+		return nil
+	}
+	found := affected{}
+	n.bindings[binding.Name] = struct{}{}
+	s.reclassify(n, found)
+	return found.keys()
+}
+
+// DeleteBinding forgets a ManagedClusterSetBinding.
+func (s *Scheduler) DeleteBinding(key Key) []Key {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.namespaces[key.Namespace]
+	if n == nil {
+		return nil
+	}
+	found := affected{}
+	delete(n.bindings, key.Name)
+	s.reclassify(n, found)
+	s.forgetNamespace(key.Namespace)
+	return found.keys()
+}
+
+// reclassify finds the placements of a namespace that now have other cluster sets, or another reason to have none.
+func (s *Scheduler) reclassify(n *namespace, found affected) {
+	for _, p := range n.placements {
+		if p.plan == nil {
+			continue
+		}
+		former := p.class
+		s.classify(p, n)
+		if p.class != former || p.class == nil {
+			found.add(p)
+		}
+	}
+}
+
+// bound returns the sets that bindings of the namespace lead to, by name.
+func (s *Scheduler) bound(n *namespace) []*clusterSet {
+	if n == nil {
+		return nil
+	}
+	var sets []*clusterSet
+	for _, name := range slices.Sorted(maps.Keys(n.bindings)) {
+		if set := s.sets[name]; set != nil {
+			sets = append(sets, set)
+		}
+	}
+	return sets
+}
+
+// chosen returns those of the sets that a placement wants (PL-01).
+func chosen(sets []*clusterSet, wanted []string) []*clusterSet {
+	if len(wanted) == 0 {
+		return sets
+	}
+	return slices.DeleteFunc(slices.Clone(sets), func(set *clusterSet) bool { return !slices.Contains(wanted, set.name) })
+}

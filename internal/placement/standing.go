@@ -1,0 +1,142 @@
+package placement
+
+import (
+	"slices"
+	"time"
+)
+
+// standing is how the clusters stand with a class: who is a candidate, and with what score. Candidates that are open to
+// all its placements have a seat, in the order of their ids.
+type standing struct {
+	inSets  bitset // members of the cluster sets
+	matched bitset // of those, meet the predicates
+	open    bitset // of those, have no taint that matters
+	held    bitset // have a taint that only placements that select them already do not mind
+	avoided bitset // have a taint because of which they rank last
+	expired bitset // open ones of which a score that matters has expired
+	counts  *counts
+
+	among spans // of open ones
+	ids   []int32
+	keys  []int64 // by seat: the sum of weighted scores, less penalty if avoided
+	board board
+}
+
+// counts are the sizes of the sets of a standing; nil after it has changed.
+type counts struct{ inSets, matched, expired int }
+
+func (st *standing) count() {
+	if st.counts == nil {
+		st.counts = &counts{inSets: st.inSets.count(), matched: st.matched.count(), expired: st.expired.count()}
+	}
+}
+
+// penalty ranks clusters with a PreferNoSelect taint behind all others. It is far above any sum of scores.
+const penalty = int64(1) << 40
+
+// size is what a standing weighs, in candidates. Bitsets weigh little.
+func (st *standing) size() int { return len(st.ids) + len(st.inSets) }
+
+func (st *standing) seat(id int32) (int, bool) { return slices.BinarySearch(st.ids, id) }
+
+// build finds the candidates of sets as of now, and the time that changes them.
+func (s *Scheduler) build(sets []*clusterSet, selection *selection) (*standing, time.Time) {
+	s.fleet.order()
+	st := &standing{}
+	var next time.Time
+	for _, set := range sets {
+		st.inSets.add(set.members)
+	}
+	consider := func(id int32) {
+		if !st.inSets.has(id) {
+			return
+		}
+		c := s.fleet.clusters[id]
+		next = earliest(next, selection.deadline(c, s.now))
+		st.enter(c, selection.judge(c, s.now), &selection.measures)
+	}
+	if lists, ok := selection.narrow(s.byLabel, s.byClaim, st.inSets.count()); ok {
+		for _, list := range lists {
+			for _, id := range list {
+				consider(id)
+			}
+		}
+	} else {
+		for id := range st.inSets.all() {
+			consider(id)
+		}
+	}
+	s.reseat(st, selection)
+	return st, next
+}
+
+// reseat gives all open candidates seats and keys anew.
+func (s *Scheduler) reseat(st *standing, selection *selection) {
+	st.ids = slices.AppendSeq(slices.Grow(st.ids[:0], st.open.count()), st.open.all())
+	st.keys = slices.Grow(st.keys[:0], len(st.ids))[:len(st.ids)]
+	for seat, id := range st.ids {
+		var expired bool
+		st.keys[seat], expired = selection.rate(s.fleet.clusters[id], &st.among, st.avoided.has(id), s.now)
+		st.expired.put(id, expired)
+	}
+	st.board.sort(st, s.fleet.ranks)
+}
+
+// verdict is what a member of the cluster sets is to a selection by itself.
+type verdict struct {
+	matched, open, held, avoided bool
+}
+
+func (s *selection) judge(c *cluster, now time.Time) verdict {
+	if !s.match(c, now) {
+		return verdict{}
+	}
+	t := s.tolerate(c, now)
+	return verdict{
+		matched: true,
+		open:    t.repelled == nil && t.held == nil,
+		held:    t.repelled == nil && t.held != nil,
+		avoided: t.avoided != nil,
+	}
+}
+
+func (st *standing) enter(c *cluster, v verdict, measures *[len(resourceNames)]bool) {
+	st.matched.put(c.id, v.matched)
+	st.open.put(c.id, v.open)
+	st.held.put(c.id, v.held)
+	st.avoided.put(c.id, v.avoided)
+	if v.open {
+		st.among.include(c, measures)
+	}
+}
+
+// include widens the spans of the resources that matter.
+func (s *spans) include(c *cluster, measures *[len(resourceNames)]bool) {
+	for i, measured := range measures {
+		if measured {
+			s[i].include(c.resources[i])
+		}
+	}
+}
+
+// rate sums the scores of a cluster up.
+func (s *selection) rate(c *cluster, among *spans, avoided bool, now time.Time) (key int64, expired bool) {
+	for i := range s.sources {
+		score, stale := s.sources[i].score(c, among, now)
+		key += s.sources[i].weight * score
+		expired = expired || stale
+	}
+	if avoided {
+		key -= penalty
+	}
+	return key, expired
+}
+
+// measure finds the spans of the candidates anew.
+func (s *Scheduler) measure(st *standing, selection *selection) spans {
+	var among spans
+	for id := range st.open.all() {
+		among.include(s.fleet.clusters[id], &selection.measures)
+	}
+	return among
+}

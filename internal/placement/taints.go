@@ -1,0 +1,98 @@
+package placement
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
+)
+
+// checkToleration refuses what cannot match anything sensible (PL-05).
+func checkToleration(t clusterv1beta1.Toleration) error {
+	switch t.Operator {
+	case clusterv1beta1.TolerationOpExists:
+		if t.Value != "" {
+			return fmt.Errorf("value: %q must be empty, as the operator is %s", t.Value, t.Operator)
+		}
+	case "", clusterv1beta1.TolerationOpEqual:
+		if t.Key == "" {
+			return errors.New("operator: must be Exists, as the key is empty")
+		}
+	default:
+		return fmt.Errorf("operator: %q is neither %s nor %s",
+			t.Operator, clusterv1beta1.TolerationOpExists, clusterv1beta1.TolerationOpEqual)
+	}
+	return nil
+}
+
+// tolerance is how far the taints of a cluster are tolerated (PL-04).
+type tolerance struct {
+	repelled *clusterv1.Taint // the first taint that keeps the cluster out
+	held     *clusterv1.Taint // the first that keeps it out unless it is selected already
+	avoided  *clusterv1.Taint // the first that ranks it behind all others
+}
+
+func (s *selection) tolerate(c *cluster, now time.Time) tolerance {
+	var t tolerance
+	taints := c.taints()
+	for i := range taints {
+		taint := &taints[i]
+		if tolerated, _ := s.tolerates(taint, now); tolerated {
+			continue
+		}
+		switch taint.Effect {
+		case clusterv1.TaintEffectPreferNoSelect:
+			t.avoided = first(t.avoided, taint)
+		case clusterv1.TaintEffectNoSelectIfNew:
+			t.held = first(t.held, taint)
+		default:
+			t.repelled = first(t.repelled, taint)
+		}
+	}
+	return t
+}
+
+// tolerates reports until when a taint is tolerated; zero is for ever.
+func (s *selection) tolerates(taint *clusterv1.Taint, now time.Time) (tolerated bool, until time.Time) {
+	for i := range s.tolerations {
+		toleration := &s.tolerations[i]
+		if !matches(toleration, taint) {
+			continue
+		}
+		if toleration.TolerationSeconds == nil {
+			return true, time.Time{}
+		}
+		expires := taint.TimeAdded.Add(time.Duration(*toleration.TolerationSeconds) * time.Second)
+		if now.Before(expires) && expires.After(until) {
+			tolerated, until = true, expires
+		}
+	}
+	return tolerated, until
+}
+
+func matches(toleration *clusterv1beta1.Toleration, taint *clusterv1.Taint) bool {
+	if toleration.Effect != "" && toleration.Effect != taint.Effect {
+		return false
+	}
+	if toleration.Key != "" && toleration.Key != taint.Key {
+		return false
+	}
+	return toleration.Operator == clusterv1beta1.TolerationOpExists || toleration.Value == taint.Value
+}
+
+func first(one, other *clusterv1.Taint) *clusterv1.Taint {
+	if one != nil {
+		return one
+	}
+	return other
+}
+
+func describeTaint(taint *clusterv1.Taint) string {
+	value := ""
+	if taint.Value != "" {
+		value = "=" + taint.Value
+	}
+	return fmt.Sprintf("%s%s:%s", taint.Key, value, taint.Effect)
+}
