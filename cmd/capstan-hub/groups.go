@@ -17,6 +17,7 @@ import (
 	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/hub"
 	"github.com/capstan-io/capstan/internal/hub/registration/cleanup"
+	"github.com/capstan-io/capstan/internal/placement"
 )
 
 const (
@@ -36,6 +37,7 @@ type hubFlags struct {
 	approvedUsersOld []string
 	cleanupResources []string
 	deletionTimeout  time.Duration
+	tieBreak         string
 }
 
 const (
@@ -45,7 +47,7 @@ const (
 )
 
 func newHubFlags() hubFlags {
-	f := hubFlags{groups: hub.Groups(), gates: newGates()}
+	f := hubFlags{groups: hub.Groups(), gates: newGates(), tieBreak: string(placement.TieBreakName)}
 	for _, r := range cleanup.DefaultResources() {
 		f.cleanupResources = append(f.cleanupResources, strings.Join([]string{r.Group, r.Version, r.Resource}, "/"))
 	}
@@ -64,7 +66,13 @@ func (f *hubFlags) add(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.deletionTimeout, "cluster-deletion-timeout", f.deletionTimeout,
 		"How long the deletion of a cluster that is not available waits for its agent before the hub goes on without it; 0 waits for ever. "+
 			"The annotation "+fleet.AnnotationDeletionTimeout+" of a ManagedCluster goes before it.")
+	flags.StringVar(&f.tieBreak, "placement-tie-break", f.tieBreak,
+		"How placements choose among clusters of equal scores: "+string(placement.TieBreakName)+" takes the first by name, "+
+			string(placement.TieBreakHash)+" spreads placements over them.")
 }
+
+// tieBreaks are the values of --placement-tie-break.
+var tieBreaks = []string{string(placement.TieBreakName), string(placement.TieBreakHash)}
 
 // options refuses what makes no sense.
 func (f *hubFlags) options() (o hub.Options, err error) {
@@ -81,6 +89,10 @@ func (f *hubFlags) options() (o hub.Options, err error) {
 		return o, fmt.Errorf("--cluster-deletion-timeout %s is negative; use a duration such as 10m, or 0 to wait for ever", f.deletionTimeout)
 	}
 	o.DeletionTimeout = f.deletionTimeout
+	if !slices.Contains(tieBreaks, f.tieBreak) {
+		return o, fmt.Errorf("--placement-tie-break is %q; use one of %s", f.tieBreak, strings.Join(tieBreaks, ", "))
+	}
+	o.TieBreak = placement.TieBreak(f.tieBreak)
 	for _, text := range f.cleanupResources {
 		parts := strings.Split(text, "/")
 		if len(parts) != 3 || parts[1] == "" || parts[2] == "" {

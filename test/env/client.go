@@ -14,6 +14,7 @@ import (
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
+	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
 	multiclusterv1alpha1 "github.com/capstan-io/capstan/api/multicluster/v1alpha1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
@@ -28,6 +29,7 @@ func Scheme() *runtime.Scheme {
 	utilruntime.Must(scheme.AddToScheme(s))
 	utilruntime.Must(clusterv1.AddToScheme(s))
 	utilruntime.Must(clusterv1alpha1.AddToScheme(s))
+	utilruntime.Must(clusterv1beta1.AddToScheme(s))
 	utilruntime.Must(clusterv1beta2.AddToScheme(s))
 	utilruntime.Must(multiclusterv1alpha1.AddToScheme(s))
 	utilruntime.Must(workv1.AddToScheme(s))
