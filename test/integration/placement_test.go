@@ -86,7 +86,7 @@ func (s *site) await(t *testing.T, name string, want ...string) {
 	env.Eventually(t, func(ctx context.Context) error {
 		got, err := s.selected(ctx, name)
 		if err != nil || !slices.Equal(got, want) {
-			return fmt.Errorf("selected %v, want %v: %w", got, want, err)
+			return fmt.Errorf("placement %s selected %v, want %v (error %v)", name, got, want, err)
 		}
 		return nil
 	})
@@ -208,7 +208,13 @@ func TestMisconfiguredPlacementKeepsItsClusters(t *testing.T) {
 func TestDecisionsMove(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "place-moves", "a", "b")
-	one := clusterv1beta1.PlacementSpec{NumberOfClusters: ptr.To[int32](1), Tolerations: []clusterv1beta1.Toleration{tolerant}}
+	// Without Balance, which would give each placement a cluster of its own.
+	one := clusterv1beta1.PlacementSpec{
+		NumberOfClusters: ptr.To[int32](1), Tolerations: []clusterv1beta1.Toleration{tolerant},
+		PrioritizerPolicy: clusterv1beta1.PrioritizerPolicy{Mode: clusterv1beta1.PrioritizerPolicyModeExact, Configurations: []clusterv1beta1.PrioritizerConfig{{
+			ScoreCoordinate: &clusterv1beta1.ScoreCoordinate{Type: clusterv1beta1.ScoreCoordinateTypeBuiltIn, BuiltIn: clusterv1beta1.PrioritizerSteady}, Weight: 1,
+		}}},
+	}
 	s.place(t, "at-once", one)
 	one.Tolerations = append(slices.Clone(one.Tolerations), clusterv1beta1.Toleration{Key: "maintenance", Operator: clusterv1beta1.TolerationOpExists, TolerationSeconds: ptr.To[int64](3)})
 	s.place(t, "later", one)
