@@ -33,7 +33,7 @@ func (s *Scheduler) SetPlacement(object *clusterv1beta1.Placement) []Key {
 	} else if sameSpec(p.object, object) {
 		disabled := p.disabled()
 		p.object = object
-		if disabled && !p.disabled() {
+		if disabled != p.disabled() {
 			return []Key{key}
 		}
 		return nil
