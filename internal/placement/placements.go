@@ -31,14 +31,14 @@ func (s *Scheduler) SetPlacement(object *clusterv1beta1.Placement) []Key {
 		s.placements[key] = p
 		s.namespace(key.Namespace).placements[key] = p
 	} else if sameSpec(p.object, object) {
-		disabled := p.disabled()
-		p.object = object
-		if disabled && !p.disabled() {
+		disabled := p.disabled
+		p.take(object)
+		if disabled != p.disabled {
 			return []Key{key}
 		}
 		return nil
 	}
-	p.object = object
+	p.take(object)
 	s.replan(p)
 	return []Key{key}
 }
