@@ -116,6 +116,15 @@ func (s *Scheduler) Restore(key Key, clusters []string) {
 	s.decide(p, slices.Compact(ids))
 }
 
+// Selects tells whether a placement has selected a cluster at its last Schedule.
+func (s *Scheduler) Selects(key Key, cluster string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.placements[key]
+	id, known := s.fleet.ids[cluster]
+	return p != nil && known && p.decided.has(id)
+}
+
 // decide records what a placement has selected.
 func (s *Scheduler) decide(p *placement, ids []int32) {
 	var decided bitset

@@ -3,6 +3,7 @@
 package bench
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -64,8 +65,10 @@ func measurePlacements(t *testing.T, r *report, n int) {
 	hub := env.StartHub(t, "placement", "--profiling")
 	c := hub.Client(t)
 	makeScoredClusters(t, c)
+	awaitNamespaces(t, c)
 	satisfied := watchSatisfied(t, hub, n)
 	stopProfile := profile(t, hub, n, "placements")
+	counted := metricsOf(t, hub)
 	before, began := usageOf(t, hub.Pid()), time.Now()
 	inParallel(t, n, func(i int) error { return c.Create(t.Context(), benchPlacement(i)) })
 	created := time.Since(began)
@@ -74,8 +77,9 @@ func measurePlacements(t *testing.T, r *report, n int) {
 	case <-time.After(placementPatience):
 		t.Fatalf("not all of %d placements are satisfied after %s", n, placementPatience)
 	}
-	took, after := time.Since(began), usageOf(t, hub.Pid())
+	took, after, now := time.Since(began), usageOf(t, hub.Pid()), metricsOf(t, hub)
 	stopProfile()
+	logBusiest(t, "placements", now, counted, 1)
 	add := func(name, unit, target string, value float64) {
 		r.add(fmt.Sprintf("%d placements: %s", n, name), unit, target, value)
 	}
@@ -83,6 +87,7 @@ func measurePlacements(t *testing.T, r *report, n int) {
 	add("creating them", "s", "", created.Seconds())
 	add("satisfied per second", "1/s", "", float64(n)/took.Seconds())
 	add("hub CPU, each", "ms", "", float64((after.cpu-before.cpu).Microseconds())/1000/float64(n))
+	add("requests, each", "", "", (now.requests-counted.requests)/float64(n))
 	add("hub resident memory", "MB", "", after.rss)
 }
 
@@ -124,6 +129,23 @@ func makeScoredClusters(t *testing.T, c client.Client) {
 		}
 		score.Status.Scores = []clusterv1alpha1.AddOnPlacementScoreItem{{Name: "demo", Value: int32(i%201 - 100)}}
 		return c.Status().Update(t.Context(), score)
+	})
+}
+
+// awaitNamespaces returns when the hub has put into the namespaces of the clusters what it puts there by itself.
+func awaitNamespaces(t *testing.T, c client.Client) {
+	env.Eventually(t, func(ctx context.Context) error {
+		published := &metav1.PartialObjectMetadataList{}
+		published.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMapList"))
+		accounts := &metav1.PartialObjectMetadataList{}
+		accounts.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ServiceAccountList"))
+		if err := errors.Join(c.List(ctx, published), c.List(ctx, accounts)); err != nil {
+			return err
+		}
+		if len(published.Items) < placementClusters || len(accounts.Items) < placementClusters {
+			return fmt.Errorf("%d ConfigMaps, %d ServiceAccounts", len(published.Items), len(accounts.Items))
+		}
+		return nil
 	})
 }
 

@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
-	"github.com/capstan-io/capstan/internal/hub/patch"
 	scheduler "github.com/capstan-io/capstan/internal/placement"
 	"github.com/capstan-io/capstan/internal/placement/decisions"
 )
@@ -100,6 +100,12 @@ func (c *Controller) writeStatus(ctx context.Context, owner *clusterv1beta1.Plac
 			owner.Status.LastScoreUpdateTime = &now
 		}
 	}
-	_, err := patch.Status(ctx, c.client, owner, before)
-	return err
+	if equality.Semantic.DeepEqual(before.Status, owner.Status) {
+		return nil
+	}
+	// A whole object costs the API server less than a patch, and it is the same lock.
+	if err := c.client.Status().Update(ctx, owner); err != nil {
+		return fmt.Errorf("update the status of Placement %s: %w", client.ObjectKeyFromObject(owner), err)
+	}
+	return nil
 }

@@ -8,6 +8,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -32,6 +33,8 @@ type Controller struct {
 	clock     clock.Clock
 	scheduler *scheduler.Scheduler
 
+	mayTell flowcontrol.PassiveRateLimiter
+
 	restoring sync.Once
 	restored  error
 	// rescheduled tells the timer that the next time may be another.
@@ -40,7 +43,8 @@ type Controller struct {
 
 // New returns a Controller that works through the client, which has the index byPlacement.
 func New(c client.Client, recorder events.EventRecorder, clk clock.Clock, s *scheduler.Scheduler) *Controller {
-	return &Controller{client: c, recorder: recorder, clock: clk, scheduler: s, rescheduled: make(chan struct{}, 1)}
+	return &Controller{client: c, recorder: recorder, clock: clk, scheduler: s, rescheduled: make(chan struct{}, 1),
+		mayTell: flowcontrol.NewTokenBucketPassiveRateLimiter(eventsPerSecond, eventsAtOnce)}
 }
 
 // Register adds the controller to the manager.

@@ -20,8 +20,18 @@ const (
 	shortestScore = len("a:0 ")
 )
 
+// Events are for people, who read them one by one. Where hundreds of placements change at once, writing all of them would
+// hold up the decisions; then a sample has to do.
+const (
+	eventsPerSecond = 20
+	eventsAtOnce    = 100
+)
+
 // tellWritten is PL-20 for decisions that were made or have changed.
 func (c *Controller) tellWritten(owner *clusterv1beta1.Placement, result *scheduler.Result, w *decisions.Write) {
+	if !c.mayTell.TryAccept() {
+		return
+	}
 	eventType, warning := corev1.EventTypeNormal, ""
 	if len(result.ExpiredScores) > 0 {
 		eventType = corev1.EventTypeWarning
@@ -40,6 +50,9 @@ func (c *Controller) tellWritten(owner *clusterv1beta1.Placement, result *schedu
 }
 
 func (c *Controller) tellRemoved(owner *clusterv1beta1.Placement, decision *clusterv1beta1.PlacementDecision) {
+	if !c.mayTell.TryAccept() {
+		return
+	}
 	c.recorder.Eventf(owner, decision, corev1.EventTypeNormal, fleet.EventDecisionDelete, "DecisionDeleted",
 		"PlacementDecision %s is not needed any more", decision.Name)
 }
