@@ -32,6 +32,9 @@ const (
 const (
 	// AnnotationSchedulingDisable, when "true" on a Placement, keeps its decisions as they are.
 	AnnotationSchedulingDisable = "cluster.open-cluster-management.io/experimental-scheduling-disable"
+	// AnnotationTemplateWrittenAt on a ManifestWork of a ManifestWorkReplicaSet is when the hub wrote its present spec, in
+	// RFC 3339: from then on the cluster counts in the rollout. It is an extension.
+	AnnotationTemplateWrittenAt = "capstan.io/template-written-at"
 	// AnnotationConfigSpecHash is a hash of what was applied with ignored fields, and on the ManifestWorks of
 	// add-ons a JSON map from the name of each configuration to the hash of its spec.
 	AnnotationConfigSpecHash = "open-cluster-management.io/config-spec-hash"

@@ -26,6 +26,7 @@ import (
 	"github.com/capstan-io/capstan/internal/hub/registration/managednamespace"
 	"github.com/capstan-io/capstan/internal/hub/registration/renewal"
 	"github.com/capstan-io/capstan/internal/hub/registration/taint"
+	"github.com/capstan-io/capstan/internal/hub/work/replicaset"
 	scheduler "github.com/capstan-io/capstan/internal/placement"
 )
 
@@ -93,7 +94,9 @@ var groups = []group{
 			return placement.Register(mgr, o.Clock, scheduler.New(scheduler.Options{TieBreak: o.TieBreak}))
 		},
 	}},
-	{name: "work"},
+	{name: "work", register: []func(ctrl.Manager, Options) error{
+		withClock(replicaset.Register),
+	}},
 	{name: "addon"},
 }
 

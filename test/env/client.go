@@ -18,6 +18,7 @@ import (
 	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
 	multiclusterv1alpha1 "github.com/capstan-io/capstan/api/multicluster/v1alpha1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
 )
 
 // patience is how long Eventually waits: far longer than anything takes, for a machine that is busy with other tests.
@@ -33,6 +34,7 @@ func Scheme() *runtime.Scheme {
 	utilruntime.Must(clusterv1beta2.AddToScheme(s))
 	utilruntime.Must(multiclusterv1alpha1.AddToScheme(s))
 	utilruntime.Must(workv1.AddToScheme(s))
+	utilruntime.Must(workv1alpha1.AddToScheme(s))
 	return s
 }
 
