@@ -204,7 +204,7 @@ func passerby(t *testing.T, server *env.Server) client.Client {
 	const name = "passerby"
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{{
 		APIGroups: []string{"cluster.open-cluster-management.io", "work.open-cluster-management.io"},
-		Resources: []string{"managedclusters", "managedclusters/status", "managedclustersetbindings", "manifestworks"},
+		Resources: []string{"managedclusters", "managedclusters/status", "managedclustersetbindings", "manifestworks", "manifestworkreplicasets"},
 		Verbs:     []string{"list", "create", "patch"},
 	}}}
 	binding := &rbacv1.ClusterRoleBinding{
@@ -277,6 +277,12 @@ func testRefusals(t *testing.T, existing *env.Server) {
 		"executor without a name": {withExecutor(&workv1.ManifestWorkExecutor{Subject: workv1.ManifestWorkExecutorSubject{Type: workv1.ExecutorSubjectTypeServiceAccount}}), "400: "},
 		"executor without the permission": {withExecutor(&workv1.ManifestWorkExecutor{Subject: workv1.ManifestWorkExecutorSubject{Type: workv1.ExecutorSubjectTypeServiceAccount,
 			ServiceAccount: &workv1.ManifestWorkSubjectServiceAccount{Namespace: "kube-system", Name: "admin"}}}), "400: "},
+		"executor of a set without the permission": {func(c client.Client) error {
+			s := replicaSet("passerby", "s", configMap("default", "a", "b"), "p")
+			s.Spec.ManifestWorkTemplate.Executor = &workv1.ManifestWorkExecutor{Subject: workv1.ManifestWorkExecutorSubject{Type: workv1.ExecutorSubjectTypeServiceAccount,
+				ServiceAccount: &workv1.ManifestWorkSubjectServiceAccount{Namespace: "kube-system", Name: "admin"}}}
+			return c.Create(t.Context(), s)
+		}, "400: "},
 	} {
 		want, got := refusal(test.try(inProcess)), refusal(test.try(byWebhook))
 		if got != want || !strings.HasPrefix(got, test.want) {

@@ -38,6 +38,18 @@ func TestManifestWorkReplicaSetIsValidated(t *testing.T) {
 	}
 }
 
+// WH-11: the executor of a template is asked about, too.
+func TestExecutorOfReplicaSetIsValidated(t *testing.T) {
+	t.Parallel()
+	set := func() *unstructured.Unstructured {
+		return object(t, `{apiVersion: work.open-cluster-management.io/v1alpha1, kind: ManifestWorkReplicaSet, metadata: {name: s, namespace: ns},
+			spec: {placementRefs: [{name: p}], manifestWorkTemplate: {workload: {manifests: [{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: ns}}]},
+				executor: {subject: {type: ServiceAccount, serviceAccount: {namespace: apps, name: bot}}}}}}`)
+	}
+	checkStatus(t, newServer().write(t, set(), nil, ""), 400, "spec.manifestWorkTemplate.executor")
+	checkStatus(t, newServer("execute-as ").write(t, set(), nil, ""), 0, "")
+}
+
 // AM-20, in both versions of the kind.
 func TestRolloutStrategiesOfAddOnsAreValidated(t *testing.T) {
 	t.Parallel()

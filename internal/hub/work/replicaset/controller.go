@@ -68,7 +68,7 @@ func (c *Controller) advance(ctx context.Context, set *workv1alpha1.ManifestWork
 		return 0, err
 	}
 	s.decide()
-	problems := c.write(ctx, s, c.changes(s))
+	problems := c.write(ctx, s.changes())
 	s.decide() // again: the status tells how things stand after these writes
 	if err := c.report(ctx, s, problems); err != nil {
 		return 0, err
@@ -92,12 +92,11 @@ func (c *Controller) finish(ctx context.Context, set *workv1alpha1.ManifestWorkR
 	if !controllerutil.ContainsFinalizer(set, fleet.FinalizerManifestWorkReplicaSetCleanup) {
 		return nil
 	}
-	s := newSituation(set, works, c.clock.Now())
 	var all []change
 	for _, w := range works {
 		all = append(all, remove(w))
 	}
-	if problems := c.write(ctx, s, all); len(problems) > 0 {
+	if problems := c.write(ctx, all); len(problems) > 0 {
 		return problems.asError()
 	}
 	if set.Spec.CascadeDeletionPolicy == workv1alpha1.Foreground && len(works) > 0 {

@@ -49,7 +49,7 @@ type change struct {
 
 // changes are what the plans ask for and is not so yet. A work that is being deleted is left alone until it is gone. What
 // goes comes last, so that a cluster that gets its objects from another placement now does not lose them in between.
-func (c *Controller) changes(s *situation) (all []change) {
+func (s *situation) changes() (all []change) {
 	var removals []change
 	for _, p := range s.placements {
 		for _, cluster := range p.plan.Clusters {
@@ -73,7 +73,7 @@ func (c *Controller) changes(s *situation) (all []change) {
 }
 
 // write writes many works at once, and tells which could not be written. One cluster does not hold up the others.
-func (c *Controller) write(ctx context.Context, s *situation, all []change) problems {
+func (c *Controller) write(ctx context.Context, all []change) problems {
 	var mu sync.Mutex
 	failed := problems{}
 	var group errgroup.Group
