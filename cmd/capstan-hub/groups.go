@@ -23,7 +23,8 @@ import (
 const (
 	// noGroups is the value of --controllers that runs none.
 	noGroups = "none"
-	// leaderLease is the name of the Lease by which one of several hubs is the one that acts.
+	// leaderLease is the name of the Lease by which one of several hubs is the one that acts; leaseOf tells that of a hub
+	// with some of the controllers.
 	leaderLease = "capstan-hub-controllers"
 	// systemNamespace holds the Lease unless a flag says otherwise.
 	systemNamespace = "kube-system"
@@ -131,7 +132,7 @@ func inProcess(o hub.Options) controlplane.ControllersFunc {
 		// The API server of the same process serves their metrics with its own.
 		options.Metrics = metricsserver.Options{BindAddress: "0"}
 		if elect {
-			electLeader(&options, systemNamespace)
+			electLeader(&options, systemNamespace, o.Groups)
 		}
 		manager, err := newManager(client, options, o)
 		if err != nil {
@@ -152,9 +153,17 @@ func newManager(client *rest.Config, options ctrl.Options, o hub.Options) (ctrl.
 	return manager, hub.Register(manager, o)
 }
 
-func electLeader(options *ctrl.Options, namespace string) {
+// leaseOf names the Lease of processes that run these groups. Those that run others must not wait for them.
+func leaseOf(groups []string) string {
+	if len(groups) == 0 || len(groups) == len(hub.Groups()) {
+		return leaderLease
+	}
+	return strings.Join(append([]string{leaderLease}, slices.Sorted(slices.Values(groups))...), "-")
+}
+
+func electLeader(options *ctrl.Options, namespace string, groups []string) {
 	options.LeaderElection = true
-	options.LeaderElectionID = leaderLease
+	options.LeaderElectionID = leaseOf(groups)
 	options.LeaderElectionNamespace = namespace
 	// The process ends with the manager, so that giving the lease back is safe and the next one need not wait for it.
 	options.LeaderElectionReleaseOnCancel = true

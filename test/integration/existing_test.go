@@ -52,6 +52,7 @@ func TestHubInExistingCluster(t *testing.T) {
 		t.Run("conversion", func(t *testing.T) { t.Parallel(); testConversion(t, existing) })
 		t.Run("bootstrap", func(t *testing.T) { t.Parallel(); testBootstrapRights(t, existing) })
 		t.Run("join", func(t *testing.T) { t.Parallel(); testJoinExisting(t, existing) })
+		t.Run("sets", func(t *testing.T) { t.Parallel(); testSetsExisting(t, existing) })
 		t.Run("trusted", func(t *testing.T) { t.Parallel(); testTrustedJoins(t, existing) })
 	})
 	if err := webhooks.Stop(); err != nil {
@@ -88,8 +89,13 @@ func hubInExistingCluster(t *testing.T) (cluster *env.Server, server *env.Proces
 	if err := controllers.Start(); err != nil {
 		t.Fatal(err)
 	}
+	works := env.NewControllers(t, kubeconfigOf(t, cluster, "work-controller-sa"), "--leader-election-namespace", fleet.NamespaceHub,
+		"--controllers", "work", "--health-probe-bind-address", "0")
+	if err := works.Start(); err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() {
-		for _, p := range []*env.Process{server, controllers} {
+		for _, p := range []*env.Process{server, controllers, works} {
 			if strings.Contains(p.Log(), "forbidden") {
 				t.Errorf("a right is missing in deploy/hub/rights.yaml:\n%s", p.Log())
 			}

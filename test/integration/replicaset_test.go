@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -30,6 +31,10 @@ func replicaSet(namespace, name, manifest string, placements ...string) *workv1a
 	}
 	return s
 }
+
+// version is a manifest of the set of a name. Each version is an object of its own: the clusters of a test are one cluster,
+// and their works would fight over it.
+func version(name, value string) string { return configMap(name, name+"-"+value, value) }
 
 // inTurn lets so many clusters of the only placement begin at once.
 func inTurn(s *workv1alpha1.ManifestWorkReplicaSet, concurrency int) *workv1alpha1.ManifestWorkReplicaSet {
@@ -100,7 +105,7 @@ func awaitSummary(t *testing.T, c client.Client, s *workv1alpha1.ManifestWorkRep
 	return got
 }
 
-// update edits the set, whoever else does.
+// updateSet edits the set, whoever else does.
 func updateSet(t *testing.T, c client.Client, s *workv1alpha1.ManifestWorkReplicaSet, edit func(*workv1alpha1.ManifestWorkReplicaSet)) {
 	t.Helper()
 	env.Eventually(t, func(ctx context.Context) error {
@@ -112,7 +117,7 @@ func updateSet(t *testing.T, c client.Client, s *workv1alpha1.ManifestWorkReplic
 	})
 }
 
-// awaitUnderWay waits until so many works of the set have the present template, and fails if there are ever more that
+// awaitUpdated waits until so many works of the set have the present template, and fails if there are ever more that
 // are not done with it than may be.
 func awaitUpdated(t *testing.T, c client.Client, s *workv1alpha1.ManifestWorkReplicaSet, value string, want, concurrency int) {
 	t.Helper()
@@ -123,7 +128,7 @@ func awaitUpdated(t *testing.T, c client.Client, s *workv1alpha1.ManifestWorkRep
 		}
 		updated, inFlight := 0, 0
 		for _, w := range works {
-			if string(w.Spec.Workload.Manifests[0].Raw) != string(raw(configMap(s.Namespace, s.Name, value))[0].Raw) {
+			if !strings.Contains(string(w.Spec.Workload.Manifests[0].Raw), fmt.Sprintf(`"key":%q`, value)) {
 				continue
 			}
 			updated++
@@ -154,7 +159,7 @@ func TestReplicaSetLife(t *testing.T) {
 		env.Join(t, hub, managed, clusters[i])
 	}
 	decision := decide(t, h, name, clusters...)
-	set := inTurn(replicaSet(name, name, configMap(name, name, "1"), name), 2)
+	set := inTurn(replicaSet(name, name, version(name, "1"), name), 2)
 	set.Spec.CascadeDeletionPolicy = workv1alpha1.Foreground
 	create(t, h, set)
 	all := workv1alpha1.ManifestWorkReplicaSetSummary{Total: 4, DesiredTotal: 4, Applied: 4, Available: 4, Updated: 4}
@@ -169,14 +174,15 @@ func TestReplicaSetLife(t *testing.T) {
 			return nil
 		})
 	}
-	awaitConfigMap(t, m, name, name, "1")
+	awaitConfigMap(t, m, name, name+"-1", "1")
 
 	updateSet(t, h, set, func(s *workv1alpha1.ManifestWorkReplicaSet) {
-		s.Spec.ManifestWorkTemplate.Workload.Manifests = raw(configMap(name, name, "2"))
+		s.Spec.ManifestWorkTemplate.Workload.Manifests = raw(version(name, "2"))
 	})
 	awaitUpdated(t, h, set, "2", 4, 2)
 	awaitSummary(t, h, set, all)
-	awaitConfigMap(t, m, name, name, "2")
+	awaitConfigMap(t, m, name, name+"-2", "2")
+	awaitGone(t, m, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: name + "-1"}})
 
 	decideAnew(t, h, decision, clusters[:2]...)
 	awaitSummary(t, h, set, workv1alpha1.ManifestWorkReplicaSetSummary{Total: 2, DesiredTotal: 2, Applied: 2, Available: 2, Updated: 2})
@@ -194,7 +200,7 @@ func TestReplicaSetLife(t *testing.T) {
 		}
 		return nil
 	})
-	awaitGone(t, m, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: name}})
+	awaitGone(t, m, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: name + "-2"}})
 }
 
 // MR-04 MR-05: on the real API server nothing is written when nothing is due, clusters without an agent hold up a
@@ -205,7 +211,7 @@ func TestReplicaSetWithoutAgents(t *testing.T) {
 	h := hub.Client(t)
 	clusters := clusterNamespaces(t, h, name, 3)
 	decision := decide(t, h, name, clusters...)
-	set := inTurn(replicaSet(name, name, configMap(name, name, "1"), name), 2)
+	set := inTurn(replicaSet(name, name, version(name, "1"), name), 2)
 	create(t, h, set)
 	awaitSummary(t, h, set, workv1alpha1.ManifestWorkReplicaSetSummary{Total: 2, DesiredTotal: 3, Updated: 2})
 	works, err := worksOf(t.Context(), h, set)
@@ -215,7 +221,7 @@ func TestReplicaSetWithoutAgents(t *testing.T) {
 	// An edit that is no news, and a drift that is repaired: had the hub written more in between, the generations told.
 	updateSet(t, h, set, func(s *workv1alpha1.ManifestWorkReplicaSet) { s.Labels = map[string]string{"team": "a"} })
 	drifted := works[0].DeepCopy()
-	drifted.Spec.Workload.Manifests = raw(configMap(name, name, "drift"))
+	drifted.Spec.Workload.Manifests = raw(version(name, "drift"))
 	if err := h.Patch(t.Context(), drifted, client.MergeFrom(&works[0])); err != nil {
 		t.Fatal(err)
 	}
@@ -252,7 +258,7 @@ func TestHubKilledWhileRollingOut(t *testing.T) {
 	c := own.Client(t)
 	clusters := clusterNamespaces(t, c, name, n)
 	decide(t, c, name, clusters...)
-	set := inTurn(replicaSet(name, name, configMap(name, name, "1"), name), 2)
+	set := inTurn(replicaSet(name, name, version(name, "1"), name), 2)
 	create(t, c, set)
 	for done := 0; done < n; done += 2 {
 		awaitSummary(t, c, set, workv1alpha1.ManifestWorkReplicaSetSummary{
@@ -288,4 +294,32 @@ func reportApplied(t *testing.T, c client.Client, w *workv1.ManifestWork) {
 	if err := c.Status().Patch(t.Context(), w, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// MR-01 MR-07, contract 10.6: the rights in deploy/ are enough for the life of a set, even of one with an executor.
+func testSetsExisting(t *testing.T, existing *env.Server) {
+	const name = "set-existing"
+	c := existing.Client(t)
+	clusters := clusterNamespaces(t, c, name, 2)
+	decide(t, c, name, clusters...)
+	set := replicaSet(name, name, version(name, "1"), name)
+	set.Spec.ManifestWorkTemplate.Executor = &workv1.ManifestWorkExecutor{Subject: workv1.ManifestWorkExecutorSubject{
+		Type: workv1.ExecutorSubjectTypeServiceAccount, ServiceAccount: &workv1.ManifestWorkSubjectServiceAccount{Namespace: "apps", Name: "bot"},
+	}}
+	create(t, c, set)
+	awaitSummary(t, c, set, workv1alpha1.ManifestWorkReplicaSetSummary{Total: 2, DesiredTotal: 2, Updated: 2})
+	updateSet(t, c, set, func(s *workv1alpha1.ManifestWorkReplicaSet) {
+		s.Spec.ManifestWorkTemplate.Workload.Manifests = raw(version(name, "2"))
+	})
+	awaitUpdated(t, c, set, "2", 2, 2)
+	if err := c.Delete(t.Context(), set); err != nil {
+		t.Fatal(err)
+	}
+	awaitGone(t, c, set)
+	env.Eventually(t, func(ctx context.Context) error {
+		if works, err := worksOf(ctx, c, set); err != nil || len(works) > 0 {
+			return fmt.Errorf("%d works are left: %w", len(works), err)
+		}
+		return nil
+	})
 }

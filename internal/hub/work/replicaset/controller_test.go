@@ -51,6 +51,9 @@ func TestWorksAreMade(t *testing.T) {
 	if w.GenerateName != "web" || !strings.HasPrefix(w.Name, "web-") {
 		t.Errorf("name %q, generated from %q", w.Name, w.GenerateName)
 	}
+	if w.Name == h.works(t)["c2"][0].Name {
+		t.Error("two clusters have works of one name")
+	}
 	if !sameSpec(&w.Spec, &h.set(t).Spec.ManifestWorkTemplate) {
 		t.Errorf("spec %+v", w.Spec)
 	}
@@ -149,7 +152,7 @@ func TestWorksOfOthersAreTakenOver(t *testing.T) {
 func TestWorkInTheWay(t *testing.T) {
 	t.Parallel()
 	set := webSet(ref("p"))
-	foreign := &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: workName(set, "p")}, Spec: template("3")}
+	foreign := &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: workName(set, "p", "c1")}, Spec: template("3")}
 	h := newHub(t, append(objects(set, decided("p", "c1", "c2")), foreign)...)
 	_, err := h.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(set)})
 	if err == nil || h.versions(t)["c1"] != "3" || h.versions(t)["c2"] != "1" {

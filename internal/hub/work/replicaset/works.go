@@ -100,7 +100,7 @@ func (c *Controller) write(ctx context.Context, all []change) problems {
 func (s *situation) create(p *placement, cluster string) change {
 	w := &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{
 		Namespace:    cluster,
-		Name:         workName(s.set, p.Name),
+		Name:         workName(s.set, p.Name, cluster),
 		GenerateName: s.set.Name,
 		Labels:       map[string]string{},
 		Annotations:  map[string]string{fleet.AnnotationTemplateWrittenAt: s.now.UTC().Format(time.RFC3339Nano)},
@@ -193,11 +193,12 @@ func (s *situation) labels(p *placement) map[string]string {
 	})
 }
 
-// workName is the name of the works of a set for a placement. It begins with that of the set, as far as the name of an
-// AppliedManifestWork, which adds a hash to it, has room (WK-03).
-func workName(set *workv1alpha1.ManifestWorkReplicaSet, placement string) string {
+// workName is the name of the work of a set for a placement on a cluster. It begins with that of the set, as far as the name
+// of an AppliedManifestWork, which adds a hash to it, has room (WK-03). It is another one on each cluster: one that has
+// joined twice, under two names, would take their works for the same.
+func workName(set *workv1alpha1.ManifestWorkReplicaSet, placement, cluster string) string {
 	const longest, digits = 253 - 2*sha256.Size - 1, 10
-	sum := sha256.Sum256([]byte(set.Namespace + "/" + set.Name + "/" + placement))
+	sum := sha256.Sum256([]byte(set.Namespace + "/" + set.Name + "/" + placement + "/" + cluster))
 	name := set.Name[:min(len(set.Name), longest-digits-1)]
 	return name + "-" + hex.EncodeToString(sum[:])[:digits]
 }
