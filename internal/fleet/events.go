@@ -36,4 +36,5 @@ const (
 	EventHubClientConfigReady                      = "HubClientConfigReady"
 	EventManagedClusterLeaseUpdateStarted          = "ManagedClusterLeaseUpdateStarted"
 	EventManagedClusterLeaseUpdateStopped          = "ManagedClusterLeaseUpdateStoped" // spelt so in the contract
+	EventRolledBack                                = "RolledBack"                      // our own
 )

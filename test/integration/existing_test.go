@@ -53,6 +53,7 @@ func TestHubInExistingCluster(t *testing.T) {
 		t.Run("bootstrap", func(t *testing.T) { t.Parallel(); testBootstrapRights(t, existing) })
 		t.Run("join", func(t *testing.T) { t.Parallel(); testJoinExisting(t, existing) })
 		t.Run("sets", func(t *testing.T) { t.Parallel(); testSetsExisting(t, existing) })
+		t.Run("rollback", func(t *testing.T) { t.Parallel(); testRollback(t, existing, "set-rollback") })
 		t.Run("trusted", func(t *testing.T) { t.Parallel(); testTrustedJoins(t, existing) })
 	})
 	if err := webhooks.Stop(); err != nil {

@@ -284,11 +284,11 @@ func TestHubKilledWhileRollingOut(t *testing.T) {
 	awaitSummary(t, c, set, workv1alpha1.ManifestWorkReplicaSetSummary{Total: n, DesiredTotal: n, Applied: n, Available: n, Updated: n})
 }
 
-// reportApplied does what the agent of the work's cluster would.
-func reportApplied(t *testing.T, c client.Client, w *workv1.ManifestWork) {
+// reportApplied does what the agent of the work's cluster would, and sets more conditions to True.
+func reportApplied(t *testing.T, c client.Client, w *workv1.ManifestWork, more ...string) {
 	t.Helper()
 	before := w.DeepCopy()
-	for _, kind := range []string{"Applied", "Available"} {
+	for _, kind := range append([]string{"Applied", "Available"}, more...) {
 		meta.SetStatusCondition(&w.Status.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: "R", ObservedGeneration: w.Generation})
 	}
 	if err := c.Status().Patch(t.Context(), w, client.MergeFrom(before)); err != nil {
@@ -319,6 +319,73 @@ func testSetsExisting(t *testing.T, existing *env.Server) {
 	env.Eventually(t, func(ctx context.Context) error {
 		if works, err := worksOf(ctx, c, set); err != nil || len(works) > 0 {
 			return fmt.Errorf("%d works are left: %w", len(works), err)
+		}
+		return nil
+	})
+}
+
+// Gap W11: a rollout that stops is taken back, without anybody at the keyboard and without the spec being touched. Rights
+// for it are in deploy/.
+func testRollback(t *testing.T, server *env.Server, name string) {
+	c := server.Client(t)
+	clusters := clusterNamespaces(t, c, name, 3)
+	decide(t, c, name, clusters...)
+	set := inTurn(replicaSet(name, name, version(name, "1"), name), 1)
+	set.Annotations = map[string]string{fleet.AnnotationRollback: "true"}
+	create(t, c, set)
+	for done := 1; done <= 3; done++ {
+		awaitUpdated(t, c, set, "1", done, 1)
+		works, err := worksOf(t.Context(), c, set)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range works {
+			reportApplied(t, c, &works[i])
+		}
+	}
+	awaitMessage(t, c, set, "complete: 3 of 3")
+	updateSet(t, c, set, func(s *workv1alpha1.ManifestWorkReplicaSet) {
+		s.Spec.ManifestWorkTemplate.Workload.Manifests = raw(version(name, "2"))
+	})
+	awaitUpdated(t, c, set, "2", 1, 1)
+	works, err := worksOf(t.Context(), c, set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range works {
+		if works[i].Generation > 1 {
+			reportApplied(t, c, &works[i], "Progressing", "Degraded")
+		}
+	}
+	awaitMessage(t, c, set, "revision 1 is restored")
+	awaitUpdated(t, c, set, "1", 3, 3)
+	if err := c.Delete(t.Context(), set); err != nil {
+		t.Fatal(err)
+	}
+	env.Eventually(t, func(ctx context.Context) error {
+		secrets := &corev1.SecretList{}
+		if err := c.List(ctx, secrets, client.InNamespace(name)); err != nil || len(secrets.Items) > 0 {
+			return fmt.Errorf("%d Secrets are left: %w", len(secrets.Items), err)
+		}
+		return nil
+	})
+}
+
+func TestRollback(t *testing.T) {
+	t.Parallel()
+	testRollback(t, hub, "set-rollback")
+}
+
+// awaitMessage waits until PlacementRolledOut says something.
+func awaitMessage(t *testing.T, c client.Client, set *workv1alpha1.ManifestWorkReplicaSet, text string) {
+	t.Helper()
+	env.Eventually(t, func(ctx context.Context) error {
+		if err := c.Get(ctx, client.ObjectKeyFromObject(set), set); err != nil {
+			return err
+		}
+		cond := meta.FindStatusCondition(set.Status.Conditions, "PlacementRolledOut")
+		if cond == nil || !strings.Contains(cond.Message, text) {
+			return fmt.Errorf("PlacementRolledOut is %+v, want %q", cond, text)
 		}
 		return nil
 	})

@@ -30,15 +30,17 @@ const (
 
 // Controller reconciles ManifestWorkReplicaSets (MR-01 to MR-08).
 type Controller struct {
-	client   client.Client
-	recorder events.EventRecorder
-	clock    clock.Clock
-	absences *absences
+	client    client.Client
+	templates templates
+	recorder  events.EventRecorder
+	clock     clock.Clock
+	absences  *absences
 }
 
-// New returns a Controller that works through the client, whose cache needs the indexes of AddIndexes.
-func New(c client.Client, recorder events.EventRecorder, clk clock.Clock) *Controller {
-	return &Controller{client: c, recorder: recorder, clock: clk, absences: newAbsences()}
+// New returns a Controller that works through the client, whose cache needs the indexes of AddIndexes. The second client
+// is for the Secrets of revisions, and has no cache: of all the Secrets of a hub these are few.
+func New(c, secrets client.Client, recorder events.EventRecorder, clk clock.Clock) *Controller {
+	return &Controller{client: c, templates: templates{secrets}, recorder: recorder, clock: clk, absences: newAbsences()}
 }
 
 // Reconcile brings the works of the set, and then its status, in line with its template and placements.
@@ -67,7 +69,13 @@ func (c *Controller) advance(ctx context.Context, set *workv1alpha1.ManifestWork
 	if err := c.readPlacements(ctx, s); err != nil {
 		return 0, err
 	}
+	if err := c.chooseTemplate(ctx, s); err != nil {
+		return 0, err
+	}
 	s.decide()
+	if err := c.judge(ctx, s); err != nil {
+		return 0, err
+	}
 	problems := c.write(ctx, s.changes())
 	s.decide() // again: the status tells how things stand after these writes
 	if err := c.report(ctx, s, problems); err != nil {

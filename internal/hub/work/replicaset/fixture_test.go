@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -41,7 +42,7 @@ type hub struct {
 func newHub(t *testing.T, objects ...client.Object) *hub {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{workv1.AddToScheme, workv1alpha1.AddToScheme, clusterv1beta1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, workv1.AddToScheme, workv1alpha1.AddToScheme, clusterv1beta1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
@@ -54,7 +55,7 @@ func newHub(t *testing.T, objects ...client.Object) *hub {
 		builder.WithIndex(index.Object, index.Name, index.Values)
 	}
 	h.WithWatch = builder.Build()
-	h.Controller = New(h.WithWatch, events.NewFakeRecorder(100), h.clock)
+	h.Controller = New(h.WithWatch, h.WithWatch, events.NewFakeRecorder(100), h.clock)
 	return h
 }
 

@@ -11,13 +11,19 @@ import (
 
 // situation is a set and all that belongs to it, as of now.
 type situation struct {
-	set        *workv1alpha1.ManifestWorkReplicaSet
+	set *workv1alpha1.ManifestWorkReplicaSet
+	// template is what is rolled out: that of the set, or one that it had before (gap W11).
+	template   *workv1.ManifestWorkSpec
 	placements []*placement
 	// loose are works that belong to none of the placements, or to one that has another work on the cluster.
 	loose []*work
 	now   time.Time
 	// next is when to look again even if nothing happens. Zero is never.
 	next time.Time
+	// history is there if the set is to be rolled back when it fails; rollback tells that it was, and warning that it
+	// cannot be.
+	history           history
+	rollback, warning string
 }
 
 // placement is a placement of the set, and its works.
@@ -38,7 +44,7 @@ func (p *placement) known() bool { return p.reason == "" }
 
 // newSituation gives each work to the placement for which it was made.
 func newSituation(set *workv1alpha1.ManifestWorkReplicaSet, works []*work, now time.Time) *situation {
-	s := &situation{set: set, now: now}
+	s := &situation{set: set, template: &set.Spec.ManifestWorkTemplate, now: now}
 	byLabel := map[string]*placement{}
 	for _, ref := range set.Spec.PlacementRefs {
 		label := fleet.LabelValue(ref.Name)
@@ -82,12 +88,11 @@ func older(a, b *work) (first, second *work) {
 
 // decide asks the engine for each placement by itself: each has a strategy of its own (MR-04).
 func (s *situation) decide() {
-	template := &s.set.Spec.ManifestWorkTemplate
 	for _, p := range s.placements {
 		if !p.known() {
 			continue
 		}
-		p.plan = rollout.Decide(rollout.Input{Strategy: p.RolloutStrategy, Clusters: p.clusters(template), Now: s.now})
+		p.plan = rollout.Decide(rollout.Input{Strategy: p.RolloutStrategy, Clusters: p.clusters(s.template), Now: s.now})
 		s.lookAgain(p.plan.Next)
 	}
 }

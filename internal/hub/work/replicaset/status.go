@@ -71,7 +71,7 @@ func (s *situation) summarize(p *placement) workv1alpha1.PlacementSummary {
 			{isTrue(w.current(fleet.ConditionAvailable)), &sum.Available},
 			{isTrue(w.current(fleet.ConditionProgressing)), &sum.Progressing},
 			{isTrue(w.current(fleet.ConditionDegraded)), &sum.Degraded},
-			{sameSpec(&w.Spec, &s.set.Spec.ManifestWorkTemplate), &sum.Updated},
+			{s.isCurrent(w), &sum.Updated},
 		} {
 			if counted.yes {
 				*counted.in++
@@ -139,6 +139,13 @@ func (s *situation) verified() metav1.Condition {
 func (s *situation) rolledOut() metav1.Condition {
 	cond := metav1.Condition{Type: fleet.ConditionPlacementRolledOut, Status: metav1.ConditionTrue, Reason: fleet.ReasonComplete}
 	var messages []string
+	if s.rollback != "" {
+		cond.Status, cond.Reason = metav1.ConditionFalse, fleet.ReasonProgressing
+		messages = append(messages, s.rollback)
+	}
+	if s.warning != "" {
+		messages = append(messages, s.warning)
+	}
 	for _, p := range s.placements {
 		message := p.plan.Message
 		if !p.known() {

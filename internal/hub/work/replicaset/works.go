@@ -106,7 +106,7 @@ func (s *situation) create(p *placement, cluster string) change {
 		Annotations:  map[string]string{fleet.AnnotationTemplateWrittenAt: s.now.UTC().Format(time.RFC3339Nano)},
 	}}
 	maps.Copy(w.Labels, s.labels(p))
-	s.set.Spec.ManifestWorkTemplate.DeepCopyInto(&w.Spec)
+	s.template.DeepCopyInto(&w.Spec)
 	return change{
 		cluster: cluster,
 		write:   func(ctx context.Context, c client.Client) error { return createOrAdopt(ctx, c, w) },
@@ -141,16 +141,15 @@ func createOrAdopt(ctx context.Context, c client.Client, w *workv1.ManifestWork)
 
 // update is at most one change: the labels always, the template when it is the cluster's turn.
 func (s *situation) update(p *placement, w *work, verdict rollout.Verdict) []change {
-	template := &s.set.Spec.ManifestWorkTemplate
 	labels := merged(w.Labels, s.labels(p))
-	rewrite := verdict.Gets() && !sameSpec(&w.Spec, template)
+	rewrite := verdict.Gets() && !sameSpec(&w.Spec, s.template)
 	if !rewrite && maps.Equal(labels, w.Labels) {
 		return nil
 	}
 	after := w.DeepCopy()
 	after.Labels = labels
 	if rewrite {
-		template.DeepCopyInto(&after.Spec)
+		s.template.DeepCopyInto(&after.Spec)
 		after.Annotations = merged(after.Annotations, map[string]string{fleet.AnnotationTemplateWrittenAt: s.now.UTC().Format(time.RFC3339Nano)})
 	}
 	before := w.ManifestWork
