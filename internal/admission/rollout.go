@@ -9,6 +9,8 @@ import (
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
+	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/manifest/override"
 	"github.com/capstan-io/capstan/internal/rollout"
 )
 
@@ -18,8 +20,8 @@ var (
 )
 
 // ValidateManifestWorkReplicaSet holds a ManifestWorkReplicaSet that is created (old is nil) or updated against WH-12: the
-// manifests of its template against the rules of a ManifestWork, its rollout strategies, and its executor. It fails with
-// 400. What an update leaves alone is not asked about again.
+// manifests of its template against the rules of a ManifestWork, its rollout strategies, its executor, and its overrides
+// (gap W8). It fails with 400. What an update leaves alone is not asked about again.
 //
 // The executor needs the permission of WH-11, in all namespaces: the hub writes the works, under its own identity, to
 // whichever clusters the placements select, now or later. Were it not asked for here, whoever may write a
@@ -39,6 +41,10 @@ func ValidateManifestWorkReplicaSet(
 	}
 	if old == nil || !equality.Semantic.DeepEqual(set.Spec.PlacementRefs, old.Spec.PlacementRefs) {
 		errs = append(errs, validatePlacementRefs(field.NewPath("spec", "placementRefs"), set.Spec.PlacementRefs)...)
+	}
+	if overrides := set.Annotations[fleet.AnnotationOverrides]; old == nil || overrides != old.Annotations[fleet.AnnotationOverrides] {
+		_, wrong := override.Parse(field.NewPath("metadata", "annotations").Key(fleet.AnnotationOverrides), overrides)
+		errs = append(errs, wrong...)
 	}
 	if len(errs) == 0 {
 		return nil

@@ -41,6 +41,9 @@ const (
 	// AnnotationRevisions on such a ManifestWorkReplicaSet lists the templates it has had and how they turned out, as
 	// JSON. The hub writes it.
 	AnnotationRevisions = "capstan.io/revisions"
+	// AnnotationOverrides on a ManifestWorkReplicaSet says, as YAML, how its manifests differ from cluster to cluster. It
+	// is an extension.
+	AnnotationOverrides = "capstan.io/overrides"
 	// AnnotationConfigSpecHash is a hash of what was applied with ignored fields, and on the ManifestWorks of
 	// add-ons a JSON map from the name of each configuration to the hash of its spec.
 	AnnotationConfigSpecHash = "open-cluster-management.io/config-spec-hash"

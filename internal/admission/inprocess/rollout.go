@@ -34,7 +34,8 @@ func newReplicaSetValidator(options rules.ManifestWorkOptions) *replicaSetValida
 
 // Validate is called by the server.
 func (p *replicaSetValidator) Validate(ctx context.Context, request admission.Attributes, _ admission.ObjectInterfaces) error {
-	if !isAbout(request, replicaSets) || keepsSpec(request) {
+	// Not all of what is checked is in the spec.
+	if !isAbout(request, replicaSets) || keepsSpec(request) && keepsAnnotations(request) {
 		return nil
 	}
 	set, old, err := decodeBoth[workv1alpha1.ManifestWorkReplicaSet](request)

@@ -5,6 +5,7 @@ package replicaset
 import (
 	"context"
 	"fmt"
+	"maps"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -72,13 +73,17 @@ func (c *Controller) advance(ctx context.Context, set *workv1alpha1.ManifestWork
 	if err := c.chooseTemplate(ctx, s); err != nil {
 		return 0, err
 	}
+	if err := c.readOverrides(ctx, s); err != nil {
+		return 0, err
+	}
 	s.decide()
 	if err := c.judge(ctx, s); err != nil {
 		return 0, err
 	}
 	problems := c.write(ctx, s.changes())
 	s.decide() // again: the status tells how things stand after these writes
-	if err := c.report(ctx, s, problems); err != nil {
+	maps.Copy(s.unfit, problems)
+	if err := c.report(ctx, s, s.unfit); err != nil {
 		return 0, err
 	}
 	return s.wait(), problems.asError()

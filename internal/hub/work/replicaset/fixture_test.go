@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
@@ -34,7 +35,8 @@ type hub struct {
 	client.WithWatch
 	*Controller
 	clock *clocktesting.FakeClock
-	// writes counts all writes; refuse makes those of works on some clusters fail.
+	// writes counts all writes; refuse makes those in some namespaces fail, and of
+	// Secrets under the key secrets.
 	writes atomic.Int32
 	refuse map[string]bool
 }
@@ -42,7 +44,7 @@ type hub struct {
 func newHub(t *testing.T, objects ...client.Object) *hub {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, workv1.AddToScheme, workv1alpha1.AddToScheme, clusterv1beta1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, clusterv1.AddToScheme, workv1.AddToScheme, workv1alpha1.AddToScheme, clusterv1beta1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
@@ -63,7 +65,7 @@ func newHub(t *testing.T, objects ...client.Object) *hub {
 func (h *hub) counted() interceptor.Funcs {
 	write := func(o client.Object) error {
 		h.writes.Add(1)
-		if h.refuse[o.GetNamespace()] {
+		if _, secret := o.(*corev1.Secret); h.refuse[o.GetNamespace()] || secret && h.refuse["secrets"] {
 			return fmt.Errorf("%s does not want it", o.GetNamespace())
 		}
 		return nil

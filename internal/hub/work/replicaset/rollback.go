@@ -89,8 +89,3 @@ func (s *situation) complete() bool {
 	}
 	return done > 0
 }
-
-// isCurrent tells whether a work has the template that the set has now, whatever is rolled out.
-func (s *situation) isCurrent(w *work) bool {
-	return sameSpec(&w.Spec, &s.set.Spec.ManifestWorkTemplate)
-}

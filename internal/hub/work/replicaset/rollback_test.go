@@ -115,27 +115,13 @@ func TestTemplatesThatCannotBeKept(t *testing.T) {
 	set := webSet(ref("p"))
 	set.Annotations = map[string]string{fleet.AnnotationRollback: "true"}
 	h := newHub(t, objects(set, decided("p", "c1"))...)
-	h.refuse["ns"] = true
-	set = h.set(t)
-	set.Finalizers = []string{fleet.FinalizerManifestWorkReplicaSetCleanup}
-	if set.Annotations[fleet.AnnotationRevisions] = `[{"revision":1,"hash":"` + hashOfTemplate(t, set) + `"}]`; h.Update(t.Context(), set) != nil {
-		t.Fatal("the set cannot be changed")
-	}
+	h.refuse["secrets"] = true
 	h.reconcile(t)
 	h.report(t, []string{"c1"}, "Applied", "True", "Progressing", "False")
 	h.reconcile(t)
 	if message := h.expectCondition(t, "PlacementRolledOut", metav1.ConditionTrue, "Complete"); !strings.Contains(message, "there can be no rollback to this template") {
 		t.Errorf("message %q", message)
 	}
-}
-
-func hashOfTemplate(t *testing.T, set *workv1alpha1.ManifestWorkReplicaSet) string {
-	t.Helper()
-	content, err := json.Marshal(set.Spec.ManifestWorkTemplate)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return hashOf(content)
 }
 
 // Without the annotation a rollout that has stopped stays where it is, and nothing is recorded.

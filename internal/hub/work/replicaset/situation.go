@@ -24,6 +24,9 @@ type situation struct {
 	// cannot be.
 	history           history
 	rollback, warning string
+	// overrides are there if works differ; unfit are the clusters for which there can be none, and why.
+	overrides *variants
+	unfit     problems
 }
 
 // placement is a placement of the set, and its works.
@@ -44,7 +47,7 @@ func (p *placement) known() bool { return p.reason == "" }
 
 // newSituation gives each work to the placement for which it was made.
 func newSituation(set *workv1alpha1.ManifestWorkReplicaSet, works []*work, now time.Time) *situation {
-	s := &situation{set: set, template: &set.Spec.ManifestWorkTemplate, now: now}
+	s := &situation{set: set, template: &set.Spec.ManifestWorkTemplate, now: now, unfit: problems{}}
 	byLabel := map[string]*placement{}
 	for _, ref := range set.Spec.PlacementRefs {
 		label := fleet.LabelValue(ref.Name)
@@ -92,18 +95,22 @@ func (s *situation) decide() {
 		if !p.known() {
 			continue
 		}
-		p.plan = rollout.Decide(rollout.Input{Strategy: p.RolloutStrategy, Clusters: p.clusters(s.template), Now: s.now})
+		p.plan = rollout.Decide(rollout.Input{Strategy: p.RolloutStrategy, Clusters: s.clusters(p), Now: s.now})
 		s.lookAgain(p.plan.Next)
 	}
 }
 
 // clusters are those that are selected, and those that only have a work.
-func (p *placement) clusters(template *workv1.ManifestWorkSpec) []rollout.Cluster {
+func (s *situation) clusters(p *placement) []rollout.Cluster {
 	clusters := make([]rollout.Cluster, 0, len(p.selected))
 	isSelected := make(map[string]bool, len(p.selected))
 	for _, cluster := range p.selected {
 		isSelected[cluster.Name] = true
-		cluster.State, cluster.Since = stateOf(p.works[cluster.Name], template)
+		if spec, err := s.specFor(cluster.Name); err != nil {
+			s.unfit[cluster.Name], cluster.State = err, rollout.Skip
+		} else {
+			cluster.State, cluster.Since = stateOf(p.works[cluster.Name], spec)
+		}
 		clusters = append(clusters, cluster)
 	}
 	for _, name := range sortedKeys(p.works) {

@@ -3,6 +3,7 @@ package replicaset
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -17,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
@@ -29,6 +31,8 @@ const (
 	indexKey = "replicaset.key"
 	// indexPlacement finds the sets that refer to a placement.
 	indexPlacement = "replicaset.placement"
+	// indexOverrides finds the sets with overrides.
+	indexOverrides = "replicaset.overrides"
 	// indexSet finds the works of a set.
 	indexSet = "work.replicaset"
 	// indexDecisionOf finds the decisions of a placement.
@@ -55,6 +59,7 @@ func Register(mgr ctrl.Manager, clk clock.Clock) error {
 		Watches(&workv1.ManifestWork{}, later(c.ofWork), builder.WithPredicates(predicate.Funcs{UpdateFunc: matters})).
 		Watches(&clusterv1beta1.Placement{}, handler.EnqueueRequestsFromMapFunc(c.ofPlacement), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&clusterv1beta1.PlacementDecision{}, handler.EnqueueRequestsFromMapFunc(c.ofDecision)).
+		Watches(&clusterv1.ManagedCluster{}, later(c.ofCluster), builder.WithPredicates(predicate.Funcs{UpdateFunc: hasOtherValues})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
 		Complete(c)
 }
@@ -91,6 +96,9 @@ func Indexes() []Index {
 			return []string{fleet.ManifestWorkReplicaSetKey(o.GetNamespace(), o.GetName())}
 		}},
 		{&workv1alpha1.ManifestWorkReplicaSet{}, indexPlacement, placementsOf},
+		{&workv1alpha1.ManifestWorkReplicaSet{}, indexOverrides, func(o client.Object) []string {
+			return []string{strconv.FormatBool(o.GetAnnotations()[fleet.AnnotationOverrides] != "")}
+		}},
 		{&workv1.ManifestWork{}, indexSet, byLabel(fleet.LabelManifestWorkReplicaSet)},
 		{&clusterv1beta1.PlacementDecision{}, indexDecisionOf, byLabel(fleet.LabelPlacement)},
 	}
@@ -156,6 +164,19 @@ func (c *Controller) ofDecision(ctx context.Context, o client.Object) []reconcil
 		return nil
 	}
 	return c.sets(ctx, client.InNamespace(o.GetNamespace()), client.MatchingFields{indexPlacement: placement})
+}
+
+// ofCluster are all sets with overrides: few have any, and which clusters they are about is in their decisions.
+func (c *Controller) ofCluster(ctx context.Context, _ client.Object) []reconcile.Request {
+	return c.sets(ctx, client.MatchingFields{indexOverrides: strconv.FormatBool(true)})
+}
+
+// hasOtherValues says whether anything of a cluster has changed that overrides may use.
+func hasOtherValues(e event.UpdateEvent) bool {
+	now, ok := e.ObjectNew.(*clusterv1.ManagedCluster)
+	then, thenOK := e.ObjectOld.(*clusterv1.ManagedCluster)
+	return !ok || !thenOK || !equality.Semantic.DeepEqual(now.Labels, then.Labels) ||
+		!equality.Semantic.DeepEqual(now.Status.ClusterClaims, then.Status.ClusterClaims)
 }
 
 func (c *Controller) sets(ctx context.Context, by ...client.ListOption) []reconcile.Request {

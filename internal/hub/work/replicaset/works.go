@@ -60,7 +60,9 @@ func (s *situation) changes() (all []change) {
 					removals = append(removals, remove(w))
 				}
 			case w == nil && cluster.Verdict.Gets():
-				all = append(all, s.create(p, cluster.Name))
+				if spec, err := s.specFor(cluster.Name); err == nil {
+					all = append(all, s.create(p, cluster.Name, spec))
+				}
 			case w != nil && w.DeletionTimestamp.IsZero():
 				all = append(all, s.update(p, w, cluster.Verdict)...)
 			}
@@ -97,7 +99,7 @@ func (c *Controller) write(ctx context.Context, all []change) problems {
 
 // create makes the work of a cluster (MR-02). Its name is always the same, so that a hub that is killed before it hears of
 // its own write does not write it twice.
-func (s *situation) create(p *placement, cluster string) change {
+func (s *situation) create(p *placement, cluster string, spec *workv1.ManifestWorkSpec) change {
 	w := &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{
 		Namespace:    cluster,
 		Name:         workName(s.set, p.Name, cluster),
@@ -106,7 +108,7 @@ func (s *situation) create(p *placement, cluster string) change {
 		Annotations:  map[string]string{fleet.AnnotationTemplateWrittenAt: s.now.UTC().Format(time.RFC3339Nano)},
 	}}
 	maps.Copy(w.Labels, s.labels(p))
-	s.template.DeepCopyInto(&w.Spec)
+	spec.DeepCopyInto(&w.Spec)
 	return change{
 		cluster: cluster,
 		write:   func(ctx context.Context, c client.Client) error { return createOrAdopt(ctx, c, w) },
@@ -142,14 +144,15 @@ func createOrAdopt(ctx context.Context, c client.Client, w *workv1.ManifestWork)
 // update is at most one change: the labels always, the template when it is the cluster's turn.
 func (s *situation) update(p *placement, w *work, verdict rollout.Verdict) []change {
 	labels := merged(w.Labels, s.labels(p))
-	rewrite := verdict.Gets() && !sameSpec(&w.Spec, s.template)
+	spec, err := s.specFor(w.Namespace)
+	rewrite := err == nil && verdict.Gets() && !sameSpec(&w.Spec, spec)
 	if !rewrite && maps.Equal(labels, w.Labels) {
 		return nil
 	}
 	after := w.DeepCopy()
 	after.Labels = labels
 	if rewrite {
-		s.template.DeepCopyInto(&after.Spec)
+		spec.DeepCopyInto(&after.Spec)
 		after.Annotations = merged(after.Annotations, map[string]string{fleet.AnnotationTemplateWrittenAt: s.now.UTC().Format(time.RFC3339Nano)})
 	}
 	before := w.ManifestWork
