@@ -278,21 +278,13 @@ func TestFeedbackOfCustomResource(t *testing.T) {
 }
 
 // statusWrites counts the changes of a work on the hub since an earlier state of it.
-func statusWrites(t *testing.T, c client.Client, w, since *workv1.ManifestWork) int {
+func statusWrites(t *testing.T, c client.WithWatch, w, since *workv1.ManifestWork) int {
 	t.Helper()
-	config, err := hub.Config()
-	if err != nil {
-		t.Fatal(err)
-	}
-	watching, err := client.NewWithWatch(config, client.Options{Scheme: env.Scheme()})
-	if err != nil {
-		t.Fatal(err)
-	}
 	now := &workv1.ManifestWork{}
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(w), now); err != nil {
 		t.Fatal(err)
 	}
-	changes, err := watching.Watch(t.Context(), &workv1.ManifestWorkList{}, client.InNamespace(w.Namespace),
+	changes, err := c.Watch(t.Context(), &workv1.ManifestWorkList{}, client.InNamespace(w.Namespace),
 		&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: since.ResourceVersion}})
 	if err != nil {
 		t.Fatal(err)
