@@ -25,6 +25,7 @@ import (
 	"github.com/capstan-io/capstan/internal/hub/registration/managednamespace"
 	"github.com/capstan-io/capstan/internal/hub/registration/renewal"
 	"github.com/capstan-io/capstan/internal/hub/registration/taint"
+	"github.com/capstan-io/capstan/internal/hub/work/ttl"
 )
 
 // Options say which controllers run.
@@ -85,7 +86,9 @@ var groups = []group{
 		},
 	}},
 	{name: "placement"},
-	{name: "work"},
+	{name: "work", register: []func(ctrl.Manager, Options) error{
+		withClock(ttl.Register),
+	}},
 	{name: "addon"},
 }
 

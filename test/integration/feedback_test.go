@@ -222,6 +222,29 @@ func TestCompleteWorksFreeze(t *testing.T) {
 	awaitGone(t, m, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "part"}})
 }
 
+// WK-32: a complete work with a TTL goes at its end, with everything it applied; others stay.
+func TestWorkGoesAfterTTL(t *testing.T) {
+	t.Parallel()
+	env.Join(t, hub, managed, "ttl")
+	h, m := hub.Client(t), managed.Client(t)
+	ns := namespace(t, m, "ttl")
+	var works []*workv1.ManifestWork
+	for _, name := range []string{"goes", "stays"} {
+		w := work("ttl", name, configMap(ns, name, "1"))
+		configured(w, "", "configmaps", ns, name, func(c *workv1.ManifestConfigOption) {
+			c.ConditionRules = []workv1.ConditionRule{{Condition: "Complete", Type: workv1.CelConditionExpressionsType, CelExpressions: []string{`object.data.key == "1"`}}}
+		})
+		works = append(works, w)
+	}
+	ttl := int64(1)
+	works[0].Spec.DeleteOption = &workv1.DeleteOption{TTLSecondsAfterFinished: &ttl}
+	create(t, h, works[1], works[0])
+	awaitGone(t, h, works[0])
+	awaitGone(t, m, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "goes"}})
+	awaitCondition(t, h, works[1], "Complete", metav1.ConditionTrue)
+	awaitConfigMap(t, m, ns, "stays", "1")
+}
+
 const gaugeDefinition = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"gauges.feedback.example.com"},"spec":{"group":"feedback.example.com","scope":"Namespaced",
 	"names":{"kind":"Gauge","plural":"gauges","singular":"gauge","listKind":"GaugeList"},
 	"versions":[{"name":"v1","served":true,"storage":true,"subresources":{"status":{}},"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}]}}`
