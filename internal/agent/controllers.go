@@ -19,6 +19,7 @@ import (
 	"github.com/capstan-io/capstan/internal/agent/registration/status"
 	"github.com/capstan-io/capstan/internal/agent/work/apply"
 	"github.com/capstan-io/capstan/internal/agent/work/finalize"
+	"github.com/capstan-io/capstan/internal/agent/work/observe"
 	"github.com/capstan-io/capstan/internal/agent/work/tracker"
 	"github.com/capstan-io/capstan/internal/fleet"
 )
@@ -102,7 +103,11 @@ func (a *Agent) registerWork(ctx context.Context, mgr ctrl.Manager, hub cluster.
 	if err := finalize.Register(mgr, meta, tracked, hubHash, a.WorkloadAgentWorkers); err != nil {
 		return err
 	}
-	return apply.Register(mgr, hub, objects, meta, tracked, apply.Options{
+	observed := observe.New(objects, tracked, observe.Options{MaxJSONRawLength: a.MaxJSONRawLength, Clock: a.clock})
+	if err := mgr.Add(observed); err != nil {
+		return err
+	}
+	return apply.Register(mgr, hub, objects, meta, tracked, observed, apply.Options{
 		Namespace: a.identity.Cluster, HubHash: hubHash, AgentID: a.appliedBy(hubHash), Workers: a.WorkloadAgentWorkers, Clock: a.clock,
 	})
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/capstan-io/capstan/internal/hub/registration/renewal"
 	"github.com/capstan-io/capstan/internal/hub/registration/taint"
 	"github.com/capstan-io/capstan/internal/hub/work/replicaset"
+	"github.com/capstan-io/capstan/internal/hub/work/ttl"
 	scheduler "github.com/capstan-io/capstan/internal/placement"
 )
 
@@ -96,6 +97,7 @@ var groups = []group{
 	}},
 	{name: "work", register: []func(ctrl.Manager, Options) error{
 		withClock(replicaset.Register),
+		withClock(ttl.Register),
 	}},
 	{name: "addon"},
 }

@@ -35,12 +35,12 @@ func (a *applier) apply(ctx context.Context, amw *workv1.AppliedManifestWork, wo
 	manifest.Order(manifests)
 	owner := applied.OwnerReference(amw)
 	for _, m := range manifests {
-		outcomes[m.Ordinal] = a.applyOne(ctx, owner, m, last)
+		outcomes[m.Ordinal] = a.applyOne(ctx, owner, work, m, last)
 	}
 	return outcomes
 }
 
-func (a *applier) applyOne(ctx context.Context, owner metav1.OwnerReference, m manifest.Manifest, last *pass) outcome {
+func (a *applier) applyOne(ctx context.Context, owner metav1.OwnerReference, work *workv1.ManifestWork, m manifest.Manifest, last *pass) outcome {
 	o := outcome{ordinal: m.Ordinal}
 	if m.Err != nil {
 		o.err = m.Err
@@ -53,6 +53,9 @@ func (a *applier) applyOne(ctx context.Context, owner metav1.OwnerReference, m m
 	a.tracked.Track(owner.Name, o.object())
 	o.hash, o.manifest = manifest.Hash(m.Object), m.Object
 	before := last.find(o.object())
+	if o.freeze(work, before) {
+		return o
+	}
 	if before != nil && before.err == nil && before.hash == o.hash && last.owner == owner.UID && a.unchanged(before) {
 		o.uid, o.revision, o.presence, o.manifest = before.uid, before.revision, present, before.manifest
 		return o
@@ -68,7 +71,7 @@ func (a *applier) applyOne(ctx context.Context, owner metav1.OwnerReference, m m
 		return o
 	}
 	a.tracked.Saw(o.object(), live)
-	o.uid, o.revision, o.presence = live.GetUID(), tracker.RevisionOf(live), present
+	o.uid, o.revision, o.presence, o.live = live.GetUID(), tracker.RevisionOf(live), present, live
 	return o
 }
 

@@ -33,6 +33,7 @@ import (
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/agent/work/applied"
 	"github.com/capstan-io/capstan/internal/agent/work/finalizer"
+	"github.com/capstan-io/capstan/internal/agent/work/observe"
 	"github.com/capstan-io/capstan/internal/agent/work/tracker"
 	"github.com/capstan-io/capstan/internal/fleet"
 )
@@ -67,21 +68,23 @@ type Controller struct {
 	managed client.Client
 	objects metadata.Interface
 	tracked *tracker.Tracker
-	applier *applier
-	passes  passes
+	// observed answers what the hub is to be told of applied objects.
+	observed *observe.Observer
+	applier  *applier
+	passes   passes
 }
 
 // New returns a Controller that reads works from hub and applies them to managed.
-func New(hub, managed client.Client, dyn dynamic.Interface, objects metadata.Interface, tracked *tracker.Tracker, o Options) *Controller {
+func New(hub, managed client.Client, dyn dynamic.Interface, objects metadata.Interface, tracked *tracker.Tracker, observed *observe.Observer, o Options) *Controller {
 	return &Controller{
-		Options: o, hub: hub, managed: managed, objects: objects, tracked: tracked,
+		Options: o, hub: hub, managed: managed, objects: objects, tracked: tracked, observed: observed,
 		applier: &applier{objects: dyn, mapper: managed.RESTMapper(), tracked: tracked},
 	}
 }
 
 // Register adds the controller to the manager of the managed cluster.
-func Register(mgr ctrl.Manager, hub cluster.Cluster, dyn dynamic.Interface, objects metadata.Interface, tracked *tracker.Tracker, o Options) error {
-	c := New(hub.GetClient(), mgr.GetClient(), dyn, objects, tracked, o)
+func Register(mgr ctrl.Manager, hub cluster.Cluster, dyn dynamic.Interface, objects metadata.Interface, tracked *tracker.Tracker, observed *observe.Observer, o Options) error {
+	c := New(hub.GetClient(), mgr.GetClient(), dyn, objects, tracked, observed, o)
 	workOf := func(name string) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.Namespace, Name: name}}}
 	}
@@ -89,6 +92,14 @@ func Register(mgr ctrl.Manager, hub cluster.Cluster, dyn dynamic.Interface, obje
 		tracked.Listen(func(owner string) {
 			if work, ours := applied.WorkName(o.HubHash, owner); ours {
 				queue.Add(workOf(work)[0])
+			}
+		})
+		return nil
+	})
+	onNews := source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		observed.Listen(func(owner string, after time.Duration) {
+			if work, ours := applied.WorkName(o.HubHash, owner); ours {
+				queue.AddAfter(workOf(work)[0], after)
 			}
 		})
 		return nil
@@ -103,6 +114,7 @@ func Register(mgr ctrl.Manager, hub cluster.Cluster, dyn dynamic.Interface, obje
 			return workOf(amw.Spec.ManifestWorkName)
 		})).
 		WatchesRawSource(onDrift).
+		WatchesRawSource(onNews).
 		WithOptions(controller.Options{
 			SkipNameValidation: ptr.To(true), MaxConcurrentReconciles: o.Workers,
 			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
@@ -122,6 +134,10 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if !work.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, c.finish(ctx, work)
 	}
+	if isComplete(work) {
+		c.forget(work.Name)
+		return ctrl.Result{}, nil
+	}
 	amw, err := c.begin(ctx, work)
 	if err != nil || amw == nil {
 		return ctrl.Result{}, err
@@ -131,12 +147,19 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, nil
 	}
 	outcomes := c.applier.apply(ctx, amw, work, last)
+	c.ask(amw.Name, work, last, outcomes)
 	c.passes.put(work.Name, &pass{work: work.UID, generation: work.Generation, owner: amw.UID, outcomes: outcomes})
 	// One on the cluster, one on the hub: neither waits for the other.
 	var recordErr, reportErr error
 	var both sync.WaitGroup
-	both.Go(func() { recordErr = c.record(ctx, amw, outcomes) })
-	both.Go(func() { reportErr = c.report(ctx, work, outcomes) })
+	recorded := make(chan struct{})
+	both.Go(func() {
+		defer close(recorded)
+		recordErr = c.record(ctx, amw, outcomes)
+	})
+	both.Go(func() {
+		reportErr = c.report(ctx, work, outcomes, func() error { <-recorded; return recordErr })
+	})
 	both.Wait()
 	c.untrack(last, outcomes, amw)
 	return c.conclude(outcomes, amw), errors.Join(recordErr, reportErr, failures(outcomes))
@@ -259,8 +282,10 @@ func (c *Controller) forget(work string) {
 	for _, o := range last.outcomes {
 		if o.resolved {
 			c.tracked.Forget(owner, o.object())
+			c.observed.Forget(owner, o.object())
 		}
 	}
+	c.observed.ForgetOwner(owner)
 	c.passes.delete(work)
 }
 
@@ -289,7 +314,7 @@ func (c *Controller) untrack(last *pass, outcomes []outcome, amw *workv1.Applied
 // conclude asks for another look at what no watch looks after.
 func (c *Controller) conclude(outcomes []outcome, amw *workv1.AppliedManifestWork) ctrl.Result {
 	for _, o := range outcomes {
-		if o.err != nil {
+		if o.err != nil || o.frozen {
 			continue
 		}
 		if _, known := c.tracked.Revision(o.object()); !known {
@@ -310,7 +335,7 @@ func (c *Controller) settled(last *pass, work *workv1.ManifestWork, amw *workv1.
 		return false
 	}
 	for _, o := range last.outcomes {
-		if o.err != nil || !c.applier.unchanged(&o) {
+		if o.err != nil || !o.frozen && !c.applier.unchanged(&o) {
 			return false
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/agent/work/observe"
 	"github.com/capstan-io/capstan/internal/agent/work/tracker"
 	"github.com/capstan-io/capstan/internal/manifest"
 )
@@ -39,6 +40,12 @@ type outcome struct {
 	presence presence
 	// err is why the manifest is not applied.
 	err error
+	// frozen manifests are complete, and left as they are (WK-16).
+	frozen bool
+	// question is what the hub is to be told of the object, and live is the object if the pass read all of it, until the
+	// question is asked.
+	question observe.Question
+	live     *unstructured.Unstructured
 }
 
 // presence of an object on the managed cluster.
