@@ -85,8 +85,11 @@ func (s *site) await(t *testing.T, name string, want ...string) {
 	t.Helper()
 	env.Eventually(t, func(ctx context.Context) error {
 		got, err := s.selected(ctx, name)
-		if err != nil || !slices.Equal(got, want) {
-			return fmt.Errorf("placement %s selected %v, want %v (error %v)", name, got, want, err)
+		if err != nil {
+			return err
+		}
+		if !slices.Equal(got, want) {
+			return fmt.Errorf("placement %s selected %v, want %v", name, got, want)
 		}
 		return nil
 	})
