@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -11,8 +13,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
@@ -389,4 +393,36 @@ func awaitMessage(t *testing.T, c client.Client, set *workv1alpha1.ManifestWorkR
 		}
 		return nil
 	})
+}
+
+// MR-01, gap W8: the example of the docs is one.
+func TestReplicaSetExample(t *testing.T) {
+	t.Parallel()
+	const name = "set-example"
+	h := hub.Client(t)
+	content, err := os.ReadFile(filepath.Join("..", "..", "deploy", "examples", "manifestworkreplicaset-web.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := &workv1alpha1.ManifestWorkReplicaSet{}
+	if err := yaml.UnmarshalStrict(content, set); err != nil {
+		t.Fatal(err)
+	}
+	clusters := clusterNamespaces(t, h, name, 3)
+	decide(t, h, name, clusters...)
+	set.Namespace, set.Spec.PlacementRefs[0].Name = name, name
+	create(t, h, set)
+	awaitSummary(t, h, set, workv1alpha1.ManifestWorkReplicaSetSummary{Total: 2, DesiredTotal: 3, Updated: 2})
+	works, err := worksOf(t.Context(), h, set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range works {
+		raw := string(w.Spec.Workload.Manifests[0].Raw)
+		if !strings.Contains(raw, fmt.Sprintf(`"cluster":%q`, w.Namespace)) || !strings.Contains(raw, `"region":"unknown"`) || strings.Contains(raw, "debug") {
+			t.Errorf("%s has %s", w.Namespace, raw)
+		}
+	}
+	expectRefusal(t, h.Patch(t.Context(), set, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"capstan.io/overrides":"- set: []"}}}`))),
+		apierrors.IsBadRequest, "metadata.annotations[capstan.io/overrides][0]: Required value")
 }
