@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -17,6 +18,7 @@ import (
 	"github.com/capstan-io/capstan/internal/agent/registration/managednamespace"
 	"github.com/capstan-io/capstan/internal/agent/registration/monitor"
 	"github.com/capstan-io/capstan/internal/agent/registration/status"
+	"github.com/capstan-io/capstan/internal/agent/work/applied"
 	"github.com/capstan-io/capstan/internal/agent/work/apply"
 	"github.com/capstan-io/capstan/internal/agent/work/finalize"
 	"github.com/capstan-io/capstan/internal/agent/work/tracker"
@@ -78,12 +80,17 @@ func (a *Agent) registerWork(ctx context.Context, mgr ctrl.Manager, hub cluster.
 			return err
 		}
 	}
-	tracked := tracker.New(ctx, meta)
+	served, err := discovery.NewDiscoveryClientForConfig(a.managed)
+	if err != nil {
+		return fmt.Errorf("make a client for what the managed cluster serves: %w", err)
+	}
+	managed := &applied.Cluster{Objects: meta, Discovery: served, Tracked: tracker.New(ctx, meta)}
 	hubHash := fleet.HubHash(hub.GetConfig().Host)
-	if err := finalize.Register(mgr, meta, tracked, hubHash, a.WorkloadAgentWorkers); err != nil {
+	agentID := a.appliedBy(hubHash)
+	if err := finalize.Register(mgr, managed, hubHash, agentID, a.WorkloadAgentWorkers); err != nil {
 		return err
 	}
-	return apply.Register(mgr, hub, objects, meta, tracked, apply.Options{
-		Namespace: a.identity.Cluster, HubHash: hubHash, AgentID: a.appliedBy(hubHash), Workers: a.WorkloadAgentWorkers, Clock: a.clock,
+	return apply.Register(mgr, hub, objects, managed, apply.Options{
+		Namespace: a.identity.Cluster, HubHash: hubHash, AgentID: agentID, Workers: a.WorkloadAgentWorkers, Clock: a.clock,
 	})
 }

@@ -111,7 +111,7 @@ func findStatus(manifests []workv1.ManifestCondition, resource workv1.ManifestRe
 func (o *outcome) appliedCondition() metav1.Condition {
 	cond := metav1.Condition{Type: fleet.ConditionApplied, Status: metav1.ConditionTrue, Reason: fleet.ReasonAppliedManifestComplete, Message: "Apply manifest complete"}
 	if o.err != nil {
-		cond.Status, cond.Reason, cond.Message = metav1.ConditionFalse, fleet.ReasonAppliedManifestFailed, "Failed to apply manifest: "+clip(o.err.Error())
+		cond.Status, cond.Reason, cond.Message = metav1.ConditionFalse, o.failure(), "Failed to apply manifest: "+clip(o.err.Error())
 	}
 	return cond
 }
