@@ -30,7 +30,7 @@ type Parts struct{ Registration, Work bool }
 type Agent struct {
 	*Options
 	parts         Parts
-	clock         clock.Clock
+	clock         clock.WithTicker
 	identity      identity.Identity
 	managed       *rest.Config
 	management    *rest.Config // of the cluster that holds the Secret

@@ -20,7 +20,10 @@ import (
 	"github.com/capstan-io/capstan/internal/agent/registration/status"
 	"github.com/capstan-io/capstan/internal/agent/work/applied"
 	"github.com/capstan-io/capstan/internal/agent/work/apply"
+	"github.com/capstan-io/capstan/internal/agent/work/evict"
+	"github.com/capstan-io/capstan/internal/agent/work/executor"
 	"github.com/capstan-io/capstan/internal/agent/work/finalize"
+	"github.com/capstan-io/capstan/internal/agent/work/observe"
 	"github.com/capstan-io/capstan/internal/agent/work/tracker"
 	"github.com/capstan-io/capstan/internal/fleet"
 )
@@ -90,7 +93,26 @@ func (a *Agent) registerWork(ctx context.Context, mgr ctrl.Manager, hub cluster.
 	if err := finalize.Register(mgr, managed, hubHash, agentID, a.WorkloadAgentWorkers); err != nil {
 		return err
 	}
-	return apply.Register(mgr, hub, objects, managed, apply.Options{
-		Namespace: a.identity.Cluster, HubHash: hubHash, AgentID: agentID, Workers: a.WorkloadAgentWorkers, Clock: a.clock,
+	observed := observe.New(objects, managed.Tracked, observe.Options{MaxJSONRawLength: a.MaxJSONRawLength, Clock: a.clock})
+	if err := mgr.Add(observed); err != nil {
+		return err
+	}
+	err = evict.Register(mgr, hub, evict.Options{
+		Namespace: a.identity.Cluster, HubHash: hubHash, AgentID: agentID, GracePeriod: a.AppliedManifestWorkEvictionGracePeriod, Clock: a.clock,
+	})
+	if err != nil {
+		return err
+	}
+	executors, err := executor.New(a.managed, a.clock)
+	if err != nil {
+		return err
+	}
+	record, err := newWorkRecorder(ctx, hub)
+	if err != nil {
+		return err
+	}
+	return apply.Register(mgr, hub, objects, managed, observed, apply.Options{
+		Namespace: a.identity.Cluster, HubHash: hubHash, AgentID: agentID, Workers: a.WorkloadAgentWorkers,
+		Executors: executors, Record: record, Clock: a.clock,
 	})
 }

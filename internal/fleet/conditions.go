@@ -122,6 +122,13 @@ const (
 	ReasonConditionRuleInvalid         = "ConditionRuleInvalid"         // False
 	ReasonConditionRuleExpressionError = "ConditionRuleExpressionError" // False
 	ReasonConditionRuleInternalError   = "ConditionRuleInternalError"   // Unknown
+
+	// ReasonHealthPrefix begins the reasons of ConditionProgressing and ConditionDegraded where they come from the health
+	// of an object and not from a rule. They are our own.
+	ReasonHealthPrefix     = "Health"
+	ReasonHealthCurrent    = "HealthCurrent"    // neither is True
+	ReasonHealthInProgress = "HealthInProgress" // Progressing is True
+	ReasonHealthFailed     = "HealthFailed"     // both are True
 )
 
 // Conditions of a ManifestWorkReplicaSet (MR-06).

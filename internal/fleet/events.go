@@ -23,6 +23,8 @@ const (
 	EventCustomClusterClaimsTruncated              = "CustomClusterClaimsTruncated"
 	EventAvailable                                 = "Available"
 	EventUnavailable                               = "Unavailable"
+	EventManifestApplyFailed                       = "ManifestApplyFailed"    // an extension
+	EventManifestApplyRecovered                    = "ManifestApplyRecovered" // an extension
 	EventBootstrapSelected                         = "BootstrapSelected"
 	EventManagedClusterCreated                     = "ManagedClusterCreated"
 	EventCSRCreated                                = "CSRCreated"

@@ -15,6 +15,7 @@ import (
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/agent/work/applied"
+	"github.com/capstan-io/capstan/internal/agent/work/executor"
 	"github.com/capstan-io/capstan/internal/agent/work/ignore"
 	"github.com/capstan-io/capstan/internal/agent/work/tracker"
 	"github.com/capstan-io/capstan/internal/fleet"
@@ -26,9 +27,10 @@ const fieldManager = "work-agent"
 
 // applier applies manifests to the managed cluster.
 type applier struct {
-	objects dynamic.Interface
-	mapper  meta.RESTMapper
-	tracked *tracker.Tracker
+	objects   dynamic.Interface
+	mapper    meta.RESTMapper
+	tracked   *tracker.Tracker
+	executors *executor.Checker
 }
 
 // task is one manifest on its way to the cluster.
@@ -38,6 +40,7 @@ type task struct {
 	required *unstructured.Unstructured
 	owner    metav1.OwnerReference
 	config   manifest.Config
+	executor *workv1.ManifestWorkExecutor
 	// before is what the last pass did with the object, if there was one.
 	before *outcome
 }
@@ -68,11 +71,14 @@ func (a *applier) applyOne(ctx context.Context, work *workv1.ManifestWork, owner
 	a.tracked.Track(owner.Name, o.object())
 	t := newTask(&o, work, owner, m.Object)
 	t.before = last.find(o.object())
+	if o.freeze(work, t.before) {
+		return o
+	}
 	if b := t.before; b != nil && b.err == nil && b.hash == o.hash && last.owner == owner.UID && a.unchanged(b) {
 		o.uid, o.revision, o.presence, o.manifest = b.uid, b.revision, present, b.manifest
 		return o
 	}
-	live, err := a.write(ctx, t)
+	live, err := a.write(ctx, t, nil)
 	if err != nil {
 		o.err = fmt.Errorf("%s: %w", o.identity, explain(err))
 		if t.before != nil {
@@ -81,16 +87,16 @@ func (a *applier) applyOne(ctx context.Context, work *workv1.ManifestWork, owner
 		return o
 	}
 	a.tracked.Saw(o.object(), live)
-	o.uid, o.revision, o.presence = live.GetUID(), tracker.RevisionOf(live), present
+	o.uid, o.revision, o.presence, o.live = live.GetUID(), tracker.RevisionOf(live), present, live
 	return o
 }
 
 // newTask finds out what the work wants done with the manifest.
 func newTask(o *outcome, work *workv1.ManifestWork, owner metav1.OwnerReference, object *unstructured.Unstructured) *task {
 	resource := o.resource().ResourceIdentifier
-	t := &task{outcome: o, owner: owner, config: manifest.ConfigFor(work.Spec.ManifestConfigs, resource)}
+	t := &task{outcome: o, owner: owner, executor: work.Spec.Executor, config: manifest.ConfigFor(work.Spec.ManifestConfigs, resource)}
 	o.owned = manifest.IsOwned(work.Spec.DeleteOption, t.config.UpdateStrategy.Type, resource)
-	o.hash, o.manifest = manifest.Hash(object)+settingsOf(t, work), object
+	o.hash, o.manifest = manifest.Hash(object)+settingsOf(t), object
 	t.required = object.DeepCopy()
 	if o.owned {
 		t.required.SetOwnerReferences(append(t.required.GetOwnerReferences(), owner))
@@ -99,24 +105,31 @@ func newTask(o *outcome, work *workv1.ManifestWork, owner metav1.OwnerReference,
 }
 
 // settingsOf are what counts for how the manifest is applied, beside the manifest.
-func settingsOf(t *task, work *workv1.ManifestWork) string {
+func settingsOf(t *task) string {
 	settings, err := json.Marshal(struct {
 		Strategy workv1.UpdateStrategy
 		Owned    bool
 		Executor *workv1.ManifestWorkExecutor
-	}{t.config.UpdateStrategy, t.owned, work.Spec.Executor})
+	}{t.config.UpdateStrategy, t.owned, t.executor})
 	if err != nil {
 		panic(err) // What came as JSON can be encoded as JSON.
 	}
 	return string(settings)
 }
 
-// write does what the update strategy says (WK-05 to WK-09), and returns the object as it is then.
-func (a *applier) write(ctx context.Context, t *task) (*unstructured.Unstructured, error) {
-	w := &writer{resource: a.objects.Resource(t.mapping.Resource).Namespace(t.identity.Namespace)}
-	switch t.config.UpdateStrategy.Type {
-	case workv1.UpdateStrategyTypeReadOnly:
+// write does what the update strategy says (WK-05 to WK-09), if the executor may, and returns the object as it is then.
+func (a *applier) write(ctx context.Context, t *task, dryRun []string) (*unstructured.Unstructured, error) {
+	w := &writer{resource: a.objects.Resource(t.mapping.Resource).Namespace(t.identity.Namespace), dryRun: dryRun}
+	if t.config.UpdateStrategy.Type == workv1.UpdateStrategyTypeReadOnly {
 		return w.readOnly(ctx, t)
+	}
+	err := a.executors.Check(ctx, t.executor, executor.Object{
+		GroupVersionResource: t.mapping.Resource, NamespacedName: t.object().NamespacedName, Owned: t.owned, Content: manifest.ForCreate(t.required),
+	})
+	if err != nil {
+		return nil, err
+	}
+	switch t.config.UpdateStrategy.Type {
 	case workv1.UpdateStrategyTypeCreateOnly:
 		return w.createOnly(ctx, t)
 	case workv1.UpdateStrategyTypeServerSideApply:

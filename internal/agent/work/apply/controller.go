@@ -33,7 +33,9 @@ import (
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/agent/work/applied"
+	"github.com/capstan-io/capstan/internal/agent/work/executor"
 	"github.com/capstan-io/capstan/internal/agent/work/finalizer"
+	"github.com/capstan-io/capstan/internal/agent/work/observe"
 	"github.com/capstan-io/capstan/internal/agent/work/tracker"
 	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/manifest"
@@ -59,7 +61,11 @@ type Options struct {
 	AgentID string
 	// Workers is how many works are applied at once.
 	Workers int
-	Clock   clock.Clock
+	// Executors check what works do on behalf of others.
+	Executors *executor.Checker
+	// Record takes the events about works.
+	Record Recorder
+	Clock  clock.Clock
 }
 
 // Controller reconciles ManifestWorks (WK-01 to WK-14).
@@ -69,21 +75,23 @@ type Controller struct {
 	managed client.Client
 	cluster *applied.Cluster
 	tracked *tracker.Tracker
-	applier *applier
-	passes  passes
+	// observed answers what the hub is to be told of applied objects.
+	observed *observe.Observer
+	applier  *applier
+	passes   passes
 }
 
 // New returns a Controller that reads works from hub and applies them to managed.
-func New(hub, managed client.Client, dyn dynamic.Interface, cluster *applied.Cluster, o Options) *Controller {
+func New(hub, managed client.Client, dyn dynamic.Interface, cluster *applied.Cluster, observed *observe.Observer, o Options) *Controller {
 	return &Controller{
-		Options: o, hub: hub, managed: managed, cluster: cluster, tracked: cluster.Tracked,
-		applier: &applier{objects: dyn, mapper: managed.RESTMapper(), tracked: cluster.Tracked},
+		Options: o, hub: hub, managed: managed, cluster: cluster, tracked: cluster.Tracked, observed: observed,
+		applier: &applier{objects: dyn, mapper: managed.RESTMapper(), tracked: cluster.Tracked, executors: o.Executors},
 	}
 }
 
 // Register adds the controller to the manager of the managed cluster.
-func Register(mgr ctrl.Manager, hub cluster.Cluster, dyn dynamic.Interface, managed *applied.Cluster, o Options) error {
-	c := New(hub.GetClient(), mgr.GetClient(), dyn, managed, o)
+func Register(mgr ctrl.Manager, hub cluster.Cluster, dyn dynamic.Interface, managed *applied.Cluster, observed *observe.Observer, o Options) error {
+	c := New(hub.GetClient(), mgr.GetClient(), dyn, managed, observed, o)
 	workOf := func(name string) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.Namespace, Name: name}}}
 	}
@@ -91,6 +99,14 @@ func Register(mgr ctrl.Manager, hub cluster.Cluster, dyn dynamic.Interface, mana
 		managed.Tracked.Listen(func(owner string) {
 			if work, ours := applied.WorkName(o.HubHash, owner); ours {
 				queue.Add(workOf(work)[0])
+			}
+		})
+		return nil
+	})
+	onNews := source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		observed.Listen(func(owner string, after time.Duration) {
+			if work, ours := applied.WorkName(o.HubHash, owner); ours {
+				queue.AddAfter(workOf(work)[0], after)
 			}
 		})
 		return nil
@@ -105,6 +121,7 @@ func Register(mgr ctrl.Manager, hub cluster.Cluster, dyn dynamic.Interface, mana
 			return workOf(amw.Spec.ManifestWorkName)
 		})).
 		WatchesRawSource(onDrift).
+		WatchesRawSource(onNews).
 		WithOptions(controller.Options{
 			SkipNameValidation: ptr.To(true), MaxConcurrentReconciles: o.Workers,
 			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
@@ -124,6 +141,10 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if !work.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, c.finish(ctx, work)
 	}
+	if isComplete(work) {
+		c.forget(work.Name)
+		return ctrl.Result{}, nil
+	}
 	last := c.passes.get(work.Name)
 	named := namedBy(work, last)
 	amw, err := c.begin(ctx, work, named)
@@ -134,13 +155,24 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, nil
 	}
 	outcomes := c.applier.apply(ctx, amw, work, last)
+	c.ask(amw.Name, work, last, outcomes)
 	c.passes.put(work.Name, &pass{work: work.UID, generation: work.Generation, owner: amw.UID, named: named, outcomes: outcomes})
+	changes := newsOf(work, outcomes)
 	// One on the cluster, one on the hub: neither waits for the other.
 	var recordErr, reportErr error
 	var both sync.WaitGroup
-	both.Go(func() { recordErr = c.record(ctx, amw, outcomes) })
-	both.Go(func() { reportErr = c.report(ctx, work, outcomes) })
+	recorded := make(chan struct{})
+	both.Go(func() {
+		defer close(recorded)
+		recordErr = c.record(ctx, amw, outcomes)
+	})
+	both.Go(func() {
+		reportErr = c.report(ctx, work, outcomes, func() error { <-recorded; return recordErr })
+	})
 	both.Wait()
+	if reportErr == nil {
+		c.tell(work, changes, len(outcomes))
+	}
 	c.untrack(last, outcomes, amw)
 	return c.conclude(outcomes, amw), errors.Join(recordErr, reportErr, failures(outcomes))
 }
@@ -348,8 +380,10 @@ func (c *Controller) forget(work string) {
 	for _, o := range last.outcomes {
 		if o.resolved {
 			c.tracked.Forget(owner, o.object())
+			c.observed.Forget(owner, o.object())
 		}
 	}
+	c.observed.ForgetOwner(owner)
 	c.passes.delete(work)
 }
 
@@ -378,7 +412,7 @@ func (c *Controller) untrack(last *pass, outcomes []outcome, amw *workv1.Applied
 // conclude asks for another look at what no watch looks after.
 func (c *Controller) conclude(outcomes []outcome, amw *workv1.AppliedManifestWork) ctrl.Result {
 	for _, o := range outcomes {
-		if o.err != nil {
+		if o.err != nil || o.frozen {
 			continue
 		}
 		if _, known := c.tracked.Revision(o.object()); !known {
@@ -399,7 +433,7 @@ func (c *Controller) settled(last *pass, work *workv1.ManifestWork, amw *workv1.
 		return false
 	}
 	for _, o := range last.outcomes {
-		if o.err != nil || !c.applier.unchanged(&o) {
+		if o.err != nil || !o.frozen && !c.applier.unchanged(&o) {
 			return false
 		}
 	}

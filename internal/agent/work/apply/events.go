@@ -13,8 +13,8 @@ import (
 // Recorder records an event about a work. It must not block.
 type Recorder func(work *workv1.ManifestWork, eventType, reason, action, note string)
 
-// maxNote is what the API server takes for the note of an event, in bytes.
-const maxNote = 1024
+// maxNote is how many bytes of news an event has room for: the API server takes 1 KiB.
+const maxNote = 1000
 
 // news are the manifests whose fate has changed.
 type news struct{ failed, recovered []string }

@@ -11,6 +11,7 @@ import (
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/agent/work/applied"
+	"github.com/capstan-io/capstan/internal/agent/work/observe"
 	"github.com/capstan-io/capstan/internal/agent/work/tracker"
 	"github.com/capstan-io/capstan/internal/manifest"
 )
@@ -44,6 +45,12 @@ type outcome struct {
 	presence presence
 	// err is why the manifest is not applied.
 	err error
+	// frozen manifests are complete, and left as they are (WK-16).
+	frozen bool
+	// question is what the hub is to be told of the object, and live is the object if the pass read all of it, until the
+	// question is asked.
+	question observe.Question
+	live     *unstructured.Unstructured
 }
 
 // presence of an object on the managed cluster.
@@ -106,7 +113,7 @@ func inventory(before []workv1.AppliedManifestResourceMeta, outcomes []outcome) 
 			continue
 		}
 		named[r.ResourceIdentifier] = true
-		if !o.owned && o.err == nil {
+		if !o.owned && !o.frozen && o.err == nil {
 			continue // it was let go
 		}
 		if old, ok := recorded[r.ResourceIdentifier]; ok && o.uid == "" {

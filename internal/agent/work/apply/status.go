@@ -14,10 +14,14 @@ import (
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
-// report writes what became of the manifests to the work's status, in one request, if any of it is news.
-func (c *Controller) report(ctx context.Context, work *workv1.ManifestWork, outcomes []outcome) error {
+// report writes what became of the manifests to the work's status, in one request, if any of it is news. That a work is
+// complete is the last that is said of it, so it waits until everything else is written down.
+func (c *Controller) report(ctx context.Context, work *workv1.ManifestWork, outcomes []outcome, recorded func() error) error {
 	if !c.updateStatus(work, outcomes) {
 		return nil
+	}
+	if isComplete(work) && recorded() != nil {
+		return nil // its error brings the work back
 	}
 	return c.writeStatus(ctx, work)
 }
@@ -60,6 +64,7 @@ func (c *Controller) updateStatus(work *workv1.ManifestWork, outcomes []outcome)
 	work.Status.ResourceStatus.Manifests = manifests
 	c.setCondition(&work.Status.Conditions, appliedCondition(work, outcomes))
 	c.setCondition(&work.Status.Conditions, availableCondition(work, outcomes))
+	c.aggregate(work, outcomes)
 	return !equality.Semantic.DeepEqual(before, &work.Status)
 }
 
@@ -73,13 +78,7 @@ func (c *Controller) setCondition(conditions *[]metav1.Condition, cond metav1.Co
 }
 
 func (c *Controller) manifestStatus(work *workv1.ManifestWork, o *outcome) workv1.ManifestCondition {
-	resource := workv1.ManifestResourceMeta{
-		Ordinal: int32(o.ordinal), Group: o.identity.Group, Version: o.identity.Version, Kind: o.identity.Kind,
-		Name: o.identity.Name, Namespace: o.identity.Namespace,
-	}
-	if o.resolved {
-		resource.Resource = o.mapping.Resource.Resource
-	}
+	resource := o.resourceMeta()
 	status := workv1.ManifestCondition{ResourceMeta: resource}
 	if old := findStatus(work.Status.ResourceStatus.Manifests, resource); old != nil {
 		status.StatusFeedbacks = *old.StatusFeedbacks.DeepCopy()
@@ -89,7 +88,20 @@ func (c *Controller) manifestStatus(work *workv1.ManifestWork, o *outcome) workv
 		cond.ObservedGeneration = work.Generation
 		c.setCondition(&status.Conditions, cond)
 	}
+	c.reportReading(work, o, &status)
 	return status
+}
+
+// resourceMeta is how the status of a work names the manifest's object.
+func (o *outcome) resourceMeta() workv1.ManifestResourceMeta {
+	resource := workv1.ManifestResourceMeta{
+		Ordinal: int32(o.ordinal), Group: o.identity.Group, Version: o.identity.Version, Kind: o.identity.Kind,
+		Name: o.identity.Name, Namespace: o.identity.Namespace,
+	}
+	if o.resolved {
+		resource.Resource = o.mapping.Resource.Resource
+	}
+	return resource
 }
 
 // findStatus finds a manifest's old status even if the manifest has moved within the list (WK-20).
@@ -155,11 +167,13 @@ func appliedCondition(work *workv1.ManifestWork, outcomes []outcome) metav1.Cond
 // is sent more than a condition holds refuses the whole status, and a thousand such messages have to fit into one object.
 const maxMessage = 1024
 
-func clip(message string) string {
-	if len(message) <= maxMessage {
+func clip(message string) string { return clipTo(message, maxMessage) }
+
+func clipTo(message string, limit int) string {
+	if len(message) <= limit {
 		return message
 	}
-	return strings.ToValidUTF8(message[:maxMessage], "") + " ..."
+	return strings.ToValidUTF8(message[:limit], "") + " ..."
 }
 
 // maxSummary is how many failures a message spells out; all of them are at their manifests.

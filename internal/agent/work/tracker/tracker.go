@@ -38,15 +38,17 @@ type Tracker struct {
 	mu        sync.Mutex
 	kinds     map[schema.GroupVersionResource]*kind
 	listeners []func(owner string)
+	changes   []func(o Object, version string)
 }
 
 // kind is what is tracked of one resource. It is the store of the resource's reflector.
 type kind struct {
-	tracker *Tracker
-	objects map[types.NamespacedName]*object
-	synced  bool
-	stop    context.CancelFunc
-	idle    *time.Timer
+	tracker  *Tracker
+	resource schema.GroupVersionResource
+	objects  map[types.NamespacedName]*object
+	synced   bool
+	stop     context.CancelFunc
+	idle     *time.Timer
 }
 
 type object struct {
@@ -67,6 +69,14 @@ func (t *Tracker) Listen(f func(owner string)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.listeners = append(t.listeners, f)
+}
+
+// ListenToChanges has f called with every change of a tracked object, of its status as well, and the resource version by which
+// the change is known. What Saw has recorded is no change any more. The rules of Listen apply.
+func (t *Tracker) ListenToChanges(f func(o Object, version string)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.changes = append(t.changes, f)
 }
 
 // Track begins to watch an object for an owner. Called before the object is written, it makes sure that no later change is
@@ -134,7 +144,7 @@ func (t *Tracker) Revision(o Object) (revision Revision, known bool) {
 // watch starts the reflector of a kind.
 func (t *Tracker) watch(resource schema.GroupVersionResource) *kind {
 	ctx, cancel := context.WithCancel(t.ctx)
-	k := &kind{tracker: t, objects: map[types.NamespacedName]*object{}, stop: cancel}
+	k := &kind{tracker: t, resource: resource, objects: map[types.NamespacedName]*object{}, stop: cancel}
 	t.kinds[resource] = k
 	client := t.client.Resource(resource)
 	source := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
@@ -212,8 +222,13 @@ func (k *kind) observe(name types.NamespacedName, version string, revision Revis
 	if tracked == nil || older(version, tracked.version) {
 		return
 	}
-	changed := !tracked.known || tracked.revision != revision
+	changed, touched := !tracked.known || tracked.revision != revision, tracked.version != version
 	tracked.version, tracked.revision, tracked.known = version, revision, true
+	if touched {
+		for _, listener := range k.tracker.changes {
+			listener(Object{k.resource, name}, version)
+		}
+	}
 	if !changed {
 		return
 	}

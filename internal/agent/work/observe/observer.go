@@ -1,0 +1,292 @@
+// Package observe keeps up with the state of what works have applied, for the hub to be told of it.
+//
+// The tracker's watches of metadata tell when an object changes. Only then, and only if an owner has a question about it, is
+// the whole object read, and of it only the answers are kept: memory grows with what is reported. What changes over and over is
+// read and reported at intervals; a change after a quiet time at once.
+package observe
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/capstan-io/capstan/internal/agent/work/tracker"
+	"github.com/capstan-io/capstan/internal/manifest/conditions"
+)
+
+// interval is the least time between two readings of one object, and between two calls on behalf of one owner.
+const interval = 250 * time.Millisecond
+
+// The wait before an object that could not be read is tried again doubles from the first to the last.
+const (
+	firstRetry = 250 * time.Millisecond
+	lastRetry  = time.Minute
+)
+
+// patience is how often an object may be unreadable in a row until its owners are told.
+const patience = 3
+
+// readers is how many objects are read at once.
+const readers = 4
+
+// Options configure an Observer.
+type Options struct {
+	// MaxJSONRawLength is the most bytes of a value of type JsonRaw.
+	MaxJSONRawLength int
+	Clock            clock.WithTicker
+}
+
+// Observer answers the questions of owners about objects.
+type Observer struct {
+	Options
+	objects   dynamic.Interface
+	evaluator *conditions.Evaluator
+	queue     workqueue.TypedRateLimitingInterface[tracker.Object]
+
+	mu       sync.Mutex
+	observed map[tracker.Object]*observed
+	owners   map[string]*pace
+	listener func(owner string, after time.Duration)
+}
+
+// observed is an object that owners have questions about.
+type observed struct {
+	pace      pace
+	version   string // the least resource version that is worth reading
+	questions map[string]*question
+}
+
+// question of one owner about one object, and the last answer.
+type question struct {
+	Question
+	reading *Reading
+	version string // of the object that was read
+}
+
+// pace is when something was done last, or will be done next.
+type pace struct{ at time.Time }
+
+// next is how long to wait until it may be done again. It need not be done at all if it already will be.
+func (p *pace) next(now time.Time) (after time.Duration, due bool) {
+	if p.at.After(now) {
+		return 0, false
+	}
+	after = max(0, p.at.Add(interval).Sub(now))
+	p.at = now.Add(after)
+	return after, true
+}
+
+// New returns an Observer of what the tracker tracks.
+func New(objects dynamic.Interface, tracked *tracker.Tracker, o Options) *Observer {
+	observer := &Observer{
+		Options: o, objects: objects, evaluator: conditions.NewEvaluator(),
+		observed: map[tracker.Object]*observed{}, owners: map[string]*pace{},
+		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[tracker.Object](firstRetry, lastRetry),
+			workqueue.TypedRateLimitingQueueConfig[tracker.Object]{Clock: o.Clock},
+		),
+	}
+	tracked.ListenToChanges(observer.changed)
+	return observer
+}
+
+// Listen has f called with an owner when it is to look at its readings, because one of them has changed, and after how long.
+// It is called once, before the first question is asked. f must return quickly and must not call the Observer.
+func (o *Observer) Listen(f func(owner string, after time.Duration)) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.listener = f
+}
+
+// Ask registers the question that an owner has about a tracked object, in place of an earlier one. live is the object as the
+// caller has just left it, or nil if it did not read it. The answer, if there is one yet, is that of Reading.
+func (o *Observer) Ask(owner string, object tracker.Object, q Question, live *unstructured.Unstructured) {
+	asked := o.register(owner, object, q)
+	if live != nil {
+		o.answer(object, owner, asked, o.read(live, q), live.GetResourceVersion())
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if asked.reading == nil {
+		o.schedule(object, "")
+	}
+}
+
+// register returns the question as it is kept.
+func (o *Observer) register(owner string, object tracker.Object, q Question) *question {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	about := o.observed[object]
+	if about == nil {
+		about = &observed{questions: map[string]*question{}}
+		o.observed[object] = about
+	}
+	if o.owners[owner] == nil {
+		o.owners[owner] = &pace{}
+	}
+	asked := about.questions[owner]
+	if asked == nil || !equality.Semantic.DeepEqual(asked.Question, q) {
+		asked = &question{Question: q}
+		about.questions[owner] = asked
+	}
+	return asked
+}
+
+// Reading is the answer to the owner's question about the object; nil if there is none yet.
+func (o *Observer) Reading(owner string, object tracker.Object) *Reading {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	about := o.observed[object]
+	if about == nil || about.questions[owner] == nil {
+		return nil
+	}
+	return about.questions[owner].reading
+}
+
+// Forget drops the owner's question about the object, if there is one.
+func (o *Observer) Forget(owner string, object tracker.Object) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	about := o.observed[object]
+	if about == nil {
+		return
+	}
+	delete(about.questions, owner)
+	if len(about.questions) == 0 {
+		delete(o.observed, object)
+	}
+}
+
+// ForgetOwner drops what is left of an owner that has no questions any more.
+func (o *Observer) ForgetOwner(owner string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.owners, owner)
+}
+
+// changed is called by the tracker.
+func (o *Observer) changed(object tracker.Object, version string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.observed[object] != nil {
+		o.schedule(object, version)
+	}
+}
+
+// schedule has the object read, not older than the version. It needs the lock.
+func (o *Observer) schedule(object tracker.Object, version string) {
+	about := o.observed[object]
+	about.version = version
+	if after, due := about.pace.next(o.Clock.Now()); due {
+		o.queue.AddAfter(object, after)
+	}
+}
+
+// Start reads objects until the context ends.
+func (o *Observer) Start(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, o.queue.ShutDown)
+	defer stop()
+	var all sync.WaitGroup
+	for range readers {
+		all.Go(func() {
+			for o.readNext(ctx) {
+			}
+		})
+	}
+	all.Wait()
+	return nil
+}
+
+func (o *Observer) readNext(ctx context.Context) bool {
+	object, shutdown := o.queue.Get()
+	if shutdown {
+		return false
+	}
+	defer o.queue.Done(object)
+	if err := o.observe(ctx, object); err != nil {
+		log.FromContext(ctx).V(1).Info("An applied object cannot be read; that is tried again", "resource", object.Resource,
+			"object", object.NamespacedName, "reason", err.Error())
+		o.queue.AddRateLimited(object)
+		return true
+	}
+	o.queue.Forget(object)
+	return true
+}
+
+// observe reads the object and answers all questions about it.
+func (o *Observer) observe(ctx context.Context, object tracker.Object) error {
+	questions, version := o.questions(object)
+	if len(questions) == 0 {
+		return nil
+	}
+	// Not older than the change that was watched is new enough, and costs the API server no read of its store.
+	live, err := o.objects.Resource(object.GroupVersionResource).Namespace(object.Namespace).Get(ctx, object.Name, metav1.GetOptions{ResourceVersion: version})
+	for owner, asked := range questions {
+		switch {
+		case err == nil:
+			o.tell(owner, o.answer(object, owner, asked, o.read(live, asked.Question), live.GetResourceVersion()))
+		case apierrors.IsNotFound(err):
+			o.tell(owner, o.answer(object, owner, asked, absent(asked.Question), version))
+		case o.queue.NumRequeues(object) >= patience:
+			o.tell(owner, o.answer(object, owner, asked, unreadable(asked.Question, err), version))
+		}
+	}
+	return client.IgnoreNotFound(err)
+}
+
+func (o *Observer) questions(object tracker.Object) (questions map[string]*question, version string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	about := o.observed[object]
+	if about == nil {
+		return nil, ""
+	}
+	questions = make(map[string]*question, len(about.questions))
+	for owner, asked := range about.questions {
+		questions[owner] = asked
+	}
+	return questions, about.version
+}
+
+// answer takes in a reading, unless the question or the reading is out of date, and tells whether it is news.
+func (o *Observer) answer(object tracker.Object, owner string, asked *question, reading *Reading, version string) (news bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	about := o.observed[object]
+	if about == nil || about.questions[owner] != asked || older(version, asked.version) {
+		return false
+	}
+	news = !equality.Semantic.DeepEqual(asked.reading, reading)
+	asked.reading, asked.version = reading, version
+	return news
+}
+
+// tell calls the owner if there is news.
+func (o *Observer) tell(owner string, news bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !news || o.owners[owner] == nil {
+		return
+	}
+	if after, due := o.owners[owner].next(o.Clock.Now()); due {
+		o.listener(owner, after)
+	}
+}
+
+// older tells whether resource version a comes before b. What cannot be compared is taken for news.
+func older(a, b string) bool {
+	order, err := resourceversion.CompareResourceVersion(a, b)
+	return err == nil && order < 0
+}

@@ -1,0 +1,96 @@
+package observe
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/manifest/conditions"
+	"github.com/capstan-io/capstan/internal/manifest/feedback"
+	"github.com/capstan-io/capstan/internal/manifest/health"
+)
+
+// Question is what an owner wants to know of an object.
+type Question struct {
+	FeedbackRules  []workv1.FeedbackRule
+	ConditionRules []workv1.ConditionRule
+	// Health asks for the conditions that the object has without rules.
+	Health bool
+}
+
+// IsEmpty tells whether the object need not be read at all.
+func (q Question) IsEmpty() bool {
+	return len(q.FeedbackRules) == 0 && len(q.ConditionRules) == 0 && !q.Health
+}
+
+// isRuled tells whether a rule is about the condition.
+func (q Question) isRuled(condition string) bool {
+	return slices.ContainsFunc(q.ConditionRules, func(r workv1.ConditionRule) bool { return r.Condition == condition })
+}
+
+// Pending is the answer as long as the object has not been read.
+func Pending(q Question) *Reading {
+	r := &Reading{}
+	r.derive(q, func() health.Health {
+		return health.Health{Phase: health.InProgress, Message: "its state has not been read yet"}
+	})
+	return r
+}
+
+// Reading is the answer to a Question.
+type Reading struct {
+	// Values are those of the feedback rules.
+	Values []workv1.FeedbackValue
+	// Conditions come from rules and from the health of the object. They have no times and generations.
+	Conditions []metav1.Condition
+	// Failure says what could not be answered; empty means that everything was.
+	Failure string
+}
+
+// read answers a question about an object.
+func (o *Observer) read(object *unstructured.Unstructured, q Question) *Reading {
+	r := &Reading{}
+	var feedbackErr, rulesErr error
+	r.Values, feedbackErr = feedback.Values(object, q.FeedbackRules, o.MaxJSONRawLength)
+	r.Conditions, rulesErr = o.evaluator.Evaluate(object, q.ConditionRules)
+	if err := errors.Join(feedbackErr, rulesErr); err != nil {
+		r.Failure = err.Error()
+	}
+	r.derive(q, func() health.Health { return health.Of(object) })
+	return r
+}
+
+// derive adds the conditions that come without rules, unless there are rules for them.
+func (r *Reading) derive(q Question, of func() health.Health) {
+	if !q.Health {
+		return
+	}
+	for _, cond := range conditions.Derive(of()) {
+		if !q.isRuled(cond.Type) {
+			r.Conditions = append(r.Conditions, cond)
+		}
+	}
+}
+
+// absent is the answer if there is no object.
+func absent(q Question) *Reading {
+	r := &Reading{}
+	if len(q.FeedbackRules) > 0 || len(q.ConditionRules) > 0 {
+		r.Failure = "the object does not exist on the managed cluster"
+	}
+	r.derive(q, func() health.Health {
+		return health.Health{Phase: health.InProgress, Message: "the object does not exist"}
+	})
+	return r
+}
+
+// unreadable is the answer if the object cannot be got. It is tried again.
+func unreadable(q Question, err error) *Reading {
+	r := &Reading{Failure: fmt.Sprintf("the object cannot be read: %v", err)}
+	r.derive(q, func() health.Health { return health.Health{Phase: health.InProgress, Message: r.Failure} })
+	return r
+}
