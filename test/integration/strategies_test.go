@@ -134,7 +134,9 @@ func TestCreateOnlyAndReadOnly(t *testing.T) {
 	awaitManifest(t, h, w, 3, metav1.ConditionTrue, "")
 
 	// What was owned and is now only read is let go of.
-	change(t, h, w, func(s *workv1.ManifestWorkSpec) { s.ManifestConfigs[1].UpdateStrategy.Type = workv1.UpdateStrategyTypeReadOnly })
+	change(t, h, w, func(s *workv1.ManifestWorkSpec) {
+		s.ManifestConfigs[1].UpdateStrategy.Type = workv1.UpdateStrategyTypeReadOnly
+	})
 	awaitManifest(t, h, w, 0, metav1.ConditionTrue, "")
 	if n := owned(awaitConfigMap(t, m, ns, "there", "theirs")); n != 0 {
 		t.Errorf("what is now only read has %d owners", n)
