@@ -40,6 +40,10 @@ const (
 	// AnnotationDryRun, when "server" on a ManifestWork, has the agent report what it would change instead of changing it. It
 	// is an extension.
 	AnnotationDryRun = "capstan.io/dry-run"
+	// DryRunServer is the value of AnnotationDryRun that has the API server of the cluster try the work.
+	DryRunServer = "server"
+	// DryRunNone is the value of AnnotationDryRun that says the same as its absence.
+	DryRunNone = "none"
 	// AnnotationManifests on an AppliedManifestWork is which objects its work names, written before they are applied. It is
 	// an extension.
 	AnnotationManifests = "capstan.io/manifests"

@@ -145,6 +145,12 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		c.forget(work.Name)
 		return ctrl.Result{}, nil
 	}
+	if isDryRun(work) {
+		return ctrl.Result{}, c.dryRun(ctx, work)
+	}
+	if ended, err := c.endDryRun(ctx, work); ended || err != nil {
+		return ctrl.Result{}, err // the event of it brings the work back
+	}
 	last := c.passes.get(work.Name)
 	named := namedBy(work, last)
 	amw, err := c.begin(ctx, work, named)

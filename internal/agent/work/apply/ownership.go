@@ -24,7 +24,7 @@ func (w *writer) own(ctx context.Context, t *task, live *unstructured.Unstructur
 	if _, stale := live.GetAnnotations()[key]; stale {
 		change["annotations"] = map[string]any{key: nil}
 	}
-	if len(change) == 0 {
+	if len(change) == 0 || len(w.dryRun) > 0 { // whose an object is, is not what a dry run is about
 		return live, nil
 	}
 	change["resourceVersion"] = live.GetResourceVersion() // a list is replaced whole: only the one that was read may be
@@ -32,7 +32,7 @@ func (w *writer) own(ctx context.Context, t *task, live *unstructured.Unstructur
 	if err != nil {
 		return nil, err
 	}
-	owned, err := w.resource.Patch(ctx, live.GetName(), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager, DryRun: w.dryRun})
+	owned, err := w.resource.Patch(ctx, live.GetName(), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
 	if err != nil {
 		return nil, fmt.Errorf("change the owners: %w", err)
 	}
