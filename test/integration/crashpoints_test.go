@@ -312,12 +312,12 @@ func settled(ctx context.Context, h, m client.Client, w *workv1.ManifestWork, ns
 	amwErr := m.Get(ctx, client.ObjectKey{Name: crashHub + "-" + w.Name}, amw)
 	if step == deleted {
 		if !apierrors.IsNotFound(workErr) || !apierrors.IsNotFound(amwErr) {
-			return fmt.Errorf("work %s is still there (%v), or its AppliedManifestWork (%v)", w.Name, workErr, amwErr)
+			return fmt.Errorf("work %s is still there (%w), or its AppliedManifestWork (%w)", w.Name, workErr, amwErr)
 		}
 		return nil
 	}
 	if workErr != nil || amwErr != nil || len(amw.Status.AppliedResources) != len(want) {
-		return fmt.Errorf("work %s (%v) has recorded %+v (%v)", w.Name, workErr, amw.Status.AppliedResources, amwErr)
+		return fmt.Errorf("work %s has recorded %+v: %w", w.Name, amw.Status.AppliedResources, errors.Join(workErr, amwErr))
 	}
 	return nil
 }

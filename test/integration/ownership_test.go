@@ -166,7 +166,7 @@ func TestVersionGoes(t *testing.T) {
 		gone := relic.DeepCopy()
 		gone.APIVersion = "version.example.com/v1alpha1"
 		if err := m.Get(ctx, client.ObjectKey{Name: "old"}, gone); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("v1alpha1 is still served: %v", err)
+			return fmt.Errorf("v1alpha1 is still served: %w", err)
 		}
 		return nil
 	})

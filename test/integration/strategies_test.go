@@ -273,7 +273,7 @@ func TestIgnoreFields(t *testing.T) {
 			is(7, "web:2", 30)
 			awaitCondition(t, h, w, "Applied", metav1.ConditionTrue)
 			for _, e := range awaitObject(t, m, web, func(*appsv1.Deployment) error { return nil }).ManagedFields {
-				if e.Manager == "work-agent" && strings.Contains(string(e.FieldsV1.Raw), `"f:replicas"`) {
+				if e.Manager == "work-agent" && strings.Contains(e.FieldsV1.GetRawString(), `"f:replicas"`) {
 					t.Error("the agent owns the field that it ignores, so others would be in conflict with it")
 				}
 			}

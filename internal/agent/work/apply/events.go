@@ -28,7 +28,7 @@ func newsOf(work *workv1.ManifestWork, outcomes []outcome) news {
 		before := statusOf(work, o)
 		said := before != nil && meta.IsStatusConditionFalse(before.Conditions, fleet.ConditionApplied)
 		switch {
-		case o.err != nil && !(said && isCurrent(before, work.Generation)):
+		case o.err != nil && (!said || !isCurrent(before, work.Generation)):
 			n.failed = append(n.failed, o.err.Error())
 		case o.err == nil && said:
 			n.recovered = append(n.recovered, o.identity.String())

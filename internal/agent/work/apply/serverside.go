@@ -1,9 +1,9 @@
 package apply
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -157,14 +157,14 @@ func (s *serverSide) giveUp(ctx context.Context, live, withoutThem *unstructured
 	with, errWith := s.fields(withThem)
 	without, errWithout := s.fields(withoutThem)
 	now, errNow := s.fields(live)
-	if errWith != nil || errWithout != nil || errNow != nil {
-		return fmt.Errorf("read metadata.managedFields: %v, %v, %v", errWith, errWithout, errNow)
+	if err := errors.Join(errWith, errWithout, errNow); err != nil {
+		return fmt.Errorf("read metadata.managedFields: %w", err)
 	}
 	kept, err := now.Difference(with.Difference(without)).ToJSON()
 	if err != nil {
 		return fmt.Errorf("write metadata.managedFields: %w", err)
 	}
-	owned[mine].FieldsV1 = &metav1.FieldsV1{Raw: kept}
+	owned[mine].FieldsV1 = metav1.NewFieldsV1(string(kept))
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"managedFields": owned, "resourceVersion": live.GetResourceVersion()}})
 	if err != nil {
 		return err
@@ -187,7 +187,7 @@ func (s *serverSide) fields(object *unstructured.Unstructured) (*fieldpath.Set, 
 	set := fieldpath.NewSet()
 	owned := object.GetManagedFields()
 	if mine := s.entry(owned); mine >= 0 && owned[mine].FieldsV1 != nil {
-		return set, set.FromJSON(bytes.NewReader(owned[mine].FieldsV1.Raw))
+		return set, set.FromJSON(owned[mine].FieldsV1.GetRawReader())
 	}
 	return set, nil
 }
@@ -222,8 +222,8 @@ func (s *serverSide) apply(ctx context.Context, object *unstructured.Unstructure
 
 // explainConflict says who else owns which fields, and what can be done about it.
 func explainConflict(err error) error {
-	status, ok := err.(apierrors.APIStatus) //nolint:errorlint // it comes from the client as it is
-	if !ok || !apierrors.IsConflict(err) || status.Status().Details == nil {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || !apierrors.IsConflict(err) || status.Status().Details == nil {
 		return err
 	}
 	var conflicts []string
