@@ -9,6 +9,9 @@ GOLANGCI_LINT  := $(GO) tool -modfile=tools/lint/go.mod golangci-lint
 # Which measures: TestBench/works is those of works.
 BENCH ?= TestBench
 
+# How many placements `make bench-placement` creates at once.
+PLACEMENTS ?= 100,1000,10000
+
 # The sizes of the fleets that `make bench-fleet` simulates.
 FLEET ?= 100,500,1000
 
@@ -60,6 +63,10 @@ test: build ## Run all tests
 .PHONY: bench
 bench: build ## Measure start, memory, CPU and latencies; writes bench.json
 	$(GO) test -tags bench -count=1 -timeout 30m -run '$(BENCH)' -v ./test/bench -out "$(CURDIR)/bench.json"
+
+.PHONY: bench-placement
+bench-placement: build ## Measure PLACEMENTS placements created at once; writes bench-placement.json
+	$(GO) test -tags bench -count=1 -timeout 60m -run 'TestPlacements$$' -v ./test/bench -placements '$(PLACEMENTS)' -out "$(CURDIR)/bench-placement.json"
 
 .PHONY: bench-fleet
 bench-fleet: build ## Measure a hub with simulated fleets of FLEET clusters; writes bench-fleet.json

@@ -62,7 +62,7 @@ func ownNamespace() string {
 func (f *controllersFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.kubeconfig, "kubeconfig", f.kubeconfig, "File with the access to the API (default: that of the pod this runs in).")
 	f.hub.add(flags)
-	flags.BoolVar(&f.leaderElect, "leader-elect", f.leaderElect, "Act only while holding the Lease "+leaderLease+", so that several processes may run.")
+	flags.BoolVar(&f.leaderElect, "leader-elect", f.leaderElect, "Act only while holding the Lease "+leaderLease+", or one of its own for some groups of controllers, so that several processes may run.")
 	flags.StringVar(&f.leaseNamespace, "leader-election-namespace", f.leaseNamespace, "Namespace of the Lease; it must exist.")
 	flags.StringVar(&f.metricsAddress, "metrics-bind-address", f.metricsAddress, "Address at which /metrics is served; 0 serves none.")
 	flags.StringVar(&f.healthAddress, "health-probe-bind-address", f.healthAddress, "Address at which /healthz and /readyz are served; 0 serves none.")
@@ -91,7 +91,7 @@ func (f *controllersFlags) run(ctx context.Context) error {
 	options.Metrics = metricsserver.Options{BindAddress: f.metricsAddress}
 	options.HealthProbeBindAddress = f.healthAddress
 	if f.leaderElect {
-		electLeader(&options, f.leaseNamespace)
+		electLeader(&options, f.leaseNamespace, controllers.Groups)
 	}
 	manager, err := newManager(client, options, controllers)
 	if err != nil {

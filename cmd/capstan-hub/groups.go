@@ -17,12 +17,14 @@ import (
 	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/hub"
 	"github.com/capstan-io/capstan/internal/hub/registration/cleanup"
+	"github.com/capstan-io/capstan/internal/placement"
 )
 
 const (
 	// noGroups is the value of --controllers that runs none.
 	noGroups = "none"
-	// leaderLease is the name of the Lease by which one of several hubs is the one that acts.
+	// leaderLease is the name of the Lease by which one of several hubs is the one that acts; leaseOf tells that of a hub
+	// with some of the controllers.
 	leaderLease = "capstan-hub-controllers"
 	// systemNamespace holds the Lease unless a flag says otherwise.
 	systemNamespace = "kube-system"
@@ -36,6 +38,7 @@ type hubFlags struct {
 	approvedUsersOld []string
 	cleanupResources []string
 	deletionTimeout  time.Duration
+	tieBreak         string
 }
 
 const (
@@ -45,7 +48,7 @@ const (
 )
 
 func newHubFlags() hubFlags {
-	f := hubFlags{groups: hub.Groups(), gates: newGates()}
+	f := hubFlags{groups: hub.Groups(), gates: newGates(), tieBreak: string(placement.TieBreakName)}
 	for _, r := range cleanup.DefaultResources() {
 		f.cleanupResources = append(f.cleanupResources, strings.Join([]string{r.Group, r.Version, r.Resource}, "/"))
 	}
@@ -64,7 +67,13 @@ func (f *hubFlags) add(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.deletionTimeout, "cluster-deletion-timeout", f.deletionTimeout,
 		"How long the deletion of a cluster that is not available waits for its agent before the hub goes on without it; 0 waits for ever. "+
 			"The annotation "+fleet.AnnotationDeletionTimeout+" of a ManagedCluster goes before it.")
+	flags.StringVar(&f.tieBreak, "placement-tie-break", f.tieBreak,
+		"How placements choose among clusters of equal scores: "+string(placement.TieBreakName)+" takes the first by name, "+
+			string(placement.TieBreakHash)+" spreads placements over them.")
 }
+
+// tieBreaks are the values of --placement-tie-break.
+var tieBreaks = []string{string(placement.TieBreakName), string(placement.TieBreakHash)}
 
 // options refuses what makes no sense.
 func (f *hubFlags) options() (o hub.Options, err error) {
@@ -81,6 +90,10 @@ func (f *hubFlags) options() (o hub.Options, err error) {
 		return o, fmt.Errorf("--cluster-deletion-timeout %s is negative; use a duration such as 10m, or 0 to wait for ever", f.deletionTimeout)
 	}
 	o.DeletionTimeout = f.deletionTimeout
+	if !slices.Contains(tieBreaks, f.tieBreak) {
+		return o, fmt.Errorf("--placement-tie-break is %q; use one of %s", f.tieBreak, strings.Join(tieBreaks, ", "))
+	}
+	o.TieBreak = placement.TieBreak(f.tieBreak)
 	for _, text := range f.cleanupResources {
 		parts := strings.Split(text, "/")
 		if len(parts) != 3 || parts[1] == "" || parts[2] == "" {
@@ -119,7 +132,7 @@ func inProcess(o hub.Options) controlplane.ControllersFunc {
 		// The API server of the same process serves their metrics with its own.
 		options.Metrics = metricsserver.Options{BindAddress: "0"}
 		if elect {
-			electLeader(&options, systemNamespace)
+			electLeader(&options, systemNamespace, o.Groups)
 		}
 		manager, err := newManager(client, options, o)
 		if err != nil {
@@ -140,9 +153,17 @@ func newManager(client *rest.Config, options ctrl.Options, o hub.Options) (ctrl.
 	return manager, hub.Register(manager, o)
 }
 
-func electLeader(options *ctrl.Options, namespace string) {
+// leaseOf names the Lease of processes that run these groups. Those that run others must not wait for them.
+func leaseOf(groups []string) string {
+	if len(groups) == 0 || len(groups) == len(hub.Groups()) {
+		return leaderLease
+	}
+	return strings.Join(append([]string{leaderLease}, slices.Sorted(slices.Values(groups))...), "-")
+}
+
+func electLeader(options *ctrl.Options, namespace string, groups []string) {
 	options.LeaderElection = true
-	options.LeaderElectionID = leaderLease
+	options.LeaderElectionID = leaseOf(groups)
 	options.LeaderElectionNamespace = namespace
 	// The process ends with the manager, so that giving the lease back is safe and the next one need not wait for it.
 	options.LeaderElectionReleaseOnCancel = true

@@ -46,7 +46,8 @@ func ValidateManifestWork(
 		}
 	}
 	if old == nil || !equality.Semantic.DeepEqual(work.Spec.Executor, old.Spec.Executor) {
-		if err := validateExecutor(ctx, work, sender, opts); err != nil {
+		path := field.NewPath("spec", "executor")
+		if err := validateExecutor(ctx, path, work.Spec.Executor, work.Namespace, sender, opts); err != nil {
 			return badRequest(manifestWorkKind, work.Name, field.ErrorList{err})
 		}
 	}
@@ -140,11 +141,13 @@ func validateSize(path *field.Path, manifests []workv1.Manifest, limit int) *fie
 			"(the largest is manifest %d, %s, of %d bytes)", total, limit, largest, who, len(manifests[largest].Raw)))
 }
 
-// validateExecutor asks for the permission to let the agent act as somebody (WH-11).
-func validateExecutor(ctx context.Context, work *workv1.ManifestWork, sender Sender, opts ManifestWorkOptions) *field.Error {
-	path := field.NewPath("spec", "executor")
+// validateExecutor asks for the permission to let the agent of a cluster act as somebody (WH-11); without a namespace, the
+// agents of all clusters.
+func validateExecutor(
+	ctx context.Context, path *field.Path, executor *workv1.ManifestWorkExecutor, namespace string, sender Sender, opts ManifestWorkOptions,
+) *field.Error {
 	identity := agentServiceAccount
-	if executor := work.Spec.Executor; executor != nil {
+	if executor != nil {
 		subject := path.Child("subject")
 		if executor.Subject.Type != workv1.ExecutorSubjectTypeServiceAccount {
 			return field.NotSupported(subject.Child("type"), executor.Subject.Type,
@@ -161,12 +164,15 @@ func validateExecutor(ctx context.Context, work *workv1.ManifestWork, sender Sen
 	}
 	err := sender.may(ctx, authorizationv1.ResourceAttributes{
 		Group: workv1.GroupVersion.Group, Resource: "manifestworks", Verb: fleet.VerbExecuteAs,
-		Namespace: work.Namespace, Name: identity,
+		Namespace: namespace, Name: identity,
 	})
 	if err != nil {
+		where := "in namespace " + namespace
+		if namespace == "" {
+			where = "in the namespaces of all clusters, which a ClusterRoleBinding gives"
+		}
 		return field.Invalid(path, identity, fmt.Sprintf(
-			"user %q cannot manipulate the Manifestwork with executor %s in namespace %s: %v",
-			sender.Name, identity, work.Namespace, err))
+			"user %q cannot manipulate the Manifestwork with executor %s %s: %v", sender.Name, identity, where, err))
 	}
 	return nil
 }

@@ -1,11 +1,16 @@
 package admission
 
 import (
+	"context"
+
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
+	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/manifest/override"
 	"github.com/capstan-io/capstan/internal/rollout"
 )
 
@@ -15,26 +20,48 @@ var (
 )
 
 // ValidateManifestWorkReplicaSet holds a ManifestWorkReplicaSet that is created (old is nil) or updated against WH-12: the
-// manifests of its template against the rules of a ManifestWork, and its rollout strategies. It fails with 400. What an
-// update leaves alone is not asked about again. Of the options it needs the limit.
-func ValidateManifestWorkReplicaSet(set, old *workv1alpha1.ManifestWorkReplicaSet, opts ManifestWorkOptions) error {
+// manifests of its template against the rules of a ManifestWork, its rollout strategies, its executor, and its overrides
+// (gap W8). It fails with 400. What an update leaves alone is not asked about again.
+//
+// The executor needs the permission of WH-11, in all namespaces: the hub writes the works, under its own identity, to
+// whichever clusters the placements select, now or later. Were it not asked for here, whoever may write a
+// ManifestWorkReplicaSet could act as anybody on all clusters.
+func ValidateManifestWorkReplicaSet(
+	ctx context.Context, set, old *workv1alpha1.ManifestWorkReplicaSet, sender Sender, opts ManifestWorkOptions,
+) error {
 	var errs field.ErrorList
-	spec := field.NewPath("spec")
-	workload := &set.Spec.ManifestWorkTemplate.Workload
-	if old == nil || !equality.Semantic.DeepEqual(*workload, old.Spec.ManifestWorkTemplate.Workload) {
-		path := spec.Child("manifestWorkTemplate", "workload", "manifests")
-		errs = append(errs, validateManifests(path, workload.Manifests, opts.Limit)...)
+	template, work := field.NewPath("spec", "manifestWorkTemplate"), &set.Spec.ManifestWorkTemplate
+	if old == nil || !equality.Semantic.DeepEqual(work.Workload, old.Spec.ManifestWorkTemplate.Workload) {
+		errs = append(errs, validateManifests(template.Child("workload", "manifests"), work.Workload.Manifests, opts.Limit)...)
+	}
+	if old == nil || !equality.Semantic.DeepEqual(work.Executor, old.Spec.ManifestWorkTemplate.Executor) {
+		if err := validateExecutor(ctx, template.Child("executor"), work.Executor, metav1.NamespaceAll, sender, opts); err != nil {
+			errs = append(errs, err)
+		}
 	}
 	if old == nil || !equality.Semantic.DeepEqual(set.Spec.PlacementRefs, old.Spec.PlacementRefs) {
-		for i, ref := range set.Spec.PlacementRefs {
-			path := spec.Child("placementRefs").Index(i).Child("rolloutStrategy")
-			errs = append(errs, rollout.Validate(path, ref.RolloutStrategy)...)
-		}
+		errs = append(errs, validatePlacementRefs(field.NewPath("spec", "placementRefs"), set.Spec.PlacementRefs)...)
+	}
+	if overrides := set.Annotations[fleet.AnnotationOverrides]; old == nil || overrides != old.Annotations[fleet.AnnotationOverrides] {
+		_, wrong := override.Parse(field.NewPath("metadata", "annotations").Key(fleet.AnnotationOverrides), overrides)
+		errs = append(errs, wrong...)
 	}
 	if len(errs) == 0 {
 		return nil
 	}
 	return badRequest(replicaSetKind, set.Name, errs)
+}
+
+func validatePlacementRefs(path *field.Path, refs []workv1alpha1.LocalPlacementReference) (errs field.ErrorList) {
+	seen := map[string]bool{}
+	for i, ref := range refs {
+		if seen[ref.Name] {
+			errs = append(errs, field.Duplicate(path.Index(i).Child("name"), ref.Name))
+		}
+		seen[ref.Name] = true
+		errs = append(errs, rollout.Validate(path.Index(i).Child("rolloutStrategy"), ref.RolloutStrategy)...)
+	}
+	return errs
 }
 
 // ValidateClusterManagementAddOn holds the rollout strategies of a ClusterManagementAddOn that is created (old is nil) or

@@ -39,7 +39,11 @@ func (a *Agent) registerRegistration(mgr ctrl.Manager, hub cluster.Cluster, unca
 		return err
 	}
 	requester := &clientcert.Requester{Hub: uncached, Keys: a.store, Identity: a.identity, Renews: true, Lifetime: a.certificateLifetime(), Record: a.record}
-	if err := mgr.Add(&clientcert.Rotation{Requester: requester, Store: a.store, Clock: a.clock}); err != nil {
+	certificate, err := a.certificateNotice()
+	if err != nil {
+		return err
+	}
+	if err := mgr.Add(&clientcert.Rotation{Requester: requester, Store: a.store, Clock: a.clock, Report: certificate.Set}); err != nil {
 		return err
 	}
 	authority, err := hubca.New(hub.GetConfig(), a.store, a.clock)
@@ -62,9 +66,24 @@ func (a *Agent) registerRegistration(mgr ctrl.Manager, hub cluster.Cluster, unca
 		return err
 	}
 	return status.Register(mgr, hub, status.Options{
-		Cluster: a.identity.Cluster, Prober: prober, Nodes: nodes, MaxCustomClaims: a.MaxCustomClusterClaims,
+		Cluster: a.identity.Cluster, Prober: prober, Certificate: certificate, Nodes: nodes, MaxCustomClaims: a.MaxCustomClusterClaims,
 		ReservedClaimSuffixes: a.ReservedClusterClaimSuffixes, Clock: a.clock,
 	})
+}
+
+// certificateNotice says of the certificate in use what there is to say, so that the first status has it.
+func (a *Agent) certificateNotice() (*status.Notice, error) {
+	notice := &status.Notice{}
+	credential, err := a.store.Load()
+	if err != nil || credential == nil {
+		return notice, err
+	}
+	cond, err := clientcert.Condition(credential)
+	if err != nil {
+		return nil, err
+	}
+	notice.Set(cond)
+	return notice, nil
 }
 
 // registerWork adds the controllers of works: everything that brings objects to the cluster and takes them away.

@@ -32,6 +32,18 @@ const (
 const (
 	// AnnotationSchedulingDisable, when "true" on a Placement, keeps its decisions as they are.
 	AnnotationSchedulingDisable = "cluster.open-cluster-management.io/experimental-scheduling-disable"
+	// AnnotationTemplateWrittenAt on a ManifestWork of a ManifestWorkReplicaSet is when the hub wrote its present spec, in
+	// RFC 3339: from then on the cluster counts in the rollout. It is an extension.
+	AnnotationTemplateWrittenAt = "capstan.io/template-written-at"
+	// AnnotationRollback, when "true" on a ManifestWorkReplicaSet, restores the last good template on all clusters when a
+	// rollout stops because of failures. It is an extension.
+	AnnotationRollback = "capstan.io/rollback"
+	// AnnotationRevisions on such a ManifestWorkReplicaSet lists the templates it has had and how they turned out, as
+	// JSON. The hub writes it.
+	AnnotationRevisions = "capstan.io/revisions"
+	// AnnotationOverrides on a ManifestWorkReplicaSet says, as YAML, how its manifests differ from cluster to cluster. It
+	// is an extension.
+	AnnotationOverrides = "capstan.io/overrides"
 	// AnnotationConfigSpecHash is a hash of what was applied with ignored fields, and on the ManifestWorks of
 	// add-ons a JSON map from the name of each configuration to the hash of its spec.
 	AnnotationConfigSpecHash = "open-cluster-management.io/config-spec-hash"

@@ -21,6 +21,10 @@ const (
 	EventResourceCleanupFail                       = "ResourceCleanupFail"
 	EventResourceCleanupCompleted                  = "ResourceCleanupCompleted"
 	EventCustomClusterClaimsTruncated              = "CustomClusterClaimsTruncated"
+	EventDecisionCreate                            = "DecisionCreate"
+	EventDecisionUpdate                            = "DecisionUpdate"
+	EventDecisionDelete                            = "DecisionDelete"
+	EventScoreUpdate                               = "ScoreUpdate"
 	EventAvailable                                 = "Available"
 	EventUnavailable                               = "Unavailable"
 	EventManifestApplyFailed                       = "ManifestApplyFailed"    // an extension
@@ -34,4 +38,5 @@ const (
 	EventHubClientConfigReady                      = "HubClientConfigReady"
 	EventManagedClusterLeaseUpdateStarted          = "ManagedClusterLeaseUpdateStarted"
 	EventManagedClusterLeaseUpdateStopped          = "ManagedClusterLeaseUpdateStoped" // spelt so in the contract
+	EventRolledBack                                = "RolledBack"                      // our own
 )

@@ -1,5 +1,10 @@
 package fleet
 
+import (
+	"crypto/sha256"
+	"encoding/hex"
+)
+
 // Labels of clusters and of what belongs to them.
 const (
 	// LabelClusterSet on a ManagedCluster is the one exclusive ManagedClusterSet it is a member of.
@@ -91,7 +96,19 @@ func ManagedNamespaceLabel(hubHash string) string {
 	return LabelManagedNamespacePrefix + hubHash[:min(len(hubHash), longestLabelName)]
 }
 
-// ManifestWorkReplicaSetKey is the value of LabelManifestWorkReplicaSet.
+// ManifestWorkReplicaSetKey is the value of LabelManifestWorkReplicaSet: namespace and name with a dot between, and what
+// LabelValue makes of that if it is too long. No two sets have the same, since a namespace has no dot.
 func ManifestWorkReplicaSetKey(namespace, name string) string {
-	return namespace + "." + name
+	return LabelValue(namespace + "." + name)
+}
+
+// LabelValue is a name as the value of a label. One that is longer than a label holds (gap W13) is its beginning, a dash
+// and a hash of it all; whoever looks for it uses this function, too.
+func LabelValue(name string) string {
+	const longest, digits = 63, 16
+	if len(name) <= longest {
+		return name
+	}
+	sum := sha256.Sum256([]byte(name))
+	return name[:longest-digits-1] + "-" + hex.EncodeToString(sum[:])[:digits]
 }

@@ -36,3 +36,23 @@ func TestManagedNamespaceLabel(t *testing.T) {
 		t.Errorf("ManagedNamespaceLabel of a short hash = %q, want %q", got, want)
 	}
 }
+
+// MR-02, gap W13: what is too long for a label is cut, and still nobody else's.
+func TestManifestWorkReplicaSetKey(t *testing.T) {
+	t.Parallel()
+	if got := ManifestWorkReplicaSetKey("ns", "web"); got != "ns.web" {
+		t.Errorf("the key of ns/web is %q", got)
+	}
+	fits, one, two := strings.Repeat("x", 60), strings.Repeat("x", 61), strings.Repeat("x", 62)
+	if got := ManifestWorkReplicaSetKey("ns", fits); got != "ns."+fits {
+		t.Errorf("a key of 63 characters became %q", got)
+	}
+	if ManifestWorkReplicaSetKey("ns", one) == ManifestWorkReplicaSetKey("ns", two) {
+		t.Error("two sets have the same key")
+	}
+	for _, name := range []string{one, two, strings.Repeat("x.", 100) + "x"} {
+		if key := ManifestWorkReplicaSetKey("ns", name); len(validation.IsValidLabelValue(key)) > 0 {
+			t.Errorf("%q is no value of a label", key)
+		}
+	}
+}

@@ -16,6 +16,8 @@ import (
 const (
 	// idlePercent is GOGC while little happens.
 	idlePercent = 40
+	// busyPercent is the least GOGC of a busy process. It is what counts where so much is live that the room is little.
+	busyPercent = 80
 	// busyInterval is the time between two collections under which a process is busy.
 	busyInterval = time.Second
 	// calm is how long a process must have had little to do until it counts as idle.
@@ -23,7 +25,7 @@ const (
 )
 
 // Pace takes over the pace of the collector, unless the environment variable GOGC sets one. While the process is busy, its
-// heap may grow by room bytes beyond what is live before it is collected; once it is idle, that memory goes back to the
+// heap may grow by room bytes beyond what is live, or by four fifths of it if that is more, before it is collected; once it is idle, that memory goes back to the
 // operating system. It counts as busy now, for a start is a busy time.
 func Pace(room uint64) {
 	if os.Getenv("GOGC") != "" {
@@ -85,7 +87,7 @@ func (p *pacer) hurry(heap usage) {
 const minHeap = 4 << 20
 
 func (p *pacer) giveRoom(heap usage) {
-	p.set(int(max(idlePercent, 100*p.room/max(heap.live, minHeap))))
+	p.set(int(max(busyPercent, 100*p.room/max(heap.live, minHeap))))
 }
 
 // look ends the hurry when it is over: when, at the idle pace, collections would not follow each other closely.

@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/capstan-io/capstan/internal/hub/placement"
 	"github.com/capstan-io/capstan/internal/hub/registration/accept"
 	"github.com/capstan-io/capstan/internal/hub/registration/autoaccept"
 	"github.com/capstan-io/capstan/internal/hub/registration/autoapprove"
@@ -25,6 +26,9 @@ import (
 	"github.com/capstan-io/capstan/internal/hub/registration/managednamespace"
 	"github.com/capstan-io/capstan/internal/hub/registration/renewal"
 	"github.com/capstan-io/capstan/internal/hub/registration/taint"
+	"github.com/capstan-io/capstan/internal/hub/work/replicaset"
+	"github.com/capstan-io/capstan/internal/hub/work/ttl"
+	scheduler "github.com/capstan-io/capstan/internal/placement"
 )
 
 // Options say which controllers run.
@@ -41,6 +45,8 @@ type Options struct {
 	CleanupResources []schema.GroupVersionResource
 	// DeletionTimeout is how long the deletion of a cluster that is not available waits for its agent; 0 means for ever.
 	DeletionTimeout time.Duration
+	// TieBreak is how placements choose among clusters of equal scores.
+	TieBreak scheduler.TieBreak
 	// Clock is the source of time; nil means the machine's.
 	Clock clock.Clock
 }
@@ -84,8 +90,15 @@ var groups = []group{
 			return cleanup.Register(mgr, cleanup.Options{Resources: o.CleanupResources, Timeout: o.DeletionTimeout, Clock: o.Clock})
 		},
 	}},
-	{name: "placement"},
-	{name: "work"},
+	{name: "placement", register: []func(ctrl.Manager, Options) error{
+		func(mgr ctrl.Manager, o Options) error {
+			return placement.Register(mgr, o.Clock, scheduler.New(scheduler.Options{TieBreak: o.TieBreak}))
+		},
+	}},
+	{name: "work", register: []func(ctrl.Manager, Options) error{
+		withClock(replicaset.Register),
+		withClock(ttl.Register),
+	}},
 	{name: "addon"},
 }
 

@@ -65,8 +65,9 @@ func (e *Explanation) Why(cluster string) ClusterReason {
 func (s *Scheduler) Explain(object *clusterv1beta1.Placement) *Explanation {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p := &placement{key: keyOf(object), object: object}
+	p := &placement{key: keyOf(object)}
 	p.hash = hashKey(p.key)
+	p.take(object)
 	if saved := s.placements[p.key]; saved != nil {
 		p.decided, p.ids = saved.decided, saved.ids
 	}
@@ -82,7 +83,7 @@ func (s *Scheduler) Explain(object *clusterv1beta1.Placement) *Explanation {
 		}
 	}
 	result, picks := s.resolve(p)
-	result.Disabled = p.disabled()
+	result.Disabled = p.disabled
 	explanation := &Explanation{Result: result}
 	if p.class != nil {
 		st := s.stand(p.class)

@@ -31,14 +31,14 @@ func (s *Scheduler) SetPlacement(object *clusterv1beta1.Placement) []Key {
 		s.placements[key] = p
 		s.namespace(key.Namespace).placements[key] = p
 	} else if sameSpec(p.object, object) {
-		disabled := p.disabled()
-		p.object = object
-		if disabled && !p.disabled() {
+		disabled := p.disabled
+		p.take(object)
+		if disabled != p.disabled {
 			return []Key{key}
 		}
 		return nil
 	}
-	p.object = object
+	p.take(object)
 	s.replan(p)
 	return []Key{key}
 }
@@ -114,6 +114,15 @@ func (s *Scheduler) Restore(key Key, clusters []string) {
 	}
 	slices.Sort(ids)
 	s.decide(p, slices.Compact(ids))
+}
+
+// Selects tells whether a placement has selected a cluster at its last Schedule.
+func (s *Scheduler) Selects(key Key, cluster string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.placements[key]
+	id, known := s.fleet.ids[cluster]
+	return p != nil && known && p.decided.has(id)
 }
 
 // decide records what a placement has selected.

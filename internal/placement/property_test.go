@@ -61,8 +61,8 @@ func outcome(s *Scheduler, key Key) *Result {
 	if p == nil {
 		return nil
 	}
-	if p.disabled() || p.plan == nil {
-		return &Result{Disabled: p.disabled(), Misconfigured: p.bad}
+	if p.disabled || p.plan == nil {
+		return &Result{Disabled: p.disabled, Misconfigured: p.bad}
 	}
 	result, _ := s.resolve(p)
 	return &Result{Groups: result.Groups, Prioritizers: result.Prioritizers, Selected: result.Selected,

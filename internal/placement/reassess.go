@@ -74,7 +74,7 @@ func (s *Scheduler) reassess(cls *class, ch change, found affected) {
 		return
 	}
 	i := impact{change: ch, was: was, is: is}
-	if i.ranked() {
+	if i.ranked() || i.topology() {
 		i.reaches = s.reaches(cls)
 		s.rank(st, c, was, i.reaches)
 		s.move(st, c, was, is)
@@ -153,7 +153,7 @@ func (i *impact) ranked() bool { return i.was.open != i.is.open || i.was.key != 
 func (i *impact) stands() bool {
 	tainted := i.is.held || i.is.avoided
 	rescored := i.is.held && (i.resources || i.score != "" || i.time) // it has no seat that would tell
-	return i.ranked() || i.was.held != i.is.held || (tainted && i.taints) || rescored
+	return i.ranked() || i.was.held != i.is.held || (tainted && (i.taints || i.time)) || rescored
 }
 
 // touches tells whether an impact may change what a placement selects.
@@ -166,7 +166,7 @@ func (s *Scheduler) touches(p *placement, st *standing, i *impact) bool {
 		return false
 	case len(p.plan.spread) > 0:
 		return i.ranked() || i.topology()
-	case !i.ranked():
+	case !i.ranked() && (!i.topology() || len(p.plan.groups) == 0):
 		return false
 	case p.plan.limit == unlimited:
 		return true

@@ -14,7 +14,7 @@ func (s *Scheduler) Schedule(key Key) (*Result, bool) {
 	if p == nil {
 		return nil, false
 	}
-	if p.disabled() {
+	if p.disabled {
 		return &Result{Key: key, Disabled: true}, true
 	}
 	if p.plan == nil {

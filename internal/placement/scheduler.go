@@ -60,18 +60,21 @@ type Scheduler struct {
 
 // placement is what the scheduler knows of a Placement.
 type placement struct {
-	key     Key
-	hash    uint64 // of the key, for TieBreakHash
-	object  *clusterv1beta1.Placement
-	plan    *plan // nil when misconfigured
-	bad     *Misconfiguration
-	class   *class  // nil when misconfigured or without a cluster set
-	ids     []int32 // of the clusters selected
-	decided bitset  // the same
+	key      Key
+	hash     uint64 // of the key, for TieBreakHash
+	object   *clusterv1beta1.Placement
+	disabled bool  // PL-21
+	plan     *plan // nil when misconfigured
+	bad      *Misconfiguration
+	class    *class  // nil when misconfigured or without a cluster set
+	ids      []int32 // of the clusters selected
+	decided  bitset  // the same
 }
 
-func (p *placement) disabled() bool {
-	return p.object.Annotations[fleet.AnnotationSchedulingDisable] == fleet.LabelTrue
+// take takes over what an object says, but for its spec.
+func (p *placement) take(object *clusterv1beta1.Placement) {
+	p.object = object
+	p.disabled = object.Annotations[fleet.AnnotationSchedulingDisable] == fleet.LabelTrue
 }
 
 // New returns a scheduler of an empty fleet.

@@ -14,9 +14,11 @@ import (
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
+	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
 	multiclusterv1alpha1 "github.com/capstan-io/capstan/api/multicluster/v1alpha1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
 )
 
 // patience is how long Eventually waits: far longer than anything takes, for a machine that is busy with other tests.
@@ -28,9 +30,11 @@ func Scheme() *runtime.Scheme {
 	utilruntime.Must(scheme.AddToScheme(s))
 	utilruntime.Must(clusterv1.AddToScheme(s))
 	utilruntime.Must(clusterv1alpha1.AddToScheme(s))
+	utilruntime.Must(clusterv1beta1.AddToScheme(s))
 	utilruntime.Must(clusterv1beta2.AddToScheme(s))
 	utilruntime.Must(multiclusterv1alpha1.AddToScheme(s))
 	utilruntime.Must(workv1.AddToScheme(s))
+	utilruntime.Must(workv1alpha1.AddToScheme(s))
 	return s
 }
 

@@ -52,6 +52,8 @@ func TestHubInExistingCluster(t *testing.T) {
 		t.Run("conversion", func(t *testing.T) { t.Parallel(); testConversion(t, existing) })
 		t.Run("bootstrap", func(t *testing.T) { t.Parallel(); testBootstrapRights(t, existing) })
 		t.Run("join", func(t *testing.T) { t.Parallel(); testJoinExisting(t, existing) })
+		t.Run("sets", func(t *testing.T) { t.Parallel(); testSetsExisting(t, existing) })
+		t.Run("rollback", func(t *testing.T) { t.Parallel(); testRollback(t, existing, "set-rollback") })
 		t.Run("trusted", func(t *testing.T) { t.Parallel(); testTrustedJoins(t, existing) })
 	})
 	if err := webhooks.Stop(); err != nil {
@@ -88,8 +90,13 @@ func hubInExistingCluster(t *testing.T) (cluster *env.Server, server *env.Proces
 	if err := controllers.Start(); err != nil {
 		t.Fatal(err)
 	}
+	works := env.NewControllers(t, kubeconfigOf(t, cluster, "work-controller-sa"), "--leader-election-namespace", fleet.NamespaceHub,
+		"--controllers", "work", "--health-probe-bind-address", "0")
+	if err := works.Start(); err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() {
-		for _, p := range []*env.Process{server, controllers} {
+		for _, p := range []*env.Process{server, controllers, works} {
 			if strings.Contains(p.Log(), "forbidden") {
 				t.Errorf("a right is missing in deploy/hub/rights.yaml:\n%s", p.Log())
 			}
@@ -204,7 +211,7 @@ func passerby(t *testing.T, server *env.Server) client.Client {
 	const name = "passerby"
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{{
 		APIGroups: []string{"cluster.open-cluster-management.io", "work.open-cluster-management.io"},
-		Resources: []string{"managedclusters", "managedclusters/status", "managedclustersetbindings", "manifestworks"},
+		Resources: []string{"managedclusters", "managedclusters/status", "managedclustersetbindings", "manifestworks", "manifestworkreplicasets"},
 		Verbs:     []string{"list", "create", "patch"},
 	}}}
 	binding := &rbacv1.ClusterRoleBinding{
@@ -277,6 +284,12 @@ func testRefusals(t *testing.T, existing *env.Server) {
 		"executor without a name": {withExecutor(&workv1.ManifestWorkExecutor{Subject: workv1.ManifestWorkExecutorSubject{Type: workv1.ExecutorSubjectTypeServiceAccount}}), "400: "},
 		"executor without the permission": {withExecutor(&workv1.ManifestWorkExecutor{Subject: workv1.ManifestWorkExecutorSubject{Type: workv1.ExecutorSubjectTypeServiceAccount,
 			ServiceAccount: &workv1.ManifestWorkSubjectServiceAccount{Namespace: "kube-system", Name: "admin"}}}), "400: "},
+		"executor of a set without the permission": {func(c client.Client) error {
+			s := replicaSet("passerby", "s", configMap("default", "a", "b"), "p")
+			s.Spec.ManifestWorkTemplate.Executor = &workv1.ManifestWorkExecutor{Subject: workv1.ManifestWorkExecutorSubject{Type: workv1.ExecutorSubjectTypeServiceAccount,
+				ServiceAccount: &workv1.ManifestWorkSubjectServiceAccount{Namespace: "kube-system", Name: "admin"}}}
+			return c.Create(t.Context(), s)
+		}, "400: "},
 	} {
 		want, got := refusal(test.try(inProcess)), refusal(test.try(byWebhook))
 		if got != want || !strings.HasPrefix(got, test.want) {

@@ -222,6 +222,29 @@ func TestCompleteWorksFreeze(t *testing.T) {
 	awaitGone(t, m, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "part"}})
 }
 
+// WK-32: a complete work with a TTL goes at its end, with everything it applied; others stay.
+func TestWorkGoesAfterTTL(t *testing.T) {
+	t.Parallel()
+	env.Join(t, hub, managed, "ttl")
+	h, m := hub.Client(t), managed.Client(t)
+	ns := namespace(t, m, "ttl")
+	var works []*workv1.ManifestWork
+	for _, name := range []string{"goes", "stays"} {
+		w := work("ttl", name, configMap(ns, name, "1"))
+		configured(w, "", "configmaps", ns, name, func(c *workv1.ManifestConfigOption) {
+			c.ConditionRules = []workv1.ConditionRule{{Condition: "Complete", Type: workv1.CelConditionExpressionsType, CelExpressions: []string{`object.data.key == "1"`}}}
+		})
+		works = append(works, w)
+	}
+	ttl := int64(1)
+	works[0].Spec.DeleteOption = &workv1.DeleteOption{TTLSecondsAfterFinished: &ttl}
+	create(t, h, works[1], works[0])
+	awaitGone(t, h, works[0])
+	awaitGone(t, m, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "goes"}})
+	awaitCondition(t, h, works[1], "Complete", metav1.ConditionTrue)
+	awaitConfigMap(t, m, ns, "stays", "1")
+}
+
 const gaugeDefinition = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"gauges.feedback.example.com"},"spec":{"group":"feedback.example.com","scope":"Namespaced",
 	"names":{"kind":"Gauge","plural":"gauges","singular":"gauge","listKind":"GaugeList"},
 	"versions":[{"name":"v1","served":true,"storage":true,"subresources":{"status":{}},"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}]}}`
@@ -263,14 +286,14 @@ func TestFeedbackOfCustomResource(t *testing.T) {
 	for i := range changes {
 		set(fmt.Sprintf(`{"count":%d}`, i+2))
 	}
-	got := awaitWork(t, h, w, func(w *workv1.ManifestWork) error { return want(values(w, 1), "count", fmt.Sprint(changes+1)) })
+	awaitWork(t, h, w, func(w *workv1.ManifestWork) error { return want(values(w, 1), "count", fmt.Sprint(changes+1)) })
 	took := time.Since(began)
 	if writes, most := statusWrites(t, h, w, before), 5*int(took/time.Second+2); writes > most {
 		t.Errorf("%d changes within %s led to %d writes on the hub, want %d at most", changes, took, writes, most)
 	}
 	// What cannot be reported is said, and does not keep the rest from being reported.
 	set(fmt.Sprintf(`{"wrong":[%q],"count":0}`, strings.Repeat("x", 1025)))
-	got = awaitWork(t, h, w, func(w *workv1.ManifestWork) error { return want(values(w, 1), "count", "0") })
+	got := awaitWork(t, h, w, func(w *workv1.ManifestWork) error { return want(values(w, 1), "count", "0") })
 	cond := meta.FindStatusCondition(got.Status.ResourceStatus.Manifests[1].Conditions, "StatusFeedbackSynced")
 	if cond.Status != metav1.ConditionFalse || cond.Reason != "StatusFeedbackSyncFailed" || !strings.Contains(cond.Message, `the value "wrong" cannot be reported: it has 1029 bytes of JSON, and 1024 is the limit`) {
 		t.Errorf("%+v", cond)
@@ -278,21 +301,13 @@ func TestFeedbackOfCustomResource(t *testing.T) {
 }
 
 // statusWrites counts the changes of a work on the hub since an earlier state of it.
-func statusWrites(t *testing.T, c client.Client, w, since *workv1.ManifestWork) int {
+func statusWrites(t *testing.T, c client.WithWatch, w, since *workv1.ManifestWork) int {
 	t.Helper()
-	config, err := hub.Config()
-	if err != nil {
-		t.Fatal(err)
-	}
-	watching, err := client.NewWithWatch(config, client.Options{Scheme: env.Scheme()})
-	if err != nil {
-		t.Fatal(err)
-	}
 	now := &workv1.ManifestWork{}
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(w), now); err != nil {
 		t.Fatal(err)
 	}
-	changes, err := watching.Watch(t.Context(), &workv1.ManifestWorkList{}, client.InNamespace(w.Namespace),
+	changes, err := c.Watch(t.Context(), &workv1.ManifestWorkList{}, client.InNamespace(w.Namespace),
 		&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: since.ResourceVersion}})
 	if err != nil {
 		t.Fatal(err)

@@ -120,6 +120,7 @@ func TestJoined(t *testing.T) {
 	mc := managedCluster(t, name)
 	for kind, reason := range map[string]string{
 		"HubAcceptedManagedCluster": "HubClusterAdminAccepted", "ManagedClusterJoined": "ManagedClusterJoined", "ManagedClusterConditionAvailable": "ManagedClusterAvailable",
+		"ClusterCertificateRotated": "ClientCertificateUpdated",
 	} {
 		if cond := meta.FindStatusCondition(mc.Status.Conditions, kind); cond == nil || cond.Reason != reason {
 			t.Errorf("condition %s: %+v, want reason %s", kind, cond, reason)
@@ -407,10 +408,11 @@ func TestRotation(t *testing.T) {
 		return notBefore.Add(time.Duration(share * float64(notAfter.Sub(notBefore))))
 	}
 	clk := clocktesting.NewFakeClock(at(0.01))
-	recorded := make(chan string, 100)
+	recorded, conditions := make(chan string, 100), make(chan metav1.Condition, 100)
 	record := func(_, reason, _, _ string, _ ...any) { recorded <- reason }
 	rotation := &clientcert.Rotation{
 		Requester: &clientcert.Requester{Hub: renewer, Identity: identity.Identity{Cluster: name, Agent: "agent1"}, Record: record}, Store: store, Clock: clk,
+		Report: func(cond metav1.Condition) { conditions <- cond },
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -436,16 +438,21 @@ func TestRotation(t *testing.T) {
 		return after.Valid(identity.Identity{Cluster: name, Agent: "agent1"}, time.Now())
 	})
 	// RG-11 and section 12 of the contract.
-	env.Eventually(t, func(context.Context) error {
-		cond := meta.FindStatusCondition(managedCluster(t, name).Status.Conditions, fleet.ConditionCertificateRotated)
-		if after, err := store.Load(); err != nil {
-			return err
-		} else if _, until, err := after.Lifetime(); err != nil || cond == nil || cond.Status != metav1.ConditionTrue ||
-			cond.Reason != fleet.ReasonClientCertificateUpdated || !strings.Contains(cond.Message, until.UTC().Format(time.RFC3339)) {
-			return fmt.Errorf("condition %+v, certificate until %s: %w", cond, until, err)
+	after, err := store.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := clientcert.Condition(after)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for got := (metav1.Condition{}); got != want; {
+		select {
+		case got = <-conditions:
+		case <-time.After(time.Minute):
+			t.Fatalf("no condition %+v", want)
 		}
-		return nil
-	})
+	}
 	for _, want := range []string{fleet.EventCertificateRotationStarted, fleet.EventCSRCreated, fleet.EventClientCertificateCreated} {
 		if got := <-recorded; got != want {
 			t.Errorf("event %s, want %s", got, want)

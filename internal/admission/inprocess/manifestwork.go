@@ -2,6 +2,7 @@ package inprocess
 
 import (
 	"context"
+	"maps"
 	"reflect"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -51,4 +52,11 @@ func keepsSpec(request admission.Attributes) bool {
 	object, ok := request.GetObject().(*unstructured.Unstructured)
 	old, oldOK := request.GetOldObject().(*unstructured.Unstructured)
 	return ok && oldOK && reflect.DeepEqual(object.Object["spec"], old.Object["spec"])
+}
+
+// keepsAnnotations says whether an update leaves the annotations alone.
+func keepsAnnotations(request admission.Attributes) bool {
+	object, ok := request.GetObject().(*unstructured.Unstructured)
+	old, oldOK := request.GetOldObject().(*unstructured.Unstructured)
+	return ok && oldOK && maps.Equal(object.GetAnnotations(), old.GetAnnotations())
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/initializer"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
@@ -15,28 +16,33 @@ var (
 	managementAddOns = addonv1beta1.GroupVersion.WithResource("clustermanagementaddons").GroupResource()
 )
 
-// replicaSetValidator checks ManifestWorkReplicaSets (WH-12).
+// replicaSetValidator checks ManifestWorkReplicaSets (WH-11, WH-12).
 type replicaSetValidator struct {
 	*admission.Handler
+	asking
 	options rules.ManifestWorkOptions
 }
 
-var _ admission.ValidationInterface = (*replicaSetValidator)(nil)
+var (
+	_ admission.ValidationInterface            = (*replicaSetValidator)(nil)
+	_ initializer.WantsUnconditionalAuthorizer = (*replicaSetValidator)(nil)
+)
 
 func newReplicaSetValidator(options rules.ManifestWorkOptions) *replicaSetValidator {
 	return &replicaSetValidator{Handler: writes(), options: options}
 }
 
 // Validate is called by the server.
-func (p *replicaSetValidator) Validate(_ context.Context, request admission.Attributes, _ admission.ObjectInterfaces) error {
-	if !isAbout(request, replicaSets) || keepsSpec(request) {
+func (p *replicaSetValidator) Validate(ctx context.Context, request admission.Attributes, _ admission.ObjectInterfaces) error {
+	// Not all of what is checked is in the spec.
+	if !isAbout(request, replicaSets) || keepsSpec(request) && keepsAnnotations(request) {
 		return nil
 	}
 	set, old, err := decodeBoth[workv1alpha1.ManifestWorkReplicaSet](request)
 	if err != nil {
 		return err
 	}
-	return rules.ValidateManifestWorkReplicaSet(set, old, p.options)
+	return rules.ValidateManifestWorkReplicaSet(ctx, set, old, p.sender(request.GetUserInfo()), p.options)
 }
 
 // managementAddOnValidator checks the rollout strategies of ClusterManagementAddOns.

@@ -28,6 +28,10 @@ func TestManifestWorkReplicaSetIsValidated(t *testing.T) {
 		{name: "twice the same", object: set(configMap+","+configMap, quarter, ""), text: "spec.manifestWorkTemplate.workload.manifests[1]"},
 		{name: "strategy", object: set(configMap, negative, ""),
 			text: `spec.placementRefs[1].rolloutStrategy.progressive.maxFailures: Invalid value: "-1": a number of clusters is not negative`},
+		{name: "overrides", object: set(configMap, quarter, `, annotations: {capstan.io/overrides: "- set: []"}`),
+			text: "metadata.annotations[capstan.io/overrides][0]: Required value"},
+		{name: "a new mistake in overrides", object: set(configMap, quarter, `, annotations: {capstan.io/overrides: "- set: []"}`), old: set(configMap, quarter, ""),
+			text: "metadata.annotations[capstan.io/overrides][0]: Required value"},
 		{name: "an old mistake", object: set(configMap, negative, ", labels: {a: b}"), old: set(configMap, negative, "")},
 		{name: "an old mistake in the template", object: set("", quarter, ""), old: set("", negative, "")},
 		{name: "an old mistake in a strategy", object: set(configMap, negative, ""), old: set("", negative, "")},
@@ -36,6 +40,18 @@ func TestManifestWorkReplicaSetIsValidated(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) { writeAndCheck(t, test.object, test.old, test.text) })
 	}
+}
+
+// WH-11: the executor of a template is asked about, too.
+func TestExecutorOfReplicaSetIsValidated(t *testing.T) {
+	t.Parallel()
+	set := func() *unstructured.Unstructured {
+		return object(t, `{apiVersion: work.open-cluster-management.io/v1alpha1, kind: ManifestWorkReplicaSet, metadata: {name: s, namespace: ns},
+			spec: {placementRefs: [{name: p}], manifestWorkTemplate: {workload: {manifests: [{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: ns}}]},
+				executor: {subject: {type: ServiceAccount, serviceAccount: {namespace: apps, name: bot}}}}}}`)
+	}
+	checkStatus(t, newServer().write(t, set(), nil, ""), 400, "spec.manifestWorkTemplate.executor")
+	checkStatus(t, newServer("execute-as ").write(t, set(), nil, ""), 0, "")
 }
 
 // AM-20, in both versions of the kind.

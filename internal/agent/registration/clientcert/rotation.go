@@ -35,8 +35,8 @@ type Rotation struct {
 	Requester *Requester
 	Store     *hubkubeconfig.Store
 	Clock     clock.Clock
-
-	reported metav1.Condition // what the hub has been told last
+	// Report takes how the certificate stands; nil if nobody wants to know.
+	Report func(metav1.Condition)
 }
 
 // Start renews whenever it is time, until the context ends. It returns an error when the credential is gone or has expired
@@ -59,19 +59,34 @@ func (r *Rotation) Start(ctx context.Context) error {
 		wake := earlier(now.Add(resync), notAfter)
 		if r.Requester != nil {
 			if due := renewalTime(notBefore, notAfter, left); now.Before(due) {
-				r.report(ctx, updated(notBefore, notAfter))
+				r.report(credential)
 				wake = earlier(wake, due)
 			} else if err := r.renew(ctx, notAfter); err == nil {
 				continue
 			} else {
 				log.FromContext(ctx).Error(err, "Renewal of the client certificate failed and is tried again", "expires", notAfter)
-				r.report(ctx, updateFailed(err, notAfter))
+				r.reportFailure(err, notAfter)
 				wake = earlier(r.Clock.Now().Add(retryRenewal), notAfter)
 			}
 		}
 		if !r.sleepUntil(ctx, wake) {
 			return nil
 		}
+	}
+}
+
+func (r *Rotation) report(credential *hubkubeconfig.Credential) {
+	if r.Report == nil {
+		return
+	}
+	if cond, err := Condition(credential); err == nil {
+		r.Report(cond)
+	}
+}
+
+func (r *Rotation) reportFailure(err error, notAfter time.Time) {
+	if r.Report != nil {
+		r.Report(updateFailed(err, notAfter))
 	}
 }
 

@@ -42,6 +42,8 @@ type Options struct {
 	Cluster string
 	// Prober tells whether the managed cluster's API server answers.
 	Prober *Prober
+	// Certificate is how the agent's client certificate stands (RG-11).
+	Certificate *Notice
 	// Nodes says whether the managed cluster has nodes at all; a hub that is managed itself has none.
 	Nodes bool
 	// MaxCustomClaims is how many claims beyond the reserved ones are reported.
@@ -76,6 +78,7 @@ func Register(mgr ctrl.Manager, hub cluster.Cluster, o Options) error {
 		}).
 		WatchesRawSource(source.Kind(hub.GetCache(), &clusterv1.ManagedCluster{}, &handler.TypedEnqueueRequestForObject[*clusterv1.ManagedCluster]{})).
 		WatchesRawSource(o.Prober.Source(self)).
+		WatchesRawSource(o.Certificate.source(self)).
 		Watches(&clusterv1alpha1.ClusterClaim{}, handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return self }))
 	if o.Nodes {
 		builder = builder.WatchesRawSource(source.Kind(mgr.GetCache(), &corev1.Node{},
@@ -112,6 +115,9 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	if health.Version != "" {
 		mc.Status.Version.Kubernetes = health.Version
+	}
+	if cond, known := c.Certificate.get(); known {
+		c.setCondition(mc, cond)
 	}
 	if err := c.setResources(ctx, mc); err != nil {
 		return ctrl.Result{}, err

@@ -72,7 +72,7 @@ func TestClaimsBeyondTheLimit(t *testing.T) {
 	prober, clk := newTestProber(t, newAPIServer(t))
 	hidden := claim("hidden")
 	hidden.Labels = map[string]string{"open-cluster-management.io/spoke-only": ""}
-	r := newReporter(t, Options{Cluster: "cluster1", Prober: prober, MaxCustomClaims: 2, ReservedClaimSuffixes: []string{".reserved.io"}, Clock: clk},
+	r := newReporter(t, Options{Cluster: "cluster1", Prober: prober, Certificate: &Notice{}, MaxCustomClaims: 2, ReservedClaimSuffixes: []string{".reserved.io"}, Clock: clk},
 		claim("id.k8s.io"), claim("zone.reserved.io"), hidden, claim("d"), claim("c"), claim("b"), claim("a"))
 	names := func(mc *clusterv1.ManagedCluster) (names []string) {
 		for _, c := range mc.Status.ClusterClaims {
@@ -109,7 +109,7 @@ func TestClaimsBeyondTheLimit(t *testing.T) {
 func TestClaimsWithinTheLimit(t *testing.T) {
 	t.Parallel()
 	prober, clk := newTestProber(t, newAPIServer(t))
-	r := newReporter(t, Options{Cluster: "cluster1", Prober: prober, MaxCustomClaims: 2, Clock: clk}, claim("a"), claim("b"))
+	r := newReporter(t, Options{Cluster: "cluster1", Prober: prober, Certificate: &Notice{}, MaxCustomClaims: 2, Clock: clk}, claim("a"), claim("b"))
 	mc, told := r.report(t)
 	if cond := meta.FindStatusCondition(mc.Status.Conditions, "capstan.io/ClusterClaimsReported"); cond != nil || len(mc.Status.ClusterClaims) != 2 {
 		t.Errorf("condition %+v, claims %v", cond, mc.Status.ClusterClaims)
@@ -124,7 +124,7 @@ func TestAvailabilityEvents(t *testing.T) {
 	t.Parallel()
 	server := newAPIServer(t)
 	prober, clk := newTestProber(t, server)
-	r := newReporter(t, Options{Cluster: "cluster1", Prober: prober, Clock: clk})
+	r := newReporter(t, Options{Cluster: "cluster1", Prober: prober, Certificate: &Notice{}, Clock: clk})
 	if _, told := r.report(t); count(told, "Normal Available ") != 1 || len(told) != 1 {
 		t.Errorf("a cluster that has come: %v", told)
 	}
@@ -137,6 +137,21 @@ func TestAvailabilityEvents(t *testing.T) {
 	}
 	if _, told := r.report(t); len(told) > 0 {
 		t.Errorf("told again: %v", told)
+	}
+}
+
+// RG-11: how the certificate stands goes out with the rest.
+func TestCertificateNotice(t *testing.T) {
+	t.Parallel()
+	prober, clk := newTestProber(t, newAPIServer(t))
+	notice := &Notice{}
+	r := newReporter(t, Options{Cluster: "cluster1", Prober: prober, Certificate: notice, Clock: clk})
+	for _, status := range []metav1.ConditionStatus{metav1.ConditionTrue, metav1.ConditionFalse} {
+		notice.Set(metav1.Condition{Type: "ClusterCertificateRotated", Status: status, Reason: "Reason", Message: "message"})
+		mc, _ := r.report(t)
+		if !meta.IsStatusConditionPresentAndEqual(mc.Status.Conditions, "ClusterCertificateRotated", status) {
+			t.Errorf("want %s: %+v", status, mc.Status.Conditions)
+		}
 	}
 }
 

@@ -1,8 +1,8 @@
 // Package observe keeps up with the state of what works have applied, for the hub to be told of it.
 //
 // The tracker's watches of metadata tell when an object changes. Only then, and only if an owner has a question about it, is
-// the whole object read, and of it only the answers are kept: memory grows with what is reported. What changes over and over is
-// read and reported at intervals; a change after a quiet time at once.
+// the whole object read, and of it only the answers are kept: memory grows with what is reported. A few changes after a quiet
+// time are read and reported at once, what changes over and over at intervals.
 package observe
 
 import (
@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,8 +26,12 @@ import (
 	"github.com/capstan-io/capstan/internal/manifest/conditions"
 )
 
-// interval is the least time between two readings of one object, and between two calls on behalf of one owner.
-const interval = 250 * time.Millisecond
+// Objects are read, and owners called, at once as often as burst after a quiet time, which a Deployment needs to become
+// available, and not more often than once in an interval in the long run.
+const (
+	interval = 250 * time.Millisecond
+	burst    = 5
+)
 
 // The wait before an object that could not be read is tried again doubles from the first to the last.
 const (
@@ -62,7 +67,7 @@ type Observer struct {
 
 // observed is an object that owners have questions about.
 type observed struct {
-	pace      pace
+	pace      *pace
 	version   string // the least resource version that is worth reading
 	questions map[string]*question
 }
@@ -74,15 +79,21 @@ type question struct {
 	version string // of the object that was read
 }
 
-// pace is when something was done last, or will be done next.
-type pace struct{ at time.Time }
+// pace is that of something that may not be done too often.
+type pace struct {
+	limit *rate.Limiter
+	// at is when it was done last, or will be done next.
+	at time.Time
+}
+
+func newPace() *pace { return &pace{limit: rate.NewLimiter(rate.Every(interval), burst)} }
 
 // next is how long to wait until it may be done again. It need not be done at all if it already will be.
 func (p *pace) next(now time.Time) (after time.Duration, due bool) {
 	if p.at.After(now) {
 		return 0, false
 	}
-	after = max(0, p.at.Add(interval).Sub(now))
+	after = p.limit.ReserveN(now, 1).DelayFrom(now)
 	p.at = now.Add(after)
 	return after, true
 }
@@ -130,11 +141,11 @@ func (o *Observer) register(owner string, object tracker.Object, q Question) *qu
 	defer o.mu.Unlock()
 	about := o.observed[object]
 	if about == nil {
-		about = &observed{questions: map[string]*question{}}
+		about = &observed{pace: newPace(), questions: map[string]*question{}}
 		o.observed[object] = about
 	}
 	if o.owners[owner] == nil {
-		o.owners[owner] = &pace{}
+		o.owners[owner] = newPace()
 	}
 	asked := about.questions[owner]
 	if asked == nil || !equality.Semantic.DeepEqual(asked.Question, q) {

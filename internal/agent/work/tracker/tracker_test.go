@@ -141,3 +141,38 @@ func must(t *testing.T, err error) {
 		t.Fatal(err)
 	}
 }
+
+// Gap W2: every change of what is tracked is said once, that of a status as well; what the caller saw itself is none.
+func TestChangesAreTold(t *testing.T) {
+	t.Parallel()
+	tracker, k, told := newKind(t)
+	k.resource = configMaps
+	var changes []string
+	tracker.ListenToChanges(func(o Object, version string) {
+		if o.GroupVersionResource != configMaps {
+			t.Errorf("a change of %s", o.GroupVersionResource)
+		}
+		changes = append(changes, o.Name+" "+version)
+	})
+	changed := func(what string, want ...string) {
+		t.Helper()
+		if !slices.Equal(changes, want) {
+			t.Errorf("%s: changes %q, want %q", what, changes, want)
+		}
+		changes = nil
+	}
+	tracker.Track("one", named("a"))
+	must(t, k.Replace([]any{live("a", "5", 1), live("foreign", "3", 1)}, "7"))
+	changed("first list", "a 5")
+	told()
+	must(t, k.Update(live("a", "8", 1)))
+	changed("a change of status", "a 8")
+	expect(t, "a change of status", told())
+	tracker.Saw(named("a"), live("a", "9", 2))
+	must(t, k.Update(live("a", "9", 2)))
+	changed("a change that was seen already")
+	must(t, k.Update(live("foreign", "10", 1)))
+	changed("a change of an object that is not tracked")
+	must(t, k.Delete(live("a", "11", 2)))
+	changed("deletion", "a 11")
+}

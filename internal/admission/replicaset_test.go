@@ -1,0 +1,78 @@
+package admission_test
+
+import (
+	"slices"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
+	"github.com/capstan-io/capstan/internal/admission"
+)
+
+func setExecutedBy(account string) *workv1alpha1.ManifestWorkReplicaSet {
+	set := &workv1alpha1.ManifestWorkReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "s"}}
+	set.Spec.PlacementRefs = []workv1alpha1.LocalPlacementReference{{Name: "p"}}
+	set.Spec.ManifestWorkTemplate = workOf(configMap).Spec
+	if account != "" {
+		set.Spec.ManifestWorkTemplate.Executor = &workv1.ManifestWorkExecutor{Subject: workv1.ManifestWorkExecutorSubject{
+			Type:           workv1.ExecutorSubjectTypeServiceAccount,
+			ServiceAccount: &workv1.ManifestWorkSubjectServiceAccount{Namespace: "apps", Name: account},
+		}}
+	}
+	return set
+}
+
+// WH-11: the executor of a template needs the permission in all namespaces; in that of the set it is not enough, even if
+// there is a cluster of that name.
+func TestExecutorOfReplicaSet(t *testing.T) {
+	t.Parallel()
+	const (
+		anywhere = "execute-as manifestworks/.work.open-cluster-management.io /system:serviceaccount:apps:bot"
+		inC1     = "execute-as manifestworks/.work.open-cluster-management.io c1/system:serviceaccount:apps:bot"
+		asAgent  = "execute-as manifestworks/.work.open-cluster-management.io /system:serviceaccount::klusterlet-work-sa"
+	)
+	refused := []string{"spec.manifestWorkTemplate.executor", `user "ann" cannot manipulate the Manifestwork`, "in the namespaces of all clusters"}
+	for _, test := range []struct {
+		name     string
+		set, old *workv1alpha1.ManifestWorkReplicaSet
+		gate     bool
+		allowed  []string
+		asked    []string
+		texts    []string
+	}{
+		{name: "none", set: setExecutedBy("")},
+		{name: "allowed", set: setExecutedBy("bot"), allowed: []string{anywhere}, asked: []string{anywhere}},
+		{name: "not allowed", set: setExecutedBy("bot"), asked: []string{anywhere}, texts: refused},
+		{name: "allowed in one namespace", set: setExecutedBy("bot"), allowed: []string{inC1}, asked: []string{anywhere}, texts: refused},
+		{name: "changed", set: setExecutedBy("bot"), old: setExecutedBy("other"), asked: []string{anywhere}, texts: refused},
+		{name: "added", set: setExecutedBy("bot"), old: setExecutedBy(""), asked: []string{anywhere}, texts: refused},
+		{name: "unchanged", set: setExecutedBy("bot"), old: setExecutedBy("bot")},
+		{name: "none with the gate", set: setExecutedBy(""), gate: true, asked: []string{asAgent}, texts: []string{"klusterlet-work-sa"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			code := 0
+			if test.texts != nil {
+				code = 400
+			}
+			authorizer := fakeAuthorizer{allowed: test.allowed}
+			err := admission.ValidateManifestWorkReplicaSet(t.Context(), test.set, test.old, authorizer.sender(),
+				admission.ManifestWorkOptions{NilExecutorValidating: test.gate})
+			checkStatus(t, err, code, test.texts...)
+			if !slices.Equal(authorizer.asked, test.asked) {
+				t.Errorf("asked for %q, want %q", authorizer.asked, test.asked)
+			}
+		})
+	}
+}
+
+// WH-12: two references to one placement would have two strategies for the same works.
+func TestPlacementTwice(t *testing.T) {
+	t.Parallel()
+	set := setExecutedBy("")
+	set.Spec.PlacementRefs = append(set.Spec.PlacementRefs, set.Spec.PlacementRefs[0])
+	err := admission.ValidateManifestWorkReplicaSet(t.Context(), set, nil, (&fakeAuthorizer{}).sender(), admission.ManifestWorkOptions{})
+	checkStatus(t, err, 400, `spec.placementRefs[1].name: Duplicate value: "p"`)
+}

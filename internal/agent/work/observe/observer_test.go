@@ -1,0 +1,239 @@
+package observe
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	metadatafake "k8s.io/client-go/metadata/fake"
+	kubetesting "k8s.io/client-go/testing"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/agent/work/tracker"
+)
+
+var (
+	things = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "things"}
+	thing  = tracker.Object{GroupVersionResource: things, NamespacedName: types.NamespacedName{Namespace: "default", Name: "thing"}}
+	level  = Question{FeedbackRules: []workv1.FeedbackRule{{Type: workv1.JSONPathsType, JSONPaths: []workv1.JSONPath{{Name: "level", Path: ".status.level"}}}}}
+)
+
+func at(version string, level int64) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "example.com/v1", "kind": "Thing",
+		"metadata": map[string]any{"namespace": "default", "name": "thing", "resourceVersion": version},
+		"status":   map[string]any{"level": level},
+	}}
+}
+
+// cluster is an observer of a cluster with one thing, at a time of the test's own.
+type cluster struct {
+	*Observer
+	clock *clocktesting.FakeClock
+
+	reads atomic.Int32
+	mu    sync.Mutex
+	thing *unstructured.Unstructured
+	err   error
+	calls []string
+}
+
+// called is how owners were called.
+func (c *cluster) called() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return strings.Join(c.calls, ",")
+}
+
+func newCluster(t *testing.T) *cluster {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := metav1.AddMetaToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	c := &cluster{clock: clocktesting.NewFakeClock(time.Unix(0, 0)), thing: at("1", 1)}
+	objects := dynamicfake.NewSimpleDynamicClient(scheme)
+	objects.PrependReactor("get", "things", func(kubetesting.Action) (bool, runtime.Object, error) {
+		c.reads.Add(1)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.err != nil {
+			return true, nil, c.err
+		}
+		return true, c.thing, nil
+	})
+	c.Observer = New(objects, tracker.New(t.Context(), metadatafake.NewSimpleMetadataClient(scheme)), Options{MaxJSONRawLength: 1024, Clock: c.clock})
+	c.Listen(func(owner string, after time.Duration) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.calls = append(c.calls, fmt.Sprintf("%s after %s", owner, after))
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	var running errgroup.Group
+	running.Go(func() error { return c.Start(ctx) })
+	t.Cleanup(func() {
+		stop()
+		if err := running.Wait(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+// set changes the thing, and the watch says so.
+func (c *cluster) set(live *unstructured.Unstructured, err error) {
+	c.mu.Lock()
+	c.thing, c.err = live, err
+	c.mu.Unlock()
+	c.changed(thing, "")
+}
+
+func (c *cluster) await(t *testing.T, what string, check func() bool) {
+	t.Helper()
+	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
+		return check(), nil
+	})
+	if err != nil {
+		t.Fatalf("%s: %d reads, calls %s", what, c.reads.Load(), c.called())
+	}
+}
+
+func (c *cluster) level(owner string) string {
+	reading := c.Reading(owner, thing)
+	if reading == nil || len(reading.Values) == 0 {
+		return ""
+	}
+	return fmt.Sprint(*reading.Values[0].Value.Integer)
+}
+
+func (c *cluster) awaitLevel(t *testing.T, owner, want string) {
+	t.Helper()
+	c.await(t, "level "+want, func() bool { return c.level(owner) == want })
+}
+
+// Gap W2: an object is read when it has changed, and its owner is called when that is news to it.
+func TestReadsOnChange(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.Ask("a", thing, level, at("1", 1))
+	if got := c.level("a"); got != "1" || c.reads.Load() != 0 {
+		t.Errorf("level %q after %d reads, want that of the object that was given", got, c.reads.Load())
+	}
+	c.Ask("b", thing, Question{Health: true}, nil)
+	c.await(t, "an object that was not given is read", func() bool { return c.Reading("b", thing) != nil && c.reads.Load() == 1 })
+	c.await(t, "only the one who knew nothing is called", func() bool { return c.called() == "b after 0s" })
+	c.set(at("2", 2), nil)
+	c.awaitLevel(t, "a", "2")
+	c.await(t, "the owner whose answer changed is called", func() bool { return c.called() == "b after 0s,a after 0s" })
+	c.set(at("3", 2), nil)
+	c.await(t, "the object is read again", func() bool { return c.reads.Load() == 3 })
+	c.Forget("a", thing)
+	c.Forget("b", thing)
+	c.changed(thing, "4")
+	if len(c.observed) != 0 || c.queue.Len() != 0 || c.called() != "b after 0s,a after 0s" {
+		t.Errorf("%d objects are observed, %d queued, calls %v", len(c.observed), c.queue.Len(), c.called())
+	}
+}
+
+// Bursts: after some changes in a row, one reading stands for many.
+func TestBursts(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.Ask("a", thing, level, at("0", 0))
+	for i := range burst {
+		c.set(at(fmt.Sprint(i+1), int64(i+1)), nil)
+		c.await(t, "a change is read at once", func() bool { return int(c.reads.Load()) == i+1 })
+	}
+	for i := range 100 {
+		c.set(at(fmt.Sprint(i+100), int64(i+100)), nil)
+	}
+	if c.reads.Load() != burst {
+		t.Errorf("%d reads, want %d until time passes", c.reads.Load(), burst)
+	}
+	c.clock.Step(interval)
+	c.awaitLevel(t, "a", "199")
+	if c.reads.Load() != burst+1 {
+		t.Errorf("%d reads, want %d", c.reads.Load(), burst+1)
+	}
+}
+
+// An answer to an old question, or from an old object, is not taken for a new one.
+func TestOldAnswers(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.Ask("a", thing, level, at("5", 5))
+	c.Ask("a", thing, level, at("4", 4))
+	if got := c.level("a"); got != "5" {
+		t.Errorf("level %q of an older object", got)
+	}
+	other := Question{FeedbackRules: []workv1.FeedbackRule{{Type: workv1.JSONPathsType, JSONPaths: []workv1.JSONPath{{Name: "other", Path: ".status.level"}}}}}
+	asked := c.register("a", thing, level)
+	c.Ask("a", thing, other, at("6", 6))
+	if c.answer(thing, "a", asked, &Reading{}, "7") || c.Reading("a", thing).Values[0].Name != "other" {
+		t.Error("the answer to a question that is not asked any more was taken")
+	}
+}
+
+// What has gone is said at once; what cannot be read only if it stays so, for it is tried again.
+func TestTroubles(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	q := level
+	q.Health = true
+	c.Ask("a", thing, q, at("1", 1))
+	c.set(nil, fmt.Errorf("no route"))
+	again := func(check func() bool) func() bool {
+		return func() bool {
+			c.clock.Step(lastRetry)
+			return check()
+		}
+	}
+	c.await(t, "it is tried again", again(func() bool {
+		got := c.level("a")
+		if reads := c.reads.Load(); reads <= patience && got != "1" {
+			t.Errorf("level %q after %d failures", got, reads)
+		}
+		return c.reads.Load() >= patience
+	}))
+	c.await(t, "the owner is told", again(func() bool {
+		return strings.Contains(c.Reading("a", thing).Failure, "the object cannot be read: no route")
+	}))
+	c.set(nil, apierrors.NewNotFound(things.GroupResource(), "thing"))
+	c.await(t, "the end is told", again(func() bool { return strings.Contains(c.Reading("a", thing).Failure, "does not exist") }))
+	if !meta.IsStatusConditionTrue(c.Reading("a", thing).Conditions, "Progressing") {
+		t.Errorf("conditions %+v", c.Reading("a", thing).Conditions)
+	}
+	c.set(at("9", 9), nil)
+	c.await(t, "its return is told", again(func() bool { return c.level("a") == "9" }))
+}
+
+// WK-31: a rule for a condition takes the place of the one that comes without rules.
+func TestRulesWin(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	q := Question{Health: true, ConditionRules: []workv1.ConditionRule{{Condition: "Progressing", Type: workv1.CelConditionExpressionsType, CelExpressions: []string{"true"}}}}
+	c.Ask("a", thing, q, at("1", 1))
+	conditions := c.Reading("a", thing).Conditions
+	progressing, degraded := meta.FindStatusCondition(conditions, "Progressing"), meta.FindStatusCondition(conditions, "Degraded")
+	if len(conditions) != 2 || progressing.Reason != "ConditionRuleEvaluated" || degraded.Reason != "HealthCurrent" {
+		t.Errorf("%+v", conditions)
+	}
+	if pending := Pending(q).Conditions; len(pending) != 1 || pending[0].Type != "Degraded" {
+		t.Errorf("until it is read: %+v", pending)
+	}
+}

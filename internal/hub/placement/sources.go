@@ -1,0 +1,163 @@
+package placement
+
+import (
+	"context"
+	"maps"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
+	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
+	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
+	scheduler "github.com/capstan-io/capstan/internal/placement"
+)
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// sources feed the scheduler all that it looks at, and the queue what that may change (PL-22). No placement is reconciled
+// before the scheduler has seen everything there is.
+func (c *Controller) sources(objects cache.Cache) []source.Source {
+	s := c.scheduler
+	return []source.Source{
+		feed(c, objects, &clusterv1.ManagedCluster{}, s.SetCluster, func(o *clusterv1.ManagedCluster) []scheduler.Key { return s.DeleteCluster(o.Name) }),
+		feed(c, objects, &clusterv1beta2.ManagedClusterSet{}, s.SetClusterSet, func(o *clusterv1beta2.ManagedClusterSet) []scheduler.Key { return s.DeleteClusterSet(o.Name) }),
+		feed(c, objects, &clusterv1beta2.ManagedClusterSetBinding{}, s.SetBinding, func(o *clusterv1beta2.ManagedClusterSetBinding) []scheduler.Key {
+			return s.DeleteBinding(client.ObjectKeyFromObject(o))
+		}),
+		feed(c, objects, &clusterv1alpha1.AddOnPlacementScore{}, s.SetScore, func(o *clusterv1alpha1.AddOnPlacementScore) []scheduler.Key {
+			return s.DeleteScore(client.ObjectKeyFromObject(o))
+		}),
+		feed(c, objects, &clusterv1beta1.Placement{}, s.SetPlacement, func(o *clusterv1beta1.Placement) []scheduler.Key {
+			s.DeletePlacement(client.ObjectKeyFromObject(o))
+			return nil
+		}),
+		c.decisions(objects),
+		source.Func(c.keepTime),
+	}
+}
+
+// decisions are looked at for what others do to them: the controller knows what it wrote, and nothing follows from it. A
+// placement that were scheduled again for each of its own writes would follow the balance of all others around.
+func (c *Controller) decisions(objects cache.Cache) source.Source {
+	return source.Kind(objects, &clusterv1beta1.PlacementDecision{}, handler.TypedFuncs[*clusterv1beta1.PlacementDecision, reconcile.Request]{
+		CreateFunc: func(context.Context, event.TypedCreateEvent[*clusterv1beta1.PlacementDecision], queue) {},
+		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*clusterv1beta1.PlacementDecision], q queue) {
+			if c.tampered(e.ObjectOld, e.ObjectNew) {
+				enqueue(q, append(ownerOf(e.ObjectOld), ownerOf(e.ObjectNew)...))
+			}
+		},
+		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*clusterv1beta1.PlacementDecision], q queue) {
+			enqueue(q, ownerOf(e.Object))
+		},
+		GenericFunc: func(context.Context, event.TypedGenericEvent[*clusterv1beta1.PlacementDecision], queue) {},
+	})
+}
+
+// tampered tells whether a change took away what is selected, added what is not, or broke what a decision is found by.
+func (c *Controller) tampered(before, after *clusterv1beta1.PlacementDecision) bool {
+	if !maps.Equal(before.Labels, after.Labels) || !equality.Semantic.DeepEqual(before.OwnerReferences, after.OwnerReferences) {
+		return true
+	}
+	for _, key := range ownerOf(after) {
+		for _, cluster := range without(before, after) {
+			if c.scheduler.Selects(key, cluster) {
+				return true
+			}
+		}
+		for _, cluster := range without(after, before) {
+			if !c.scheduler.Selects(key, cluster) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// without lists the clusters of one decision that are not in the other.
+func without(one, other *clusterv1beta1.PlacementDecision) (clusters []string) {
+	names := map[string]bool{}
+	for _, d := range other.Status.Decisions {
+		names[d.ClusterName] = true
+	}
+	for _, d := range one.Status.Decisions {
+		if !names[d.ClusterName] {
+			clusters = append(clusters, d.ClusterName)
+		}
+	}
+	return clusters
+}
+
+// ownerOf is the placement of a decision.
+func ownerOf(o *clusterv1beta1.PlacementDecision) (keys []scheduler.Key) {
+	for _, name := range placementOf(o) {
+		keys = append(keys, scheduler.Key{Namespace: o.Namespace, Name: name})
+	}
+	return keys
+}
+
+// feed is a source of objects that go to the scheduler, which says what to reconcile.
+func feed[T client.Object](c *Controller, objects cache.Cache, kind T, set, remove func(T) []scheduler.Key) source.Source {
+	take := func(q queue, o T, into func(T) []scheduler.Key) {
+		// What is new is judged by the time that it is, not by that of the last change.
+		enqueue(q, c.scheduler.Advance(c.clock.Now()))
+		enqueue(q, into(o))
+		c.wakeTimer()
+	}
+	return source.Kind(objects, kind, handler.TypedFuncs[T, reconcile.Request]{
+		CreateFunc:  func(_ context.Context, e event.TypedCreateEvent[T], q queue) { take(q, e.Object, set) },
+		UpdateFunc:  func(_ context.Context, e event.TypedUpdateEvent[T], q queue) { take(q, e.ObjectNew, set) },
+		DeleteFunc:  func(_ context.Context, e event.TypedDeleteEvent[T], q queue) { take(q, e.Object, remove) },
+		GenericFunc: func(context.Context, event.TypedGenericEvent[T], queue) {},
+	})
+}
+
+func enqueue(q queue, keys []scheduler.Key) {
+	for _, key := range keys {
+		q.Add(reconcile.Request{NamespacedName: key})
+	}
+}
+
+// keepTime lets time go on in the scheduler whenever that changes something, for as long as the controller runs.
+func (c *Controller) keepTime(ctx context.Context, q queue) error {
+	enqueue(q, c.scheduler.Advance(c.clock.Now()))
+	go func() {
+		for c.awaitTime(ctx) {
+			enqueue(q, c.scheduler.Advance(c.clock.Now()))
+		}
+	}()
+	return nil
+}
+
+// awaitTime returns when time, or somebody who may have changed what it is to be looked at for, calls. It reports false if
+// the context ended first.
+func (c *Controller) awaitTime(ctx context.Context) bool {
+	var due <-chan time.Time
+	if next := c.scheduler.NextTime(); !next.IsZero() {
+		timer := c.clock.NewTimer(max(next.Sub(c.clock.Now()), time.Millisecond))
+		defer timer.Stop()
+		due = timer.C()
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-due:
+	case <-c.rescheduled:
+	}
+	return true
+}
+
+func (c *Controller) wakeTimer() {
+	select {
+	case c.rescheduled <- struct{}{}:
+	default:
+	}
+}

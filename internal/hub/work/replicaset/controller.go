@@ -1,0 +1,140 @@
+// Package replicaset makes the ManifestWorks of a ManifestWorkReplicaSet: one for each cluster that its placements select,
+// changed at the pace of its rollout strategies, and counted in its status.
+package replicaset
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
+	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/hub/patch"
+)
+
+const (
+	// workers is how many sets are reconciled at once (MR-08).
+	workers = 5
+	// writers is how many works of one set are written at once.
+	writers = 16
+	// longestWait is when a rollout is looked at again at the latest (MR-08). It is a safety net: everything is watched.
+	longestWait = 30 * time.Minute
+)
+
+// Controller reconciles ManifestWorkReplicaSets (MR-01 to MR-08).
+type Controller struct {
+	client    client.Client
+	templates templates
+	recorder  events.EventRecorder
+	clock     clock.Clock
+	absences  *absences
+}
+
+// New returns a Controller that works through the client, whose cache needs the indexes of AddIndexes. The second client
+// is for the Secrets of revisions, and has no cache: of all the Secrets of a hub these are few.
+func New(c, secrets client.Client, recorder events.EventRecorder, clk clock.Clock) *Controller {
+	return &Controller{client: c, templates: templates{secrets}, recorder: recorder, clock: clk, absences: newAbsences()}
+}
+
+// Reconcile brings the works of the set, and then its status, in line with its template and placements.
+func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	set := &workv1alpha1.ManifestWorkReplicaSet{}
+	if err := c.client.Get(ctx, req.NamespacedName, set); err != nil {
+		c.absences.forget(req.NamespacedName)
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	works, err := c.worksOf(ctx, set)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if !set.DeletionTimestamp.IsZero() {
+		return again(0, c.finish(ctx, set, works))
+	}
+	if err := c.hold(ctx, set); err != nil {
+		return again(0, err)
+	}
+	return again(c.advance(ctx, set, works))
+}
+
+// advance takes the rollout of the set as far as it may go now, and says when to look again.
+func (c *Controller) advance(ctx context.Context, set *workv1alpha1.ManifestWorkReplicaSet, works []*work) (next time.Duration, err error) {
+	s := newSituation(set, works, c.clock.Now())
+	if err := c.readPlacements(ctx, s); err != nil {
+		return 0, err
+	}
+	if err := c.chooseTemplate(ctx, s); err != nil {
+		return 0, err
+	}
+	if err := c.readOverrides(ctx, s); err != nil {
+		return 0, err
+	}
+	s.decide()
+	if err := c.judge(ctx, s); err != nil {
+		return 0, err
+	}
+	problems := c.write(ctx, s.changes())
+	s.decide() // again: the status tells how things stand after these writes
+	maps.Copy(s.unfit, problems)
+	if err := c.report(ctx, s, s.unfit); err != nil {
+		return 0, err
+	}
+	return s.wait(), problems.asError()
+}
+
+// hold makes sure that the set does not go without its works (MR-07).
+func (c *Controller) hold(ctx context.Context, set *workv1alpha1.ManifestWorkReplicaSet) error {
+	before := set.DeepCopy()
+	if !controllerutil.AddFinalizer(set, fleet.FinalizerManifestWorkReplicaSetCleanup) {
+		return nil
+	}
+	_, err := patch.Object(ctx, c.client, set, before)
+	return err
+}
+
+// finish deletes the works of a set that is being deleted, and lets it go: at once, or when they are gone (MR-07).
+func (c *Controller) finish(ctx context.Context, set *workv1alpha1.ManifestWorkReplicaSet, works []*work) error {
+	before := set.DeepCopy()
+	if !controllerutil.ContainsFinalizer(set, fleet.FinalizerManifestWorkReplicaSetCleanup) {
+		return nil
+	}
+	var all []change
+	for _, w := range works {
+		all = append(all, remove(w))
+	}
+	if problems := c.write(ctx, all); len(problems) > 0 {
+		return problems.asError()
+	}
+	if set.Spec.CascadeDeletionPolicy == workv1alpha1.Foreground && len(works) > 0 {
+		return c.reportDeletion(ctx, set, before, len(works))
+	}
+	controllerutil.RemoveFinalizer(set, fleet.FinalizerManifestWorkReplicaSetCleanup)
+	_, err := patch.Object(ctx, c.client, set, before)
+	return client.IgnoreNotFound(err)
+}
+
+// again comes back after a while. A conflict is no error: somebody else was faster, and the cache hears of it shortly.
+func again(after time.Duration, err error) (ctrl.Result, error) {
+	const shortly = 200 * time.Millisecond
+	if apierrors.IsConflict(err) {
+		return ctrl.Result{RequeueAfter: shortly}, nil
+	}
+	return ctrl.Result{RequeueAfter: after}, err
+}
+
+// problems are the writes that failed, by cluster.
+type problems map[string]error
+
+func (p problems) asError() error {
+	for _, cluster := range sortedKeys(p) {
+		return fmt.Errorf("%d works could not be written, the first for cluster %s: %w", len(p), cluster, p[cluster])
+	}
+	return nil
+}

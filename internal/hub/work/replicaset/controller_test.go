@@ -1,0 +1,441 @@
+package replicaset
+
+import (
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
+	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+// progressive lets so many clusters begin at once.
+func progressive(placement string, concurrency int, config clusterv1alpha1.RolloutConfig) workv1alpha1.LocalPlacementReference {
+	n := intstr.FromInt(concurrency)
+	return workv1alpha1.LocalPlacementReference{Name: placement, RolloutStrategy: clusterv1alpha1.RolloutStrategy{
+		Type: clusterv1alpha1.Progressive, Progressive: &clusterv1alpha1.RolloutProgressive{MaxConcurrency: &n, RolloutConfig: config},
+	}}
+}
+
+func objects(set *workv1alpha1.ManifestWorkReplicaSet, placements ...[]client.Object) []client.Object {
+	all := []client.Object{set}
+	for _, p := range placements {
+		all = append(all, p...)
+	}
+	return all
+}
+
+// MR-01 MR-02: a work on each cluster, with the labels and the name of the set.
+func TestWorksAreMade(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, objects(webSet(ref("p")), decided("p", "c1", "c2"))...)
+	h.reconcile(t)
+	h.expectClusters(t, "c1", "c2")
+	w := h.works(t)["c1"][0]
+	want := map[string]string{
+		"team": "a", "work.open-cluster-management.io/manifestworkreplicaset": "ns.web", "work.open-cluster-management.io/placementname": "p",
+	}
+	if !maps.Equal(w.Labels, want) {
+		t.Errorf("labels %v, want %v", w.Labels, want)
+	}
+	if w.GenerateName != "web" || !strings.HasPrefix(w.Name, "web-") {
+		t.Errorf("name %q, generated from %q", w.Name, w.GenerateName)
+	}
+	if w.Name == h.works(t)["c2"][0].Name {
+		t.Error("two clusters have works of one name")
+	}
+	if !sameSpec(&w.Spec, &h.set(t).Spec.ManifestWorkTemplate) {
+		t.Errorf("spec %+v", w.Spec)
+	}
+}
+
+// MR-02, gap W13: names longer than a label holds are no obstacle: works are made once and found again.
+func TestLongNames(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 200)
+	set := webSet(ref(long))
+	set.Name = long
+	h := newHub(t, objects(set, decided(long, "c1"))...)
+	request := ctrl.Request{NamespacedName: client.ObjectKeyFromObject(set)}
+	for range 2 {
+		if _, err := h.Reconcile(t.Context(), request); err != nil {
+			t.Fatal(err)
+		}
+		h.expectClusters(t, "c1")
+	}
+	w := h.works(t)["c1"][0]
+	const agentAdds = 65 // WK-03
+	if len(w.Name)+agentAdds > 253 || len(w.Labels[fleet.LabelManifestWorkReplicaSet]) > 63 || len(w.Labels[fleet.LabelPlacementName]) > 63 {
+		t.Errorf("name of %d characters, labels %v", len(w.Name), w.Labels)
+	}
+	for _, found := range [][]ctrl.Request{h.ofWork(t.Context(), &w), h.ofDecision(t.Context(), decision(long, 1, 0))} {
+		if len(found) != 1 || found[0] != request {
+			t.Errorf("an event is taken for one of %v", found)
+		}
+	}
+}
+
+// Nothing is written when nothing is due, and each work once when the template changes.
+func TestWritesAreFew(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, objects(webSet(ref("p")), decided("p", "c1", "c2", "c3"))...)
+	h.reconcile(t)
+	if n := h.writes.Swap(0); n != 5 {
+		t.Errorf("%d writes, want the finalizer, 3 works and the status", n)
+	}
+	h.reconcile(t)
+	if n := h.writes.Swap(0); n != 0 {
+		t.Errorf("%d writes though nothing has changed", n)
+	}
+	h.change(t, func(set *workv1alpha1.ManifestWorkReplicaSet) {
+		set.Spec.ManifestWorkTemplate = template("2")
+		set.Labels["team"] = "b"
+	})
+	h.reconcile(t)
+	if n := h.writes.Load(); n != 4 {
+		t.Errorf("%d writes, want 3 works and the status", n)
+	}
+	for cluster, list := range h.works(t) {
+		if list[0].Labels["team"] != "b" || h.versions(t)[cluster] != "2" {
+			t.Errorf("%s has %v and version %s", cluster, list[0].Labels, h.versions(t)[cluster])
+		}
+	}
+}
+
+// What somebody else makes of a work is put right.
+func TestWorksAreRepaired(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, objects(webSet(ref("p")), decided("p", "c1"))...)
+	h.reconcile(t)
+	w := h.works(t)["c1"][0]
+	w.Spec = template("3")
+	w.Labels = nil
+	if err := h.Update(t.Context(), &w); err != nil {
+		t.Fatal(err)
+	}
+	h.reconcile(t)
+	h.expectClusters(t, "c1")
+	if w = h.works(t)["c1"][0]; h.versions(t)["c1"] != "1" || w.Labels[fleet.LabelManifestWorkReplicaSet] != "ns.web" {
+		t.Errorf("version %s with labels %v", h.versions(t)["c1"], w.Labels)
+	}
+}
+
+// MR-02: works that another hub software made, under a name by chance, are taken over; of two for one, one goes.
+func TestWorksOfOthersAreTakenOver(t *testing.T) {
+	t.Parallel()
+	other := func(name string, age time.Duration) *workv1.ManifestWork {
+		return &workv1.ManifestWork{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: name, CreationTimestamp: metav1.NewTime(noon.Add(-age)), Labels: map[string]string{
+				fleet.LabelManifestWorkReplicaSet: "ns.web", fleet.LabelPlacementName: "p"}},
+			Spec: template("1"),
+		}
+	}
+	h := newHub(t, append(objects(webSet(ref("p")), decided("p", "c1")), other("webabcde", time.Hour), other("webfghij", time.Minute))...)
+	h.reconcile(t)
+	h.expectClusters(t, "c1")
+	if name := h.works(t)["c1"][0].Name; name != "webabcde" {
+		t.Errorf("%s is left", name)
+	}
+}
+
+// A work that is none of the set's is not touched.
+func TestWorkInTheWay(t *testing.T) {
+	t.Parallel()
+	set := webSet(ref("p"))
+	foreign := &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: workName(set, "p", "c1")}, Spec: template("3")}
+	h := newHub(t, append(objects(set, decided("p", "c1", "c2")), foreign)...)
+	_, err := h.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(set)})
+	if err == nil || h.versions(t)["c1"] != "3" || h.versions(t)["c2"] != "1" {
+		t.Errorf("versions %v, error %v", h.versions(t), err)
+	}
+	if message := h.expectCondition(t, "ManifestworkApplied", metav1.ConditionFalse, "NotAsExpected"); !strings.Contains(message, "c1/"+foreign.Name+" is in the way") {
+		t.Errorf("message %q", message)
+	}
+}
+
+// MR-03: a cluster of several placements has a work for each, and the totals count both.
+func TestSeveralPlacements(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, objects(webSet(ref("p"), ref("q"), ref("q")), decided("p", "c1", "c2"), decided("q", "c2", "c3"))...)
+	h.reconcile(t)
+	works := h.works(t)
+	if len(works["c1"]) != 1 || len(works["c2"]) != 2 || len(works["c3"]) != 1 {
+		t.Fatalf("works: %v", works)
+	}
+	status := h.set(t).Status
+	if status.Summary.Total != 4 || status.Summary.DesiredTotal != 4 || len(status.PlacementsSummary) != 2 {
+		t.Errorf("status %+v", status)
+	}
+	// MR-05: a reference that goes takes its works with it, at once.
+	h.change(t, func(set *workv1alpha1.ManifestWorkReplicaSet) { set.Spec.PlacementRefs = set.Spec.PlacementRefs[:1] })
+	h.reconcile(t)
+	h.expectClusters(t, "c1", "c2")
+}
+
+// MR-04: two at a time, and an agent that says nothing keeps its slot.
+func TestRolloutIsProgressive(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, objects(webSet(progressive("p", 2, clusterv1alpha1.RolloutConfig{})), decided("p", "c1", "c2", "c3", "c4"))...)
+	h.reconcile(t)
+	h.expectClusters(t, "c1", "c2")
+	h.report(t, []string{"c1"}, "Applied", "True", "Progressing", "False")
+	h.reconcile(t)
+	h.expectClusters(t, "c1", "c2", "c3")
+	h.reconcile(t)
+	h.expectClusters(t, "c1", "c2", "c3")
+	if got := h.set(t).Status.PlacementsSummary[0].AvailableDecisionGroups; got != "1 (3 / 4 clusters applied)" {
+		t.Errorf("availableDecisionGroups %q", got)
+	}
+	h.expectCondition(t, "PlacementRolledOut", metav1.ConditionFalse, "Progressing")
+	h.report(t, []string{"c1", "c2", "c3"}, "Applied", "True", "Progressing", "False")
+	h.reconcile(t)
+	h.report(t, []string{"c4"}, "Applied", "True", "Progressing", "False")
+	h.reconcile(t)
+	h.expectCondition(t, "PlacementRolledOut", metav1.ConditionTrue, "Complete")
+
+	// A change goes the same way; what is reported of the template before does not count.
+	h.change(t, func(set *workv1alpha1.ManifestWorkReplicaSet) { set.Spec.ManifestWorkTemplate = template("2") })
+	h.reconcile(t)
+	h.reconcile(t)
+	if want := map[string]string{"c1": "2", "c2": "2", "c3": "1", "c4": "1"}; !maps.Equal(h.versions(t), want) {
+		t.Errorf("versions %v, want %v", h.versions(t), want)
+	}
+	if sum := h.set(t).Status.Summary; sum.Updated != 2 || sum.Applied != 2 || sum.Total != 4 {
+		t.Errorf("summary %+v", sum)
+	}
+	// A rollout that is stopped by a failure begins no more.
+	h.report(t, []string{"c1"}, "Applied", "True", "Progressing", "True", "Degraded", "True")
+	h.report(t, []string{"c2"}, "Applied", "True", "Progressing", "False")
+	h.reconcile(t)
+	if h.versions(t)["c3"] != "1" {
+		t.Error("the rollout goes on after a failure")
+	}
+	if message := h.expectCondition(t, "PlacementRolledOut", metav1.ConditionFalse, "Progressing"); !strings.Contains(message, "placement p: stopped: 1 failure") {
+		t.Errorf("message %q", message)
+	}
+}
+
+// MR-04 MR-08: the controller comes back when a deadline ends, counted from when the hub wrote the work, and after half an
+// hour otherwise.
+func TestDeadlineOfSilentAgents(t *testing.T) {
+	t.Parallel()
+	one := intstr.FromInt(1)
+	h := newHub(t, objects(webSet(progressive("p", 1, clusterv1alpha1.RolloutConfig{ProgressDeadline: "10m", MaxFailures: &one})), decided("p", "c1", "c2"))...)
+	if wait := h.reconcile(t).RequeueAfter; wait != 10*time.Minute {
+		t.Errorf("comes back after %s", wait)
+	}
+	h.expectClusters(t, "c1")
+	h.clock.Step(10*time.Minute - time.Second)
+	if wait := h.reconcile(t).RequeueAfter; wait != time.Second {
+		t.Errorf("comes back after %s", wait)
+	}
+	h.clock.Step(time.Second)
+	h.reconcile(t)
+	h.expectClusters(t, "c1", "c2")
+	h.report(t, []string{"c1", "c2"}, "Applied", "True", "Progressing", "False")
+	if wait := h.reconcile(t).RequeueAfter; wait != 30*time.Minute {
+		t.Errorf("comes back after %s", wait)
+	}
+}
+
+// Gap W22: what is made of a number that does not fit is said where people look.
+func TestClampedNumbersAreNoted(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, objects(webSet(progressive("p", 9, clusterv1alpha1.RolloutConfig{})), decided("p", "c1", "c2"))...)
+	h.reconcile(t)
+	message := h.expectCondition(t, "PlacementRolledOut", metav1.ConditionFalse, "Progressing")
+	if !strings.Contains(message, "note: rolloutStrategy.progressive.maxConcurrency: 9 is more than") {
+		t.Errorf("message %q", message)
+	}
+}
+
+// MR-05: the work of a cluster that is selected no more goes, but not while it moves between decisions.
+func TestDeselectedClusters(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, append(objects(webSet(ref("p")), decided("p", "c1", "c2")), decision("p", 2, 1))...)
+	h.reconcile(t)
+	uid := h.works(t)["c2"][0].UID
+	h.decide(t, decision("p", 1, 0, "c1"))
+	if wait := h.reconcile(t).RequeueAfter; wait != settle {
+		t.Errorf("comes back after %s", wait)
+	}
+	h.expectClusters(t, "c1", "c2")
+	h.decide(t, decision("p", 2, 1, "c2"))
+	h.clock.Step(settle)
+	h.reconcile(t)
+	if h.expectClusters(t, "c1", "c2"); h.works(t)["c2"][0].UID != uid {
+		t.Error("the work was made anew")
+	}
+	// It is gone for good this time. That it was away before does not count.
+	h.decide(t, decision("p", 2, 1))
+	h.reconcile(t)
+	h.expectClusters(t, "c1", "c2")
+	h.clock.Step(settle)
+	h.reconcile(t)
+	h.expectClusters(t, "c1")
+	if sum := h.set(t).Status.Summary; sum.Total != 1 || sum.DesiredTotal != 1 {
+		t.Errorf("summary %+v", sum)
+	}
+}
+
+// MR-05 MR-06: where it cannot be told what is selected, nothing is deleted.
+func TestUnknownDecisions(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, objects(webSet(ref("p")), decided("p", "c1"))...)
+	h.reconcile(t)
+	h.expectCondition(t, "PlacementVerified", metav1.ConditionTrue, "AsExpected")
+	if err := h.Delete(t.Context(), decision("p", 1, 0)); err != nil {
+		t.Fatal(err)
+	}
+	h.clock.Step(time.Hour)
+	h.reconcile(t)
+	h.clock.Step(time.Hour)
+	h.reconcile(t)
+	h.expectClusters(t, "c1")
+	h.expectCondition(t, "PlacementVerified", metav1.ConditionFalse, "PlacementDecisionEmpty")
+	if err := h.Delete(t.Context(), &clusterv1beta1.Placement{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}}); err != nil {
+		t.Fatal(err)
+	}
+	h.reconcile(t)
+	h.expectClusters(t, "c1")
+	if message := h.expectCondition(t, "PlacementVerified", metav1.ConditionFalse, "PlacementDecisionNotFound"); !strings.Contains(message, "Placement p does not exist in namespace ns: create it") {
+		t.Errorf("message %q", message)
+	}
+	h.expectCondition(t, "PlacementRolledOut", metav1.ConditionFalse, "Progressing")
+}
+
+// MR-06: a decision for nobody is one.
+func TestEmptyDecision(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, objects(webSet(ref("p")), decided("p"))...)
+	h.reconcile(t)
+	h.expectCondition(t, "PlacementVerified", metav1.ConditionFalse, "PlacementDecisionEmpty")
+	h.expectCondition(t, "ManifestworkApplied", metav1.ConditionFalse, "PlacementDecisionEmpty")
+}
+
+// MR-06, gap W13: all the totals, and how ManifestworkApplied follows.
+func TestStatus(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, append(objects(webSet(ref("p")), decided("p", "c1", "c2")), decision("p", 2, 1, "c3"))...)
+	h.reconcile(t)
+	h.expectCondition(t, "ManifestworkApplied", metav1.ConditionFalse, "Processing")
+	h.report(t, []string{"c1", "c2"}, "Applied", "True", "Available", "True")
+	h.report(t, []string{"c1"}, "Progressing", "False")
+	h.report(t, []string{"c2"}, "Progressing", "True", "Degraded", "True")
+	h.report(t, []string{"c3"}, "Applied", "False")
+	h.reconcile(t)
+	want := workv1alpha1.ManifestWorkReplicaSetSummary{Total: 3, DesiredTotal: 3, Applied: 2, Available: 2, Progressing: 1, Degraded: 1, Updated: 3}
+	status := h.set(t).Status
+	if status.Summary != want || status.PlacementsSummary[0].Summary != want || status.PlacementsSummary[0].AvailableDecisionGroups != "2 (3 / 3 clusters applied)" {
+		t.Errorf("status %+v, want %+v", status, want)
+	}
+	if message := h.expectCondition(t, "ManifestworkApplied", metav1.ConditionFalse, "NotAsExpected"); !strings.Contains(message, "c3/web-") {
+		t.Errorf("message %q", message)
+	}
+	h.report(t, []string{"c3"}, "Applied", "True")
+	h.reconcile(t)
+	h.expectCondition(t, "ManifestworkApplied", metav1.ConditionTrue, "AsExpected")
+}
+
+// One cluster that cannot be written to does not hold up the others.
+func TestRefusedWrites(t *testing.T) {
+	t.Parallel()
+	set := webSet(ref("p"))
+	h := newHub(t, objects(set, decided("p", "c1", "c2", "c3"))...)
+	h.refuse["c2"] = true
+	if _, err := h.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(set)}); err == nil {
+		t.Error("the controller does not try again")
+	}
+	h.expectClusters(t, "c1", "c3")
+	if message := h.expectCondition(t, "ManifestworkApplied", metav1.ConditionFalse, "NotAsExpected"); !strings.Contains(message, "c2 does not want it") {
+		t.Errorf("message %q", message)
+	}
+	delete(h.refuse, "c2")
+	h.reconcile(t)
+	h.expectClusters(t, "c1", "c2", "c3")
+}
+
+// MR-07
+func TestDeletion(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []workv1alpha1.CascadeDeletionPolicy{"", workv1alpha1.Background, workv1alpha1.Foreground} {
+		t.Run(string(policy), func(t *testing.T) {
+			t.Parallel()
+			set := webSet(ref("p"))
+			set.Spec.CascadeDeletionPolicy = policy
+			h := newHub(t, objects(set, decided("p", "c1", "c2"))...)
+			h.reconcile(t)
+			for _, list := range h.works(t) {
+				list[0].Finalizers = []string{fleet.FinalizerManifestWorkCleanup}
+				if err := h.Update(t.Context(), &list[0]); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := h.Delete(t.Context(), h.set(t)); err != nil {
+				t.Fatal(err)
+			}
+			if policy != workv1alpha1.Foreground {
+				h.reconcile(t)
+			} else {
+				for range 2 {
+					h.reconcile(t)
+					if sum := h.set(t).Status.Summary; sum.Total != 2 {
+						t.Errorf("summary %+v", sum)
+					}
+				}
+				for _, list := range h.works(t) {
+					list[0].Finalizers = nil
+					if err := h.Update(t.Context(), &list[0]); err != nil {
+						t.Fatal(err)
+					}
+				}
+				h.reconcile(t)
+			}
+			for cluster, list := range h.works(t) {
+				if list[0].DeletionTimestamp.IsZero() {
+					t.Errorf("the work of %s stays", cluster)
+				}
+			}
+			if err := h.Get(t.Context(), client.ObjectKeyFromObject(set), set); !apierrors.IsNotFound(err) {
+				t.Errorf("the set is still there: %v", err)
+			}
+		})
+	}
+}
+
+// A cluster whose work is being deleted gets a new one when it is gone.
+func TestWorkThatIsBeingDeleted(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, objects(webSet(ref("p")), decided("p", "c1"))...)
+	h.reconcile(t)
+	w := h.works(t)["c1"][0]
+	w.Finalizers = []string{fleet.FinalizerManifestWorkCleanup}
+	if err := h.Update(t.Context(), &w); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Delete(t.Context(), &w); err != nil {
+		t.Fatal(err)
+	}
+	h.reconcile(t)
+	if h.expectClusters(t, "c1"); h.set(t).Status.Summary.Total != 0 {
+		t.Errorf("summary %+v", h.set(t).Status.Summary)
+	}
+	w = h.works(t)["c1"][0]
+	w.Finalizers = nil
+	if err := h.Update(t.Context(), &w); err != nil {
+		t.Fatal(err)
+	}
+	h.expectClusters(t)
+	h.reconcile(t)
+	h.expectClusters(t, "c1")
+}

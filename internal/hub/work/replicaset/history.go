@@ -1,0 +1,208 @@
+package replicaset
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+const (
+	// longestHistory is how many revisions are listed.
+	longestHistory = 10
+	// keptTemplates is how many templates are kept of those that were good.
+	keptTemplates = 5
+	// templateType is the type of the Secrets that keep them. They are Secrets because manifests may be.
+	templateType corev1.SecretType = "capstan.io/manifestworkreplicaset-revision"
+	// templateKey is where a template is in its Secret, as compressed JSON.
+	templateKey = "template"
+)
+
+// revision is a template that the set has had, as the annotation fleet.AnnotationRevisions of the set lists it.
+type revision struct {
+	// Number counts from 1.
+	Number int `json:"revision"`
+	// Hash is that of the template. It names the Secret with the template, and vouches for it: who may write Secrets
+	// may not therefore write to clusters.
+	Hash string `json:"hash"`
+	// State is empty while the revision is rolled out.
+	State revisionState `json:"state,omitempty"`
+	// Message is why it has failed.
+	Message string `json:"message,omitempty"`
+}
+
+type revisionState string
+
+const (
+	good   revisionState = "Good"
+	failed revisionState = "Failed"
+)
+
+// history are the revisions of a set, the present one last.
+type history []revision
+
+// historyOf reads the history of a set, and begins a revision if the template is new. What cannot be read is forgotten.
+func historyOf(set *workv1alpha1.ManifestWorkReplicaSet) (history, error) {
+	var h history
+	if json.Unmarshal([]byte(set.Annotations[fleet.AnnotationRevisions]), &h) != nil {
+		h = nil
+	}
+	content, err := json.Marshal(set.Spec.ManifestWorkTemplate)
+	if err != nil {
+		return nil, fmt.Errorf("write the template of ManifestWorkReplicaSet %s/%s as JSON: %w", set.Namespace, set.Name, err)
+	}
+	hash := hashOf(content)
+	if len(h) == 0 || h.current().Hash != hash {
+		number := 1
+		if len(h) > 0 {
+			number = h.current().Number + 1
+		}
+		h = append(h, revision{Number: number, Hash: hash})
+	}
+	return h[max(0, len(h)-longestHistory):], nil
+}
+
+func (h history) current() *revision { return &h[len(h)-1] }
+
+// lastGood is the revision to go back to, if there is one.
+func (h history) lastGood() *revision {
+	for i := len(h) - 2; i >= 0; i-- {
+		if h[i].State == good && h[i].Hash != h.current().Hash {
+			return &h[i]
+		}
+	}
+	return nil
+}
+
+// write stores the history with the set. Nothing else of the set is touched.
+func (h history) write(ctx context.Context, c client.Client, set *workv1alpha1.ManifestWorkReplicaSet) error {
+	content, err := json.Marshal(h)
+	if err != nil {
+		return err
+	}
+	if set.Annotations[fleet.AnnotationRevisions] == string(content) {
+		return nil
+	}
+	before := set.DeepCopy()
+	set.Annotations = merged(set.Annotations, map[string]string{fleet.AnnotationRevisions: string(content)})
+	if err := c.Patch(ctx, set, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("write the revisions of ManifestWorkReplicaSet %s/%s: %w", set.Namespace, set.Name, err)
+	}
+	return nil
+}
+
+// templates keeps the templates of revisions.
+type templates struct{ client.Client }
+
+// keep stores the template of the set, and lets go of those that nobody will go back to.
+func (t templates) keep(ctx context.Context, set *workv1alpha1.ManifestWorkReplicaSet, h history) error {
+	content, err := json.Marshal(set.Spec.ManifestWorkTemplate)
+	if err != nil {
+		return err
+	}
+	packed, err := pack(content)
+	if err != nil {
+		return err
+	}
+	owner := metav1.NewControllerRef(set, workv1alpha1.GroupVersion.WithKind("ManifestWorkReplicaSet"))
+	owner.BlockOwnerDeletion = ptr.To(false)
+	err = t.Create(ctx, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: set.Namespace, Name: templateName(set, hashOf(content)), OwnerReferences: []metav1.OwnerReference{*owner}},
+		Immutable:  ptr.To(true), Type: templateType, Data: map[string][]byte{templateKey: packed},
+	})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("keep the template of ManifestWorkReplicaSet %s/%s: %w", set.Namespace, set.Name, err)
+	}
+	return t.prune(ctx, set, h)
+}
+
+func (t templates) prune(ctx context.Context, set *workv1alpha1.ManifestWorkReplicaSet, h history) error {
+	wanted := map[string]bool{}
+	for _, r := range slices.Backward(h) {
+		if r.State != good || wanted[r.Hash] {
+			continue
+		}
+		if len(wanted) < keptTemplates {
+			wanted[r.Hash] = true
+			continue
+		}
+		err := t.Delete(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: set.Namespace, Name: templateName(set, r.Hash)}})
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("let go of revision %d of ManifestWorkReplicaSet %s/%s: %w", r.Number, set.Namespace, set.Name, err)
+		}
+	}
+	return nil
+}
+
+// load reads the template of a revision. It must be the one that the set had: its hash says so. And it must have the same
+// executor as the present one, for which somebody was asked whether he may use it (WH-11).
+func (t templates) load(ctx context.Context, set *workv1alpha1.ManifestWorkReplicaSet, r *revision) (*workv1.ManifestWorkSpec, error) {
+	secret := &corev1.Secret{}
+	if err := t.Get(ctx, client.ObjectKey{Namespace: set.Namespace, Name: templateName(set, r.Hash)}, secret); err != nil {
+		return nil, err
+	}
+	content, err := unpack(secret.Data[templateKey])
+	if err != nil {
+		return nil, err
+	}
+	if hashOf(content) != r.Hash {
+		return nil, fmt.Errorf("the Secret %s does not hold the template of revision %d any more", secret.Name, r.Number)
+	}
+	template := &workv1.ManifestWorkSpec{}
+	if err := json.Unmarshal(content, template); err != nil {
+		return nil, err
+	}
+	if !equality.Semantic.DeepEqual(template.Executor, set.Spec.ManifestWorkTemplate.Executor) {
+		return nil, fmt.Errorf("the executor of revision %d is another one", r.Number)
+	}
+	return template, nil
+}
+
+// templateName is the name of the Secret with a template of the set.
+func templateName(set *workv1alpha1.ManifestWorkReplicaSet, hash string) string {
+	const longestName, digits = 200, 16
+	return set.Name[:min(len(set.Name), longestName)] + "-" + hashOf([]byte(set.Name))[:digits/2] + "-" + hash[:min(len(hash), digits)]
+}
+
+func hashOf(content []byte) string {
+	sum := sha256.Sum256(content)
+	return hex.EncodeToString(sum[:])
+}
+
+func pack(content []byte) ([]byte, error) {
+	var packed bytes.Buffer
+	w := gzip.NewWriter(&packed)
+	if _, err := w.Write(content); err != nil {
+		return nil, err
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return packed.Bytes(), nil
+}
+
+// unpack is careful with what it unpacks: a few bytes may become very many.
+func unpack(packed []byte) ([]byte, error) {
+	const largest = 4 << 20
+	r, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(io.LimitReader(r, largest))
+}

@@ -1,0 +1,241 @@
+package replicaset
+
+import (
+	"encoding/json"
+	"maps"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+// rolledOut is a hub whose set with rollback has version 1 on four clusters.
+func rolledOut(t *testing.T) *hub {
+	t.Helper()
+	set := webSet(progressive("p", 2, clusterv1alpha1.RolloutConfig{}))
+	set.Annotations = map[string]string{fleet.AnnotationRollback: "true"}
+	h := newHub(t, objects(set, decided("p", "c1", "c2", "c3", "c4"))...)
+	for range 3 {
+		h.reconcile(t)
+		h.report(t, []string{"c1", "c2", "c3", "c4"}, "Applied", "True", "Progressing", "False")
+	}
+	h.reconcile(t)
+	h.expectCondition(t, "PlacementRolledOut", metav1.ConditionTrue, "Complete")
+	return h
+}
+
+// fail rolls version 2 out to the first two clusters, where it fails.
+func (h *hub) fail(t *testing.T) {
+	t.Helper()
+	h.change(t, func(set *workv1alpha1.ManifestWorkReplicaSet) { set.Spec.ManifestWorkTemplate = template("2") })
+	h.reconcile(t)
+	if want := map[string]string{"c1": "2", "c2": "2", "c3": "1", "c4": "1"}; !maps.Equal(h.versions(t), want) {
+		t.Fatalf("versions %v, want %v", h.versions(t), want)
+	}
+	h.report(t, []string{"c1"}, "Applied", "True", "Progressing", "True", "Degraded", "True")
+	h.reconcile(t)
+	h.reconcile(t)
+}
+
+func (h *hub) history(t *testing.T) (revisions history) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(h.set(t).Annotations["capstan.io/revisions"]), &revisions); err != nil {
+		t.Fatal(err)
+	}
+	return revisions
+}
+
+// Gap W11: what has failed is taken back everywhere at once, the spec stays as it was written, and the next template gets
+// its chance.
+func TestRollback(t *testing.T) {
+	t.Parallel()
+	h := rolledOut(t)
+	h.fail(t)
+	if want := map[string]string{"c1": "1", "c2": "1", "c3": "1", "c4": "1"}; !maps.Equal(h.versions(t), want) {
+		t.Fatalf("versions %v, want %v", h.versions(t), want)
+	}
+	set := h.set(t)
+	if two := template("2"); !sameSpec(&set.Spec.ManifestWorkTemplate, &two) || set.Status.Summary.Updated != 0 || set.Status.Summary.Total != 4 {
+		t.Errorf("template %s, summary %+v", set.Spec.ManifestWorkTemplate.Workload.Manifests[0].Raw, set.Status.Summary)
+	}
+	message := h.expectCondition(t, "PlacementRolledOut", metav1.ConditionFalse, "Progressing")
+	if !strings.Contains(message, "revision 2 has failed: stopped: 1 failure") || !strings.Contains(message, "revision 1 is restored: change the template") {
+		t.Errorf("message %q", message)
+	}
+	if revisions := h.history(t); len(revisions) != 2 || revisions[0].State != good || revisions[1].State != failed {
+		t.Errorf("history %+v", revisions)
+	}
+	// It stays so, also for a cluster that is new, and though all of them are well with what they have.
+	h.report(t, []string{"c1", "c2", "c3", "c4"}, "Applied", "True", "Progressing", "False", "Degraded", "False")
+	h.decide(t, decision("p", 1, 0, "c1", "c2", "c3", "c4", "c5"))
+	h.reconcile(t)
+	if h.versions(t)["c5"] != "1" || h.versions(t)["c1"] != "1" {
+		t.Errorf("versions %v", h.versions(t))
+	}
+	h.writes.Store(0)
+	if h.reconcile(t); h.writes.Load() > 0 {
+		t.Error("it is written though nothing has changed")
+	}
+
+	h.change(t, func(set *workv1alpha1.ManifestWorkReplicaSet) { set.Spec.ManifestWorkTemplate = template("3") })
+	h.reconcile(t)
+	if h.versions(t)["c1"] != "3" || h.versions(t)["c3"] != "1" || h.history(t).current().Number != 3 {
+		t.Errorf("versions %v, history %+v", h.versions(t), h.history(t))
+	}
+}
+
+// Gap W11: a template that was good everywhere is not taken back because a cluster falls ill later.
+func TestGoodRevisionsStay(t *testing.T) {
+	t.Parallel()
+	h := rolledOut(t)
+	h.change(t, func(set *workv1alpha1.ManifestWorkReplicaSet) { set.Spec.ManifestWorkTemplate = template("2") })
+	for range 3 {
+		h.reconcile(t)
+		h.report(t, []string{"c1", "c2", "c3", "c4"}, "Applied", "True", "Progressing", "False")
+	}
+	h.reconcile(t)
+	h.report(t, []string{"c1"}, "Progressing", "True", "Degraded", "True")
+	h.reconcile(t)
+	h.reconcile(t)
+	if h.versions(t)["c1"] != "2" || h.history(t).current().State != good {
+		t.Errorf("versions %v, history %+v", h.versions(t), h.history(t))
+	}
+}
+
+// Gap W11: a hub that may not keep templates rolls out all the same, and says what it cannot do.
+func TestTemplatesThatCannotBeKept(t *testing.T) {
+	t.Parallel()
+	set := webSet(ref("p"))
+	set.Annotations = map[string]string{fleet.AnnotationRollback: "true"}
+	h := newHub(t, objects(set, decided("p", "c1"))...)
+	h.refuse["secrets"] = true
+	h.reconcile(t)
+	h.report(t, []string{"c1"}, "Applied", "True", "Progressing", "False")
+	h.reconcile(t)
+	if message := h.expectCondition(t, "PlacementRolledOut", metav1.ConditionTrue, "Complete"); !strings.Contains(message, "there can be no rollback to this template") {
+		t.Errorf("message %q", message)
+	}
+}
+
+// Without the annotation a rollout that has stopped stays where it is, and nothing is recorded.
+func TestNoRollbackUnlessAsked(t *testing.T) {
+	t.Parallel()
+	h := rolledOut(t)
+	h.change(t, func(set *workv1alpha1.ManifestWorkReplicaSet) { set.Annotations = nil })
+	h.fail(t)
+	if h.versions(t)["c1"] != "2" || len(h.set(t).Annotations) > 0 {
+		t.Errorf("versions %v, annotations %v", h.versions(t), h.set(t).Annotations)
+	}
+}
+
+// Gap W11: a first template that fails is left where it is: there is nothing better.
+func TestRollbackOfTheFirst(t *testing.T) {
+	t.Parallel()
+	set := webSet(progressive("p", 1, clusterv1alpha1.RolloutConfig{}))
+	set.Annotations = map[string]string{fleet.AnnotationRollback: "true"}
+	h := newHub(t, objects(set, decided("p", "c1", "c2"))...)
+	h.reconcile(t)
+	h.report(t, []string{"c1"}, "Applied", "True", "Progressing", "True", "Degraded", "True")
+	h.reconcile(t)
+	h.reconcile(t)
+	h.expectClusters(t, "c1")
+	h.report(t, []string{"c1"}, "Progressing", "False", "Degraded", "False")
+	h.reconcile(t)
+	h.expectClusters(t, "c1", "c2")
+}
+
+// WH-11: what is restored is what admission has let pass: not a template that somebody else put into the Secret, and not
+// one with another executor.
+func TestForgedRevisions(t *testing.T) {
+	t.Parallel()
+	executor := &workv1.ManifestWorkExecutor{Subject: workv1.ManifestWorkExecutorSubject{Type: workv1.ExecutorSubjectTypeServiceAccount}}
+	for name, test := range map[string]struct {
+		forge func(t *testing.T, h *hub)
+		text  string
+	}{
+		"another template": {func(t *testing.T, h *hub) {
+			secrets := &corev1.SecretList{}
+			if err := h.List(t.Context(), secrets); err != nil || len(secrets.Items) != 1 {
+				t.Fatalf("%d Secrets: %v", len(secrets.Items), err)
+			}
+			content, err := json.Marshal(template("3"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if secrets.Items[0].Data["template"], err = pack(content); err != nil {
+				t.Fatal(err)
+			}
+			if err := h.Update(t.Context(), &secrets.Items[0]); err != nil {
+				t.Fatal(err)
+			}
+		}, "does not hold the template of revision 1 any more"},
+		"another executor": {func(t *testing.T, h *hub) {
+			one := template("1")
+			one.Executor = executor
+			content, err := json.Marshal(one)
+			if err != nil {
+				t.Fatal(err)
+			}
+			set := h.set(t)
+			set.Spec.ManifestWorkTemplate = one
+			if err := h.templates.keep(t.Context(), set, nil); err != nil {
+				t.Fatal(err)
+			}
+			h.change(t, func(set *workv1alpha1.ManifestWorkReplicaSet) {
+				set.Annotations[fleet.AnnotationRevisions] = strings.ReplaceAll(set.Annotations[fleet.AnnotationRevisions], h.history(t)[0].Hash, hashOf(content))
+			})
+		}, "the executor of revision 1 is another one"},
+		"no template": {func(t *testing.T, h *hub) {
+			if err := h.DeleteAllOf(t.Context(), &corev1.Secret{}, client.InNamespace("ns")); err != nil {
+				t.Fatal(err)
+			}
+		}, "not found"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := rolledOut(t)
+			h.change(t, func(set *workv1alpha1.ManifestWorkReplicaSet) { set.Spec.ManifestWorkTemplate = template("2") })
+			h.reconcile(t)
+			test.forge(t, h)
+			h.report(t, []string{"c1"}, "Applied", "True", "Progressing", "True", "Degraded", "True")
+			h.reconcile(t)
+			h.reconcile(t)
+			if versions := h.versions(t); versions["c1"] != "2" || versions["c3"] != "1" {
+				t.Errorf("versions %v", versions)
+			}
+			if message := h.expectCondition(t, "PlacementRolledOut", metav1.ConditionFalse, "Progressing"); !strings.Contains(message, "cannot be restored") || !strings.Contains(message, test.text) {
+				t.Errorf("message %q", message)
+			}
+		})
+	}
+}
+
+// Gap W11: the history does not grow for ever, and neither do the Secrets.
+func TestHistoryIsBounded(t *testing.T) {
+	t.Parallel()
+	h := rolledOut(t)
+	for i := range 14 {
+		h.change(t, func(set *workv1alpha1.ManifestWorkReplicaSet) {
+			set.Spec.ManifestWorkTemplate = template(strings.Repeat("x", i+1))
+		})
+		for range 3 {
+			h.reconcile(t)
+			h.report(t, []string{"c1", "c2", "c3", "c4"}, "Applied", "True", "Progressing", "False")
+		}
+	}
+	h.reconcile(t)
+	secrets := &corev1.SecretList{}
+	if err := h.List(t.Context(), secrets); err != nil {
+		t.Fatal(err)
+	}
+	if revisions := h.history(t); len(revisions) != longestHistory || revisions.current().Number != 15 || len(secrets.Items) != keptTemplates {
+		t.Errorf("%d revisions up to %d, %d templates", len(revisions), revisions.current().Number, len(secrets.Items))
+	}
+}

@@ -1,0 +1,100 @@
+package replicaset
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/rollout"
+)
+
+// MR-04: what the conditions of a work mean for the rollout. The work has generation 2, was written at noon, and the
+// conditions are as of a minute later.
+func TestStateOf(t *testing.T) {
+	t.Parallel()
+	after := noon.Add(time.Minute)
+	is := func(kind string, status metav1.ConditionStatus, generation int64) metav1.Condition {
+		return metav1.Condition{Type: kind, Status: status, ObservedGeneration: generation, LastTransitionTime: metav1.NewTime(after)}
+	}
+	ruled := template("1")
+	ruled.ManifestConfigs = []workv1.ManifestConfigOption{{ConditionRules: []workv1.ConditionRule{{Condition: "Progressing"}}}}
+	for _, test := range []struct {
+		name       string
+		template   workv1.ManifestWorkSpec
+		conditions []metav1.Condition
+		edit       func(*workv1.ManifestWork)
+		state      rollout.State
+		since      time.Time
+	}{
+		{name: "just written", state: rollout.Progressing, since: noon},
+		{name: "another template", edit: func(w *workv1.ManifestWork) { w.Spec = template("2") }, state: rollout.ToApply},
+		{name: "being deleted", edit: func(w *workv1.ManifestWork) { w.DeletionTimestamp = &metav1.Time{Time: noon} }, state: rollout.ToApply},
+		{name: "applied before", conditions: []metav1.Condition{is("Applied", "True", 1), is("Progressing", "False", 1)}, state: rollout.Progressing, since: noon},
+		{name: "not applied", conditions: []metav1.Condition{is("Applied", "False", 2), is("Progressing", "False", 2)}, state: rollout.Progressing, since: noon},
+		{name: "applied, progress of before", conditions: []metav1.Condition{is("Applied", "True", 2), is("Available", "True", 2), is("Progressing", "False", 1)},
+			state: rollout.Progressing, since: noon},
+		{name: "progressing", conditions: []metav1.Condition{is("Applied", "True", 2), is("Progressing", "True", 2)}, state: rollout.Progressing, since: after},
+		{name: "unknown", conditions: []metav1.Condition{is("Applied", "True", 2), is("Progressing", "Unknown", 2)}, state: rollout.Progressing, since: after},
+		{name: "degraded", conditions: []metav1.Condition{is("Applied", "True", 2), is("Progressing", "True", 2), is("Degraded", "True", 2)},
+			state: rollout.Failed, since: after},
+		{name: "degraded before", conditions: []metav1.Condition{is("Applied", "True", 2), is("Progressing", "True", 2), is("Degraded", "True", 1)},
+			state: rollout.Progressing, since: after},
+		{name: "done", conditions: []metav1.Condition{is("Applied", "True", 2), is("Progressing", "False", 2)}, state: rollout.Succeeded, since: after},
+		{name: "nothing to progress", conditions: []metav1.Condition{is("Applied", "True", 2), is("Available", "True", 2)}, state: rollout.Succeeded, since: after},
+		{name: "nothing to progress, not available", conditions: []metav1.Condition{is("Applied", "True", 2), is("Available", "False", 2)},
+			state: rollout.Progressing, since: noon},
+		{name: "rule without result", template: ruled, edit: func(w *workv1.ManifestWork) { w.Spec = ruled },
+			conditions: []metav1.Condition{is("Applied", "True", 2), is("Available", "True", 2)}, state: rollout.Progressing, since: noon},
+		{name: "of another hub", edit: func(w *workv1.ManifestWork) { w.Annotations = nil }, state: rollout.Progressing, since: noon.Add(-time.Hour)},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			w := &workv1.ManifestWork{
+				ObjectMeta: metav1.ObjectMeta{Generation: 2, CreationTimestamp: metav1.NewTime(noon.Add(-time.Hour)),
+					Annotations: map[string]string{fleet.AnnotationTemplateWrittenAt: noon.Format(time.RFC3339Nano)}},
+				Spec: template("1"), Status: workv1.ManifestWorkStatus{Conditions: test.conditions},
+			}
+			if test.edit != nil {
+				test.edit(w)
+			}
+			if test.template.Workload.Manifests == nil {
+				test.template = template("1")
+			}
+			if state, since := stateOf(&work{w}, &test.template); state != test.state || !since.Equal(test.since) {
+				t.Errorf("%s since %s, want %s since %s", state, since, test.state, test.since)
+			}
+		})
+	}
+}
+
+// The same object written differently is no reason to write a work.
+func TestSameSpec(t *testing.T) {
+	t.Parallel()
+	of := func(raw string) *workv1.ManifestWorkSpec {
+		spec := template("1")
+		spec.Workload.Manifests[0].Raw = []byte(raw)
+		return &spec
+	}
+	for _, test := range []struct {
+		a, b string
+		same bool
+	}{
+		{`{"a":1,"b":2}`, `{"a":1,"b":2}`, true},
+		{`{"a":1,"b":2}`, `{"b":2, "a":1}`, true},
+		{`{"a":1}`, `{"a":2}`, false},
+		{`{"a":1}`, `{"a":"1"}`, false},
+		{`{"a":1`, `{"a":1}`, false},
+	} {
+		if sameSpec(of(test.a), of(test.b)) != test.same {
+			t.Errorf("%s and %s: same is not %t", test.a, test.b, test.same)
+		}
+	}
+	orphaned := template("1")
+	orphaned.DeleteOption = &workv1.DeleteOption{PropagationPolicy: workv1.DeletePropagationPolicyTypeOrphan}
+	if plain := template("1"); sameSpec(&plain, &orphaned) {
+		t.Error("another deleteOption is taken for the same")
+	}
+}

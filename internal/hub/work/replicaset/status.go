@@ -1,0 +1,214 @@
+package replicaset
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
+	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/hub/patch"
+	"github.com/capstan-io/capstan/internal/rollout"
+)
+
+// report writes the status of the set (MR-06).
+func (c *Controller) report(ctx context.Context, s *situation, failed problems) error {
+	before := s.set.DeepCopy()
+	status := &s.set.Status
+	status.PlacementsSummary = nil
+	status.Summary = workv1alpha1.ManifestWorkReplicaSetSummary{}
+	for _, p := range s.placements {
+		summary := s.summarize(p)
+		status.PlacementsSummary = append(status.PlacementsSummary, summary)
+		add(&status.Summary, summary.Summary)
+	}
+	for _, condition := range []metav1.Condition{s.verified(), s.rolledOut(), s.applied(failed)} {
+		condition.ObservedGeneration = s.set.Generation
+		condition.LastTransitionTime = metav1.NewTime(s.now)
+		meta.SetStatusCondition(&status.Conditions, condition)
+	}
+	_, err := patch.Status(ctx, c.client, s.set, before)
+	return err
+}
+
+// reportDeletion tells how many works a set that is being deleted waits for.
+func (c *Controller) reportDeletion(ctx context.Context, set, before *workv1alpha1.ManifestWorkReplicaSet, works int) error {
+	set.Status.Summary = workv1alpha1.ManifestWorkReplicaSetSummary{Total: works}
+	set.Status.PlacementsSummary = nil
+	meta.SetStatusCondition(&set.Status.Conditions, metav1.Condition{
+		Type: fleet.ConditionManifestworkApplied, Status: metav1.ConditionFalse, Reason: fleet.ReasonProcessing,
+		Message:            fmt.Sprintf("being deleted: waits for %s to go", count(works, "work")),
+		ObservedGeneration: set.Generation, LastTransitionTime: metav1.NewTime(c.clock.Now()),
+	})
+	_, err := patch.Status(ctx, c.client, set, before)
+	return client.IgnoreNotFound(err)
+}
+
+// summarize counts the works of a placement that are there to stay. Conditions count if they are about the present
+// generation of the work.
+func (s *situation) summarize(p *placement) workv1alpha1.PlacementSummary {
+	var sum workv1alpha1.ManifestWorkReplicaSetSummary
+	groups := map[int32]bool{}
+	for _, cluster := range p.selected {
+		groups[cluster.Group.Index] = true
+	}
+	sum.DesiredTotal = len(p.selected)
+	leaving := p.leaving()
+	for _, w := range p.works {
+		if !w.DeletionTimestamp.IsZero() || leaving[w.Namespace] {
+			continue
+		}
+		sum.Total++
+		for _, counted := range []struct {
+			yes bool
+			in  *int
+		}{
+			{isTrue(w.current(fleet.ConditionApplied)), &sum.Applied},
+			{isTrue(w.current(fleet.ConditionAvailable)), &sum.Available},
+			{isTrue(w.current(fleet.ConditionProgressing)), &sum.Progressing},
+			{isTrue(w.current(fleet.ConditionDegraded)), &sum.Degraded},
+			{s.isCurrent(w), &sum.Updated},
+		} {
+			if counted.yes {
+				*counted.in++
+			}
+		}
+	}
+	if !p.known() {
+		sum.DesiredTotal = sum.Total // what there is stays
+	}
+	return workv1alpha1.PlacementSummary{
+		Name: p.Name, Summary: sum,
+		AvailableDecisionGroups: fmt.Sprintf("%d (%d / %d clusters applied)", len(groups), sum.Updated, sum.DesiredTotal),
+	}
+}
+
+// leaving are the clusters whose works have just been deleted.
+func (p *placement) leaving() map[string]bool {
+	names := map[string]bool{}
+	for _, name := range p.plan.Names(rollout.Remove) {
+		names[name] = !p.kept[name]
+	}
+	return names
+}
+
+func add(sum *workv1alpha1.ManifestWorkReplicaSetSummary, more workv1alpha1.ManifestWorkReplicaSetSummary) {
+	sum.Total += more.Total
+	sum.DesiredTotal += more.DesiredTotal
+	sum.Applied += more.Applied
+	sum.Available += more.Available
+	sum.Degraded += more.Degraded
+	sum.Progressing += more.Progressing
+	sum.Updated += more.Updated
+}
+
+// verified is the condition PlacementVerified.
+func (s *situation) verified() metav1.Condition {
+	cond := metav1.Condition{Type: fleet.ConditionPlacementVerified, Status: metav1.ConditionTrue, Reason: fleet.ReasonAsExpected}
+	selected := 0
+	var missing, notes []string
+	for _, p := range s.placements {
+		selected += len(p.selected)
+		switch {
+		case !p.known():
+			missing = append(missing, p.message)
+			// What does not exist at all is the worse of the two.
+			if cond.Reason != fleet.ReasonPlacementDecisionNotFound {
+				cond.Status, cond.Reason = metav1.ConditionFalse, p.reason
+			}
+		case len(p.selected) == 0:
+			notes = append(notes, fmt.Sprintf("Placement %s selects no clusters, its status says why", p.Name))
+		}
+	}
+	if selected == 0 && cond.Status == metav1.ConditionTrue {
+		cond.Status, cond.Reason = metav1.ConditionFalse, fleet.ReasonPlacementDecisionEmpty
+	}
+	cond.Message = strings.Join(append(missing, notes...), "; ")
+	if cond.Message == "" {
+		cond.Message = fmt.Sprintf("%s selected by %s", count(selected, "cluster"), count(len(s.placements), "placement"))
+	}
+	return cond
+}
+
+// rolledOut is the condition PlacementRolledOut. Its message has what the engine says of each placement, and what it
+// changed of a strategy that does not fit (gap W22).
+func (s *situation) rolledOut() metav1.Condition {
+	cond := metav1.Condition{Type: fleet.ConditionPlacementRolledOut, Status: metav1.ConditionTrue, Reason: fleet.ReasonComplete}
+	var messages []string
+	if s.rollback != "" {
+		cond.Status, cond.Reason = metav1.ConditionFalse, fleet.ReasonProgressing
+		messages = append(messages, s.rollback)
+	}
+	if s.warning != "" {
+		messages = append(messages, s.warning)
+	}
+	for _, p := range s.placements {
+		message := p.plan.Message
+		if !p.known() {
+			message = "nothing is changed: there are no decisions"
+		}
+		if !p.known() || p.plan.Phase != rollout.Complete {
+			cond.Status, cond.Reason = metav1.ConditionFalse, fleet.ReasonProgressing
+		}
+		for _, note := range p.plan.Notes {
+			message += "; note: " + note
+		}
+		messages = append(messages, fmt.Sprintf("placement %s: %s", p.Name, message))
+	}
+	cond.Message = strings.Join(messages, "\n")
+	return cond
+}
+
+// applied is the condition ManifestworkApplied.
+func (s *situation) applied(failed problems) metav1.Condition {
+	cond := metav1.Condition{Type: fleet.ConditionManifestworkApplied, Status: metav1.ConditionFalse}
+	sum := s.set.Status.Summary
+	cond.Message = fmt.Sprintf("%d of %s applied", sum.Applied, count(sum.Total, "work"))
+	switch notApplied := s.notApplied(); {
+	case len(failed) > 0:
+		cond.Reason, cond.Message = fleet.ReasonNotAsExpected, failed.asError().Error()
+	case sum.DesiredTotal == 0:
+		cond.Reason, cond.Message = fleet.ReasonPlacementDecisionEmpty, "no clusters are selected"
+	case len(notApplied) > 0:
+		cond.Reason = fleet.ReasonNotAsExpected
+		cond.Message += fmt.Sprintf("; the ManifestWorks %s say what is wrong", firstFew(notApplied))
+	case sum.Total == 0 || sum.Applied < sum.Total:
+		cond.Reason = fleet.ReasonProcessing
+	default:
+		cond.Status, cond.Reason = metav1.ConditionTrue, fleet.ReasonAsExpected
+	}
+	return cond
+}
+
+// notApplied are the works that their agents could not apply.
+func (s *situation) notApplied() (names []string) {
+	for _, p := range s.placements {
+		for _, cluster := range sortedKeys(p.works) {
+			if w := p.works[cluster]; w.DeletionTimestamp.IsZero() && isFalse(w.current(fleet.ConditionApplied)) {
+				names = append(names, w.Namespace+"/"+w.Name)
+			}
+		}
+	}
+	return names
+}
+
+// count writes a number of things.
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// firstFew names some of many.
+func firstFew(names []string) string {
+	const few = 3
+	if more := len(names) - few; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), more)
+	}
+	return strings.Join(names, ", ")
+}

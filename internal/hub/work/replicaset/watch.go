@@ -1,0 +1,193 @@
+package replicaset
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+// Indexes of the cache.
+const (
+	// indexKey finds a set by the label of its works, which does not spell its name out if that is long.
+	indexKey = "replicaset.key"
+	// indexPlacement finds the sets that refer to a placement.
+	indexPlacement = "replicaset.placement"
+	// indexOverrides finds the sets with overrides.
+	indexOverrides = "replicaset.overrides"
+	// indexSet finds the works of a set.
+	indexSet = "work.replicaset"
+	// indexDecisionOf finds the decisions of a placement.
+	indexDecisionOf = "decision.placement"
+)
+
+// gather is how long events of works are gathered: those of a thousand clusters come one by one, and each would cost a
+// look at all the works and a write of the status.
+const gather = 50 * time.Millisecond
+
+// Register adds the controller to the manager.
+func Register(mgr ctrl.Manager, clk clock.Clock) error {
+	if err := AddIndexes(context.Background(), mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
+	secrets, err := client.New(mgr.GetConfig(), client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
+	if err != nil {
+		return fmt.Errorf("prepare a client without cache: %w", err)
+	}
+	c := New(mgr.GetClient(), secrets, mgr.GetEventRecorder("manifestworkreplicaset-controller"), clk)
+	return ctrl.NewControllerManagedBy(mgr).Named("manifestworkreplicaset").
+		For(&workv1alpha1.ManifestWorkReplicaSet{}, builder.WithPredicates(predicate.Or[client.Object](
+			predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
+		Watches(&workv1.ManifestWork{}, later(c.ofWork), builder.WithPredicates(predicate.Funcs{UpdateFunc: matters})).
+		Watches(&clusterv1beta1.Placement{}, handler.EnqueueRequestsFromMapFunc(c.ofPlacement), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&clusterv1beta1.PlacementDecision{}, handler.EnqueueRequestsFromMapFunc(c.ofDecision)).
+		Watches(&clusterv1.ManagedCluster{}, later(c.ofCluster), builder.WithPredicates(predicate.Funcs{UpdateFunc: hasOtherValues})).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		Complete(c)
+}
+
+// AddIndexes adds the indexes that the controller reads through.
+func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
+	for _, index := range Indexes() {
+		if err := indexer.IndexField(ctx, index.Object, index.Name, index.Values); err != nil {
+			return fmt.Errorf("index %T by %s: %w", index.Object, index.Name, err)
+		}
+	}
+	return nil
+}
+
+// Index is an index that the controller reads through.
+type Index struct {
+	Object client.Object
+	Name   string
+	Values client.IndexerFunc
+}
+
+// Indexes lists them.
+func Indexes() []Index {
+	byLabel := func(label string) client.IndexerFunc {
+		return func(o client.Object) []string {
+			if value := o.GetLabels()[label]; value != "" {
+				return []string{value}
+			}
+			return nil
+		}
+	}
+	return []Index{
+		{&workv1alpha1.ManifestWorkReplicaSet{}, indexKey, func(o client.Object) []string {
+			return []string{fleet.ManifestWorkReplicaSetKey(o.GetNamespace(), o.GetName())}
+		}},
+		{&workv1alpha1.ManifestWorkReplicaSet{}, indexPlacement, placementsOf},
+		{&workv1alpha1.ManifestWorkReplicaSet{}, indexOverrides, func(o client.Object) []string {
+			return []string{strconv.FormatBool(o.GetAnnotations()[fleet.AnnotationOverrides] != "")}
+		}},
+		{&workv1.ManifestWork{}, indexSet, byLabel(fleet.LabelManifestWorkReplicaSet)},
+		{&clusterv1beta1.PlacementDecision{}, indexDecisionOf, byLabel(fleet.LabelPlacement)},
+	}
+}
+
+func placementsOf(o client.Object) []string {
+	set, ok := o.(*workv1alpha1.ManifestWorkReplicaSet)
+	if !ok {
+		return nil
+	}
+	names := make([]string, 0, len(set.Spec.PlacementRefs))
+	for _, ref := range set.Spec.PlacementRefs {
+		names = append(names, fleet.LabelValue(ref.Name))
+	}
+	return names
+}
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// later asks for the sets that an object has to do with, before and after a change, in a moment.
+func later(of func(context.Context, client.Object) []reconcile.Request) handler.EventHandler {
+	add := func(ctx context.Context, q queue, o client.Object) {
+		for _, request := range of(ctx, o) {
+			q.AddAfter(request, gather)
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { add(ctx, q, e.Object) },
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { add(ctx, q, e.Object) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
+			add(ctx, q, e.ObjectNew)
+			if e.ObjectOld.GetLabels()[fleet.LabelManifestWorkReplicaSet] != e.ObjectNew.GetLabels()[fleet.LabelManifestWorkReplicaSet] {
+				add(ctx, q, e.ObjectOld)
+			}
+		},
+	}
+}
+
+// matters says whether anything of a work has changed that this controller writes or reads. What the agent reports of
+// each single object does not.
+func matters(e event.UpdateEvent) bool {
+	now, ok := e.ObjectNew.(*workv1.ManifestWork)
+	then, thenOK := e.ObjectOld.(*workv1.ManifestWork)
+	return !ok || !thenOK || now.Generation != then.Generation || now.DeletionTimestamp.IsZero() != then.DeletionTimestamp.IsZero() ||
+		!equality.Semantic.DeepEqual(now.Labels, then.Labels) || !equality.Semantic.DeepEqual(now.Status.Conditions, then.Status.Conditions)
+}
+
+func (c *Controller) ofWork(ctx context.Context, o client.Object) []reconcile.Request {
+	key := o.GetLabels()[fleet.LabelManifestWorkReplicaSet]
+	if key == "" {
+		return nil
+	}
+	return c.sets(ctx, client.MatchingFields{indexKey: key})
+}
+
+func (c *Controller) ofPlacement(ctx context.Context, o client.Object) []reconcile.Request {
+	return c.sets(ctx, client.InNamespace(o.GetNamespace()), client.MatchingFields{indexPlacement: fleet.LabelValue(o.GetName())})
+}
+
+func (c *Controller) ofDecision(ctx context.Context, o client.Object) []reconcile.Request {
+	placement := o.GetLabels()[fleet.LabelPlacement]
+	if placement == "" {
+		return nil
+	}
+	return c.sets(ctx, client.InNamespace(o.GetNamespace()), client.MatchingFields{indexPlacement: placement})
+}
+
+// ofCluster are all sets with overrides: few have any, and which clusters they are about is in their decisions.
+func (c *Controller) ofCluster(ctx context.Context, _ client.Object) []reconcile.Request {
+	return c.sets(ctx, client.MatchingFields{indexOverrides: strconv.FormatBool(true)})
+}
+
+// hasOtherValues says whether anything of a cluster has changed that overrides may use.
+func hasOtherValues(e event.UpdateEvent) bool {
+	now, ok := e.ObjectNew.(*clusterv1.ManagedCluster)
+	then, thenOK := e.ObjectOld.(*clusterv1.ManagedCluster)
+	return !ok || !thenOK || !equality.Semantic.DeepEqual(now.Labels, then.Labels) ||
+		!equality.Semantic.DeepEqual(now.Status.ClusterClaims, then.Status.ClusterClaims)
+}
+
+func (c *Controller) sets(ctx context.Context, by ...client.ListOption) []reconcile.Request {
+	sets := &workv1alpha1.ManifestWorkReplicaSetList{}
+	if err := c.client.List(ctx, sets, append(by, client.UnsafeDisableDeepCopy)...); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Find the ManifestWorkReplicaSets of an object")
+		return nil
+	}
+	requests := make([]reconcile.Request, 0, len(sets.Items))
+	for i := range sets.Items {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&sets.Items[i])})
+	}
+	return requests
+}

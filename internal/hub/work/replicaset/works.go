@@ -1,0 +1,218 @@
+package replicaset
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
+	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/rollout"
+)
+
+// work is a ManifestWork of a set. What is read comes from the cache and is never changed in place.
+type work struct{ *workv1.ManifestWork }
+
+// worksOf are the works with the label of the set.
+func (c *Controller) worksOf(ctx context.Context, set *workv1alpha1.ManifestWorkReplicaSet) ([]*work, error) {
+	list := &workv1.ManifestWorkList{}
+	key := fleet.ManifestWorkReplicaSetKey(set.Namespace, set.Name)
+	if err := c.client.List(ctx, list, client.MatchingFields{indexSet: key}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list the works of ManifestWorkReplicaSet %s/%s: %w", set.Namespace, set.Name, err)
+	}
+	works := make([]*work, len(list.Items))
+	for i := range list.Items {
+		works[i] = &work{&list.Items[i]}
+	}
+	return works, nil
+}
+
+// change is a write that brings a work in line.
+type change struct {
+	cluster string
+	write   func(context.Context, client.Client) error
+	// done notes a change that was written.
+	done func()
+}
+
+// changes are what the plans ask for and is not so yet. A work that is being deleted is left alone until it is gone. What
+// goes comes last, so that a cluster that gets its objects from another placement now does not lose them in between.
+func (s *situation) changes() (all []change) {
+	var removals []change
+	for _, p := range s.placements {
+		for _, cluster := range p.plan.Clusters {
+			w := p.works[cluster.Name]
+			switch {
+			case cluster.Verdict == rollout.Remove:
+				if !p.kept[cluster.Name] {
+					removals = append(removals, remove(w))
+				}
+			case w == nil && cluster.Verdict.Gets():
+				if spec, err := s.specFor(cluster.Name); err == nil {
+					all = append(all, s.create(p, cluster.Name, spec))
+				}
+			case w != nil && w.DeletionTimestamp.IsZero():
+				all = append(all, s.update(p, w, cluster.Verdict)...)
+			}
+		}
+	}
+	for _, w := range s.loose {
+		removals = append(removals, remove(w))
+	}
+	return append(all, removals...)
+}
+
+// write writes many works at once, and tells which could not be written. One cluster does not hold up the others.
+func (c *Controller) write(ctx context.Context, all []change) problems {
+	var mu sync.Mutex
+	failed := problems{}
+	var group errgroup.Group
+	group.SetLimit(writers)
+	for _, change := range all {
+		group.Go(func() error {
+			err := change.write(ctx, c.client)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				failed[change.cluster] = err
+			} else {
+				change.done()
+			}
+			return nil
+		})
+	}
+	_ = group.Wait() // the errors are in failed
+	return failed
+}
+
+// create makes the work of a cluster (MR-02). Its name is always the same, so that a hub that is killed before it hears of
+// its own write does not write it twice.
+func (s *situation) create(p *placement, cluster string, spec *workv1.ManifestWorkSpec) change {
+	w := &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{
+		Namespace:    cluster,
+		Name:         workName(s.set, p.Name, cluster),
+		GenerateName: s.set.Name,
+		Labels:       map[string]string{},
+		Annotations:  map[string]string{fleet.AnnotationTemplateWrittenAt: s.now.UTC().Format(time.RFC3339Nano)},
+	}}
+	maps.Copy(w.Labels, s.labels(p))
+	spec.DeepCopyInto(&w.Spec)
+	return change{
+		cluster: cluster,
+		write:   func(ctx context.Context, c client.Client) error { return createOrAdopt(ctx, c, w) },
+		done:    func() { p.works[cluster] = &work{w} },
+	}
+}
+
+// createOrAdopt takes a work that has lost its labels back.
+func createOrAdopt(ctx context.Context, c client.Client, w *workv1.ManifestWork) error {
+	wanted := w.DeepCopy()
+	err := c.Create(ctx, w)
+	if !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	found := &workv1.ManifestWork{}
+	if err := c.Get(ctx, client.ObjectKeyFromObject(w), found); err != nil {
+		return err
+	}
+	if found.Annotations[fleet.AnnotationTemplateWrittenAt] == "" {
+		return fmt.Errorf("ManifestWork %s/%s is in the way: delete it, or give it the labels of this set", found.Namespace, found.Name)
+	}
+	before := found.DeepCopy()
+	found.Labels = merged(found.Labels, wanted.Labels)
+	found.Annotations = merged(found.Annotations, wanted.Annotations)
+	found.Spec = wanted.Spec
+	if err := c.Patch(ctx, found, client.MergeFrom(before)); err != nil {
+		return err
+	}
+	found.DeepCopyInto(w)
+	return nil
+}
+
+// update is at most one change: the labels always, the template when it is the cluster's turn.
+func (s *situation) update(p *placement, w *work, verdict rollout.Verdict) []change {
+	labels := merged(w.Labels, s.labels(p))
+	spec, err := s.specFor(w.Namespace)
+	rewrite := err == nil && verdict.Gets() && !sameSpec(&w.Spec, spec)
+	if !rewrite && maps.Equal(labels, w.Labels) {
+		return nil
+	}
+	after := w.DeepCopy()
+	after.Labels = labels
+	if rewrite {
+		spec.DeepCopyInto(&after.Spec)
+		after.Annotations = merged(after.Annotations, map[string]string{fleet.AnnotationTemplateWrittenAt: s.now.UTC().Format(time.RFC3339Nano)})
+	}
+	before := w.ManifestWork
+	return []change{{
+		cluster: w.Namespace,
+		// Without the optimistic lock: the agent writes the status all the time, and what is written here is the
+		// set's alone.
+		write: func(ctx context.Context, c client.Client) error {
+			return client.IgnoreNotFound(c.Patch(ctx, after, client.MergeFrom(before)))
+		},
+		done: func() { w.ManifestWork = after },
+	}}
+}
+
+// remove deletes a work, unless somebody has already.
+func remove(w *work) change {
+	nothing := func() {}
+	if !w.DeletionTimestamp.IsZero() {
+		return change{cluster: w.Namespace, write: func(context.Context, client.Client) error { return nil }, done: nothing}
+	}
+	before := w.ManifestWork
+	return change{
+		cluster: w.Namespace,
+		write: func(ctx context.Context, c client.Client) error {
+			err := c.Delete(ctx, before.DeepCopy(), client.Preconditions{UID: &before.UID})
+			if apierrors.IsConflict(err) {
+				return nil // another one of the same name
+			}
+			return client.IgnoreNotFound(err)
+		},
+		done: nothing,
+	}
+}
+
+// labels are those of the set, and those by which its works are found.
+func (s *situation) labels(p *placement) map[string]string {
+	return merged(s.set.Labels, map[string]string{
+		fleet.LabelManifestWorkReplicaSet: fleet.ManifestWorkReplicaSetKey(s.set.Namespace, s.set.Name),
+		fleet.LabelPlacementName:          fleet.LabelValue(p.Name),
+	})
+}
+
+// workName is the name of the work of a set for a placement on a cluster. It begins with that of the set, as far as the name
+// of an AppliedManifestWork, which adds a hash to it, has room (WK-03). It is another one on each cluster: one that has
+// joined twice, under two names, would take their works for the same.
+func workName(set *workv1alpha1.ManifestWorkReplicaSet, placement, cluster string) string {
+	const longest, digits = 253 - 2*sha256.Size - 1, 10
+	sum := sha256.Sum256([]byte(set.Namespace + "/" + set.Name + "/" + placement + "/" + cluster))
+	name := set.Name[:min(len(set.Name), longest-digits-1)]
+	return name + "-" + hex.EncodeToString(sum[:])[:digits]
+}
+
+// merged is a with b over it.
+func merged(a, b map[string]string) map[string]string {
+	both := make(map[string]string, len(a)+len(b))
+	maps.Copy(both, a)
+	maps.Copy(both, b)
+	return both
+}
+
+func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K {
+	return slices.Sorted(maps.Keys(m))
+}
