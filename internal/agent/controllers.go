@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -17,7 +18,10 @@ import (
 	"github.com/capstan-io/capstan/internal/agent/registration/managednamespace"
 	"github.com/capstan-io/capstan/internal/agent/registration/monitor"
 	"github.com/capstan-io/capstan/internal/agent/registration/status"
+	"github.com/capstan-io/capstan/internal/agent/work/applied"
 	"github.com/capstan-io/capstan/internal/agent/work/apply"
+	"github.com/capstan-io/capstan/internal/agent/work/evict"
+	"github.com/capstan-io/capstan/internal/agent/work/executor"
 	"github.com/capstan-io/capstan/internal/agent/work/finalize"
 	"github.com/capstan-io/capstan/internal/agent/work/observe"
 	"github.com/capstan-io/capstan/internal/agent/work/tracker"
@@ -98,16 +102,36 @@ func (a *Agent) registerWork(ctx context.Context, mgr ctrl.Manager, hub cluster.
 			return err
 		}
 	}
-	tracked := tracker.New(ctx, meta)
+	served, err := discovery.NewDiscoveryClientForConfig(a.managed)
+	if err != nil {
+		return fmt.Errorf("make a client for what the managed cluster serves: %w", err)
+	}
+	managed := &applied.Cluster{Objects: meta, Discovery: served, Tracked: tracker.New(ctx, meta)}
 	hubHash := fleet.HubHash(hub.GetConfig().Host)
-	if err := finalize.Register(mgr, meta, tracked, hubHash, a.WorkloadAgentWorkers); err != nil {
+	agentID := a.appliedBy(hubHash)
+	if err := finalize.Register(mgr, managed, hubHash, agentID, a.WorkloadAgentWorkers); err != nil {
 		return err
 	}
-	observed := observe.New(objects, tracked, observe.Options{MaxJSONRawLength: a.MaxJSONRawLength, Clock: a.clock})
+	observed := observe.New(objects, managed.Tracked, observe.Options{MaxJSONRawLength: a.MaxJSONRawLength, Clock: a.clock})
 	if err := mgr.Add(observed); err != nil {
 		return err
 	}
-	return apply.Register(mgr, hub, objects, meta, tracked, observed, apply.Options{
-		Namespace: a.identity.Cluster, HubHash: hubHash, AgentID: a.appliedBy(hubHash), Workers: a.WorkloadAgentWorkers, Clock: a.clock,
+	err = evict.Register(mgr, hub, evict.Options{
+		Namespace: a.identity.Cluster, HubHash: hubHash, AgentID: agentID, GracePeriod: a.AppliedManifestWorkEvictionGracePeriod, Clock: a.clock,
+	})
+	if err != nil {
+		return err
+	}
+	executors, err := executor.New(a.managed, a.clock)
+	if err != nil {
+		return err
+	}
+	record, err := newWorkRecorder(ctx, hub)
+	if err != nil {
+		return err
+	}
+	return apply.Register(mgr, hub, objects, managed, observed, apply.Options{
+		Namespace: a.identity.Cluster, HubHash: hubHash, AgentID: agentID, Workers: a.WorkloadAgentWorkers,
+		Executors: executors, Record: record, Clock: a.clock,
 	})
 }

@@ -11,9 +11,12 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	eventsv1client "k8s.io/client-go/kubernetes/typed/events/v1"
 	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/agent/registration/clientcert"
+	"github.com/capstan-io/capstan/internal/agent/work/apply"
 )
 
 // podNameVariable is set by whoever deploys the agent as a pod.
@@ -52,4 +55,23 @@ func (a *Agent) regarding(namespace *corev1.Namespace) *corev1.ObjectReference {
 		return &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: a.Namespace, Name: pod}
 	}
 	return &corev1.ObjectReference{APIVersion: "v1", Kind: "Namespace", Namespace: a.Namespace, Name: namespace.Name, UID: namespace.UID}
+}
+
+// workRecorder is the name of the work agent in events.
+const workRecorder = "work-agent"
+
+// newWorkRecorder returns what takes the events about works, which go to the hub, beside the works.
+func newWorkRecorder(ctx context.Context, hub cluster.Cluster) (apply.Recorder, error) {
+	sink, err := eventsv1client.NewForConfig(hub.GetConfig())
+	if err != nil {
+		return nil, fmt.Errorf("make a client for events of the hub: %w", err)
+	}
+	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: sink})
+	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
+		return nil, fmt.Errorf("begin to record events on the hub: %w", err)
+	}
+	recorder := broadcaster.NewRecorder(hub.GetScheme(), workRecorder)
+	return func(work *workv1.ManifestWork, eventType, reason, action, note string) {
+		recorder.Eventf(work, nil, eventType, reason, action, "%s", note)
+	}, nil
 }

@@ -52,6 +52,9 @@ type Options struct {
 	ClientCertExpirationSeconds int32
 	// WorkloadAgentWorkers is how many works are applied at once.
 	WorkloadAgentWorkers int
+	// AppliedManifestWorkEvictionGracePeriod is how long what a work applied outlives the work's absence from the hub; 100
+	// years and more are for ever.
+	AppliedManifestWorkEvictionGracePeriod time.Duration
 	// MaxJSONRawLength is how many bytes of JSON a reported value may have.
 	MaxJSONRawLength int
 	// MetricsBindAddress and HealthProbeBindAddress serve /metrics and /healthz, /readyz; "0" serves none.
@@ -74,10 +77,13 @@ func NewOptions() *Options {
 		HubConnectionTimeoutSeconds: 600,
 		MaxCustomClusterClaims:      20,
 		WorkloadAgentWorkers:        10,
-		MaxJSONRawLength:            feedback.MaxJSONRaw,
-		MetricsBindAddress:          "0",
-		HealthProbeBindAddress:      "0",
-		PprofBindAddress:            "0",
+
+		AppliedManifestWorkEvictionGracePeriod: time.Hour,
+
+		MaxJSONRawLength:       feedback.MaxJSONRaw,
+		MetricsBindAddress:     "0",
+		HealthProbeBindAddress: "0",
+		PprofBindAddress:       "0",
 	}
 }
 
@@ -113,6 +119,7 @@ func (o *Options) AddRegistrationFlags(fs *pflag.FlagSet) {
 // AddWorkFlags adds the flags of the work agent.
 func (o *Options) AddWorkFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.WorkloadAgentWorkers, "workload-agent-workers", o.WorkloadAgentWorkers, "how many ManifestWorks are applied at once")
+	fs.DurationVar(&o.AppliedManifestWorkEvictionGracePeriod, "appliedmanifestwork-eviction-grace-period", o.AppliedManifestWorkEvictionGracePeriod, "how long to keep what was applied for a ManifestWork that is missing on the hub, or for a hub that the agent has left; 876000h and more keep it for ever")
 	fs.IntVar(&o.MaxJSONRawLength, "max-json-raw-length", o.MaxJSONRawLength, fmt.Sprintf("bytes of JSON that a reported value of type JsonRaw may have, %d at most", feedback.MaxJSONRaw))
 }
 
@@ -151,6 +158,8 @@ func (o *Options) Validate() error {
 		return fmt.Errorf("--workload-agent-workers is %d; it must be at least 1", o.WorkloadAgentWorkers)
 	case o.MaxJSONRawLength < 1 || o.MaxJSONRawLength > feedback.MaxJSONRaw:
 		return fmt.Errorf("--max-json-raw-length is %d; it must be between 1 and %d", o.MaxJSONRawLength, feedback.MaxJSONRaw)
+	case o.AppliedManifestWorkEvictionGracePeriod < 0:
+		return fmt.Errorf("--appliedmanifestwork-eviction-grace-period is %s; it must not be negative", o.AppliedManifestWorkEvictionGracePeriod)
 	}
 	if o.HubConnectionTimeoutSeconds < minHubConnectionTimeout {
 		return fmt.Errorf("--hub-connection-timeout-seconds is %d; it must be at least %d", o.HubConnectionTimeoutSeconds, minHubConnectionTimeout)

@@ -49,6 +49,24 @@ const (
 	AnnotationConfigSpecHash = "open-cluster-management.io/config-spec-hash"
 	// AnnotationObjectHash is reserved.
 	AnnotationObjectHash = "open-cluster-management.io/object-hash"
+	// AnnotationDryRun, when "server" on a ManifestWork, has the agent report what it would change instead of changing it. It
+	// is an extension.
+	AnnotationDryRun = "capstan.io/dry-run"
+	// DryRunServer is the value of AnnotationDryRun that has the API server of the cluster try the work.
+	DryRunServer = "server"
+	// DryRunNone is the value of AnnotationDryRun that says the same as its absence.
+	DryRunNone = "none"
+	// AnnotationManifests on an AppliedManifestWork is which objects its work names, written before they are applied. It is
+	// an extension.
+	AnnotationManifests = "capstan.io/manifests"
+	// AnnotationPropagationPolicy on an AppliedManifestWork, when "Foreground", has its objects go after their dependents.
+	// It is an extension.
+	AnnotationPropagationPolicy = "capstan.io/propagation-policy"
+	// AnnotationClusterName on an AppliedManifestWork is the cluster that its work is of. It is an extension.
+	AnnotationClusterName = "capstan.io/cluster-name"
+	// AnnotationAppliedFieldsPrefix begins the annotations of applied objects that say which fields a work names; a hash of
+	// the AppliedManifestWork follows. It is an extension.
+	AnnotationAppliedFieldsPrefix = "applied-fields.capstan.io/"
 	// AnnotationLoggingPrefix begins the annotations that are copied into the log lines about an object.
 	AnnotationLoggingPrefix = "logging.open-cluster-management.io/"
 )

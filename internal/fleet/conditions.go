@@ -104,6 +104,18 @@ const (
 	ReasonFetchingResourceFailed = "FetchingResourceFailed" // Unknown, of a manifest
 	ReasonIncompleteResourceMeta = "IncompleteResourceMeta" // Unknown, of a manifest
 
+	// ConditionDryRun, while AnnotationDryRun is set, tells whether the cluster would take the work, or the manifest, and its
+	// message what that would change. It is an extension.
+	ConditionDryRun      = "DryRun"
+	ReasonDryRunComplete = "DryRunComplete" // True, of a work
+	ReasonDryRunFailed   = "DryRunFailed"   // False, of a work
+	ReasonDryRunUnknown  = "UnknownDryRun"  // Unknown, of a work: the annotation has another value
+	ReasonWouldCreate    = "WouldCreate"    // True, of a manifest
+	ReasonWouldChange    = "WouldChange"    // True, of a manifest
+	ReasonWouldNotChange = "WouldNotChange" // True, of a manifest
+	ReasonWouldFail      = "WouldFail"      // False, of a manifest
+	ReasonCannotBeTried  = "CannotBeTried"  // Unknown, of a manifest: it needs another one of the work first
+
 	// ConditionStatusFeedbackSynced of a manifest tells whether the fields its feedback rules ask for could be read.
 	ConditionStatusFeedbackSynced  = "StatusFeedbackSynced"
 	ReasonStatusFeedbackSynced     = "StatusFeedbackSynced"     // True

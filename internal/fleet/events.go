@@ -27,6 +27,8 @@ const (
 	EventScoreUpdate                               = "ScoreUpdate"
 	EventAvailable                                 = "Available"
 	EventUnavailable                               = "Unavailable"
+	EventManifestApplyFailed                       = "ManifestApplyFailed"    // an extension
+	EventManifestApplyRecovered                    = "ManifestApplyRecovered" // an extension
 	EventBootstrapSelected                         = "BootstrapSelected"
 	EventManagedClusterCreated                     = "ManagedClusterCreated"
 	EventCSRCreated                                = "CSRCreated"

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// removalSuffix at the end of a label or annotation key, or of an owner's UID, asks for its removal.
-const removalSuffix = "-"
+// RemovalSuffix at the end of a label or annotation key, or of an owner's UID, asks for its removal.
+const RemovalSuffix = "-"
 
 // Merge returns what to write so that the live object existing becomes what the manifest required says, by the rules of
 // the package comment (WK-05), and whether that differs from existing at all. When changed is false there is nothing to
@@ -89,14 +89,14 @@ func mergeMetadata(required, merged *unstructured.Unstructured) (changed bool) {
 
 func mergeTexts(required map[string]string, live *map[string]string) (changed bool) {
 	for key, value := range required {
-		if name, removal := strings.CutSuffix(key, removalSuffix); removal {
+		if name, removal := strings.CutSuffix(key, RemovalSuffix); removal {
 			if _, found := (*live)[name]; found {
 				delete(*live, name)
 				changed = true
 			}
 			continue
 		}
-		if _, removed := required[key+removalSuffix]; removed {
+		if _, removed := required[key+RemovalSuffix]; removed {
 			continue
 		}
 		if present, found := (*live)[key]; !found || present != value {
@@ -114,7 +114,7 @@ func mergeTexts(required map[string]string, live *map[string]string) (changed bo
 func mergeOwners(required, live []metav1.OwnerReference) []metav1.OwnerReference {
 	wanted, unwanted := map[types.UID]metav1.OwnerReference{}, map[types.UID]bool{}
 	for _, owner := range required {
-		if uid, removal := strings.CutSuffix(string(owner.UID), removalSuffix); removal {
+		if uid, removal := strings.CutSuffix(string(owner.UID), RemovalSuffix); removal {
 			unwanted[types.UID(uid)] = true
 		} else {
 			wanted[owner.UID] = owner

@@ -286,14 +286,14 @@ func TestFeedbackOfCustomResource(t *testing.T) {
 	for i := range changes {
 		set(fmt.Sprintf(`{"count":%d}`, i+2))
 	}
-	got := awaitWork(t, h, w, func(w *workv1.ManifestWork) error { return want(values(w, 1), "count", fmt.Sprint(changes+1)) })
+	awaitWork(t, h, w, func(w *workv1.ManifestWork) error { return want(values(w, 1), "count", fmt.Sprint(changes+1)) })
 	took := time.Since(began)
 	if writes, most := statusWrites(t, h, w, before), 5*int(took/time.Second+2); writes > most {
 		t.Errorf("%d changes within %s led to %d writes on the hub, want %d at most", changes, took, writes, most)
 	}
 	// What cannot be reported is said, and does not keep the rest from being reported.
 	set(fmt.Sprintf(`{"wrong":[%q],"count":0}`, strings.Repeat("x", 1025)))
-	got = awaitWork(t, h, w, func(w *workv1.ManifestWork) error { return want(values(w, 1), "count", "0") })
+	got := awaitWork(t, h, w, func(w *workv1.ManifestWork) error { return want(values(w, 1), "count", "0") })
 	cond := meta.FindStatusCondition(got.Status.ResourceStatus.Manifests[1].Conditions, "StatusFeedbackSynced")
 	if cond.Status != metav1.ConditionFalse || cond.Reason != "StatusFeedbackSyncFailed" || !strings.Contains(cond.Message, `the value "wrong" cannot be reported: it has 1029 bytes of JSON, and 1024 is the limit`) {
 		t.Errorf("%+v", cond)

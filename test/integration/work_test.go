@@ -303,7 +303,7 @@ func TestExamples(t *testing.T) {
 	t.Parallel()
 	env.Join(t, hub, managed, "cluster1")
 	h, m := hub.Client(t), managed.Client(t)
-	for _, file := range []string{"manifestwork-hello.yaml", "manifestwork-nginx.yaml"} {
+	for _, file := range []string{"manifestwork-hello.yaml", "manifestwork-nginx.yaml", "manifestwork-feedback.yaml"} {
 		content, err := os.ReadFile(filepath.Join("..", "..", "deploy", "examples", file))
 		if err != nil {
 			t.Fatal(err)

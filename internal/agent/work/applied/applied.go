@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/metadata"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -36,20 +37,51 @@ func Object(r workv1.AppliedManifestResourceMeta) tracker.Object {
 	}
 }
 
+// Cluster is where the objects are.
+type Cluster struct {
+	Objects metadata.Interface
+	// Discovery tells which resources are served, and in which version.
+	Discovery discovery.DiscoveryInterfaceWithContext
+	Tracked   *tracker.Tracker
+}
+
 // Remove deletes resources that the AppliedManifestWork owns, and returns those that are still there: being deleted, or
 // not deleted because of the error. An object that somebody made anew, or that is not owned any more, is left alone; one
 // that other works own as well only loses this owner (WK-13). The tracker tells the owner when a remaining one has gone.
-func Remove(ctx context.Context, objects metadata.Interface, tracked *tracker.Tracker, amw *workv1.AppliedManifestWork,
-	resources []workv1.AppliedManifestResourceMeta) (remaining []workv1.AppliedManifestResourceMeta, err error) {
+func (c *Cluster) Remove(ctx context.Context, amw *workv1.AppliedManifestWork, resources []workv1.AppliedManifestResourceMeta) (remaining []workv1.AppliedManifestResourceMeta, err error) {
+	return c.each(amw, "delete", resources, func(r *workv1.AppliedManifestResourceMeta) (bool, error) { return c.remove(ctx, amw, r) })
+}
+
+// Release makes resources not be owned by the AppliedManifestWork any more, without deleting them (WK-12). It returns those
+// that still are, because of the error.
+func (c *Cluster) Release(ctx context.Context, amw *workv1.AppliedManifestWork, resources []workv1.AppliedManifestResourceMeta) (remaining []workv1.AppliedManifestResourceMeta, err error) {
+	return c.each(amw, "release", resources, func(r *workv1.AppliedManifestResourceMeta) (bool, error) {
+		resource, live, err := c.find(ctx, amw, r)
+		if err != nil || live == nil {
+			return err == nil, err
+		}
+		err = disown(ctx, resource, amw, live)
+		return err == nil, err
+	})
+}
+
+func (c *Cluster) each(amw *workv1.AppliedManifestWork, verb string, resources []workv1.AppliedManifestResourceMeta,
+	do func(*workv1.AppliedManifestResourceMeta) (gone bool, err error)) (remaining []workv1.AppliedManifestResourceMeta, err error) {
 	var failures []error
 	for _, r := range resources {
-		tracked.Track(amw.Name, Object(r))
-		gone, err := remove(ctx, objects, amw, r)
+		recorded := Object(r)
+		c.Tracked.Track(amw.Name, recorded)
+		gone, err := do(&r)
 		if err != nil {
-			failures = append(failures, fmt.Errorf("delete %s %s: %w", r.Resource, Object(r).NamespacedName, err))
+			failures = append(failures, fmt.Errorf("%s %s %s: %w", verb, r.Resource, recorded.NamespacedName, err))
+		}
+		if now := Object(r); now != recorded {
+			c.Tracked.Forget(amw.Name, recorded)
+			c.Tracked.Track(amw.Name, now)
+			recorded = now
 		}
 		if gone {
-			tracked.Forget(amw.Name, Object(r))
+			c.Tracked.Forget(amw.Name, recorded)
 		} else {
 			remaining = append(remaining, r)
 		}
@@ -57,31 +89,90 @@ func Remove(ctx context.Context, objects metadata.Interface, tracked *tracker.Tr
 	return remaining, errors.Join(failures...)
 }
 
-func remove(ctx context.Context, objects metadata.Interface, amw *workv1.AppliedManifestWork, r workv1.AppliedManifestResourceMeta) (gone bool, err error) {
-	o := Object(r)
-	resource := objects.Resource(o.GroupVersionResource).Namespace(o.Namespace)
-	live, err := resource.Get(ctx, o.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return true, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	if string(live.UID) != r.UID || !owns(amw, live) {
-		return true, nil
+func (c *Cluster) remove(ctx context.Context, amw *workv1.AppliedManifestWork, r *workv1.AppliedManifestResourceMeta) (gone bool, err error) {
+	resource, live, err := c.find(ctx, amw, r)
+	if err != nil || live == nil {
+		return err == nil, err
 	}
 	if shared(amw, live) {
-		return true, disown(ctx, resource, amw, live)
+		err := disown(ctx, resource, amw, live)
+		return err == nil, err
 	}
 	if live.DeletionTimestamp != nil {
 		return false, nil
 	}
-	err = resource.Delete(ctx, o.Name, metav1.DeleteOptions{
+	err = resource.Delete(ctx, r.Name, metav1.DeleteOptions{
 		Preconditions:     &metav1.Preconditions{UID: &live.UID},
-		PropagationPolicy: new(metav1.DeletePropagationBackground),
+		PropagationPolicy: new(propagation(amw)),
 	})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return true, nil // somebody else deleted it, and perhaps made another
+	}
+	return false, err
+}
+
+// propagation is Background unless the work asks for Foreground in so many words: that the objects have dependents to wait
+// for costs a round through the garbage collector for each.
+func propagation(amw *workv1.AppliedManifestWork) metav1.DeletionPropagation {
+	if amw.Annotations[fleet.AnnotationPropagationPolicy] == string(metav1.DeletePropagationForeground) {
+		return metav1.DeletePropagationForeground
+	}
+	return metav1.DeletePropagationBackground
+}
+
+// find returns the object of a recorded resource if it is the one that was recorded and still owned, else nil. A version that
+// is not served any more is replaced in the record by the one that is preferred now.
+func (c *Cluster) find(ctx context.Context, amw *workv1.AppliedManifestWork, r *workv1.AppliedManifestResourceMeta) (metadata.ResourceInterface, *metav1.PartialObjectMetadata, error) {
+	o := Object(*r)
+	resource := c.Objects.Resource(o.GroupVersionResource).Namespace(o.Namespace)
+	live, err := resource.Get(ctx, o.Name, metav1.GetOptions{})
+	if isUnserved(err) {
+		var served bool
+		if served, err = c.another(ctx, r); err != nil || !served {
+			return nil, nil, err
+		}
+		o = Object(*r)
+		resource = c.Objects.Resource(o.GroupVersionResource).Namespace(o.Namespace)
+		live, err = resource.Get(ctx, o.Name, metav1.GetOptions{})
+	}
+	if apierrors.IsNotFound(err) {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	if r.UID != "" && string(live.UID) != r.UID || !owns(amw, live) {
+		return nil, nil, nil
+	}
+	return resource, live, nil
+}
+
+// isUnserved tells a resource that the API server does not know from an object that does not exist.
+func isUnserved(err error) bool {
+	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+}
+
+// another makes the record name the version of the group that the API server prefers, of those in which it serves the
+// resource, and tells whether there is one: objects of a resource that is served in none are out of reach, or gone.
+func (c *Cluster) another(ctx context.Context, r *workv1.AppliedManifestResourceMeta) (bool, error) {
+	lists, err := c.Discovery.ServerPreferredResourcesWithContext(ctx)
+	for _, list := range lists {
+		gv, parseErr := schema.ParseGroupVersion(list.GroupVersion)
+		if parseErr != nil || gv.Group != r.Group {
+			continue
+		}
+		if slices.ContainsFunc(list.APIResources, func(served metav1.APIResource) bool { return served.Name == r.Resource }) {
+			r.Version = gv.Version
+			return true, nil
+		}
+	}
+	if failed, partly := discovery.GroupDiscoveryFailedErrorGroups(err); partly {
+		for gv, groupErr := range failed {
+			if gv.Group == r.Group {
+				return false, groupErr
+			}
+		}
+		return false, nil
 	}
 	return false, err
 }
@@ -100,6 +191,7 @@ func shared(amw *workv1.AppliedManifestWork, live *metav1.PartialObjectMetadata)
 
 func disown(ctx context.Context, resource metadata.ResourceInterface, amw *workv1.AppliedManifestWork, live *metav1.PartialObjectMetadata) error {
 	without := live.DeepCopy()
+	delete(without.Annotations, FieldsAnnotation(amw.Name))
 	without.OwnerReferences = slices.DeleteFunc(without.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == amw.UID })
 	patch, err := client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{}).Data(without)
 	if err != nil {

@@ -2,18 +2,23 @@ package apply
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/util/retry"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/agent/work/applied"
+	"github.com/capstan-io/capstan/internal/agent/work/executor"
+	"github.com/capstan-io/capstan/internal/agent/work/ignore"
 	"github.com/capstan-io/capstan/internal/agent/work/tracker"
+	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/manifest"
 )
 
@@ -22,9 +27,22 @@ const fieldManager = "work-agent"
 
 // applier applies manifests to the managed cluster.
 type applier struct {
-	objects dynamic.Interface
-	mapper  meta.RESTMapper
-	tracked *tracker.Tracker
+	objects   dynamic.Interface
+	mapper    meta.RESTMapper
+	tracked   *tracker.Tracker
+	executors *executor.Checker
+}
+
+// task is one manifest on its way to the cluster.
+type task struct {
+	*outcome
+	// required is the manifest with what marks it as the work's, as far as the work owns the object.
+	required *unstructured.Unstructured
+	owner    metav1.OwnerReference
+	config   manifest.Config
+	executor *workv1.ManifestWorkExecutor
+	// before is what the last pass did with the object, if there was one.
+	before *outcome
 }
 
 // apply applies every manifest of the work, in the order of WK-04; one that fails does not stop the others. The outcomes
@@ -35,12 +53,12 @@ func (a *applier) apply(ctx context.Context, amw *workv1.AppliedManifestWork, wo
 	manifest.Order(manifests)
 	owner := applied.OwnerReference(amw)
 	for _, m := range manifests {
-		outcomes[m.Ordinal] = a.applyOne(ctx, owner, work, m, last)
+		outcomes[m.Ordinal] = a.applyOne(ctx, work, owner, m, last)
 	}
 	return outcomes
 }
 
-func (a *applier) applyOne(ctx context.Context, owner metav1.OwnerReference, work *workv1.ManifestWork, m manifest.Manifest, last *pass) outcome {
+func (a *applier) applyOne(ctx context.Context, work *workv1.ManifestWork, owner metav1.OwnerReference, m manifest.Manifest, last *pass) outcome {
 	o := outcome{ordinal: m.Ordinal}
 	if m.Err != nil {
 		o.err = m.Err
@@ -51,28 +69,76 @@ func (a *applier) applyOne(ctx context.Context, owner metav1.OwnerReference, wor
 		return o
 	}
 	a.tracked.Track(owner.Name, o.object())
-	o.hash, o.manifest = manifest.Hash(m.Object), m.Object
-	before := last.find(o.object())
-	if o.freeze(work, before) {
+	t := newTask(&o, work, owner, m.Object)
+	t.before = last.find(o.object())
+	if o.freeze(work, t.before) {
 		return o
 	}
-	if before != nil && before.err == nil && before.hash == o.hash && last.owner == owner.UID && a.unchanged(before) {
-		o.uid, o.revision, o.presence, o.manifest = before.uid, before.revision, present, before.manifest
+	if b := t.before; b != nil && b.err == nil && b.hash == o.hash && last.owner == owner.UID && a.unchanged(b) {
+		o.uid, o.revision, o.presence, o.manifest = b.uid, b.revision, present, b.manifest
 		return o
 	}
-	required := m.Object.DeepCopy()
-	required.SetOwnerReferences(append(required.GetOwnerReferences(), owner))
-	live, err := a.write(ctx, &o, required, before)
+	live, err := a.write(ctx, t, nil)
 	if err != nil {
-		o.err = fmt.Errorf("%s: %w", o.identity, err)
-		if before != nil {
-			o.manifest = before.manifest // still the one to compare with
+		o.err = fmt.Errorf("%s: %w", o.identity, explain(err))
+		if t.before != nil {
+			o.manifest = t.before.manifest // still the one to compare with
 		}
 		return o
 	}
 	a.tracked.Saw(o.object(), live)
 	o.uid, o.revision, o.presence, o.live = live.GetUID(), tracker.RevisionOf(live), present, live
 	return o
+}
+
+// newTask finds out what the work wants done with the manifest.
+func newTask(o *outcome, work *workv1.ManifestWork, owner metav1.OwnerReference, object *unstructured.Unstructured) *task {
+	resource := o.resource().ResourceIdentifier
+	t := &task{outcome: o, owner: owner, executor: work.Spec.Executor, config: manifest.ConfigFor(work.Spec.ManifestConfigs, resource)}
+	o.owned = manifest.IsOwned(work.Spec.DeleteOption, t.config.UpdateStrategy.Type, resource)
+	o.hash, o.manifest = manifest.Hash(object)+settingsOf(t), object
+	t.required = object.DeepCopy()
+	if o.owned {
+		t.required.SetOwnerReferences(append(t.required.GetOwnerReferences(), owner))
+	}
+	return t
+}
+
+// settingsOf are what counts for how the manifest is applied, beside the manifest.
+func settingsOf(t *task) string {
+	settings, err := json.Marshal(struct {
+		Strategy workv1.UpdateStrategy
+		Owned    bool
+		Executor *workv1.ManifestWorkExecutor
+	}{t.config.UpdateStrategy, t.owned, t.executor})
+	if err != nil {
+		panic(err) // What came as JSON can be encoded as JSON.
+	}
+	return string(settings)
+}
+
+// write does what the update strategy says (WK-05 to WK-09), if the executor may, and returns the object as it is then.
+func (a *applier) write(ctx context.Context, t *task, dryRun []string) (*unstructured.Unstructured, error) {
+	w := &writer{resource: a.objects.Resource(t.mapping.Resource).Namespace(t.identity.Namespace), dryRun: dryRun}
+	if t.config.UpdateStrategy.Type == workv1.UpdateStrategyTypeReadOnly {
+		return w.readOnly(ctx, t)
+	}
+	err := a.executors.Check(ctx, t.executor, executor.Object{
+		GroupVersionResource: t.mapping.Resource, NamespacedName: t.object().NamespacedName, Owned: t.owned, Content: manifest.ForCreate(t.required),
+	})
+	if err != nil {
+		return nil, err
+	}
+	switch t.config.UpdateStrategy.Type {
+	case workv1.UpdateStrategyTypeCreateOnly:
+		return w.createOnly(ctx, t)
+	case workv1.UpdateStrategyTypeServerSideApply:
+		return w.serverSideApply(ctx, t)
+	case workv1.UpdateStrategyTypeUpdate:
+		return w.update(ctx, t)
+	default:
+		return nil, fmt.Errorf("updateStrategy.type %q is none of Update, CreateOnly, ServerSideApply and ReadOnly", t.config.UpdateStrategy.Type)
+	}
 }
 
 // unchanged tells whether the object is as the pass left it.
@@ -103,50 +169,23 @@ func (a *applier) resolve(o *outcome, object *unstructured.Unstructured) error {
 	return nil
 }
 
-// write creates the object or, where there is one, makes it be what is required. An object that was never seen is created
-// without a look first: mostly, it is not there.
-func (a *applier) write(ctx context.Context, o *outcome, required *unstructured.Unstructured, before *outcome) (*unstructured.Unstructured, error) {
-	resource := a.objects.Resource(o.mapping.Resource).Namespace(o.identity.Namespace)
-	if before == nil || before.presence != present {
-		live, err := resource.Create(ctx, required, metav1.CreateOptions{FieldManager: fieldManager})
-		if !apierrors.IsAlreadyExists(err) {
-			o.presence = presenceAfter(err)
-			return live, err
-		}
+// explain adds to an error what to do about it, where the API server does not say.
+func explain(err error) error {
+	// The agent's own rights, not what an admission plugin has against the object.
+	if apierrors.IsForbidden(err) && strings.Contains(err.Error(), " in API group ") && strings.Contains(err.Error(), " cannot ") {
+		return fmt.Errorf("%w; the work agent lacks this right on the managed cluster: grant it in a ClusterRole with the label "+
+			"open-cluster-management.io/aggregate-to-work=true", err)
 	}
-	var live *unstructured.Unstructured
-	err := retry.RetryOnConflict(retry.DefaultBackoff, func() (err error) {
-		live, err = resource.Get(ctx, o.identity.Name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			live, err = resource.Create(ctx, required, metav1.CreateOptions{FieldManager: fieldManager})
-			o.presence = presenceAfter(err)
-			return err
-		}
-		if err != nil {
-			return err
-		}
-		o.presence, o.uid = present, live.GetUID()
-		live, err = a.update(ctx, resource, required, live, before)
-		return err
-	})
-	return live, err
+	return err
 }
 
-// update is the strategy Update (WK-05).
-func (a *applier) update(ctx context.Context, resource dynamic.ResourceInterface, required, live *unstructured.Unstructured, before *outcome) (*unstructured.Unstructured, error) {
-	if live.GetDeletionTimestamp() != nil {
-		return nil, fmt.Errorf("the object is being deleted since %s and is applied again when it has gone; it waits for the finalizers %q",
-			live.GetDeletionTimestamp(), live.GetFinalizers())
+// failure is the reason of the condition of a manifest that is not applied.
+func (o *outcome) failure() string {
+	var ignoring *ignore.Error
+	if errors.As(o.err, &ignoring) {
+		return fleet.ReasonAppliedManifestSSAIgnoreFieldError
 	}
-	var previous *unstructured.Unstructured
-	if before != nil {
-		previous = before.manifest
-	}
-	merged, changed := manifest.Merge(required, live, previous)
-	if !changed {
-		return live, nil
-	}
-	return resource.Update(ctx, merged, metav1.UpdateOptions{FieldManager: fieldManager})
+	return fleet.ReasonAppliedManifestFailed
 }
 
 // presenceAfter is what an attempt to create an object tells about it.

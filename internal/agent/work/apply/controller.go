@@ -10,14 +10,15 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
@@ -32,10 +33,12 @@ import (
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/agent/work/applied"
+	"github.com/capstan-io/capstan/internal/agent/work/executor"
 	"github.com/capstan-io/capstan/internal/agent/work/finalizer"
 	"github.com/capstan-io/capstan/internal/agent/work/observe"
 	"github.com/capstan-io/capstan/internal/agent/work/tracker"
 	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/manifest"
 )
 
 // The wait before a failed work is tried again doubles from the first to the last, on top of what changes wake it for.
@@ -58,15 +61,19 @@ type Options struct {
 	AgentID string
 	// Workers is how many works are applied at once.
 	Workers int
-	Clock   clock.Clock
+	// Executors check what works do on behalf of others.
+	Executors *executor.Checker
+	// Record takes the events about works.
+	Record Recorder
+	Clock  clock.Clock
 }
 
-// Controller reconciles ManifestWorks (WK-01 to WK-05, WK-11, WK-13, WK-14).
+// Controller reconciles ManifestWorks (WK-01 to WK-14).
 type Controller struct {
 	Options
 	hub     client.Client
 	managed client.Client
-	objects metadata.Interface
+	cluster *applied.Cluster
 	tracked *tracker.Tracker
 	// observed answers what the hub is to be told of applied objects.
 	observed *observe.Observer
@@ -75,21 +82,21 @@ type Controller struct {
 }
 
 // New returns a Controller that reads works from hub and applies them to managed.
-func New(hub, managed client.Client, dyn dynamic.Interface, objects metadata.Interface, tracked *tracker.Tracker, observed *observe.Observer, o Options) *Controller {
+func New(hub, managed client.Client, dyn dynamic.Interface, cluster *applied.Cluster, observed *observe.Observer, o Options) *Controller {
 	return &Controller{
-		Options: o, hub: hub, managed: managed, objects: objects, tracked: tracked, observed: observed,
-		applier: &applier{objects: dyn, mapper: managed.RESTMapper(), tracked: tracked},
+		Options: o, hub: hub, managed: managed, cluster: cluster, tracked: cluster.Tracked, observed: observed,
+		applier: &applier{objects: dyn, mapper: managed.RESTMapper(), tracked: cluster.Tracked, executors: o.Executors},
 	}
 }
 
 // Register adds the controller to the manager of the managed cluster.
-func Register(mgr ctrl.Manager, hub cluster.Cluster, dyn dynamic.Interface, objects metadata.Interface, tracked *tracker.Tracker, observed *observe.Observer, o Options) error {
-	c := New(hub.GetClient(), mgr.GetClient(), dyn, objects, tracked, observed, o)
+func Register(mgr ctrl.Manager, hub cluster.Cluster, dyn dynamic.Interface, managed *applied.Cluster, observed *observe.Observer, o Options) error {
+	c := New(hub.GetClient(), mgr.GetClient(), dyn, managed, observed, o)
 	workOf := func(name string) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.Namespace, Name: name}}}
 	}
 	onDrift := source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-		tracked.Listen(func(owner string) {
+		managed.Tracked.Listen(func(owner string) {
 			if work, ours := applied.WorkName(o.HubHash, owner); ours {
 				queue.Add(workOf(work)[0])
 			}
@@ -138,17 +145,25 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		c.forget(work.Name)
 		return ctrl.Result{}, nil
 	}
-	amw, err := c.begin(ctx, work)
+	if isDryRun(work) {
+		return ctrl.Result{}, c.dryRun(ctx, work)
+	}
+	if ended, err := c.endDryRun(ctx, work); ended || err != nil {
+		return ctrl.Result{}, err // the event of it brings the work back
+	}
+	last := c.passes.get(work.Name)
+	named := namedBy(work, last)
+	amw, err := c.begin(ctx, work, named)
 	if err != nil || amw == nil {
 		return ctrl.Result{}, err
 	}
-	last := c.passes.get(work.Name)
 	if c.settled(last, work, amw) {
 		return ctrl.Result{}, nil
 	}
 	outcomes := c.applier.apply(ctx, amw, work, last)
 	c.ask(amw.Name, work, last, outcomes)
-	c.passes.put(work.Name, &pass{work: work.UID, generation: work.Generation, owner: amw.UID, outcomes: outcomes})
+	c.passes.put(work.Name, &pass{work: work.UID, generation: work.Generation, owner: amw.UID, named: named, outcomes: outcomes})
+	changes := newsOf(work, outcomes)
 	// One on the cluster, one on the hub: neither waits for the other.
 	var recordErr, reportErr error
 	var both sync.WaitGroup
@@ -161,6 +176,9 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		reportErr = c.report(ctx, work, outcomes, func() error { <-recorded; return recordErr })
 	})
 	both.Wait()
+	if reportErr == nil {
+		c.tell(work, changes, len(outcomes))
+	}
 	c.untrack(last, outcomes, amw)
 	return c.conclude(outcomes, amw), errors.Join(recordErr, reportErr, failures(outcomes))
 }
@@ -168,8 +186,8 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 // begin takes hold of the work, which is WK-02, and sees to its AppliedManifestWork, both at once: the finalizer has to come
 // before anything that it must clean up, and an AppliedManifestWork that owns nothing is not that. It returns nil while an
 // earlier AppliedManifestWork of the work is going away: the event of its end brings the work back here.
-func (c *Controller) begin(ctx context.Context, work *workv1.ManifestWork) (*workv1.AppliedManifestWork, error) {
-	fresh := c.newApplied(work)
+func (c *Controller) begin(ctx context.Context, work *workv1.ManifestWork, named string) (*workv1.AppliedManifestWork, error) {
+	fresh := c.newApplied(work, named)
 	var holdErr, ensureErr error
 	var amw *workv1.AppliedManifestWork
 	var both sync.WaitGroup
@@ -203,26 +221,83 @@ func (c *Controller) ensureApplied(ctx context.Context, fresh *workv1.AppliedMan
 	case !amw.DeletionTimestamp.IsZero():
 		return nil, nil
 	}
-	before := amw.DeepCopy()
-	controllerutil.AddFinalizer(amw, fleet.FinalizerAppliedManifestWorkCleanup)
-	amw.Spec.AgentID = c.AgentID
-	if equality.Semantic.DeepEqual(before, amw) {
-		return amw, nil
-	}
-	if err := c.managed.Patch(ctx, amw, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
-		return nil, fmt.Errorf("take over AppliedManifestWork %s: %w", name, err)
-	}
-	return amw, nil
+	return amw, c.bringUpToDate(ctx, amw, fresh)
 }
 
-func (c *Controller) newApplied(work *workv1.ManifestWork) *workv1.AppliedManifestWork {
+// bringUpToDate makes an earlier AppliedManifestWork say what a fresh one would, before anything is applied. What it named
+// and its status does not list goes to the status first: it may have been applied, and no annotation will tell.
+func (c *Controller) bringUpToDate(ctx context.Context, amw, fresh *workv1.AppliedManifestWork) error {
+	if amw.Annotations[fleet.AnnotationManifests] != fresh.Annotations[fleet.AnnotationManifests] {
+		if err := c.recordUnlisted(ctx, amw); err != nil {
+			return err
+		}
+	}
+	return c.describe(ctx, amw, fresh)
+}
+
+// describe makes the AppliedManifestWork say what a fresh one would, but for the status.
+func (c *Controller) describe(ctx context.Context, amw, fresh *workv1.AppliedManifestWork) error {
+	before := amw.DeepCopy()
+	controllerutil.AddFinalizer(amw, fleet.FinalizerAppliedManifestWorkCleanup)
+	amw.Spec.AgentID = fresh.Spec.AgentID
+	for _, key := range ownAnnotations {
+		if value, ok := fresh.Annotations[key]; ok {
+			metav1.SetMetaDataAnnotation(&amw.ObjectMeta, key, value)
+		} else {
+			delete(amw.Annotations, key)
+		}
+	}
+	if equality.Semantic.DeepEqual(before, amw) {
+		return nil
+	}
+	if err := c.managed.Patch(ctx, amw, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("take over AppliedManifestWork %s: %w", amw.Name, err)
+	}
+	return nil
+}
+
+// recordUnlisted lists in the status what was named and may have been applied without being listed. Mostly, that is nothing:
+// an agent that was not interrupted has listed it all.
+func (c *Controller) recordUnlisted(ctx context.Context, amw *workv1.AppliedManifestWork) error {
+	unrecorded, err := applied.Unrecorded(c.managed.RESTMapper(), amw)
+	if err != nil {
+		return err
+	}
+	return c.writeInventory(ctx, amw, append(slices.Clone(amw.Status.AppliedResources), unrecorded...))
+}
+
+// ownAnnotations are those of an AppliedManifestWork that the agent keeps up to date.
+var ownAnnotations = []string{fleet.AnnotationManifests, fleet.AnnotationPropagationPolicy, fleet.AnnotationClusterName}
+
+func (c *Controller) newApplied(work *workv1.ManifestWork, named string) *workv1.AppliedManifestWork {
 	amw := &workv1.AppliedManifestWork{Spec: workv1.AppliedManifestWorkSpec{
 		HubHash: c.HubHash, AgentID: c.AgentID, ManifestWorkName: work.Name,
 	}}
 	amw.Name = fleet.AppliedManifestWorkName(c.HubHash, work.Name)
 	amw.Labels = maps.Clone(work.Labels)
 	amw.Finalizers = []string{fleet.FinalizerAppliedManifestWorkCleanup}
+	amw.Annotations = map[string]string{fleet.AnnotationClusterName: c.Namespace}
+	if named != "" {
+		amw.Annotations[fleet.AnnotationManifests] = named
+	}
+	if o := work.Spec.DeleteOption; o != nil && o.PropagationPolicy == workv1.DeletePropagationPolicyTypeForeground {
+		amw.Annotations[fleet.AnnotationPropagationPolicy] = string(metav1.DeletePropagationForeground)
+	}
 	return amw
+}
+
+// namedBy is what the work names, as its AppliedManifestWork writes it down.
+func namedBy(work *workv1.ManifestWork, last *pass) string {
+	if last != nil && last.work == work.UID && last.generation == work.Generation {
+		return last.named
+	}
+	var named []manifest.Identity
+	for _, m := range manifest.Decode(work.Spec.Workload.Manifests) {
+		if m.Err == nil {
+			named = append(named, manifest.Identify(m.Object))
+		}
+	}
+	return applied.EncodeNamed(named)
 }
 
 // record writes down what the work owns and takes away what it owned before (WK-13), in that order: after a crash in
@@ -232,7 +307,7 @@ func (c *Controller) record(ctx context.Context, amw *workv1.AppliedManifestWork
 	if err := c.writeInventory(ctx, amw, append(owned, obsolete...)); err != nil || len(obsolete) == 0 {
 		return err
 	}
-	remaining, removeErr := applied.Remove(ctx, c.objects, c.tracked, amw, obsolete)
+	remaining, removeErr := c.cluster.Remove(ctx, amw, obsolete)
 	return errors.Join(removeErr, c.writeInventory(ctx, amw, append(owned, remaining...)))
 }
 
@@ -259,7 +334,7 @@ func (c *Controller) finish(ctx context.Context, work *workv1.ManifestWork) erro
 	err := c.managed.Get(ctx, types.NamespacedName{Name: fleet.AppliedManifestWorkName(c.HubHash, work.Name)}, amw)
 	switch {
 	case err == nil && amw.DeletionTimestamp.IsZero():
-		return client.IgnoreNotFound(c.managed.Delete(ctx, amw))
+		return c.deleteApplied(ctx, work, amw)
 	case err == nil:
 		return nil // its end brings us back
 	case !apierrors.IsNotFound(err):
@@ -270,6 +345,35 @@ func (c *Controller) finish(ctx context.Context, work *workv1.ManifestWork) erro
 		return fmt.Errorf("remove the finalizer of ManifestWork %s: %w", work.Name, err)
 	}
 	return nil
+}
+
+// deleteApplied heeds the delete option as it is now, which the last pass may not have seen (WK-12).
+func (c *Controller) deleteApplied(ctx context.Context, work *workv1.ManifestWork, amw *workv1.AppliedManifestWork) error {
+	unrecorded, err := applied.Unrecorded(c.managed.RESTMapper(), amw)
+	if err != nil {
+		return err
+	}
+	var owned, orphans []workv1.AppliedManifestResourceMeta
+	for _, r := range slices.Concat(amw.Status.AppliedResources, unrecorded) {
+		strategy := manifest.ConfigFor(work.Spec.ManifestConfigs, r.ResourceIdentifier).UpdateStrategy.Type
+		if manifest.IsOwned(work.Spec.DeleteOption, strategy, r.ResourceIdentifier) {
+			owned = append(owned, r)
+		} else {
+			orphans = append(orphans, r)
+		}
+	}
+	fresh := c.newApplied(work, amw.Annotations[fleet.AnnotationManifests])
+	if len(orphans) > 0 {
+		remaining, releaseErr := c.cluster.Release(ctx, amw, orphans)
+		if err := c.writeInventory(ctx, amw, append(owned, remaining...)); err != nil || releaseErr != nil {
+			return errors.Join(releaseErr, err)
+		}
+		delete(fresh.Annotations, fleet.AnnotationManifests) // the status lists what there is
+	}
+	if err := c.describe(ctx, amw, fresh); err != nil {
+		return err
+	}
+	return client.IgnoreNotFound(c.managed.Delete(ctx, amw))
 }
 
 // forget drops what is remembered of a work that has gone.

@@ -42,7 +42,7 @@ func TestUntrack(t *testing.T) {
 	tracked := tracker.New(t.Context(), fake.NewSimpleMetadataClient(scheme))
 	c := &Controller{tracked: tracked}
 	outcomeOf := func(name string) outcome {
-		o := outcome{resolved: true, mapping: &meta.RESTMapping{Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}}}
+		o := outcome{resolved: true, mapping: &meta.RESTMapping{Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, Scope: meta.RESTScopeNamespace}}
 		o.identity = manifest.Identity{Namespace: "default", Name: name}
 		return o
 	}

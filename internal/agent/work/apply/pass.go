@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/agent/work/applied"
 	"github.com/capstan-io/capstan/internal/agent/work/observe"
 	"github.com/capstan-io/capstan/internal/agent/work/tracker"
 	"github.com/capstan-io/capstan/internal/manifest"
@@ -20,7 +21,9 @@ type pass struct {
 	work       types.UID
 	generation int64
 	owner      types.UID
-	outcomes   []outcome
+	// named is what the work names, as its AppliedManifestWork writes it down.
+	named    string
+	outcomes []outcome
 }
 
 // outcome is what became of one manifest.
@@ -30,6 +33,8 @@ type outcome struct {
 	// mapping is the resource of the manifest's kind; it is known if resolved.
 	mapping  *meta.RESTMapping
 	resolved bool
+	// owned tells whether the object is to go with the work.
+	owned bool
 	// uid and revision are of the object as the pass left it.
 	uid      types.UID
 	revision tracker.Revision
@@ -63,13 +68,9 @@ func (o *outcome) object() tracker.Object {
 
 // resource is how an AppliedManifestWork records the object.
 func (o *outcome) resource() workv1.AppliedManifestResourceMeta {
-	return workv1.AppliedManifestResourceMeta{
-		ResourceIdentifier: workv1.ResourceIdentifier{
-			Group: o.mapping.Resource.Group, Resource: o.mapping.Resource.Resource, Namespace: o.identity.Namespace, Name: o.identity.Name,
-		},
-		Version: o.mapping.Resource.Version,
-		UID:     string(o.uid),
-	}
+	r := applied.Resource(o.mapping, o.identity)
+	r.UID = string(o.uid)
+	return r
 }
 
 // find returns what the pass did with the object, for a pass may come after changes of the list.
@@ -112,10 +113,14 @@ func inventory(before []workv1.AppliedManifestResourceMeta, outcomes []outcome) 
 			continue
 		}
 		named[r.ResourceIdentifier] = true
+		if !o.owned && !o.frozen && o.err == nil {
+			continue // it was let go
+		}
 		if old, ok := recorded[r.ResourceIdentifier]; ok && o.uid == "" {
 			r = old
 		}
-		if r.UID != "" {
+		_, wasOwned := recorded[r.ResourceIdentifier]
+		if r.UID != "" && (o.owned || wasOwned) {
 			owned = append(owned, r)
 		}
 	}

@@ -123,7 +123,7 @@ func findStatus(manifests []workv1.ManifestCondition, resource workv1.ManifestRe
 func (o *outcome) appliedCondition() metav1.Condition {
 	cond := metav1.Condition{Type: fleet.ConditionApplied, Status: metav1.ConditionTrue, Reason: fleet.ReasonAppliedManifestComplete, Message: "Apply manifest complete"}
 	if o.err != nil {
-		cond.Status, cond.Reason, cond.Message = metav1.ConditionFalse, fleet.ReasonAppliedManifestFailed, "Failed to apply manifest: "+clip(o.err.Error())
+		cond.Status, cond.Reason, cond.Message = metav1.ConditionFalse, o.failure(), "Failed to apply manifest: "+clip(o.err.Error())
 	}
 	return cond
 }
@@ -167,11 +167,13 @@ func appliedCondition(work *workv1.ManifestWork, outcomes []outcome) metav1.Cond
 // is sent more than a condition holds refuses the whole status, and a thousand such messages have to fit into one object.
 const maxMessage = 1024
 
-func clip(message string) string {
-	if len(message) <= maxMessage {
+func clip(message string) string { return clipTo(message, maxMessage) }
+
+func clipTo(message string, limit int) string {
+	if len(message) <= limit {
 		return message
 	}
-	return strings.ToValidUTF8(message[:maxMessage], "") + " ..."
+	return strings.ToValidUTF8(message[:limit], "") + " ..."
 }
 
 // maxSummary is how many failures a message spells out; all of them are at their manifests.

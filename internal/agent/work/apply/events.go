@@ -1,0 +1,66 @@
+package apply
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+// Recorder records an event about a work. It must not block.
+type Recorder func(work *workv1.ManifestWork, eventType, reason, action, note string)
+
+// maxNote is how many bytes of news an event has room for: the API server takes 1 KiB.
+const maxNote = 1000
+
+// news are the manifests whose fate has changed.
+type news struct{ failed, recovered []string }
+
+// newsOf compares what became of the manifests with what the status of the work said. A failure that goes on is no news, even
+// if its message changes; one under a new generation is.
+func newsOf(work *workv1.ManifestWork, outcomes []outcome) news {
+	var n news
+	for i := range outcomes {
+		o := &outcomes[i]
+		before := statusOf(work, o)
+		said := before != nil && meta.IsStatusConditionFalse(before.Conditions, fleet.ConditionApplied)
+		switch {
+		case o.err != nil && (!said || !isCurrent(before, work.Generation)):
+			n.failed = append(n.failed, o.err.Error())
+		case o.err == nil && said:
+			n.recovered = append(n.recovered, o.identity.String())
+		}
+	}
+	return n
+}
+
+func isCurrent(status *workv1.ManifestCondition, generation int64) bool {
+	return meta.FindStatusCondition(status.Conditions, fleet.ConditionApplied).ObservedGeneration == generation
+}
+
+// statusOf is what the status of the work says of the manifest.
+func statusOf(work *workv1.ManifestWork, o *outcome) *workv1.ManifestCondition {
+	for i := range work.Status.ResourceStatus.Manifests {
+		r := work.Status.ResourceStatus.Manifests[i].ResourceMeta
+		same := r.Group == o.identity.Group && r.Kind == o.identity.Kind && r.Namespace == o.identity.Namespace && r.Name == o.identity.Name
+		if same && (o.identity.Name != "" || r.Ordinal == int32(o.ordinal)) {
+			return &work.Status.ResourceStatus.Manifests[i]
+		}
+	}
+	return nil
+}
+
+// tell records the news, each in one event whatever the number of manifests (gap W20).
+func (c *Controller) tell(work *workv1.ManifestWork, n news, all int) {
+	if len(n.failed) > 0 {
+		c.Record(work, corev1.EventTypeWarning, fleet.EventManifestApplyFailed, "Apply",
+			clipTo(fmt.Sprintf("%d of %d manifests failed to apply: %s", len(n.failed), all, summary(n.failed)), maxNote))
+	}
+	if len(n.recovered) > 0 {
+		c.Record(work, corev1.EventTypeNormal, fleet.EventManifestApplyRecovered, "Apply",
+			clipTo(fmt.Sprintf("%d of %d manifests are applied after failures: %s", len(n.recovered), all, summary(n.recovered)), maxNote))
+	}
+}

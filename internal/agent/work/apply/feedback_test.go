@@ -1,0 +1,182 @@
+package apply
+
+import (
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	metadatafake "k8s.io/client-go/metadata/fake"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/agent/work/observe"
+	"github.com/capstan-io/capstan/internal/agent/work/tracker"
+	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/manifest"
+)
+
+const hubHash = "hash"
+
+// reporter is a Controller that reports on one Deployment of one work.
+type reporter struct {
+	*Controller
+	clock *clocktesting.FakeClock
+	work  *workv1.ManifestWork
+	last  *pass
+}
+
+func newReporter(t *testing.T) *reporter {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := metav1.AddMetaToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	clock := clocktesting.NewFakeClock(time.Unix(1000, 0))
+	tracked := tracker.New(t.Context(), metadatafake.NewSimpleMetadataClient(scheme))
+	observed := observe.New(dynamicfake.NewSimpleDynamicClient(scheme), tracked, observe.Options{MaxJSONRawLength: 1024, Clock: clock})
+	c := &Controller{Options: Options{HubHash: hubHash, Clock: clock}, tracked: tracked, observed: observed}
+	work := &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Name: "work", Generation: 1}}
+	work.Spec.ManifestConfigs = []workv1.ManifestConfigOption{{
+		ResourceIdentifier: workv1.ResourceIdentifier{Group: "apps", Resource: "deployments", Namespace: "default", Name: "web"},
+		FeedbackRules:      []workv1.FeedbackRule{{Type: workv1.WellKnownStatusType}},
+		ConditionRules: []workv1.ConditionRule{
+			{Condition: "Serving", Type: workv1.CelConditionExpressionsType, CelExpressions: []string{"object.status.availableReplicas > 0"}},
+		},
+	}}
+	return &reporter{Controller: c, clock: clock, work: work}
+}
+
+// pass reports what a pass has found; live is nil if it read nothing. It returns the status of the Deployment's manifest.
+func (r *reporter) pass(t *testing.T, live *unstructured.Unstructured) workv1.ManifestCondition {
+	t.Helper()
+	r.clock.Step(time.Minute)
+	o := outcome{resolved: true, presence: present, live: live, mapping: &meta.RESTMapping{Resource: schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}}}
+	o.identity = manifest.Identity{GroupVersionKind: schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, Namespace: "default", Name: "web"}
+	o.freeze(r.work, r.last.find(o.object()))
+	outcomes := []outcome{o}
+	r.ask(fleet.AppliedManifestWorkName(hubHash, r.work.Name), r.work, r.last, outcomes)
+	r.last = &pass{outcomes: outcomes}
+	r.updateStatus(r.work, outcomes)
+	if r.updateStatus(r.work, outcomes) {
+		t.Error("the same status is news")
+	}
+	return r.work.Status.ResourceStatus.Manifests[0]
+}
+
+func webWith(available int64) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apps/v1", "kind": "Deployment", "metadata": map[string]any{"namespace": "default", "name": "web", "generation": int64(1)},
+		"spec":   map[string]any{"replicas": int64(2)},
+		"status": map[string]any{"observedGeneration": int64(1), "replicas": int64(2), "updatedReplicas": int64(2), "availableReplicas": available},
+	}}
+}
+
+func (r *reporter) expect(t *testing.T, conditions []metav1.Condition, kind string, status metav1.ConditionStatus, reason string) metav1.Condition {
+	t.Helper()
+	cond := meta.FindStatusCondition(conditions, kind)
+	if cond == nil {
+		if status != "" {
+			t.Errorf("there is no %s, want %s", kind, status)
+		}
+		return metav1.Condition{}
+	}
+	if cond.Status != status || cond.Reason != reason || cond.ObservedGeneration != r.work.Generation {
+		t.Errorf("%+v, want %s %s at generation %d", cond, status, reason, r.work.Generation)
+	}
+	return *cond
+}
+
+// WK-24: the time of StatusFeedbackSynced is that of the values.
+func TestTimeOfFeedback(t *testing.T) {
+	t.Parallel()
+	r := newReporter(t)
+	first := r.expect(t, r.pass(t, webWith(1)).Conditions, "StatusFeedbackSynced", "True", "StatusFeedbackSynced")
+	same := r.expect(t, r.pass(t, webWith(1)).Conditions, "StatusFeedbackSynced", "True", "StatusFeedbackSynced")
+	if !same.LastTransitionTime.Equal(&first.LastTransitionTime) {
+		t.Error("the time has changed, and the values have not")
+	}
+	status := r.pass(t, webWith(2))
+	later := r.expect(t, status.Conditions, "StatusFeedbackSynced", "True", "StatusFeedbackSynced")
+	if !later.LastTransitionTime.Time.Equal(r.clock.Now()) {
+		t.Errorf("the time is %s, want that of the new values", later.LastTransitionTime)
+	}
+	if n := len(status.StatusFeedbacks.Values); n != 2 {
+		t.Errorf("%d values", n)
+	}
+	r.expect(t, status.Conditions, "Serving", "True", "ConditionRuleEvaluated")
+	r.expect(t, r.work.Status.Conditions, "Serving", "True", "ConditionRulesAggregated")
+	r.expect(t, status.Conditions, "Progressing", "False", "HealthCurrent")
+	r.expect(t, r.work.Status.Conditions, "Progressing", "False", "ConditionRulesAggregated")
+}
+
+// WK-30, MR-04: what was found under an earlier generation says nothing about this one.
+func TestNewGeneration(t *testing.T) {
+	t.Parallel()
+	r := newReporter(t)
+	r.pass(t, webWith(2))
+	r.work.Generation = 2
+	r.work.Spec.ManifestConfigs[0].FeedbackRules = []workv1.FeedbackRule{{Type: workv1.JSONPathsType, JSONPaths: []workv1.JSONPath{{Name: "replicas", Path: ".spec.replicas"}}}}
+	status := r.pass(t, nil)
+	r.expect(t, status.Conditions, "Serving", "", "")
+	r.expect(t, r.work.Status.Conditions, "Serving", "", "")
+	r.expect(t, status.Conditions, "Progressing", "True", "HealthInProgress")
+	r.expect(t, r.work.Status.Conditions, "Progressing", "True", "ConditionRulesAggregated")
+	if len(status.StatusFeedbacks.Values) == 0 {
+		t.Error("the values are not kept until there are new ones")
+	}
+	status = r.pass(t, webWith(2))
+	r.expect(t, status.Conditions, "Serving", "True", "ConditionRuleEvaluated")
+	if values := status.StatusFeedbacks.Values; len(values) != 1 || values[0].Name != "replicas" {
+		t.Errorf("values %+v", values)
+	}
+	// Without rules, nothing of them stays.
+	r.work.Generation, r.work.Spec.ManifestConfigs = 3, nil
+	status = r.pass(t, webWith(2))
+	r.expect(t, status.Conditions, "Serving", "", "")
+	r.expect(t, r.work.Status.Conditions, "Serving", "", "")
+	r.expect(t, status.Conditions, "StatusFeedbackSynced", "True", "NoStatusFeedbackSynced")
+	r.expect(t, status.Conditions, "Progressing", "False", "HealthCurrent")
+	if len(status.StatusFeedbacks.Values) != 0 {
+		t.Errorf("values %+v", status.StatusFeedbacks.Values)
+	}
+}
+
+// After a restart, what was found under this generation holds until the object is read again.
+func TestRestart(t *testing.T) {
+	t.Parallel()
+	r := newReporter(t)
+	r.pass(t, webWith(2))
+	restarted := newReporter(t)
+	restarted.work = r.work
+	status := restarted.pass(t, nil)
+	restarted.expect(t, status.Conditions, "Serving", "True", "ConditionRuleEvaluated")
+	restarted.expect(t, r.work.Status.Conditions, "Progressing", "False", "ConditionRulesAggregated")
+	if len(status.StatusFeedbacks.Values) != 2 {
+		t.Errorf("values %+v", status.StatusFeedbacks.Values)
+	}
+}
+
+// WK-16: a complete manifest keeps its status.
+func TestFrozenStatus(t *testing.T) {
+	t.Parallel()
+	r := newReporter(t)
+	r.work.Spec.ManifestConfigs[0].ConditionRules[0].Condition = "Complete"
+	r.pass(t, webWith(2))
+	if !isComplete(r.work) {
+		t.Fatalf("the work is not complete: %+v", r.work.Status.Conditions)
+	}
+	r.work.Generation, r.work.Spec.ManifestConfigs = 2, nil
+	status := r.pass(t, webWith(0))
+	r.expect(t, status.Conditions, "Complete", "True", "ConditionRuleEvaluated")
+	r.expect(t, status.Conditions, "Progressing", "False", "HealthCurrent")
+	r.expect(t, status.Conditions, "StatusFeedbackSynced", "True", "StatusFeedbackSynced")
+	r.expect(t, r.work.Status.Conditions, "Complete", "True", "ConditionRulesAggregated")
+	if len(status.StatusFeedbacks.Values) != 2 {
+		t.Errorf("values %+v", status.StatusFeedbacks.Values)
+	}
+}

@@ -1,0 +1,53 @@
+package apply
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/capstan-io/capstan/internal/agent/work/applied"
+)
+
+// own makes the work an owner of the live object, or no longer one (WK-12), and takes off what the strategy Update left there,
+// under strategies that look after nothing else.
+func (w *writer) own(ctx context.Context, t *task, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	change := map[string]any{}
+	if owners, changed := t.ownersOf(live); changed {
+		change["ownerReferences"] = owners
+	}
+	key := applied.FieldsAnnotation(t.owner.Name)
+	if _, stale := live.GetAnnotations()[key]; stale {
+		change["annotations"] = map[string]any{key: nil}
+	}
+	if len(change) == 0 || len(w.dryRun) > 0 { // whose an object is, is not what a dry run is about
+		return live, nil
+	}
+	change["resourceVersion"] = live.GetResourceVersion() // a list is replaced whole: only the one that was read may be
+	patch, err := json.Marshal(map[string]any{"metadata": change})
+	if err != nil {
+		return nil, err
+	}
+	owned, err := w.resource.Patch(ctx, live.GetName(), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
+	if err != nil {
+		return nil, fmt.Errorf("change the owners: %w", err)
+	}
+	return owned, nil
+}
+
+func (t *task) ownersOf(live *unstructured.Unstructured) (owners []metav1.OwnerReference, changed bool) {
+	owners = live.GetOwnerReferences()
+	ours := slices.IndexFunc(owners, func(o metav1.OwnerReference) bool { return o.UID == t.owner.UID })
+	switch {
+	case t.owned && ours < 0:
+		return append(owners, t.owner), true
+	case !t.owned && ours >= 0:
+		return slices.Delete(owners, ours, ours+1), true
+	default:
+		return owners, false
+	}
+}

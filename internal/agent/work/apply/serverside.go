@@ -1,0 +1,255 @@
+package apply
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/util/csaupgrade"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/agent/work/ignore"
+	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/manifest"
+)
+
+// serverSideApply is WK-07 and WK-08.
+//
+// Fields to ignore are part of what a missing object is made of. Of one that is there they are not applied, and the agent
+// gives up what it owns of them, or else the API server would take their absence for a wish to remove them. All other fields
+// are applied every time. So drift is repaired, but for the fields to ignore.
+func (w *writer) serverSideApply(ctx context.Context, t *task) (*unstructured.Unstructured, error) {
+	s, err := newServerSide(ctx, w, t)
+	if err != nil {
+		return nil, err
+	}
+	live, err := w.get(ctx, t)
+	if apierrors.IsNotFound(err) {
+		live, err = s.apply(ctx, s.full)
+		t.presence = presenceAfter(err)
+		if err == nil && !s.ignoresAny {
+			return w.own(ctx, t, live)
+		}
+	} else if err == nil {
+		live, err = s.takeOver(ctx, live)
+	}
+	if err != nil {
+		return nil, err
+	}
+	t.uid = live.GetUID()
+	if live, err = s.applyTo(ctx, live); err != nil {
+		return nil, err
+	}
+	return w.own(ctx, t, live)
+}
+
+// serverSide is the server-side apply of one manifest.
+type serverSide struct {
+	*writer
+	options metav1.ApplyOptions
+	// full is the whole manifest.
+	full *unstructured.Unstructured
+	// always are the fields to ignore of every object, and unlessNew those of an object to which this manifest was applied.
+	always, unlessNew ignore.Fields
+	ignoresAny        bool
+}
+
+func newServerSide(ctx context.Context, w *writer, t *task) (*serverSide, error) {
+	config := workv1.ServerSideApplyConfig{}
+	if c := t.config.UpdateStrategy.ServerSideApply; c != nil {
+		config = *c
+	}
+	s := &serverSide{
+		writer: w, full: manifest.ForCreate(t.required),
+		options: metav1.ApplyOptions{FieldManager: config.FieldManager, Force: config.Force, DryRun: w.dryRun},
+	}
+	if s.options.FieldManager == "" {
+		s.options.FieldManager = fieldManager
+	}
+	dropCreationTimestamps(s.full.Object)
+	var err error
+	if s.always, err = ignore.Compile(config.IgnoreFields, workv1.IgnoreFieldsConditionOnSpokePresent); err != nil {
+		return nil, err
+	}
+	if s.unlessNew, err = ignore.Compile(config.IgnoreFields, workv1.IgnoreFieldsConditionOnSpokePresent, workv1.IgnoreFieldsConditionOnSpokeChange); err != nil {
+		return nil, err
+	}
+	s.ignoresAny = !s.unlessNew.Empty()
+	if !s.ignoresAny {
+		return s, nil
+	}
+	return s, s.stamp(ctx)
+}
+
+// stamp has the object tell which manifest was applied to it, without the fields that are always ignored.
+func (s *serverSide) stamp(ctx context.Context) error {
+	counts, err := s.always.Without(ctx, s.full.Object)
+	if err != nil {
+		return err
+	}
+	annotations := s.full.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[fleet.AnnotationConfigSpecHash] = manifest.Hash(&unstructured.Unstructured{Object: counts})
+	s.full.SetAnnotations(annotations)
+	return nil
+}
+
+// ignored are the fields to ignore of the live object.
+func (s *serverSide) ignored(live *unstructured.Unstructured) ignore.Fields {
+	if live.GetAnnotations()[fleet.AnnotationConfigSpecHash] == s.full.GetAnnotations()[fleet.AnnotationConfigSpecHash] {
+		return s.unlessNew
+	}
+	return s.always
+}
+
+// applyTo applies to an object that is there.
+func (s *serverSide) applyTo(ctx context.Context, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	fields := s.ignored(live)
+	if fields.Empty() {
+		return s.apply(ctx, s.full)
+	}
+	content, err := fields.Without(ctx, s.full.Object)
+	if err != nil {
+		return nil, err
+	}
+	rest := &unstructured.Unstructured{Object: content}
+	preview, err := s.preview(ctx, rest, s.options.Force)
+	if err != nil {
+		return nil, err
+	}
+	if equality.Semantic.DeepEqual(fields.Values(ctx, preview.Object), fields.Values(ctx, live.Object)) {
+		return s.apply(ctx, rest)
+	}
+	if len(s.dryRun) > 0 {
+		return preview, nil // that it gives up the fields first cannot be tried
+	}
+	if err := s.giveUp(ctx, live, preview); err != nil {
+		return nil, err
+	}
+	return s.apply(ctx, rest)
+}
+
+// giveUp makes the agent not be an owner of the fields to ignore. Which ones those are the API server knows: what it says the
+// agent owns after an apply of the whole manifest, less what it owns after one without them.
+func (s *serverSide) giveUp(ctx context.Context, live, withoutThem *unstructured.Unstructured) error {
+	withThem, err := s.preview(ctx, s.full, true)
+	if err != nil {
+		return err
+	}
+	owned := live.GetManagedFields()
+	mine := s.entry(owned)
+	if mine < 0 {
+		return nil
+	}
+	with, errWith := s.fields(withThem)
+	without, errWithout := s.fields(withoutThem)
+	now, errNow := s.fields(live)
+	if err := errors.Join(errWith, errWithout, errNow); err != nil {
+		return fmt.Errorf("read metadata.managedFields: %w", err)
+	}
+	kept, err := now.Difference(with.Difference(without)).ToJSON()
+	if err != nil {
+		return fmt.Errorf("write metadata.managedFields: %w", err)
+	}
+	owned[mine].FieldsV1 = metav1.NewFieldsV1(string(kept))
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"managedFields": owned, "resourceVersion": live.GetResourceVersion()}})
+	if err != nil {
+		return err
+	}
+	_, err = s.resource.Patch(ctx, live.GetName(), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: s.options.FieldManager})
+	if err != nil {
+		return fmt.Errorf("give up the ignored fields: %w", err)
+	}
+	return nil
+}
+
+// entry is which of the entries says what the agent owns by server-side apply, -1 if there is none.
+func (s *serverSide) entry(owned []metav1.ManagedFieldsEntry) int {
+	return slices.IndexFunc(owned, func(e metav1.ManagedFieldsEntry) bool {
+		return e.Manager == s.options.FieldManager && e.Operation == metav1.ManagedFieldsOperationApply && e.Subresource == ""
+	})
+}
+
+func (s *serverSide) fields(object *unstructured.Unstructured) (*fieldpath.Set, error) {
+	set := fieldpath.NewSet()
+	owned := object.GetManagedFields()
+	if mine := s.entry(owned); mine >= 0 && owned[mine].FieldsV1 != nil {
+		return set, set.FromJSON(owned[mine].FieldsV1.GetRawReader())
+	}
+	return set, nil
+}
+
+// takeOver brings what the agent wrote under another strategy under server-side apply, or it would be in conflict with itself.
+func (s *serverSide) takeOver(ctx context.Context, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	patch, err := csaupgrade.UpgradeManagedFieldsPatch(live, sets.New(fieldManager), s.options.FieldManager)
+	if err != nil {
+		return nil, fmt.Errorf("turn to server-side apply: %w", err)
+	}
+	if patch == nil || len(s.dryRun) > 0 {
+		return live, nil
+	}
+	taken, err := s.resource.Patch(ctx, live.GetName(), types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: s.options.FieldManager})
+	if err != nil {
+		return nil, fmt.Errorf("turn to server-side apply: %w", err)
+	}
+	return taken, nil
+}
+
+func (s *serverSide) preview(ctx context.Context, object *unstructured.Unstructured, force bool) (*unstructured.Unstructured, error) {
+	options := s.options
+	options.DryRun, options.Force = []string{metav1.DryRunAll}, force
+	live, err := s.resource.Apply(ctx, object.GetName(), object, options)
+	return live, explainConflict(err)
+}
+
+func (s *serverSide) apply(ctx context.Context, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	live, err := s.resource.Apply(ctx, object.GetName(), object, s.options)
+	return live, explainConflict(err)
+}
+
+// explainConflict says who else owns which fields, and what can be done about it.
+func explainConflict(err error) error {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || !apierrors.IsConflict(err) || status.Status().Details == nil {
+		return err
+	}
+	var conflicts []string
+	for _, cause := range status.Status().Details.Causes {
+		if cause.Type == metav1.CauseTypeFieldManagerConflict {
+			conflicts = append(conflicts, fmt.Sprintf("%s (%s)", cause.Field, cause.Message))
+		}
+	}
+	if len(conflicts) == 0 {
+		return err
+	}
+	return fmt.Errorf("others own fields of the manifest, and it differs from what they say: %s; set serverSideApply.force to take the fields over, "+
+		"name them in ignoreFields, or drop them from the manifest: %w", strings.Join(conflicts, ", "), err)
+}
+
+// dropCreationTimestamps drops those that are null, which programs leave in what they write out.
+func dropCreationTimestamps(value any) {
+	switch value := value.(type) {
+	case map[string]any:
+		maps.DeleteFunc(value, func(field string, v any) bool { return field == "creationTimestamp" && v == nil })
+		for _, v := range value {
+			dropCreationTimestamps(v)
+		}
+	case []any:
+		for _, v := range value {
+			dropCreationTimestamps(v)
+		}
+	}
+}

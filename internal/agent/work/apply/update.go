@@ -1,0 +1,141 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/util/retry"
+
+	"github.com/capstan-io/capstan/internal/agent/work/applied"
+	"github.com/capstan-io/capstan/internal/manifest"
+)
+
+// writer writes objects of one resource. Each of its methods that is named for an update strategy leaves an outcome's
+// presence and returns the object as it is then.
+type writer struct {
+	resource dynamic.ResourceInterface
+	// dryRun is what requests say of it; empty means that they count.
+	dryRun []string
+}
+
+// update is WK-05. An object that was never seen is created without a look first: mostly, it is not there.
+func (w *writer) update(ctx context.Context, t *task) (*unstructured.Unstructured, error) {
+	t.rememberFields()
+	if !t.owned {
+		t.disownInManifest()
+	}
+	if t.before == nil || t.before.presence != present {
+		if live, err := w.create(ctx, t); !apierrors.IsAlreadyExists(err) {
+			return live, err
+		}
+	}
+	var live *unstructured.Unstructured
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() (err error) {
+		if live, err = w.get(ctx, t); apierrors.IsNotFound(err) {
+			live, err = w.create(ctx, t)
+			return err
+		}
+		if err != nil {
+			return err
+		}
+		merged, changed := manifest.Merge(t.required, live, t.lastApplied(live))
+		if !changed {
+			return nil
+		}
+		live, err = w.resource.Update(ctx, merged, metav1.UpdateOptions{FieldManager: fieldManager, DryRun: w.dryRun})
+		return err
+	})
+	return live, err
+}
+
+// rememberFields has the object tell which fields the manifest names, for an agent that does not remember.
+func (t *task) rememberFields() {
+	key := applied.FieldsAnnotation(t.owner.Name)
+	annotations := t.required.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	if fields := manifest.NamedFields(t.required); fields != "" {
+		annotations[key] = fields
+	} else {
+		annotations[key+manifest.RemovalSuffix] = ""
+	}
+	t.required.SetAnnotations(annotations)
+}
+
+// disownInManifest asks for the removal of the owner (WK-12).
+func (t *task) disownInManifest() {
+	gone := t.owner
+	gone.UID += manifest.RemovalSuffix
+	t.required.SetOwnerReferences(append(t.required.GetOwnerReferences(), gone))
+}
+
+// lastApplied is the manifest before this one, as far as it is known.
+func (t *task) lastApplied(live *unstructured.Unstructured) *unstructured.Unstructured {
+	if t.before != nil && t.before.manifest != nil {
+		return t.before.manifest
+	}
+	last := manifest.LastNamed(live.GetAnnotations()[applied.FieldsAnnotation(t.owner.Name)])
+	if last != nil {
+		last.SetGroupVersionKind(t.required.GroupVersionKind())
+	}
+	return last
+}
+
+// createOnly is WK-06: of an object that is there, only the ownership is looked after.
+func (w *writer) createOnly(ctx context.Context, t *task) (*unstructured.Unstructured, error) {
+	if t.before == nil || t.before.presence != present {
+		if live, err := w.create(ctx, t); !apierrors.IsAlreadyExists(err) {
+			return live, err
+		}
+	}
+	live, err := w.get(ctx, t)
+	if apierrors.IsNotFound(err) {
+		return w.create(ctx, t)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return w.own(ctx, t, live)
+}
+
+// readOnly is WK-09: the object is somebody else's. Only what an earlier strategy made of it is undone.
+func (w *writer) readOnly(ctx context.Context, t *task) (*unstructured.Unstructured, error) {
+	live, err := w.resource.Get(ctx, t.identity.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		t.presence = absent
+		return nil, errors.New("the object does not exist; under the update strategy ReadOnly it is not made")
+	}
+	if err != nil {
+		return nil, err
+	}
+	t.presence, t.uid = present, live.GetUID()
+	return w.own(ctx, t, live)
+}
+
+func (w *writer) create(ctx context.Context, t *task) (*unstructured.Unstructured, error) {
+	live, err := w.resource.Create(ctx, manifest.ForCreate(t.required), metav1.CreateOptions{FieldManager: fieldManager, DryRun: w.dryRun})
+	if !apierrors.IsAlreadyExists(err) {
+		t.presence = presenceAfter(err)
+	}
+	return live, err
+}
+
+// get returns an object that may be written: it is not when it is on its way out.
+func (w *writer) get(ctx context.Context, t *task) (*unstructured.Unstructured, error) {
+	live, err := w.resource.Get(ctx, t.identity.Name, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	t.presence, t.uid = present, live.GetUID()
+	if live.GetDeletionTimestamp() != nil {
+		return nil, fmt.Errorf("the object is being deleted since %s and is applied again when it has gone; it waits for the finalizers %q",
+			live.GetDeletionTimestamp(), live.GetFinalizers())
+	}
+	return live, nil
+}

@@ -1,0 +1,145 @@
+// Package evict ends AppliedManifestWorks that no ManifestWork stands behind any more: of a hub that the agent has left, or
+// of a work that went from the hub without the agent's doing, as when the hub was restored from a backup.
+package evict
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+// Never is a grace period that does not end: no AppliedManifestWork is evicted.
+const Never = 100 * 365 * 24 * time.Hour
+
+// Options configure the controller.
+type Options struct {
+	// Namespace of the works on the hub: the cluster's name.
+	Namespace string
+	// HubHash tells works of this hub from those of others (WK-03).
+	HubHash string
+	// AgentID is recorded with what this agent applies.
+	AgentID string
+	// GracePeriod is the time from the moment that the work is missed to the end of its AppliedManifestWork.
+	GracePeriod time.Duration
+	Clock       clock.Clock
+}
+
+// Controller reconciles AppliedManifestWorks (WK-15).
+type Controller struct {
+	Options
+	hub     client.Reader
+	managed client.Client
+}
+
+// New returns a Controller that looks for works on hub.
+func New(hub client.Reader, managed client.Client, o Options) *Controller {
+	return &Controller{Options: o, hub: hub, managed: managed}
+}
+
+// Register adds the controller to the manager of the managed cluster.
+func Register(mgr ctrl.Manager, hub cluster.Cluster, o Options) error {
+	c := New(hub.GetClient(), mgr.GetClient(), o)
+	ofOwn := predicate.NewPredicateFuncs(func(obj client.Object) bool {
+		amw, ok := obj.(*workv1.AppliedManifestWork)
+		return ok && c.isOwn(amw)
+	})
+	// It counts whether the work is there, not what it says.
+	comesAndGoes := predicate.TypedFuncs[*workv1.ManifestWork]{}
+	comesAndGoes.UpdateFunc = func(e event.TypedUpdateEvent[*workv1.ManifestWork]) bool { return e.ObjectOld.UID != e.ObjectNew.UID }
+	toApplied := handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, work *workv1.ManifestWork) []reconcile.Request {
+		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: fleet.AppliedManifestWorkName(o.HubHash, work.Name)}}}
+	})
+	return ctrl.NewControllerManagedBy(mgr).Named("evict").
+		For(&workv1.AppliedManifestWork{}, builder.WithPredicates(ofOwn)).
+		WatchesRawSource(source.Kind(hub.GetCache(), &workv1.ManifestWork{}, toApplied, comesAndGoes)).
+		WithOptions(controller.Options{SkipNameValidation: ptr.To(true)}).
+		Complete(c)
+}
+
+// isOwn tells whether the AppliedManifestWork is this agent's to look after: it made it itself, for whichever hub, or another
+// agent made it for the same cluster of the same hub, which this one has replaced. An agent of another cluster of the hub may
+// run beside this one; only those of the original do not say whose they are. A work agent alone may have no ID but the hub's.
+func (c *Controller) isOwn(amw *workv1.AppliedManifestWork) bool {
+	if amw.Spec.AgentID == c.AgentID && c.AgentID != c.HubHash {
+		return true
+	}
+	name, said := amw.Annotations[fleet.AnnotationClusterName]
+	return amw.Spec.HubHash == c.HubHash && (!said || name == c.Namespace)
+}
+
+// Reconcile begins an eviction, ends it, or calls it off.
+func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	amw := &workv1.AppliedManifestWork{}
+	if err := c.managed.Get(ctx, req.NamespacedName, amw); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if !amw.DeletionTimestamp.IsZero() || !c.isOwn(amw) {
+		return ctrl.Result{}, nil
+	}
+	wanted, err := c.wanted(ctx, amw)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if wanted || c.GracePeriod >= Never {
+		return ctrl.Result{}, c.mark(ctx, amw, nil)
+	}
+	if amw.Status.EvictionStartTime == nil {
+		now := metav1.NewTime(c.Clock.Now())
+		if err := c.mark(ctx, amw, &now); err != nil {
+			return ctrl.Result{}, err
+		}
+		log.FromContext(ctx).Info("The ManifestWork is missing on the hub; what it applied is deleted if it does not come back", "after", c.GracePeriod.String())
+	}
+	if left := amw.Status.EvictionStartTime.Add(c.GracePeriod).Sub(c.Clock.Now()); left > 0 {
+		return ctrl.Result{RequeueAfter: left}, nil
+	}
+	err = c.managed.Delete(ctx, amw, client.Preconditions{UID: &amw.UID, ResourceVersion: &amw.ResourceVersion})
+	return ctrl.Result{}, client.IgnoreNotFound(err)
+}
+
+// wanted tells whether the work is on the hub. A hub that does not answer has not lost it: the cache goes on saying so.
+func (c *Controller) wanted(ctx context.Context, amw *workv1.AppliedManifestWork) (bool, error) {
+	if amw.Spec.HubHash != c.HubHash {
+		return false, nil
+	}
+	work := types.NamespacedName{Namespace: c.Namespace, Name: amw.Spec.ManifestWorkName}
+	err := c.hub.Get(ctx, work, &workv1.ManifestWork{})
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look for ManifestWork %s: %w", work, err)
+	}
+	return true, nil
+}
+
+func (c *Controller) mark(ctx context.Context, amw *workv1.AppliedManifestWork, since *metav1.Time) error {
+	if since.Equal(amw.Status.EvictionStartTime) {
+		return nil
+	}
+	amw.Status.EvictionStartTime = since
+	if err := c.managed.Status().Update(ctx, amw); err != nil {
+		return fmt.Errorf("update the status of AppliedManifestWork %s: %w", amw.Name, err)
+	}
+	return nil
+}

@@ -1,0 +1,132 @@
+package evict
+
+import (
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clocktesting "k8s.io/utils/clock/testing"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+type world struct {
+	*Controller
+	t            *testing.T
+	hub, managed client.Client
+	clock        *clocktesting.FakeClock
+	name         string
+}
+
+// newWorld has an agent of ID agent in cluster1 of hub, and one AppliedManifestWork.
+func newWorld(t *testing.T, grace time.Duration, amw *workv1.AppliedManifestWork, works ...client.Object) *world {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := workv1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	w := &world{t: t, clock: clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)), name: amw.Name}
+	w.hub = fake.NewClientBuilder().WithScheme(scheme).WithObjects(works...).Build()
+	w.managed = fake.NewClientBuilder().WithScheme(scheme).WithObjects(amw).WithStatusSubresource(amw).Build()
+	w.Controller = New(w.hub, w.managed, Options{Namespace: "cluster1", HubHash: "hub", AgentID: "agent", GracePeriod: grace, Clock: w.clock})
+	return w
+}
+
+// look reconciles and returns the AppliedManifestWork, nil if it is gone, and when to look again.
+func (w *world) look() (*workv1.AppliedManifestWork, time.Duration) {
+	w.t.Helper()
+	key := client.ObjectKey{Name: w.name}
+	result, err := w.Reconcile(w.t.Context(), ctrl.Request{NamespacedName: key})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	amw := &workv1.AppliedManifestWork{}
+	if err := w.managed.Get(w.t.Context(), key, amw); apierrors.IsNotFound(err) {
+		return nil, 0
+	} else if err != nil {
+		w.t.Fatal(err)
+	}
+	return amw, result.RequeueAfter
+}
+
+func applied(hubHash, agentID, cluster string) *workv1.AppliedManifestWork {
+	amw := &workv1.AppliedManifestWork{ObjectMeta: metav1.ObjectMeta{Name: hubHash + "-work"}, Spec: workv1.AppliedManifestWorkSpec{HubHash: hubHash, AgentID: agentID, ManifestWorkName: "work"}}
+	if cluster != "" {
+		amw.Annotations = map[string]string{fleet.AnnotationClusterName: cluster}
+	}
+	return amw
+}
+
+func theWork() *workv1.ManifestWork {
+	return &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: "cluster1", Name: "work"}}
+}
+
+// WK-15: whose works are looked for, and which of them are missed.
+func TestWhoIsEvicted(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		amw    *workv1.AppliedManifestWork
+		works  []client.Object
+		evicts bool
+	}{
+		"its work is there":                           {applied("hub", "agent", "cluster1"), []client.Object{theWork()}, false},
+		"its work is gone":                            {applied("hub", "agent", "cluster1"), nil, true},
+		"of an agent that this one replaced":          {applied("hub", "older", "cluster1"), nil, true},
+		"of an agent of the original":                 {applied("hub", "older", ""), nil, true},
+		"of an agent of another cluster of the hub":   {applied("hub", "other", "cluster2"), nil, false},
+		"of this agent at a former hub":               {applied("former", "agent", "cluster1"), []client.Object{theWork()}, true},
+		"of this agent at a former hub, original":     {applied("former", "agent", ""), nil, true},
+		"of another agent of another hub":             {applied("former", "other", "cluster1"), nil, false},
+		"of this agent as another cluster of the hub": {applied("hub", "agent", "cluster0"), []client.Object{}, true},
+	} {
+		w := newWorld(t, time.Hour, test.amw, test.works...)
+		amw, again := w.look()
+		if amw == nil || (amw.Status.EvictionStartTime != nil) != test.evicts || (again == time.Hour) != test.evicts {
+			t.Errorf("%s: %+v, again after %s", name, amw, again)
+		}
+	}
+}
+
+// WK-15: an eviction ends after the grace period, not before, and a work that returns calls it off.
+func TestGracePeriod(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, time.Hour, applied("hub", "agent", "cluster1"))
+	w.look()
+	w.clock.Step(59 * time.Minute)
+	if amw, again := w.look(); amw == nil || again != time.Minute {
+		t.Fatalf("after 59 minutes: %+v, again after %s", amw, again)
+	}
+	if err := w.hub.Create(t.Context(), theWork()); err != nil {
+		t.Fatal(err)
+	}
+	if amw, again := w.look(); amw.Status.EvictionStartTime != nil || again != 0 {
+		t.Fatalf("with its work: %+v, again after %s", amw.Status, again)
+	}
+	if err := w.hub.Delete(t.Context(), theWork()); err != nil {
+		t.Fatal(err)
+	}
+	w.clock.Step(time.Minute)
+	if amw, again := w.look(); amw == nil || again != time.Hour {
+		t.Fatalf("an eviction that was called off begins anew: %+v, again after %s", amw, again)
+	}
+	w.clock.Step(time.Hour)
+	if amw, _ := w.look(); amw != nil {
+		t.Fatalf("after the grace period: %+v", amw)
+	}
+}
+
+// WK-15: 100 years are never, and call off what began under another grace period.
+func TestNever(t *testing.T) {
+	t.Parallel()
+	amw := applied("hub", "agent", "cluster1")
+	amw.Status.EvictionStartTime = &metav1.Time{Time: time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)}
+	if got, again := newWorld(t, Never, amw).look(); got == nil || got.Status.EvictionStartTime != nil || again != 0 {
+		t.Errorf("%+v, again after %s", got, again)
+	}
+}

@@ -1,0 +1,210 @@
+// Package executor finds out whether the service account that a ManifestWork names may do itself what the work has the agent
+// do (WK-33).
+//
+// The agent asks the managed cluster's authorizer, and remembers for a moment what is allowed. It asks for all names of a
+// resource in a namespace first: one answer then serves all manifests of the kind.
+package executor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+)
+
+// remembered is how long an answer of the authorizer counts. Rights that are taken away end after it, for what is not applied
+// yet; nothing is remembered of single names that are refused, so rights that are granted count at once.
+const remembered = time.Minute
+
+// verbs are what applying takes; deleting is asked for where the object goes with the work.
+var verbs = []string{"get", "create", "update", "patch"}
+
+const rbacGroup = "rbac.authorization.k8s.io"
+
+// Object is what an executor must be allowed to apply.
+type Object struct {
+	schema.GroupVersionResource
+	types.NamespacedName
+	// Owned tells whether the object goes with the work.
+	Owned bool
+	// Content is the object as it is to be.
+	Content *unstructured.Unstructured
+}
+
+// Checker checks executors.
+type Checker struct {
+	config  *rest.Config
+	reviews authorizationclient.SubjectAccessReviewInterface
+	clock   clock.Clock
+
+	mu      sync.Mutex
+	answers map[question]answer
+	swept   time.Time
+}
+
+type question struct {
+	account string
+	verb    string
+	schema.GroupResource
+	types.NamespacedName
+}
+
+type answer struct {
+	allowed bool
+	until   time.Time
+}
+
+// New returns a Checker that asks the cluster of the config.
+func New(config *rest.Config, clk clock.Clock) (*Checker, error) {
+	client, err := authorizationclient.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make a client for access reviews: %w", err)
+	}
+	return &Checker{config: config, reviews: client.SubjectAccessReviews(), clock: clk, answers: map[question]answer{}}, nil
+}
+
+// Check fails if the executor may not apply the object, with a message that says which rights it lacks. No executor means the
+// agent itself, which may what it may.
+func (c *Checker) Check(ctx context.Context, executor *workv1.ManifestWorkExecutor, o Object) error {
+	if executor == nil {
+		return nil
+	}
+	account := executor.Subject.ServiceAccount
+	if executor.Subject.Type != workv1.ExecutorSubjectTypeServiceAccount || account == nil {
+		return fmt.Errorf("spec.executor.subject: type %q without a serviceAccount cannot be used: set type ServiceAccount, and namespace and name of one",
+			executor.Subject.Type)
+	}
+	needed := verbs
+	if o.Owned {
+		needed = append(slices.Clone(needed), "delete")
+	}
+	var missing []string
+	for _, verb := range needed {
+		allowed, err := c.allowed(ctx, *account, verb, o)
+		if err != nil {
+			return fmt.Errorf("find out what ServiceAccount %s/%s may do: %w", account.Namespace, account.Name, err)
+		}
+		if !allowed {
+			missing = append(missing, verb)
+		}
+	}
+	if len(missing) > 0 {
+		return refusal(*account, missing, o)
+	}
+	return c.checkEscalation(ctx, *account, o)
+}
+
+// allowed asks for all names first, and for the one only if that is refused.
+func (c *Checker) allowed(ctx context.Context, account workv1.ManifestWorkSubjectServiceAccount, verb string, o Object) (bool, error) {
+	all := o
+	all.Name = ""
+	allowed, err := c.ask(ctx, account, verb, all)
+	if allowed || err != nil {
+		return allowed, err
+	}
+	return c.ask(ctx, account, verb, o)
+}
+
+func (c *Checker) ask(ctx context.Context, account workv1.ManifestWorkSubjectServiceAccount, verb string, o Object) (bool, error) {
+	q := question{account: username(account), verb: verb, GroupResource: o.GroupResource(), NamespacedName: o.NamespacedName}
+	if known, ok := c.recall(q); ok {
+		return known, nil
+	}
+	review, err := c.reviews.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: q.account, Groups: groups(account),
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Verb: verb, Group: o.Group, Version: o.Version, Resource: o.Resource, Namespace: o.Namespace, Name: o.Name,
+		},
+	}}, metav1.CreateOptions{})
+	if err != nil {
+		return false, err
+	}
+	if review.Status.Allowed || o.Name == "" {
+		c.remember(q, review.Status.Allowed)
+	}
+	return review.Status.Allowed, nil
+}
+
+func (c *Checker) recall(q question) (allowed, known bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	a, ok := c.answers[q]
+	return a.allowed, ok && c.clock.Now().Before(a.until)
+}
+
+func (c *Checker) remember(q question, allowed bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.clock.Now()
+	if now.Sub(c.swept) > remembered {
+		for old, a := range c.answers {
+			if !now.Before(a.until) {
+				delete(c.answers, old)
+			}
+		}
+		c.swept = now
+	}
+	c.answers[q] = answer{allowed: allowed, until: now.Add(remembered)}
+}
+
+// checkEscalation makes sure that the executor does not give away rights that it does not have: the API server refuses a role
+// or binding that does, even if it is only to be tried.
+func (c *Checker) checkEscalation(ctx context.Context, account workv1.ManifestWorkSubjectServiceAccount, o Object) error {
+	if o.Group != rbacGroup {
+		return nil
+	}
+	config := rest.CopyConfig(c.config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: username(account), Groups: groups(account)}
+	as, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("act as ServiceAccount %s/%s: %w", account.Namespace, account.Name, err)
+	}
+	_, err = as.Resource(o.GroupVersionResource).Namespace(o.Namespace).Create(ctx, o.Content, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	switch {
+	case err == nil, apierrors.IsAlreadyExists(err):
+		return nil
+	case apierrors.IsForbidden(err):
+		return fmt.Errorf("not allowed to apply %s %s: ServiceAccount %s/%s would give away rights that it does not have; grant it these rights itself, "+
+			"or the verbs escalate and bind on %s: %w", o.Resource, o.NamespacedName, account.Namespace, account.Name, o.Resource, err)
+	default:
+		return fmt.Errorf("try %s %s as ServiceAccount %s/%s: %w", o.Resource, o.NamespacedName, account.Namespace, account.Name, err)
+	}
+}
+
+// refusal names the rule that is missing and a way to add it.
+func refusal(account workv1.ManifestWorkSubjectServiceAccount, missing []string, o Object) error {
+	resource := o.GroupResource().String()
+	subject := account.Namespace + ":" + account.Name
+	where, grant := "in the whole cluster", fmt.Sprintf("kubectl create clusterrole %[1]s --verb=%[2]s --resource=%[3]s && "+
+		"kubectl create clusterrolebinding %[1]s --clusterrole=%[1]s --serviceaccount=%[4]s", "work-"+account.Name, strings.Join(missing, ","), resource, subject)
+	if o.Namespace != "" {
+		where, grant = fmt.Sprintf("in namespace %q", o.Namespace), fmt.Sprintf("kubectl -n %[5]s create role %[1]s --verb=%[2]s --resource=%[3]s && "+
+			"kubectl -n %[5]s create rolebinding %[1]s --role=%[1]s --serviceaccount=%[4]s", "work-"+account.Name, strings.Join(missing, ","), resource, subject, o.Namespace)
+	}
+	return fmt.Errorf("not allowed to apply %s %s: the executor of the work, ServiceAccount %s/%s, lacks the verbs [%s] on resource %q in API group %q %s; "+
+		"grant them on the managed cluster, for instance with: %s",
+		o.Resource, o.NamespacedName, account.Namespace, account.Name, strings.Join(missing, " "), o.Resource, o.Group, where, grant)
+}
+
+func username(account workv1.ManifestWorkSubjectServiceAccount) string {
+	return "system:serviceaccount:" + account.Namespace + ":" + account.Name
+}
+
+func groups(account workv1.ManifestWorkSubjectServiceAccount) []string {
+	return []string{"system:serviceaccounts", "system:authenticated", "system:serviceaccounts:" + account.Namespace}
+}

@@ -1,0 +1,117 @@
+package manifest
+
+import (
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/json"
+)
+
+// maxNamedFields is how many bytes NamedFields returns at most. An object has room for 256 KiB of annotations in all.
+const maxNamedFields = 16 << 10
+
+// maxDepth is deeper than manifests are.
+const maxDepth = 64
+
+// NamedFields writes down which fields a manifest names, and not what it says in them, apart from the names of list elements.
+// It is empty if a later manifest could name no less in any way that matters to Merge. Of a manifest with more fields than
+// there is room for, only the upper levels are written down.
+//
+// Kept with the object, it makes a field go that was taken out of the manifest while nobody was there to see it:
+// LastNamed turns it into what Merge takes for the last manifest.
+func NamedFields(object *unstructured.Unstructured) string {
+	m := mergerFor(object, object)
+	content := m.content(object)
+	switch m.kind {
+	case configMapKind, secretKind:
+		delete(content, "data")       // the manifest is its only owner, and an absent one is an empty one
+		delete(content, "binaryData") // the same
+		delete(content, "type")       // cannot change
+	}
+	for depth := maxDepth; depth > 0; depth-- {
+		named := m.namedIn(place{}, content, depth)
+		if len(named) == 0 {
+			return ""
+		}
+		text, err := json.Marshal(named)
+		if err != nil {
+			panic(err) // What was decoded from JSON can be encoded as JSON.
+		}
+		if len(text) <= maxNamedFields {
+			return string(text)
+		}
+		depth = min(depth, depthOf(named))
+	}
+	return ""
+}
+
+// LastNamed stands for a manifest that named the fields. It is nil if the text is not one that NamedFields wrote.
+func LastNamed(fields string) *unstructured.Unstructured {
+	last := &unstructured.Unstructured{}
+	if fields == "" || json.Unmarshal([]byte(fields), &last.Object) != nil || last.Object == nil {
+		return nil
+	}
+	return last
+}
+
+func (m merger) namedIn(at place, object map[string]any, depth int) map[string]any {
+	named := map[string]any{}
+	for field, value := range object {
+		if value != nil && !m.isNotStored(at, field, value) {
+			named[field] = m.named(m.inside(at, field), value, depth-1)
+		}
+	}
+	return named
+}
+
+func (m merger) named(at place, value any, depth int) any {
+	if depth == 0 || at.exact {
+		return true
+	}
+	switch value := value.(type) {
+	case map[string]any:
+		return m.namedIn(at, value, depth)
+	case []any:
+		if !areObjects(value) {
+			return []any{true}
+		}
+		elements := make([]any, len(value))
+		for i, element := range value {
+			elements[i] = m.namedElement(at, element.(map[string]any), depth-1) // areObjects made sure
+		}
+		return elements
+	default:
+		return true
+	}
+}
+
+// namedElement keeps what the element is found by.
+func (m merger) namedElement(at place, element map[string]any, depth int) any {
+	named := map[string]any{}
+	if depth > 0 {
+		named = m.namedIn(at, element, depth)
+	}
+	for _, key := range listKeys[at.field] {
+		for _, field := range key {
+			if value := element[field]; value != nil {
+				named[field] = value
+			}
+		}
+	}
+	return named
+}
+
+func depthOf(value any) int {
+	deepest := 0
+	switch value := value.(type) {
+	case map[string]any:
+		for _, v := range value {
+			deepest = max(deepest, depthOf(v))
+		}
+	case []any:
+		for _, v := range value {
+			deepest = max(deepest, depthOf(v))
+		}
+	default:
+		return 0
+	}
+	return deepest + 1
+}

@@ -1,0 +1,79 @@
+package manifest
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/json"
+)
+
+// WK-05: what is written down of a manifest makes Merge remove the same fields as the manifest itself does.
+func TestLastNamed(t *testing.T) {
+	t.Parallel()
+	read := func(text string) *unstructured.Unstructured {
+		o := &unstructured.Unstructured{}
+		if err := json.Unmarshal([]byte(text), &o.Object); err != nil {
+			t.Fatal(err)
+		}
+		return o
+	}
+	const last = `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"web"},"spec":{"replicas":3,"paused":false,"minReadySeconds":5,
+		"selector":{"matchLabels":{"app":"web"}},"template":{"metadata":{"labels":{"app":"web","old":"1"}},"spec":{"hostNetwork":true,"nodeSelector":{"a":"b"},
+		"tolerations":[{"key":"a","operator":"Exists"}],
+		"containers":[{"name":"web","image":"web:1","args":["a"],"env":[{"name":"A","value":"secret"}],"ports":[{"containerPort":80,"hostPort":80}]},{"name":"two","image":"two:1"}]}}}}`
+	const next = `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"web"},"spec":{
+		"selector":{"matchLabels":{"app":"web"}},"template":{"metadata":{"labels":{"app":"web"}},"spec":{
+		"tolerations":[{"key":"a"}],
+		"containers":[{"name":"web","image":"web:1","ports":[{"containerPort":80}]}]}}}}`
+	live := strings.Replace(last, `"replicas":3`, `"replicas":3,"revisionHistoryLimit":10`, 1)
+	live = strings.Replace(live, `"image":"web:1"`, `"image":"web:1","imagePullPolicy":"Always"`, 1)
+	fields := NamedFields(read(last))
+	if strings.Contains(fields, "secret") || strings.Contains(fields, "web:1") || !strings.Contains(fields, `"minReadySeconds":true`) {
+		t.Errorf("the fields are %s", fields)
+	}
+	want, _ := Merge(read(next), read(live), read(last))
+	got, changed := Merge(read(next), read(live), LastNamed(fields))
+	if diff := cmp.Diff(want.Object, got.Object); diff != "" || !changed {
+		t.Error(diff)
+	}
+	if _, found, _ := unstructured.NestedFieldNoCopy(got.Object, "spec", "minReadySeconds"); found {
+		t.Error("a field that the manifest does not name any more is still there")
+	}
+	if limit, found, _ := unstructured.NestedInt64(got.Object, "spec", "revisionHistoryLimit"); !found || limit != 10 {
+		t.Error("a field that the manifest never named has gone")
+	}
+}
+
+// Of most objects there is nothing to write down, and of none more than there is room for.
+func TestNamedFieldsSize(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","labels":{"a":"b"}},"data":{"key":"value"}}`,
+		`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"a"},"type":"Opaque","stringData":{"key":"value"}}`,
+		`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"a"}}`,
+	} {
+		o := &unstructured.Unstructured{}
+		if err := json.Unmarshal([]byte(text), &o.Object); err != nil {
+			t.Fatal(err)
+		}
+		if fields := NamedFields(o); fields != "" {
+			t.Errorf("%s: %s", text, fields)
+		}
+	}
+	many := map[string]any{}
+	for i := range 5000 {
+		many[fmt.Sprintf("field%d", i)] = map[string]any{"inner": int64(i)}
+	}
+	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Big", "spec": map[string]any{"a": int64(1), "many": many}}}
+	if fields, want := NamedFields(o), `{"spec":{"a":true,"many":true}}`; fields != want {
+		t.Errorf("%.200s, want %s", fields, want)
+	}
+	for _, text := range []string{"", "null", "{", "[]", "3"} {
+		if last := LastNamed(text); last != nil {
+			t.Errorf("%q is taken for %v", text, last.Object)
+		}
+	}
+}

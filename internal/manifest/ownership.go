@@ -1,0 +1,26 @@
+package manifest
+
+import (
+	"slices"
+
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+)
+
+// IsOwned tells whether a work owns an object that it names, so that the object goes with the work (WK-09, WK-12).
+func IsOwned(option *workv1.DeleteOption, strategy workv1.UpdateStrategyType, resource workv1.ResourceIdentifier) bool {
+	if strategy == workv1.UpdateStrategyTypeReadOnly {
+		return false
+	}
+	if option == nil {
+		return true
+	}
+	switch option.PropagationPolicy {
+	case workv1.DeletePropagationPolicyTypeForeground:
+		return true
+	case workv1.DeletePropagationPolicyTypeOrphan:
+		return false
+	}
+	return option.SelectivelyOrphan == nil || !slices.ContainsFunc(option.SelectivelyOrphan.OrphaningRules, func(r workv1.OrphaningRule) bool {
+		return r.Group == resource.Group && r.Resource == resource.Resource && r.Namespace == resource.Namespace && r.Name == resource.Name
+	})
+}

@@ -1,0 +1,262 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/test/env"
+)
+
+// awaitOwners waits until a ConfigMap has so many owners.
+func awaitOwners(t *testing.T, c client.Client, namespace, name string, n int) {
+	t.Helper()
+	awaitObject(t, c, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}, func(cm *corev1.ConfigMap) error {
+		if owned(cm) != n {
+			return fmt.Errorf("ConfigMap %s has the owners %v, want %d", name, cm.OwnerReferences, n)
+		}
+		return nil
+	})
+}
+
+// WK-12, gap W15: a change of the delete option takes owners away and gives them back, and what is orphaned stays.
+func TestDeleteOptionChanges(t *testing.T) {
+	t.Parallel()
+	const name = "delete-option"
+	agent := env.Join(t, hub, managed, name)
+	h, m := hub.Client(t), managed.Client(t)
+	ns := namespace(t, m, name)
+	w := work(name, name, configMap(ns, "one", "1"), configMap(ns, "two", "1"))
+	create(t, h, w)
+	awaitCondition(t, h, w, "Applied", metav1.ConditionTrue)
+	option := func(o *workv1.DeleteOption, one, two int) {
+		t.Helper()
+		change(t, h, w, func(s *workv1.ManifestWorkSpec) { s.DeleteOption = o })
+		awaitOwners(t, m, ns, "one", one)
+		awaitOwners(t, m, ns, "two", two)
+		env.Eventually(t, func(context.Context) error {
+			if recorded := appliedWork(t, agent, name).Status.AppliedResources; len(recorded) != one+two {
+				return fmt.Errorf("applied resources: %+v", recorded)
+			}
+			return nil
+		})
+	}
+	selective := &workv1.DeleteOption{
+		PropagationPolicy: workv1.DeletePropagationPolicyTypeSelectivelyOrphan,
+		SelectivelyOrphan: &workv1.SelectivelyOrphan{OrphaningRules: []workv1.OrphaningRule{{Resource: "configmaps", Namespace: ns, Name: "one"}}},
+	}
+	option(&workv1.DeleteOption{PropagationPolicy: workv1.DeletePropagationPolicyTypeOrphan}, 0, 0)
+	option(nil, 1, 1)
+	option(selective, 0, 1)
+	if err := h.Delete(t.Context(), w); err != nil {
+		t.Fatal(err)
+	}
+	awaitGone(t, h, w)
+	awaitGone(t, m, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "two"}})
+	awaitConfigMap(t, m, ns, "one", "1")
+}
+
+// WK-12, gap W15: an option that comes with the deletion counts, even if the agent sees both at once.
+func TestOrphanedInTheLastMoment(t *testing.T) {
+	t.Parallel()
+	const name = "last-moment"
+	agent := env.Join(t, hub, managed, name)
+	h, m := hub.Client(t), managed.Client(t)
+	ns := namespace(t, m, name)
+	w := work(name, name, configMap(ns, "kept", "1"))
+	create(t, h, w)
+	awaitCondition(t, h, w, "Applied", metav1.ConditionTrue)
+	if err := agent.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	change(t, h, w, func(s *workv1.ManifestWorkSpec) {
+		s.DeleteOption = &workv1.DeleteOption{PropagationPolicy: workv1.DeletePropagationPolicyTypeOrphan}
+	})
+	if err := h.Delete(t.Context(), w); err != nil {
+		t.Fatal(err)
+	}
+	if err := agent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	awaitGone(t, h, w)
+	awaitOwners(t, m, ns, "kept", 0)
+}
+
+// Gap W15: a work that says Foreground goes after the dependents of its objects.
+func TestForegroundDeletion(t *testing.T) {
+	t.Parallel()
+	const name = "foreground"
+	env.Join(t, hub, managed, name)
+	h, m := hub.Client(t), managed.Client(t)
+	ns := namespace(t, m, name)
+	w := work(name, name, fmt.Sprintf(scaled, ns, 1, 1, "web:1"))
+	w.Spec.DeleteOption = &workv1.DeleteOption{PropagationPolicy: workv1.DeletePropagationPolicyTypeForeground}
+	create(t, h, w)
+	awaitCondition(t, h, w, "Applied", metav1.ConditionTrue)
+	sets := &appsv1.ReplicaSetList{}
+	env.Eventually(t, func(ctx context.Context) error {
+		if err := m.List(ctx, sets, client.InNamespace(ns)); err != nil || len(sets.Items) != 1 {
+			return fmt.Errorf("%d ReplicaSets: %w", len(sets.Items), err)
+		}
+		return nil
+	})
+	held := &sets.Items[0]
+	hold := func(finalizers string) {
+		t.Helper()
+		patch := fmt.Appendf(nil, `{"metadata":{"finalizers":%s}}`, finalizers)
+		if err := m.Patch(t.Context(), held, client.RawPatch(types.MergePatchType, patch)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hold(`["example.com/held"]`)
+	if err := h.Delete(t.Context(), w); err != nil {
+		t.Fatal(err)
+	}
+	awaitObject(t, m, held, func(s *appsv1.ReplicaSet) error {
+		if s.DeletionTimestamp == nil {
+			return fmt.Errorf("the ReplicaSet is not being deleted")
+		}
+		return nil
+	})
+	web := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "web"}}
+	if err := m.Get(t.Context(), client.ObjectKeyFromObject(web), web); err != nil || web.DeletionTimestamp == nil {
+		t.Errorf("the Deployment did not wait for its ReplicaSet: %v", err)
+	}
+	if err := h.Get(t.Context(), client.ObjectKeyFromObject(w), w); err != nil {
+		t.Errorf("the work did not wait for the Deployment: %v", err)
+	}
+	hold("null")
+	awaitGone(t, h, w)
+}
+
+// WK-13: what was applied in a version that the cluster serves no more is deleted in another.
+func TestVersionGoes(t *testing.T) {
+	t.Parallel()
+	const name = "version-goes"
+	agent := env.Join(t, hub, managed, name)
+	h, m := hub.Client(t), managed.Client(t)
+	definition := func(served bool) string {
+		return fmt.Sprintf(`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"relics.version.example.com"},"spec":{"group":"version.example.com","scope":"Cluster",
+			"names":{"kind":"Relic","plural":"relics","singular":"relic","listKind":"RelicList"},"versions":[
+			{"name":"v1alpha1","served":%t,"storage":false,"schema":{"openAPIV3Schema":{"type":"object"}}},
+			{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`, served)
+	}
+	crd := work(name, "crd", definition(true))
+	create(t, h, crd)
+	awaitCondition(t, h, crd, "Applied", metav1.ConditionTrue)
+	w := work(name, "relic", `{"apiVersion":"version.example.com/v1alpha1","kind":"Relic","metadata":{"name":"old"}}`)
+	create(t, h, w)
+	awaitCondition(t, h, w, "Applied", metav1.ConditionTrue)
+	relic := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "version.example.com/v1", Kind: "Relic"}, ObjectMeta: metav1.ObjectMeta{Name: "old"}}
+	// It shows whether it was deleted by the agent, or by the garbage collector once its owner had gone.
+	if err := m.Patch(t.Context(), relic, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":["example.com/held"]}}`))); err != nil {
+		t.Fatal(err)
+	}
+	change(t, h, crd, func(s *workv1.ManifestWorkSpec) { s.Workload.Manifests = raw(definition(false)) })
+	awaitCondition(t, h, crd, "Applied", metav1.ConditionTrue)
+	env.Eventually(t, func(ctx context.Context) error {
+		gone := relic.DeepCopy()
+		gone.APIVersion = "version.example.com/v1alpha1"
+		if err := m.Get(ctx, client.ObjectKey{Name: "old"}, gone); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("v1alpha1 is still served: %w", err)
+		}
+		return nil
+	})
+	if err := h.Delete(t.Context(), w); err != nil {
+		t.Fatal(err)
+	}
+	awaitObject(t, m, relic, func(o *metav1.PartialObjectMetadata) error {
+		if o.DeletionTimestamp == nil {
+			return fmt.Errorf("it is not being deleted")
+		}
+		return nil
+	})
+	if appliedWork(t, agent, "relic").DeletionTimestamp == nil {
+		t.Error("the AppliedManifestWork did not wait for the object")
+	}
+	if err := m.Patch(t.Context(), relic, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
+		t.Fatal(err)
+	}
+	awaitGone(t, h, w)
+}
+
+// WK-05: a field that was taken out of the manifest while no agent was there goes; one that others set stays.
+func TestFieldRemovedWhileAway(t *testing.T) {
+	t.Parallel()
+	const name = "removed-field"
+	agent := env.Join(t, hub, managed, name)
+	h, m := hub.Client(t), managed.Client(t)
+	ns := namespace(t, m, name)
+	const service = `{"apiVersion":"v1","kind":"Service","metadata":{"namespace":%q,"name":"svc"},"spec":{"ports":[{"port":80}]%s}}`
+	w := work(name, name, fmt.Sprintf(service, ns, `,"externalIPs":["192.0.2.1"]`))
+	create(t, h, w)
+	awaitCondition(t, h, w, "Applied", metav1.ConditionTrue)
+	svc := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "svc"}}
+	if err := agent.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Patch(t.Context(), svc, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"sessionAffinity":"ClientIP"}}`))); err != nil {
+		t.Fatal(err)
+	}
+	change(t, h, w, func(s *workv1.ManifestWorkSpec) { s.Workload.Manifests = raw(fmt.Sprintf(service, ns, "")) })
+	if err := agent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	awaitCondition(t, h, w, "Applied", metav1.ConditionTrue)
+	awaitObject(t, m, svc, func(s *corev1.Service) error {
+		if len(s.Spec.ExternalIPs) != 0 || s.Spec.SessionAffinity != corev1.ServiceAffinityClientIP {
+			return fmt.Errorf("%+v", s.Spec)
+		}
+		return nil
+	})
+}
+
+// WK-15: what was applied for a work that went without the agent's doing, or for a hub that the agent left, is evicted; what
+// other agents applied is not.
+func TestEviction(t *testing.T) {
+	t.Parallel()
+	const name = "evicting"
+	agent := env.Join(t, hub, managed, name, "--agent-id", "evicting-agent", "--appliedmanifestwork-eviction-grace-period", "1s")
+	other := env.Join(t, hub, managed, "evicting-beside")
+	h, m := hub.Client(t), managed.Client(t)
+	ns := namespace(t, m, name)
+	w, beside := work(name, "evicted", configMap(ns, "evicted", "1")), work("evicting-beside", "evicting-beside", configMap(ns, "beside", "1"))
+	create(t, h, w, beside)
+	awaitCondition(t, h, w, "Applied", metav1.ConditionTrue)
+	awaitCondition(t, h, beside, "Applied", metav1.ConditionTrue)
+	former := func(agentID string) *workv1.AppliedManifestWork {
+		amw := &workv1.AppliedManifestWork{ObjectMeta: metav1.ObjectMeta{Name: "former-" + agentID}, Spec: workv1.AppliedManifestWorkSpec{HubHash: "former", AgentID: agentID, ManifestWorkName: agentID}}
+		create(t, m, amw)
+		return amw
+	}
+	left, theirs := former("evicting-agent"), former("nobody")
+	if err := agent.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Delete(t.Context(), w); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Patch(t.Context(), w, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
+		t.Fatal(err)
+	}
+	if err := agent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	awaitGone(t, m, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "evicted"}})
+	awaitGone(t, m, left)
+	if err := m.Get(t.Context(), client.ObjectKeyFromObject(theirs), theirs); err != nil || theirs.Status.EvictionStartTime != nil {
+		t.Errorf("of another agent of another hub: %+v (%v)", theirs.Status, err)
+	}
+	if amw := appliedWork(t, other, "evicting-beside"); amw.Status.EvictionStartTime != nil {
+		t.Errorf("of another cluster of the hub: %+v", amw.Status)
+	}
+	awaitConfigMap(t, m, ns, "beside", "1")
+}

@@ -1,0 +1,42 @@
+package integration
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capstan-io/capstan/test/env"
+)
+
+// Gap W4: a manifest of nearly 1 MiB, and a thousand manifests in one work, are applied, and go again; more is refused with the
+// size and the limit.
+func TestLargeWorksAreApplied(t *testing.T) {
+	t.Parallel()
+	const name = "large"
+	env.Join(t, hub, managed, name)
+	h, m := hub.Client(t), managed.Client(t)
+	ns := namespace(t, m, name)
+	big := work(name, "big", configMap(ns, "big", strings.Repeat("x", 1000<<10)))
+	many := bulk(name, ns, 1, 1000)[0]
+	create(t, h, big, many)
+	awaitConfigMaps(t, m, ns, 1000)
+	awaitCondition(t, h, big, "Applied", metav1.ConditionTrue)
+	awaitApplied(t, h, name, 2)
+	awaitConfigMap(t, m, ns, "big", strings.Repeat("x", 1000<<10))
+	err := h.Create(t.Context(), work(name, "too-big", configMap(ns, "too-big", strings.Repeat("x", 1<<20))))
+	if err == nil || !strings.Contains(err.Error(), "the limit is 1048576 bytes: spread them over several ManifestWorks") {
+		t.Errorf("a manifest of more than 1 MiB: %v", fmt.Sprintf("%.300v", err))
+	}
+	for _, w := range []client.Object{big, many} {
+		if err := h.Delete(t.Context(), w); err != nil {
+			t.Fatal(err)
+		}
+	}
+	awaitApplied(t, h, name, 0)
+	awaitConfigMaps(t, m, ns, 0)
+	awaitGone(t, m, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "big"}})
+}
