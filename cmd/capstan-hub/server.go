@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -16,6 +17,9 @@ import (
 	"github.com/capstan-io/capstan/internal/admission/inprocess"
 	"github.com/capstan-io/capstan/internal/controlplane"
 	"github.com/capstan-io/capstan/internal/controlplane/ocmconfig"
+	"github.com/capstan-io/capstan/internal/hub"
+	"github.com/capstan-io/capstan/internal/hub/placement/debug"
+	"github.com/capstan-io/capstan/internal/placement/report"
 )
 
 // Environment variables of the embedded etcd (SC-10).
@@ -107,6 +111,10 @@ func (f *serverFlags) complete(ctx context.Context, flags *pflag.FlagSet, o *con
 	}
 	for _, plugin := range inprocess.Plugins(admissionOptions) {
 		o.Admission = append(o.Admission, controlplane.AdmissionPlugin{Name: plugin.Name, Plugin: plugin.Plugin})
+	}
+	if slices.Contains(controllers.Groups, hub.GroupPlacement) {
+		controllers.PlacementDebug = &debug.Endpoint{}
+		o.Endpoints = map[string]http.Handler{report.Path: controllers.PlacementDebug}
 	}
 	o.Controllers = inProcess(controllers)
 	return nil

@@ -6,6 +6,8 @@ import (
 
 	apiextensionsapiserver "k8s.io/apiextensions-apiserver/pkg/apiserver"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/authorization/path"
+	"k8s.io/apiserver/pkg/authorization/union"
 	genericapifilters "k8s.io/apiserver/pkg/endpoints/filters"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/util/notfoundhandler"
@@ -34,10 +36,13 @@ type serverConfigs struct {
 	extensions *apiextensionsapiserver.Config
 }
 
-// newServer builds the API server. Nothing runs yet.
-func newServer(options kubeoptions.CompletedOptions, services *serviceResolver) (*aggregatorapiserver.APIAggregator, error) {
+// newServer builds the API server. Nothing runs yet. Whoever asks for something at the endpoints is let through to them.
+func newServer(options kubeoptions.CompletedOptions, services *serviceResolver, endpoints []string) (*aggregatorapiserver.APIAggregator, error) {
 	configs, err := newServerConfigs(options, services)
 	if err != nil {
+		return nil, err
+	}
+	if err := letThrough(&configs.aggregator.GenericConfig.Config, endpoints); err != nil {
 		return nil, err
 	}
 	return configs.chain()
@@ -77,6 +82,22 @@ func newServerConfigs(options kubeoptions.CompletedOptions, services *serviceRes
 		return nil, err
 	}
 	return &serverConfigs{aggregator: aggregator, native: native, extensions: extensions}, nil
+}
+
+// letThrough leaves it to the endpoints at these paths who may what.
+func letThrough(config *genericapiserver.Config, endpoints []string) error {
+	below := make([]string, len(endpoints))
+	for i, endpoint := range endpoints {
+		below[i] = endpoint + "*"
+	}
+	theirs, err := path.NewAuthorizer(below)
+	if err != nil {
+		return err
+	}
+	config.Authorization.Authorizer, err = union.New(
+		union.NamedAuthorizer{AuthorizerName: "endpoints", Authorizer: theirs},
+		union.NamedAuthorizer{AuthorizerName: "others", Authorizer: config.Authorization.Authorizer})
+	return err
 }
 
 // narrowToOwn shows agents what is theirs, for as long as it is, after the stock chain of handlers has let them through.

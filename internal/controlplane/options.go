@@ -38,6 +38,9 @@ type Options struct {
 	Admission []AdmissionPlugin
 	// Webhooks are served in this process instead of at the service that CRDs and webhook configurations name.
 	Webhooks map[types.NamespacedName]http.Handler
+	// Endpoints are served at paths that end in a slash, and all below these, to everybody: they find out themselves what
+	// who is in the context of a request may.
+	Endpoints map[string]http.Handler
 	// CRDs are installed and kept up to date (SC-18).
 	CRDs []*apiextensionsv1.CustomResourceDefinition
 	// Controllers runs the hub's controllers once the API is complete, until its context ends; nil runs none.

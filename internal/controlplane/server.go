@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -155,13 +157,16 @@ func (h *hub) build(ctx context.Context) error {
 		return fmt.Errorf("configure the API server: %w", errors.Join(errs...))
 	}
 	h.services = newServiceResolver(h.Options)
-	if h.server, err = newServer(completed, h.services); err != nil {
+	if h.server, err = newServer(completed, h.services, slices.Collect(maps.Keys(h.Endpoints))); err != nil {
 		return err
 	}
 	generic := h.server.GenericAPIServer
 	// A connection takes a second to close in order.
 	generic.ShutdownTimeout = 2 * drainTimeout
 	installMetrics(generic.Handler.NonGoRestfulMux)
+	for path, endpoint := range h.Endpoints {
+		generic.Handler.NonGoRestfulMux.HandlePrefix(path, endpoint)
+	}
 	h.loopback = inMemory(generic.LoopbackClientConfig, generic.Handler)
 	if h.client, err = kubernetes.NewForConfig(h.loopback); err != nil {
 		return err

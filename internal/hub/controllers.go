@@ -14,6 +14,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/capstan-io/capstan/internal/hub/placement"
+	"github.com/capstan-io/capstan/internal/hub/placement/debug"
 	"github.com/capstan-io/capstan/internal/hub/registration/accept"
 	"github.com/capstan-io/capstan/internal/hub/registration/autoaccept"
 	"github.com/capstan-io/capstan/internal/hub/registration/autoapprove"
@@ -47,9 +48,14 @@ type Options struct {
 	DeletionTimeout time.Duration
 	// TieBreak is how placements choose among clusters of equal scores.
 	TieBreak scheduler.TieBreak
+	// PlacementDebug answers why placements select what they do, once the controllers are registered; nil answers nobody.
+	PlacementDebug *debug.Endpoint
 	// Clock is the source of time; nil means the machine's.
 	Clock clock.Clock
 }
+
+// GroupPlacement is the group of controllers that Options.PlacementDebug belongs to.
+const GroupPlacement = "placement"
 
 // group is a set of controllers that is switched on and off as one.
 type group struct {
@@ -90,9 +96,9 @@ var groups = []group{
 			return cleanup.Register(mgr, cleanup.Options{Resources: o.CleanupResources, Timeout: o.DeletionTimeout, Clock: o.Clock})
 		},
 	}},
-	{name: "placement", register: []func(ctrl.Manager, Options) error{
+	{name: GroupPlacement, register: []func(ctrl.Manager, Options) error{
 		func(mgr ctrl.Manager, o Options) error {
-			return placement.Register(mgr, o.Clock, scheduler.New(scheduler.Options{TieBreak: o.TieBreak}))
+			return placement.Register(mgr, o.Clock, scheduler.Options{TieBreak: o.TieBreak}, o.PlacementDebug)
 		},
 	}},
 	{name: "work", register: []func(ctrl.Manager, Options) error{

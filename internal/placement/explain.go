@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
+	"github.com/capstan-io/capstan/internal/placement/report"
 )
 
 // Explanation is why a placement selects what it does (P10, PL-23).
@@ -44,11 +45,7 @@ type PrioritizerScores struct {
 }
 
 // ClusterReason is why a cluster was selected, or the first reason why not.
-type ClusterReason struct {
-	ClusterName string
-	Selected    bool
-	Reason      string
-}
+type ClusterReason = report.ClusterReason
 
 // Why returns the reason for one cluster.
 func (e *Explanation) Why(cluster string) ClusterReason {

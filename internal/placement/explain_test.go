@@ -92,7 +92,7 @@ func TestExplain(t *testing.T) {
 	if diff := cmp.Diff(scores, explanation.Prioritizers); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]ClusterScore{{"b", 400}, {"a", -100}}, explanation.Scores); diff != "" {
+	if diff := cmp.Diff([]ClusterScore{{ClusterName: "b", Score: 400}, {ClusterName: "a", Score: -100}}, explanation.Scores); diff != "" {
 		t.Error(diff)
 	}
 	// What if is not what is.

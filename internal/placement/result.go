@@ -8,6 +8,7 @@ import (
 
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/placement/report"
 )
 
 // Result is what a placement selects.
@@ -48,18 +49,7 @@ type Group struct {
 }
 
 // Funnel counts clusters.
-type Funnel struct {
-	// Fleet is all ManagedClusters.
-	Fleet int `json:"fleet"`
-	// InClusterSets of those, are in the cluster sets that are bound and wanted.
-	InClusterSets int `json:"inClusterSets"`
-	// Matched of those, meet the predicates.
-	Matched int `json:"matched"`
-	// Tolerated of those, have no taint in the way: the candidates.
-	Tolerated int `json:"tolerated"`
-	// Selected of those.
-	Selected int `json:"selected"`
-}
+type Funnel = report.Funnel
 
 // ConditionMisconfigured is the condition PlacementMisconfigured (PL-19), without times and generation.
 func (r *Result) ConditionMisconfigured() metav1.Condition {

@@ -3,6 +3,8 @@ package placement
 import (
 	"cmp"
 	"slices"
+
+	"github.com/capstan-io/capstan/internal/placement/report"
 )
 
 // Schedule selects clusters for a placement, as of the last Advance, and remembers them for Steady and Balance. It
@@ -71,10 +73,7 @@ func (s *Scheduler) differs(p *placement, ids []int32) bool {
 }
 
 // ClusterScore is the final score of a candidate (PL-08).
-type ClusterScore struct {
-	ClusterName string `json:"clusterName"`
-	Score       int64  `json:"score"`
-}
+type ClusterScore = report.ClusterScore
 
 // Scores returns the final scores of the candidates of a placement, the first ones by name and most of them at most,
 // for events (PL-20). Steady counts what the placement has selected last.

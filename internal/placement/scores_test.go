@@ -236,7 +236,7 @@ func TestScores(t *testing.T) {
 	s := newFleet(member("c"), member("b"), member("a"))
 	p := asking(limit(1))
 	schedule(t, s, p)
-	wanted := []ClusterScore{{"a", 200}, {"b", 100}}
+	wanted := []ClusterScore{{ClusterName: "a", Score: 200}, {ClusterName: "b", Score: 100}}
 	if diff := cmp.Diff(wanted, s.Scores(keyOf(p), 2)); diff != "" {
 		t.Error(diff)
 	}

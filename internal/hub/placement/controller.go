@@ -5,6 +5,7 @@ package placement
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
@@ -16,6 +17,7 @@ import (
 
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/hub/placement/debug"
 	scheduler "github.com/capstan-io/capstan/internal/placement"
 )
 
@@ -37,6 +39,8 @@ type Controller struct {
 
 	restoring sync.Once
 	restored  error
+	// informed says that the scheduler knows the fleet, and what was decided.
+	informed atomic.Bool
 	// rescheduled tells the timer that the next time may be another.
 	rescheduled chan struct{}
 }
@@ -47,13 +51,18 @@ func New(c client.Client, recorder events.EventRecorder, clk clock.Clock, s *sch
 		mayTell: flowcontrol.NewTokenBucketPassiveRateLimiter(eventsPerSecond, eventsAtOnce)}
 }
 
-// Register adds the controller to the manager.
-func Register(mgr ctrl.Manager, clk clock.Clock, s *scheduler.Scheduler) error {
+// Register adds the controller to the manager. The endpoint, unless it is nil, says what the controller knows.
+func Register(mgr ctrl.Manager, clk clock.Clock, options scheduler.Options, endpoint *debug.Endpoint) error {
 	err := mgr.GetFieldIndexer().IndexField(context.Background(), &clusterv1beta1.PlacementDecision{}, byPlacement, placementOf)
 	if err != nil {
 		return err
 	}
-	c := New(mgr.GetClient(), mgr.GetEventRecorder("placement-controller"), clk, s)
+	c := New(mgr.GetClient(), mgr.GetEventRecorder("placement-controller"), clk, scheduler.New(options))
+	if endpoint != nil {
+		if err := endpoint.Open(mgr, &explainer{controller: c, api: mgr.GetAPIReader(), options: options}); err != nil {
+			return err
+		}
+	}
 	builder := ctrl.NewControllerManagedBy(mgr).Named("placement").WithOptions(controller.Options{MaxConcurrentReconciles: workers})
 	for _, s := range c.sources(mgr.GetCache()) {
 		builder = builder.WatchesRawSource(s)
@@ -71,7 +80,10 @@ func placementOf(o client.Object) []string {
 
 // Reconcile schedules a placement and writes what is new.
 func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	c.restoring.Do(func() { c.restored = c.restore(ctx) })
+	c.restoring.Do(func() {
+		c.restored = restore(ctx, c.client, c.scheduler)
+		c.informed.Store(c.restored == nil)
+	})
 	if c.restored != nil {
 		return ctrl.Result{}, c.restored
 	}
@@ -99,11 +111,11 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{RequeueAfter: max(again.Sub(c.clock.Now()), staleRetry)}, nil
 }
 
-// restore tells the scheduler what was decided before this process. Balance and Steady of the first placement need that of
+// restore tells a scheduler what was decided before it was there. Balance and Steady of the first placement need that of
 // all.
-func (c *Controller) restore(ctx context.Context) error {
+func restore(ctx context.Context, reader client.Reader, s *scheduler.Scheduler) error {
 	list := &clusterv1beta1.PlacementDecisionList{}
-	if err := c.client.List(ctx, list); err != nil {
+	if err := reader.List(ctx, list); err != nil {
 		return err
 	}
 	clusters := map[scheduler.Key][]string{}
@@ -117,7 +129,7 @@ func (c *Controller) restore(ctx context.Context) error {
 		}
 	}
 	for key, names := range clusters {
-		c.scheduler.Restore(key, names)
+		s.Restore(key, names)
 	}
 	return nil
 }

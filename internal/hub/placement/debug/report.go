@@ -1,0 +1,51 @@
+package debug
+
+import (
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
+	scheduler "github.com/capstan-io/capstan/internal/placement"
+	"github.com/capstan-io/capstan/internal/placement/report"
+)
+
+// reportOf writes an explanation as it goes over the wire. Clusters outside of the cluster sets of the placement are in it
+// only if everywhere is set: who may place on some clusters need not know what others there are.
+func reportOf(placement *clusterv1beta1.Placement, e *scheduler.Explanation, everywhere bool) *report.Report {
+	placement.SetGroupVersionKind(clusterv1beta1.GroupVersion.WithKind("Placement"))
+	placement.ManagedFields = nil
+	r := &report.Report{
+		Placement:        placement,
+		AggregatedScores: e.Scores,
+		Funnel:           e.Result.Funnel,
+		Disabled:         e.Result.Disabled,
+		Conditions:       []metav1.Condition{e.Result.Satisfied, e.Result.ConditionMisconfigured()},
+		Clusters:         e.Clusters,
+	}
+	if e.Result.Misconfigured != nil {
+		r.Error = e.Result.Misconfigured.Error()
+	}
+	var inSets, pipeline []string
+	for _, filter := range e.Filters {
+		if filter.Name == scheduler.FilterClusterSets {
+			inSets = filter.Clusters
+			continue
+		}
+		pipeline = append(pipeline, filter.Name)
+		r.FilteredPipelineResults = append(r.FilteredPipelineResults, report.FilterResult{
+			Name: strings.Join(pipeline, ","), FilteredClusters: filter.Clusters,
+		})
+	}
+	for _, p := range e.Prioritizers {
+		r.PrioritizeResults = append(r.PrioritizeResults, report.PrioritizerResult{Name: p.Name, Weight: p.Weight, Scores: p.Scores})
+	}
+	if !everywhere {
+		r.Clusters = slices.DeleteFunc(r.Clusters, func(c report.ClusterReason) bool {
+			_, inside := slices.BinarySearch(inSets, c.ClusterName)
+			return !inside
+		})
+	}
+	return r
+}

@@ -1,0 +1,64 @@
+package placement
+
+import (
+	"context"
+	"fmt"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
+	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
+	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
+	scheduler "github.com/capstan-io/capstan/internal/placement"
+)
+
+// explainer is a debug.Explainer. It asks the scheduler of the controller. Where that knows nothing, because another replica
+// of the hub leads or nobody has placed anything yet, it asks one that it makes for the occasion.
+type explainer struct {
+	controller *Controller
+	api        client.Reader
+	options    scheduler.Options
+}
+
+// Explain tells why a placement selects what it does. It need not exist.
+func (e *explainer) Explain(ctx context.Context, placement *clusterv1beta1.Placement) (*scheduler.Explanation, error) {
+	if e.controller.informed.Load() {
+		return e.controller.scheduler.Explain(placement), nil
+	}
+	s, err := e.model(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the fleet: %w", err)
+	}
+	return s.Explain(placement), nil
+}
+
+// model is a scheduler that knows what the API says now.
+func (e *explainer) model(ctx context.Context) (*scheduler.Scheduler, error) {
+	s := scheduler.New(e.options)
+	s.Advance(e.controller.clock.Now())
+	var (
+		clusters   clusterv1.ManagedClusterList
+		sets       clusterv1beta2.ManagedClusterSetList
+		bindings   clusterv1beta2.ManagedClusterSetBindingList
+		scores     clusterv1alpha1.AddOnPlacementScoreList
+		placements clusterv1beta1.PlacementList
+	)
+	for _, list := range []client.ObjectList{&clusters, &sets, &bindings, &scores, &placements} {
+		if err := e.api.List(ctx, list); err != nil {
+			return nil, err
+		}
+	}
+	setAll(clusters.Items, s.SetCluster)
+	setAll(sets.Items, s.SetClusterSet)
+	setAll(bindings.Items, s.SetBinding)
+	setAll(scores.Items, s.SetScore)
+	setAll(placements.Items, s.SetPlacement)
+	return s, restore(ctx, e.api, s)
+}
+
+func setAll[T any](objects []T, set func(*T) []scheduler.Key) {
+	for i := range objects {
+		set(&objects[i])
+	}
+}
