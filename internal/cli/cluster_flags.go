@@ -74,14 +74,24 @@ func (a *app) completeClusters(command *cobra.Command, _ []string, _ string) ([]
 	return a.clusterNames(command.Context()), cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeClusterList completes the last name of a list and offers no name twice.
+// completeClusterList completes the last name of a list of clusters.
 func (a *app) completeClusterList(command *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+	return completeList(typed, a.clusterNames(command.Context()))
+}
+
+// completeClusterSetList completes the last name of a list of cluster sets.
+func (a *app) completeClusterSetList(command *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+	return completeList(typed, a.clusterSetNames(command.Context()))
+}
+
+// completeList completes the last name of a list and offers no name twice.
+func completeList(typed string, names []string) ([]string, cobra.ShellCompDirective) {
 	listed, prefix := []string{}, ""
 	if last := strings.LastIndex(typed, ","); last >= 0 {
 		listed, prefix = strings.Split(typed[:last], ","), typed[:last+1]
 	}
 	var offers []string
-	for _, name := range a.clusterNames(command.Context()) {
+	for _, name := range names {
 		if !slices.Contains(listed, name) {
 			offers = append(offers, prefix+name)
 		}
@@ -102,7 +112,11 @@ func (a *app) clusterNames(ctx context.Context) []string {
 
 // completeClusterSets completes the names of cluster sets that are not on the line yet.
 func (a *app) completeClusterSets(command *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	names := a.offer(command.Context(), func(ctx context.Context, hub *hubapi.Hub) ([]string, error) {
+	return slices.DeleteFunc(a.clusterSetNames(command.Context()), func(name string) bool { return slices.Contains(args, name) }), cobra.ShellCompDirectiveNoFileComp
+}
+
+func (a *app) clusterSetNames(ctx context.Context) []string {
+	return a.offer(ctx, func(ctx context.Context, hub *hubapi.Hub) ([]string, error) {
 		list, err := hub.ClusterSets(ctx)
 		var names []string
 		for i := range list.Items {
@@ -110,7 +124,6 @@ func (a *app) completeClusterSets(command *cobra.Command, args []string, _ strin
 		}
 		return names, err
 	})
-	return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(args, name) }), cobra.ShellCompDirectiveNoFileComp
 }
 
 // completeClusterSet completes the one name of a cluster set that a command takes.

@@ -93,7 +93,7 @@ func NewCommand(in io.Reader, out, errOut io.Writer) *cobra.Command {
 	}
 	add(playgroundGroup, a.upCommand(), a.statusCommand(), a.downCommand())
 	add(clusterGroup, a.joinCommand(), a.acceptCommand(), a.unjoinCommand())
-	add(hubGroup, a.getCommand(), a.createCommand(), a.deleteCommand(), a.clusterSetCommand())
+	add(hubGroup, a.getCommand(), a.explainCommand(), a.createCommand(), a.deleteCommand(), a.clusterSetCommand())
 	root.AddCommand(a.versionCommand())
 	return root
 }

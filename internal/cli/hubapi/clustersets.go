@@ -104,6 +104,12 @@ func (h *Hub) ClusterSetBindings(ctx context.Context) (*clusterv1beta2.ManagedCl
 	return list, h.explain("list the bindings of cluster sets", err)
 }
 
+// CheckBinding fails with NotFound when a set is not bound to a namespace.
+func (h *Hub) CheckBinding(ctx context.Context, set, namespace string) error {
+	err := h.sets.Get().Namespace(namespace).Resource(managedClusterSetBindings).Name(set).Do(ctx).Error()
+	return h.explain("look for the binding of cluster set "+set+" to namespace "+namespace, err)
+}
+
 // BindClusterSet lets a namespace place on the clusters of a set.
 func (h *Hub) BindClusterSet(ctx context.Context, binding *clusterv1beta2.ManagedClusterSetBinding) error {
 	err := h.sets.Post().Namespace(binding.Namespace).Resource(managedClusterSetBindings).Body(binding).Do(ctx).Error()

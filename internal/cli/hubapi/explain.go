@@ -21,6 +21,9 @@ import (
 // ErrNotAHub is what requests to an API server fail with that is no hub (CA-04).
 var ErrNotAHub = errors.New("not an Open Cluster Management hub")
 
+// errNoReports is what a request for a report fails with where nobody writes reports.
+var errNoReports = errors.New("does not explain placements: a standalone hub of Capstan does, unless it runs without the placement controllers")
+
 // explain turns a failed request into what a person can act on: what was being done, what is wrong, what to do next.
 // The error stays in the chain.
 func (h *Hub) explain(doing string, err error) error {
@@ -44,6 +47,8 @@ func (h *Hub) diagnose(err error) (problem error, next string) { //nolint:revive
 	var wrongHost x509.HostnameError
 	var dns *net.DNSError
 	switch {
+	case errors.Is(err, errNoReports):
+		return err, "The conditions of the Placement and the reasons in its PlacementDecisions tell part of it: \"capstan get placements -o yaml\", \"kubectl get placementdecisions -o yaml\"."
 	case notServed(err):
 		return fmt.Errorf("%s is %w: it does not serve %s (%w)", h.Server, ErrNotAHub, clusterv1.GroupVersion, err), h.otherHubHint()
 	case apierrors.IsUnauthorized(err) || strings.Contains(err.Error(), "tls: expired certificate"):
@@ -107,7 +112,7 @@ func (h *Hub) renewHint() string {
 // missingHint says how to see what is there instead.
 func (h *Hub) missingHint(err error) string {
 	list := map[string]string{
-		managedClusters: "capstan get clusters", managedClusterSets: "capstan get clustersets", manifestWorks: "capstan get works",
+		managedClusters: "capstan get clusters", managedClusterSets: "capstan get clustersets", manifestWorks: "capstan get works", placements: "capstan get placements",
 	}
 	var status apierrors.APIStatus
 	if errors.As(err, &status) && status.Status().Details != nil {

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 )
@@ -31,7 +32,7 @@ type Hub struct {
 
 	clientCertificate []byte // PEM, empty without one
 
-	core, certificates, coordination, rbac, clusters, sets, works rest.Interface
+	core, certificates, coordination, rbac, clusters, sets, placements, works rest.Interface
 }
 
 // Connect finds the access to a hub and prepares to use it; nothing is sent yet.
@@ -83,6 +84,7 @@ func New(config *rest.Config) (*Hub, error) {
 		rbac:         client(rbacv1.SchemeGroupVersion, "/apis"),
 		clusters:     client(clusterv1.GroupVersion, "/apis"),
 		sets:         client(clusterv1beta2.GroupVersion, "/apis"),
+		placements:   client(clusterv1beta1.GroupVersion, "/apis"),
 		works:        client(workv1.GroupVersion, "/apis"),
 	}
 	return hub, err
@@ -97,6 +99,9 @@ func newScheme() *runtime.Scheme {
 		coordinationv1.SchemeGroupVersion:   {&coordinationv1.Lease{}, &coordinationv1.LeaseList{}},
 		rbacv1.SchemeGroupVersion:           {&rbacv1.ClusterRole{}, &rbacv1.ClusterRoleBinding{}},
 		clusterv1.GroupVersion:              {&clusterv1.ManagedCluster{}, &clusterv1.ManagedClusterList{}},
+		clusterv1beta1.GroupVersion: {
+			&clusterv1beta1.Placement{}, &clusterv1beta1.PlacementList{}, &clusterv1beta1.PlacementDecisionList{},
+		},
 		clusterv1beta2.GroupVersion: {
 			&clusterv1beta2.ManagedClusterSet{}, &clusterv1beta2.ManagedClusterSetList{},
 			&clusterv1beta2.ManagedClusterSetBinding{}, &clusterv1beta2.ManagedClusterSetBindingList{},

@@ -1,0 +1,181 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
+	"github.com/capstan-io/capstan/internal/cli/hubapi"
+)
+
+// maxWeight bounds the weight of a prioritizer, below zero and above (PL-07).
+const maxWeight = 10
+
+const createPlacementLong = `Create a placement, which selects clusters of the cluster sets that are bound to its namespace.
+
+Without flags it selects all of them. --label-selectors may be repeated: a cluster has to match one of them.
+--prioritizers says which clusters are the best when --count limits their number:
+
+  BuiltIn:NAME:WEIGHT               Balance, Steady, ResourceAllocatableCPU or ResourceAllocatableMemory
+  AddOn:RESOURCE:SCORE:WEIGHT       a score of the AddOnPlacementScore RESOURCE of each cluster
+
+WEIGHT is between -10 and 10. "capstan explain placement NAME" shows what comes of it.`
+
+type placementFlags struct {
+	namespace      string
+	labelSelectors []string
+	clusterSets    []string
+	prioritizers   []string
+	count          int32
+	overwrite      bool
+}
+
+// createPlacementCommand is CA-30.
+func (a *app) createPlacementCommand() *cobra.Command {
+	f := &placementFlags{}
+	command := &cobra.Command{
+		Use:   "placement NAME",
+		Short: "Select clusters for what is to run on them",
+		Long:  createPlacementLong,
+		Example: "  capstan create placement web --namespace team-a --clustersets prod --label-selectors region=eu --count 2\n" +
+			"  capstan create placement web --prioritizers BuiltIn:ResourceAllocatableCPU:3,AddOn:usage:free:1 --count 1 --dry-run",
+		Args:              exactName,
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	flags := command.Flags()
+	flags.StringVarP(&f.namespace, "namespace", "n", metav1.NamespaceDefault, "namespace of the hub")
+	flags.StringArrayVar(&f.labelSelectors, "label-selectors", nil, "labels that clusters must have, such as region=eu,env!=test; may be repeated, and one of them has to match")
+	flags.StringSliceVar(&f.clusterSets, "clustersets", nil, "cluster sets to choose from, bound to the namespace (default: all that are)")
+	flags.StringSliceVar(&f.prioritizers, "prioritizers", nil, "which clusters come first, as BuiltIn:NAME:WEIGHT or AddOn:RESOURCE:SCORE:WEIGHT")
+	flags.Int32Var(&f.count, "count", 0, "number of clusters to select (default: all)")
+	flags.BoolVar(&f.overwrite, "overwrite", false, "replace the spec of a placement that is there already")
+	complete(command, "namespace", a.completeNamespaces)
+	complete(command, "clustersets", a.completeClusterSetList)
+	command.RunE = func(command *cobra.Command, args []string) error {
+		placement, err := f.placement(args[0], command.Flags().Changed("count"))
+		if err != nil {
+			return err
+		}
+		a.announceDryRun(command)
+		if a.dryRun {
+			return a.render(placement)
+		}
+		hub, err := a.hub()
+		if err != nil {
+			return err
+		}
+		ctx, cancel := a.limited(command.Context())
+		defer cancel()
+		if err := checkBound(ctx, hub, f.namespace, f.clusterSets); err != nil {
+			return err
+		}
+		return a.createPlacement(ctx, hub, placement, f.overwrite)
+	}
+	return command
+}
+
+// placement is what the flags describe.
+func (f *placementFlags) placement(name string, limited bool) (*clusterv1beta1.Placement, error) {
+	if err := checkNamespaceName("--namespace", f.namespace); err != nil {
+		return nil, err
+	}
+	p := &clusterv1beta1.Placement{
+		TypeMeta:   metav1.TypeMeta{APIVersion: clusterv1beta1.GroupVersion.String(), Kind: "Placement"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: name},
+		Spec:       clusterv1beta1.PlacementSpec{ClusterSets: f.clusterSets},
+	}
+	if limited {
+		if f.count < 0 {
+			return nil, fmt.Errorf("--count: %d: must be 0 or more; leave it out to select all clusters", f.count)
+		}
+		p.Spec.NumberOfClusters = &f.count
+	}
+	for _, text := range f.labelSelectors {
+		selector, err := metav1.ParseToLabelSelector(text)
+		if err != nil {
+			return nil, fmt.Errorf("--label-selectors: %q is no label selector: %w; write for instance region=eu,env!=test", text, err)
+		}
+		p.Spec.Predicates = append(p.Spec.Predicates, clusterv1beta1.ClusterPredicate{
+			RequiredClusterSelector: clusterv1beta1.ClusterSelector{LabelSelector: *selector},
+		})
+	}
+	for _, text := range f.prioritizers {
+		prioritizer, err := parsePrioritizer(text)
+		if err != nil {
+			return nil, err
+		}
+		p.Spec.PrioritizerPolicy.Configurations = append(p.Spec.PrioritizerPolicy.Configurations, prioritizer)
+	}
+	return p, nil
+}
+
+// builtInPrioritizers are those that a hub has.
+var builtInPrioritizers = []string{
+	clusterv1beta1.PrioritizerBalance, clusterv1beta1.PrioritizerSteady,
+	clusterv1beta1.PrioritizerResourceAllocatableCPU, clusterv1beta1.PrioritizerResourceAllocatableMemory,
+}
+
+func parsePrioritizer(text string) (clusterv1beta1.PrioritizerConfig, error) {
+	parts := strings.Split(text, ":")
+	weight, err := strconv.ParseInt(parts[len(parts)-1], 10, 32)
+	if err != nil || weight < -maxWeight || weight > maxWeight {
+		return clusterv1beta1.PrioritizerConfig{}, fmt.Errorf("--prioritizers: %q must end in a weight between -%d and %d, such as :1", text, maxWeight, maxWeight)
+	}
+	coordinate := &clusterv1beta1.ScoreCoordinate{Type: clusterv1beta1.ScoreCoordinateType(parts[0])}
+	switch {
+	case coordinate.Type == clusterv1beta1.ScoreCoordinateTypeBuiltIn && len(parts) == 3:
+		if !slices.Contains(builtInPrioritizers, parts[1]) {
+			return clusterv1beta1.PrioritizerConfig{}, fmt.Errorf("--prioritizers: %q: there is no built-in prioritizer %q; use one of %s",
+				text, parts[1], strings.Join(builtInPrioritizers, ", "))
+		}
+		coordinate.BuiltIn = parts[1]
+	case coordinate.Type == clusterv1beta1.ScoreCoordinateTypeAddOn && len(parts) == 4 && parts[1] != "" && parts[2] != "":
+		coordinate.AddOn = &clusterv1beta1.AddOnScore{ResourceName: parts[1], ScoreName: parts[2]}
+	default:
+		return clusterv1beta1.PrioritizerConfig{}, fmt.Errorf("--prioritizers: %q is neither BuiltIn:NAME:WEIGHT nor AddOn:RESOURCE:SCORE:WEIGHT, such as BuiltIn:Balance:1", text)
+	}
+	return clusterv1beta1.PrioritizerConfig{ScoreCoordinate: coordinate, Weight: int32(weight)}, nil
+}
+
+// checkBound makes sure that a placement can select clusters of all these sets: the API would accept any.
+func checkBound(ctx context.Context, hub *hubapi.Hub, namespace string, sets []string) error {
+	var errs []error
+	for _, set := range sets {
+		switch err := hub.CheckBinding(ctx, set, namespace); {
+		case apierrors.IsNotFound(err) && !errors.Is(err, hubapi.ErrNotAHub):
+			errs = append(errs, fmt.Errorf("--clustersets: cluster set %s is not bound to namespace %s. Bind it first:\n  capstan clusterset bind %s --namespace %s", set, namespace, set, namespace))
+		case err != nil:
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (a *app) createPlacement(ctx context.Context, hub *hubapi.Hub, placement *clusterv1beta1.Placement, overwrite bool) error {
+	err := hub.CreatePlacement(ctx, placement)
+	switch {
+	case err == nil:
+		a.say("Placement '%s' has been created in '%s' namespace", placement.Name, placement.Namespace)
+		return nil
+	case apierrors.IsAlreadyExists(err) && overwrite:
+		if err := hub.UpdatePlacement(ctx, placement.Namespace, placement.Name, placement.Spec); err != nil {
+			return err
+		}
+		a.say("Placement '%s' has been updated in '%s' namespace", placement.Name, placement.Namespace)
+		return nil
+	case apierrors.IsAlreadyExists(err):
+		return fmt.Errorf("placement %s in namespace %s already exists: replace it with --overwrite, or choose another name", placement.Name, placement.Namespace)
+	case apierrors.IsNotFound(err) && !errors.Is(err, hubapi.ErrNotAHub):
+		return fmt.Errorf("--namespace: the hub has no namespace %q: \"kubectl create namespace %s\" makes it: %w", placement.Namespace, placement.Namespace, err)
+	default:
+		return err
+	}
+}

@@ -1,0 +1,214 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
+	"github.com/capstan-io/capstan/internal/cli/output"
+	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/placement/report"
+)
+
+func (a *app) explainCommand() *cobra.Command {
+	return parent("explain", "Show why a placement selects the clusters it does", a.explainPlacementCommand())
+}
+
+const explainPlacementLong = `Show why a placement selects the clusters it does: how many are left after each step, the scores of the candidates, and the
+first reason why another cluster is not selected.
+
+With --what-if, the placement is read from a file instead, and nothing is saved. One that has the name of a placement on the
+hub goes on from the decisions of that.`
+
+type explainFlags struct {
+	namespace string
+	cluster   string
+	whatIf    string
+}
+
+// explainPlacementCommand is PL-23 for people.
+func (a *app) explainPlacementCommand() *cobra.Command {
+	f := &explainFlags{}
+	command := &cobra.Command{
+		Use:     "placement NAME",
+		Aliases: []string{"placements"},
+		Short:   "Show why a placement selects the clusters it does",
+		Long:    explainPlacementLong,
+		Example: "  capstan explain placement web --namespace team-a\n" +
+			"  capstan explain placement web --namespace team-a --cluster cluster1\n" +
+			"  capstan explain placement --what-if placement.yaml",
+		Args: func(command *cobra.Command, args []string) error {
+			if f.whatIf != "" && len(args) == 0 {
+				return nil
+			}
+			return exactName(command, args)
+		},
+	}
+	flags := command.Flags()
+	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace of the hub (default \""+metav1.NamespaceDefault+"\", or that of the file)")
+	flags.StringVarP(&f.cluster, "cluster", "c", "", "say why this cluster is selected or not")
+	flags.StringVar(&f.whatIf, "what-if", "", "file with a Placement that is not saved; - is standard input")
+	complete(command, "namespace", a.completeNamespaces)
+	complete(command, "cluster", a.completeClusters)
+	command.ValidArgsFunction = a.completePlacement(&f.namespace)
+	format := addOutputFlag(command, output.Text, output.YAML, output.JSON)
+	command.RunE = func(command *cobra.Command, args []string) error {
+		ctx, cancel := a.limited(command.Context())
+		defer cancel()
+		r, err := a.report(ctx, f, args)
+		if err != nil {
+			return err
+		}
+		if f.cluster != "" {
+			return a.printWhy(format.Format(), r, f.cluster)
+		}
+		return a.printReport(format.Format(), r)
+	}
+	return command
+}
+
+// report asks the hub about the placement on it, or the one in the file.
+func (a *app) report(ctx context.Context, f *explainFlags, args []string) (*report.Report, error) {
+	if f.namespace != "" {
+		if err := checkNamespaceName("--namespace", f.namespace); err != nil {
+			return nil, err
+		}
+	}
+	if f.cluster != "" {
+		if err := checkClusterName("--cluster", f.cluster); err != nil {
+			return nil, err
+		}
+	}
+	if f.whatIf == "" {
+		hub, err := a.hub()
+		if err != nil {
+			return nil, err
+		}
+		return hub.ExplainPlacement(ctx, defaultNamespace(f.namespace), args[0])
+	}
+	placement, err := a.readPlacement(f, args)
+	if err != nil {
+		return nil, err
+	}
+	hub, err := a.hub()
+	if err != nil {
+		return nil, err
+	}
+	return hub.WhatIf(ctx, placement)
+}
+
+func defaultNamespace(namespace string) string {
+	if namespace == "" {
+		return metav1.NamespaceDefault
+	}
+	return namespace
+}
+
+// readPlacement reads the file of --what-if. The flags complete it, and may not contradict it.
+func (a *app) readPlacement(f *explainFlags, args []string) (*clusterv1beta1.Placement, error) {
+	documents, err := a.readWhatIf(f.whatIf)
+	if err != nil {
+		return nil, fmt.Errorf("--what-if: %w", err)
+	}
+	if len(documents) != 1 {
+		return nil, fmt.Errorf("--what-if: %s has %d objects, want one Placement", f.whatIf, len(documents))
+	}
+	where := documents[0].where
+	placement := &clusterv1beta1.Placement{}
+	if err := yaml.UnmarshalStrict(documents[0].raw.Raw, placement); err != nil {
+		return nil, fmt.Errorf("--what-if: %s is no Placement: %w", where, err)
+	}
+	if got, want := placement.GroupVersionKind(), clusterv1beta1.GroupVersion.WithKind("Placement"); got != want {
+		return nil, fmt.Errorf("--what-if: %s is a %s %s, want a %s %s", where, got.GroupVersion(), got.Kind, want.GroupVersion(), want.Kind)
+	}
+	if f.namespace != "" && placement.Namespace != "" && placement.Namespace != f.namespace {
+		return nil, fmt.Errorf("--what-if: the placement in %s is in namespace %s, not in %s: leave out --namespace, or change one of them", where, placement.Namespace, f.namespace)
+	}
+	if placement.Namespace == "" {
+		placement.Namespace = defaultNamespace(f.namespace)
+	}
+	if len(args) == 1 {
+		placement.Name = args[0]
+	}
+	return placement, nil
+}
+
+func (a *app) readWhatIf(path string) ([]document, error) {
+	if path == "-" {
+		return splitDocuments(standardInput, a.in)
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return splitDocuments(path, file)
+}
+
+// printWhy says why one cluster is selected or not.
+func (a *app) printWhy(format output.Format, r *report.Report, cluster string) error {
+	at := slices.IndexFunc(r.Clusters, func(c report.ClusterReason) bool { return c.ClusterName == cluster })
+	if at < 0 {
+		return fmt.Errorf("cluster %q does not exist, or is in none of the cluster sets of this placement and you may not list all clusters: "+
+			"\"capstan get clusters\" lists the clusters", cluster)
+	}
+	why := r.Clusters[at]
+	if format != output.Text {
+		return a.print(format, output.View{Object: why})
+	}
+	not := map[bool]string{true: "", false: "not "}[why.Selected]
+	a.say("Cluster %s is %sselected by placement %s: %s", cluster, not, title(r.Placement), why.Reason)
+	if scores := output.ScoreGrid(r, []report.ClusterReason{why}); len(scores.Rows) > 0 {
+		a.say("")
+		return output.StyleOf(a.out).WriteGrid(a.out, scores)
+	}
+	return nil
+}
+
+func (a *app) printReport(format output.Format, r *report.Report) error {
+	if format != output.Text {
+		return a.print(format, output.View{Object: r})
+	}
+	a.say("%s", verdictOf(r))
+	if r.Disabled {
+		a.say("Its annotation %s keeps the decisions as they are, whatever is below.", fleet.AnnotationSchedulingDisable)
+	}
+	grids, more := output.Explanation(r)
+	for _, grid := range grids {
+		a.say("")
+		if err := output.StyleOf(a.out).WriteGrid(a.out, grid); err != nil {
+			return err
+		}
+	}
+	if more > 0 {
+		a.say("\n%d more clusters are not selected: --cluster NAME says why one of them is not, -o json why each of them is not.", more)
+	}
+	return nil
+}
+
+// verdictOf is the whole of it in a sentence.
+func verdictOf(r *report.Report) string {
+	if r.Error != "" {
+		return fmt.Sprintf("Placement %s makes no sense, and keeps the %d clusters it has: %s", title(r.Placement), r.Funnel.Selected, r.Error)
+	}
+	sentence := fmt.Sprintf("Placement %s selects %d clusters", title(r.Placement), r.Funnel.Selected)
+	if satisfied := meta.FindStatusCondition(r.Conditions, fleet.ConditionPlacementSatisfied); satisfied != nil {
+		sentence += ": " + strings.ToLower(satisfied.Message[:1]) + satisfied.Message[1:]
+	}
+	return sentence
+}
+
+func title(p *clusterv1beta1.Placement) string {
+	if p.Name == "" {
+		return "in namespace " + p.Namespace
+	}
+	return p.Namespace + "/" + p.Name
+}

@@ -1,0 +1,107 @@
+package output
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+// Placements shows Placements and their decisions (CA-25). Object is what YAML and JSON show: the list, or the one that was
+// asked for.
+func Placements(object any, placements []clusterv1beta1.Placement, decisions []clusterv1beta1.PlacementDecision) View {
+	return View{
+		Object: object,
+		Grid:   func() Grid { return placementGrid(placements) },
+		Root:   func() Node { return placementTree(placements, decisions) },
+	}
+}
+
+func placementGrid(placements []clusterv1beta1.Placement) Grid {
+	grid := Grid{Header: []string{"Name", "Status", "Reason", "SelectedClusters", "Namespace"}}
+	for i := range placements {
+		p := &placements[i]
+		grid.Rows = append(grid.Rows, []Cell{
+			Plain(p.Name),
+			ConditionCell(p.Status.Conditions, fleet.ConditionPlacementSatisfied),
+			Plain(placementReason(p)),
+			Plain(strconv.Itoa(int(p.Status.NumberOfSelectedClusters))),
+			Plain(p.Namespace),
+		})
+	}
+	return grid
+}
+
+// placementReason is why a placement is satisfied or not; one that makes no sense is broken before all else.
+func placementReason(p *clusterv1beta1.Placement) string {
+	for _, kind := range []string{fleet.ConditionPlacementMisconfigured, fleet.ConditionPlacementSatisfied} {
+		condition := meta.FindStatusCondition(p.Status.Conditions, kind)
+		if condition != nil && (kind == fleet.ConditionPlacementSatisfied || condition.Status == metav1.ConditionTrue) {
+			return condition.Reason
+		}
+	}
+	return ""
+}
+
+func placementTree(placements []clusterv1beta1.Placement, decisions []clusterv1beta1.PlacementDecision) Node {
+	root := Node{Key: "Placements", Value: count(len(placements))}
+	for i := range placements {
+		p := &placements[i]
+		sets := Plain("all that are bound")
+		if len(p.Spec.ClusterSets) > 0 {
+			sets = listCell(p.Spec.ClusterSets)
+		}
+		root.Children = append(root.Children, Node{Key: p.Name, Children: []Node{
+			Leaf("Namespace", Plain(p.Namespace)),
+			Leaf("ClusterSet", sets),
+			{Key: "Status", Children: []Node{
+				Leaf("NumberOfSelectedClusters", Plain(strconv.Itoa(int(p.Status.NumberOfSelectedClusters)))),
+				{Key: "Conditions", Children: []Node{
+					Leaf(fleet.ConditionPlacementSatisfied, conditionWithMessage(p, fleet.ConditionPlacementSatisfied, metav1.ConditionTrue)),
+					Leaf(fleet.ConditionPlacementMisconfigured, conditionWithMessage(p, fleet.ConditionPlacementMisconfigured, metav1.ConditionFalse)),
+				}},
+			}},
+			{Key: "PlacementDecision", Children: decisionNodes(p, decisions)},
+		}})
+	}
+	return root
+}
+
+// conditionWithMessage shows a condition, with its message when it is not as it should be.
+func conditionWithMessage(p *clusterv1beta1.Placement, kind string, good metav1.ConditionStatus) Cell {
+	condition := meta.FindStatusCondition(p.Status.Conditions, kind)
+	switch {
+	case condition == nil:
+		return Cell{Text: string(metav1.ConditionUnknown), Bad: true}
+	case condition.Status == good:
+		return Plain(string(condition.Status))
+	}
+	return Cell{Text: string(condition.Status) + " (" + condition.Message + ")", Bad: true}
+}
+
+func decisionNodes(p *clusterv1beta1.Placement, decisions []clusterv1beta1.PlacementDecision) []Node {
+	var nodes []Node
+	for i := range decisions {
+		d := &decisions[i]
+		if d.Namespace != p.Namespace || d.Labels[fleet.LabelPlacement] != p.Name {
+			continue
+		}
+		names := make([]string, len(d.Status.Decisions))
+		for j, one := range d.Status.Decisions {
+			names[j] = one.ClusterName
+		}
+		nodes = append(nodes, Leaf(d.Name, listCell(names)))
+	}
+	slices.SortFunc(nodes, func(a, b Node) int { // -9 before -10
+		if len(a.Key) != len(b.Key) {
+			return len(a.Key) - len(b.Key)
+		}
+		return strings.Compare(a.Key, b.Key)
+	})
+	return nodes
+}
