@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
@@ -112,8 +113,9 @@ func defaultNamespace(namespace string) string {
 	return namespace
 }
 
-// readPlacement reads the file of --what-if. The flags complete it, and may not contradict it.
-func (a *app) readPlacement(f *explainFlags, args []string) (*clusterv1beta1.Placement, error) {
+// readPlacement reads the file of --what-if. The flags complete it, and may not contradict it. The result has what is in the
+// file and no zeros for what is not: the hub has defaults for that.
+func (a *app) readPlacement(f *explainFlags, args []string) (*unstructured.Unstructured, error) {
 	documents, err := a.readWhatIf(f.whatIf)
 	if err != nil {
 		return nil, fmt.Errorf("--what-if: %w", err)
@@ -132,13 +134,17 @@ func (a *app) readPlacement(f *explainFlags, args []string) (*clusterv1beta1.Pla
 	if f.namespace != "" && placement.Namespace != "" && placement.Namespace != f.namespace {
 		return nil, fmt.Errorf("--what-if: the placement in %s is in namespace %s, not in %s: leave out --namespace, or change one of them", where, placement.Namespace, f.namespace)
 	}
+	written := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal(documents[0].raw.Raw, &written.Object); err != nil {
+		return nil, fmt.Errorf("--what-if: %s: %w", where, err)
+	}
 	if placement.Namespace == "" {
-		placement.Namespace = defaultNamespace(f.namespace)
+		written.SetNamespace(defaultNamespace(f.namespace))
 	}
 	if len(args) == 1 {
-		placement.Name = args[0]
+		written.SetName(args[0])
 	}
-	return placement, nil
+	return written, nil
 }
 
 func (a *app) readWhatIf(path string) ([]document, error) {
@@ -178,6 +184,9 @@ func (a *app) printReport(format output.Format, r *report.Report) error {
 		return a.print(format, output.View{Object: r})
 	}
 	a.say("%s", verdictOf(r))
+	if r.Error != "" {
+		return nil
+	}
 	if r.Disabled {
 		a.say("Its annotation %s keeps the decisions as they are, whatever is below.", fleet.AnnotationSchedulingDisable)
 	}
@@ -189,7 +198,7 @@ func (a *app) printReport(format output.Format, r *report.Report) error {
 		}
 	}
 	if more > 0 {
-		a.say("\n%d more clusters are not selected: --cluster NAME says why one of them is not, -o json why each of them is not.", more)
+		a.say("\n%s more not selected: --cluster NAME says why one of them is not, -o json why each of them is not.", clusterCount(more))
 	}
 	return nil
 }
@@ -197,13 +206,20 @@ func (a *app) printReport(format output.Format, r *report.Report) error {
 // verdictOf is the whole of it in a sentence.
 func verdictOf(r *report.Report) string {
 	if r.Error != "" {
-		return fmt.Sprintf("Placement %s makes no sense, and keeps the %d clusters it has: %s", title(r.Placement), r.Funnel.Selected, r.Error)
+		return fmt.Sprintf("Placement %s makes no sense, and keeps the %s it has: %s", title(r.Placement), clusterCount(r.Funnel.Selected), r.Error)
 	}
-	sentence := fmt.Sprintf("Placement %s selects %d clusters", title(r.Placement), r.Funnel.Selected)
+	sentence := fmt.Sprintf("Placement %s selects %s", title(r.Placement), clusterCount(r.Funnel.Selected))
 	if satisfied := meta.FindStatusCondition(r.Conditions, fleet.ConditionPlacementSatisfied); satisfied != nil {
 		sentence += ": " + strings.ToLower(satisfied.Message[:1]) + satisfied.Message[1:]
 	}
 	return sentence
+}
+
+func clusterCount(n int) string {
+	if n == 1 {
+		return "1 cluster"
+	}
+	return fmt.Sprintf("%d clusters", n)
 }
 
 func title(p *clusterv1beta1.Placement) string {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
 
@@ -76,9 +77,8 @@ func (h *Hub) ExplainPlacement(ctx context.Context, namespace, name string) (*re
 }
 
 // WhatIf asks what a Placement that is not saved would select, and why.
-func (h *Hub) WhatIf(ctx context.Context, placement *clusterv1beta1.Placement) (*report.Report, error) {
-	placement.SetGroupVersionKind(placementKind)
-	body, err := json.Marshal(placement)
+func (h *Hub) WhatIf(ctx context.Context, placement *unstructured.Unstructured) (*report.Report, error) {
+	body, err := json.Marshal(placement.Object)
 	if err != nil {
 		return nil, err
 	}

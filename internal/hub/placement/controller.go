@@ -59,7 +59,8 @@ func Register(mgr ctrl.Manager, clk clock.Clock, options scheduler.Options, endp
 	}
 	c := New(mgr.GetClient(), mgr.GetEventRecorder("placement-controller"), clk, scheduler.New(options))
 	if endpoint != nil {
-		if err := endpoint.Open(mgr, &explainer{controller: c, api: mgr.GetAPIReader(), options: options}); err != nil {
+		e := &explainer{controller: c, api: mgr.GetAPIReader(), options: options}
+		if err := e.openTo(endpoint, mgr); err != nil {
 			return err
 		}
 	}

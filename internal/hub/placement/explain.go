@@ -4,12 +4,15 @@ import (
 	"context"
 	"fmt"
 
+	authorizationv1 "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
+	"github.com/capstan-io/capstan/internal/hub/placement/debug"
 	scheduler "github.com/capstan-io/capstan/internal/placement"
 )
 
@@ -19,6 +22,20 @@ type explainer struct {
 	controller *Controller
 	api        client.Reader
 	options    scheduler.Options
+}
+
+// openTo lets the endpoint answer with what the explainer says.
+func (e *explainer) openTo(endpoint *debug.Endpoint, mgr ctrl.Manager) error {
+	// What was saved a moment ago is there at once, other than in the manager's cache.
+	api, err := client.New(mgr.GetConfig(), client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
+	if err != nil {
+		return err
+	}
+	reviews, err := authorizationv1.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return err
+	}
+	return endpoint.Open(api, reviews, e)
 }
 
 // Explain tells why a placement selects what it does. It need not exist.

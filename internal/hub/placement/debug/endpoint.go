@@ -14,7 +14,6 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	authorizationv1 "k8s.io/client-go/kubernetes/typed/authorization/v1"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -45,17 +44,9 @@ type desk struct {
 	explainer  Explainer
 }
 
-// Open begins to answer, with what the explainer and the API of the manager know.
-func (e *Endpoint) Open(mgr ctrl.Manager, explainer Explainer) error {
-	// What was saved a moment ago is there at once, other than in the manager's cache.
-	api, err := client.New(mgr.GetConfig(), client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
-	if err != nil {
-		return err
-	}
-	reviews, err := authorizationv1.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
-	if err != nil {
-		return err
-	}
+// Open begins to answer: with Placements of the API, which checks unsaved ones, too, to those whom the reviews let, and with
+// what the explainer says of them.
+func (e *Endpoint) Open(api client.Client, reviews authorizationv1.AuthorizationV1Interface, explainer Explainer) error {
 	rights, err := authorizerfactory.DelegatingAuthorizerConfig{
 		SubjectAccessReviewClient: reviews,
 		AllowCacheTTL:             allowedTTL,

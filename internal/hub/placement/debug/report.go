@@ -24,6 +24,8 @@ func reportOf(placement *clusterv1beta1.Placement, e *scheduler.Explanation, eve
 		Conditions:       []metav1.Condition{e.Result.Satisfied, e.Result.ConditionMisconfigured()},
 		Clusters:         e.Clusters,
 	}
+	// Of a placement that makes no sense nothing but this is known: it keeps what it has.
+	r.Funnel.Selected = e.Result.Selected
 	if e.Result.Misconfigured != nil {
 		r.Error = e.Result.Misconfigured.Error()
 	}

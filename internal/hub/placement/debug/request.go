@@ -11,6 +11,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/request"
@@ -30,7 +32,8 @@ const maxPlacement = 1 << 20
 const unsavedName = "what-if-"
 
 var (
-	placements = clusterv1beta1.GroupVersion.WithResource("placements").GroupResource()
+	placements    = clusterv1beta1.GroupVersion.WithResource("placements").GroupResource()
+	placementKind = clusterv1beta1.GroupVersion.WithKind("Placement")
 
 	errStarting  = apierrors.NewServiceUnavailable("the hub is starting; ask again in a moment")
 	errAnonymous = apierrors.NewUnauthorized("who asks about placements has to log in: send a client certificate or a token")
@@ -85,47 +88,74 @@ func (d *desk) saved(ctx context.Context, path string, who user.Info) (*clusterv
 
 // unsaved has the API server check and complete what was sent, as it would if it were to be saved.
 func (d *desk) unsaved(w http.ResponseWriter, r *http.Request, who user.Info) (*clusterv1beta1.Placement, error) {
-	sent, err := decode(http.MaxBytesReader(w, r.Body, maxPlacement))
+	sent, spec, err := decode(http.MaxBytesReader(w, r.Body, maxPlacement))
 	if err != nil {
 		return nil, err
 	}
 	if err := d.authorize(r.Context(), who, "create", sent.Namespace, ""); err != nil {
 		return nil, err
 	}
-	complete := &clusterv1beta1.Placement{ObjectMeta: metav1.ObjectMeta{Namespace: sent.Namespace, GenerateName: unsavedName}, Spec: sent.Spec}
+	// Written by hand, a spec may leave out what the type would send as zero.
+	complete := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
+	complete.SetGroupVersionKind(placementKind)
+	complete.SetNamespace(sent.Namespace)
+	complete.SetGenerateName(unsavedName)
 	if err := d.api.Create(r.Context(), complete, client.DryRunAll); err != nil {
 		if apierrors.IsInvalid(err) {
-			return nil, apierrors.NewBadRequest(strings.ReplaceAll(err.Error(), complete.Name, sent.Name))
+			return nil, apierrors.NewBadRequest("the placement would be refused: " + causes(err))
 		}
 		return nil, err
 	}
-	sent.Spec = complete.Spec
+	saved := &clusterv1beta1.Placement{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(complete.Object, saved); err != nil {
+		return nil, fmt.Errorf("decode the completed placement: %w", err)
+	}
+	sent.Spec = saved.Spec
 	return sent, nil
 }
 
-// decode reads a Placement and refuses what is none, and fields that do not exist: they are misspelt.
-func decode(body io.Reader) (*clusterv1beta1.Placement, error) {
+// causes are the fields that are wrong; the name before them in the message is made up.
+func causes(err error) string {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || status.Status().Details == nil {
+		return err.Error()
+	}
+	var fields []string
+	for _, cause := range status.Status().Details.Causes {
+		fields = append(fields, cause.Field+": "+cause.Message)
+	}
+	return strings.Join(fields, "; ")
+}
+
+// decode reads a Placement and refuses what is none, and fields that do not exist: they are misspelt. It returns the
+// spec as it was sent, too.
+func decode(body io.Reader) (placement *clusterv1beta1.Placement, spec any, err error) {
 	content, err := io.ReadAll(body)
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("the placement is larger than %d bytes", tooLarge.Limit))
+		return nil, nil, apierrors.NewBadRequest(fmt.Sprintf("the placement is larger than %d bytes", tooLarge.Limit))
 	case err != nil:
-		return nil, apierrors.NewBadRequest("read the placement: " + err.Error())
+		return nil, nil, apierrors.NewBadRequest("read the placement: " + err.Error())
 	}
-	placement := &clusterv1beta1.Placement{}
+	placement = &clusterv1beta1.Placement{}
 	strict, err := json.UnmarshalStrict(content, placement)
 	if err = errors.Join(append(strict, err)...); err != nil {
-		return nil, apierrors.NewBadRequest("the body is no Placement in JSON: " + err.Error())
+		return nil, nil, apierrors.NewBadRequest("the body is no Placement in JSON: " + err.Error())
 	}
-	kind := clusterv1beta1.GroupVersion.WithKind("Placement")
-	if got := placement.GroupVersionKind(); got != kind && !got.Empty() {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("apiVersion and kind are %s %s; send a %s %s", got.GroupVersion(), got.Kind, kind.GroupVersion(), kind.Kind))
+	if got, kind := placement.GroupVersionKind(), placementKind; got != kind && !got.Empty() {
+		return nil, nil, apierrors.NewBadRequest(fmt.Sprintf("apiVersion and kind are %s %s; send a %s %s", got.GroupVersion(), got.Kind, kind.GroupVersion(), kind.Kind))
 	}
 	if placement.Namespace == "" {
-		return nil, apierrors.NewBadRequest("metadata.namespace is missing: the cluster sets that are bound to it decide what a placement can select")
+		return nil, nil, apierrors.NewBadRequest("metadata.namespace is missing: the cluster sets that are bound to it decide what a placement can select")
 	}
-	return placement, nil
+	var sent struct {
+		Spec any `json:"spec"`
+	}
+	if err := json.UnmarshalCaseSensitivePreserveInts(content, &sent); err != nil {
+		return nil, nil, apierrors.NewBadRequest("the body is no Placement in JSON: " + err.Error())
+	}
+	return placement, sent.Spec, nil
 }
 
 // authorize asks whether somebody may do with placements what amounts to what they ask for.
