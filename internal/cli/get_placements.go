@@ -63,10 +63,10 @@ func (a *app) getPlacementsCommand() *cobra.Command {
 	return command
 }
 
-// printPlacements reads the decisions only for the format that shows them.
+// printPlacements reads the decisions only for the formats that show them.
 func (a *app) printPlacements(ctx context.Context, hub *hubapi.Hub, format output.Format, object any, placements []clusterv1beta1.Placement, namespace string) error {
 	var decisions []clusterv1beta1.PlacementDecision
-	if len(placements) > 0 && format == output.Tree {
+	if len(placements) > 0 && (format == output.Tree || format == output.Table) {
 		list, err := hub.PlacementDecisions(ctx, namespace)
 		if err != nil {
 			return err

@@ -30,7 +30,12 @@ type site struct {
 // newSite makes a site with clusters by the ends of their names.
 func newSite(t *testing.T, name string, clusters ...string) *site {
 	t.Helper()
-	s := &site{c: hub.Client(t), name: name}
+	return newSiteOn(t, hub, name, clusters...)
+}
+
+func newSiteOn(t *testing.T, on *env.Server, name string, clusters ...string) *site {
+	t.Helper()
+	s := &site{c: on.Client(t), name: name}
 	namespace(t, s.c, name)
 	create(t, s.c,
 		&clusterv1beta2.ManagedClusterSet{ObjectMeta: metav1.ObjectMeta{Name: name}},
@@ -285,11 +290,7 @@ func TestScoresExpire(t *testing.T) {
 func TestDecisionsOutliveTheHub(t *testing.T) {
 	t.Parallel()
 	own := env.StartHub(t, "")
-	s := &site{c: own.Client(t), name: "steady"}
-	namespace(t, s.c, s.name)
-	create(t, s.c,
-		&clusterv1beta2.ManagedClusterSet{ObjectMeta: metav1.ObjectMeta{Name: s.name}},
-		&clusterv1beta2.ManagedClusterSetBinding{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: s.name}, Spec: clusterv1beta2.ManagedClusterSetBindingSpec{ClusterSet: s.name}})
+	s := newSiteOn(t, own, "steady")
 	s.add(t, "b", nil)
 	s.place(t, "one", clusterv1beta1.PlacementSpec{NumberOfClusters: ptr.To[int32](1), Tolerations: []clusterv1beta1.Toleration{tolerant}})
 	s.await(t, "one", "b")

@@ -1,6 +1,8 @@
 package output
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,12 +19,12 @@ import (
 func Placements(object any, placements []clusterv1beta1.Placement, decisions []clusterv1beta1.PlacementDecision) View {
 	return View{
 		Object: object,
-		Grid:   func() Grid { return placementGrid(placements) },
+		Grid:   func() Grid { return placementGrid(placements, decisions) },
 		Root:   func() Node { return placementTree(placements, decisions) },
 	}
 }
 
-func placementGrid(placements []clusterv1beta1.Placement) Grid {
+func placementGrid(placements []clusterv1beta1.Placement, decisions []clusterv1beta1.PlacementDecision) Grid {
 	grid := Grid{Header: []string{"Name", "Status", "Reason", "SelectedClusters", "Namespace"}}
 	for i := range placements {
 		p := &placements[i]
@@ -30,11 +32,27 @@ func placementGrid(placements []clusterv1beta1.Placement) Grid {
 			Plain(p.Name),
 			ConditionCell(p.Status.Conditions, fleet.ConditionPlacementSatisfied),
 			Plain(placementReason(p)),
-			Plain(strconv.Itoa(int(p.Status.NumberOfSelectedClusters))),
+			Plain(firstClusters(p, decisions)),
 			Plain(p.Namespace),
 		})
 	}
 	return grid
+}
+
+// mostInCell is how many clusters are named in a cell of a table.
+const mostInCell = 5
+
+func firstClusters(p *clusterv1beta1.Placement, decisions []clusterv1beta1.PlacementDecision) string {
+	var names []string
+	for _, d := range decisionsOf(p, decisions) {
+		for _, one := range d.Status.Decisions {
+			names = append(names, one.ClusterName)
+		}
+	}
+	if len(names) > mostInCell {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:mostInCell], ","), len(names)-mostInCell)
+	}
+	return strings.Join(names, ",")
 }
 
 // placementReason is why a placement is satisfied or not; one that makes no sense is broken before all else.
@@ -86,22 +104,23 @@ func conditionWithMessage(p *clusterv1beta1.Placement, kind string, good metav1.
 
 func decisionNodes(p *clusterv1beta1.Placement, decisions []clusterv1beta1.PlacementDecision) []Node {
 	var nodes []Node
-	for i := range decisions {
-		d := &decisions[i]
-		if d.Namespace != p.Namespace || d.Labels[fleet.LabelPlacement] != p.Name {
-			continue
-		}
+	for _, d := range decisionsOf(p, decisions) {
 		names := make([]string, len(d.Status.Decisions))
-		for j, one := range d.Status.Decisions {
-			names[j] = one.ClusterName
+		for i, one := range d.Status.Decisions {
+			names[i] = one.ClusterName
 		}
 		nodes = append(nodes, Leaf(d.Name, listCell(names)))
 	}
-	slices.SortFunc(nodes, func(a, b Node) int { // -9 before -10
-		if len(a.Key) != len(b.Key) {
-			return len(a.Key) - len(b.Key)
-		}
-		return strings.Compare(a.Key, b.Key)
-	})
 	return nodes
+}
+
+// decisionsOf are the decisions of a placement in their order: -9 before -10.
+func decisionsOf(p *clusterv1beta1.Placement, decisions []clusterv1beta1.PlacementDecision) []clusterv1beta1.PlacementDecision {
+	own := slices.DeleteFunc(slices.Clone(decisions), func(d clusterv1beta1.PlacementDecision) bool {
+		return d.Namespace != p.Namespace || d.Labels[fleet.LabelPlacement] != p.Name
+	})
+	slices.SortFunc(own, func(a, b clusterv1beta1.PlacementDecision) int {
+		return cmp.Or(cmp.Compare(len(a.Name), len(b.Name)), cmp.Compare(a.Name, b.Name))
+	})
+	return own
 }
