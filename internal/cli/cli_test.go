@@ -264,6 +264,8 @@ func TestCompletion(t *testing.T) {
 	h.putSet(t, "default")
 	h.putSet(t, "prod")
 	h.putNamespace(t, "team-a")
+	h.putPlacement(t, "team-a", "web")
+	h.putPlacement(t, "team-b", "db")
 	h.Put(t, worksPath+"/web", &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "cluster1"}})
 	for typed, want := range map[string]string{
 		"accept --cluster=":                        "cluster1\ncluster2\nidle\n",
@@ -282,6 +284,11 @@ func TestCompletion(t *testing.T) {
 		"get works --cluster=idle ":                "",
 		"get works web ":                           "",
 		"join --cluster-name=":                     "",
+		"get placements ":                          "db\nweb\n",
+		"get placements -n team-b ":                "db\n",
+		"explain placement ":                       "db\nweb\n",
+		"explain placement web --cluster=":         "cluster1\ncluster2\nidle\n",
+		"create placement new --clustersets=prod,": "prod,default\n",
 	} {
 		words := strings.Split(typed, " ")
 		got := h.run(t, "", append([]string{"__complete", "--kubeconfig", h.kubeconfig}, words...)...)

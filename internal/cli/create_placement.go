@@ -11,6 +11,8 @@ import (
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
 
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
@@ -99,9 +101,9 @@ func (f *placementFlags) placement(name string, limited bool) (*clusterv1beta1.P
 		p.Spec.NumberOfClusters = &f.count
 	}
 	for _, text := range f.labelSelectors {
-		selector, err := metav1.ParseToLabelSelector(text)
+		selector, err := parseSelector(text)
 		if err != nil {
-			return nil, fmt.Errorf("--label-selectors: %q is no label selector: %w; write for instance region=eu,env!=test", text, err)
+			return nil, fmt.Errorf("--label-selectors: %q: %w; write for instance region=eu,env!=test", text, err)
 		}
 		p.Spec.Predicates = append(p.Spec.Predicates, clusterv1beta1.ClusterPredicate{
 			RequiredClusterSelector: clusterv1beta1.ClusterSelector{LabelSelector: *selector},
@@ -115,6 +117,38 @@ func (f *placementFlags) placement(name string, limited bool) (*clusterv1beta1.P
 		p.Spec.PrioritizerPolicy.Configurations = append(p.Spec.PrioritizerPolicy.Configurations, prioritizer)
 	}
 	return p, nil
+}
+
+// parseSelector reads what kubectl takes for --selector, but for the comparison of numbers, which placements do not have.
+func parseSelector(text string) (*metav1.LabelSelector, error) {
+	requirements, err := labels.ParseToRequirements(text)
+	if err != nil {
+		return nil, err
+	}
+	if len(requirements) == 0 {
+		return nil, errors.New("no labels")
+	}
+	selector := &metav1.LabelSelector{}
+	for _, r := range requirements {
+		operator, known := selectorOperators[r.Operator()]
+		if !known {
+			return nil, fmt.Errorf("the operator %s is not among those of a placement", r.Operator())
+		}
+		selector.MatchExpressions = append(selector.MatchExpressions, metav1.LabelSelectorRequirement{
+			Key: r.Key(), Operator: operator, Values: r.Values().List(),
+		})
+	}
+	return selector, nil
+}
+
+var selectorOperators = map[selection.Operator]metav1.LabelSelectorOperator{
+	selection.Equals:       metav1.LabelSelectorOpIn,
+	selection.DoubleEquals: metav1.LabelSelectorOpIn,
+	selection.In:           metav1.LabelSelectorOpIn,
+	selection.NotEquals:    metav1.LabelSelectorOpNotIn,
+	selection.NotIn:        metav1.LabelSelectorOpNotIn,
+	selection.Exists:       metav1.LabelSelectorOpExists,
+	selection.DoesNotExist: metav1.LabelSelectorOpDoesNotExist,
 }
 
 // builtInPrioritizers are those that a hub has.

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/cli/output"
@@ -100,22 +101,58 @@ var setContext = output.ClusterSetContext{
 	},
 }
 
-// CA-05, CA-23, CA-24, CA-26: what is printed, with colour and without.
+var placements = []clusterv1beta1.Placement{
+	{
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "team-a"},
+		Spec:       clusterv1beta1.PlacementSpec{ClusterSets: []string{"prod", "staging"}},
+		Status: clusterv1beta1.PlacementStatus{NumberOfSelectedClusters: 7, Conditions: []metav1.Condition{
+			{Type: "PlacementSatisfied", Status: "True", Reason: "AllDecisionsScheduled"},
+			{Type: "PlacementMisconfigured", Status: "False", Reason: "Succeedconfigured"},
+		}},
+	},
+	{
+		ObjectMeta: metav1.ObjectMeta{Name: "broken", Namespace: "team-b"},
+		Status: clusterv1beta1.PlacementStatus{NumberOfSelectedClusters: 1, Conditions: []metav1.Condition{
+			{Type: "PlacementSatisfied", Status: "False", Reason: "NotAllDecisionsScheduled", Message: "the clusters stay"},
+			{Type: "PlacementMisconfigured", Status: "True", Reason: "Misconfigured", Message: "what is wrong"},
+		}},
+	},
+	{ObjectMeta: metav1.ObjectMeta{Name: "new", Namespace: "team-b"}},
+}
+
+func decision(namespace, placement, index string, clusters ...string) clusterv1beta1.PlacementDecision {
+	d := clusterv1beta1.PlacementDecision{ObjectMeta: metav1.ObjectMeta{
+		Namespace: namespace, Name: placement + "-decision-" + index, Labels: map[string]string{"cluster.open-cluster-management.io/placement": placement},
+	}}
+	for _, c := range clusters {
+		d.Status.Decisions = append(d.Status.Decisions, clusterv1beta1.ClusterDecision{ClusterName: c})
+	}
+	return d
+}
+
+var decisions = []clusterv1beta1.PlacementDecision{
+	decision("team-a", "web", "10", "c7"), decision("team-a", "web", "2", "c3", "c4", "c5", "c6"), decision("team-a", "web", "1", "c1", "c2"),
+	decision("team-b", "web", "1", "of-another-namespace"), decision("team-b", "broken", "1", "c1"), decision("team-b", "new", "1"),
+}
+
+// CA-05, CA-23 to CA-26: what is printed, with colour and without.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	none := output.Clusters(&clusterv1.ManagedClusterList{}, nil)
 	tests := map[string]func(*bytes.Buffer, output.Style) error{
-		"clusters-tree":  view(output.Tree, output.Clusters(nil, clusters)),
-		"clusters-table": view(output.Table, output.Clusters(nil, clusters)),
-		"no-clusters":    view(output.Tree, none),
-		"works-tree":     view(output.Tree, output.Works(nil, works)),
-		"works-table":    view(output.Table, output.Works(nil, works)),
-		"sets-tree":      view(output.Tree, output.ClusterSets(nil, sets, setContext)),
-		"sets-table":     view(output.Table, output.ClusterSets(nil, sets, setContext)),
-		"set-yaml":       view(output.YAML, output.ClusterSets(&sets[0], nil, output.ClusterSetContext{})),
-		"cluster-yaml":   view(output.YAML, output.Clusters(&clusters[0], nil)),
-		"cluster-json":   view(output.JSON, output.Clusters(&clusters[0], nil)),
-		"status-yaml":    view(output.YAML, output.View{Object: status}),
+		"clusters-tree":    view(output.Tree, output.Clusters(nil, clusters)),
+		"clusters-table":   view(output.Table, output.Clusters(nil, clusters)),
+		"no-clusters":      view(output.Tree, none),
+		"works-tree":       view(output.Tree, output.Works(nil, works)),
+		"works-table":      view(output.Table, output.Works(nil, works)),
+		"sets-tree":        view(output.Tree, output.ClusterSets(nil, sets, setContext)),
+		"sets-table":       view(output.Table, output.ClusterSets(nil, sets, setContext)),
+		"placements-tree":  view(output.Tree, output.Placements(nil, placements, decisions)),
+		"placements-table": view(output.Table, output.Placements(nil, placements, decisions)),
+		"set-yaml":         view(output.YAML, output.ClusterSets(&sets[0], nil, output.ClusterSetContext{})),
+		"cluster-yaml":     view(output.YAML, output.Clusters(&clusters[0], nil)),
+		"cluster-json":     view(output.JSON, output.Clusters(&clusters[0], nil)),
+		"status-yaml":      view(output.YAML, output.View{Object: status}),
 		"playground": func(b *bytes.Buffer, s output.Style) error {
 			for _, grid := range []output.Grid{
 				output.PlaygroundProcesses(status, started.Add(90*time.Minute)), output.PlaygroundClusters(status), output.PlaygroundWorks(status),

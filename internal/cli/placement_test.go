@@ -1,0 +1,217 @@
+package cli_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
+	"github.com/capstan-io/capstan/internal/cli/fakehub"
+	"github.com/capstan-io/capstan/internal/placement/report"
+)
+
+const (
+	placementsPath = "/apis/cluster.open-cluster-management.io/v1beta1/namespaces/team-a/placements"
+	decisionsPath  = "/apis/cluster.open-cluster-management.io/v1beta1/namespaces/team-a/placementdecisions"
+)
+
+func (h hub) putPlacement(t *testing.T, namespace, name string, clusters ...string) {
+	t.Helper()
+	in := func(path string) string { return strings.Replace(path, "team-a", namespace, 1) + "/" + name }
+	h.Put(t, in(placementsPath), &clusterv1beta1.Placement{
+		TypeMeta:   metav1.TypeMeta{APIVersion: clusterv1beta1.GroupVersion.String(), Kind: "Placement"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "somebody"}}},
+		Status: clusterv1beta1.PlacementStatus{NumberOfSelectedClusters: int32(len(clusters)), Conditions: []metav1.Condition{
+			{Type: "PlacementSatisfied", Status: metav1.ConditionTrue, Reason: "AllDecisionsScheduled"},
+		}},
+	})
+	decision := &clusterv1beta1.PlacementDecision{
+		TypeMeta: metav1.TypeMeta{APIVersion: clusterv1beta1.GroupVersion.String(), Kind: "PlacementDecision"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: name + "-decision-1", Labels: map[string]string{"cluster.open-cluster-management.io/placement": name},
+		},
+	}
+	for _, c := range clusters {
+		decision.Status.Decisions = append(decision.Status.Decisions, clusterv1beta1.ClusterDecision{ClusterName: c})
+	}
+	h.Put(t, in(decisionsPath)+"-decision-1", decision)
+}
+
+// CA-25
+func TestGetPlacements(t *testing.T) {
+	t.Parallel()
+	h := newHub(t)
+	if got := h.run(t, "", "get", "placements"); got.code != 0 || !strings.Contains(got.errOut, "capstan create placement") {
+		t.Errorf("without any: %+v", got)
+	}
+	h.putPlacement(t, "team-a", "web", "cluster1", "cluster2")
+	h.putPlacement(t, "team-b", "db", "cluster3")
+	h.run(t, "", "get", "placements").succeeds(t, "Placements: 2", "Namespace: team-a", "web-decision-1: cluster1,cluster2", "db-decision-1: cluster3")
+	h.run(t, "", "get", "placements", "-o", "table").succeeds(t, "NAME   STATUS   REASON", "web    True     AllDecisionsScheduled   cluster1,cluster2   team-a")
+	if got := h.run(t, "", "get", "placement", "-n", "team-b"); strings.Contains(got.out, "web") || !strings.Contains(got.out, "db") {
+		t.Errorf("of team-b: %s", got.out)
+	}
+	var one clusterv1beta1.Placement
+	if err := json.Unmarshal([]byte(h.run(t, "", "get", "placements", "web", "-n", "team-a", "-o", "json").out), &one); err != nil {
+		t.Fatal(err)
+	}
+	if one.Name != "web" || one.Kind != "Placement" || len(one.ManagedFields) > 0 {
+		t.Errorf("one placement as JSON: %+v", one)
+	}
+	h.run(t, "", "get", "placements", "db", "-o", "yaml").succeeds(t, "kind: PlacementList", "namespace: team-b")
+	h.run(t, "", "get", "placements", "gone").fails(t, `"gone"`, "capstan get placements")
+	h.run(t, "", "get", "placements", "gone", "-n", "team-a").fails(t, `"gone" not found`, "capstan get placements")
+	h.run(t, "", "get", "placements", "-n", "Team").fails(t, `--namespace: "Team"`)
+}
+
+// CA-30
+func TestCreatePlacement(t *testing.T) {
+	t.Parallel()
+	h := newHub(t)
+	h.putSet(t, "prod")
+	create := []string{"create", "placement", "web", "-n", "team-a", "--clustersets", "prod", "--count", "2",
+		"--label-selectors", "region=eu,env!=test", "--label-selectors", "tier in (gold,silver)",
+		"--prioritizers", "BuiltIn:ResourceAllocatableCPU:3,AddOn:usage:free:-1"}
+	h.run(t, "", create...).fails(t, "cluster set prod is not bound to namespace team-a", "capstan clusterset bind prod --namespace team-a")
+	h.run(t, "", "clusterset", "bind", "prod", "-n", "team-a").succeeds(t)
+	rendered := h.run(t, "", append(create, "--dry-run")...)
+	rendered.succeeds(t, "kind: Placement", "numberOfClusters: 2")
+	if h.Has(placementsPath + "/web") {
+		t.Error("the dry run created it")
+	}
+	h.run(t, "", create...).succeeds(t, "Placement 'web' has been created in 'team-a' namespace")
+	var got clusterv1beta1.Placement
+	h.Get(t, placementsPath+"/web", &got)
+	content, err := json.Marshal(got.Spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{"clusterSets":["prod"],"numberOfClusters":2,"predicates":[` +
+		`{"requiredClusterSelector":{"labelSelector":{"matchExpressions":[{"key":"env","operator":"NotIn","values":["test"]},{"key":"region","operator":"In","values":["eu"]}]}}},` +
+		`{"requiredClusterSelector":{"labelSelector":{"matchExpressions":[{"key":"tier","operator":"In","values":["gold","silver"]}]}}}],` +
+		`"prioritizerPolicy":{"configurations":[{"scoreCoordinate":{"type":"BuiltIn","builtIn":"ResourceAllocatableCPU"},"weight":3},` +
+		`{"scoreCoordinate":{"type":"AddOn","addOn":{"resourceName":"usage","scoreName":"free"}},"weight":-1}]}}`
+	if string(content) != want {
+		t.Errorf("spec\n%s, want\n%s", content, want)
+	}
+	h.run(t, "", "create", "placement", "web", "-n", "team-a").fails(t, "web in namespace team-a already exists", "--overwrite")
+	h.run(t, "", "create", "placement", "web", "-n", "team-a", "--overwrite").succeeds(t, "Placement 'web' has been updated in 'team-a' namespace")
+	var after clusterv1beta1.Placement // all clusters now
+	h.Get(t, placementsPath+"/web", &after)
+	if after.Spec.NumberOfClusters != nil || len(after.Spec.Predicates) > 0 {
+		t.Errorf("after --overwrite: %+v", after.Spec)
+	}
+	h.Answer("POST "+strings.Replace(placementsPath, "team-a", "gone", 1), fakehub.Refuse(http.StatusNotFound, metav1.StatusReasonNotFound, `namespaces "gone" not found`))
+	h.run(t, "", "create", "placement", "web", "-n", "gone").fails(t, "--namespace", "kubectl create namespace gone")
+	for flags, says := range map[string]string{
+		"--count -1":                             "--count: -1",
+		"--label-selectors =":                    "region=eu",
+		"--label-selectors nodes>3":              "the operator gt is not among",
+		"--prioritizers Balance:1":               "neither BuiltIn:NAME:WEIGHT nor",
+		"--prioritizers BuiltIn:Balence:1":       "there is no built-in prioritizer \"Balence\"; use one of Balance,",
+		"--prioritizers BuiltIn:Balance:11":      "between -10 and 10",
+		"--prioritizers AddOn:usage:1":           "AddOn:RESOURCE:SCORE:WEIGHT",
+		"--prioritizers BuiltIn:Balance:mostly":  "between -10 and 10",
+		"--namespace Team":                       `--namespace: "Team"`,
+		"--clustersets nothing --namespace gone": "capstan clusterset bind nothing --namespace gone",
+	} {
+		h.run(t, "", append([]string{"create", "placement", "new"}, strings.Fields(flags)...)...).fails(t, says)
+	}
+}
+
+// aReport is one of a placement that selected the better of two candidates.
+const aReport = `{
+  "placement": {"metadata": {"namespace": "team-a", "name": "web"}, "spec": {}},
+  "filteredPipelineResults": [{"name": "Predicate", "filteredClusters": ["a", "b"]}],
+  "prioritizeResults": [{"name": "Balance", "weight": 1, "scores": {"a": -100, "b": 100}}, {"name": "Steady", "weight": 2, "scores": {"a": 0, "b": 50}}],
+  "aggregatedScores": [{"clusterName": "b", "score": 200}, {"clusterName": "a", "score": -100}],
+  "funnel": {"fleet": 9, "inClusterSets": 3, "matched": 2, "tolerated": 2, "selected": 1},
+  "conditions": [{"type": "PlacementSatisfied", "status": "True", "message": "All cluster decisions scheduled"}],
+  "clusters": [{"clusterName": "a", "selected": false, "reason": "it ranks 2 of 2"}, {"clusterName": "b", "selected": true, "reason": "score 200"},
+    {"clusterName": "us", "selected": false, "reason": "its labels do not match"}]
+}`
+
+// PL-23 P10
+func TestExplainPlacement(t *testing.T) {
+	t.Parallel()
+	h := newHub(t)
+	h.Answer("GET "+report.Path+"team-a/web", fakehub.JSON(aReport))
+	explain := []string{"explain", "placement", "web", "-n", "team-a"}
+	h.run(t, "", explain...).succeeds(t, "Placement team-a/web selects 1 cluster: all cluster decisions scheduled\n",
+		"in the fleet                 9\n",
+		"CLUSTER   SELECTED   SCORE   1 × BALANCE   2 × STEADY\nb         yes        200     100           50\na         no         -100    -100          0\n",
+		"NOT SELECTED   BECAUSE\na              it ranks 2 of 2\nus             its labels do not match\n")
+	h.run(t, "", append(explain, "--cluster", "us")...).succeeds(t, "Cluster us is not selected by placement team-a/web: its labels do not match")
+	h.run(t, "", append(explain, "-c", "b")...).succeeds(t, "Cluster b is selected by placement team-a/web: score 200", "yes        200     100           50")
+	h.run(t, "", append(explain, "-c", "b", "-o", "json")...).succeeds(t, `"selected": true`)
+	h.run(t, "", append(explain, "-c", "gone")...).fails(t, `cluster "gone" does not exist`, "capstan get clusters")
+	var whole report.Report
+	if err := json.Unmarshal([]byte(h.run(t, "", append(explain, "-o", "json")...).out), &whole); err != nil || whole.Funnel.Fleet != 9 {
+		t.Errorf("as JSON: %+v, %v", whole, err)
+	}
+	h.Answer("GET "+report.Path+"team-a/broken", fakehub.JSON(`{"placement":{"metadata":{"namespace":"team-a","name":"broken"}},"error":"Predicate:spec is wrong","funnel":{"selected":3}}`))
+	h.run(t, "", "explain", "placement", "broken", "-n", "team-a").succeeds(t, "makes no sense, and keeps the 3 clusters it has: Predicate:spec is wrong")
+
+	h.Answer("GET "+report.Path+"team-a/gone", fakehub.Refuse(http.StatusNotFound, metav1.StatusReasonNotFound, `placements "gone" not found`))
+	h.run(t, "", "explain", "placement", "gone", "-n", "team-a").fails(t, `"gone" not found`)
+	h.Answer("GET "+report.Path+"default/secret", fakehub.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden, "you may not get placements"))
+	h.run(t, "", "explain", "placement", "secret").fails(t, "you may not get placements", "lacks this permission")
+	h.Answer("GET "+report.Path+"team-a/elsewhere", http.NotFound)
+	h.run(t, "", "explain", "placement", "elsewhere", "-n", "team-a").fails(t, "does not explain placements", "capstan get placements -o yaml")
+	h.run(t, "", "explain", "placement").fails(t, "0 names given")
+	h.run(t, "", "explain", "placement", "web", "-c", "C_").fails(t, `--cluster: "C_"`)
+}
+
+// Of many clusters that are not selected, the best are listed and the others counted.
+func TestExplainManyClusters(t *testing.T) {
+	t.Parallel()
+	h := newHub(t)
+	r := report.Report{Placement: &clusterv1beta1.Placement{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "many"}}}
+	for _, name := range strings.Split("abcdefghijklmnop", "") {
+		r.Clusters = append(r.Clusters, report.ClusterReason{ClusterName: name, Reason: "it is far away"})
+	}
+	r.AggregatedScores = []report.ClusterScore{{ClusterName: "p", Score: 7}}
+	content, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Answer("GET "+report.Path+"default/many", fakehub.JSON(string(content)))
+	h.run(t, "", "explain", "placement", "many").succeeds(t, "p              it is far away\na              it is far away\n", "6 clusters more not selected")
+}
+
+// PL-23: a placement from a file is sent as it is written, so that the hub can tell what is left out from what is zero.
+func TestExplainWhatIf(t *testing.T) {
+	t.Parallel()
+	h := newHub(t)
+	h.Answer("POST "+report.Path, fakehub.JSON(aReport))
+	file := filepath.Join(t.TempDir(), "placement.yaml")
+	const content = "apiVersion: cluster.open-cluster-management.io/v1beta1\nkind: Placement\nspec:\n  prioritizerPolicy:\n    configurations:\n    - scoreCoordinate: {builtIn: Steady}\n"
+	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h.run(t, "", "explain", "placement", "--what-if", file).succeeds(t, "Placement team-a/web selects 1 cluster")
+	h.run(t, content, "explain", "placement", "web", "-n", "team-a", "--what-if", "-", "-c", "us").succeeds(t, "its labels do not match")
+	const spec = `"spec":{"prioritizerPolicy":{"configurations":[{"scoreCoordinate":{"builtIn":"Steady"}}]}}}`
+	for i, want := range []string{`"metadata":{"namespace":"default"},` + spec, `"metadata":{"name":"web","namespace":"team-a"},` + spec} {
+		if sent := h.Requests("POST")[i].Body; !strings.Contains(sent, want) {
+			t.Errorf("it sent %s, want %s", sent, want)
+		}
+	}
+	for says, input := range map[string]string{
+		"has 0 objects, want one Placement":          "# nothing\n",
+		"has 2 objects":                              content + "---\n" + content,
+		`unknown field "numClusters"`:                content + "  numClusters: 1\n",
+		"is a v1 ConfigMap, want a":                  "apiVersion: v1\nkind: ConfigMap\n",
+		"is in namespace team-b, not in team-a":      content + "metadata: {namespace: team-b}\n",
+		"document 1":                                 "a: b: c\n",
+		"cannot unmarshal string into Go struct fie": strings.Replace(content, "{builtIn: Steady}", "Steady", 1),
+	} {
+		h.run(t, input, "explain", "placement", "-n", "team-a", "--what-if", "-").fails(t, "--what-if", says)
+	}
+	h.run(t, "", "explain", "placement", "--what-if", file+".gone").fails(t, "--what-if", "no such file")
+}
