@@ -50,7 +50,10 @@ func (c *contest) decisions(picks []pick) []clusterv1beta1.ClusterDecision {
 	ends := c.scratch.ends[:0]
 	for i, pick := range picks {
 		scored := c.score(pick)
-		decisions[i].ClusterName, decisions[i].Score = scored.ClusterName, scored.Score
+		decisions[i].ClusterName = scored.ClusterName
+		if c.plan.byScore { // some readers take all fields for text, among them the ApplicationSets of Argo CD 2 (AR-01)
+			decisions[i].Score = scored.Score
+		}
 		text = c.appendReason(text, pick, scored.Score)
 		ends = append(ends, len(text))
 	}

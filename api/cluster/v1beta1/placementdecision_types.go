@@ -41,7 +41,7 @@ type ClusterDecision struct {
 	// +required
 	Reason string `json:"reason"`
 
-	// score of the cluster, when the Placement has prioritizers that apply. 0 is left out.
+	// score of the cluster, when sortBy of the Placement is Score. 0 is left out.
 	// +optional
 	Score int64 `json:"score,omitempty"`
 }
