@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
 
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	"github.com/capstan-io/capstan/internal/fleet"
@@ -194,6 +197,31 @@ func TestPlacementReportRights(t *testing.T) {
 	} {
 		if _, code, err := test.as.ask(t.Context(), test.method, test.path, test.body); code != test.code {
 			t.Errorf("%s: %d %v, want %d", name, code, err, test.code)
+		}
+	}
+}
+
+// The placements of the documentation make sense.
+func TestDocumentedPlacements(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "documented", "a")
+	content, err := os.ReadFile("../../docs/placement.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllSubmatch(content, -1)
+	if len(blocks) == 0 {
+		t.Error("there are none")
+	}
+	admin := newAsker(t, hub, theAdmin)
+	for _, block := range blocks {
+		var placement map[string]any
+		if err := yaml.Unmarshal(block[1], &placement); err != nil {
+			t.Fatalf("%v in:\n%s", err, block[1])
+		}
+		placement["metadata"] = map[string]any{"namespace": s.name}
+		if got, _, err := admin.ask(t.Context(), http.MethodPost, "", placement); err != nil || got.Error != "" {
+			t.Errorf("report %+v, error %v, of:\n%s", got, err, block[1])
 		}
 	}
 }
