@@ -116,10 +116,10 @@ func (g *generator) await(t *testing.T, want ...string) {
 	t.Helper()
 	env.Eventually(t, func(ctx context.Context) error {
 		got, err := g.applications(ctx)
-		if err != nil || !slices.Equal(got, want) {
-			return fmt.Errorf("the applications are %q, want %q (error %v)", got, want, err)
+		if err == nil && !slices.Equal(got, want) {
+			err = fmt.Errorf("the applications are %q, want %q", got, want)
 		}
-		return nil
+		return err
 	})
 }
 
@@ -152,12 +152,18 @@ func (g *generator) applications(ctx context.Context) (applications []string, er
 // field of a decision for text.
 func (g *generator) parameters(ctx context.Context) (all []map[string]string, err error) {
 	generators, _, err := unstructured.NestedSlice(g.set.Object, "spec", "generators")
-	if err != nil || len(generators) != 1 {
-		return nil, fmt.Errorf("%d generators, error %v", len(generators), err)
+	if err != nil {
+		return nil, err
+	}
+	if len(generators) != 1 {
+		return nil, fmt.Errorf("%d generators, want 1", len(generators))
 	}
 	spec, found, err := unstructured.NestedMap(generators[0].(map[string]any), "clusterDecisionResource")
-	if err != nil || !found {
-		return nil, fmt.Errorf("no clusterDecisionResource in %v, error %v", generators[0], err)
+	if err != nil {
+		return nil, err
+	}
+	if !found {
+		return nil, fmt.Errorf("no clusterDecisionResource in %v", generators[0])
 	}
 	labels, _, err := unstructured.NestedStringMap(spec, "labelSelector", "matchLabels")
 	if err != nil {
