@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -43,6 +44,9 @@ type Cluster struct {
 	// Discovery tells which resources are served, and in which version.
 	Discovery discovery.DiscoveryInterfaceWithContext
 	Tracked   *tracker.Tracker
+	// asked are the UIDs of objects whose deletion was asked for: of these, the tracker is believed when it says that they
+	// have gone, so that a work of a thousand objects does not ask for each of them again.
+	asked sync.Map
 }
 
 // Remove deletes resources that the AppliedManifestWork owns, and returns those that are still there: being deleted, or
@@ -71,6 +75,10 @@ func (c *Cluster) each(amw *workv1.AppliedManifestWork, verb string, resources [
 	for _, r := range resources {
 		recorded := Object(r)
 		c.Tracked.Track(amw.Name, recorded)
+		if c.wasSeenToGo(r) {
+			c.Tracked.Forget(amw.Name, recorded)
+			continue
+		}
 		gone, err := do(&r)
 		if err != nil {
 			failures = append(failures, fmt.Errorf("%s %s %s: %w", verb, r.Resource, recorded.NamespacedName, err))
@@ -87,6 +95,19 @@ func (c *Cluster) each(amw *workv1.AppliedManifestWork, verb string, resources [
 		}
 	}
 	return remaining, errors.Join(failures...)
+}
+
+// wasSeenToGo tells whether an object that was to be deleted is known to be gone.
+func (c *Cluster) wasSeenToGo(r workv1.AppliedManifestResourceMeta) bool {
+	if _, asked := c.asked.Load(r.UID); !asked {
+		return false
+	}
+	revision, known := c.Tracked.Revision(Object(r))
+	if !known || revision != "" {
+		return false
+	}
+	c.asked.Delete(r.UID)
+	return true
 }
 
 func (c *Cluster) remove(ctx context.Context, amw *workv1.AppliedManifestWork, r *workv1.AppliedManifestResourceMeta) (gone bool, err error) {
@@ -108,6 +129,9 @@ func (c *Cluster) remove(ctx context.Context, amw *workv1.AppliedManifestWork, r
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return true, nil // somebody else deleted it, and perhaps made another
 	}
+	if err == nil && r.UID != "" {
+		c.asked.Store(r.UID, true)
+	}
 	return false, err
 }
 
@@ -126,6 +150,9 @@ func (c *Cluster) find(ctx context.Context, amw *workv1.AppliedManifestWork, r *
 	o := Object(*r)
 	resource := c.Objects.Resource(o.GroupVersionResource).Namespace(o.Namespace)
 	live, err := resource.Get(ctx, o.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		c.asked.Delete(r.UID)
+	}
 	if isUnserved(err) {
 		var served bool
 		if served, err = c.another(ctx, r); err != nil || !served {

@@ -95,6 +95,9 @@ func Unrecorded(mapper meta.RESTMapper, amw *workv1.AppliedManifestWork) ([]work
 		if err != nil {
 			return nil, fmt.Errorf("find the resource of %s: %w", id, err)
 		}
+		if mapping.Scope.Name() == meta.RESTScopeNameRoot {
+			id.Namespace = ""
+		}
 		r := Resource(mapping, id)
 		if !recorded[r.ResourceIdentifier] {
 			unrecorded = append(unrecorded, r)
@@ -114,12 +117,8 @@ func mapping(mapper meta.RESTMapper, id manifest.Identity) (*meta.RESTMapping, e
 
 // Resource is how an AppliedManifestWork records an object, but for its UID.
 func Resource(mapping *meta.RESTMapping, id manifest.Identity) workv1.AppliedManifestResourceMeta {
-	r := workv1.AppliedManifestResourceMeta{
+	return workv1.AppliedManifestResourceMeta{
 		ResourceIdentifier: workv1.ResourceIdentifier{Group: mapping.Resource.Group, Resource: mapping.Resource.Resource, Namespace: id.Namespace, Name: id.Name},
 		Version:            mapping.Resource.Version,
 	}
-	if mapping.Scope.Name() == meta.RESTScopeNameRoot {
-		r.Namespace = ""
-	}
-	return r
 }
