@@ -37,8 +37,7 @@ type Controller struct {
 
 	mayTell flowcontrol.PassiveRateLimiter
 
-	restoring sync.Once
-	restored  error
+	restoring sync.Mutex
 	// informed says that the scheduler knows the fleet, and what was decided.
 	informed atomic.Bool
 	// rescheduled tells the timer that the next time may be another.
@@ -81,12 +80,8 @@ func placementOf(o client.Object) []string {
 
 // Reconcile schedules a placement and writes what is new.
 func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	c.restoring.Do(func() {
-		c.restored = restore(ctx, c.client, c.scheduler)
-		c.informed.Store(c.restored == nil)
-	})
-	if c.restored != nil {
-		return ctrl.Result{}, c.restored
+	if err := c.inform(ctx); err != nil {
+		return ctrl.Result{}, err
 	}
 	owner := &clusterv1beta1.Placement{}
 	if err := c.client.Get(ctx, req.NamespacedName, owner); err != nil {
@@ -110,6 +105,20 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	return ctrl.Result{RequeueAfter: max(again.Sub(c.clock.Now()), staleRetry)}, nil
+}
+
+// inform restores once what was decided before, and tries again where that fails.
+func (c *Controller) inform(ctx context.Context) error {
+	c.restoring.Lock()
+	defer c.restoring.Unlock()
+	if c.informed.Load() {
+		return nil
+	}
+	if err := restore(ctx, c.client, c.scheduler); err != nil {
+		return err
+	}
+	c.informed.Store(true)
+	return nil
 }
 
 // restore tells a scheduler what was decided before it was there. Balance and Steady of the first placement need that of

@@ -22,7 +22,7 @@ const (
 	renewAtLeast = 0.20
 )
 
-// retryRenewal is the wait after a renewal that failed. There is a fifth of the certificate's life for retries.
+// retryRenewal is the least time between two renewals. There is a fifth of the certificate's life for retries.
 const retryRenewal = time.Minute
 
 // resync is how often the credential is compared with its Secret (RG-08, RG-09): there may be other processes that write
@@ -61,11 +61,12 @@ func (r *Rotation) Start(ctx context.Context) error {
 			if due := renewalTime(notBefore, notAfter, left); now.Before(due) {
 				r.report(credential)
 				wake = earlier(wake, due)
-			} else if err := r.renew(ctx, notAfter); err == nil {
-				continue
 			} else {
-				log.FromContext(ctx).Error(err, "Renewal of the client certificate failed and is tried again", "expires", notAfter)
-				r.reportFailure(err, notAfter)
+				if err := r.renew(ctx, notAfter); err != nil {
+					log.FromContext(ctx).Error(err, "Renewal of the client certificate failed and is tried again", "expires", notAfter)
+					r.reportFailure(err, notAfter)
+				}
+				// Also after a renewal: by a clock that is far ahead of the hub's, the next certificate is due at once.
 				wake = earlier(r.Clock.Now().Add(retryRenewal), notAfter)
 			}
 		}
@@ -141,6 +142,9 @@ func (r *Rotation) renew(ctx context.Context, deadline time.Time) error {
 		return err
 	}
 	log.FromContext(ctx).Info("Client certificate renewed")
+	if renewed, err := r.Store.Load(); err == nil && renewed != nil {
+		r.report(renewed)
+	}
 	return nil
 }
 
