@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,6 +20,9 @@ import (
 	"github.com/capstan-io/capstan/internal/agent/work/apply"
 )
 
+// namespaceTimeout is how long the cluster may take to say whether the agent's namespace is there.
+const namespaceTimeout = 5 * time.Second
+
 // podNameVariable is set by whoever deploys the agent as a pod.
 const podNameVariable = "POD_NAME"
 
@@ -30,7 +34,10 @@ func (a *Agent) newRecorder(ctx context.Context) (clientcert.Recorder, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a client for events: %w", err)
 	}
-	namespace, err := core.Namespaces().Get(ctx, a.Namespace, metav1.GetOptions{})
+	// A cluster that does not answer must not hold up the agent.
+	asking, cancel := context.WithTimeout(ctx, namespaceTimeout)
+	defer cancel()
+	namespace, err := core.Namespaces().Get(asking, a.Namespace, metav1.GetOptions{})
 	if err != nil {
 		log.FromContext(ctx).V(1).Info("The agent's events are not recorded", "namespace", a.Namespace, "reason", err.Error())
 		return func(string, string, string, string, ...any) {}, nil

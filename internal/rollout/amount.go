@@ -7,6 +7,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/capstan-io/capstan/internal/wording"
 )
 
 // amount is a number of clusters, or a percentage of them. It is never negative, and no more than 100 %.
@@ -55,7 +57,7 @@ func (a amount) slots(total int) (slots int, note string) {
 	case wanted < 1:
 		note = fmt.Sprintf("%s: %s lets no cluster begin: 1 at a time is used", a.path, a)
 	case wanted > total:
-		note = fmt.Sprintf("%s: %s is more than the %s it is about: %d is used", a.path, a, count(total, "cluster"), total)
+		note = fmt.Sprintf("%s: %s is more than the %s it is about: %d is used", a.path, a, wording.Count(total, "cluster"), total)
 	}
 	return min(max(wanted, 1), total), note
 }

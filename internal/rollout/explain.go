@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/capstan-io/capstan/internal/wording"
 )
 
 // explain says why the waiting clusters wait, counts, and sums it all up.
@@ -34,9 +36,9 @@ func (r *rollout) giveReasons(stages []*stage, current *stage) {
 		case stopped != "":
 			reason = stopped
 		case s == current:
-			reason = fmt.Sprintf("maxConcurrency: no more than %s at a time", count(s.slots, "cluster"))
+			reason = fmt.Sprintf("maxConcurrency: no more than %s at a time", wording.Count(s.slots, "cluster"))
 		default:
-			reason = fmt.Sprintf("first comes %s, with %s to go", current.name, count(current.open(), "cluster"))
+			reason = fmt.Sprintf("first comes %s, with %s to go", current.name, wording.Count(current.open(), "cluster"))
 		}
 		for _, i := range s.waiting {
 			r.plan.Clusters[i].Reason = reason
@@ -49,12 +51,12 @@ func (r *rollout) completeMessage() string {
 	if selected == 0 {
 		return "no clusters are selected"
 	}
-	return fmt.Sprintf("complete: %d of %s successful%s", r.plan.Count[Done], count(selected, "cluster"),
+	return fmt.Sprintf("complete: %d of %s successful%s", r.plan.Count[Done], wording.Count(selected, "cluster"),
 		r.others(HasFailed, TimedOut, Skipped))
 }
 
 func (r *rollout) rollingMessage(current *stage) string {
-	return fmt.Sprintf("%d of %s successful%s; now: %s, at most %d at a time", r.plan.Count[Done], count(r.selected(), "cluster"),
+	return fmt.Sprintf("%d of %s successful%s; now: %s, at most %d at a time", r.plan.Count[Done], wording.Count(r.selected(), "cluster"),
 		r.others(Begin, InProgress, Soaking, HasFailed, TimedOut, Waiting, Skipped), current.name, current.slots)
 }
 
@@ -64,7 +66,7 @@ func (r *rollout) stoppedMessage(current *stage) string {
 		advice = "repair the failed clusters, or roll out another change"
 	}
 	return fmt.Sprintf("stopped: %s; %d of %s successful%s; %s", r.failures(current), r.plan.Count[Done],
-		count(r.selected(), "cluster"), r.others(InProgress, Soaking, Waiting, Skipped), advice)
+		wording.Count(r.selected(), "cluster"), r.others(InProgress, Soaking, Waiting, Skipped), advice)
 }
 
 // failures tells who has failed, and how many may.
@@ -78,7 +80,7 @@ func (r *rollout) failures(s *stage) string {
 	if s.mandatory {
 		limit = "mandatory groups tolerate none"
 	}
-	return fmt.Sprintf("%s in %s (%s), %s", count(len(s.failed), "failure"), s.name, firstFew(names), limit)
+	return fmt.Sprintf("%s in %s (%s), %s", wording.Count(len(s.failed), "failure"), s.name, wording.FirstFew(names), limit)
 }
 
 var inWords = map[Verdict]string{

@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
+	"github.com/capstan-io/capstan/internal/wording"
 )
 
 // wholePlacement is the name of a stage without any other.
@@ -139,7 +139,7 @@ func (p policy) groupStages(groups []*members) (stages []*stage, notes []string)
 	}
 	if len(tooSmall) > 0 {
 		notes = []string{fmt.Sprintf("%s: %s is more than the clusters of %s: all of them may fail",
-			p.maxFailures.path, p.maxFailures, firstFew(tooSmall))}
+			p.maxFailures.path, p.maxFailures, wording.FirstFew(tooSmall))}
 	}
 	return stages, notes
 }
@@ -153,28 +153,11 @@ func (p policy) progressiveStage(clusters []int, total int) (last *stage, notes 
 	tolerated, tooLarge := p.maxFailures.tolerated(total)
 	if tooLarge {
 		notes = append(notes, fmt.Sprintf("%s: %s is more than the %s there are: %d is used",
-			p.maxFailures.path, p.maxFailures, count(total, "cluster"), total))
+			p.maxFailures.path, p.maxFailures, wording.Count(total, "cluster"), total))
 	}
 	name := wholePlacement
 	if len(clusters) < total {
 		name = "the rest of the placement"
 	}
 	return &stage{name: name, clusters: clusters, slots: slots, tolerated: tolerated}, notes
-}
-
-// count writes a number of things.
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
-
-// firstFew names some of many.
-func firstFew(names []string) string {
-	const few = 3
-	if more := len(names) - few; more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), more)
-	}
-	return strings.Join(names, ", ")
 }

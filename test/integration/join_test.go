@@ -453,6 +453,11 @@ func TestRotation(t *testing.T) {
 			t.Fatalf("no condition %+v", want)
 		}
 	}
+	// By this clock the next certificate is due as well. There is a pause between two renewals all the same.
+	env.Eventually(t, waiting)
+	if n := len(requests(t, name)); n != 2 {
+		t.Errorf("%d requests, want that to join and that to renew", n)
+	}
 	for _, want := range []string{fleet.EventCertificateRotationStarted, fleet.EventCSRCreated, fleet.EventClientCertificateCreated} {
 		if got := <-recorded; got != want {
 			t.Errorf("event %s, want %s", got, want)

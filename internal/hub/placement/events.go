@@ -10,6 +10,7 @@ import (
 	"github.com/capstan-io/capstan/internal/fleet"
 	scheduler "github.com/capstan-io/capstan/internal/placement"
 	"github.com/capstan-io/capstan/internal/placement/decisions"
+	"github.com/capstan-io/capstan/internal/wording"
 )
 
 // maxScoresNote bounds the length of the note with the scores, and cut ends one that was longer (PL-20).
@@ -35,7 +36,7 @@ func (c *Controller) tellWritten(owner *clusterv1beta1.Placement, result *schedu
 	eventType, warning := corev1.EventTypeNormal, ""
 	if len(result.ExpiredScores) > 0 {
 		eventType = corev1.EventTypeWarning
-		warning = fmt.Sprintf("; the AddOnPlacementScores of %s have expired and count as 0", strings.Join(first(result.ExpiredScores, 10), ", "))
+		warning = fmt.Sprintf("; the AddOnPlacementScores of %s have expired and count as 0", wording.FirstFew(result.ExpiredScores))
 	}
 	if w.Create {
 		c.recorder.Eventf(owner, w.Decision, eventType, fleet.EventDecisionCreate, "DecisionCreated",
@@ -55,13 +56,6 @@ func (c *Controller) tellRemoved(owner *clusterv1beta1.Placement, decision *clus
 	}
 	c.recorder.Eventf(owner, decision, corev1.EventTypeNormal, fleet.EventDecisionDelete, "DecisionDeleted",
 		"PlacementDecision %s is not needed any more", decision.Name)
-}
-
-func first(names []string, n int) []string {
-	if len(names) <= n {
-		return names
-	}
-	return append(append([]string{}, names[:n]...), fmt.Sprintf("and %d more", len(names)-n))
 }
 
 // scoresNote lists clusters with their scores, as many as there is room for.

@@ -13,6 +13,7 @@ import (
 	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/hub/patch"
 	"github.com/capstan-io/capstan/internal/rollout"
+	"github.com/capstan-io/capstan/internal/wording"
 )
 
 // report writes the status of the set (MR-06).
@@ -41,7 +42,7 @@ func (c *Controller) reportDeletion(ctx context.Context, set, before *workv1alph
 	set.Status.PlacementsSummary = nil
 	meta.SetStatusCondition(&set.Status.Conditions, metav1.Condition{
 		Type: fleet.ConditionManifestworkApplied, Status: metav1.ConditionFalse, Reason: fleet.ReasonProcessing,
-		Message:            fmt.Sprintf("being deleted: waits for %s to go", count(works, "work")),
+		Message:            fmt.Sprintf("being deleted: waits for %s to go", wording.Count(works, "work")),
 		ObservedGeneration: set.Generation, LastTransitionTime: metav1.NewTime(c.clock.Now()),
 	})
 	_, err := patch.Status(ctx, c.client, set, before)
@@ -129,7 +130,7 @@ func (s *situation) verified() metav1.Condition {
 	}
 	cond.Message = strings.Join(append(missing, notes...), "; ")
 	if cond.Message == "" {
-		cond.Message = fmt.Sprintf("%s selected by %s", count(selected, "cluster"), count(len(s.placements), "placement"))
+		cond.Message = fmt.Sprintf("%s selected by %s", wording.Count(selected, "cluster"), wording.Count(len(s.placements), "placement"))
 	}
 	return cond
 }
@@ -167,7 +168,7 @@ func (s *situation) rolledOut() metav1.Condition {
 func (s *situation) applied(failed problems) metav1.Condition {
 	cond := metav1.Condition{Type: fleet.ConditionManifestworkApplied, Status: metav1.ConditionFalse}
 	sum := s.set.Status.Summary
-	cond.Message = fmt.Sprintf("%d of %s applied", sum.Applied, count(sum.Total, "work"))
+	cond.Message = fmt.Sprintf("%d of %s applied", sum.Applied, wording.Count(sum.Total, "work"))
 	switch notApplied := s.notApplied(); {
 	case len(failed) > 0:
 		cond.Reason, cond.Message = fleet.ReasonNotAsExpected, failed.asError().Error()
@@ -175,7 +176,7 @@ func (s *situation) applied(failed problems) metav1.Condition {
 		cond.Reason, cond.Message = fleet.ReasonPlacementDecisionEmpty, "no clusters are selected"
 	case len(notApplied) > 0:
 		cond.Reason = fleet.ReasonNotAsExpected
-		cond.Message += fmt.Sprintf("; the ManifestWorks %s say what is wrong", firstFew(notApplied))
+		cond.Message += fmt.Sprintf("; the ManifestWorks %s say what is wrong", wording.FirstFew(notApplied))
 	case sum.Total == 0 || sum.Applied < sum.Total:
 		cond.Reason = fleet.ReasonProcessing
 	default:
@@ -194,21 +195,4 @@ func (s *situation) notApplied() (names []string) {
 		}
 	}
 	return names
-}
-
-// count writes a number of things.
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
-
-// firstFew names some of many.
-func firstFew(names []string) string {
-	const few = 3
-	if more := len(names) - few; more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), more)
-	}
-	return strings.Join(names, ", ")
 }
