@@ -28,7 +28,7 @@ import (
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/fleet"
-	"github.com/capstan-io/capstan/internal/hub/patch"
+	"github.com/capstan-io/capstan/internal/patch"
 )
 
 // workers is how many clusters are reconciled at once: each costs a handful of round trips, not CPU.

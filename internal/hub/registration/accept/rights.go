@@ -18,7 +18,7 @@ import (
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/fleet"
-	"github.com/capstan-io/capstan/internal/hub/patch"
+	"github.com/capstan-io/capstan/internal/patch"
 )
 
 // admit makes everything an accepted cluster has on the hub. What does not need the namespace is made beside it. An API server

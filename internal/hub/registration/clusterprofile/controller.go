@@ -27,7 +27,7 @@ import (
 	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
 	multiclusterv1alpha1 "github.com/capstan-io/capstan/api/multicluster/v1alpha1"
 	"github.com/capstan-io/capstan/internal/fleet"
-	"github.com/capstan-io/capstan/internal/hub/patch"
+	"github.com/capstan-io/capstan/internal/patch"
 	"github.com/capstan-io/capstan/internal/placement/clusterset"
 )
 

@@ -21,7 +21,7 @@ import (
 
 	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
 	"github.com/capstan-io/capstan/internal/fleet"
-	"github.com/capstan-io/capstan/internal/hub/patch"
+	"github.com/capstan-io/capstan/internal/patch"
 )
 
 // sets are the selectors of the sets by their names, and the events that tell of what was done to them.

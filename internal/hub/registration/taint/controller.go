@@ -20,7 +20,7 @@ import (
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/fleet"
-	"github.com/capstan-io/capstan/internal/hub/patch"
+	"github.com/capstan-io/capstan/internal/patch"
 )
 
 // workers is how many clusters are tainted at once, when many are lost together.

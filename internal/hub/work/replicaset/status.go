@@ -11,7 +11,7 @@ import (
 
 	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
 	"github.com/capstan-io/capstan/internal/fleet"
-	"github.com/capstan-io/capstan/internal/hub/patch"
+	"github.com/capstan-io/capstan/internal/patch"
 	"github.com/capstan-io/capstan/internal/rollout"
 	"github.com/capstan-io/capstan/internal/wording"
 )

@@ -1,0 +1,65 @@
+package addon
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+)
+
+// Agent is an add-on as its author writes it (AF-01). Its methods are called from several goroutines.
+type Agent interface {
+	// Options say how the hub treats the add-on. They are asked for once, when the add-on is given to a manager.
+	Options() Options
+
+	// Manifests returns what the add-on consists of on a cluster. It is called whenever something it may depend on has
+	// changed, and has to return the same for the same input, in any order. If it fails, what is on the cluster stays as it is, the error is shown in the condition
+	// ManifestApplied, and it is called again after a while. To take everything away from the cluster, it returns an
+	// empty Workload.
+	Manifests(ctx context.Context, installation Installation) (*Workload, error)
+}
+
+// Workload is what an add-on consists of on one cluster. Where the objects go is decided by annotations on them:
+// addon.open-cluster-management.io/hosted-manifest-location for add-ons in hosted mode,
+// addon.open-cluster-management.io/addon-pre-delete on a Job or Pod that is to run before the add-on is removed,
+// addon.open-cluster-management.io/deletion-orphan on what is to stay when the add-on is removed.
+type Workload struct {
+	// Objects are brought to the cluster, each with its apiVersion and kind; those of the types in client-go's scheme and of the API of
+	// Open Cluster Management may leave them out.
+	Objects []client.Object
+	// ManifestConfigs say of single objects how they are applied, and what of their status is reported.
+	ManifestConfigs []workv1.ManifestConfigOption
+	// DeleteOption is what happens to the objects when the add-on goes; nil deletes them, except those that are marked
+	// to stay.
+	DeleteOption *workv1.DeleteOption
+	// Executor is as whom the objects are applied on the cluster; nil is the work agent itself.
+	Executor *workv1.ManifestWorkExecutor
+}
+
+// Options say how the hub treats an add-on (AF-02).
+type Options struct {
+	// Name of the add-on: that of its ClusterManagementAddOn and of its ManagedClusterAddOns. It is required.
+	Name string
+	// Registration is how the agent gets access to the hub; nil gives it none.
+	Registration *Registration
+	// Health is how it is found out whether the agent works; the zero value looks at its lease.
+	Health Health
+	// InstallNamespace chooses the namespace of the agent on the managed cluster; nil, or an empty result, leaves it to the annotation
+	// addon.open-cluster-management.io/v1alpha1-install-namespace, and then to open-cluster-management-agent-addon
+	// (AF-09).
+	InstallNamespace func(ctx context.Context, installation Installation) (string, error)
+	// HostedMode lets the agent run on another cluster than the one it manages, when the annotation
+	// addon.open-cluster-management.io/hosting-cluster-name names it (AF-16).
+	HostedMode bool
+	// Configs are the types of configurations that the add-on reads. They are listed in
+	// status.supportedConfigs, and watched: what Manifests returns may depend on them.
+	Configs []schema.GroupVersionResource
+	// WaitForConfigs keeps Manifests from being called before the hub knows the configurations of the add-on: its
+	// condition Configured.
+	WaitForConfigs bool
+	// RedeployOn tells whether a change of the cluster matters to Manifests; nil means that its labels, annotations and claims do.
+	RedeployOn func(before, after *clusterv1.ManagedCluster) bool
+}

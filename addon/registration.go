@@ -1,0 +1,53 @@
+package addon
+
+import (
+	"context"
+	"errors"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+// Registration is how the agent of an add-on gets access to the hub (AF-03).
+type Registration struct {
+	// Configs are what the agent registers for on a cluster: access to the API server of the hub, certificates of other
+	// signers, or, if there are none, nothing. It is required. [KubeClient] makes the usual one.
+	Configs func(ctx context.Context, installation Installation) ([]addonv1beta1.RegistrationConfig, error)
+
+	// Permissions are the RBAC objects that give the agent its rights on the hub; nil, or none, gives it no rights. What is
+	// returned is applied before the agent is deployed, and what is no longer returned is deleted; all of it
+	// goes with the ManagedClusterAddOn, whatever its namespace. It may return [ErrSubjectNotReady].
+	Permissions func(ctx context.Context, installation Installation) ([]client.Object, error)
+
+	// Approve decides on a certificate request of the agent that asks for one of its Configs, and that was made by
+	// the agent of the right cluster; others are never approved. nil approves all of these. A request that is not approved waits for a
+	// person.
+	Approve func(ctx context.Context, installation Installation, csr *certificatesv1.CertificateSigningRequest) (bool, error)
+
+	// Sign returns the certificates, PEM-encoded, for an approved request to a signer other than that of the API server; nil leaves
+	// it to somebody else. [SignWith] makes the usual one.
+	Sign func(ctx context.Context, installation Installation, csr *certificatesv1.CertificateSigningRequest) ([]byte, error)
+}
+
+// ErrSubjectNotReady is for Permissions that need to know as whom the agent acts on the hub while status.registrations
+// does not tell yet: the agent gets a token, say, whose service account is still to be made. The condition
+// RegistrationApplied then says PermissionConfigPending.
+var ErrSubjectNotReady = errors.New("the identity of the agent on the hub is not known yet")
+
+// KubeClient is the registration for access to the API server of the hub, with the identities that every add-on has
+// (AF-04).
+//
+// The agent's name is part of its user name, so that several agents of an add-on on one cluster can be told apart.
+func KubeClient(installation Installation, agentName string) addonv1beta1.RegistrationConfig {
+	cluster, addOn := installation.Cluster.Name, installation.AddOn.Name
+	return addonv1beta1.RegistrationConfig{
+		Type: addonv1beta1.KubeClient,
+		KubeClient: &addonv1beta1.KubeClientConfig{Subject: addonv1beta1.KubeClientSubject{
+			User:   fleet.AddOnUser(cluster, addOn, agentName),
+			Groups: fleet.AddOnGroups(cluster, addOn),
+		}},
+	}
+}
