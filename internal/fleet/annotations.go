@@ -92,6 +92,22 @@ const (
 	// AnnotationInstallNamespace on a ManagedClusterAddOn of version v1beta1 holds what is spec.installNamespace in
 	// version v1alpha1 (WH-13).
 	AnnotationInstallNamespace = AnnotationAddOnPrefix + "v1alpha1-install-namespace"
+	// AnnotationDependsOn on a ClusterManagementAddOn names the add-ons that it needs, with commas between: it is deployed on a
+	// cluster when they are available there, and they stay until it is gone. The hub copies it to the ManagedClusterAddOns.
+	// It is an extension.
+	AnnotationDependsOn = "capstan.io/depends-on"
+	// AnnotationInstalledBy on a ManagedClusterAddOn, with the value InstalledByStrategy, tells that the hub has installed it
+	// because of an install strategy, and will remove it for the same reason. It is an extension.
+	AnnotationInstalledBy = "capstan.io/installed-by"
+	// InstalledByStrategy is the value of AnnotationInstalledBy.
+	InstalledByStrategy = "install-strategy"
+	// AnnotationFromCluster on a ManagedClusterAddOn lists the annotations that the hub has copied from its
+	// ManagedCluster, with commas between. It is an extension.
+	AnnotationFromCluster = "capstan.io/annotations-from-cluster"
+	// AnnotationPreDeleteTimeout on a ManagedClusterAddOn, or on its ClusterManagementAddOn for all clusters, is how long the
+	// removal waits for its pre-delete hooks, such as 30m; then it goes on without them. It is an extension; without it, hooks
+	// are waited for as long as their cluster is available, and 10 minutes when it is not.
+	AnnotationPreDeleteTimeout = "capstan.io/pre-delete-timeout"
 )
 
 // Values of AnnotationHostedManifestLocation.
