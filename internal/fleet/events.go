@@ -41,5 +41,10 @@ const (
 	EventHubClientConfigReady                      = "HubClientConfigReady"
 	EventManagedClusterLeaseUpdateStarted          = "ManagedClusterLeaseUpdateStarted"
 	EventManagedClusterLeaseUpdateStopped          = "ManagedClusterLeaseUpdateStoped" // spelt so in the contract
-	EventRolledBack                                = "RolledBack"                      // our own
+	EventManagedClusterAddOnStatusUpdated          = "ManagedClusterAddOnStatusUpdated"
+	EventManagedClusterAddOnInstalled              = "ManagedClusterAddOnInstalled" // our own
+	EventManagedClusterAddOnRemoved                = "ManagedClusterAddOnRemoved"   // our own
+	EventRolloutCompleted                          = "RolloutCompleted"             // our own
+	EventRolloutStopped                            = "RolloutStopped"               // our own
+	EventRolledBack                                = "RolledBack"                   // our own
 )
