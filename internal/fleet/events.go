@@ -43,4 +43,9 @@ const (
 	EventManagedClusterLeaseUpdateStopped          = "ManagedClusterLeaseUpdateStoped"  // spelt so in the contract
 	EventAddOnApprovalWithheld                     = "AddOnCertificateApprovalWithheld" // our own
 	EventRolledBack                                = "RolledBack"                       // our own
+	EventManagedClusterAddOnStatusUpdated          = "ManagedClusterAddOnStatusUpdated"
+	EventManagedClusterAddOnInstalled              = "ManagedClusterAddOnInstalled" // our own
+	EventManagedClusterAddOnRemoved                = "ManagedClusterAddOnRemoved"   // our own
+	EventRolloutCompleted                          = "RolloutCompleted"             // our own
+	EventRolloutStopped                            = "RolloutStopped"               // our own
 )
