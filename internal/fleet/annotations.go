@@ -92,6 +92,8 @@ const (
 	// AnnotationInstallNamespace on a ManagedClusterAddOn of version v1beta1 holds what is spec.installNamespace in
 	// version v1alpha1 (WH-13).
 	AnnotationInstallNamespace = AnnotationAddOnPrefix + "v1alpha1-install-namespace"
+	// AnnotationHubHash on the Secret of an add-on is HubHash of the hub that it is for. It is an extension.
+	AnnotationHubHash = "capstan.io/hub-hash"
 )
 
 // Values of AnnotationHostedManifestLocation.
