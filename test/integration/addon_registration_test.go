@@ -170,8 +170,8 @@ func fresh(before *corev1.Secret, key string) func(*corev1.Secret) error {
 }
 
 var (
-	kubeKeys  = []string{"kubeconfig", "tls.crt", "tls.key"}
-	certKeys  = []string{"tls.crt", "tls.key"}
+	kubeKeys = []string{"kubeconfig", "tls.crt", "tls.key"}
+	certKeys = []string{"tls.crt", "tls.key"}
 )
 
 // configOf is the client configuration of the agent of an add-on, which mounts the Secret.
