@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/capstan-io/capstan/internal/hub/addon/token"
 	"github.com/capstan-io/capstan/internal/hub/placement"
 	"github.com/capstan-io/capstan/internal/hub/placement/debug"
 	"github.com/capstan-io/capstan/internal/hub/registration/accept"
@@ -105,7 +106,9 @@ var groups = []group{
 		withClock(replicaset.Register),
 		withClock(ttl.Register),
 	}},
-	{name: "addon"},
+	{name: "addon", register: []func(ctrl.Manager, Options) error{
+		withClock(token.Register),
+	}},
 }
 
 // withClock is for the controllers that have no other options.
