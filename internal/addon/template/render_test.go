@@ -111,9 +111,12 @@ func manifests(t testing.TB, texts ...string) workv1.ManifestWorkSpec {
 	t.Helper()
 	var spec workv1.ManifestWorkSpec
 	for _, text := range texts {
-		raw, err := yaml.YAMLToJSON([]byte(text))
-		if err != nil {
-			t.Fatal(err)
+		raw := []byte(text)
+		if !json.Valid(raw) {
+			var err error
+			if raw, err = yaml.YAMLToJSON(raw); err != nil {
+				t.Fatal(err)
+			}
 		}
 		var m workv1.Manifest
 		m.Raw = raw
