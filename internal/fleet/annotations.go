@@ -92,6 +92,18 @@ const (
 	// AnnotationInstallNamespace on a ManagedClusterAddOn of version v1beta1 holds what is spec.installNamespace in
 	// version v1alpha1 (WH-13).
 	AnnotationInstallNamespace = AnnotationAddOnPrefix + "v1alpha1-install-namespace"
+	// AnnotationDependsOn on a ClusterManagementAddOn names the add-ons that it needs, with commas between: it is deployed on a
+	// cluster when they are available there, and they stay until it is gone. The hub copies it to the ManagedClusterAddOns.
+	// It is an extension.
+	AnnotationDependsOn = "capstan.io/depends-on"
+	// AnnotationInstalledBy on a ManagedClusterAddOn, with the value InstalledByStrategy, tells that the hub has installed it
+	// because of an install strategy, and will remove it for the same reason. It is an extension.
+	AnnotationInstalledBy = "capstan.io/installed-by"
+	// InstalledByStrategy is the value of AnnotationInstalledBy.
+	InstalledByStrategy = "install-strategy"
+	// AnnotationFromCluster on a ManagedClusterAddOn lists the annotations that the hub has copied from its
+	// ManagedCluster, with commas between. It is an extension.
+	AnnotationFromCluster = "capstan.io/annotations-from-cluster"
 )
 
 // Values of AnnotationHostedManifestLocation.
