@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	"github.com/capstan-io/capstan/internal/addon/containers"
 	"github.com/capstan-io/capstan/internal/addon/images"
 	"github.com/capstan-io/capstan/internal/fleet"
 )
@@ -66,8 +67,8 @@ type decoration struct {
 }
 
 type containerResources struct {
-	containers *regexp.Regexp
-	resources  map[string]any
+	pattern   *regexp.Regexp
+	resources map[string]any
 }
 
 func (d *decoration) configure(config *addonv1beta1.AddOnDeploymentConfigSpec) error {
@@ -97,18 +98,8 @@ func (d *decoration) configure(config *addonv1beta1.AddOnDeploymentConfigSpec) e
 	return nil
 }
 
-// ContainerPattern matches the containers that an AddOnDeploymentConfig means, as RESOURCE:NAME:CONTAINER. A * stands for
-// anything; apart from that the identifier is a regular expression.
-func ContainerPattern(containerID string) (*regexp.Regexp, error) {
-	pattern, err := regexp.Compile("^(?:" + strings.ReplaceAll(containerID, "*", ".+") + ")$")
-	if err != nil {
-		return nil, fmt.Errorf("containerID %q is not of the form deployments:NAME:CONTAINER, where * stands for anything: %w", containerID, err)
-	}
-	return pattern, nil
-}
-
 func resourcesOf(requirements *addonv1beta1.ContainerResourceRequirements) (containerResources, error) {
-	pattern, err := ContainerPattern(requirements.ContainerID)
+	pattern, err := containers.Pattern(requirements.ContainerID)
 	if err != nil {
 		return containerResources{}, err
 	}
@@ -116,7 +107,7 @@ func resourcesOf(requirements *addonv1beta1.ContainerResourceRequirements) (cont
 	if err != nil {
 		return containerResources{}, fmt.Errorf("resources of %q: %w", requirements.ContainerID, err)
 	}
-	return containerResources{containers: pattern, resources: resources}, nil
+	return containerResources{pattern: pattern, resources: resources}, nil
 }
 
 // decorate changes the pods of an object.
@@ -137,11 +128,11 @@ func (d *decoration) decorate(object *unstructured.Unstructured) error {
 		pod["tolerations"] = runtime.DeepCopyJSONValue(d.tolerations)
 	}
 	for _, list := range []string{"initContainers", "containers"} {
-		containers, err := objectsIn(pod, list)
+		inList, err := objectsIn(pod, list)
 		if err != nil {
 			return err
 		}
-		for _, container := range containers {
+		for _, container := range inList {
 			name, _ := container["name"].(string)
 			id := decorated[object.GetKind()] + ":" + object.GetName() + ":" + name
 			if err := d.decorateContainer(container, id); err != nil {
@@ -167,7 +158,7 @@ func (d *decoration) decorateContainer(container map[string]any, id string) erro
 		container["image"] = images.Override(d.mirrors, image)
 	}
 	for _, requirements := range d.resources { // the last that matches wins
-		if requirements.containers.MatchString(id) {
+		if requirements.pattern.MatchString(id) {
 			container["resources"] = runtime.DeepCopyJSON(requirements.resources)
 		}
 	}
