@@ -37,6 +37,7 @@ const (
 	EventCertificateRotationStarted                = "CertificateRotationStarted"
 	EventHubClientConfigReady                      = "HubClientConfigReady"
 	EventManagedClusterLeaseUpdateStarted          = "ManagedClusterLeaseUpdateStarted"
-	EventManagedClusterLeaseUpdateStopped          = "ManagedClusterLeaseUpdateStoped" // spelt so in the contract
-	EventRolledBack                                = "RolledBack"                      // our own
+	EventManagedClusterLeaseUpdateStopped          = "ManagedClusterLeaseUpdateStoped"  // spelt so in the contract
+	EventAddOnApprovalWithheld                     = "AddOnCertificateApprovalWithheld" // our own
+	EventRolledBack                                = "RolledBack"                       // our own
 )

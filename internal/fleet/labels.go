@@ -53,6 +53,9 @@ const (
 	// LabelAddOnNamespace on a ManifestWork for a hosting cluster is the namespace of the add-on, that is the
 	// name of the managed cluster.
 	LabelAddOnNamespace = "open-cluster-management.io/addon-namespace"
+	// LabelAddOnManager on RBAC objects of an add-on on the hub is the manager that applied them, and will delete them. It
+	// is an extension.
+	LabelAddOnManager = "capstan.io/addon-manager"
 	// LabelAddOnAgentNamespace marks namespaces of a managed cluster that get the pull secret and the TLS profile.
 	LabelAddOnAgentNamespace = "addon.open-cluster-management.io/namespace"
 	// LabelTokenInfrastructure marks the service account, role and binding behind the token of an add-on.
