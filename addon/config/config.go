@@ -48,6 +48,17 @@ func DeploymentConfig(ctx context.Context, c client.Client, installation addon.I
 // It fails with [addon.ErrNotYet] while the configuration is in another state than the cluster is to have now, and with
 // [ErrMissing] if there is none of its name.
 func Read(ctx context.Context, c client.Client, installation addon.Installation, config client.Object) (found bool, err error) {
+	return readFirst(ctx, c, installation, config, inDesiredState)
+}
+
+// ReadPresent is Read, but for the state: it reads the configuration as it is now, whether or not its rollout has reached the
+// cluster. That is for what cannot wait, and does not change the cluster, such as signing a certificate; and for an add-on that
+// is being deleted.
+func ReadPresent(ctx context.Context, c client.Client, installation addon.Installation, config client.Object) (found bool, err error) {
+	return readFirst(ctx, c, installation, config, inAnyState)
+}
+
+func readFirst(ctx context.Context, c client.Client, installation addon.Installation, config client.Object, check stateCheck) (found bool, err error) {
 	resource, gvk, err := typeOf(c, config)
 	if err != nil {
 		return false, err
@@ -56,7 +67,23 @@ func Read(ctx context.Context, c client.Client, installation addon.Installation,
 	if len(references) == 0 {
 		return false, nil
 	}
-	return true, read(ctx, c, gvk, references[0], config)
+	return true, read(ctx, c, gvk, references[0], config, check)
+}
+
+// stateCheck fails if what was read is not in the state that is wanted.
+type stateCheck func(object *unstructured.Unstructured, desired addonv1beta1.ConfigSpecHash) error
+
+func inAnyState(*unstructured.Unstructured, addonv1beta1.ConfigSpecHash) error { return nil }
+
+func inDesiredState(object *unstructured.Unstructured, desired addonv1beta1.ConfigSpecHash) error {
+	hash, err := addonconfig.Hash(object)
+	if err != nil {
+		return err
+	}
+	if hash != desired.SpecHash {
+		return fmt.Errorf("%s %s: %w", object.GetKind(), client.ObjectKeyFromObject(object), addon.ErrNotYet)
+	}
+	return nil
 }
 
 // ReadAll calls use with every configuration of the type of config that the add-on is to have on the cluster, in their order. A
@@ -71,7 +98,7 @@ func ReadAll[T any, P interface {
 	}
 	for _, reference := range References(installation, resource) {
 		config := P(new(T))
-		if err := read(ctx, c, gvk, reference, config); err != nil {
+		if err := read(ctx, c, gvk, reference, config, inDesiredState); err != nil {
 			return err
 		}
 		if err := use(config); err != nil {
@@ -116,7 +143,7 @@ func typeOf(c client.Client, config client.Object) (schema.GroupResource, schema
 	return mapping.Resource.GroupResource(), gvk, nil
 }
 
-func read(ctx context.Context, c client.Client, gvk schema.GroupVersionKind, desired addonv1beta1.ConfigSpecHash, config client.Object) error {
+func read(ctx context.Context, c client.Client, gvk schema.GroupVersionKind, desired addonv1beta1.ConfigSpecHash, config client.Object, check stateCheck) error {
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(gvk)
 	key := client.ObjectKey{Namespace: desired.Namespace, Name: desired.Name}
@@ -126,12 +153,8 @@ func read(ctx context.Context, c client.Client, gvk schema.GroupVersionKind, des
 		}
 		return fmt.Errorf("read %s %s: %w", gvk.Kind, key, err)
 	}
-	hash, err := addonconfig.Hash(object)
-	if err != nil {
+	if err := check(object, desired); err != nil {
 		return err
-	}
-	if hash != desired.SpecHash {
-		return fmt.Errorf("%s %s: %w", gvk.Kind, key, addon.ErrNotYet)
 	}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, config); err != nil {
 		return fmt.Errorf("decode %s %s: %w", gvk.Kind, key, err)

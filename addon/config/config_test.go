@@ -7,13 +7,13 @@ import (
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capstan-io/capstan/addon"
 	"github.com/capstan-io/capstan/addon/config"
-	"github.com/capstan-io/capstan/addon/internal/addontest"
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	"github.com/capstan-io/capstan/internal/addon/addontest"
 )
 
 const (
@@ -58,6 +58,10 @@ func TestAnotherState(t *testing.T) {
 	if !errors.Is(err, addon.ErrNotYet) || !strings.Contains(err.Error(), "AddOnDeploymentConfig default/one: ") {
 		t.Errorf("in another state: %v", err)
 	}
+	present := &addonv1beta1.AddOnDeploymentConfig{}
+	if found, err := config.ReadPresent(t.Context(), c, addontest.Installation(changed), present); !found || err != nil || present.Spec.AgentInstallNamespace != "hello" {
+		t.Errorf("as it is now: %v, %t, %v", present.Spec, found, err)
+	}
 	// The hash is that of what is stored, not of what Go makes of it: an empty list is not the absence of one.
 	without := addontest.Desired(strings.ReplaceAll(one, ", customizedVariables: []", ""))
 	if _, err := config.DeploymentConfig(t.Context(), c, addontest.Installation(without)); !errors.Is(err, addon.ErrNotYet) {
@@ -71,7 +75,7 @@ func TestMissing(t *testing.T) {
 	if !errors.Is(err, config.ErrMissing) || !strings.Contains(err.Error(), "AddOnDeploymentConfig default/one does not exist: create it") {
 		t.Error(err)
 	}
-	if _, err := config.Read(t.Context(), addontest.Client(), addontest.Installation(), &corev1.ConfigMap{}); err == nil || !strings.Contains(err.Error(), "add it to the scheme") {
+	if _, err := config.Read(t.Context(), addontest.Client(), addontest.Installation(), &appsv1.Deployment{}); err == nil || !strings.Contains(err.Error(), "add it to the scheme") {
 		t.Errorf("a type that the client does not know: %v", err)
 	}
 }

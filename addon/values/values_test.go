@@ -10,9 +10,9 @@ import (
 
 	"github.com/capstan-io/capstan/addon"
 	"github.com/capstan-io/capstan/addon/config"
-	"github.com/capstan-io/capstan/addon/internal/addontest"
 	"github.com/capstan-io/capstan/addon/values"
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	"github.com/capstan-io/capstan/internal/addon/addontest"
 )
 
 // AF-20

@@ -81,11 +81,15 @@ func (a *asked) own() {
 func TestApproved(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*asked){
-		"as the agent asks":          func(*asked) {},
-		"without a DNS name":         func(a *asked) { a.template.DNSNames = nil },
-		"with the group of everyone": func(a *asked) { a.template.Subject.Organization = append([]string{"system:authenticated"}, subject.Organization...) },
-		"groups in another order":    func(a *asked) { a.template.Subject.Organization = []string{subject.Organization[1], subject.Organization[0]} },
-		"own signer":                 (*asked).own,
+		"as the agent asks":  func(*asked) {},
+		"without a DNS name": func(a *asked) { a.template.DNSNames = nil },
+		"with the group of everyone": func(a *asked) {
+			a.template.Subject.Organization = append([]string{"system:authenticated"}, subject.Organization...)
+		},
+		"groups in another order": func(a *asked) {
+			a.template.Subject.Organization = []string{subject.Organization[1], subject.Organization[0]}
+		},
+		"own signer": (*asked).own,
 		"own signer, to serve": func(a *asked) {
 			a.own()
 			a.csr.Spec.Usages = []certificatesv1.KeyUsage{certificatesv1.UsageServerAuth}
@@ -118,8 +122,10 @@ func TestForged(t *testing.T) {
 			a.csr.Spec.Username, a.csr.Spec.Groups = "system:open-cluster-management:c2:agent1", []string{"system:open-cluster-management:c2"}
 		}, "requester"},
 		"user of one cluster, groups of another": {func(a *asked) { a.csr.Spec.Groups = []string{"system:open-cluster-management:c2"} }, "requester"},
-		"agent of two clusters":                  {func(a *asked) { a.csr.Spec.Groups = append([]string{"system:open-cluster-management:c2"}, agentGroups...) }, "requester"},
-		"user without groups":                    {func(a *asked) { a.csr.Spec.Groups = []string{"system:authenticated"} }, "requester"},
+		"agent of two clusters": {func(a *asked) {
+			a.csr.Spec.Groups = append([]string{"system:open-cluster-management:c2"}, agentGroups...)
+		}, "requester"},
+		"user without groups": {func(a *asked) { a.csr.Spec.Groups = []string{"system:authenticated"} }, "requester"},
 		"whoever joins": {func(a *asked) {
 			a.csr.Spec.Username, a.csr.Spec.Groups = "system:serviceaccount:open-cluster-management:agent-registration-bootstrap", []string{"system:bootstrappers:managedcluster"}
 		}, "requester"},
@@ -139,10 +145,12 @@ func TestForged(t *testing.T) {
 		"kubelets' signer":                 {func(a *asked) { a.csr.Spec.SignerName = "kubernetes.io/kube-apiserver-client-kubelet" }, "signer"},
 		"own subject, hub's signer":        {func(a *asked) { a.own(); a.csr.Spec.SignerName = kubeSigner }, "subject"},
 		"hub's subject, own signer":        {func(a *asked) { a.csr.Spec.SignerName = ownSigner }, "subject"},
-		"administrators, too":              {func(a *asked) { a.template.Subject.Organization = append([]string{"system:masters"}, subject.Organization...) }, "subject"},
-		"administrators instead":           {func(a *asked) { a.template.Subject.Organization = []string{"system:masters"} }, "subject"},
-		"one group less":                   {func(a *asked) { a.template.Subject.Organization = subject.Organization[:1] }, "subject"},
-		"no groups":                        {func(a *asked) { a.template.Subject.Organization = nil }, "subject"},
+		"administrators, too": {func(a *asked) {
+			a.template.Subject.Organization = append([]string{"system:masters"}, subject.Organization...)
+		}, "subject"},
+		"administrators instead": {func(a *asked) { a.template.Subject.Organization = []string{"system:masters"} }, "subject"},
+		"one group less":         {func(a *asked) { a.template.Subject.Organization = subject.Organization[:1] }, "subject"},
+		"no groups":              {func(a *asked) { a.template.Subject.Organization = nil }, "subject"},
 		"another cluster's add-on": {func(a *asked) {
 			a.template.Subject.CommonName = strings.ReplaceAll(subject.CommonName, "c1", "c2")
 		}, "subject"},

@@ -32,7 +32,9 @@ func custom(signer, user string, groups ...string) addonv1beta1.RegistrationConf
 
 func of(configs ...addonv1beta1.RegistrationConfig) ([]addonv1beta1.RegistrationConfig, error) {
 	return registrations.Of(context.Background(), &addon.Registration{
-		Configs: func(context.Context, addon.Installation) ([]addonv1beta1.RegistrationConfig, error) { return configs, nil },
+		Configs: func(context.Context, addon.Installation) ([]addonv1beta1.RegistrationConfig, error) {
+			return configs, nil
+		},
 	}, installation())
 }
 
@@ -96,7 +98,9 @@ func TestErrorOfTheAddOn(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")
 	_, err := registrations.Of(t.Context(), &addon.Registration{
-		Configs: func(context.Context, addon.Installation) ([]addonv1beta1.RegistrationConfig, error) { return nil, broken },
+		Configs: func(context.Context, addon.Installation) ([]addonv1beta1.RegistrationConfig, error) {
+			return nil, broken
+		},
 	}, installation())
 	if !errors.Is(err, broken) {
 		t.Errorf("got %v", err)

@@ -84,7 +84,9 @@ func (c *Controller) sign(ctx context.Context, csr *certificatesv1.CertificateSi
 	if err != nil {
 		return fmt.Errorf("find out what registers, for %s: %w", what, err)
 	}
-	if !slices.ContainsFunc(configs, func(config addonv1beta1.RegistrationConfig) bool { return registrations.Signer(&config) == csr.Spec.SignerName }) {
+	if !slices.ContainsFunc(configs, func(config addonv1beta1.RegistrationConfig) bool {
+		return registrations.Signer(&config) == csr.Spec.SignerName
+	}) {
 		return nil // it is somebody else's
 	}
 	certificate, err := registration.Sign(ctx, installation, csr.DeepCopy())

@@ -57,14 +57,21 @@ func errReservedSigner(signer string) error {
 	return fmt.Errorf("%q is a signer of Kubernetes or of the hub: write one in a domain of your own, such as example.com/hello", signer)
 }
 
-// subjectOf is the subject that a template declares for a signer, by default that of an agent with access to the hub.
+// subjectOf is the subject that a template declares for a signer; what it leaves out is that of an agent with access to the hub.
 func subjectOf(signer *addonv1beta1.CustomSignerRegistrationSpec, addOn, cluster string) addonv1beta1.Subject {
-	if signer.Subject == nil {
-		return addonv1beta1.Subject{User: fleet.AddOnUser(cluster, addOn, addOn), Groups: fleet.AddOnGroups(cluster, addOn)}
+	var subject addonv1beta1.Subject
+	if signer.Subject != nil {
+		subject = addonv1beta1.Subject{
+			User:              signer.Subject.User,
+			Groups:            slices.Clone(signer.Subject.Groups),
+			OrganizationUnits: slices.Clone(signer.Subject.OrganizationUnits),
+		}
 	}
-	return addonv1beta1.Subject{
-		User:              signer.Subject.User,
-		Groups:            slices.Clone(signer.Subject.Groups),
-		OrganizationUnits: slices.Clone(signer.Subject.OrganizationUnits),
+	if subject.User == "" {
+		subject.User = fleet.AddOnUser(cluster, addOn, addOn)
 	}
+	if len(subject.Groups) == 0 {
+		subject.Groups = fleet.AddOnGroups(cluster, addOn)
+	}
+	return subject
 }

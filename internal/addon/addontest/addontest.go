@@ -1,10 +1,11 @@
-// Package addontest has what the tests of the packages for authors of add-ons share: a hub that holds configurations, and an add-on on a
+// Package addontest has what the tests of the packages of add-ons share: a hub that holds configurations, and an add-on on a
 // cluster that refers to them. All of it panics on YAML that cannot be read.
 package addontest
 
 import (
 	"context"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,16 +29,27 @@ type hub struct {
 	objects []*unstructured.Unstructured
 }
 
-// Client reads the objects, given as YAML.
-func Client(objects ...string) client.Client {
+// Scheme has the types that add-ons read.
+func Scheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
-	utilruntime.Must(addonv1beta1.AddToScheme(scheme))
-	utilruntime.Must(clusterv1.AddToScheme(scheme))
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, addonv1beta1.AddToScheme, clusterv1.AddToScheme} {
+		utilruntime.Must(add(scheme))
+	}
+	return scheme
+}
+
+// Client reads the configurations, given as YAML.
+func Client(configurations ...string) client.Client {
+	return With(fake.NewClientBuilder(), configurations...)
+}
+
+// With reads the configurations, given as YAML, and everything else from the fake client of the builder.
+func With(builder *fake.ClientBuilder, configurations ...string) client.Client {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(addonv1beta1.GroupVersion.WithKind("AddOnDeploymentConfig"), meta.RESTScopeNamespace)
 	mapper.Add(addonv1beta1.GroupVersion.WithKind("AddOnTemplate"), meta.RESTScopeRoot)
-	h := hub{Client: fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).Build()}
-	for _, text := range objects {
+	h := hub{Client: builder.WithScheme(Scheme()).WithRESTMapper(mapper).Build()}
+	for _, text := range configurations {
 		h.objects = append(h.objects, Object(text))
 	}
 	return h
