@@ -1,9 +1,11 @@
 package admission
 
 import (
+	"context"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
@@ -15,15 +17,24 @@ var addOnTemplateKind = addonv1beta1.GroupVersion.WithKind("AddOnTemplate").Grou
 // ValidateAddOnTemplate holds an AddOnTemplate that is created (old is nil) or updated against what the hub can make an add-on of
 // (AM-30, AM-34, AM-35): manifests that are objects, each once, and registrations that are complete and ask for no signer of
 // somebody else. It fails with 400. What an update leaves alone is not asked about again.
-func ValidateAddOnTemplate(template, old *addonv1beta1.AddOnTemplate, opts ManifestWorkOptions) error {
+//
+// The executor needs the permission of WH-11, in all namespaces, as that of a ManifestWorkReplicaSet does: the hub writes the
+// works of the add-on under its own identity.
+func ValidateAddOnTemplate(ctx context.Context, template, old *addonv1beta1.AddOnTemplate, sender Sender, opts ManifestWorkOptions) error {
 	var errs field.ErrorList
 	spec := field.NewPath("spec")
 	if template.Spec.AddonName == "" && (old == nil || old.Spec.AddonName != "") {
 		errs = append(errs, field.Required(spec.Child("addonName"), "write the name of the add-on, that of its ClusterManagementAddOn"))
 	}
-	if old == nil || !equality.Semantic.DeepEqual(template.Spec.AgentSpec.Workload, old.Spec.AgentSpec.Workload) {
+	work := &template.Spec.AgentSpec
+	if len(work.Workload.Manifests) > 0 && (old == nil || !equality.Semantic.DeepEqual(work.Workload, old.Spec.AgentSpec.Workload)) {
 		// Two manifests that differ in a variable only may become the same object; that is known when they are rendered.
-		errs = append(errs, validateManifests(spec.Child("agentSpec", "workload", "manifests"), template.Spec.AgentSpec.Workload.Manifests, opts.Limit)...)
+		errs = append(errs, validateManifests(spec.Child("agentSpec", "workload", "manifests"), work.Workload.Manifests, opts.Limit)...)
+	}
+	if old == nil || !equality.Semantic.DeepEqual(work.Executor, old.Spec.AgentSpec.Executor) {
+		if err := validateExecutor(ctx, spec.Child("agentSpec", "executor"), work.Executor, metav1.NamespaceAll, sender, opts); err != nil {
+			errs = append(errs, err)
+		}
 	}
 	if old == nil || !equality.Semantic.DeepEqual(template.Spec.Registration, old.Spec.Registration) {
 		errs = append(errs, validateRegistrations(spec.Child("registration"), template.Spec.Registration)...)

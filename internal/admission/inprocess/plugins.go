@@ -19,6 +19,7 @@ const (
 	ManifestWorkValidating             = "ManifestWorkValidating"
 	ManifestWorkReplicaSetValidating   = "ManifestWorkReplicaSetValidating"
 	ClusterManagementAddOnValidating   = "ClusterManagementAddOnValidating"
+	AddOnTemplateValidating            = "AddOnTemplateValidating"
 	AgentRequestValidating             = "AgentRequestValidating"
 )
 
@@ -29,7 +30,7 @@ type Options struct {
 	// DefaultClusterSet is the feature gate of this name (WH-03).
 	DefaultClusterSet bool
 	// ManifestWork configures the checks of ManifestWorks: the size limit, which is that of templates of
-	// ManifestWorkReplicaSets, too, and the gate NilExecutorValidating.
+	// ManifestWorkReplicaSets and of AddOnTemplates, too, and the gate NilExecutorValidating.
 	ManifestWork rules.ManifestWorkOptions
 }
 
@@ -60,6 +61,7 @@ func Plugins(opts Options) []Plugin {
 		{ManifestWorkValidating, newWorkValidator(opts.ManifestWork)},
 		{ManifestWorkReplicaSetValidating, newReplicaSetValidator(opts.ManifestWork)},
 		{ClusterManagementAddOnValidating, newManagementAddOnValidator()},
+		{AddOnTemplateValidating, newTemplateValidator(opts.ManifestWork)},
 		{AgentRequestValidating, newRequestValidator()},
 	}
 }
