@@ -104,6 +104,10 @@ const (
 	// AnnotationFromCluster on a ManagedClusterAddOn lists the annotations that the hub has copied from its
 	// ManagedCluster, with commas between. It is an extension.
 	AnnotationFromCluster = "capstan.io/annotations-from-cluster"
+	// AnnotationPreDeleteTimeout on a ManagedClusterAddOn, or on its ClusterManagementAddOn for all clusters, is how long the
+	// removal waits for its pre-delete hooks, such as 30m; then it goes on without them. It is an extension; without it, hooks
+	// are waited for as long as their cluster is available, and 10 minutes when it is not.
+	AnnotationPreDeleteTimeout = "capstan.io/pre-delete-timeout"
 )
 
 // Values of AnnotationHostedManifestLocation.

@@ -3,6 +3,7 @@ package fleet
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"strconv"
 	"strings"
 )
 
@@ -134,6 +135,27 @@ func AddOnHubKubeconfigSecret(addOn string) string {
 // SignerKubeAPIServerClient (RG-60).
 func AddOnClientCertSecret(addOn, signer string) string {
 	return addOn + "-" + strings.ReplaceAll(signer, "/", "-") + "-client-cert"
+}
+
+// AddOnDeployWork is the name of a ManifestWork that deploys an add-on on its cluster; there are as many as its objects need
+// (AF-12).
+func AddOnDeployWork(addOn string, index int) string {
+	return "addon-" + addOn + "-deploy-" + strconv.Itoa(index)
+}
+
+// AddOnHostingDeployWork is the name of a ManifestWork that deploys an add-on of the namespace on its hosting cluster.
+func AddOnHostingDeployWork(addOn, namespace string, index int) string {
+	return "addon-" + addOn + "-deploy-hosting-" + namespace + "-" + strconv.Itoa(index)
+}
+
+// AddOnPreDeleteWork is the name of the ManifestWork with the pre-delete hooks of an add-on.
+func AddOnPreDeleteWork(addOn string) string {
+	return "addon-" + addOn + "-pre-delete"
+}
+
+// AddOnHostingPreDeleteWork is the name of the ManifestWork with those that run on the hosting cluster.
+func AddOnHostingPreDeleteWork(addOn, namespace string) string {
+	return "addon-" + addOn + "-pre-delete-hosting-" + namespace
 }
 
 // HubHash stands for a hub on its managed clusters: the SHA-256 of its URL in lower-case hexadecimal (WK-03).

@@ -22,7 +22,7 @@ func ConfigFor(configs []workv1.ManifestConfigOption, resource workv1.ResourceId
 	hasStrategy := false
 	for i := range configs {
 		c := &configs[i]
-		if !matches(c.ResourceIdentifier, resource) {
+		if !Matches(c.ResourceIdentifier, resource) {
 			continue
 		}
 		if !hasStrategy && c.UpdateStrategy != nil && c.UpdateStrategy.Type != "" {
@@ -38,7 +38,9 @@ func ConfigFor(configs []workv1.ManifestConfigOption, resource workv1.ResourceId
 	return found
 }
 
-func matches(pattern, resource workv1.ResourceIdentifier) bool {
+// Matches tells whether an entry of manifestConfigs is about the resource: the character * in its namespace and name stands
+// for any characters.
+func Matches(pattern, resource workv1.ResourceIdentifier) bool {
 	return pattern.Group == resource.Group && pattern.Resource == resource.Resource &&
 		matchesWildcard(pattern.Namespace, resource.Namespace) && matchesWildcard(pattern.Name, resource.Name)
 }

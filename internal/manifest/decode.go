@@ -66,11 +66,20 @@ func decode(ordinal int, raw []byte) (*unstructured.Unstructured, error) {
 	if err := json.Unmarshal(raw, &object.Object); err != nil {
 		return nil, fmt.Errorf("manifest %d is not a Kubernetes object: %w", ordinal, err)
 	}
-	if err := check(object); err != nil {
+	if err := Clean(object); err != nil {
 		return nil, fmt.Errorf("manifest %d%s: %w", ordinal, describe(object), err)
 	}
-	dropServerMetadata(object)
 	return object, nil
+}
+
+// Clean makes a manifest of an object that came from anywhere: it drops the metadata that only an API server can give
+// (WK-04). It fails if nobody can apply that, and tells which field is wrong.
+func Clean(object *unstructured.Unstructured) error {
+	if err := check(object); err != nil {
+		return err
+	}
+	dropServerMetadata(object)
+	return nil
 }
 
 // check makes sure that the accessors of unstructured objects can be used on this one.

@@ -1,0 +1,198 @@
+package workload
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/addon/config"
+	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/wording"
+)
+
+// deployTo brings the objects of a side to its cluster. To a cluster that is being deleted nothing is brought any more.
+func (p *planner) deployTo(s side) error {
+	works := p.worksAt(s)
+	switch {
+	case p.Workload == nil && p.Unrendered != nil && !s.hosting:
+		p.Conditions = append(p.Conditions, failing(s.condition, fleet.ReasonManifestWorkApplyFailed,
+			"The manifests could not be made, so those on the cluster stay as they are: "+p.Unrendered.Error()))
+		return nil
+	case p.Workload == nil || s.cluster == nil || !s.cluster.DeletionTimestamp.IsZero():
+		return nil
+	}
+	hashes, err := config.Annotation(p.Installation.AddOn.Status.ConfigReferences)
+	if err != nil {
+		return err
+	}
+	objects := p.at(s, false)
+	bins := split(objects, works, p.MaxBytes)
+	progress := progress{side: s}
+	for _, b := range bins {
+		wanted := p.deployWork(s, b, hashes, b.manifests(objects))
+		progress.note(b, p.write(b, wanted))
+	}
+	p.sortUpdates()
+	if c := progress.condition(p.Installation.AddOn); c != nil {
+		p.Conditions = append(p.Conditions, *c)
+	}
+	return nil
+}
+
+// worksAt are the works that deploy the objects of a side.
+func (p *planner) worksAt(s side) (works []*work) {
+	for _, w := range p.works {
+		if !w.hook && w.hosting == s.hosting && w.Namespace == s.namespace {
+			works = append(works, w)
+		}
+	}
+	return works
+}
+
+// write plans what makes a work as it is wanted, and tells whether that is anything.
+func (p *planner) write(b *bin, wanted *workv1.ManifestWork) bool {
+	switch {
+	case b.closed():
+		return true // it is made anew when it is gone
+	case b.work == nil:
+		p.Create = append(p.Create, wanted)
+	case len(wanted.Spec.Workload.Manifests) == 0:
+		p.Delete = append(p.Delete, b.work.ManifestWork)
+	case !same(b.work.ManifestWork, wanted):
+		p.Update = append(p.Update, wanted)
+	default:
+		return false
+	}
+	return true
+}
+
+// same compares what is set of a work; whatever else others have written there stays.
+func same(existing, wanted *workv1.ManifestWork) bool {
+	return maps.Equal(existing.Labels, wanted.Labels) && maps.Equal(existing.Annotations, wanted.Annotations) &&
+		slices.EqualFunc(existing.OwnerReferences, wanted.OwnerReferences, func(a, b metav1.OwnerReference) bool { return a.UID == b.UID }) &&
+		sameSpec(&existing.Spec, &wanted.Spec)
+}
+
+// sortUpdates has works that get objects written before those that lose them.
+func (p *planner) sortUpdates() {
+	existing := map[string]*work{}
+	for _, w := range p.works {
+		existing[w.Namespace+"/"+w.Name] = w
+	}
+	loses := func(w *workv1.ManifestWork) int {
+		gets := identify(w.Spec.Workload.Manifests)
+		for o := range existing[w.Namespace+"/"+w.Name].manifests {
+			if _, kept := gets[o]; !kept {
+				return 1
+			}
+		}
+		return 0
+	}
+	slices.SortStableFunc(p.Update, func(a, b *workv1.ManifestWork) int { return loses(a) - loses(b) })
+}
+
+// deployWork is a work as it is to be (AF-12).
+func (p *planner) deployWork(s side, b *bin, hashes string, objects []*object) *workv1.ManifestWork {
+	addOn := p.Installation.AddOn
+	name := fleet.AddOnDeployWork(addOn.Name, b.index)
+	if s.hosting {
+		name = fleet.AddOnHostingDeployWork(addOn.Name, addOn.Namespace, b.index)
+	}
+	w := p.base(s, b.work, name)
+	if hashes == "" {
+		delete(w.Annotations, fleet.AnnotationConfigSpecHash)
+	} else {
+		set(&w.Annotations, fleet.AnnotationConfigSpecHash, hashes)
+	}
+	w.Spec = p.spec(objects)
+	return w
+}
+
+// base is a work without its spec, and with everything that others have set on an existing one.
+func (p *planner) base(s side, existing *work, name string) *workv1.ManifestWork {
+	addOn := p.Installation.AddOn
+	w := &workv1.ManifestWork{}
+	w.Namespace, w.Name = s.namespace, name
+	if existing != nil {
+		existing.ObjectMeta.DeepCopyInto(&w.ObjectMeta)
+	}
+	set(&w.Labels, fleet.LabelAddOnName, addOn.Name)
+	if w.Namespace != addOn.Namespace {
+		set(&w.Labels, fleet.LabelAddOnNamespace, addOn.Namespace)
+	} else if !slices.ContainsFunc(w.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == addOn.UID }) {
+		// That of an add-on of this name that was there before leads nowhere.
+		w.OwnerReferences = slices.DeleteFunc(w.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == addOnKind })
+		w.OwnerReferences = append(w.OwnerReferences, *metav1.NewControllerRef(addOn, addonv1beta1.GroupVersion.WithKind(addOnKind)))
+	}
+	return w
+}
+
+const addOnKind = "ManagedClusterAddOn"
+
+func set(m *map[string]string, key, value string) {
+	if *m == nil {
+		*m = map[string]string{}
+	}
+	(*m)[key] = value
+}
+
+// progress is how far the objects of a side have come.
+type progress struct {
+	side            side
+	waiting, failed []string
+}
+
+// note takes in a work. What is being written has not been reported on.
+func (p *progress) note(b *bin, written bool) {
+	if b.work == nil || written {
+		if len(b.objects) > 0 {
+			p.waiting = append(p.waiting, b.name(p.side))
+		}
+		return
+	}
+	applied, observed := b.work.observed(fleet.ConditionApplied)
+	switch {
+	case !observed:
+		p.waiting = append(p.waiting, b.name(p.side))
+	case applied.Status != metav1.ConditionTrue:
+		p.failed = append(p.failed, fmt.Sprintf("%s: %s", b.name(p.side), applied.Message))
+	}
+}
+
+func (b *bin) name(s side) string {
+	if b.work != nil {
+		return b.work.Name
+	}
+	return fmt.Sprintf("number %d, which is being created in namespace %s", b.index, s.namespace)
+}
+
+// condition is AF-14. As long as an available cluster has just not answered to a change yet, it is left as it is: it would be
+// written twice for every change otherwise.
+func (p *progress) condition(addOn *addonv1beta1.ManagedClusterAddOn) *metav1.Condition {
+	switch {
+	case len(p.failed) > 0:
+		return new(failing(p.side.condition, fleet.ReasonAddOnManifestAppliedFailed,
+			fmt.Sprintf("The agent of cluster %s could not apply ManifestWork %s", p.side.namespace, wording.FirstFew(p.failed))))
+	case len(p.waiting) == 0:
+		return new(holding(p.side.condition, fleet.ReasonAddOnManifestApplied, "manifests of addon are applied successfully"))
+	case available(p.side.cluster) && meta.IsStatusConditionTrue(addOn.Status.Conditions, p.side.condition):
+		return nil
+	case available(p.side.cluster):
+		return new(failing(p.side.condition, fleet.ReasonAddOnManifestAppliedFailed,
+			fmt.Sprintf("The agent of cluster %s has not applied ManifestWork %s yet", p.side.namespace, wording.FirstFew(p.waiting))))
+	default:
+		return new(failing(p.side.condition, fleet.ReasonAddOnManifestAppliedFailed,
+			fmt.Sprintf("Cluster %s is not available; once it is, its agent applies ManifestWork %s", p.side.namespace, wording.FirstFew(p.waiting))))
+	}
+}
+
+// available tells whether the agent of a cluster is there to do something.
+func available(cluster *clusterv1.ManagedCluster) bool {
+	return meta.IsStatusConditionTrue(cluster.Status.Conditions, fleet.ConditionClusterAvailable)
+}

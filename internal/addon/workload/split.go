@@ -1,0 +1,157 @@
+package workload
+
+import (
+	"slices"
+)
+
+// bin is one work of a side, as it is to be.
+type bin struct {
+	index int
+	// work that exists; nil for one that is to be created.
+	work *work
+	// objects whose work this is, and their size.
+	objects []*object
+	size    int
+	// guests are leaving for other works, and stay until those have applied them.
+	guests []*object
+}
+
+// closed tells whether the work is being deleted: it keeps what it has until it is gone, and takes nothing.
+func (b *bin) closed() bool {
+	return b.work != nil && !b.work.DeletionTimestamp.IsZero()
+}
+
+func (b *bin) holds(o *object) bool {
+	if b.work == nil {
+		return false
+	}
+	_, ok := b.work.manifests[o.id]
+	return ok
+}
+
+func (b *bin) add(o *object) {
+	b.objects = append(b.objects, o)
+	b.size += len(o.raw)
+}
+
+// takes tells whether an object fits in beside the others.
+func (b *bin) takes(o *object, limit int) bool {
+	return !b.closed() && b.size+len(o.raw) <= limit
+}
+
+// split assigns objects to works (AF-13). Each stays where it is, unless the work has become too large; then as few as possible
+// move. What has no work gets the first that has room, or a new one. An object that is larger than the limit is alone in its
+// work.
+func split(objects []*object, works []*work, limit int) []*bin {
+	bins := make([]*bin, len(works))
+	for i, w := range works {
+		bins[i] = &bin{index: w.index, work: w}
+	}
+	homeless := settle(objects, bins, limit)
+	for _, b := range bins {
+		homeless = append(homeless, b.shrink(limit)...)
+	}
+	for _, o := range objects { // in their order, not in that of their eviction
+		if slices.Contains(homeless, o) {
+			bins = house(o, bins, limit)
+		}
+	}
+	host(objects, bins)
+	return bins
+}
+
+// settle leaves objects where they are, and returns those that are nowhere. One that is in several works is on its way from one to
+// another: to the one that has room for it.
+func settle(objects []*object, bins []*bin, limit int) (homeless []*object) {
+	moving := map[*object][]*bin{}
+	for _, o := range objects {
+		var in []*bin
+		for _, b := range bins {
+			if b.holds(o) {
+				in = append(in, b)
+			}
+		}
+		switch len(in) {
+		case 0:
+			homeless = append(homeless, o)
+		case 1:
+			in[0].add(o)
+		default:
+			moving[o] = in
+		}
+	}
+	for _, o := range objects {
+		if in := moving[o]; in != nil {
+			home := slices.IndexFunc(in, func(b *bin) bool { return b.takes(o, limit) || len(b.objects) == 0 && !b.closed() })
+			in[max(home, 0)].add(o)
+		}
+	}
+	return homeless
+}
+
+// shrink takes objects out until the rest fits: the smallest that is enough, or else the largest first.
+func (b *bin) shrink(limit int) (out []*object) {
+	for b.size > limit && len(b.objects) > 1 && !b.closed() {
+		excess, victim := b.size-limit, b.objects[0]
+		for _, o := range b.objects[1:] {
+			size, best := len(o.raw), len(victim.raw)
+			if enough := best >= excess; enough && size >= excess && size < best || !enough && size > best {
+				victim = o
+			}
+		}
+		b.objects = slices.DeleteFunc(b.objects, func(o *object) bool { return o == victim })
+		b.size -= len(victim.raw)
+		out = append(out, victim)
+	}
+	return out
+}
+
+// house finds a work for an object.
+func house(o *object, bins []*bin, limit int) []*bin {
+	for _, b := range bins {
+		if b.takes(o, limit) {
+			b.add(o)
+			return bins
+		}
+	}
+	b := &bin{}
+	for slices.ContainsFunc(bins, func(other *bin) bool { return other.index == b.index }) {
+		b.index++
+	}
+	b.add(o)
+	return append(bins, b)
+}
+
+// host keeps objects in works that they leave, until the cluster has them from the other one.
+func host(objects []*object, bins []*bin) {
+	home := map[*object]*bin{}
+	for _, b := range bins {
+		for _, o := range b.objects {
+			home[o] = b
+		}
+	}
+	for _, b := range bins {
+		for _, o := range objects {
+			to := home[o]
+			if to != b && b.holds(o) && (to.work == nil || !to.work.has(o.id)) {
+				b.guests = append(b.guests, o)
+			}
+		}
+	}
+}
+
+// manifests are all objects of the work, in the order in which it lists them.
+func (b *bin) manifests(order []*object) (all []*object) {
+	in := make(map[*object]bool, len(b.objects)+len(b.guests))
+	for _, list := range [][]*object{b.objects, b.guests} {
+		for _, o := range list {
+			in[o] = true
+		}
+	}
+	for _, o := range order {
+		if in[o] {
+			all = append(all, o)
+		}
+	}
+	return all
+}

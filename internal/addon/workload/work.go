@@ -1,0 +1,128 @@
+package workload
+
+import (
+	"cmp"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+// Owner is the add-on that a ManifestWork belongs to: the name of its ManagedClusterAddOn, and the cluster that this is for. ok is
+// false for works that are none of an add-on's, even if they have the label.
+func Owner(w client.Object) (key types.NamespacedName, ok bool) {
+	key.Name = w.GetLabels()[fleet.LabelAddOnName]
+	if key.Name == "" {
+		return types.NamespacedName{}, false
+	}
+	key.Namespace = cmp.Or(w.GetLabels()[fleet.LabelAddOnNamespace], w.GetNamespace())
+	if _, ok := parse(w.GetName(), key); !ok {
+		return types.NamespacedName{}, false
+	}
+	return key, true
+}
+
+// place is what the name of a work says of it.
+type place struct {
+	hosting, hook bool
+	index         int
+}
+
+// parse is the reverse of the names in package fleet.
+func parse(name string, owner types.NamespacedName) (place, bool) {
+	switch name {
+	case fleet.AddOnPreDeleteWork(owner.Name):
+		return place{hook: true}, true
+	case fleet.AddOnHostingPreDeleteWork(owner.Name, owner.Namespace):
+		return place{hook: true, hosting: true}, true
+	}
+	number := name[strings.LastIndexByte(name, '-')+1:]
+	index, err := strconv.Atoi(number)
+	if err != nil || index < 0 {
+		return place{}, false
+	}
+	switch name {
+	case fleet.AddOnDeployWork(owner.Name, index):
+		return place{index: index}, true
+	case fleet.AddOnHostingDeployWork(owner.Name, owner.Namespace, index):
+		return place{hosting: true, index: index}, true
+	}
+	return place{}, false
+}
+
+// work is one that exists. It is never changed.
+type work struct {
+	*workv1.ManifestWork
+	place
+	// manifests are the indices of the objects in its spec.
+	manifests map[id]int
+}
+
+// find reads the existing works, ordered by their names' numbers.
+func find(in Input) (works []*work) {
+	owner := client.ObjectKeyFromObject(in.Installation.AddOn)
+	for i := range in.Existing {
+		w := &in.Existing[i]
+		if of, ok := Owner(w); !ok || of != owner {
+			continue
+		}
+		place, _ := parse(w.Name, owner)
+		works = append(works, &work{ManifestWork: w, place: place, manifests: identify(w.Spec.Workload.Manifests)})
+	}
+	slices.SortFunc(works, func(a, b *work) int { return cmp.Or(a.index-b.index, cmp.Compare(a.Namespace, b.Namespace)) })
+	return works
+}
+
+// identify reads no more of manifests than which objects they are. One that cannot be read is none.
+func identify(manifests []workv1.Manifest) map[id]int {
+	found := make(map[id]int, len(manifests))
+	for i := range manifests {
+		var partial struct {
+			metav1.TypeMeta `json:",inline"`
+			Metadata        struct{ Namespace, Name string }
+		}
+		if json.Unmarshal(manifests[i].Raw, &partial) == nil {
+			kind := schema.FromAPIVersionAndKind(partial.APIVersion, partial.Kind).GroupKind()
+			found[id{kind, partial.Metadata.Namespace, partial.Metadata.Name}] = i
+		}
+	}
+	return found
+}
+
+// reported is what the agent says of an object of the work; nil if nothing.
+func (w *work) reported(o id) *workv1.ManifestCondition {
+	for i := range w.Status.ResourceStatus.Manifests {
+		m := &w.Status.ResourceStatus.Manifests[i]
+		if r := m.ResourceMeta; r.Kind == o.Kind && r.Group == o.Group && r.Name == o.name && (r.Namespace == o.namespace || r.Namespace == "") {
+			return m
+		}
+	}
+	return nil
+}
+
+// observed tells whether the agent has reported on the present spec of the work, in a condition.
+func (w *work) observed(condition string) (c *metav1.Condition, ok bool) {
+	c = meta.FindStatusCondition(w.Status.Conditions, condition)
+	return c, c != nil && c.ObservedGeneration >= w.Generation
+}
+
+// has tells whether the work has applied an object as it is in its present spec.
+func (w *work) has(o id) bool {
+	if _, named := w.manifests[o]; !named {
+		return false
+	}
+	if _, ok := w.observed(fleet.ConditionApplied); !ok {
+		return false
+	}
+	reported := w.reported(o)
+	return reported != nil && meta.IsStatusConditionTrue(reported.Conditions, fleet.ConditionApplied)
+}
