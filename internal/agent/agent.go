@@ -80,6 +80,7 @@ func (a *Agent) work(ctx context.Context) error {
 	if a.record, err = a.newRecorder(ctx); err != nil {
 		return err
 	}
+	a.store.Record = a.record
 	a.bootstrap = a.newBootstrap()
 	prepare, prepareCtx := errgroup.WithContext(ctx)
 	prepare.Go(func() error { return a.installCRDs(prepareCtx) })

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
@@ -35,6 +36,7 @@ func Scheme() *runtime.Scheme {
 	utilruntime.Must(multiclusterv1alpha1.AddToScheme(s))
 	utilruntime.Must(workv1.AddToScheme(s))
 	utilruntime.Must(workv1alpha1.AddToScheme(s))
+	utilruntime.Must(addonv1beta1.AddToScheme(s))
 	return s
 }
 
