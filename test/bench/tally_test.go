@@ -115,3 +115,8 @@ func (c *tally) await(t *testing.T) time.Time {
 	}
 	return latest(times)
 }
+
+// ofCluster narrows down what is wanted to the works of one cluster.
+func ofCluster(cluster string, wanted func(*workv1.ManifestWork) bool) func(*workv1.ManifestWork) bool {
+	return func(w *workv1.ManifestWork) bool { return w.Namespace == cluster && wanted(w) }
+}

@@ -79,6 +79,7 @@ type Controller struct {
 	observed *observe.Observer
 	applier  *applier
 	passes   passes
+	released released
 }
 
 // New returns a Controller that reads works from hub and applies them to managed.
@@ -135,6 +136,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := c.hub.Get(ctx, req.NamespacedName, work); err != nil {
 		if apierrors.IsNotFound(err) {
 			c.forget(req.Name)
+			c.released.delete(req.Name)
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}

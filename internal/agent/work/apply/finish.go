@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -20,7 +21,7 @@ import (
 
 // finish is WK-14: the AppliedManifestWork takes everything with it; the work goes when it has gone.
 func (c *Controller) finish(ctx context.Context, work *workv1.ManifestWork) error {
-	if !controllerutil.ContainsFinalizer(work, fleet.FinalizerManifestWorkCleanup) {
+	if !controllerutil.ContainsFinalizer(work, fleet.FinalizerManifestWorkCleanup) || c.released.has(work) {
 		return nil
 	}
 	if err := c.reportDeleting(ctx, work); err != nil {
@@ -41,8 +42,22 @@ func (c *Controller) finish(ctx context.Context, work *workv1.ManifestWork) erro
 	if err := finalizer.Remove(ctx, c.hub, work, fleet.FinalizerManifestWorkCleanup); err != nil {
 		return fmt.Errorf("remove the finalizer of ManifestWork %s: %w", work.Name, err)
 	}
+	c.released.add(work)
 	return nil
 }
+
+// released are works that are let go of and that the cache still has: when a hub is busy, its watch lags behind, and each event
+// until then would ask for the same again.
+type released struct{ m sync.Map }
+
+func (r *released) add(work *workv1.ManifestWork) { r.m.Store(work.Name, work.UID) }
+
+func (r *released) has(work *workv1.ManifestWork) bool {
+	uid, ok := r.m.Load(work.Name)
+	return ok && uid == work.UID
+}
+
+func (r *released) delete(work string) { r.m.Delete(work) }
 
 // deleteApplied heeds the delete option as it is now, which the last pass may not have seen (WK-12).
 func (c *Controller) deleteApplied(ctx context.Context, work *workv1.ManifestWork, amw *workv1.AppliedManifestWork) error {
