@@ -35,6 +35,9 @@ const (
 	// AnnotationTemplateWrittenAt on a ManifestWork of a ManifestWorkReplicaSet is when the hub wrote its present spec, in
 	// RFC 3339: from then on the cluster counts in the rollout. It is an extension.
 	AnnotationTemplateWrittenAt = "capstan.io/template-written-at"
+	// AnnotationLabelsOfSet on a ManifestWork of a ManifestWorkReplicaSet is the keys of the labels that it has from the set,
+	// with commas between them: when the set loses one, the work does. It is an extension.
+	AnnotationLabelsOfSet = "capstan.io/labels-of-set"
 	// AnnotationRollback, when "true" on a ManifestWorkReplicaSet, restores the last good template on all clusters when a
 	// rollout stops because of failures. It is an extension.
 	AnnotationRollback = "capstan.io/rollback"

@@ -49,6 +49,13 @@ func (c *Controller) dryRun(ctx context.Context, work *workv1.ManifestWork) erro
 	if err := c.managed.Get(ctx, types.NamespacedName{Name: name}, amw); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("get AppliedManifestWork %s: %w", name, err)
 	}
+	if claimed := c.claimed(amw); claimed != nil {
+		c.setCondition(&work.Status.Conditions, metav1.Condition{
+			Type: fleet.ConditionDryRun, Status: metav1.ConditionFalse, Reason: fleet.ReasonDryRunFailed, ObservedGeneration: work.Generation,
+			Message: claimed.Error(),
+		})
+		return c.writeStatus(ctx, work)
+	}
 	amw.Name = name
 	previews := c.applier.preview(ctx, amw, work, c.passes.get(work.Name))
 	c.reportPreviews(work, amw, previews)
