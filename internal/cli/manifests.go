@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
@@ -30,11 +31,26 @@ var manifestExtensions = []string{".yaml", ".yml", ".json"}
 // manifestsLimit is how much is read from a URL at most, in bytes: more than fits into a ManifestWork by far.
 const manifestsLimit = 16 << 20
 
-// manifestFiles are the values of -f: files, folders, URLs, or - for standard input.
+// manifestFiles are the values of -f: files, folders, URLs, or - for standard input. Instead of them there may be the folder of
+// a kustomization.
 type manifestFiles struct {
-	paths     []string
-	recursive bool
-	stdin     io.Reader
+	paths         []string
+	recursive     bool
+	kustomization string
+	stdin         io.Reader
+}
+
+// add adds the flags to a command.
+func (m *manifestFiles) add(a *app, command *cobra.Command) {
+	m.stdin = a.in
+	flags := command.Flags()
+	flags.StringSliceVarP(&m.paths, "filename", "f", nil, "files, folders or URLs with the objects, in YAML or JSON; - is standard input")
+	flags.BoolVarP(&m.recursive, "recursive", "R", true, "read the folders in folders, too")
+	flags.StringVarP(&m.kustomization, "kustomize", "k", "", "folder with a kustomization.yaml that makes the objects, instead of -f")
+	command.MarkFlagsMutuallyExclusive("filename", "kustomize")
+	if err := command.MarkFlagDirname("kustomize"); err != nil {
+		panic(err) // the flag is missing
+	}
 }
 
 // document is an object as it was found, and where.
@@ -45,16 +61,26 @@ type document struct {
 
 // read returns the objects in the files, in order. The error says where it found what is wrong.
 func (m manifestFiles) read(ctx context.Context) ([]workv1.Manifest, error) {
-	if len(m.paths) == 0 {
-		return nil, errors.New("-f is missing: name the files with the objects, or - for standard input")
+	if m.kustomization == "" && len(m.paths) == 0 {
+		return nil, errors.New("-f is missing: name the files with the objects, - for standard input, or a folder with a kustomization with -k")
 	}
 	var documents []document
+	if m.kustomization != "" {
+		built, err := readKustomization(m.kustomization)
+		if err != nil {
+			return nil, err
+		}
+		documents = built
+	}
 	for _, path := range m.paths {
 		found, err := m.readPath(ctx, path)
 		if err != nil {
 			return nil, err
 		}
 		documents = append(documents, found...)
+	}
+	if len(documents) == 0 && m.kustomization != "" {
+		return nil, fmt.Errorf("-k: no Kubernetes object in %s", m.kustomization)
 	}
 	if len(documents) == 0 {
 		return nil, fmt.Errorf("-f: no Kubernetes object in %s", m)

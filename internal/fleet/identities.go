@@ -24,6 +24,10 @@ const (
 	SignerGRPC = "open-cluster-management.io/grpc"
 )
 
+// AgentUserAgent is as what an agent of ours sends its requests, and so the field manager of what it writes on the hub: those of
+// other implementations do not know our extensions.
+const AgentUserAgent = "capstan-agent"
+
 // CSRApprovalReason is the reason on certificate requests that the hub approves by itself (RG-13, AF-05).
 const CSRApprovalReason = "AutoApprovedByHubCSRApprovingController"
 

@@ -27,6 +27,7 @@ func Clusters(object any, clusters []clusterv1.ManagedCluster) View {
 		Object: object,
 		Grid:   func() Grid { return clusterGrid(clusters) },
 		Root:   func() Node { return clusterTree(clusters) },
+		Names:  namesOf("managedcluster.cluster.open-cluster-management.io", clusters),
 	}
 }
 

@@ -21,6 +21,7 @@ func Placements(object any, placements []clusterv1beta1.Placement, decisions []c
 		Object: object,
 		Grid:   func() Grid { return placementGrid(placements, decisions) },
 		Root:   func() Node { return placementTree(placements, decisions) },
+		Names:  namesOf("placement.cluster.open-cluster-management.io", placements),
 	}
 }
 
