@@ -284,6 +284,8 @@ func TestCompletion(t *testing.T) {
 	h.putPlacement(t, "team-a", "web")
 	h.putPlacement(t, "team-b", "db")
 	h.Put(t, worksPath+"/web", &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "cluster1"}})
+	h.putCatalogue(t, "hello", nil)
+	h.putAddOn(t, "cluster1", "orphan")
 	for typed, want := range map[string]string{
 		"accept --cluster=":                        "cluster1\ncluster2\nidle\n",
 		"accept --clusters=":                       "cluster1\ncluster2\nidle\n",
@@ -309,6 +311,12 @@ func TestCompletion(t *testing.T) {
 		"create work new --placement=":             "team-a/web\nteam-b/db\n",
 		"create work new --dry-run=":               "client\nserver\n",
 		"delete work --cluster=cluster1 ":          "web\n",
+		"get addon hello ":                         "orphan\n",
+		"addon enable --names=hello,":              "hello,orphan\n",
+		"addon disable --clusters=cluster1,":       "cluster1,cluster2\ncluster1,idle\n",
+		"addon create new --placement-ref=":        "team-a/web\nteam-b/db\n",
+		"install hub-addon --names=argocd,":        "argocd,argocd-agent\nargocd,governance-policy-framework\n",
+		"uninstall hub-addon --namespace=":         "team-a\n",
 		"diff work ":                               "web\n",
 	} {
 		words := strings.Split(typed, " ")
