@@ -59,6 +59,9 @@ const (
 	DryRunServer = "server"
 	// DryRunNone is the value of AnnotationDryRun that says the same as its absence.
 	DryRunNone = "none"
+	// AnnotationDryRunOf on a ManifestWork with AnnotationDryRun is the name of the work of the same cluster that it is tried in
+	// the place of: what that one has applied counts as its own. It is an extension.
+	AnnotationDryRunOf = "capstan.io/dry-run-of"
 	// AnnotationManifests on an AppliedManifestWork is which objects its work names, written before they are applied. It is
 	// an extension.
 	AnnotationManifests = "capstan.io/manifests"
