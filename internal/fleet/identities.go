@@ -30,6 +30,7 @@ func IsReservedSigner(signer string) bool {
 	domain, _, _ := strings.Cut(signer, "/")
 	return signer == SignerGRPC || domain == "kubernetes.io" || strings.HasSuffix(domain, ".kubernetes.io") || strings.HasSuffix(domain, ".k8s.io")
 }
+
 // AgentUserAgent is as what an agent of ours sends its requests, and so the field manager of what it writes on the hub: those of
 // other implementations do not know our extensions.
 const AgentUserAgent = "capstan-agent"
