@@ -55,6 +55,7 @@ func TestHubInExistingCluster(t *testing.T) {
 		t.Run("sets", func(t *testing.T) { t.Parallel(); testSetsExisting(t, existing) })
 		t.Run("rollback", func(t *testing.T) { t.Parallel(); testRollback(t, existing, "set-rollback") })
 		t.Run("add-ons", func(t *testing.T) { t.Parallel(); testAddOnsExisting(t, existing) })
+		t.Run("what agents tell of add-ons", func(t *testing.T) { t.Parallel(); testAddOnStatusExisting(t, existing) })
 		t.Run("trusted", func(t *testing.T) { t.Parallel(); testTrustedJoins(t, existing) })
 	})
 	if err := webhooks.Stop(); err != nil {
