@@ -38,6 +38,7 @@ type Agent struct {
 	clientConfigs []clusterv1.ClientConfig
 	bootstrap     *bootstrap.Bootstrap // of the registration part
 	record        clientcert.Recorder
+	addOns        bool // the hub has them
 	working       atWork
 }
 

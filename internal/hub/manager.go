@@ -40,6 +40,8 @@ func ManagerOptions() ctrl.Options {
 				&corev1.Namespace{}:                         ofClusters,
 				&rbacv1.ClusterRoleBinding{}:                ofClusters,
 				&rbacv1.RoleBinding{}:                       ofClusters,
+				&rbacv1.Role{}:                              ofClusters,
+				&corev1.ServiceAccount{}:                    ofClusters,
 				&coordinationv1.Lease{}:                     {Label: hasLabel(fleet.LabelClusterName), Transform: health.StripLease},
 				&certificatesv1.CertificateSigningRequest{}: ofClusters,
 			},

@@ -20,6 +20,7 @@ const (
 	ManifestWorkReplicaSetValidating   = "ManifestWorkReplicaSetValidating"
 	ClusterManagementAddOnValidating   = "ClusterManagementAddOnValidating"
 	AddOnTemplateValidating            = "AddOnTemplateValidating"
+	ManagedClusterAddOnValidating      = "ManagedClusterAddOnValidating"
 	AgentRequestValidating             = "AgentRequestValidating"
 )
 
@@ -62,6 +63,7 @@ func Plugins(opts Options) []Plugin {
 		{ManifestWorkReplicaSetValidating, newReplicaSetValidator(opts.ManifestWork)},
 		{ClusterManagementAddOnValidating, newManagementAddOnValidator()},
 		{AddOnTemplateValidating, newTemplateValidator(opts.ManifestWork)},
+		{ManagedClusterAddOnValidating, newAddOnStatusValidator()},
 		{AgentRequestValidating, newRequestValidator()},
 	}
 }

@@ -79,7 +79,7 @@ func (s *Store) Save(ctx context.Context, c *Credential) error {
 	if err := s.writeFiles(c.data()); err != nil {
 		return err
 	}
-	return s.forgetPendingKey(c.Key)
+	return s.pending().Forget(c.Key)
 }
 
 // Update changes parts of the credential. Of several at a time, each sees what the one before it made.
