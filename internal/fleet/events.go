@@ -43,11 +43,9 @@ const (
 	EventManagedClusterLeaseUpdateStopped          = "ManagedClusterLeaseUpdateStoped"  // spelt so in the contract
 	EventAddOnApprovalWithheld                     = "AddOnCertificateApprovalWithheld" // our own
 	EventRolledBack                                = "RolledBack"                       // our own
-	EventManagedClusterLeaseUpdateStopped          = "ManagedClusterLeaseUpdateStoped"  // spelt so in the contract
 	EventManagedClusterAddOnStatusUpdated          = "ManagedClusterAddOnStatusUpdated"
 	EventManagedClusterAddOnInstalled              = "ManagedClusterAddOnInstalled" // our own
 	EventManagedClusterAddOnRemoved                = "ManagedClusterAddOnRemoved"   // our own
 	EventRolloutCompleted                          = "RolloutCompleted"             // our own
 	EventRolloutStopped                            = "RolloutStopped"               // our own
-	EventRolledBack                                = "RolledBack"                   // our own
 )
