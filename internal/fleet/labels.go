@@ -62,10 +62,21 @@ const (
 	LabelTokenInfrastructure = "addon.open-cluster-management.io/token-infrastructure"
 	// LabelTokenAddOnName is the add-on that objects with LabelTokenInfrastructure are for.
 	LabelTokenAddOnName = "addon.open-cluster-management.io/name"
+	// LabelAddOnCredential marks the Secrets with which add-ons reach the hub. Its value tells for whom an agent keeps them:
+	// AddOnCredentialManaged or AddOnCredentialHosted. It is an extension.
+	LabelAddOnCredential = "capstan.io/addon-credential"
 	// LabelHostedManifestLocation is the deprecated form of AnnotationHostedManifestLocation.
 	LabelHostedManifestLocation = AnnotationHostedManifestLocation
 	// LabelAddOnPreDelete is the deprecated form of AnnotationAddOnPreDelete.
 	LabelAddOnPreDelete = "open-cluster-management.io/addon-pre-delete"
+)
+
+// Values of LabelAddOnCredential.
+const (
+	// AddOnCredentialManaged is of add-ons that run on the managed cluster.
+	AddOnCredentialManaged = "managed"
+	// AddOnCredentialHosted is of add-ons that run on the hosting cluster.
+	AddOnCredentialHosted = "hosted"
 )
 
 // Labels of what the operators install.

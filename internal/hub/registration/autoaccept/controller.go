@@ -23,8 +23,8 @@ import (
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/certrequest"
 	"github.com/capstan-io/capstan/internal/fleet"
-	"github.com/capstan-io/capstan/internal/patch"
 	"github.com/capstan-io/capstan/internal/hub/registration/agentcsr"
+	"github.com/capstan-io/capstan/internal/patch"
 )
 
 // workers is how many clusters are accepted at once.
