@@ -19,8 +19,8 @@ const (
 	ManifestWorkValidating             = "ManifestWorkValidating"
 	ManifestWorkReplicaSetValidating   = "ManifestWorkReplicaSetValidating"
 	ClusterManagementAddOnValidating   = "ClusterManagementAddOnValidating"
-	AddOnTemplateValidating            = "AddOnTemplateValidating"
 	ManagedClusterAddOnValidating      = "ManagedClusterAddOnValidating"
+	AddOnTemplateValidating            = "AddOnTemplateValidating"
 	AgentRequestValidating             = "AgentRequestValidating"
 )
 
@@ -62,8 +62,8 @@ func Plugins(opts Options) []Plugin {
 		{ManifestWorkValidating, newWorkValidator(opts.ManifestWork)},
 		{ManifestWorkReplicaSetValidating, newReplicaSetValidator(opts.ManifestWork)},
 		{ClusterManagementAddOnValidating, newManagementAddOnValidator()},
-		{AddOnTemplateValidating, newTemplateValidator(opts.ManifestWork)},
 		{ManagedClusterAddOnValidating, newAddOnStatusValidator()},
+		{AddOnTemplateValidating, newTemplateValidator(opts.ManifestWork)},
 		{AgentRequestValidating, newRequestValidator()},
 	}
 }
