@@ -26,6 +26,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
@@ -120,10 +121,10 @@ func checkName(name string) error {
 func configsOf(agents []addon.Agent) (all []schema.GroupVersionResource) {
 	seen := map[schema.GroupResource]bool{}
 	for _, agent := range agents {
-		for _, config := range agent.Options().Configs {
-			if !seen[config.GroupResource()] {
-				seen[config.GroupResource()] = true
-				all = append(all, config)
+		for _, kind := range agent.Options().Configs {
+			if !seen[kind.GroupResource()] {
+				seen[kind.GroupResource()] = true
+				all = append(all, kind)
 			}
 		}
 	}
@@ -152,7 +153,9 @@ func (o Options) controllers() ctrl.Options {
 			},
 		},
 		// A reconcile must see what the one before it wrote, or it writes the same again.
-		Client:                        client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}},
+		Client: client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true), Unstructured: true}},
+		// A process may run several managers.
+		Controller:                    config.Controller{SkipNameValidation: ptr.To(true)},
 		Metrics:                       metricsserver.Options{BindAddress: cmp.Or(o.MetricsAddress, "0")},
 		HealthProbeBindAddress:        cmp.Or(o.HealthAddress, "0"),
 		LeaderElection:                o.LeaderElection,
