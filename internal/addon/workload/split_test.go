@@ -138,7 +138,7 @@ func checkSplit(t *testing.T, seed uint64) {
 		h.checkLimits(seed, round, sizes, now)
 		for name, homes := range before {
 			size, still := sizes[name]
-			if grown := grewBeyond(before, was, sizes, homes, h.MaxBytes); still && size == was[name] && !grown && !slices.Equal(now[name], homes) {
+			if grown := grewBeyond(before, sizes, homes, h.MaxBytes); still && size == was[name] && !grown && !slices.Equal(now[name], homes) {
 				t.Fatalf("seed %d, round %d: %s has moved from %v to %v", seed, round, name, homes, now[name])
 			}
 		}
@@ -202,7 +202,7 @@ func changedWorks(before map[string][]string, was, sizes map[string]int) map[str
 }
 
 // grewBeyond tells whether what was in works does not fit there any more.
-func grewBeyond(before map[string][]string, was, sizes map[string]int, works []string, limit int) bool {
+func grewBeyond(before map[string][]string, sizes map[string]int, works []string, limit int) bool {
 	total := map[string]int{}
 	for name, homes := range before {
 		if size, still := sizes[name]; still {
