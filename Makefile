@@ -72,6 +72,10 @@ bench-placement: build ## Measure PLACEMENTS placements created at once; writes 
 bench-fleet: build ## Measure a hub with simulated fleets of FLEET clusters; writes bench-fleet.json
 	$(GO) test -tags bench -count=1 -timeout 60m -run 'TestFleet$$' -v ./test/bench -fleet '$(FLEET)' -out "$(CURDIR)/bench-fleet.json"
 
+.PHONY: bench-addons
+bench-addons: build ## Measure add-ons on simulated fleets of FLEET clusters; writes bench-addons.json
+	$(GO) test -tags bench -count=1 -timeout 60m -run 'TestAddOns$$' -v ./test/bench -fleet '$(FLEET)' -out "$(CURDIR)/bench-addons.json"
+
 .PHONY: lint
 lint: ## Check the code with golangci-lint
 	$(GOLANGCI_LINT) run

@@ -2,6 +2,7 @@ package addon
 
 import (
 	"context"
+	"errors"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,6 +22,11 @@ type Agent interface {
 	// empty Workload.
 	Manifests(ctx context.Context, installation Installation) (*Workload, error)
 }
+
+// ErrNotYet is for Manifests and InstallNamespace that cannot tell yet, without anything being wrong: a configuration has
+// not reached the cluster, say. What is on the cluster stays as it is, and they are called again when the add-on, its
+// cluster or its configurations change.
+var ErrNotYet = errors.New("it is not known yet what the cluster is to have")
 
 // Workload is what an add-on consists of on one cluster. Where the objects go is decided by annotations on them:
 // addon.open-cluster-management.io/hosted-manifest-location for add-ons in hosted mode,

@@ -19,7 +19,9 @@ type Registration struct {
 
 	// Permissions are the RBAC objects that give the agent its rights on the hub; nil, or none, gives it no rights. What is
 	// returned is applied before the agent is deployed, and what is no longer returned is deleted; all of it
-	// goes with the ManagedClusterAddOn, whatever its namespace. It may return [ErrSubjectNotReady].
+	// goes with the ManagedClusterAddOn, whatever its namespace. It may return [ErrSubjectNotReady]. The objects are Roles, ClusterRoles
+	// and their bindings, and no two clusters may share one; what all of them share is best installed with the manager. [BindClusterRole]
+	// and its like make bindings to the right identity.
 	Permissions func(ctx context.Context, installation Installation) ([]client.Object, error)
 
 	// Approve decides on a certificate request of the agent that asks for one of its Configs, and that was made by

@@ -9,6 +9,7 @@
 //	ValidateManifestWork            WH-10, WH-11    manifests, executor
 //	ValidateManifestWorkReplicaSet  WH-12           manifests of the template, rollout strategies
 //	ValidateClusterManagementAddOn                  rollout strategies
+//	ValidateManagedClusterAddOnStatus  R10          what agents tell of add-ons
 //	ValidateCertificateSigningRequest  R10          label of the requests of agents
 //
 // Every function takes the object as it is to be stored and the object it replaces, nil when it is created. An error

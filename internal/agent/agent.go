@@ -38,6 +38,7 @@ type Agent struct {
 	clientConfigs []clusterv1.ClientConfig
 	bootstrap     *bootstrap.Bootstrap // of the registration part
 	record        clientcert.Recorder
+	addOns        bool // the hub has them
 	working       atWork
 }
 
@@ -80,6 +81,7 @@ func (a *Agent) work(ctx context.Context) error {
 	if a.record, err = a.newRecorder(ctx); err != nil {
 		return err
 	}
+	a.store.Record = a.record
 	a.bootstrap = a.newBootstrap()
 	prepare, prepareCtx := errgroup.WithContext(ctx)
 	prepare.Go(func() error { return a.installCRDs(prepareCtx) })

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
@@ -11,6 +12,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	addonlease "github.com/capstan-io/capstan/internal/agent/addon/lease"
+	addonregistration "github.com/capstan-io/capstan/internal/agent/addon/registration"
 	"github.com/capstan-io/capstan/internal/agent/registration/clientcert"
 	"github.com/capstan-io/capstan/internal/agent/registration/clientconfig"
 	"github.com/capstan-io/capstan/internal/agent/registration/hubca"
@@ -69,6 +73,19 @@ func (a *Agent) registerRegistration(mgr ctrl.Manager, hub cluster.Cluster, unca
 		Cluster: a.identity.Cluster, Prober: prober, Certificate: certificate, Nodes: nodes, MaxCustomClaims: a.MaxCustomClusterClaims,
 		ReservedClaimSuffixes: a.ReservedClusterClaimSuffixes, Clock: a.clock,
 	})
+}
+
+// registerAddOns adds the controllers of add-ons: their access to the hub, and their health.
+func (a *Agent) registerAddOns(mgr ctrl.Manager, hub cluster.Cluster, uncached client.WithWatch) error {
+	err := addonregistration.Register(mgr, hub, uncached, addonregistration.Options{
+		Identity: a.identity, HubHash: fleet.HubHash(hub.GetConfig().Host), Driver: addonv1beta1.KubeClientDriver(a.AddOnKubeClientRegistrationAuth),
+		CertificateLifetime: a.certificateLifetime(), TokenLifetime: time.Duration(a.AddOnTokenExpirationSeconds) * time.Second,
+		Store: a.store, Managed: a.managed, Hosting: a.management, Record: a.record, Clock: a.clock,
+	})
+	if err != nil {
+		return err
+	}
+	return addonlease.Register(mgr, hub, addonlease.Options{Managed: a.managed, Hosting: a.management, Grace: a.AddOnLeaseGracePeriod, Clock: a.clock})
 }
 
 // certificateNotice says of the certificate in use what there is to say, so that the first status has it.

@@ -3,12 +3,14 @@ package agent
 import (
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
 
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/manifest/feedback"
 )
@@ -50,6 +52,13 @@ type Options struct {
 	ReservedClusterClaimSuffixes []string
 	// ClientCertExpirationSeconds asks for a lifetime of client certificates; 0 leaves it to the hub.
 	ClientCertExpirationSeconds int32
+	// AddOnKubeClientRegistrationAuth is how add-ons get access to the API server of the hub: csr or token.
+	AddOnKubeClientRegistrationAuth string
+	// AddOnTokenExpirationSeconds asks for a lifetime of tokens of add-ons; 0 leaves it to the hub.
+	AddOnTokenExpirationSeconds int64
+	// AddOnLeaseGracePeriod is how long the lease of an add-on may go without renewal; 0 means three times its own
+	// leaseDurationSeconds.
+	AddOnLeaseGracePeriod time.Duration
 	// WorkloadAgentWorkers is how many works are applied at once.
 	WorkloadAgentWorkers int
 	// AppliedManifestWorkEvictionGracePeriod is how long what a work applied outlives the work's absence from the hub; 100
@@ -76,7 +85,10 @@ func NewOptions() *Options {
 
 		HubConnectionTimeoutSeconds: 600,
 		MaxCustomClusterClaims:      20,
-		WorkloadAgentWorkers:        10,
+
+		AddOnKubeClientRegistrationAuth: string(addonv1beta1.KubeClientDriverCSR),
+
+		WorkloadAgentWorkers: 10,
 
 		AppliedManifestWorkEvictionGracePeriod: time.Hour,
 
@@ -114,6 +126,9 @@ func (o *Options) AddRegistrationFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.MaxCustomClusterClaims, "max-custom-cluster-claims", o.MaxCustomClusterClaims, "how many cluster claims are reported besides the reserved ones")
 	fs.StringSliceVar(&o.ReservedClusterClaimSuffixes, "reserved-cluster-claim-suffixes", o.ReservedClusterClaimSuffixes, "claims whose names end so are always reported")
 	fs.Int32Var(&o.ClientCertExpirationSeconds, "client-cert-expiration-seconds", o.ClientCertExpirationSeconds, "lifetime to ask for client certificates, at least 600; 0 leaves it to the hub")
+	fs.StringVar(&o.AddOnKubeClientRegistrationAuth, "addon-kubeclient-registration-auth", o.AddOnKubeClientRegistrationAuth, "how add-ons get access to the hub: csr for client certificates, token for tokens of service accounts")
+	fs.Int64Var(&o.AddOnTokenExpirationSeconds, "addon-token-expiration-seconds", o.AddOnTokenExpirationSeconds, "lifetime to ask for tokens of add-ons, at least 600; 0 leaves it to the hub")
+	fs.DurationVar(&o.AddOnLeaseGracePeriod, "addon-lease-grace-period", o.AddOnLeaseGracePeriod, "how long an add-on may not renew its lease before it counts as lost; 0 means three times the leaseDurationSeconds of the lease")
 }
 
 // AddWorkFlags adds the flags of the work agent.
@@ -123,7 +138,10 @@ func (o *Options) AddWorkFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.MaxJSONRawLength, "max-json-raw-length", o.MaxJSONRawLength, fmt.Sprintf("bytes of JSON that a reported value of type JsonRaw may have, %d at most", feedback.MaxJSONRaw))
 }
 
-// minCertificateLifetime is the API server's own limit, in seconds.
+// drivers are how add-ons may get access to the hub.
+var drivers = []addonv1beta1.KubeClientDriver{addonv1beta1.KubeClientDriverCSR, addonv1beta1.KubeClientDriverToken}
+
+// minCertificateLifetime is the API server's own limit, in seconds, for certificates and tokens alike.
 const minCertificateLifetime = 600
 
 // minHubConnectionTimeout is the shortest silence that may mean a hub is gone, in seconds: one that restarts takes a while.
@@ -154,6 +172,12 @@ func (o *Options) Validate() error {
 		return fmt.Errorf("--max-custom-cluster-claims is %d; it must not be negative", o.MaxCustomClusterClaims)
 	case o.ClientCertExpirationSeconds != 0 && o.ClientCertExpirationSeconds < minCertificateLifetime:
 		return fmt.Errorf("--client-cert-expiration-seconds is %d; it must be 0 or at least %d", o.ClientCertExpirationSeconds, minCertificateLifetime)
+	case !slices.Contains(drivers, addonv1beta1.KubeClientDriver(o.AddOnKubeClientRegistrationAuth)):
+		return fmt.Errorf("--addon-kubeclient-registration-auth is %q; it must be csr or token", o.AddOnKubeClientRegistrationAuth)
+	case o.AddOnTokenExpirationSeconds != 0 && o.AddOnTokenExpirationSeconds < minCertificateLifetime:
+		return fmt.Errorf("--addon-token-expiration-seconds is %d; it must be 0 or at least %d", o.AddOnTokenExpirationSeconds, minCertificateLifetime)
+	case o.AddOnLeaseGracePeriod < 0:
+		return fmt.Errorf("--addon-lease-grace-period is %s; it must not be negative", o.AddOnLeaseGracePeriod)
 	case o.WorkloadAgentWorkers < 1:
 		return fmt.Errorf("--workload-agent-workers is %d; it must be at least 1", o.WorkloadAgentWorkers)
 	case o.MaxJSONRawLength < 1 || o.MaxJSONRawLength > feedback.MaxJSONRaw:

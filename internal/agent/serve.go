@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
@@ -101,6 +102,13 @@ func (a *Agent) register(ctx context.Context, mgr ctrl.Manager, hub cluster.Clus
 			return err
 		}
 	}
+	if a.addOns {
+		if err := a.registerAddOns(mgr, hub, uncached); err != nil {
+			return err
+		}
+	} else if a.parts.Registration {
+		log.FromContext(ctx).Info("The hub has no add-ons; install the CRDs of group "+addonv1beta1.GroupVersion.Group+" there and restart the agent to have some", "hub", hub.GetConfig().Host)
+	}
 	if a.parts.Work {
 		return a.registerWork(ctx, mgr, hub)
 	}
@@ -113,8 +121,9 @@ func (a *Agent) hubOptions(o *cluster.Options) {
 	o.MapperProvider = hubclient.MapperProvider
 	o.Cache.DefaultTransform = cache.TransformStripManagedFields()
 	o.Cache.ByObject = map[client.Object]cache.ByObject{
-		&clusterv1.ManagedCluster{}: {Field: fields.OneTermEqualSelector("metadata.name", a.identity.Cluster)},
-		&workv1.ManifestWork{}:      {Namespaces: map[string]cache.Config{a.identity.Cluster: {}}},
+		&clusterv1.ManagedCluster{}:         {Field: fields.OneTermEqualSelector("metadata.name", a.identity.Cluster)},
+		&addonv1beta1.ManagedClusterAddOn{}: {Namespaces: map[string]cache.Config{a.identity.Cluster: {}}},
+		&workv1.ManifestWork{}:              {Namespaces: map[string]cache.Config{a.identity.Cluster: {}}},
 	}
 	o.Client = consistent()
 }
@@ -178,15 +187,12 @@ const (
 	lastRightsRetry  = 10 * time.Second
 )
 
-// awaitRights returns when the hub lets the agent see its ManagedCluster and its works. Caches that start earlier meet a
+// awaitRights returns when the hub lets the agent see its ManagedCluster, its works and its add-ons. Caches that start earlier meet a
 // refusal and then back off for longer.
 func (a *Agent) awaitRights(ctx context.Context, hub client.Client, connection *monitor.Monitor) error {
 	told := false
 	for wait := firstRightsRetry; ; wait = min(2*wait, lastRightsRetry) {
-		err := hub.Get(ctx, client.ObjectKey{Name: a.identity.Cluster}, &clusterv1.ManagedCluster{})
-		if err == nil {
-			err = hub.List(ctx, &workv1.ManifestWorkList{}, client.InNamespace(a.identity.Cluster), client.Limit(1))
-		}
+		err := a.tryRights(ctx, hub)
 		if err == nil || ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -204,4 +210,20 @@ func (a *Agent) awaitRights(ctx context.Context, hub client.Client, connection *
 		case <-a.clock.After(wait):
 		}
 	}
+}
+
+// tryRights fails if the hub does not let the agent see what it is to work on. A hub without add-ons is one.
+func (a *Agent) tryRights(ctx context.Context, hub client.Client) error {
+	if err := hub.Get(ctx, client.ObjectKey{Name: a.identity.Cluster}, &clusterv1.ManagedCluster{}); err != nil {
+		return err
+	}
+	if err := hub.List(ctx, &workv1.ManifestWorkList{}, client.InNamespace(a.identity.Cluster), client.Limit(1)); err != nil {
+		return err
+	}
+	if !a.parts.Registration {
+		return nil
+	}
+	err := hub.List(ctx, &addonv1beta1.ManagedClusterAddOnList{}, client.InNamespace(a.identity.Cluster), client.Limit(1))
+	a.addOns = err == nil
+	return client.IgnoreNotFound(err)
 }

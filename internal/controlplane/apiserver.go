@@ -13,6 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/util/notfoundhandler"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	authenticationv1client "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	aggregatorapiserver "k8s.io/kube-aggregator/pkg/apiserver"
 	aggregatorscheme "k8s.io/kube-aggregator/pkg/apiserver/scheme"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
@@ -36,9 +37,10 @@ type serverConfigs struct {
 	extensions *apiextensionsapiserver.Config
 }
 
-// newServer builds the API server. Nothing runs yet. Whoever asks for something at the endpoints is let through to them.
-func newServer(options kubeoptions.CompletedOptions, services *serviceResolver, endpoints []string) (*aggregatorapiserver.APIAggregator, error) {
-	configs, err := newServerConfigs(options, services)
+// newServer builds the API server. Nothing runs yet. Reviews, unless nil, tell of more users. Whoever asks for something at
+// the endpoints is let through to them.
+func newServer(options kubeoptions.CompletedOptions, services *serviceResolver, reviews authenticationv1client.AuthenticationV1Interface, endpoints []string) (*aggregatorapiserver.APIAggregator, error) {
+	configs, err := newServerConfigs(options, services, reviews)
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +50,7 @@ func newServer(options kubeoptions.CompletedOptions, services *serviceResolver, 
 	return configs.chain()
 }
 
-func newServerConfigs(options kubeoptions.CompletedOptions, services *serviceResolver) (*serverConfigs, error) {
+func newServerConfigs(options kubeoptions.CompletedOptions, services *serviceResolver, reviews authenticationv1client.AuthenticationV1Interface) (*serverConfigs, error) {
 	generic, shared, storage, err := controlplaneapiserver.BuildGenericConfig(options,
 		[]*runtime.Scheme{legacyscheme.Scheme, apiextensionsapiserver.Scheme, aggregatorscheme.Scheme},
 		servedGroups(), servedDefinitions, nil)
@@ -60,6 +62,11 @@ func newServerConfigs(options kubeoptions.CompletedOptions, services *serviceRes
 	generic.EffectiveVersion = kubeversion.Report(generic.EffectiveVersion)
 	// The endpoint is ours too: it has the metrics of all parts of the process.
 	generic.EnableMetrics = false
+	if reviews != nil {
+		if err := alsoReviewedBy(reviews, &generic.Authentication); err != nil {
+			return nil, err
+		}
+	}
 
 	native, initializers, err := controlplaneapiserver.CreateConfig(options, generic, shared, nil, storage, services, nil)
 	if err != nil {

@@ -6,16 +6,23 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	authenticationgroup "k8s.io/apiserver/pkg/authentication/group"
+	"k8s.io/apiserver/pkg/authentication/request/bearertoken"
+	"k8s.io/apiserver/pkg/authentication/request/union"
+	"k8s.io/apiserver/pkg/authentication/request/websocket"
+	tokencache "k8s.io/apiserver/pkg/authentication/token/cache"
+	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
+	"k8s.io/apiserver/plugin/pkg/authenticator/token/webhook"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	authenticationv1client "k8s.io/client-go/kubernetes/typed/authentication/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	controlplaneoptions "k8s.io/kubernetes/pkg/controlplane/apiserver/options"
 )
@@ -23,14 +30,13 @@ import (
 const (
 	// delegationTTL is for how long the hosting cluster's word about a token holds (SC-15).
 	delegationTTL = 10 * time.Second
+	// delegationTimeout is how long the hosting cluster has to give it (SC-15).
+	delegationTimeout = 10 * time.Second
 
 	// Where a cluster says which CA signs its clients.
 	authenticationNamespace = "kube-system"
 	authenticationConfigMap = "extension-apiserver-authentication"
 	clientCAKey             = "client-ca-file"
-
-	// tokenReviews is where a cluster takes token reviews.
-	tokenReviews = "/apis/authentication.k8s.io/v1/tokenreviews"
 )
 
 // delegateAuthentication lets the users of the hosting cluster in: their tokens are shown to it, their certificates are
@@ -44,18 +50,13 @@ func (h *hub) delegateAuthentication(ctx context.Context, k *controlplaneoptions
 		h.DelegatingAuthentication = false
 		return nil
 	}
-	file := filepath.Join(certDir(h.Config.DataDirectory), "delegation.kubeconfig")
-	if err := h.Hosting.writeReviewKubeconfig(file); err != nil {
-		return fmt.Errorf("delegate authentication: %w", err)
-	}
-	k.Authentication.WebHook.ConfigFile = file
-	k.Authentication.WebHook.Version = "v1"
-	k.Authentication.WebHook.CacheTTL = delegationTTL
-
-	client, err := kubernetes.NewForConfig(h.Hosting.Client)
+	unthrottled := rest.CopyConfig(h.Hosting.Client)
+	unthrottled.QPS = -1 // the cache is the throttle
+	client, err := kubernetes.NewForConfig(unthrottled)
 	if err != nil {
 		return fmt.Errorf("delegate authentication: %w", err)
 	}
+	h.hostingReviews = client.AuthenticationV1()
 	theirs, err := dynamiccertificates.NewDynamicCAFromConfigMapController("hosting-cluster-client-ca", authenticationNamespace, authenticationConfigMap, clientCAKey, client)
 	if err != nil {
 		return fmt.Errorf("delegate authentication: %w", err)
@@ -68,23 +69,21 @@ func (h *hub) delegateAuthentication(ctx context.Context, k *controlplaneoptions
 	return nil
 }
 
-// writeReviewKubeconfig writes how to reach the hosting cluster for token reviews. The token stays where the cluster
-// rotates it.
-func (h *Hosting) writeReviewKubeconfig(file string) error {
-	const name = "hosting"
-	config := clientcmdapi.NewConfig()
-	config.Clusters[name] = &clientcmdapi.Cluster{
-		Server:               strings.TrimSuffix(h.Client.Host, "/") + tokenReviews,
-		CertificateAuthority: h.Client.CAFile, CertificateAuthorityData: h.Client.CAData,
-	}
-	config.AuthInfos[name] = &clientcmdapi.AuthInfo{TokenFile: h.Client.BearerTokenFile}
-	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
-	config.CurrentContext = name
-	content, err := clientcmd.Write(*config)
+// alsoReviewedBy adds the users that the hosting cluster knows by their tokens to those the hub knows itself. The API server's
+// own option for this waits 30 seconds for an answer, and cannot be told otherwise.
+func alsoReviewedBy(reviews authenticationv1client.AuthenticationV1Interface, info *genericapiserver.AuthenticationInfo) error {
+	uncached, err := webhook.NewFromInterface(reviews, info.APIAudiences, *genericoptions.DefaultAuthWebhookRetryBackoff(), delegationTimeout,
+		webhook.AuthenticatorMetrics{
+			RecordRequestTotal:   func(context.Context, string) {},
+			RecordRequestLatency: func(context.Context, string, float64) {},
+		})
 	if err != nil {
-		return err
+		return fmt.Errorf("delegate authentication: %w", err)
 	}
-	return writePrivate(file, content)
+	tokens := tokencache.New(uncached, false, delegationTTL, delegationTTL)
+	theirs := union.New(bearertoken.New(tokens), websocket.NewProtocolAuthenticator(tokens))
+	info.Authenticator = union.New(info.Authenticator, authenticationgroup.NewAuthenticatedGroupAdder(theirs))
+	return nil
 }
 
 // The signer of OpenShift's load balancer certificates, which its clients already trust, and the folder it is copied to

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/client-go/kubernetes"
+	authenticationv1client "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	aggregatorapiserver "k8s.io/kube-aggregator/pkg/apiserver"
@@ -65,6 +66,8 @@ type hub struct {
 	tokenKeys *serviceaccounttoken.Keys
 	storage   *storage
 	services  *serviceResolver
+	// hostingReviews tell of the users of the hosting cluster, when these are let in.
+	hostingReviews authenticationv1client.AuthenticationV1Interface
 	// What the hub shows to aggregated APIs.
 	proxyCertFile, proxyKeyFile string
 	server                      *aggregatorapiserver.APIAggregator
@@ -157,7 +160,7 @@ func (h *hub) build(ctx context.Context) error {
 		return fmt.Errorf("configure the API server: %w", errors.Join(errs...))
 	}
 	h.services = newServiceResolver(h.Options)
-	if h.server, err = newServer(completed, h.services, slices.Collect(maps.Keys(h.Endpoints))); err != nil {
+	if h.server, err = newServer(completed, h.services, h.hostingReviews, slices.Collect(maps.Keys(h.Endpoints))); err != nil {
 		return err
 	}
 	generic := h.server.GenericAPIServer

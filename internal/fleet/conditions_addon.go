@@ -24,6 +24,9 @@ const (
 	ReasonManifestWorkApplyFailed    = "ManifestWorkApplyFailed"    // False
 	ReasonAddOnManifestAppliedFailed = "AddonManifestAppliedFailed" // False
 
+	// ReasonWaitingForDependencies of ConditionManifestApplied: add-ons that it needs are not available. It is an extension.
+	ReasonWaitingForDependencies = "WaitingForDependencies" // False
+
 	// ConditionHookManifestCompleted tells whether the pre-delete hooks are done (AF-15).
 	ConditionHookManifestCompleted   = "HookManifestCompleted"
 	ReasonHookManifestIsCompleted    = "HookManifestIsCompleted"    // True

@@ -32,11 +32,20 @@ const (
 	EventBootstrapSelected                         = "BootstrapSelected"
 	EventManagedClusterCreated                     = "ManagedClusterCreated"
 	EventCSRCreated                                = "CSRCreated"
+	EventNoValidCertificateFound                   = "NoValidCertificateFound"
+	EventCertificateValidationFailed               = "CertificateValidationFailed"
+	EventSecretSave                                = "SecretSave"
 	EventClientCertificateCreated                  = "ClientCertificateCreated"
 	EventClientCertificateCreationHalted           = "ClientCertificateCreationHalted"
 	EventCertificateRotationStarted                = "CertificateRotationStarted"
 	EventHubClientConfigReady                      = "HubClientConfigReady"
 	EventManagedClusterLeaseUpdateStarted          = "ManagedClusterLeaseUpdateStarted"
-	EventManagedClusterLeaseUpdateStopped          = "ManagedClusterLeaseUpdateStoped" // spelt so in the contract
-	EventRolledBack                                = "RolledBack"                      // our own
+	EventManagedClusterLeaseUpdateStopped          = "ManagedClusterLeaseUpdateStoped"  // spelt so in the contract
+	EventAddOnApprovalWithheld                     = "AddOnCertificateApprovalWithheld" // our own
+	EventRolledBack                                = "RolledBack"                       // our own
+	EventManagedClusterAddOnStatusUpdated          = "ManagedClusterAddOnStatusUpdated"
+	EventManagedClusterAddOnInstalled              = "ManagedClusterAddOnInstalled" // our own
+	EventManagedClusterAddOnRemoved                = "ManagedClusterAddOnRemoved"   // our own
+	EventRolloutCompleted                          = "RolloutCompleted"             // our own
+	EventRolloutStopped                            = "RolloutStopped"               // our own
 )

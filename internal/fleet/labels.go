@@ -53,16 +53,30 @@ const (
 	// LabelAddOnNamespace on a ManifestWork for a hosting cluster is the namespace of the add-on, that is the
 	// name of the managed cluster.
 	LabelAddOnNamespace = "open-cluster-management.io/addon-namespace"
+	// LabelAddOnManager on RBAC objects of an add-on on the hub is the manager that applied them, and will delete them. It
+	// is an extension.
+	LabelAddOnManager = "capstan.io/addon-manager"
 	// LabelAddOnAgentNamespace marks namespaces of a managed cluster that get the pull secret and the TLS profile.
 	LabelAddOnAgentNamespace = "addon.open-cluster-management.io/namespace"
 	// LabelTokenInfrastructure marks the service account, role and binding behind the token of an add-on.
 	LabelTokenInfrastructure = "addon.open-cluster-management.io/token-infrastructure"
 	// LabelTokenAddOnName is the add-on that objects with LabelTokenInfrastructure are for.
 	LabelTokenAddOnName = "addon.open-cluster-management.io/name"
+	// LabelAddOnCredential marks the Secrets with which add-ons reach the hub. Its value tells for whom an agent keeps them:
+	// AddOnCredentialManaged or AddOnCredentialHosted. It is an extension.
+	LabelAddOnCredential = "capstan.io/addon-credential"
 	// LabelHostedManifestLocation is the deprecated form of AnnotationHostedManifestLocation.
 	LabelHostedManifestLocation = AnnotationHostedManifestLocation
 	// LabelAddOnPreDelete is the deprecated form of AnnotationAddOnPreDelete.
 	LabelAddOnPreDelete = "open-cluster-management.io/addon-pre-delete"
+)
+
+// Values of LabelAddOnCredential.
+const (
+	// AddOnCredentialManaged is of add-ons that run on the managed cluster.
+	AddOnCredentialManaged = "managed"
+	// AddOnCredentialHosted is of add-ons that run on the hosting cluster.
+	AddOnCredentialHosted = "hosted"
 )
 
 // Labels of what the operators install.

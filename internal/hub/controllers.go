@@ -3,6 +3,7 @@
 package hub
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -13,6 +14,13 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/capstan-io/capstan/internal/hub/addon/configuration"
+	addonhealth "github.com/capstan-io/capstan/internal/hub/addon/health"
+	"github.com/capstan-io/capstan/internal/hub/addon/install"
+	"github.com/capstan-io/capstan/internal/hub/addon/lookup"
+	"github.com/capstan-io/capstan/internal/hub/addon/owner"
+	"github.com/capstan-io/capstan/internal/hub/addon/progress"
+	"github.com/capstan-io/capstan/internal/hub/addon/token"
 	"github.com/capstan-io/capstan/internal/hub/placement"
 	"github.com/capstan-io/capstan/internal/hub/placement/debug"
 	"github.com/capstan-io/capstan/internal/hub/registration/accept"
@@ -63,8 +71,7 @@ type group struct {
 	register []func(ctrl.Manager, Options) error
 }
 
-// groups is every controller of the hub. A name without controllers is reserved by the contract of --controllers and
-// says so when it is chosen.
+// groups is every controller of the hub.
 var groups = []group{
 	{name: "registration", register: []func(ctrl.Manager, Options) error{
 		withClock(accept.Register),
@@ -105,7 +112,17 @@ var groups = []group{
 		withClock(replicaset.Register),
 		withClock(ttl.Register),
 	}},
-	{name: "addon"},
+	{name: "addon", register: []func(ctrl.Manager, Options) error{
+		func(mgr ctrl.Manager, _ Options) error {
+			return lookup.AddIndexes(context.Background(), mgr.GetFieldIndexer())
+		},
+		func(mgr ctrl.Manager, _ Options) error { return owner.Register(mgr) },
+		withClock(install.Register),
+		withClock(configuration.Register),
+		withClock(progress.Register),
+		withClock(addonhealth.Register),
+		withClock(token.Register),
+	}},
 }
 
 // withClock is for the controllers that have no other options.
@@ -138,9 +155,6 @@ func Register(mgr ctrl.Manager, o Options) error {
 	for _, g := range groups {
 		if len(o.Groups) > 0 && !slices.Contains(o.Groups, g.name) {
 			continue
-		}
-		if len(g.register) == 0 {
-			mgr.GetLogger().Info("This version has no controllers in the group", "group", g.name)
 		}
 		for _, register := range g.register {
 			if err := register(mgr, o); err != nil {

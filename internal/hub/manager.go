@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
@@ -39,6 +40,8 @@ func ManagerOptions() ctrl.Options {
 				&corev1.Namespace{}:                         ofClusters,
 				&rbacv1.ClusterRoleBinding{}:                ofClusters,
 				&rbacv1.RoleBinding{}:                       ofClusters,
+				&rbacv1.Role{}:                              ofClusters,
+				&corev1.ServiceAccount{}:                    ofClusters,
 				&coordinationv1.Lease{}:                     {Label: hasLabel(fleet.LabelClusterName), Transform: health.StripLease},
 				&certificatesv1.CertificateSigningRequest{}: ofClusters,
 			},
@@ -53,7 +56,7 @@ func newScheme() *runtime.Scheme {
 	for _, add := range []func(*runtime.Scheme) error{
 		corev1.AddToScheme, rbacv1.AddToScheme, authorizationv1.AddToScheme, coordinationv1.AddToScheme, certificatesv1.AddToScheme, eventsv1.AddToScheme,
 		clusterv1.AddToScheme, clusterv1alpha1.AddToScheme, clusterv1beta1.AddToScheme, clusterv1beta2.AddToScheme, multiclusterv1alpha1.AddToScheme,
-		workv1.AddToScheme, workv1alpha1.AddToScheme,
+		workv1.AddToScheme, workv1alpha1.AddToScheme, addonv1beta1.AddToScheme,
 	} {
 		utilruntime.Must(add(scheme))
 	}

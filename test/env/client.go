@@ -12,6 +12,8 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	addonv1alpha1 "github.com/capstan-io/capstan/api/addon/v1alpha1"
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
@@ -24,10 +26,12 @@ import (
 // patience is how long Eventually waits: far longer than anything takes, for a machine that is busy with other tests.
 const patience = time.Minute
 
-// Scheme knows the kinds of Kubernetes and those of clusters and works.
+// Scheme knows the kinds of Kubernetes and those of clusters, works and add-ons.
 func Scheme() *runtime.Scheme {
 	s := runtime.NewScheme()
 	utilruntime.Must(scheme.AddToScheme(s))
+	utilruntime.Must(addonv1alpha1.AddToScheme(s))
+	utilruntime.Must(addonv1beta1.AddToScheme(s))
 	utilruntime.Must(clusterv1.AddToScheme(s))
 	utilruntime.Must(clusterv1alpha1.AddToScheme(s))
 	utilruntime.Must(clusterv1beta1.AddToScheme(s))
@@ -35,6 +39,7 @@ func Scheme() *runtime.Scheme {
 	utilruntime.Must(multiclusterv1alpha1.AddToScheme(s))
 	utilruntime.Must(workv1.AddToScheme(s))
 	utilruntime.Must(workv1alpha1.AddToScheme(s))
+	utilruntime.Must(addonv1beta1.AddToScheme(s))
 	return s
 }
 

@@ -32,7 +32,8 @@ import (
 
 // Cluster is the API of a managed cluster, in memory. It serves the built-in kinds that an agent meets and those of
 // CustomResourceDefinitions, with what clients rely on: resource versions, watches, generations, status subresources,
-// finalizers and partial metadata. Nothing acts on the objects: no garbage collector, no schema, no field managers.
+// finalizers and partial metadata. Deployments are rolled out at once. Nothing else acts on the objects: no garbage
+// collector, no schema, no field managers.
 type Cluster struct {
 	store *store
 

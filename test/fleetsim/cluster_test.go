@@ -119,22 +119,22 @@ func second[T any](_ T, err error) error { return err }
 
 func TestStatusAndGenerations(t *testing.T) {
 	t.Parallel()
-	deploys := dynamicFor(t, NewCluster("c")).Resource(deployments).Namespace("default")
+	services := dynamicFor(t, NewCluster("c")).Resource(v1("", "services")).Namespace("default")
 	o := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "apps/v1", "kind": "Deployment", "metadata": map[string]any{"name": "x"},
+		"apiVersion": "v1", "kind": "Service", "metadata": map[string]any{"name": "x"},
 		"spec": map[string]any{"replicas": int64(1)}, "status": map[string]any{"replicas": int64(9)},
 	}}
-	made, err := deploys.Create(t.Context(), o, metav1.CreateOptions{})
+	made, err := services.Create(t.Context(), o, metav1.CreateOptions{})
 	if must(t, made, err); made.GetGeneration() != 1 || made.Object["status"] != nil {
 		t.Errorf("made: %v", made)
 	}
 	patch := []byte(`{"spec":{"replicas":2},"status":{"replicas":2}}`)
-	reported, err := deploys.Patch(t.Context(), "x", types.MergePatchType, patch, metav1.PatchOptions{}, "status")
+	reported, err := services.Patch(t.Context(), "x", types.MergePatchType, patch, metav1.PatchOptions{}, "status")
 	must(t, reported, err)
 	if spec, status := replicas(t, reported); spec != 1 || status != 2 || reported.GetGeneration() != 1 {
 		t.Errorf("status: %v", reported)
 	}
-	scaled, err := deploys.Patch(t.Context(), "x", types.MergePatchType, []byte(`{"spec":{"replicas":3},"status":{"replicas":3}}`), metav1.PatchOptions{})
+	scaled, err := services.Patch(t.Context(), "x", types.MergePatchType, []byte(`{"spec":{"replicas":3},"status":{"replicas":3}}`), metav1.PatchOptions{})
 	must(t, scaled, err)
 	if spec, status := replicas(t, scaled); spec != 3 || status != 2 || scaled.GetGeneration() != 2 {
 		t.Errorf("spec: %v", scaled)
@@ -149,6 +149,26 @@ func replicas(t *testing.T, o *unstructured.Unstructured) (spec, status int64) {
 		t.Fatal(err)
 	}
 	return spec, status
+}
+
+// A Deployment has, at once and after every change, the status of one whose pods run.
+func TestDeployments(t *testing.T) {
+	t.Parallel()
+	deploys := dynamicFor(t, NewCluster("c")).Resource(deployments).Namespace("default")
+	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": map[string]any{"name": "x"}}}
+	made, err := deploys.Create(t.Context(), o, metav1.CreateOptions{})
+	must(t, made, err)
+	scaled, err := deploys.Patch(t.Context(), "x", types.MergePatchType, []byte(`{"spec":{"replicas":3}}`), metav1.PatchOptions{})
+	must(t, scaled, err)
+	for _, c := range []struct {
+		o        *unstructured.Unstructured
+		replicas int64
+	}{{made, 1}, {scaled, 3}} {
+		status, _, err := unstructured.NestedMap(c.o.Object, "status")
+		if err != nil || status["readyReplicas"] != c.replicas || status["observedGeneration"] != c.o.GetGeneration() {
+			t.Errorf("status %v, want %d ready", status, c.replicas)
+		}
+	}
 }
 
 func TestFinalizers(t *testing.T) {

@@ -71,8 +71,11 @@ func (r *call) admit(old, next *unstructured.Unstructured) (*unstructured.Unstru
 		next.SetDeletionTimestamp(old.GetDeletionTimestamp())
 		r.keepStatus(old, next)
 	}
-	if r.kind == definitions {
+	switch {
+	case r.kind == definitions:
 		return next, establish(next)
+	case r.kind.name == "Deployment" && r.info.Subresource == "" && (old == nil || old.GetGeneration() != next.GetGeneration()):
+		return next, rollOut(next)
 	}
 	return next, nil
 }

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/fleet"
 )
@@ -119,6 +120,10 @@ leases.coordination.k8s.io of its own: get list update watch
 events of its own: create patch update
 events.events.k8s.io of its own: create patch update`
 
+	// AM-40, of a cluster with an add-on that gets tokens. It may also create them, for the service account of the add-on alone.
+	withTokens = accepted + `
+serviceaccounts/token of its own: subscribe`
+
 	// RG-17
 	denied = `
 managedclusters.cluster.open-cluster-management.io of its own: get list watch`
@@ -136,6 +141,13 @@ func TestPermissions(t *testing.T) {
 	}
 	mergePatch(t, admin, managedCluster(t, "rights-denied"), `{"spec":{"hubAcceptsClient":false}}`)
 	awaitHubAccepted(t, admin, "rights-denied", metav1.ConditionFalse, fleet.ReasonHubClusterAdminDenied)
+
+	create(t, admin, acceptedCluster("rights-token"))
+	awaitHubAccepted(t, admin, "rights-token", metav1.ConditionTrue, fleet.ReasonHubClusterAdminAccepted)
+	registration := kubeClient("rights-token", "rights")
+	registration.KubeClient.Driver = addonv1beta1.KubeClientDriverToken
+	tokens := newAddOn(t, "rights-token", "rights", "rights", registration)
+	awaitAddOn(t, tokens, fleet.ConditionTokenInfrastructureReady, metav1.ConditionTrue, "TokenInfrastructureReady", "")
 
 	agent := func(cluster string) authenticationv1.UserInfo {
 		return whoIs(t, withCertificate(t, hub, agentSubject(cluster, "agent1"), nil))
@@ -160,6 +172,10 @@ func TestPermissions(t *testing.T) {
 	}{
 		{"the agent of a cluster", agent(own), own, other, accepted},
 		{"the agent of another", agent(other), other, own, accepted},
+		{"the agent of a cluster with tokens", agent("rights-token"), "rights-token", other, withTokens},
+		{"the add-on with a token", authenticationv1.UserInfo{
+			Username: fleet.AddOnTokenUser("rights-token", "rights"), Groups: []string{"system:serviceaccounts", "system:serviceaccounts:rights-token", "system:authenticated"},
+		}, "rights-token", other, nothing},
 		{"an agent through AWS", certified("arn:aws:sts::1:assumed-role/r", fleet.AWSClusterGroup(own)), own, other, accepted},
 		{"the agent of a cluster nobody accepted", agent("rights-pending"), "rights-pending", other, nothing},
 		{"the agent of a denied cluster", agent("rights-denied"), "rights-denied", other, denied},

@@ -19,6 +19,7 @@ const (
 	ManifestWorkValidating             = "ManifestWorkValidating"
 	ManifestWorkReplicaSetValidating   = "ManifestWorkReplicaSetValidating"
 	ClusterManagementAddOnValidating   = "ClusterManagementAddOnValidating"
+	ManagedClusterAddOnValidating      = "ManagedClusterAddOnValidating"
 	AgentRequestValidating             = "AgentRequestValidating"
 )
 
@@ -60,6 +61,7 @@ func Plugins(opts Options) []Plugin {
 		{ManifestWorkValidating, newWorkValidator(opts.ManifestWork)},
 		{ManifestWorkReplicaSetValidating, newReplicaSetValidator(opts.ManifestWork)},
 		{ClusterManagementAddOnValidating, newManagementAddOnValidator()},
+		{ManagedClusterAddOnValidating, newAddOnStatusValidator()},
 		{AgentRequestValidating, newRequestValidator()},
 	}
 }

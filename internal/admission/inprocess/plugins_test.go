@@ -114,8 +114,8 @@ func (s *server) write(t *testing.T, object, old *unstructured.Unstructured, sub
 	t.Helper()
 	original := object.DeepCopy()
 	err := s.writeInProcess(t, object, old, subresource)
-	if subresource == "" && webhookPaths[object.GetKind()] != nil {
-		s.compare(t, original, old, object, err)
+	if subresource == "" && webhookPaths[object.GetKind()] != nil || subresource == "status" && statusWebhookPaths[object.GetKind()] != nil {
+		s.compare(t, original, old, object, subresource, err)
 	}
 	return err
 }
@@ -200,7 +200,7 @@ func TestPluginNames(t *testing.T) {
 		names = append(names, plugin.Name)
 	}
 	want := []string{"ManagedClusterMutating", "HubTypeValidating", "ManagedClusterValidating", "ManagedClusterSetBindingValidating", "ManifestWorkValidating",
-		"ManifestWorkReplicaSetValidating", "ClusterManagementAddOnValidating",
+		"ManifestWorkReplicaSetValidating", "ClusterManagementAddOnValidating", "ManagedClusterAddOnValidating",
 		"AgentRequestValidating"}
 	if !slices.Equal(names, want) {
 		t.Errorf("plugins are %q, want %q", names, want)

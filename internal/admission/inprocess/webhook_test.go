@@ -38,16 +38,25 @@ var webhookPaths = map[string][]string{
 	"CertificateSigningRequest": {"/validate-certificates-k8s-io-v1-certificatesigningrequest"},
 }
 
+// statusWebhookPaths are those for the subresource status.
+var statusWebhookPaths = map[string][]string{
+	"ManagedClusterAddOn": {"/validate-addon-open-cluster-management-io-v1beta1-managedclusteraddon"},
+}
+
 // compare sends the object through the webhooks and expects what came of it in process.
-func (s *server) compare(t *testing.T, object, old, inProcess *unstructured.Unstructured, inProcessErr error) {
+func (s *server) compare(t *testing.T, object, old, inProcess *unstructured.Unstructured, subresource string, inProcessErr error) {
 	t.Helper()
+	paths := webhookPaths
+	if subresource == "status" {
+		paths = statusWebhookPaths
+	}
 	handlers, err := webhook.Handlers(s.api(t), s.options)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range webhookPaths[object.GetKind()] {
+	for _, path := range paths[object.GetKind()] {
 		var response *admissionv1.AdmissionResponse
-		object, response = review(t, handlers[path], object, old, s.sender())
+		object, response = review(t, handlers[path], object, old, subresource, s.sender())
 		if response.Allowed {
 			continue
 		}
@@ -65,11 +74,11 @@ func (s *server) compare(t *testing.T, object, old, inProcess *unstructured.Unst
 }
 
 // review is what an API server does with a webhook.
-func review(t *testing.T, handler http.Handler, object, old *unstructured.Unstructured, sender *user.DefaultInfo) (*unstructured.Unstructured, *admissionv1.AdmissionResponse) {
+func review(t *testing.T, handler http.Handler, object, old *unstructured.Unstructured, subresource string, sender *user.DefaultInfo) (*unstructured.Unstructured, *admissionv1.AdmissionResponse) {
 	t.Helper()
 	kind := object.GroupVersionKind()
 	request := &admissionv1.AdmissionRequest{
-		UID: "1", Kind: metav1.GroupVersionKind(kind), Name: object.GetName(), Namespace: object.GetNamespace(), Operation: admissionv1.Create,
+		UID: "1", Kind: metav1.GroupVersionKind(kind), Name: object.GetName(), Namespace: object.GetNamespace(), Operation: admissionv1.Create, SubResource: subresource,
 		Resource: metav1.GroupVersionResource(resourceOf(kind)), Object: runtime.RawExtension{Raw: marshal(t, object)},
 		UserInfo: authenticationv1.UserInfo{Username: sender.Name, UID: sender.UID, Groups: sender.Groups, Extra: map[string]authenticationv1.ExtraValue{}},
 	}

@@ -4,6 +4,7 @@ package hubclient
 import (
 	"net/http"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 )
@@ -24,7 +26,8 @@ import (
 func Scheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		corev1.AddToScheme, authorizationv1.AddToScheme, certificatesv1.AddToScheme, coordinationv1.AddToScheme, eventsv1.AddToScheme, clusterv1.AddToScheme, workv1.AddToScheme,
+		corev1.AddToScheme, authorizationv1.AddToScheme, certificatesv1.AddToScheme, coordinationv1.AddToScheme, eventsv1.AddToScheme,
+		authenticationv1.AddToScheme, addonv1beta1.AddToScheme, clusterv1.AddToScheme, workv1.AddToScheme,
 	} {
 		utilruntime.Must(add(scheme))
 	}
@@ -39,8 +42,10 @@ func Mapper() meta.RESTMapper {
 	add(certificatesv1.SchemeGroupVersion, "CertificateSigningRequest", meta.RESTScopeRoot)
 	add(coordinationv1.SchemeGroupVersion, "Lease", meta.RESTScopeNamespace)
 	add(corev1.SchemeGroupVersion, "ConfigMap", meta.RESTScopeNamespace)
+	add(corev1.SchemeGroupVersion, "ServiceAccount", meta.RESTScopeNamespace)
 	add(corev1.SchemeGroupVersion, "Event", meta.RESTScopeNamespace)
 	add(eventsv1.SchemeGroupVersion, "Event", meta.RESTScopeNamespace)
+	add(addonv1beta1.GroupVersion, "ManagedClusterAddOn", meta.RESTScopeNamespace)
 	add(clusterv1.GroupVersion, "ManagedCluster", meta.RESTScopeRoot)
 	add(workv1.GroupVersion, "ManifestWork", meta.RESTScopeNamespace)
 	return mapper

@@ -57,6 +57,7 @@ type Bootstrap struct {
 
 	left *departure
 	told string // the hub that was last said to be registered with
+	lack string // what was last said to be wrong with the credential
 }
 
 // departure is from a hub that was no use any more.
@@ -172,15 +173,30 @@ var errRecheck = errors.New("the hub has not let the cluster in yet")
 // credential is the one in the store; nil if there is none that may be used.
 func (b *Bootstrap) credential(ctx context.Context) (*hubkubeconfig.Credential, error) {
 	credential, err := b.Store.Load()
-	if credential == nil || err != nil {
+	if err != nil {
 		return nil, err
+	}
+	if credential == nil {
+		b.recordLack(corev1.EventTypeNormal, fleet.EventNoValidCertificateFound, "There is no client certificate for the hub; registering")
+		return nil, nil
 	}
 	if invalid := credential.Valid(b.Identity, b.Clock.Now()); invalid != nil {
 		log.FromContext(ctx).Info("The hub credential cannot be used any more; registering again", "reason", invalid.Error())
+		b.recordLack(corev1.EventTypeWarning, fleet.EventCertificateValidationFailed, "The hub credential cannot be used any more: "+invalid.Error()+"; registering again")
 		return nil, nil
 	}
+	b.lack = ""
 	credential.Identity = b.Identity
 	return credential, nil
+}
+
+// recordLack says once, and not at every attempt, why the agent registers.
+func (b *Bootstrap) recordLack(eventType, reason, note string) {
+	if b.lack == note {
+		return
+	}
+	b.lack = note
+	b.Record(eventType, reason, "Register", "%s", note)
 }
 
 // stays says whether the agent goes on with the credential that it has.

@@ -16,10 +16,15 @@ func Condition(c *hubkubeconfig.Credential) (metav1.Condition, error) {
 	if err != nil {
 		return metav1.Condition{}, err
 	}
+	return Updated(notBefore, notAfter), nil
+}
+
+// Updated says how long a certificate is valid.
+func Updated(notBefore, notAfter time.Time) metav1.Condition {
 	return metav1.Condition{
 		Type: fleet.ConditionCertificateRotated, Status: metav1.ConditionTrue, Reason: fleet.ReasonClientCertificateUpdated,
 		Message: fmt.Sprintf("The client certificate is valid from %s to %s", notBefore.UTC().Format(time.RFC3339), notAfter.UTC().Format(time.RFC3339)),
-	}, nil
+	}
 }
 
 func updateFailed(err error, notAfter time.Time) metav1.Condition {

@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/ecdsa"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -37,13 +36,20 @@ func (e *DeniedError) Error() string {
 	return fmt.Sprintf("CertificateSigningRequest %s was denied on the hub: %s", e.Request, e.Message)
 }
 
-// HaltedError says that the hub holds so many undecided requests of the cluster that no more are made (RG-07).
+// HaltedError says that the hub holds so many undecided requests of the cluster, or of its add-on, that no more are made
+// (RG-07).
 type HaltedError struct {
 	Cluster  string
+	AddOn    string
 	Requests int
 }
 
 func (e *HaltedError) Error() string {
+	if e.AddOn != "" {
+		return fmt.Sprintf("the hub already holds %d CertificateSigningRequests of add-on %s on cluster %s; no more are made until some are decided upon or removed: "+
+			"approve one on the hub, or delete stale requests with kubectl delete csr -l %s=%s,%s=%s",
+			e.Requests, e.AddOn, e.Cluster, fleet.LabelClusterName, e.Cluster, fleet.LabelAddOnName, e.AddOn)
+	}
 	return fmt.Sprintf("the hub already holds %d CertificateSigningRequests of cluster %s; no more are made until some are decided upon or removed: "+
 		"accept the cluster on the hub, or delete stale requests with kubectl delete csr -l %s=%s",
 		e.Requests, e.Cluster, fleet.LabelClusterName, e.Cluster)
@@ -55,15 +61,21 @@ type Recorder func(eventType, reason, action, note string, args ...any)
 // errGone says that the request vanished undecided: the hub removes requests that nobody decides upon within a day.
 var errGone = errors.New("the CertificateSigningRequest was deleted before it was decided upon")
 
+// Keys keep the key of a request until its certificate is saved.
+type Keys interface {
+	PendingKey() (key *ecdsa.PrivateKey, encoded []byte, err error)
+}
+
 // Requester asks one hub for certificates of one identity.
 type Requester struct {
 	// Hub reaches the hub under the credential that asks.
 	Hub client.WithWatch
-	// Keys keeps the key of a request until its certificate is saved, so that the request is taken up again after a
-	// restart. Without it, every call makes a request of its own.
-	Keys *hubkubeconfig.Store
-	// Identity is what the certificate will say.
+	// Keys let a request be taken up again after a restart. Without them, every call makes a request of its own.
+	Keys Keys
+	// Identity is the agent's, and what the certificate will say unless it is for an add-on.
 	Identity identity.Identity
+	// AddOn is whom the certificate is for; nil is the agent itself.
+	AddOn *AddOn
 	// Renews says that Hub is reached under Identity already. What others asked for under the name of the cluster then does
 	// not hold up the agent (RG-07).
 	Renews bool
@@ -114,18 +126,16 @@ func (r *Requester) key() (*ecdsa.PrivateKey, []byte, error) {
 }
 
 func (r *Requester) create(ctx context.Context, private *ecdsa.PrivateKey) (*certificatesv1.CertificateSigningRequest, error) {
-	request, err := cert.MakeCSR(private, &pkix.Name{
-		CommonName:   r.Identity.User(),
-		Organization: fleet.ClusterGroups(r.Identity.Cluster),
-	}, nil, nil)
+	subject := r.subject()
+	request, err := cert.MakeCSR(private, &subject, r.dnsNames(), nil)
 	if err != nil {
 		return nil, fmt.Errorf("make a certificate signing request: %w", err)
 	}
 	csr := r.newRequest(request)
 	if err := r.Hub.Create(ctx, csr); err != nil {
-		return nil, fmt.Errorf("create a CertificateSigningRequest for %s: %w", r.Identity.User(), err)
+		return nil, fmt.Errorf("create a CertificateSigningRequest for %s: %w", subject.CommonName, err)
 	}
-	log.FromContext(ctx).Info("Certificate requested", "request", csr.Name, "user", r.Identity.User())
+	log.FromContext(ctx).Info("Certificate requested", "request", csr.Name, "signer", csr.Spec.SignerName, "user", subject.CommonName)
 	r.event(corev1.EventTypeNormal, fleet.EventCSRCreated, "Request", "CertificateSigningRequest %s asks the hub for a client certificate", csr.Name)
 	return csr, nil
 }
@@ -133,12 +143,12 @@ func (r *Requester) create(ctx context.Context, private *ecdsa.PrivateKey) (*cer
 func (r *Requester) newRequest(request []byte) *certificatesv1.CertificateSigningRequest {
 	csr := &certificatesv1.CertificateSigningRequest{
 		ObjectMeta: metav1.ObjectMeta{
-			GenerateName: fleet.ClusterCSRGenerateName(r.Identity.Cluster),
-			Labels:       map[string]string{fleet.LabelClusterName: r.Identity.Cluster},
+			GenerateName: r.generateName(),
+			Labels:       r.labels(),
 		},
 		Spec: certificatesv1.CertificateSigningRequestSpec{
 			Request:    request,
-			SignerName: fleet.SignerKubeAPIServerClient,
+			SignerName: r.signer(),
 			Usages:     []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment, certificatesv1.UsageClientAuth},
 		},
 	}
@@ -152,30 +162,29 @@ func (r *Requester) newRequest(request []byte) *certificatesv1.CertificateSignin
 // whether one may be made. A denial holds until somebody deletes the denied request.
 func (r *Requester) pending(ctx context.Context, private *ecdsa.PrivateKey) (*certificatesv1.CertificateSigningRequest, error) {
 	list := &certificatesv1.CertificateSigningRequestList{}
-	if err := r.Hub.List(ctx, list, client.MatchingLabels{fleet.LabelClusterName: r.Identity.Cluster}); err != nil {
+	if err := r.Hub.List(ctx, list, client.MatchingLabels(r.labels())); err != nil {
 		return nil, fmt.Errorf("list the CertificateSigningRequests of cluster %s: %w", r.Identity.Cluster, err)
 	}
 	own := 0
 	for i := range list.Items {
 		csr := &list.Items[i]
-		if csr.Labels[fleet.LabelAddOnName] != "" || r.Renews && csr.Spec.Username != r.Identity.User() {
+		if csr.Labels[fleet.LabelAddOnName] != r.addOnName() || r.Renews && csr.Spec.Username != r.Identity.User() {
 			continue
 		}
 		own++
-		request := parse(csr)
-		if request == nil || request.Subject.CommonName != r.Identity.User() {
+		if !r.asksTheSame(csr) {
 			continue
 		}
 		if err := refusal(csr); err != nil {
 			return nil, err // it would be denied again
 		}
-		if private.PublicKey.Equal(request.PublicKey) {
-			log.FromContext(ctx).Info("Request for a certificate taken up again", "request", csr.Name, "user", r.Identity.User())
+		if private.PublicKey.Equal(parse(csr).PublicKey) {
+			log.FromContext(ctx).Info("Request for a certificate taken up again", "request", csr.Name, "user", r.subject().CommonName)
 			return csr, nil
 		}
 	}
 	if own >= maxPending {
-		return nil, &HaltedError{Cluster: r.Identity.Cluster, Requests: own}
+		return nil, &HaltedError{Cluster: r.Identity.Cluster, AddOn: r.addOnName(), Requests: own}
 	}
 	return nil, nil
 }

@@ -22,8 +22,8 @@ const (
 	renewAtLeast = 0.20
 )
 
-// retryRenewal is the least time between two renewals. There is a fifth of the certificate's life for retries.
-const retryRenewal = time.Minute
+// RetryRenewal is the least time between two renewals. There is a fifth of the certificate's life for retries.
+const RetryRenewal = time.Minute
 
 // resync is how often the credential is compared with its Secret (RG-08, RG-09): there may be other processes that write
 // it, and somebody may delete it. It also bounds how late a machine that was asleep sees that a certificate is due.
@@ -42,7 +42,7 @@ type Rotation struct {
 // Start renews whenever it is time, until the context ends. It returns an error when the credential is gone or has expired
 // for good: the agent then has to bootstrap again.
 func (r *Rotation) Start(ctx context.Context) error {
-	left := renewAtLeast + rand.Float64()*(renewAtMost-renewAtLeast)
+	left := DrawShare()
 	for {
 		credential, err := r.sync(ctx)
 		if err != nil {
@@ -58,7 +58,7 @@ func (r *Rotation) Start(ctx context.Context) error {
 		}
 		wake := earlier(now.Add(resync), notAfter)
 		if r.Requester != nil {
-			if due := renewalTime(notBefore, notAfter, left); now.Before(due) {
+			if due := RenewalTime(notBefore, notAfter, left); now.Before(due) {
 				r.report(credential)
 				wake = earlier(wake, due)
 			} else {
@@ -67,7 +67,7 @@ func (r *Rotation) Start(ctx context.Context) error {
 					r.reportFailure(err, notAfter)
 				}
 				// Also after a renewal: by a clock that is far ahead of the hub's, the next certificate is due at once.
-				wake = earlier(r.Clock.Now().Add(retryRenewal), notAfter)
+				wake = earlier(r.Clock.Now().Add(RetryRenewal), notAfter)
 			}
 		}
 		if !r.sleepUntil(ctx, wake) {
@@ -119,8 +119,12 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// renewalTime is when the share of its lifetime is left to a certificate.
-func renewalTime(notBefore, notAfter time.Time, left float64) time.Time {
+// DrawShare is the share of its lifetime that a credential has left when it is renewed. It is drawn once and then kept: of
+// many looks with a share each, the first to find the credential due would decide.
+func DrawShare() float64 { return renewAtLeast + rand.Float64()*(renewAtMost-renewAtLeast) }
+
+// RenewalTime is when the share of its lifetime is left to a certificate.
+func RenewalTime(notBefore, notAfter time.Time, left float64) time.Time {
 	return notAfter.Add(-time.Duration(left * float64(notAfter.Sub(notBefore))))
 }
 

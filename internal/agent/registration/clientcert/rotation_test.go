@@ -159,7 +159,12 @@ func TestResync(t *testing.T) {
 	t.Parallel()
 	secrets := fake.NewClientBuilder().Build()
 	key := client.ObjectKey{Namespace: "agent", Name: "hub-kubeconfig-secret"}
-	registration := &hubkubeconfig.Store{Dir: t.TempDir(), Client: secrets, Secret: key}
+	saved := 0
+	registration := &hubkubeconfig.Store{Dir: t.TempDir(), Client: secrets, Secret: key, Record: func(_, reason, _, _ string, _ ...any) {
+		if reason == fleet.EventSecretSave {
+			saved++
+		}
+	}}
 	work := &hubkubeconfig.Store{Dir: t.TempDir(), Client: secrets, Secret: key}
 	if err := registration.Save(t.Context(), credential(t)); err != nil {
 		t.Fatal(err)
@@ -180,6 +185,9 @@ func TestResync(t *testing.T) {
 	stop()
 	if err := <-ended; err != nil {
 		t.Error(err)
+	}
+	if saved != 2 {
+		t.Errorf("%d events tell that the Secret was saved, want one when it was made and one when it was made again", saved)
 	}
 
 	if err := work.Restore(t.Context()); err != nil {

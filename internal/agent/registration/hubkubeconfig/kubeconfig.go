@@ -46,7 +46,7 @@ func New(bootstrap *clientcmdapi.Config, id identity.Identity, certificate, key 
 			TLSServerName:            hub.TLSServerName,
 			Extensions:               made,
 		}},
-		AuthInfos: map[string]*clientcmdapi.AuthInfo{fleet.KubeconfigUser: {ClientCertificate: fleet.KeyTLSCert, ClientKey: fleet.KeyTLSKey}},
+		AuthInfos: map[string]*clientcmdapi.AuthInfo{fleet.KubeconfigUser: WithCertificate.DeepCopy()},
 		Contexts: map[string]*clientcmdapi.Context{fleet.KubeconfigContext: {
 			Cluster: name, AuthInfo: fleet.KubeconfigUser, Namespace: fleet.KubeconfigNamespace,
 		}},

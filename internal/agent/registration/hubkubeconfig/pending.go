@@ -16,20 +16,27 @@ import (
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
-// pendingKey is the file with the key of a certificate that has been asked for and is not there yet. It may take an
-// administrator days to grant it, and a request whose key was lost is of no use to anybody.
+// pendingKey is the file with the key of the agent's own request.
 const pendingKey = ".pending.key"
 
+// PendingKey is the file with the key of a certificate that has been asked for and is not there yet. It may take an
+// administrator days to grant it, and a request whose key was lost is of no use to anybody.
+type PendingKey struct {
+	// File is the path. Its folder is made when it is needed.
+	File string
+	// InUse returns the key of the certificate that is in use, in PEM; nil if there is none.
+	InUse func() []byte
+}
+
 // PendingKey returns the key to ask for the next certificate with, and its PEM: the one of an earlier run that did not come
-// to its certificate, or else a new one. Save forgets it.
-func (s *Store) PendingKey() (*ecdsa.PrivateKey, []byte, error) {
-	path := filepath.Join(s.Dir, pendingKey)
-	encoded, err := os.ReadFile(path)
+// to its certificate, or else a new one, until Forget.
+func (p PendingKey) PendingKey() (*ecdsa.PrivateKey, []byte, error) {
+	encoded, err := os.ReadFile(p.File)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, fmt.Errorf("read the key of a pending request: %w", err)
 	}
-	// After a crash within Save the pending key is the one in use: a new certificate gets a new one.
-	if inUse, err := os.ReadFile(filepath.Join(s.Dir, fleet.KeyTLSKey)); err != nil || !bytes.Equal(encoded, inUse) {
+	// After a crash before Forget the pending key is the one in use: a new certificate gets a new one.
+	if inUse := p.InUse(); inUse == nil || !bytes.Equal(encoded, inUse) {
 		if parsed, err := keyutil.ParsePrivateKeyPEM(encoded); err == nil {
 			if key, ok := parsed.(*ecdsa.PrivateKey); ok {
 				return key, encoded, nil
@@ -40,13 +47,39 @@ func (s *Store) PendingKey() (*ecdsa.PrivateKey, []byte, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
-		return nil, nil, fmt.Errorf("create the hub kubeconfig folder: %w", err)
+	if err := os.MkdirAll(filepath.Dir(p.File), 0o700); err != nil {
+		return nil, nil, fmt.Errorf("create the folder for the key of a request: %w", err)
 	}
-	if err := replaceFile(path, encoded); err != nil {
+	if err := replaceFile(p.File, encoded); err != nil {
 		return nil, nil, fmt.Errorf("keep the key of a request: %w", err)
 	}
 	return key, encoded, nil
+}
+
+// Forget removes the key if it is the given one, which has its certificate.
+func (p PendingKey) Forget(granted []byte) error {
+	if pending, err := os.ReadFile(p.File); err == nil && !bytes.Equal(pending, granted) {
+		return nil
+	}
+	return p.Remove()
+}
+
+// Remove gives the key up, whatever it is of.
+func (p PendingKey) Remove() error {
+	if err := os.Remove(p.File); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove the key of a request that is over: %w", err)
+	}
+	return nil
+}
+
+// PendingKey is that of the agent's own certificate. Save forgets it.
+func (s *Store) PendingKey() (*ecdsa.PrivateKey, []byte, error) { return s.pending().PendingKey() }
+
+func (s *Store) pending() PendingKey {
+	return PendingKey{File: filepath.Join(s.Dir, pendingKey), InUse: func() []byte {
+		key, _ := os.ReadFile(filepath.Join(s.Dir, fleet.KeyTLSKey)) // none is as good as one that cannot be read
+		return key
+	}}
 }
 
 // NewKey makes a key as a cluster's agent has it (RG-06), and its PEM.
@@ -60,16 +93,4 @@ func NewKey() (*ecdsa.PrivateKey, []byte, error) {
 		return nil, nil, fmt.Errorf("encode the private key: %w", err)
 	}
 	return key, encoded, nil
-}
-
-// forgetPendingKey removes the pending key if it is the given one, which has its certificate.
-func (s *Store) forgetPendingKey(granted []byte) error {
-	path := filepath.Join(s.Dir, pendingKey)
-	if pending, err := os.ReadFile(path); err == nil && !bytes.Equal(pending, granted) {
-		return nil
-	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("remove the key of a request that was granted: %w", err)
-	}
-	return nil
 }

@@ -29,6 +29,8 @@ type Store struct {
 	Secret client.ObjectKey
 	// Client reaches the cluster that holds the Secret. It is not used without one.
 	Client client.Client
+	// Record takes an event about the Secret; nil if nobody wants to know.
+	Record func(eventType, reason, action, note string, args ...any)
 
 	updates sync.Mutex
 }
@@ -77,7 +79,7 @@ func (s *Store) Save(ctx context.Context, c *Credential) error {
 	if err := s.writeFiles(c.data()); err != nil {
 		return err
 	}
-	return s.forgetPendingKey(c.Key)
+	return s.pending().Forget(c.Key)
 }
 
 // Update changes parts of the credential. Of several at a time, each sees what the one before it made.
@@ -108,7 +110,7 @@ func (s *Store) SaveSecret(ctx context.Context, c *Credential) error {
 	}
 	secret := &corev1.Secret{}
 	secret.Namespace, secret.Name = s.Secret.Namespace, s.Secret.Name
-	_, err := controllerutil.CreateOrUpdate(ctx, s.Client, secret, func() error {
+	result, err := controllerutil.CreateOrUpdate(ctx, s.Client, secret, func() error {
 		if secret.Data == nil {
 			secret.Data = map[string][]byte{}
 		}
@@ -117,6 +119,9 @@ func (s *Store) SaveSecret(ctx context.Context, c *Credential) error {
 	})
 	if err != nil {
 		return fmt.Errorf("save Secret %s: %w", s.Secret, err)
+	}
+	if s.Record != nil && result != controllerutil.OperationResultNone {
+		s.Record(corev1.EventTypeNormal, fleet.EventSecretSave, "Save", "Secret %s holds the hub credential", s.Secret)
 	}
 	return nil
 }

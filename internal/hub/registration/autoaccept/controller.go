@@ -21,9 +21,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/certrequest"
 	"github.com/capstan-io/capstan/internal/fleet"
-	"github.com/capstan-io/capstan/internal/patch"
 	"github.com/capstan-io/capstan/internal/hub/registration/agentcsr"
+	"github.com/capstan-io/capstan/internal/patch"
 )
 
 // workers is how many clusters are accepted at once.
@@ -53,7 +54,7 @@ func Register(mgr ctrl.Manager, clk clock.Clock, users []string) error {
 
 func clusterOf(_ context.Context, o client.Object) []reconcile.Request {
 	csr, ok := o.(*certificatesv1.CertificateSigningRequest)
-	if !ok || !agentcsr.ApprovedByHub(csr) {
+	if !ok || !certrequest.ApprovedByHub(csr) {
 		return nil
 	}
 	return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: csr.Labels[fleet.LabelClusterName]}}}
@@ -96,6 +97,6 @@ func (c *Controller) trusted(ctx context.Context, cluster string) (bool, error) 
 	return slices.ContainsFunc(requests.Items, func(csr certificatesv1.CertificateSigningRequest) bool {
 		// The label can be changed afterwards, the request cannot.
 		_, _, ok := agentcsr.Requested(&csr)
-		return ok && agentcsr.ApprovedByHub(&csr) && slices.Contains(c.users, csr.Spec.Username)
+		return ok && certrequest.ApprovedByHub(&csr) && slices.Contains(c.users, csr.Spec.Username)
 	}), nil
 }

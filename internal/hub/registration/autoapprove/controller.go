@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/certrequest"
 	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/hub/registration/agentcsr"
 )
@@ -72,7 +73,7 @@ func (c *Controller) withheld(ctx context.Context, cluster client.Object) (reque
 		return nil
 	}
 	for i := range csrs.Items {
-		if !agentcsr.Decided(&csrs.Items[i]) {
+		if !certrequest.Decided(&csrs.Items[i]) {
 			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&csrs.Items[i])})
 		}
 	}
@@ -88,7 +89,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	cluster, _, ok := agentcsr.Requested(csr)
-	if !ok || agentcsr.Decided(csr) || !slices.Contains(c.users, csr.Spec.Username) || fleet.ReservedClusterName(cluster) {
+	if !ok || certrequest.Decided(csr) || !slices.Contains(c.users, csr.Spec.Username) || fleet.ReservedClusterName(cluster) {
 		return ctrl.Result{}, nil
 	}
 	mc := &clusterv1.ManagedCluster{}
@@ -100,7 +101,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			"ManagedCluster %s is connected; another agent for it is not approved automatically. If it is meant to be, run: capstan accept --clusters %s", cluster, cluster)
 		return ctrl.Result{}, nil
 	}
-	if err := agentcsr.Approve(ctx, c.client, csr, c.clock.Now(), "The request comes from a user whose clusters are approved automatically."); err != nil {
+	if err := certrequest.Approve(ctx, c.client, csr, c.clock.Now(), "The request comes from a user whose clusters are approved automatically."); err != nil {
 		return ctrl.Result{}, err
 	}
 	c.recorder.Eventf(csr, nil, corev1.EventTypeNormal, fleet.EventManagedClusterAutoApproved, "Approve",

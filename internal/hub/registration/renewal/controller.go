@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/certrequest"
 	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/hub/registration/agentcsr"
 )
@@ -91,7 +92,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := c.client.Get(ctx, req.NamespacedName, csr); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if _, user, ok := agentcsr.Requested(csr); !ok || user != csr.Spec.Username || agentcsr.Decided(csr) {
+	if _, user, ok := agentcsr.Requested(csr); !ok || user != csr.Spec.Username || certrequest.Decided(csr) {
 		return ctrl.Result{}, nil
 	}
 	allowed, err := c.mayRenew(ctx, csr)
@@ -125,7 +126,7 @@ func (c *Controller) mayRenew(ctx context.Context, csr *certificatesv1.Certifica
 }
 
 func (c *Controller) approve(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) error {
-	if err := agentcsr.Approve(ctx, c.client, csr, c.clock.Now(), "The agent of an accepted cluster renews its own client certificate."); err != nil {
+	if err := certrequest.Approve(ctx, c.client, csr, c.clock.Now(), "The agent of an accepted cluster renews its own client certificate."); err != nil {
 		return err
 	}
 	c.recorder.Eventf(csr, nil, corev1.EventTypeNormal, fleet.EventManagedClusterCSRAutoApproved, "Approve",

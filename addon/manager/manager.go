@@ -1,0 +1,174 @@
+// Package manager runs add-ons: it does for each of them what package addon says.
+//
+// The user that it runs as needs on the hub: to read ManagedClusters and ClusterManagementAddOns; to read and patch
+// ManagedClusterAddOns, and to update their status and finalizers; all verbs of ManifestWorks; for add-ons that register, to read
+// certificatesigningrequests and update their approval and status, and to approve and sign for their signers; for those with
+// permissions, all verbs of what these are, and every right that they give; and to create events.
+package manager
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/util/validation"
+	kubernetesscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/capstan-io/capstan/addon"
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/addon/catalogue"
+	"github.com/capstan-io/capstan/internal/addon/engine"
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+// Options of a Manager. Name is required.
+type Options struct {
+	// Name of the manager, such as hello-manager: a DNS label that no other manager on the hub has and that stays the same. What it grants to
+	// agents is labelled with it, and its Lease has this name.
+	Name string
+	// LeaderElection has only one of several replicas work, with a Lease in LeaderElectionNamespace; empty means the namespace
+	// of the pod.
+	LeaderElection          bool
+	LeaderElectionNamespace string
+	// MetricsAddress is where metrics are served over HTTP, such as :8080; empty means nowhere.
+	MetricsAddress string
+	// HealthAddress is where /healthz and /readyz are served, such as :8081; empty means nowhere.
+	HealthAddress string
+}
+
+// Manager runs add-ons.
+type Manager struct {
+	name   string
+	mgr    ctrl.Manager
+	agents []addon.Agent
+}
+
+// New returns a manager for the hub. It fails if an option does not fit or the hub cannot be reached.
+func New(hub *rest.Config, o Options) (*Manager, error) {
+	if err := checkName(o.Name); err != nil {
+		return nil, err
+	}
+	mgr, err := ctrl.NewManager(hub, o.controllers())
+	if err != nil {
+		return nil, fmt.Errorf("prepare the manager %s: %w", o.Name, err)
+	}
+	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ping", healthz.Ping)); err != nil {
+		return nil, err
+	}
+	return &Manager{name: o.Name, mgr: mgr}, nil
+}
+
+// Client reads from the manager's cache, which is filled once it has started, and writes to the hub. It knows the kinds of Kubernetes,
+// clusters, works and add-ons.
+func (m *Manager) Client() client.Client { return m.mgr.GetClient() }
+
+// Add gives add-ons to the manager, before it starts.
+func (m *Manager) Add(agents ...addon.Agent) { m.agents = append(m.agents, agents...) }
+
+// Start runs the add-ons until the context is done. It fails if there are none, or what they need is missing on the hub.
+func (m *Manager) Start(ctx context.Context) error {
+	if err := Setup(m.mgr, m.name, m.agents...); err != nil {
+		return err
+	}
+	return m.mgr.Start(ctx)
+}
+
+// Setup adds add-ons to a manager of controller-runtime that is there for other reasons, too, under a name as in
+// Options. The manager's scheme needs what AddToScheme adds, and its client is best one that reads its own writes.
+func Setup(mgr ctrl.Manager, name string, agents ...addon.Agent) error {
+	if err := checkName(name); err != nil {
+		return err
+	}
+	fixed, err := catalogue.Of(agents...)
+	if err != nil {
+		return fmt.Errorf("the manager %s: %w", name, err)
+	}
+	return engine.Register(mgr, engine.Options{Manager: name, Catalogue: fixed, Configs: configsOf(agents), Clock: clock.RealClock{}})
+}
+
+// AddToScheme adds the kinds that a manager works with.
+func AddToScheme(scheme *runtime.Scheme) error {
+	builder := runtime.NewSchemeBuilder(kubernetesscheme.AddToScheme, clusterv1.AddToScheme, workv1.AddToScheme, addonv1beta1.AddToScheme)
+	return builder.AddToScheme(scheme)
+}
+
+func checkName(name string) error {
+	if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
+		return fmt.Errorf("%q is no name for a manager: %s", name, problems[0])
+	}
+	return nil
+}
+
+// configsOf are the types that any of the add-ons reads.
+func configsOf(agents []addon.Agent) (all []schema.GroupVersionResource) {
+	seen := map[schema.GroupResource]bool{}
+	for _, agent := range agents {
+		for _, kind := range agent.Options().Configs {
+			if !seen[kind.GroupResource()] {
+				seen[kind.GroupResource()] = true
+				all = append(all, kind)
+			}
+		}
+	}
+	return all
+}
+
+// controllers are the options of a manager whose caches hold what it is in charge of, and of works not those of others.
+func (o Options) controllers() ctrl.Options {
+	scheme := runtime.NewScheme()
+	if err := AddToScheme(scheme); err != nil {
+		panic(err) // two kinds have the same name: a mistake of the program
+	}
+	ofAddOns := cache.ByObject{Label: hasLabel(fleet.LabelAddOnName)}
+	granted := cache.ByObject{Label: labels.SelectorFromSet(labels.Set{fleet.LabelAddOnManager: o.Name})}
+	return ctrl.Options{
+		Scheme: scheme,
+		Cache: cache.Options{
+			DefaultTransform: cache.TransformStripManagedFields(),
+			ByObject: map[client.Object]cache.ByObject{
+				&workv1.ManifestWork{}:                      ofAddOns,
+				&certificatesv1.CertificateSigningRequest{}: ofAddOns,
+				&rbacv1.Role{}:                              granted,
+				&rbacv1.RoleBinding{}:                       granted,
+				&rbacv1.ClusterRole{}:                       granted,
+				&rbacv1.ClusterRoleBinding{}:                granted,
+			},
+		},
+		// A reconcile must see what the one before it wrote, or it writes the same again.
+		Client: client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}},
+		// A process may run several managers.
+		Controller:                    config.Controller{SkipNameValidation: ptr.To(true)},
+		Metrics:                       metricsserver.Options{BindAddress: cmp.Or(o.MetricsAddress, "0")},
+		HealthProbeBindAddress:        cmp.Or(o.HealthAddress, "0"),
+		LeaderElection:                o.LeaderElection,
+		LeaderElectionID:              o.Name,
+		LeaderElectionNamespace:       o.LeaderElectionNamespace,
+		LeaderElectionReleaseOnCancel: true,
+	}
+}
+
+func hasLabel(key string) labels.Selector {
+	exists, err := labels.NewRequirement(key, selection.Exists, nil)
+	if err != nil {
+		panic(err) // the key is a constant
+	}
+	return labels.NewSelector().Add(*exists)
+}

@@ -1,0 +1,193 @@
+package approve
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"net"
+	"net/url"
+	"strings"
+	"testing"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+)
+
+const kubeSigner, ownSigner = "kubernetes.io/kube-apiserver-client", "example.com/hello"
+
+var (
+	agentUser   = "system:open-cluster-management:c1:agent1"
+	agentGroups = []string{"system:open-cluster-management:c1", "system:open-cluster-management:managed-clusters", "system:authenticated"}
+	subject     = pkix.Name{
+		CommonName:   "system:open-cluster-management:cluster:c1:addon:hello:agent:hello",
+		Organization: []string{"system:open-cluster-management:cluster:c1:addon:hello", "system:open-cluster-management:addon:hello"},
+	}
+	configs = []addonv1beta1.RegistrationConfig{
+		{Type: addonv1beta1.KubeClient, KubeClient: &addonv1beta1.KubeClientConfig{
+			Subject: addonv1beta1.KubeClientSubject{User: subject.CommonName, Groups: subject.Organization}}},
+		{Type: addonv1beta1.CustomSigner, CustomSigner: &addonv1beta1.CustomSignerConfig{
+			SignerName: ownSigner, Subject: addonv1beta1.Subject{User: "hello", Groups: []string{"hellos"}, OrganizationUnits: []string{"unit"}}}},
+	}
+)
+
+// asked is a request, as its parts may be changed.
+type asked struct {
+	csr      *certificatesv1.CertificateSigningRequest
+	template *x509.CertificateRequest
+}
+
+func good() *asked {
+	return &asked{
+		csr: &certificatesv1.CertificateSigningRequest{
+			Spec: certificatesv1.CertificateSigningRequestSpec{
+				SignerName: kubeSigner, Username: agentUser, Groups: agentGroups,
+				Usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment, certificatesv1.UsageClientAuth},
+			},
+		},
+		template: &x509.CertificateRequest{Subject: subject, DNSNames: []string{"hello.addon.open-cluster-management.io"}},
+	}
+}
+
+func (a *asked) check(t *testing.T) error {
+	t.Helper()
+	if a.csr.Labels == nil {
+		a.csr.Labels = map[string]string{"open-cluster-management.io/cluster-name": "c1", "open-cluster-management.io/addon-name": "hello"}
+	}
+	if a.csr.Spec.Request == nil {
+		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		der, err := x509.CreateCertificateRequest(rand.Reader, a.template, key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.csr.Spec.Request = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
+	}
+	return check(a.csr, configs)
+}
+
+// own makes it a request to the add-on's own signer.
+func (a *asked) own() {
+	a.csr.Spec.SignerName = ownSigner
+	a.template.Subject = pkix.Name{CommonName: "hello", Organization: []string{"hellos"}, OrganizationalUnit: []string{"unit"}}
+}
+
+// AF-05
+func TestApproved(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*asked){
+		"as the agent asks":  func(*asked) {},
+		"without a DNS name": func(a *asked) { a.template.DNSNames = nil },
+		"with the group of everyone": func(a *asked) {
+			a.template.Subject.Organization = append([]string{"system:authenticated"}, subject.Organization...)
+		},
+		"groups in another order": func(a *asked) {
+			a.template.Subject.Organization = []string{subject.Organization[1], subject.Organization[0]}
+		},
+		"own signer": (*asked).own,
+		"own signer, to serve": func(a *asked) {
+			a.own()
+			a.csr.Spec.Usages = []certificatesv1.KeyUsage{certificatesv1.UsageServerAuth}
+		},
+		"through the gRPC server": func(a *asked) {
+			a.csr.Spec.Username, a.csr.Spec.Groups = "system:serviceaccount:open-cluster-management-hub:grpc-server-sa", []string{"system:serviceaccounts"}
+			a.csr.Annotations = map[string]string{"open-cluster-management.io/csr-user": agentUser}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := good()
+			change(a)
+			if err := a.check(t); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// A2: whoever wants more than the add-on registers for, or is not the agent of the cluster, gets nothing. Each is wrong in one
+// thing, which the error names.
+func TestForged(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		change func(*asked)
+		says   string
+	}{
+		"agent of another cluster": {func(a *asked) {
+			a.csr.Spec.Username, a.csr.Spec.Groups = "system:open-cluster-management:c2:agent1", []string{"system:open-cluster-management:c2"}
+		}, "requester"},
+		"user of one cluster, groups of another": {func(a *asked) { a.csr.Spec.Groups = []string{"system:open-cluster-management:c2"} }, "requester"},
+		"agent of two clusters": {func(a *asked) {
+			a.csr.Spec.Groups = append([]string{"system:open-cluster-management:c2"}, agentGroups...)
+		}, "requester"},
+		"user without groups": {func(a *asked) { a.csr.Spec.Groups = []string{"system:authenticated"} }, "requester"},
+		"whoever joins": {func(a *asked) {
+			a.csr.Spec.Username, a.csr.Spec.Groups = "system:serviceaccount:open-cluster-management:agent-registration-bootstrap", []string{"system:bootstrappers:managedcluster"}
+		}, "requester"},
+		"another add-on of the cluster": {func(a *asked) {
+			a.csr.Spec.Username = "system:open-cluster-management:cluster:c1:addon:other:agent:other"
+		}, "requester"},
+		"cluster whose name begins alike": {func(a *asked) { a.csr.Spec.Username = "system:open-cluster-management:c10:agent1" }, "requester"},
+		"annotation without the gRPC server": {func(a *asked) {
+			a.csr.Spec.Username = "system:open-cluster-management:c2:agent1"
+			a.csr.Annotations = map[string]string{"open-cluster-management.io/csr-user": agentUser}
+		}, "requester"},
+		"gRPC server for another cluster": {func(a *asked) {
+			a.csr.Spec.Username = "system:serviceaccount:open-cluster-management-hub:grpc-server-sa"
+			a.csr.Annotations = map[string]string{"open-cluster-management.io/csr-user": "system:open-cluster-management:c2:agent1"}
+		}, "requester"},
+		"signer it does not register with": {func(a *asked) { a.csr.Spec.SignerName = "example.com/other" }, "signer"},
+		"kubelets' signer":                 {func(a *asked) { a.csr.Spec.SignerName = "kubernetes.io/kube-apiserver-client-kubelet" }, "signer"},
+		"own subject, hub's signer":        {func(a *asked) { a.own(); a.csr.Spec.SignerName = kubeSigner }, "subject"},
+		"hub's subject, own signer":        {func(a *asked) { a.csr.Spec.SignerName = ownSigner }, "subject"},
+		"administrators, too": {func(a *asked) {
+			a.template.Subject.Organization = append([]string{"system:masters"}, subject.Organization...)
+		}, "subject"},
+		"administrators instead": {func(a *asked) { a.template.Subject.Organization = []string{"system:masters"} }, "subject"},
+		"one group less":         {func(a *asked) { a.template.Subject.Organization = subject.Organization[:1] }, "subject"},
+		"no groups":              {func(a *asked) { a.template.Subject.Organization = nil }, "subject"},
+		"another cluster's add-on": {func(a *asked) {
+			a.template.Subject.CommonName = strings.ReplaceAll(subject.CommonName, "c1", "c2")
+		}, "subject"},
+		"another agent's name": {func(a *asked) {
+			a.template.Subject.CommonName = strings.ReplaceAll(subject.CommonName, "agent:hello", "agent:other")
+		}, "subject"},
+		"the cluster's agent":    {func(a *asked) { a.template.Subject = pkix.Name{CommonName: agentUser, Organization: agentGroups} }, "subject"},
+		"a unit":                 {func(a *asked) { a.template.Subject.OrganizationalUnit = []string{"unit"} }, "subject"},
+		"own signer, no unit":    {func(a *asked) { a.own(); a.template.Subject.OrganizationalUnit = nil }, "subject"},
+		"a country":              {func(a *asked) { a.template.Subject.Country = []string{"XX"} }, "subject"},
+		"a serial number":        {func(a *asked) { a.template.Subject.SerialNumber = "1" }, "subject"},
+		"another DNS name":       {func(a *asked) { a.template.DNSNames = append(a.template.DNSNames, "kubernetes.default.svc") }, "DNS name"},
+		"another add-on's name":  {func(a *asked) { a.template.DNSNames = []string{"other.addon.open-cluster-management.io"} }, "DNS name"},
+		"an IP address":          {func(a *asked) { a.template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)} }, "IP addresses"},
+		"an e-mail address":      {func(a *asked) { a.template.EmailAddresses = []string{"a@example.com"} }, "IP addresses"},
+		"a URI":                  {func(a *asked) { a.template.URIs = []*url.URL{{Scheme: "spiffe", Host: "hub"}} }, "IP addresses"},
+		"to sign others":         {func(a *asked) { a.csr.Spec.Usages = append(a.csr.Spec.Usages, certificatesv1.UsageCertSign) }, "usages"},
+		"to serve, hub's signer": {func(a *asked) { a.csr.Spec.Usages = []certificatesv1.KeyUsage{certificatesv1.UsageServerAuth} }, "usages"},
+		"no usages":              {func(a *asked) { a.csr.Spec.Usages = nil }, "usages"},
+		"no request":             {func(a *asked) { a.csr.Spec.Request = []byte("nothing") }, "PEM"},
+		"not its own key": {func(a *asked) {
+			other := good()
+			if err := other.check(&testing.T{}); err != nil {
+				panic(err)
+			}
+			block, _ := pem.Decode(other.csr.Spec.Request)
+			block.Bytes[len(block.Bytes)-1] ^= 1
+			a.csr.Spec.Request = pem.EncodeToMemory(block)
+		}, "spec.request"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := good()
+			test.change(a)
+			if err := a.check(t); err == nil || !strings.Contains(err.Error(), test.says) {
+				t.Errorf("got %v, want an error about %q", err, test.says)
+			}
+		})
+	}
+}

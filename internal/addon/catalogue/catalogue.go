@@ -1,0 +1,56 @@
+// Package catalogue finds the add-ons that a manager is in charge of.
+package catalogue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/capstan-io/capstan/addon"
+)
+
+// Catalogue finds the code of an add-on.
+type Catalogue interface {
+	// Agent returns the add-on of the name; nil if it is somebody else's. An error means that it is not known now whose it
+	// is, or what it is.
+	Agent(ctx context.Context, name string) (addon.Agent, error)
+}
+
+// Fixed is a Catalogue that stays the same.
+type Fixed map[string]addon.Agent
+
+// Of makes a Catalogue of the agents. It fails if one has no name, or two have the same.
+func Of(agents ...addon.Agent) (Fixed, error) {
+	if len(agents) == 0 {
+		return nil, errors.New("no add-on is given: a manager needs at least one")
+	}
+	fixed := Fixed{}
+	for _, agent := range agents {
+		options := agent.Options()
+		if options.Name == "" {
+			return nil, fmt.Errorf("the Options of %T have no Name: set it to that of its ClusterManagementAddOn", agent)
+		}
+		if _, twice := fixed[options.Name]; twice {
+			return nil, fmt.Errorf("two add-ons have the name %q: each needs a name of its own", options.Name)
+		}
+		fixed[options.Name] = asked{Agent: agent, options: options}
+	}
+	return fixed, nil
+}
+
+// Agent is the one of the name, or nil.
+func (f Fixed) Agent(_ context.Context, name string) (addon.Agent, error) {
+	agent, ok := f[name]
+	if !ok {
+		return nil, nil
+	}
+	return agent, nil
+}
+
+// asked is an agent whose options are known, and not asked for again.
+type asked struct {
+	addon.Agent
+	options addon.Options
+}
+
+func (a asked) Options() addon.Options { return a.options }

@@ -1,0 +1,133 @@
+// Package installation brings an add-on to a cluster and takes it away again: everything that a manager does for one
+// ManagedClusterAddOn, except the certificates of its agent.
+package installation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/addon/catalogue"
+	"github.com/capstan-io/capstan/internal/patch"
+)
+
+// workers is how many add-ons are reconciled at once: each costs a handful of round trips, and the rendering of its manifests.
+const workers = 10
+
+// The wait before something that failed is tried again doubles from the first to the last: what made it fail may pass without an event.
+const (
+	firstRetry = 10 * time.Millisecond
+	lastRetry  = time.Minute
+)
+
+// Options say which add-ons a Controller is in charge of.
+type Options struct {
+	// Manager is a name for whoever runs the controller, which has to stay the same: what it applies on the hub is labelled
+	// with it, so that it finds that again.
+	Manager string
+	// Catalogue has its add-ons.
+	Catalogue catalogue.Catalogue
+	// Configs are the types of configurations that any of its add-ons may read.
+	Configs []schema.GroupVersionResource
+	// Clock is the source of time.
+	Clock clock.PassiveClock
+}
+
+// Controller reconciles ManagedClusterAddOns (AF-07 to AF-16, AF-24).
+type Controller struct {
+	Options
+	client client.Client
+}
+
+// New returns a Controller that works through the client, which has to read from a cache with the package's indexes.
+func New(c client.Client, o Options) *Controller {
+	return &Controller{client: c, Options: o}
+}
+
+// Register adds the controller to the manager.
+func Register(mgr ctrl.Manager, o Options) error {
+	c := New(mgr.GetClient(), o)
+	if err := c.index(mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
+	builder := ctrl.NewControllerManagedBy(mgr).Named("addon-installation").
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: workers,
+			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
+		})
+	if err := c.watch(builder, mgr.GetRESTMapper(), mgr.GetScheme()); err != nil {
+		return err
+	}
+	return builder.Complete(c)
+}
+
+// Reconcile brings the add-on one step further to where it is to be, and says in its status how far that is. What it waits
+// for brings it back.
+func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	addOn := &addonv1beta1.ManagedClusterAddOn{}
+	err := c.client.Get(ctx, req.NamespacedName, addOn)
+	if apierrors.IsNotFound(err) {
+		return again(0, c.withdraw(ctx, req.NamespacedName))
+	}
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	agent, err := c.Catalogue.Agent(ctx, req.Name)
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("find the add-on %s: %w", req.Name, err)
+	}
+	if agent == nil {
+		return ctrl.Result{}, nil
+	}
+	p := &pass{Controller: c, agent: agent, options: agent.Options(), before: addOn, addOn: addOn.DeepCopy()}
+	if err := p.look(ctx); err != nil {
+		return ctrl.Result{}, err
+	}
+	if p.installation.Cluster == nil {
+		return again(0, p.abandon(ctx))
+	}
+	p.register(ctx)
+	p.deploy(ctx)
+	p.judge()
+	if _, err := patch.Status(ctx, c.client, p.addOn, p.before); err != nil {
+		return again(0, client.IgnoreNotFound(err))
+	}
+	if err := errors.Join(p.problems...); err != nil {
+		return again(0, err)
+	}
+	return again(p.after, p.release(ctx))
+}
+
+// again comes back after a while. A conflict is no error: somebody else was faster, and the cache hears of it shortly.
+func again(after time.Duration, err error) (ctrl.Result, error) {
+	const shortly = 100 * time.Millisecond
+	if apierrors.IsConflict(err) {
+		return ctrl.Result{RequeueAfter: shortly}, nil
+	}
+	return ctrl.Result{RequeueAfter: after}, err
+}
+
+// cluster returns a ManagedCluster; nil if there is none.
+func (c *Controller) cluster(ctx context.Context, name string) (*clusterv1.ManagedCluster, error) {
+	cluster := &clusterv1.ManagedCluster{}
+	err := c.client.Get(ctx, client.ObjectKey{Name: name}, cluster)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("get ManagedCluster %s: %w", name, err)
+	}
+	return cluster, nil
+}

@@ -1,0 +1,298 @@
+package installation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capstan-io/capstan/addon"
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/addon/dependencies"
+	"github.com/capstan-io/capstan/internal/addon/health"
+	"github.com/capstan-io/capstan/internal/addon/registrations"
+	"github.com/capstan-io/capstan/internal/addon/workload"
+	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/patch"
+)
+
+// pass is one reconcile of an add-on.
+type pass struct {
+	*Controller
+	agent   addon.Agent
+	options addon.Options
+
+	// before is the add-on as it was read, addOn with what is found out about it.
+	before, addOn *addonv1beta1.ManagedClusterAddOn
+	// installation holds addOn.
+	installation addon.Installation
+	// hosting is the cluster on which the agent is to run in hosted mode; nil if there is none of the name.
+	hosting *clusterv1.ManagedCluster
+	// catalogueEntry is its ClusterManagementAddOn; nil if there is none.
+	catalogueEntry *addonv1beta1.ClusterManagementAddOn
+	// works are those of the add-on.
+	works []workv1.ManifestWork
+
+	// finalizers are those that the add-on needs from now on.
+	finalizers []string
+	// problems are what could not be done; it is tried again.
+	problems []error
+	// after is when something is due without an event; 0 is never.
+	after time.Duration
+}
+
+// look reads what the add-on depends on.
+func (p *pass) look(ctx context.Context) (err error) {
+	p.installation.AddOn = p.addOn
+	if p.installation.Cluster, err = p.cluster(ctx, p.addOn.Namespace); err != nil {
+		return err
+	}
+	if hosting := p.installation.HostingCluster(); hosting != "" {
+		if p.hosting, err = p.cluster(ctx, hosting); err != nil {
+			return err
+		}
+	}
+	entry := &addonv1beta1.ClusterManagementAddOn{}
+	switch err := p.client.Get(ctx, client.ObjectKey{Name: p.addOn.Name}, entry); {
+	case err == nil:
+		p.catalogueEntry = entry
+	case !apierrors.IsNotFound(err):
+		return fmt.Errorf("get ClusterManagementAddOn %s: %w", p.addOn.Name, err)
+	}
+	p.works, err = p.worksOf(ctx, client.ObjectKeyFromObject(p.addOn))
+	return err
+}
+
+// abandon lets an add-on go that is being deleted and whose cluster does not exist any more: nobody is left to run its
+// hooks. Before that, there is nothing to do without a cluster.
+func (p *pass) abandon(ctx context.Context) error {
+	if p.addOn.DeletionTimestamp.IsZero() {
+		return nil
+	}
+	for i := range p.works {
+		if err := p.remove(ctx, &p.works[i]); err != nil {
+			return err
+		}
+	}
+	return p.release(ctx)
+}
+
+// register says what the agent registers for, and gives it its rights (AF-10).
+func (p *pass) register(ctx context.Context) {
+	status := &p.addOn.Status
+	status.SupportedConfigs = supported(p.options)
+	err := p.chooseNamespace(ctx)
+	if err == nil {
+		err = p.chooseIdentities(ctx)
+	}
+	if err == nil {
+		err = p.grant(ctx)
+	}
+	switch {
+	case errors.Is(err, addon.ErrSubjectNotReady):
+		p.set(fleet.ConditionRegistrationApplied, metav1.ConditionFalse, fleet.ReasonPermissionConfigPending, err.Error())
+	case err != nil:
+		p.set(fleet.ConditionRegistrationApplied, metav1.ConditionFalse, fleet.ReasonSetPermissionFailed, err.Error())
+		p.problems = append(p.problems, err)
+	case p.options.Registration == nil:
+		p.set(fleet.ConditionRegistrationApplied, metav1.ConditionTrue, fleet.ReasonNilRegistration, "The add-on does not register with the hub")
+	default:
+		p.set(fleet.ConditionRegistrationApplied, metav1.ConditionTrue, fleet.ReasonSetPermissionApplied, "Registration of the addon agent is configured")
+	}
+}
+
+func supported(options addon.Options) []addonv1beta1.ConfigGroupResource {
+	var types []addonv1beta1.ConfigGroupResource
+	for _, config := range options.Configs {
+		if t := (addonv1beta1.ConfigGroupResource{Group: config.Group, Resource: config.Resource}); !slices.Contains(types, t) {
+			types = append(types, t)
+		}
+	}
+	return types
+}
+
+// chooseNamespace decides where the agent is installed (AF-09). One that cannot be found now stays as it was.
+func (p *pass) chooseNamespace(ctx context.Context) error {
+	namespace := ""
+	if p.options.InstallNamespace != nil {
+		var err error
+		namespace, err = p.options.InstallNamespace(ctx, p.installation)
+		if errors.Is(err, addon.ErrNotYet) && p.addOn.Status.Namespace != "" {
+			return nil
+		}
+		if err != nil && !errors.Is(err, addon.ErrNotYet) {
+			return fmt.Errorf("choose the namespace of the agent: %w", err)
+		}
+	}
+	p.addOn.Status.Namespace = namespace
+	p.addOn.Status.Namespace = p.installation.Namespace()
+	return nil
+}
+
+// chooseIdentities decides as whom the agent registers. How it gets its credential is the agent's of the cluster to say.
+func (p *pass) chooseIdentities(ctx context.Context) error {
+	configs, err := registrations.Of(ctx, p.options.Registration, p.installation)
+	if err != nil {
+		return fmt.Errorf("find out what the agent registers for: %w", err)
+	}
+	for i := range configs {
+		if configs[i].Type == addonv1beta1.KubeClient {
+			registrations.Drive(&configs[i], p.before)
+		}
+	}
+	p.addOn.Status.Registrations = configs
+	return nil
+}
+
+// deploy brings the add-on to its cluster through works, or takes it away.
+func (p *pass) deploy(ctx context.Context) {
+	in := workload.Input{
+		Options: p.options, Installation: p.installation, Hosting: p.hosting, CMA: p.catalogueEntry,
+		Existing: p.works, Now: p.Clock.Now(),
+	}
+	missing, dependents, err := p.dependencies(ctx)
+	if err != nil {
+		p.problems, p.finalizers = append(p.problems, err), p.addOn.Finalizers
+		return
+	}
+	in.Removal = !p.addOn.DeletionTimestamp.IsZero() && len(dependents) == 0
+	if len(missing) == 0 {
+		in.Workload, in.Unrendered = p.render(ctx)
+	} else {
+		p.set(fleet.ConditionManifestApplied, metav1.ConditionFalse, fleet.ReasonWaitingForDependencies,
+			"The add-on is deployed when others are available on the cluster, which it needs: "+strings.Join(missing, ", "))
+	}
+	plan, err := workload.New(in)
+	if err != nil {
+		p.set(fleet.ConditionManifestApplied, metav1.ConditionFalse, fleet.ReasonManifestWorkApplyFailed, err.Error())
+		p.problems, p.finalizers = append(p.problems, err), p.addOn.Finalizers
+		return
+	}
+	p.after, p.finalizers = plan.RequeueAfter, plan.Finalizers
+	for _, condition := range plan.Conditions {
+		p.set(condition.Type, condition.Status, condition.Reason, condition.Message)
+	}
+	for _, kind := range plan.RemoveConditions {
+		meta.RemoveStatusCondition(&p.addOn.Status.Conditions, kind)
+	}
+	if in.Unrendered != nil {
+		p.problems = append(p.problems, in.Unrendered)
+	}
+	if err := p.carryOut(ctx, plan); err != nil {
+		p.problems = append(p.problems, err)
+		if !apierrors.IsConflict(err) {
+			p.set(fleet.ConditionManifestApplied, metav1.ConditionFalse, fleet.ReasonManifestWorkApplyFailed, err.Error())
+		}
+	}
+}
+
+// dependencies are the add-ons that have to be available before this one is deployed, and those that have to be gone before it
+// is removed (A4).
+func (p *pass) dependencies(ctx context.Context) (missing, dependents []string, err error) {
+	leaving, deployed := !p.addOn.DeletionTimestamp.IsZero(), len(p.works) > 0
+	needed := dependencies.Of(p.addOn)
+	if p.catalogueEntry != nil {
+		needed = dependencies.Of(p.addOn, p.catalogueEntry)
+	}
+	if !leaving && (deployed || len(needed) == 0) {
+		return nil, nil, nil
+	}
+	others := &addonv1beta1.ManagedClusterAddOnList{}
+	if err := p.client.List(ctx, others, client.InNamespace(p.addOn.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, nil, fmt.Errorf("list the add-ons of the cluster %s: %w", p.addOn.Namespace, err)
+	}
+	if leaving {
+		return nil, dependencies.Dependents(p.addOn.Name, others.Items), nil
+	}
+	return dependencies.Missing(needed, others.Items), nil, nil
+}
+
+// render asks the add-on for its manifests, if it is time for that: nil, and no error, if it is not.
+func (p *pass) render(ctx context.Context) (*addon.Workload, error) {
+	leaving := !p.addOn.DeletionTimestamp.IsZero()
+	conditions := p.addOn.Status.Conditions
+	if !leaving && !meta.IsStatusConditionTrue(conditions, fleet.ConditionRegistrationApplied) {
+		return nil, nil
+	}
+	if !leaving && p.options.WaitForConfigs && !meta.IsStatusConditionTrue(conditions, fleet.ConditionConfigured) {
+		return nil, nil
+	}
+	rendered, err := p.agent.Manifests(ctx, p.installation)
+	switch {
+	case errors.Is(err, addon.ErrNotYet):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("make the manifests of the add-on %s for the cluster %s: %w", p.addOn.Name, p.addOn.Namespace, err)
+	case rendered == nil:
+		return &addon.Workload{}, nil
+	}
+	return rendered, nil
+}
+
+// judge says whether the agent works, where that is the manager's to say (AF-07).
+func (p *pass) judge() {
+	condition, mode := health.Condition(health.Input{Options: p.options, Installation: p.installation, Works: p.works})
+	p.addOn.Status.HealthCheck.Mode = mode
+	if condition != nil {
+		p.set(condition.Type, condition.Status, condition.Reason, condition.Message)
+	}
+}
+
+// set sets a condition. The time is that of the change.
+func (p *pass) set(kind string, status metav1.ConditionStatus, reason, message string) {
+	meta.SetStatusCondition(&p.addOn.Status.Conditions, metav1.Condition{
+		Type: kind, Status: status, Reason: reason, Message: message,
+		ObservedGeneration: p.addOn.Generation, LastTransitionTime: metav1.NewTime(p.Clock.Now()),
+	})
+}
+
+// ours are the finalizers by which a manager holds an add-on, with those of older managers.
+var ours = []string{
+	fleet.FinalizerAddOnPreDelete, fleet.FinalizerHostingAddOnPreDelete, fleet.FinalizerHostingManifestsCleanup,
+	fleet.DeprecatedFinalizerAddOnPreDelete, fleet.DeprecatedFinalizerHostingAddOnPreDelete, fleet.DeprecatedFinalizerHostingManifestsCleanup,
+}
+
+// hold adds the finalizers that are missing. An add-on that is being deleted cannot get new ones.
+func (p *pass) hold(ctx context.Context, finalizers []string) error {
+	if !p.addOn.DeletionTimestamp.IsZero() {
+		return nil
+	}
+	held := p.before.DeepCopy()
+	for _, f := range finalizers {
+		if !slices.Contains(held.Finalizers, f) {
+			held.Finalizers = append(held.Finalizers, f)
+		}
+	}
+	changed, err := patch.Object(ctx, p.client, held, p.before)
+	if !changed || err != nil {
+		return err
+	}
+	p.before = held
+	p.addOn.Finalizers, p.addOn.ResourceVersion = slices.Clone(held.Finalizers), held.ResourceVersion
+	return nil
+}
+
+// release removes those of our finalizers that the add-on does not need any more.
+func (p *pass) release(ctx context.Context) error {
+	before := p.addOn.DeepCopy()
+	p.addOn.Finalizers = slices.DeleteFunc(p.addOn.Finalizers, func(f string) bool {
+		return slices.Contains(ours, f) && !slices.Contains(p.finalizers, f)
+	})
+	_, err := patch.Object(ctx, p.client, p.addOn, before)
+	return client.IgnoreNotFound(err)
+}
+
+// keyOf is the ManagedClusterAddOn that an object on the hub is labelled to belong to.
+func keyOf(o client.Object) types.NamespacedName {
+	return types.NamespacedName{Namespace: o.GetLabels()[fleet.LabelClusterName], Name: o.GetLabels()[fleet.LabelAddOnName]}
+}

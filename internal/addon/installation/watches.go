@@ -1,0 +1,304 @@
+package installation
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/addon/dependencies"
+	"github.com/capstan-io/capstan/internal/addon/workload"
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+// Indexes, by which the cost of an event is that of the add-ons it touches.
+const (
+	// indexOwner of works and permissions is the ManagedClusterAddOn they are of.
+	indexOwner = "installation.owner"
+	// indexName of ManagedClusterAddOns is their name alone.
+	indexName = "installation.name"
+	// indexHosting is the cluster that hosts their agent.
+	indexHosting = "installation.hosting"
+	// indexConfig is each configuration that they refer to.
+	indexConfig = "installation.config"
+)
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+func (c *Controller) index(indexer client.FieldIndexer) error {
+	type index struct {
+		of      client.Object
+		name    string
+		extract client.IndexerFunc
+	}
+	indexes := []index{
+		{&workv1.ManifestWork{}, indexOwner, ownerOfWork},
+		{&addonv1beta1.ManagedClusterAddOn{}, indexName, func(o client.Object) []string { return []string{o.GetName()} }},
+		{&addonv1beta1.ManagedClusterAddOn{}, indexHosting, hostingCluster},
+		{&addonv1beta1.ManagedClusterAddOn{}, indexConfig, configurations},
+	}
+	for _, kind := range permissionKinds() {
+		indexes = append(indexes, index{kind, indexOwner, c.ownerOfPermission})
+	}
+	for _, i := range indexes {
+		if err := indexer.IndexField(context.Background(), i.of, i.name, i.extract); err != nil {
+			return fmt.Errorf("index %T by %s: %w", i.of, i.name, err)
+		}
+	}
+	return nil
+}
+
+func permissionKinds() []client.Object {
+	return []client.Object{&rbacv1.Role{}, &rbacv1.RoleBinding{}, &rbacv1.ClusterRole{}, &rbacv1.ClusterRoleBinding{}}
+}
+
+func ownerOfWork(o client.Object) []string {
+	if key, ok := workload.Owner(o); ok {
+		return []string{key.String()}
+	}
+	return nil
+}
+
+func (c *Controller) ownerOfPermission(o client.Object) []string {
+	if c.applied(o) {
+		return []string{keyOf(o).String()}
+	}
+	return nil
+}
+
+// applied tells whether an object is a permission that this manager has applied.
+func (c *Controller) applied(o client.Object) bool {
+	key := keyOf(o)
+	return o.GetLabels()[fleet.LabelAddOnManager] == c.Manager && key.Name != "" && key.Namespace != ""
+}
+
+func hostingCluster(o client.Object) []string {
+	if hosting := o.GetAnnotations()[fleet.AnnotationHostingClusterName]; hosting != "" {
+		return []string{hosting}
+	}
+	return nil
+}
+
+func configurations(o client.Object) (keys []string) {
+	addOn, ok := o.(*addonv1beta1.ManagedClusterAddOn)
+	if !ok {
+		return nil
+	}
+	for _, ref := range addOn.Status.ConfigReferences {
+		if ref.DesiredConfig != nil {
+			resource := schema.GroupResource{Group: ref.Group, Resource: ref.Resource}
+			keys = append(keys, configKey(resource, types.NamespacedName{Namespace: ref.DesiredConfig.Namespace, Name: ref.DesiredConfig.Name}))
+		}
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
+func configKey(resource schema.GroupResource, config types.NamespacedName) string {
+	return resource.String() + "/" + config.String()
+}
+
+func (c *Controller) watch(b *builder.Builder, mapper meta.RESTMapper, scheme *runtime.Scheme) error {
+	b.For(&addonv1beta1.ManagedClusterAddOn{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: matters})).
+		Watches(&addonv1beta1.ManagedClusterAddOn{}, handler.EnqueueRequestsFromMapFunc(c.waiting), builder.WithPredicates(predicate.Funcs{
+			CreateFunc: func(event.CreateEvent) bool { return false },
+			UpdateFunc: func(e event.UpdateEvent) bool { return works(e.ObjectOld) != works(e.ObjectNew) },
+		})).
+		Watches(&clusterv1.ManagedCluster{}, c.ofCluster()).
+		Watches(&addonv1beta1.ClusterManagementAddOn{}, c.listed(indexName, client.Object.GetName), builder.WithPredicates(
+			predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
+		Watches(&workv1.ManifestWork{}, handler.EnqueueRequestsFromMapFunc(ofWork), builder.WithPredicates(notCreated()))
+	for _, kind := range permissionKinds() {
+		b.Watches(kind, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
+			return []reconcile.Request{{NamespacedName: keyOf(o)}}
+		}), builder.WithPredicates(predicate.NewPredicateFuncs(c.applied), onlyAtStart()))
+	}
+	for _, config := range c.Configs {
+		kind, err := watched(config, mapper, scheme)
+		if err != nil {
+			return err
+		}
+		key := func(o client.Object) string { return configKey(config.GroupResource(), client.ObjectKeyFromObject(o)) }
+		b.Watches(kind, c.listed(indexConfig, key), builder.WithPredicates(predicate.Funcs{UpdateFunc: specChanged}))
+	}
+	return nil
+}
+
+// watched is the object to watch configurations of a type with: with all of it, if the add-ons can read it as well.
+func watched(config schema.GroupVersionResource, mapper meta.RESTMapper, scheme *runtime.Scheme) (client.Object, error) {
+	gvk, err := mapper.KindFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("find the configurations %s: %w; install their CustomResourceDefinition first", config, err)
+	}
+	if scheme.Recognizes(gvk) {
+		o, err := scheme.New(gvk)
+		if typed, ok := o.(client.Object); ok && err == nil {
+			return typed, nil
+		}
+	}
+	metadata := &metav1.PartialObjectMetadata{}
+	metadata.SetGroupVersionKind(gvk)
+	return metadata, nil
+}
+
+// specChanged leaves out changes of the status. A kind without generations has none.
+func specChanged(e event.UpdateEvent) bool {
+	if e.ObjectNew.GetGeneration() == 0 {
+		return e.ObjectOld.GetResourceVersion() != e.ObjectNew.GetResourceVersion()
+	}
+	return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration()
+}
+
+// notCreated leaves out the works that the controller has just made.
+func notCreated() predicate.Predicate {
+	return predicate.Funcs{CreateFunc: func(event.CreateEvent) bool { return false }}
+}
+
+// onlyAtStart leaves out those that it makes, but not those that it finds: their add-on may be gone.
+func onlyAtStart() predicate.Predicate {
+	return predicate.Funcs{CreateFunc: func(e event.CreateEvent) bool { return e.IsInInitialList }}
+}
+
+// foreign are conditions of an add-on that its manager neither sets nor needs.
+var foreign = []string{
+	fleet.ConditionProgressing, fleet.ConditionDegraded, fleet.ConditionCertificateRotated, fleet.ConditionTokenRefreshed,
+}
+
+// matters leaves out the changes of others that the controller has nothing to do with: reports of the agent, mostly.
+func matters(e event.UpdateEvent) bool {
+	before, ok := e.ObjectOld.(*addonv1beta1.ManagedClusterAddOn)
+	after, too := e.ObjectNew.(*addonv1beta1.ManagedClusterAddOn)
+	if !ok || !too || before.Generation != after.Generation || !before.DeletionTimestamp.Equal(after.DeletionTimestamp) {
+		return true
+	}
+	return !equality.Semantic.DeepEqual(before.Annotations, after.Annotations) || !equality.Semantic.DeepEqual(before.Labels, after.Labels) ||
+		!slices.Equal(before.Finalizers, after.Finalizers) || !equality.Semantic.DeepEqual(stripped(before), stripped(after))
+}
+
+// stripped is what of the status may matter.
+func stripped(addOn *addonv1beta1.ManagedClusterAddOn) addonv1beta1.ManagedClusterAddOnStatus {
+	status := addOn.Status
+	status.Conditions = slices.DeleteFunc(slices.Clone(status.Conditions), func(c metav1.Condition) bool {
+		return slices.Contains(foreign, c.Type) ||
+			c.Type == fleet.ConditionAvailable && addOn.Status.HealthCheck.Mode != addonv1beta1.HealthCheckModeCustomized
+	})
+	return status
+}
+
+// works tells whether an add-on is there and available, for others to build on.
+func works(o client.Object) bool {
+	addOn, ok := o.(*addonv1beta1.ManagedClusterAddOn)
+	return ok && addOn.DeletionTimestamp.IsZero() && meta.IsStatusConditionTrue(addOn.Status.Conditions, fleet.ConditionAvailable)
+}
+
+// waiting are the add-ons on the cluster that may wait for this one, to be available or to be gone (A4).
+func (c *Controller) waiting(ctx context.Context, o client.Object) (requests []reconcile.Request) {
+	needed := dependencies.Of(o)
+	for _, other := range c.addOns(ctx, client.InNamespace(o.GetNamespace())) {
+		if slices.Contains(needed, other.Name) || slices.Contains(dependencies.Of(&other), o.GetName()) {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&other)})
+		}
+	}
+	return requests
+}
+
+func ofWork(_ context.Context, o client.Object) []reconcile.Request {
+	key, ok := workload.Owner(o)
+	if !ok {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: key}}
+}
+
+// listed asks for the add-ons that the index has under the key of an object.
+func (c *Controller) listed(index string, key func(client.Object) string) handler.EventHandler {
+	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) (requests []reconcile.Request) {
+		for _, addOn := range c.addOns(ctx, client.MatchingFields{index: key(o)}) {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&addOn)})
+		}
+		return requests
+	})
+}
+
+// addOns are those that the options select. They are the cache's own.
+func (c *Controller) addOns(ctx context.Context, options ...client.ListOption) []addonv1beta1.ManagedClusterAddOn {
+	addOns := &addonv1beta1.ManagedClusterAddOnList{}
+	if err := c.client.List(ctx, addOns, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "List the add-ons that an event is about")
+		return nil
+	}
+	return addOns.Items
+}
+
+// ofCluster asks for the add-ons on a cluster to which its change matters, and for those that it hosts when it comes or goes.
+func (c *Controller) ofCluster() handler.EventHandler {
+	all := func(ctx context.Context, o client.Object, q queue) {
+		for _, selected := range []client.ListOption{client.InNamespace(o.GetName()), client.MatchingFields{indexHosting: o.GetName()}} {
+			for _, addOn := range c.addOns(ctx, selected) {
+				q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&addOn)})
+			}
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { all(ctx, e.Object, q) },
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { all(ctx, e.Object, q) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
+			before, ok := e.ObjectOld.(*clusterv1.ManagedCluster)
+			after, too := e.ObjectNew.(*clusterv1.ManagedCluster)
+			if !ok || !too {
+				return
+			}
+			if !before.DeletionTimestamp.Equal(after.DeletionTimestamp) {
+				all(ctx, after, q)
+				return
+			}
+			for _, addOn := range c.addOns(ctx, client.InNamespace(after.Name)) {
+				if c.concerns(ctx, &addOn, before, after) {
+					q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&addOn)})
+				}
+			}
+		},
+	}
+}
+
+// concerns tells whether a change of the cluster matters to an add-on on it. Whether the cluster is heard of matters to what is
+// said of the add-on's health, and to how long its hooks are waited for.
+func (c *Controller) concerns(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn, before, after *clusterv1.ManagedCluster) bool {
+	if available(before) != available(after) && (!addOn.DeletionTimestamp.IsZero() || addOn.Status.HealthCheck.Mode == addonv1beta1.HealthCheckModeCustomized) {
+		return true
+	}
+	agent, err := c.Catalogue.Agent(ctx, addOn.Name)
+	if err != nil || agent == nil {
+		return err != nil
+	}
+	if redeploy := agent.Options().RedeployOn; redeploy != nil {
+		return redeploy(before, after)
+	}
+	return !equality.Semantic.DeepEqual(before.Labels, after.Labels) || !equality.Semantic.DeepEqual(before.Annotations, after.Annotations) ||
+		!equality.Semantic.DeepEqual(before.Status.ClusterClaims, after.Status.ClusterClaims)
+}
+
+func available(cluster *clusterv1.ManagedCluster) metav1.ConditionStatus {
+	if condition := meta.FindStatusCondition(cluster.Status.Conditions, fleet.ConditionClusterAvailable); condition != nil {
+		return condition.Status
+	}
+	return metav1.ConditionUnknown
+}

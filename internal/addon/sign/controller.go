@@ -1,0 +1,104 @@
+// Package sign issues the certificates of add-ons that have a signer of their own.
+package sign
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"github.com/capstan-io/capstan/addon"
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/addon/catalogue"
+	"github.com/capstan-io/capstan/internal/addon/registrations"
+	"github.com/capstan-io/capstan/internal/certrequest"
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+// workers is how many certificates are issued at once.
+const workers = 5
+
+// Controller reconciles the approved CertificateSigningRequests of add-ons to signers that are not of Kubernetes (AF-06).
+type Controller struct {
+	client    client.Client
+	catalogue catalogue.Catalogue
+}
+
+// New returns a Controller for the add-ons in the catalogue.
+func New(c client.Client, cat catalogue.Catalogue) *Controller {
+	return &Controller{client: c, catalogue: cat}
+}
+
+// Register adds the controller to the manager.
+func Register(mgr ctrl.Manager, cat catalogue.Catalogue) error {
+	return ctrl.NewControllerManagedBy(mgr).Named("addon-sign").
+		For(&certificatesv1.CertificateSigningRequest{}, builder.WithPredicates(predicate.NewPredicateFuncs(toBeSigned))).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		Complete(New(mgr.GetClient(), cat))
+}
+
+// toBeSigned tells whether the request is approved, and of an add-on with a signer that may be its own.
+func toBeSigned(o client.Object) bool {
+	csr, ok := o.(*certificatesv1.CertificateSigningRequest)
+	return ok && certrequest.ToBeSigned(csr) && csr.Spec.SignerName != fleet.SignerKubeAPIServerClient &&
+		csr.Labels[fleet.LabelAddOnName] != "" && csr.Labels[fleet.LabelClusterName] != ""
+}
+
+// Reconcile has the add-on sign the request, if it is with one of its signers.
+func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	csr := &certificatesv1.CertificateSigningRequest{}
+	if err := c.client.Get(ctx, req.NamespacedName, csr); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if !toBeSigned(csr) {
+		return ctrl.Result{}, nil
+	}
+	agent, err := c.catalogue.Agent(ctx, csr.Labels[fleet.LabelAddOnName])
+	if err != nil || agent == nil {
+		return ctrl.Result{}, err
+	}
+	registration := agent.Options().Registration
+	if registration == nil || registration.Sign == nil {
+		return ctrl.Result{}, nil
+	}
+	cluster, addOn := &clusterv1.ManagedCluster{}, &addonv1beta1.ManagedClusterAddOn{}
+	if err := c.client.Get(ctx, client.ObjectKey{Name: csr.Labels[fleet.LabelClusterName]}, cluster); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if err := c.client.Get(ctx, client.ObjectKey{Namespace: cluster.Name, Name: csr.Labels[fleet.LabelAddOnName]}, addOn); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	return ctrl.Result{}, c.sign(ctx, csr, addon.Installation{Cluster: cluster, AddOn: addOn}, registration)
+}
+
+func (c *Controller) sign(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, installation addon.Installation, registration *addon.Registration) error {
+	what := fmt.Sprintf("CertificateSigningRequest %s of the add-on %s", csr.Name, client.ObjectKeyFromObject(installation.AddOn))
+	configs, err := registrations.Of(ctx, registration, installation)
+	if err != nil {
+		return fmt.Errorf("find out what registers, for %s: %w", what, err)
+	}
+	if !slices.ContainsFunc(configs, func(config addonv1beta1.RegistrationConfig) bool {
+		return registrations.Signer(&config) == csr.Spec.SignerName
+	}) {
+		return nil // it is somebody else's
+	}
+	certificate, err := registration.Sign(ctx, installation, csr.DeepCopy())
+	if err != nil {
+		return fmt.Errorf("sign %s: %w", what, err)
+	}
+	if len(certificate) == 0 {
+		return nil
+	}
+	csr.Status.Certificate = certificate
+	if err := c.client.Status().Update(ctx, csr); err != nil {
+		return fmt.Errorf("issue the certificate for %s: %w", what, err)
+	}
+	return nil
+}

@@ -1,0 +1,74 @@
+package inprocess_test
+
+import (
+	"testing"
+
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+// R10: whoever decides what an add-on registers for decides as whom certificates are approved. That is the hub, and an agent says no more
+// than how it gets the credential and how the add-on is.
+func TestAgentsDoNotSayWhatAddOnsRegisterFor(t *testing.T) {
+	t.Parallel()
+	const (
+		alpha = `{apiVersion: addon.open-cluster-management.io/v1alpha1, kind: ManagedClusterAddOn, metadata: {name: a, namespace: c1}, spec: {}, status: `
+		beta  = `{apiVersion: addon.open-cluster-management.io/v1beta1, kind: ManagedClusterAddOn, metadata: {name: a, namespace: c1}, spec: {}, status: `
+
+		alphaOld = `{namespace: ns, registrations: [{signerName: kubernetes.io/kube-apiserver-client, subject: {user: u, groups: [g, h]}}, {signerName: example.com/s}]}`
+		betaOld  = `{namespace: ns, registrations: [{type: kubeClient, kubeClient: {subject: {user: u, groups: [g, h]}}}, {type: customSigner, customSigner: {signerName: example.com/s}}]}`
+	)
+	agents := []*user.DefaultInfo{
+		{Name: fleet.ClusterUser("c1", "x"), Groups: fleet.ClusterGroups("c1")},
+		{Name: "arn:aws:sts::1:assumed-role/r", Groups: []string{fleet.AWSClusterGroup("c1")}},
+	}
+	others := []*user.DefaultInfo{
+		{Name: "admin", Groups: []string{"system:masters"}},
+		{Name: "system:serviceaccount:open-cluster-management-hub:addon-manager-controller-sa", Groups: []string{"system:serviceaccounts"}},
+	}
+	for _, test := range []struct {
+		name, old, now string
+		// refused is the field that an agent cannot change; empty if it can.
+		refused string
+	}{
+		{"nothing", beta + betaOld, beta + betaOld, ""},
+		{"a condition", beta + betaOld, beta + `{conditions: [{type: Available, status: "True"}], ` + betaOld[1:], ""},
+		{"the driver", beta + betaOld, beta + `{namespace: ns, registrations: [{type: kubeClient, kubeClient: {driver: token, subject: {user: u, groups: [g, h]}}}, {type: customSigner, customSigner: {signerName: example.com/s}}]}`, ""},
+		{"the driver of v1alpha1", alpha + alphaOld, alpha + `{kubeClientDriver: token, ` + alphaOld[1:], ""},
+		{"the driver of nobody in particular", beta + `{registrations: [{type: kubeClient}]}`, beta + `{registrations: [{type: kubeClient, kubeClient: {driver: csr, subject: {}}}]}`, ""},
+		{"what clients leave out", beta + `{registrations: [], healthCheck: {}, namespace: ""}`, beta + `{}`, ""},
+
+		{"the user", beta + betaOld, beta + `{namespace: ns, registrations: [{type: kubeClient, kubeClient: {subject: {user: other, groups: [g, h]}}}, {type: customSigner, customSigner: {signerName: example.com/s}}]}`, "status.registrations"},
+		{"the user, with the driver", beta + betaOld, beta + `{namespace: ns, registrations: [{type: kubeClient, kubeClient: {driver: csr, subject: {user: other, groups: [g, h]}}}, {type: customSigner, customSigner: {signerName: example.com/s}}]}`, "status.registrations"},
+		{"a group", beta + betaOld, beta + `{namespace: ns, registrations: [{type: kubeClient, kubeClient: {subject: {user: u, groups: [g, h, i]}}}, {type: customSigner, customSigner: {signerName: example.com/s}}]}`, "status.registrations"},
+		{"the user of v1alpha1", alpha + alphaOld, alpha + `{namespace: ns, registrations: [{signerName: kubernetes.io/kube-apiserver-client, subject: {user: other, groups: [g, h]}}, {signerName: example.com/s}]}`, "status.registrations"},
+		{"the signer", alpha + alphaOld, alpha + `{namespace: ns, registrations: [{signerName: kubernetes.io/kube-apiserver-client, subject: {user: u, groups: [g, h]}}, {signerName: example.com/t}]}`, "status.registrations"},
+		{"one more", beta + `{}`, beta + betaOld, "status.registrations"},
+		{"one less", beta + betaOld, beta + `{namespace: ns, registrations: [{type: customSigner, customSigner: {signerName: example.com/s}}]}`, "status.registrations"},
+		{"all of them", beta + betaOld, beta + `{namespace: ns}`, "status.registrations"},
+		{"a driver of another signer", beta + betaOld, beta + `{namespace: ns, registrations: [{type: kubeClient, kubeClient: {subject: {user: u, groups: [g, h]}}}, {type: customSigner, kubeClient: {subject: {user: x}}, customSigner: {signerName: example.com/s}}]}`, "status.registrations"},
+		{"the namespace", beta + betaOld, beta + `{namespace: other, ` + betaOld[len("{namespace: ns, "):], "status.namespace"},
+		{"the health check", beta + `{}`, beta + `{healthCheck: {mode: Customized}}`, "status.healthCheck"},
+		{"the configurations", beta + `{}`, beta + `{configReferences: [{group: g, resource: r, lastAppliedConfig: {name: c1, specHash: h1}}]}`, "status.configReferences"},
+		{"a field that is not there yet", beta + `{}`, beta + `{more: {x: 1}}`, "status"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			for _, who := range agents {
+				s := newServer()
+				s.who = who
+				code := int32(0)
+				if test.refused != "" {
+					code = 403
+				}
+				checkStatus(t, s.write(t, object(t, test.now+"}"), object(t, test.old+"}"), "status"), code, "cannot change "+test.refused+":")
+			}
+			for _, who := range others {
+				s := newServer()
+				s.who = who
+				checkStatus(t, s.write(t, object(t, test.now+"}"), object(t, test.old+"}"), "status"), 0, "")
+			}
+		})
+	}
+}

@@ -1,0 +1,121 @@
+package admission
+
+import (
+	"fmt"
+	"reflect"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+)
+
+// ValidateManagedClusterAddOnStatus holds an agent to what it has to tell of an add-on (R10): conditions, and by which driver
+// the add-on gets its access to the hub (RG-62). RBAC lets it write all of the status, but status.registrations is the identity that the
+// hub approves certificates for and gives rights to: an agent that could write it would name itself another. The objects may be of
+// either version. It fails with 403.
+func ValidateManagedClusterAddOnStatus(addOn, old *unstructured.Unstructured, sender Sender) error {
+	if len(sender.Clusters) == 0 {
+		return nil
+	}
+	now, before := statusOfHub(addOn), statusOfHub(old)
+	for _, name := range []string{"registrations", "namespace", "healthCheck", "supportedConfigs", "configReferences", "addOnMeta", "relatedObjects"} {
+		if !reflect.DeepEqual(now[name], before[name]) {
+			return forbiddenStatus(addOn, sender, "status."+name)
+		}
+	}
+	if !reflect.DeepEqual(now, before) {
+		return forbiddenStatus(addOn, sender, "status")
+	}
+	return nil
+}
+
+func forbiddenStatus(addOn *unstructured.Unstructured, sender Sender, path string) error {
+	return apierrors.NewForbidden(addonv1beta1.GroupVersion.WithResource("managedclusteraddons").GroupResource(), addOn.GetName(), fmt.Errorf(
+		"user %q is the agent of a cluster and cannot change %s: it may change status.conditions and the driver of registrations; "+
+			"the rest is for the manager of the add-on, on the hub", sender.Name, path))
+}
+
+// statusOfHub is the status without what is for the agent to set, and without empty parts, which clients may leave out or not.
+func statusOfHub(addOn *unstructured.Unstructured) map[string]any {
+	if addOn == nil {
+		return nil
+	}
+	all, _ := addOn.Object["status"].(map[string]any)
+	status := map[string]any{}
+	for name, value := range all {
+		switch name {
+		case "conditions", "kubeClientDriver": // the latter is the driver of v1alpha1
+		case "registrations":
+			status[name] = withoutDrivers(value)
+		default:
+			status[name] = value
+		}
+	}
+	kept, _ := withoutEmpty(status).(map[string]any)
+	return kept
+}
+
+// withoutDrivers is a list of registrations of v1beta1 without what the agent says there; one of v1alpha1 has nothing of that.
+func withoutDrivers(registrations any) any {
+	list, ok := registrations.([]any)
+	if !ok {
+		return registrations
+	}
+	rest := make([]any, 0, len(list))
+	for _, one := range list {
+		registration, ok := one.(map[string]any)
+		client, isClient := registration["kubeClient"].(map[string]any)
+		if !ok || !isClient {
+			rest = append(rest, one)
+			continue
+		}
+		rest = append(rest, without(registration, "kubeClient", without(client, "driver", nil)))
+	}
+	return rest
+}
+
+// without is a copy of a map with another value for the key, or with none.
+func without(from map[string]any, key string, value any) map[string]any {
+	to := make(map[string]any, len(from))
+	for name, one := range from {
+		if name != key {
+			to[name] = one
+		}
+	}
+	if value != nil {
+		to[key] = value
+	}
+	return to
+}
+
+// withoutEmpty is a value without the empty maps, lists and texts in its maps; nil if nothing is left. Lists keep their length.
+func withoutEmpty(value any) any {
+	switch value := value.(type) {
+	case map[string]any:
+		kept := map[string]any{}
+		for name, one := range value {
+			if one = withoutEmpty(one); one != nil {
+				kept[name] = one
+			}
+		}
+		if len(kept) == 0 {
+			return nil
+		}
+		return kept
+	case []any:
+		if len(value) == 0 {
+			return nil
+		}
+		kept := make([]any, len(value))
+		for i, one := range value {
+			kept[i] = withoutEmpty(one)
+		}
+		return kept
+	case string:
+		if value == "" {
+			return nil
+		}
+	}
+	return value
+}

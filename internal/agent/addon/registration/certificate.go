@@ -1,0 +1,102 @@
+package registration
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"path/filepath"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/util/cert"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	"github.com/capstan-io/capstan/internal/agent/registration/clientcert"
+	"github.com/capstan-io/capstan/internal/agent/registration/hubkubeconfig"
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+// keepCertificate asks for a certificate if there is none of use or it is due, and saves what there is.
+func (c *Controller) keepCertificate(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn, w *wanted, secret *corev1.Secret) outcome {
+	now, err := c.readCertificate(w, secret.Data)
+	if err == nil && c.Clock.Now().Before(now.due) {
+		c.requests.drop(w.id())
+		now.err = c.save(ctx, w, secret.Data[fleet.KeyTLSCert], secret.Data[fleet.KeyTLSKey])
+		return now
+	}
+	key := c.pendingKey(w.id(), secret.Data[fleet.KeyTLSKey])
+	obtained := c.requests.obtain(w.id(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(addOn)}, &clientcert.Requester{
+		Hub: c.uncached, Keys: key, Identity: c.Identity, AddOn: w.request, Renews: true, Lifetime: c.CertificateLifetime, Record: c.Record,
+	})
+	now.due = c.Clock.Now().Add(resync)
+	if obtained == nil {
+		return now
+	}
+	if now.err = obtained.err; now.err != nil {
+		return now
+	}
+	if now.err = c.save(ctx, w, obtained.certificate, obtained.key); now.err != nil {
+		return now
+	}
+	c.renewed[w.id()] = c.Clock.Now()
+	now, err = c.readCertificate(w, map[string][]byte{fleet.KeyTLSCert: obtained.certificate, fleet.KeyTLSKey: obtained.key})
+	if err != nil {
+		now.err = fmt.Errorf("the hub issued another certificate than was asked for: %w", err)
+		return now
+	}
+	now.err = key.Forget(obtained.key)
+	return now
+}
+
+// readCertificate tells how long the certificate is valid. It fails if it is not the one that is wanted.
+func (c *Controller) readCertificate(w *wanted, data map[string][]byte) (outcome, error) {
+	pair, err := tls.X509KeyPair(data[fleet.KeyTLSCert], data[fleet.KeyTLSKey])
+	if err != nil {
+		return outcome{}, fmt.Errorf("the client certificate cannot be used: %w", err)
+	}
+	leaf := pair.Leaf
+	same := clientcert.SameSubject(leaf.Subject, w.request.Subject)
+	if w.request.SignerName != fleet.SignerKubeAPIServerClient {
+		same = leaf.Subject.CommonName == w.request.Subject.CommonName // what else is in it, the signer knows
+	}
+	if !same {
+		return outcome{}, fmt.Errorf("the client certificate is of %s, not of %s", leaf.Subject, w.request.Subject)
+	}
+	return c.renewal(w, leaf.NotBefore, leaf.NotAfter), nil
+}
+
+// complete tells whether a Secret has what goes with its credential.
+func (c *Controller) complete(w *wanted, secret *corev1.Secret) bool {
+	marks := c.marks(w.addOn, w.place)
+	for name, value := range marks.Labels {
+		if secret.Labels[name] != value {
+			return false
+		}
+	}
+	for name, value := range marks.Annotations {
+		if secret.Annotations[name] != value {
+			return false
+		}
+	}
+	return w.kubeconfig == nil || bytes.Equal(secret.Data[fleet.KeyKubeconfig], w.kubeconfig)
+}
+
+// save puts a certificate into the Secret, with what goes with it (RG-60).
+func (c *Controller) save(ctx context.Context, w *wanted, certificate, key []byte) error {
+	if _, err := cert.ParseCertsPEM(certificate); err != nil {
+		return fmt.Errorf("the hub issued a certificate that cannot be read: %w", err)
+	}
+	data := map[string][]byte{fleet.KeyTLSCert: certificate, fleet.KeyTLSKey: key}
+	if w.kubeconfig != nil {
+		data[fleet.KeyKubeconfig] = w.kubeconfig
+	}
+	return c.places[w.place].save(ctx, w.secret, c.marks(w.addOn, w.place), data, fleet.KeyToken)
+}
+
+// pendingKey is kept in the agent's own folder: a Secret with a key alone would let the add-on's pods start without a credential.
+func (c *Controller) pendingKey(of id, inUse []byte) hubkubeconfig.PendingKey {
+	name := fleet.LabelValue(of.place + "." + of.namespace + "." + of.name)
+	return hubkubeconfig.PendingKey{File: filepath.Join(c.Store.Dir, ".pending."+name+".key"), InUse: func() []byte { return inUse }}
+}

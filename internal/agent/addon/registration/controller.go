@@ -1,0 +1,231 @@
+// Package registration gets the agents of add-ons their access to the hub: for each registration of an add-on a Secret with a
+// certificate or a token, which it keeps valid (RG-60 to RG-64, RG-53).
+package registration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	"github.com/capstan-io/capstan/internal/agent/registration/clientcert"
+	"github.com/capstan-io/capstan/internal/agent/registration/hubkubeconfig"
+	"github.com/capstan-io/capstan/internal/agent/registration/identity"
+	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/patch"
+)
+
+// resync bounds how late a machine that was asleep sees that a credential is due (RG-64). It costs no request.
+const resync = 10 * time.Minute
+
+// The wait after a failure doubles from the first to the last.
+const (
+	firstRetry = time.Second
+	lastRetry  = time.Minute
+)
+
+// Options configure the controller.
+type Options struct {
+	// Identity is the agent's own.
+	Identity identity.Identity
+	// HubHash tells the Secrets for this hub from those for others.
+	HubHash string
+	// Driver is how add-ons get access to the API server of the hub. Certificates of other signers are got by requests either way.
+	Driver addonv1beta1.KubeClientDriver
+	// CertificateLifetime asks for a lifetime of certificates; zero leaves it to the hub.
+	CertificateLifetime time.Duration
+	// TokenLifetime asks for a lifetime of tokens; zero leaves it to the hub.
+	TokenLifetime time.Duration
+	// Store has the agent's own hub kubeconfig, by which the add-ons go, and the folder for keys of requests.
+	Store *hubkubeconfig.Store
+	// Managed and Hosting are the clusters on which agents of add-ons run: the managed one, and for add-ons in hosted mode the one
+	// that the agent itself runs in.
+	Managed, Hosting *rest.Config
+	// Record takes the events of requests.
+	Record clientcert.Recorder
+	Clock  clock.Clock
+}
+
+// Controller reconciles ManagedClusterAddOns: all of an agent's, with all of their Secrets.
+type Controller struct {
+	Options
+	hub      client.Client
+	uncached client.WithWatch
+	places   map[string]*place
+	requests *requests
+	held     *held
+	share    float64 // of its lifetime that a credential has left when it is renewed
+	renewed  map[id]time.Time
+}
+
+// Register adds the controller to the manager. Add-ons are read from the cache of hub, and requests made with uncached.
+func Register(mgr ctrl.Manager, hub cluster.Cluster, uncached client.WithWatch, o Options) error {
+	c := &Controller{
+		Options: o, hub: hub.GetClient(), uncached: uncached, requests: &requests{}, share: clientcert.DrawShare(), renewed: map[id]time.Time{},
+		places: map[string]*place{},
+	}
+	for name, config := range map[string]*rest.Config{fleet.AddOnCredentialManaged: o.Managed, fleet.AddOnCredentialHosted: o.Hosting} {
+		var err error
+		if c.places[name], err = newPlace(name, config); err != nil {
+			return err
+		}
+	}
+	c.held = &held{places: c.places, selector: client.MatchingLabels{fleet.LabelClusterName: o.Identity.Cluster}, hubHash: o.HubHash, clock: o.Clock}
+	return ctrl.NewControllerManagedBy(mgr).Named("addonregistration").
+		WithOptions(controller.Options{
+			// One at a time: what it remembers of Secrets has no lock.
+			SkipNameValidation: ptr.To(true), MaxConcurrentReconciles: 1,
+			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
+		}).
+		WatchesRawSource(source.Kind(hub.GetCache(), &addonv1beta1.ManagedClusterAddOn{}, &handler.TypedEnqueueRequestForObject[*addonv1beta1.ManagedClusterAddOn]{})).
+		WatchesRawSource(c.places[fleet.AddOnCredentialManaged].watched).
+		WatchesRawSource(c.places[fleet.AddOnCredentialHosted].watched).
+		WatchesRawSource(c.requests).
+		WatchesRawSource(c.held).
+		Complete(c)
+}
+
+// Reconcile keeps the Secrets of one add-on: it makes and renews those that its registrations are for, removes those that
+// none is for any more, and reports. It comes back when the next one is due.
+func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	addOn := &addonv1beta1.ManagedClusterAddOn{}
+	if err := c.hub.Get(ctx, req.NamespacedName, addOn); err != nil {
+		if apierrors.IsNotFound(err) {
+			return ctrl.Result{}, c.release(ctx, req.NamespacedName, nil)
+		}
+		return ctrl.Result{}, fmt.Errorf("get ManagedClusterAddOn %s: %w", req, err)
+	}
+	before := addOn.DeepCopy()
+	all, err := c.wantedBy(addOn)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	c.follow(req.NamespacedName, all)
+	c.declareDriver(addOn)
+	report, errs := newReport(c.Clock.Now()), []error(nil)
+	for i := range all {
+		outcome := c.keep(ctx, addOn, &all[i])
+		report.add(&all[i], outcome)
+		errs = append(errs, outcome.err)
+	}
+	// An add-on that is being deleted may need its credentials to the end.
+	if addOn.DeletionTimestamp.IsZero() {
+		errs = append(errs, c.release(ctx, req.NamespacedName, all))
+	}
+	report.write(&addOn.Status.Conditions)
+	if _, err := patch.Status(ctx, c.hub, addOn, before); err != nil && !apierrors.IsNotFound(err) {
+		if apierrors.IsConflict(err) {
+			return ctrl.Result{RequeueAfter: firstRetry}, errors.Join(errs...)
+		}
+		errs = append(errs, err)
+	}
+	return ctrl.Result{RequeueAfter: report.next.Sub(c.Clock.Now())}, errors.Join(errs...)
+}
+
+// follow watches the Secrets of an add-on.
+func (c *Controller) follow(owner types.NamespacedName, all []wanted) {
+	for name, place := range c.places {
+		var secrets []types.NamespacedName
+		for i := range all {
+			if all[i].place == name {
+				secrets = append(secrets, all[i].secret)
+			}
+		}
+		place.watched.Follow(owner, secrets...)
+	}
+}
+
+// outcome is how a Secret stands.
+type outcome struct {
+	// notBefore and notAfter are the validity of what is in it; zero if there is nothing of use.
+	notBefore, notAfter time.Time
+	// due is when to look again; zero leaves it to events.
+	due time.Time
+	err error
+}
+
+// keep makes a Secret what it should be.
+func (c *Controller) keep(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn, w *wanted) outcome {
+	owner := client.ObjectKeyFromObject(addOn)
+	place := c.places[w.place]
+	secret, found, known := place.watched.Get(owner, w.secret)
+	if !known {
+		return outcome{}
+	}
+	c.held.add(w.id())
+	if found && secret.DeletionTimestamp.IsZero() && c.complete(w, secret) {
+		if now, err := c.read(addOn, w, secret); err == nil && c.Clock.Now().Before(now.due) {
+			return now
+		}
+	}
+	// The watch may be behind what was written a moment ago.
+	live := &corev1.Secret{}
+	if err := place.client.Get(ctx, w.secret, live); client.IgnoreNotFound(err) != nil {
+		return outcome{err: fmt.Errorf("get Secret %s: %w", w.secret, err)}
+	}
+	if w.request == nil {
+		return c.keepToken(ctx, addOn, w, live)
+	}
+	return c.keepCertificate(ctx, addOn, w, live)
+}
+
+// read tells how the credential in a Secret stands, and fails if it is not the one that is wanted.
+func (c *Controller) read(addOn *addonv1beta1.ManagedClusterAddOn, w *wanted, secret *corev1.Secret) (outcome, error) {
+	if w.request == nil {
+		return c.readToken(addOn, w, secret.Data)
+	}
+	return c.readCertificate(w, secret.Data)
+}
+
+// renewal is when a credential is due.
+func (c *Controller) renewal(w *wanted, notBefore, notAfter time.Time) outcome {
+	due := clientcert.RenewalTime(notBefore, notAfter, c.share)
+	// By a clock that is far ahead of the hub's, the next one is due at once.
+	pause := min(clientcert.RetryRenewal, notAfter.Sub(notBefore)/2)
+	if again := c.renewed[w.id()].Add(pause); due.Before(again) {
+		due = again
+	}
+	return outcome{notBefore: notBefore, notAfter: notAfter, due: due}
+}
+
+// release removes the Secrets of an add-on that are not wanted any more.
+func (c *Controller) release(ctx context.Context, owner types.NamespacedName, all []wanted) error {
+	if len(all) == 0 {
+		c.follow(owner, nil)
+	}
+	still := map[id]bool{}
+	for i := range all {
+		still[all[i].id()] = true
+	}
+	var errs []error
+	for _, old := range c.held.of(owner.Name) {
+		if still[old] {
+			continue
+		}
+		c.requests.drop(old)
+		delete(c.renewed, old)
+		key := client.ObjectKey{Namespace: old.namespace, Name: old.name}
+		err := errors.Join(c.pendingKey(old, nil).Remove(), c.places[old.place].remove(ctx, key, c.marks(old.addOn, old.place)))
+		if err == nil {
+			c.held.remove(old)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}

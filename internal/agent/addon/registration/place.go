@@ -1,0 +1,125 @@
+package registration
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capstan-io/capstan/internal/agent/addon/single"
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+// place is a cluster on which agents of add-ons run.
+type place struct {
+	name    string
+	client  client.Client // without a cache
+	watched *single.Objects[*corev1.Secret]
+}
+
+func newPlace(name string, config *rest.Config) (*place, error) {
+	uncached, err := client.New(config, client.Options{})
+	if err != nil {
+		return nil, fmt.Errorf("reach the cluster of the Secrets of add-ons: %w", err)
+	}
+	core, err := corev1client.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make a client for the Secrets of add-ons: %w", err)
+	}
+	return &place{name: name, client: uncached, watched: single.New(core.RESTClient(), "secrets", &corev1.Secret{})}, nil
+}
+
+// save makes a Secret hold the data, of the names in the data and in gone no others, and makes its namespace if there is none.
+// It writes nothing if the Secret does so already.
+func (p *place) save(ctx context.Context, key client.ObjectKey, marks metav1.ObjectMeta, data map[string][]byte, gone ...string) error {
+	secret := &corev1.Secret{}
+	err := p.client.Get(ctx, key, secret)
+	switch {
+	case apierrors.IsNotFound(err):
+		secret.Namespace, secret.Name = key.Namespace, key.Name
+		secret.Labels, secret.Annotations, secret.Data = marks.Labels, marks.Annotations, data
+		return p.create(ctx, secret)
+	case err != nil:
+		return fmt.Errorf("get Secret %s: %w", key, err)
+	}
+	before := secret.DeepCopy()
+	fill(&secret.Labels, marks.Labels)
+	fill(&secret.Annotations, marks.Annotations)
+	fill(&secret.Data, data)
+	for _, name := range gone {
+		delete(secret.Data, name)
+	}
+	if equality.Semantic.DeepEqual(before, secret) {
+		return nil
+	}
+	if err := p.client.Update(ctx, secret); err != nil {
+		return fmt.Errorf("update Secret %s: %w", key, err)
+	}
+	return nil
+}
+
+func fill[V any](into *map[string]V, from map[string]V) {
+	if *into == nil {
+		*into = map[string]V{}
+	}
+	maps.Copy(*into, from)
+}
+
+// create makes the namespace, too, where an add-on's own manifests have not made it yet: they may well wait for the Secret. The
+// label is that of namespaces for the agents of add-ons.
+func (p *place) create(ctx context.Context, secret *corev1.Secret) error {
+	key := client.ObjectKeyFromObject(secret)
+	err := p.client.Create(ctx, secret.DeepCopy())
+	if apierrors.IsNotFound(err) {
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: key.Namespace, Labels: map[string]string{fleet.LabelAddOnAgentNamespace: fleet.LabelTrue}}}
+		if err := p.client.Create(ctx, namespace); err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("create Namespace %s for Secret %s: %w", key.Namespace, key.Name, err)
+		}
+		err = p.client.Create(ctx, secret.DeepCopy())
+	}
+	if err != nil {
+		return fmt.Errorf("create Secret %s: %w", key, err)
+	}
+	return nil
+}
+
+// remove deletes a Secret if it is marked as one that the agent keeps.
+func (p *place) remove(ctx context.Context, key client.ObjectKey, marks metav1.ObjectMeta) error {
+	secret := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}}
+	if err := p.client.Get(ctx, key, secret); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("get Secret %s: %w", key, err)
+	}
+	for name, value := range marks.Labels {
+		if secret.Labels[name] != value {
+			return nil
+		}
+	}
+	if secret.Annotations[fleet.AnnotationHubHash] != marks.Annotations[fleet.AnnotationHubHash] {
+		return nil
+	}
+	err := p.client.Delete(ctx, secret, client.Preconditions{UID: &secret.UID})
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("delete Secret %s: %w", key, err)
+	}
+	return nil
+}
+
+// marks are what tells the Secrets of an add-on from all others, of other clusters and hubs among them.
+func (c *Controller) marks(addOn, place string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Labels: map[string]string{
+			fleet.LabelAddOnName: addOn, fleet.LabelClusterName: c.Identity.Cluster, fleet.LabelAddOnCredential: place,
+		},
+		Annotations: map[string]string{fleet.AnnotationHubHash: c.HubHash},
+	}
+}

@@ -1,0 +1,94 @@
+package registration
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/capstan-io/capstan/internal/agent/registration/clientcert"
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+// report gathers how the Secrets of an add-on stand.
+type report struct {
+	next  time.Time
+	now   time.Time
+	kinds map[string]*kind
+}
+
+// kind is what the registrations of one kind, by certificate or by token, have in common: a condition.
+type kind struct {
+	used   bool
+	first  *outcome // the one that ends first
+	failed string   // and what it is about
+	err    error
+	expiry time.Time
+}
+
+func newReport(now time.Time) *report {
+	return &report{now: now, next: now.Add(resync), kinds: map[string]*kind{
+		fleet.ConditionCertificateRotated: {}, fleet.ConditionTokenRefreshed: {},
+	}}
+}
+
+func (r *report) add(w *wanted, o outcome) {
+	if !o.due.IsZero() && o.due.Before(r.next) {
+		r.next = o.due
+	}
+	k := r.kinds[fleet.ConditionCertificateRotated]
+	if w.request == nil {
+		k = r.kinds[fleet.ConditionTokenRefreshed]
+	}
+	k.used = true
+	switch {
+	case o.err != nil:
+		k.err, k.failed, k.expiry = o.err, w.secret.String(), o.notAfter
+	case !o.notAfter.IsZero() && (k.first == nil || o.notAfter.Before(k.first.notAfter)):
+		k.first = &o
+	}
+}
+
+// write sets the conditions (RG-64, RG-53), and takes those away that are about no registration any more. While the hub has not decided
+// on the first request, there is nothing to tell.
+func (r *report) write(conditions *[]metav1.Condition) {
+	for name, k := range r.kinds {
+		switch {
+		case !k.used:
+			meta.RemoveStatusCondition(conditions, name)
+		case k.err != nil:
+			meta.SetStatusCondition(conditions, r.at(failure(name, k)))
+		case k.first != nil:
+			meta.SetStatusCondition(conditions, r.at(success(name, k.first)))
+		}
+	}
+}
+
+func (r *report) at(cond metav1.Condition) metav1.Condition {
+	cond.LastTransitionTime = metav1.NewTime(r.now)
+	return cond
+}
+
+func success(name string, o *outcome) metav1.Condition {
+	if name == fleet.ConditionCertificateRotated {
+		return clientcert.Updated(o.notBefore, o.notAfter)
+	}
+	return metav1.Condition{
+		Type: name, Status: metav1.ConditionTrue, Reason: fleet.ReasonAddOnTokenRefreshed,
+		Message: fmt.Sprintf("The token is valid from %s to %s", o.notBefore.Format(time.RFC3339), o.notAfter.Format(time.RFC3339)),
+	}
+}
+
+func failure(name string, k *kind) metav1.Condition {
+	cond := metav1.Condition{Type: name, Status: metav1.ConditionFalse, Reason: fleet.ReasonClientCertificateUpdateFailed}
+	if name == fleet.ConditionTokenRefreshed {
+		cond.Reason = fleet.ReasonTokenCreationFailed
+	}
+	until := ""
+	if !k.expiry.IsZero() {
+		until = fmt.Sprintf(", which holds a credential until %s,", k.expiry.UTC().Format(time.RFC3339))
+	}
+	cond.Message = fmt.Sprintf("Secret %s%s could not be brought up to date: %v", k.failed, until, k.err)
+	return cond
+}

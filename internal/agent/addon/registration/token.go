@@ -1,0 +1,91 @@
+package registration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"gopkg.in/go-jose/go-jose.v2/jwt"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+// keepToken gets a token of the add-on's service account if there is none of use or it is due, and saves what there is (RG-53).
+func (c *Controller) keepToken(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn, w *wanted, secret *corev1.Secret) outcome {
+	token := string(secret.Data[fleet.KeyToken])
+	now, err := c.readToken(addOn, w, secret.Data)
+	if errors.Is(err, errNoAccount) {
+		return outcome{} // the hub says when there is one
+	}
+	if err != nil || !c.Clock.Now().Before(now.due) {
+		if token, err = c.newToken(ctx, addOn); err != nil {
+			now.err = err
+			return now
+		}
+		c.renewed[w.id()] = c.Clock.Now()
+		if now, err = c.readToken(addOn, w, map[string][]byte{fleet.KeyToken: []byte(token)}); err != nil {
+			return outcome{err: err}
+		}
+	}
+	data := map[string][]byte{fleet.KeyToken: []byte(token), fleet.KeyKubeconfig: w.kubeconfig}
+	now.err = c.places[w.place].save(ctx, w.secret, c.marks(w.addOn, w.place), data, fleet.KeyTLSCert, fleet.KeyTLSKey)
+	return now
+}
+
+func (c *Controller) newToken(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn) (string, error) {
+	account := &corev1.ServiceAccount{}
+	account.Namespace, account.Name = c.Identity.Cluster, fleet.AddOnServiceAccount(addOn.Name)
+	request := &authenticationv1.TokenRequest{}
+	if c.TokenLifetime > 0 {
+		request.Spec.ExpirationSeconds = ptr.To(int64(c.TokenLifetime.Seconds()))
+	}
+	if err := c.uncached.SubResource("token").Create(ctx, account, request); err != nil {
+		return "", fmt.Errorf("ask the hub for a token of ServiceAccount %s/%s: %w", account.Namespace, account.Name, err)
+	}
+	return request.Status.Token, nil
+}
+
+// errNoAccount says that the hub has no service account for the add-on yet.
+var errNoAccount = errors.New("the service account of the add-on is not ready")
+
+// claims are what the agent reads of a token. It need not verify it: it is no judge of it, and what it does about a bad one is to
+// ask for another.
+type claims struct {
+	jwt.Claims
+	Kubernetes struct {
+		ServiceAccount struct {
+			UID types.UID `json:"uid"`
+		} `json:"serviceaccount"`
+	} `json:"kubernetes.io"`
+}
+
+// readToken tells how long the token is valid. It fails if it is not of the service account that there is now.
+func (c *Controller) readToken(addOn *addonv1beta1.ManagedClusterAddOn, w *wanted, data map[string][]byte) (outcome, error) {
+	cond := meta.FindStatusCondition(addOn.Status.Conditions, fleet.ConditionTokenInfrastructureReady)
+	if cond == nil || cond.Status != metav1.ConditionTrue {
+		return outcome{}, errNoAccount
+	}
+	token, err := jwt.ParseSigned(string(data[fleet.KeyToken]))
+	if err != nil {
+		return outcome{}, fmt.Errorf("the token cannot be read: %w", err)
+	}
+	var said claims
+	if err := token.UnsafeClaimsWithoutVerification(&said); err != nil {
+		return outcome{}, fmt.Errorf("the token cannot be read: %w", err)
+	}
+	if uid := fleet.TokenInfrastructureUID(cond.Message); uid != string(said.Kubernetes.ServiceAccount.UID) {
+		return outcome{}, fmt.Errorf("the token is of the service account with UID %s, and there is now the one with UID %s", said.Kubernetes.ServiceAccount.UID, uid)
+	}
+	if said.IssuedAt == nil || said.Expiry == nil {
+		return outcome{}, errors.New("the token does not say how long it is valid")
+	}
+	return c.renewal(w, said.IssuedAt.Time().In(time.UTC), said.Expiry.Time().In(time.UTC)), nil
+}

@@ -1,0 +1,106 @@
+package registration
+
+import (
+	"crypto/x509/pkix"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	"github.com/capstan-io/capstan/internal/agent/addon/install"
+	"github.com/capstan-io/capstan/internal/agent/registration/clientcert"
+	"github.com/capstan-io/capstan/internal/agent/registration/hubkubeconfig"
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+// wanted is a Secret that one of an add-on's registrations is for.
+type wanted struct {
+	addOn  string
+	place  string
+	secret client.ObjectKey
+	// request is the certificate to ask for; nil if the add-on gets a token.
+	request *clientcert.AddOn
+	// kubeconfig is for access to the hub; nil for what is of another signer.
+	kubeconfig []byte
+}
+
+// wantedBy are the Secrets of an add-on (RG-60). Of several registrations for the same Secret, the last one counts.
+func (c *Controller) wantedBy(addOn *addonv1beta1.ManagedClusterAddOn) ([]wanted, error) {
+	if len(addOn.Status.Registrations) == 0 {
+		return nil, nil
+	}
+	credential, err := c.Store.Load()
+	if err != nil || credential == nil {
+		return nil, err // without one, the agent is about to get another
+	}
+	var all []wanted
+	for _, registration := range addOn.Status.Registrations {
+		w, err := c.wantedFor(addOn, registration, credential)
+		if err != nil {
+			return nil, err
+		}
+		if w != nil {
+			all = append(all, *w)
+		}
+	}
+	return all, nil
+}
+
+func (c *Controller) wantedFor(addOn *addonv1beta1.ManagedClusterAddOn, registration addonv1beta1.RegistrationConfig, credential *hubkubeconfig.Credential) (*wanted, error) {
+	w := &wanted{addOn: addOn.Name, place: placeOf(addOn), secret: client.ObjectKey{Namespace: install.Namespace(addOn)}}
+	var err error
+	switch {
+	case registration.Type == addonv1beta1.CustomSigner && registration.CustomSigner != nil:
+		custom := registration.CustomSigner
+		w.secret.Name = fleet.AddOnClientCertSecret(addOn.Name, custom.SignerName)
+		w.request = c.request(addOn.Name, custom.SignerName, pkix.Name{
+			CommonName: custom.Subject.User, Organization: custom.Subject.Groups, OrganizationalUnit: custom.Subject.OrganizationUnits,
+		})
+	case registration.Type == addonv1beta1.KubeClient && c.Driver == addonv1beta1.KubeClientDriverToken:
+		w.secret.Name = fleet.AddOnHubKubeconfigSecret(addOn.Name)
+		w.kubeconfig, err = credential.ForAddOn(hubkubeconfig.WithToken)
+	case registration.Type == addonv1beta1.KubeClient:
+		var subject addonv1beta1.KubeClientSubject
+		if registration.KubeClient != nil {
+			subject = registration.KubeClient.Subject
+		}
+		w.secret.Name = fleet.AddOnHubKubeconfigSecret(addOn.Name)
+		w.request = c.request(addOn.Name, fleet.SignerKubeAPIServerClient, pkix.Name{CommonName: subject.User, Organization: subject.Groups})
+		w.kubeconfig, err = credential.ForAddOn(hubkubeconfig.WithCertificate)
+	default:
+		return nil, nil
+	}
+	return w, err
+}
+
+// request fills in the identity that an add-on has if it names none (RG-61).
+func (c *Controller) request(addOn, signer string, subject pkix.Name) *clientcert.AddOn {
+	if subject.CommonName == "" {
+		subject.CommonName = fleet.AddOnUser(c.Identity.Cluster, addOn, addOn)
+	}
+	if len(subject.Organization) == 0 && signer == fleet.SignerKubeAPIServerClient {
+		subject.Organization = []string{fleet.AddOnGroup(c.Identity.Cluster, addOn)}
+	}
+	return &clientcert.AddOn{Name: addOn, SignerName: signer, Subject: subject}
+}
+
+// placeOf is where the agent of an add-on runs, as one of the values of LabelAddOnCredential.
+func placeOf(addOn *addonv1beta1.ManagedClusterAddOn) string {
+	if install.Hosted(addOn) {
+		return fleet.AddOnCredentialHosted
+	}
+	return fleet.AddOnCredentialManaged
+}
+
+// declareDriver tells the hub how the add-on gets its access (RG-62).
+func (c *Controller) declareDriver(addOn *addonv1beta1.ManagedClusterAddOn) {
+	for i := range addOn.Status.Registrations {
+		registration := &addOn.Status.Registrations[i]
+		if registration.Type != addonv1beta1.KubeClient {
+			continue
+		}
+		if registration.KubeClient == nil {
+			registration.KubeClient = &addonv1beta1.KubeClientConfig{}
+		}
+		registration.KubeClient.Driver = c.Driver
+	}
+}

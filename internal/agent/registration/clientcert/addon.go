@@ -1,0 +1,81 @@
+package clientcert
+
+import (
+	"crypto/x509/pkix"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+// AddOn is what an agent asks for on behalf of an add-on (RG-61).
+type AddOn struct {
+	// Name of the add-on.
+	Name string
+	// SignerName is who is to sign.
+	SignerName string
+	// Subject of the certificate.
+	Subject pkix.Name
+}
+
+func (r *Requester) subject() pkix.Name {
+	if r.AddOn != nil {
+		return r.AddOn.Subject
+	}
+	return pkix.Name{CommonName: r.Identity.User(), Organization: fleet.ClusterGroups(r.Identity.Cluster)}
+}
+
+func (r *Requester) addOnName() string {
+	if r.AddOn == nil {
+		return ""
+	}
+	return r.AddOn.Name
+}
+
+func (r *Requester) signer() string {
+	if r.AddOn == nil {
+		return fleet.SignerKubeAPIServerClient
+	}
+	return r.AddOn.SignerName
+}
+
+func (r *Requester) dnsNames() []string {
+	if r.AddOn == nil {
+		return nil
+	}
+	return []string{fleet.AddOnDNSName(r.AddOn.Name)}
+}
+
+func (r *Requester) generateName() string {
+	if r.AddOn == nil {
+		return fleet.ClusterCSRGenerateName(r.Identity.Cluster)
+	}
+	return fleet.AddOnCSRGenerateName(r.Identity.Cluster, r.AddOn.Name)
+}
+
+func (r *Requester) labels() map[string]string {
+	labels := map[string]string{fleet.LabelClusterName: r.Identity.Cluster}
+	if r.AddOn != nil {
+		labels[fleet.LabelAddOnName] = r.AddOn.Name
+	}
+	return labels
+}
+
+// asksTheSame tells whether a request is for the same certificate, whoever made it and with whatever key.
+func (r *Requester) asksTheSame(csr *certificatesv1.CertificateSigningRequest) bool {
+	request := parse(csr)
+	if request == nil || csr.Spec.SignerName != r.signer() {
+		return false
+	}
+	if r.AddOn == nil {
+		return request.Subject.CommonName == r.Identity.User()
+	}
+	return SameSubject(request.Subject, r.AddOn.Subject)
+}
+
+// SameSubject tells whether two subjects are of the same user in the same groups and units, in whatever order.
+func SameSubject(a, b pkix.Name) bool {
+	return a.CommonName == b.CommonName && sets.New(a.Organization...).Equal(sets.New(b.Organization...)) &&
+		sets.New(a.OrganizationalUnit...).Equal(sets.New(b.OrganizationalUnit...))
+}

@@ -1,0 +1,49 @@
+package hubkubeconfig
+
+import (
+	"fmt"
+	"os"
+
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+// WithCertificate and WithToken are what the user of an add-on's kubeconfig proves itself with: files beside the kubeconfig.
+var (
+	WithCertificate = clientcmdapi.AuthInfo{ClientCertificate: fleet.KeyTLSCert, ClientKey: fleet.KeyTLSKey}
+	WithToken       = clientcmdapi.AuthInfo{TokenFile: fleet.KeyToken}
+)
+
+// ForAddOn is a hub kubeconfig for the agent of an add-on (RG-09, RG-10, RG-60): the way to the hub is the agent's own, proxy and CA
+// bundle included.
+func (c *Credential) ForAddOn(user clientcmdapi.AuthInfo) ([]byte, error) {
+	config, err := clientcmd.Load(c.Kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("the hub kubeconfig cannot be read: %w", err)
+	}
+	name, hub, err := hubCluster(config)
+	if err != nil {
+		return nil, fmt.Errorf("the hub kubeconfig is incomplete: %w", err)
+	}
+	way := hub.DeepCopy()
+	way.Extensions = nil // they are notes of the agent for itself
+	if way.CertificateAuthority != "" {
+		// A file of the agent is none of the add-on's.
+		if way.CertificateAuthorityData, err = os.ReadFile(way.CertificateAuthority); err != nil {
+			return nil, fmt.Errorf("read the certificate authority of the hub: %w", err)
+		}
+		way.CertificateAuthority = ""
+	}
+	kubeconfig, err := clientcmd.Write(clientcmdapi.Config{
+		Clusters:       map[string]*clientcmdapi.Cluster{name: way},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{fleet.KubeconfigUser: &user},
+		Contexts:       map[string]*clientcmdapi.Context{fleet.KubeconfigContext: {Cluster: name, AuthInfo: fleet.KubeconfigUser, Namespace: fleet.KubeconfigNamespace}},
+		CurrentContext: fleet.KubeconfigContext,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("encode the hub kubeconfig of an add-on: %w", err)
+	}
+	return kubeconfig, nil
+}

@@ -1,0 +1,136 @@
+// Package configuration brings the configurations of add-ons to their clusters: it finds out which apply where, and has them
+// reach the clusters at the pace of the rollout strategies.
+package configuration
+
+import (
+	"context"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/hub/absence"
+	"github.com/capstan-io/capstan/internal/hub/addon/hashes"
+	"github.com/capstan-io/capstan/internal/hub/addon/lookup"
+)
+
+const (
+	// workers is how many add-ons are looked at at once.
+	workers = 5
+	// writers is how many ManagedClusterAddOns of one add-on are written at once.
+	writers = 16
+	// longestWait is when a rollout is looked at again at the latest (AM-20). It is a safety net: everything is watched.
+	longestWait = 30 * time.Minute
+	// problemWait is when configurations that cannot be had are looked for again. It is a safety net, too: that the hub
+	// serves a kind now is told a moment before it does.
+	problemWait = 10 * time.Second
+)
+
+// Known is what is known of configurations.
+type Known interface {
+	// Want says which configurations an add-on has to do with.
+	Want(addOn string, configs map[addonv1beta1.AddOnConfig]bool)
+	// Of is the state of one of them. It fails with hashes.ErrNotYet, or with what to tell people.
+	Of(config addonv1beta1.AddOnConfig) (hashes.State, error)
+}
+
+// Controller reconciles the configurations of ClusterManagementAddOns and their ManagedClusterAddOns (AM-04 to AM-08, AM-10,
+// AM-20, AM-21).
+type Controller struct {
+	client   client.Client
+	configs  Known
+	recorder events.EventRecorder
+	clock    clock.PassiveClock
+	absences *absence.Tracker[string, string]
+}
+
+// New returns a Controller that works through the client, whose cache needs the indexes of package lookup.
+func New(c client.Client, configs Known, recorder events.EventRecorder, clk clock.PassiveClock) *Controller {
+	return &Controller{client: c, configs: configs, recorder: recorder, clock: clk, absences: absence.NewTracker[string, string]()}
+}
+
+// Reconcile takes the rollouts of the add-on as far as they may go now, and says in its status how far they are.
+func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	entry := &addonv1beta1.ClusterManagementAddOn{}
+	if err := c.client.Get(ctx, req.NamespacedName, entry); err != nil {
+		c.configs.Want(req.Name, nil)
+		c.absences.Forget(req.Name)
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if !entry.DeletionTimestamp.IsZero() {
+		return ctrl.Result{}, nil
+	}
+	s, err := c.read(ctx, entry)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if s.notYet {
+		return ctrl.Result{RequeueAfter: problemWait}, nil // the first list of a kind brings it back sooner
+	}
+	s.decide()
+	failed := c.write(ctx, s)
+	s.decide() // again: the status tells how things stand after these writes
+	if err := c.report(ctx, s); err != nil {
+		return again(0, err)
+	}
+	return again(s.wait(), failed)
+}
+
+// read finds out all that the rollouts of an add-on depend on.
+func (c *Controller) read(ctx context.Context, entry *addonv1beta1.ClusterManagementAddOn) (s *situation, err error) {
+	s = &situation{entry: entry, now: c.clock.Now(), configs: c.configs, known: map[addonv1beta1.AddOnConfig]known{}}
+	if lookup.SelfManaged(entry) {
+		c.configs.Want(entry.Name, setOf(entry.Spec.DefaultConfigs))
+		s.readDefaults()
+		return s, nil
+	}
+	if s.placements, err = lookup.Placements(ctx, c.client, entry.Spec.InstallStrategy); err != nil {
+		return nil, err
+	}
+	if s.installed, err = lookup.Installations(ctx, c.client, entry.Name); err != nil {
+		return nil, err
+	}
+	if s.clusters, err = lookup.Clusters(ctx, c.client); err != nil {
+		return nil, err
+	}
+	c.configs.Want(entry.Name, s.wanted())
+	s.readDefaults()
+	s.assign()
+	c.settle(s)
+	return s, nil
+}
+
+// settle leaves a cluster that is no longer selected alone for a moment: it may only be on its way from one decision to
+// another.
+func (c *Controller) settle(s *situation) {
+	absent := map[string]bool{}
+	for name, cluster := range s.standing {
+		switch {
+		case cluster.placement != nil || len(s.placements) == 0 || !cluster.changesConfigs():
+		case cluster.addOn.Annotations[fleet.AnnotationInstalledBy] == fleet.InstalledByStrategy:
+			cluster.kept = true // it is about to be removed
+		default:
+			absent[name] = true
+		}
+	}
+	for name, since := range c.absences.Update(s.entry.Name, absent, s.now) {
+		if due := since.Add(absence.Settle); s.now.Before(due) {
+			s.standing[name].kept = true
+			s.lookAgain(due)
+		}
+	}
+}
+
+// again comes back after a while. A conflict is no error: somebody else was faster, and the cache hears of it shortly.
+func again(after time.Duration, err error) (ctrl.Result, error) {
+	const shortly = 200 * time.Millisecond
+	if apierrors.IsConflict(err) {
+		return ctrl.Result{RequeueAfter: shortly}, nil
+	}
+	return ctrl.Result{RequeueAfter: after}, err
+}

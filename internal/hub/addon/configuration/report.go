@@ -1,0 +1,136 @@
+package configuration
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	"github.com/capstan-io/capstan/internal/addon/config"
+	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/hub/addon/lookup"
+	"github.com/capstan-io/capstan/internal/patch"
+	"github.com/capstan-io/capstan/internal/rollout"
+)
+
+// report writes the status of the ClusterManagementAddOn (AM-10).
+func (c *Controller) report(ctx context.Context, s *situation) error {
+	before := s.entry.DeepCopy()
+	status := &s.entry.Status
+	status.DefaultConfigReferences = s.defaults
+	status.InstallProgressions = nil
+	for _, r := range s.rollouts {
+		status.InstallProgressions = append(status.InstallProgressions, s.progression(r, before.Status.InstallProgressions))
+	}
+	changed, err := patch.Status(ctx, c.client, s.entry, before)
+	if changed && err == nil {
+		c.tell(s, before)
+	}
+	return client.IgnoreNotFound(err)
+}
+
+// installReferences are the configurations for the clusters of a placement.
+func (s *situation) installReferences(placement *lookup.Placement) (references []addonv1beta1.InstallConfigReference) {
+	for _, config := range config.Effective(s.entry.Spec.DefaultConfigs, placement.Configs) {
+		references = append(references, addonv1beta1.InstallConfigReference{
+			ConfigGroupResource: config.ConfigGroupResource,
+			DesiredConfig:       &addonv1beta1.ConfigSpecHash{ConfigReferent: config.ConfigReferent, SpecHash: s.look(config).Hash},
+		})
+	}
+	return references
+}
+
+// progression is how far the clusters of a placement are.
+func (s *situation) progression(r *placementRollout, before []addonv1beta1.InstallProgression) addonv1beta1.InstallProgression {
+	now := addonv1beta1.InstallProgression{PlacementRef: r.PlacementRef}
+	if i := slices.IndexFunc(before, func(p addonv1beta1.InstallProgression) bool { return p.PlacementRef == r.PlacementRef }); i >= 0 {
+		before[i].DeepCopyInto(&now)
+	}
+	had := now.ConfigReferences
+	now.ConfigReferences = nil
+	for i, reference := range r.references {
+		if p := predecessor(installEntries(had), installEntries(r.references), i); p >= 0 {
+			reference.LastAppliedConfig, reference.LastKnownGoodConfig = had[p].LastAppliedConfig, had[p].LastKnownGoodConfig
+		}
+		if r.isOver() {
+			reference.LastAppliedConfig = reference.DesiredConfig.DeepCopy()
+		}
+		if r.isDone() {
+			reference.LastKnownGoodConfig = reference.DesiredConfig.DeepCopy()
+		}
+		now.ConfigReferences = append(now.ConfigReferences, reference)
+	}
+	condition := r.progressing()
+	condition.ObservedGeneration = s.entry.Generation
+	condition.LastTransitionTime = metav1.NewTime(s.now)
+	meta.SetStatusCondition(&now.Conditions, condition)
+	return now
+}
+
+func installEntries(references []addonv1beta1.InstallConfigReference) (all []entry) {
+	for _, reference := range references {
+		e := entry{kind: reference.ConfigGroupResource}
+		if reference.DesiredConfig != nil {
+			e.config = reference.DesiredConfig.ConfigReferent
+		}
+		all = append(all, e)
+	}
+	return all
+}
+
+// isOver tells whether the configurations have reached all clusters.
+func (r *placementRollout) isOver() bool {
+	return r.configured > 0 && r.plan.Phase == rollout.Complete && r.plan.Count[rollout.Skipped] == 0
+}
+
+// isDone tells whether they have without errors. A placement without clusters is not done (AM-10).
+func (r *placementRollout) isDone() bool {
+	return r.isOver() && r.plan.Count[rollout.Done] == r.configured
+}
+
+// progressing is the condition of a placement. What goes beyond counting comes after the counts.
+func (r *placementRollout) progressing() metav1.Condition {
+	count := r.plan.Count
+	failed := fmt.Sprintf("%d failed %d timeout.", count[rollout.HasFailed], count[rollout.TimedOut])
+	if r.isDone() {
+		return metav1.Condition{Type: fleet.ConditionProgressing, Status: metav1.ConditionFalse, Reason: fleet.ReasonCompleted,
+			Message: strings.Join(append([]string{fmt.Sprintf("selected clusters %d. configured addons %d/%d completed with no errors, %s",
+				len(r.Selected), count[rollout.Done], r.configured, failed)}, r.plan.Notes...), " ")}
+	}
+	under := count[rollout.Begin] + count[rollout.InProgress] + count[rollout.Soaking] + count[rollout.Done]
+	message := []string{fmt.Sprintf("selected clusters %d. configured addons %d/%d progressing..., %s", len(r.Selected), under, r.configured, failed)}
+	if r.Unknown != "" {
+		message = append(message, r.Unknown)
+	}
+	message = append(message, r.problems...)
+	if r.plan.Phase == rollout.Stopped || r.plan.Phase == rollout.Invalid {
+		message = append(message, r.plan.Message)
+	}
+	return metav1.Condition{Type: fleet.ConditionProgressing, Status: metav1.ConditionTrue, Reason: fleet.ReasonProgressing,
+		Message: strings.Join(append(message, r.plan.Notes...), " ")}
+}
+
+// tell writes an event for each placement whose rollout is over, or has stopped.
+func (c *Controller) tell(s *situation, before *addonv1beta1.ClusterManagementAddOn) {
+	for i, r := range s.rollouts {
+		name := r.Namespace + "/" + r.Name
+		now := s.entry.Status.InstallProgressions[i].Conditions
+		was := func(yes func(metav1.Condition) bool) bool {
+			return slices.ContainsFunc(before.Status.InstallProgressions, func(p addonv1beta1.InstallProgression) bool {
+				return p.PlacementRef == r.PlacementRef && slices.ContainsFunc(p.Conditions, yes)
+			})
+		}
+		switch {
+		case r.isDone() && !was(func(cond metav1.Condition) bool { return cond.Reason == fleet.ReasonCompleted }):
+			c.recorder.Eventf(s.entry, nil, corev1.EventTypeNormal, fleet.EventRolloutCompleted, "Rollout", "Placement %s: %s", name, now[0].Message)
+		case r.plan.Phase == rollout.Stopped && !was(func(cond metav1.Condition) bool { return strings.Contains(cond.Message, "stopped:") }):
+			c.recorder.Eventf(s.entry, nil, corev1.EventTypeWarning, fleet.EventRolloutStopped, "Rollout", "Placement %s: %s", name, r.plan.Message)
+		}
+	}
+}

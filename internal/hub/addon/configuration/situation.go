@@ -1,0 +1,246 @@
+package configuration
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/addon/config"
+	"github.com/capstan-io/capstan/internal/hub/addon/hashes"
+	"github.com/capstan-io/capstan/internal/hub/addon/lookup"
+	"github.com/capstan-io/capstan/internal/hub/addon/progress"
+	"github.com/capstan-io/capstan/internal/rollout"
+)
+
+// situation is an add-on and all that belongs to it, as of now.
+type situation struct {
+	entry      *addonv1beta1.ClusterManagementAddOn
+	placements []*lookup.Placement
+	installed  map[string]*addonv1beta1.ManagedClusterAddOn // By cluster, as are the next two.
+	clusters   map[string]*clusterv1.ManagedCluster
+	standing   map[string]*standing
+	defaults   []addonv1beta1.DefaultConfigReference
+	rollouts   []*placementRollout // One for each of placements.
+
+	configs Known
+	known   map[addonv1beta1.AddOnConfig]known
+	// notYet tells that some configurations are still being listed.
+	notYet bool
+	now    time.Time
+	// next is when to look again even if nothing happens. Zero is never.
+	next time.Time
+}
+
+// known is what has been found out of a configuration.
+type known struct {
+	hashes.State
+	err error
+}
+
+// standing is where the add-on stands on a cluster, and where it is to go.
+type standing struct {
+	addOn *addonv1beta1.ManagedClusterAddOn // nil if it is still to be installed
+	// placement is the one that counts; nil if none selects the cluster.
+	placement *lookup.Placement
+	wanted    []addonv1beta1.ConfigReference
+	// problem is why wanted cannot be had.
+	problem error
+	// kept tells to leave the configurations as they are.
+	kept    bool
+	verdict rollout.Verdict
+	reason  string
+}
+
+// placementRollout is how far the clusters of a placement are.
+type placementRollout struct {
+	*lookup.Placement
+	references []addonv1beta1.InstallConfigReference
+	plan       rollout.Plan
+	// configured is how many clusters have the add-on.
+	configured int
+	problems   []string
+}
+
+// wanted are all configurations that anything refers to.
+func (s *situation) wanted() map[addonv1beta1.AddOnConfig]bool {
+	all := setOf(s.entry.Spec.DefaultConfigs)
+	add := func(configs []addonv1beta1.AddOnConfig) {
+		for _, config := range configs {
+			if config.Name != addonv1beta1.ReservedNoDefaultConfigName {
+				all[config] = true
+			}
+		}
+	}
+	for _, placement := range s.placements {
+		add(placement.Configs)
+	}
+	for _, addOn := range s.installed {
+		add(addOn.Spec.Configs)
+	}
+	return all
+}
+
+func setOf(configs []addonv1beta1.AddOnConfig) map[addonv1beta1.AddOnConfig]bool {
+	set := make(map[addonv1beta1.AddOnConfig]bool, len(configs))
+	for _, config := range configs {
+		if config.Name != addonv1beta1.ReservedNoDefaultConfigName {
+			set[config] = true
+		}
+	}
+	return set
+}
+
+// look finds out the state of a configuration, once.
+func (s *situation) look(config addonv1beta1.AddOnConfig) known {
+	found, done := s.known[config]
+	if !done {
+		found.State, found.err = s.configs.Of(config)
+		s.notYet = s.notYet || errors.Is(found.err, hashes.ErrNotYet)
+		if found.err != nil {
+			s.lookAgain(s.now.Add(problemWait))
+		}
+		s.known[config] = found
+	}
+	return found
+}
+
+// readDefaults is the whole duty for add-ons that manage themselves (AM-04).
+func (s *situation) readDefaults() {
+	for _, config := range config.Effective(s.entry.Spec.DefaultConfigs) {
+		s.defaults = append(s.defaults, addonv1beta1.DefaultConfigReference{
+			ConfigGroupResource: config.ConfigGroupResource,
+			DesiredConfig:       &addonv1beta1.ConfigSpecHash{ConfigReferent: config.ConfigReferent, SpecHash: s.look(config).Hash},
+		})
+	}
+}
+
+// assign finds out which placement counts for each cluster, and which configurations follow from that.
+func (s *situation) assign() {
+	decisive := lookup.Decisive(s.placements)
+	s.standing = make(map[string]*standing, len(s.installed))
+	for cluster, addOn := range s.installed {
+		s.standing[cluster] = &standing{addOn: addOn, placement: decisive[cluster]}
+	}
+	for cluster, placement := range decisive {
+		if s.standing[cluster] == nil {
+			s.standing[cluster] = &standing{placement: placement}
+		}
+	}
+	for _, cluster := range s.standing {
+		s.choose(cluster)
+	}
+	for _, placement := range s.placements {
+		s.rollouts = append(s.rollouts, &placementRollout{Placement: placement, references: s.installReferences(placement)})
+	}
+}
+
+// choose finds the configurations for a cluster (AM-05). Of a type that the add-on does not support, nothing but a default
+// counts (gap A8).
+func (s *situation) choose(cluster *standing) {
+	layers := [][]addonv1beta1.AddOnConfig{s.entry.Spec.DefaultConfigs, nil, nil}
+	if cluster.placement != nil {
+		layers[1] = cluster.placement.Configs
+	}
+	if cluster.addOn != nil {
+		layers[2] = cluster.addOn.Spec.Configs
+		if progress.KnowsSupported(cluster.addOn) {
+			layers[1], _ = config.Supported(layers[1], cluster.addOn.Status.SupportedConfigs)
+			layers[2], _ = config.Supported(layers[2], cluster.addOn.Status.SupportedConfigs)
+		}
+	}
+	for _, config := range config.Effective(layers...) {
+		found := s.look(config)
+		if found.err != nil && cluster.problem == nil {
+			cluster.problem = found.err
+		}
+		cluster.wanted = append(cluster.wanted, addonv1beta1.ConfigReference{
+			ConfigGroupResource:    config.ConfigGroupResource,
+			LastObservedGeneration: found.Generation,
+			DesiredConfig:          &addonv1beta1.ConfigSpecHash{ConfigReferent: config.ConfigReferent, SpecHash: found.Hash},
+		})
+	}
+	// While it is not known what a placement selects, the cluster may be one of its: then its configurations may change,
+	// but not be exchanged for others.
+	cluster.kept = !lookup.AllKnown(s.placements) && cluster.changesConfigs()
+}
+
+// changesConfigs tells whether the cluster has configurations, and is to have others than these.
+func (c *standing) changesConfigs() bool {
+	if c.addOn == nil || len(c.addOn.Status.ConfigReferences) == 0 {
+		return false
+	}
+	return !slices.EqualFunc(c.addOn.Status.ConfigReferences, c.wanted, func(a, b addonv1beta1.ConfigReference) bool {
+		return a.ConfigGroupResource == b.ConfigGroupResource && a.DesiredConfig != nil && a.DesiredConfig.ConfigReferent == b.DesiredConfig.ConfigReferent
+	})
+}
+
+// decide asks the engine for each placement by itself: each has a strategy of its own. Clusters of no placement get what they
+// are to have at once.
+func (s *situation) decide() {
+	for _, r := range s.rollouts {
+		s.decideFor(r)
+	}
+	for _, cluster := range s.standing {
+		if cluster.placement == nil {
+			cluster.verdict = rollout.Begin
+			if cluster.held() {
+				cluster.verdict = rollout.Skipped
+			}
+		}
+	}
+}
+
+func (s *situation) decideFor(r *placementRollout) {
+	var clusters []rollout.Cluster
+	r.configured, r.problems = 0, nil
+	for _, selected := range r.Selected {
+		cluster := s.standing[selected.Name]
+		if cluster.placement != r.Placement {
+			continue
+		}
+		switch {
+		case cluster.addOn == nil && !lookup.Installable(s.clusters[selected.Name]):
+			continue // it will not be installed there
+		case cluster.addOn != nil && !cluster.addOn.DeletionTimestamp.IsZero():
+			continue // it is going
+		case cluster.held():
+			selected.State = rollout.Skip
+		default:
+			selected.State, selected.Since = stateOf(cluster.addOn, cluster.wanted, s.now)
+		}
+		if cluster.addOn != nil {
+			r.configured++
+		}
+		if cluster.problem != nil && !slices.Contains(r.problems, cluster.problem.Error()) {
+			r.problems = append(r.problems, cluster.problem.Error())
+		}
+		clusters = append(clusters, selected)
+	}
+	r.plan = rollout.Decide(rollout.Input{
+		Strategy: r.RolloutStrategy, DefaultMaxConcurrency: r.ClustersPerDecisionGroup, Clusters: clusters, Now: s.now,
+	})
+	for _, planned := range r.plan.Clusters {
+		s.standing[planned.Name].verdict, s.standing[planned.Name].reason = planned.Verdict, planned.Reason
+	}
+	s.lookAgain(r.plan.Next)
+}
+
+// held tells that the cluster keeps what it has.
+func (c *standing) held() bool { return c.problem != nil || c.kept }
+
+// lookAgain no later than then.
+func (s *situation) lookAgain(then time.Time) {
+	if !then.IsZero() && (s.next.IsZero() || then.Before(s.next)) {
+		s.next = then
+	}
+}
+
+// wait is how long it is until then.
+func (s *situation) wait() time.Duration {
+	if s.next.IsZero() {
+		return longestWait
+	}
+	return min(max(s.next.Sub(s.now), time.Millisecond), longestWait)
+}

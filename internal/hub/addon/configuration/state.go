@@ -1,0 +1,107 @@
+package configuration
+
+import (
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/rollout"
+)
+
+// stateOf is where a cluster stands with the configurations that it is to have, and since when (AM-21).
+func stateOf(addOn *addonv1beta1.ManagedClusterAddOn, wanted []addonv1beta1.ConfigReference, now time.Time) (rollout.State, time.Time) {
+	if addOn == nil || !hasDesired(addOn.Status.ConfigReferences, wanted) {
+		return rollout.ToApply, time.Time{}
+	}
+	progressing := meta.FindStatusCondition(addOn.Status.Conditions, fleet.ConditionProgressing)
+	since := addOn.CreationTimestamp.Time
+	if progressing != nil {
+		since = progressing.LastTransitionTime.Time
+	}
+	failed := progressing != nil && progressing.Reason == fleet.ReasonFailed
+	switch {
+	case !isApplied(addOn.Status.ConfigReferences) && failed:
+		return rollout.Failed, since
+	case !isApplied(addOn.Status.ConfigReferences):
+		return rollout.Progressing, since
+	case failed || progressing != nil && progressing.Status == metav1.ConditionTrue:
+		// It was well and is not now: if it is being watched for a while, that begins anew when it is well again.
+		return rollout.Succeeded, now
+	default:
+		return rollout.Succeeded, since
+	}
+}
+
+// hasDesired tells whether the references are to the wanted configurations, in their wanted states.
+func hasDesired(have, wanted []addonv1beta1.ConfigReference) bool {
+	return slices.EqualFunc(have, wanted, func(a, b addonv1beta1.ConfigReference) bool {
+		return a.ConfigGroupResource == b.ConfigGroupResource && same(a.DesiredConfig, b.DesiredConfig)
+	})
+}
+
+// isApplied tells whether all that is desired is there.
+func isApplied(references []addonv1beta1.ConfigReference) bool {
+	return !slices.ContainsFunc(references, func(r addonv1beta1.ConfigReference) bool { return !same(r.DesiredConfig, r.LastAppliedConfig) })
+}
+
+func same(a, b *addonv1beta1.ConfigSpecHash) bool {
+	return a != nil && b != nil && *a == *b
+}
+
+// merge is the wanted references, with what is known to be applied from those before.
+func merge(before, wanted []addonv1beta1.ConfigReference) []addonv1beta1.ConfigReference {
+	merged := make([]addonv1beta1.ConfigReference, 0, len(wanted))
+	for i, reference := range wanted {
+		if p := predecessor(entries(before), entries(wanted), i); p >= 0 {
+			reference.LastAppliedConfig = before[p].LastAppliedConfig.DeepCopy()
+		}
+		reference.DesiredConfig = reference.DesiredConfig.DeepCopy()
+		merged = append(merged, reference)
+	}
+	return merged
+}
+
+// entry is what tells references apart.
+type entry struct {
+	kind   addonv1beta1.ConfigGroupResource
+	config addonv1beta1.ConfigReferent
+}
+
+func entries(references []addonv1beta1.ConfigReference) (all []entry) {
+	for _, reference := range references {
+		e := entry{kind: reference.ConfigGroupResource}
+		if reference.DesiredConfig != nil {
+			e.config = reference.DesiredConfig.ConfigReferent
+		}
+		all = append(all, e)
+	}
+	return all
+}
+
+// predecessor finds where before the i-th of the entries was: the same configuration, or else the one that had its place in
+// its kind. It is -1 if there was none.
+func predecessor(before, now []entry, i int) int {
+	if same := slices.Index(before, now[i]); same >= 0 {
+		return same
+	}
+	ordinal := 0
+	for _, earlier := range now[:i] {
+		if earlier.kind == now[i].kind {
+			ordinal++
+		}
+	}
+	for p := range before {
+		if before[p].kind != now[i].kind {
+			continue
+		}
+		if ordinal == 0 {
+			return p
+		}
+		ordinal--
+	}
+	return -1
+}

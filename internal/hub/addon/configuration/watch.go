@@ -1,0 +1,79 @@
+package configuration
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
+	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/hub/addon/hashes"
+	"github.com/capstan-io/capstan/internal/hub/addon/lookup"
+)
+
+// Register adds the controller to the manager, whose cache needs the indexes of package lookup.
+func Register(mgr ctrl.Manager, clk clock.Clock) error {
+	config := rest.CopyConfig(mgr.GetConfig())
+	config.ContentType, config.AcceptContentTypes = "", ""
+	configs, err := dynamic.NewForConfigAndClient(config, mgr.GetHTTPClient())
+	if err != nil {
+		return fmt.Errorf("prepare a client for the configurations of add-ons: %w", err)
+	}
+	known := hashes.New(configs, mgr.GetRESTMapper())
+	c := New(mgr.GetClient(), known, mgr.GetEventRecorder("addon-configuration-controller"), clk)
+	return ctrl.NewControllerManagedBy(mgr).Named("addon-configuration").
+		For(&addonv1beta1.ClusterManagementAddOn{}, builder.WithPredicates(lookup.EntryChanged())).
+		Watches(&addonv1beta1.ManagedClusterAddOn{}, lookup.Later(lookup.EntryOf), builder.WithPredicates(predicate.Funcs{UpdateFunc: matters})).
+		Watches(&clusterv1beta1.Placement{}, lookup.Later(lookup.OfPlacement(c.client)), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&clusterv1beta1.PlacementDecision{}, lookup.Later(lookup.OfDecision(c.client))).
+		Watches(&clusterv1.ManagedCluster{}, lookup.Later(lookup.OfCluster(c.client)), builder.WithPredicates(lookup.InstallableChanged())).
+		WatchesRawSource(known.Source()).
+		Watches(definitions(), handler.EnqueueRequestsFromMapFunc(func(_ context.Context, definition client.Object) []reconcile.Request {
+			known.DefinitionChanged(definition.GetName())
+			return nil
+		})).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		Complete(c)
+}
+
+// definitions is what is watched to learn of kinds that the hub serves from now on.
+func definitions() *metav1.PartialObjectMetadata {
+	o := &metav1.PartialObjectMetadata{}
+	o.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
+	return o
+}
+
+// matters says whether anything of an add-on has changed that its configuration depends on, or that tells how far it is. How
+// its agent is doing does not: of a thousand add-ons, some tell news of that all the time.
+func matters(e event.UpdateEvent) bool {
+	now, ok := e.ObjectNew.(*addonv1beta1.ManagedClusterAddOn)
+	then, thenOK := e.ObjectOld.(*addonv1beta1.ManagedClusterAddOn)
+	if !ok || !thenOK {
+		return true
+	}
+	for _, kind := range []string{fleet.ConditionProgressing, fleet.ConditionConfigured, fleet.ConditionRegistrationApplied} {
+		if !equality.Semantic.DeepEqual(meta.FindStatusCondition(now.Status.Conditions, kind), meta.FindStatusCondition(then.Status.Conditions, kind)) {
+			return true
+		}
+	}
+	return now.Generation != then.Generation || now.DeletionTimestamp.IsZero() != then.DeletionTimestamp.IsZero() ||
+		!equality.Semantic.DeepEqual(now.Status.ConfigReferences, then.Status.ConfigReferences) ||
+		!equality.Semantic.DeepEqual(now.Status.SupportedConfigs, then.Status.SupportedConfigs)
+}

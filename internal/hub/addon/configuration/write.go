@@ -1,0 +1,124 @@
+package configuration
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/hub/addon/lookup"
+	"github.com/capstan-io/capstan/internal/hub/addon/progress"
+	"github.com/capstan-io/capstan/internal/patch"
+	"github.com/capstan-io/capstan/internal/rollout"
+)
+
+// write gives the clusters what their turn has come for, many at once. One cluster does not hold up the others; the
+// error is the first one.
+func (c *Controller) write(ctx context.Context, s *situation) error {
+	var mu sync.Mutex
+	var first error
+	var group errgroup.Group
+	group.SetLimit(writers)
+	for _, cluster := range s.standing {
+		if cluster.addOn == nil || !cluster.addOn.DeletionTimestamp.IsZero() {
+			continue
+		}
+		after := cluster.after()
+		if after == nil {
+			continue
+		}
+		group.Go(func() error {
+			err := c.writeOne(ctx, s, cluster, after)
+			mu.Lock()
+			defer mu.Unlock()
+			if first == nil {
+				first = err
+			}
+			return nil
+		})
+	}
+	_ = group.Wait() // the error is in first
+	return first
+}
+
+// after is the add-on as it is to be, or nil if it is so already.
+func (c *standing) after() *addonv1beta1.ManagedClusterAddOn {
+	condition := c.configured()
+	has := meta.FindStatusCondition(c.addOn.Status.Conditions, condition.Type)
+	told := has != nil && has.Status == condition.Status && has.Reason == condition.Reason && has.Message == condition.Message
+	references := c.addOn.Status.ConfigReferences
+	given := !c.verdict.Gets() || hasDesired(references, c.wanted) && generationsSeen(references, c.wanted)
+	if told && given {
+		return nil
+	}
+	after := c.addOn.DeepCopy()
+	if !given {
+		after.Status.ConfigReferences = merge(references, c.wanted)
+	}
+	return after
+}
+
+func generationsSeen(have, wanted []addonv1beta1.ConfigReference) bool {
+	for i := range have {
+		if have[i].LastObservedGeneration != wanted[i].LastObservedGeneration {
+			return false
+		}
+	}
+	return true
+}
+
+// configured is the condition that tells whether the configurations of the add-on are known (AM-08).
+func (c *standing) configured() metav1.Condition {
+	no := func(message string) metav1.Condition {
+		return metav1.Condition{
+			Type: fleet.ConditionConfigured, Status: metav1.ConditionFalse, Reason: fleet.ReasonConfigurationsNotConfigured, Message: message,
+		}
+	}
+	switch {
+	case c.problem != nil:
+		return no(c.problem.Error())
+	case !c.verdict.Gets() && len(c.wanted) > 0 && len(c.addOn.Status.ConfigReferences) == 0:
+		return no(fmt.Sprintf("Waiting for the rollout: %s", c.reason))
+	default:
+		return metav1.Condition{
+			Type: fleet.ConditionConfigured, Status: metav1.ConditionTrue, Reason: fleet.ReasonConfigurationsConfigured, Message: "Configurations configured",
+		}
+	}
+}
+
+// writeOne is one patch: the references, and what follows from them.
+func (c *Controller) writeOne(ctx context.Context, s *situation, cluster *standing, after *addonv1beta1.ManagedClusterAddOn) error {
+	begins := !hasDesired(cluster.addOn.Status.ConfigReferences, after.Status.ConfigReferences)
+	condition := cluster.configured()
+	progress.Set(after, condition, c.clock)
+	if begins {
+		works, err := lookup.Works(ctx, c.client, client.ObjectKeyFromObject(after))
+		if err != nil {
+			return err
+		}
+		judged, _ := progress.Judge(after, works)
+		progress.Set(after, judged, c.clock)
+		// From now on it has until its deadline, whatever was under way before.
+		meta.FindStatusCondition(after.Status.Conditions, fleet.ConditionProgressing).LastTransitionTime = metav1.NewTime(s.now)
+	}
+	before := cluster.addOn
+	if _, err := patch.Status(ctx, c.client, after, before); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	cluster.addOn = after
+	if cluster.verdict == rollout.Begin && begins {
+		cluster.verdict = rollout.InProgress
+	}
+	had := meta.FindStatusCondition(before.Status.Conditions, condition.Type)
+	if cluster.problem != nil && (had == nil || had.Message != condition.Message) {
+		c.recorder.Eventf(after, nil, corev1.EventTypeWarning, condition.Reason, "UpdateCondition", "%s", condition.Message)
+	}
+	return nil
+}

@@ -1,0 +1,157 @@
+package hashes
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	"k8s.io/client-go/tools/cache"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	"github.com/capstan-io/capstan/internal/addon/config"
+)
+
+// annotationHash holds the hash on what is kept of an object.
+const annotationHash = "hash"
+
+// watch keeps the hashes of all objects of a kind.
+type watch struct {
+	gvr      schema.GroupVersionResource
+	informer cache.SharedIndexInformer
+	stop     context.CancelFunc
+
+	mu      sync.Mutex
+	failure error // of the last list or watch
+}
+
+// newWatch starts a watch. changed is called for each object whose hash is another now, and ready when all are known, or
+// when something has gone wrong.
+func newWatch(
+	parent context.Context, c dynamic.Interface, gvr schema.GroupVersionResource, changed func(client.ObjectKey), ready func(),
+) (*watch, error) {
+	ctx, stop := context.WithCancel(parent)
+	w := &watch{
+		gvr: gvr, stop: stop,
+		informer: dynamicinformer.NewFilteredDynamicInformer(c, gvr, metav1.NamespaceAll, 0, cache.Indexers{}, nil).Informer(),
+	}
+	fail := func(err error) (*watch, error) {
+		stop()
+		return nil, fmt.Errorf("watch %s: %w", gvr.GroupResource(), err)
+	}
+	if err := w.informer.SetTransform(onlyHash); err != nil {
+		return fail(err)
+	}
+	if err := w.informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, _ *cache.Reflector, err error) {
+		if w.fail(err) {
+			ctrl.LoggerFrom(ctx).Error(err, "Watch configurations of add-ons", "resource", gvr.GroupResource().String())
+			ready()
+		}
+	}); err != nil {
+		return fail(err)
+	}
+	registration, err := w.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(o any) { changed(keyOf(o)) },
+		UpdateFunc: func(old, o any) {
+			if stateOf(old) != stateOf(o) {
+				changed(keyOf(o))
+			}
+		},
+		DeleteFunc: func(o any) { changed(keyOf(o)) },
+	})
+	if err != nil {
+		return fail(err)
+	}
+	go w.informer.RunWithContext(ctx)
+	go func() {
+		if cache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
+			ready()
+		}
+	}()
+	return w, nil
+}
+
+// fail notes why the kind cannot be watched, and tells whether that is news.
+func (w *watch) fail(err error) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	news := !w.informer.HasSynced() && (w.failure == nil || w.failure.Error() != err.Error())
+	w.failure = err
+	return news
+}
+
+// hasFailed tells whether a list or watch has ever failed: it may do so again, and be a while before it tries once more.
+func (w *watch) hasFailed() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.failure != nil
+}
+
+// problem is why nothing is known of the kind.
+func (w *watch) problem() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.informer.HasSynced() || w.failure == nil {
+		return nil
+	}
+	return explain(w.gvr, w.failure)
+}
+
+func (w *watch) state(of addonv1beta1.AddOnConfig) (State, error) {
+	if err := w.problem(); err != nil {
+		return State{}, err
+	}
+	if !w.informer.HasSynced() {
+		return State{}, ErrNotYet
+	}
+	found, exists, err := w.informer.GetStore().GetByKey(strings.TrimPrefix(of.Namespace+"/"+of.Name, "/"))
+	if err != nil {
+		return State{}, fmt.Errorf("look up %s %s/%s: %w", w.gvr.GroupResource(), of.Namespace, of.Name, err)
+	}
+	if !exists {
+		return State{}, missing(of)
+	}
+	return stateOf(found), nil
+}
+
+// onlyHash is all that is kept of an object.
+func onlyHash(o any) (any, error) {
+	object, ok := o.(*unstructured.Unstructured)
+	if !ok {
+		return o, nil
+	}
+	hash, err := config.Hash(object)
+	if err != nil {
+		return nil, err
+	}
+	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		Namespace: object.GetNamespace(), Name: object.GetName(), ResourceVersion: object.GetResourceVersion(),
+		Generation: object.GetGeneration(), Annotations: map[string]string{annotationHash: hash},
+	}}, nil
+}
+
+func stateOf(o any) State {
+	object, ok := o.(*metav1.PartialObjectMetadata)
+	if !ok {
+		return State{}
+	}
+	return State{Hash: object.Annotations[annotationHash], Generation: object.Generation}
+}
+
+func keyOf(o any) client.ObjectKey {
+	if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
+		o = gone.Obj
+	}
+	object, ok := o.(*metav1.PartialObjectMetadata)
+	if !ok {
+		return client.ObjectKey{}
+	}
+	return client.ObjectKeyFromObject(object)
+}

@@ -1,0 +1,223 @@
+// Package install installs add-ons on the clusters that the placements of their install strategies select, and removes them
+// where these select them no longer.
+package install
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
+	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/hub/absence"
+	"github.com/capstan-io/capstan/internal/hub/addon/lookup"
+	"github.com/capstan-io/capstan/internal/hub/addon/owner"
+	"github.com/capstan-io/capstan/internal/wording"
+)
+
+const (
+	// workers is how many add-ons are looked at at once.
+	workers = 5
+	// writers is how many ManagedClusterAddOns of one add-on are written at once.
+	writers = 16
+)
+
+// Controller reconciles where ClusterManagementAddOns are installed (AM-03).
+type Controller struct {
+	client   client.Client
+	recorder events.EventRecorder
+	clock    clock.PassiveClock
+	absences *absence.Tracker[string, string]
+}
+
+// New returns a Controller that works through the client.
+func New(c client.Client, recorder events.EventRecorder, clk clock.PassiveClock) *Controller {
+	return &Controller{client: c, recorder: recorder, clock: clk, absences: absence.NewTracker[string, string]()}
+}
+
+// Register adds the controller to the manager, whose cache needs the indexes of package lookup.
+func Register(mgr ctrl.Manager, clk clock.Clock) error {
+	c := New(mgr.GetClient(), mgr.GetEventRecorder("addon-install-controller"), clk)
+	return ctrl.NewControllerManagedBy(mgr).Named("addon-install").
+		For(&addonv1beta1.ClusterManagementAddOn{}, builder.WithPredicates(lookup.EntryChanged())).
+		Watches(&addonv1beta1.ManagedClusterAddOn{}, lookup.Later(lookup.EntryOf), builder.WithPredicates(cameOrWent())).
+		Watches(&clusterv1beta1.Placement{}, lookup.Later(lookup.OfPlacement(c.client)), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&clusterv1beta1.PlacementDecision{}, lookup.Later(lookup.OfDecision(c.client))).
+		Watches(&clusterv1.ManagedCluster{}, lookup.Later(lookup.OfCluster(c.client)), builder.WithPredicates(lookup.InstallableChanged())).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		Complete(c)
+}
+
+// cameOrWent matches ManagedClusterAddOns that are there or not there now, and those that are this controller's now or not
+// any more.
+func cameOrWent() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false }, // by us, or by hand: neither asks for anything
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			return e.ObjectOld.GetAnnotations()[fleet.AnnotationInstalledBy] != e.ObjectNew.GetAnnotations()[fleet.AnnotationInstalledBy]
+		},
+	}
+}
+
+// Reconcile installs the add-on where it is to be, and removes what it has installed elsewhere.
+func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	entry := &addonv1beta1.ClusterManagementAddOn{}
+	if err := c.client.Get(ctx, req.NamespacedName, entry); err != nil {
+		c.absences.Forget(req.Name)
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if !entry.DeletionTimestamp.IsZero() || lookup.SelfManaged(entry) || entry.Spec.InstallStrategy.Type != addonv1beta1.InstallStrategyPlacements {
+		c.absences.Forget(req.Name)
+		return ctrl.Result{}, nil
+	}
+	placements, err := lookup.Placements(ctx, c.client, entry.Spec.InstallStrategy)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	installed, err := lookup.Installations(ctx, c.client, entry.Name)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	clusters, err := lookup.Clusters(ctx, c.client)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	added, notAdded := c.write(missing(entry, placements, installed, clusters), c.install(ctx))
+	leaving, wait := c.leaving(entry.Name, placements, installed)
+	removed, notRemoved := c.write(leaving, c.remove(ctx))
+	c.tell(entry, fleet.EventManagedClusterAddOnInstalled, "Install", "installed on", added)
+	c.tell(entry, fleet.EventManagedClusterAddOnRemoved, "Remove", "no longer selected: removed from", removed)
+	if err := notAdded.asError("install", entry.Name); err != nil {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: wait}, notRemoved.asError("remove", entry.Name)
+}
+
+// missing are the ManagedClusterAddOns that are to be and are not.
+func missing(
+	entry *addonv1beta1.ClusterManagementAddOn, placements []*lookup.Placement,
+	installed map[string]*addonv1beta1.ManagedClusterAddOn, clusters map[string]*clusterv1.ManagedCluster,
+) (all []*addonv1beta1.ManagedClusterAddOn) {
+	for name := range lookup.Decisive(placements) {
+		cluster := clusters[name]
+		if installed[name] != nil || !lookup.Installable(cluster) {
+			continue
+		}
+		addOn := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{
+			Namespace: name, Name: entry.Name, Annotations: map[string]string{fleet.AnnotationInstalledBy: fleet.InstalledByStrategy},
+		}}
+		owner.Complete(addOn, entry, cluster)
+		all = append(all, addOn)
+	}
+	return all
+}
+
+// leaving are the ManagedClusterAddOns on clusters that are not selected any more, of those that this controller has
+// made. While it is not known what a placement selects there are none: a deleted Placement must not take the add-ons of
+// a fleet with it.
+func (c *Controller) leaving(
+	name string, placements []*lookup.Placement, installed map[string]*addonv1beta1.ManagedClusterAddOn,
+) (all []*addonv1beta1.ManagedClusterAddOn, wait time.Duration) {
+	absent := map[string]bool{}
+	if lookup.AllKnown(placements) {
+		selected := lookup.Decisive(placements)
+		for cluster, addOn := range installed {
+			ours := addOn.Annotations[fleet.AnnotationInstalledBy] == fleet.InstalledByStrategy
+			if ours && selected[cluster] == nil && addOn.DeletionTimestamp.IsZero() {
+				absent[cluster] = true
+			}
+		}
+	}
+	now := c.clock.Now()
+	for cluster, since := range c.absences.Update(name, absent, now) {
+		due := since.Add(absence.Settle)
+		if !now.Before(due) {
+			all = append(all, installed[cluster])
+			continue
+		}
+		if left := due.Sub(now); wait == 0 || left < wait {
+			wait = left
+		}
+	}
+	return all, wait
+}
+
+// problems are the clusters that could not be written to.
+type problems map[string]error
+
+func (p problems) asError(doing, addOn string) error {
+	for cluster, err := range p {
+		return fmt.Errorf("%s add-on %s: %s could not be written to, one of them %s: %w", doing, addOn, wording.Count(len(p), "cluster"), cluster, err)
+	}
+	return nil
+}
+
+// write writes many add-ons at once. One cluster does not hold up the others.
+func (c *Controller) write(
+	addOns []*addonv1beta1.ManagedClusterAddOn, write func(*addonv1beta1.ManagedClusterAddOn) error,
+) (done []string, failed problems) {
+	var mu sync.Mutex
+	failed = problems{}
+	var group errgroup.Group
+	group.SetLimit(writers)
+	for _, addOn := range addOns {
+		group.Go(func() error {
+			err := write(addOn)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				failed[addOn.Namespace] = err
+			} else {
+				done = append(done, addOn.Namespace)
+			}
+			return nil
+		})
+	}
+	_ = group.Wait() // the errors are in failed
+	slices.Sort(done)
+	return done, failed
+}
+
+func (c *Controller) install(ctx context.Context) func(*addonv1beta1.ManagedClusterAddOn) error {
+	return func(addOn *addonv1beta1.ManagedClusterAddOn) error {
+		err := c.client.Create(ctx, addOn)
+		if apierrors.IsAlreadyExists(err) {
+			return nil
+		}
+		return err
+	}
+}
+
+func (c *Controller) remove(ctx context.Context) func(*addonv1beta1.ManagedClusterAddOn) error {
+	return func(addOn *addonv1beta1.ManagedClusterAddOn) error {
+		err := c.client.Delete(ctx, addOn.DeepCopy(), client.Preconditions{UID: &addOn.UID})
+		if apierrors.IsConflict(err) {
+			return nil // another one of the same name
+		}
+		return client.IgnoreNotFound(err)
+	}
+}
+
+func (c *Controller) tell(entry *addonv1beta1.ClusterManagementAddOn, reason, action, what string, clusters []string) {
+	if len(clusters) > 0 {
+		c.recorder.Eventf(entry, nil, corev1.EventTypeNormal, reason, action,
+			"The add-on %s is %s %s: %s", entry.Name, what, wording.Count(len(clusters), "cluster"), wording.FirstFew(clusters))
+	}
+}

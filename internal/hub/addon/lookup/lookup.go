@@ -1,0 +1,147 @@
+// Package lookup finds what belongs to an add-on of the hub: where it is installed, where it is to be, and its works. All of
+// it comes from the cache, and is never changed in place.
+package lookup
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+// Indexes of the cache.
+const (
+	// indexName finds the ManagedClusterAddOns of an add-on, in all namespaces.
+	indexName = "addon.name"
+	// indexPlacement finds the ClusterManagementAddOns that refer to a placement.
+	indexPlacement = "addon.placement"
+	// indexByPlacements finds the ClusterManagementAddOns that placements install.
+	indexByPlacements = "addon.byplacements"
+	// indexDecisionOf finds the decisions of a placement.
+	indexDecisionOf = "addon.decision"
+	// indexWorkOf finds the works of an add-on on a cluster.
+	indexWorkOf = "addon.work"
+)
+
+// AddIndexes adds the indexes that this package reads through.
+func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
+	for _, index := range Indexes() {
+		if err := indexer.IndexField(ctx, index.Object, index.Name, index.Values); err != nil {
+			return fmt.Errorf("index %T by %s: %w", index.Object, index.Name, err)
+		}
+	}
+	return nil
+}
+
+// Index is an index of the cache.
+type Index struct {
+	Object client.Object
+	Name   string
+	Values client.IndexerFunc
+}
+
+// Indexes lists those that this package reads through.
+func Indexes() []Index {
+	return []Index{
+		{&addonv1beta1.ManagedClusterAddOn{}, indexName, func(o client.Object) []string { return []string{o.GetName()} }},
+		{&addonv1beta1.ClusterManagementAddOn{}, indexPlacement, placementsOf},
+		{&addonv1beta1.ClusterManagementAddOn{}, indexByPlacements, func(o client.Object) []string {
+			if len(placementsOf(o)) == 0 {
+				return nil
+			}
+			return []string{fleet.LabelTrue}
+		}},
+		{&clusterv1beta1.PlacementDecision{}, indexDecisionOf, func(o client.Object) []string {
+			if placement := o.GetLabels()[fleet.LabelPlacement]; placement != "" {
+				return []string{placement}
+			}
+			return nil
+		}},
+		{&workv1.ManifestWork{}, indexWorkOf, func(o client.Object) []string {
+			if key, found := AddOnOfWork(o); found {
+				return []string{key.String()}
+			}
+			return nil
+		}},
+	}
+}
+
+func placementsOf(o client.Object) (keys []string) {
+	addOn, ok := o.(*addonv1beta1.ClusterManagementAddOn)
+	if !ok || addOn.Spec.InstallStrategy.Type != addonv1beta1.InstallStrategyPlacements {
+		return nil
+	}
+	for _, placement := range addOn.Spec.InstallStrategy.Placements {
+		keys = append(keys, placement.Namespace+"/"+fleet.LabelValue(placement.Name))
+	}
+	return keys
+}
+
+// AddOnOfWork is the ManagedClusterAddOn that a work was made for, by its labels (AF-12).
+func AddOnOfWork(work client.Object) (client.ObjectKey, bool) {
+	name := work.GetLabels()[fleet.LabelAddOnName]
+	if name == "" {
+		return client.ObjectKey{}, false
+	}
+	if namespace := work.GetLabels()[fleet.LabelAddOnNamespace]; namespace != "" {
+		return client.ObjectKey{Namespace: namespace, Name: name}, true
+	}
+	return client.ObjectKey{Namespace: work.GetNamespace(), Name: name}, true
+}
+
+// Installations are the ManagedClusterAddOns of an add-on, by their clusters.
+func Installations(ctx context.Context, c client.Reader, addOn string) (map[string]*addonv1beta1.ManagedClusterAddOn, error) {
+	list := &addonv1beta1.ManagedClusterAddOnList{}
+	if err := c.List(ctx, list, client.MatchingFields{indexName: addOn}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list the ManagedClusterAddOns of %s: %w", addOn, err)
+	}
+	installations := make(map[string]*addonv1beta1.ManagedClusterAddOn, len(list.Items))
+	for i := range list.Items {
+		installations[list.Items[i].Namespace] = &list.Items[i]
+	}
+	return installations, nil
+}
+
+// Works are the ManifestWorks of an add-on on a cluster, those on its hosting cluster among them.
+func Works(ctx context.Context, c client.Reader, addOn client.ObjectKey) ([]workv1.ManifestWork, error) {
+	list := &workv1.ManifestWorkList{}
+	if err := c.List(ctx, list, client.MatchingFields{indexWorkOf: addOn.String()}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list the ManifestWorks of ManagedClusterAddOn %s: %w", addOn, err)
+	}
+	return list.Items, nil
+}
+
+// Clusters are all clusters, by name.
+func Clusters(ctx context.Context, c client.Reader) (map[string]*clusterv1.ManagedCluster, error) {
+	list := &clusterv1.ManagedClusterList{}
+	if err := c.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list the clusters: %w", err)
+	}
+	clusters := make(map[string]*clusterv1.ManagedCluster, len(list.Items))
+	for i := range list.Items {
+		clusters[list.Items[i].Name] = &list.Items[i]
+	}
+	return clusters, nil
+}
+
+// Installable tells whether add-ons may be installed on a cluster by themselves: it has its place on the hub, stays, and
+// is not marked otherwise.
+func Installable(cluster *clusterv1.ManagedCluster) bool {
+	return cluster != nil && cluster.DeletionTimestamp.IsZero() &&
+		meta.IsStatusConditionTrue(cluster.Status.Conditions, fleet.ConditionHubAccepted) &&
+		cluster.Annotations[fleet.AnnotationDisableAutomaticInstallation] != fleet.LabelTrue
+}
+
+// SelfManaged tells whether the hub is to leave the life of an add-on to the add-on itself (AM-04): only without the
+// annotation, or with its value addon-manager, it is the hub's.
+func SelfManaged(addOn *addonv1beta1.ClusterManagementAddOn) bool {
+	lifecycle, found := addOn.Annotations[fleet.AnnotationLifecycle]
+	return found && lifecycle != fleet.LifecycleAddOnManager
+}

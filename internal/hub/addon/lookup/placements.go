@@ -1,0 +1,88 @@
+package lookup
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
+	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/rollout"
+)
+
+// Placement is a placement of an install strategy, and what it selects.
+type Placement struct {
+	addonv1beta1.PlacementStrategy
+	// Unknown says why it is not known what the placement selects. It is empty if it is known.
+	Unknown string
+	// Selected are the clusters, in the state ToApply.
+	Selected []rollout.Cluster
+	// ClustersPerDecisionGroup is that of the Placement, if it has any.
+	ClustersPerDecisionGroup *intstr.IntOrString
+}
+
+// Placements reads what the placements of an install strategy select, in the order of the strategy. There are none if the
+// strategy is not of the type Placements.
+func Placements(ctx context.Context, c client.Reader, strategy addonv1beta1.InstallStrategy) (placements []*Placement, err error) {
+	if strategy.Type != addonv1beta1.InstallStrategyPlacements {
+		return nil, nil
+	}
+	for _, given := range strategy.Placements {
+		placement := &Placement{PlacementStrategy: given}
+		if err := placement.read(ctx, c); err != nil {
+			return nil, err
+		}
+		placements = append(placements, placement)
+	}
+	return placements, nil
+}
+
+func (p *Placement) read(ctx context.Context, c client.Reader) error {
+	key, found := client.ObjectKey{Namespace: p.Namespace, Name: p.Name}, &clusterv1beta1.Placement{}
+	if err := c.Get(ctx, key, found); apierrors.IsNotFound(err) {
+		p.Unknown = fmt.Sprintf("Placement %s does not exist: create it, or correct spec.installStrategy.placements; until then nothing is removed from its clusters", key)
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("get Placement %s: %w", key, err)
+	}
+	if size := found.Spec.DecisionStrategy.GroupStrategy.ClustersPerDecisionGroup; size != (intstr.IntOrString{}) {
+		p.ClustersPerDecisionGroup = &size
+	}
+	decisions := &clusterv1beta1.PlacementDecisionList{}
+	err := c.List(ctx, decisions, client.InNamespace(p.Namespace), client.MatchingFields{indexDecisionOf: fleet.LabelValue(p.Name)}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return fmt.Errorf("list the PlacementDecisions of Placement %s: %w", key, err)
+	}
+	if len(decisions.Items) == 0 {
+		// A scheduler writes one even if it selects nothing (PL-16).
+		p.Unknown = fmt.Sprintf("Placement %s has not been decided on yet; until then nothing is removed from its clusters", key)
+		return nil
+	}
+	p.Selected = rollout.Selected(decisions.Items)
+	return nil
+}
+
+// Decisive finds for each selected cluster the placement that counts: the last one that selects it (AM-05).
+func Decisive(placements []*Placement) map[string]*Placement {
+	decisive := map[string]*Placement{}
+	for _, placement := range placements {
+		for _, cluster := range placement.Selected {
+			decisive[cluster.Name] = placement
+		}
+	}
+	return decisive
+}
+
+// AllKnown tells whether it is known of all placements what they select.
+func AllKnown(placements []*Placement) bool {
+	for _, placement := range placements {
+		if placement.Unknown != "" {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,135 @@
+package lookup
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+// gather is how long events are gathered that make a ClusterManagementAddOn be looked at: those of a thousand clusters come
+// one by one, and each would cost a look at all of them.
+const gather = 150 * time.Millisecond
+
+// Later asks for what an object has to do with, in a moment.
+func Later(of handler.MapFunc) handler.EventHandler {
+	add := func(ctx context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request], o client.Object) {
+		for _, request := range of(ctx, o) {
+			q.AddAfter(request, gather)
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			add(ctx, q, e.Object)
+		},
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			add(ctx, q, e.Object)
+		},
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			add(ctx, q, e.ObjectNew)
+		},
+	}
+}
+
+// EntryOf is the ClusterManagementAddOn of a ManagedClusterAddOn.
+func EntryOf(_ context.Context, addOn client.Object) []reconcile.Request {
+	return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: addOn.GetName()}}}
+}
+
+// OfWork is the ManagedClusterAddOn of a work, if it is one of an add-on.
+func OfWork(_ context.Context, work client.Object) []reconcile.Request {
+	if key, found := AddOnOfWork(work); found {
+		return []reconcile.Request{{NamespacedName: key}}
+	}
+	return nil
+}
+
+// OfPlacement returns what finds the ClusterManagementAddOns that refer to a placement.
+func OfPlacement(c client.Reader) handler.MapFunc {
+	return func(ctx context.Context, o client.Object) []reconcile.Request {
+		return entries(ctx, c, client.MatchingFields{indexPlacement: o.GetNamespace() + "/" + fleet.LabelValue(o.GetName())})
+	}
+}
+
+// OfDecision returns what finds the ClusterManagementAddOns that refer to the placement of a decision.
+func OfDecision(c client.Reader) handler.MapFunc {
+	return func(ctx context.Context, o client.Object) []reconcile.Request {
+		placement := o.GetLabels()[fleet.LabelPlacement]
+		if placement == "" {
+			return nil
+		}
+		return entries(ctx, c, client.MatchingFields{indexPlacement: o.GetNamespace() + "/" + placement})
+	}
+}
+
+// OfCluster returns what finds the ClusterManagementAddOns that may be installed on any cluster: few are, and which clusters
+// they are about is in their decisions.
+func OfCluster(c client.Reader) handler.MapFunc {
+	return func(ctx context.Context, _ client.Object) []reconcile.Request {
+		return entries(ctx, c, client.MatchingFields{indexByPlacements: fleet.LabelTrue})
+	}
+}
+
+func entries(ctx context.Context, c client.Reader, by ...client.ListOption) []reconcile.Request {
+	list := &addonv1beta1.ClusterManagementAddOnList{}
+	if err := c.List(ctx, list, append(by, client.UnsafeDisableDeepCopy)...); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Find the ClusterManagementAddOns of an object")
+		return nil
+	}
+	requests := make([]reconcile.Request, 0, len(list.Items))
+	for i := range list.Items {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+	}
+	return requests
+}
+
+// OnAllClusters returns what finds the ManagedClusterAddOns of a ClusterManagementAddOn.
+func OnAllClusters(c client.Reader) handler.MapFunc {
+	return func(ctx context.Context, o client.Object) []reconcile.Request {
+		return installed(ctx, c, client.MatchingFields{indexName: o.GetName()})
+	}
+}
+
+// OnCluster returns what finds the ManagedClusterAddOns of a ManagedCluster.
+func OnCluster(c client.Reader) handler.MapFunc {
+	return func(ctx context.Context, o client.Object) []reconcile.Request {
+		return installed(ctx, c, client.InNamespace(o.GetName()))
+	}
+}
+
+func installed(ctx context.Context, c client.Reader, by client.ListOption) []reconcile.Request {
+	list := &addonv1beta1.ManagedClusterAddOnList{}
+	if err := c.List(ctx, list, by, client.UnsafeDisableDeepCopy); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Find the ManagedClusterAddOns of an object")
+		return nil
+	}
+	requests := make([]reconcile.Request, 0, len(list.Items))
+	for i := range list.Items {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+	}
+	return requests
+}
+
+// EntryChanged matches what people write of a ClusterManagementAddOn.
+func EntryChanged() predicate.Predicate {
+	return predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{})
+}
+
+// InstallableChanged matches clusters on which add-ons may now be installed, or may not any more.
+func InstallableChanged() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		now, ok := e.ObjectNew.(*clusterv1.ManagedCluster)
+		then, thenOK := e.ObjectOld.(*clusterv1.ManagedCluster)
+		return !ok || !thenOK || Installable(now) != Installable(then)
+	}}
+}

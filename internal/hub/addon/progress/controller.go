@@ -1,0 +1,141 @@
+// Package progress tells how far the configurations of the add-ons have come on their clusters.
+package progress
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/hub/addon/lookup"
+	"github.com/capstan-io/capstan/internal/patch"
+)
+
+// workers is how many ManagedClusterAddOns are looked at at once.
+const workers = 10
+
+// Controller reconciles the condition Progressing and the configurations that are applied, of ManagedClusterAddOns (AM-07,
+// AM-09).
+type Controller struct {
+	client   client.Client
+	recorder events.EventRecorder
+	clock    clock.PassiveClock
+}
+
+// New returns a Controller that works through the client.
+func New(c client.Client, recorder events.EventRecorder, clk clock.PassiveClock) *Controller {
+	return &Controller{client: c, recorder: recorder, clock: clk}
+}
+
+// Register adds the controller to the manager, whose cache needs the indexes of package lookup.
+func Register(mgr ctrl.Manager, clk clock.Clock) error {
+	c := New(mgr.GetClient(), mgr.GetEventRecorder("addon-progress-controller"), clk)
+	return ctrl.NewControllerManagedBy(mgr).Named("managedclusteraddon-progress").
+		For(&addonv1beta1.ManagedClusterAddOn{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: addOnMatters})).
+		Watches(&workv1.ManifestWork{}, handler.EnqueueRequestsFromMapFunc(lookup.OfWork), builder.WithPredicates(predicate.Funcs{UpdateFunc: workMatters})).
+		Watches(&addonv1beta1.ClusterManagementAddOn{}, handler.EnqueueRequestsFromMapFunc(lookup.OnAllClusters(c.client)),
+			builder.WithPredicates(predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+				return e.ObjectOld.GetAnnotations()[fleet.AnnotationLifecycle] != e.ObjectNew.GetAnnotations()[fleet.AnnotationLifecycle]
+			}})).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		Complete(c)
+}
+
+// addOnMatters says whether anything of an add-on has changed that is read here. How its agent is doing is not.
+func addOnMatters(e event.UpdateEvent) bool {
+	now, ok := e.ObjectNew.(*addonv1beta1.ManagedClusterAddOn)
+	then, thenOK := e.ObjectOld.(*addonv1beta1.ManagedClusterAddOn)
+	if !ok || !thenOK {
+		return true
+	}
+	for _, kind := range []string{
+		fleet.ConditionManifestApplied, fleet.ConditionHostingManifestApplied, fleet.ConditionRegistrationApplied, fleet.ConditionProgressing,
+	} {
+		if !equality.Semantic.DeepEqual(meta.FindStatusCondition(now.Status.Conditions, kind), meta.FindStatusCondition(then.Status.Conditions, kind)) {
+			return true
+		}
+	}
+	return now.Generation != then.Generation || !equality.Semantic.DeepEqual(now.Annotations, then.Annotations) ||
+		!equality.Semantic.DeepEqual(now.Status.ConfigReferences, then.Status.ConfigReferences) ||
+		!equality.Semantic.DeepEqual(now.Status.SupportedConfigs, then.Status.SupportedConfigs)
+}
+
+// workMatters says the same of a work.
+func workMatters(e event.UpdateEvent) bool {
+	now, ok := e.ObjectNew.(*workv1.ManifestWork)
+	then, thenOK := e.ObjectOld.(*workv1.ManifestWork)
+	return !ok || !thenOK || now.Generation != then.Generation || now.DeletionTimestamp.IsZero() != then.DeletionTimestamp.IsZero() ||
+		now.Annotations[fleet.AnnotationConfigSpecHash] != then.Annotations[fleet.AnnotationConfigSpecHash] ||
+		!equality.Semantic.DeepEqual(now.Labels, then.Labels) || !equality.Semantic.DeepEqual(now.Status.Conditions, then.Status.Conditions)
+}
+
+// Reconcile judges the works of the add-on. It leaves those alone that manage themselves (AM-04), and those that are going.
+func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	addOn := &addonv1beta1.ManagedClusterAddOn{}
+	if err := c.client.Get(ctx, req.NamespacedName, addOn); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if !addOn.DeletionTimestamp.IsZero() {
+		return ctrl.Result{}, nil
+	}
+	entry := &addonv1beta1.ClusterManagementAddOn{}
+	if err := c.client.Get(ctx, client.ObjectKey{Name: addOn.Name}, entry); apierrors.IsNotFound(err) {
+		return ctrl.Result{}, nil // it comes back with its ClusterManagementAddOn
+	} else if err != nil {
+		return ctrl.Result{}, fmt.Errorf("get ClusterManagementAddOn %s: %w", addOn.Name, err)
+	}
+	if lookup.SelfManaged(entry) {
+		return ctrl.Result{}, nil
+	}
+	works, err := lookup.Works(ctx, c.client, req.NamespacedName)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	before := addOn.DeepCopy()
+	condition, applied := Judge(addOn, works)
+	Set(addOn, condition, c.clock)
+	if applied {
+		for i := range addOn.Status.ConfigReferences {
+			addOn.Status.ConfigReferences[i].LastAppliedConfig = addOn.Status.ConfigReferences[i].DesiredConfig.DeepCopy()
+		}
+	}
+	changed, err := patch.Status(ctx, c.client, addOn, before)
+	if changed && err == nil {
+		c.tell(addOn, before, condition)
+	}
+	return ctrl.Result{}, client.IgnoreNotFound(err)
+}
+
+// Set puts a condition into the status of an add-on.
+func Set(addOn *addonv1beta1.ManagedClusterAddOn, condition metav1.Condition, clk clock.PassiveClock) {
+	condition.ObservedGeneration = addOn.Generation
+	condition.LastTransitionTime = metav1.NewTime(clk.Now())
+	meta.SetStatusCondition(&addOn.Status.Conditions, condition)
+}
+
+// tell writes an event when the add-on has come to what somebody should look at.
+func (c *Controller) tell(addOn, before *addonv1beta1.ManagedClusterAddOn, now metav1.Condition) {
+	then := meta.FindStatusCondition(before.Status.Conditions, now.Type)
+	if then != nil && then.Reason == now.Reason {
+		return
+	}
+	if now.Reason == fleet.ReasonConfigurationUnsupported || now.Reason == fleet.ReasonFailed {
+		c.recorder.Eventf(addOn, nil, corev1.EventTypeWarning, now.Reason, "UpdateCondition", "%s", now.Message)
+	}
+}

@@ -1,0 +1,112 @@
+package progress
+
+import (
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/addon/config"
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+// Judge says how far the desired configurations of an add-on have come on its cluster, as the condition Progressing, from its
+// works (AM-09). applied tells whether they are all there. It reads nothing but labels, annotations and conditions, so it
+// does not matter whose manager has made the works.
+func Judge(addOn *addonv1beta1.ManagedClusterAddOn, works []workv1.ManifestWork) (condition metav1.Condition, applied bool) {
+	condition, applied = judgeWorks(addOn, works)
+	if unsupported := Unsupported(addOn); len(unsupported) > 0 {
+		// What is supported takes effect all the same.
+		return is(metav1.ConditionFalse, fleet.ReasonConfigurationUnsupported, unsupportedMessage(unsupported, addOn)), applied
+	}
+	return condition, applied
+}
+
+func judgeWorks(addOn *addonv1beta1.ManagedClusterAddOn, works []workv1.ManifestWork) (condition metav1.Condition, applied bool) {
+	conditions := addOn.Status.Conditions
+	if meta.FindStatusCondition(conditions, fleet.ConditionManifestApplied) == nil {
+		return is(metav1.ConditionFalse, fleet.ReasonWaitingForManifestApplied, "waiting for the condition ManifestApplied: the manager of the add-on has not deployed it"), false
+	}
+	if addOn.Annotations[fleet.AnnotationHostingClusterName] != "" && meta.FindStatusCondition(conditions, fleet.ConditionHostingManifestApplied) == nil {
+		return is(metav1.ConditionFalse, fleet.ReasonWaitingForHostingManifestApplied,
+			"waiting for the condition HostingManifestApplied: the manager of the add-on has not deployed it on the hosting cluster"), false
+	}
+	if len(works) == 0 {
+		return is(metav1.ConditionTrue, fleet.ReasonProgressing, "no addon works"), false
+	}
+	for i := range works {
+		if !config.MadeOf(works[i].Annotations, addOn.Status.ConfigReferences) {
+			return is(metav1.ConditionTrue, fleet.ReasonProgressing, "mca and work configs mismatch"), false
+		}
+	}
+	for i := range works {
+		if why := failure(&works[i]); why != "" {
+			return is(metav1.ConditionFalse, fleet.ReasonFailed, why), false
+		}
+	}
+	for i := range works {
+		if !isReady(&works[i]) {
+			return is(metav1.ConditionTrue, fleet.ReasonProgressing, "work is not ready"), false
+		}
+	}
+	return is(metav1.ConditionFalse, fleet.ReasonCompleted, "completed with no errors"), true
+}
+
+func is(status metav1.ConditionStatus, reason, message string) metav1.Condition {
+	return metav1.Condition{Type: fleet.ConditionProgressing, Status: status, Reason: reason, Message: message}
+}
+
+// isReady is AM-09: applied and available, as the agent says of the present generation.
+func isReady(work *workv1.ManifestWork) bool {
+	return has(work, fleet.ConditionApplied, metav1.ConditionTrue) && has(work, fleet.ConditionAvailable, metav1.ConditionTrue)
+}
+
+// failure is why a work does not do. It may yet.
+func failure(work *workv1.ManifestWork) string {
+	name := work.Namespace + "/" + work.Name
+	switch {
+	case has(work, fleet.ConditionApplied, metav1.ConditionFalse):
+		return fmt.Sprintf("ManifestWork %s could not be applied, its status says why", name)
+	case has(work, fleet.ConditionDegraded, metav1.ConditionTrue):
+		return fmt.Sprintf("ManifestWork %s is degraded, its status says why", name)
+	default:
+		return ""
+	}
+}
+
+func has(work *workv1.ManifestWork, kind string, status metav1.ConditionStatus) bool {
+	condition := meta.FindStatusCondition(work.Status.Conditions, kind)
+	return condition != nil && condition.Status == status && condition.ObservedGeneration == work.Generation
+}
+
+// Unsupported are those configurations of the ManagedClusterAddOn itself that are of no type that the add-on supports (gap
+// A8). There are none while its manager has not said which it supports.
+func Unsupported(addOn *addonv1beta1.ManagedClusterAddOn) []addonv1beta1.AddOnConfig {
+	if !KnowsSupported(addOn) {
+		return nil
+	}
+	_, unsupported := config.Supported(addOn.Spec.Configs, addOn.Status.SupportedConfigs)
+	return unsupported
+}
+
+// KnowsSupported tells whether the manager of an add-on has said which types of configurations it supports.
+func KnowsSupported(addOn *addonv1beta1.ManagedClusterAddOn) bool {
+	return len(addOn.Status.SupportedConfigs) > 0 || meta.FindStatusCondition(addOn.Status.Conditions, fleet.ConditionRegistrationApplied) != nil
+}
+
+func unsupportedMessage(unsupported []addonv1beta1.AddOnConfig, addOn *addonv1beta1.ManagedClusterAddOn) string {
+	first := unsupported[0]
+	message := fmt.Sprintf("Configuration with gvr %s/%s is not supported for this addon: remove %s from spec.configs", first.Group, first.Resource, first.Name)
+	if len(addOn.Status.SupportedConfigs) == 0 {
+		return message + "; the add-on supports no configurations"
+	}
+	var supported []string
+	for _, kind := range addOn.Status.SupportedConfigs {
+		supported = append(supported, kind.Resource+"."+kind.Group)
+	}
+	slices.Sort(supported)
+	return fmt.Sprintf("%s; status.supportedConfigs lists %s", message, supported)
+}

@@ -1,0 +1,226 @@
+// Package token makes the service accounts of add-ons whose agents get tokens for the hub instead of certificates (AM-40, RG-53).
+package token
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/patch"
+)
+
+// conflictRetry is for a status that somebody else writes, too. Mostly the event about what he wrote comes first.
+const conflictRetry = time.Second
+
+// Controller reconciles ManagedClusterAddOns.
+type Controller struct {
+	client client.Client
+	clock  clock.Clock
+}
+
+// New returns a Controller that reads and writes through c.
+func New(c client.Client, clk clock.Clock) *Controller { return &Controller{client: c, clock: clk} }
+
+// Register adds the controller to the manager.
+func Register(mgr ctrl.Manager, clk clock.Clock) error {
+	marked := builder.WithPredicates(predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetLabels()[fleet.LabelTokenInfrastructure] == fleet.LabelTrue }))
+	ofAddOn := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
+		return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: o.GetNamespace(), Name: o.GetLabels()[fleet.LabelTokenAddOnName]}}}
+	})
+	return ctrl.NewControllerManagedBy(mgr).Named("addontoken").
+		WithOptions(controller.Options{SkipNameValidation: ptr.To(true)}).
+		For(&addonv1beta1.ManagedClusterAddOn{}).
+		Watches(&corev1.ServiceAccount{}, ofAddOn, marked).
+		Watches(&rbacv1.Role{}, ofAddOn, marked).
+		Watches(&rbacv1.RoleBinding{}, ofAddOn, marked).
+		Complete(New(mgr.GetClient(), clk))
+}
+
+// Reconcile gives an add-on a service account, and the agent of its cluster the right to tokens of it, or takes both away, and says
+// so in the status.
+func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	addOn := &addonv1beta1.ManagedClusterAddOn{}
+	if err := c.client.Get(ctx, req.NamespacedName, addOn); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if !addOn.DeletionTimestamp.IsZero() {
+		return ctrl.Result{}, nil // all of it goes with its owner, and may be needed until then
+	}
+	before := addOn.DeepCopy()
+	var err error
+	if usesToken(addOn) {
+		var account *corev1.ServiceAccount
+		account, err = c.apply(ctx, addOn)
+		c.report(addOn, account, err)
+		nameSubject(addOn)
+	} else {
+		meta.RemoveStatusCondition(&addOn.Status.Conditions, fleet.ConditionTokenInfrastructureReady)
+		err = c.remove(ctx, addOn)
+	}
+	_, patchErr := patch.Status(ctx, c.client, addOn, before)
+	if apierrors.IsConflict(patchErr) {
+		return ctrl.Result{RequeueAfter: conflictRetry}, err
+	}
+	return ctrl.Result{}, errors.Join(err, client.IgnoreNotFound(patchErr))
+}
+
+func usesToken(addOn *addonv1beta1.ManagedClusterAddOn) bool {
+	for _, registration := range addOn.Status.Registrations {
+		if byToken(registration) {
+			return true
+		}
+	}
+	return false
+}
+
+func byToken(registration addonv1beta1.RegistrationConfig) bool {
+	return registration.Type == addonv1beta1.KubeClient && registration.KubeClient != nil && registration.KubeClient.Driver == addonv1beta1.KubeClientDriverToken
+}
+
+// nameSubject says as whom the add-on acts, so that whoever gives it its rights knows (RG-53).
+func nameSubject(addOn *addonv1beta1.ManagedClusterAddOn) {
+	for _, registration := range addOn.Status.Registrations {
+		user := fleet.AddOnTokenUser(addOn.Namespace, addOn.Name)
+		if byToken(registration) && registration.KubeClient.Subject.User != user {
+			registration.KubeClient.Subject = addonv1beta1.KubeClientSubject{User: user}
+		}
+	}
+}
+
+func (c *Controller) report(addOn *addonv1beta1.ManagedClusterAddOn, account *corev1.ServiceAccount, err error) {
+	cond := metav1.Condition{Type: fleet.ConditionTokenInfrastructureReady, LastTransitionTime: metav1.NewTime(c.clock.Now())}
+	if err != nil {
+		cond.Status, cond.Reason, cond.Message = metav1.ConditionFalse, fleet.ReasonTokenInfrastructureApplyFailed, err.Error()
+	} else {
+		cond.Status, cond.Reason = metav1.ConditionTrue, fleet.ConditionTokenInfrastructureReady
+		cond.Message = fleet.TokenInfrastructureReadyMessage(account.Namespace, account.Name, string(account.UID))
+	}
+	meta.SetStatusCondition(&addOn.Status.Conditions, cond)
+}
+
+// apply makes the service account, and lets the agent of the cluster ask for its tokens (contract section 10.1).
+func (c *Controller) apply(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn) (*corev1.ServiceAccount, error) {
+	account, role, binding := c.objects(addOn)
+	err := c.ensure(ctx, addOn, account, func() {})
+	if err != nil {
+		return nil, err
+	}
+	err = c.ensure(ctx, addOn, role, func() {
+		role.Rules = []rbacv1.PolicyRule{
+			{APIGroups: []string{""}, Resources: []string{"serviceaccounts/token"}, ResourceNames: []string{account.Name}, Verbs: []string{"create"}},
+			{APIGroups: []string{""}, Resources: []string{"serviceaccounts/token"}, Verbs: []string{fleet.VerbSubscribe}},
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return account, c.ensure(ctx, addOn, binding, func() {
+		binding.RoleRef = rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name}
+		binding.Subjects = []rbacv1.Subject{
+			{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: fleet.ClusterGroup(addOn.Namespace)},
+			{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: fleet.AWSClusterGroup(addOn.Namespace)},
+		}
+	})
+}
+
+func (c *Controller) objects(addOn *addonv1beta1.ManagedClusterAddOn) (*corev1.ServiceAccount, *rbacv1.Role, *rbacv1.RoleBinding) {
+	named := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: addOn.Namespace, Name: name} }
+	role := named(fleet.AddOnTokenRole(addOn.Name))
+	return &corev1.ServiceAccount{ObjectMeta: named(fleet.AddOnServiceAccount(addOn.Name))}, &rbacv1.Role{ObjectMeta: role}, &rbacv1.RoleBinding{ObjectMeta: role}
+}
+
+// labels of what the controller makes. That of the cluster is by which the hub's caches hold it.
+func labels(addOn *addonv1beta1.ManagedClusterAddOn) map[string]string {
+	return map[string]string{
+		fleet.LabelTokenInfrastructure: fleet.LabelTrue, fleet.LabelTokenAddOnName: addOn.Name, fleet.LabelClusterName: addOn.Namespace,
+	}
+}
+
+// ensure makes an object, or makes it be what mutate wants. It does not take over one of somebody else: an agent could then get tokens
+// of any service account whose name ends as those of add-ons do.
+func (c *Controller) ensure(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn, o client.Object, mutate func()) error {
+	key := client.ObjectKeyFromObject(o)
+	err := c.client.Get(ctx, key, o)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("get %T %s: %w", o, key, err)
+	}
+	missing := err != nil
+	before, _ := o.DeepCopyObject().(client.Object)
+	if !missing && !ofAddOn(o, addOn) {
+		return othersError(o, addOn)
+	}
+	marked := o.GetLabels()
+	if marked == nil {
+		marked = map[string]string{}
+	}
+	maps.Copy(marked, labels(addOn))
+	o.SetLabels(marked)
+	if err := controllerutil.SetOwnerReference(addOn, o, c.client.Scheme()); err != nil {
+		return fmt.Errorf("set the owner of %T %s: %w", o, key, err)
+	}
+	mutate()
+	if !missing {
+		_, err := patch.Object(ctx, c.client, o, before)
+		return err
+	}
+	err = c.client.Create(ctx, o)
+	if apierrors.IsAlreadyExists(err) {
+		return othersError(o, addOn)
+	}
+	if err != nil {
+		return fmt.Errorf("create %T %s: %w", o, key, err)
+	}
+	return nil
+}
+
+func ofAddOn(o client.Object, addOn *addonv1beta1.ManagedClusterAddOn) bool {
+	return o.GetLabels()[fleet.LabelTokenInfrastructure] == fleet.LabelTrue && o.GetLabels()[fleet.LabelTokenAddOnName] == addOn.Name
+}
+
+func othersError(o client.Object, addOn *addonv1beta1.ManagedClusterAddOn) error {
+	return fmt.Errorf("%T %s/%s is there already, and was not made for tokens of add-on %s; delete it, or give it the labels %s=%s, %s=%s and %s=%s",
+		o, o.GetNamespace(), o.GetName(), addOn.Name, fleet.LabelTokenInfrastructure, fleet.LabelTrue, fleet.LabelTokenAddOnName, addOn.Name, fleet.LabelClusterName, addOn.Namespace)
+}
+
+// remove deletes what the controller has made, and with the service account all of its tokens.
+func (c *Controller) remove(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn) error {
+	account, role, binding := c.objects(addOn)
+	var errs []error
+	for _, o := range []client.Object{binding, role, account} {
+		key := client.ObjectKeyFromObject(o)
+		if err := c.client.Get(ctx, key, o); err != nil {
+			if !apierrors.IsNotFound(err) {
+				errs = append(errs, fmt.Errorf("get %T %s: %w", o, key, err))
+			}
+			continue
+		}
+		if !ofAddOn(o, addOn) {
+			continue
+		}
+		uid := o.GetUID()
+		if err := c.client.Delete(ctx, o, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil {
+			errs = append(errs, fmt.Errorf("delete %T %s: %w", o, key, err))
+		}
+	}
+	return errors.Join(errs...)
+}
