@@ -76,6 +76,10 @@ bench-fleet: build ## Measure a hub with simulated fleets of FLEET clusters; wri
 bench-addons: build ## Measure add-ons on simulated fleets of FLEET clusters; writes bench-addons.json
 	$(GO) test -tags bench -count=1 -timeout 60m -run 'TestAddOns$$' -v ./test/bench -fleet '$(FLEET)' -out "$(CURDIR)/bench-addons.json"
 
+.PHONY: bench-fleet-works
+bench-fleet-works: build ## Measure works in simulated fleets of FLEET clusters; writes bench-fleet-works.json
+	$(GO) test -tags bench -count=1 -timeout 60m -run 'TestFleetWorks$$' -v ./test/bench -fleet '$(FLEET)' -out "$(CURDIR)/bench-fleet-works.json"
+
 .PHONY: lint
 lint: ## Check the code with golangci-lint
 	$(GOLANGCI_LINT) run

@@ -10,6 +10,7 @@
 //	ValidateManifestWorkReplicaSet  WH-12           manifests of the template, rollout strategies
 //	ValidateClusterManagementAddOn                  rollout strategies
 //	ValidateManagedClusterAddOnStatus  R10          what agents tell of add-ons
+//	ValidateAddOnTemplate           WH-11, AM-30    manifests, executor, registrations
 //	ValidateCertificateSigningRequest  R10          label of the requests of agents
 //
 // Every function takes the object as it is to be stored and the object it replaces, nil when it is created. An error

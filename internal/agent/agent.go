@@ -21,6 +21,7 @@ import (
 	"github.com/capstan-io/capstan/internal/agent/registration/hubkubeconfig"
 	"github.com/capstan-io/capstan/internal/agent/registration/identity"
 	"github.com/capstan-io/capstan/internal/agent/registration/monitor"
+	"github.com/capstan-io/capstan/internal/fleet"
 )
 
 // Parts of an agent, which run in one process or in one each.
@@ -200,8 +201,6 @@ func (a *Agent) identify(ctx context.Context) error {
 	return err
 }
 
-const userAgent = "capstan-agent"
-
 // kubeconfig loads a cluster's client configuration. The API server's priority and fairness is the throttle, not the client.
 func kubeconfig(file, flag string) (*rest.Config, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", file)
@@ -212,7 +211,7 @@ func kubeconfig(file, flag string) (*rest.Config, error) {
 		return nil, fmt.Errorf("%s: %w", flag, err)
 	}
 	config.QPS = -1
-	config.UserAgent = userAgent
+	config.UserAgent = fleet.AgentUserAgent
 	return config, nil
 }
 
@@ -236,7 +235,7 @@ func managementConfig(o *Options, managed *rest.Config) (*rest.Config, error) {
 		return nil, fmt.Errorf("use the service account of the pod: %w", err)
 	}
 	inCluster.QPS = -1
-	inCluster.UserAgent = userAgent
+	inCluster.UserAgent = fleet.AgentUserAgent
 	return inCluster, nil
 }
 

@@ -18,6 +18,7 @@ import (
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/agent/registration/clientcert"
 	"github.com/capstan-io/capstan/internal/agent/work/apply"
+	"github.com/capstan-io/capstan/internal/fleet"
 )
 
 // namespaceTimeout is how long the cluster may take to say whether the agent's namespace is there.
@@ -50,7 +51,7 @@ func (a *Agent) newRecorder(ctx context.Context) (clientcert.Recorder, error) {
 	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
 		return nil, fmt.Errorf("begin to record events: %w", err)
 	}
-	recorder, regarding := broadcaster.NewRecorder(scheme.Scheme, userAgent), a.regarding(namespace)
+	recorder, regarding := broadcaster.NewRecorder(scheme.Scheme, fleet.AgentUserAgent), a.regarding(namespace)
 	return func(eventType, reason, action, note string, args ...any) {
 		recorder.Eventf(regarding, nil, eventType, reason, action, note, args...)
 	}, nil

@@ -50,7 +50,7 @@ func (a *Agent) serve(ctx context.Context) error {
 		return fmt.Errorf("load the hub kubeconfig: %w", err)
 	}
 	config.QPS = -1
-	config.UserAgent = userAgent
+	config.UserAgent = fleet.AgentUserAgent
 	if err := tunnel.Use(config); err != nil {
 		return fmt.Errorf("use the hub kubeconfig: %w", err)
 	}

@@ -56,13 +56,10 @@ func (a *app) acceptCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if run.hub, err = a.hub(); err != nil {
-			return err
-		}
-		a.announceDryRun(command)
-		ctx, cancel := a.limited(command.Context())
-		defer cancel()
-		return run.acceptAll(ctx, names)
+		return a.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
+			run.hub = hub
+			return run.acceptAll(ctx, names)
+		})
 	}
 	return command
 }

@@ -96,6 +96,22 @@ func cluster(name string, labels map[string]string, conditions ...string) *clust
 	return c
 }
 
+// newHubWithClusters is a hub with the clusters cluster1, cluster2 and idle, which are accepted.
+func newHubWithClusters(t *testing.T) hub {
+	t.Helper()
+	h := newHub(t)
+	for _, name := range []string{"cluster1", "cluster2", "idle"} {
+		h.Put(t, clustersPath+"/"+name, acceptedCluster(name))
+	}
+	return h
+}
+
+func acceptedCluster(name string, conditions ...string) *clusterv1.ManagedCluster {
+	c := cluster(name, nil, conditions...)
+	c.Spec.HubAcceptsClient = true
+	return c
+}
+
 func (h hub) putClusters(t *testing.T) {
 	t.Helper()
 	h.Put(t, clustersPath+"/cluster1", cluster("cluster1", map[string]string{"cluster.open-cluster-management.io/clusterset": "prod"}))
@@ -130,7 +146,7 @@ func TestGetClusters(t *testing.T) {
 	if got := h.run(t, "", "get", "clusters", "--clusterset", "empty"); got.code != 0 || !strings.Contains(got.errOut, `"empty"`) || strings.Contains(got.errOut, "get token") {
 		t.Errorf("of an empty set: %+v", got)
 	}
-	h.run(t, "", "get", "clusters", "-o", "xml").fails(t, "tree, table, yaml, json")
+	h.run(t, "", "get", "clusters", "-o", "xml").fails(t, "tree, table, yaml, json, name")
 }
 
 func TestGetClustersNone(t *testing.T) {
@@ -176,6 +192,7 @@ func TestGetWorks(t *testing.T) {
 		t.Errorf("of cluster2: %s", got.out)
 	}
 	h.run(t, "", "get", "works", "web", "-c", "cluster1", "-o", "yaml").succeeds(t, "kind: ManifestWork\n", "namespace: cluster1")
+	h.run(t, "", "get", "works", "-c", "cluster1", "-o", "name").succeeds(t, "manifestwork.work.open-cluster-management.io/web\n")
 	h.run(t, "", "get", "works", "gone").fails(t, `"gone"`)
 	h.run(t, "", "get", "works", "gone", "--cluster", "cluster1").fails(t, `"gone" not found`, "capstan get works")
 	h.run(t, "", "get", "works", "--clusters", "idle").succeeds(t, "ManifestWorks: none")
@@ -267,11 +284,13 @@ func TestCompletion(t *testing.T) {
 	h.putPlacement(t, "team-a", "web")
 	h.putPlacement(t, "team-b", "db")
 	h.Put(t, worksPath+"/web", &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "cluster1"}})
+	h.putCatalogue(t, "hello", nil)
+	h.putAddOn(t, "cluster1", "orphan")
 	for typed, want := range map[string]string{
 		"accept --cluster=":                        "cluster1\ncluster2\nidle\n",
 		"accept --clusters=":                       "cluster1\ncluster2\nidle\n",
 		"accept --clusters=cluster1,":              "cluster1,cluster2\ncluster1,idle\n",
-		"get clusters -o ":                         "tree\ntable\nyaml\njson\n",
+		"get clusters -o ":                         "tree\ntable\nyaml\njson\nname\n",
 		"get clusters --clusterset=":               "default\nprod\n",
 		"clusterset bind ":                         "default\nprod\n",
 		"clusterset bind prod ":                    "",
@@ -289,6 +308,16 @@ func TestCompletion(t *testing.T) {
 		"explain placement ":                       "db\nweb\n",
 		"explain placement web --cluster=":         "cluster1\ncluster2\nidle\n",
 		"create placement new --clustersets=prod,": "prod,default\n",
+		"create work new --placement=":             "team-a/web\nteam-b/db\n",
+		"create work new --dry-run=":               "client\nserver\n",
+		"delete work --cluster=cluster1 ":          "web\n",
+		"get addon hello ":                         "orphan\n",
+		"addon enable --names=hello,":              "hello,orphan\n",
+		"addon disable --clusters=cluster1,":       "cluster1,cluster2\ncluster1,idle\n",
+		"addon create new --placement-ref=":        "team-a/web\nteam-b/db\n",
+		"install hub-addon --names=argocd,":        "argocd,argocd-agent\nargocd,governance-policy-framework\n",
+		"uninstall hub-addon --namespace=":         "team-a\n",
+		"diff work ":                               "web\n",
 	} {
 		words := strings.Split(typed, " ")
 		got := h.run(t, "", append([]string{"__complete", "--kubeconfig", h.kubeconfig}, words...)...)

@@ -76,14 +76,9 @@ func (a *app) bindingCommand(command *cobra.Command, run func(ctx context.Contex
 		if err := checkNamespaceName("--namespace", namespace); err != nil {
 			return err
 		}
-		hub, err := a.hub()
-		if err != nil {
-			return err
-		}
-		a.announceDryRun(command)
-		ctx, cancel := a.limited(command.Context())
-		defer cancel()
-		return run(ctx, hub, args[0], namespace)
+		return a.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
+			return run(ctx, hub, args[0], namespace)
+		})
 	}
 	return command
 }
@@ -170,18 +165,13 @@ func (a *app) clusterSetSetCommand() *cobra.Command {
 				return err
 			}
 		}
-		hub, err := a.hub()
-		if err != nil {
-			return err
-		}
-		a.announceDryRun(command)
-		ctx, cancel := a.limited(command.Context())
-		defer cancel()
-		set, err := hub.ClusterSet(ctx, args[0])
-		if err != nil {
-			return err
-		}
-		return errors.Join(a.setClusters(ctx, hub, set, names), a.setNamespaces(ctx, hub, set, namespaces))
+		return a.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
+			set, err := hub.ClusterSet(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			return errors.Join(a.setClusters(ctx, hub, set, names), a.setNamespaces(ctx, hub, set, namespaces))
+		})
 	}
 	return command
 }

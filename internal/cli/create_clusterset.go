@@ -29,10 +29,13 @@ func (a *app) createClusterSetCommand() *cobra.Command {
 		Args:              clusterSetNames,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(command *cobra.Command, names []string) error {
-			a.announceDryRun(command)
-			ctx, cancel := a.limited(command.Context())
-			defer cancel()
-			return a.createClusterSets(ctx, names)
+			if a.dryRun {
+				a.announceDryRun(command)
+				return a.renderClusterSets(names)
+			}
+			return a.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
+				return a.createClusterSets(ctx, hub, names)
+			})
 		},
 	}
 }
@@ -60,19 +63,16 @@ func checkClusterSetName(name string) error {
 		name, validation.LabelValueMaxLength)
 }
 
-func (a *app) createClusterSets(ctx context.Context, names []string) error {
-	if a.dryRun {
-		for _, name := range names {
-			if err := a.render(newClusterSet(name)); err != nil {
-				return err
-			}
+func (a *app) renderClusterSets(names []string) error {
+	for _, name := range names {
+		if err := a.render(newClusterSet(name)); err != nil {
+			return err
 		}
-		return nil
 	}
-	hub, err := a.hub()
-	if err != nil {
-		return err
-	}
+	return nil
+}
+
+func (a *app) createClusterSets(ctx context.Context, hub *hubapi.Hub, names []string) error {
 	var errs []error
 	for _, name := range names {
 		errs = append(errs, a.createClusterSet(ctx, hub, name))
@@ -124,14 +124,9 @@ func (a *app) deleteClusterSetCommand() *cobra.Command {
 					return fmt.Errorf("cluster set %s is one that every hub has, and cannot be deleted: the hub would make it anew", name)
 				}
 			}
-			hub, err := a.hub()
-			if err != nil {
-				return err
-			}
-			a.announceDryRun(command)
-			ctx, cancel := a.limited(command.Context())
-			defer cancel()
-			return a.deleteClusterSets(ctx, hub, names)
+			return a.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
+				return a.deleteClusterSets(ctx, hub, names)
+			})
 		},
 	}
 }

@@ -66,20 +66,16 @@ func (a *app) createPlacementCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		a.announceDryRun(command)
 		if a.dryRun {
+			a.announceDryRun(command)
 			return a.render(placement)
 		}
-		hub, err := a.hub()
-		if err != nil {
-			return err
-		}
-		ctx, cancel := a.limited(command.Context())
-		defer cancel()
-		if err := checkBound(ctx, hub, f.namespace, f.clusterSets); err != nil {
-			return err
-		}
-		return a.createPlacement(ctx, hub, placement, f.overwrite)
+		return a.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
+			if err := checkBound(ctx, hub, f.namespace, f.clusterSets); err != nil {
+				return err
+			}
+			return a.createPlacement(ctx, hub, placement, f.overwrite)
+		})
 	}
 	return command
 }

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
 	"github.com/capstan-io/capstan/internal/cli/fakehub"
 )
 
@@ -30,7 +31,7 @@ data:
 // CA-31
 func TestCreateWork(t *testing.T) {
 	t.Parallel()
-	h := newHub(t)
+	h := newHubWithClusters(t)
 	create := []string{"create", "work", "web", "-f", "-", "--clusters", "cluster1"}
 	h.run(t, configMap, create...).succeeds(t, "create work web in cluster cluster1")
 	var work workv1.ManifestWork
@@ -51,16 +52,38 @@ func TestCreateWork(t *testing.T) {
 	}
 }
 
-func TestCreateWorkDoesWhatItCan(t *testing.T) {
+// Nothing is written before all clusters, and what they have, are known to be right; what fails then does not hold up the others.
+func TestCreateWorkPlansFirst(t *testing.T) {
 	t.Parallel()
-	h := newHub(t)
-	h.Answer("POST "+strings.Replace(worksPath, "cluster1", "gone", 1),
-		fakehub.Refuse(http.StatusNotFound, metav1.StatusReasonNotFound, `namespaces "gone" not found`))
-	got := h.run(t, configMap, "create", "work", "web", "-f", "-", "--clusters", "gone,cluster1")
-	got.fails(t, "cluster gone has no namespace", "capstan accept --clusters gone")
+	h := newHubWithClusters(t)
+	h.Put(t, clustersPath+"/pending", cluster("pending", nil))
+	create := []string{"create", "work", "web", "-f", "-", "--clusters"}
+	got := h.run(t, configMap, append(create, "cluster1,gone,pending")...)
+	got.fails(t, `"gone" not found`, "capstan get clusters", "cluster pending has no namespace", "capstan accept --clusters pending")
+	in := func(cluster string) string { return strings.Replace(worksPath, "cluster1", cluster, 1) }
+	owned := &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "cluster2", Labels: map[string]string{"work.open-cluster-management.io/manifestworkreplicaset": "default.web"}}}
+	h.Put(t, in("cluster2")+"/web", owned)
+	h.run(t, configMap, append(create, "cluster1,cluster2", "--overwrite")...).fails(t, "belongs to ManifestWorkReplicaSet default.web")
+	owned.Labels = nil
+	h.Put(t, in("cluster2")+"/web", owned)
+	h.run(t, configMap, append(create, "cluster1,cluster2")...).fails(t, "web in cluster cluster2 already exists", "--overwrite")
+	now := metav1.Now()
+	owned.DeletionTimestamp = &now
+	h.Put(t, in("cluster2")+"/web", owned)
+	h.run(t, configMap, append(create, "cluster1,cluster2", "--overwrite")...).fails(t, "is being deleted", "capstan delete work web --cluster cluster2")
+	if written := append(h.Requests("POST"), h.Requests("PUT")...); len(written) > 0 {
+		t.Errorf("it wrote something: %+v", written)
+	}
+
+	h.Remove(t, in("cluster2")+"/web")
+	h.Answer("POST "+in("cluster2"), fakehub.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden, "you may not"))
+	got = h.run(t, configMap, append(create, "cluster2,cluster1")...)
+	got.fails(t, "you may not")
 	if !strings.Contains(got.out, "create work web in cluster cluster1") {
 		t.Errorf("the other cluster was left out: %s", got.out)
 	}
+	h.Answer("GET "+clustersPath+"/cluster1", fakehub.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden, "you may not"))
+	h.run(t, configMap, append(create, "cluster1")...).succeeds(t, "already exists, with these manifests")
 }
 
 // CA-01
@@ -97,19 +120,26 @@ func TestCreateWorkBadInput(t *testing.T) {
 		args []string
 		says []string
 	}{
-		"no cluster":      {[]string{"w", "-f", "-"}, []string{"either --cluster or --clusters needs to be set"}},
-		"no file":         {[]string{"w", "--cluster", "c"}, []string{"-f is missing"}},
-		"no name":         {[]string{"-f", "-", "--cluster", "c"}, []string{"0 names given"}},
-		"bad name":        {[]string{"W_", "-f", "-", "--cluster", "c"}, []string{`"W_"`, "lower case"}},
-		"missing file":    {[]string{"w", "-f", dir + "/gone", "--cluster", "c"}, []string{dir + "/gone", "no such file"}},
-		"nameless object": {[]string{"w", "-f", nameless, "--cluster", "c"}, []string{nameless + ": document 3 (Secret): metadata.name is missing"}},
-		"no object":       {[]string{"w", "-f", write("list.yaml", "- a"), "--cluster", "c"}, []string{"list.yaml: document 1 is not a Kubernetes object"}},
-		"bad cluster":     {[]string{"w", "-f", "-", "--clusters", "c,C_"}, []string{`--clusters: "C_"`, "small letters"}},
-		"missing URL":     {[]string{"w", "-f", h.URL + "/gone", "--cluster", "c"}, []string{"-f:", h.URL}},
-		"broken file":     {[]string{"w", "-f", broken, "--cluster", "c"}, []string{broken, "document 1"}},
-		"nothing at all":  {[]string{"w", "-f", write("empty/readme.txt", "x"), "-f", filepath.Dir(write("none/readme.txt", "x")), "--cluster", "c"}, []string{"readme.txt"}},
-		"empty folder":    {[]string{"w", "-f", filepath.Join(dir, "none"), "--cluster", "c"}, []string{"no Kubernetes object"}},
-		"the same twice":  {[]string{"w", "-f", "-", "-f", write("same.yaml", configMap), "--cluster", "c"}, []string{"same.yaml: document 2", "ConfigMap default/settings is in standard input: document 2 already"}},
+		"no cluster":       {[]string{"w", "-f", "-"}, []string{"either --cluster or --clusters needs to be set, or --placement"}},
+		"both":             {[]string{"w", "-f", "-", "--cluster", "c", "--placement", "default/p"}, []string{"[cluster placement] were all set"}},
+		"bad placement":    {[]string{"w", "-f", "-", "--placement", "p"}, []string{`--placement: "p"`, "default/web"}},
+		"set of nothing":   {[]string{"w", "-f", "-", "--cluster", "c", "-r"}, []string{"--replicaset: needs a placement", "--placement NAMESPACE/NAME"}},
+		"set tried":        {[]string{"w", "-f", "-", "--placement", "default/p", "-r", "--dry-run=server"}, []string{"--dry-run=server", "leave out --replicaset"}},
+		"bad dry run":      {[]string{"w", "-f", "-", "--cluster", "c", "--dry-run=sever"}, []string{`"sever" is none of none, client, server`}},
+		"-f and -k":        {[]string{"w", "-f", "-", "-k", dir, "--cluster", "c"}, []string{"[filename kustomize] were all set"}},
+		"no kustomization": {[]string{"w", "-k", dir, "--cluster", "c"}, []string{"-k: " + dir + " cannot be built", "kustomization.yaml"}},
+		"no file":          {[]string{"w", "--cluster", "c"}, []string{"-f is missing"}},
+		"no name":          {[]string{"-f", "-", "--cluster", "c"}, []string{"0 names given"}},
+		"bad name":         {[]string{"W_", "-f", "-", "--cluster", "c"}, []string{`"W_"`, "lower case"}},
+		"missing file":     {[]string{"w", "-f", dir + "/gone", "--cluster", "c"}, []string{dir + "/gone", "no such file"}},
+		"nameless object":  {[]string{"w", "-f", nameless, "--cluster", "c"}, []string{nameless + ": document 3 (Secret): metadata.name is missing"}},
+		"no object":        {[]string{"w", "-f", write("list.yaml", "- a"), "--cluster", "c"}, []string{"list.yaml: document 1 is not a Kubernetes object"}},
+		"bad cluster":      {[]string{"w", "-f", "-", "--clusters", "c,C_"}, []string{`--clusters: "C_"`, "small letters"}},
+		"missing URL":      {[]string{"w", "-f", h.URL + "/gone", "--cluster", "c"}, []string{"-f:", h.URL}},
+		"broken file":      {[]string{"w", "-f", broken, "--cluster", "c"}, []string{broken, "document 1"}},
+		"nothing at all":   {[]string{"w", "-f", write("empty/readme.txt", "x"), "-f", filepath.Dir(write("none/readme.txt", "x")), "--cluster", "c"}, []string{"readme.txt"}},
+		"empty folder":     {[]string{"w", "-f", filepath.Join(dir, "none"), "--cluster", "c"}, []string{"no Kubernetes object"}},
+		"the same twice":   {[]string{"w", "-f", "-", "-f", write("same.yaml", configMap), "--cluster", "c"}, []string{"same.yaml: document 2", "ConfigMap default/settings is in standard input: document 2 already"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -126,19 +156,19 @@ func TestCreateWorkOfNothing(t *testing.T) {
 
 func TestCreateWorkNested(t *testing.T) {
 	t.Parallel()
-	got := newHub(t).run(t, "", "create", "work", "web", "-f", "../../deploy/examples/manifestwork-nginx.yaml", "--cluster", "cluster1")
+	got := newHubWithClusters(t).run(t, "", "create", "work", "web", "-f", "../../deploy/examples/manifestwork-nginx.yaml", "--cluster", "cluster1")
 	got.succeeds(t, "create work web")
 	if !strings.Contains(got.errOut, `Warning: ManifestWork "nginx"`) || !strings.Contains(got.errOut, "kubectl apply -f") {
 		t.Errorf("no warning: %s", got.errOut)
 	}
-	if plain := newHub(t).run(t, configMap, "create", "work", "web", "-f", "-", "--cluster", "cluster1"); strings.Contains(plain.errOut, "Warning") {
+	if plain := newHubWithClusters(t).run(t, configMap, "create", "work", "web", "-f", "-", "--cluster", "cluster1"); strings.Contains(plain.errOut, "Warning") {
 		t.Errorf("a warning about nothing: %s", plain.errOut)
 	}
 }
 
 func TestCreateWorkFolders(t *testing.T) {
 	t.Parallel()
-	h := newHub(t)
+	h := newHubWithClusters(t)
 	dir := t.TempDir()
 	list := `{"apiVersion":"v1","kind":"List","items":[{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"a"}},{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"b"}}]}`
 	for name, content := range map[string]string{"list.json": list, "sub/map.yml": configMap, "notes.txt": "not for Kubernetes"} {
@@ -163,9 +193,110 @@ func TestCreateWorkFolders(t *testing.T) {
 // CA-31: -f reads what kubectl reads.
 func TestCreateWorkFromURL(t *testing.T) {
 	t.Parallel()
-	h := newHub(t)
+	h := newHubWithClusters(t)
 	files := httptest.NewServer(http.FileServer(http.Dir("../../deploy/examples")))
 	t.Cleanup(files.Close)
 	h.run(t, "", "create", "work", "web", "-f", files.URL+"/manifestwork-nginx.yaml", "--cluster", "cluster1").succeeds(t)
 	h.run(t, "", "create", "work", "web", "-f", files.URL+"/gone.yaml", "--cluster", "cluster1").fails(t, files.URL+"/gone.yaml", "404")
+}
+
+// CA-31: -k builds what kubectl builds.
+func TestCreateWorkKustomize(t *testing.T) {
+	t.Parallel()
+	h := newHubWithClusters(t)
+	dir := t.TempDir()
+	for name, content := range map[string]string{
+		"base/map.yaml":               configMap,
+		"base/kustomization.yaml":     "resources: [map.yaml]\n",
+		"prod/kustomization.yaml":     "resources: [../base]\nnamePrefix: prod-\nlabels: [{pairs: {stage: prod}}]\n",
+		"empty/kustomization.yaml":    "resources: []\n",
+		"nameless/kustomization.yaml": "resources: [map.yaml]\n",
+		"nameless/map.yaml":           "apiVersion: v1\nkind: ConfigMap\nmetadata: {}\n",
+	} {
+		file := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.run(t, "", "create", "work", "web", "-k", filepath.Join(dir, "prod"), "--cluster", "cluster1").succeeds(t, "create work web in cluster cluster1")
+	var work workv1.ManifestWork
+	h.Get(t, worksPath+"/web", &work)
+	if got := string(work.Spec.Workload.Manifests[0].Raw); !strings.Contains(got, `"prod-settings"`) || !strings.Contains(got, `"stage":"prod"`) {
+		t.Errorf("manifest %s", got)
+	}
+	for folder, says := range map[string]string{"empty": "-k: ", "nameless": "missing metadata.name"} {
+		h.run(t, "", "create", "work", "web", "-k", filepath.Join(dir, folder), "--cluster", "cluster1").fails(t, says, folder)
+	}
+}
+
+// CA-31: with --overwrite, a work follows its placement; works that were made by name of the cluster are left alone.
+func TestCreateWorkByPlacement(t *testing.T) {
+	t.Parallel()
+	h := newHubWithClusters(t)
+	in := func(cluster string) string { return strings.Replace(worksPath, "cluster1", cluster, 1) + "/web" }
+	create := []string{"create", "work", "web", "-f", "-", "--placement", "team-a/web"}
+	h.run(t, configMap, create...).fails(t, `"web" not found`, "capstan get placements")
+	h.putPlacement(t, "team-a", "web")
+	h.run(t, configMap, create...).fails(t, "placement team-a/web selects no clusters", "capstan explain placement web --namespace team-a")
+	h.putPlacement(t, "team-a", "web", "cluster1", "cluster2")
+	h.putPlacement(t, "team-a", "other", "cluster9")
+	h.run(t, configMap, append(create, "--dry-run")...).succeeds(t, "namespace: cluster1", "namespace: cluster2")
+	h.run(t, configMap, create...).succeeds(t, "create work web in cluster cluster1\ncreate work web in cluster cluster2\n")
+	h.run(t, configMap, "create", "work", "web", "-f", "-", "--cluster", "idle").succeeds(t)
+
+	h.putPlacement(t, "team-a", "web", "cluster2", "cluster3")
+	h.run(t, configMap, create...).succeeds(t, "work web in cluster cluster2 already exists, with these manifests\ncreate work web in cluster cluster3\n")
+	if !h.Has(in("cluster1")) {
+		t.Error("it was taken off a cluster without --overwrite")
+	}
+	changed := strings.Replace(configMap, "value", "other", 1)
+	h.run(t, changed, append(create, "--overwrite", "--dry-run")...).succeeds(t, "would delete work web in cluster cluster1")
+	h.run(t, changed, append(create, "--overwrite")...).succeeds(t,
+		"update work web in cluster cluster2\nupdate work web in cluster cluster3\ndelete work web in cluster cluster1\n")
+	if h.Has(in("cluster1")) || !h.Has(in("idle")) {
+		t.Errorf("in cluster1: %v, made by name: %v", h.Has(in("cluster1")), h.Has(in("idle")))
+	}
+	h.putPlacement(t, "team-a", "web")
+	h.run(t, changed, append(create, "--overwrite")...).succeeds(t, "delete work web in cluster cluster2\ndelete work web in cluster cluster3\n")
+	h.Remove(t, decisionsPath+"/web-decision-1")
+	h.run(t, changed, append(create, "--overwrite")...).fails(t, "has not been decided on yet")
+}
+
+// CA-31
+func TestCreateWorkReplicaSet(t *testing.T) {
+	t.Parallel()
+	h := newHub(t)
+	const setPath = "/apis/work.open-cluster-management.io/v1alpha1/namespaces/team-a/manifestworkreplicasets/web"
+	create := []string{"create", "work", "web", "-f", "-", "--placement", "team-a/web", "--replicaset"}
+	h.run(t, configMap, append(create, "--dry-run")...).succeeds(t, "kind: ManifestWorkReplicaSet", "name: web", "namespace: team-a")
+	h.run(t, configMap, create...).fails(t, `"web" not found`)
+	h.putPlacement(t, "team-a", "web", "cluster1")
+	h.putPlacement(t, "team-a", "more", "cluster1")
+	h.run(t, configMap, create...).succeeds(t, "create manifestworkreplicaset web in namespace team-a")
+	h.run(t, configMap, create...).succeeds(t, "already exists, with these manifests")
+	changed := strings.Replace(configMap, "value", "other", 1)
+	h.run(t, changed, create...).fails(t, "ManifestWorkReplicaSet web in namespace team-a already exists", "--overwrite")
+
+	var set workv1alpha1.ManifestWorkReplicaSet
+	h.Get(t, setPath, &set)
+	set.Spec.PlacementRefs[0].RolloutStrategy.Type = "Progressive"
+	set.Spec.CascadeDeletionPolicy = "Foreground"
+	h.Put(t, setPath, &set)
+	h.run(t, changed, append(create, "--overwrite")...).succeeds(t, "update manifestworkreplicaset web in namespace team-a")
+	h.Get(t, setPath, &set)
+	if set.Spec.PlacementRefs[0].RolloutStrategy.Type != "Progressive" || set.Spec.CascadeDeletionPolicy != "Foreground" ||
+		!strings.Contains(string(set.Spec.ManifestWorkTemplate.Workload.Manifests[0].Raw), `"other"`) {
+		t.Errorf("after --overwrite: %+v", set.Spec)
+	}
+	create[6] = "team-a/more"
+	h.run(t, changed, create...).fails(t, "other manifests or placements")
+	h.run(t, changed, append(create, "--overwrite")...).succeeds(t)
+	set = workv1alpha1.ManifestWorkReplicaSet{}
+	h.Get(t, setPath, &set)
+	if len(set.Spec.PlacementRefs) != 1 || set.Spec.PlacementRefs[0].Name != "more" {
+		t.Errorf("placements %+v", set.Spec.PlacementRefs)
+	}
 }

@@ -28,18 +28,13 @@ func (a *app) deleteTokenCommand() *cobra.Command {
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	command.RunE = func(command *cobra.Command, _ []string) error {
-		hub, err := a.hub()
-		if err != nil {
-			return err
-		}
-		a.announceDryRun(command)
-		ctx, cancel := a.limited(command.Context())
-		defer cancel()
-		found, err := hub.BootstrapObjects(ctx)
-		if err != nil {
-			return err
-		}
-		return a.deleteBootstrapObjects(ctx, hub, found)
+		return a.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
+			found, err := hub.BootstrapObjects(ctx)
+			if err != nil {
+				return err
+			}
+			return a.deleteBootstrapObjects(ctx, hub, found)
+		})
 	}
 	return command
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"slices"
 
@@ -8,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/cli/output"
 	"github.com/capstan-io/capstan/internal/fleet"
 )
@@ -22,42 +24,38 @@ func (a *app) getClustersCommand() *cobra.Command {
 		Example: "  capstan get clusters\n  capstan get clusters -o table\n  capstan get clusters cluster1 -o yaml",
 	}
 	command.Flags().StringVar(&clusterSet, "clusterset", "", "only the clusters whose label names this set")
-	format := addOutputFlag(command, output.Tree, output.Table, output.YAML, output.JSON)
+	format := addOutputFlag(command, output.Tree, output.Table, output.YAML, output.JSON, output.Name)
 	complete(command, "clusterset", a.completeClusterSets)
 	command.ValidArgsFunction = a.completeClusters
 	command.RunE = func(command *cobra.Command, names []string) error {
-		hub, err := a.hub()
-		if err != nil {
-			return err
-		}
-		ctx, cancel := a.limited(command.Context())
-		defer cancel()
-		selector := ""
-		if clusterSet != "" {
-			selector = fleet.LabelClusterSet + "=" + clusterSet
-		}
-		if len(names) == 1 && selector == "" {
-			cluster, err := hub.Cluster(ctx, names[0])
+		return a.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
+			selector := ""
+			if clusterSet != "" {
+				selector = fleet.LabelClusterSet + "=" + clusterSet
+			}
+			if len(names) == 1 && selector == "" {
+				cluster, err := hub.Cluster(ctx, names[0])
+				if err != nil {
+					return err
+				}
+				return a.print(format.Format(), output.Clusters(cluster, []clusterv1.ManagedCluster{*cluster}))
+			}
+			list, err := hub.Clusters(ctx, selector)
 			if err != nil {
 				return err
 			}
-			return a.print(format.Format(), output.Clusters(cluster, []clusterv1.ManagedCluster{*cluster}))
-		}
-		list, err := hub.Clusters(ctx, selector)
-		if err != nil {
-			return err
-		}
-		if list.Items, err = keepNamed(list.Items, names, "cluster", "capstan get clusters"); err != nil {
-			return err
-		}
-		switch {
-		case len(list.Items) > 0:
-		case clusterSet != "":
-			a.note("No cluster is in the set %q: the label %s of a cluster names its set.", clusterSet, fleet.LabelClusterSet)
-		default:
-			a.note("No clusters. \"capstan get token\" prints the command with which one joins this hub, %s.", hub.Server)
-		}
-		return a.print(format.Format(), output.Clusters(list, list.Items))
+			if list.Items, err = keepNamed(list.Items, names, "cluster", "capstan get clusters"); err != nil {
+				return err
+			}
+			switch {
+			case len(list.Items) > 0:
+			case clusterSet != "":
+				a.note("No cluster is in the set %q: the label %s of a cluster names its set.", clusterSet, fleet.LabelClusterSet)
+			default:
+				a.note("No clusters. \"capstan get token\" prints the command with which one joins this hub, %s.", hub.Server)
+			}
+			return a.print(format.Format(), output.Clusters(list, list.Items))
+		})
 	}
 	return command
 }

@@ -20,32 +20,28 @@ func (a *app) getClusterSetsCommand() *cobra.Command {
 		Example:           "  capstan get clustersets\n  capstan get clustersets -o table\n  capstan get clustersets prod -o yaml",
 		ValidArgsFunction: a.completeClusterSets,
 	}
-	format := addOutputFlag(command, output.Tree, output.Table, output.YAML, output.JSON)
+	format := addOutputFlag(command, output.Tree, output.Table, output.YAML, output.JSON, output.Name)
 	command.RunE = func(command *cobra.Command, names []string) error {
-		hub, err := a.hub()
-		if err != nil {
-			return err
-		}
-		ctx, cancel := a.limited(command.Context())
-		defer cancel()
-		if len(names) == 1 {
-			set, err := hub.ClusterSet(ctx, names[0])
+		return a.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
+			if len(names) == 1 {
+				set, err := hub.ClusterSet(ctx, names[0])
+				if err != nil {
+					return err
+				}
+				return a.printClusterSets(ctx, hub, format.Format(), set, []clusterv1beta2.ManagedClusterSet{*set})
+			}
+			list, err := hub.ClusterSets(ctx)
 			if err != nil {
 				return err
 			}
-			return a.printClusterSets(ctx, hub, format.Format(), set, []clusterv1beta2.ManagedClusterSet{*set})
-		}
-		list, err := hub.ClusterSets(ctx)
-		if err != nil {
-			return err
-		}
-		if list.Items, err = keepNamed(list.Items, names, "cluster set", "capstan get clustersets"); err != nil {
-			return err
-		}
-		if len(list.Items) == 0 {
-			a.note("No cluster sets. \"capstan create clusterset NAME\" makes one.")
-		}
-		return a.printClusterSets(ctx, hub, format.Format(), list, list.Items)
+			if list.Items, err = keepNamed(list.Items, names, "cluster set", "capstan get clustersets"); err != nil {
+				return err
+			}
+			if len(list.Items) == 0 {
+				a.note("No cluster sets. \"capstan create clusterset NAME\" makes one.")
+			}
+			return a.printClusterSets(ctx, hub, format.Format(), list, list.Items)
+		})
 	}
 	return command
 }

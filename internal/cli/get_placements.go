@@ -25,40 +25,36 @@ func (a *app) getPlacementsCommand() *cobra.Command {
 	command.Flags().StringVarP(&namespace, "namespace", "n", "", "namespace of the hub (default: all)")
 	complete(command, "namespace", a.completeNamespaces)
 	command.ValidArgsFunction = a.completePlacement(&namespace)
-	format := addOutputFlag(command, output.Tree, output.Table, output.YAML, output.JSON)
+	format := addOutputFlag(command, output.Tree, output.Table, output.YAML, output.JSON, output.Name)
 	command.RunE = func(command *cobra.Command, args []string) error {
 		if namespace != "" {
 			if err := checkNamespaceName("--namespace", namespace); err != nil {
 				return err
 			}
 		}
-		hub, err := a.hub()
-		if err != nil {
-			return err
-		}
-		ctx, cancel := a.limited(command.Context())
-		defer cancel()
-		if len(args) == 1 && namespace != "" {
-			placement, err := hub.Placement(ctx, namespace, args[0])
+		return a.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
+			if len(args) == 1 && namespace != "" {
+				placement, err := hub.Placement(ctx, namespace, args[0])
+				if err != nil {
+					return err
+				}
+				return a.printPlacements(ctx, hub, format.Format(), placement, []clusterv1beta1.Placement{*placement}, namespace)
+			}
+			list, err := hub.Placements(ctx, namespace)
 			if err != nil {
 				return err
 			}
-			return a.printPlacements(ctx, hub, format.Format(), placement, []clusterv1beta1.Placement{*placement}, namespace)
-		}
-		list, err := hub.Placements(ctx, namespace)
-		if err != nil {
-			return err
-		}
-		if len(args) == 1 {
-			list.Items = slices.DeleteFunc(list.Items, func(p clusterv1beta1.Placement) bool { return p.Name != args[0] })
-			if len(list.Items) == 0 {
-				return fmt.Errorf("no namespace has a placement %q: \"capstan get placements\" lists those there are", args[0])
+			if len(args) == 1 {
+				list.Items = slices.DeleteFunc(list.Items, func(p clusterv1beta1.Placement) bool { return p.Name != args[0] })
+				if len(list.Items) == 0 {
+					return fmt.Errorf("no namespace has a placement %q: \"capstan get placements\" lists those there are", args[0])
+				}
 			}
-		}
-		if len(list.Items) == 0 {
-			a.note("No placements. \"capstan create placement NAME --namespace NAMESPACE\" makes one.")
-		}
-		return a.printPlacements(ctx, hub, format.Format(), list, list.Items, namespace)
+			if len(list.Items) == 0 {
+				a.note("No placements. \"capstan create placement NAME --namespace NAMESPACE\" makes one.")
+			}
+			return a.printPlacements(ctx, hub, format.Format(), list, list.Items, namespace)
+		})
 	}
 	return command
 }
@@ -92,4 +88,16 @@ func (a *app) completePlacement(namespace *string) cobra.CompletionFunc {
 			return slices.Compact(names), err
 		}), cobra.ShellCompDirectiveNoFileComp
 	}
+}
+
+// completePlacementRef completes NAMESPACE/NAME of a placement.
+func (a *app) completePlacementRef(command *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	return a.offer(command.Context(), func(ctx context.Context, hub *hubapi.Hub) ([]string, error) {
+		list, err := hub.Placements(ctx, "")
+		var refs []string
+		for i := range list.Items {
+			refs = append(refs, list.Items[i].Namespace+"/"+list.Items[i].Name)
+		}
+		return refs, err
+	}), cobra.ShellCompDirectiveNoFileComp
 }

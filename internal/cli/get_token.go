@@ -5,8 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -14,7 +12,6 @@ import (
 
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/cli/output"
-	"github.com/capstan-io/capstan/internal/cli/playground"
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
@@ -105,13 +102,9 @@ func (a *app) sayWouldMakeToken(useBootstrapToken bool, file string) error {
 	return nil
 }
 
-// writeToken makes no folders: a misspelt one is a mistake.
 func (a *app) writeToken(file, content string) error {
-	if info, err := os.Stat(filepath.Dir(file)); err != nil || !info.IsDir() {
-		return fmt.Errorf("--output-file: %s: there is no folder %s: create it, or choose another", file, filepath.Dir(file))
-	}
-	if err := playground.WriteSecretFile(file, []byte(content)); err != nil {
-		return fmt.Errorf("--output-file: %w", err)
+	if err := writeOutputFile(file, []byte(content)); err != nil {
+		return err
 	}
 	a.note("The token and the command to join with are in %s.", file)
 	return nil

@@ -23,40 +23,36 @@ func (a *app) getWorksCommand() *cobra.Command {
 		Args:    cobra.MaximumNArgs(1),
 	}
 	clusters.add(a, command)
-	format := addOutputFlag(command, output.Tree, output.Table, output.YAML, output.JSON)
+	format := addOutputFlag(command, output.Tree, output.Table, output.YAML, output.JSON, output.Name)
 	command.ValidArgsFunction = a.completeWork(clusters)
 	command.RunE = func(command *cobra.Command, args []string) error {
 		chosen, err := clusters.names()
 		if err != nil {
 			return err
 		}
-		hub, err := a.hub()
-		if err != nil {
-			return err
-		}
-		ctx, cancel := a.limited(command.Context())
-		defer cancel()
-		if len(args) == 1 && len(chosen) == 1 {
-			work, err := hub.Work(ctx, chosen[0], args[0])
+		return a.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
+			if len(args) == 1 && len(chosen) == 1 {
+				work, err := hub.Work(ctx, chosen[0], args[0])
+				if err != nil {
+					return err
+				}
+				return a.print(format.Format(), output.Works(work, []workv1.ManifestWork{*work}))
+			}
+			list, err := listWorks(ctx, hub, chosen)
 			if err != nil {
 				return err
 			}
-			return a.print(format.Format(), output.Works(work, []workv1.ManifestWork{*work}))
-		}
-		list, err := listWorks(ctx, hub, chosen)
-		if err != nil {
-			return err
-		}
-		if len(args) == 1 {
-			list.Items = slices.DeleteFunc(list.Items, func(w workv1.ManifestWork) bool { return w.Name != args[0] })
-			if len(list.Items) == 0 {
-				return fmt.Errorf("work %q is on none of these clusters: \"capstan get works\" lists the works there are", args[0])
+			if len(args) == 1 {
+				list.Items = slices.DeleteFunc(list.Items, func(w workv1.ManifestWork) bool { return w.Name != args[0] })
+				if len(list.Items) == 0 {
+					return fmt.Errorf("work %q is on none of these clusters: \"capstan get works\" lists the works there are", args[0])
+				}
 			}
-		}
-		if len(list.Items) == 0 {
-			a.note("No works. \"capstan create work NAME -f FILE --clusters CLUSTER\" makes one.")
-		}
-		return a.print(format.Format(), output.Works(list, list.Items))
+			if len(list.Items) == 0 {
+				a.note("No works. \"capstan create work NAME -f FILE --clusters CLUSTER\" makes one.")
+			}
+			return a.print(format.Format(), output.Works(list, list.Items))
+		})
 	}
 	return command
 }
@@ -64,11 +60,11 @@ func (a *app) getWorksCommand() *cobra.Command {
 // listWorks lists the works of some clusters, of all of them if none is named.
 func listWorks(ctx context.Context, hub *hubapi.Hub, clusters []string) (*workv1.ManifestWorkList, error) {
 	if len(clusters) == 0 {
-		return hub.Works(ctx, "")
+		return hub.Works(ctx, "", "")
 	}
 	var all *workv1.ManifestWorkList
 	for _, cluster := range clusters {
-		list, err := hub.Works(ctx, cluster)
+		list, err := hub.Works(ctx, cluster, "")
 		if err != nil {
 			return nil, err
 		}

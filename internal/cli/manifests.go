@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
@@ -30,11 +31,27 @@ var manifestExtensions = []string{".yaml", ".yml", ".json"}
 // manifestsLimit is how much is read from a URL at most, in bytes: more than fits into a ManifestWork by far.
 const manifestsLimit = 16 << 20
 
-// manifestFiles are the values of -f: files, folders, URLs, or - for standard input.
+// manifestFiles are the values of -f: files, folders, URLs, or - for standard input. Instead of them there may be the folder of
+// a kustomization.
 type manifestFiles struct {
-	paths     []string
-	recursive bool
-	stdin     io.Reader
+	flag          string // for messages
+	paths         []string
+	recursive     bool
+	kustomization string
+	stdin         io.Reader
+}
+
+// add adds the flags to a command.
+func (m *manifestFiles) add(a *app, command *cobra.Command) {
+	m.flag, m.stdin = "-f", a.in
+	flags := command.Flags()
+	flags.StringSliceVarP(&m.paths, "filename", "f", nil, "files, folders or URLs with the objects, in YAML or JSON; - is standard input")
+	flags.BoolVarP(&m.recursive, "recursive", "R", true, "read the folders in folders, too")
+	flags.StringVarP(&m.kustomization, "kustomize", "k", "", "folder with a kustomization.yaml that makes the objects, instead of -f")
+	command.MarkFlagsMutuallyExclusive("filename", "kustomize")
+	if err := command.MarkFlagDirname("kustomize"); err != nil {
+		panic(err) // the flag is missing
+	}
 }
 
 // document is an object as it was found, and where.
@@ -45,9 +62,26 @@ type document struct {
 
 // read returns the objects in the files, in order. The error says where it found what is wrong.
 func (m manifestFiles) read(ctx context.Context) ([]workv1.Manifest, error) {
-	if len(m.paths) == 0 {
-		return nil, errors.New("-f is missing: name the files with the objects, or - for standard input")
+	if m.kustomization != "" {
+		manifests, err := m.readKustomization()
+		return manifests, flagError("-k", err)
 	}
+	if len(m.paths) == 0 {
+		return nil, fmt.Errorf("%s is missing: name the files with the objects, - for standard input, or a folder with a kustomization with -k", m.flag)
+	}
+	manifests, err := m.readPaths(ctx)
+	return manifests, flagError(m.flag, err)
+}
+
+// flagError says which flag led to an error.
+func flagError(flag string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", flag, err)
+}
+
+func (m manifestFiles) readPaths(ctx context.Context) ([]workv1.Manifest, error) {
 	var documents []document
 	for _, path := range m.paths {
 		found, err := m.readPath(ctx, path)
@@ -57,7 +91,7 @@ func (m manifestFiles) read(ctx context.Context) ([]workv1.Manifest, error) {
 		documents = append(documents, found...)
 	}
 	if len(documents) == 0 {
-		return nil, fmt.Errorf("-f: no Kubernetes object in %s", m)
+		return nil, fmt.Errorf("no Kubernetes object in %s", m)
 	}
 	return toManifests(documents)
 }
@@ -82,7 +116,7 @@ func (m manifestFiles) readPath(ctx context.Context, path string) ([]document, e
 	}
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, fmt.Errorf("-f: %w", err)
+		return nil, err
 	}
 	if !info.IsDir() {
 		return readFile(path)
@@ -91,7 +125,7 @@ func (m manifestFiles) readPath(ctx context.Context, path string) ([]document, e
 	err = filepath.WalkDir(path, func(file string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
-			return fmt.Errorf("-f: %w", err)
+			return err
 		case entry.IsDir() && file != path && !m.recursive:
 			return filepath.SkipDir
 		case entry.IsDir() || !slices.Contains(manifestExtensions, filepath.Ext(file)):
@@ -107,7 +141,7 @@ func (m manifestFiles) readPath(ctx context.Context, path string) ([]document, e
 func readFile(path string) ([]document, error) {
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("-f: %w", err)
+		return nil, err
 	}
 	defer file.Close()
 	return splitDocuments(path, file)
@@ -116,15 +150,15 @@ func readFile(path string) ([]document, error) {
 func readURL(ctx context.Context, url string) ([]document, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return nil, fmt.Errorf("-f: %w", err)
+		return nil, err
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return nil, fmt.Errorf("-f: %w", err)
+		return nil, err
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("-f: %s: the server answers %s: check the URL", url, response.Status)
+		return nil, fmt.Errorf("%s: the server answers %s: check the URL", url, response.Status)
 	}
 	return splitDocuments(url, http.MaxBytesReader(nil, response.Body, manifestsLimit))
 }

@@ -4,6 +4,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -93,7 +94,8 @@ func NewCommand(in io.Reader, out, errOut io.Writer) *cobra.Command {
 	}
 	add(playgroundGroup, a.upCommand(), a.statusCommand(), a.downCommand())
 	add(clusterGroup, a.joinCommand(), a.acceptCommand(), a.unjoinCommand())
-	add(hubGroup, a.getCommand(), a.explainCommand(), a.createCommand(), a.deleteCommand(), a.clusterSetCommand())
+	add(hubGroup, a.getCommand(), a.explainCommand(), a.createCommand(), a.diffCommand(), a.deleteCommand(), a.clusterSetCommand(), a.addOnCommand(),
+		a.installCommand(), a.uninstallCommand())
 	root.AddCommand(a.versionCommand())
 	return root
 }
@@ -131,6 +133,18 @@ func (a *app) target() hubapi.Target {
 
 func (a *app) hub() (*hubapi.Hub, error) { return hubapi.Connect(a.target()) }
 
+// withHub does something with the hub that the flags are about, for --timeout at most.
+func (a *app) withHub(command *cobra.Command, do func(ctx context.Context, hub *hubapi.Hub) error) error {
+	hub, err := a.hub()
+	if err != nil {
+		return err
+	}
+	a.announceDryRun(command)
+	ctx, cancel := a.limited(command.Context())
+	defer cancel()
+	return do(ctx, hub)
+}
+
 // limited returns a context that ends when --timeout is over.
 func (a *app) limited(ctx context.Context) (context.Context, context.CancelFunc) {
 	limit := time.Duration(a.timeout) * time.Second
@@ -163,17 +177,24 @@ func (a *app) announceDryRun(command *cobra.Command) {
 	}
 }
 
-// Main runs the command line and returns the exit code: 0, 1 on failure, 130 when interrupted.
+// Main runs the command line and returns the exit code: 0, 1 on failure, 130 when interrupted. Commands that compare return 1
+// for a difference and 2 on failure.
 func Main(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
 	root := NewCommand(in, out, errOut)
 	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
-	if err == nil {
+	command, err := root.ExecuteContextC(ctx)
+	switch {
+	case err == nil:
 		return 0
+	case errors.Is(err, errDiffers):
+		return 1
 	}
 	fmt.Fprintln(errOut, output.StyleOf(errOut).Error("Error:"), err)
 	if ctx.Err() != nil {
 		return 130
+	}
+	if _, compares := command.Annotations[comparesAnnotation]; compares {
+		return 2
 	}
 	return 1
 }

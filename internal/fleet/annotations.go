@@ -35,6 +35,9 @@ const (
 	// AnnotationTemplateWrittenAt on a ManifestWork of a ManifestWorkReplicaSet is when the hub wrote its present spec, in
 	// RFC 3339: from then on the cluster counts in the rollout. It is an extension.
 	AnnotationTemplateWrittenAt = "capstan.io/template-written-at"
+	// AnnotationLabelsOfSet on a ManifestWork of a ManifestWorkReplicaSet is the keys of the labels that it has from the set,
+	// with commas between them: when the set loses one, the work does. It is an extension.
+	AnnotationLabelsOfSet = "capstan.io/labels-of-set"
 	// AnnotationRollback, when "true" on a ManifestWorkReplicaSet, restores the last good template on all clusters when a
 	// rollout stops because of failures. It is an extension.
 	AnnotationRollback = "capstan.io/rollback"
@@ -56,6 +59,9 @@ const (
 	DryRunServer = "server"
 	// DryRunNone is the value of AnnotationDryRun that says the same as its absence.
 	DryRunNone = "none"
+	// AnnotationDryRunOf on a ManifestWork with AnnotationDryRun is the name of the work of the same cluster that it is tried in
+	// the place of: what that one has applied counts as its own. It is an extension.
+	AnnotationDryRunOf = "capstan.io/dry-run-of"
 	// AnnotationManifests on an AppliedManifestWork is which objects its work names, written before they are applied. It is
 	// an extension.
 	AnnotationManifests = "capstan.io/manifests"

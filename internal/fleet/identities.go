@@ -24,6 +24,17 @@ const (
 	SignerGRPC = "open-cluster-management.io/grpc"
 )
 
+// IsReservedSigner tells whether the certificates of a signer mean something to Kubernetes or to the hub, so that nobody else may
+// have them signed.
+func IsReservedSigner(signer string) bool {
+	domain, _, _ := strings.Cut(signer, "/")
+	return signer == SignerGRPC || domain == "kubernetes.io" || strings.HasSuffix(domain, ".kubernetes.io") || strings.HasSuffix(domain, ".k8s.io")
+}
+
+// AgentUserAgent is as what an agent of ours sends its requests, and so the field manager of what it writes on the hub: those of
+// other implementations do not know our extensions.
+const AgentUserAgent = "capstan-agent"
+
 // CSRApprovalReason is the reason on certificate requests that the hub approves by itself (RG-13, AF-05).
 const CSRApprovalReason = "AutoApprovedByHubCSRApprovingController"
 

@@ -154,3 +154,16 @@ func TestIsJoining(t *testing.T) {
 		t.Error("a bootstrap token does not count")
 	}
 }
+
+// Gap A2
+func TestIsReservedSigner(t *testing.T) {
+	t.Parallel()
+	for signer, want := range map[string]bool{
+		SignerKubeAPIServerClient: true, "kubernetes.io/kubelet-serving": true, "a.kubernetes.io/b": true, "a.k8s.io/b": true, SignerGRPC: true,
+		"example.com/hello": false, "open-cluster-management.io/proxy-agent-signer": false, "notkubernetes.io/a": false, "": false,
+	} {
+		if got := IsReservedSigner(signer); got != want {
+			t.Errorf("IsReservedSigner(%q) = %t, want %t", signer, got, want)
+		}
+	}
+}

@@ -46,6 +46,10 @@ const (
 	LabelPlacementName = "work.open-cluster-management.io/placementname"
 )
 
+// LabelWorkPlacement on a ManifestWork is the Placement for which "capstan create work" made it, as LabelValue writes
+// namespace.name. It is an extension.
+const LabelWorkPlacement = "capstan.io/placement"
+
 // Labels of add-ons.
 const (
 	// LabelAddOnName is the add-on that a CSR, a ManifestWork or a RoleBinding is for.

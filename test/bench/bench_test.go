@@ -52,6 +52,7 @@ func TestBench(t *testing.T) {
 	t.Run("works", func(t *testing.T) { measureWorks(t, r, hub) })
 	t.Run("drift", func(t *testing.T) { measureDrift(t, r, hub, managed) })
 	t.Run("feedback", func(t *testing.T) { measureFeedback(t, r, hub, managed) })
+	t.Run("manifests", func(t *testing.T) { measureIdleManifests(t, r, hub) })
 	t.Run("memory", func(t *testing.T) { measureMemory(t, r, hub) })
 	t.Run("commands", func(t *testing.T) { measureCommands(t, r, hub) })
 	if err := r.print(os.Stdout); err != nil {

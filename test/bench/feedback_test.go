@@ -43,12 +43,16 @@ func measureFeedback(t *testing.T, r *report, hub, managed *env.Server) {
 		known := watchFor(t, c, &workv1.ManifestWorkList{}, name, func(o client.Object) bool {
 			return meta.IsStatusConditionFalse(o.(*workv1.ManifestWork).Status.Conditions, fleet.ConditionProgressing)
 		})
-		create(t, c, workOf("cluster1", name, fmt.Sprintf(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"namespace":"default","name":%q},"spec":{"selector":{"matchLabels":{"app":%q}},
-			"template":{"metadata":{"labels":{"app":%q}},"spec":{"containers":[{"name":"web","image":"nginx"}]}}}}`, name, name, name)))
+		create(t, c, workOf("cluster1", name, deploymentManifest(name)))
 		at := <-available
 		took = append(took, (<-known).Sub(at))
 	}
 	r.add("Deployment available on its cluster, known on the hub", "ms", "15", milliseconds(took)...)
+}
+
+func deploymentManifest(name string) string {
+	return fmt.Sprintf(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"namespace":"default","name":%q},"spec":{"selector":{"matchLabels":{"app":%q}},
+		"template":{"metadata":{"labels":{"app":%q}},"spec":{"containers":[{"name":"web","image":"nginx"}]}}}}`, name, name, name)
 }
 
 // measureMemory looks at what an agent needs for what it does not manage.

@@ -109,7 +109,9 @@ func (o owner) complete(config *addonv1beta1.RegistrationConfig) (*addonv1beta1.
 			return nil, err
 		}
 		subject := &config.CustomSigner.Subject
-		o.fill(&subject.User, &subject.Groups)
+		if subject.User == "" {
+			o.fill(&subject.User, &subject.Groups)
+		}
 		return config, o.checkSubject(subject.User, subject.Groups)
 	default:
 		return nil, fmt.Errorf("type %q does not exist: use %q or %q", config.Type, addonv1beta1.KubeClient, addonv1beta1.CustomSigner)

@@ -48,6 +48,9 @@ func TestDefaults(t *testing.T) {
 	if err != nil || !equality.Semantic.DeepEqual(got, want) {
 		t.Errorf("%+v, %v; want %+v", got, err, want)
 	}
+	if got, err := of(custom("example.com/hello", "ann")); err != nil || len(got[0].CustomSigner.Subject.Groups) > 0 {
+		t.Errorf("a name without groups: %+v, %v", got, err)
+	}
 	if got, err := registrations.Of(t.Context(), nil, installation()); got != nil || err != nil {
 		t.Errorf("without registration: %v, %v", got, err)
 	}
@@ -91,6 +94,30 @@ func TestForeignIdentities(t *testing.T) {
 	}
 	if _, err := of(kube(""), kube("hello")); err == nil || !strings.Contains(err.Error(), "once") {
 		t.Errorf("two for the same signer: %v", err)
+	}
+}
+
+// RG-53 RG-62: how the agent gets its credential is its to say, and as whom it acts then is not.
+func TestDrive(t *testing.T) {
+	t.Parallel()
+	csr, token := kube("eve", "system:masters"), kube("eve", "system:masters", "system:serviceaccounts", "system:serviceaccounts:c1", "system:serviceaccounts:c2")
+	csr.KubeClient.Driver, token.KubeClient.Driver = "csr", "token"
+	byCSR, byToken := kube("hello", "hellos"), kube("system:serviceaccount:c1:hello-agent", "system:serviceaccounts", "system:serviceaccounts:c1")
+	byCSR.KubeClient.Driver, byToken.KubeClient.Driver = "csr", "token"
+	for name, test := range map[string]struct {
+		declared []addonv1beta1.RegistrationConfig
+		want     addonv1beta1.RegistrationConfig
+	}{
+		"nothing":     {nil, kube("hello", "hellos")},
+		"certificate": {[]addonv1beta1.RegistrationConfig{custom("example.com/hello", "ann"), csr}, byCSR},
+		"token":       {[]addonv1beta1.RegistrationConfig{token}, byToken},
+	} {
+		config, addOn := kube("hello", "hellos"), installation().AddOn
+		addOn.Status.Registrations = test.declared
+		registrations.Drive(&config, addOn)
+		if !equality.Semantic.DeepEqual(config, test.want) {
+			t.Errorf("%s: %+v, want %+v", name, config.KubeClient, test.want.KubeClient)
+		}
 	}
 }
 

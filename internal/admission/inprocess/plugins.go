@@ -20,6 +20,7 @@ const (
 	ManifestWorkReplicaSetValidating   = "ManifestWorkReplicaSetValidating"
 	ClusterManagementAddOnValidating   = "ClusterManagementAddOnValidating"
 	ManagedClusterAddOnValidating      = "ManagedClusterAddOnValidating"
+	AddOnTemplateValidating            = "AddOnTemplateValidating"
 	AgentRequestValidating             = "AgentRequestValidating"
 )
 
@@ -30,7 +31,7 @@ type Options struct {
 	// DefaultClusterSet is the feature gate of this name (WH-03).
 	DefaultClusterSet bool
 	// ManifestWork configures the checks of ManifestWorks: the size limit, which is that of templates of
-	// ManifestWorkReplicaSets, too, and the gate NilExecutorValidating.
+	// ManifestWorkReplicaSets and of AddOnTemplates, too, and the gate NilExecutorValidating.
 	ManifestWork rules.ManifestWorkOptions
 }
 
@@ -62,6 +63,7 @@ func Plugins(opts Options) []Plugin {
 		{ManifestWorkReplicaSetValidating, newReplicaSetValidator(opts.ManifestWork)},
 		{ClusterManagementAddOnValidating, newManagementAddOnValidator()},
 		{ManagedClusterAddOnValidating, newAddOnStatusValidator()},
+		{AddOnTemplateValidating, newTemplateValidator(opts.ManifestWork)},
 		{AgentRequestValidating, newRequestValidator()},
 	}
 }

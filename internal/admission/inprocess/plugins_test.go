@@ -200,7 +200,7 @@ func TestPluginNames(t *testing.T) {
 		names = append(names, plugin.Name)
 	}
 	want := []string{"ManagedClusterMutating", "HubTypeValidating", "ManagedClusterValidating", "ManagedClusterSetBindingValidating", "ManifestWorkValidating",
-		"ManifestWorkReplicaSetValidating", "ClusterManagementAddOnValidating", "ManagedClusterAddOnValidating",
+		"ManifestWorkReplicaSetValidating", "ClusterManagementAddOnValidating", "ManagedClusterAddOnValidating", "AddOnTemplateValidating",
 		"AgentRequestValidating"}
 	if !slices.Equal(names, want) {
 		t.Errorf("plugins are %q, want %q", names, want)

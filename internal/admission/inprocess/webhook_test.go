@@ -35,6 +35,7 @@ var webhookPaths = map[string][]string{
 	"ManifestWork":              {"/validate-work-open-cluster-management-io-v1-manifestwork"},
 	"ManifestWorkReplicaSet":    {"/validate-work-open-cluster-management-io-v1alpha1-manifestworkreplicaset"},
 	"ClusterManagementAddOn":    {"/validate-addon-open-cluster-management-io-v1beta1-clustermanagementaddon"},
+	"AddOnTemplate":             {"/validate-addon-open-cluster-management-io-v1beta1-addontemplate"},
 	"CertificateSigningRequest": {"/validate-certificates-k8s-io-v1-certificatesigningrequest"},
 }
 

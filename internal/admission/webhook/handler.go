@@ -41,6 +41,7 @@ var paths = map[string]string{
 	inprocess.ManifestWorkReplicaSetValidating:   "/validate-work-open-cluster-management-io-v1alpha1-manifestworkreplicaset",
 	inprocess.ClusterManagementAddOnValidating:   "/validate-addon-open-cluster-management-io-v1beta1-clustermanagementaddon",
 	inprocess.ManagedClusterAddOnValidating:      "/validate-addon-open-cluster-management-io-v1beta1-managedclusteraddon",
+	inprocess.AddOnTemplateValidating:            "/validate-addon-open-cluster-management-io-v1beta1-addontemplate",
 	inprocess.AgentRequestValidating:             "/validate-certificates-k8s-io-v1-certificatesigningrequest",
 }
 

@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
@@ -41,14 +42,16 @@ type Hub struct {
 	requests []Request
 	answers  map[string]http.HandlerFunc
 	watches  map[string]int // ever made, by path
+	created  map[string]func(*unstructured.Unstructured)
 }
 
-// kinds are what can be watched, by the last part of the path. All are cluster-scoped.
+// kinds are what can be watched, by the last part of the path.
 var kinds = map[string]string{
 	"certificatesigningrequests": "CertificateSigningRequest",
 	"managedclusters":            "ManagedCluster",
 	"managedclustersets":         "ManagedClusterSet",
 	"appliedmanifestworks":       "AppliedManifestWork",
+	"manifestworks":              "ManifestWork",
 }
 
 // event is a change: its resource version is its index in the history plus one.
@@ -61,7 +64,7 @@ type event struct {
 // New starts a hub with TLS and stops it when the test ends.
 func New(t *testing.T) *Hub {
 	t.Helper()
-	h := &Hub{objects: map[string]*unstructured.Unstructured{}, answers: map[string]http.HandlerFunc{}, watches: map[string]int{}}
+	h := &Hub{objects: map[string]*unstructured.Unstructured{}, answers: map[string]http.HandlerFunc{}, watches: map[string]int{}, created: map[string]func(*unstructured.Unstructured){}}
 	h.changed = sync.NewCond(&h.mu)
 	h.Server = httptest.NewTLSServer(h)
 	t.Cleanup(func() {
@@ -77,6 +80,13 @@ func (h *Hub) Answer(request string, with http.HandlerFunc) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.answers[request] = with
+}
+
+// OnCreate has a test do what a controller would as soon as an object is created in a collection.
+func (h *Hub) OnCreate(collection string, change func(*unstructured.Unstructured)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.created[collection] = change
 }
 
 // Put adds or replaces the object at a path.
@@ -185,7 +195,7 @@ func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodPut:
 		h.replace(w, r.URL.Path, body)
 	case r.Method == http.MethodPatch:
-		h.patch(w, r.URL.Path, body)
+		h.patch(w, r, body)
 	case r.Method == http.MethodDelete:
 		h.respond(w, h.remove(r.URL.Path), r.URL.Path)
 	}
@@ -257,7 +267,7 @@ func (h *Hub) watch(w http.ResponseWriter, r *http.Request) {
 		}
 		from = len(h.history)
 		send("BOOKMARK", map[string]any{
-			"apiVersion": strings.TrimPrefix(path.Dir(r.URL.Path), "/apis/"),
+			"apiVersion": strings.Join(strings.Split(r.URL.Path, "/")[2:4], "/"),
 			"kind":       kinds[path.Base(r.URL.Path)],
 			"metadata": map[string]any{
 				"resourceVersion": strconv.Itoa(from),
@@ -292,6 +302,11 @@ func (h *Hub) create(w http.ResponseWriter, collection string, body []byte) {
 	}
 	h.store(objectPath, object)
 	writeJSON(w, http.StatusCreated, object.Object)
+	if change := h.created[collection]; change != nil {
+		object = object.DeepCopy()
+		change(object)
+		h.store(objectPath, object)
+	}
 }
 
 // remove returns the object that was there, nil if there was none.
@@ -319,7 +334,12 @@ func (h *Hub) replace(w http.ResponseWriter, objectPath string, body []byte) {
 	writeJSON(w, http.StatusOK, object.Object)
 }
 
-func (h *Hub) patch(w http.ResponseWriter, objectPath string, body []byte) {
+func (h *Hub) patch(w http.ResponseWriter, r *http.Request, body []byte) {
+	objectPath := r.URL.Path
+	if h.objects[objectPath] == nil && r.Header.Get("Content-Type") == string(types.ApplyPatchType) {
+		h.create(w, path.Dir(objectPath), body)
+		return
+	}
 	if h.objects[objectPath] == nil {
 		h.respond(w, nil, objectPath)
 		return

@@ -29,10 +29,16 @@ func (h *Hub) Clusters(ctx context.Context, labelSelector string) (*clusterv1.Ma
 
 // Cluster reads one managed cluster.
 func (h *Hub) Cluster(ctx context.Context, name string) (*clusterv1.ManagedCluster, error) {
+	cluster, err := h.ClusterWithManagers(ctx, name)
+	cluster.ManagedFields = nil
+	return cluster, err
+}
+
+// ClusterWithManagers reads one managed cluster, and who wrote which of its fields.
+func (h *Hub) ClusterWithManagers(ctx context.Context, name string) (*clusterv1.ManagedCluster, error) {
 	cluster := &clusterv1.ManagedCluster{}
 	err := h.clusters.Get().Resource(managedClusters).Name(name).Do(ctx).Into(cluster)
 	cluster.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("ManagedCluster"))
-	cluster.ManagedFields = nil
 	return cluster, h.explain("read cluster "+name, err)
 }
 

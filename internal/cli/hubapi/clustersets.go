@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
 
@@ -120,6 +121,15 @@ func (h *Hub) BindClusterSet(ctx context.Context, binding *clusterv1beta2.Manage
 func (h *Hub) UnbindClusterSet(ctx context.Context, set, namespace string) error {
 	err := h.sets.Delete().Namespace(namespace).Resource(managedClusterSetBindings).Name(set).Do(ctx).Error()
 	return h.explain("unbind cluster set "+set+" from namespace "+namespace, err)
+}
+
+// HasNamespace tells whether the hub has a namespace.
+func (h *Hub) HasNamespace(ctx context.Context, name string) (bool, error) {
+	err := h.core.Get().Resource("namespaces").Name(name).Do(ctx).Error()
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	return err == nil, h.explain("look for namespace "+name, err)
 }
 
 // Namespaces are the names of the namespaces of the hub.

@@ -113,6 +113,7 @@ func (h *Hub) renewHint() string {
 func (h *Hub) missingHint(err error) string {
 	list := map[string]string{
 		managedClusters: "capstan get clusters", managedClusterSets: "capstan get clustersets", manifestWorks: "capstan get works", placements: "capstan get placements",
+		managedClusterAddOns: "capstan get addon", clusterManagementAddOns: "capstan get addon",
 	}
 	var status apierrors.APIStatus
 	if errors.As(err, &status) && status.Status().Details != nil {

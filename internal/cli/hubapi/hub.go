@@ -16,10 +16,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
 
+	addonv1alpha1 "github.com/capstan-io/capstan/api/addon/v1alpha1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
 )
 
 // Hub is a hub that commands read and write. Its client knows no more kinds than the commands use and never asks the
@@ -32,7 +34,7 @@ type Hub struct {
 
 	clientCertificate []byte // PEM, empty without one
 
-	core, certificates, coordination, rbac, clusters, sets, placements, works rest.Interface
+	core, certificates, coordination, rbac, clusters, sets, placements, works, replicaSets, addOns rest.Interface
 }
 
 // Connect finds the access to a hub and prepares to use it; nothing is sent yet.
@@ -86,6 +88,8 @@ func New(config *rest.Config) (*Hub, error) {
 		sets:         client(clusterv1beta2.GroupVersion, "/apis"),
 		placements:   client(clusterv1beta1.GroupVersion, "/apis"),
 		works:        client(workv1.GroupVersion, "/apis"),
+		replicaSets:  client(workv1alpha1.GroupVersion, "/apis"),
+		addOns:       client(addonv1alpha1.GroupVersion, "/apis"),
 	}
 	return hub, err
 }
@@ -109,6 +113,12 @@ func newScheme() *runtime.Scheme {
 		workv1.GroupVersion: {
 			&workv1.ManifestWork{}, &workv1.ManifestWorkList{},
 			&workv1.AppliedManifestWork{}, &workv1.AppliedManifestWorkList{},
+		},
+		workv1alpha1.GroupVersion: {&workv1alpha1.ManifestWorkReplicaSet{}},
+		// Not every hub serves a later version of the add-on API.
+		addonv1alpha1.GroupVersion: {
+			&addonv1alpha1.ClusterManagementAddOn{}, &addonv1alpha1.ClusterManagementAddOnList{}, &addonv1alpha1.AddOnTemplate{},
+			&addonv1alpha1.ManagedClusterAddOn{}, &addonv1alpha1.ManagedClusterAddOnList{},
 		},
 	}
 	for gv, objects := range kinds {

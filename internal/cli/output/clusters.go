@@ -21,12 +21,22 @@ func ConditionCell(conditions []metav1.Condition, conditionType string) Cell {
 	return Cell{Text: string(condition.Status), Bad: condition.Status != metav1.ConditionTrue}
 }
 
+// conditionWithReason shows the status of a condition, and the message of one that is not True.
+func conditionWithReason(conditions []metav1.Condition, conditionType string) Cell {
+	cell := ConditionCell(conditions, conditionType)
+	if condition := meta.FindStatusCondition(conditions, conditionType); cell.Bad && condition != nil && condition.Message != "" {
+		cell.Text += " (" + condition.Message + ")"
+	}
+	return cell
+}
+
 // Clusters shows managed clusters (CA-23). Object is what YAML and JSON show: the list, or the one that was asked for.
 func Clusters(object any, clusters []clusterv1.ManagedCluster) View {
 	return View{
 		Object: object,
 		Grid:   func() Grid { return clusterGrid(clusters) },
 		Root:   func() Node { return clusterTree(clusters) },
+		Names:  namesOf("managedcluster.cluster.open-cluster-management.io", clusters),
 	}
 }
 

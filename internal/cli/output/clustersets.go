@@ -25,6 +25,7 @@ func ClusterSets(object any, sets []clusterv1beta2.ManagedClusterSet, of Cluster
 		Object: object,
 		Grid:   func() Grid { return clusterSetGrid(sets, of) },
 		Root:   func() Node { return clusterSetTree(sets, of) },
+		Names:  namesOf("managedclusterset.cluster.open-cluster-management.io", sets),
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 )
 
@@ -20,6 +21,8 @@ const (
 	YAML  Format = "yaml"
 	JSON  Format = "json"
 	Text  Format = "text"
+	// Name is one line for each object, as kubectl takes it.
+	Name Format = "name"
 )
 
 // Choice is a --output flag that accepts some of the formats. It implements pflag.Value.
@@ -60,12 +63,27 @@ func (c *Choice) Set(value string) error {
 	return nil
 }
 
-// View is something that can be written in several formats. Object holds every field, for YAML and JSON; a nil Grid or
-// Root means that the view is never asked for that format.
+// View is something that can be written in several formats. Object holds every field, for YAML and JSON; a nil Grid, Root or
+// Names means that the view is never asked for that format.
 type View struct {
 	Object any
 	Grid   func() Grid
 	Root   func() Node
+	Names  func() []string
+}
+
+// namesOf writes the objects of a resource as kubectl takes them: resource.group/name.
+func namesOf[T any, P interface {
+	*T
+	metav1.Object
+}](resource string, objects []T) func() []string {
+	return func() []string {
+		names := make([]string, len(objects))
+		for i := range objects {
+			names[i] = resource + "/" + P(&objects[i]).GetName()
+		}
+		return names
+	}
 }
 
 // Write writes the view in a format.
@@ -82,6 +100,13 @@ func (s Style) Write(w io.Writer, format Format, view View) error {
 		}
 		_, err = w.Write(content)
 		return err
+	case Name:
+		for _, name := range view.Names() {
+			if _, err := fmt.Fprintln(w, name); err != nil {
+				return err
+			}
+		}
+		return nil
 	case Table:
 		return s.WriteGrid(w, view.Grid())
 	default:

@@ -21,6 +21,7 @@ func Placements(object any, placements []clusterv1beta1.Placement, decisions []c
 		Object: object,
 		Grid:   func() Grid { return placementGrid(placements, decisions) },
 		Root:   func() Node { return placementTree(placements, decisions) },
+		Names:  namesOf("placement.cluster.open-cluster-management.io", placements),
 	}
 }
 
@@ -49,6 +50,11 @@ func firstClusters(p *clusterv1beta1.Placement, decisions []clusterv1beta1.Place
 			names = append(names, one.ClusterName)
 		}
 	}
+	return someOf(names)
+}
+
+// someOf are as many names as fit into a cell.
+func someOf(names []string) string {
 	if len(names) > mostInCell {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:mostInCell], ","), len(names)-mostInCell)
 	}

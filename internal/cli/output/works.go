@@ -16,6 +16,7 @@ func Works(object any, works []workv1.ManifestWork) View {
 		Object: object,
 		Grid:   func() Grid { return workGrid(works) },
 		Root:   func() Node { return workTree(works) },
+		Names:  namesOf("manifestwork.work.open-cluster-management.io", works),
 	}
 }
 

@@ -190,7 +190,7 @@ func (u *up) deploySample(ctx context.Context, cluster string) error {
 	if err != nil {
 		return err
 	}
-	if err := u.hub.CreateWork(ctx, work); err != nil && !apierrors.IsAlreadyExists(err) {
+	if _, err := u.hub.CreateWork(ctx, work); err != nil && !apierrors.IsAlreadyExists(err) {
 		return err
 	}
 	return nil

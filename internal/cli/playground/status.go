@@ -157,7 +157,7 @@ func (h Home) readHub(ctx context.Context, status *Status) error {
 	if err != nil {
 		return err
 	}
-	works, err := hub.Works(ctx, "")
+	works, err := hub.Works(ctx, "", "")
 	if err != nil {
 		return err
 	}

@@ -79,6 +79,7 @@ type Controller struct {
 	observed *observe.Observer
 	applier  *applier
 	passes   passes
+	released released
 }
 
 // New returns a Controller that reads works from hub and applies them to managed.
@@ -135,6 +136,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := c.hub.Get(ctx, req.NamespacedName, work); err != nil {
 		if apierrors.IsNotFound(err) {
 			c.forget(req.Name)
+			c.released.delete(req.Name)
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
@@ -154,6 +156,9 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	last := c.passes.get(work.Name)
 	named := namedBy(work, last)
 	amw, err := c.begin(ctx, work, named)
+	if claimed := new(claimedError); errors.As(err, &claimed) {
+		return ctrl.Result{}, c.refuse(ctx, work, claimed)
+	}
 	if err != nil || amw == nil {
 		return ctrl.Result{}, err
 	}
@@ -205,7 +210,8 @@ func (c *Controller) begin(ctx context.Context, work *workv1.ManifestWork, named
 	return nil, errors.Join(holdErr, ensureErr)
 }
 
-// ensureApplied is WK-03. It returns fresh if it made that, and nil while an earlier one is going away.
+// ensureApplied is WK-03. It returns fresh if it made that, and nil while an earlier one is going away. The error is a
+// *claimedError if it is another's.
 func (c *Controller) ensureApplied(ctx context.Context, fresh *workv1.AppliedManifestWork) (*workv1.AppliedManifestWork, error) {
 	name := fresh.Name
 	amw := &workv1.AppliedManifestWork{}
@@ -218,7 +224,11 @@ func (c *Controller) ensureApplied(ctx context.Context, fresh *workv1.AppliedMan
 		return fresh, nil
 	case err != nil:
 		return nil, fmt.Errorf("get AppliedManifestWork %s: %w", name, err)
-	case !amw.DeletionTimestamp.IsZero():
+	}
+	if claimed := c.claimed(amw); claimed != nil {
+		return nil, claimed
+	}
+	if !amw.DeletionTimestamp.IsZero() {
 		return nil, nil
 	}
 	return amw, c.bringUpToDate(ctx, amw, fresh)
@@ -320,77 +330,6 @@ func (c *Controller) writeInventory(ctx context.Context, amw *workv1.AppliedMani
 		return fmt.Errorf("update the status of AppliedManifestWork %s: %w", amw.Name, err)
 	}
 	return nil
-}
-
-// finish is WK-14: the AppliedManifestWork takes everything with it; the work goes when it has gone.
-func (c *Controller) finish(ctx context.Context, work *workv1.ManifestWork) error {
-	if !controllerutil.ContainsFinalizer(work, fleet.FinalizerManifestWorkCleanup) {
-		return nil
-	}
-	if err := c.reportDeleting(ctx, work); err != nil {
-		return err
-	}
-	amw := &workv1.AppliedManifestWork{}
-	err := c.managed.Get(ctx, types.NamespacedName{Name: fleet.AppliedManifestWorkName(c.HubHash, work.Name)}, amw)
-	switch {
-	case err == nil && amw.DeletionTimestamp.IsZero():
-		return c.deleteApplied(ctx, work, amw)
-	case err == nil:
-		return nil // its end brings us back
-	case !apierrors.IsNotFound(err):
-		return fmt.Errorf("get the AppliedManifestWork of ManifestWork %s: %w", work.Name, err)
-	}
-	c.forget(work.Name)
-	if err := finalizer.Remove(ctx, c.hub, work, fleet.FinalizerManifestWorkCleanup); err != nil {
-		return fmt.Errorf("remove the finalizer of ManifestWork %s: %w", work.Name, err)
-	}
-	return nil
-}
-
-// deleteApplied heeds the delete option as it is now, which the last pass may not have seen (WK-12).
-func (c *Controller) deleteApplied(ctx context.Context, work *workv1.ManifestWork, amw *workv1.AppliedManifestWork) error {
-	unrecorded, err := applied.Unrecorded(c.managed.RESTMapper(), amw)
-	if err != nil {
-		return err
-	}
-	var owned, orphans []workv1.AppliedManifestResourceMeta
-	for _, r := range slices.Concat(amw.Status.AppliedResources, unrecorded) {
-		strategy := manifest.ConfigFor(work.Spec.ManifestConfigs, r.ResourceIdentifier).UpdateStrategy.Type
-		if manifest.IsOwned(work.Spec.DeleteOption, strategy, r.ResourceIdentifier) {
-			owned = append(owned, r)
-		} else {
-			orphans = append(orphans, r)
-		}
-	}
-	fresh := c.newApplied(work, amw.Annotations[fleet.AnnotationManifests])
-	if len(orphans) > 0 {
-		remaining, releaseErr := c.cluster.Release(ctx, amw, orphans)
-		if err := c.writeInventory(ctx, amw, append(owned, remaining...)); err != nil || releaseErr != nil {
-			return errors.Join(releaseErr, err)
-		}
-		delete(fresh.Annotations, fleet.AnnotationManifests) // the status lists what there is
-	}
-	if err := c.describe(ctx, amw, fresh); err != nil {
-		return err
-	}
-	return client.IgnoreNotFound(c.managed.Delete(ctx, amw))
-}
-
-// forget drops what is remembered of a work that has gone.
-func (c *Controller) forget(work string) {
-	last := c.passes.get(work)
-	if last == nil {
-		return
-	}
-	owner := fleet.AppliedManifestWorkName(c.HubHash, work)
-	for _, o := range last.outcomes {
-		if o.resolved {
-			c.tracked.Forget(owner, o.object())
-			c.observed.Forget(owner, o.object())
-		}
-	}
-	c.observed.ForgetOwner(owner)
-	c.passes.delete(work)
 }
 
 // untrack ends the interest in what the work no longer names and never owned, such as what could not be applied. What it

@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -45,12 +46,20 @@ func (c *Controller) dryRun(ctx context.Context, work *workv1.ManifestWork) erro
 		return c.writeStatus(ctx, work)
 	}
 	amw := &workv1.AppliedManifestWork{}
-	name := fleet.AppliedManifestWorkName(c.HubHash, work.Name)
+	standsFor := cmp.Or(work.Annotations[fleet.AnnotationDryRunOf], work.Name)
+	name := fleet.AppliedManifestWorkName(c.HubHash, standsFor)
 	if err := c.managed.Get(ctx, types.NamespacedName{Name: name}, amw); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("get AppliedManifestWork %s: %w", name, err)
 	}
+	if claimed := c.claimed(amw); claimed != nil {
+		c.setCondition(&work.Status.Conditions, metav1.Condition{
+			Type: fleet.ConditionDryRun, Status: metav1.ConditionFalse, Reason: fleet.ReasonDryRunFailed, ObservedGeneration: work.Generation,
+			Message: claimed.Error(),
+		})
+		return c.writeStatus(ctx, work)
+	}
 	amw.Name = name
-	previews := c.applier.preview(ctx, amw, work, c.passes.get(work.Name))
+	previews := c.applier.preview(ctx, amw, work, c.passes.get(standsFor))
 	c.reportPreviews(work, amw, previews)
 	return c.writeStatus(ctx, work)
 }

@@ -104,20 +104,19 @@ func (s *situation) create(p *placement, cluster string, spec *workv1.ManifestWo
 		Namespace:    cluster,
 		Name:         workName(s.set, p.Name, cluster),
 		GenerateName: s.set.Name,
-		Labels:       map[string]string{},
 		Annotations:  map[string]string{fleet.AnnotationTemplateWrittenAt: s.now.UTC().Format(time.RFC3339Nano)},
 	}}
-	maps.Copy(w.Labels, s.labels(p))
+	label(w, s.labels(p), s.set.Labels)
 	spec.DeepCopyInto(&w.Spec)
 	return change{
 		cluster: cluster,
-		write:   func(ctx context.Context, c client.Client) error { return createOrAdopt(ctx, c, w) },
+		write:   func(ctx context.Context, c client.Client) error { return s.createOrAdopt(ctx, c, p, w) },
 		done:    func() { p.works[cluster] = &work{w} },
 	}
 }
 
 // createOrAdopt takes a work that has lost its labels back.
-func createOrAdopt(ctx context.Context, c client.Client, w *workv1.ManifestWork) error {
+func (s *situation) createOrAdopt(ctx context.Context, c client.Client, p *placement, w *workv1.ManifestWork) error {
 	wanted := w.DeepCopy()
 	err := c.Create(ctx, w)
 	if !apierrors.IsAlreadyExists(err) {
@@ -131,7 +130,7 @@ func createOrAdopt(ctx context.Context, c client.Client, w *workv1.ManifestWork)
 		return fmt.Errorf("ManifestWork %s/%s is in the way: delete it, or give it the labels of this set", found.Namespace, found.Name)
 	}
 	before := found.DeepCopy()
-	found.Labels = merged(found.Labels, wanted.Labels)
+	label(found, s.labels(p), s.set.Labels)
 	found.Annotations = merged(found.Annotations, wanted.Annotations)
 	found.Spec = wanted.Spec
 	if err := c.Patch(ctx, found, client.MergeFrom(before)); err != nil {
@@ -143,14 +142,13 @@ func createOrAdopt(ctx context.Context, c client.Client, w *workv1.ManifestWork)
 
 // update is at most one change: the labels always, the template when it is the cluster's turn.
 func (s *situation) update(p *placement, w *work, verdict rollout.Verdict) []change {
-	labels := merged(w.Labels, s.labels(p))
 	spec, err := s.specFor(w.Namespace)
 	rewrite := err == nil && verdict.Gets() && !sameSpec(&w.Spec, spec)
-	if !rewrite && maps.Equal(labels, w.Labels) {
+	if !rewrite && labelled(w.ManifestWork, s.labels(p), s.set.Labels) {
 		return nil
 	}
 	after := w.DeepCopy()
-	after.Labels = labels
+	label(after, s.labels(p), s.set.Labels)
 	if rewrite {
 		spec.DeepCopyInto(&after.Spec)
 		after.Annotations = merged(after.Annotations, map[string]string{fleet.AnnotationTemplateWrittenAt: s.now.UTC().Format(time.RFC3339Nano)})
@@ -187,14 +185,6 @@ func remove(w *work) change {
 	}
 }
 
-// labels are those of the set, and those by which its works are found.
-func (s *situation) labels(p *placement) map[string]string {
-	return merged(s.set.Labels, map[string]string{
-		fleet.LabelManifestWorkReplicaSet: fleet.ManifestWorkReplicaSetKey(s.set.Namespace, s.set.Name),
-		fleet.LabelPlacementName:          fleet.LabelValue(p.Name),
-	})
-}
-
 // workName is the name of the work of a set for a placement on a cluster. It begins with that of the set, as far as the name
 // of an AppliedManifestWork, which adds a hash to it, has room (WK-03). It is another one on each cluster: one that has
 // joined twice, under two names, would take their works for the same.
@@ -203,14 +193,6 @@ func workName(set *workv1alpha1.ManifestWorkReplicaSet, placement, cluster strin
 	sum := sha256.Sum256([]byte(set.Namespace + "/" + set.Name + "/" + placement + "/" + cluster))
 	name := set.Name[:min(len(set.Name), longest-digits-1)]
 	return name + "-" + hex.EncodeToString(sum[:])[:digits]
-}
-
-// merged is a with b over it.
-func merged(a, b map[string]string) map[string]string {
-	both := make(map[string]string, len(a)+len(b))
-	maps.Copy(both, a)
-	maps.Copy(both, b)
-	return both
 }
 
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K {

@@ -1,0 +1,138 @@
+package config_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capstan-io/capstan/addon"
+	"github.com/capstan-io/capstan/addon/config"
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	"github.com/capstan-io/capstan/internal/addon/addontest"
+)
+
+const (
+	one = `{apiVersion: addon.open-cluster-management.io/v1beta1, kind: AddOnDeploymentConfig, metadata: {name: one, namespace: default},
+		spec: {agentInstallNamespace: hello, customizedVariables: []}}`
+	two = `{apiVersion: addon.open-cluster-management.io/v1beta1, kind: AddOnDeploymentConfig, metadata: {name: two, namespace: default},
+		spec: {agentInstallNamespace: ""}}`
+)
+
+// AM-07, AF-22: an add-on has the configuration that the hub wants on the cluster.
+func TestDeploymentConfig(t *testing.T) {
+	t.Parallel()
+	c := addontest.Client(one, two)
+	first, second := addontest.Desired(one), addontest.Desired(two)
+	got, err := config.DeploymentConfig(t.Context(), c, addontest.Installation(first, second))
+	if err != nil || got == nil || got.Name != "one" || got.Spec.AgentInstallNamespace != "hello" {
+		t.Errorf("%v, %v", got, err)
+	}
+	if got, err := config.DeploymentConfig(t.Context(), c, addontest.Installation()); got != nil || err != nil {
+		t.Errorf("%v, %v without any", got, err)
+	}
+	undecided := second
+	undecided.DesiredConfig = nil
+	if got, err := config.DeploymentConfig(t.Context(), c, addontest.Installation(undecided)); got != nil || err != nil {
+		t.Errorf("%v, %v before the rollout has reached the cluster for the first time", got, err)
+	}
+	for want, installation := range map[string]addon.Installation{
+		"hello": addontest.Installation(first, second), "": addontest.Installation(second),
+	} {
+		if got, err := config.InstallNamespace(c)(t.Context(), installation); got != want || err != nil {
+			t.Errorf("namespace %q, error %v, want %q", got, err, want)
+		}
+	}
+}
+
+// AM-07: the rollout has not reached the cluster, or has and the cache is behind.
+func TestAnotherState(t *testing.T) {
+	t.Parallel()
+	c := addontest.Client(one)
+	changed := addontest.Desired(strings.ReplaceAll(one, "agentInstallNamespace: hello", "agentInstallNamespace: world"))
+	_, err := config.DeploymentConfig(t.Context(), c, addontest.Installation(changed))
+	if !errors.Is(err, addon.ErrNotYet) || !strings.Contains(err.Error(), "AddOnDeploymentConfig default/one: ") {
+		t.Errorf("in another state: %v", err)
+	}
+	present := &addonv1beta1.AddOnDeploymentConfig{}
+	if found, err := config.ReadPresent(t.Context(), c, addontest.Installation(changed), present); !found || err != nil || present.Spec.AgentInstallNamespace != "hello" {
+		t.Errorf("as it is now: %v, %t, %v", present.Spec, found, err)
+	}
+	// The hash is that of what is stored, not of what Go makes of it: an empty list is not the absence of one.
+	without := addontest.Desired(strings.ReplaceAll(one, ", customizedVariables: []", ""))
+	if _, err := config.DeploymentConfig(t.Context(), c, addontest.Installation(without)); !errors.Is(err, addon.ErrNotYet) {
+		t.Errorf("without the empty list: %v", err)
+	}
+}
+
+func TestMissing(t *testing.T) {
+	t.Parallel()
+	_, err := config.InstallNamespace(addontest.Client())(t.Context(), addontest.Installation(addontest.Desired(one)))
+	if !errors.Is(err, config.ErrMissing) || !strings.Contains(err.Error(), "AddOnDeploymentConfig default/one does not exist: create it") {
+		t.Error(err)
+	}
+	if _, err := config.Read(t.Context(), addontest.Client(), addontest.Installation(), &appsv1.Deployment{}); err == nil || !strings.Contains(err.Error(), "add it to the scheme") {
+		t.Errorf("a type that the client does not know: %v", err)
+	}
+}
+
+func TestReadAll(t *testing.T) {
+	t.Parallel()
+	c := addontest.Client(one, two)
+	installation := addontest.Installation(addontest.Desired(two), addontest.Desired(one))
+	var names []string
+	err := config.ReadAll(t.Context(), c, installation, func(config *addonv1beta1.AddOnDeploymentConfig) error {
+		names = append(names, config.Name)
+		return nil
+	})
+	if got := fmt.Sprint(names); err != nil || got != "[two one]" {
+		t.Errorf("%s, %v", got, err)
+	}
+	enough := errors.New("enough")
+	if err := config.ReadAll(t.Context(), c, installation, func(*addonv1beta1.AddOnDeploymentConfig) error { return enough }); !errors.Is(err, enough) {
+		t.Error(err)
+	}
+}
+
+// hello is an add-on whose namespace its AddOnDeploymentConfig chooses.
+type hello struct{ hub client.Client }
+
+func (h hello) Options() addon.Options {
+	return addon.Options{Name: "hello", InstallNamespace: config.InstallNamespace(h.hub)}
+}
+
+func (h hello) Manifests(ctx context.Context, installation addon.Installation) (*addon.Workload, error) {
+	deployment, err := config.DeploymentConfig(ctx, h.hub, installation)
+	if err != nil {
+		return nil, err // addon.ErrNotYet included: what is on the cluster stays
+	}
+	if deployment == nil {
+		return nil, errors.New("the add-on needs an AddOnDeploymentConfig")
+	}
+	fmt.Println(deployment.Spec.NodePlacement.NodeSelector)
+	return &addon.Workload{}, nil
+}
+
+func ExampleDeploymentConfig() {
+	hub, installation := exampleHub()
+	agent := hello{hub: hub}
+	namespace, err := agent.Options().InstallNamespace(context.Background(), installation)
+	fmt.Println(namespace, err)
+	_, err = agent.Manifests(context.Background(), installation)
+	fmt.Println(err)
+	// Output:
+	// hello-system <nil>
+	// map[host:ssd]
+	// <nil>
+}
+
+// exampleHub has an AddOnDeploymentConfig, and hello installed on a cluster with it.
+func exampleHub() (client.Client, addon.Installation) {
+	const text = `{apiVersion: addon.open-cluster-management.io/v1beta1, kind: AddOnDeploymentConfig, metadata: {name: hello, namespace: default},
+		spec: {agentInstallNamespace: hello-system, nodePlacement: {nodeSelector: {host: ssd}}}}`
+	return addontest.Client(text), addontest.Installation(addontest.Desired(text))
+}

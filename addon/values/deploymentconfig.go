@@ -1,0 +1,149 @@
+package values
+
+import (
+	"context"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capstan-io/capstan/addon"
+	"github.com/capstan-io/capstan/addon/config"
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	"github.com/capstan-io/capstan/internal/addon/containers"
+	"github.com/capstan-io/capstan/internal/addon/images"
+)
+
+// Part makes values of one part of an AddOnDeploymentConfig.
+type Part func(config *addonv1beta1.AddOnDeploymentConfig) (Values, error)
+
+// FromDeploymentConfig is the Source of the values that the parts make of the add-on's AddOnDeploymentConfigs; if it has several, the
+// later ones override those before. It fails as config.Read does, and so follows rollouts.
+func FromDeploymentConfig(c client.Client, parts ...Part) Source {
+	return func(ctx context.Context, installation addon.Installation) (Values, error) {
+		var collected Values
+		err := config.ReadAll(ctx, c, installation, func(config *addonv1beta1.AddOnDeploymentConfig) error {
+			for _, part := range parts {
+				found, err := part(config)
+				if err != nil {
+					return err
+				}
+				collected = Merge(collected, found)
+			}
+			return nil
+		})
+		return collected, err
+	}
+}
+
+// Variables are the customizedVariables, each under its name.
+func Variables(config *addonv1beta1.AddOnDeploymentConfig) (Values, error) {
+	variables := Values{}
+	for _, variable := range config.Spec.CustomizedVariables {
+		variables[variable.Name] = variable.Value
+	}
+	return variables, nil
+}
+
+// Plain are the customizedVariables, and the nodePlacement as NodeSelector and Tolerations: for Go templates that have no
+// values in values.
+func Plain(config *addonv1beta1.AddOnDeploymentConfig) (Values, error) {
+	plain, err := Variables(config)
+	if err != nil {
+		return nil, err
+	}
+	if placement := config.Spec.NodePlacement; placement != nil {
+		plain["NodeSelector"] = placement.NodeSelector
+		plain["Tolerations"] = placement.Tolerations
+	}
+	return plain, nil
+}
+
+// NodePlacement is global.nodeSelector and global.tolerations, as far as they are given.
+func NodePlacement(config *addonv1beta1.AddOnDeploymentConfig) (Values, error) {
+	placement := config.Spec.NodePlacement
+	if placement == nil {
+		return nil, nil
+	}
+	return global(struct {
+		NodeSelector map[string]string   `json:"nodeSelector,omitempty"`
+		Tolerations  []corev1.Toleration `json:"tolerations,omitempty"`
+	}{placement.NodeSelector, placement.Tolerations})
+}
+
+// Proxy is global.proxyConfig, with httpProxy, httpsProxy, noProxy and caBundle; the latter is base64-encoded, as in the API.
+func Proxy(config *addonv1beta1.AddOnDeploymentConfig) (Values, error) {
+	return global(struct {
+		ProxyConfig addonv1beta1.ProxyConfig `json:"proxyConfig,omitzero"`
+	}{config.Spec.ProxyConfig})
+}
+
+// ResourceRequirements is the list global.resourceRequirements: each element has resources, and as containerIDRegex a
+// regular expression for the containers that they are for, as RESOURCE:NAME:CONTAINER. The last one that matches counts.
+func ResourceRequirements(config *addonv1beta1.AddOnDeploymentConfig) (Values, error) {
+	type element struct {
+		ContainerIDRegex string                      `json:"containerIDRegex"`
+		Resources        corev1.ResourceRequirements `json:"resources"`
+	}
+	var list []element
+	for _, requirements := range config.Spec.ResourceRequirements {
+		pattern, err := containers.Pattern(requirements.ContainerID)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, element{ContainerIDRegex: pattern.String(), Resources: requirements.Resources})
+	}
+	return global(struct {
+		ResourceRequirements []element `json:"resourceRequirements,omitempty"`
+	}{list})
+}
+
+func global(object any) (Values, error) {
+	inner, err := Of(object)
+	if err != nil || len(inner) == 0 {
+		return nil, err
+	}
+	return Values{"global": inner}, nil
+}
+
+// Image is the Part that says where an image is pulled from, if the registries of the configuration have it elsewhere. The key
+// may have dots: global.imageOverrides.agent is the value agent in imageOverrides in global.
+func Image(key, image string) Part {
+	return func(config *addonv1beta1.AddOnDeploymentConfig) (Values, error) {
+		if other := images.Override(config.Spec.Registries, image); other != image {
+			return at(key, other), nil
+		}
+		return nil, nil
+	}
+}
+
+// AgentImage is the Source that says where an image is pulled from on the cluster: from the registries of the
+// AddOnDeploymentConfig, else from those that the annotation open-cluster-management.io/image-registries of the cluster
+// names (AM-37), else from where it is. The key is as that of [Image].
+func AgentImage(c client.Client, key, image string) Source {
+	return func(ctx context.Context, installation addon.Installation) (Values, error) {
+		mirrors, err := images.OfCluster(installation.Cluster)
+		if err != nil {
+			return nil, err
+		}
+		configured, err := FromDeploymentConfig(c, Image(key, image))(ctx, installation)
+		if err != nil {
+			return nil, err
+		}
+		return Merge(at(key, images.Override(mirrors, image)), configured), nil
+	}
+}
+
+// OverrideImage returns where the mirrors have an image pulled from: the last one that matches counts. Without one, it is
+// the image.
+func OverrideImage(mirrors []addonv1beta1.ImageMirror, image string) string {
+	return images.Override(mirrors, image)
+}
+
+// at is a value under a key with dots.
+func at(key string, value any) Values {
+	if first, rest, nested := strings.Cut(key, "."); nested {
+		return Values{first: at(rest, value)}
+	}
+	return Values{key: value}
+}

@@ -1,0 +1,303 @@
+package installation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capstan-io/capstan/addon"
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+func configured(addOn *addonv1beta1.ManagedClusterAddOn) {
+	meta.SetStatusCondition(&addOn.Status.Conditions, metav1.Condition{Type: "Configured", Status: metav1.ConditionTrue, Reason: "ConfigurationsConfigured"})
+}
+
+// AF-09 AF-10
+func TestStatus(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, cluster("c1"), installed())
+	h.agent.options.Configs = []schema.GroupVersionResource{{Group: "g", Version: "v1", Resource: "r"}, {Group: "g", Version: "v2", Resource: "r"}}
+	h.reconcile(t)
+	status := h.addOn(t).Status
+	if status.Namespace != "open-cluster-management-agent-addon" || !slices.Equal(status.SupportedConfigs, []addonv1beta1.ConfigGroupResource{{Group: "g", Resource: "r"}}) {
+		t.Errorf("%+v", status)
+	}
+	if c := h.condition(t, "RegistrationApplied"); c.Reason != "NilRegistration" || c.Status != metav1.ConditionTrue {
+		t.Errorf("%+v", c)
+	}
+	h.change(t, func(a *addonv1beta1.ManagedClusterAddOn) {
+		metav1.SetMetaDataAnnotation(&a.ObjectMeta, fleet.AnnotationInstallNamespace, "annotated")
+	})
+	h.reconcile(t)
+	if ns := h.addOn(t).Status.Namespace; ns != "annotated" {
+		t.Errorf("namespace %q", ns)
+	}
+	chosen, err := "chosen", error(nil)
+	h.agent.options.InstallNamespace = func(context.Context, addon.Installation) (string, error) { return chosen, err }
+	h.reconcile(t)
+	// What cannot be told now stays as it was.
+	chosen, err = "", addon.ErrNotYet
+	h.reconcile(t)
+	if ns := h.addOn(t).Status.Namespace; ns != "chosen" {
+		t.Errorf("namespace %q", ns)
+	}
+	err = errors.New("broken")
+	if _, err := h.controller.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); err == nil {
+		t.Error("no error though the namespace is not known")
+	}
+	if c := h.condition(t, "RegistrationApplied"); c.Reason != "SetPermissionFailed" || !strings.Contains(c.Message, "broken") {
+		t.Errorf("%+v", c)
+	}
+}
+
+// AM-38 AF-11: manifests are asked for when they can be told.
+func TestWaits(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, cluster("c1"), installed())
+	h.agent.options.WaitForConfigs = true
+	h.reconcile(t)
+	if h.agent.rendered > 0 || len(h.works(t, "c1")) > 0 {
+		t.Fatal("it does not wait for its configurations")
+	}
+	h.change(t, configured)
+	h.agent.err = fmt.Errorf("config: %w", addon.ErrNotYet)
+	h.reconcile(t)
+	if c := h.condition(t, "ManifestApplied"); h.agent.rendered == 0 || len(h.works(t, "c1")) > 0 || c.Type != "" {
+		t.Fatalf("rendered %d times, condition %+v", h.agent.rendered, c)
+	}
+	h.agent.err = nil
+	h.reconcile(t)
+	before := h.works(t, "c1")
+	if len(before) != 1 {
+		t.Fatalf("%d works", len(before))
+	}
+	// From now on, what cannot be told changes nothing.
+	h.agent.err, h.agent.workload = addon.ErrNotYet, nil
+	h.reconcile(t)
+	if after := h.works(t, "c1"); len(after) != 1 || after[0].ResourceVersion != before[0].ResourceVersion {
+		t.Errorf("works %+v", after)
+	}
+	// Nothing is something else.
+	h.agent.err = nil
+	h.reconcile(t)
+	if after := h.works(t, "c1"); len(after) != 0 {
+		t.Errorf("%d works of an add-on without manifests", len(after))
+	}
+}
+
+// AF-11: without its rights, the agent is not deployed; RG-53: with a token, it is another user.
+func TestSubjectNotReady(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, cluster("c1"), installed())
+	h.agent.options.Registration = &addon.Registration{
+		Configs: func(_ context.Context, i addon.Installation) ([]addonv1beta1.RegistrationConfig, error) {
+			return []addonv1beta1.RegistrationConfig{addon.KubeClient(i, "a")}, nil
+		},
+		Permissions: func(_ context.Context, i addon.Installation) ([]client.Object, error) {
+			if i.AddOn.Status.Registrations[0].KubeClient.Driver == "" {
+				return nil, addon.ErrSubjectNotReady
+			}
+			binding, err := addon.BindRole(i, "r")
+			return []client.Object{binding}, err
+		},
+	}
+	h.reconcile(t)
+	if c := h.condition(t, "RegistrationApplied"); c.Status != metav1.ConditionFalse || c.Reason != "PermissionConfigPending" || len(h.works(t, "c1")) > 0 {
+		t.Fatalf("%+v", c)
+	}
+	binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "open-cluster-management:c1:hello:role:r"}}
+	for driver, want := range map[addonv1beta1.KubeClientDriver]rbacv1.Subject{
+		addonv1beta1.KubeClientDriverCSR:   {APIGroup: "rbac.authorization.k8s.io", Kind: "Group", Name: "system:open-cluster-management:cluster:c1:addon:hello"},
+		addonv1beta1.KubeClientDriverToken: {Kind: "ServiceAccount", Namespace: "c1", Name: "hello-agent"},
+	} {
+		h.change(t, func(a *addonv1beta1.ManagedClusterAddOn) { a.Status.Registrations[0].KubeClient.Driver = driver })
+		h.reconcile(t)
+		if !h.exists(t, binding) || len(binding.Subjects) != 1 || binding.Subjects[0] != want || len(h.works(t, "c1")) != 1 {
+			t.Errorf("driver %s: %+v", driver, binding.Subjects)
+		}
+		if got := h.addOn(t).Status.Registrations[0].KubeClient; got.Driver != driver || (got.Subject.User == "system:serviceaccount:c1:hello-agent") != (driver == "token") {
+			t.Errorf("driver %s: %+v", driver, got)
+		}
+	}
+}
+
+func leaving(addOn *addonv1beta1.ManagedClusterAddOn) {
+	now := metav1.Now()
+	addOn.DeletionTimestamp = &now
+	addOn.Finalizers = []string{fleet.FinalizerAddOnPreDelete, fleet.DeprecatedFinalizerHostingManifestsCleanup}
+}
+
+// An add-on whose cluster does not exist any more is let go, with what is on its hosting cluster.
+func TestWithoutCluster(t *testing.T) {
+	t.Parallel()
+	hosted := &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: "host", Name: "addon-hello-deploy-hosting-c1-0", UID: "2",
+		Labels: map[string]string{fleet.LabelAddOnName: "hello", fleet.LabelAddOnNamespace: "c1"}}}
+	h := newHub(t, cluster("host"), hosted, installed(leaving))
+	if _, err := h.controller.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); err != nil {
+		t.Fatal(err)
+	}
+	if h.exists(t, installed()) || len(h.works(t, "host")) > 0 || h.agent.rendered > 0 {
+		t.Errorf("works left: %d, rendered %d times", len(h.works(t, "host")), h.agent.rendered)
+	}
+	h = newHub(t, installed())
+	h.reconcile(t)
+	if len(h.addOn(t).Status.Conditions) > 0 {
+		t.Error("something was done without a cluster")
+	}
+}
+
+// A4: an add-on comes after those that it needs, and goes before them.
+func TestDependencies(t *testing.T) {
+	t.Parallel()
+	other := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "base"}}
+	entry := &addonv1beta1.ClusterManagementAddOn{ObjectMeta: metav1.ObjectMeta{Name: "hello", Annotations: map[string]string{fleet.AnnotationDependsOn: "base"}}}
+	h := newHub(t, cluster("c1"), installed(), other, entry)
+	h.reconcile(t)
+	if c := h.condition(t, "ManifestApplied"); c.Reason != "WaitingForDependencies" || !strings.HasSuffix(c.Message, ": base") || len(h.works(t, "c1")) > 0 {
+		t.Fatalf("%+v, %d works", c, len(h.works(t, "c1")))
+	}
+	other.Status.Conditions = []metav1.Condition{{Type: "Available", Status: metav1.ConditionTrue}}
+	if err := h.Status().Update(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	h.reconcile(t)
+	if len(h.works(t, "c1")) != 1 || h.condition(t, "ManifestApplied").Reason == "WaitingForDependencies" {
+		t.Fatalf("%d works", len(h.works(t, "c1")))
+	}
+	// What is there stays when what it needs fails.
+	other.Status.Conditions = nil
+	if err := h.Status().Update(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	h.reconcile(t)
+	if len(h.works(t, "c1")) != 1 {
+		t.Error("the add-on was taken away")
+	}
+
+	needs := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "next", Annotations: map[string]string{fleet.AnnotationDependsOn: "hello"}}}
+	h = newHub(t, cluster("c1"), installed(leaving), needs)
+	h.reconcile(t)
+	if len(h.addOn(t).Finalizers) == 0 {
+		t.Error("the add-on went before one that needs it")
+	}
+	if requests := h.controller.waiting(t.Context(), needs); len(requests) != 1 || requests[0].NamespacedName != key {
+		t.Errorf("when that goes, %v are asked for", requests)
+	}
+	if err := h.Delete(t.Context(), needs); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.controller.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); err != nil {
+		t.Fatal(err)
+	}
+	if h.exists(t, installed()) {
+		t.Errorf("finalizers left: %v", h.addOn(t).Finalizers)
+	}
+}
+
+// R12: what is left of an add-on that went while no manager ran is removed, and nothing of others.
+func TestWithdraw(t *testing.T) {
+	t.Parallel()
+	binding := func(name, manager, addOn string) *rbacv1.RoleBinding {
+		return &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "shared", Name: name, Labels: map[string]string{
+			fleet.LabelAddOnName: addOn, fleet.LabelClusterName: "c1", fleet.LabelAddOnManager: manager}}}
+	}
+	left := binding("left", "test", "hello")
+	others := []client.Object{binding("manager", "another", "hello"), binding("addon", "test", "other"), binding("nobody", "", "hello")}
+	everywhere := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "everywhere", Labels: left.Labels}}
+	h := newHub(t, append(others, left, everywhere)...)
+	h.reconcile(t)
+	if h.exists(t, left) || h.exists(t, everywhere) {
+		t.Error("permissions of an add-on that is gone are left")
+	}
+	for _, o := range others {
+		if !h.exists(t, o) {
+			t.Errorf("%s was deleted", o.GetName())
+		}
+	}
+}
+
+// Only RBAC can be given, each object once, and another role takes another binding.
+func TestPermissions(t *testing.T) {
+	t.Parallel()
+	var permissions []client.Object
+	h := newHub(t, cluster("c1"), installed())
+	h.agent.options.Registration = &addon.Registration{
+		Configs: func(context.Context, addon.Installation) ([]addonv1beta1.RegistrationConfig, error) { return nil, nil },
+		Permissions: func(context.Context, addon.Installation) ([]client.Object, error) {
+			return permissions, nil
+		},
+	}
+	binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "b"}, RoleRef: rbacv1.RoleRef{Kind: "Role", Name: "one"}}
+	for what, bad := range map[string][]client.Object{"another kind": {cluster("c2")}, "twice": {binding, binding.DeepCopy()}} {
+		permissions = bad
+		if _, err := h.controller.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); err == nil {
+			t.Errorf("%s: no error", what)
+		}
+	}
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "c1-hello"}, Rules: []rbacv1.PolicyRule{{Verbs: []string{"get"}}}}
+	permissions = []client.Object{binding, role}
+	h.reconcile(t)
+	applied := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "b"}}
+	if !h.exists(t, applied) || applied.RoleRef.Name != "one" || len(applied.OwnerReferences) != 1 {
+		t.Fatalf("%+v", applied)
+	}
+	if !h.exists(t, role) || len(role.OwnerReferences) > 0 {
+		t.Errorf("%+v", role)
+	}
+	other := binding.DeepCopy()
+	other.RoleRef.Name = "two"
+	permissions = []client.Object{other}
+	h.reconcile(t)
+	if !h.exists(t, applied) || applied.RoleRef.Name != "two" || h.exists(t, role) {
+		t.Errorf("%+v", applied)
+	}
+}
+
+// Somebody else writes the status, too: that is no failure.
+func TestConflict(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, cluster("c1"), installed())
+	h.refuse = apierrors.NewConflict(schema.GroupResource{Resource: "managedclusteraddons"}, "hello", errors.New("changed"))
+	result, err := h.controller.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
+	if err != nil || result.RequeueAfter == 0 {
+		t.Errorf("%+v, %v", result, err)
+	}
+}
+
+// A mistake of the author is told, and tried again.
+func TestBrokenManifests(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, cluster("c1"), installed())
+	h.agent.err = errors.New("no template")
+	if _, err := h.controller.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); err == nil {
+		t.Error("no error, so it is not tried again")
+	}
+	if c := h.condition(t, "ManifestApplied"); c.Reason != "ManifestWorkApplyFailed" || !strings.Contains(c.Message, "no template") {
+		t.Errorf("%+v", c)
+	}
+}
+
+// The add-ons of others are left alone.
+func TestForeignAddOn(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, cluster("c1"), installed())
+	h.agent.options.Name = "other"
+	h.reconcile(t)
+	if len(h.addOn(t).Status.Conditions) > 0 || len(h.works(t, "c1")) > 0 {
+		t.Error("the add-on of somebody else was touched")
+	}
+}

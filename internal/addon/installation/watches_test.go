@@ -1,0 +1,184 @@
+package installation
+
+import (
+	"context"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	corev1 "k8s.io/api/core/v1"
+
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+func condition(kind string) func(*addonv1beta1.ManagedClusterAddOn) {
+	return func(a *addonv1beta1.ManagedClusterAddOn) {
+		meta.SetStatusCondition(&a.Status.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionTrue})
+	}
+}
+
+// What others report of an add-on costs nothing; what the engine needs, or has set itself, brings it back.
+func TestMatters(t *testing.T) {
+	t.Parallel()
+	customized := func(a *addonv1beta1.ManagedClusterAddOn) { a.Status.HealthCheck.Mode = "Customized" }
+	for name, test := range map[string]struct {
+		before []func(*addonv1beta1.ManagedClusterAddOn)
+		change func(*addonv1beta1.ManagedClusterAddOn)
+		want   bool
+	}{
+		"nothing":             {nil, func(*addonv1beta1.ManagedClusterAddOn) {}, false},
+		"health by lease":     {nil, condition("Available"), false},
+		"health that it sets": {[]func(*addonv1beta1.ManagedClusterAddOn){customized}, condition("Available"), true},
+		"progress":            {nil, condition("Progressing"), false},
+		"certificate":         {nil, condition("ClusterCertificateRotated"), false},
+		"configured":          {nil, condition("Configured"), true},
+		"token account":       {nil, condition("TokenInfrastructureReady"), true},
+		"its condition":       {nil, condition("ManifestApplied"), true},
+		"driver": {nil, func(a *addonv1beta1.ManagedClusterAddOn) {
+			a.Status.Registrations = []addonv1beta1.RegistrationConfig{{Type: "kubeClient"}}
+		}, true},
+		"configurations": {nil, func(a *addonv1beta1.ManagedClusterAddOn) {
+			a.Status.ConfigReferences = []addonv1beta1.ConfigReference{{}}
+		}, true},
+		"annotation":              {nil, func(a *addonv1beta1.ManagedClusterAddOn) { a.Annotations = map[string]string{"a": "b"} }, true},
+		"finalizer":               {nil, func(a *addonv1beta1.ManagedClusterAddOn) { a.Finalizers = []string{"a"} }, true},
+		"deletion":                {nil, leaving, true},
+		"spec":                    {nil, func(a *addonv1beta1.ManagedClusterAddOn) { a.Generation++ }, true},
+		"what the server manages": {nil, func(a *addonv1beta1.ManagedClusterAddOn) { a.ManagedFields = []metav1.ManagedFieldsEntry{{}} }, false},
+	} {
+		before := installed(test.before...)
+		after := before.DeepCopy()
+		test.change(after)
+		if got := matters(event.UpdateEvent{ObjectOld: before, ObjectNew: after}); got != test.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+// A change of a cluster is for the add-ons on it that look at what has changed.
+func TestOfCluster(t *testing.T) {
+	t.Parallel()
+	customized := installed(func(a *addonv1beta1.ManagedClusterAddOn) { a.Status.HealthCheck.Mode = "Customized" })
+	hosted := installed(func(a *addonv1beta1.ManagedClusterAddOn) {
+		a.Annotations = map[string]string{fleet.AnnotationHostingClusterName: "host"}
+	})
+	unknown := func(c *clusterv1.ManagedCluster) {
+		c.Status.Conditions = []metav1.Condition{{Type: "ManagedClusterConditionAvailable", Status: metav1.ConditionTrue}}
+	}
+	labelled := func(c *clusterv1.ManagedCluster) { c.Labels = map[string]string{"a": "b"} }
+	never := func(_, _ *clusterv1.ManagedCluster) bool { return false }
+	for name, test := range map[string]struct {
+		addOn   *addonv1beta1.ManagedClusterAddOn
+		cluster string
+		change  func(*clusterv1.ManagedCluster)
+		look    func(before, after *clusterv1.ManagedCluster) bool
+		want    bool
+	}{
+		"labels": {installed(), "c1", labelled, nil, true},
+		"claims": {installed(), "c1", func(c *clusterv1.ManagedCluster) {
+			c.Status.ClusterClaims = []clusterv1.ManagedClusterClaim{{Name: "a"}}
+		}, nil, true},
+		"annotations":                      {installed(), "c1", func(c *clusterv1.ManagedCluster) { c.Annotations = map[string]string{"a": "b"} }, nil, true},
+		"version":                          {installed(), "c1", func(c *clusterv1.ManagedCluster) { c.Status.Version.Kubernetes = "v1.37.1" }, nil, false},
+		"labels it does not look at":       {installed(), "c1", labelled, never, false},
+		"another cluster":                  {installed(), "c2", labelled, nil, false},
+		"availability, by lease":           {installed(), "c1", unknown, nil, false},
+		"availability, that it reports":    {customized, "c1", unknown, nil, true},
+		"availability, while it goes":      {installed(leaving), "c1", unknown, nil, true},
+		"labels of the hosting cluster":    {hosted, "host", labelled, nil, false},
+		"deletion of the hosting cluster":  {hosted, "host", func(c *clusterv1.ManagedCluster) { now := metav1.Now(); c.DeletionTimestamp = &now }, nil, true},
+		"deletion of a cluster it ignores": {installed(), "c1", func(c *clusterv1.ManagedCluster) { now := metav1.Now(); c.DeletionTimestamp = &now }, never, true},
+	} {
+		h := newHub(t, test.addOn)
+		h.agent.options.RedeployOn = test.look
+		before := cluster(test.cluster)
+		after := before.DeepCopy()
+		test.change(after)
+		queue := newQueue(t)
+		h.controller.ofCluster().Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: after}, queue)
+		if got := queue.Len() == 1; got != test.want {
+			t.Errorf("%s: %d add-ons are asked for", name, queue.Len())
+		}
+	}
+	h, queue := newHub(t, hosted), newQueue(t)
+	h.controller.ofCluster().Delete(t.Context(), event.DeleteEvent{Object: cluster("host")}, queue)
+	if queue.Len() != 1 {
+		t.Error("that the hosting cluster is gone is not noticed")
+	}
+}
+
+func newQueue(t *testing.T) workqueue.TypedRateLimitingInterface[reconcile.Request] {
+	t.Helper()
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	t.Cleanup(queue.ShutDown)
+	return queue
+}
+
+// A configuration is for the add-ons that refer to it.
+func TestOfConfiguration(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, installed(func(a *addonv1beta1.ManagedClusterAddOn) {
+		a.Status.ConfigReferences = []addonv1beta1.ConfigReference{{
+			ConfigGroupResource: addonv1beta1.ConfigGroupResource{Resource: "configmaps"},
+			DesiredConfig:       &addonv1beta1.ConfigSpecHash{ConfigReferent: addonv1beta1.ConfigReferent{Namespace: "ns", Name: "mine"}},
+		}}
+	}))
+	key := func(o client.Object) string {
+		return configKey(schema.GroupResource{Resource: "configmaps"}, client.ObjectKeyFromObject(o))
+	}
+	for name, want := range map[string]int{"mine": 1, "other": 0} {
+		queue := newQueue(t)
+		config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
+		h.controller.listed(indexConfig, key).Create(context.Background(), event.CreateEvent{Object: config}, queue)
+		if queue.Len() != want {
+			t.Errorf("%s: %d add-ons", name, queue.Len())
+		}
+	}
+	for name, test := range map[string]struct {
+		generations [2]int64
+		versions    [2]string
+		want        bool
+	}{
+		"status":             {[2]int64{1, 1}, [2]string{"1", "2"}, false},
+		"spec":               {[2]int64{1, 2}, [2]string{"1", "2"}, true},
+		"without generation": {[2]int64{0, 0}, [2]string{"1", "2"}, true},
+		"resync":             {[2]int64{0, 0}, [2]string{"1", "1"}, false},
+	} {
+		before, after := &corev1.ConfigMap{}, &corev1.ConfigMap{}
+		before.Generation, after.Generation = test.generations[0], test.generations[1]
+		before.ResourceVersion, after.ResourceVersion = test.versions[0], test.versions[1]
+		if got := specChanged(event.UpdateEvent{ObjectOld: before, ObjectNew: after}); got != test.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+// Types of configurations that the hub does not have are named, with what to do.
+func TestWatched(t *testing.T) {
+	t.Parallel()
+	mapper := meta.NewDefaultRESTMapper(nil)
+	kind := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Config"}
+	mapper.Add(kind, meta.RESTScopeNamespace)
+	mapper.Add(addonv1beta1.GroupVersion.WithKind("AddOnDeploymentConfig"), meta.RESTScopeNamespace)
+	scheme := newHub(t).Scheme()
+	if got, err := watched(addonv1beta1.GroupVersion.WithResource("addondeploymentconfigs"), mapper, scheme); err != nil {
+		t.Error(err)
+	} else if _, typed := got.(*addonv1beta1.AddOnDeploymentConfig); !typed {
+		t.Errorf("%T", got)
+	}
+	got, err := watched(schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "configs"}, mapper, scheme)
+	if err != nil || got.GetObjectKind().GroupVersionKind() != kind {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if _, err := watched(schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "others"}, mapper, scheme); err == nil {
+		t.Error("a type that does not exist")
+	}
+}

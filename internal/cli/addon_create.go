@@ -1,0 +1,289 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	addonv1alpha1 "github.com/capstan-io/capstan/api/addon/v1alpha1"
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+const addOnCreateLong = `Make an add-on of manifests: an AddOnTemplate NAME-VERSION with them, and the ClusterManagementAddOn NAME that offers it.
+
+"capstan addon enable" then deploys it on clusters. With --placement-ref, the hub deploys it on those that the placements
+select. A new --version with --overwrite makes a template beside the old one, and rolls it out.
+
+With --hub-registration, its agent gets a kubeconfig for the hub, in the Secret NAME-hub-kubeconfig of its namespace.
+--cluster-role-bind says what it may do there, in the namespace of its cluster.`
+
+// addOnCreation is what "addon create" is to make.
+type addOnCreation struct {
+	files           manifestFiles
+	version         string
+	overwrite       bool
+	hubRegistration bool
+	clusterRole     string
+	labels          map[string]string
+	placements      []string
+}
+
+// addOnCreateCommand is CA-36.
+func (a *app) addOnCreateCommand() *cobra.Command {
+	f := &addOnCreation{}
+	command := &cobra.Command{
+		Use:   "create NAME -f FILE",
+		Short: "Make an add-on of manifests",
+		Long:  addOnCreateLong,
+		Example: "  capstan addon create hello -f hello/\n" +
+			"  capstan addon create hello -f hello/ --version 0.0.2 --overwrite --placement-ref default/all\n" +
+			"  capstan addon create reporter -f reporter.yaml --hub-registration --cluster-role-bind reporter",
+		Args:              exactName,
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	f.files.add(a, command)
+	flags := command.Flags()
+	flags.StringVar(&f.version, "version", "0.0.1", "version of the template")
+	flags.BoolVar(&f.overwrite, "overwrite", false, "change an add-on that is there already")
+	flags.BoolVar(&f.hubRegistration, "hub-registration", false, "give the agent of the add-on access to the hub")
+	flags.StringVar(&f.clusterRole, "cluster-role-bind", "", "ClusterRole of the hub that the agent gets in the namespace of its cluster; needs --hub-registration")
+	flags.StringToStringVar(&f.labels, "labels", nil, "labels of the add-on, as key=value,...")
+	flags.StringSliceVar(&f.placements, "placement-ref", nil, "placement that says on which clusters the hub deploys it, as NAMESPACE/NAME; may be repeated")
+	complete(command, "placement-ref", a.completePlacementRef)
+	command.RunE = func(command *cobra.Command, args []string) error {
+		ctx, cancel := a.limited(command.Context())
+		defer cancel()
+		template, addOn, err := f.objects(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		if a.dryRun {
+			a.announceDryRun(command)
+			return errors.Join(a.render(template), a.render(addOn))
+		}
+		return a.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
+			return a.createAddOn(ctx, hub, template, addOn, f.overwrite)
+		})
+	}
+	return command
+}
+
+// objects are what the flags and files describe.
+func (f *addOnCreation) objects(ctx context.Context, name string) (*addonv1alpha1.AddOnTemplate, *addonv1alpha1.ClusterManagementAddOn, error) {
+	templateName := name + "-" + f.version
+	if err := checkObjectName(templateName); err != nil {
+		return nil, nil, fmt.Errorf("--version: %w", err)
+	}
+	if err := checkLabels("--labels", f.labels); err != nil {
+		return nil, nil, err
+	}
+	registration, err := f.registration()
+	if err != nil {
+		return nil, nil, err
+	}
+	strategy, err := f.installStrategy()
+	if err != nil {
+		return nil, nil, err
+	}
+	manifests, err := f.files.read(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	template := &addonv1alpha1.AddOnTemplate{
+		TypeMeta:   metav1.TypeMeta{APIVersion: addonv1alpha1.GroupVersion.String(), Kind: "AddOnTemplate"},
+		ObjectMeta: metav1.ObjectMeta{Name: templateName, Labels: f.labels},
+		Spec: addonv1beta1.AddOnTemplateSpec{
+			AddonName:    name,
+			AgentSpec:    workv1.ManifestWorkSpec{Workload: workv1.ManifestsTemplate{Manifests: manifests}},
+			Registration: registration,
+		},
+	}
+	addOn := &addonv1alpha1.ClusterManagementAddOn{
+		TypeMeta: metav1.TypeMeta{APIVersion: addonv1alpha1.GroupVersion.String(), Kind: "ClusterManagementAddOn"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Labels: f.labels, Annotations: map[string]string{fleet.AnnotationLifecycle: fleet.LifecycleAddOnManager},
+		},
+		Spec: addonv1alpha1.ClusterManagementAddOnSpec{
+			AddOnMeta: addonv1beta1.AddOnMeta{DisplayName: name},
+			SupportedConfigs: []addonv1alpha1.ConfigMeta{{
+				ConfigGroupResource: templateConfig,
+				DefaultConfig:       &addonv1beta1.ConfigReferent{Name: templateName},
+			}},
+			InstallStrategy: strategy,
+		},
+	}
+	return template, addOn, nil
+}
+
+// templateConfig is the kind of configuration that an AddOnTemplate is.
+var templateConfig = addonv1beta1.ConfigGroupResource{Group: addonv1alpha1.GroupVersion.Group, Resource: "addontemplates"}
+
+func (f *addOnCreation) registration() ([]addonv1beta1.RegistrationSpec, error) {
+	switch {
+	case f.clusterRole != "" && !f.hubRegistration:
+		return nil, errors.New("--cluster-role-bind: an agent without access to the hub has no use for a role there: add --hub-registration")
+	case !f.hubRegistration:
+		return nil, nil
+	}
+	client := &addonv1beta1.KubeClientRegistrationSpec{}
+	if f.clusterRole != "" {
+		client.HubPermissions = []addonv1beta1.HubPermissionConfig{{
+			Type:           addonv1beta1.HubPermissionsBindingCurrentCluster,
+			CurrentCluster: &addonv1beta1.CurrentClusterBindingConfig{ClusterRoleName: f.clusterRole},
+		}}
+	}
+	return []addonv1beta1.RegistrationSpec{{Type: addonv1beta1.RegistrationTypeKubeClient, KubeClient: client}}, nil
+}
+
+func (f *addOnCreation) installStrategy() (addonv1beta1.InstallStrategy, error) {
+	if len(f.placements) == 0 {
+		return addonv1beta1.InstallStrategy{Type: addonv1beta1.InstallStrategyManual}, nil
+	}
+	strategy := addonv1beta1.InstallStrategy{Type: addonv1beta1.InstallStrategyPlacements}
+	for _, text := range f.placements {
+		ref, err := parsePlacementRef("--placement-ref", text)
+		if err != nil {
+			return strategy, err
+		}
+		strategy.Placements = append(strategy.Placements, addonv1beta1.PlacementStrategy{
+			PlacementRef: addonv1beta1.PlacementRef{Namespace: ref.Namespace, Name: ref.Name},
+		})
+	}
+	return strategy, nil
+}
+
+// createAddOn looks at everything before it writes anything. The template comes first: an add-on never offers one that is not
+// there.
+func (a *app) createAddOn(ctx context.Context, hub *hubapi.Hub, template *addonv1alpha1.AddOnTemplate, addOn *addonv1alpha1.ClusterManagementAddOn, overwrite bool) error {
+	for _, p := range addOn.Spec.InstallStrategy.Placements {
+		if _, err := hub.Placement(ctx, p.Namespace, p.Name); err != nil {
+			return err
+		}
+	}
+	forTemplate, err := planTemplate(ctx, hub, template, overwrite)
+	if err != nil {
+		return err
+	}
+	forAddOn, err := planCatalogueAddOn(ctx, hub, addOn, overwrite)
+	if err != nil {
+		return err
+	}
+	if err := a.writeTemplate(ctx, hub, template, forTemplate); err != nil {
+		return err
+	}
+	return a.writeCatalogueAddOn(ctx, hub, addOn, forAddOn)
+}
+
+func planTemplate(ctx context.Context, hub *hubapi.Hub, template *addonv1alpha1.AddOnTemplate, overwrite bool) (action, error) {
+	live, err := hub.AddOnTemplate(ctx, template.Name)
+	switch {
+	case apierrors.IsNotFound(err) && !errors.Is(err, hubapi.ErrNotAHub):
+		return actionCreate, nil
+	case err != nil:
+		return actionKeep, err
+	case sameWorkload(live.Spec.AgentSpec.Workload, template.Spec.AgentSpec.Workload) &&
+		equality.Semantic.DeepEqual(live.Spec.Registration, template.Spec.Registration):
+		return actionKeep, nil
+	case live.Spec.AddonName != template.Spec.AddonName:
+		return actionKeep, fmt.Errorf("AddonTemplate %s already exists, for add-on %s: choose another --version", template.Name, live.Spec.AddonName)
+	case !overwrite:
+		return actionKeep, fmt.Errorf("AddonTemplate %s already exists, with other manifests or another registration: choose another --version, or replace them with --overwrite", template.Name)
+	}
+	return actionUpdate, nil
+}
+
+func (a *app) writeTemplate(ctx context.Context, hub *hubapi.Hub, template *addonv1alpha1.AddOnTemplate, what action) error {
+	switch what {
+	case actionCreate:
+		return a.saying(hub.CreateAddOnTemplate(ctx, template), "AddonTemplate %s is created", template.Name)
+	case actionUpdate:
+		return a.saying(hub.UpdateAddOnTemplate(ctx, template.Name, func(live *addonv1alpha1.AddOnTemplate) {
+			live.Spec.AgentSpec.Workload = template.Spec.AgentSpec.Workload
+			live.Spec.Registration = template.Spec.Registration
+			setLabels(&live.ObjectMeta, template.Labels)
+		}), "AddonTemplate %s is updated", template.Name)
+	default:
+		return a.saying(nil, "AddonTemplate %s is already created", template.Name)
+	}
+}
+
+func planCatalogueAddOn(ctx context.Context, hub *hubapi.Hub, addOn *addonv1alpha1.ClusterManagementAddOn, overwrite bool) (action, error) {
+	live, err := hub.CatalogueAddOn(ctx, addOn.Name)
+	if apierrors.IsNotFound(err) && !errors.Is(err, hubapi.ErrNotAHub) {
+		return actionCreate, nil
+	}
+	if err != nil {
+		return actionKeep, err
+	}
+	wanted := live.DeepCopy()
+	become(wanted, addOn)
+	switch {
+	case equality.Semantic.DeepEqual(live, wanted):
+		return actionKeep, nil
+	case !overwrite:
+		return actionKeep, fmt.Errorf("ClusterManagementAddon %s already exists, and is another one: change it with --overwrite, or choose another name", addOn.Name)
+	}
+	return actionUpdate, nil
+}
+
+func (a *app) writeCatalogueAddOn(ctx context.Context, hub *hubapi.Hub, addOn *addonv1alpha1.ClusterManagementAddOn, what action) error {
+	switch what {
+	case actionCreate:
+		return a.saying(hub.CreateCatalogueAddOn(ctx, addOn), "ClusterManagementAddon %s is created", addOn.Name)
+	case actionUpdate:
+		return a.saying(hub.UpdateCatalogueAddOn(ctx, addOn.Name, func(live *addonv1alpha1.ClusterManagementAddOn) { become(live, addOn) }),
+			"ClusterManagementAddon %s is updated", addOn.Name)
+	default:
+		return a.saying(nil, "ClusterManagementAddon %s is already created", addOn.Name)
+	}
+}
+
+// saying says that something is done, unless it failed.
+func (a *app) saying(err error, format string, args ...any) error {
+	if err == nil {
+		a.say(format, args...)
+	}
+	return err
+}
+
+// become makes an add-on offer the template of another, and be deployed by its placements, if that has any. What else there is
+// stays: other kinds of configuration, and how the change reaches the clusters of a placement.
+func become(live, addOn *addonv1alpha1.ClusterManagementAddOn) {
+	setLabels(&live.ObjectMeta, addOn.Labels)
+	metav1.SetMetaDataAnnotation(&live.ObjectMeta, fleet.AnnotationLifecycle, fleet.LifecycleAddOnManager)
+	offered := addOn.Spec.SupportedConfigs[0]
+	at := slices.IndexFunc(live.Spec.SupportedConfigs, func(c addonv1alpha1.ConfigMeta) bool { return c.ConfigGroupResource == templateConfig })
+	if at < 0 {
+		live.Spec.SupportedConfigs = append(live.Spec.SupportedConfigs, offered)
+	} else {
+		live.Spec.SupportedConfigs[at] = offered
+	}
+	placements := addOn.Spec.InstallStrategy.Placements
+	if len(placements) == 0 {
+		return
+	}
+	before := live.Spec.InstallStrategy.Placements
+	live.Spec.InstallStrategy = addonv1beta1.InstallStrategy{Type: addonv1beta1.InstallStrategyPlacements}
+	for _, p := range placements {
+		known := slices.IndexFunc(before, func(b addonv1beta1.PlacementStrategy) bool { return b.PlacementRef == p.PlacementRef })
+		if known >= 0 {
+			p = before[known]
+		}
+		live.Spec.InstallStrategy.Placements = append(live.Spec.InstallStrategy.Placements, p)
+	}
+}
+
+func setLabels(meta *metav1.ObjectMeta, labels map[string]string) {
+	for key, value := range labels {
+		metav1.SetMetaDataLabel(meta, key, value)
+	}
+}

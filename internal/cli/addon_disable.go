@@ -1,0 +1,108 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	"github.com/capstan-io/capstan/internal/cli/hubapi"
+)
+
+const addOnDisableLong = `Take add-ons off clusters.
+
+An add-on is gone once its agent has been taken off the cluster; "capstan get addon" shows that. An add-on that a placement
+deploys comes back as long as the placement selects the cluster.`
+
+// addOnDisableCommand is CA-38.
+func (a *app) addOnDisableCommand() *cobra.Command {
+	f := &addOnFlags{}
+	command := &cobra.Command{
+		Use:               "disable --names ADD-ON,... --clusters CLUSTER,...",
+		Short:             "Take add-ons off clusters",
+		Long:              addOnDisableLong,
+		Example:           "  capstan addon disable --names hello --clusters cluster1,cluster2",
+		Args:              flagsOnly,
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	f.add(a, command)
+	command.RunE = func(command *cobra.Command, _ []string) error {
+		names, clusters, err := f.chosen()
+		if err != nil {
+			return err
+		}
+		return a.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
+			return a.disableAddOns(ctx, hub, names, clusters)
+		})
+	}
+	return command
+}
+
+func (a *app) disableAddOns(ctx context.Context, hub *hubapi.Hub, names, clusters []string) error {
+	installed, err := listAddOns(ctx, hub, clusters)
+	if err != nil {
+		return err
+	}
+	there := map[[2]string]bool{}
+	for i := range installed.Items {
+		there[[2]string{installed.Items[i].Name, installed.Items[i].Namespace}] = true
+	}
+	var errs []error
+	for _, name := range names {
+		if err := a.noteComesBack(ctx, hub, name); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		for _, cluster := range clusters {
+			errs = append(errs, a.disableAddOn(ctx, hub, name, cluster, there[[2]string{name, cluster}]))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (a *app) disableAddOn(ctx context.Context, hub *hubapi.Hub, name, cluster string, found bool) error {
+	if found && a.dryRun {
+		a.say("would undeploy %s add-on in managed cluster: %s.", name, cluster)
+		return nil
+	}
+	var err error
+	if found {
+		found, err = hub.UninstallAddOn(ctx, cluster, name)
+	}
+	switch {
+	case err != nil:
+		return err
+	case found:
+		a.say("Undeploying %s add-on in managed cluster: %s.", name, cluster)
+	default:
+		a.say("%s add-on not found in managed cluster: %s.", name, cluster)
+	}
+	return nil
+}
+
+// noteComesBack points out that a placement deploys the add-on. One that the hub does not offer and no cluster has is misspelt.
+func (a *app) noteComesBack(ctx context.Context, hub *hubapi.Hub, name string) error {
+	offered, err := hub.CatalogueAddOn(ctx, name)
+	if apierrors.IsNotFound(err) {
+		everywhere, listErr := hub.InstalledAddOns(ctx, "")
+		if listErr != nil {
+			return listErr
+		}
+		for i := range everywhere.Items {
+			if everywhere.Items[i].Name == name {
+				return nil
+			}
+		}
+		return fmt.Errorf("--names: %w", err)
+	}
+	if err != nil {
+		return err
+	}
+	if offered.Spec.InstallStrategy.Type == addonv1beta1.InstallStrategyPlacements {
+		a.note("Warning: placements deploy add-on %s: it comes back where they select the cluster. \"capstan get placements\" shows where they do.", name)
+	}
+	return nil
+}

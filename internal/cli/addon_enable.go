@@ -1,0 +1,235 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	addonv1alpha1 "github.com/capstan-io/capstan/api/addon/v1alpha1"
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/manifest"
+)
+
+const addOnEnableLong = `Deploy add-ons on clusters, or change how they are deployed.
+
+--config-file names objects that configure the add-on, such as an AddOnDeploymentConfig. They are applied on the hub, and the
+add-on on these clusters is told to use them.
+
+"capstan get addon NAME" shows when it is available.`
+
+// addOnEnabling is how "addon enable" deploys.
+type addOnEnabling struct {
+	addOnFlags
+	namespace   string
+	annotations map[string]string
+	labels      map[string]string
+	configFile  string
+	outputFile  string
+}
+
+// addOnEnableCommand is CA-37.
+func (a *app) addOnEnableCommand() *cobra.Command {
+	f := &addOnEnabling{}
+	command := &cobra.Command{
+		Use:   "enable --names ADD-ON,... --clusters CLUSTER,...",
+		Short: "Deploy add-ons on clusters",
+		Long:  addOnEnableLong,
+		Example: "  capstan addon enable --names hello --clusters cluster1,cluster2\n" +
+			"  capstan addon enable --names hello --clusters cluster1 --namespace hello --config-file config.yaml",
+		Args:              flagsOnly,
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	f.add(a, command)
+	flags := command.Flags()
+	flags.StringVarP(&f.namespace, "namespace", "n", fleet.NamespaceAgentAddOn, "namespace of the clusters that the agents run in")
+	flags.StringToStringVar(&f.annotations, "annotate", nil, "annotations of the deployments, as key=value,...")
+	flags.StringToStringVar(&f.labels, "labels", nil, "labels of the deployments, as key=value,...")
+	flags.StringVar(&f.configFile, "config-file", "", "file with objects that configure the add-ons, in YAML or JSON; - is standard input")
+	flags.StringVar(&f.outputFile, "output-file", "", "write what was applied to this file")
+	complete(command, "namespace", cobra.NoFileCompletions)
+	command.RunE = func(command *cobra.Command, _ []string) error {
+		names, clusters, err := f.chosen()
+		if err != nil {
+			return err
+		}
+		if err := f.check(); err != nil {
+			return err
+		}
+		ctx, cancel := a.limited(command.Context())
+		defer cancel()
+		configs, err := a.readConfigs(ctx, f.configFile)
+		if err != nil {
+			return err
+		}
+		return a.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
+			return a.enableAddOns(ctx, hub, f, names, clusters, configs)
+		})
+	}
+	return command
+}
+
+func (f *addOnEnabling) check() error {
+	if err := checkNamespaceName("--namespace", f.namespace); err != nil {
+		return err
+	}
+	if err := checkOutputFile(f.outputFile); err != nil {
+		return err
+	}
+	for key := range f.annotations {
+		if why := validation.IsQualifiedName(strings.ToLower(key)); len(why) > 0 {
+			return fmt.Errorf("--annotate: %s: %s", key, strings.Join(why, "; "))
+		}
+	}
+	return checkLabels("--labels", f.labels)
+}
+
+// readConfigs reads the objects of --config-file; none without one.
+func (a *app) readConfigs(ctx context.Context, file string) ([]*unstructured.Unstructured, error) {
+	if file == "" {
+		return nil, nil
+	}
+	manifests, err := manifestFiles{flag: "--config-file", paths: []string{file}, stdin: a.in}.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var configs []*unstructured.Unstructured
+	for _, m := range manifest.Decode(manifests) {
+		configs = append(configs, m.Object)
+	}
+	return configs, nil
+}
+
+// addOnConfig is an object that configures add-ons, and how the hub serves it.
+type addOnConfig struct {
+	object   *unstructured.Unstructured
+	resource hubapi.Resource
+}
+
+func (c addOnConfig) reference() addonv1beta1.AddOnConfig {
+	return addonv1beta1.AddOnConfig{
+		ConfigGroupResource: addonv1beta1.ConfigGroupResource{Group: c.resource.Group, Resource: c.resource.Resource},
+		ConfigReferent:      addonv1beta1.ConfigReferent{Namespace: c.object.GetNamespace(), Name: c.object.GetName()},
+	}
+}
+
+// enableAddOns looks at everything before it writes anything.
+func (a *app) enableAddOns(ctx context.Context, hub *hubapi.Hub, f *addOnEnabling, names, clusters []string, objects []*unstructured.Unstructured) error {
+	configs, err := resolveConfigs(ctx, hub, objects)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, name := range names {
+		errs = append(errs, checkOffered(ctx, hub, name, configs))
+	}
+	for _, cluster := range clusters {
+		errs = append(errs, checkCluster(ctx, hub, cluster))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	var deployments []*addonv1alpha1.ManagedClusterAddOn
+	for _, name := range names {
+		for _, cluster := range clusters {
+			deployments = append(deployments, f.deployment(name, cluster, configs))
+		}
+	}
+	applied := make([]any, 0, len(configs)+len(deployments))
+	for _, c := range configs {
+		applied = append(applied, c.object)
+	}
+	for _, d := range deployments {
+		applied = append(applied, d)
+	}
+	if a.dryRun {
+		for _, object := range applied {
+			errs = append(errs, a.render(object))
+		}
+		return errors.Join(errs...)
+	}
+	if err := a.deployAddOns(ctx, hub, f.namespace, configs, deployments); err != nil {
+		return err
+	}
+	return a.writeApplied(f.outputFile, applied)
+}
+
+// resolveConfigs finds out how the hub serves the objects that configure add-ons.
+func resolveConfigs(ctx context.Context, hub *hubapi.Hub, objects []*unstructured.Unstructured) ([]addOnConfig, error) {
+	var configs []addOnConfig
+	var errs []error
+	for _, object := range objects {
+		resource, err := hub.ResourceOf(ctx, object.GroupVersionKind())
+		switch {
+		case err != nil:
+			errs = append(errs, fmt.Errorf("--config-file: %w", err))
+		case resource.Namespaced && object.GetNamespace() == "":
+			errs = append(errs, fmt.Errorf("--config-file: %s %s: metadata.namespace is missing: say in which namespace of the hub it is to be", object.GetKind(), object.GetName()))
+		default:
+			configs = append(configs, addOnConfig{object, resource})
+		}
+	}
+	return configs, errors.Join(errs...)
+}
+
+// checkOffered fails if the hub does not offer an add-on, or if the add-on would ignore a configuration.
+func checkOffered(ctx context.Context, hub *hubapi.Hub, name string, configs []addOnConfig) error {
+	offered, err := hub.CatalogueAddOn(ctx, name)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, c := range configs {
+		kind := c.reference().ConfigGroupResource
+		if !slices.ContainsFunc(offered.Spec.SupportedConfigs, func(s addonv1alpha1.ConfigMeta) bool { return s.ConfigGroupResource == kind }) {
+			errs = append(errs, fmt.Errorf("--config-file: add-on %s takes no %s.%s: spec.supportedConfigs of its ClusterManagementAddOn lists what it takes", name, kind.Resource, kind.Group))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (f *addOnEnabling) deployment(name, cluster string, configs []addOnConfig) *addonv1alpha1.ManagedClusterAddOn {
+	d := &addonv1alpha1.ManagedClusterAddOn{
+		TypeMeta: metav1.TypeMeta{APIVersion: addonv1alpha1.GroupVersion.String(), Kind: "ManagedClusterAddOn"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: cluster, Name: name, Labels: maps.Clone(f.labels), Annotations: maps.Clone(f.annotations),
+		},
+		Spec: addonv1alpha1.ManagedClusterAddOnSpec{InstallNamespace: f.namespace},
+	}
+	for _, c := range configs {
+		d.Spec.Configs = append(d.Spec.Configs, c.reference())
+	}
+	return d
+}
+
+// deployAddOns deploys on each cluster it can, once the configurations are there.
+func (a *app) deployAddOns(ctx context.Context, hub *hubapi.Hub, namespace string, configs []addOnConfig, deployments []*addonv1alpha1.ManagedClusterAddOn) error {
+	for _, c := range configs {
+		err := hub.Apply(ctx, c.resource, c.object)
+		if apierrors.IsNotFound(err) {
+			return fmt.Errorf("--config-file: the hub has no namespace %q: \"kubectl create namespace %s\" makes it: %w", c.object.GetNamespace(), c.object.GetNamespace(), err)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	var errs []error
+	for _, d := range deployments {
+		if err := hub.InstallAddOn(ctx, d); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		a.say("Deploying %s add-on to namespaces %s of managed cluster: %s.", d.Name, namespace, d.Namespace)
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,73 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// bundle says which versions belong together (CA-07). An empty version is the newest.
+type bundle struct {
+	// OCM is the tag of the images of the hub and the agent.
+	OCM string `json:"ocm"`
+	// PolicyAddOn is the version of the add-on governance-policy-framework.
+	PolicyAddOn string `json:"policy_addon"`
+}
+
+const (
+	defaultBundle = "default"
+	latestBundle  = "latest"
+)
+
+// bundles are those that --bundle-version knows. The last one is the default.
+var bundles = []bundle{
+	{"v1.1.0", "v0.16.0"}, {"v1.1.1", "v0.16.0"}, {"v1.1.3", "v0.16.0"},
+	{"v1.2.0", "v0.17.0"}, {"v1.2.1", "v0.17.0"},
+	{"v1.3.0", "v0.18.0"}, {"v1.3.1", "v0.18.0"},
+}
+
+// bundleFlags choose a bundle.
+type bundleFlags struct{ version, overrides string }
+
+func (f *bundleFlags) add(command *cobra.Command) {
+	flags := command.Flags()
+	flags.StringVar(&f.version, "bundle-version", defaultBundle, "versions that belong together: "+strings.Join(bundleNames(), ", "))
+	flags.StringVar(&f.overrides, "bundle-version-overrides", "", `JSON file with versions that replace those of the bundle, such as {"policy_addon": "v0.18.0"}`)
+	complete(command, "bundle-version", cobra.FixedCompletions(bundleNames(), cobra.ShellCompDirectiveNoFileComp))
+}
+
+func bundleNames() []string {
+	names := []string{defaultBundle, latestBundle}
+	for _, b := range bundles {
+		names = append(names, strings.TrimPrefix(b.OCM, "v"))
+	}
+	return names
+}
+
+// bundle is the chosen one.
+func (f *bundleFlags) bundle() (bundle, error) {
+	chosen := bundles[len(bundles)-1]
+	switch f.version {
+	case defaultBundle:
+	case latestBundle:
+		chosen = bundle{OCM: latestBundle}
+	default:
+		at := slices.IndexFunc(bundles, func(b bundle) bool { return b.OCM == "v"+strings.TrimPrefix(f.version, "v") })
+		if at < 0 {
+			return bundle{}, fmt.Errorf("--bundle-version: %q is none of %s", f.version, strings.Join(bundleNames(), ", "))
+		}
+		chosen = bundles[at]
+	}
+	if f.overrides == "" {
+		return chosen, nil
+	}
+	content, err := os.ReadFile(f.overrides)
+	if err == nil {
+		err = json.Unmarshal(content, &chosen)
+	}
+	return chosen, flagError("--bundle-version-overrides", err)
+}

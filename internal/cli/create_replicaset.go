@@ -1,0 +1,68 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
+	"github.com/capstan-io/capstan/internal/cli/hubapi"
+)
+
+// replicaSet is what delivers the work for as long as it exists.
+func (d *delivery) replicaSet() *workv1alpha1.ManifestWorkReplicaSet {
+	return &workv1alpha1.ManifestWorkReplicaSet{
+		TypeMeta:   metav1.TypeMeta{APIVersion: workv1alpha1.GroupVersion.String(), Kind: "ManifestWorkReplicaSet"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: d.placement.Namespace, Name: d.name},
+		Spec: workv1alpha1.ManifestWorkReplicaSetSpec{
+			ManifestWorkTemplate: workv1.ManifestWorkSpec{Workload: d.workload},
+			PlacementRefs:        []workv1alpha1.LocalPlacementReference{{Name: d.placement.Name}},
+		},
+	}
+}
+
+// createReplicaSet creates the set, or changes the manifests and the placement of the one that is there (CA-31).
+func (a *app) createReplicaSet(ctx context.Context, hub *hubapi.Hub, d *delivery) error {
+	if _, err := hub.Placement(ctx, d.placement.Namespace, d.placement.Name); err != nil { // the API would take one that is misspelt
+		return err
+	}
+	wanted := d.replicaSet()
+	live, err := hub.ReplicaSet(ctx, wanted.Namespace, wanted.Name)
+	switch {
+	case apierrors.IsNotFound(err) && !errors.Is(err, hubapi.ErrNotAHub):
+		if err := hub.CreateReplicaSet(ctx, wanted); err != nil {
+			return err
+		}
+		a.say("create manifestworkreplicaset %s in namespace %s", wanted.Name, wanted.Namespace)
+		return nil
+	case err != nil:
+		return err
+	case sameWorkload(live.Spec.ManifestWorkTemplate.Workload, d.workload) && refersTo(live, d.placement.Name):
+		a.say("manifestworkreplicaset %s in namespace %s already exists, with these manifests", live.Name, live.Namespace)
+		return nil
+	case !d.overwrite:
+		return fmt.Errorf("ManifestWorkReplicaSet %s in namespace %s already exists, with other manifests or placements: replace them with --overwrite, or choose another name",
+			live.Name, live.Namespace)
+	}
+	err = hub.UpdateReplicaSet(ctx, live.Namespace, live.Name, func(set *workv1alpha1.ManifestWorkReplicaSet) {
+		set.Spec.ManifestWorkTemplate.Workload = d.workload
+		if !refersTo(set, d.placement.Name) { // else its rollout strategy stays
+			set.Spec.PlacementRefs = wanted.Spec.PlacementRefs
+		}
+	})
+	if err != nil {
+		return err
+	}
+	a.say("update manifestworkreplicaset %s in namespace %s", live.Name, live.Namespace)
+	return nil
+}
+
+// refersTo tells whether a set is for a placement, perhaps among others.
+func refersTo(set *workv1alpha1.ManifestWorkReplicaSet, placement string) bool {
+	return slices.ContainsFunc(set.Spec.PlacementRefs, func(r workv1alpha1.LocalPlacementReference) bool { return r.Name == placement })
+}

@@ -1,0 +1,150 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+// deletionPatience is how long it waits for the agents to take off what a work delivered, unless --timeout says otherwise.
+const deletionPatience = 10 * time.Second
+
+const deleteWorkLong = `Delete a work from clusters, and wait until it is gone.
+
+A work goes when its agent has taken its objects off the cluster, or let them go if its deleteOption says so. It waits ten
+seconds for that, or as long as --timeout says.
+
+With --force, the work goes at once, whether an agent is there or not. Its objects stay on the cluster until an agent finds
+that their work is gone; if there will be none, they stay.`
+
+// deleteWorkCommand is CA-34.
+func (a *app) deleteWorkCommand() *cobra.Command {
+	clusters := &clusterFlags{}
+	var force bool
+	command := &cobra.Command{
+		Use:     "work NAME --clusters CLUSTER,...",
+		Aliases: []string{"works", "manifestwork", "manifestworks"},
+		Short:   "Delete a work from clusters",
+		Long:    deleteWorkLong,
+		Example: "  capstan delete work web --clusters cluster1,cluster2\n  capstan delete work web --cluster gone --force",
+		Args:    exactName,
+	}
+	clusters.add(a, command)
+	command.Flags().BoolVar(&force, "force", false, "remove its finalizers: do not wait for the agent")
+	command.ValidArgsFunction = a.completeWork(clusters)
+	command.RunE = func(command *cobra.Command, args []string) error {
+		names, err := clusters.required()
+		if err != nil {
+			return err
+		}
+		patience := deletionPatience
+		if command.Flags().Changed("timeout") {
+			patience = time.Duration(a.timeout) * time.Second
+		}
+		return a.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
+			found, err := findWorks(ctx, hub, args[0], names)
+			if err != nil {
+				return err
+			}
+			return a.deleteWorks(ctx, hub, args[0], found, workDeletion{force, patience})
+		})
+	}
+	return command
+}
+
+// placeOf is a cluster, and whether it has the work.
+type placeOf struct {
+	cluster string
+	found   bool
+}
+
+// findWorks looks for the work in each cluster before any is deleted. A name that none of them knows is misspelt.
+func findWorks(ctx context.Context, hub *hubapi.Hub, name string, clusters []string) ([]placeOf, error) {
+	places := make([]placeOf, 0, len(clusters))
+	var errs []error
+	var missing error
+	for _, cluster := range clusters {
+		work, err := hub.Work(ctx, cluster, name)
+		switch {
+		case apierrors.IsNotFound(err) && !errors.Is(err, hubapi.ErrNotAHub):
+			missing = err
+			if err := checkCluster(ctx, hub, cluster); err != nil {
+				errs = append(errs, err)
+			}
+		case err != nil:
+			errs = append(errs, err)
+		case work.Labels[fleet.LabelManifestWorkReplicaSet] != "":
+			errs = append(errs, fmt.Errorf("work %s in cluster %s belongs to ManifestWorkReplicaSet %s, which would make it anew: delete that with \"kubectl delete manifestworkreplicaset\"",
+				name, cluster, work.Labels[fleet.LabelManifestWorkReplicaSet]))
+		}
+		places = append(places, placeOf{cluster, err == nil})
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	for _, p := range places {
+		if p.found {
+			return places, nil
+		}
+	}
+	return nil, missing
+}
+
+// workDeletion is how works are deleted.
+type workDeletion struct {
+	force    bool
+	patience time.Duration
+}
+
+// deleteWorks deletes all of them before it waits for any.
+func (a *app) deleteWorks(ctx context.Context, hub *hubapi.Hub, name string, places []placeOf, how workDeletion) error {
+	var errs []error
+	var going []string
+	for _, p := range places {
+		switch {
+		case !p.found:
+			a.say("work %s in cluster %s is already deleted", name, p.cluster)
+		case a.dryRun:
+			a.say("would delete work %s in cluster %s", name, p.cluster)
+		default:
+			if err := a.deleteWork(ctx, hub, p.cluster, name, how.force); err != nil {
+				errs = append(errs, err)
+				continue
+			}
+			going = append(going, p.cluster)
+		}
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, how.patience, timeoutError{how.patience})
+	defer cancel()
+	progress := a.progress()
+	defer progress.Close()
+	for _, cluster := range going {
+		progress.Wait(cluster, "waiting for its agent")
+		err := hub.WaitForNoWork(ctx, cluster, name)
+		progress.Wait(cluster, "")
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = fmt.Errorf("%w: its agent has not taken everything off the cluster yet. \"capstan get clusters %s\" shows whether it is there, "+
+				"--timeout waits longer, --force does not wait for it", err, cluster)
+		}
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		a.say("work %s in cluster %s is deleted", name, cluster)
+	}
+	return errors.Join(errs...)
+}
+
+func (a *app) deleteWork(ctx context.Context, hub *hubapi.Hub, cluster, name string, force bool) error {
+	if err := hub.DeleteWork(ctx, cluster, name); err != nil || !force {
+		return err
+	}
+	return hub.ReleaseWork(ctx, cluster, name)
+}

@@ -1,0 +1,55 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+)
+
+// The values of --dry-run where the clusters can be asked what would happen.
+const (
+	dryRunNone   = "none"
+	dryRunClient = "client"
+	dryRunServer = "server"
+)
+
+// dryRunFlag is --dry-run of commands that know two kinds of it. It takes the place of the global flag, whose values mean the
+// same as client and none. It implements pflag.Value.
+type dryRunFlag struct {
+	value string
+	any   *bool
+}
+
+// addDryRunFlag adds --dry-run to a command.
+func (a *app) addDryRunFlag(command *cobra.Command) *dryRunFlag {
+	f := &dryRunFlag{value: dryRunNone, any: &a.dryRun}
+	command.Flags().Var(f, "dry-run", "do nothing but show what would be created (client), or what would change on the clusters (server)")
+	command.Flags().Lookup("dry-run").NoOptDefVal = dryRunClient
+	complete(command, "dry-run", cobra.FixedCompletions([]string{dryRunClient, dryRunServer}, cobra.ShellCompDirectiveNoFileComp))
+	return f
+}
+
+// onClusters tells whether the clusters are to be asked.
+func (f *dryRunFlag) onClusters() bool { return f.value == dryRunServer }
+
+// String is the chosen kind.
+func (f *dryRunFlag) String() string { return f.value }
+
+// Type names the flag's values in the help.
+func (f *dryRunFlag) Type() string { return dryRunClient + "|" + dryRunServer }
+
+// Set chooses a kind.
+func (f *dryRunFlag) Set(value string) error {
+	switch value {
+	case dryRunClient, "true":
+		f.value = dryRunClient
+	case dryRunServer:
+		f.value = dryRunServer
+	case dryRunNone, "false":
+		f.value = dryRunNone
+	default:
+		return fmt.Errorf("%q is none of %s, %s, %s", value, dryRunNone, dryRunClient, dryRunServer)
+	}
+	*f.any = f.value != dryRunNone
+	return nil
+}

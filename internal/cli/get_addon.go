@@ -1,0 +1,133 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	addonv1alpha1 "github.com/capstan-io/capstan/api/addon/v1alpha1"
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/output"
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+// getAddOnCommand is CA-27.
+func (a *app) getAddOnCommand() *cobra.Command {
+	clusters := &clusterFlags{}
+	command := &cobra.Command{
+		Use:     "addon [NAME...]",
+		Aliases: []string{"addons", "managedclusteraddons", "managedclusteraddon", "mca"},
+		Short:   "Show the add-ons of the hub, the clusters they are on, and how they are there",
+		Example: "  capstan get addon\n  capstan get addon -o table\n  capstan get addon hello --clusters cluster1,cluster2",
+	}
+	clusters.add(a, command)
+	format := addOutputFlag(command, output.Tree, output.Table, output.YAML, output.JSON, output.Name)
+	command.ValidArgsFunction = a.completeAddOns
+	command.RunE = func(command *cobra.Command, names []string) error {
+		chosen, err := clusters.names()
+		if err != nil {
+			return err
+		}
+		return a.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
+			return a.printAddOns(ctx, hub, format.Format(), names, chosen)
+		})
+	}
+	return command
+}
+
+func (a *app) printAddOns(ctx context.Context, hub *hubapi.Hub, format output.Format, names, clusters []string) error {
+	list, err := listAddOns(ctx, hub, clusters)
+	if err != nil {
+		return err
+	}
+	known, err := knownAddOns(ctx, hub, list.Items)
+	if err != nil {
+		return err
+	}
+	if len(names) == 0 {
+		names = known
+	}
+	for _, name := range names {
+		if !slices.Contains(known, name) {
+			return fmt.Errorf("add-on %q is not there: \"capstan get addon\" lists those that are", name)
+		}
+	}
+	list.Items = slices.DeleteFunc(list.Items, func(i addonv1alpha1.ManagedClusterAddOn) bool { return !slices.Contains(names, i.Name) })
+	if len(known) == 0 {
+		a.note("No add-ons. \"capstan addon create NAME -f FILE\" makes one of manifests.")
+	}
+	shown := output.AddOns{Names: names, Installed: list.Items}
+	if format == output.Tree && len(list.Items) > 0 {
+		if shown.Works, err = addOnWorks(ctx, hub); err != nil {
+			return err
+		}
+	}
+	return a.print(format, shown.View(list))
+}
+
+// listAddOns lists the installations on some clusters, on all of them if none is named.
+func listAddOns(ctx context.Context, hub *hubapi.Hub, clusters []string) (*addonv1alpha1.ManagedClusterAddOnList, error) {
+	if len(clusters) == 0 {
+		return hub.InstalledAddOns(ctx, "")
+	}
+	var all *addonv1alpha1.ManagedClusterAddOnList
+	for _, cluster := range clusters {
+		list, err := hub.InstalledAddOns(ctx, cluster)
+		if err != nil {
+			return nil, err
+		}
+		if len(list.Items) == 0 { // the API does not tell a cluster without add-ons from none
+			if _, err := hub.Cluster(ctx, cluster); err != nil {
+				return nil, err
+			}
+		}
+		if all == nil {
+			all = list
+		} else {
+			all.Items = append(all.Items, list.Items...)
+		}
+	}
+	return all, nil
+}
+
+// knownAddOns are the names of the add-ons that can be installed, and of those that are.
+func knownAddOns(ctx context.Context, hub *hubapi.Hub, installed []addonv1alpha1.ManagedClusterAddOn) ([]string, error) {
+	catalogue, err := hub.CatalogueAddOns(ctx)
+	var names []string
+	for i := range catalogue {
+		names = append(names, catalogue[i].Name)
+	}
+	for i := range installed {
+		names = append(names, installed[i].Name)
+	}
+	slices.Sort(names)
+	return slices.Compact(names), err
+}
+
+func addOnWorks(ctx context.Context, hub *hubapi.Hub) ([]workv1.ManifestWork, error) {
+	list, err := hub.Works(ctx, "", fleet.LabelAddOnName)
+	return list.Items, err
+}
+
+// completeAddOns completes the names of add-ons that are not on the line yet.
+func (a *app) completeAddOns(command *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	return slices.DeleteFunc(a.addOnNames(command.Context()), func(name string) bool { return slices.Contains(args, name) }), cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeAddOnList completes the last name of a list of add-ons.
+func (a *app) completeAddOnList(command *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+	return completeList(typed, a.addOnNames(command.Context()))
+}
+
+func (a *app) addOnNames(ctx context.Context) []string {
+	return a.offer(ctx, func(ctx context.Context, hub *hubapi.Hub) ([]string, error) {
+		installed, err := hub.InstalledAddOns(ctx, "")
+		if err != nil {
+			return nil, err
+		}
+		return knownAddOns(ctx, hub, installed.Items)
+	})
+}

@@ -1,0 +1,275 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+// hubAddOn is an add-on whose hub side is a chart of the Open Cluster Management project.
+type hubAddOn struct {
+	name      string
+	chart     string // of the release, too
+	namespace string
+	// addOns are what it brings to clusters.
+	addOns []string
+	// version is that of the chart, the newest if it is empty.
+	version func(bundle) string
+}
+
+// hubAddOns are those that can be installed.
+var hubAddOns = []hubAddOn{
+	{"argocd", "argocd-pull-integration", "argocd", []string{"argocd"}, newest},
+	{"argocd-agent", "argocd-agent-addon", "argocd", []string{"argocd-agent", "argocd-agent-addon"}, newest},
+	{
+		"governance-policy-framework", "governance-policy-framework", fleet.NamespaceOperators,
+		[]string{"governance-policy-framework", "config-policy-controller"},
+		func(b bundle) string { return b.PolicyAddOn },
+	},
+}
+
+func newest(bundle) string { return "" }
+
+func hubAddOnNames() []string {
+	names := make([]string, len(hubAddOns))
+	for i := range hubAddOns {
+		names[i] = hubAddOns[i].name
+	}
+	return names
+}
+
+// hubAddOnFlags choose hub-side add-ons and where they are.
+type hubAddOnFlags struct {
+	names     []string
+	namespace string
+}
+
+func (f *hubAddOnFlags) add(a *app, command *cobra.Command) {
+	flags := command.Flags()
+	flags.StringSliceVar(&f.names, "names", nil, "which of "+strings.Join(hubAddOnNames(), ", ")+", separated by commas")
+	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace of the hub that they run in (default argocd, or "+fleet.NamespaceOperators+" for governance-policy-framework)")
+	complete(command, "names", func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+		return completeList(typed, hubAddOnNames())
+	})
+	complete(command, "namespace", a.completeNamespaces)
+}
+
+// chosen are the add-ons, each in its namespace.
+func (f *hubAddOnFlags) chosen() ([]hubAddOn, error) {
+	names, err := namesOf("--names", f.names)
+	if err != nil {
+		return nil, err
+	}
+	if len(names) == 0 {
+		return nil, fmt.Errorf("--names is missing: which of %s", strings.Join(hubAddOnNames(), ", "))
+	}
+	if f.namespace != "" {
+		if err := checkNamespaceName("--namespace", f.namespace); err != nil {
+			return nil, err
+		}
+	}
+	var chosen []hubAddOn
+	for _, name := range names {
+		at := slices.IndexFunc(hubAddOns, func(h hubAddOn) bool { return h.name == name })
+		if at < 0 {
+			return nil, fmt.Errorf("--names: %q is none of %s", name, strings.Join(hubAddOnNames(), ", "))
+		}
+		addOn := hubAddOns[at]
+		if f.namespace != "" {
+			addOn.namespace = f.namespace
+		}
+		chosen = append(chosen, addOn)
+	}
+	return chosen, nil
+}
+
+func (a *app) installCommand() *cobra.Command {
+	return parent("install", "Install the hub's side of add-ons", a.installHubAddOnCommand())
+}
+
+const installHubAddOnLong = `Install the hub's side of add-ons of the Open Cluster Management project, from its Helm repository:
+
+  argocd                        pulls Argo CD applications from the hub (chart argocd-pull-integration)
+  argocd-agent                  manages Argo CD on clusters (chart argocd-agent-addon)
+  governance-policy-framework   brings policies to clusters
+
+It needs the program helm, and a hub that runs pods: one in a Kubernetes cluster, not a standalone one. What is installed
+already is upgraded. "capstan addon enable" then deploys the add-ons on clusters.`
+
+// installHubAddOnCommand is CA-39.
+func (a *app) installHubAddOnCommand() *cobra.Command {
+	f, versions := &hubAddOnFlags{}, &bundleFlags{}
+	var createNamespace bool
+	var outputFile string
+	command := &cobra.Command{
+		Use:   "hub-addon --names ADD-ON,...",
+		Short: "Install the hub's side of add-ons",
+		Long:  installHubAddOnLong,
+		Example: "  capstan install hub-addon --names argocd --create-namespace\n" +
+			"  capstan install hub-addon --names governance-policy-framework --dry-run",
+		Args:              flagsOnly,
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	f.add(a, command)
+	versions.add(command)
+	command.Flags().BoolVar(&createNamespace, "create-namespace", false, "create the namespace if it is missing")
+	command.Flags().StringVar(&outputFile, "output-file", "", "write what was applied to this file")
+	command.RunE = func(command *cobra.Command, _ []string) error {
+		chosen, err := f.chosen()
+		if err != nil {
+			return err
+		}
+		bundle, err := versions.bundle()
+		if err != nil {
+			return err
+		}
+		if err := checkOutputFile(outputFile); err != nil {
+			return err
+		}
+		return a.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
+			if !createNamespace {
+				if err := checkNamespaces(ctx, hub, chosen); err != nil {
+					return err
+				}
+			}
+			return a.installHubAddOns(ctx, hub, chosen, bundle, createNamespace, outputFile)
+		})
+	}
+	return command
+}
+
+// checkNamespaces fails if a namespace is missing.
+func checkNamespaces(ctx context.Context, hub *hubapi.Hub, addOns []hubAddOn) error {
+	for _, addOn := range addOns {
+		exists, err := hub.HasNamespace(ctx, addOn.namespace)
+		if err != nil {
+			return err
+		}
+		if !exists {
+			return fmt.Errorf("the hub has no namespace %s for %s: --create-namespace makes it", addOn.namespace, addOn.name)
+		}
+	}
+	return nil
+}
+
+// installHubAddOns renders all of them before it installs any.
+func (a *app) installHubAddOns(ctx context.Context, hub *hubapi.Hub, addOns []hubAddOn, b bundle, createNamespace bool, outputFile string) error {
+	if err := checkRunsPods(ctx, hub); err != nil {
+		return err
+	}
+	h := helm{hub.Source}
+	var rendered strings.Builder
+	for _, addOn := range addOns {
+		manifests, err := h.run(ctx, addOn.chartArgs("template", b)...)
+		if err != nil {
+			return fmt.Errorf("add-on %s: %w", addOn.name, err)
+		}
+		rendered.WriteString(manifests)
+	}
+	if a.dryRun {
+		a.say("%s", strings.TrimSpace(rendered.String()))
+		return nil
+	}
+	for _, addOn := range addOns {
+		a.say("Installing built-in %s add-on to the Hub cluster...", addOn.name)
+		args := append(addOn.chartArgs("upgrade", b), "--install")
+		if createNamespace {
+			args = append(args, "--create-namespace")
+		}
+		if _, err := h.run(ctx, args...); err != nil {
+			return fmt.Errorf("add-on %s: %w", addOn.name, err)
+		}
+	}
+	if outputFile == "" {
+		return nil
+	}
+	return writeOutputFile(outputFile, []byte(rendered.String()))
+}
+
+// chartArgs are the words that Helm takes after its name to do something with the chart.
+func (h hubAddOn) chartArgs(verb string, b bundle) []string {
+	args := []string{verb, h.chart, h.chart, "--repo", chartRepository, "--namespace", h.namespace}
+	if version := h.version(b); version != "" {
+		args = append(args, "--version", version)
+	}
+	return args
+}
+
+// checkRunsPods fails on a hub where what the charts install could not run.
+func checkRunsPods(ctx context.Context, hub *hubapi.Hub) error {
+	if _, err := hub.ResourceOf(ctx, schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}); err != nil {
+		return fmt.Errorf("the hub at %s runs no pods, so the hub's side of add-ons cannot be installed there; a hub in a Kubernetes cluster runs them: %w", hub.Server, err)
+	}
+	return nil
+}
+
+func (a *app) uninstallCommand() *cobra.Command {
+	return parent("uninstall", "Uninstall the hub's side of add-ons", a.uninstallHubAddOnCommand())
+}
+
+const uninstallHubAddOnLong = `Uninstall the hub's side of add-ons that "capstan install hub-addon" installed.
+
+An add-on that is on clusters is not uninstalled: nobody would take it off them. "capstan addon disable" does.`
+
+// uninstallHubAddOnCommand is CA-40.
+func (a *app) uninstallHubAddOnCommand() *cobra.Command {
+	f := &hubAddOnFlags{}
+	command := &cobra.Command{
+		Use:               "hub-addon --names ADD-ON,...",
+		Short:             "Uninstall the hub's side of add-ons",
+		Long:              uninstallHubAddOnLong,
+		Example:           "  capstan uninstall hub-addon --names argocd",
+		Args:              flagsOnly,
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	f.add(a, command)
+	command.RunE = func(command *cobra.Command, _ []string) error {
+		chosen, err := f.chosen()
+		if err != nil {
+			return err
+		}
+		return a.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
+			return a.uninstallHubAddOns(ctx, hub, chosen)
+		})
+	}
+	return command
+}
+
+// uninstallHubAddOns makes sure that no cluster has any of them before it uninstalls one.
+func (a *app) uninstallHubAddOns(ctx context.Context, hub *hubapi.Hub, addOns []hubAddOn) error {
+	installed, err := hub.InstalledAddOns(ctx, "")
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, addOn := range addOns {
+		for i := range installed.Items {
+			on := &installed.Items[i]
+			if slices.Contains(addOn.addOns, on.Name) {
+				errs = append(errs, fmt.Errorf("add-on %s is on cluster %s. Take it off first:\n  capstan addon disable --names %s --clusters %s", on.Name, on.Namespace, on.Name, on.Namespace))
+			}
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	for _, addOn := range addOns {
+		if a.dryRun {
+			a.say("would uninstall %s from namespace %s", addOn.name, addOn.namespace)
+			continue
+		}
+		a.say("Uninstalling built-in %s add-on from the Hub cluster...", addOn.name)
+		if _, err := (helm{hub.Source}).run(ctx, "uninstall", addOn.chart, "--namespace", addOn.namespace); err != nil {
+			return fmt.Errorf("add-on %s: %w", addOn.name, err)
+		}
+	}
+	return nil
+}

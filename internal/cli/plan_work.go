@@ -1,0 +1,176 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/manifest"
+)
+
+// requestsAtOnce bounds how many clusters are looked at, or try something, at the same time.
+const requestsAtOnce = 10
+
+// action is what becomes of the work of one cluster.
+type action int
+
+const (
+	actionCreate action = iota
+	actionUpdate
+	actionKeep
+	actionDelete
+)
+
+// step is what is to be done in one cluster.
+type step struct {
+	action action
+	work   *workv1.ManifestWork // as it should be
+	live   *workv1.ManifestWork // as it is, nil if it is not there
+}
+
+// plan says what is to be done in each cluster, those that get the work before those that lose it. It fails for all reasons
+// that can be known beforehand, and tells all of them.
+func (d *delivery) plan(ctx context.Context, hub *hubapi.Hub) ([]step, error) {
+	clusters := d.clusters
+	if d.placement != nil {
+		decided, err := decidedClusters(ctx, hub, *d.placement)
+		if err != nil {
+			return nil, err
+		}
+		if len(decided) == 0 && !d.overwrite {
+			return nil, fmt.Errorf("placement %s selects no clusters: \"capstan explain placement %s --namespace %s\" shows why", d.placement, d.placement.Name, d.placement.Namespace)
+		}
+		clusters = decided
+	}
+	steps := make([]step, len(clusters))
+	errs := make([]error, len(clusters))
+	var group errgroup.Group
+	group.SetLimit(requestsAtOnce)
+	for i, cluster := range clusters {
+		group.Go(func() error {
+			steps[i], errs[i] = d.planCluster(ctx, hub, cluster)
+			return nil
+		})
+	}
+	_ = group.Wait() // the errors are in errs, in the order of the clusters
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	if d.placement == nil || !d.overwrite {
+		return steps, nil
+	}
+	left, err := d.planDeletions(ctx, hub, clusters)
+	return append(steps, left...), err
+}
+
+func (d *delivery) planCluster(ctx context.Context, hub *hubapi.Hub, cluster string) (step, error) {
+	if d.placement == nil { // a placement selects none but those that exist
+		if err := checkCluster(ctx, hub, cluster); err != nil {
+			return step{}, err
+		}
+	}
+	s := step{action: actionCreate, work: newWork(cluster, d.name, d.workload)}
+	if d.placement != nil {
+		s.work.Labels = map[string]string{fleet.LabelWorkPlacement: fleet.LabelValue(d.placement.Namespace + "." + d.placement.Name)}
+	}
+	live, err := hub.Work(ctx, cluster, d.name)
+	if apierrors.IsNotFound(err) && !errors.Is(err, hubapi.ErrNotAHub) {
+		return s, nil
+	}
+	if err != nil {
+		return s, err
+	}
+	s.live = live
+	switch {
+	case live.Labels[fleet.LabelManifestWorkReplicaSet] != "":
+		return s, fmt.Errorf("work %s in cluster %s belongs to ManifestWorkReplicaSet %s, which would put it right: change that, or choose another name",
+			live.Name, cluster, live.Labels[fleet.LabelManifestWorkReplicaSet])
+	case !live.DeletionTimestamp.IsZero():
+		return s, fmt.Errorf("work %s in cluster %s is being deleted: try again when it is gone, or choose another name; \"capstan delete work %s --cluster %s\" waits for that",
+			live.Name, cluster, live.Name, cluster)
+	case sameWorkload(live.Spec.Workload, d.workload):
+		s.action = actionKeep
+	case !d.overwrite:
+		return s, fmt.Errorf("work %s in cluster %s already exists, with other manifests: replace them with --overwrite, or choose another name", live.Name, cluster)
+	default:
+		s.action = actionUpdate
+	}
+	return s, nil
+}
+
+// checkCluster fails if nothing can be delivered to a cluster. Who may not read clusters learns it from the API.
+func checkCluster(ctx context.Context, hub *hubapi.Hub, name string) error {
+	cluster, err := hub.Cluster(ctx, name)
+	switch {
+	case apierrors.IsForbidden(err):
+		return nil
+	case err != nil:
+		return err
+	case cluster.Spec.HubAcceptsClient:
+		return nil
+	}
+	exists, err := hub.HasNamespace(ctx, name)
+	if err == nil && !exists {
+		return fmt.Errorf("cluster %s has no namespace on the hub, because it is not accepted yet: \"capstan accept --clusters %s\" accepts it", name, name)
+	}
+	return err
+}
+
+// decidedClusters are what a placement has selected. One that has never been decided on is an error: it says
+// nothing of where works should be.
+func decidedClusters(ctx context.Context, hub *hubapi.Hub, ref types.NamespacedName) ([]string, error) {
+	if _, err := hub.Placement(ctx, ref.Namespace, ref.Name); err != nil {
+		return nil, err
+	}
+	list, err := hub.PlacementDecisions(ctx, ref.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	decisions := slices.DeleteFunc(list.Items, func(d clusterv1beta1.PlacementDecision) bool { return d.Labels[fleet.LabelPlacement] != ref.Name })
+	if len(decisions) == 0 {
+		return nil, fmt.Errorf("placement %s has not been decided on yet: \"capstan explain placement %s --namespace %s\" shows why", ref, ref.Name, ref.Namespace)
+	}
+	var clusters []string
+	for _, d := range decisions {
+		for _, one := range d.Status.Decisions {
+			if !slices.Contains(clusters, one.ClusterName) {
+				clusters = append(clusters, one.ClusterName)
+			}
+		}
+	}
+	return clusters, nil
+}
+
+// planDeletions finds the works of this name that a placement has brought to clusters where none selects them any more. Works
+// that somebody created by name of the cluster stay.
+func (d *delivery) planDeletions(ctx context.Context, hub *hubapi.Hub, decided []string) ([]step, error) {
+	list, err := hub.Works(ctx, "", fleet.LabelWorkPlacement)
+	if err != nil {
+		return nil, err
+	}
+	var steps []step
+	for i := range list.Items {
+		live := &list.Items[i]
+		if live.Name == d.name && !slices.Contains(decided, live.Namespace) && live.DeletionTimestamp.IsZero() {
+			steps = append(steps, step{action: actionDelete, work: live, live: live})
+		}
+	}
+	slices.SortFunc(steps, func(a, b step) int { return strings.Compare(a.work.Namespace, b.work.Namespace) })
+	return steps, nil
+}
+
+// sameWorkload compares what the manifests say, not how they are written.
+func sameWorkload(one, other workv1.ManifestsTemplate) bool {
+	return equality.Semantic.DeepEqual(manifest.Decode(one.Manifests), manifest.Decode(other.Manifests))
+}

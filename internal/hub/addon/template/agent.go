@@ -1,0 +1,148 @@
+package template
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capstan-io/capstan/addon"
+	"github.com/capstan-io/capstan/addon/config"
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/addon/images"
+	"github.com/capstan-io/capstan/internal/addon/template"
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+// agent is the add-on of a template.
+type agent struct {
+	*Catalogue
+	name string
+}
+
+var _ addon.Agent = (*agent)(nil)
+
+// Options of all templates are the same, but for the name: what differs is asked for on each cluster.
+func (a *agent) Options() addon.Options {
+	return addon.Options{
+		Name: a.name,
+		Registration: &addon.Registration{
+			Configs: a.registrations, Permissions: a.permissions, Sign: a.sign,
+		},
+		Health:           addon.Health{Mode: addon.HealthWorkloads}, // AM-36
+		InstallNamespace: a.installNamespace,
+		Configs:          Configs(),
+		WaitForConfigs:   true, // AM-38
+		RedeployOn: func(before, after *clusterv1.ManagedCluster) bool { // AM-37
+			return before.Annotations[fleet.AnnotationImageRegistries] != after.Annotations[fleet.AnnotationImageRegistries]
+		},
+	}
+}
+
+// Configs are the types of configurations that the add-ons of templates have.
+func Configs() []schema.GroupVersionResource {
+	return []schema.GroupVersionResource{Templates, config.DeploymentConfigs}
+}
+
+// Manifests renders the template.
+func (a *agent) Manifests(ctx context.Context, installation addon.Installation) (*addon.Workload, error) {
+	in, err := a.input(ctx, installation)
+	if errors.Is(err, config.ErrMissing) && isLeaving(installation) {
+		return &addon.Workload{}, nil // what is gone has no hooks to run
+	}
+	if err != nil {
+		return nil, err
+	}
+	in.Namespace = installation.Namespace()
+	rendered, err := template.Render(in)
+	if err != nil {
+		return nil, fmt.Errorf("the AddOnTemplate: %w", err)
+	}
+	a.tell(ctx, rendered.Unknown)
+	objects := make([]client.Object, len(rendered.Objects))
+	for i, object := range rendered.Objects {
+		objects[i] = object
+	}
+	return &addon.Workload{
+		Objects: objects, ManifestConfigs: rendered.ManifestConfigs, DeleteOption: rendered.DeleteOption, Executor: rendered.Executor,
+	}, nil
+}
+
+// tell writes to the log, once, which variables have no value: an author looks for what has become of them.
+func (a *agent) tell(ctx context.Context, unknown []string) {
+	for _, variable := range unknown {
+		if _, before := a.told.LoadOrStore(a.name+"/"+variable, true); !before {
+			ctrl.LoggerFrom(ctx).Info("A variable of the AddOnTemplate has no value and becomes empty: give it one in the customizedVariables of an AddOnDeploymentConfig",
+				"addOn", a.name, "variable", variable)
+		}
+	}
+}
+
+// installNamespace is that of the template or of the AddOnDeploymentConfig (AM-33).
+func (a *agent) installNamespace(ctx context.Context, installation addon.Installation) (string, error) {
+	in, err := a.input(ctx, installation)
+	if errors.Is(err, config.ErrMissing) && isLeaving(installation) {
+		return installation.AddOn.Status.Namespace, nil
+	}
+	if err != nil {
+		return "", err
+	}
+	return template.Namespace(in)
+}
+
+// input reads what a template is rendered with. Its Namespace is the caller's to set.
+func (a *agent) input(ctx context.Context, installation addon.Installation) (template.Input, error) {
+	in := template.Input{AddOn: a.name, Cluster: installation.Cluster.Name}
+	spec, err := a.template(ctx, installation)
+	if err != nil {
+		return in, err
+	}
+	in.Template = spec
+	deployment := &addonv1beta1.AddOnDeploymentConfig{}
+	switch found, err := a.read(ctx, installation, deployment); {
+	case err != nil:
+		return in, err
+	case found:
+		in.Config = &deployment.Spec
+	}
+	in.ClusterMirrors, err = images.OfCluster(installation.Cluster)
+	return in, err
+}
+
+// template reads the AddOnTemplate that the cluster is to have.
+func (a *agent) template(ctx context.Context, installation addon.Installation) (*addonv1beta1.AddOnTemplateSpec, error) {
+	object := &addonv1beta1.AddOnTemplate{}
+	found, err := a.read(ctx, installation, object)
+	if err != nil {
+		return nil, err
+	}
+	if !found && !isLeaving(installation) && !meta.IsStatusConditionTrue(installation.AddOn.Status.Conditions, fleet.ConditionConfigured) {
+		return nil, fmt.Errorf("the configurations of the add-on are not known yet: %w", addon.ErrNotYet)
+	}
+	if !found {
+		return nil, fmt.Errorf("an AddOnTemplate for the add-on %s %w: name one as default in its ClusterManagementAddOn, or in the configs of a placement or of the ManagedClusterAddOn",
+			a.name, config.ErrMissing)
+	}
+	if object.Spec.AddonName != a.name {
+		return nil, fmt.Errorf("AddOnTemplate %s is for the add-on %q, not for %q: set its spec.addonName, or name another one in the configs", object.Name, object.Spec.AddonName, a.name)
+	}
+	return &object.Spec, nil
+}
+
+// read reads the configuration that the cluster is to have. An add-on that leaves takes it in whatever state it is: the rollout of
+// another one will not come to it any more.
+func (a *agent) read(ctx context.Context, installation addon.Installation, into client.Object) (found bool, err error) {
+	if isLeaving(installation) {
+		return config.ReadPresent(ctx, a.client, installation, into)
+	}
+	return config.Read(ctx, a.client, installation, into)
+}
+
+func isLeaving(installation addon.Installation) bool {
+	return !installation.AddOn.DeletionTimestamp.IsZero()
+}

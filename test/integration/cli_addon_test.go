@@ -1,0 +1,61 @@
+package integration
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+)
+
+// CA-27 CA-36 CA-37 CA-38: what the commands for add-ons write is what the hub serves in its own version, and writing it again
+// changes nothing.
+func TestCLIAddOn(t *testing.T) {
+	t.Parallel()
+	const name = "cli-addon"
+	h := hub.Client(t)
+	clusters := []client.Object{acceptedCluster(name + "-a"), acceptedCluster(name + "-b")}
+	create(t, h, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	create(t, h, clusters...)
+	for _, c := range clusters {
+		awaitHubAccepted(t, h, c.GetName(), metav1.ConditionTrue, "HubClusterAdminAccepted")
+	}
+	make := []string{"addon", "create", name, "-f", "-", "--hub-registration"}
+	hub.Capstan(t, configMap(name, "agent", "1"), make...).Succeeds(t, "AddonTemplate cli-addon-0.0.1 is created\nClusterManagementAddon cli-addon is created\n")
+	hub.Capstan(t, configMap(name, "agent", "1"), make...).Succeeds(t, "ClusterManagementAddon cli-addon is already created\n")
+	hub.Capstan(t, configMap(name, "agent", "2"), append(make, "--version", "0.0.2", "--overwrite")...).Succeeds(t, "ClusterManagementAddon cli-addon is updated\n")
+	addOn := &addonv1beta1.ClusterManagementAddOn{}
+	if err := h.Get(t.Context(), client.ObjectKey{Name: name}, addOn); err != nil {
+		t.Fatal(err)
+	}
+	if len(addOn.Spec.DefaultConfigs) != 1 || addOn.Spec.DefaultConfigs[0].Resource != "addontemplates" || addOn.Spec.DefaultConfigs[0].Name != name+"-0.0.2" {
+		t.Errorf("default configurations %+v", addOn.Spec.DefaultConfigs)
+	}
+
+	const config = `{"apiVersion":"addon.open-cluster-management.io/v1alpha1","kind":"AddOnDeploymentConfig","metadata":{"namespace":"cli-addon","name":"config"},"spec":{"customizedVariables":[{"name":"A","value":"b"}]}}`
+	enable := []string{"addon", "enable", "--names", name, "--clusters", name + "-a," + name + "-b"}
+	hub.Capstan(t, config, append(enable, "--config-file", "-")...).Ends(t, 1, "takes no addondeploymentconfigs.addon.open-cluster-management.io")
+	patch := `{"spec":{"defaultConfigs":[{"group":"addon.open-cluster-management.io","resource":"addontemplates","name":"cli-addon-0.0.2"},{"group":"addon.open-cluster-management.io","resource":"addondeploymentconfigs","name":"__reserved_no_default__"}]}}`
+	if err := h.Patch(t.Context(), addOn, client.RawPatch("application/merge-patch+json", []byte(patch))); err != nil {
+		t.Fatal(err)
+	}
+	enable = append(enable, "-n", "somewhere", "--labels", "a=b", "--config-file", "-")
+	for range 2 {
+		hub.Capstan(t, config, enable...).Succeeds(t, "Deploying cli-addon add-on to namespaces somewhere of managed cluster: cli-addon-a.")
+	}
+	installed := &addonv1beta1.ManagedClusterAddOn{}
+	if err := h.Get(t.Context(), client.ObjectKey{Namespace: name + "-b", Name: name}, installed); err != nil {
+		t.Fatal(err)
+	}
+	if installed.Annotations["addon.open-cluster-management.io/v1alpha1-install-namespace"] != "somewhere" || installed.Labels["a"] != "b" ||
+		len(installed.Spec.Configs) != 1 || installed.Spec.Configs[0].Name != "config" || installed.Generation != 1 {
+		t.Errorf("%+v", installed)
+	}
+	hub.Capstan(t, "", "get", "addon", name, "-o", "table").Succeeds(t, "cli-addon   cli-addon-a,cli-addon-b\n")
+	hub.Capstan(t, "", "get", "addon", name, "-c", name+"-a").Succeeds(t, "└── cli-addon\n    └── cli-addon-a\n")
+	hub.Capstan(t, "", "addon", "disable", "--names", name, "--clusters", name+"-a").Succeeds(t, "Undeploying cli-addon add-on in managed cluster: cli-addon-a.\n")
+	awaitGone(t, h, &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: name + "-a", Name: name}})
+	hub.Capstan(t, "", "install", "hub-addon", "--names", "argocd", "--create-namespace").Ends(t, 1, "runs no pods")
+}
