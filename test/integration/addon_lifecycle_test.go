@@ -30,7 +30,12 @@ type addOnSite struct{ *site }
 
 func newAddOnSite(t *testing.T, name string, clusters ...string) *addOnSite {
 	t.Helper()
-	s := &addOnSite{newSite(t, name)}
+	return newAddOnSiteOn(t, hub, name, clusters...)
+}
+
+func newAddOnSiteOn(t *testing.T, on *env.Server, name string, clusters ...string) *addOnSite {
+	t.Helper()
+	s := &addOnSite{newSiteOn(t, on, name)}
 	for _, end := range clusters {
 		s.join(t, end, nil, "")
 	}
@@ -743,4 +748,30 @@ func TestAddOnThatManagesItself(t *testing.T) {
 	if len(addOn.Status.ConfigReferences) != 0 || len(addOn.Status.Conditions) != 0 {
 		t.Errorf("%+v", addOn.Status)
 	}
+}
+
+// testAddOnsExisting installs and configures an add-on on a hub in an existing cluster, where a scheduler of somebody else
+// decides.
+func testAddOnsExisting(t *testing.T, existing *env.Server) {
+	s := newAddOnSiteOn(t, existing, "lifecycle-existing", "cluster1", "cluster2")
+	s.apply(t, deploymentConfig("deploy-config", "one"))
+	s.apply(t, strings.ReplaceAll(canaries, "placement-aws", s.name+"-of-another"))
+	decide(t, s.c, s.name+"-of-another", s.name+"-cluster1")
+	entry := &addonv1beta1.ClusterManagementAddOn{ObjectMeta: metav1.ObjectMeta{Name: s.name}}
+	s.edit(t, entry, func() { entry.Spec.InstallStrategy.Placements[0].Namespace = s.name + "-of-another" })
+	s.awaitInstalled(t, "cluster1")
+	s.awaitHash(t, "cluster1")
+	s.deploy(t, "cluster1", metav1.ConditionTrue)
+	s.awaitProgression(t, metav1.ConditionFalse, "selected clusters 1. configured addons 1/1 completed with no errors")
+	s.await(t, "cluster1", hasAddOnCondition(fleet.ConditionProgressing, metav1.ConditionFalse, fleet.ReasonCompleted, ""))
+	env.Eventually(t, func(ctx context.Context) error {
+		mc := &clusterv1.ManagedCluster{}
+		if err := s.c.Get(ctx, client.ObjectKey{Name: s.name + "-cluster1"}, mc); err != nil {
+			return err
+		}
+		if _, found := mc.Labels[fleet.AddOnFeatureLabel(s.name)]; !found {
+			return fmt.Errorf("no label of the add-on in %v", mc.Labels)
+		}
+		return nil
+	})
 }

@@ -54,6 +54,7 @@ func TestHubInExistingCluster(t *testing.T) {
 		t.Run("join", func(t *testing.T) { t.Parallel(); testJoinExisting(t, existing) })
 		t.Run("sets", func(t *testing.T) { t.Parallel(); testSetsExisting(t, existing) })
 		t.Run("rollback", func(t *testing.T) { t.Parallel(); testRollback(t, existing, "set-rollback") })
+		t.Run("add-ons", func(t *testing.T) { t.Parallel(); testAddOnsExisting(t, existing) })
 		t.Run("trusted", func(t *testing.T) { t.Parallel(); testTrustedJoins(t, existing) })
 	})
 	if err := webhooks.Stop(); err != nil {
@@ -95,8 +96,13 @@ func hubInExistingCluster(t *testing.T) (cluster *env.Server, server *env.Proces
 	if err := works.Start(); err != nil {
 		t.Fatal(err)
 	}
+	addOns := env.NewControllers(t, kubeconfigOf(t, cluster, "addon-manager-controller-sa"), "--leader-election-namespace", fleet.NamespaceHub,
+		"--controllers", "addon", "--health-probe-bind-address", "0")
+	if err := addOns.Start(); err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() {
-		for _, p := range []*env.Process{server, controllers, works} {
+		for _, p := range []*env.Process{server, controllers, works, addOns} {
 			if strings.Contains(p.Log(), "forbidden") {
 				t.Errorf("a right is missing in deploy/hub/rights.yaml:\n%s", p.Log())
 			}

@@ -53,29 +53,27 @@ func Validate(path *field.Path, addOn, annotation string) (errs field.ErrorList)
 	return errs
 }
 
-// Missing lists those of the needed add-ons that are not available on a cluster, given all add-ons on it. An add-on is
-// not deployed before there are none; one that is deployed stays when what it needs fails.
-func Missing(needs []string, onCluster []addonv1beta1.ManagedClusterAddOn) (missing []string) {
-	available := map[string]bool{}
+// Missing lists those of the add-ons that the named one needs that are not available on a cluster, given all add-ons on it.
+// It is not deployed before there are none; once it is, it stays when what it needs fails. Those that need each other do
+// not wait for each other: they would for ever.
+func Missing(name string, needs []string, onCluster []addonv1beta1.ManagedClusterAddOn) (missing []string) {
+	all, available := needsOf(onCluster), map[string]bool{}
 	for i := range onCluster {
 		addOn := &onCluster[i]
 		available[addOn.Name] = addOn.DeletionTimestamp.IsZero() && meta.IsStatusConditionTrue(addOn.Status.Conditions, fleet.ConditionAvailable)
 	}
-	for _, name := range needs {
-		if !available[name] {
-			missing = append(missing, name)
+	for _, need := range needs {
+		if !available[need] && !reaches(all, need, name) {
+			missing = append(missing, need)
 		}
 	}
 	return missing
 }
 
 // Dependents lists those add-ons that need the named one, of all that are on a cluster. It is not removed from there
-// before there are none. Those that need each other do not wait for each other: they would for ever.
+// before there are none. Those that need each other do not wait for each other, here either.
 func Dependents(name string, onCluster []addonv1beta1.ManagedClusterAddOn) (dependents []string) {
-	needs := make(map[string][]string, len(onCluster))
-	for i := range onCluster {
-		needs[onCluster[i].Name] = Of(&onCluster[i])
-	}
+	needs := needsOf(onCluster)
 	for i := range onCluster {
 		if other := onCluster[i].Name; other != name && slices.Contains(needs[other], name) && !reaches(needs, name, other) {
 			dependents = append(dependents, other)
@@ -85,27 +83,12 @@ func Dependents(name string, onCluster []addonv1beta1.ManagedClusterAddOn) (depe
 	return dependents
 }
 
-// Cycle is a way along which an add-on needs itself, from it to it: a, b, a. It is empty if there is none. Such add-ons
-// would wait for each other for ever.
-func Cycle(name string, needs func(addOn string) []string) []string {
-	seen := map[string]bool{}
-	var follow func(way []string) []string
-	follow = func(way []string) []string {
-		for _, next := range needs(way[len(way)-1]) {
-			if next == name {
-				return append(way, next)
-			}
-			if seen[next] {
-				continue
-			}
-			seen[next] = true
-			if cycle := follow(append(slices.Clone(way), next)); cycle != nil {
-				return cycle
-			}
-		}
-		return nil
+func needsOf(addOns []addonv1beta1.ManagedClusterAddOn) map[string][]string {
+	needs := make(map[string][]string, len(addOns))
+	for i := range addOns {
+		needs[addOns[i].Name] = Of(&addOns[i])
 	}
-	return follow([]string{name})
+	return needs
 }
 
 // reaches tells whether one add-on needs another, if only by way of others.

@@ -46,11 +46,17 @@ func TestMissing(t *testing.T) {
 	cluster := []addonv1beta1.ManagedClusterAddOn{
 		on("up", "", metav1.ConditionTrue), on("down", "", metav1.ConditionFalse), on("new", "", ""), going(on("going", "", metav1.ConditionTrue)),
 	}
-	if got := Missing([]string{"absent", "down", "going", "new", "up"}, cluster); !slices.Equal(got, []string{"absent", "down", "going", "new"}) {
+	if got := Missing("self", []string{"absent", "down", "going", "new", "up"}, cluster); !slices.Equal(got, []string{"absent", "down", "going", "new"}) {
 		t.Errorf("%q", got)
 	}
-	if got := Missing([]string{"up"}, cluster); len(got) != 0 {
+	if got := Missing("self", []string{"up"}, cluster); len(got) != 0 {
 		t.Errorf("%q", got)
+	}
+	cycle := []addonv1beta1.ManagedClusterAddOn{on("a", "b", ""), on("b", "c", ""), on("c", "a", ""), on("d", "a", "")}
+	for name, want := range map[string][]string{"a": nil, "b": nil, "d": {"a"}} {
+		if got := Missing(name, needsOf(cycle)[name], cycle); !slices.Equal(got, want) {
+			t.Errorf("%s waits for %q, want %q", name, got, want)
+		}
 	}
 }
 
@@ -62,18 +68,6 @@ func TestDependents(t *testing.T) {
 	}
 	for name, want := range map[string][]string{"base": {"y", "z"}, "y": {"x"}, "x": {"z"}, "z": nil, "left": nil, "right": nil} {
 		if got := Dependents(name, cluster); !slices.Equal(got, want) {
-			t.Errorf("%s: %q, want %q", name, got, want)
-		}
-	}
-}
-
-// A4.
-func TestCycle(t *testing.T) {
-	t.Parallel()
-	needs := map[string][]string{"a": {"d", "b"}, "b": {"c"}, "c": {"a"}, "d": {"e"}, "e": {"d"}, "f": {"a"}}
-	of := func(name string) []string { return needs[name] }
-	for name, want := range map[string]string{"a": "a b c a", "c": "c a b c", "d": "d e d", "f": "", "none": ""} {
-		if got := strings.Join(Cycle(name, of), " "); got != want {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
 	}
