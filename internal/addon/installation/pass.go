@@ -214,7 +214,7 @@ func (p *pass) dependencies(ctx context.Context) (missing, dependents []string, 
 	if leaving {
 		return nil, dependencies.Dependents(p.addOn.Name, others.Items), nil
 	}
-	return dependencies.Missing(needed, others.Items), nil, nil
+	return dependencies.Missing(p.addOn.Name, needed, others.Items), nil, nil
 }
 
 // render asks the add-on for its manifests, if it is time for that: nil, and no error, if it is not.
