@@ -45,7 +45,7 @@ func TestCLIDiffWork(t *testing.T) {
 
 	hub.Capstan(t, one+two, "create", "work", "web", "-f", "-", "--cluster", name).Succeeds(t, "create work web in cluster "+name)
 	w := awaitCondition(t, h, work(name, "web"), "Applied", metav1.ConditionTrue)
-	diff(one + two).Succeeds(t, "2 would not change")
+	diff(one+two).Succeeds(t, "2 would not change")
 
 	changed := diff(configMap(ns, "one", "2"))
 	changed.Ends(t, 1)
