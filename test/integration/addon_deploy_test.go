@@ -136,7 +136,7 @@ func TestAddOnOnTwoClusters(t *testing.T) {
 		deployHook(ns, "hook-here", false), annotated(deployHook(ns, "hook-there", false), hostedLocation, "hosting"))
 	a.options.HostedMode = true
 	a.options.Health.Mode = addon.HealthManifests
-	runAddOn(t, a)
+	runEngine(t, a)
 	addOn := annotated(&addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: name}}, hostingCluster, host)
 	create(t, h, addOn)
 
@@ -187,7 +187,7 @@ func TestAddOnWithoutItsHost(t *testing.T) {
 	a := newEngineAgent(name, engineConfigMap(ns, "here", "1"), annotated(engineConfigMap(ns, "there", "1"), hostedLocation, "hosting"),
 		annotated(deployHook(ns, "hook", true), hostedLocation, "hosting"))
 	a.options.HostedMode = true
-	runAddOn(t, a)
+	runEngine(t, a)
 	addOn := annotated(&addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: name}}, hostingCluster, host)
 	create(t, h, addOn)
 	awaitDeployed(t, addOn, "HostingManifestApplied", metav1.ConditionTrue, "AddonManifestApplied")
@@ -217,7 +217,7 @@ func TestAddOnFailingHook(t *testing.T) {
 	h, m := hub.Client(t), managed.Client(t)
 	ns := namespace(t, m, cluster)
 	a := newEngineAgent(name, engineConfigMap(ns, "goes", "1"), annotated(engineConfigMap(ns, "stays", "1"), deletionOrphan, ""), deployHook(ns, "good", false), deployHook(ns, "bad", true))
-	runAddOn(t, a)
+	runEngine(t, a)
 	addOn := install(t, cluster, name)
 	awaitDeployed(t, addOn, "ManifestApplied", metav1.ConditionTrue, "AddonManifestApplied")
 	hooks := watchHooks(t, m, ns)
@@ -257,7 +257,7 @@ func TestAddOnHooksNobodyRuns(t *testing.T) {
 	h, m := hub.Client(t), managed.Client(t)
 	ns := namespace(t, m, cluster)
 	a := newEngineAgent(name, engineConfigMap(ns, "goes", "1"), deployHook(ns, "hook", false))
-	runAddOn(t, a)
+	runEngine(t, a)
 	addOn := annotated(&addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: name}}, hookTimeout, "5s")
 	create(t, h, addOn)
 	awaitDeployed(t, addOn, "ManifestApplied", metav1.ConditionTrue, "AddonManifestApplied")
@@ -306,7 +306,7 @@ func TestAddOnDeletionOrders(t *testing.T) {
 			h, m := hub.Client(t), managed.Client(t)
 			ns := namespace(t, m, cluster)
 			a := newEngineAgent(name, engineConfigMap(ns, "goes", "1"), deployHook(ns, "hook", false))
-			runAddOn(t, a)
+			runEngine(t, a)
 			addOn := install(t, cluster, name)
 			awaitDeployed(t, addOn, "ManifestApplied", metav1.ConditionTrue, "AddonManifestApplied")
 			env.Eventually(t, func(ctx context.Context) error {
