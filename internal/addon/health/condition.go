@@ -164,21 +164,22 @@ func (in Input) look(reported *workv1.ManifestCondition) (f finding, ok bool) {
 	return f, true
 }
 
-// ask asks the probes of the add-on's author. The first that is not content is the one to be heard.
+// ask asks the probes of the add-on's author, if what they wait for is reported. The first that is not content is the one to be
+// heard.
 func (in Input) ask(reported *workv1.ManifestCondition) (f finding, ok bool) {
 	object := reported.ResourceMeta
 	id := workv1.ResourceIdentifier{Group: object.Group, Resource: object.Resource, Namespace: object.Namespace, Name: object.Name}
-	f.reported = len(reported.StatusFeedbacks.Values) > 0
+	f.reported = true
 	for i := range in.Options.Health.Probes {
 		p := &in.Options.Health.Probes[i]
 		if !manifest.Matches(p.Resource, id) {
 			continue
 		}
 		ok = true
-		if len(p.Feedback) == 0 {
-			f.reported = true // there is nothing to wait for
-		}
-		if p.Healthy != nil && f.err == nil {
+		switch {
+		case len(p.Feedback) > 0 && len(reported.StatusFeedbacks.Values) == 0:
+			f.reported = false
+		case p.Healthy != nil && f.err == nil:
 			f.err = p.Healthy(object, reported.StatusFeedbacks)
 		}
 	}

@@ -86,7 +86,7 @@ func (p *planner) sortUpdates() {
 		existing[w.Namespace+"/"+w.Name] = w
 	}
 	loses := func(w *workv1.ManifestWork) int {
-		gets := identify(w.Spec.Workload.Manifests)
+		gets := identify(w.Spec.Workload.Manifests, nil)
 		for o := range existing[w.Namespace+"/"+w.Name].manifests {
 			if _, kept := gets[o]; !kept {
 				return 1

@@ -14,7 +14,7 @@ import (
 // AF-12, AF-14: the work of an add-on, and no write when nothing changes.
 func TestDeploy(t *testing.T) {
 	t.Parallel()
-	h := newHub(t, configMap("b", 10), configMap("a", 10), object1(`{apiVersion: v1, kind: Namespace, metadata: {name: ns}}`))
+	h := newHub(t, configMap("b", 10), configMap("a", 10), yamlObject(`{apiVersion: v1, kind: Namespace, metadata: {name: ns}}`))
 	h.Installation.AddOn.Status.ConfigReferences = []addonv1beta1.ConfigReference{{
 		ConfigGroupResource: addonv1beta1.ConfigGroupResource{Group: "g.io", Resource: "things"},
 		DesiredConfig:       &addonv1beta1.ConfigSpecHash{ConfigReferent: addonv1beta1.ConfigReferent{Namespace: "n", Name: "x"}, SpecHash: "1"},

@@ -52,7 +52,7 @@ func cluster(name string, available metav1.ConditionStatus) *clusterv1.ManagedCl
 	}}
 }
 
-func object1(text string) *unstructured.Unstructured {
+func yamlObject(text string) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{}
 	if err := yaml.Unmarshal([]byte(text), &u.Object); err != nil {
 		panic(fmt.Sprintf("%s: %v", text, err))
@@ -62,7 +62,7 @@ func object1(text string) *unstructured.Unstructured {
 
 // configMap of about so many bytes.
 func configMap(name string, bytes int) *unstructured.Unstructured {
-	u := object1(`{apiVersion: v1, kind: ConfigMap, metadata: {namespace: ns, name: ` + name + `}}`)
+	u := yamlObject(`{apiVersion: v1, kind: ConfigMap, metadata: {namespace: ns, name: ` + name + `}}`)
 	u.Object["data"] = map[string]any{"k": strings.Repeat("x", bytes)}
 	return u
 }

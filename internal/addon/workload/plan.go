@@ -77,7 +77,7 @@ const maxBytes = 50 << 10 * 8 / 10
 // New plans what is to be written for an add-on on a cluster. It fails if an object cannot be deployed; then nothing is to be
 // written.
 func New(in Input) (Plan, error) {
-	p := &planner{Input: in, works: find(in)}
+	p := &planner{Input: in}
 	if p.MaxBytes <= 0 {
 		p.MaxBytes = maxBytes
 	}
@@ -107,18 +107,20 @@ type planner struct {
 	plurals plurals
 }
 
-// read takes the objects of the add-on apart.
+// read takes the objects of the add-on, and the works that there are, apart.
 func (p *planner) read() (err error) {
 	if name := p.Installation.AddOn.Name; len(name) > longestLabel {
 		return fmt.Errorf("the name of the add-on, %q, has %d characters; choose one of no more than %d, which is what the label %s holds",
 			name, len(name), longestLabel, fleet.LabelAddOnName)
 	}
-	if p.Workload == nil {
-		return nil
+	if p.Workload != nil {
+		if p.objects, err = encode(p.Workload.Objects); err != nil {
+			return err
+		}
 	}
-	p.objects, err = encode(p.Workload.Objects)
+	p.works = find(p.Input, p.objects)
 	p.plurals = pluralsOf(p.objects, p.works)
-	return err
+	return nil
 }
 
 const longestLabel = 63

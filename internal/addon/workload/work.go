@@ -68,7 +68,11 @@ type work struct {
 }
 
 // find reads the existing works, ordered by their names' numbers.
-func find(in Input) (works []*work) {
+func find(in Input, objects []*object) (works []*work) {
+	known := make(map[string]id, len(objects))
+	for _, o := range objects {
+		known[string(o.raw)] = o.id
+	}
 	owner := client.ObjectKeyFromObject(in.Installation.AddOn)
 	for i := range in.Existing {
 		w := &in.Existing[i]
@@ -76,16 +80,21 @@ func find(in Input) (works []*work) {
 			continue
 		}
 		place, _ := parse(w.Name, owner)
-		works = append(works, &work{ManifestWork: w, place: place, manifests: identify(w.Spec.Workload.Manifests)})
+		works = append(works, &work{ManifestWork: w, place: place, manifests: identify(w.Spec.Workload.Manifests, known)})
 	}
 	slices.SortFunc(works, func(a, b *work) int { return cmp.Or(a.index-b.index, cmp.Compare(a.Namespace, b.Namespace)) })
 	return works
 }
 
-// identify reads no more of manifests than which objects they are. One that cannot be read is none.
-func identify(manifests []workv1.Manifest) map[id]int {
+// identify reads no more of manifests than which objects they are, and not even that of those which are known. One that cannot be
+// read is none.
+func identify(manifests []workv1.Manifest, known map[string]id) map[id]int {
 	found := make(map[id]int, len(manifests))
 	for i := range manifests {
+		if o, ok := known[string(manifests[i].Raw)]; ok {
+			found[o] = i
+			continue
+		}
 		var partial struct {
 			metav1.TypeMeta `json:",inline"`
 			Metadata        struct{ Namespace, Name string }

@@ -1,0 +1,335 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capstan-io/capstan/addon"
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/test/env"
+)
+
+const (
+	preDelete       = "addon.open-cluster-management.io/addon-pre-delete"
+	hostedLocation  = "addon.open-cluster-management.io/hosted-manifest-location"
+	hostingCluster  = "addon.open-cluster-management.io/hosting-cluster-name"
+	deletionOrphan  = "addon.open-cluster-management.io/deletion-orphan"
+	preDeleteHooks  = "HookManifestCompleted"
+	hookTimeout     = "capstan.io/pre-delete-timeout"
+	hooksUnfinished = "HookManifestIsNotCompleted"
+)
+
+// deployHook is a Job that runs before its add-on goes. One that fails finds no node, and does not wait for one.
+func deployHook(namespace, name string, fails bool) *batchv1.Job {
+	hook := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: map[string]string{preDelete: ""}}}
+	hook.Spec.Template.Spec = corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "hook", Image: "example.com/hook:1"}}}
+	if fails {
+		hook.Spec.Template.Spec.NodeSelector = map[string]string{"example.com/no-node": "has-this"}
+		hook.Spec.ActiveDeadlineSeconds = new(int64(1))
+	}
+	return hook
+}
+
+// annotated is an object with annotations.
+func annotated[T client.Object](o T, pairs ...string) T {
+	annotations := map[string]string{}
+	for key, value := range o.GetAnnotations() {
+		annotations[key] = value
+	}
+	for i := 0; i < len(pairs); i += 2 {
+		annotations[pairs[i]] = pairs[i+1]
+	}
+	o.SetAnnotations(annotations)
+	return o
+}
+
+// awaitDeployed waits until a condition of the add-on has the status and the reason, and returns it, and the add-on in addOn.
+func awaitDeployed(t *testing.T, addOn *addonv1beta1.ManagedClusterAddOn, kind string, status metav1.ConditionStatus, reason string) *metav1.Condition {
+	t.Helper()
+	var found *metav1.Condition
+	h := hub.Client(t)
+	env.Eventually(t, func(ctx context.Context) error {
+		if err := h.Get(ctx, client.ObjectKeyFromObject(addOn), addOn); err != nil {
+			return err
+		}
+		found = meta.FindStatusCondition(addOn.Status.Conditions, kind)
+		if found == nil || found.Status != status || found.Reason != reason {
+			return fmt.Errorf("conditions of %s are %+v; want %s, %s, %s", addOn.Name, addOn.Status.Conditions, kind, status, reason)
+		}
+		return nil
+	})
+	return found
+}
+
+// ran counts the runs of Jobs in a namespace that came to a good end, from now on.
+type ran struct {
+	mu   sync.Mutex
+	jobs map[string]bool
+}
+
+func watchHooks(t *testing.T, c client.WithWatch, namespace string) *ran {
+	t.Helper()
+	w, err := c.Watch(t.Context(), &batchv1.JobList{}, client.InNamespace(namespace))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.Stop)
+	r := &ran{jobs: map[string]bool{}}
+	go func() {
+		for event := range w.ResultChan() {
+			if job, ok := event.Object.(*batchv1.Job); ok && job.Status.Succeeded > 0 {
+				r.mu.Lock()
+				r.jobs[job.Name] = true
+				r.mu.Unlock()
+			}
+		}
+	}()
+	return r
+}
+
+func (r *ran) expect(t *testing.T, names ...string) {
+	t.Helper()
+	env.Eventually(t, func(context.Context) error {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		for _, name := range names {
+			if !r.jobs[name] {
+				return fmt.Errorf("the hook %s did not run", name)
+			}
+		}
+		return nil
+	})
+}
+
+func expectAbsent(t *testing.T, c client.Client, o client.Object) {
+	t.Helper()
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(o), o.DeepCopyObject().(client.Object)); !apierrors.IsNotFound(err) {
+		t.Errorf("%T %s is on the wrong cluster: %v", o, o.GetName(), err)
+	}
+}
+
+// AF-15 AF-16: an add-on whose agent runs on another cluster, from before that cluster has joined until the add-on goes, with
+// hooks on both.
+func TestAddOnOnTwoClusters(t *testing.T) {
+	t.Parallel()
+	const cluster, host, name = "deploy-hosted", "deploy-host", "deploy-hosted"
+	env.Join(t, hub, managed, cluster)
+	h, m := hub.Client(t), managed.Client(t)
+	hosting := env.StartSandbox(t)
+	on := hosting.Client(t)
+	ns := namespace(t, m, cluster)
+	namespace(t, on, ns)
+	here, there := engineConfigMap(ns, "here", "1"), engineConfigMap(ns, "there", "1")
+	a := newEngineAgent(name, here.DeepCopy(), annotated(there.DeepCopy(), hostedLocation, "hosting"), annotated(engineConfigMap(ns, "nowhere", "1"), hostedLocation, "none"),
+		deployHook(ns, "hook-here", false), annotated(deployHook(ns, "hook-there", false), hostedLocation, "hosting"))
+	a.options.HostedMode = true
+	a.options.Health.Mode = addon.HealthManifests
+	runEngine(t, a)
+	addOn := annotated(&addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: name}}, hostingCluster, host)
+	create(t, h, addOn)
+
+	cond := awaitDeployed(t, addOn, "HostingClusterValidity", metav1.ConditionFalse, "HostingClusterInvalid")
+	if !strings.Contains(cond.Message, "There is no ManagedCluster "+host) {
+		t.Errorf("message: %s", cond.Message)
+	}
+	awaitConfigMap(t, m, ns, "here", "1")
+	env.Join(t, hub, hosting, host)
+	awaitDeployed(t, addOn, "HostingClusterValidity", metav1.ConditionTrue, "HostingClusterValid")
+	awaitDeployed(t, addOn, "HostingManifestApplied", metav1.ConditionTrue, "AddonManifestApplied")
+	awaitDeployed(t, addOn, "ManifestApplied", metav1.ConditionTrue, "AddonManifestApplied")
+	awaitDeployed(t, addOn, "Available", metav1.ConditionTrue, "WorkApplied")
+	awaitConfigMap(t, on, ns, "there", "1")
+	expectAbsent(t, m, there)
+	expectAbsent(t, on, here)
+	expectAbsent(t, m, engineConfigMap(ns, "nowhere", ""))
+	work := &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: host, Name: "addon-" + name + "-deploy-hosting-" + cluster + "-0"}}
+	if err := h.Get(t.Context(), client.ObjectKeyFromObject(work), work); err != nil {
+		t.Fatal(err)
+	}
+	if len(work.OwnerReferences) > 0 || work.Labels["open-cluster-management.io/addon-namespace"] != cluster {
+		t.Errorf("work: labels %v, owners %+v", work.Labels, work.OwnerReferences)
+	}
+
+	hooksHere, hooksThere := watchHooks(t, m, ns), watchHooks(t, on, ns)
+	if err := h.Delete(t.Context(), addOn); err != nil {
+		t.Fatal(err)
+	}
+	awaitGone(t, h, addOn)
+	hooksHere.expect(t, "hook-here")
+	hooksThere.expect(t, "hook-there")
+	// Nothing waits any more for what was on the hosting cluster: it went before.
+	expectAbsent(t, on, there)
+	expectAbsent(t, h, work)
+	expectAbsent(t, h, &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: host, Name: "addon-" + name + "-pre-delete-hosting-" + cluster}})
+	awaitGone(t, m, here)
+}
+
+// AF-16, gap A6: with the hosting cluster, what is there of the add-on goes, and nothing holds the add-on for it.
+func TestAddOnWithoutItsHost(t *testing.T) {
+	t.Parallel()
+	const cluster, host, name = "deploy-left", "deploy-leaving", "deploy-left"
+	env.Join(t, hub, managed, cluster)
+	env.Join(t, hub, managed, host)
+	h, m := hub.Client(t), managed.Client(t)
+	ns := namespace(t, m, cluster)
+	a := newEngineAgent(name, engineConfigMap(ns, "here", "1"), annotated(engineConfigMap(ns, "there", "1"), hostedLocation, "hosting"),
+		annotated(deployHook(ns, "hook", true), hostedLocation, "hosting"))
+	a.options.HostedMode = true
+	runEngine(t, a)
+	addOn := annotated(&addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: name}}, hostingCluster, host)
+	create(t, h, addOn)
+	awaitDeployed(t, addOn, "HostingManifestApplied", metav1.ConditionTrue, "AddonManifestApplied")
+	if len(addOn.Finalizers) != 2 {
+		t.Errorf("finalizers: %v", addOn.Finalizers)
+	}
+	mc := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: host}}
+	if err := h.Delete(t.Context(), mc); err != nil {
+		t.Fatal(err)
+	}
+	awaitDeployed(t, addOn, "HostingClusterValidity", metav1.ConditionFalse, "HostingClusterInvalid")
+	awaitGone(t, h, mc)
+	awaitGone(t, m, engineConfigMap(ns, "there", ""))
+	awaitConfigMap(t, m, ns, "here", "1")
+	if err := h.Delete(t.Context(), addOn); err != nil {
+		t.Fatal(err)
+	}
+	awaitGone(t, h, addOn)
+	awaitGone(t, m, engineConfigMap(ns, "here", ""))
+}
+
+// AF-15, AF-16: a hook that fails holds the add-on and says what to do, and that helps. What is marked stays.
+func TestAddOnFailingHook(t *testing.T) {
+	t.Parallel()
+	const cluster, name = "deploy-fails", "deploy-fails"
+	env.Join(t, hub, managed, cluster)
+	h, m := hub.Client(t), managed.Client(t)
+	ns := namespace(t, m, cluster)
+	a := newEngineAgent(name, engineConfigMap(ns, "goes", "1"), annotated(engineConfigMap(ns, "stays", "1"), deletionOrphan, ""), deployHook(ns, "good", false), deployHook(ns, "bad", true))
+	runEngine(t, a)
+	addOn := install(t, cluster, name)
+	awaitDeployed(t, addOn, "ManifestApplied", metav1.ConditionTrue, "AddonManifestApplied")
+	hooks := watchHooks(t, m, ns)
+	if err := h.Delete(t.Context(), addOn); err != nil {
+		t.Fatal(err)
+	}
+	env.Eventually(t, func(ctx context.Context) error {
+		if err := h.Get(ctx, client.ObjectKeyFromObject(addOn), addOn); err != nil {
+			return err
+		}
+		for _, text := range []string{"Job " + ns + "/bad", "failed", "delete ManifestWork " + cluster + "/addon-" + name + "-pre-delete", hookTimeout + "=0s"} {
+			if c := meta.FindStatusCondition(addOn.Status.Conditions, preDeleteHooks); c == nil || c.Reason != hooksUnfinished || !strings.Contains(c.Message, text) {
+				return fmt.Errorf("condition %+v, want %q in it", c, text)
+			}
+		}
+		return nil
+	})
+	hooks.expect(t, "good")
+	awaitConfigMap(t, m, ns, "goes", "1")
+
+	a.set(func(a *engineAgent) { a.objects[3] = deployHook(ns, "bad", false) })
+	if err := h.Delete(t.Context(), &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: "addon-" + name + "-pre-delete"}}); err != nil {
+		t.Fatal(err)
+	}
+	awaitGone(t, h, addOn)
+	hooks.expect(t, "bad")
+	awaitGone(t, m, engineConfigMap(ns, "goes", ""))
+	awaitGone(t, h, &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: "addon-" + name + "-deploy-0"}})
+	awaitConfigMap(t, m, ns, "stays", "1")
+}
+
+// Gap A6: hooks that nobody can run do not hold an add-on for ever. When the agent is back, it cleans up.
+func TestAddOnHooksNobodyRuns(t *testing.T) {
+	t.Parallel()
+	const cluster, name = "deploy-lost", "deploy-lost"
+	agent := env.Join(t, hub, managed, cluster)
+	h, m := hub.Client(t), managed.Client(t)
+	ns := namespace(t, m, cluster)
+	a := newEngineAgent(name, engineConfigMap(ns, "goes", "1"), deployHook(ns, "hook", false))
+	runEngine(t, a)
+	addOn := annotated(&addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: name}}, hookTimeout, "5s")
+	create(t, h, addOn)
+	awaitDeployed(t, addOn, "ManifestApplied", metav1.ConditionTrue, "AddonManifestApplied")
+	if err := agent.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Delete(t.Context(), addOn); err != nil {
+		t.Fatal(err)
+	}
+	if c := awaitDeployed(t, addOn, preDeleteHooks, metav1.ConditionFalse, hooksUnfinished); !strings.Contains(c.Message, "the hub removes the add-on all the same at ") {
+		t.Errorf("message: %s", c.Message)
+	}
+	awaitGone(t, h, addOn)
+	awaitConfigMap(t, m, ns, "goes", "1")
+	if err := agent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	awaitGone(t, m, engineConfigMap(ns, "goes", ""))
+}
+
+// AM-02, AF-15, A5: whatever is deleted first, the hooks run and nothing remains.
+func TestAddOnDeletionOrders(t *testing.T) {
+	t.Parallel()
+	for order, doomed := range map[string]func(cluster, name string) []client.Object{
+		"cluster": func(cluster, _ string) []client.Object {
+			return []client.Object{&clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: cluster}}}
+		},
+		"addon": func(cluster, name string) []client.Object {
+			return []client.Object{&addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: name}}}
+		},
+		"catalogue": func(_, name string) []client.Object {
+			return []client.Object{&addonv1beta1.ClusterManagementAddOn{ObjectMeta: metav1.ObjectMeta{Name: name}}}
+		},
+		"all": func(cluster, name string) []client.Object {
+			return []client.Object{
+				&addonv1beta1.ClusterManagementAddOn{ObjectMeta: metav1.ObjectMeta{Name: name}},
+				&clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: cluster}},
+				&addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: name}},
+			}
+		},
+	} {
+		t.Run(order, func(t *testing.T) {
+			t.Parallel()
+			cluster, name := "deploy-order-"+order, "deploy-order-"+order
+			env.Join(t, hub, managed, cluster)
+			h, m := hub.Client(t), managed.Client(t)
+			ns := namespace(t, m, cluster)
+			a := newEngineAgent(name, engineConfigMap(ns, "goes", "1"), deployHook(ns, "hook", false))
+			runEngine(t, a)
+			addOn := install(t, cluster, name)
+			awaitDeployed(t, addOn, "ManifestApplied", metav1.ConditionTrue, "AddonManifestApplied")
+			env.Eventually(t, func(ctx context.Context) error {
+				if err := h.Get(ctx, client.ObjectKeyFromObject(addOn), addOn); err != nil || len(addOn.OwnerReferences) > 0 {
+					return err
+				}
+				return fmt.Errorf("the add-on is not owned by its ClusterManagementAddOn")
+			})
+			hooks := watchHooks(t, m, ns)
+			for _, o := range doomed(cluster, name) {
+				if err := h.Delete(t.Context(), o); client.IgnoreNotFound(err) != nil {
+					t.Fatal(err)
+				}
+			}
+			awaitGone(t, h, addOn)
+			hooks.expect(t, "hook")
+			awaitGone(t, m, engineConfigMap(ns, "goes", ""))
+			for _, o := range doomed(cluster, name) {
+				awaitGone(t, h, o)
+			}
+			for _, suffix := range []string{"deploy-0", "pre-delete"} {
+				awaitGone(t, h, &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: "addon-" + name + "-" + suffix}})
+			}
+		})
+	}
+}
