@@ -125,7 +125,7 @@ func (p *pass) apply(ctx context.Context, wanted, existing client.Object) error 
 	return err
 }
 
-// take puts into o what is wanted, and leaves labels and annotations of others.
+// take puts into o, which is of the same kind, what is wanted, and leaves labels and annotations of others.
 func take(o, wanted client.Object) {
 	labels := maps.Clone(o.GetLabels())
 	maps.Copy(labels, wanted.GetLabels())
@@ -139,14 +139,14 @@ func take(o, wanted client.Object) {
 	o.SetOwnerReferences(wanted.GetOwnerReferences())
 	switch wanted := wanted.(type) {
 	case *rbacv1.Role:
-		o.(*rbacv1.Role).Rules = wanted.Rules //nolint:errcheck // both are identified by their kind
+		o.(*rbacv1.Role).Rules = wanted.Rules
 	case *rbacv1.RoleBinding:
-		o.(*rbacv1.RoleBinding).Subjects = wanted.Subjects //nolint:errcheck // the same
+		o.(*rbacv1.RoleBinding).Subjects = wanted.Subjects
 	case *rbacv1.ClusterRole:
-		role := o.(*rbacv1.ClusterRole) //nolint:errcheck // the same
+		role := o.(*rbacv1.ClusterRole)
 		role.Rules, role.AggregationRule = wanted.Rules, wanted.AggregationRule
 	case *rbacv1.ClusterRoleBinding:
-		o.(*rbacv1.ClusterRoleBinding).Subjects = wanted.Subjects //nolint:errcheck // the same
+		o.(*rbacv1.ClusterRoleBinding).Subjects = wanted.Subjects
 	}
 }
 
