@@ -31,7 +31,7 @@ type held struct {
 }
 
 // relist is how long a cluster that would not list its Secrets is left alone.
-const relist = time.Minute
+const relist = 10 * time.Minute
 
 // Start is called by the controller before it reconciles.
 func (h *held) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
