@@ -1,9 +1,12 @@
 package template
 
 import (
+	"cmp"
+	"encoding/json"
 	"fmt"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
@@ -13,29 +16,24 @@ import (
 
 // Namespace is that of the agent (AM-33): of the AddOnDeploymentConfig, else of the first Deployment of the template, else of
 // its first DaemonSet, else open-cluster-management-agent-addon. Input.Namespace is not looked at.
-func Namespace(in Input) (string, error) {
+func Namespace(in Input) string {
 	if in.Config != nil && in.Config.AgentInstallNamespace != "" {
-		return in.Config.AgentInstallNamespace, nil
+		return in.Config.AgentInstallNamespace
 	}
 	// A template that says {{INSTALL_NAMESPACE}} leaves it to us.
 	in.Namespace = fleet.NamespaceAgentAddOn
-	spec, _, err := substitute(&in.Template.AgentSpec, variablesOf(in).of)
-	if err != nil {
-		return "", err
-	}
+	s := newSubstitution(variablesOf(in).of)
 	namespaces := map[string]string{} // of the first one of each kind
-	for _, m := range manifest.Decode(spec.Workload.Manifests) {
-		// What cannot be used is for Render to say.
-		if m.Err == nil && isDecorated(m.Object) && namespaces[m.Object.GetKind()] == "" {
-			namespaces[m.Object.GetKind()] = m.Object.GetNamespace()
+	for _, m := range in.Template.AgentSpec.Workload.Manifests {
+		var object metav1.PartialObjectMetadata
+		if json.Unmarshal(m.Raw, &object) != nil {
+			continue // for Render to say
+		}
+		if isDecorated(object.GroupVersionKind()) && namespaces[object.Kind] == "" {
+			namespaces[object.Kind] = s.inText(object.Namespace)
 		}
 	}
-	for _, kind := range []string{"Deployment", "DaemonSet"} {
-		if namespaces[kind] != "" {
-			return namespaces[kind], nil
-		}
-	}
-	return fleet.NamespaceAgentAddOn, nil
+	return cmp.Or(namespaces["Deployment"], namespaces["DaemonSet"], fleet.NamespaceAgentAddOn)
 }
 
 // moveTo puts everything of a template that is in a namespace into this one, whatever refers to it included (AM-32).

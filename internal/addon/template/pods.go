@@ -5,9 +5,11 @@ import (
 	"regexp"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	"github.com/capstan-io/capstan/internal/addon/containers"
@@ -28,9 +30,9 @@ func certificatePath(signer string) string {
 // decorated are the kinds whose pods are decorated, and how they are called in the identifier of a container.
 var decorated = map[string]string{"Deployment": "deployments", "DaemonSet": "daemonsets"}
 
-// isDecorated tells whether the pods of an object get what an AddOnDeploymentConfig and the registration say.
-func isDecorated(object *unstructured.Unstructured) bool {
-	return object.GroupVersionKind().Group == "apps" && decorated[object.GetKind()] != ""
+// isDecorated tells whether the pods of a kind get what an AddOnDeploymentConfig and the registration say.
+func isDecorated(kind schema.GroupVersionKind) bool {
+	return kind.Group == appsv1.GroupName && decorated[kind.Kind] != ""
 }
 
 // decoratePods gives the pods of Deployments and DaemonSets what they need on this cluster (AM-32).
@@ -46,7 +48,7 @@ func decoratePods(in Input, values variables, objects []*unstructured.Unstructur
 		}
 	}
 	for _, object := range objects {
-		if !isDecorated(object) {
+		if !isDecorated(object.GroupVersionKind()) {
 			continue
 		}
 		if err := d.decorate(object); err != nil {

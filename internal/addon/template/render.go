@@ -89,7 +89,7 @@ func substitute(spec *workv1.ManifestWorkSpec, values map[string]string) (*workv
 	if err := utiljson.Unmarshal(text, &content); err != nil {
 		return nil, nil, fmt.Errorf("spec.agentSpec is no JSON: %w", err)
 	}
-	s := substitution{values: values, unknown: map[string]bool{}}
+	s := newSubstitution(values)
 	replaced, err := s.in(content)
 	if err != nil {
 		return nil, nil, fmt.Errorf("spec.agentSpec%w", err)

@@ -77,10 +77,7 @@ func inputOf(t *testing.T, dir string) template.Input {
 		read(t, filepath.Join(dir, "config.yaml"), &config)
 		in.Config = &config.Spec
 	}
-	var err error
-	if in.Namespace, err = template.Namespace(in); err != nil {
-		t.Fatal(err)
-	}
+	in.Namespace = template.Namespace(in)
 	return in
 }
 
@@ -186,14 +183,14 @@ func TestNamespace(t *testing.T) {
 		{name: "left to us", manifests: []string{left}, want: "open-cluster-management-agent-addon"},
 		{name: "one for each cluster", manifests: []string{perCluster}, want: "hello-c1"},
 		{name: "configured", manifests: []string{deployment}, config: "configured", want: "configured"},
-		{name: "not usable", manifests: []string{`{kind: Deployment}`}, want: "open-cluster-management-agent-addon"},
+		{name: "not usable", manifests: []string{`{kind: Deployment, metadata: {namespace: ns}}`}, want: "open-cluster-management-agent-addon"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			in := template.Input{AddOn: "a", Cluster: "c1", Template: &addonv1beta1.AddOnTemplateSpec{AgentSpec: manifests(t, test.manifests...)},
 				Config: &addonv1beta1.AddOnDeploymentConfigSpec{AgentInstallNamespace: test.config}}
-			if got, err := template.Namespace(in); err != nil || got != test.want {
-				t.Errorf("the namespace is %q, error %v, want %q", got, err, test.want)
+			if got := template.Namespace(in); got != test.want {
+				t.Errorf("the namespace is %q, want %q", got, test.want)
 			}
 		})
 	}

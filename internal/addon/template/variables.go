@@ -86,6 +86,10 @@ type substitution struct {
 	unknown map[string]bool
 }
 
+func newSubstitution(values map[string]string) substitution {
+	return substitution{values: values, unknown: map[string]bool{}}
+}
+
 // in returns a copy of the value. An error begins with the path in it.
 func (s substitution) in(value any) (any, error) {
 	switch value := value.(type) {

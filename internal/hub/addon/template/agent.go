@@ -92,7 +92,7 @@ func (a *agent) installNamespace(ctx context.Context, installation addon.Install
 	if err != nil {
 		return "", err
 	}
-	return template.Namespace(in)
+	return template.Namespace(in), nil
 }
 
 // input reads what a template is rendered with. Its Namespace is the caller's to set.
