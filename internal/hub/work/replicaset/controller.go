@@ -9,6 +9,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -17,6 +18,7 @@ import (
 
 	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
 	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/hub/absence"
 	"github.com/capstan-io/capstan/internal/patch"
 )
 
@@ -35,20 +37,20 @@ type Controller struct {
 	templates templates
 	recorder  events.EventRecorder
 	clock     clock.Clock
-	absences  *absences
+	absences  *absence.Tracker[types.NamespacedName, missing]
 }
 
 // New returns a Controller that works through the client, whose cache needs the indexes of AddIndexes. The second client
 // is for the Secrets of revisions, and has no cache: of all the Secrets of a hub these are few.
 func New(c, secrets client.Client, recorder events.EventRecorder, clk clock.Clock) *Controller {
-	return &Controller{client: c, templates: templates{secrets}, recorder: recorder, clock: clk, absences: newAbsences()}
+	return &Controller{client: c, templates: templates{secrets}, recorder: recorder, clock: clk, absences: absence.NewTracker[types.NamespacedName, missing]()}
 }
 
 // Reconcile brings the works of the set, and then its status, in line with its template and placements.
 func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	set := &workv1alpha1.ManifestWorkReplicaSet{}
 	if err := c.client.Get(ctx, req.NamespacedName, set); err != nil {
-		c.absences.forget(req.NamespacedName)
+		c.absences.Forget(req.NamespacedName)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	works, err := c.worksOf(ctx, set)
