@@ -98,8 +98,8 @@ func newEngineAgent(name string, objects ...client.Object) *engineAgent {
 	return a
 }
 
-// runAddOn runs the manager of an add-on.
-func runAddOn(t *testing.T, a *engineAgent) {
+// runEngine runs the manager of an add-on.
+func runEngine(t *testing.T, a *engineAgent) {
 	t.Helper()
 	config, err := hub.Config()
 	if err != nil {
@@ -122,16 +122,16 @@ func runAddOn(t *testing.T, a *engineAgent) {
 	})
 }
 
-// install creates the add-on on a cluster.
-func install(t *testing.T, cluster, name string) *addonv1beta1.ManagedClusterAddOn {
+// installEngine creates the add-on on a cluster.
+func installEngine(t *testing.T, cluster, name string) *addonv1beta1.ManagedClusterAddOn {
 	t.Helper()
 	addOn := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: name}}
 	create(t, hub.Client(t), addOn)
 	return addOn
 }
 
-// awaitAddOn waits until a condition of the add-on has the status and the reason, and returns the add-on in addOn.
-func awaitAddOn(t *testing.T, addOn *addonv1beta1.ManagedClusterAddOn, kind string, status metav1.ConditionStatus, reason string) *metav1.Condition {
+// awaitEngine waits until a condition of the add-on has the status and the reason, and returns the add-on in addOn.
+func awaitEngine(t *testing.T, addOn *addonv1beta1.ManagedClusterAddOn, kind string, status metav1.ConditionStatus, reason string) *metav1.Condition {
 	t.Helper()
 	var found *metav1.Condition
 	c := hub.Client(t)
@@ -161,8 +161,8 @@ func engineConfigMap(namespace, name, value string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: map[string]string{"key": value}}
 }
 
-// touch brings the add-on to its manager's attention.
-func touch(t *testing.T, addOn *addonv1beta1.ManagedClusterAddOn, annotation, value string) {
+// touchEngine brings the add-on to its manager's attention.
+func touchEngine(t *testing.T, addOn *addonv1beta1.ManagedClusterAddOn, annotation, value string) {
 	t.Helper()
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, annotation, value)
 	if err := hub.Client(t).Patch(t.Context(), addOn.DeepCopy(), merge(patch)); err != nil {
@@ -171,7 +171,7 @@ func touch(t *testing.T, addOn *addonv1beta1.ManagedClusterAddOn, annotation, va
 }
 
 // AF-07 AF-09 AF-10 AF-12 AF-14 AF-23: the life of an add-on, from installation to removal.
-func TestAddOnLife(t *testing.T) {
+func TestEngineLife(t *testing.T) {
 	t.Parallel()
 	const cluster, name = "engine-life", "engine-life"
 	env.Join(t, hub, managed, cluster)
@@ -181,12 +181,12 @@ func TestAddOnLife(t *testing.T) {
 	a.options.Health.Mode = addon.HealthDeployments
 	a.options.Configs = []schema.GroupVersionResource{{Group: "addon.open-cluster-management.io", Version: "v1beta1", Resource: "addondeploymentconfigs"}}
 	a.roles = []string{"engine-reader"}
-	runAddOn(t, a)
-	addOn := install(t, cluster, name)
+	runEngine(t, a)
+	addOn := installEngine(t, cluster, name)
 
-	awaitAddOn(t, addOn, "RegistrationApplied", metav1.ConditionTrue, "SetPermissionApplied")
-	awaitAddOn(t, addOn, "ManifestApplied", metav1.ConditionTrue, "AddonManifestApplied")
-	awaitAddOn(t, addOn, "Available", metav1.ConditionTrue, "ProbeAvailable")
+	awaitEngine(t, addOn, "RegistrationApplied", metav1.ConditionTrue, "SetPermissionApplied")
+	awaitEngine(t, addOn, "ManifestApplied", metav1.ConditionTrue, "AddonManifestApplied")
+	awaitEngine(t, addOn, "Available", metav1.ConditionTrue, "ProbeAvailable")
 	status := addOn.Status
 	if status.Namespace != "open-cluster-management-agent-addon" || status.HealthCheck.Mode != "Customized" ||
 		len(status.SupportedConfigs) != 1 || status.SupportedConfigs[0].Resource != "addondeploymentconfigs" || len(status.Registrations) != 2 ||
@@ -217,7 +217,7 @@ func TestAddOnLife(t *testing.T) {
 
 	// Another version, elsewhere.
 	a.set(func(a *engineAgent) { a.objects[0] = engineConfigMap(ns, "first", "2") })
-	touch(t, addOn, "addon.open-cluster-management.io/v1alpha1-install-namespace", "engine-elsewhere")
+	touchEngine(t, addOn, "addon.open-cluster-management.io/v1alpha1-install-namespace", "engine-elsewhere")
 	awaitConfigMap(t, m, ns, "first", "2")
 	env.Eventually(t, func(ctx context.Context) error {
 		if err := h.Get(ctx, client.ObjectKeyFromObject(addOn), addOn); err != nil || addOn.Status.Namespace == "engine-elsewhere" {
@@ -228,14 +228,14 @@ func TestAddOnLife(t *testing.T) {
 
 	// A mistake of the add-on's author leaves what is there, and is told.
 	a.set(func(a *engineAgent) { a.broken = errors.New("no template for this cluster") })
-	touch(t, addOn, "example.com/attempt", "1")
-	if cond := awaitAddOn(t, addOn, "ManifestApplied", metav1.ConditionFalse, "ManifestWorkApplyFailed"); !strings.Contains(cond.Message, "no template for this cluster") {
+	touchEngine(t, addOn, "example.com/attempt", "1")
+	if cond := awaitEngine(t, addOn, "ManifestApplied", metav1.ConditionFalse, "ManifestWorkApplyFailed"); !strings.Contains(cond.Message, "no template for this cluster") {
 		t.Errorf("message: %s", cond.Message)
 	}
 	awaitConfigMap(t, m, ns, "first", "2")
 	a.set(func(a *engineAgent) { a.broken = nil })
-	touch(t, addOn, "example.com/attempt", "2")
-	awaitAddOn(t, addOn, "ManifestApplied", metav1.ConditionTrue, "AddonManifestApplied")
+	touchEngine(t, addOn, "example.com/attempt", "2")
+	awaitEngine(t, addOn, "ManifestApplied", metav1.ConditionTrue, "AddonManifestApplied")
 
 	if err := h.Delete(t.Context(), addOn); err != nil {
 		t.Fatal(err)
@@ -248,7 +248,7 @@ func TestAddOnLife(t *testing.T) {
 }
 
 // AF-15: before an add-on is removed, its hook runs, and the rest stays meanwhile.
-func TestAddOnHook(t *testing.T) {
+func TestEngineHook(t *testing.T) {
 	t.Parallel()
 	const cluster, name = "engine-hook", "engine-hook"
 	agent := env.Join(t, hub, managed, cluster)
@@ -258,9 +258,9 @@ func TestAddOnHook(t *testing.T) {
 	hook.Spec.Template.Spec = corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "hook", Image: "example.com/hook:1"}}}
 	a := newEngineAgent(name, engineConfigMap(ns, "stays", "1"), hook)
 	a.options.Health.Mode = addon.HealthManifests
-	runAddOn(t, a)
-	addOn := install(t, cluster, name)
-	awaitAddOn(t, addOn, "Available", metav1.ConditionTrue, "WorkApplied")
+	runEngine(t, a)
+	addOn := installEngine(t, cluster, name)
+	awaitEngine(t, addOn, "Available", metav1.ConditionTrue, "WorkApplied")
 	if !slices.Contains(addOn.Finalizers, "addon.open-cluster-management.io/addon-pre-delete") {
 		t.Errorf("finalizers: %v", addOn.Finalizers)
 	}
@@ -275,7 +275,7 @@ func TestAddOnHook(t *testing.T) {
 	if err := h.Delete(t.Context(), addOn); err != nil {
 		t.Fatal(err)
 	}
-	awaitAddOn(t, addOn, "HookManifestCompleted", metav1.ConditionFalse, "HookManifestIsNotCompleted")
+	awaitEngine(t, addOn, "HookManifestCompleted", metav1.ConditionFalse, "HookManifestIsNotCompleted")
 	awaitConfigMap(t, m, ns, "stays", "1")
 	if err := agent.Start(); err != nil {
 		t.Fatal(err)
@@ -285,7 +285,7 @@ func TestAddOnHook(t *testing.T) {
 }
 
 // AF-10 R12: permissions are applied, kept, replaced and pruned, and nothing of them is left when the add-on is gone.
-func TestAddOnPermissions(t *testing.T) {
+func TestEnginePermissions(t *testing.T) {
 	t.Parallel()
 	const cluster, name, shared = "engine-rights", "engine-rights", "engine-rights-shared"
 	acceptAll(t, cluster)
@@ -293,9 +293,9 @@ func TestAddOnPermissions(t *testing.T) {
 	namespace(t, h, shared)
 	a := newEngineAgent(name)
 	a.roles, a.shared = []string{"one", "two"}, shared
-	runAddOn(t, a)
-	addOn := install(t, cluster, name)
-	awaitAddOn(t, addOn, "RegistrationApplied", metav1.ConditionTrue, "SetPermissionApplied")
+	runEngine(t, a)
+	addOn := installEngine(t, cluster, name)
+	awaitEngine(t, addOn, "RegistrationApplied", metav1.ConditionTrue, "SetPermissionApplied")
 
 	outside := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: shared, Name: "open-cluster-management:" + cluster + ":" + name + ":clusterrole:view"}}
 	inside := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: "open-cluster-management:" + cluster + ":" + name + ":role:one"}}
@@ -333,7 +333,7 @@ func TestAddOnPermissions(t *testing.T) {
 
 	// What is no longer wanted goes.
 	a.set(func(a *engineAgent) { a.roles = []string{"two"} })
-	touch(t, addOn, "example.com/attempt", "1")
+	touchEngine(t, addOn, "example.com/attempt", "1")
 	awaitGone(t, h, inside)
 	awaitGone(t, h, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: "one"}})
 
@@ -341,16 +341,16 @@ func TestAddOnPermissions(t *testing.T) {
 	foreign := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: "foreign"}}
 	create(t, h, foreign)
 	a.set(func(a *engineAgent) { a.roles = []string{"two", "foreign"} })
-	touch(t, addOn, "example.com/attempt", "2")
-	if cond := awaitAddOn(t, addOn, "RegistrationApplied", metav1.ConditionFalse, "SetPermissionFailed"); !strings.Contains(cond.Message, cluster+"/foreign exists") {
+	touchEngine(t, addOn, "example.com/attempt", "2")
+	if cond := awaitEngine(t, addOn, "RegistrationApplied", metav1.ConditionFalse, "SetPermissionFailed"); !strings.Contains(cond.Message, cluster+"/foreign exists") {
 		t.Errorf("message: %s", cond.Message)
 	}
 	if err := h.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign); err != nil || len(foreign.Rules) > 0 {
 		t.Errorf("the role of somebody else: %v, rules %+v", err, foreign.Rules)
 	}
 	a.set(func(a *engineAgent) { a.roles = []string{"two"} })
-	touch(t, addOn, "example.com/attempt", "3")
-	awaitAddOn(t, addOn, "RegistrationApplied", metav1.ConditionTrue, "SetPermissionApplied")
+	touchEngine(t, addOn, "example.com/attempt", "3")
+	awaitEngine(t, addOn, "RegistrationApplied", metav1.ConditionTrue, "SetPermissionApplied")
 
 	if err := h.Delete(t.Context(), addOn); err != nil {
 		t.Fatal(err)
@@ -374,8 +374,8 @@ func engineAuthority(t *testing.T) (certificate, key []byte) {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.Raw}), key
 }
 
-// addOnRequest is a certificate request as the agent of a cluster makes them for an add-on.
-func addOnRequest(t *testing.T, cluster, name, signer string, subject pkix.Name) (*certificatesv1.CertificateSigningRequest, []byte) {
+// engineRequest is a certificate request as the agent of a cluster makes them for an add-on.
+func engineRequest(t *testing.T, cluster, name, signer string, subject pkix.Name) (*certificatesv1.CertificateSigningRequest, []byte) {
 	t.Helper()
 	labels := ofCluster(cluster)
 	labels[fleet.LabelAddOnName] = name
@@ -384,11 +384,11 @@ func addOnRequest(t *testing.T, cluster, name, signer string, subject pkix.Name)
 	return csr, key
 }
 
-func addOnSubject(cluster, name string) pkix.Name {
+func engineSubject(cluster, name string) pkix.Name {
 	return pkix.Name{CommonName: fleet.AddOnUser(cluster, name, name), Organization: fleet.AddOnGroups(cluster, name)}
 }
 
-func awaitIssued(t *testing.T, csr *certificatesv1.CertificateSigningRequest) {
+func awaitEngineIssued(t *testing.T, csr *certificatesv1.CertificateSigningRequest) {
 	t.Helper()
 	admin := hub.Client(t)
 	env.Eventually(t, func(ctx context.Context) error {
@@ -401,7 +401,7 @@ func awaitIssued(t *testing.T, csr *certificatesv1.CertificateSigningRequest) {
 
 // AF-05 AF-06 AF-28 A2: an agent gets the certificates that its add-ons register for, with the rights of these on its own
 // cluster; and nobody gets anything else.
-func TestAddOnCertificates(t *testing.T) {
+func TestEngineCertificates(t *testing.T) {
 	t.Parallel()
 	const cluster, other, name = "engine-certs", "engine-certs-other", "engine-certs"
 	acceptAll(t, cluster, other)
@@ -414,18 +414,18 @@ func TestAddOnCertificates(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.options.Registration.Sign = sign
-	runAddOn(t, a)
-	addOn := install(t, cluster, name)
-	install(t, other, name)
-	awaitAddOn(t, addOn, "RegistrationApplied", metav1.ConditionTrue, "SetPermissionApplied")
+	runEngine(t, a)
+	addOn := installEngine(t, cluster, name)
+	installEngine(t, other, name)
+	awaitEngine(t, addOn, "RegistrationApplied", metav1.ConditionTrue, "SetPermissionApplied")
 	create(t, h, engineConfigMap(cluster, "own", "1"), engineConfigMap(other, "own", "1"))
 	agent := asAgent(t, hub, cluster)
 
-	own, _ := addOnRequest(t, cluster, name, engineSigner, pkix.Name{CommonName: name, Organization: []string{"engines"}})
-	csr, key := addOnRequest(t, cluster, name, fleet.SignerKubeAPIServerClient, addOnSubject(cluster, name))
+	own, _ := engineRequest(t, cluster, name, engineSigner, pkix.Name{CommonName: name, Organization: []string{"engines"}})
+	csr, key := engineRequest(t, cluster, name, fleet.SignerKubeAPIServerClient, engineSubject(cluster, name))
 	create(t, agent, own, csr)
-	awaitIssued(t, own)
-	awaitIssued(t, csr)
+	awaitEngineIssued(t, own)
+	awaitEngineIssued(t, csr)
 	if c := csr.Status.Conditions[0]; c.Reason != "AutoApprovedByHubCSRApprovingController" || c.Message != "Auto approving addon agent certificate." {
 		t.Errorf("approved with %+v", c)
 	}
@@ -444,21 +444,21 @@ func TestAddOnCertificates(t *testing.T) {
 		signer  string
 		subject pkix.Name
 	}{
-		"requester who is no agent":    {h, fleet.SignerKubeAPIServerClient, addOnSubject(cluster, name)},
-		"add-on of another cluster":    {agent, fleet.SignerKubeAPIServerClient, addOnSubject(other, name)},
-		"another add-on":               {agent, fleet.SignerKubeAPIServerClient, addOnSubject(cluster, "other")},
+		"requester who is no agent":    {h, fleet.SignerKubeAPIServerClient, engineSubject(cluster, name)},
+		"add-on of another cluster":    {agent, fleet.SignerKubeAPIServerClient, engineSubject(other, name)},
+		"another add-on":               {agent, fleet.SignerKubeAPIServerClient, engineSubject(cluster, "other")},
 		"one group more":               {agent, fleet.SignerKubeAPIServerClient, pkix.Name{CommonName: fleet.AddOnUser(cluster, name, name), Organization: append(fleet.AddOnGroups(cluster, name), "admins")}},
 		"the agent of the cluster":     {agent, fleet.SignerKubeAPIServerClient, agentSubject(cluster, "agent2")},
-		"signer of somebody else":      {agent, "example.com/other", addOnSubject(cluster, name)},
-		"identity by the wrong signer": {agent, engineSigner, addOnSubject(cluster, name)},
+		"signer of somebody else":      {agent, "example.com/other", engineSubject(cluster, name)},
+		"identity by the wrong signer": {agent, engineSigner, engineSubject(cluster, name)},
 	} {
-		csr, _ := addOnRequest(t, cluster, name, forged.signer, forged.subject)
+		csr, _ := engineRequest(t, cluster, name, forged.signer, forged.subject)
 		if err := forged.as.Create(t.Context(), csr); apierrors.IsForbidden(err) {
 			continue // the hub does not even take it
 		} else if err != nil {
 			t.Fatal(err)
 		}
-		awaitWithheld(t, addOn, csr.Name)
+		awaitEngineWithheld(t, addOn, csr.Name)
 		if err := h.Get(t.Context(), client.ObjectKeyFromObject(csr), csr); err != nil || len(csr.Status.Conditions) > 0 {
 			t.Errorf("%s: %v, %+v", what, err, csr.Status.Conditions)
 		}
@@ -469,9 +469,9 @@ func TestAddOnCertificates(t *testing.T) {
 	if err := h.Status().Patch(t.Context(), addOn.DeepCopy(), merge(status)); err != nil {
 		t.Fatal(err)
 	}
-	admin, _ := addOnRequest(t, cluster, name, fleet.SignerKubeAPIServerClient, pkix.Name{CommonName: "admin", Organization: []string{"admins"}})
+	admin, _ := engineRequest(t, cluster, name, fleet.SignerKubeAPIServerClient, pkix.Name{CommonName: "admin", Organization: []string{"admins"}})
 	create(t, agent, admin)
-	awaitWithheld(t, addOn, admin.Name)
+	awaitEngineWithheld(t, addOn, admin.Name)
 	env.Eventually(t, func(ctx context.Context) error {
 		if err := h.Get(ctx, client.ObjectKeyFromObject(addOn), addOn); err != nil || len(addOn.Status.Registrations) == 2 {
 			return err
@@ -480,8 +480,8 @@ func TestAddOnCertificates(t *testing.T) {
 	})
 }
 
-// awaitWithheld waits for the event that says why a request is not approved.
-func awaitWithheld(t *testing.T, addOn *addonv1beta1.ManagedClusterAddOn, csr string) {
+// awaitEngineWithheld waits for the event that says why a request is not approved.
+func awaitEngineWithheld(t *testing.T, addOn *addonv1beta1.ManagedClusterAddOn, csr string) {
 	t.Helper()
 	h := hub.Client(t)
 	env.Eventually(t, func(ctx context.Context) error {
@@ -496,4 +496,74 @@ func awaitWithheld(t *testing.T, addOn *addonv1beta1.ManagedClusterAddOn, csr st
 		}
 		return fmt.Errorf("no event about %s among %d", csr, len(events.Items))
 	})
+}
+
+// AF-16: the agent of an add-on in hosted mode is on the hosting cluster, as soon as there is one, and goes from there with the
+// add-on.
+func TestEngineHosted(t *testing.T) {
+	t.Parallel()
+	const cluster, hosting, name = "engine-hosted", "engine-hosting", "engine-hosted"
+	env.Join(t, hub, managed, cluster)
+	h, m := hub.Client(t), managed.Client(t)
+	ns := namespace(t, m, cluster)
+	at := func(place string) *corev1.ConfigMap {
+		o := engineConfigMap(ns, place, "1")
+		o.Annotations = map[string]string{"addon.open-cluster-management.io/hosted-manifest-location": place}
+		return o
+	}
+	a := newEngineAgent(name, at("managed"), at("hosting"), at("none"))
+	a.options.HostedMode, a.options.Health.Mode = true, addon.HealthManifests
+	runEngine(t, a)
+	addOn := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: name,
+		Annotations: map[string]string{"addon.open-cluster-management.io/hosting-cluster-name": hosting}}}
+	create(t, h, addOn)
+	awaitEngine(t, addOn, "HostingClusterValidity", metav1.ConditionFalse, "HostingClusterInvalid")
+	env.Join(t, hub, managed, hosting)
+	awaitEngine(t, addOn, "HostingClusterValidity", metav1.ConditionTrue, "HostingClusterValid")
+	awaitEngine(t, addOn, "HostingManifestApplied", metav1.ConditionTrue, "AddonManifestApplied")
+	awaitEngine(t, addOn, "ManifestApplied", metav1.ConditionTrue, "AddonManifestApplied")
+	for place, namespace := range map[string]string{"managed": cluster, "hosting": hosting} {
+		works := &workv1.ManifestWorkList{}
+		if err := h.List(t.Context(), works, client.InNamespace(namespace), client.MatchingLabels{fleet.LabelAddOnName: name}); err != nil {
+			t.Fatal(err)
+		}
+		if len(works.Items) != 1 || len(works.Items[0].Spec.Workload.Manifests) != 1 {
+			t.Errorf("%d works in %s", len(works.Items), namespace)
+		}
+		awaitConfigMap(t, m, ns, place, "1")
+	}
+	if err := m.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: "none"}, &corev1.ConfigMap{}); !apierrors.IsNotFound(err) {
+		t.Errorf("a manifest that is to be nowhere: %v", err)
+	}
+	if err := h.Delete(t.Context(), addOn); err != nil {
+		t.Fatal(err)
+	}
+	awaitGone(t, h, addOn)
+	awaitGone(t, m, at("hosting"))
+	awaitGone(t, m, at("managed"))
+}
+
+// A cluster that leaves takes its add-ons with it, whether they have hooks or not.
+func TestEngineLeavingCluster(t *testing.T) {
+	t.Parallel()
+	const cluster, name, shared = "engine-leaves", "engine-leaves", "engine-leaves-shared"
+	env.Join(t, hub, managed, cluster)
+	h, m := hub.Client(t), managed.Client(t)
+	namespace(t, h, shared)
+	ns := namespace(t, m, cluster)
+	hook := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "hook", Annotations: map[string]string{"addon.open-cluster-management.io/addon-pre-delete": ""}}}
+	hook.Spec.Template.Spec = corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "hook", Image: "example.com/hook:1"}}}
+	a := newEngineAgent(name, engineConfigMap(ns, "object", "1"), hook)
+	a.options.Health.Mode, a.shared = addon.HealthManifests, shared
+	runEngine(t, a)
+	addOn := installEngine(t, cluster, name)
+	awaitEngine(t, addOn, "Available", metav1.ConditionTrue, "WorkApplied")
+	mc := acceptedCluster(cluster)
+	if err := h.Delete(t.Context(), mc); err != nil {
+		t.Fatal(err)
+	}
+	awaitGone(t, h, addOn)
+	awaitGone(t, h, mc)
+	awaitGone(t, m, engineConfigMap(ns, "object", ""))
+	awaitGone(t, h, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: shared, Name: "open-cluster-management:" + cluster + ":" + name + ":clusterrole:view"}})
 }
