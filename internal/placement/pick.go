@@ -93,12 +93,15 @@ func (c *contest) candidates() int { return len(c.st.ids) + len(c.kept) }
 // pick returns the clusters to select, in no order.
 func (c *contest) pick() []pick {
 	n := c.plan.takes(c.candidates())
-	switch {
-	case n == 0:
+	if n == 0 {
 		return nil
-	case len(c.plan.spread) > 0:
+	}
+	if len(c.plan.spread) > 0 {
+		defer c.timed(PluginPrioritizer, pluginSpread)()
 		return c.spread(c.totals(), n)
-	case n >= len(c.st.ids) || c.private() || c.options.TieBreak == TieBreakHash:
+	}
+	defer c.timed(PluginPrioritizer, pluginPick)()
+	if n >= len(c.st.ids) || c.private() || c.options.TieBreak == TieBreakHash {
 		return best(c.totals(), n)
 	}
 	return c.merge(n)

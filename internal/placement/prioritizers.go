@@ -24,6 +24,14 @@ type source struct {
 	addOn    *clusterv1beta1.AddOnScore // of an AddOnPlacementScore
 }
 
+// plugin is its name among the plugins, which are few: AddOn is one, whatever it reads.
+func (s *source) plugin() string {
+	if s.addOn != nil {
+		return string(clusterv1beta1.ScoreCoordinateTypeAddOn)
+	}
+	return s.name
+}
+
 // parsePrioritizers resolves spec.prioritizerPolicy (PL-07): all that count, in the order to show them.
 func parsePrioritizers(policy *clusterv1beta1.PrioritizerPolicy) ([]Prioritizer, []source, *Misconfiguration) {
 	var used []Prioritizer

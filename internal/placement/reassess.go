@@ -91,10 +91,7 @@ func (s *Scheduler) reassess(cls *class, ch change, found affected) {
 func (st *standing) place(c *cluster, is rating) {
 	st.counts = nil
 	st.inSets.put(c.id, is.inSets)
-	st.matched.put(c.id, is.matched)
-	st.open.put(c.id, is.open)
-	st.held.put(c.id, is.held)
-	st.avoided.put(c.id, is.avoided)
+	st.enter(c, is.verdict)
 }
 
 // spansAfter are the spans of the candidates now that one cluster has changed.

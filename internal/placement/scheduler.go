@@ -32,6 +32,9 @@ type Options struct {
 	// placements, it remembers between two schedules, at about 24 bytes each. Classes used least recently are built
 	// anew when they are needed. 4,000,000 by default.
 	CachedCandidates int
+	// Timer watches the plugins at work on all clusters at once, for metrics; nil for none. What they do about one cluster
+	// that has changed is not worth it.
+	Timer Timer
 }
 
 const defaultCachedCandidates = 4_000_000

@@ -43,9 +43,20 @@ func (st *standing) seat(id int32) (int, bool) { return slices.BinarySearch(st.i
 func (s *Scheduler) build(sets []*clusterSet, selection *selection) (*standing, time.Time) {
 	s.fleet.order()
 	st := &standing{}
-	var next time.Time
 	for _, set := range sets {
 		st.inSets.add(set.members)
+	}
+	next := s.match(st, selection)
+	s.admit(st, selection)
+	s.reseat(st, selection)
+	return st, next
+}
+
+// match finds the members of the cluster sets that meet the predicates.
+func (s *Scheduler) match(st *standing, selection *selection) (next time.Time) {
+	defer s.timed(PluginFilter, FilterPredicate)()
+	if selection.cel {
+		defer s.timed(PluginCEL, "")()
 	}
 	consider := func(id int32) {
 		if !st.inSets.has(id) {
@@ -53,7 +64,7 @@ func (s *Scheduler) build(sets []*clusterSet, selection *selection) (*standing, 
 		}
 		c := s.fleet.clusters[id]
 		next = earliest(next, selection.deadline(c, s.now))
-		st.enter(c, selection.judge(c, s.now), &selection.measures)
+		st.matched.put(id, selection.match(c, s.now))
 	}
 	if lists, ok := selection.narrow(s.byLabel, s.byClaim, st.inSets.count()); ok {
 		for _, list := range lists {
@@ -61,13 +72,24 @@ func (s *Scheduler) build(sets []*clusterSet, selection *selection) (*standing, 
 				consider(id)
 			}
 		}
-	} else {
-		for id := range st.inSets.all() {
-			consider(id)
+		return next
+	}
+	for id := range st.inSets.all() {
+		consider(id)
+	}
+	return next
+}
+
+// admit finds those of the matching clusters whose taints do not matter.
+func (s *Scheduler) admit(st *standing, selection *selection) {
+	defer s.timed(PluginFilter, FilterTaintToleration)()
+	for id := range st.matched.all() {
+		c := s.fleet.clusters[id]
+		st.enter(c, selection.look(c, s.now))
+		if st.open.has(id) {
+			st.among.include(c, &selection.measures)
 		}
 	}
-	s.reseat(st, selection)
-	return st, next
 }
 
 // reseat gives all open candidates seats and keys anew.
@@ -75,11 +97,25 @@ func (s *Scheduler) reseat(st *standing, selection *selection) {
 	st.ids = slices.AppendSeq(slices.Grow(st.ids[:0], st.open.count()), st.open.all())
 	st.keys = slices.Grow(st.keys[:0], len(st.ids))[:len(st.ids)]
 	for seat, id := range st.ids {
-		var expired bool
-		st.keys[seat], expired = selection.rate(s.fleet.clusters[id], &st.among, st.avoided.has(id), s.now)
-		st.expired.put(id, expired)
+		st.keys[seat] = avoidance(st.avoided.has(id))
+		st.expired.clear(id)
+	}
+	for i := range selection.sources {
+		s.prioritize(st, &selection.sources[i])
 	}
 	st.board.sort(st, s.fleet.ranks)
+}
+
+// prioritize adds the weighted scores of a source to the keys.
+func (s *Scheduler) prioritize(st *standing, by *source) {
+	defer s.timed(PluginPrioritizer, by.plugin())()
+	for seat, id := range st.ids {
+		score, stale := by.score(s.fleet.clusters[id], &st.among, s.now)
+		st.keys[seat] += by.weight * score
+		if stale {
+			st.expired.set(id)
+		}
+	}
 }
 
 // verdict is what a member of the cluster sets is to a selection by itself.
@@ -91,6 +127,11 @@ func (s *selection) judge(c *cluster, now time.Time) verdict {
 	if !s.match(c, now) {
 		return verdict{}
 	}
+	return s.look(c, now)
+}
+
+// look is the verdict on a cluster that meets the predicates.
+func (s *selection) look(c *cluster, now time.Time) verdict {
 	t := s.tolerate(c, now)
 	return verdict{
 		matched: true,
@@ -100,14 +141,11 @@ func (s *selection) judge(c *cluster, now time.Time) verdict {
 	}
 }
 
-func (st *standing) enter(c *cluster, v verdict, measures *[len(resourceNames)]bool) {
+func (st *standing) enter(c *cluster, v verdict) {
 	st.matched.put(c.id, v.matched)
 	st.open.put(c.id, v.open)
 	st.held.put(c.id, v.held)
 	st.avoided.put(c.id, v.avoided)
-	if v.open {
-		st.among.include(c, measures)
-	}
 }
 
 // include widens the spans of the resources that matter.
@@ -126,10 +164,15 @@ func (s *selection) rate(c *cluster, among *spans, avoided bool, now time.Time) 
 		key += s.sources[i].weight * score
 		expired = expired || stale
 	}
+	return key + avoidance(avoided), expired
+}
+
+// avoidance is what a PreferNoSelect taint adds to the key.
+func avoidance(avoided bool) int64 {
 	if avoided {
-		key -= penalty
+		return -penalty
 	}
-	return key, expired
+	return 0
 }
 
 // measure finds the spans of the candidates anew.

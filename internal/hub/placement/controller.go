@@ -47,7 +47,7 @@ type Controller struct {
 // New returns a Controller that works through the client, which has the index byPlacement.
 func New(c client.Client, recorder events.EventRecorder, clk clock.Clock, s *scheduler.Scheduler) *Controller {
 	return &Controller{client: c, recorder: recorder, clock: clk, scheduler: s, rescheduled: make(chan struct{}, 1),
-		mayTell: flowcontrol.NewTokenBucketPassiveRateLimiter(eventsPerSecond, eventsAtOnce)}
+		mayTell: flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(eventsPerSecond, eventsAtOnce, clk)}
 }
 
 // Register adds the controller to the manager. The endpoint, unless it is nil, says what the controller knows.
@@ -56,8 +56,10 @@ func Register(mgr ctrl.Manager, clk clock.Clock, options scheduler.Options, endp
 	if err != nil {
 		return err
 	}
+	options.Timer = timePlugins(clk)
 	c := New(mgr.GetClient(), mgr.GetEventRecorder("placement-controller"), clk, scheduler.New(options))
 	if endpoint != nil {
+		options.Timer = nil
 		e := &explainer{controller: c, api: mgr.GetAPIReader(), options: options}
 		if err := e.openTo(endpoint, mgr); err != nil {
 			return err

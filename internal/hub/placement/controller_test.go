@@ -1,0 +1,310 @@
+package placement
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	clocktesting "k8s.io/utils/clock/testing"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
+	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
+	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
+	"github.com/capstan-io/capstan/internal/fleet"
+	scheduler "github.com/capstan-io/capstan/internal/placement"
+	"github.com/capstan-io/capstan/internal/placement/decisions"
+)
+
+var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// bench is a controller of a fleet of two clusters, a and b, in the set that is bound to the namespace team-a.
+type bench struct {
+	*Controller
+	clock  *clocktesting.FakeClock
+	events *events.FakeRecorder
+}
+
+func newBench(t *testing.T, funcs interceptor.Funcs, objects ...client.Object) *bench {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := clusterv1beta1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(funcs).
+		WithStatusSubresource(&clusterv1beta1.Placement{}, &clusterv1beta1.PlacementDecision{}).
+		WithIndex(&clusterv1beta1.PlacementDecision{}, byPlacement, placementOf).Build()
+	b := &bench{clock: clocktesting.NewFakeClock(start), events: events.NewFakeRecorder(1000)}
+	b.Controller = New(api, b.events, b.clock, scheduler.New(scheduler.Options{}))
+	s := b.scheduler
+	s.Advance(start)
+	s.SetClusterSet(&clusterv1beta2.ManagedClusterSet{ObjectMeta: metav1.ObjectMeta{Name: "set"}})
+	s.SetBinding(&clusterv1beta2.ManagedClusterSetBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "set"}})
+	for _, name := range []string{"a", "b"} {
+		s.SetCluster(&clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{fleet.LabelClusterSet: "set"}}})
+	}
+	return b
+}
+
+func aPlacement(spec clusterv1beta1.PlacementSpec) *clusterv1beta1.Placement {
+	return &clusterv1beta1.Placement{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "web", UID: "1", Generation: 1}, Spec: spec}
+}
+
+var web = scheduler.Key{Namespace: "team-a", Name: "web"}
+
+func (b *bench) reconcile(t *testing.T) ctrl.Result {
+	t.Helper()
+	result, err := b.Reconcile(t.Context(), ctrl.Request{NamespacedName: web})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result
+}
+
+// selected is what the decisions say.
+func (b *bench) selected(t *testing.T) (clusters []string) {
+	t.Helper()
+	existing, err := b.decisionsOf(t.Context(), aPlacement(clusterv1beta1.PlacementSpec{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, decision := range existing {
+		for _, d := range decision.Status.Decisions {
+			clusters = append(clusters, d.ClusterName)
+		}
+	}
+	return clusters
+}
+
+// heard are the events so far.
+func (b *bench) heard() (all []string) {
+	for {
+		select {
+		case event := <-b.events.Events:
+			all = append(all, event)
+		default:
+			return all
+		}
+	}
+}
+
+// PL-26 PL-27: a placement that makes no sense any more keeps its decisions, says so, and is not tried again by itself.
+func TestBrokenPlacementKeepsDecisions(t *testing.T) {
+	t.Parallel()
+	p := aPlacement(clusterv1beta1.PlacementSpec{})
+	b := newBench(t, interceptor.Funcs{}, p)
+	b.scheduler.SetPlacement(p.DeepCopy())
+	b.reconcile(t)
+	if diff := cmp.Diff([]string{"a", "b"}, b.selected(t)); diff != "" {
+		t.Fatalf("decisions (-want +got):\n%s", diff)
+	}
+	if err := b.client.Get(t.Context(), web, p); err != nil {
+		t.Fatal(err)
+	}
+	p.Generation = 2
+	p.Spec.Tolerations = []clusterv1beta1.Toleration{{Operator: "Nonsense"}}
+	if err := b.client.Update(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	b.scheduler.SetPlacement(p.DeepCopy())
+	if got := b.reconcile(t); !got.IsZero() {
+		t.Errorf("it is tried again: %+v", got)
+	}
+	if diff := cmp.Diff([]string{"a", "b"}, b.selected(t)); diff != "" {
+		t.Errorf("decisions (-want +got):\n%s", diff)
+	}
+	if err := b.client.Get(t.Context(), web, p); err != nil {
+		t.Fatal(err)
+	}
+	if !meta.IsStatusConditionTrue(p.Status.Conditions, fleet.ConditionPlacementMisconfigured) || p.Status.NumberOfSelectedClusters != 2 || len(p.Status.DecisionGroups) != 1 {
+		t.Errorf("status %+v", p.Status)
+	}
+}
+
+// PL-12 PL-20 PL-27 P4: that a score has expired is told in a warning, and looked at when it does: not before, and not again.
+func TestExpiredScoreIsNotRetried(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, testExpiredScore)
+}
+
+func testExpiredScore(t *testing.T) {
+	p := aPlacement(clusterv1beta1.PlacementSpec{PrioritizerPolicy: clusterv1beta1.PrioritizerPolicy{Configurations: []clusterv1beta1.PrioritizerConfig{{
+		Weight: 1, ScoreCoordinate: &clusterv1beta1.ScoreCoordinate{Type: clusterv1beta1.ScoreCoordinateTypeAddOn, AddOn: &clusterv1beta1.AddOnScore{ResourceName: "usage", ScoreName: "cpu"}},
+	}}}})
+	one := int32(1)
+	p.Spec.NumberOfClusters = &one
+	b := newBench(t, interceptor.Funcs{}, p)
+	until := metav1.NewTime(start.Add(time.Minute))
+	score := &clusterv1alpha1.AddOnPlacementScore{ObjectMeta: metav1.ObjectMeta{Namespace: "b", Name: "usage"}}
+	score.Status.Scores, score.Status.ValidUntil = []clusterv1alpha1.AddOnPlacementScoreItem{{Name: "cpu", Value: 100}}, &until
+	b.scheduler.SetScore(score)
+	b.scheduler.SetPlacement(p.DeepCopy())
+	if got := b.reconcile(t); !got.IsZero() || cmp.Diff([]string{"b"}, b.selected(t)) != "" {
+		t.Errorf("again %+v, decisions %v", got, b.selected(t))
+	}
+	b.heard()
+
+	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	defer q.ShutDown()
+	if err := b.keepTime(t.Context(), q); err != nil {
+		t.Fatal(err)
+	}
+	if next := b.scheduler.NextTime(); !next.Equal(until.Time) || q.Len() > 0 {
+		t.Fatalf("time matters next at %s, %d are waiting", next, q.Len())
+	}
+	synctest.Wait()
+	b.clock.Step(time.Minute - time.Second)
+	synctest.Wait()
+	if q.Len() > 0 {
+		t.Error("it is looked at while the score is valid")
+	}
+	b.clock.Step(time.Second)
+	due, _ := q.Get()
+	if due.NamespacedName != web {
+		t.Errorf("%s is due", due)
+	}
+	q.Done(due)
+	if got := b.reconcile(t); !got.IsZero() {
+		t.Errorf("it is tried again: %+v", got)
+	}
+	if next := b.scheduler.NextTime(); !next.IsZero() {
+		t.Errorf("time matters again at %s", next)
+	}
+}
+
+// Who else wrote meanwhile is no error, but a reason to look again.
+func TestConflictIsLookedAtAgain(t *testing.T) {
+	t.Parallel()
+	p := aPlacement(clusterv1beta1.PlacementSpec{})
+	for _, wrong := range []error{
+		apierrors.NewConflict(schema.GroupResource{}, "web-decision-1", errors.New("behind")),
+		apierrors.NewAlreadyExists(schema.GroupResource{}, "web-decision-1"),
+	} {
+		b := newBench(t, interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error { return wrong }}, p.DeepCopy())
+		b.scheduler.SetPlacement(p.DeepCopy())
+		if got := b.reconcile(t); got.RequeueAfter != staleRetry {
+			t.Errorf("after %v: %+v", wrong, got)
+		}
+		if said := b.heard(); len(said) > 0 {
+			t.Errorf("it tells of what is not written: %q", said)
+		}
+	}
+}
+
+// PL-20: what happens is told, with a warning where scores have expired, and in a sample where much happens at once.
+func TestEvents(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, interceptor.Funcs{})
+	p := aPlacement(clusterv1beta1.PlacementSpec{})
+	b.scheduler.SetPlacement(p.DeepCopy())
+	decision := &clusterv1beta1.PlacementDecision{ObjectMeta: metav1.ObjectMeta{Name: "web-decision-1"}}
+	b.tellWritten(p, &scheduler.Result{Key: web}, &decisions.Write{Decision: decision, Create: true})
+	b.tellWritten(p, &scheduler.Result{Key: web, ExpiredScores: []string{"b"}}, &decisions.Write{Decision: decision})
+	b.tellRemoved(p, decision)
+	want := []string{
+		"Normal DecisionCreate PlacementDecision web-decision-1 is created with 0 clusters", "Normal ScoreUpdate a:100 b:100",
+		"Warning DecisionUpdate PlacementDecision web-decision-1 has 0 clusters now; the AddOnPlacementScores of b have expired and count as 0", "Normal ScoreUpdate a:100 b:100",
+		"Normal DecisionDelete PlacementDecision web-decision-1 is not needed any more",
+	}
+	if diff := cmp.Diff(want, b.heard()); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+	for range 2 * eventsAtOnce {
+		b.tellRemoved(p, decision)
+	}
+	if got, want := len(b.heard()), eventsAtOnce-3; got != want {
+		t.Errorf("%d events at once, want %d", got, want)
+	}
+	b.clock.Step(time.Second)
+	for range eventsAtOnce {
+		b.tellRemoved(p, decision)
+	}
+	if got := len(b.heard()); got != eventsPerSecond {
+		t.Errorf("%d events a second later, want %d", got, eventsPerSecond)
+	}
+}
+
+func TestScoresNote(t *testing.T) {
+	t.Parallel()
+	if got := scoresNote([]scheduler.ClusterScore{{ClusterName: "a", Score: -1}, {ClusterName: "b", Score: 200}}); got != "a:-1 b:200" {
+		t.Errorf("%q", got)
+	}
+	many := make([]scheduler.ClusterScore, 300)
+	for i := range many {
+		many[i].ClusterName = "a"
+	}
+	if got := scoresNote(many); len(got) != maxScoresNote || !strings.HasSuffix(got, cut) {
+		t.Errorf("%d characters, %q", len(got), got)
+	}
+}
+
+// What others do to decisions is looked at; what the controller itself wrote is not.
+func TestTampered(t *testing.T) {
+	t.Parallel()
+	p := aPlacement(clusterv1beta1.PlacementSpec{Predicates: []clusterv1beta1.ClusterPredicate{{RequiredClusterSelector: clusterv1beta1.ClusterSelector{
+		CelSelector: clusterv1beta1.ClusterCelSelector{CelExpressions: []string{`managedCluster.metadata.name == "a"`}}}}}})
+	b := newBench(t, interceptor.Funcs{})
+	b.scheduler.SetPlacement(p.DeepCopy())
+	b.scheduler.Schedule(web)
+	decision := func(clusters ...string) *clusterv1beta1.PlacementDecision {
+		d := &clusterv1beta1.PlacementDecision{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "web-decision-1", Labels: map[string]string{fleet.LabelPlacement: "web"}}}
+		for _, name := range clusters {
+			d.Status.Decisions = append(d.Status.Decisions, clusterv1beta1.ClusterDecision{ClusterName: name})
+		}
+		return d
+	}
+	unlabelled, disowned := decision("a"), decision("a")
+	unlabelled.Labels = nil
+	disowned.OwnerReferences = []metav1.OwnerReference{{Name: "somebody"}}
+	for name, test := range map[string]struct {
+		before, after *clusterv1beta1.PlacementDecision
+		want          bool
+	}{
+		"it was decided":          {decision(), decision("a"), false},
+		"another was given up":    {decision("a", "b"), decision("a"), false},
+		"nothing":                 {decision("a"), decision("a"), false},
+		"one was taken away":      {decision("a"), decision(), true},
+		"one was added":           {decision("a"), decision("a", "b"), true},
+		"it lost its label":       {decision("a"), unlabelled, true},
+		"it got another owner":    {decision("a"), disowned, true},
+		"of no placement we know": {unlabelled, unlabelled, false},
+	} {
+		if got := b.tampered(test.before, test.after); got != test.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+// PL-24
+func TestPluginMetrics(t *testing.T) {
+	t.Parallel()
+	clk := clocktesting.NewFakeClock(start)
+	timer := timePlugins(clk)
+	done := timer(scheduler.PluginFilter, "of this test")
+	clk.Step(time.Second)
+	done()
+	timer(scheduler.PluginCEL, "")()
+	if got := testutil.CollectAndCount(celSeconds); got != 1 {
+		t.Errorf("%d metrics of CEL", got)
+	}
+	if !pluginSeconds.DeleteLabelValues("Filter", "of this test") {
+		t.Error("the filter is not measured")
+	}
+}
