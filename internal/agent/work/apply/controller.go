@@ -80,6 +80,7 @@ type Controller struct {
 	applier  *applier
 	passes   passes
 	released released
+	backlog  backlog
 }
 
 // New returns a Controller that reads works from hub and applies them to managed.
@@ -87,6 +88,7 @@ func New(hub, managed client.Client, dyn dynamic.Interface, cluster *applied.Clu
 	return &Controller{
 		Options: o, hub: hub, managed: managed, cluster: cluster, tracked: cluster.Tracked, observed: observed,
 		applier: &applier{objects: dyn, mapper: managed.RESTMapper(), tracked: cluster.Tracked, executors: o.Executors},
+		backlog: backlog{works: map[string]bool{}},
 	}
 }
 
@@ -112,6 +114,10 @@ func Register(mgr ctrl.Manager, hub cluster.Cluster, dyn dynamic.Interface, mana
 		})
 		return nil
 	})
+	onReturn := source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		c.backlog.wake = func(work string) { queue.Add(workOf(work)[0]) }
+		return nil
+	})
 	return ctrl.NewControllerManagedBy(mgr).Named("apply").
 		WatchesRawSource(source.Kind(hub.GetCache(), &workv1.ManifestWork{}, &handler.TypedEnqueueRequestForObject[*workv1.ManifestWork]{})).
 		Watches(&workv1.AppliedManifestWork{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o2 client.Object) []reconcile.Request {
@@ -123,6 +129,7 @@ func Register(mgr ctrl.Manager, hub cluster.Cluster, dyn dynamic.Interface, mana
 		})).
 		WatchesRawSource(onDrift).
 		WatchesRawSource(onNews).
+		WatchesRawSource(onReturn).
 		WithOptions(controller.Options{
 			SkipNameValidation: ptr.To(true), MaxConcurrentReconciles: o.Workers,
 			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
@@ -132,6 +139,11 @@ func Register(mgr ctrl.Manager, hub cluster.Cluster, dyn dynamic.Interface, mana
 
 // Reconcile is one pass over one work.
 func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	result, err := c.reconcile(ctx, req)
+	return c.backlog.judge(ctx, req.Name, result, err)
+}
+
+func (c *Controller) reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	work := &workv1.ManifestWork{}
 	if err := c.hub.Get(ctx, req.NamespacedName, work); err != nil {
 		if apierrors.IsNotFound(err) {
@@ -196,7 +208,11 @@ func (c *Controller) begin(ctx context.Context, work *workv1.ManifestWork, named
 	var holdErr, ensureErr error
 	var amw *workv1.AppliedManifestWork
 	var both sync.WaitGroup
-	both.Go(func() { holdErr = finalizer.Add(ctx, c.hub, work, fleet.FinalizerManifestWorkCleanup) })
+	if !controllerutil.ContainsFinalizer(work, fleet.FinalizerManifestWorkCleanup) {
+		both.Go(func() {
+			holdErr = c.backlog.heard(finalizer.Add(ctx, c.hub, work, fleet.FinalizerManifestWorkCleanup))
+		})
+	}
 	both.Go(func() { amw, ensureErr = c.ensureApplied(ctx, fresh) })
 	both.Wait()
 	if holdErr == nil {

@@ -39,7 +39,7 @@ func (c *Controller) finish(ctx context.Context, work *workv1.ManifestWork) erro
 		return fmt.Errorf("get the AppliedManifestWork of ManifestWork %s: %w", work.Name, err)
 	}
 	c.forget(work.Name)
-	if err := finalizer.Remove(ctx, c.hub, work, fleet.FinalizerManifestWorkCleanup); err != nil {
+	if err := c.backlog.heard(finalizer.Remove(ctx, c.hub, work, fleet.FinalizerManifestWorkCleanup)); err != nil {
 		return fmt.Errorf("remove the finalizer of ManifestWork %s: %w", work.Name, err)
 	}
 	c.released.add(work)

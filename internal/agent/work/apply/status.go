@@ -43,7 +43,7 @@ func (c *Controller) reportDeleting(ctx context.Context, work *workv1.ManifestWo
 func (c *Controller) writeStatus(ctx context.Context, work *workv1.ManifestWork) error {
 	status := &workv1.ManifestWork{Status: work.Status}
 	status.Namespace, status.Name, status.UID, status.ResourceVersion = work.Namespace, work.Name, work.UID, work.ResourceVersion
-	if err := c.hub.Status().Update(ctx, status); err != nil {
+	if err := c.backlog.heard(c.hub.Status().Update(ctx, status)); err != nil {
 		if apierrors.IsNotFound(err) {
 			return nil
 		}

@@ -1,0 +1,101 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+const (
+	// scoutPause is the time between two tries to reach a hub that does not answer.
+	scoutPause = 10 * time.Second
+	// unheard is when a work tries by itself that the scout has not woken: a safety net.
+	unheard = time.Hour
+)
+
+// backlog are the works that have something to tell a hub that does not answer. One of them, the scout, goes on trying, and
+// when the hub takes what any has to say, all are heard: whatever their number, an absent hub is asked once in a while, and one
+// that is back knows everything at once.
+type backlog struct {
+	mu    sync.Mutex
+	works map[string]bool
+	scout string
+	// wake has a work looked at now.
+	wake func(work string)
+}
+
+// unreachableError is that the hub did not answer.
+type unreachableError struct{ error }
+
+func (e *unreachableError) Unwrap() error { return e.error }
+
+// heard passes on what became of a write on the hub, and wakes the works of the backlog if the hub took it.
+func (b *backlog) heard(err error) error {
+	var answer apierrors.APIStatus
+	switch {
+	case err == nil:
+		b.flush()
+		return nil
+	case errors.As(err, &answer):
+		return err
+	default:
+		return &unreachableError{err}
+	}
+}
+
+func (b *backlog) flush() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for work := range b.works {
+		b.wake(work)
+	}
+	clear(b.works)
+	b.scout = ""
+}
+
+// judge decides when a work is looked at again, by how the last look ended.
+func (b *backlog) judge(ctx context.Context, work string, result ctrl.Result, err error) (ctrl.Result, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var unreachable *unreachableError
+	if !errors.As(err, &unreachable) {
+		b.leave(work)
+		return result, err
+	}
+	if b.wake == nil || hasOtherCauses(err) {
+		return result, err
+	}
+	b.works[work] = true
+	if b.scout == "" {
+		b.scout = work
+		log.FromContext(ctx).Info("The hub does not answer; what there is to report waits until it does", "reason", err.Error())
+	}
+	if b.scout == work {
+		return ctrl.Result{RequeueAfter: scoutPause}, nil
+	}
+	return ctrl.Result{RequeueAfter: unheard}, nil
+}
+
+// leave is for a work that has nothing to say any more. If it was the scout, another takes its place.
+func (b *backlog) leave(work string) {
+	delete(b.works, work)
+	if b.scout != work {
+		return
+	}
+	b.scout = ""
+	for next := range b.works {
+		b.wake(next)
+		return
+	}
+}
+
+// hasOtherCauses tells whether there is more to try again than what concerns the hub.
+func hasOtherCauses(err error) bool {
+	joined, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // of this very error
+	return ok && len(joined.Unwrap()) > 1
+}
