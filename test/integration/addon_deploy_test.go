@@ -3,6 +3,7 @@ package integration
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"testing"
@@ -53,24 +54,6 @@ func annotated[T client.Object](o T, pairs ...string) T {
 	}
 	o.SetAnnotations(annotations)
 	return o
-}
-
-// awaitDeployed waits until a condition of the add-on has the status and the reason, and returns it, and the add-on in addOn.
-func awaitDeployed(t *testing.T, addOn *addonv1beta1.ManagedClusterAddOn, kind string, status metav1.ConditionStatus, reason string) *metav1.Condition {
-	t.Helper()
-	var found *metav1.Condition
-	h := hub.Client(t)
-	env.Eventually(t, func(ctx context.Context) error {
-		if err := h.Get(ctx, client.ObjectKeyFromObject(addOn), addOn); err != nil {
-			return err
-		}
-		found = meta.FindStatusCondition(addOn.Status.Conditions, kind)
-		if found == nil || found.Status != status || found.Reason != reason {
-			return fmt.Errorf("conditions of %s are %+v; want %s, %s, %s", addOn.Name, addOn.Status.Conditions, kind, status, reason)
-		}
-		return nil
-	})
-	return found
 }
 
 // ran counts the runs of Jobs in a namespace that came to a good end, from now on.
@@ -140,16 +123,16 @@ func TestAddOnOnTwoClusters(t *testing.T) {
 	addOn := annotated(&addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: name}}, hostingCluster, host)
 	create(t, h, addOn)
 
-	cond := awaitDeployed(t, addOn, "HostingClusterValidity", metav1.ConditionFalse, "HostingClusterInvalid")
+	cond := awaitEngine(t, addOn, "HostingClusterValidity", metav1.ConditionFalse, "HostingClusterInvalid")
 	if !strings.Contains(cond.Message, "There is no ManagedCluster "+host) {
 		t.Errorf("message: %s", cond.Message)
 	}
 	awaitConfigMap(t, m, ns, "here", "1")
 	env.Join(t, hub, hosting, host)
-	awaitDeployed(t, addOn, "HostingClusterValidity", metav1.ConditionTrue, "HostingClusterValid")
-	awaitDeployed(t, addOn, "HostingManifestApplied", metav1.ConditionTrue, "AddonManifestApplied")
-	awaitDeployed(t, addOn, "ManifestApplied", metav1.ConditionTrue, "AddonManifestApplied")
-	awaitDeployed(t, addOn, "Available", metav1.ConditionTrue, "WorkApplied")
+	awaitEngine(t, addOn, "HostingClusterValidity", metav1.ConditionTrue, "HostingClusterValid")
+	awaitEngine(t, addOn, "HostingManifestApplied", metav1.ConditionTrue, "AddonManifestApplied")
+	awaitEngine(t, addOn, "ManifestApplied", metav1.ConditionTrue, "AddonManifestApplied")
+	awaitEngine(t, addOn, "Available", metav1.ConditionTrue, "WorkApplied")
 	awaitConfigMap(t, on, ns, "there", "1")
 	expectAbsent(t, m, there)
 	expectAbsent(t, on, here)
@@ -190,7 +173,7 @@ func TestAddOnWithoutItsHost(t *testing.T) {
 	runEngine(t, a)
 	addOn := annotated(&addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: name}}, hostingCluster, host)
 	create(t, h, addOn)
-	awaitDeployed(t, addOn, "HostingManifestApplied", metav1.ConditionTrue, "AddonManifestApplied")
+	awaitEngine(t, addOn, "HostingManifestApplied", metav1.ConditionTrue, "AddonManifestApplied")
 	if len(addOn.Finalizers) != 2 {
 		t.Errorf("finalizers: %v", addOn.Finalizers)
 	}
@@ -198,7 +181,7 @@ func TestAddOnWithoutItsHost(t *testing.T) {
 	if err := h.Delete(t.Context(), mc); err != nil {
 		t.Fatal(err)
 	}
-	awaitDeployed(t, addOn, "HostingClusterValidity", metav1.ConditionFalse, "HostingClusterInvalid")
+	awaitEngine(t, addOn, "HostingClusterValidity", metav1.ConditionFalse, "HostingClusterInvalid")
 	awaitGone(t, h, mc)
 	awaitGone(t, m, engineConfigMap(ns, "there", ""))
 	awaitConfigMap(t, m, ns, "here", "1")
@@ -218,8 +201,8 @@ func TestAddOnFailingHook(t *testing.T) {
 	ns := namespace(t, m, cluster)
 	a := newEngineAgent(name, engineConfigMap(ns, "goes", "1"), annotated(engineConfigMap(ns, "stays", "1"), deletionOrphan, ""), deployHook(ns, "good", false), deployHook(ns, "bad", true))
 	runEngine(t, a)
-	addOn := install(t, cluster, name)
-	awaitDeployed(t, addOn, "ManifestApplied", metav1.ConditionTrue, "AddonManifestApplied")
+	addOn := installEngine(t, cluster, name)
+	awaitEngine(t, addOn, "ManifestApplied", metav1.ConditionTrue, "AddonManifestApplied")
 	hooks := watchHooks(t, m, ns)
 	if err := h.Delete(t.Context(), addOn); err != nil {
 		t.Fatal(err)
@@ -260,14 +243,14 @@ func TestAddOnHooksNobodyRuns(t *testing.T) {
 	runEngine(t, a)
 	addOn := annotated(&addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: name}}, hookTimeout, "5s")
 	create(t, h, addOn)
-	awaitDeployed(t, addOn, "ManifestApplied", metav1.ConditionTrue, "AddonManifestApplied")
+	awaitEngine(t, addOn, "ManifestApplied", metav1.ConditionTrue, "AddonManifestApplied")
 	if err := agent.Stop(); err != nil {
 		t.Fatal(err)
 	}
 	if err := h.Delete(t.Context(), addOn); err != nil {
 		t.Fatal(err)
 	}
-	if c := awaitDeployed(t, addOn, preDeleteHooks, metav1.ConditionFalse, hooksUnfinished); !strings.Contains(c.Message, "the hub removes the add-on all the same at ") {
+	if c := awaitEngine(t, addOn, preDeleteHooks, metav1.ConditionFalse, hooksUnfinished); !strings.Contains(c.Message, "the hub removes the add-on all the same at ") {
 		t.Errorf("message: %s", c.Message)
 	}
 	awaitGone(t, h, addOn)
@@ -307,8 +290,8 @@ func TestAddOnDeletionOrders(t *testing.T) {
 			ns := namespace(t, m, cluster)
 			a := newEngineAgent(name, engineConfigMap(ns, "goes", "1"), deployHook(ns, "hook", false))
 			runEngine(t, a)
-			addOn := install(t, cluster, name)
-			awaitDeployed(t, addOn, "ManifestApplied", metav1.ConditionTrue, "AddonManifestApplied")
+			addOn := installEngine(t, cluster, name)
+			awaitEngine(t, addOn, "ManifestApplied", metav1.ConditionTrue, "AddonManifestApplied")
 			env.Eventually(t, func(ctx context.Context) error {
 				if err := h.Get(ctx, client.ObjectKeyFromObject(addOn), addOn); err != nil || len(addOn.OwnerReferences) > 0 {
 					return err
@@ -332,4 +315,59 @@ func TestAddOnDeletionOrders(t *testing.T) {
 			}
 		})
 	}
+}
+
+// AF-13: an object that outgrows its work moves to another one, and is not deleted on the cluster in between.
+func TestAddOnMovesObjects(t *testing.T) {
+	t.Parallel()
+	const cluster, name = "deploy-moves", "deploy-moves"
+	env.Join(t, hub, managed, cluster)
+	h, m := hub.Client(t), managed.Client(t)
+	ns := namespace(t, m, cluster)
+	sized := func(name string, bytes int) *corev1.ConfigMap {
+		return engineConfigMap(ns, name, strings.Repeat("x", bytes))
+	}
+	a := newEngineAgent(name, sized("grows", 20_000), sized("moves", 15_000), sized("large", 60_000))
+	runEngine(t, a)
+	addOn := installEngine(t, cluster, name)
+	awaitEngine(t, addOn, "ManifestApplied", metav1.ConditionTrue, "AddonManifestApplied")
+	expectManifests := func(want map[string]int) {
+		t.Helper()
+		env.Eventually(t, func(ctx context.Context) error {
+			works := &workv1.ManifestWorkList{}
+			if err := h.List(ctx, works, client.InNamespace(cluster), client.MatchingLabels{"open-cluster-management.io/addon-name": name}); err != nil {
+				return err
+			}
+			got := map[string]int{}
+			for _, w := range works.Items {
+				got[strings.TrimPrefix(w.Name, "addon-"+name+"-")] = len(w.Spec.Workload.Manifests)
+			}
+			if !maps.Equal(got, want) {
+				return fmt.Errorf("manifests %v, want %v", got, want)
+			}
+			return nil
+		})
+	}
+	// The one that is too large has a work of its own.
+	expectManifests(map[string]int{"deploy-0": 2, "deploy-1": 1})
+	before := awaitConfigMap(t, m, ns, "moves", strings.Repeat("x", 15_000))
+
+	a.set(func(a *engineAgent) { a.objects[0] = sized("grows", 35_000) })
+	touchEngine(t, addOn, "example.com/attempt", "1")
+	awaitConfigMap(t, m, ns, "grows", strings.Repeat("x", 35_000))
+	expectManifests(map[string]int{"deploy-0": 1, "deploy-1": 1, "deploy-2": 1})
+	awaitEngine(t, addOn, "ManifestApplied", metav1.ConditionTrue, "AddonManifestApplied")
+	env.Eventually(t, func(ctx context.Context) error {
+		after := &corev1.ConfigMap{}
+		if err := m.Get(ctx, client.ObjectKeyFromObject(before), after); err != nil {
+			t.Fatal(err)
+		}
+		if after.UID != before.UID {
+			t.Fatal("the object was deleted and made anew")
+		}
+		if len(after.OwnerReferences) != 1 || after.OwnerReferences[0].UID == before.OwnerReferences[0].UID {
+			return fmt.Errorf("owners %+v", after.OwnerReferences)
+		}
+		return nil
+	})
 }

@@ -275,3 +275,18 @@ func TestUnrenderedHooks(t *testing.T) {
 	h.reconcile()
 	h.expectFinalizers()
 }
+
+// Gap A6: objects that cannot be used hold an add-on no longer than its hooks.
+func TestUnusableHooks(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, hookJob("bye"))
+	h.reconcile()
+	h.removed()
+	h.Workload.Objects = append(h.Workload.Objects, nil)
+	h.reconcile()
+	h.expectFinalizers(fleet.FinalizerAddOnPreDelete)
+	h.expectCondition("HookManifestCompleted", metav1.ConditionFalse, "HookManifestIsNotCompleted", "manifest 1: it is nil")
+	h.CMA = &addonv1beta1.ClusterManagementAddOn{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{fleet.AnnotationPreDeleteTimeout: "0s"}}}
+	h.reconcile()
+	h.expectFinalizers()
+}

@@ -75,7 +75,7 @@ type Plan struct {
 const maxBytes = 50 << 10 * 8 / 10
 
 // New plans what is to be written for an add-on on a cluster. It fails if an object cannot be deployed; then nothing is to be
-// written.
+// written. In a removal, the condition of the hooks tells of it instead.
 func New(in Input) (Plan, error) {
 	p := &planner{Input: in}
 	if p.MaxBytes <= 0 {
@@ -114,7 +114,12 @@ func (p *planner) read() (err error) {
 			name, len(name), longestLabel, fleet.LabelAddOnName)
 	}
 	if p.Workload != nil {
-		if p.objects, err = encode(p.Workload.Objects); err != nil {
+		p.objects, err = encode(p.Workload.Objects)
+		switch {
+		case err != nil && p.Removal:
+			// It must not keep the add-on from being removed when its hooks are waited for no longer.
+			p.Workload, p.Unrendered = nil, err
+		case err != nil:
 			return err
 		}
 	}
