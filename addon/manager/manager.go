@@ -153,7 +153,7 @@ func (o Options) controllers() ctrl.Options {
 			},
 		},
 		// A reconcile must see what the one before it wrote, or it writes the same again.
-		Client: client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}},
+		Client: client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true), Unstructured: true}},
 		// A process may run several managers.
 		Controller:                    config.Controller{SkipNameValidation: ptr.To(true)},
 		Metrics:                       metricsserver.Options{BindAddress: cmp.Or(o.MetricsAddress, "0")},

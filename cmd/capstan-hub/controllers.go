@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -17,10 +18,16 @@ import (
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/hub"
+	"github.com/capstan-io/capstan/internal/hub/placement/debug"
+	"github.com/capstan-io/capstan/internal/hub/placement/debugserver"
+	"github.com/capstan-io/capstan/internal/placement/report"
 )
 
 // podNamespaceFile is where a pod finds the name of its namespace.
 const podNamespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+
+// noAddress is the value of an address at which nothing is served.
+const noAddress = "0"
 
 type controllersFlags struct {
 	kubeconfig     string
@@ -29,12 +36,14 @@ type controllersFlags struct {
 	leaseNamespace string
 	metricsAddress string
 	healthAddress  string
+	debug          debugserver.Options
 	logs           logging
 }
 
 func newControllersCommand() *cobra.Command {
 	flags := controllersFlags{
-		hub: newHubFlags(), leaderElect: true, leaseNamespace: ownNamespace(), metricsAddress: ":8080", healthAddress: ":8081", logs: newLogging(),
+		hub: newHubFlags(), leaderElect: true, leaseNamespace: ownNamespace(), metricsAddress: ":8080", healthAddress: ":8081",
+		debug: debugserver.Options{Address: ":9443"}, logs: newLogging(),
 	}
 	command := &cobra.Command{
 		Use:   "controllers",
@@ -66,6 +75,10 @@ func (f *controllersFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.leaseNamespace, "leader-election-namespace", f.leaseNamespace, "Namespace of the Lease; it must exist.")
 	flags.StringVar(&f.metricsAddress, "metrics-bind-address", f.metricsAddress, "Address at which /metrics is served; 0 serves none.")
 	flags.StringVar(&f.healthAddress, "health-probe-bind-address", f.healthAddress, "Address at which /healthz and /readyz are served; 0 serves none.")
+	flags.StringVar(&f.debug.Address, "placement-debug-bind-address", f.debug.Address,
+		"Address at which the placement controllers serve "+report.Path+" over HTTPS, which says why placements select what they do; "+noAddress+" serves none.")
+	flags.StringVar(&f.debug.CertDir, "placement-debug-cert-dir", f.debug.CertDir,
+		"Folder with the serving certificate of "+report.Path+", tls.crt and tls.key (default: one that is made for the occasion, which nobody can verify).")
 	f.logs.addFlags(flags)
 }
 
@@ -93,9 +106,17 @@ func (f *controllersFlags) run(ctx context.Context) error {
 	if f.leaderElect {
 		electLeader(&options, f.leaseNamespace, controllers.Groups)
 	}
+	if f.debug.Address != noAddress && slices.Contains(controllers.Groups, hub.GroupPlacement) {
+		controllers.PlacementDebug = &debug.Endpoint{}
+	}
 	manager, err := newManager(client, options, controllers)
 	if err != nil {
 		return err
+	}
+	if controllers.PlacementDebug != nil {
+		if err := debugserver.Add(manager, controllers.PlacementDebug, f.debug); err != nil {
+			return err
+		}
 	}
 	if err := manager.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return err

@@ -8,7 +8,7 @@
 //	ValidateManagedClusterSetBinding  WH-08, WH-09  name, permission to bind
 //	ValidateManifestWork            WH-10, WH-11    manifests, executor
 //	ValidateManifestWorkReplicaSet  WH-12           manifests of the template, rollout strategies
-//	ValidateClusterManagementAddOn                  rollout strategies
+//	ValidateClusterManagementAddOn  AM-20, A4, A6   rollout strategies, configurations, dependencies
 //	ValidateManagedClusterAddOnStatus  R10          what agents tell of add-ons
 //	ValidateAddOnTemplate           WH-11, AM-30    manifests, executor, registrations
 //	ValidateCertificateSigningRequest  R10          label of the requests of agents

@@ -7,17 +7,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
 	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/manifest/override"
 	"github.com/capstan-io/capstan/internal/rollout"
 )
 
-var (
-	replicaSetKind      = workv1alpha1.GroupVersion.WithKind("ManifestWorkReplicaSet").GroupKind()
-	managementAddOnKind = addonv1beta1.GroupVersion.WithKind("ClusterManagementAddOn").GroupKind()
-)
+var replicaSetKind = workv1alpha1.GroupVersion.WithKind("ManifestWorkReplicaSet").GroupKind()
 
 // ValidateManifestWorkReplicaSet holds a ManifestWorkReplicaSet that is created (old is nil) or updated against WH-12: the
 // manifests of its template against the rules of a ManifestWork, its rollout strategies, its executor, and its overrides
@@ -62,22 +58,4 @@ func validatePlacementRefs(path *field.Path, refs []workv1alpha1.LocalPlacementR
 		errs = append(errs, rollout.Validate(path.Index(i).Child("rolloutStrategy"), ref.RolloutStrategy)...)
 	}
 	return errs
-}
-
-// ValidateClusterManagementAddOn holds the rollout strategies of a ClusterManagementAddOn that is created (old is nil) or
-// updated against what a rollout can use (AM-20). It fails with 400. Strategies that an update leaves alone are not asked
-// about again.
-func ValidateClusterManagementAddOn(addOn, old *addonv1beta1.ClusterManagementAddOn) error {
-	if old != nil && equality.Semantic.DeepEqual(addOn.Spec.InstallStrategy, old.Spec.InstallStrategy) {
-		return nil
-	}
-	var errs field.ErrorList
-	for i, placement := range addOn.Spec.InstallStrategy.Placements {
-		path := field.NewPath("spec", "installStrategy", "placements").Index(i).Child("rolloutStrategy")
-		errs = append(errs, rollout.Validate(path, placement.RolloutStrategy)...)
-	}
-	if len(errs) == 0 {
-		return nil
-	}
-	return badRequest(managementAddOnKind, addOn.Name, errs)
 }

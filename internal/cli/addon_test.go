@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -127,7 +128,7 @@ func TestAddOnCreate(t *testing.T) {
 
 	changed := strings.Replace(configMap, "value", "other", 1)
 	h.run(t, changed, create...).fails(t, "AddonTemplate hello-0.0.1 already exists", "--version", "--overwrite")
-	next := append(create, "--version", "0.0.2")
+	next := slices.Concat(create, []string{"--version", "0.0.2"})
 	h.run(t, changed, next...).fails(t, "ClusterManagementAddon hello already exists", "--overwrite")
 	if h.Has(templatesPath + "/hello-0.0.2") {
 		t.Error("half of it was done")
@@ -178,7 +179,7 @@ func TestAddOnEnable(t *testing.T) {
 	})
 	h.putCatalogue(t, "plain", nil)
 	enable := []string{"addon", "enable", "--names", "hello", "--clusters", "cluster1,cluster2"}
-	configured := append(enable, "-n", "hello", "--annotate", "a=b", "--labels", "c=d", "--config-file", "-")
+	configured := slices.Concat(enable, []string{"-n", "hello", "--annotate", "a=b", "--labels", "c=d", "--config-file", "-"})
 	for says, args := range map[string][]string{
 		"--names is missing":                         {"--clusters", "cluster1"},
 		"either --cluster or --clusters needs":       {"--names", "hello"},

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
+	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/cli/output"
 	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/placement/report"
@@ -27,12 +29,16 @@ const explainPlacementLong = `Show why a placement selects the clusters it does:
 first reason why another cluster is not selected.
 
 With --what-if, the placement is read from a file instead, and nothing is saved. One that has the name of a placement on the
-hub goes on from the decisions of that.`
+hub goes on from the decisions of that.
+
+The placement controllers of a hub in an existing cluster answer at a port of their own. --debug-server leads there, for instance
+through "kubectl port-forward"; it gets the credentials of the kubeconfig.`
 
 type explainFlags struct {
 	namespace string
 	cluster   string
 	whatIf    string
+	server    hubapi.DebugServer
 }
 
 // explainPlacementCommand is PL-23 for people.
@@ -45,7 +51,8 @@ func (a *app) explainPlacementCommand() *cobra.Command {
 		Long:    explainPlacementLong,
 		Example: "  capstan explain placement web --namespace team-a\n" +
 			"  capstan explain placement web --namespace team-a --cluster cluster1\n" +
-			"  capstan explain placement --what-if placement.yaml",
+			"  capstan explain placement --what-if placement.yaml\n" +
+			"  capstan explain placement web --debug-server https://localhost:9443 --debug-server-ca tls.crt",
 		Args: func(command *cobra.Command, args []string) error {
 			if f.whatIf != "" && len(args) == 0 {
 				return nil
@@ -57,6 +64,8 @@ func (a *app) explainPlacementCommand() *cobra.Command {
 	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace of the hub (default \""+metav1.NamespaceDefault+"\", or that of the file)")
 	flags.StringVarP(&f.cluster, "cluster", "c", "", "say why this cluster is selected or not")
 	flags.StringVar(&f.whatIf, "what-if", "", "file with a Placement that is not saved; - is standard input")
+	flags.StringVar(&f.server.URL, "debug-server", "", "URL of the placement controllers of a hub in an existing cluster, such as https://localhost:9443 (default: the hub)")
+	flags.StringVar(&f.server.CAFile, "debug-server-ca", "", "PEM certificates to verify the server of --debug-server with (default: those of the system)")
 	complete(command, "namespace", a.completeNamespaces)
 	complete(command, "cluster", a.completeClusters)
 	command.ValidArgsFunction = a.completePlacement(&f.namespace)
@@ -88,8 +97,11 @@ func (a *app) report(ctx context.Context, f *explainFlags, args []string) (*repo
 			return nil, err
 		}
 	}
+	if f.server.URL == "" && f.server.CAFile != "" {
+		return nil, errors.New("--debug-server-ca: needs the URL of the server, too: --debug-server https://localhost:9443")
+	}
 	if f.whatIf == "" {
-		hub, err := a.hub()
+		hub, err := a.explaining(f)
 		if err != nil {
 			return nil, err
 		}
@@ -99,11 +111,19 @@ func (a *app) report(ctx context.Context, f *explainFlags, args []string) (*repo
 	if err != nil {
 		return nil, err
 	}
-	hub, err := a.hub()
+	hub, err := a.explaining(f)
 	if err != nil {
 		return nil, err
 	}
 	return hub.WhatIf(ctx, placement)
+}
+
+// explaining is the hub, or what it has for explaining placements.
+func (a *app) explaining(f *explainFlags) (*hubapi.Hub, error) {
+	if f.server.URL != "" {
+		return f.server.Connect(a.target())
+	}
+	return a.hub()
 }
 
 func defaultNamespace(namespace string) string {

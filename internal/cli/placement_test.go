@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -162,9 +163,37 @@ func TestExplainPlacement(t *testing.T) {
 	h.Answer("GET "+report.Path+"default/secret", fakehub.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden, "you may not get placements"))
 	h.run(t, "", "explain", "placement", "secret").fails(t, "you may not get placements", "lacks this permission")
 	h.Answer("GET "+report.Path+"team-a/elsewhere", http.NotFound)
-	h.run(t, "", "explain", "placement", "elsewhere", "-n", "team-a").fails(t, "does not explain placements", "capstan get placements -o yaml")
+	h.run(t, "", "explain", "placement", "elsewhere", "-n", "team-a").fails(t, "does not explain placements", "--debug-server https://localhost:9443", "capstan get placements -o yaml")
 	h.run(t, "", "explain", "placement").fails(t, "0 names given")
 	h.run(t, "", "explain", "placement", "web", "-c", "C_").fails(t, `--cluster: "C_"`)
+}
+
+// PL-23: a hub in an existing cluster explains at another server, which is asked as the same user if it is who it should be.
+func TestExplainAtDebugServer(t *testing.T) {
+	t.Parallel()
+	h, server := newHub(t), newHub(t)
+	server.Answer("GET "+report.Path+"default/web", fakehub.JSON(aReport))
+	server.Answer("POST "+report.Path, fakehub.JSON(aReport))
+	ask := []string{"explain", "placement", "web", "--debug-server", server.URL}
+	trusting := slices.Concat(ask, []string{"--debug-server-ca", writeCA(t, server)})
+	h.run(t, "", trusting...).succeeds(t, "Placement team-a/web selects 1 cluster")
+	what := "{apiVersion: cluster.open-cluster-management.io/v1beta1, kind: Placement}"
+	h.run(t, what, append(trusting, "--what-if", "-")...).succeeds(t, "Placement team-a/web selects 1 cluster")
+	if sent := h.Requests("GET"); len(sent) > 0 {
+		t.Errorf("the API server was asked, too: %+v", sent)
+	}
+	asked := server.Requests("GET")
+	if len(asked) != 1 || asked[0].Authorization == "" {
+		t.Errorf("it was asked %+v", asked)
+	}
+	h.run(t, "", ask...).fails(t, "--debug-server-ca does not trust", "--placement-debug-cert-dir")
+	h.run(t, "", append(trusting, "--debug-server", "http://localhost:9443")...).fails(t, `--debug-server: "http://localhost:9443"`, "https://localhost:9443")
+	h.run(t, "", append(trusting, "--debug-server", "https://127.0.0.1:1")...).fails(t, "nothing answers at https://127.0.0.1:1", "kubectl port-forward")
+	h.run(t, "", append(ask, "--debug-server-ca", "placement_test.go")...).fails(t, "--debug-server-ca: placement_test.go", "PEM certificates")
+	h.run(t, "", "explain", "placement", "web", "--debug-server-ca", "ca.crt").fails(t, "--debug-server https://localhost:9443")
+	if got := server.Requests("GET"); len(got) != len(asked) {
+		t.Errorf("requests were sent all the same: %+v", got)
+	}
 }
 
 // Of many clusters that are not selected, the best are listed and the others counted.

@@ -20,6 +20,7 @@ import (
 	"github.com/capstan-io/capstan/internal/hub/addon/lookup"
 	"github.com/capstan-io/capstan/internal/hub/addon/owner"
 	"github.com/capstan-io/capstan/internal/hub/addon/progress"
+	"github.com/capstan-io/capstan/internal/hub/addon/template"
 	"github.com/capstan-io/capstan/internal/hub/addon/token"
 	"github.com/capstan-io/capstan/internal/hub/placement"
 	"github.com/capstan-io/capstan/internal/hub/placement/debug"
@@ -122,6 +123,7 @@ var groups = []group{
 		withClock(progress.Register),
 		withClock(addonhealth.Register),
 		withClock(token.Register),
+		withClock(template.Register),
 	}},
 }
 

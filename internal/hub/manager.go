@@ -38,6 +38,7 @@ func ManagerOptions() ctrl.Options {
 			DefaultTransform: cache.TransformStripManagedFields(),
 			ByObject: map[client.Object]cache.ByObject{
 				&corev1.Namespace{}:                         ofClusters,
+				&rbacv1.ClusterRole{}:                       ofClusters,
 				&rbacv1.ClusterRoleBinding{}:                ofClusters,
 				&rbacv1.RoleBinding{}:                       ofClusters,
 				&rbacv1.Role{}:                              ofClusters,

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
+	"time"
 
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
@@ -14,26 +15,21 @@ import (
 	"github.com/capstan-io/capstan/test/env"
 )
 
-// manifests that an idle agent has applied, in so many works.
-const (
-	idleManifests = 1000
-	idleWorks     = 10
-)
+// idleManifests are in one work.
+const idleManifests = 1000
 
 // measureIdleManifests looks at what an agent does when nothing happens to a thousand objects that it has applied, and how
-// long it takes until they are gone.
+// long they take to come and to go.
 func measureIdleManifests(t *testing.T, r *report, hub *env.Server) {
 	const cluster = "idle"
 	managed := env.StartSandbox(t)
 	metrics := env.FreeAddress(t)
 	agent := env.Join(t, hub, managed, cluster, "--metrics-bind-address", metrics)
-	works := watchAllWorks(t, hub)
-	applied := works.count(t, "Applied", idleWorks, ofCluster(cluster, isApplied))
-	each := idleManifests / idleWorks
-	for i := range idleWorks {
-		create(t, hub.Client(t), workOf(cluster, fmt.Sprintf("idle-%d", i), configMapsOf(i*each, each)...))
-	}
-	applied.await(t)
+	works, c := watchAllWorks(t, hub), hub.Client(t)
+	work := workOf(cluster, "idle", configMapsOf(idleManifests)...)
+	applied, begin := works.count(t, "Applied", 1, ofCluster(cluster, isApplied)), time.Now()
+	create(t, c, work)
+	r.add(fmt.Sprintf("work of %d manifests created to Applied", idleManifests), "s", "", applied.await(t).Sub(begin).Seconds())
 	wait(t, settled)
 	before, requests := usageOf(t, agent.Pid()), requestsOf(t, metrics)
 	wait(t, idlePeriod)
@@ -49,11 +45,17 @@ func measureIdleManifests(t *testing.T, r *report, hub *env.Server) {
 		r.add(name+"requests to "+where+" per minute", "1/min", "", requestsAfter.to(config.Host)-requests.to(config.Host))
 	}
 	t.Logf("requests before %v, after %v", requests, requestsAfter)
+	gone := works.countGone(t, 1)
+	begin = time.Now()
+	if err := c.Delete(t.Context(), work); err != nil {
+		t.Fatal(err)
+	}
+	r.add(fmt.Sprintf("work of %d manifests deleted to gone", idleManifests), "s", "", gone.await(t).Sub(begin).Seconds())
 }
 
-func configMapsOf(first, n int) (manifests []string) {
+func configMapsOf(n int) (manifests []string) {
 	for i := range n {
-		manifests = append(manifests, fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":%q,"name":"idle-%d"},"data":{"key":"value"}}`, corev1.NamespaceDefault, first+i))
+		manifests = append(manifests, fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":%q,"name":"idle-%d"},"data":{"key":"value"}}`, corev1.NamespaceDefault, i))
 	}
 	return manifests
 }

@@ -421,3 +421,43 @@ func TestHostedAddOnRegistration(t *testing.T) {
 	}
 	awaitGone(t, hosting, secret)
 }
+
+// RG-09 RG-10: the way to the hub changes for add-ons as it does for the agent: by another proxy, with another CA. Their certificates
+// stay.
+func TestAddOnsGoTheAgentsWay(t *testing.T) {
+	t.Parallel()
+	const cluster, name = "addonway", "addonway"
+	agent := env.Join(t, hub, managed, cluster)
+	manager := manageAddOns(t, cluster, time.Hour)
+	newAddOn(t, cluster, name, name, kubeClient(cluster, name))
+	before := awaitSecret(t, managed.Client(t), name, name+"-hub-kubeconfig", kubeKeys, anySecret)
+	proxy := startProxy(t, true, nil)
+	withCA(t, agent, anotherCA(t))
+	awaitSecret(t, managed.Client(t), name, before.Name, kubeKeys, trusting(string(anotherCA(t)), ""))
+	if err := agent.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	behind(t, agent, proxy.URL, proxy.CA())
+	if err := agent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	now := awaitSecret(t, managed.Client(t), name, before.Name, kubeKeys, trusting(string(proxy.CA()), proxy.URL))
+	if string(now.Data["tls.crt"]) != string(before.Data["tls.crt"]) || manager.times(name, fleet.SignerKubeAPIServerClient) != 1 {
+		t.Error("there is another certificate")
+	}
+	checkAddOnKubeconfig(t, agent, now)
+}
+
+// trusting wants a kubeconfig with a CA in its bundle, and with a proxy.
+func trusting(ca, proxyURL string) func(*corev1.Secret) error {
+	return func(secret *corev1.Secret) error {
+		config, err := clientcmd.Load(secret.Data["kubeconfig"])
+		if err != nil {
+			return err
+		}
+		if way := config.Clusters["hub"]; way.ProxyURL != proxyURL || !strings.Contains(string(way.CertificateAuthorityData), ca) {
+			return fmt.Errorf("the kubeconfig is still %s", secret.Data["kubeconfig"])
+		}
+		return nil
+	}
+}

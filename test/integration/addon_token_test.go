@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
@@ -155,5 +156,30 @@ func TestAgentsDoNotNameAddOnsOtherwise(t *testing.T) {
 		if !apierrors.IsForbidden(err) {
 			t.Errorf("an add-on's agent may %s: %v", what, err)
 		}
+	}
+}
+
+// testAddOnStatusExisting is R10 on a hub in an existing cluster: what TestAgentsDoNotNameAddOnsOtherwise says of a standalone one.
+func testAddOnStatusExisting(t *testing.T, existing *env.Server) {
+	const cluster, name = "addonforge-existing", "addonforge"
+	admin := existing.Client(t)
+	create(t, admin, acceptedCluster(cluster))
+	awaitHubAccepted(t, admin, cluster, metav1.ConditionTrue, fleet.ReasonHubClusterAdminAccepted)
+	addOn := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: name}}
+	create(t, admin, addOn)
+	config, err := existing.Config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.Impersonate = rest.ImpersonationConfig{UserName: fleet.ClusterUser(cluster, "agent1"), Groups: append(fleet.ClusterGroups(cluster), fleet.GroupAuthenticated)}
+	agent := env.ClientFor(t, config)
+	env.Eventually(t, func(ctx context.Context) error {
+		return agent.Status().Patch(ctx, addOn.DeepCopy(), merge(`{"status":{"conditions":[{"type":"A","status":"True","reason":"R","message":"","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`))
+	})
+	registrations := `{"status":{"registrations":[{"type":"kubeClient","kubeClient":{"driver":"csr","subject":{"user":"x"}}}]}}`
+	err = agent.Status().Patch(t.Context(), addOn.DeepCopy(), merge(registrations))
+	expectRefusal(t, err, apierrors.IsForbidden, "cannot change status.registrations")
+	if err := admin.Status().Patch(t.Context(), addOn.DeepCopy(), merge(registrations)); err != nil {
+		t.Errorf("the manager of the add-on: %v", err)
 	}
 }

@@ -57,7 +57,7 @@ func TestDeleteCluster(t *testing.T) {
 	const name = "leaves"
 	env.Join(t, hub, managed, name)
 	ns := namespace(t, m, name)
-	w := work(name, "w", configMap(ns, "cm", "v"))
+	w := work(name, name+"-w", configMap(ns, "cm", "v"))
 	create(t, c, w)
 	awaitCondition(t, c, w, fleet.ConditionApplied, metav1.ConditionTrue)
 	awaitGone(t, c, deleteCluster(t, c, name))
@@ -76,7 +76,7 @@ func TestDeleteLostCluster(t *testing.T) {
 	c, m := hub.Client(t), managed.Client(t)
 	const name = "leaves-lost"
 	agent := env.Join(t, hub, managed, name)
-	w := work(name, "w", configMap(namespace(t, m, name), "cm", "v"))
+	w := work(name, name+"-w", configMap(namespace(t, m, name), "cm", "v"))
 	create(t, c, w)
 	awaitCondition(t, c, w, fleet.ConditionApplied, metav1.ConditionTrue)
 	mergePatch(t, c, managedCluster(t, name), `{"spec":{"leaseDurationSeconds":1}}`)
@@ -99,7 +99,7 @@ func TestCleanupPriority(t *testing.T) {
 	const name = "leaves-in-order"
 	create(t, c, &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: clusterv1.ManagedClusterSpec{HubAcceptsClient: true}})
 	awaitCluster(t, c, name, fleet.ConditionHubAccepted, metav1.ConditionTrue, fleet.ReasonHubClusterAdminAccepted, fleet.TaintUnreachable)
-	held := work(name, "held", configMap("default", "a", "v"))
+	held := work(name, name+"-held", configMap("default", "a", "v"))
 	held.Finalizers = []string{"example.com/held"}
 	later := work(name, "later", configMap("default", "b", "v"))
 	later.Annotations = map[string]string{fleet.AnnotationCleanupPriority: "50"}

@@ -45,7 +45,7 @@ func TestCLIDiffWork(t *testing.T) {
 
 	hub.Capstan(t, one+two, "create", "work", "web", "-f", "-", "--cluster", name).Succeeds(t, "create work web in cluster "+name)
 	w := awaitCondition(t, h, work(name, "web"), "Applied", metav1.ConditionTrue)
-	diff(one + two).Succeeds(t, "2 would not change")
+	diff(one+two).Succeeds(t, "2 would not change")
 
 	changed := diff(configMap(ns, "one", "2"))
 	changed.Ends(t, 1)
@@ -80,21 +80,21 @@ func TestCLIWorkByPlacement(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	create := []string{"create", "work", "web", "-k", dir, "--placement", "cli-work/cli-work", "--overwrite"}
-	hub.Capstan(t, "", create...).Succeeds(t, "create work web in cluster "+first)
+	create := []string{"create", "work", "moved", "-k", dir, "--placement", "cli-work/cli-work", "--overwrite"}
+	hub.Capstan(t, "", create...).Succeeds(t, "create work moved in cluster "+first)
 	awaitConfigMap(t, m, ns, "built", "1")
 	decideAnew(t, h, decision, second)
-	hub.Capstan(t, "", create...).Succeeds(t, "create work web in cluster "+second, "delete work web in cluster "+first)
+	hub.Capstan(t, "", create...).Succeeds(t, "create work moved in cluster "+second, "delete work moved in cluster "+first)
 	awaitNoWork(t, h, first)
-	awaitCondition(t, h, work(second, "web"), "Applied", metav1.ConditionTrue)
-	hub.Capstan(t, "", "get", "works", "web", "-c", second, "-o", "name").Succeeds(t, "manifestwork.work.open-cluster-management.io/web\n")
+	awaitCondition(t, h, work(second, "moved"), "Applied", metav1.ConditionTrue)
+	hub.Capstan(t, "", "get", "works", "moved", "-c", second, "-o", "name").Succeeds(t, "manifestwork.work.open-cluster-management.io/moved\n")
 
 	if err := agent.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	remove := []string{"delete", "work", "web", "--cluster", second}
+	remove := []string{"delete", "work", "moved", "--cluster", second}
 	hub.Capstan(t, "", append(remove, "--timeout", "1")...).Ends(t, 1, "not done after 1s", "--force")
-	hub.Capstan(t, "", append(remove, "--force")...).Succeeds(t, "work web in cluster "+second+" is deleted")
+	hub.Capstan(t, "", append(remove, "--force")...).Succeeds(t, "work moved in cluster "+second+" is deleted")
 }
 
 // CA-31

@@ -296,7 +296,7 @@ func TestAgentEscalation(t *testing.T) {
 	t.Parallel()
 	const own, other = "escalate-own", "escalate-other"
 	acceptAll(t, own, other)
-	create(t, hub.Client(t), work(own, "w", configMap("default", "escalate", "x")))
+	create(t, hub.Client(t), work(own, own+"-w", configMap("default", "escalate", "x")))
 	config := withCertificate(t, hub, agentSubject(own, "agent1"), ofCluster(own))
 	agent := env.ClientFor(t, config)
 	update := func(change func(*clusterv1.ManagedCluster)) error {
@@ -358,7 +358,7 @@ func TestAgentEscalation(t *testing.T) {
 		}
 	}
 	executor := `{"spec":{"executor":{"subject":{"type":"ServiceAccount","serviceAccount":{"namespace":"kube-system","name":"admin"}}}}}`
-	expectRefusal(t, agent.Patch(t.Context(), work(own, "w"), merge(executor)), apierrors.IsBadRequest, "cannot manipulate the Manifestwork with executor")
+	expectRefusal(t, agent.Patch(t.Context(), work(own, own+"-w"), merge(executor)), apierrors.IsBadRequest, "cannot manipulate the Manifestwork with executor")
 }
 
 // WH-07, WH-08: right on the object itself does not make up for that to join or to bind a set.

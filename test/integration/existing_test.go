@@ -33,6 +33,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
 	multiclusterv1alpha1 "github.com/capstan-io/capstan/api/multicluster/v1alpha1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
@@ -55,6 +56,8 @@ func TestHubInExistingCluster(t *testing.T) {
 		t.Run("sets", func(t *testing.T) { t.Parallel(); testSetsExisting(t, existing) })
 		t.Run("rollback", func(t *testing.T) { t.Parallel(); testRollback(t, existing, "set-rollback") })
 		t.Run("add-ons", func(t *testing.T) { t.Parallel(); testAddOnsExisting(t, existing) })
+		t.Run("what agents tell of add-ons", func(t *testing.T) { t.Parallel(); testAddOnStatusExisting(t, existing) })
+		t.Run("placement", func(t *testing.T) { t.Parallel(); testPlacementExisting(t, existing) })
 		t.Run("trusted", func(t *testing.T) { t.Parallel(); testTrustedJoins(t, existing) })
 	})
 	if err := webhooks.Stop(); err != nil {
@@ -217,7 +220,7 @@ func passerby(t *testing.T, server *env.Server) client.Client {
 	const name = "passerby"
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{{
 		APIGroups: []string{"cluster.open-cluster-management.io", "work.open-cluster-management.io"},
-		Resources: []string{"managedclusters", "managedclusters/status", "managedclustersetbindings", "manifestworks", "manifestworkreplicasets"},
+		Resources: []string{"managedclusters", "managedclusters/status", "managedclustersetbindings", "placements", "manifestworks", "manifestworkreplicasets"},
 		Verbs:     []string{"list", "create", "patch"},
 	}}}
 	binding := &rbacv1.ClusterRoleBinding{
@@ -280,7 +283,10 @@ func testRefusals(t *testing.T, existing *env.Server) {
 		"set without the permission":     {cluster("refused", func(mc *clusterv1.ManagedCluster) { mc.Labels = set("theirs") }), `403: `},
 		"binding of another name":        {func(c client.Client) error { return c.Create(t.Context(), setBinding("passerby", "one", "another")) }, "400: "},
 		"binding without the permission": {func(c client.Client) error { return c.Create(t.Context(), setBinding("passerby", "theirs", "theirs")) }, "403: "},
-		"work of nothing":                {func(c client.Client) error { return c.Create(t.Context(), work("passerby", "w")) }, "400: "},
+		"placement of too long a name": {func(c client.Client) error {
+			return c.Create(t.Context(), &clusterv1beta1.Placement{ObjectMeta: metav1.ObjectMeta{Namespace: "passerby", Name: strings.Repeat("a", 64)}})
+		}, `400: Placement "`},
+		"work of nothing": {func(c client.Client) error { return c.Create(t.Context(), work("passerby", "w")) }, "400: "},
 		"work of the same twice": {func(c client.Client) error {
 			return c.Create(t.Context(), work("passerby", "w", configMap("default", "a", "b"), configMap("default", "a", "c")))
 		}, "400: "},
@@ -399,7 +405,7 @@ func testJoinExisting(t *testing.T, existing *env.Server) {
 	}
 	env.Accept(t, c, name)
 	env.AwaitAvailable(t, c, name)
-	w := work(name, "w", configMap(namespace(t, managed.Client(t), name), "by-webhook", "there"))
+	w := work(name, name+"-w", configMap(namespace(t, managed.Client(t), name), "by-webhook", "there"))
 	create(t, c, w)
 	awaitConfigMap(t, managed.Client(t), name, "by-webhook", "there")
 	awaitCondition(t, c, w, fleet.ConditionAvailable, metav1.ConditionTrue)

@@ -91,7 +91,7 @@ func TestProxy(t *testing.T) {
 // applied makes a work through which a ConfigMap gets to the cluster.
 func applied(t *testing.T, cluster, name string) *workv1.ManifestWork {
 	t.Helper()
-	w := work(cluster, name, configMap(namespace(t, managed.Client(t), cluster), name, "there"))
+	w := work(cluster, cluster+"-"+name, configMap(namespace(t, managed.Client(t), cluster), name, "there"))
 	create(t, hub.Client(t), w)
 	awaitConfigMap(t, managed.Client(t), cluster, name, "there")
 	return awaitCondition(t, hub.Client(t), w, fleet.ConditionApplied, "True")

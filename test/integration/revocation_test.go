@@ -76,7 +76,7 @@ func TestDeletedAgentLosesItsRights(t *testing.T) {
 	const name = "revoked-deleted"
 	acceptAll(t, name)
 	admin, agent := hub.Client(t), asAgent(t, hub, name)
-	held := work(name, "held", configMap("default", "revoked-deleted", "x"))
+	held := work(name, name+"-held", configMap("default", "revoked-deleted", "x"))
 	held.Finalizers = []string{"example.com/held"}
 	create(t, admin, held)
 	awaitRights(t, agent, name, all)
@@ -202,7 +202,7 @@ func TestDeniedAgentComesBack(t *testing.T) {
 	awaitGone(t, admin, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: fleet.WorkRoleBinding(name)}})
 	mergePatch(t, admin, managedCluster(t, name), `{"spec":{"hubAcceptsClient":true}}`)
 	start := time.Now()
-	w := work(name, "after", configMap("default", "denied-and-back", "x"))
+	w := work(name, name+"-after", configMap("default", "denied-and-back", "x"))
 	create(t, admin, w)
 	awaitCondition(t, admin, w, fleet.ConditionAvailable, metav1.ConditionTrue)
 	t.Logf("after %s", time.Since(start).Round(time.Millisecond))

@@ -67,7 +67,7 @@ func Register(mgr ctrl.Manager, o Options) error {
 			MaxConcurrentReconciles: workers,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
 		})
-	if err := c.watch(builder, mgr.GetRESTMapper(), mgr.GetScheme()); err != nil {
+	if err := c.watch(builder, mgr.GetRESTMapper()); err != nil {
 		return err
 	}
 	return builder.Complete(c)

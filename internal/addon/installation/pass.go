@@ -99,6 +99,7 @@ func (p *pass) register(ctx context.Context) {
 		err = p.grant(ctx)
 	}
 	switch {
+	case errors.Is(err, addon.ErrNotYet): // everything stays as it is
 	case errors.Is(err, addon.ErrSubjectNotReady):
 		p.set(fleet.ConditionRegistrationApplied, metav1.ConditionFalse, fleet.ReasonPermissionConfigPending, err.Error())
 	case err != nil:

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
@@ -116,7 +116,7 @@ func configKey(resource schema.GroupResource, config types.NamespacedName) strin
 	return resource.String() + "/" + config.String()
 }
 
-func (c *Controller) watch(b *builder.Builder, mapper meta.RESTMapper, scheme *runtime.Scheme) error {
+func (c *Controller) watch(b *builder.Builder, mapper meta.RESTMapper) error {
 	b.For(&addonv1beta1.ManagedClusterAddOn{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: matters})).
 		Watches(&addonv1beta1.ManagedClusterAddOn{}, handler.EnqueueRequestsFromMapFunc(c.waiting), builder.WithPredicates(predicate.Funcs{
 			CreateFunc: func(event.CreateEvent) bool { return false },
@@ -132,7 +132,7 @@ func (c *Controller) watch(b *builder.Builder, mapper meta.RESTMapper, scheme *r
 		}), builder.WithPredicates(predicate.NewPredicateFuncs(c.applied), onlyAtStart()))
 	}
 	for _, config := range c.Configs {
-		kind, err := watched(config, mapper, scheme)
+		kind, err := watched(config, mapper)
 		if err != nil {
 			return err
 		}
@@ -142,21 +142,16 @@ func (c *Controller) watch(b *builder.Builder, mapper meta.RESTMapper, scheme *r
 	return nil
 }
 
-// watched is the object to watch configurations of a type with: with all of it, if the add-ons can read it as well.
-func watched(config schema.GroupVersionResource, mapper meta.RESTMapper, scheme *runtime.Scheme) (client.Object, error) {
+// watched is the object to watch configurations of a type with. Package addon/config reads them by the same: what has told of a change
+// has it.
+func watched(config schema.GroupVersionResource, mapper meta.RESTMapper) (client.Object, error) {
 	gvk, err := mapper.KindFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("find the configurations %s: %w; install their CustomResourceDefinition first", config, err)
 	}
-	if scheme.Recognizes(gvk) {
-		o, err := scheme.New(gvk)
-		if typed, ok := o.(client.Object); ok && err == nil {
-			return typed, nil
-		}
-	}
-	metadata := &metav1.PartialObjectMetadata{}
-	metadata.SetGroupVersionKind(gvk)
-	return metadata, nil
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(gvk)
+	return object, nil
 }
 
 // specChanged leaves out changes of the status. A kind without generations has none.

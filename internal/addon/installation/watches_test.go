@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -167,18 +168,14 @@ func TestWatched(t *testing.T) {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	kind := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Config"}
 	mapper.Add(kind, meta.RESTScopeNamespace)
-	mapper.Add(addonv1beta1.GroupVersion.WithKind("AddOnDeploymentConfig"), meta.RESTScopeNamespace)
-	scheme := newHub(t).Scheme()
-	if got, err := watched(addonv1beta1.GroupVersion.WithResource("addondeploymentconfigs"), mapper, scheme); err != nil {
-		t.Error(err)
-	} else if _, typed := got.(*addonv1beta1.AddOnDeploymentConfig); !typed {
-		t.Errorf("%T", got)
-	}
-	got, err := watched(schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "configs"}, mapper, scheme)
+	got, err := watched(schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "configs"}, mapper)
 	if err != nil || got.GetObjectKind().GroupVersionKind() != kind {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if _, err := watched(schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "others"}, mapper, scheme); err == nil {
+	if _, whole := got.(*unstructured.Unstructured); !whole {
+		t.Errorf("add-ons read their configurations as unstructured, and a %T is watched", got)
+	}
+	if _, err := watched(schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "others"}, mapper); err == nil {
 		t.Error("a type that does not exist")
 	}
 }

@@ -16,6 +16,7 @@ const (
 	HubTypeValidating                  = "HubTypeValidating"
 	ManagedClusterValidating           = "ManagedClusterValidating"
 	ManagedClusterSetBindingValidating = "ManagedClusterSetBindingValidating"
+	PlacementValidating                = "PlacementValidating"
 	ManifestWorkValidating             = "ManifestWorkValidating"
 	ManifestWorkReplicaSetValidating   = "ManifestWorkReplicaSetValidating"
 	ClusterManagementAddOnValidating   = "ClusterManagementAddOnValidating"
@@ -59,6 +60,7 @@ func Plugins(opts Options) []Plugin {
 		{HubTypeValidating, newTypeValidator()},
 		{ManagedClusterValidating, newClusterValidator()},
 		{ManagedClusterSetBindingValidating, newBindingValidator()},
+		{PlacementValidating, newPlacementValidator()},
 		{ManifestWorkValidating, newWorkValidator(opts.ManifestWork)},
 		{ManifestWorkReplicaSetValidating, newReplicaSetValidator(opts.ManifestWork)},
 		{ClusterManagementAddOnValidating, newManagementAddOnValidator()},

@@ -199,7 +199,7 @@ func TestPluginNames(t *testing.T) {
 	for _, plugin := range inprocess.Plugins(inprocess.DefaultOptions()) {
 		names = append(names, plugin.Name)
 	}
-	want := []string{"ManagedClusterMutating", "HubTypeValidating", "ManagedClusterValidating", "ManagedClusterSetBindingValidating", "ManifestWorkValidating",
+	want := []string{"ManagedClusterMutating", "HubTypeValidating", "ManagedClusterValidating", "ManagedClusterSetBindingValidating", "PlacementValidating", "ManifestWorkValidating",
 		"ManifestWorkReplicaSetValidating", "ClusterManagementAddOnValidating", "ManagedClusterAddOnValidating", "AddOnTemplateValidating",
 		"AgentRequestValidating"}
 	if !slices.Equal(names, want) {

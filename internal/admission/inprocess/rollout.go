@@ -45,7 +45,7 @@ func (p *replicaSetValidator) Validate(ctx context.Context, request admission.At
 	return rules.ValidateManifestWorkReplicaSet(ctx, set, old, p.sender(request.GetUserInfo()), p.options)
 }
 
-// managementAddOnValidator checks the rollout strategies of ClusterManagementAddOns.
+// managementAddOnValidator checks ClusterManagementAddOns.
 type managementAddOnValidator struct{ *admission.Handler }
 
 var _ admission.ValidationInterface = (*managementAddOnValidator)(nil)
@@ -57,7 +57,8 @@ func newManagementAddOnValidator() *managementAddOnValidator {
 // Validate is called by the server. The install strategy is the same in every version of the kind, so one type reads
 // them all.
 func (p *managementAddOnValidator) Validate(_ context.Context, request admission.Attributes, _ admission.ObjectInterfaces) error {
-	if !isAbout(request, managementAddOns) || keepsSpec(request) {
+	// Not all of what is checked is in the spec.
+	if !isAbout(request, managementAddOns) || keepsSpec(request) && keepsAnnotations(request) {
 		return nil
 	}
 	addOn, old, err := decodeBoth[addonv1beta1.ClusterManagementAddOn](request)

@@ -71,6 +71,33 @@ func TestRolloutStrategiesOfAddOnsAreValidated(t *testing.T) {
 	}
 }
 
+// A4, A6, AM-05: what else of a ClusterManagementAddOn is held against what the hub can use.
+func TestClusterManagementAddOnIsValidated(t *testing.T) {
+	t.Parallel()
+	addOn := func(annotation, config string) *unstructured.Unstructured {
+		return object(t, `{apiVersion: addon.open-cluster-management.io/v1beta1, kind: ClusterManagementAddOn, metadata: {name: a, annotations: {`+annotation+`}},
+			spec: {installStrategy: {type: Placements, placements: [{name: p, namespace: ns, configs: [{resource: configmaps, namespace: ns, name: `+config+`}]}]}}}`)
+	}
+	const none = "__reserved_no_default__"
+	for _, test := range []struct {
+		name        string
+		object, old *unstructured.Unstructured
+		text        string
+	}{
+		{name: "all right", object: addOn(`capstan.io/depends-on: "b, c", capstan.io/pre-delete-timeout: 0s`, "x")},
+		{name: "itself", object: addOn(`capstan.io/depends-on: "b,a"`, "x"), text: "metadata.annotations[capstan.io/depends-on]: Invalid value: \"b,a\": an add-on cannot wait for itself"},
+		{name: "itself, from now on", object: addOn(`capstan.io/depends-on: "a"`, "x"), old: addOn("", "x"), text: "cannot wait for itself"},
+		{name: "itself, as ever", object: addOn(`capstan.io/depends-on: "a", b: c`, "x"), old: addOn(`capstan.io/depends-on: "a"`, "x")},
+		{name: "no name", object: addOn(`capstan.io/depends-on: "b c"`, "x"), text: "names of ClusterManagementAddOns with commas between"},
+		{name: "no duration", object: addOn("capstan.io/pre-delete-timeout: soon", "x"), text: `metadata.annotations[capstan.io/pre-delete-timeout]: Invalid value: "soon": write how long`},
+		{name: "negative", object: addOn("capstan.io/pre-delete-timeout: -1m", "x"), text: `Invalid value: "-1m"`},
+		{name: "no default", object: addOn("", none), text: "spec.installStrategy.placements[0].configs[0].name: Invalid value"},
+		{name: "no default, as ever", object: addOn("b: c", none), old: addOn("", none)},
+	} {
+		t.Run(test.name, func(t *testing.T) { writeAndCheck(t, test.object, test.old, test.text) })
+	}
+}
+
 // writeAndCheck expects 400 and the text, or no error without one.
 func writeAndCheck(t *testing.T, object, old *unstructured.Unstructured, text string) {
 	t.Helper()

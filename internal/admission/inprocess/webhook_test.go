@@ -32,6 +32,7 @@ var webhookPaths = map[string][]string{
 		"/mutate-cluster-open-cluster-management-io-v1-managedcluster", "/validate-cluster-open-cluster-management-io-v1-managedcluster",
 	},
 	"ManagedClusterSetBinding":  {"/validate-cluster-open-cluster-management-io-v1beta2-managedclustersetbinding"},
+	"Placement":                 {"/validate-cluster-open-cluster-management-io-v1beta1-placement"},
 	"ManifestWork":              {"/validate-work-open-cluster-management-io-v1-manifestwork"},
 	"ManifestWorkReplicaSet":    {"/validate-work-open-cluster-management-io-v1alpha1-manifestworkreplicaset"},
 	"ClusterManagementAddOn":    {"/validate-addon-open-cluster-management-io-v1beta1-clustermanagementaddon"},

@@ -37,6 +37,7 @@ var paths = map[string]string{
 	inprocess.ManagedClusterMutating:             "/mutate-cluster-open-cluster-management-io-v1-managedcluster",
 	inprocess.ManagedClusterValidating:           "/validate-cluster-open-cluster-management-io-v1-managedcluster",
 	inprocess.ManagedClusterSetBindingValidating: "/validate-cluster-open-cluster-management-io-v1beta2-managedclustersetbinding",
+	inprocess.PlacementValidating:                "/validate-cluster-open-cluster-management-io-v1beta1-placement",
 	inprocess.ManifestWorkValidating:             "/validate-work-open-cluster-management-io-v1-manifestwork",
 	inprocess.ManifestWorkReplicaSetValidating:   "/validate-work-open-cluster-management-io-v1alpha1-manifestworkreplicaset",
 	inprocess.ClusterManagementAddOnValidating:   "/validate-addon-open-cluster-management-io-v1beta1-clustermanagementaddon",

@@ -24,6 +24,11 @@ var ErrNotAHub = errors.New("not an Open Cluster Management hub")
 // errNoReports is what a request for a report fails with where nobody writes reports.
 var errNoReports = errors.New("does not explain placements: a standalone hub of Capstan does, unless it runs without the placement controllers")
 
+// noReportsHint is what to do about errNoReports.
+const noReportsHint = "In an existing cluster, the placement controllers do at a port of their own: run \"kubectl port-forward\" to their port 9443 and " +
+	"add --debug-server https://localhost:9443 --debug-server-ca FILE.\n" +
+	"The conditions of the Placement and the reasons in its PlacementDecisions tell part of it, too: \"capstan get placements -o yaml\", \"kubectl get placementdecisions -o yaml\"."
+
 // explain turns a failed request into what a person can act on: what was being done, what is wrong, what to do next.
 // The error stays in the chain.
 func (h *Hub) explain(doing string, err error) error {
@@ -48,7 +53,7 @@ func (h *Hub) diagnose(err error) (problem error, next string) { //nolint:revive
 	var dns *net.DNSError
 	switch {
 	case errors.Is(err, errNoReports):
-		return err, "The conditions of the Placement and the reasons in its PlacementDecisions tell part of it: \"capstan get placements -o yaml\", \"kubectl get placementdecisions -o yaml\"."
+		return err, noReportsHint
 	case notServed(err):
 		return fmt.Errorf("%s is %w: it does not serve %s (%w)", h.Server, ErrNotAHub, clusterv1.GroupVersion, err), h.otherHubHint()
 	case apierrors.IsUnauthorized(err) || strings.Contains(err.Error(), "tls: expired certificate"):
@@ -65,11 +70,11 @@ func (h *Hub) diagnose(err error) (problem error, next string) { //nolint:revive
 		return fmt.Errorf("the certificate of %s has expired, or the clock of this machine is wrong: %w", h.Server, err),
 			"Compare the clock with the dates above. If it is right, the certificate of the hub has to be renewed: a hub of Capstan does so by itself while it runs."
 	case errors.As(err, &unknownAuthority):
-		return fmt.Errorf("%s shows a certificate that %s does not trust: %w", h.Server, h.Source, err),
+		return fmt.Errorf("%s shows a certificate that %s does not trust: %w", h.Server, h.truster(), err),
 			h.trustHint()
 	case errors.As(err, &wrongHost):
 		return fmt.Errorf("the certificate of %s is for another host: %w", h.Server, err),
-			"Use a host name the certificate is for, or set apiserver.externalHostname in the hub's configuration."
+			h.hostHint()
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return fmt.Errorf("nothing answers at %s: %w", h.Server, err), h.silenceHint()
 	case errors.As(err, &dns):
@@ -126,6 +131,8 @@ func (h *Hub) missingHint(err error) string {
 
 func (h *Hub) silenceHint() string {
 	switch {
+	case h.Source.DebugServer:
+		return "See whether the placement controllers run, and whether \"kubectl port-forward\" still leads to their port 9443."
 	case h.Source.Invitation:
 		return "See whether the hub runs, and check --hub-apiserver: \"capstan get token\" on the hub prints the URL under which it can be reached."
 	case h.Source.Playground:
@@ -134,9 +141,27 @@ func (h *Hub) silenceHint() string {
 	return "Start the hub, or choose another with --context."
 }
 
+func (h *Hub) hostHint() string {
+	if h.Source.DebugServer {
+		return "Use a host name that the certificate is for, or add this one to the certificate."
+	}
+	return "Use a host name the certificate is for, or set apiserver.externalHostname in the hub's configuration."
+}
+
+// truster is what the certificate of the server is verified with.
+func (h *Hub) truster() string {
+	if h.Source.DebugServer {
+		return "--debug-server-ca"
+	}
+	return h.Source.String()
+}
+
 func (h *Hub) trustHint() string {
 	const why = "Another hub may have taken this address, or its CA was replaced: "
 	switch {
+	case h.Source.DebugServer:
+		return "Name a file with the certificate, or with the certificate authority that signed it: --debug-server-ca FILE. " +
+			"The placement controllers show the one in the folder of their --placement-debug-cert-dir."
 	case h.Source.Invitation:
 		return why + "run \"capstan get token\" on the hub again, and check --ca-file if you named one."
 	case h.Source.Playground:

@@ -37,6 +37,8 @@ type Source struct {
 	Playground bool
 	// Invitation says that it is the token of an invitation, in no file.
 	Invitation bool
+	// DebugServer says that it is used for the server of --debug-server.
+	DebugServer bool
 }
 
 // String names the source in a sentence.

@@ -8,17 +8,20 @@ import (
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/runtime"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiservercel "k8s.io/apiserver/pkg/cel"
+	"k8s.io/apiserver/pkg/cel/common"
 	kubernetes "k8s.io/apiserver/pkg/cel/environment"
-	"k8s.io/apiserver/pkg/cel/lazy"
 	"k8s.io/apiserver/pkg/cel/library"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 )
 
 const variable = "managedCluster"
+
+var apiVersion = clusterv1.GroupVersion.String()
 
 // environment is built once: that takes far longer than compiling an expression in it.
 var environment = sync.OnceValues(func() (*cel.Env, error) {
@@ -32,36 +35,40 @@ var environment = sync.OnceValues(func() (*cel.Env, error) {
 	)
 })
 
-// clusterValue is a cluster as an expression sees it. Its parts are converted when an expression reads them: most read
-// one.
+// view is a cluster as its JSON is laid out, without a copy of what is large.
+type view struct {
+	APIVersion string                          `json:"apiVersion"`
+	Kind       string                          `json:"kind"`
+	Metadata   *metav1.ObjectMeta              `json:"metadata"`
+	Spec       *clusterv1.ManagedClusterSpec   `json:"spec"`
+	Status     *clusterv1.ManagedClusterStatus `json:"status"`
+}
+
+// clusterValue is a cluster as an expression sees it. What an expression reads is converted when it does: most read one
+// label.
 type clusterValue struct {
-	*lazy.MapValue
+	traits.Mapper
 	scores Scores
 }
 
-func newClusterValue(cluster *clusterv1.ManagedCluster, scores Scores) clusterValue {
-	value := clusterValue{MapValue: lazy.NewMapValue(types.MapType), scores: scores}
-	constant := func(name, text string) {
-		value.Append(name, func(*lazy.MapValue) ref.Val { return types.String(text) })
+func newClusterValue(cluster *clusterv1.ManagedCluster, scores Scores) ref.Val {
+	value, ok := common.SchemalessTypedToVal(view{
+		APIVersion: apiVersion, Kind: "ManagedCluster", Metadata: &cluster.ObjectMeta, Spec: &cluster.Spec, Status: &cluster.Status,
+	}).(traits.Mapper)
+	if !ok {
+		return types.NewErr("%s is no map", variable)
 	}
-	part := func(name string, of any) {
-		value.Append(name, func(*lazy.MapValue) ref.Val { return convert(of) })
-	}
-	constant("apiVersion", clusterv1.GroupVersion.String())
-	constant("kind", "ManagedCluster")
-	part("metadata", &cluster.ObjectMeta)
-	part("spec", &cluster.Spec)
-	part("status", &cluster.Status)
-	return value
+	return clusterValue{Mapper: value, scores: scores}
 }
 
-func convert(part any) ref.Val {
-	unstructured, err := runtime.DefaultUnstructuredConverter.ToUnstructured(part)
-	if err != nil {
-		return types.WrapErr(err)
-	}
-	return types.DefaultTypeAdapter.NativeToValue(unstructured)
-}
+// activation is the variable that expressions have.
+type activation struct{ cluster ref.Val }
+
+// ResolveName implements cel.Activation.
+func (a activation) ResolveName(name string) (any, bool) { return a.cluster, name == variable }
+
+// Parent implements cel.Activation.
+func (a activation) Parent() cel.Activation { return nil }
 
 func scoresOf(receiver, name ref.Val) ref.Val {
 	cluster, ok := receiver.(clusterValue)

@@ -62,7 +62,7 @@ func Compile(expressions []string) (*Selector, error) {
 // Matches tells whether the cluster meets all expressions. The error says why it does not: an expression that is false,
 // that failed, or that costs more than Kubernetes lets one evaluation, or all of them for one cluster, cost.
 func (s *Selector) Matches(cluster *clusterv1.ManagedCluster, scores Scores) error {
-	input := map[string]any{variable: newClusterValue(cluster, scores)}
+	input := activation{newClusterValue(cluster, scores)}
 	budget := uint64(celconfig.RuntimeCELCostBudget)
 	for _, program := range s.programs {
 		value, details, err := program.Eval(input)

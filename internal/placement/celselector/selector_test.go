@@ -4,9 +4,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/traits"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"k8s.io/apimachinery/pkg/runtime"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
@@ -78,6 +82,31 @@ func TestMatches(t *testing.T) {
 				t.Fatalf("got %v, want an error about %q", err, test.err)
 			}
 		})
+	}
+}
+
+// PL-03: an expression sees what is in the JSON of a cluster, and the status always.
+func TestClusterAsJSON(t *testing.T) {
+	t.Parallel()
+	full := cluster()
+	full.APIVersion, full.Kind = "cluster.open-cluster-management.io/v1", "ManagedCluster"
+	full.CreationTimestamp, full.Finalizers = metav1.Unix(1e9, 0), []string{"a/b"}
+	full.Spec.Taints = []clusterv1.Taint{{Key: "a", Effect: clusterv1.TaintEffectNoSelect, TimeAdded: metav1.Unix(1e9, 0)}}
+	full.Spec.HubAcceptsClient, full.Spec.LeaseDurationSeconds = true, 60
+	full.Status.Conditions = []metav1.Condition{{Type: "Joined", Status: metav1.ConditionTrue, LastTransitionTime: metav1.Unix(1e9, 0)}}
+	empty := &clusterv1.ManagedCluster{TypeMeta: full.TypeMeta}
+	for _, c := range []*clusterv1.ManagedCluster{full, empty} {
+		want, err := runtime.DefaultUnstructuredConverter.ToUnstructured(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want["status"] == nil { // so that has(managedCluster.status.version) is false, and no error
+			want["status"] = map[string]any{}
+		}
+		seen, ok := newClusterValue(c, nil).(traits.Mapper)
+		if !ok || seen.Equal(types.DefaultTypeAdapter.NativeToValue(want)) != types.True || seen.Size() != types.Int(len(want)) {
+			t.Errorf("an expression sees %v, want %v", seen, want)
+		}
 	}
 }
 

@@ -135,7 +135,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 		errs = append(errs, err)
 	}
-	return ctrl.Result{RequeueAfter: report.next.Sub(c.Clock.Now())}, errors.Join(errs...)
+	return ctrl.Result{RequeueAfter: max(report.next.Sub(c.Clock.Now()), time.Nanosecond)}, errors.Join(errs...)
 }
 
 // follow watches the Secrets of an add-on.

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"math/big"
@@ -143,6 +144,59 @@ func TestForeignRequestsDoNotHalt(t *testing.T) {
 	if _, _, err := requester.Request(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("ended with %v before a request was made", err)
 	}
+}
+
+// RG-07 RG-61: an add-on has ten requests of its own, which are not those of its cluster or of other add-ons.
+func TestHaltedAddOn(t *testing.T) {
+	t.Parallel()
+	const user = "system:open-cluster-management:cluster:cluster1:addon:hello:agent:hello"
+	var stale []client.Object
+	for i := range 20 {
+		addOn := []string{"hello", "other"}[i%2]
+		stale = append(stale, &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{
+			Name: fmt.Sprintf("addon-%d", i), Labels: map[string]string{fleet.LabelClusterName: self.Cluster, fleet.LabelAddOnName: addOn},
+		}, Spec: certificatesv1.CertificateSigningRequestSpec{Username: self.User()}})
+	}
+	hub := newHub(stale...)
+	asked := &clientcert.AddOn{Name: "hello", SignerName: "example.com/a", Subject: pkix.Name{CommonName: user, Organization: []string{"g"}}}
+	requester := &clientcert.Requester{Hub: hub, Identity: self, AddOn: asked, Renews: true}
+	var halted *clientcert.HaltedError
+	if _, _, err := requester.Request(t.Context()); !errors.As(err, &halted) || halted.Requests != 10 || !strings.Contains(err.Error(), "open-cluster-management.io/addon-name=hello") {
+		t.Errorf("with ten of its own: %v", err)
+	}
+	if err := hub.Delete(t.Context(), stale[0]); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	requester.Record = func(_, reason, _, _ string, _ ...any) {
+		if reason == fleet.EventCSRCreated {
+			stop()
+		}
+	}
+	if _, _, err := requester.Request(ctx); !errors.Is(err, context.Canceled) {
+		t.Fatalf("with nine: %v", err)
+	}
+	list := &certificatesv1.CertificateSigningRequestList{}
+	if err := hub.List(t.Context(), list); err != nil {
+		t.Fatal(err)
+	}
+	for _, csr := range list.Items {
+		if csr.Spec.Username != "" {
+			continue
+		}
+		block, _ := pem.Decode(csr.Spec.Request)
+		request, err := x509.ParseCertificateRequest(block.Bytes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if csr.GenerateName != "addon-cluster1-hello-" || csr.Spec.SignerName != "example.com/a" || csr.Labels[fleet.LabelAddOnName] != "hello" ||
+			request.Subject.String() != "CN="+user+",O=g" || strings.Join(request.DNSNames, " ") != "hello.addon.open-cluster-management.io" {
+			t.Errorf("asks for %s of %v: %+v", request.Subject, request.DNSNames, csr.ObjectMeta)
+		}
+		return
+	}
+	t.Error("there is no request")
 }
 
 func eventually(t *testing.T, what string, done func() bool) {

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 
+	"golang.org/x/sync/errgroup"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -69,32 +71,63 @@ func (c *Cluster) Release(ctx context.Context, amw *workv1.AppliedManifestWork, 
 	})
 }
 
+// atOnce is how many objects of one AppliedManifestWork are deleted, or released, at a time: as many requests share one
+// connection, and the API server hardly notices them.
+const atOnce = 8
+
+// each does something with resources in their order, many at a time. But what takes others with it, on its own terms, waits for
+// all that come before it: in a namespace that is being deleted no object heeds its own propagation policy any more.
 func (c *Cluster) each(amw *workv1.AppliedManifestWork, verb string, resources []workv1.AppliedManifestResourceMeta,
 	do func(*workv1.AppliedManifestResourceMeta) (gone bool, err error)) (remaining []workv1.AppliedManifestResourceMeta, err error) {
-	var failures []error
-	for _, r := range resources {
-		recorded := Object(r)
-		c.Tracked.Track(amw.Name, recorded)
-		if c.wasSeenToGo(r) {
-			c.Tracked.Forget(amw.Name, recorded)
-			continue
+	after := slices.Clone(resources)
+	gone, failures := make([]bool, len(after)), make([]error, len(after))
+	var group errgroup.Group
+	group.SetLimit(atOnce)
+	for i := range after {
+		if i > 0 && takesOthers(after[i]) {
+			_ = group.Wait() // the errors are in failures
 		}
-		gone, err := do(&r)
-		if err != nil {
-			failures = append(failures, fmt.Errorf("%s %s %s: %w", verb, r.Resource, recorded.NamespacedName, err))
-		}
-		if now := Object(r); now != recorded {
-			c.Tracked.Forget(amw.Name, recorded)
-			c.Tracked.Track(amw.Name, now)
-			recorded = now
-		}
-		if gone {
-			c.Tracked.Forget(amw.Name, recorded)
-		} else {
+		group.Go(func() error {
+			gone[i], failures[i] = c.one(amw, verb, &after[i], do)
+			return nil
+		})
+	}
+	_ = group.Wait() // the same
+	for i, r := range after {
+		if !gone[i] {
 			remaining = append(remaining, r)
 		}
 	}
 	return remaining, errors.Join(failures...)
+}
+
+// takesOthers tells whether other objects go with one of this resource.
+func takesOthers(r workv1.AppliedManifestResourceMeta) bool {
+	return r.Group == "" && r.Resource == "namespaces" || r.Group == apiextensionsv1.GroupName && r.Resource == "customresourcedefinitions"
+}
+
+// one has the object of a resource tracked as long as it is there. The resource is changed if it is served in another version.
+func (c *Cluster) one(amw *workv1.AppliedManifestWork, verb string, r *workv1.AppliedManifestResourceMeta,
+	do func(*workv1.AppliedManifestResourceMeta) (gone bool, err error)) (gone bool, err error) {
+	recorded := Object(*r)
+	c.Tracked.Track(amw.Name, recorded)
+	if c.wasSeenToGo(*r) {
+		c.Tracked.Forget(amw.Name, recorded)
+		return true, nil
+	}
+	gone, err = do(r)
+	if err != nil {
+		err = fmt.Errorf("%s %s %s: %w", verb, r.Resource, recorded.NamespacedName, err)
+	}
+	if now := Object(*r); now != recorded {
+		c.Tracked.Forget(amw.Name, recorded)
+		c.Tracked.Track(amw.Name, now)
+		recorded = now
+	}
+	if gone {
+		c.Tracked.Forget(amw.Name, recorded)
+	}
+	return gone, err
 }
 
 // wasSeenToGo tells whether an object that was to be deleted is known to be gone.

@@ -1,6 +1,7 @@
 package evict
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/fleet"
@@ -118,6 +120,65 @@ func TestGracePeriod(t *testing.T) {
 	w.clock.Step(time.Hour)
 	if amw, _ := w.look(); amw != nil {
 		t.Fatalf("after the grace period: %+v", amw)
+	}
+}
+
+// WK-15: a hub that does not answer for an hour has lost no work. An eviction does not begin, and one that had begun does not end,
+// before the hub says again what it has.
+func TestHubGoneForAnHour(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		before, after bool // whether the hub has the work
+		left          bool // whether what was applied is still there at the end
+	}{
+		"the work is there all the time":        {true, true, true},
+		"the work is gone when the hub is back": {true, false, true}, // for the grace period from now
+		"the work was missed and comes back":    {false, true, true},
+		"the work was missed and stays missing": {false, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var works []client.Object
+			if test.before {
+				works = append(works, theWork())
+			}
+			w := newWorld(t, 30*time.Minute, applied("hub", "agent", "cluster1"), works...)
+			w.look()
+			answering := w.Controller.hub
+			w.Controller.hub = interceptor.NewClient(fake.NewClientBuilder().WithScheme(w.hub.Scheme()).Build(), interceptor.Funcs{
+				Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+					return apierrors.NewServiceUnavailable("the hub is gone")
+				},
+			})
+			for range 4 {
+				w.clock.Step(15 * time.Minute)
+				if _, err := w.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: w.name}}); err == nil {
+					t.Fatal("it takes silence for an answer")
+				}
+				amw := &workv1.AppliedManifestWork{}
+				if err := w.managed.Get(t.Context(), client.ObjectKey{Name: w.name}, amw); err != nil || (amw.Status.EvictionStartTime == nil) != test.before {
+					t.Fatalf("while the hub is gone: %+v, %v", amw.Status, err)
+				}
+			}
+			w.Controller.hub = answering
+			switch {
+			case test.before && !test.after:
+				if err := w.hub.Delete(t.Context(), theWork()); err != nil {
+					t.Fatal(err)
+				}
+			case !test.before && test.after:
+				if err := w.hub.Create(t.Context(), theWork()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			amw, again := w.look()
+			if (amw != nil) != test.left {
+				t.Fatalf("when the hub is back: %+v", amw)
+			}
+			if amw != nil && (amw.Status.EvictionStartTime == nil) != test.after || test.left && !test.after && again != 30*time.Minute {
+				t.Errorf("when the hub is back: %+v, again after %s", amw.Status, again)
+			}
+		})
 	}
 }
 

@@ -64,12 +64,12 @@ func (e *Endpoint) Open(api client.Client, reviews authorizationv1.Authorization
 func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d := e.open.Load()
 	if d == nil {
-		refuse(w, r, errStarting)
+		Refuse(w, r, errStarting)
 		return
 	}
 	answer, err := d.answer(w, r)
 	if err != nil {
-		refuse(w, r, err)
+		Refuse(w, r, err)
 		return
 	}
 	write(w, r, http.StatusOK, answer)
@@ -81,7 +81,8 @@ type refusal struct {
 	Error         string `json:"error"`
 }
 
-func refuse(w http.ResponseWriter, r *http.Request, err error) {
+// Refuse answers with an error, as every API server would.
+func Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	status := statusOf(err)
 	if status.Code == http.StatusInternalServerError {
 		log.FromContext(r.Context()).Error(err, "Cannot explain a placement", "path", r.URL.Path)

@@ -1,0 +1,159 @@
+// Package chart makes the objects of an add-on from a Helm chart, such as one that the program embeds (AF-18). It renders charts with Helm
+// itself; nothing is installed by Helm, on no cluster.
+//
+// Charts have the values that they are rendered with, and those that every add-on has:
+//
+//	clusterName                 the cluster that the agent is for
+//	addonInstallNamespace       the namespace of the agent
+//	installMode                 Default, or Hosted if the agent runs on another cluster
+//	hubKubeConfigSecret         the Secret with the access to the hub
+//	managedKubeConfigSecret     the Secret with the access to the cluster, in mode Hosted
+//	hostingClusterCapabilities  the Kubernetes of the hosting cluster, from HostingCapabilities
+//
+// The last three are defaults; the others cannot be overridden. The release has the name of the add-on, and .Capabilities.KubeVersion
+// is that of the cluster.
+//
+// The package links Helm. It is apart from the others so that only add-ons with charts do.
+package chart
+
+import (
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"helm.sh/helm/v4/pkg/chart/common"
+	"helm.sh/helm/v4/pkg/chart/common/util"
+	"helm.sh/helm/v4/pkg/chart/loader/archive"
+	chartv2 "helm.sh/helm/v4/pkg/chart/v2"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	chartutil "helm.sh/helm/v4/pkg/chart/v2/util"
+	"helm.sh/helm/v4/pkg/engine"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capstan-io/capstan/addon"
+	"github.com/capstan-io/capstan/addon/values"
+	"github.com/capstan-io/capstan/internal/addon/documents"
+)
+
+// Chart is a Helm chart of an add-on. It may be rendered from several goroutines.
+type Chart struct {
+	// Strict has Render fail if a template refers to a value that there is not.
+	Strict bool
+	// TrimCRDDescriptions leaves the descriptions out of CustomResourceDefinitions, which can be most of their size: what is
+	// deployed passes through the hub.
+	TrimCRDDescriptions bool
+
+	files []*archive.BufferedFile
+}
+
+// Load reads a chart from a directory of the files. It fails if there is none, or if it is not valid.
+func Load(files fs.FS, dir string) (*Chart, error) {
+	c := &Chart{}
+	root := path.Clean(dir)
+	err := fs.WalkDir(files, root, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		content, err := fs.ReadFile(files, name)
+		if err != nil {
+			return err
+		}
+		if root != "." {
+			name = strings.TrimPrefix(name, root+"/")
+		}
+		c.files = append(c.files, &archive.BufferedFile{Name: name, Data: content})
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the chart %s: %w", dir, err)
+	}
+	parsed, err := c.parse()
+	if err == nil {
+		err = parsed.Validate()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("load the chart %s: %w", dir, err)
+	}
+	return c, nil
+}
+
+// parse returns a chart of its own to whoever renders it: dependencies are switched on and off in it.
+func (c *Chart) parse() (*chartv2.Chart, error) { return loader.LoadFiles(c.files) }
+
+// Render makes the objects for a cluster: the CustomResourceDefinitions of the chart's directories crds first. Of Helm's hooks, those of an
+// installation are objects as others, those with pre-delete become hooks of the add-on, and the rest are left out, tests
+// among them. It fails, naming the file, if a template does, or yields what is no object.
+func (c *Chart) Render(installation addon.Installation, given values.Values) ([]client.Object, error) {
+	parsed, err := c.parse()
+	if err != nil {
+		return nil, fmt.Errorf("load the chart: %w", err)
+	}
+	rendered, err := c.render(parsed, installation, given)
+	if err != nil {
+		return nil, fmt.Errorf("render the chart %s: %w", parsed.Name(), err)
+	}
+	var objects []client.Object
+	for _, definition := range parsed.CRDObjects() {
+		found, err := documents.Objects(definition.Filename, definition.File.Data)
+		if err != nil {
+			return nil, fmt.Errorf("render the chart %s: %w", parsed.Name(), err)
+		}
+		objects = append(objects, found...)
+	}
+	for _, name := range slices.Sorted(maps.Keys(rendered)) {
+		if isText(name) {
+			continue
+		}
+		found, err := documents.Objects(name, []byte(rendered[name]))
+		if err != nil {
+			return nil, fmt.Errorf("render the chart %s: %w", parsed.Name(), err)
+		}
+		objects = append(objects, found...)
+	}
+	objects = slices.DeleteFunc(objects, isLeftOut)
+	for _, object := range objects {
+		if c.TrimCRDDescriptions && isDefinition(object) {
+			trim(object)
+		}
+	}
+	return objects, nil
+}
+
+// isText tells whether a template yields no objects: notes for people, and what other templates include.
+func isText(name string) bool {
+	base := path.Base(name)
+	return base == "NOTES.txt" || strings.HasPrefix(base, "_")
+}
+
+func (c *Chart) render(parsed *chartv2.Chart, installation addon.Installation, given values.Values) (map[string]string, error) {
+	all := withBuiltIn(installation, given)
+	if err := chartutil.ProcessDependencies(parsed, all); err != nil {
+		return nil, err
+	}
+	capabilities, err := capabilitiesOf(installation.Cluster)
+	if err != nil {
+		return nil, err
+	}
+	release := common.ReleaseOptions{Name: installation.AddOn.Name, Namespace: installation.Namespace(), IsInstall: true, Revision: 1}
+	complete, err := util.ToRenderValues(parsed, all, release, capabilities)
+	if err != nil {
+		return nil, err
+	}
+	return engine.Engine{Strict: c.Strict}.Render(parsed, complete)
+}
+
+func withBuiltIn(installation addon.Installation, given values.Values) values.Values {
+	defaults := values.Values{
+		"hubKubeConfigSecret":     installation.HubKubeconfigSecret(),
+		"managedKubeConfigSecret": installation.ManagedKubeconfigSecret(),
+	}
+	builtIn := values.Values{
+		"clusterName":           installation.Cluster.Name,
+		"addonInstallNamespace": installation.Namespace(),
+		"installMode":           string(installation.Mode()),
+	}
+	return values.Merge(values.Merge(defaults, given), builtIn)
+}

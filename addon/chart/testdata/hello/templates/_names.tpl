@@ -1,0 +1,1 @@
+{{- define "hello.name" -}}{{ .Release.Name }}-agent{{- end -}}

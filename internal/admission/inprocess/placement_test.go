@@ -1,0 +1,33 @@
+package inprocess_test
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// PL-16: the name of a placement fits into the label of its decisions, unless it is there already. writeAndCheck asks the
+// webhook, too.
+func TestPlacementName(t *testing.T) {
+	t.Parallel()
+	placement := func(name, more string) *unstructured.Unstructured {
+		return object(t, `{apiVersion: cluster.open-cluster-management.io/v1beta1, kind: Placement, metadata: {namespace: team-a, `+name+more+`}, spec: {}}`)
+	}
+	longest, tooLong := "name: a."+strings.Repeat("b", 61), "name: a."+strings.Repeat("b", 62)
+	for name, test := range map[string]struct {
+		object, old *unstructured.Unstructured
+		text        string
+	}{
+		"the longest":                  {placement(longest, ""), nil, ""},
+		"one that the server makes up": {placement("generateName: a-", ""), nil, ""},
+		"too long":                     {placement(tooLong, ""), nil, "metadata.name: Invalid value: \"a." + strings.Repeat("b", 62) + "\": the label cluster.open-cluster-management.io/placement of its PlacementDecisions has to hold the name, which must be no more than 63 bytes"},
+		"too long, and there already":  {placement(tooLong, ", labels: {a: b}"), placement(tooLong, ""), ""},
+		"too long, and let go":         {placement(tooLong, ""), placement(tooLong, ", finalizers: [a/b]"), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			writeAndCheck(t, test.object, test.old, test.text)
+		})
+	}
+}

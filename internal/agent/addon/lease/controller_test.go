@@ -1,0 +1,107 @@
+package lease
+
+import (
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+)
+
+var (
+	begin = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	owner = types.NamespacedName{Namespace: "cluster1", Name: "hello"}
+)
+
+func leaseFor(seconds int32, renewed time.Time) *coordinationv1.Lease {
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{UID: "1"}}
+	lease.Spec.RenewTime = ptr.To(metav1.NewMicroTime(renewed))
+	if seconds > 0 {
+		lease.Spec.LeaseDurationSeconds = ptr.To(seconds)
+	}
+	return lease
+}
+
+func newController(grace time.Duration) *Controller {
+	return &Controller{Options: Options{Grace: grace}, seen: map[types.NamespacedName]renewal{}}
+}
+
+// RG-63, gap A1: for how long the hub believes a lease that it sees for the first time.
+func TestGrace(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name    string
+		grace   time.Duration
+		seconds int32
+		renewed time.Time
+		// lasts is how long after begin it is believed; zero or less is never.
+		lasts time.Duration
+	}{
+		{"of an add-on of ours", 0, 15, begin, 45 * time.Second},
+		{"of the add-on framework", 0, 60, begin, 3 * time.Minute},
+		{"without a duration", 0, 0, begin, 3 * time.Minute},
+		{"a while ago", 0, 15, begin.Add(-30 * time.Second), 15 * time.Second},
+		{"too long ago", 0, 15, begin.Add(-45 * time.Second), 0},
+		{"in the future", 0, 15, begin.Add(time.Hour), 45 * time.Second},
+		{"never", 0, 15, time.Time{}, -1},
+		{"with a grace for all", 10 * time.Second, 60, begin, 10 * time.Second},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			cond, end := newController(test.grace).judge("hello", owner, leaseFor(test.seconds, test.renewed), true, begin)
+			if test.lasts <= 0 {
+				if cond.Status != metav1.ConditionFalse || cond.Reason != "ManagedClusterAddOnLeaseUpdateStopped" || !end.IsZero() {
+					t.Errorf("%+v until %s", cond, end)
+				}
+				return
+			}
+			if cond.Status != metav1.ConditionTrue || cond.Message != "hello add-on is available." || !end.Equal(begin.Add(test.lasts)) {
+				t.Errorf("%+v until %s, want %s", cond, end, begin.Add(test.lasts))
+			}
+		})
+	}
+}
+
+// RG-63: an agent that renews as the add-on framework does, and is now and then kept from it, is never taken for lost.
+func TestRenewalsAreBelieved(t *testing.T) {
+	t.Parallel()
+	c := newController(0)
+	for now := begin; now.Before(begin.Add(time.Hour)); now = now.Add(150 * time.Second) { // two periods with all of the jitter
+		if _, end := c.judge("hello", owner, leaseFor(60, now), true, now); end.Before(now.Add(150 * time.Second)) {
+			t.Fatalf("a lease renewed at %s is believed until %s", now, end)
+		}
+	}
+}
+
+// RG-63: renewals count, whatever the clock of the agent says. What is seen twice is no renewal.
+func TestClocksNeedNotAgree(t *testing.T) {
+	t.Parallel()
+	c, behind := newController(0), begin.Add(-time.Hour)
+	steps := []struct {
+		at    time.Duration
+		lease *coordinationv1.Lease
+		want  metav1.ConditionStatus
+	}{
+		{0, leaseFor(15, behind), metav1.ConditionFalse},
+		{time.Second, leaseFor(15, behind.Add(time.Second)), metav1.ConditionTrue},
+		{45 * time.Second, leaseFor(15, behind.Add(time.Second)), metav1.ConditionTrue},
+		{46 * time.Second, leaseFor(15, behind.Add(time.Second)), metav1.ConditionFalse},
+		{47 * time.Second, leaseFor(15, behind), metav1.ConditionFalse}, // further behind
+		{48 * time.Second, leaseFor(15, behind.Add(2*time.Second)), metav1.ConditionTrue},
+	}
+	for _, step := range steps {
+		if cond, _ := c.judge("hello", owner, step.lease, true, begin.Add(step.at)); cond.Status != step.want {
+			t.Errorf("after %s: %+v, want %s", step.at, cond, step.want)
+		}
+	}
+	another := leaseFor(15, begin.Add(40*time.Second))
+	another.UID = "2"
+	if cond, end := c.judge("hello", owner, another, true, begin.Add(49*time.Second)); !end.Equal(begin.Add(85 * time.Second)) {
+		t.Errorf("a lease that was made anew is %+v until %s", cond, end)
+	}
+	if cond, _ := c.judge("hello", owner, nil, false, begin); cond.Status != metav1.ConditionUnknown || cond.Reason != "ManagedClusterAddOnLeaseNotFound" {
+		t.Errorf("no lease is %+v", cond)
+	}
+}

@@ -1,0 +1,151 @@
+package registration
+
+import (
+	"crypto/x509/pkix"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	"github.com/capstan-io/capstan/internal/agent/registration/clientcert"
+	"github.com/capstan-io/capstan/internal/agent/registration/hubkubeconfig"
+	"github.com/capstan-io/capstan/internal/agent/registration/identity"
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+var begin = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+func newController(driver addonv1beta1.KubeClientDriver) *Controller {
+	return &Controller{
+		Options: Options{Identity: identity.Identity{Cluster: "c1", Agent: "a1"}, HubHash: "hash", Driver: driver, Clock: clocktesting.NewFakeClock(begin)},
+		share:   0.2, renewed: map[id]time.Time{},
+	}
+}
+
+const bootstrap = `{"apiVersion":"v1","kind":"Config","clusters":[{"name":"hub","cluster":{"server":"https://hub","proxy-url":"http://proxy:3128","certificate-authority-data":"Q0E="}}],
+"contexts":[{"name":"c","context":{"cluster":"hub"}}],"current-context":"c"}`
+
+// RG-60 RG-61: which Secret a registration is for, and what is asked for.
+func TestWanted(t *testing.T) {
+	t.Parallel()
+	credential := &hubkubeconfig.Credential{Kubeconfig: []byte(bootstrap)}
+	kube := addonv1beta1.RegistrationConfig{Type: addonv1beta1.KubeClient}
+	named := addonv1beta1.RegistrationConfig{Type: addonv1beta1.KubeClient, KubeClient: &addonv1beta1.KubeClientConfig{
+		Subject: addonv1beta1.KubeClientSubject{User: "u", Groups: []string{"g", "h"}},
+	}}
+	custom := addonv1beta1.RegistrationConfig{Type: addonv1beta1.CustomSigner, CustomSigner: &addonv1beta1.CustomSignerConfig{
+		SignerName: "example.com/a", Subject: addonv1beta1.Subject{Groups: []string{"g"}, OrganizationUnits: []string{"o"}},
+	}}
+	inNamespace := addonv1beta1.ManagedClusterAddOn{Status: addonv1beta1.ManagedClusterAddOnStatus{Namespace: "ns"}}
+	annotated := addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
+		fleet.AnnotationInstallNamespace: "other", fleet.AnnotationHostingClusterName: "hosting",
+	}}}
+	const byDefault = "system:open-cluster-management:cluster:c1:addon:hello"
+	for _, test := range []struct {
+		name         string
+		driver       addonv1beta1.KubeClientDriver
+		addOn        addonv1beta1.ManagedClusterAddOn
+		registration addonv1beta1.RegistrationConfig
+		secret       string
+		place        string
+		request      *clientcert.AddOn
+		auth         string // in the kubeconfig; empty for none
+	}{
+		{"by default", "csr", addonv1beta1.ManagedClusterAddOn{}, kube, "open-cluster-management-agent-addon/hello-hub-kubeconfig", "managed", &clientcert.AddOn{
+			Name: "hello", SignerName: "kubernetes.io/kube-apiserver-client", Subject: pkix.Name{CommonName: byDefault + ":agent:hello", Organization: []string{byDefault}},
+		}, "client-certificate: tls.crt"},
+		{"with a name", "csr", inNamespace, named, "ns/hello-hub-kubeconfig", "managed", &clientcert.AddOn{
+			Name: "hello", SignerName: "kubernetes.io/kube-apiserver-client", Subject: pkix.Name{CommonName: "u", Organization: []string{"g", "h"}},
+		}, "client-key: tls.key"},
+		{"by token, hosted", "token", annotated, named, "other/hello-hub-kubeconfig", "hosted", nil, "tokenFile: token"},
+		{"of a signer", "token", inNamespace, custom, "ns/hello-example.com-a-client-cert", "managed", &clientcert.AddOn{
+			Name: "hello", SignerName: "example.com/a", Subject: pkix.Name{CommonName: byDefault + ":agent:hello", Organization: []string{"g"}, OrganizationalUnit: []string{"o"}},
+		}, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			test.addOn.Name = "hello"
+			got, err := newController(test.driver).wantedFor(&test.addOn, test.registration, credential)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.secret.String() != test.secret || got.place != test.place {
+				t.Errorf("Secret %s of %s", got.secret, got.place)
+			}
+			if diff := cmp.Diff(test.request, got.request); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+			for _, part := range []string{test.auth, "server: https://hub", "proxy-url: http://proxy:3128", "certificate-authority-data: Q0E="} {
+				if (got.kubeconfig == nil) != (test.auth == "") || test.auth != "" && !strings.Contains(string(got.kubeconfig), part) {
+					t.Errorf("the kubeconfig has no %q: %s", part, got.kubeconfig)
+				}
+			}
+		})
+	}
+}
+
+// RG-08: a credential is renewed when a fifth of its life is left; by a clock that is far ahead no more than once a minute.
+func TestRenewal(t *testing.T) {
+	t.Parallel()
+	c, w := newController("csr"), &wanted{addOn: "hello"}
+	if got := c.renewal(w, begin, begin.Add(time.Hour)); !got.due.Equal(begin.Add(48 * time.Minute)) {
+		t.Errorf("due at %s", got.due)
+	}
+	c.renewed[w.id()] = begin
+	if got := c.renewal(w, begin.Add(-2*time.Hour), begin.Add(-time.Hour)); !got.due.Equal(begin.Add(time.Minute)) {
+		t.Errorf("due at %s after a renewal a moment ago", got.due)
+	}
+	if got := c.renewal(w, begin, begin.Add(10*time.Second)); !got.due.Equal(begin.Add(8 * time.Second)) {
+		t.Errorf("a short-lived one is due at %s", got.due)
+	}
+}
+
+// RG-64 RG-53: one condition for each way to a credential, about what ends or failed first.
+func TestReport(t *testing.T) {
+	t.Parallel()
+	certificate, token := &wanted{request: &clientcert.AddOn{}}, &wanted{}
+	certificate.secret.Namespace, certificate.secret.Name = "ns", "s"
+	conditions := []metav1.Condition{{Type: "ClusterCertificateRotated", Status: "True"}, {Type: "Available", Status: "True"}}
+	write := func(add func(*report)) (lines []string) {
+		r := newReport(begin)
+		add(r)
+		r.write(&conditions)
+		for _, cond := range conditions {
+			lines = append(lines, cond.Type+" "+string(cond.Status)+" "+cond.Reason+" "+cond.Message)
+		}
+		if !r.next.Equal(begin.Add(time.Minute)) && !r.next.Equal(begin.Add(resync)) {
+			t.Errorf("comes back at %s", r.next)
+		}
+		return lines
+	}
+	expect := func(got []string, want ...string) {
+		t.Helper()
+		if len(got) != len(want) {
+			t.Errorf("got %q, want %q", got, want)
+			return
+		}
+		for i := range want {
+			if !strings.Contains(got[i], want[i]) {
+				t.Errorf("got %q, want %q", got[i], want[i])
+			}
+		}
+	}
+	expect(write(func(r *report) {
+		r.add(certificate, outcome{notBefore: begin, notAfter: begin.Add(3 * time.Hour), due: begin.Add(time.Hour)})
+		r.add(certificate, outcome{notBefore: begin, notAfter: begin.Add(2 * time.Hour), due: begin.Add(time.Minute)})
+	}), "ClusterCertificateRotated True ClientCertificateUpdated The client certificate is valid from 2026-11-21T12:00:00Z to 2026-11-21T14:00:00Z", "Available")
+	expect(write(func(r *report) {
+		r.add(certificate, outcome{notAfter: begin.Add(time.Hour), err: errors.New("no luck")})
+		r.add(token, outcome{notBefore: begin, notAfter: begin.Add(time.Hour)})
+	}), "ClusterCertificateRotated False ClientCertificateUpdateFailed Secret ns/s, which holds a credential until 2026-11-21T13:00:00Z, could not be brought up to date: no luck",
+		"Available", "TokenRefreshed True AddonTokenRefreshed The token is valid from")
+	expect(write(func(r *report) { r.add(token, outcome{err: errors.New("no luck")}) }),
+		"Available", "TokenRefreshed False TokenCreationFailed Secret / could not be brought up to date: no luck")
+	expect(write(func(r *report) { r.add(token, outcome{}) }), "Available", "TokenRefreshed False")
+	expect(write(func(*report) {}), "Available")
+}

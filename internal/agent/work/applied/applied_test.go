@@ -1,0 +1,145 @@
+package applied
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/metadata"
+
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/agent/work/tracker"
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+var (
+	owner     = &workv1.AppliedManifestWork{ObjectMeta: metav1.ObjectMeta{Name: "hash-work", UID: "owner"}}
+	errBroken = errors.New("broken")
+)
+
+// slow is a cluster that has every object that it is asked for, and takes a second to delete one.
+type slow struct {
+	metadata.ResourceInterface
+	*log
+	resource, namespace string
+}
+
+// log of all deletions.
+type log struct {
+	mu      sync.Mutex
+	deleted []string
+	policy  []metav1.DeletionPropagation
+	now     int
+	most    int
+}
+
+func (s *slow) Resource(r schema.GroupVersionResource) metadata.Getter {
+	return &slow{log: s.log, resource: r.Resource}
+}
+
+func (s *slow) Namespace(ns string) metadata.ResourceInterface {
+	return &slow{log: s.log, resource: s.resource, namespace: ns}
+}
+
+// List and Watch are the tracker's, of which nothing is wanted here.
+func (s *slow) List(ctx context.Context, _ metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func (s *slow) Watch(ctx context.Context, _ metav1.ListOptions) (watch.Interface, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func (s *slow) Get(_ context.Context, name string, _ metav1.GetOptions, _ ...string) (*metav1.PartialObjectMetadata, error) {
+	o := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name, UID: types.UID(name)}}
+	o.OwnerReferences = []metav1.OwnerReference{OwnerReference(owner)}
+	return o, nil
+}
+
+func (s *slow) Delete(_ context.Context, name string, options metav1.DeleteOptions, _ ...string) error {
+	s.begin(1)
+	time.Sleep(time.Second) // of a bubble
+	s.begin(-1)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.deleted, s.policy = append(s.deleted, s.resource+"/"+name), append(s.policy, *options.PropagationPolicy)
+	if name == "broken" {
+		return errBroken
+	}
+	return nil
+}
+
+func (s *slow) begin(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.now += n
+	s.most = max(s.most, s.now)
+}
+
+func newSlow(t *testing.T) (*slow, *Cluster) {
+	s := &slow{log: &log{}}
+	return s, &Cluster{Objects: s, Tracked: tracker.New(t.Context(), s)}
+}
+
+func resource(group, name, object string) workv1.AppliedManifestResourceMeta {
+	return workv1.AppliedManifestResourceMeta{Version: "v1", UID: object,
+		ResourceIdentifier: workv1.ResourceIdentifier{Group: group, Resource: name, Namespace: "default", Name: object}}
+}
+
+// A work of many objects is deleted many at a time, but not all at once; those that are still there keep their order.
+func TestRemoveManyAtATime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		cluster, c := newSlow(t)
+		var all []workv1.AppliedManifestResourceMeta
+		for i := range 10 * atOnce {
+			all = append(all, resource("", "configmaps", fmt.Sprintf("cm-%d", i)))
+		}
+		all[3].Name, all[3].UID = "broken", "broken"
+		begin := time.Now()
+		remaining, err := c.Remove(t.Context(), owner, all)
+		if took := time.Since(begin); took != 10*time.Second || cluster.most != atOnce {
+			t.Errorf("%d deletions took %s, and %d were under way at once", len(all), took, cluster.most)
+		}
+		if !errors.Is(err, errBroken) || !slices.Equal(remaining, all) {
+			t.Errorf("remaining: %v (%v)", remaining, err)
+		}
+	})
+}
+
+// WK-12 WK-14: what takes others with it goes after all that come before it, and every object with the policy of the work.
+func TestNamespacesWait(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		cluster, c := newSlow(t)
+		foreground := owner.DeepCopy()
+		foreground.Annotations = map[string]string{fleet.AnnotationPropagationPolicy: string(metav1.DeletePropagationForeground)}
+		_, err := c.Remove(t.Context(), foreground, []workv1.AppliedManifestResourceMeta{
+			resource("apps", "deployments", "a"), resource("", "configmaps", "b"), resource("", "namespaces", "c"),
+			resource("example.com", "widgets", "d"), resource("apiextensions.k8s.io", "customresourcedefinitions", "e"),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := func(object string) int { return slices.Index(cluster.deleted, object) }
+		if at("namespaces/c") < at("deployments/a") || at("namespaces/c") < at("configmaps/b") || at("customresourcedefinitions/e") != 4 {
+			t.Errorf("deleted in the order %v", cluster.deleted)
+		}
+		for i, policy := range cluster.policy {
+			if policy != metav1.DeletePropagationForeground {
+				t.Errorf("%s was deleted with policy %s", cluster.deleted[i], policy)
+			}
+		}
+	})
+}

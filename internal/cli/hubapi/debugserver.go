@@ -1,0 +1,59 @@
+package hubapi
+
+import (
+	"fmt"
+	"net/url"
+	"os"
+
+	"k8s.io/client-go/rest"
+	certutil "k8s.io/client-go/util/cert"
+)
+
+// DebugServer is where the placement controllers of a hub in an existing cluster answer: beside its API server (PL-23).
+type DebugServer struct {
+	// URL of it. It gets the credentials for the API server, so it must begin with https://.
+	URL string
+	// CAFile has PEM certificates to verify it with; empty means those of the system.
+	CAFile string
+}
+
+// Connect prepares to ask the debug server, with the credentials that lead to the target. What it returns can explain
+// placements, and nothing else.
+func (d DebugServer) Connect(target Target) (*Hub, error) {
+	config, source, err := target.Resolve()
+	if err != nil {
+		return nil, err
+	}
+	if config, err = d.redirect(config); err != nil {
+		return nil, err
+	}
+	hub, err := New(config)
+	if err != nil {
+		return nil, fmt.Errorf("%s cannot be used: %w", source, err)
+	}
+	source.DebugServer = true
+	hub.Source = source
+	return hub, nil
+}
+
+// redirect keeps of a config who asks.
+func (d DebugServer) redirect(config *rest.Config) (*rest.Config, error) {
+	if u, err := url.Parse(d.URL); err != nil || u.Scheme != "https" || u.Host == "" {
+		return nil, fmt.Errorf("--debug-server: %q is no URL such as https://localhost:9443", d.URL)
+	}
+	config = rest.CopyConfig(config)
+	config.Host, config.APIPath, config.Proxy = d.URL, "", nil
+	config.Insecure, config.ServerName, config.CAFile, config.CAData = false, "", "", nil
+	if d.CAFile == "" {
+		return config, nil
+	}
+	bundle, err := os.ReadFile(d.CAFile)
+	if err == nil {
+		_, err = certutil.ParseCertsPEM(bundle)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--debug-server-ca: %s: %w; name a file of PEM certificates", d.CAFile, err)
+	}
+	config.CAData = bundle
+	return config, nil
+}

@@ -1,0 +1,407 @@
+package configuration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
+	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/hub/addon/hashes"
+	"github.com/capstan-io/capstan/internal/hub/addon/lookup"
+)
+
+var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+// states are configurations by their names. One that is not in it does not exist.
+type states map[string]string
+
+func (s states) Want(string, map[addonv1beta1.AddOnConfig]bool) {}
+
+func (s states) Of(config addonv1beta1.AddOnConfig) (hashes.State, error) {
+	hash, found := s[config.Name]
+	if !found {
+		return hashes.State{}, errors.New(config.Name + " does not exist")
+	}
+	return hashes.State{Hash: hash, Generation: 1}, nil
+}
+
+func configs(names ...string) (all []addonv1beta1.AddOnConfig) {
+	for _, name := range names {
+		all = append(all, addonv1beta1.AddOnConfig{
+			ConfigGroupResource: addonv1beta1.ConfigGroupResource{Group: "example.com", Resource: "things"},
+			ConfigReferent:      addonv1beta1.ConfigReferent{Namespace: "ns", Name: name},
+		})
+	}
+	return all
+}
+
+// hub is a fake API with the add-on a, which the placement p installs with the configuration one.
+type hub struct {
+	client.WithWatch
+	*Controller
+	states
+	clock  *clocktesting.FakeClock
+	writes atomic.Int32
+}
+
+func newHub(t *testing.T, strategy clusterv1alpha1.RolloutStrategy, clusters ...string) *hub {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clusterv1.AddToScheme, workv1.AddToScheme, addonv1beta1.AddToScheme, clusterv1beta1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	entry := &addonv1beta1.ClusterManagementAddOn{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
+	entry.Spec.DefaultConfigs = configs("default")
+	entry.Spec.InstallStrategy = addonv1beta1.InstallStrategy{Type: addonv1beta1.InstallStrategyPlacements, Placements: []addonv1beta1.PlacementStrategy{
+		{PlacementRef: addonv1beta1.PlacementRef{Namespace: "ns", Name: "p"}, Configs: configs("one"), RolloutStrategy: strategy},
+	}}
+	objects := []client.Object{
+		entry, &clusterv1beta1.Placement{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}},
+		&clusterv1beta1.PlacementDecision{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p-decision-1", Labels: map[string]string{fleet.LabelPlacement: "p"}}, Status: decided(clusters...),
+		},
+	}
+	for _, name := range clusters {
+		cluster := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		cluster.Status.Conditions = []metav1.Condition{{Type: fleet.ConditionHubAccepted, Status: metav1.ConditionTrue}}
+		objects = append(objects, cluster, &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "a"}})
+	}
+	h := &hub{states: states{"default": "d1", "one": "o1"}, clock: clocktesting.NewFakeClock(noon)}
+	builder := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+		WithStatusSubresource(&addonv1beta1.ClusterManagementAddOn{}, &addonv1beta1.ManagedClusterAddOn{}).
+		WithInterceptorFuncs(interceptor.Funcs{
+			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+				h.writes.Add(1)
+				return c.SubResource(sub).Patch(ctx, o, p, opts...)
+			},
+		})
+	for _, index := range lookup.Indexes() {
+		builder.WithIndex(index.Object, index.Name, index.Values)
+	}
+	h.WithWatch = builder.Build()
+	h.Controller = New(h.WithWatch, h.states, events.NewFakeRecorder(100), h.clock)
+	return h
+}
+
+func decided(clusters ...string) (status clusterv1beta1.PlacementDecisionStatus) {
+	for _, cluster := range clusters {
+		status.Decisions = append(status.Decisions, clusterv1beta1.ClusterDecision{ClusterName: cluster})
+	}
+	return status
+}
+
+// reconcile also tells how many writes it took.
+func (h *hub) reconcile(t *testing.T) (writes int32, wait time.Duration) {
+	t.Helper()
+	before := h.writes.Load()
+	result, err := h.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: "a"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h.writes.Load() - before, result.RequeueAfter
+}
+
+func (h *hub) addOn(t *testing.T, cluster string) *addonv1beta1.ManagedClusterAddOn {
+	t.Helper()
+	addOn := &addonv1beta1.ManagedClusterAddOn{}
+	if err := h.Get(t.Context(), client.ObjectKey{Namespace: cluster, Name: "a"}, addOn); err != nil {
+		t.Fatal(err)
+	}
+	return addOn
+}
+
+// have lists what the clusters are to have: "c1=one@o1".
+func (h *hub) have(t *testing.T, clusters ...string) string {
+	t.Helper()
+	var all []string
+	for _, cluster := range clusters {
+		text := cluster + "="
+		for _, reference := range h.addOn(t, cluster).Status.ConfigReferences {
+			text += reference.DesiredConfig.Name + "@" + reference.DesiredConfig.SpecHash
+		}
+		all = append(all, text)
+	}
+	return strings.Join(all, " ")
+}
+
+// finish has a cluster be done with what it is to have.
+func (h *hub) finish(t *testing.T, cluster string) {
+	t.Helper()
+	addOn := h.addOn(t, cluster)
+	for i := range addOn.Status.ConfigReferences {
+		addOn.Status.ConfigReferences[i].LastAppliedConfig = addOn.Status.ConfigReferences[i].DesiredConfig
+	}
+	meta.RemoveStatusCondition(&addOn.Status.Conditions, fleet.ConditionProgressing)
+	meta.SetStatusCondition(&addOn.Status.Conditions, metav1.Condition{
+		Type: fleet.ConditionProgressing, Status: metav1.ConditionFalse, Reason: fleet.ReasonCompleted, LastTransitionTime: metav1.NewTime(h.clock.Now()),
+	})
+	if err := h.Status().Update(t.Context(), addOn); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// message is what the progression of the placement says.
+func (h *hub) message(t *testing.T) string {
+	t.Helper()
+	entry := &addonv1beta1.ClusterManagementAddOn{}
+	if err := h.Get(t.Context(), client.ObjectKey{Name: "a"}, entry); err != nil {
+		t.Fatal(err)
+	}
+	return entry.Status.InstallProgressions[0].Conditions[0].Message
+}
+
+func want(t *testing.T, what, got, want string) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: %q, want %q", what, got, want)
+	}
+}
+
+func progressive(edit func(*clusterv1alpha1.RolloutProgressive)) clusterv1alpha1.RolloutStrategy {
+	p := &clusterv1alpha1.RolloutProgressive{}
+	edit(p)
+	return clusterv1alpha1.RolloutStrategy{Type: clusterv1alpha1.Progressive, Progressive: p}
+}
+
+// AM-07, AM-10: a change is one write for each cluster and one for the add-on, and then there is nothing to write.
+func TestWrites(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, clusterv1alpha1.RolloutStrategy{}, "c1", "c2", "c3")
+	for _, change := range []string{"o1", "o2"} {
+		h.states["one"] = change
+		if writes, wait := h.reconcile(t); writes != 4 || wait != longestWait {
+			t.Errorf("%d writes for 3 clusters, again in %s", writes, wait)
+		}
+		want(t, "all at once", h.have(t, "c1", "c2", "c3"), fmt.Sprintf("c1=one@%s c2=one@%s c3=one@%s", change, change, change))
+		if writes, _ := h.reconcile(t); writes != 0 {
+			t.Errorf("%d writes when nothing has changed", writes)
+		}
+	}
+	want(t, "progress", h.message(t), "selected clusters 3. configured addons 3/3 progressing..., 0 failed 0 timeout.")
+	for _, cluster := range []string{"c1", "c2", "c3"} {
+		h.finish(t, cluster)
+	}
+	h.reconcile(t)
+	want(t, "progress", h.message(t), "selected clusters 3. configured addons 3/3 completed with no errors, 0 failed 0 timeout.")
+}
+
+// AM-20: without a maxConcurrency it is that of the decision groups. Soaks and deadlines count, and are looked at in time.
+func TestPace(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, progressive(func(p *clusterv1alpha1.RolloutProgressive) {
+		p.MinSuccessTime, p.ProgressDeadline, p.MaxFailures = "5m", "10m", &intstr.IntOrString{IntVal: 1}
+	}), "c1", "c2", "c3", "c4")
+	placement := &clusterv1beta1.Placement{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}}
+	if err := h.Get(t.Context(), client.ObjectKeyFromObject(placement), placement); err != nil {
+		t.Fatal(err)
+	}
+	placement.Spec.DecisionStrategy.GroupStrategy.ClustersPerDecisionGroup = intstr.FromInt32(2)
+	if err := h.Update(t.Context(), placement); err != nil {
+		t.Fatal(err)
+	}
+	if _, wait := h.reconcile(t); wait != 10*time.Minute {
+		t.Errorf("again in %s", wait)
+	}
+	want(t, "two begin", h.have(t, "c1", "c2", "c3", "c4"), "c1=one@o1 c2=one@o1 c3= c4=")
+	h.finish(t, "c1")
+	if _, wait := h.reconcile(t); wait != 5*time.Minute {
+		t.Errorf("again in %s", wait)
+	}
+	want(t, "c1 soaks", h.have(t, "c3"), "c3=")
+	h.clock.Step(5 * time.Minute)
+	h.reconcile(t)
+	want(t, "c1 has soaked", h.have(t, "c3", "c4"), "c3=one@o1 c4=")
+	h.clock.Step(5 * time.Minute)
+	h.reconcile(t)
+	want(t, "c2 is timed out", h.have(t, "c4"), "c4=one@o1")
+	want(t, "c2 is timed out", h.message(t), "selected clusters 4. configured addons 3/4 progressing..., 0 failed 1 timeout.")
+	h.clock.Step(5 * time.Minute)
+	h.reconcile(t)
+	if message := h.message(t); !strings.Contains(message, "0 failed 2 timeout. stopped: 2 failures in") {
+		t.Error(message)
+	}
+	// Another change gives everybody time anew.
+	h.states["one"] = "o2"
+	h.reconcile(t)
+	want(t, "the next", h.have(t, "c1", "c2", "c3"), "c1=one@o2 c2=one@o2 c3=one@o1")
+}
+
+// AM-21: whose works fall ill during the soak, soaks anew.
+func TestSoakBeginsAnew(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, progressive(func(p *clusterv1alpha1.RolloutProgressive) {
+		p.MinSuccessTime, p.MaxConcurrency = "5m", &intstr.IntOrString{IntVal: 1}
+	}), "c1", "c2")
+	h.reconcile(t)
+	h.finish(t, "c1")
+	addOn := h.addOn(t, "c1")
+	meta.SetStatusCondition(&addOn.Status.Conditions, metav1.Condition{Type: fleet.ConditionProgressing, Status: metav1.ConditionTrue, Reason: fleet.ReasonProgressing})
+	if err := h.Status().Update(t.Context(), addOn); err != nil {
+		t.Fatal(err)
+	}
+	h.clock.Step(time.Hour)
+	h.reconcile(t)
+	want(t, "c1 is ill", h.have(t, "c2"), "c2=")
+	h.finish(t, "c1")
+	h.clock.Step(5 * time.Minute)
+	h.reconcile(t)
+	want(t, "c1 is well again", h.have(t, "c2"), "c2=one@o1")
+}
+
+// AM-05, AM-08: what is missing holds up those who need it, and says so; the others go on.
+func TestMissingConfiguration(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, progressive(func(p *clusterv1alpha1.RolloutProgressive) { p.MaxConcurrency = &intstr.IntOrString{IntVal: 1} }), "c1", "c2")
+	addOn := h.addOn(t, "c1")
+	addOn.Spec.Configs = configs("own")
+	if err := h.Update(t.Context(), addOn); err != nil {
+		t.Fatal(err)
+	}
+	if _, wait := h.reconcile(t); wait != problemWait {
+		t.Errorf("again in %s", wait)
+	}
+	want(t, "c1 waits", h.have(t, "c1", "c2"), "c1= c2=one@o1")
+	configured := meta.FindStatusCondition(h.addOn(t, "c1").Status.Conditions, fleet.ConditionConfigured)
+	if configured.Status != metav1.ConditionFalse || configured.Message != "own does not exist" {
+		t.Errorf("%+v", configured)
+	}
+	if message := h.message(t); !strings.HasSuffix(message, "timeout. own does not exist") {
+		t.Error(message)
+	}
+	h.states["own"] = "w1"
+	h.finish(t, "c2")
+	h.reconcile(t)
+	want(t, "c1 goes on", h.have(t, "c1"), "c1=own@w1")
+	delete(h.states, "own")
+	h.reconcile(t)
+	want(t, "c1 keeps it", h.have(t, "c1"), "c1=own@w1")
+}
+
+// AM-03, AM-05: while it is not known what a placement selects, configurations change in their content alone.
+func TestPlacementThatIsGone(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, clusterv1alpha1.RolloutStrategy{}, "c1")
+	h.reconcile(t)
+	if err := h.Delete(t.Context(), &clusterv1beta1.Placement{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}}); err != nil {
+		t.Fatal(err)
+	}
+	h.clock.Step(time.Minute)
+	h.reconcile(t)
+	want(t, "gone", h.have(t, "c1"), "c1=one@o1")
+	if message := h.message(t); !strings.Contains(message, "Placement ns/p does not exist: create it") {
+		t.Error(message)
+	}
+}
+
+// AM-05: a cluster that is moved from one decision to another does not change its configurations in between; one that is no
+// longer selected does, unless the add-on is about to be removed there.
+func TestDeselected(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, clusterv1alpha1.RolloutStrategy{}, "c1", "c2")
+	addOn := h.addOn(t, "c2")
+	addOn.Annotations = map[string]string{fleet.AnnotationInstalledBy: fleet.InstalledByStrategy}
+	if err := h.Update(t.Context(), addOn); err != nil {
+		t.Fatal(err)
+	}
+	h.reconcile(t)
+	decision := &clusterv1beta1.PlacementDecision{}
+	if err := h.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "p-decision-1"}, decision); err != nil {
+		t.Fatal(err)
+	}
+	decision.Status = decided()
+	if err := h.Update(t.Context(), decision); err != nil {
+		t.Fatal(err)
+	}
+	if _, wait := h.reconcile(t); wait != time.Second {
+		t.Errorf("again in %s", wait)
+	}
+	want(t, "for a moment", h.have(t, "c1", "c2"), "c1=one@o1 c2=one@o1")
+	h.clock.Step(time.Second)
+	h.reconcile(t)
+	want(t, "for good", h.have(t, "c1", "c2"), "c1=default@d1 c2=one@o1")
+}
+
+// AM-05: the last placement that selects a cluster counts. Its clusters are not those of the others.
+func TestLaterPlacementCounts(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, clusterv1alpha1.RolloutStrategy{}, "c1", "c2")
+	entry := &addonv1beta1.ClusterManagementAddOn{}
+	if err := h.Get(t.Context(), client.ObjectKey{Name: "a"}, entry); err != nil {
+		t.Fatal(err)
+	}
+	entry.Spec.InstallStrategy.Placements = append(entry.Spec.InstallStrategy.Placements,
+		addonv1beta1.PlacementStrategy{PlacementRef: addonv1beta1.PlacementRef{Namespace: "ns", Name: "q"}, Configs: configs("two")})
+	h.states["two"] = "t1"
+	if err := h.Update(t.Context(), entry); err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range []client.Object{
+		&clusterv1beta1.Placement{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "q"}},
+		&clusterv1beta1.PlacementDecision{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "q-decision-1", Labels: map[string]string{fleet.LabelPlacement: "q"}}, Status: decided("c2", "c3")},
+	} {
+		if err := h.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.reconcile(t)
+	want(t, "have", h.have(t, "c1", "c2"), "c1=one@o1 c2=two@t1")
+	want(t, "progress", h.message(t), "selected clusters 2. configured addons 1/1 progressing..., 0 failed 0 timeout.")
+}
+
+// AM-07: what is applied is kept with what takes the place of it.
+func TestMerge(t *testing.T) {
+	t.Parallel()
+	reference := func(name, applied string) addonv1beta1.ConfigReference {
+		r := addonv1beta1.ConfigReference{ConfigGroupResource: configs("")[0].ConfigGroupResource, DesiredConfig: &addonv1beta1.ConfigSpecHash{ConfigReferent: configs(name)[0].ConfigReferent}}
+		if applied != "" {
+			r.LastAppliedConfig = &addonv1beta1.ConfigSpecHash{SpecHash: applied}
+		}
+		return r
+	}
+	before := []addonv1beta1.ConfigReference{reference("x", "1"), reference("y", "2")}
+	for name, test := range map[string]struct{ wanted, applied []string }{
+		"the same":   {[]string{"x", "y"}, []string{"1", "2"}},
+		"turned":     {[]string{"y", "x"}, []string{"2", "1"}},
+		"the second": {[]string{"x", "z"}, []string{"1", "2"}},
+		"one more":   {[]string{"x", "y", "z"}, []string{"1", "2", ""}},
+	} {
+		var wanted []addonv1beta1.ConfigReference
+		for _, name := range test.wanted {
+			wanted = append(wanted, reference(name, ""))
+		}
+		var applied []string
+		for _, merged := range merge(before, wanted) {
+			hash := ""
+			if merged.LastAppliedConfig != nil {
+				hash = merged.LastAppliedConfig.SpecHash
+			}
+			applied = append(applied, hash)
+		}
+		if !slices.Equal(applied, test.applied) {
+			t.Errorf("%s: %q, want %q", name, applied, test.applied)
+		}
+	}
+}

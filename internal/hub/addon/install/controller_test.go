@@ -1,0 +1,167 @@
+package install
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/hub/addon/lookup"
+)
+
+// hub is a fake API with the add-on a, which the placement p installs.
+type hub struct {
+	client.WithWatch
+	*Controller
+	clock *clocktesting.FakeClock
+}
+
+func newHub(t *testing.T, objects ...client.Object) *hub {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clusterv1.AddToScheme, workv1.AddToScheme, addonv1beta1.AddToScheme, clusterv1beta1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	entry := &addonv1beta1.ClusterManagementAddOn{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "entry"}}
+	entry.Spec.InstallStrategy = addonv1beta1.InstallStrategy{Type: addonv1beta1.InstallStrategyPlacements, Placements: []addonv1beta1.PlacementStrategy{
+		{PlacementRef: addonv1beta1.PlacementRef{Namespace: "ns", Name: "p"}},
+	}}
+	h := &hub{clock: clocktesting.NewFakeClock(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC))}
+	builder := fake.NewClientBuilder().WithScheme(scheme).
+		WithObjects(entry, &clusterv1beta1.Placement{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}}).WithObjects(objects...)
+	for _, index := range lookup.Indexes() {
+		builder.WithIndex(index.Object, index.Name, index.Values)
+	}
+	h.WithWatch = builder.Build()
+	h.Controller = New(h.WithWatch, events.NewFakeRecorder(100), h.clock)
+	return h
+}
+
+func cluster(name string, edits ...func(*clusterv1.ManagedCluster)) *clusterv1.ManagedCluster {
+	c := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{}}}
+	c.Status.Conditions = []metav1.Condition{{Type: fleet.ConditionHubAccepted, Status: metav1.ConditionTrue}}
+	for _, edit := range edits {
+		edit(c)
+	}
+	return c
+}
+
+// decide has the placement select these clusters.
+func (h *hub) decide(t *testing.T, clusters ...string) {
+	t.Helper()
+	decision := &clusterv1beta1.PlacementDecision{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p-decision-1", Labels: map[string]string{fleet.LabelPlacement: "p"}}}
+	if err := client.IgnoreNotFound(h.Delete(t.Context(), decision.DeepCopy())); err != nil {
+		t.Fatal(err)
+	}
+	for _, cluster := range clusters {
+		decision.Status.Decisions = append(decision.Status.Decisions, clusterv1beta1.ClusterDecision{ClusterName: cluster})
+	}
+	if err := h.Create(t.Context(), decision); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (h *hub) reconcile(t *testing.T) time.Duration {
+	t.Helper()
+	result, err := h.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: "a"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result.RequeueAfter
+}
+
+func (h *hub) wantInstalled(t *testing.T, when, clusters string) {
+	t.Helper()
+	list := &addonv1beta1.ManagedClusterAddOnList{}
+	if err := h.List(t.Context(), list); err != nil {
+		t.Fatal(err)
+	}
+	var have []string
+	for _, addOn := range list.Items {
+		have = append(have, addOn.Namespace)
+	}
+	slices.Sort(have)
+	if got := strings.Join(have, " "); got != clusters {
+		t.Errorf("%s: installed on %q, want %q", when, got, clusters)
+	}
+}
+
+// AM-03: what is selected gets the add-on; what is deselected loses it after a moment, if it is the hub's own.
+func TestInstall(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, cluster("c1"), cluster("c2"), &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: "manual", Name: "a"}})
+	h.reconcile(t)
+	h.wantInstalled(t, "nothing has been decided", "manual")
+	h.decide(t, "c1", "c2", "manual")
+	h.reconcile(t)
+	h.wantInstalled(t, "selected", "c1 c2 manual")
+	h.decide(t, "c1")
+	if wait := h.reconcile(t); wait != time.Second {
+		t.Errorf("again in %s", wait)
+	}
+	h.wantInstalled(t, "for a moment", "c1 c2 manual")
+	h.clock.Step(time.Second)
+	h.reconcile(t)
+	h.wantInstalled(t, "deselected", "c1 manual")
+	if err := h.Delete(t.Context(), &clusterv1beta1.Placement{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}}); err != nil {
+		t.Fatal(err)
+	}
+	h.clock.Step(time.Minute)
+	h.reconcile(t)
+	h.clock.Step(time.Minute)
+	h.reconcile(t)
+	h.wantInstalled(t, "the placement is gone", "c1 manual")
+}
+
+// AM-03, AM-04: where and when nothing is installed.
+func TestNotInstalled(t *testing.T) {
+	t.Parallel()
+	now := metav1.Now()
+	h := newHub(t, cluster("c1"),
+		cluster("denied", func(c *clusterv1.ManagedCluster) { c.Status.Conditions[0].Status = metav1.ConditionFalse }),
+		cluster("disabled", func(c *clusterv1.ManagedCluster) {
+			c.Annotations[fleet.AnnotationDisableAutomaticInstallation] = "true"
+		}),
+		cluster("going", func(c *clusterv1.ManagedCluster) { c.DeletionTimestamp, c.Finalizers = &now, []string{"x/y"} }))
+	h.decide(t, "c1", "denied", "disabled", "going", "unheard-of")
+	entry := &addonv1beta1.ClusterManagementAddOn{}
+	edit := func(edit func()) {
+		t.Helper()
+		if err := h.Get(t.Context(), client.ObjectKey{Name: "a"}, entry); err != nil {
+			t.Fatal(err)
+		}
+		edit()
+		if err := h.Update(t.Context(), entry); err != nil {
+			t.Fatal(err)
+		}
+		h.reconcile(t)
+	}
+	edit(func() { entry.Annotations = map[string]string{fleet.AnnotationLifecycle: "self"} })
+	h.wantInstalled(t, "self", "")
+	edit(func() {
+		entry.Annotations = map[string]string{fleet.AnnotationLifecycle: "addon-manager"}
+		entry.Spec.InstallStrategy.Type = addonv1beta1.InstallStrategyManual
+	})
+	h.wantInstalled(t, "manual", "")
+	edit(func() { entry.Spec.InstallStrategy.Type = addonv1beta1.InstallStrategyPlacements })
+	h.wantInstalled(t, "placements", "c1")
+	edit(func() { entry.Spec.InstallStrategy.Type = addonv1beta1.InstallStrategyManual })
+	h.clock.Step(time.Minute)
+	h.reconcile(t)
+	h.wantInstalled(t, "manual again", "c1")
+}

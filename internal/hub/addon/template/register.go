@@ -1,0 +1,32 @@
+package template
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capstan-io/capstan/internal/addon/engine"
+)
+
+// manager is the name by which permissions on the hub are known as those of add-ons from templates.
+const manager = "addon-templates"
+
+// Register adds the controllers of the add-ons from templates to the manager.
+func Register(mgr ctrl.Manager, c clock.Clock) error {
+	if err := IndexAddOns(context.Background(), mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
+	cached, err := client.New(mgr.GetConfig(), client.Options{
+		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
+		Cache: &client.CacheOptions{Reader: mgr.GetCache(), Unstructured: true},
+	})
+	if err != nil {
+		return fmt.Errorf("make the client of the add-ons from templates: %w", err)
+	}
+	return engine.Register(mgr, engine.Options{
+		Manager: manager, Catalogue: NewCatalogue(cached, mgr.GetAPIReader()), Configs: Configs(), Clock: c,
+	})
+}

@@ -1,0 +1,85 @@
+package debugserver
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/transport"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/capstan-io/capstan/internal/hub/placement/debug"
+)
+
+const (
+	// tokenTTL is for how long the cluster's word about a token holds, reviewTimeout how long it has to give it (P8).
+	tokenTTL      = 10 * time.Second
+	reviewTimeout = 10 * time.Second
+
+	// Where a cluster says which CA signs its clients.
+	authenticationNamespace = "kube-system"
+	authenticationConfigMap = "extension-apiserver-authentication"
+	clientCAKey             = "client-ca-file"
+)
+
+// callers tells who calls.
+type callers struct {
+	authenticator.Request
+	ca dynamiccertificates.CAContentProvider
+}
+
+var errNoCA = apierrors.NewServiceUnavailable("the CA that signs client certificates of this cluster is not known yet: it is read from the ConfigMap " +
+	authenticationNamespace + "/" + authenticationConfigMap + "; ask again in a moment, or send a token")
+
+// newCallers asks the cluster of the manager: it shows it the tokens, and holds certificates against its client CA.
+func newCallers(mgr ctrl.Manager) (*callers, error) {
+	client, err := kubernetes.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return nil, err
+	}
+	ca, err := dynamiccertificates.NewDynamicCAFromConfigMapController("client-ca", authenticationNamespace, authenticationConfigMap, clientCAKey, client)
+	if err != nil {
+		return nil, fmt.Errorf("read the client CA of the cluster: %w", err)
+	}
+	who, _, err := authenticatorfactory.DelegatingAuthenticatorConfig{
+		TokenAccessReviewClient:            client.AuthenticationV1(),
+		TokenAccessReviewTimeout:           reviewTimeout,
+		CacheTTL:                           tokenTTL,
+		WebhookRetryBackoff:                &wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Steps: 3},
+		ClientCertificateCAContentProvider: ca,
+	}.New()
+	if err != nil {
+		return nil, fmt.Errorf("prepare the authentication of callers: %w", err)
+	}
+	return &callers{who, ca}, mgr.Add(clientCA{ca})
+}
+
+// identify hands requests on with who sends them, as an API server does. Whoever is nobody is for the handler to refuse.
+func (c *callers) identify(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// An answer with the rights of the caller would be taken for one with those of whom they mean to be.
+		if r.Header.Get(transport.ImpersonateUserHeader) != "" {
+			debug.Refuse(w, r, apierrors.NewBadRequest("who asks is answered as who they are: leave out "+transport.ImpersonateUserHeader))
+			return
+		}
+		found, known, err := c.AuthenticateRequest(r)
+		switch {
+		case known:
+			r = r.WithContext(request.WithUser(r.Context(), found.User))
+		case len(r.TLS.PeerCertificates) > 0 && len(c.ca.CurrentCABundleContent()) == 0:
+			debug.Refuse(w, r, errNoCA)
+			return
+		case err != nil:
+			log.FromContext(r.Context()).V(1).Info("Cannot authenticate who asks about placements", "error", err.Error())
+		}
+		next.ServeHTTP(w, r)
+	})
+}

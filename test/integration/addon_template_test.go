@@ -1,0 +1,298 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/test/env"
+)
+
+// templated is the example helloworld-template.
+const templated = "helloworld-template"
+
+// exampleObjects are those of a file of the example.
+func exampleObjects(t *testing.T, file string) (objects []*unstructured.Unstructured) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "deploy", "examples", templated, file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for document := range strings.SplitSeq(string(text), "\n---\n") {
+		object := &unstructured.Unstructured{}
+		if err := yaml.UnmarshalStrict([]byte(document), &object.Object); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		objects = append(objects, object)
+	}
+	return objects
+}
+
+// templateCluster is a managed cluster with a real agent.
+type templateCluster struct {
+	name    string
+	managed client.WithWatch
+}
+
+// joinForTemplates joins a cluster that the placement of the example selects.
+func joinForTemplates(t *testing.T, on *env.Server, name string) templateCluster {
+	t.Helper()
+	env.Join(t, hub, on, name)
+	c := hub.Client(t)
+	env.Eventually(t, func(ctx context.Context) error {
+		cluster := &clusterv1.ManagedCluster{}
+		if err := c.Get(ctx, client.ObjectKey{Name: name}, cluster); err != nil {
+			return err
+		}
+		metav1.SetMetaDataLabel(&cluster.ObjectMeta, templated, "yes")
+		return c.Update(ctx, cluster)
+	})
+	return templateCluster{name: name, managed: on.Client(t)}
+}
+
+// await waits until the add-on is there, available, and up to date with its configurations.
+func (c templateCluster) await(t *testing.T) {
+	t.Helper()
+	hubClient := hub.Client(t)
+	env.Eventually(t, func(ctx context.Context) error {
+		addOn := &addonv1beta1.ManagedClusterAddOn{}
+		if err := hubClient.Get(ctx, client.ObjectKey{Namespace: c.name, Name: templated}, addOn); err != nil {
+			return err
+		}
+		for _, kind := range []string{fleet.ConditionRegistrationApplied, fleet.ConditionConfigured, fleet.ConditionManifestApplied, fleet.ConditionAvailable} {
+			if !meta.IsStatusConditionTrue(addOn.Status.Conditions, kind) {
+				return fmt.Errorf("%s is not True: %+v", kind, addOn.Status)
+			}
+		}
+		if progressing := meta.FindStatusCondition(addOn.Status.Conditions, fleet.ConditionProgressing); progressing == nil || progressing.Reason != fleet.ReasonCompleted {
+			return fmt.Errorf("not completed: %+v", addOn.Status)
+		}
+		return nil
+	})
+}
+
+// deployment waits until the agent's Deployment is as wanted.
+func (c templateCluster) deployment(t *testing.T, check func(pod *corev1.PodSpec, container *corev1.Container) error) {
+	t.Helper()
+	env.Eventually(t, func(ctx context.Context) error {
+		d := &appsv1.Deployment{}
+		if err := c.managed.Get(ctx, client.ObjectKey{Namespace: templated, Name: "helloworld-agent"}, d); err != nil {
+			return err
+		}
+		if len(d.Spec.Template.Spec.Containers) != 1 {
+			return fmt.Errorf("containers %v", d.Spec.Template.Spec.Containers)
+		}
+		return check(&d.Spec.Template.Spec, &d.Spec.Template.Spec.Containers[0])
+	})
+}
+
+func (c templateCluster) awaitGreeting(t *testing.T, want string) {
+	t.Helper()
+	env.Eventually(t, func(ctx context.Context) error {
+		greeting := &corev1.ConfigMap{}
+		if err := c.managed.Get(ctx, client.ObjectKey{Namespace: templated, Name: "greeting"}, greeting); err != nil {
+			return err
+		}
+		if greeting.Data["greeting"] != want {
+			return fmt.Errorf("%q, want %q", greeting.Data["greeting"], want)
+		}
+		return nil
+	})
+}
+
+// awaitValue waits until an environment variable of the agent has the value.
+func (c templateCluster) awaitValue(t *testing.T, name, value string) {
+	t.Helper()
+	c.deployment(t, func(_ *corev1.PodSpec, container *corev1.Container) error {
+		if !slices.Contains(container.Env, corev1.EnvVar{Name: name, Value: value}) {
+			return fmt.Errorf("no %s=%s in %v", name, value, container.Env)
+		}
+		return nil
+	})
+}
+
+// AM-30 to AM-34, AM-36 to AM-38, R12, A5: the example helloworld-template on two clusters with real agents, from its installation over
+// configurations and an upgrade to its removal.
+func TestAddOnTemplate(t *testing.T) {
+	t.Parallel()
+	c := hub.Client(t)
+	for _, file := range []string{"hub.yaml", "addondeploymentconfig.yaml", "addontemplate.yaml", "clustermanagementaddon.yaml", "placement.yaml"} {
+		for _, object := range exampleObjects(t, file) {
+			create(t, c, object)
+		}
+	}
+	one, two := joinForTemplates(t, managed, "template-one"), joinForTemplates(t, env.StartSandbox(t), "template-two")
+	both := []templateCluster{one, two}
+	for _, cluster := range both {
+		cluster.await(t)
+		cluster.awaitGreeting(t, "Hello from "+cluster.name)
+		cluster.awaitValue(t, "CLUSTER_NAME", cluster.name)
+		cluster.awaitValue(t, "INSTALL_NAMESPACE", templated)
+		cluster.awaitValue(t, "HUB_KUBECONFIG", "/managed/hub-kubeconfig/kubeconfig")
+		awaitAccessOfTemplate(t, cluster)
+	}
+
+	// One cluster has a configuration of its own: another greeting, registry and proxy, as in the documentation.
+	configure(t, c, one.name)
+	one.awaitGreeting(t, "Good \"morning\"\n from template-one")
+	one.awaitValue(t, "HTTPS_PROXY", "https://10.0.109.153:3129")
+	one.awaitValue(t, "CA_BUNDLE_FILE_PATH", "/managed/proxy-ca/ca-bundle.crt")
+	one.deployment(t, func(pod *corev1.PodSpec, container *corev1.Container) error {
+		if container.Image != "mirror.example.com/library/busybox:1.37" || !slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool { return v.ConfigMap != nil && v.ConfigMap.Name == templated+"-proxy-ca" }) {
+			return fmt.Errorf("image %s, volumes %v", container.Image, pod.Volumes)
+		}
+		return nil
+	})
+	one.await(t)
+	two.awaitGreeting(t, "Hello from template-two")
+
+	// The next version is another template, which becomes the default.
+	upgrade(t, c)
+	for _, cluster := range both {
+		cluster.deployment(t, func(_ *corev1.PodSpec, container *corev1.Container) error {
+			if !strings.HasSuffix(container.Image, "library/busybox:1.38") {
+				return fmt.Errorf("image %s", container.Image)
+			}
+			return nil
+		})
+		cluster.await(t)
+	}
+
+	removeTemplated(t, both)
+}
+
+// awaitAccessOfTemplate waits until the agent has its kubeconfig, and its rights on the hub.
+func awaitAccessOfTemplate(t *testing.T, cluster templateCluster) {
+	t.Helper()
+	env.Eventually(t, func(ctx context.Context) error {
+		secret := &corev1.Secret{}
+		if err := cluster.managed.Get(ctx, client.ObjectKey{Namespace: templated, Name: templated + "-hub-kubeconfig"}, secret); err != nil {
+			return err
+		}
+		if len(secret.Data["kubeconfig"]) == 0 {
+			return fmt.Errorf("no kubeconfig among %d keys", len(secret.Data))
+		}
+		for _, namespace := range []string{cluster.name, templated} {
+			bindings, err := bindingsOfTemplate(ctx, hub.Client(t), namespace, cluster.name)
+			if err != nil || len(bindings) != 1 || bindings[0].RoleRef.Name != templated+"-reader" {
+				return fmt.Errorf("bindings in %s: %v, %v", namespace, bindings, err)
+			}
+		}
+		return nil
+	})
+}
+
+func bindingsOfTemplate(ctx context.Context, c client.Client, namespace, cluster string) ([]rbacv1.RoleBinding, error) {
+	bindings := &rbacv1.RoleBindingList{}
+	err := c.List(ctx, bindings, client.InNamespace(namespace), client.MatchingLabels{fleet.LabelAddOnName: templated, fleet.LabelClusterName: cluster})
+	return bindings.Items, err
+}
+
+// configure gives the add-on on a cluster a configuration of its own.
+func configure(t *testing.T, c client.Client, cluster string) {
+	t.Helper()
+	create(t, c, &addonv1beta1.AddOnDeploymentConfig{
+		ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: "addon-proxy-settings"},
+		Spec: addonv1beta1.AddOnDeploymentConfigSpec{
+			CustomizedVariables: []addonv1beta1.CustomizedVariable{{Name: "GREETING", Value: "Good \"morning\"\n"}},
+			Registries:          []addonv1beta1.ImageMirror{{Source: "docker.io", Mirror: "mirror.example.com"}},
+			ProxyConfig: addonv1beta1.ProxyConfig{
+				HTTPProxy: "http://10.0.109.153:3128", HTTPSProxy: "https://10.0.109.153:3129", NoProxy: ".cluster.local,.svc,10.96.0.1",
+				CABundle: []byte("-----BEGIN CERTIFICATE-----\n"),
+			},
+		},
+	})
+	env.Eventually(t, func(ctx context.Context) error {
+		addOn := &addonv1beta1.ManagedClusterAddOn{}
+		if err := c.Get(ctx, client.ObjectKey{Namespace: cluster, Name: templated}, addOn); err != nil {
+			return err
+		}
+		addOn.Spec.Configs = []addonv1beta1.AddOnConfig{{
+			ConfigGroupResource: addonv1beta1.ConfigGroupResource{Group: addonv1beta1.GroupVersion.Group, Resource: "addondeploymentconfigs"},
+			ConfigReferent:      addonv1beta1.ConfigReferent{Namespace: cluster, Name: "addon-proxy-settings"},
+		}}
+		return c.Update(ctx, addOn)
+	})
+}
+
+// upgrade makes a second version the default.
+func upgrade(t *testing.T, c client.Client) {
+	t.Helper()
+	for _, object := range exampleObjects(t, "addontemplate.yaml") {
+		text, err := yaml.Marshal(object.Object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		next := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(strings.NewReplacer("busybox:1.37", "busybox:1.38", templated+"-v1", templated+"-v2").Replace(string(text))), &next.Object); err != nil {
+			t.Fatal(err)
+		}
+		create(t, c, next)
+	}
+	env.Eventually(t, func(ctx context.Context) error {
+		entry := &addonv1beta1.ClusterManagementAddOn{}
+		if err := c.Get(ctx, client.ObjectKey{Name: templated}, entry); err != nil {
+			return err
+		}
+		for i := range entry.Spec.DefaultConfigs {
+			if entry.Spec.DefaultConfigs[i].Resource == "addontemplates" {
+				entry.Spec.DefaultConfigs[i].Name = templated + "-v2"
+			}
+		}
+		return c.Update(ctx, entry)
+	})
+}
+
+// removeTemplated deletes the add-on from the catalogue, and waits until nothing of it is left anywhere.
+func removeTemplated(t *testing.T, clusters []templateCluster) {
+	t.Helper()
+	c := hub.Client(t)
+	if err := c.Delete(t.Context(), &addonv1beta1.ClusterManagementAddOn{ObjectMeta: metav1.ObjectMeta{Name: templated}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, cluster := range clusters {
+		env.Eventually(t, func(ctx context.Context) error {
+			if err := gone(ctx, c, &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.name, Name: templated}}); err != nil {
+				return err
+			}
+			works := &workv1.ManifestWorkList{}
+			if err := c.List(ctx, works, client.InNamespace(cluster.name)); err != nil || len(works.Items) > 0 {
+				return fmt.Errorf("%d works: %v", len(works.Items), err)
+			}
+			for _, namespace := range []string{cluster.name, templated} {
+				bindings, err := bindingsOfTemplate(ctx, c, namespace, cluster.name)
+				if err != nil || len(bindings) > 0 {
+					return fmt.Errorf("bindings in %s: %v, %v", namespace, bindings, err)
+				}
+			}
+			return gone(ctx, cluster.managed, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: templated}})
+		})
+	}
+}
+
+// gone fails as long as the object is there.
+func gone(ctx context.Context, c client.Client, o client.Object) error {
+	err := c.Get(ctx, client.ObjectKeyFromObject(o), o)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return fmt.Errorf("%T %s is still there: %v", o, client.ObjectKeyFromObject(o), err)
+}
