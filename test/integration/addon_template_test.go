@@ -12,7 +12,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -192,8 +191,11 @@ func awaitAccessOfTemplate(t *testing.T, cluster templateCluster) {
 		}
 		for _, namespace := range []string{cluster.name, templated} {
 			bindings, err := bindingsOfTemplate(ctx, hub.Client(t), namespace, cluster.name)
-			if err != nil || len(bindings) != 1 || bindings[0].RoleRef.Name != templated+"-reader" {
-				return fmt.Errorf("bindings in %s: %v, %v", namespace, bindings, err)
+			if err != nil {
+				return err
+			}
+			if len(bindings) != 1 || bindings[0].RoleRef.Name != templated+"-reader" {
+				return fmt.Errorf("bindings in %s: %v", namespace, bindings)
 			}
 		}
 		return nil
@@ -274,13 +276,19 @@ func removeTemplated(t *testing.T, clusters []templateCluster) {
 				return err
 			}
 			works := &workv1.ManifestWorkList{}
-			if err := c.List(ctx, works, client.InNamespace(cluster.name)); err != nil || len(works.Items) > 0 {
-				return fmt.Errorf("%d works: %v", len(works.Items), err)
+			if err := c.List(ctx, works, client.InNamespace(cluster.name)); err != nil {
+				return err
+			}
+			if len(works.Items) > 0 {
+				return fmt.Errorf("%d works", len(works.Items))
 			}
 			for _, namespace := range []string{cluster.name, templated} {
 				bindings, err := bindingsOfTemplate(ctx, c, namespace, cluster.name)
-				if err != nil || len(bindings) > 0 {
-					return fmt.Errorf("bindings in %s: %v, %v", namespace, bindings, err)
+				if err != nil {
+					return err
+				}
+				if len(bindings) > 0 {
+					return fmt.Errorf("bindings in %s: %v", namespace, bindings)
 				}
 			}
 			return gone(ctx, cluster.managed, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: templated}})
@@ -291,8 +299,8 @@ func removeTemplated(t *testing.T, clusters []templateCluster) {
 // gone fails as long as the object is there.
 func gone(ctx context.Context, c client.Client, o client.Object) error {
 	err := c.Get(ctx, client.ObjectKeyFromObject(o), o)
-	if apierrors.IsNotFound(err) {
-		return nil
+	if err == nil {
+		return fmt.Errorf("%T %s is still there", o, client.ObjectKeyFromObject(o))
 	}
-	return fmt.Errorf("%T %s is still there: %v", o, client.ObjectKeyFromObject(o), err)
+	return client.IgnoreNotFound(err)
 }
