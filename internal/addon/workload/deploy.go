@@ -38,7 +38,6 @@ func (p *planner) deployTo(s side) error {
 		wanted := p.deployWork(s, b, hashes, b.manifests(objects))
 		progress.note(b, p.write(b, wanted))
 	}
-	p.sortUpdates()
 	if c := progress.condition(p.Installation.AddOn); c != nil {
 		p.Conditions = append(p.Conditions, *c)
 	}
@@ -77,24 +76,6 @@ func same(existing, wanted *workv1.ManifestWork) bool {
 	return maps.Equal(existing.Labels, wanted.Labels) && maps.Equal(existing.Annotations, wanted.Annotations) &&
 		slices.EqualFunc(existing.OwnerReferences, wanted.OwnerReferences, func(a, b metav1.OwnerReference) bool { return a.UID == b.UID }) &&
 		sameSpec(&existing.Spec, &wanted.Spec)
-}
-
-// sortUpdates has works that get objects written before those that lose them.
-func (p *planner) sortUpdates() {
-	existing := map[string]*work{}
-	for _, w := range p.works {
-		existing[w.Namespace+"/"+w.Name] = w
-	}
-	loses := func(w *workv1.ManifestWork) int {
-		gets := identify(w.Spec.Workload.Manifests, nil)
-		for o := range existing[w.Namespace+"/"+w.Name].manifests {
-			if _, kept := gets[o]; !kept {
-				return 1
-			}
-		}
-		return 0
-	}
-	slices.SortStableFunc(p.Update, func(a, b *workv1.ManifestWork) int { return loses(a) - loses(b) })
 }
 
 // deployWork is a work as it is to be (AF-12).
