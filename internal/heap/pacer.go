@@ -17,16 +17,18 @@ const (
 	// idlePercent is GOGC while little happens.
 	idlePercent = 40
 	// busyPercent is the least GOGC of a busy process. It is what counts where so much is live that the room is little.
-	busyPercent = 80
-	// busyInterval is the time between two collections under which a process is busy.
+	busyPercent = 100
+	// busyInterval is the time between two collections under which a process is busy, for each busyHeap of what is live: a large
+	// heap costs more to collect, and has more room between collections.
 	busyInterval = time.Second
+	busyHeap     = 100 << 20
 	// calm is how long a process must have had little to do until it counts as idle.
 	calm = 5 * time.Second
 )
 
 // Pace takes over the pace of the collector, unless the environment variable GOGC sets one. While the process is busy, its
-// heap may grow by room bytes beyond what is live, or by four fifths of it if that is more, before it is collected; once it is idle, that memory goes back to the
-// operating system. It counts as busy now, for a start is a busy time.
+// heap may grow by room bytes beyond what is live, or to twice that if it is more, before it is collected; once it is idle, that
+// memory goes back to the operating system. It counts as busy now, for a start is a busy time.
 func Pace(room uint64) {
 	if os.Getenv("GOGC") != "" {
 		return
@@ -38,6 +40,10 @@ func Pace(room uint64) {
 
 // usage of the heap in bytes: what the last collection found live, and what was ever allocated.
 type usage struct{ live, allocated uint64 }
+
+func (u usage) busyInterval() time.Duration {
+	return time.Duration(float64(busyInterval) * max(1, float64(u.live)/busyHeap))
+}
 
 type pacer struct {
 	room uint64
@@ -68,7 +74,7 @@ func (p *pacer) collected() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	heap, now := p.read(), time.Now()
-	if now.Sub(p.last) < busyInterval && heap.allocated-p.collectedAt > idleRoom(heap)/2 {
+	if now.Sub(p.last) < heap.busyInterval() && heap.allocated-p.collectedAt > idleRoom(heap)/2 {
 		p.hurry(heap)
 	} else if p.hurried {
 		p.giveRoom(heap)
@@ -101,7 +107,7 @@ func (p *pacer) calmDown() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	heap := p.read()
-	if (heap.allocated-p.hurriedAt)*uint64(busyInterval)/uint64(calm) > idleRoom(heap) {
+	if float64(heap.allocated-p.hurriedAt)*heap.busyInterval().Seconds()/calm.Seconds() > float64(idleRoom(heap)) {
 		p.hurry(heap)
 		return false
 	}

@@ -55,11 +55,16 @@ func TestPacer(t *testing.T) {
 			p.allocate(25*mb, 2*time.Second)
 			p.allocate(25*mb, 2*time.Second)
 		}, []int{256, idlePercent}, 1},
-		"collections of nothing, too":   {func(p *process) { pass(calm + 1); p.allocate(1, 1); p.allocate(1, 1) }, []int{256, idlePercent}, 1},
-		"much garbage makes it busy":    {func(p *process) { pass(calm + 1); p.allocate(25*mb, time.Second/2) }, []int{256, idlePercent, 256}, 1},
-		"while it is, it stays so":      {func(p *process) { p.allocate(200*mb, calm-1); pass(1) }, []int{256}, 0},
-		"until the garbage ends":        {func(p *process) { p.allocate(200*mb, calm-1); pass(1); pass(calm) }, []int{256, idlePercent}, 1},
-		"a large heap has its share":    {func(p *process) { p.heap.live = 1000 * mb; p.allocate(3000*mb, calm-1); pass(1) }, []int{256, busyPercent}, 0},
+		"collections of nothing, too": {func(p *process) { pass(calm + 1); p.allocate(1, 1); p.allocate(1, 1) }, []int{256, idlePercent}, 1},
+		"much garbage makes it busy":  {func(p *process) { pass(calm + 1); p.allocate(25*mb, time.Second/2) }, []int{256, idlePercent, 256}, 1},
+		"while it is, it stays so":    {func(p *process) { p.allocate(200*mb, calm-1); pass(1) }, []int{256}, 0},
+		"until the garbage ends":      {func(p *process) { p.allocate(200*mb, calm-1); pass(1); pass(calm) }, []int{256, idlePercent}, 1},
+		"a large heap has its share":  {func(p *process) { p.heap.live = 1000 * mb; p.allocate(3000*mb, calm-1); pass(1) }, []int{256, busyPercent}, 0},
+		"collections of a large heap are far between": {func(p *process) {
+			p.heap.live = 400 * mb
+			pass(calm + 1)
+			p.allocate(160*mb, 3*time.Second)
+		}, []int{256, idlePercent, busyPercent}, 1},
 		"a small heap has no more, too": {func(p *process) { p.heap.live = mb; p.allocate(200*mb, calm-1); pass(1) }, []int{256, 3200}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
