@@ -15,7 +15,7 @@ import (
 func rollOut(o *unstructured.Unstructured) error {
 	replicas, found, err := unstructured.NestedInt64(o.Object, "spec", "replicas")
 	if err != nil {
-		return fmt.Errorf("Deployment %s/%s: %w", o.GetNamespace(), o.GetName(), err)
+		return fmt.Errorf("deployment %s/%s: %w", o.GetNamespace(), o.GetName(), err)
 	}
 	if !found {
 		replicas = 1

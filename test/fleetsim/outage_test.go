@@ -231,7 +231,7 @@ func (o *outage) within(limit time.Duration, what string, check func() error) {
 		case took > limit:
 			o.t.Fatalf("%s: not after %s: %v", what, took, err)
 		}
-		time.Sleep(50 * time.Millisecond)
+		<-time.After(50 * time.Millisecond)
 	}
 }
 
@@ -334,27 +334,33 @@ func TestHubGoneForAnHour(t *testing.T) { //nolint:paralleltest // it counts gor
 		for i := range outageWorks {
 			o.create(o.hub, o.work(fmt.Sprintf("work-%d", i), configMapOf(fmt.Sprintf("cm-%d", i), "1"), deploymentOf(fmt.Sprintf("app-%d", i))))
 		}
-		o.within(10*time.Second, "all applied", func() error {
-			var errs []error
-			for i := range outageWorks {
-				errs = append(errs, o.condition(fmt.Sprintf("work-%d", i), fleet.ConditionApplied, metav1.ConditionTrue),
-					o.condition(fmt.Sprintf("work-%d", i), fleet.ConditionProgressing, metav1.ConditionTrue))
+		all := func(condition string) func() error {
+			return func() error {
+				var errs []error
+				for i := range outageWorks {
+					errs = append(errs, o.condition(fmt.Sprintf("work-%d", i), condition, metav1.ConditionTrue))
+				}
+				return errors.Join(errs...)
 			}
-			return errors.Join(errs...)
-		})
-		time.Sleep(5 * time.Minute)
+		}
+		o.within(10*time.Second, "all applied", all(fleet.ConditionApplied))
+		for i := range outageWorks {
+			o.report(fmt.Sprintf("app-%d", i), 0)
+		}
+		o.within(10*time.Second, "none available", all(fleet.ConditionProgressing))
+		<-time.After(5 * time.Minute)
 		goroutines := runtime.NumGoroutine()
 		o.toHub.take()
 		o.local.take()
 
 		o.toHub.sever()
-		time.Sleep(10 * time.Minute)
+		<-time.After(10 * time.Minute)
 		o.driftAndRepair()
 		for i := range outageWorks {
 			o.report(fmt.Sprintf("app-%d", i), 1)
 		}
 		o.changeTheHub()
-		time.Sleep(50*time.Minute + 3*time.Second) // not in the moment of a try
+		<-time.After(50*time.Minute + 3*time.Second) // not in the moment of a try
 		synctest.Wait()
 		if err := o.intact(); err != nil {
 			t.Error(err)

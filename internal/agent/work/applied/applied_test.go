@@ -69,7 +69,7 @@ func (s *slow) Get(_ context.Context, name string, _ metav1.GetOptions, _ ...str
 
 func (s *slow) Delete(_ context.Context, name string, options metav1.DeleteOptions, _ ...string) error {
 	s.begin(1)
-	time.Sleep(time.Second) // of a bubble
+	<-time.After(time.Second) // of a bubble
 	s.begin(-1)
 	s.mu.Lock()
 	defer s.mu.Unlock()

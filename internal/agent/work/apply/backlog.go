@@ -96,6 +96,6 @@ func (b *backlog) leave(work string) {
 
 // hasOtherCauses tells whether there is more to try again than what concerns the hub.
 func hasOtherCauses(err error) bool {
-	joined, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // of this very error
+	joined, ok := err.(interface{ Unwrap() []error })
 	return ok && len(joined.Unwrap()) > 1
 }
