@@ -17,9 +17,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/client-go/dynamic"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -147,9 +148,9 @@ func installAddOns(t *testing.T, c client.Client) {
 // template is a small agent: a Deployment, its service account, and what it is configured with.
 func template(name string) *addonv1beta1.AddOnTemplate {
 	manifests := []string{
-		`{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"NAME","namespace":"{{INSTALL_NAMESPACE}}"}}`,
-		`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"NAME","namespace":"{{INSTALL_NAMESPACE}}"},"data":{"value":"{{VALUE}}"}}`,
-		`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"NAME","namespace":"{{INSTALL_NAMESPACE}}"},"spec":{"replicas":1,
+		`{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"NAME","namespace":"open-cluster-management-agent-addon"}}`,
+		`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"NAME","namespace":"open-cluster-management-agent-addon"},"data":{"value":"{{VALUE}}"}}`,
+		`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"NAME","namespace":"open-cluster-management-agent-addon"},"spec":{"replicas":1,
 		  "selector":{"matchLabels":{"app":"NAME"}},"template":{"metadata":{"labels":{"app":"NAME"}},"spec":{"serviceAccountName":"NAME",
 		  "containers":[{"name":"agent","image":"example.com/agent:v1","args":["--cluster={{CLUSTER_NAME}}"]}]}}}}`,
 	}
@@ -238,41 +239,50 @@ func has(t *testing.T, c client.Client) func(*addonv1beta1.ManagedClusterAddOn) 
 	}
 }
 
-// awaitAddOns waits until so many ManagedClusterAddOns are done, by a watch: lists would be work for the hub.
+// awaitAddOns waits until so many ManagedClusterAddOns are done.
 func awaitAddOns(t *testing.T, hub *env.Server, n int, done func(*addonv1beta1.ManagedClusterAddOn) bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), addOnPatience)
 	defer cancel()
-	cfg, err := hub.Config()
+	config, err := hub.Config()
 	if err != nil {
 		t.Fatal(err)
 	}
-	objects, err := dynamic.NewForConfig(cfg)
+	addOns, err := cache.New(config, cache.Options{Scheme: env.Scheme()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := objects.Resource(addonv1beta1.GroupVersion.WithResource("managedclusteraddons")).Watch(ctx, metav1.ListOptions{
-		SendInitialEvents: ptr.To(true), ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan, AllowWatchBookmarks: true,
-	})
+	informer, err := addOns.GetInformer(ctx, &addonv1beta1.ManagedClusterAddOn{}, cache.BlockUntilSynced(false))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer w.Stop()
+	all := make(chan struct{})
 	finished := map[string]bool{}
-	for len(finished) < n {
-		event, open := <-w.ResultChan()
-		if !open {
-			t.Fatalf("%d of %d add-ons are done", len(finished), n)
-		}
-		a := &addonv1beta1.ManagedClusterAddOn{}
-		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(event.Object)
-		if err != nil || runtime.DefaultUnstructuredConverter.FromUnstructured(content, a) != nil || a.Name == "" {
-			continue
+	see := func(o any) { // never called twice at once
+		a, ok := o.(*addonv1beta1.ManagedClusterAddOn)
+		if !ok || len(finished) == n {
+			return
 		}
 		if key := a.Namespace + "/" + a.Name; done(a) {
 			finished[key] = true
 		} else {
 			delete(finished, key)
 		}
+		if len(finished) == n {
+			close(all)
+		}
+	}
+	if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: see, UpdateFunc: func(_, o any) { see(o) }}); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		if err := addOns.Start(ctx); err != nil {
+			t.Error(err)
+		}
+	}()
+	select {
+	case <-all:
+	case <-ctx.Done():
+		t.Fatalf("not all of %d add-ons are done after %s", n, addOnPatience)
 	}
 }

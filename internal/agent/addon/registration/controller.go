@@ -72,13 +72,15 @@ type Controller struct {
 	held     *held
 	share    float64 // of its lifetime that a credential has left when it is renewed
 	renewed  map[id]time.Time
+	// ready are the places where the namespace is that agents of add-ons have unless they say otherwise.
+	ready map[string]bool
 }
 
 // Register adds the controller to the manager. Add-ons are read from the cache of hub, and requests made with uncached.
 func Register(mgr ctrl.Manager, hub cluster.Cluster, uncached client.WithWatch, o Options) error {
 	c := &Controller{
 		Options: o, hub: hub.GetClient(), uncached: uncached, requests: &requests{}, share: clientcert.DrawShare(), renewed: map[id]time.Time{},
-		places: map[string]*place{},
+		places: map[string]*place{}, ready: map[string]bool{},
 	}
 	for name, config := range map[string]*rest.Config{fleet.AddOnCredentialManaged: o.Managed, fleet.AddOnCredentialHosted: o.Hosting} {
 		var err error
@@ -111,6 +113,9 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 		return ctrl.Result{}, fmt.Errorf("get ManagedClusterAddOn %s: %w", req, err)
 	}
+	if err := c.prepare(ctx, addOn); err != nil {
+		return ctrl.Result{}, err
+	}
 	before := addOn.DeepCopy()
 	all, err := c.wantedBy(addOn)
 	if err != nil {
@@ -136,6 +141,19 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		errs = append(errs, err)
 	}
 	return ctrl.Result{RequeueAfter: max(report.next.Sub(c.Clock.Now()), time.Nanosecond)}, errors.Join(errs...)
+}
+
+// prepare makes the usual namespace of agents before the manifests of an add-on come, which fail as long as it is missing.
+func (c *Controller) prepare(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn) error {
+	where := placeOf(addOn)
+	if c.ready[where] || addOn.Status.Namespace != fleet.NamespaceAgentAddOn || !addOn.DeletionTimestamp.IsZero() {
+		return nil
+	}
+	if err := c.places[where].createNamespace(ctx, fleet.NamespaceAgentAddOn); err != nil {
+		return err
+	}
+	c.ready[where] = true
+	return nil
 }
 
 // follow watches the Secrets of an add-on.

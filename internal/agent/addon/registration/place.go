@@ -72,20 +72,27 @@ func fill[V any](into *map[string]V, from map[string]V) {
 	maps.Copy(*into, from)
 }
 
-// create makes the namespace, too, where an add-on's own manifests have not made it yet: they may well wait for the Secret. The
-// label is that of namespaces for the agents of add-ons.
+// create makes the namespace, too, where an add-on's own manifests have not made it yet: they may well wait for the Secret.
 func (p *place) create(ctx context.Context, secret *corev1.Secret) error {
 	key := client.ObjectKeyFromObject(secret)
 	err := p.client.Create(ctx, secret.DeepCopy())
 	if apierrors.IsNotFound(err) {
-		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: key.Namespace, Labels: map[string]string{fleet.LabelAddOnAgentNamespace: fleet.LabelTrue}}}
-		if err := p.client.Create(ctx, namespace); err != nil && !apierrors.IsAlreadyExists(err) {
-			return fmt.Errorf("create Namespace %s for Secret %s: %w", key.Namespace, key.Name, err)
+		if err := p.createNamespace(ctx, key.Namespace); err != nil {
+			return err
 		}
 		err = p.client.Create(ctx, secret.DeepCopy())
 	}
 	if err != nil {
 		return fmt.Errorf("create Secret %s: %w", key, err)
+	}
+	return nil
+}
+
+// createNamespace makes a namespace for agents of add-ons, which its label says it is, unless it is there.
+func (p *place) createNamespace(ctx context.Context, name string) error {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{fleet.LabelAddOnAgentNamespace: fleet.LabelTrue}}}
+	if err := p.client.Create(ctx, namespace); err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("create Namespace %s for agents of add-ons: %w", name, err)
 	}
 	return nil
 }

@@ -50,7 +50,6 @@ type standing struct {
 	// kept tells to leave the configurations as they are.
 	kept    bool
 	verdict rollout.Verdict
-	reason  string
 }
 
 // placementRollout is how far the clusters of a placement are.
@@ -222,7 +221,7 @@ func (s *situation) decideFor(r *placementRollout) {
 		Strategy: r.RolloutStrategy, DefaultMaxConcurrency: r.ClustersPerDecisionGroup, Clusters: clusters, Now: s.now,
 	})
 	for _, planned := range r.plan.Clusters {
-		s.standing[planned.Name].verdict, s.standing[planned.Name].reason = planned.Verdict, planned.Reason
+		s.standing[planned.Name].verdict = planned.Verdict
 	}
 	s.lookAgain(r.plan.Next)
 }

@@ -85,7 +85,8 @@ func (c *standing) configured() metav1.Condition {
 	case c.problem != nil:
 		return no(c.problem.Error())
 	case !c.verdict.Gets() && len(c.wanted) > 0 && len(c.addOn.Status.ConfigReferences) == 0:
-		return no(fmt.Sprintf("Waiting for the rollout: %s", c.reason))
+		// How far it is, is said once, and not on all the clusters that wait.
+		return no(fmt.Sprintf("Waiting for the rollout: its turn has not come; the status of ClusterManagementAddOn %s tells how far it is", c.addOn.Name))
 	default:
 		return metav1.Condition{
 			Type: fleet.ConditionConfigured, Status: metav1.ConditionTrue, Reason: fleet.ReasonConfigurationsConfigured, Message: "Configurations configured",
