@@ -45,8 +45,8 @@ verify-generate: generate ## Fail if generated files are not up to date
 	fi
 
 .PHONY: build
-build: ## Build all programs into bin/
-	$(GO) build -ldflags "$(LDFLAGS)" -o bin/ ./cmd/...
+build: ## Build all programs, and those of the examples, into bin/
+	$(GO) build -ldflags "$(LDFLAGS)" -o bin/ ./cmd/... ./examples/...
 
 .PHONY: up
 up: build ## Start a hub and two sandbox clusters on this machine, joined and with a sample work

@@ -20,9 +20,11 @@ import (
 )
 
 const (
-	// defaultInterval and jitter are those of AF-25: a lease is renewed after 60 to 75 seconds.
-	defaultInterval = 60 * time.Second
-	jitter          = 0.25
+	// defaultInterval is how often a lease is renewed (AF-25). The agent of the cluster waits for three times that, so it misses an
+	// add-on within a minute.
+	defaultInterval = 15 * time.Second
+	// jitter keeps agents that start together from renewing together: it adds up to a quarter.
+	jitter = 0.25
 	// retries is how often within an interval something that failed is tried again, so that it is soon known to work.
 	retries = 6
 )
@@ -36,8 +38,8 @@ type Options struct {
 	AddOn string
 	// Namespace is where the agent is installed, and the Lease.
 	Namespace string
-	// Interval is the time between renewals, to which up to a quarter is added; 0 means 60 seconds. The add-on counts as
-	// unavailable after 5 minutes without a renewal.
+	// Interval is the time between renewals, to which up to a quarter is added: at least a second; 0 means 15 seconds. The
+	// lease tells it, and the add-on counts as unavailable after three times the interval without a renewal.
 	Interval time.Duration
 	// Checks are what has to work for the lease to be renewed.
 	Checks []Check
@@ -67,6 +69,9 @@ func New(cluster *rest.Config, o Options) (*Updater, error) {
 	}
 	if o.Interval == 0 {
 		o.Interval = defaultInterval
+	}
+	if o.Interval < time.Second {
+		return nil, fmt.Errorf("lease: the Interval is %s, and has to be a second or more", o.Interval)
 	}
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}

@@ -77,7 +77,7 @@ func answer(w http.ResponseWriter, code int, body any) {
 func (s *server) renewed(path string) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if l := s.leases[path]; l != nil && *l.Spec.LeaseDurationSeconds == 60 {
+	if l := s.leases[path]; l != nil && *l.Spec.LeaseDurationSeconds == 15 {
 		return l.Spec.RenewTime.Time
 	}
 	return time.Time{}
@@ -108,7 +108,7 @@ func start(t *testing.T, cluster *rest.Config, o lease.Options) {
 	})
 }
 
-// AF-25: the lease is renewed every 60 to 75 seconds, as long as all checks pass, and soon after they pass again.
+// AF-25, gap A1: the lease is renewed every 15 to 19 seconds, as long as all checks pass, and soon after they pass again.
 func TestRenewal(t *testing.T) {
 	t.Parallel()
 	s, config := newServer(t, false)
@@ -130,23 +130,26 @@ func TestRenewal(t *testing.T) {
 		clock.Step(d)
 	}
 	eventually(t, "the first renewal", func() bool { return s.renewed(path).Equal(begin) })
-	step(59 * time.Second)
-	step(16 * time.Second)
-	second := begin.Add(75 * time.Second)
+	step(14 * time.Second)
+	if !s.renewed(path).Equal(begin) {
+		t.Error("the lease was renewed within 14 seconds")
+	}
+	step(5 * time.Second)
+	second := begin.Add(19 * time.Second)
 	eventually(t, "the second renewal", func() bool { return s.renewed(path).Equal(second) })
 
 	sick.Store(true)
 	before := checks.Load()
-	step(75 * time.Second)
+	step(19 * time.Second)
 	eventually(t, "the check", func() bool { return checks.Load() == before+1 })
-	step(10 * time.Second)
+	step(2500 * time.Millisecond)
 	eventually(t, "the next check", func() bool { return checks.Load() == before+2 })
 	if !s.renewed(path).Equal(second) {
 		t.Error("the lease was renewed though a check fails")
 	}
 	sick.Store(false)
-	step(10 * time.Second)
-	eventually(t, "the renewal after recovery", func() bool { return s.renewed(path).Equal(second.Add(95 * time.Second)) })
+	step(2500 * time.Millisecond)
+	eventually(t, "the renewal after recovery", func() bool { return s.renewed(path).Equal(second.Add(24 * time.Second)) })
 }
 
 // AF-25: the lease is on the hub only if the cluster has no leases.
@@ -179,6 +182,7 @@ func TestOptions(t *testing.T) {
 		"no namespace":        {AddOn: "hello"},
 		"hub without cluster": {AddOn: "hello", Namespace: "ns", Hub: &rest.Config{}},
 		"cluster without hub": {AddOn: "hello", Namespace: "ns", Cluster: "c1"},
+		"too often":           {AddOn: "hello", Namespace: "ns", Interval: time.Second - 1},
 	} {
 		if _, err := lease.New(&rest.Config{}, o); err == nil {
 			t.Errorf("%s: no error", name)

@@ -64,9 +64,12 @@ func (h *helloWorld) Manifests(ctx context.Context, i addon.Installation) (*addo
 	return &addon.Workload{Objects: objects}, nil
 }
 
-// configs ask for access to the hub.
+// configs ask for access to the hub, with the groups that an agent has on its API server: those of add-ons, and the one that the
+// API server gives to everybody.
 func (h *helloWorld) configs(_ context.Context, i addon.Installation) ([]addonv1beta1.RegistrationConfig, error) {
-	return []addonv1beta1.RegistrationConfig{addon.KubeClient(i, addOnName)}, nil
+	access := addon.KubeClient(i, addOnName)
+	access.KubeClient.Subject.Groups = append(access.KubeClient.Subject.Groups, "system:authenticated")
+	return []addonv1beta1.RegistrationConfig{access}, nil
 }
 
 // permissions let the agent read the ConfigMaps in the namespace of its cluster, and nothing else.

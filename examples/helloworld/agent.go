@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/tools/clientcmd"
@@ -21,10 +22,11 @@ type agentFlags struct {
 	cluster       string
 	namespace     string
 	target        string
+	leaseInterval time.Duration
 }
 
 func newAgentCommand() *cobra.Command {
-	f := agentFlags{namespace: "open-cluster-management-agent-addon", target: "default"}
+	f := agentFlags{namespace: "open-cluster-management-agent-addon", target: "default", leaseInterval: 15 * time.Second}
 	command := &cobra.Command{
 		Use:   "agent",
 		Short: "Copy ConfigMaps from the cluster's namespace on the hub to the cluster",
@@ -36,6 +38,7 @@ func newAgentCommand() *cobra.Command {
 	command.Flags().StringVar(&f.cluster, "cluster-name", f.cluster, "Name of the cluster on the hub (required).")
 	command.Flags().StringVar(&f.namespace, "addon-namespace", f.namespace, "Namespace of the agent, where its lease is.")
 	command.Flags().StringVar(&f.target, "target-namespace", f.target, "Namespace that the ConfigMaps are copied to.")
+	command.Flags().DurationVar(&f.leaseInterval, "lease-interval", f.leaseInterval, "How often the agent says that it is alive; it is missed after three times as long.")
 	for _, required := range []string{"hub-kubeconfig", "cluster-name"} {
 		if err := command.MarkFlagRequired(required); err != nil {
 			panic(err)
@@ -67,7 +70,7 @@ func (f *agentFlags) run(ctx context.Context) error {
 		return fmt.Errorf("reach the hub: %w", err)
 	}
 	copies := &copier{hub: hub.GetClient(), managed: mgr.GetClient(), from: f.cluster, to: f.target}
-	alive, err := lease.New(managed, lease.Options{AddOn: addOnName, Namespace: f.namespace})
+	alive, err := lease.New(managed, lease.Options{AddOn: addOnName, Namespace: f.namespace, Interval: f.leaseInterval})
 	if err != nil {
 		return err
 	}

@@ -28,10 +28,10 @@ import (
 // templated is the example helloworld-template.
 const templated = "helloworld-template"
 
-// exampleObjects are those of a file of the example.
-func exampleObjects(t *testing.T, file string) (objects []*unstructured.Unstructured) {
+// exampleObjects are those of a file of an example.
+func exampleObjects(t *testing.T, example, file string) (objects []*unstructured.Unstructured) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "deploy", "examples", templated, file))
+	text, err := os.ReadFile(filepath.Join("..", "..", "deploy", "examples", example, file))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +134,7 @@ func TestAddOnTemplate(t *testing.T) {
 	t.Parallel()
 	c := hub.Client(t)
 	for _, file := range []string{"hub.yaml", "addondeploymentconfig.yaml", "addontemplate.yaml", "clustermanagementaddon.yaml", "placement.yaml"} {
-		for _, object := range exampleObjects(t, file) {
+		for _, object := range exampleObjects(t, templated, file) {
 			create(t, c, object)
 		}
 	}
@@ -238,7 +238,7 @@ func configure(t *testing.T, c client.Client, cluster string) {
 // upgrade makes a second version the default.
 func upgrade(t *testing.T, c client.Client) {
 	t.Helper()
-	for _, object := range exampleObjects(t, "addontemplate.yaml") {
+	for _, object := range exampleObjects(t, templated, "addontemplate.yaml") {
 		text, err := yaml.Marshal(object.Object)
 		if err != nil {
 			t.Fatal(err)

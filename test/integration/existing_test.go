@@ -184,6 +184,12 @@ func awaitKinds(t *testing.T, c client.Client) {
 // kubeconfigOf is a kubeconfig file of a service account of the hub.
 func kubeconfigOf(t *testing.T, cluster *env.Server, account string) string {
 	t.Helper()
+	return kubeconfigIn(t, cluster, fleet.NamespaceHub, account)
+}
+
+// kubeconfigIn is a kubeconfig file of a service account.
+func kubeconfigIn(t *testing.T, cluster *env.Server, namespace, account string) string {
+	t.Helper()
 	config, err := cluster.Config()
 	if err != nil {
 		t.Fatal(err)
@@ -194,7 +200,7 @@ func kubeconfigOf(t *testing.T, cluster *env.Server, account string) string {
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	err = clientcmd.WriteToFile(clientcmdapi.Config{
 		Clusters:       map[string]*clientcmdapi.Cluster{"c": {Server: config.Host, CertificateAuthorityData: config.CAData}},
-		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"a": {Token: tokenOf(t, cluster, fleet.NamespaceHub, account)}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"a": {Token: tokenOf(t, cluster, namespace, account)}},
 		Contexts:       map[string]*clientcmdapi.Context{"c": {Cluster: "c", AuthInfo: "a"}},
 		CurrentContext: "c",
 	}, file)

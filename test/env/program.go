@@ -1,0 +1,16 @@
+package env
+
+import (
+	"path/filepath"
+	"testing"
+)
+
+// NewProgram lays out a program that has no function of its own here, such as one of the examples, without starting it. It runs
+// with the variables, given as NAME=VALUE, in its environment.
+func NewProgram(t testing.TB, variables []string, program string, args ...string) *Process {
+	t.Helper()
+	p := newProcess(filepath.Join(t.TempDir(), program+".log"), program, args...)
+	p.env = variables
+	p.stopWith(t)
+	return p
+}
