@@ -1,6 +1,10 @@
 package integration
 
 import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -8,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	"github.com/capstan-io/capstan/test/env"
 )
 
 // CA-27 CA-36 CA-37 CA-38: what the commands for add-ons write is what the hub serves in its own version, and writing it again
@@ -22,10 +27,10 @@ func TestCLIAddOn(t *testing.T) {
 	for _, c := range clusters {
 		awaitHubAccepted(t, h, c.GetName(), metav1.ConditionTrue, "HubClusterAdminAccepted")
 	}
-	make := []string{"addon", "create", name, "-f", "-", "--hub-registration"}
-	hub.Capstan(t, configMap(name, "agent", "1"), make...).Succeeds(t, "AddonTemplate cli-addon-0.0.1 is created\nClusterManagementAddon cli-addon is created\n")
-	hub.Capstan(t, configMap(name, "agent", "1"), make...).Succeeds(t, "ClusterManagementAddon cli-addon is already created\n")
-	hub.Capstan(t, configMap(name, "agent", "2"), append(make, "--version", "0.0.2", "--overwrite")...).Succeeds(t, "ClusterManagementAddon cli-addon is updated\n")
+	making := []string{"addon", "create", name, "-f", "-", "--hub-registration"}
+	hub.Capstan(t, configMap(name, "agent", "1"), making...).Succeeds(t, "AddonTemplate cli-addon-0.0.1 is created\nClusterManagementAddon cli-addon is created\n")
+	hub.Capstan(t, configMap(name, "agent", "1"), making...).Succeeds(t, "ClusterManagementAddon cli-addon is already created\n")
+	hub.Capstan(t, configMap(name, "agent", "2"), append(making, "--version", "0.0.2", "--overwrite")...).Succeeds(t, "ClusterManagementAddon cli-addon is updated\n")
 	addOn := &addonv1beta1.ClusterManagementAddOn{}
 	if err := h.Get(t.Context(), client.ObjectKey{Name: name}, addOn); err != nil {
 		t.Fatal(err)
@@ -58,4 +63,33 @@ func TestCLIAddOn(t *testing.T) {
 	hub.Capstan(t, "", "addon", "disable", "--names", name, "--clusters", name+"-a").Succeeds(t, "Undeploying cli-addon add-on in managed cluster: cli-addon-a.\n")
 	awaitGone(t, h, &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: name + "-a", Name: name}})
 	hub.Capstan(t, "", "install", "hub-addon", "--names", "argocd", "--create-namespace").Ends(t, 1, "runs no pods")
+}
+
+// CA-36 CA-37 CA-38: an add-on that was made of manifests on the command line is on its cluster a moment after it is enabled, gets a
+// new version, and is off again when it is disabled.
+func TestCLIAddOnLife(t *testing.T) {
+	t.Parallel()
+	const name = "cli-addon-life"
+	env.Join(t, hub, managed, name)
+	h, m := hub.Client(t), managed.Client(t)
+	ns := namespace(t, m, name)
+	making := []string{"addon", "create", name, "-f", "-"}
+	hub.Capstan(t, configMap(ns, "agent", "1"), making...).Succeeds(t)
+	on := []string{"--names", name, "--clusters", name}
+	hub.Capstan(t, "", slices.Concat([]string{"addon", "enable", "-n", ns}, on)...).Succeeds(t)
+	awaitConfigMap(t, m, ns, "agent", "1")
+	hub.Capstan(t, configMap(ns, "agent", "2"), append(making, "--version", "0.0.2", "--overwrite")...).Succeeds(t)
+	awaitConfigMap(t, m, ns, "agent", "2")
+	env.Eventually(t, func(context.Context) error {
+		shown := hub.Capstan(t, "", "get", "addon", name)
+		for _, want := range []string{"ManifestApplied: True", "RegistrationApplied: True", "ConfigMap " + ns + "/agent: applied"} {
+			if !strings.Contains(shown.Out, want) {
+				return fmt.Errorf("%q is missing in\n%s%s", want, shown.Out, shown.ErrOut)
+			}
+		}
+		return nil
+	})
+	hub.Capstan(t, "", slices.Concat([]string{"addon", "disable"}, on)...).Succeeds(t, "Undeploying")
+	awaitGone(t, m, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "agent"}})
+	awaitGone(t, h, &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: name}})
 }
