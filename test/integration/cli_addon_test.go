@@ -76,11 +76,12 @@ func TestCLIAddOnLife(t *testing.T) {
 	on := []string{"--names", name, "--clusters", name}
 	hub.Capstan(t, "", slices.Concat([]string{"addon", "enable", "-n", ns}, on)...).Succeeds(t)
 	awaitConfigMap(t, m, ns, "agent", "1")
-	hub.Capstan(t, configMap(ns, "agent", "{{VALUE}}"), append(making, "--version", "0.0.2", "--overwrite")...).Succeeds(t)
-	awaitConfigMap(t, m, ns, "agent", "{{VALUE}}")
-	const config = `{"apiVersion":"addon.open-cluster-management.io/v1alpha1","kind":"AddOnDeploymentConfig","metadata":{"namespace":"cli-addon-life","name":"config"},"spec":{"customizedVariables":[{"name":"VALUE","value":"3"}]}}`
+	hub.Capstan(t, configMap(ns, "agent", "2{{VALUE}}"), append(making, "--version", "0.0.2", "--overwrite")...).Succeeds(t)
+	awaitConfigMap(t, m, ns, "agent", "2")
+	config := fmt.Sprintf(`{"apiVersion":"addon.open-cluster-management.io/v1alpha1","kind":"AddOnDeploymentConfig","metadata":{"namespace":%q,"name":"config"},`+
+		`"spec":{"agentInstallNamespace":%q,"customizedVariables":[{"name":"VALUE","value":"3"}]}}`, name, ns)
 	hub.Capstan(t, config, slices.Concat([]string{"addon", "enable", "-n", ns, "--config-file", "-"}, on)...).Succeeds(t)
-	awaitConfigMap(t, m, ns, "agent", "3")
+	awaitConfigMap(t, m, ns, "agent", "23")
 	env.Eventually(t, func(context.Context) error {
 		shown := hub.Capstan(t, "", "get", "addon", name)
 		for _, want := range []string{"ManifestApplied: True", "RegistrationApplied: True", "ConfigMap " + ns + "/agent: applied"} {
