@@ -2,9 +2,8 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
-	"os"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/capstan-io/capstan/internal/admission/conversion"
 	admissionwebhook "github.com/capstan-io/capstan/internal/admission/webhook"
+	"github.com/capstan-io/capstan/internal/servingcert"
 )
 
 type webhooksFlags struct {
@@ -76,8 +76,9 @@ func (f *webhooksFlags) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := f.checkCertificate(); err != nil {
-		return err
+	certificate, err := servingcert.Read(f.certDir)
+	if err != nil {
+		return fmt.Errorf("--cert-dir: %w", err)
 	}
 	handlers, err := admissionwebhook.Handlers(client, options)
 	if err != nil {
@@ -85,10 +86,15 @@ func (f *webhooksFlags) run(ctx context.Context) error {
 	}
 	manager, err := ctrl.NewManager(config, ctrl.Options{
 		Metrics: metricsserver.Options{BindAddress: f.metricsAddress}, HealthProbeBindAddress: f.healthAddress,
-		WebhookServer: webhook.NewServer(webhook.Options{Port: f.port, CertDir: f.certDir}),
+		WebhookServer: webhook.NewServer(webhook.Options{Port: f.port, TLSOpts: []func(*tls.Config){
+			func(c *tls.Config) { c.GetCertificate = certificate.Get },
+		}}),
 	})
 	if err != nil {
 		return fmt.Errorf("prepare the webhooks: %w", err)
+	}
+	if err := manager.Add(certificate); err != nil {
+		return err
 	}
 	server := manager.GetWebhookServer()
 	for path, handler := range handlers {
@@ -102,14 +108,4 @@ func (f *webhooksFlags) run(ctx context.Context) error {
 		return err
 	}
 	return manager.Start(ctx)
-}
-
-// checkCertificate tells at once what the server would stumble over.
-func (f *webhooksFlags) checkCertificate() error {
-	for _, name := range []string{"tls.crt", "tls.key"} {
-		if _, err := os.Stat(filepath.Join(f.certDir, name)); err != nil {
-			return fmt.Errorf("--cert-dir: %w; put the serving certificate and its key there as tls.crt and tls.key", err)
-		}
-	}
-	return nil
 }

@@ -39,7 +39,6 @@ func Scheme() *runtime.Scheme {
 	utilruntime.Must(multiclusterv1alpha1.AddToScheme(s))
 	utilruntime.Must(workv1.AddToScheme(s))
 	utilruntime.Must(workv1alpha1.AddToScheme(s))
-	utilruntime.Must(addonv1beta1.AddToScheme(s))
 	return s
 }
 

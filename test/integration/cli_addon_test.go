@@ -1,6 +1,10 @@
 package integration
 
 import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -8,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	"github.com/capstan-io/capstan/test/env"
 )
 
 // CA-27 CA-36 CA-37 CA-38: what the commands for add-ons write is what the hub serves in its own version, and writing it again
@@ -22,25 +27,23 @@ func TestCLIAddOn(t *testing.T) {
 	for _, c := range clusters {
 		awaitHubAccepted(t, h, c.GetName(), metav1.ConditionTrue, "HubClusterAdminAccepted")
 	}
-	make := []string{"addon", "create", name, "-f", "-", "--hub-registration"}
-	hub.Capstan(t, configMap(name, "agent", "1"), make...).Succeeds(t, "AddonTemplate cli-addon-0.0.1 is created\nClusterManagementAddon cli-addon is created\n")
-	hub.Capstan(t, configMap(name, "agent", "1"), make...).Succeeds(t, "ClusterManagementAddon cli-addon is already created\n")
-	hub.Capstan(t, configMap(name, "agent", "2"), append(make, "--version", "0.0.2", "--overwrite")...).Succeeds(t, "ClusterManagementAddon cli-addon is updated\n")
+	making := []string{"addon", "create", name, "-f", "-", "--hub-registration"}
+	hub.Capstan(t, configMap(name, "agent", "1"), making...).Succeeds(t, "AddonTemplate cli-addon-0.0.1 is created\nClusterManagementAddon cli-addon is created\n")
+	hub.Capstan(t, configMap(name, "agent", "1"), making...).Succeeds(t, "ClusterManagementAddon cli-addon is already created\n")
+	hub.Capstan(t, configMap(name, "agent", "2"), append(making, "--version", "0.0.2", "--overwrite")...).Succeeds(t, "ClusterManagementAddon cli-addon is updated\n")
 	addOn := &addonv1beta1.ClusterManagementAddOn{}
 	if err := h.Get(t.Context(), client.ObjectKey{Name: name}, addOn); err != nil {
 		t.Fatal(err)
 	}
-	if len(addOn.Spec.DefaultConfigs) != 1 || addOn.Spec.DefaultConfigs[0].Resource != "addontemplates" || addOn.Spec.DefaultConfigs[0].Name != name+"-0.0.2" {
+	if len(addOn.Spec.DefaultConfigs) != 2 || addOn.Spec.DefaultConfigs[0].Resource != "addontemplates" || addOn.Spec.DefaultConfigs[0].Name != name+"-0.0.2" ||
+		addOn.Spec.DefaultConfigs[1].Resource != "addondeploymentconfigs" || addOn.Spec.DefaultConfigs[1].Name != "__reserved_no_default__" {
 		t.Errorf("default configurations %+v", addOn.Spec.DefaultConfigs)
 	}
 
 	const config = `{"apiVersion":"addon.open-cluster-management.io/v1alpha1","kind":"AddOnDeploymentConfig","metadata":{"namespace":"cli-addon","name":"config"},"spec":{"customizedVariables":[{"name":"A","value":"b"}]}}`
+	const other = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"cli-addon","name":"config"}}`
 	enable := []string{"addon", "enable", "--names", name, "--clusters", name + "-a," + name + "-b"}
-	hub.Capstan(t, config, append(enable, "--config-file", "-")...).Ends(t, 1, "takes no addondeploymentconfigs.addon.open-cluster-management.io")
-	patch := `{"spec":{"defaultConfigs":[{"group":"addon.open-cluster-management.io","resource":"addontemplates","name":"cli-addon-0.0.2"},{"group":"addon.open-cluster-management.io","resource":"addondeploymentconfigs","name":"__reserved_no_default__"}]}}`
-	if err := h.Patch(t.Context(), addOn, client.RawPatch("application/merge-patch+json", []byte(patch))); err != nil {
-		t.Fatal(err)
-	}
+	hub.Capstan(t, other, append(enable, "--config-file", "-")...).Ends(t, 1, "takes no configmaps")
 	enable = append(enable, "-n", "somewhere", "--labels", "a=b", "--config-file", "-")
 	for range 2 {
 		hub.Capstan(t, config, enable...).Succeeds(t, "Deploying cli-addon add-on to namespaces somewhere of managed cluster: cli-addon-a.")
@@ -58,4 +61,37 @@ func TestCLIAddOn(t *testing.T) {
 	hub.Capstan(t, "", "addon", "disable", "--names", name, "--clusters", name+"-a").Succeeds(t, "Undeploying cli-addon add-on in managed cluster: cli-addon-a.\n")
 	awaitGone(t, h, &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: name + "-a", Name: name}})
 	hub.Capstan(t, "", "install", "hub-addon", "--names", "argocd", "--create-namespace").Ends(t, 1, "runs no pods")
+}
+
+// CA-36 CA-37 CA-38 AM-31: an add-on that was made of manifests on the command line is on its cluster a moment after it is enabled,
+// gets a new version and a configuration, and is off again when it is disabled.
+func TestCLIAddOnLife(t *testing.T) {
+	t.Parallel()
+	const name = "cli-addon-life"
+	env.Join(t, hub, managed, name)
+	h, m := hub.Client(t), managed.Client(t)
+	ns := namespace(t, m, name)
+	making := []string{"addon", "create", name, "-f", "-"}
+	hub.Capstan(t, configMap(ns, "agent", "1"), making...).Succeeds(t)
+	on := []string{"--names", name, "--clusters", name}
+	hub.Capstan(t, "", slices.Concat([]string{"addon", "enable", "-n", ns}, on)...).Succeeds(t)
+	awaitConfigMap(t, m, ns, "agent", "1")
+	hub.Capstan(t, configMap(ns, "agent", "2{{VALUE}}"), append(making, "--version", "0.0.2", "--overwrite")...).Succeeds(t)
+	awaitConfigMap(t, m, ns, "agent", "2")
+	config := fmt.Sprintf(`{"apiVersion":"addon.open-cluster-management.io/v1alpha1","kind":"AddOnDeploymentConfig","metadata":{"namespace":%q,"name":"config"},`+
+		`"spec":{"agentInstallNamespace":%q,"customizedVariables":[{"name":"VALUE","value":"3"}]}}`, name, ns)
+	hub.Capstan(t, config, slices.Concat([]string{"addon", "enable", "-n", ns, "--config-file", "-"}, on)...).Succeeds(t)
+	awaitConfigMap(t, m, ns, "agent", "23")
+	env.Eventually(t, func(context.Context) error {
+		shown := hub.Capstan(t, "", "get", "addon", name)
+		for _, want := range []string{"ManifestApplied: True", "RegistrationApplied: True", "ConfigMap " + ns + "/agent: applied"} {
+			if !strings.Contains(shown.Out, want) {
+				return fmt.Errorf("%q is missing in\n%s%s", want, shown.Out, shown.ErrOut)
+			}
+		}
+		return nil
+	})
+	hub.Capstan(t, "", slices.Concat([]string{"addon", "disable"}, on)...).Succeeds(t, "Undeploying")
+	awaitGone(t, m, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "agent"}})
+	awaitGone(t, h, &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: name}})
 }

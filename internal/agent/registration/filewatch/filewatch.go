@@ -25,13 +25,17 @@ const (
 // Run calls changed after each change of the files, until the context ends. Several changes in a row may be one call. files
 // is asked again after each, because files may name others. Beginning and end of a file's existence are changes too.
 func Run(ctx context.Context, files func() []string, changed func()) {
-	w := &watcher{files: files}
+	w := &watcher{files: files, begin: fsnotify.NewWatcher, unwatchedRecheck: unwatchedRecheck}
+	w.run(ctx, changed)
+}
+
+func (w *watcher) run(ctx context.Context, changed func()) {
 	defer w.close()
 	seen := w.digest()
 	for {
 		recheck := watchedRecheck
 		if !w.follow(ctx) {
-			recheck = unwatchedRecheck
+			recheck = w.unwatchedRecheck
 		}
 		// What changed before the watch began.
 		now := w.digest()
@@ -52,9 +56,11 @@ func Run(ctx context.Context, files func() []string, changed func()) {
 }
 
 type watcher struct {
-	files   func() []string
-	notify  *fsnotify.Watcher
-	folders []string
+	files            func() []string
+	begin            func() (*fsnotify.Watcher, error)
+	unwatchedRecheck time.Duration
+	notify           *fsnotify.Watcher
+	folders          []string
 }
 
 // digest stands for the content of all files.
@@ -88,9 +94,9 @@ func (w *watcher) follow(ctx context.Context) bool {
 		return true
 	}
 	w.close()
-	notify, err := fsnotify.NewWatcher()
+	notify, err := w.begin()
 	if err != nil {
-		log.FromContext(ctx).V(1).Info("Files cannot be watched; they are looked at instead", "reason", err.Error(), "every", unwatchedRecheck)
+		log.FromContext(ctx).V(1).Info("Files cannot be watched; they are looked at instead", "reason", err.Error(), "every", w.unwatchedRecheck)
 		return false
 	}
 	w.notify, w.folders = notify, folders

@@ -1,12 +1,17 @@
 package filewatch
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"syscall"
 	"testing"
 	"time"
+
+	"github.com/fsnotify/fsnotify"
 )
 
 const absent = "absent"
@@ -92,5 +97,42 @@ func TestRun(t *testing.T) {
 				t.Fatalf("%s: not noticed", step.name)
 			}
 		}
+	}
+}
+
+// RG-12: where the machine has no watches left, changes are noticed all the same, and watches are used once there are some.
+func TestRunWithoutWatches(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	write(t, file, "one")
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	attempts, scarce := 0, true
+	w := &watcher{files: func() []string { return []string{file} }, unwatchedRecheck: time.Millisecond}
+	w.begin = func() (*fsnotify.Watcher, error) {
+		attempts++
+		if attempts == 2 {
+			write(t, file, "two")
+		}
+		if scarce {
+			return nil, syscall.EMFILE
+		}
+		return fsnotify.NewWatcher()
+	}
+	var seen []string
+	w.run(ctx, func() {
+		seen = append(seen, content(t, file))
+		if scarce {
+			scarce = false
+			write(t, file, "three")
+			return
+		}
+		if w.notify == nil {
+			t.Error("nothing is watched, though it could be")
+		}
+		cancel()
+	})
+	if !slices.Equal(seen, []string{"two", "three"}) {
+		t.Errorf("seen: %q, after %d attempts to watch", seen, attempts)
 	}
 }

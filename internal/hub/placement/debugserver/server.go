@@ -8,17 +8,16 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"path/filepath"
 	"time"
 
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/capstan-io/capstan/internal/placement/report"
+	"github.com/capstan-io/capstan/internal/servingcert"
 )
 
 // Bounds on what a caller may hold up.
@@ -72,11 +71,11 @@ func servingCertificate(mgr ctrl.Manager, dir string) (getCertificate, error) {
 	if dir == "" {
 		return selfSigned()
 	}
-	watcher, err := certwatcher.New(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"))
+	certificate, err := servingcert.Read(dir)
 	if err != nil {
-		return nil, fmt.Errorf("read the serving certificate: %w; put it and its key into %s as tls.crt and tls.key", err, dir)
+		return nil, err
 	}
-	return watcher.GetCertificate, mgr.Add(watcher)
+	return certificate.Get, mgr.Add(certificate)
 }
 
 func selfSigned() (getCertificate, error) {
