@@ -103,7 +103,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if lookup.SelfManaged(entry) {
 		return ctrl.Result{}, nil
 	}
-	works, err := lookup.Works(ctx, c.client, req.NamespacedName)
+	works, err := lookup.Works(ctx, c.client, addOn)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
