@@ -5,10 +5,28 @@ import (
 	"reflect"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	"github.com/capstan-io/capstan/internal/fleet"
 )
+
+// ValidateManagedClusterAddOn holds a ManagedClusterAddOn that is created (old is nil) or updated against what the hub can use:
+// the annotation that says how long its removal may take (gap A6), which would otherwise be found out to be wrong when the add-on is to
+// go. It fails with 400. What an update leaves alone is not asked about again.
+func ValidateManagedClusterAddOn(addOn, old metav1.Object) error {
+	timeout := addOn.GetAnnotations()[fleet.AnnotationPreDeleteTimeout]
+	if old != nil && old.GetAnnotations()[fleet.AnnotationPreDeleteTimeout] == timeout {
+		return nil
+	}
+	errs := validateTimeout(field.NewPath("metadata", "annotations").Key(fleet.AnnotationPreDeleteTimeout), timeout)
+	if len(errs) == 0 {
+		return nil
+	}
+	return badRequest(addonv1beta1.GroupVersion.WithKind("ManagedClusterAddOn").GroupKind(), addOn.GetName(), errs)
+}
 
 // ValidateManagedClusterAddOnStatus holds an agent to what it has to tell of an add-on (R10): conditions, and by which driver
 // the add-on gets its access to the hub (RG-62). RBAC lets it write all of the status, but status.registrations is the identity that the

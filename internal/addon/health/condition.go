@@ -46,12 +46,14 @@ func Condition(in Input) (condition *metav1.Condition, mode addonv1beta1.HealthC
 	return &found, addonv1beta1.HealthCheckModeCustomized
 }
 
-// deployed are the works that bring the add-on to its clusters, and are to stay.
+// deployed are the works that bring the add-on to its clusters, and are to stay. Others, on clusters that it has nothing to do with, may
+// say of themselves that they are its works.
 func (in Input) deployed() (works []workv1.ManifestWork) {
 	addOn := in.Installation.AddOn
+	clusters := []string{addOn.Namespace, in.Installation.HostingCluster()}
 	hooks := []string{fleet.AddOnPreDeleteWork(addOn.Name), fleet.AddOnHostingPreDeleteWork(addOn.Name, addOn.Namespace)}
 	for _, work := range in.Works {
-		if work.DeletionTimestamp.IsZero() && !slices.Contains(hooks, work.Name) {
+		if work.DeletionTimestamp.IsZero() && slices.Contains(clusters, work.Namespace) && !slices.Contains(hooks, work.Name) {
 			works = append(works, work)
 		}
 	}

@@ -132,6 +132,21 @@ func TestUnknownCluster(t *testing.T) {
 	}
 }
 
+// AF-16: the works on the hosting cluster count, and no others elsewhere, whatever their labels say.
+func TestHostingCluster(t *testing.T) {
+	t.Parallel()
+	elsewhere := work("addon-hello-deploy-hosting-c1-0", "Applied", "False")
+	elsewhere.Namespace = "c2"
+	in := input(addon.HealthManifests, applied(), elsewhere)
+	if condition, _ := Condition(in); condition.Status != metav1.ConditionTrue {
+		t.Errorf("a work on a cluster of somebody else counts: %+v", condition)
+	}
+	in.Installation.AddOn.Annotations = map[string]string{fleet.AnnotationHostingClusterName: "c2"}
+	if condition, _ := Condition(in); condition.Status != metav1.ConditionFalse {
+		t.Errorf("the work on the hosting cluster does not count: %+v", condition)
+	}
+}
+
 // AF-07: the author's own probes, of objects with wildcards.
 func TestProbes(t *testing.T) {
 	t.Parallel()

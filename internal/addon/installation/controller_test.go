@@ -189,8 +189,15 @@ func TestDependencies(t *testing.T) {
 	}
 
 	needs := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "next", Annotations: map[string]string{fleet.AnnotationDependsOn: "hello"}}}
-	h = newHub(t, cluster("c1"), installed(leaving), needs)
+	h = newHub(t, cluster("c1"), installed(), needs)
 	h.reconcile(t)
+	if err := h.Delete(t.Context(), installed()); err != nil {
+		t.Fatal(err)
+	}
+	h.reconcile(t)
+	if !h.exists(t, installed()) {
+		t.Fatal("the add-on went before one that needs it: nothing holds it")
+	}
 	if len(h.addOn(t).Finalizers) == 0 {
 		t.Error("the add-on went before one that needs it")
 	}
@@ -205,6 +212,34 @@ func TestDependencies(t *testing.T) {
 	}
 	if h.exists(t, installed()) {
 		t.Errorf("finalizers left: %v", h.addOn(t).Finalizers)
+	}
+
+	// One that nobody needs any more is held by nothing.
+	h = newHub(t, cluster("c1"), installed(), needs)
+	h.reconcile(t)
+	needs.Annotations = nil
+	if err := h.Delete(t.Context(), needs.DeepCopy()); err != nil {
+		t.Fatal(err)
+	}
+	h.reconcile(t)
+	if finalizers := h.addOn(t).Finalizers; len(finalizers) > 0 {
+		t.Errorf("finalizers left: %v", finalizers)
+	}
+}
+
+// A new pass after the one that brings the works has nothing to add: what it says of them is said already.
+func TestOneStatusForNewWorks(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, cluster("c1"), installed())
+	h.agent.options.Health.Mode = addon.HealthManifests
+	for pass, want := range []int{2, 0} { // the work, and the status
+		h.writes = 0
+		if _, err := h.controller.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); err != nil {
+			t.Fatal(err)
+		}
+		if h.writes != want {
+			t.Errorf("%d writes in pass %d, want %d", h.writes, pass+1, want)
+		}
 	}
 }
 

@@ -179,6 +179,9 @@ func (p *pass) deploy(ctx context.Context) {
 		p.problems, p.finalizers = append(p.problems, err), p.addOn.Finalizers
 		return
 	}
+	if len(dependents) > 0 && !slices.Contains(plan.Finalizers, fleet.FinalizerAddOnPreDelete) && p.addOn.DeletionTimestamp.IsZero() {
+		plan.Finalizers = append(plan.Finalizers, fleet.FinalizerAddOnPreDelete) // without it, it would be gone before them
+	}
 	p.after, p.finalizers = plan.RequeueAfter, plan.Finalizers
 	for _, condition := range plan.Conditions {
 		p.set(condition.Type, condition.Status, condition.Reason, condition.Message)
@@ -200,22 +203,19 @@ func (p *pass) deploy(ctx context.Context) {
 // dependencies are the add-ons that have to be available before this one is deployed, and those that have to be gone before it
 // is removed (A4).
 func (p *pass) dependencies(ctx context.Context) (missing, dependents []string, err error) {
-	leaving, deployed := !p.addOn.DeletionTimestamp.IsZero(), len(p.works) > 0
-	needed := dependencies.Of(p.addOn)
-	if p.catalogueEntry != nil {
-		needed = dependencies.Of(p.addOn, p.catalogueEntry)
-	}
-	if !leaving && (deployed || len(needed) == 0) {
-		return nil, nil, nil
-	}
 	others := &addonv1beta1.ManagedClusterAddOnList{}
 	if err := p.client.List(ctx, others, client.InNamespace(p.addOn.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, nil, fmt.Errorf("list the add-ons of the cluster %s: %w", p.addOn.Namespace, err)
 	}
-	if leaving {
-		return nil, dependencies.Dependents(p.addOn.Name, others.Items), nil
+	dependents = dependencies.Dependents(p.addOn.Name, others.Items)
+	if leaving, deployed := !p.addOn.DeletionTimestamp.IsZero(), len(p.works) > 0; leaving || deployed {
+		return nil, dependents, nil
 	}
-	return dependencies.Missing(p.addOn.Name, needed, others.Items), nil, nil
+	needed := dependencies.Of(p.addOn)
+	if p.catalogueEntry != nil {
+		needed = dependencies.Of(p.addOn, p.catalogueEntry)
+	}
+	return dependencies.Missing(p.addOn.Name, needed, others.Items), dependents, nil
 }
 
 // render asks the add-on for its manifests, if it is time for that: nil, and no error, if it is not.

@@ -119,8 +119,10 @@ func configKey(resource schema.GroupResource, config types.NamespacedName) strin
 func (c *Controller) watch(b *builder.Builder, mapper meta.RESTMapper) error {
 	b.For(&addonv1beta1.ManagedClusterAddOn{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: matters})).
 		Watches(&addonv1beta1.ManagedClusterAddOn{}, handler.EnqueueRequestsFromMapFunc(c.waiting), builder.WithPredicates(predicate.Funcs{
-			CreateFunc: func(event.CreateEvent) bool { return false },
-			UpdateFunc: func(e event.UpdateEvent) bool { return works(e.ObjectOld) != works(e.ObjectNew) },
+			CreateFunc: func(e event.CreateEvent) bool { return len(dependencies.Of(e.Object)) > 0 },
+			UpdateFunc: func(e event.UpdateEvent) bool {
+				return works(e.ObjectOld) != works(e.ObjectNew) || !slices.Equal(dependencies.Of(e.ObjectOld), dependencies.Of(e.ObjectNew))
+			},
 		})).
 		Watches(&clusterv1.ManagedCluster{}, c.ofCluster()).
 		Watches(&addonv1beta1.ClusterManagementAddOn{}, c.listed(indexName, client.Object.GetName), builder.WithPredicates(

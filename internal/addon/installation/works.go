@@ -23,7 +23,8 @@ func (c *Controller) worksOf(ctx context.Context, addOn types.NamespacedName) ([
 	return works.Items, nil
 }
 
-// carryOut writes what was planned. The finalizers come first: from the moment there is something to clean up, it will be.
+// carryOut writes what was planned. The finalizers come first: from the moment there is something to clean up, it will be. New works
+// are among those of the add-on from now on, so that this pass says of them what the next one would.
 func (p *pass) carryOut(ctx context.Context, plan workload.Plan) error {
 	if err := p.hold(ctx, plan.Finalizers); err != nil {
 		return err
@@ -32,6 +33,7 @@ func (p *pass) carryOut(ctx context.Context, plan workload.Plan) error {
 		if err := p.client.Create(ctx, work); err != nil {
 			return p.explain(err, work)
 		}
+		p.works = append(p.works, *work)
 	}
 	for _, work := range plan.Update {
 		before := p.find(client.ObjectKeyFromObject(work))

@@ -4,6 +4,7 @@ package registrations
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -130,7 +131,10 @@ func (o owner) fill(user *string, groups *[]string) {
 
 // checkSigner keeps add-ons from the signers whose certificates Kubernetes or the hub itself believe in.
 func checkSigner(signer string) error {
-	if strings.HasPrefix(signer, "kubernetes.io/") || signer == fleet.SignerGRPC {
+	if signer == "" {
+		return errors.New("customSigner.signerName is empty: write the name of the signer, such as example.com/hello")
+	}
+	if fleet.IsReservedSigner(signer) {
 		return fmt.Errorf("signerName %q is not for add-ons: use type %q for access to the hub, and for anything else a signer with a domain of your own",
 			signer, addonv1beta1.KubeClient)
 	}

@@ -72,6 +72,8 @@ func TestForeignIdentities(t *testing.T) {
 		"service accounts":              kube("", "system:serviceaccounts"),
 		"signer of Kubernetes":          custom("kubernetes.io/kube-apiserver-client", ""),
 		"signer of kubelets":            custom("kubernetes.io/kubelet-serving", ""),
+		"signer of a part of it":        custom("metrics.k8s.io/serving", ""),
+		"signer without a name":         custom("", ""),
 		"signer of the gRPC server":     custom("open-cluster-management.io/grpc", ""),
 		"custom signer, foreign user":   custom("example.com/hello", "system:open-cluster-management:c2:agent1"),
 		"type that does not exist":      {Type: "other"},

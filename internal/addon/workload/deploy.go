@@ -36,7 +36,7 @@ func (p *planner) deployTo(s side) error {
 	progress := progress{side: s}
 	for _, b := range bins {
 		wanted := p.deployWork(s, b, hashes, b.manifests(objects))
-		progress.note(b, p.write(b, wanted))
+		progress.note(wanted.Name, b, p.write(b, wanted))
 	}
 	if c := progress.condition(p.Installation.AddOn); c != nil {
 		p.Conditions = append(p.Conditions, *c)
@@ -130,27 +130,20 @@ type progress struct {
 }
 
 // note takes in a work. What is being written has not been reported on.
-func (p *progress) note(b *bin, written bool) {
+func (p *progress) note(name string, b *bin, written bool) {
 	if b.work == nil || written {
 		if len(b.objects) > 0 {
-			p.waiting = append(p.waiting, b.name(p.side))
+			p.waiting = append(p.waiting, name)
 		}
 		return
 	}
 	applied, observed := b.work.observed(fleet.ConditionApplied)
 	switch {
 	case !observed:
-		p.waiting = append(p.waiting, b.name(p.side))
+		p.waiting = append(p.waiting, name)
 	case applied.Status != metav1.ConditionTrue:
-		p.failed = append(p.failed, fmt.Sprintf("%s: %s", b.name(p.side), applied.Message))
+		p.failed = append(p.failed, fmt.Sprintf("%s: %s", name, applied.Message))
 	}
-}
-
-func (b *bin) name(s side) string {
-	if b.work != nil {
-		return b.work.Name
-	}
-	return fmt.Sprintf("number %d, which is being created in namespace %s", b.index, s.namespace)
 }
 
 // condition is AF-14. As long as an available cluster has just not answered to a change yet, it is left as it is: it would be

@@ -266,6 +266,10 @@ func TestOwner(t *testing.T) {
 	if key, ok := Owner(w); !ok || key != (types.NamespacedName{Namespace: "c1", Name: "a"}) {
 		t.Errorf("%v %t", key, ok)
 	}
+	w.Name = "addon-a-deploy-0"
+	if key, ok := Owner(w); ok {
+		t.Errorf("a work of another cluster is taken for one of %v", key)
+	}
 }
 
 // AF-14: what failed is named; a change that is just being applied does not make the condition flap.

@@ -18,14 +18,16 @@ import (
 )
 
 // Owner is the add-on that a ManifestWork belongs to: the name of its ManagedClusterAddOn, and the cluster that this is for. ok is
-// false for works that are none of an add-on's, even if they have the label.
+// false for works that are none of an add-on's, even if they have the label: whoever may write works in one namespace must not
+// pass one off as that of an add-on in another, unless it could be on its hosting cluster.
 func Owner(w client.Object) (key types.NamespacedName, ok bool) {
 	key.Name = w.GetLabels()[fleet.LabelAddOnName]
 	if key.Name == "" {
 		return types.NamespacedName{}, false
 	}
 	key.Namespace = cmp.Or(w.GetLabels()[fleet.LabelAddOnNamespace], w.GetNamespace())
-	if _, ok := parse(w.GetName(), key); !ok {
+	place, ok := parse(w.GetName(), key)
+	if !ok || !place.hosting && w.GetNamespace() != key.Namespace {
 		return types.NamespacedName{}, false
 	}
 	return key, true

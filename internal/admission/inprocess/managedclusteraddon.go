@@ -14,23 +14,30 @@ import (
 
 var managedClusterAddOns = addonv1beta1.GroupVersion.WithResource("managedclusteraddons").GroupResource()
 
-// addOnStatusValidator checks what agents write into the status of ManagedClusterAddOns (R10).
-type addOnStatusValidator struct{ *admission.Handler }
+// addOnValidator checks ManagedClusterAddOns, and what agents write into their status (R10).
+type addOnValidator struct{ *admission.Handler }
 
-var _ admission.ValidationInterface = (*addOnStatusValidator)(nil)
+var _ admission.ValidationInterface = (*addOnValidator)(nil)
 
-func newAddOnStatusValidator() *addOnStatusValidator { return &addOnStatusValidator{Handler: writes()} }
+func newAddOnValidator() *addOnValidator { return &addOnValidator{Handler: writes()} }
 
 // Validate is called by the server.
-func (p *addOnStatusValidator) Validate(_ context.Context, request admission.Attributes, _ admission.ObjectInterfaces) error {
-	if request.GetSubresource() != "status" || request.GetResource().GroupResource() != managedClusterAddOns {
+func (p *addOnValidator) Validate(_ context.Context, request admission.Attributes, _ admission.ObjectInterfaces) error {
+	subresource := request.GetSubresource()
+	if subresource != "" && subresource != "status" || request.GetResource().GroupResource() != managedClusterAddOns {
 		return nil
 	}
 	addOn, ok := request.GetObject().(*unstructured.Unstructured)
 	if !ok {
 		return fmt.Errorf("the object under admission is a %T, not unstructured", request.GetObject())
 	}
-	old, _ := request.GetOldObject().(*unstructured.Unstructured)
+	old, updated := request.GetOldObject().(*unstructured.Unstructured)
+	switch {
+	case subresource == "" && updated:
+		return rules.ValidateManagedClusterAddOn(addOn, old)
+	case subresource == "":
+		return rules.ValidateManagedClusterAddOn(addOn, nil)
+	}
 	who := request.GetUserInfo()
 	return rules.ValidateManagedClusterAddOnStatus(addOn, old, rules.Sender{Name: who.GetName(), Clusters: fleet.AgentClusters(who.GetGroups())})
 }

@@ -72,3 +72,20 @@ func TestAgentsDoNotSayWhatAddOnsRegisterFor(t *testing.T) {
 		})
 	}
 }
+
+// A6: how long the removal of an add-on may take is checked when it is written, in every version, and not again afterwards.
+func TestTimeoutOfAddOn(t *testing.T) {
+	t.Parallel()
+	addOn := func(version, timeout string) string {
+		return `{apiVersion: addon.open-cluster-management.io/` + version + `, kind: ManagedClusterAddOn, metadata: {name: a, namespace: c1, annotations: {capstan.io/pre-delete-timeout: "` + timeout + `"}}, spec: {}}`
+	}
+	for _, version := range []string{"v1alpha1", "v1beta1"} {
+		s := newServer()
+		s.who = &user.DefaultInfo{Name: "admin", Groups: []string{"system:masters"}}
+		for timeout, code := range map[string]int32{"30m": 0, "0s": 0, "": 0, "soon": 400, "-1m": 400} {
+			checkStatus(t, s.write(t, object(t, addOn(version, timeout)), nil, ""), code, "write how long the removal may wait")
+			checkStatus(t, s.write(t, object(t, addOn(version, timeout)), object(t, addOn(version, "1m")), ""), code, "write how long the removal may wait")
+		}
+		checkStatus(t, s.write(t, object(t, addOn(version, "soon")), object(t, addOn(version, "soon")), ""), 0, "")
+	}
+}

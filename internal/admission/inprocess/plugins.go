@@ -64,7 +64,7 @@ func Plugins(opts Options) []Plugin {
 		{ManifestWorkValidating, newWorkValidator(opts.ManifestWork)},
 		{ManifestWorkReplicaSetValidating, newReplicaSetValidator(opts.ManifestWork)},
 		{ClusterManagementAddOnValidating, newManagementAddOnValidator()},
-		{ManagedClusterAddOnValidating, newAddOnStatusValidator()},
+		{ManagedClusterAddOnValidating, newAddOnValidator()},
 		{AddOnTemplateValidating, newTemplateValidator(opts.ManifestWork)},
 		{AgentRequestValidating, newRequestValidator()},
 	}

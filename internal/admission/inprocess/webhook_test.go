@@ -36,6 +36,7 @@ var webhookPaths = map[string][]string{
 	"ManifestWork":              {"/validate-work-open-cluster-management-io-v1-manifestwork"},
 	"ManifestWorkReplicaSet":    {"/validate-work-open-cluster-management-io-v1alpha1-manifestworkreplicaset"},
 	"ClusterManagementAddOn":    {"/validate-addon-open-cluster-management-io-v1beta1-clustermanagementaddon"},
+	"ManagedClusterAddOn":       {"/validate-addon-open-cluster-management-io-v1beta1-managedclusteraddon"},
 	"AddOnTemplate":             {"/validate-addon-open-cluster-management-io-v1beta1-addontemplate"},
 	"CertificateSigningRequest": {"/validate-certificates-k8s-io-v1-certificatesigningrequest"},
 }

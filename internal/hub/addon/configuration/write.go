@@ -100,7 +100,7 @@ func (c *Controller) writeOne(ctx context.Context, s *situation, cluster *standi
 	condition := cluster.configured()
 	progress.Set(after, condition, c.clock)
 	if begins {
-		works, err := lookup.Works(ctx, c.client, client.ObjectKeyFromObject(after))
+		works, err := lookup.Works(ctx, c.client, after)
 		if err != nil {
 			return err
 		}

@@ -107,6 +107,10 @@ func (h *Hashes) Of(config addonv1beta1.AddOnConfig) (State, error) {
 	return watch.state(config)
 }
 
+// secrets are not for configurations: whoever may refer to one from an add-on could not read it, but would see its hash, by which what is
+// short can be guessed.
+var secrets = schema.GroupResource{Resource: "secrets"}
+
 // watchFor starts the watch of a kind if there is none.
 func (h *Hashes) watchFor(kind schema.GroupResource) (*watch, error) {
 	h.mu.Lock()
@@ -122,6 +126,9 @@ func (h *Hashes) watchFor(kind schema.GroupResource) (*watch, error) {
 		return nil, notServed(kind)
 	} else if err != nil {
 		return nil, fmt.Errorf("look up %s: %w", kind, err)
+	}
+	if gvr.GroupResource() == secrets { // by whatever name
+		return nil, errors.New("a Secret cannot be a configuration, the hash of which everybody can see: name a configuration of another kind that refers to the Secret")
 	}
 	started, err := newWatch(h.ctx, h.client, gvr, func(name client.ObjectKey) { h.tell(kind, name) }, func() { h.tellAll(kind) })
 	if err != nil {

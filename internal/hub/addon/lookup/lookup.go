@@ -109,13 +109,21 @@ func Installations(ctx context.Context, c client.Reader, addOn string) (map[stri
 	return installations, nil
 }
 
-// Works are the ManifestWorks of an add-on on a cluster, those on its hosting cluster among them.
-func Works(ctx context.Context, c client.Reader, addOn client.ObjectKey) ([]workv1.ManifestWork, error) {
-	list := &workv1.ManifestWorkList{}
-	if err := c.List(ctx, list, client.MatchingFields{indexWorkOf: addOn.String()}, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("list the ManifestWorks of ManagedClusterAddOn %s: %w", addOn, err)
+// Works are the ManifestWorks of an add-on: those on its cluster, and on its hosting cluster if it has one. Whoever may write works in
+// another namespace could label them as if they were its own.
+func Works(ctx context.Context, c client.Reader, addOn *addonv1beta1.ManagedClusterAddOn) ([]workv1.ManifestWork, error) {
+	key, list := client.ObjectKeyFromObject(addOn), &workv1.ManifestWorkList{}
+	if err := c.List(ctx, list, client.MatchingFields{indexWorkOf: key.String()}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list the ManifestWorks of ManagedClusterAddOn %s: %w", key, err)
 	}
-	return list.Items, nil
+	hosting := addOn.Annotations[fleet.AnnotationHostingClusterName]
+	works := make([]workv1.ManifestWork, 0, len(list.Items))
+	for _, work := range list.Items {
+		if work.Namespace == addOn.Namespace || work.Namespace == hosting {
+			works = append(works, work)
+		}
+	}
+	return works, nil
 }
 
 // Clusters are all clusters, by name.

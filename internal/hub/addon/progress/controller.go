@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
@@ -47,14 +48,20 @@ func New(c client.Client, recorder events.EventRecorder, clk clock.PassiveClock)
 func Register(mgr ctrl.Manager, clk clock.Clock) error {
 	c := New(mgr.GetClient(), mgr.GetEventRecorder("addon-progress-controller"), clk)
 	return ctrl.NewControllerManagedBy(mgr).Named("managedclusteraddon-progress").
-		For(&addonv1beta1.ManagedClusterAddOn{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: addOnMatters})).
-		Watches(&workv1.ManifestWork{}, handler.EnqueueRequestsFromMapFunc(lookup.OfWork), builder.WithPredicates(predicate.Funcs{UpdateFunc: workMatters})).
+		Watches(&addonv1beta1.ManagedClusterAddOn{}, lookup.Later(itself), builder.WithPredicates(predicate.Funcs{UpdateFunc: addOnMatters})).
+		Watches(&workv1.ManifestWork{}, lookup.Later(lookup.OfWork), builder.WithPredicates(predicate.Funcs{UpdateFunc: workMatters})).
 		Watches(&addonv1beta1.ClusterManagementAddOn{}, handler.EnqueueRequestsFromMapFunc(lookup.OnAllClusters(c.client)),
 			builder.WithPredicates(predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 				return e.ObjectOld.GetAnnotations()[fleet.AnnotationLifecycle] != e.ObjectNew.GetAnnotations()[fleet.AnnotationLifecycle]
 			}})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
 		Complete(c)
+}
+
+// itself is the add-on. Its manager, its agent and the rollout write its status, too, often several of them within a moment: what
+// they have written together is judged together.
+func itself(_ context.Context, addOn client.Object) []reconcile.Request {
+	return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(addOn)}}
 }
 
 // addOnMatters says whether anything of an add-on has changed that is read here. How its agent is doing is not.
@@ -65,7 +72,7 @@ func addOnMatters(e event.UpdateEvent) bool {
 		return true
 	}
 	for _, kind := range []string{
-		fleet.ConditionManifestApplied, fleet.ConditionHostingManifestApplied, fleet.ConditionRegistrationApplied, fleet.ConditionProgressing,
+		fleet.ConditionManifestApplied, fleet.ConditionHostingManifestApplied, fleet.ConditionRegistrationApplied, fleet.ConditionProgressing, fleet.ConditionConfigured,
 	} {
 		if !equality.Semantic.DeepEqual(meta.FindStatusCondition(now.Status.Conditions, kind), meta.FindStatusCondition(then.Status.Conditions, kind)) {
 			return true
@@ -100,10 +107,10 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	} else if err != nil {
 		return ctrl.Result{}, fmt.Errorf("get ClusterManagementAddOn %s: %w", addOn.Name, err)
 	}
-	if lookup.SelfManaged(entry) {
-		return ctrl.Result{}, nil
+	if lookup.SelfManaged(entry) || meta.FindStatusCondition(addOn.Status.Conditions, fleet.ConditionConfigured) == nil {
+		return ctrl.Result{}, nil // what there is to judge is known when the configurations are
 	}
-	works, err := lookup.Works(ctx, c.client, req.NamespacedName)
+	works, err := lookup.Works(ctx, c.client, addOn)
 	if err != nil {
 		return ctrl.Result{}, err
 	}

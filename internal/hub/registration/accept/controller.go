@@ -76,10 +76,10 @@ func Register(mgr ctrl.Manager, clk clock.Clock) error {
 		Complete(c)
 }
 
-// clusterOfObject finds the cluster an object belongs to by its label.
+// clusterOfObject finds the cluster an object belongs to by its label. What belongs to an add-on on the cluster is not looked at here.
 func clusterOfObject(_ context.Context, o client.Object) []reconcile.Request {
 	name := o.GetLabels()[fleet.LabelClusterName]
-	if name == "" {
+	if name == "" || o.GetLabels()[fleet.LabelAddOnName] != "" {
 		return nil
 	}
 	return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: name}}}
