@@ -194,11 +194,15 @@ func (o *outage) run(hubConfig, clusterConfig *rest.Config) {
 			o.t.Fatal(err)
 		}
 	}
+	ended := make(chan struct{})
 	go func() {
+		defer close(ended)
 		if err := mgr.Start(ctx); err != nil {
 			o.t.Error(err)
 		}
 	}()
+	// A cache that waits to try a hub again does not look up until it has: time has to go on for that.
+	o.t.Cleanup(func() { <-ended })
 }
 
 func sure[T any](v T, err error) T {
