@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	addonv1alpha1 "github.com/capstan-io/capstan/api/addon/v1alpha1"
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
@@ -71,7 +73,11 @@ func (a *app) addOnCreateCommand() *cobra.Command {
 			return errors.Join(a.render(template), a.render(addOn))
 		}
 		return a.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
-			return a.createAddOn(ctx, hub, template, addOn, f.overwrite)
+			if err := a.createAddOn(ctx, hub, template, addOn, f.overwrite); err != nil {
+				return err
+			}
+			a.noteNoRole(ctx, hub, f.clusterRole)
+			return nil
 		})
 	}
 	return command
@@ -80,8 +86,8 @@ func (a *app) addOnCreateCommand() *cobra.Command {
 // objects are what the flags and files describe.
 func (f *addOnCreation) objects(ctx context.Context, name string) (*addonv1alpha1.AddOnTemplate, *addonv1alpha1.ClusterManagementAddOn, error) {
 	templateName := name + "-" + f.version
-	if err := checkObjectName(templateName); err != nil {
-		return nil, nil, fmt.Errorf("--version: %w", err)
+	if why := validation.IsDNS1123Subdomain(templateName); len(why) > 0 {
+		return nil, nil, fmt.Errorf("--version: %q cannot end the name of a template: %s", f.version, strings.Join(why, "; "))
 	}
 	if err := checkLabels("--labels", f.labels); err != nil {
 		return nil, nil, err
@@ -114,18 +120,21 @@ func (f *addOnCreation) objects(ctx context.Context, name string) (*addonv1alpha
 		},
 		Spec: addonv1alpha1.ClusterManagementAddOnSpec{
 			AddOnMeta: addonv1beta1.AddOnMeta{DisplayName: name},
-			SupportedConfigs: []addonv1alpha1.ConfigMeta{{
-				ConfigGroupResource: templateConfig,
-				DefaultConfig:       &addonv1beta1.ConfigReferent{Name: templateName},
-			}},
+			SupportedConfigs: []addonv1alpha1.ConfigMeta{
+				{ConfigGroupResource: templateConfig, DefaultConfig: &addonv1beta1.ConfigReferent{Name: templateName}},
+				{ConfigGroupResource: deploymentConfig},
+			},
 			InstallStrategy: strategy,
 		},
 	}
 	return template, addOn, nil
 }
 
-// templateConfig is the kind of configuration that an AddOnTemplate is.
-var templateConfig = addonv1beta1.ConfigGroupResource{Group: addonv1alpha1.GroupVersion.Group, Resource: "addontemplates"}
+// Kinds of configuration that every add-on of a template takes: the template, and what a cluster needs to be different.
+var (
+	templateConfig   = addonv1beta1.ConfigGroupResource{Group: addonv1alpha1.GroupVersion.Group, Resource: "addontemplates"}
+	deploymentConfig = addonv1beta1.ConfigGroupResource{Group: addonv1alpha1.GroupVersion.Group, Resource: "addondeploymentconfigs"}
+)
 
 func (f *addOnCreation) registration() ([]addonv1beta1.RegistrationSpec, error) {
 	switch {
@@ -183,6 +192,16 @@ func (a *app) createAddOn(ctx context.Context, hub *hubapi.Hub, template *addonv
 	return a.writeCatalogueAddOn(ctx, hub, addOn, forAddOn)
 }
 
+// noteNoRole points out that the agent can do nothing yet. Who may not look for the role is not told.
+func (a *app) noteNoRole(ctx context.Context, hub *hubapi.Hub, role string) {
+	if role == "" {
+		return
+	}
+	if found, err := hub.HasClusterRole(ctx, role); err == nil && !found {
+		a.note("Warning: the hub has no ClusterRole %s. The agent of the add-on has no rights there until somebody makes it.", role)
+	}
+}
+
 func planTemplate(ctx context.Context, hub *hubapi.Hub, template *addonv1alpha1.AddOnTemplate, overwrite bool) (action, error) {
 	live, err := hub.AddOnTemplate(ctx, template.Name)
 	switch {
@@ -230,7 +249,7 @@ func planCatalogueAddOn(ctx context.Context, hub *hubapi.Hub, addOn *addonv1alph
 	case equality.Semantic.DeepEqual(live, wanted):
 		return actionKeep, nil
 	case !overwrite:
-		return actionKeep, fmt.Errorf("ClusterManagementAddon %s already exists, and is another one: change it with --overwrite, or choose another name", addOn.Name)
+		return actionKeep, fmt.Errorf("ClusterManagementAddon %s already exists, with another template, other labels, placements or kinds of configuration: change it with --overwrite, or choose another name", addOn.Name)
 	}
 	return actionUpdate, nil
 }
@@ -260,12 +279,15 @@ func (a *app) saying(err error, format string, args ...any) error {
 func become(live, addOn *addonv1alpha1.ClusterManagementAddOn) {
 	setLabels(&live.ObjectMeta, addOn.Labels)
 	metav1.SetMetaDataAnnotation(&live.ObjectMeta, fleet.AnnotationLifecycle, fleet.LifecycleAddOnManager)
-	offered := addOn.Spec.SupportedConfigs[0]
-	at := slices.IndexFunc(live.Spec.SupportedConfigs, func(c addonv1alpha1.ConfigMeta) bool { return c.ConfigGroupResource == templateConfig })
-	if at < 0 {
-		live.Spec.SupportedConfigs = append(live.Spec.SupportedConfigs, offered)
-	} else {
-		live.Spec.SupportedConfigs[at] = offered
+	for _, offered := range addOn.Spec.SupportedConfigs {
+		at := slices.IndexFunc(live.Spec.SupportedConfigs, func(c addonv1alpha1.ConfigMeta) bool {
+			return c.ConfigGroupResource == offered.ConfigGroupResource
+		})
+		if at < 0 {
+			live.Spec.SupportedConfigs = append(live.Spec.SupportedConfigs, offered)
+		} else if offered.DefaultConfig != nil {
+			live.Spec.SupportedConfigs[at] = offered
+		}
 	}
 	placements := addOn.Spec.InstallStrategy.Placements
 	if len(placements) == 0 {

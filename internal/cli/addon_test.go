@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	addonv1alpha1 "github.com/capstan-io/capstan/api/addon/v1alpha1"
@@ -107,7 +108,12 @@ func TestAddOnCreate(t *testing.T) {
 	if made := h.Requests("POST"); len(made) > 0 {
 		t.Fatalf("it wrote %+v", made)
 	}
-	h.run(t, configMap, create...).succeeds(t, "AddonTemplate hello-0.0.1 is created\n", "ClusterManagementAddon hello is created\n")
+	first := h.run(t, configMap, create...)
+	first.succeeds(t, "AddonTemplate hello-0.0.1 is created\n", "ClusterManagementAddon hello is created\n")
+	if !strings.Contains(first.errOut, "the hub has no ClusterRole hello") {
+		t.Errorf("the missing role is not pointed out: %s", first.errOut)
+	}
+	h.Put(t, "/apis/rbac.authorization.k8s.io/v1/clusterroles/hello", &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "hello"}})
 	var template addonv1alpha1.AddOnTemplate
 	h.Get(t, templatesPath+"/hello-0.0.1", &template)
 	registration, err := json.Marshal(template.Spec.Registration)
@@ -121,10 +127,15 @@ func TestAddOnCreate(t *testing.T) {
 	var addOn addonv1alpha1.ClusterManagementAddOn
 	h.Get(t, cataloguePath+"/hello", &addOn)
 	if addOn.Annotations["addon.open-cluster-management.io/lifecycle"] != "addon-manager" || addOn.Labels["team"] != "a" ||
-		addOn.Spec.InstallStrategy.Type != "Manual" || addOn.Spec.SupportedConfigs[0].Resource != "addontemplates" || addOn.Spec.SupportedConfigs[0].DefaultConfig.Name != "hello-0.0.1" {
+		addOn.Spec.InstallStrategy.Type != "Manual" || addOn.Spec.SupportedConfigs[0].Resource != "addontemplates" || addOn.Spec.SupportedConfigs[0].DefaultConfig.Name != "hello-0.0.1" ||
+		len(addOn.Spec.SupportedConfigs) != 2 || addOn.Spec.SupportedConfigs[1].Resource != "addondeploymentconfigs" || addOn.Spec.SupportedConfigs[1].DefaultConfig != nil {
 		t.Errorf("add-on %+v", addOn)
 	}
-	h.run(t, configMap, create...).succeeds(t, "AddonTemplate hello-0.0.1 is already created\n", "ClusterManagementAddon hello is already created\n")
+	again := h.run(t, configMap, create...)
+	again.succeeds(t, "AddonTemplate hello-0.0.1 is already created\n", "ClusterManagementAddon hello is already created\n")
+	if again.errOut != "" {
+		t.Errorf("with the role: %s", again.errOut)
+	}
 
 	changed := strings.Replace(configMap, "value", "other", 1)
 	h.run(t, changed, create...).fails(t, "AddonTemplate hello-0.0.1 already exists", "--version", "--overwrite")
@@ -137,13 +148,15 @@ func TestAddOnCreate(t *testing.T) {
 	h.putPlacement(t, "team-a", "db")
 	addOn.Spec.InstallStrategy = addonv1beta1.InstallStrategy{Type: "Placements", Placements: []addonv1beta1.PlacementStrategy{{PlacementRef: addonv1beta1.PlacementRef{Namespace: "team-a", Name: "web"}}}}
 	addOn.Spec.InstallStrategy.Placements[0].RolloutStrategy.Type = "Progressive"
+	addOn.Spec.SupportedConfigs[1].DefaultConfig = &addonv1beta1.ConfigReferent{Namespace: "team-a", Name: "default"}
 	addOn.Spec.SupportedConfigs = append(addOn.Spec.SupportedConfigs, addonv1alpha1.ConfigMeta{ConfigGroupResource: addonv1beta1.ConfigGroupResource{Resource: "others"}})
 	h.Put(t, cataloguePath+"/hello", &addOn)
 	h.run(t, changed, append(next, "--overwrite", "--placement-ref", "team-a/db,team-a/web")...).succeeds(t, "AddonTemplate hello-0.0.2 is created\n", "ClusterManagementAddon hello is updated\n")
 	addOn = addonv1alpha1.ClusterManagementAddOn{}
 	h.Get(t, cataloguePath+"/hello", &addOn)
 	placements := addOn.Spec.InstallStrategy.Placements
-	if addOn.Spec.SupportedConfigs[0].DefaultConfig.Name != "hello-0.0.2" || len(addOn.Spec.SupportedConfigs) != 2 || len(placements) != 2 ||
+	if addOn.Spec.SupportedConfigs[0].DefaultConfig.Name != "hello-0.0.2" || len(addOn.Spec.SupportedConfigs) != 3 ||
+		addOn.Spec.SupportedConfigs[1].DefaultConfig == nil || len(placements) != 2 ||
 		placements[0].Name != "db" || placements[1].RolloutStrategy.Type != "Progressive" {
 		t.Errorf("after --overwrite: %+v", addOn.Spec)
 	}
@@ -151,7 +164,7 @@ func TestAddOnCreate(t *testing.T) {
 
 	for flags, says := range map[string]string{
 		"--cluster-role-bind r":      "add --hub-registration",
-		"--version 1_0":              "--version:",
+		"--version 1_0":              `--version: "1_0" cannot end the name of a template`,
 		"--labels a=b_":              "--labels: a=b_",
 		"--placement-ref web":        `--placement-ref: "web"`,
 		"--filename gone.yaml":       "-f: stat gone.yaml",
@@ -193,6 +206,11 @@ func TestAddOnEnable(t *testing.T) {
 		"--config-file: stat gone.yaml":              {"--names", "hello", "--clusters", "cluster1", "--config-file", "gone.yaml"},
 	} {
 		h.run(t, deploymentConfig, append([]string{"addon", "enable"}, args...)...).fails(t, says)
+	}
+	misspelt := h.run(t, "", "addon", "enable", "--names", "hello", "--clusters", "gone,lost")
+	misspelt.fails(t, `"gone" not found`, `"lost" not found`)
+	if n := strings.Count(misspelt.errOut, "capstan get clusters"); n != 1 {
+		t.Errorf("what to do is said %d times:\n%s", n, misspelt.errOut)
 	}
 	h.run(t, strings.Replace(deploymentConfig, ", namespace: team-a", "", 1), configured...).fails(t, "metadata.namespace is missing")
 	h.run(t, strings.Replace(deploymentConfig, "addon.open-cluster-management.io/v1alpha1", "none/v1", 1), configured...).fails(t, "the hub does not serve none/v1")

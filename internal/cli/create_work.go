@@ -244,6 +244,9 @@ func exactName(command *cobra.Command, args []string) error {
 	if len(args) != 1 {
 		return fmt.Errorf("%d names given, want 1: %s", len(args), command.UseLine())
 	}
+	if namespace, name, found := strings.Cut(args[0], "/"); found && command.Flags().Lookup("namespace") != nil {
+		return fmt.Errorf("NAME: %q: the namespace has a flag of its own: %s --namespace %s", args[0], name, namespace)
+	}
 	return checkObjectName(args[0])
 }
 

@@ -160,6 +160,7 @@ func TestExplainPlacement(t *testing.T) {
 
 	h.Answer("GET "+report.Path+"team-a/gone", fakehub.Refuse(http.StatusNotFound, metav1.StatusReasonNotFound, `placements "gone" not found`))
 	h.run(t, "", "explain", "placement", "gone", "-n", "team-a").fails(t, `"gone" not found`)
+	h.run(t, "", "explain", "placement", "team-a/web").fails(t, "web --namespace team-a")
 	h.Answer("GET "+report.Path+"default/secret", fakehub.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden, "you may not get placements"))
 	h.run(t, "", "explain", "placement", "secret").fails(t, "you may not get placements", "lacks this permission")
 	h.Answer("GET "+report.Path+"team-a/elsewhere", http.NotFound)

@@ -8,7 +8,9 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -189,7 +191,7 @@ func Main(ctx context.Context, args []string, in io.Reader, out, errOut io.Write
 	case errors.Is(err, errDiffers):
 		return 1
 	}
-	fmt.Fprintln(errOut, output.StyleOf(errOut).Error("Error:"), err)
+	fmt.Fprintln(errOut, output.StyleOf(errOut).Error("Error:"), lastOfEach(err.Error()))
 	if ctx.Err() != nil {
 		return 130
 	}
@@ -197,4 +199,16 @@ func Main(ctx context.Context, args []string, in io.Reader, out, errOut io.Write
 		return 2
 	}
 	return 1
+}
+
+// lastOfEach drops lines that come again: what to do next is the same for much that goes wrong at once.
+func lastOfEach(text string) string {
+	lines := strings.Split(text, "\n")
+	var kept []string
+	for i, line := range lines {
+		if line == "" || !slices.Contains(lines[i+1:], line) {
+			kept = append(kept, line)
+		}
+	}
+	return strings.Join(kept, "\n")
 }

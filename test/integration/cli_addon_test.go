@@ -35,17 +35,15 @@ func TestCLIAddOn(t *testing.T) {
 	if err := h.Get(t.Context(), client.ObjectKey{Name: name}, addOn); err != nil {
 		t.Fatal(err)
 	}
-	if len(addOn.Spec.DefaultConfigs) != 1 || addOn.Spec.DefaultConfigs[0].Resource != "addontemplates" || addOn.Spec.DefaultConfigs[0].Name != name+"-0.0.2" {
+	if len(addOn.Spec.DefaultConfigs) != 2 || addOn.Spec.DefaultConfigs[0].Resource != "addontemplates" || addOn.Spec.DefaultConfigs[0].Name != name+"-0.0.2" ||
+		addOn.Spec.DefaultConfigs[1].Resource != "addondeploymentconfigs" || addOn.Spec.DefaultConfigs[1].Name != "__reserved_no_default__" {
 		t.Errorf("default configurations %+v", addOn.Spec.DefaultConfigs)
 	}
 
 	const config = `{"apiVersion":"addon.open-cluster-management.io/v1alpha1","kind":"AddOnDeploymentConfig","metadata":{"namespace":"cli-addon","name":"config"},"spec":{"customizedVariables":[{"name":"A","value":"b"}]}}`
+	const other = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"cli-addon","name":"config"}}`
 	enable := []string{"addon", "enable", "--names", name, "--clusters", name + "-a," + name + "-b"}
-	hub.Capstan(t, config, append(enable, "--config-file", "-")...).Ends(t, 1, "takes no addondeploymentconfigs.addon.open-cluster-management.io")
-	patch := `{"spec":{"defaultConfigs":[{"group":"addon.open-cluster-management.io","resource":"addontemplates","name":"cli-addon-0.0.2"},{"group":"addon.open-cluster-management.io","resource":"addondeploymentconfigs","name":"__reserved_no_default__"}]}}`
-	if err := h.Patch(t.Context(), addOn, client.RawPatch("application/merge-patch+json", []byte(patch))); err != nil {
-		t.Fatal(err)
-	}
+	hub.Capstan(t, other, append(enable, "--config-file", "-")...).Ends(t, 1, "takes no configmaps")
 	enable = append(enable, "-n", "somewhere", "--labels", "a=b", "--config-file", "-")
 	for range 2 {
 		hub.Capstan(t, config, enable...).Succeeds(t, "Deploying cli-addon add-on to namespaces somewhere of managed cluster: cli-addon-a.")
@@ -65,8 +63,8 @@ func TestCLIAddOn(t *testing.T) {
 	hub.Capstan(t, "", "install", "hub-addon", "--names", "argocd", "--create-namespace").Ends(t, 1, "runs no pods")
 }
 
-// CA-36 CA-37 CA-38: an add-on that was made of manifests on the command line is on its cluster a moment after it is enabled, gets a
-// new version, and is off again when it is disabled.
+// CA-36 CA-37 CA-38 AM-31: an add-on that was made of manifests on the command line is on its cluster a moment after it is enabled,
+// gets a new version and a configuration, and is off again when it is disabled.
 func TestCLIAddOnLife(t *testing.T) {
 	t.Parallel()
 	const name = "cli-addon-life"
@@ -78,8 +76,12 @@ func TestCLIAddOnLife(t *testing.T) {
 	on := []string{"--names", name, "--clusters", name}
 	hub.Capstan(t, "", slices.Concat([]string{"addon", "enable", "-n", ns}, on)...).Succeeds(t)
 	awaitConfigMap(t, m, ns, "agent", "1")
-	hub.Capstan(t, configMap(ns, "agent", "2"), append(making, "--version", "0.0.2", "--overwrite")...).Succeeds(t)
+	hub.Capstan(t, configMap(ns, "agent", "2{{VALUE}}"), append(making, "--version", "0.0.2", "--overwrite")...).Succeeds(t)
 	awaitConfigMap(t, m, ns, "agent", "2")
+	config := fmt.Sprintf(`{"apiVersion":"addon.open-cluster-management.io/v1alpha1","kind":"AddOnDeploymentConfig","metadata":{"namespace":%q,"name":"config"},`+
+		`"spec":{"agentInstallNamespace":%q,"customizedVariables":[{"name":"VALUE","value":"3"}]}}`, name, ns)
+	hub.Capstan(t, config, slices.Concat([]string{"addon", "enable", "-n", ns, "--config-file", "-"}, on)...).Succeeds(t)
+	awaitConfigMap(t, m, ns, "agent", "23")
 	env.Eventually(t, func(context.Context) error {
 		shown := hub.Capstan(t, "", "get", "addon", name)
 		for _, want := range []string{"ManifestApplied: True", "RegistrationApplied: True", "ConfigMap " + ns + "/agent: applied"} {

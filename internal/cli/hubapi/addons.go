@@ -116,3 +116,12 @@ func (h *Hub) UninstallAddOn(ctx context.Context, cluster, name string) (found b
 	}
 	return err == nil, h.explain("undeploy add-on "+name+" in managed cluster "+cluster, err)
 }
+
+// HasClusterRole tells whether the hub has a ClusterRole.
+func (h *Hub) HasClusterRole(ctx context.Context, name string) (bool, error) {
+	err := h.core.Get().AbsPath("/apis/rbac.authorization.k8s.io/v1/clusterroles", name).Do(ctx).Error()
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	return err == nil, h.explain("look for ClusterRole "+name, err)
+}
