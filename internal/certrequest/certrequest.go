@@ -13,8 +13,11 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
@@ -34,6 +37,16 @@ func Parse(csr *certificatesv1.CertificateSigningRequest) (*x509.CertificateRequ
 	return request, nil
 }
 
+// IsFor tells whether a certificate for the subject is requested: for all of it and nothing else, but the group that everybody
+// is in.
+func IsFor(request *x509.CertificateRequest, subject addonv1beta1.Subject) bool {
+	asked := request.Subject
+	return asked.CommonName == subject.User &&
+		sets.New(asked.Organization...).Delete(fleet.GroupAuthenticated).Equal(sets.New(subject.Groups...).Delete(fleet.GroupAuthenticated)) &&
+		sets.New(asked.OrganizationalUnit...).Equal(sets.New(subject.OrganizationUnits...)) &&
+		len(asked.Names) == 1+len(asked.Organization)+len(asked.OrganizationalUnit) // attributes of no other kind
+}
+
 // OfClient tells whether the usages are those of a client certificate and no others.
 func OfClient(usages []certificatesv1.KeyUsage) bool {
 	allowed := []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment, certificatesv1.UsageClientAuth}
@@ -50,6 +63,20 @@ func Decided(csr *certificatesv1.CertificateSigningRequest) bool {
 	return slices.ContainsFunc(csr.Status.Conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool {
 		return c.Type == certificatesv1.CertificateApproved || c.Type == certificatesv1.CertificateDenied
 	})
+}
+
+// Undecided are the requests with the labels that are neither approved nor denied.
+func Undecided(ctx context.Context, c client.Reader, with client.MatchingLabels) (undecided []reconcile.Request, err error) {
+	csrs := &certificatesv1.CertificateSigningRequestList{}
+	if err := c.List(ctx, csrs, with, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list CertificateSigningRequests: %w", err)
+	}
+	for i := range csrs.Items {
+		if !Decided(&csrs.Items[i]) {
+			undecided = append(undecided, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&csrs.Items[i])})
+		}
+	}
+	return undecided, nil
 }
 
 // ToBeSigned tells whether the request is approved and has no certificate yet.

@@ -67,19 +67,12 @@ func registersOtherwise(e event.UpdateEvent) bool {
 }
 
 // withheld are the undecided requests of an add-on.
-func (c *Controller) withheld(ctx context.Context, addOn client.Object) (requests []ctrl.Request) {
-	csrs := &certificatesv1.CertificateSigningRequestList{}
-	labels := client.MatchingLabels{fleet.LabelClusterName: addOn.GetNamespace(), fleet.LabelAddOnName: addOn.GetName()}
-	if err := c.client.List(ctx, csrs, labels, client.UnsafeDisableDeepCopy); err != nil {
-		log.FromContext(ctx).Error(err, "List the certificate requests of an add-on")
-		return nil
+func (c *Controller) withheld(ctx context.Context, addOn client.Object) []ctrl.Request {
+	waiting, err := certrequest.Undecided(ctx, c.client, client.MatchingLabels{fleet.LabelClusterName: addOn.GetNamespace(), fleet.LabelAddOnName: addOn.GetName()})
+	if err != nil {
+		log.FromContext(ctx).Error(err, "The requests of an add-on that wait cannot be looked at again", "addOn", client.ObjectKeyFromObject(addOn))
 	}
-	for i := range csrs.Items {
-		if !certrequest.Decided(&csrs.Items[i]) {
-			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&csrs.Items[i])})
-		}
-	}
-	return requests
+	return waiting
 }
 
 // Reconcile approves the request if it is for what the add-on registers for, and by whom it has to be. Everything else is

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	"github.com/capstan-io/capstan/internal/addon/registrations"
@@ -74,23 +73,14 @@ func checkUsages(csr *certificatesv1.CertificateSigningRequest) error {
 	return nil
 }
 
-// checkSubject wants the subject and nothing else, but the group that everybody is in.
+// checkSubject wants the subject and nothing else.
 func checkSubject(request *x509.CertificateRequest, want addonv1beta1.Subject) error {
-	subject := request.Subject
-	same := subject.CommonName == want.User &&
-		sameSet(slices.DeleteFunc(slices.Clone(subject.Organization), isEverybody), slices.DeleteFunc(slices.Clone(want.Groups), isEverybody)) &&
-		sameSet(subject.OrganizationalUnit, want.OrganizationUnits) &&
-		len(subject.Names) == 1+len(subject.Organization)+len(subject.OrganizationalUnit)
-	if !same {
+	if !certrequest.IsFor(request, want) {
 		wanted := pkix.Name{CommonName: want.User, Organization: want.Groups, OrganizationalUnit: want.OrganizationUnits}
-		return fmt.Errorf("its subject is %q; the add-on registers as %q", subject, wanted)
+		return fmt.Errorf("its subject is %q; the add-on registers as %q", request.Subject, wanted)
 	}
 	return nil
 }
-
-func isEverybody(group string) bool { return group == fleet.GroupAuthenticated }
-
-func sameSet(a, b []string) bool { return sets.New(a...).Equal(sets.New(b...)) }
 
 // checkNames wants no other name than the add-on's own (RG-61).
 func checkNames(request *x509.CertificateRequest, addOn string) error {

@@ -2,7 +2,6 @@ package template
 
 import (
 	"context"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,7 +9,6 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capstan-io/capstan/addon"
@@ -156,15 +154,9 @@ func checkSubject(spec *addonv1beta1.AddOnTemplateSpec, installation addon.Insta
 		return err
 	}
 	for _, registration := range registrations {
-		if registration.CustomSigner != nil && registration.CustomSigner.SignerName == csr.Spec.SignerName && isSubject(request, registration.CustomSigner.Subject) {
+		if registration.CustomSigner != nil && registration.CustomSigner.SignerName == csr.Spec.SignerName && certrequest.IsFor(request, registration.CustomSigner.Subject) {
 			return nil
 		}
 	}
 	return fmt.Errorf("the subject %q is not the one that it declares for the signer %q", request.Subject, csr.Spec.SignerName)
-}
-
-func isSubject(request *x509.CertificateRequest, subject addonv1beta1.Subject) bool {
-	return request.Subject.CommonName == subject.User &&
-		sets.New(request.Subject.Organization...).Delete(fleet.GroupAuthenticated).Equal(sets.New(subject.Groups...).Delete(fleet.GroupAuthenticated)) &&
-		sets.New(request.Subject.OrganizationalUnit...).Equal(sets.New(subject.OrganizationUnits...))
 }

@@ -66,18 +66,12 @@ func connected(cluster client.Object) bool {
 }
 
 // withheld are the undecided requests of a cluster.
-func (c *Controller) withheld(ctx context.Context, cluster client.Object) (requests []ctrl.Request) {
-	csrs := &certificatesv1.CertificateSigningRequestList{}
-	if err := c.client.List(ctx, csrs, client.MatchingLabels{fleet.LabelClusterName: cluster.GetName()}); err != nil {
-		log.FromContext(ctx).Error(err, "The requests that wait for a cluster to be gone cannot be listed", "cluster", cluster.GetName())
-		return nil
+func (c *Controller) withheld(ctx context.Context, cluster client.Object) []ctrl.Request {
+	waiting, err := certrequest.Undecided(ctx, c.client, client.MatchingLabels{fleet.LabelClusterName: cluster.GetName()})
+	if err != nil {
+		log.FromContext(ctx).Error(err, "The requests that wait for a cluster to be gone cannot be looked at again", "cluster", cluster.GetName())
 	}
-	for i := range csrs.Items {
-		if !certrequest.Decided(&csrs.Items[i]) {
-			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&csrs.Items[i])})
-		}
-	}
-	return requests
+	return waiting
 }
 
 // Reconcile approves the request of a trusted user for exactly the identity of a cluster's agent. The identity of a cluster
