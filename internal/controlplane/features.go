@@ -17,6 +17,9 @@ var kubernetesFeatures = map[string]bool{
 	// API servers tell each other who and where they are, with a write every few seconds. Nothing here asks for it.
 	"APIServerIdentity":                   false,
 	"UnknownVersionInteroperabilityProxy": false,
+	// Every few minutes all of etcd is read and decoded to be compared with the watch caches: with a thousand clusters that
+	// took 6 % of the processor and 130 MB, to find faults in Kubernetes' own cache.
+	"DetectCacheInconsistency": false,
 }
 
 // setFeatures is done once in a process, before anything looks at the gates.

@@ -22,18 +22,22 @@ const (
 	// heap costs more to collect, and has more room between collections.
 	busyInterval = time.Second
 	busyHeap     = 100 << 20
+	// growth is how many times the room of a process becomes what it was, doubled each time, while it stays busy: a moment of
+	// work is not worth much memory, a minute of it is.
+	growth = 4
 	// calm is how long a process must have had little to do until it counts as idle.
 	calm = 5 * time.Second
 )
 
 // Pace takes over the pace of the collector, unless the environment variable GOGC sets one. While the process is busy, its
-// heap may grow by room bytes beyond what is live, or to twice that if it is more, before it is collected; once it is idle, that
-// memory goes back to the operating system. It counts as busy now, for a start is a busy time.
+// heap may grow by room bytes beyond what is live, by up to four times as many if it stays busy, or to twice what is live if that
+// is more, before it is collected; once it is idle, that memory goes back to the operating system. It counts as busy now, for
+// a start is a busy time.
 func Pace(room uint64) {
 	if os.Getenv("GOGC") != "" {
 		return
 	}
-	p := &pacer{room: room, set: debug.SetGCPercent, free: debug.FreeOSMemory, read: readUsage}
+	p := &pacer{least: room, room: room, set: debug.SetGCPercent, free: debug.FreeOSMemory, read: readUsage}
 	p.start()
 	p.onCollection(p.collected)
 }
@@ -46,13 +50,15 @@ func (u usage) busyInterval() time.Duration {
 }
 
 type pacer struct {
-	room uint64
-	set  func(percent int) int
-	free func()
-	read func() usage
+	least uint64
+	set   func(percent int) int
+	free  func()
+	read  func() usage
 
 	mu    sync.Mutex
 	timer *time.Timer
+	// room is for how many bytes of garbage there is room while the process is busy, from least to growth times that.
+	room uint64
 	// last is when the last collection was, and collectedAt what had been allocated then.
 	last        time.Time
 	collectedAt uint64
@@ -75,6 +81,9 @@ func (p *pacer) collected() {
 	defer p.mu.Unlock()
 	heap, now := p.read(), time.Now()
 	if now.Sub(p.last) < heap.busyInterval() && heap.allocated-p.collectedAt > idleRoom(heap)/2 {
+		if p.hurried {
+			p.room = min(2*p.room, growth*p.least)
+		}
 		p.hurry(heap)
 	} else if p.hurried {
 		p.giveRoom(heap)
@@ -111,7 +120,7 @@ func (p *pacer) calmDown() bool {
 		p.hurry(heap)
 		return false
 	}
-	p.hurried = false
+	p.hurried, p.room = false, p.least
 	p.set(idlePercent)
 	return true
 }

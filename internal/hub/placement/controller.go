@@ -7,9 +7,9 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -35,7 +35,8 @@ type Controller struct {
 	clock     clock.Clock
 	scheduler *scheduler.Scheduler
 
-	mayTell flowcontrol.PassiveRateLimiter
+	// turns paces the events.
+	turns *rate.Limiter
 
 	restoring sync.Mutex
 	// informed says that the scheduler knows the fleet, and what was decided.
@@ -47,7 +48,7 @@ type Controller struct {
 // New returns a Controller that works through the client, which has the index byPlacement.
 func New(c client.Client, recorder events.EventRecorder, clk clock.Clock, s *scheduler.Scheduler) *Controller {
 	return &Controller{client: c, recorder: recorder, clock: clk, scheduler: s, rescheduled: make(chan struct{}, 1),
-		mayTell: flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(eventsPerSecond, eventsAtOnce, clk)}
+		turns: rate.NewLimiter(eventsPerSecond, eventsAtOnce)}
 }
 
 // Register adds the controller to the manager. The endpoint, unless it is nil, says what the controller knows.

@@ -226,18 +226,22 @@ func TestEvents(t *testing.T) {
 	if diff := cmp.Diff(want, b.heard()); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
-	for range 2 * eventsAtOnce {
+	for range 1000 {
 		b.tellRemoved(p, decision)
 	}
 	if got, want := len(b.heard()), eventsAtOnce-3; got != want {
 		t.Errorf("%d events at once, want %d", got, want)
 	}
 	b.clock.Step(time.Second)
-	for range eventsAtOnce {
-		b.tellRemoved(p, decision)
+	for range eventsPerSecond {
+		<-b.events.Events
 	}
-	if got := len(b.heard()); got != eventsPerSecond {
-		t.Errorf("%d events a second later, want %d", got, eventsPerSecond)
+	b.clock.Step(eventsLatest)
+	for range eventsPerSecond * (int(eventsLatest.Seconds()) - 1) {
+		<-b.events.Events
+	}
+	if b.clock.HasWaiters() {
+		t.Error("events wait for later than the latest")
 	}
 }
 
