@@ -24,7 +24,7 @@ import (
 const heapRoom = 16 << 20
 
 func main() {
-	heap.Pace(heapRoom)
+	heap.Pace(heapRoom, heapRoom)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	err := newCommand().ExecuteContext(ctx)
 	stop()

@@ -15,11 +15,14 @@ import (
 	"github.com/capstan-io/capstan/internal/version"
 )
 
-// heapRoom is for how many bytes of garbage a busy hub has room. GOGC goes before it.
-const heapRoom = 64 << 20
+// A busy hub has room for so many bytes of garbage, and for so many if it stays busy. GOGC goes before them.
+const (
+	heapRoom     = 64 << 20
+	mostHeapRoom = 256 << 20
+)
 
 func main() {
-	heap.Pace(heapRoom)
+	heap.Pace(heapRoom, mostHeapRoom)
 	// Cobra would offer the flags that Kubernetes libraries registered here.
 	pflag.CommandLine = pflag.NewFlagSet(os.Args[0], pflag.ContinueOnError)
 	// The API server warns its own clients, about deprecations for example; nobody reads that.

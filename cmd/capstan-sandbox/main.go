@@ -116,7 +116,7 @@ func configureLog(verbosity int, file string) error {
 }
 
 func serve(ctx context.Context, o sandbox.Options) error {
-	heap.Pace(heapRoom)
+	heap.Pace(heapRoom, heapRoom)
 	begin := time.Now()
 	cluster, err := sandbox.Start(ctx, o)
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {

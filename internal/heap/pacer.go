@@ -11,6 +11,8 @@ import (
 	"runtime/metrics"
 	"sync"
 	"time"
+
+	"github.com/KimMachineGun/automemlimit/memlimit"
 )
 
 const (
@@ -22,22 +24,29 @@ const (
 	// heap costs more to collect, and has more room between collections.
 	busyInterval = time.Second
 	busyHeap     = 100 << 20
-	// growth is how many times the room of a process becomes what it was, doubled each time, while it stays busy: a moment of
-	// work is not worth much memory, a minute of it is.
-	growth = 4
+	// share of the memory of the machine, or of the cgroup, that the room may take.
+	share = 16
 	// calm is how long a process must have had little to do until it counts as idle.
 	calm = 5 * time.Second
 )
 
 // Pace takes over the pace of the collector, unless the environment variable GOGC sets one. While the process is busy, its
-// heap may grow by room bytes beyond what is live, by up to four times as many if it stays busy, or to twice what is live if that
-// is more, before it is collected; once it is idle, that memory goes back to the operating system. It counts as busy now, for
-// a start is a busy time.
-func Pace(room uint64) {
+// heap may grow by least bytes beyond what is live, or to twice that if it is more, before it is collected. While it stays so,
+// the room doubles up to most bytes, or a sixteenth of the memory there is: a moment of work is not worth much memory, a minute
+// of it is. Once the process is idle, that memory goes back to the operating system. It counts as busy now, for a start is a
+// busy time.
+//
+// Where memory is limited by a cgroup, and GOMEMLIMIT sets no other limit, the collector knows of that, too.
+func Pace(least, most uint64) {
+	// Without a limit that can be read, there is the machine's; without that, none.
+	limit, err := memlimit.Set(memlimit.WithProvider(memlimit.ApplyFallback(memlimit.FromCgroup, memlimit.FromSystem)))
 	if os.Getenv("GOGC") != "" {
 		return
 	}
-	p := &pacer{least: room, room: room, set: debug.SetGCPercent, free: debug.FreeOSMemory, read: readUsage}
+	if err == nil {
+		most = max(least, min(most, uint64(limit)/share))
+	}
+	p := &pacer{least: least, most: most, room: least, set: debug.SetGCPercent, free: debug.FreeOSMemory, read: readUsage}
 	p.start()
 	p.onCollection(p.collected)
 }
@@ -50,14 +59,14 @@ func (u usage) busyInterval() time.Duration {
 }
 
 type pacer struct {
-	least uint64
-	set   func(percent int) int
-	free  func()
-	read  func() usage
+	least, most uint64
+	set         func(percent int) int
+	free        func()
+	read        func() usage
 
 	mu    sync.Mutex
 	timer *time.Timer
-	// room is for how many bytes of garbage there is room while the process is busy, from least to growth times that.
+	// room is for how many bytes of garbage there is room while the process is busy, from least to most.
 	room uint64
 	// last is when the last collection was, and collectedAt what had been allocated then.
 	last        time.Time
@@ -82,7 +91,7 @@ func (p *pacer) collected() {
 	heap, now := p.read(), time.Now()
 	if now.Sub(p.last) < heap.busyInterval() && heap.allocated-p.collectedAt > idleRoom(heap)/2 {
 		if p.hurried {
-			p.room = min(2*p.room, growth*p.least)
+			p.room = min(2*p.room, p.most)
 		}
 		p.hurry(heap)
 	} else if p.hurried {

@@ -21,7 +21,7 @@ type process struct {
 func newProcess() *process {
 	p := &process{heap: usage{live: 50 * mb}}
 	p.pacer = &pacer{
-		least: 128 * mb, room: 128 * mb,
+		least: 128 * mb, most: 500 * mb, room: 128 * mb,
 		set:  func(percent int) int { p.percent = append(p.percent, percent); return 0 },
 		free: func() { p.freed++; p.collected() },
 		read: func() usage { return p.heap },
@@ -64,7 +64,7 @@ func TestPacer(t *testing.T) {
 			pass(2 * calm)
 			p.allocate(25*mb, time.Second/2)
 			p.allocate(25*mb, time.Second/2)
-		}, []int{256, 512, 1024, idlePercent, 256}, 1},
+		}, []int{256, 512, 1000, idlePercent, 256}, 1},
 		"while it is, it stays so":   {func(p *process) { p.allocate(200*mb, calm-1); pass(1) }, []int{256}, 0},
 		"until the garbage ends":     {func(p *process) { p.allocate(200*mb, calm-1); pass(1); pass(calm) }, []int{256, idlePercent}, 1},
 		"a large heap has its share": {func(p *process) { p.heap.live = 1000 * mb; p.allocate(3000*mb, calm-1); pass(1) }, []int{256, busyPercent}, 0},
