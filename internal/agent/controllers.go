@@ -126,7 +126,7 @@ func (a *Agent) registerWork(ctx context.Context, mgr ctrl.Manager, hub cluster.
 	managed := &applied.Cluster{Objects: meta, Discovery: served, Tracked: tracker.New(ctx, meta)}
 	hubHash := fleet.HubHash(hub.GetConfig().Host)
 	agentID := a.appliedBy(hubHash)
-	if err := finalize.Register(mgr, managed, hubHash, agentID, a.WorkloadAgentWorkers); err != nil {
+	if err := finalize.Register(mgr, managed, hubHash, agentID, a.WorkloadAgentWorkers, a.clock); err != nil {
 		return err
 	}
 	observed := observe.New(objects, managed.Tracked, observe.Options{MaxJSONRawLength: a.MaxJSONRawLength, Clock: a.clock})

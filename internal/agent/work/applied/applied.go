@@ -46,8 +46,9 @@ type Cluster struct {
 	// Discovery tells which resources are served, and in which version.
 	Discovery discovery.DiscoveryInterfaceWithContext
 	Tracked   *tracker.Tracker
-	// asked are the UIDs of objects whose deletion was asked for: of these, the tracker is believed when it says that they
-	// have gone, so that a work of a thousand objects does not ask for each of them again.
+	// asked are the revisions of objects whose deletion was asked for, as they were then, by UID: of these, the tracker is
+	// believed when it says that they have gone, or that nothing has happened yet, so that a work of a thousand objects does not
+	// ask for each of them again.
 	asked sync.Map
 }
 
@@ -111,11 +112,10 @@ func (c *Cluster) one(amw *workv1.AppliedManifestWork, verb string, r *workv1.Ap
 	do func(*workv1.AppliedManifestResourceMeta) (gone bool, err error)) (gone bool, err error) {
 	recorded := Object(*r)
 	c.Tracked.Track(amw.Name, recorded)
-	if c.wasSeenToGo(*r) {
-		c.Tracked.Forget(amw.Name, recorded)
-		return true, nil
+	gone, waiting := c.afterAsking(*r)
+	if !gone && !waiting {
+		gone, err = do(r)
 	}
-	gone, err = do(r)
 	if err != nil {
 		err = fmt.Errorf("%s %s %s: %w", verb, r.Resource, recorded.NamespacedName, err)
 	}
@@ -126,21 +126,22 @@ func (c *Cluster) one(amw *workv1.AppliedManifestWork, verb string, r *workv1.Ap
 	}
 	if gone {
 		c.Tracked.Forget(amw.Name, recorded)
+		c.asked.Delete(r.UID)
 	}
 	return gone, err
 }
 
-// wasSeenToGo tells whether an object that was to be deleted is known to be gone.
-func (c *Cluster) wasSeenToGo(r workv1.AppliedManifestResourceMeta) bool {
-	if _, asked := c.asked.Load(r.UID); !asked {
-		return false
+// afterAsking tells whether an object that was to be deleted is known to be gone, or known not to have changed since.
+func (c *Cluster) afterAsking(r workv1.AppliedManifestResourceMeta) (gone, waiting bool) {
+	before, asked := c.asked.Load(r.UID)
+	if !asked {
+		return false, false
 	}
-	revision, known := c.Tracked.Revision(Object(r))
-	if !known || revision != "" {
-		return false
+	now, known := c.Tracked.Revision(Object(r))
+	if !known {
+		return false, false
 	}
-	c.asked.Delete(r.UID)
-	return true
+	return now == "", now == before
 }
 
 func (c *Cluster) remove(ctx context.Context, amw *workv1.AppliedManifestWork, r *workv1.AppliedManifestResourceMeta) (gone bool, err error) {
@@ -153,6 +154,7 @@ func (c *Cluster) remove(ctx context.Context, amw *workv1.AppliedManifestWork, r
 		return err == nil, err
 	}
 	if live.DeletionTimestamp != nil {
+		c.ask(*r, live)
 		return false, nil
 	}
 	err = resource.Delete(ctx, r.Name, metav1.DeleteOptions{
@@ -162,10 +164,18 @@ func (c *Cluster) remove(ctx context.Context, amw *workv1.AppliedManifestWork, r
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return true, nil // somebody else deleted it, and perhaps made another
 	}
-	if err == nil && r.UID != "" {
-		c.asked.Store(r.UID, true)
+	if err == nil {
+		c.ask(*r, live)
 	}
 	return false, err
+}
+
+// ask remembers that an object is to go. One without a UID in the record may be any of its name.
+func (c *Cluster) ask(r workv1.AppliedManifestResourceMeta, live *metav1.PartialObjectMetadata) {
+	c.Tracked.Saw(Object(r), live)
+	if r.UID != "" {
+		c.asked.Store(r.UID, tracker.RevisionOf(live))
+	}
 }
 
 // propagation is Background unless the work asks for Foreground in so many words: that the objects have dependents to wait
@@ -183,9 +193,6 @@ func (c *Cluster) find(ctx context.Context, amw *workv1.AppliedManifestWork, r *
 	o := Object(*r)
 	resource := c.Objects.Resource(o.GroupVersionResource).Namespace(o.Namespace)
 	live, err := resource.Get(ctx, o.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		c.asked.Delete(r.UID)
-	}
 	if isUnserved(err) {
 		var served bool
 		if served, err = c.another(ctx, r); err != nil || !served {

@@ -1,0 +1,173 @@
+package finalize
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	metadatafake "k8s.io/client-go/metadata/fake"
+	clientgotesting "k8s.io/client-go/testing"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/agent/work/applied"
+	"github.com/capstan-io/capstan/internal/agent/work/tracker"
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+const workName = "hash-work"
+
+// bench has a controller and a managed cluster with ConfigMaps of one deleted AppliedManifestWork.
+type bench struct {
+	*testing.T
+	*Controller
+	objects *metadatafake.FakeMetadataClient
+	client  client.Client
+}
+
+func newBench(t *testing.T, configMaps int) *bench {
+	amw := &workv1.AppliedManifestWork{ObjectMeta: metav1.ObjectMeta{Name: workName, UID: "amw", Finalizers: []string{fleet.FinalizerAppliedManifestWorkCleanup}}}
+	scheme := metadatafake.NewTestScheme()
+	if err := metav1.AddMetaToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	objects := metadatafake.NewSimpleMetadataClient(scheme)
+	for i := range configMaps {
+		o := &metav1.PartialObjectMetadata{
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("cm-%d", i), UID: types.UID(fmt.Sprint(i)), ResourceVersion: "1",
+				OwnerReferences: []metav1.OwnerReference{applied.OwnerReference(amw)}},
+		}
+		if err := objects.Tracker().Add(o); err != nil {
+			t.Fatal(err)
+		}
+		amw.Status.AppliedResources = append(amw.Status.AppliedResources, workv1.AppliedManifestResourceMeta{Version: "v1", UID: string(o.UID),
+			ResourceIdentifier: workv1.ResourceIdentifier{Resource: "configmaps", Namespace: o.Namespace, Name: o.Name}})
+	}
+	// A real API server tells of a deletion a little after it has answered; here the test says when.
+	objects.PrependReactor("delete", "configmaps", func(clientgotesting.Action) (bool, runtime.Object, error) { return true, nil, nil })
+	works := runtime.NewScheme()
+	if err := workv1.AddToScheme(works); err != nil {
+		t.Fatal(err)
+	}
+	c := fake.NewClientBuilder().WithScheme(works).WithRESTMapper(meta.NewDefaultRESTMapper(nil)).WithObjects(amw).WithStatusSubresource(amw).Build()
+	if err := c.Delete(t.Context(), amw); err != nil {
+		t.Fatal(err)
+	}
+	cluster := &applied.Cluster{Objects: objects, Tracked: tracker.New(t.Context(), objects)}
+	return &bench{T: t, Controller: New(c, cluster, clock.RealClock{}), objects: objects, client: c}
+}
+
+func (b *bench) pass() ctrl.Result {
+	b.Helper()
+	result, err := b.Reconcile(b.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: workName}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	synctest.Wait()
+	return result
+}
+
+func (b *bench) requests() map[string]int {
+	n := map[string]int{}
+	for _, a := range b.objects.Actions() {
+		n[a.GetVerb()]++
+	}
+	return n
+}
+
+// vanish makes ConfigMaps go.
+func (b *bench) vanish(from, to int) {
+	b.Helper()
+	for i := from; i < to; i++ {
+		if err := b.objects.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("configmaps"), "default", fmt.Sprintf("cm-%d", i)); err != nil {
+			b.Fatal(err)
+		}
+	}
+	synctest.Wait()
+}
+
+func (b *bench) listed() int {
+	b.Helper()
+	amw := &workv1.AppliedManifestWork{}
+	if err := b.client.Get(b.Context(), client.ObjectKey{Name: workName}, amw); err != nil {
+		b.Fatal(err)
+	}
+	return len(amw.Status.AppliedResources)
+}
+
+// WK-14: each object is asked for, and deleted, once. What does not go shows in the status, a second later, and what does
+// costs no write.
+func TestManyObjectsGo(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const all = 100
+		b := newBench(t, all)
+		b.pass()
+		once := map[string]int{"get": all, "delete": all, "list": 1, "watch": 1}
+		b.vanish(0, 60)
+		if again := b.pass().RequeueAfter; again != reportInterval {
+			t.Errorf("another look after %s, want %s", again, reportInterval)
+		}
+		if diff := cmp.Diff(once, b.requests()); diff != "" {
+			t.Errorf("requests (-want +got):\n%s", diff)
+		}
+		if n := b.listed(); n != all {
+			t.Errorf("the status was written at once: %d are left", n)
+		}
+		<-time.After(reportInterval)
+		if again := b.pass().RequeueAfter; again != 0 {
+			t.Errorf("another look after %s, with nothing to be done", again)
+		}
+		if n := b.listed(); n != 40 {
+			t.Errorf("%d are left by the status, want 40", n)
+		}
+		b.vanish(60, all)
+		b.pass()
+		if err := b.client.Get(t.Context(), client.ObjectKey{Name: workName}, &workv1.AppliedManifestWork{}); !apierrors.IsNotFound(err) {
+			t.Errorf("the AppliedManifestWork is still there: %v", err)
+		}
+		if diff := cmp.Diff(once, b.requests()); diff != "" {
+			t.Errorf("requests at the end (-want +got):\n%s", diff)
+		}
+		b.pass()
+		if _, begun := b.begun.Load(workName); begun {
+			t.Error("the deletion is remembered after its end")
+		}
+	})
+}
+
+// WK-14: an object that somebody else holds is looked at again when it changes.
+func TestHeldObject(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, 1)
+		b.pass()
+		configMaps := corev1.SchemeGroupVersion.WithResource("configmaps")
+		o, err := b.objects.Tracker().Get(configMaps, "default", "cm-0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		held := o.DeepCopyObject().(*metav1.PartialObjectMetadata)
+		held.ResourceVersion, held.OwnerReferences = "2", nil // it is somebody else's now
+		if err := b.objects.Tracker().Update(configMaps, held, "default"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		b.pass()
+		if err := b.client.Get(t.Context(), client.ObjectKey{Name: workName}, &workv1.AppliedManifestWork{}); !apierrors.IsNotFound(err) {
+			t.Errorf("the AppliedManifestWork waits for what is not its own: %v", err)
+		}
+	})
+}
