@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
@@ -126,6 +127,11 @@ func makeScoredClusters(t *testing.T, c client.Client) {
 			if err := c.Create(t.Context(), o); err != nil {
 				return err
 			}
+		}
+		mc.Status.Capacity = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("64")}
+		mc.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: *resource.NewQuantity(int64(i%64), resource.DecimalSI)}
+		if err := c.Status().Update(t.Context(), mc); err != nil {
+			return err
 		}
 		score.Status.Scores = []clusterv1alpha1.AddOnPlacementScoreItem{{Name: "demo", Value: int32(i%201 - 100)}}
 		return c.Status().Update(t.Context(), score)
