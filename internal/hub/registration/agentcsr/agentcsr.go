@@ -33,6 +33,9 @@ func ofAgent(request *x509.CertificateRequest, cluster string) bool {
 	if len(request.DNSNames)+len(request.EmailAddresses)+len(request.IPAddresses)+len(request.URIs) > 0 {
 		return false
 	}
+	if len(request.Subject.Names) != 1+len(request.Subject.Organization) {
+		return false // attributes of other kinds, such as the UID of a user
+	}
 	organizations := sets.New(request.Subject.Organization...)
 	return organizations.Has(fleet.ClusterGroup(cluster)) && sets.New(fleet.ClusterGroups(cluster)...).IsSuperset(organizations)
 }
