@@ -26,15 +26,17 @@ const (
 	busyHeap     = 100 << 20
 	// share of the memory of the machine, or of the cgroup, that the room may take.
 	share = 16
+	// patience is how long a process must have been busy until it gets more room than the least: a start, or a moment of work,
+	// is not worth memory that cannot be given back entirely.
+	patience = 2 * time.Second
 	// calm is how long a process must have had little to do until it counts as idle.
 	calm = 5 * time.Second
 )
 
 // Pace takes over the pace of the collector, unless the environment variable GOGC sets one. While the process is busy, its
 // heap may grow by least bytes beyond what is live, or to twice that if it is more, before it is collected. While it stays so,
-// the room doubles up to most bytes, or a sixteenth of the memory there is: a moment of work is not worth much memory, a minute
-// of it is. Once the process is idle, that memory goes back to the operating system. It counts as busy now, for a start is a
-// busy time.
+// the room doubles, up to most bytes or a sixteenth of the memory there is. Once the process is idle, that memory goes back to
+// the operating system. It counts as busy now, for a start is a busy time.
 //
 // Where memory is limited by a cgroup, and GOMEMLIMIT sets no other limit, the collector knows of that, too.
 func Pace(least, most uint64) {
@@ -71,8 +73,9 @@ type pacer struct {
 	// last is when the last collection was, and collectedAt what had been allocated then.
 	last        time.Time
 	collectedAt uint64
-	// hurried tells that the process is busy, and hurriedAt what had been allocated when that was last found.
+	// hurried tells that the process is busy, since when, and what had been allocated when that was last found.
 	hurried   bool
+	since     time.Time
 	hurriedAt uint64
 }
 
@@ -90,7 +93,7 @@ func (p *pacer) collected() {
 	defer p.mu.Unlock()
 	heap, now := p.read(), time.Now()
 	if now.Sub(p.last) < heap.busyInterval() && heap.allocated-p.collectedAt > idleRoom(heap)/2 {
-		if p.hurried {
+		if p.hurried && now.Sub(p.since) >= patience {
 			p.room = min(2*p.room, p.most)
 		}
 		p.hurry(heap)
@@ -102,6 +105,9 @@ func (p *pacer) collected() {
 
 // hurry is the pace of a busy process.
 func (p *pacer) hurry(heap usage) {
+	if !p.hurried {
+		p.since = time.Now()
+	}
 	p.hurried, p.hurriedAt = true, heap.allocated
 	p.giveRoom(heap)
 	p.timer.Reset(calm)

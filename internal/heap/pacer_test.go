@@ -58,13 +58,18 @@ func TestPacer(t *testing.T) {
 		"collections of nothing, too": {func(p *process) { pass(calm + 1); p.allocate(1, 1); p.allocate(1, 1) }, []int{256, idlePercent}, 1},
 		"much garbage makes it busy":  {func(p *process) { pass(calm + 1); p.allocate(25*mb, time.Second/2) }, []int{256, idlePercent, 256}, 1},
 		"while it stays so, it has more room": {func(p *process) {
-			for range 4 {
+			for range 8 {
 				p.allocate(200*mb, time.Second/2)
 			}
 			pass(2 * calm)
 			p.allocate(25*mb, time.Second/2)
 			p.allocate(25*mb, time.Second/2)
 		}, []int{256, 512, 1000, idlePercent, 256}, 1},
+		"a moment is not worth more": {func(p *process) {
+			for range 3 {
+				p.allocate(200*mb, time.Second/2)
+			}
+		}, []int{256}, 0},
 		"while it is, it stays so":   {func(p *process) { p.allocate(200*mb, calm-1); pass(1) }, []int{256}, 0},
 		"until the garbage ends":     {func(p *process) { p.allocate(200*mb, calm-1); pass(1); pass(calm) }, []int{256, idlePercent}, 1},
 		"a large heap has its share": {func(p *process) { p.heap.live = 1000 * mb; p.allocate(3000*mb, calm-1); pass(1) }, []int{256, busyPercent}, 0},
