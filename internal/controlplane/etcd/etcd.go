@@ -117,11 +117,11 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		return nil, fmt.Errorf("start etcd in %s: %w", o.Dir, err)
 	}
 	server := &Server{etcd: member, log: core, endpoint: "unix://" + socket.Path, cleanup: cleanup}
-	err = server.waitReady(ctx)
-	if err == nil {
-		err = ctx.Err()
+	if err := server.waitReady(ctx); err != nil {
+		server.abandon()
+		return nil, fmt.Errorf("start etcd in %s: %w", o.Dir, err)
 	}
-	if err != nil {
+	if err := ctx.Err(); err != nil {
 		server.Close()
 		return nil, fmt.Errorf("start etcd in %s: %w", o.Dir, err)
 	}
@@ -229,6 +229,9 @@ func localURL(port int) url.URL {
 
 // waitReady makes the member leader of its cluster of one and waits until it has published itself.
 func (s *Server) waitReady(ctx context.Context) error {
+	if err := s.isMember(); err != nil {
+		return err
+	}
 	ctx, cancel := startContext(ctx)
 	defer cancel()
 	retry := time.NewTicker(2 * time.Millisecond)
@@ -249,6 +252,15 @@ func (s *Server) waitReady(ctx context.Context) error {
 			s.campaign(ctx)
 		}
 	}
+}
+
+// isMember makes sure that the data is this member's: with another's it would wait for ever for that one's vote.
+func (s *Server) isMember() error {
+	if s.etcd.Server.Cluster().Member(s.etcd.Server.MemberID()) != nil {
+		return nil
+	}
+	return fmt.Errorf("its files are those of another etcd member; if they were restored from a snapshot, restore them with "+
+		"--name %[1]s --initial-cluster %[1]s=%[2]s --initial-advertise-peer-urls %[2]s", memberName, peerURL)
 }
 
 // startContext ends when the start took too long, and some time after it was called off.
@@ -288,6 +300,15 @@ func (s *Server) Endpoint() string { return s.endpoint }
 
 // Err delivers what a running member cannot go on after.
 func (s *Server) Err() <-chan error { return s.log.failed }
+
+// abandon stops a member that did not become ready. Close would wait for its listeners, which begin when it is.
+func (s *Server) abandon() {
+	s.log.mute()
+	if !s.log.broken.Load() {
+		s.etcd.Server.HardStop()
+	}
+	s.cleanup()
+}
 
 // Close stops the member, writes what is pending and removes the socket. A member that failed in the middle of something
 // is left as it is: it would wait for itself.

@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"go.etcd.io/bbolt"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -110,6 +112,31 @@ func TestBrokenDataIsAnError(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 		})
+	}
+}
+
+// Data in which the member does not find itself, as old versions of etcdctl restore it from a snapshot, is told from data that can
+// be used, and does not keep the hub from ending.
+func TestDataOfAnotherMember(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	start(t, Options{Dir: dir}).Close()
+	db, err := bbolt.Open(filepath.Join(dir, "member-data", "member", "snap", "db"), 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = db.Update(func(tx *bbolt.Tx) error {
+		members := tx.Bucket([]byte("members"))
+		own, member := members.Cursor().First()
+		another := []byte(strings.Repeat("1", len(own)))
+		return errors.Join(members.Put(another, bytes.Clone(member)), members.Delete(own))
+	})
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	_, err = Start(t.Context(), Options{Dir: dir, NoFsync: true, Logger: logr.Discard()})
+	if err == nil || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), "--name hub --initial-cluster hub=http://127.0.0.1:2380") {
+		t.Errorf("got %v", err)
 	}
 }
 
