@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -17,6 +18,8 @@ var addOnTemplateKind = addonv1beta1.GroupVersion.WithKind("AddOnTemplate").Grou
 // ValidateAddOnTemplate holds an AddOnTemplate that is created (old is nil) or updated against what the hub can make an add-on of
 // (AM-30, AM-34, AM-35): manifests that are objects, each once, and registrations that are complete and ask for no signer of
 // somebody else. It fails with 400. What an update leaves alone is not asked about again.
+//
+// Then it asks for the permissions to give what the registrations give to agents, and fails with 403 if there are any missing (A2).
 //
 // The executor needs the permission of WH-11, in all namespaces, as that of a ManifestWorkReplicaSet does: the hub writes the
 // works of the add-on under its own identity.
@@ -39,14 +42,17 @@ func ValidateAddOnTemplate(ctx context.Context, template, old *addonv1beta1.AddO
 	if old == nil || !equality.Semantic.DeepEqual(template.Spec.Registration, old.Spec.Registration) {
 		errs = append(errs, validateRegistrations(spec.Child("registration"), template.Spec.Registration)...)
 	}
-	if len(errs) == 0 {
-		return nil
+	if len(errs) > 0 {
+		return badRequest(addOnTemplateKind, template.Name, errs)
 	}
-	return badRequest(addOnTemplateKind, template.Name, errs)
+	if errs := validateGrants(ctx, spec.Child("registration"), template, old, sender); len(errs) > 0 {
+		return apierrors.NewForbidden(addonv1beta1.GroupVersion.WithResource("addontemplates").GroupResource(), template.Name, errs.ToAggregate())
+	}
+	return nil
 }
 
 func validateRegistrations(path *field.Path, registrations []addonv1beta1.RegistrationSpec) (errs field.ErrorList) {
-	signers := map[string]bool{}
+	signers := map[string]string{}
 	for i, registration := range registrations {
 		path := path.Index(i)
 		switch registration.Type {
@@ -74,18 +80,24 @@ func validateRegistrations(path *field.Path, registrations []addonv1beta1.Regist
 	return errs
 }
 
-func validateCustomSigner(path *field.Path, signer *addonv1beta1.CustomSignerRegistrationSpec, seen map[string]bool) (errs field.ErrorList) {
-	name := path.Child("signerName")
+// validateCustomSigner checks one of the signers. Those before it are seen by what their variables are called, which with their volumes
+// and Secrets have the name of the signer in them, as far as such names can have it (AM-32).
+func validateCustomSigner(path *field.Path, signer *addonv1beta1.CustomSignerRegistrationSpec, seen map[string]string) (errs field.ErrorList) {
+	name, variable := path.Child("signerName"), fleet.SignerVariable(signer.SignerName)
+	other, alike := seen[variable]
 	switch {
 	case signer.SignerName == "":
 		errs = append(errs, field.Required(name, "write the name of the signer, such as example.com/hello"))
 	case fleet.IsReservedSigner(signer.SignerName):
 		errs = append(errs, field.Invalid(name, signer.SignerName,
 			"it is a signer of Kubernetes or of the hub: write one in a domain of your own, such as example.com/hello; for access to the hub use the type KubeClient"))
-	case seen[signer.SignerName]:
+	case alike && other == signer.SignerName:
 		errs = append(errs, field.Duplicate(name, signer.SignerName))
+	case alike:
+		errs = append(errs, field.Invalid(name, signer.SignerName, fmt.Sprintf(
+			"the certificates of this signer and of %q would have the same name in the pods, %s: choose one that differs in more than dots, dashes and slashes", other, variable)))
 	}
-	seen[signer.SignerName] = true
+	seen[variable] = signer.SignerName
 	if signer.SigningCA.Name == "" {
 		errs = append(errs, field.Required(path.Child("signingCA", "name"), "write the name of the Secret of type kubernetes.io/tls with the certificate and key to sign with"))
 	}

@@ -34,7 +34,7 @@ func validateAgentUpdate(cluster, old *clusterv1.ManagedCluster, sender Sender) 
 		{field.NewPath("spec"), spec, oldSpec},
 	} {
 		if !equality.Semantic.DeepEqual(part.now, part.before) {
-			return apierrors.NewForbidden(clusterv1.GroupVersion.WithResource(fleet.ResourceManagedClusters).GroupResource(), cluster.Name, fmt.Errorf(
+			return apierrors.NewForbidden(managedClusterResource, cluster.Name, fmt.Errorf(
 				"user %q is the agent of a cluster and cannot change %s: it may change spec.managedClusterClientConfigs and annotations that begin with %s; "+
 					"the rest is for administrators of the hub", sender.Name, part.path, fleet.AnnotationAgentPrefix))
 		}

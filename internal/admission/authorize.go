@@ -44,7 +44,10 @@ func (s Sender) may(ctx context.Context, asked authorizationv1.ResourceAttribute
 
 // describe writes a permission the way a Role names it.
 func describe(asked authorizationv1.ResourceAttributes) string {
-	text := fmt.Sprintf("%s %s of %s", asked.Verb, groupResource(asked).Resource, asked.Group)
+	text := asked.Verb + " " + groupResource(asked).Resource
+	if asked.Group != "" {
+		text += " of " + asked.Group
+	}
 	if asked.Name != "" {
 		text += fmt.Sprintf(" named %q", asked.Name)
 	}

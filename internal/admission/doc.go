@@ -9,8 +9,9 @@
 //	ValidateManifestWork            WH-10, WH-11    manifests, executor
 //	ValidateManifestWorkReplicaSet  WH-12           manifests of the template, rollout strategies
 //	ValidateClusterManagementAddOn  AM-20, A4, A6   rollout strategies, configurations, dependencies
+//	ValidateManagedClusterAddOn     A6, AF-16       how long it may take to go, hosting cluster
 //	ValidateManagedClusterAddOnStatus  R10          what agents tell of add-ons
-//	ValidateAddOnTemplate           WH-11, AM-30    manifests, executor, registrations
+//	ValidateAddOnTemplate           WH-11, AM-30, A2  manifests, executor, registrations and what they give to agents
 //	ValidateCertificateSigningRequest  R10          label of the requests of agents
 //
 // Every function takes the object as it is to be stored and the object it replaces, nil when it is created. An error

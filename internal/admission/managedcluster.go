@@ -20,7 +20,10 @@ import (
 // defaultClusterSet is the set that clusters join unless they are put in another.
 const defaultClusterSet = fleet.ClusterSetDefault
 
-var managedClusterKind = clusterv1.GroupVersion.WithKind("ManagedCluster").GroupKind()
+var (
+	managedClusterKind     = clusterv1.GroupVersion.WithKind("ManagedCluster").GroupKind()
+	managedClusterResource = clusterv1.GroupVersion.WithResource(fleet.ResourceManagedClusters).GroupResource()
+)
 
 // MutateOptions is what MutateManagedCluster needs to know beside the objects.
 type MutateOptions struct {
@@ -94,8 +97,8 @@ type NamespaceGetter func(ctx context.Context, name string) (*corev1.Namespace, 
 
 // ValidateManagedCluster holds a cluster that is created (old is nil) or updated against WH-04 to WH-07, after
 // MutateManagedCluster. It fails with 400 when the name is reserved, or the name or an address is wrong, and with 403 when
-// the sender may not accept the cluster, or take that back, may not move it between sets, or when the namespace of the
-// cluster is still being deleted.
+// the sender may not accept the cluster, or take that back, may not move it between sets, or let the add-ons of the cluster run on
+// another one, or when the namespace of the cluster is still being deleted.
 func ValidateManagedCluster(
 	ctx context.Context, cluster, old *clusterv1.ManagedCluster, sender Sender, namespaces NamespaceGetter,
 ) error {
@@ -126,7 +129,13 @@ func ValidateManagedCluster(
 	if err := validateSetChange(ctx, setBefore, cluster.Labels[fleet.LabelClusterSet], sender); err != nil {
 		return err
 	}
-	if old != nil && len(sender.Clusters) > 0 {
+	if old == nil {
+		return validateHosting(ctx, managedClusterResource, cluster, nil, sender)
+	}
+	if err := validateHosting(ctx, managedClusterResource, cluster, old, sender); err != nil {
+		return err
+	}
+	if len(sender.Clusters) > 0 {
 		return validateAgentUpdate(cluster, old, sender)
 	}
 	return nil

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"context"
 	"fmt"
 	"reflect"
 
@@ -13,19 +14,24 @@ import (
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
-// ValidateManagedClusterAddOn holds a ManagedClusterAddOn that is created (old is nil) or updated against what the hub can use:
-// the annotation that says how long its removal may take (gap A6), which would otherwise be found out to be wrong when the add-on is to
-// go. It fails with 400. What an update leaves alone is not asked about again.
-func ValidateManagedClusterAddOn(addOn, old metav1.Object) error {
+var (
+	managedClusterAddOnKind     = addonv1beta1.GroupVersion.WithKind("ManagedClusterAddOn").GroupKind()
+	managedClusterAddOnResource = addonv1beta1.GroupVersion.WithResource("managedclusteraddons").GroupResource()
+)
+
+// ValidateManagedClusterAddOn holds the annotations of a ManagedClusterAddOn that is created (old is nil) or updated against what the hub
+// can use: how long its removal may take (gap A6), which would otherwise be found out to be wrong when the add-on is to go; it fails with 400.
+// And it asks for the permission to let another cluster host the agent (AF-16), and fails with 403. What an update leaves alone is not
+// asked about again.
+func ValidateManagedClusterAddOn(ctx context.Context, addOn, old metav1.Object, sender Sender) error {
 	timeout := addOn.GetAnnotations()[fleet.AnnotationPreDeleteTimeout]
-	if old != nil && old.GetAnnotations()[fleet.AnnotationPreDeleteTimeout] == timeout {
-		return nil
+	if old == nil || old.GetAnnotations()[fleet.AnnotationPreDeleteTimeout] != timeout {
+		errs := validateTimeout(field.NewPath("metadata", "annotations").Key(fleet.AnnotationPreDeleteTimeout), timeout)
+		if len(errs) > 0 {
+			return badRequest(managedClusterAddOnKind, addOn.GetName(), errs)
+		}
 	}
-	errs := validateTimeout(field.NewPath("metadata", "annotations").Key(fleet.AnnotationPreDeleteTimeout), timeout)
-	if len(errs) == 0 {
-		return nil
-	}
-	return badRequest(addonv1beta1.GroupVersion.WithKind("ManagedClusterAddOn").GroupKind(), addOn.GetName(), errs)
+	return validateHosting(ctx, managedClusterAddOnResource, addOn, old, sender)
 }
 
 // ValidateManagedClusterAddOnStatus holds an agent to what it has to tell of an add-on (R10): conditions, and by which driver
@@ -49,7 +55,7 @@ func ValidateManagedClusterAddOnStatus(addOn, old *unstructured.Unstructured, se
 }
 
 func forbiddenStatus(addOn *unstructured.Unstructured, sender Sender, path string) error {
-	return apierrors.NewForbidden(addonv1beta1.GroupVersion.WithResource("managedclusteraddons").GroupResource(), addOn.GetName(), fmt.Errorf(
+	return apierrors.NewForbidden(managedClusterAddOnResource, addOn.GetName(), fmt.Errorf(
 		"user %q is the agent of a cluster and cannot change %s: it may change status.conditions and the driver of registrations; "+
 			"the rest is for the manager of the add-on, on the hub", sender.Name, path))
 }

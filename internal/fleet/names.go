@@ -137,6 +137,17 @@ func AddOnClientCertSecret(addOn, signer string) string {
 	return addOn + "-" + strings.ReplaceAll(signer, "/", "-") + "-client-cert"
 }
 
+// SignerVariable is the name of a signer as part of the names of variables, for the files with its certificate: EXAMPLE_COM_HELLO for
+// example.com/hello. No two signers of an AddOnTemplate may have the same.
+func SignerVariable(signer string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return '_'
+	}, strings.ToUpper(signer))
+}
+
 // AddOnDeployWork is the name of a ManifestWork that deploys an add-on on its cluster; there are as many as its objects need
 // (AF-12).
 func AddOnDeployWork(addOn string, index int) string {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	"github.com/capstan-io/capstan/internal/fleet"
 )
 
 // Variables that a template has without anybody's saying so (AM-31).
@@ -58,21 +59,12 @@ func variablesOf(in Input) variables {
 
 // ClientCertVariable is the variable whose value is the file with the certificate of a custom signer.
 func ClientCertVariable(signer string) string {
-	return variableClientCertPrefix + inVariable(signer)
+	return variableClientCertPrefix + fleet.SignerVariable(signer)
 }
 
 // ClientKeyVariable is the variable whose value is the file with the key of that certificate.
 func ClientKeyVariable(signer string) string {
-	return variableClientKeyPrefix + inVariable(signer)
-}
-
-func inVariable(signer string) string {
-	return strings.Map(func(r rune) rune {
-		if r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
-			return r
-		}
-		return '_'
-	}, strings.ToUpper(signer))
+	return variableClientKeyPrefix + fleet.SignerVariable(signer)
 }
 
 // reference is {{NAME}}, with a name that a variable can have. Anything else in braces, such as {{ .Values.name }}, is none of

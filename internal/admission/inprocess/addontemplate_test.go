@@ -44,6 +44,8 @@ func TestAddOnTemplateIsValidated(t *testing.T) {
 		{name: "signer of Kubernetes", object: template(configMap, strings.ReplaceAll(signer, "example.com/hello", "kubernetes.io/kube-apiserver-client"), ""),
 			text: `spec.registration[0].customSigner.signerName: Invalid value: "kubernetes.io/kube-apiserver-client": it is a signer of Kubernetes or of the hub`},
 		{name: "twice a signer", object: template(configMap, signer+","+signer, ""), text: `spec.registration[1].customSigner.signerName: Duplicate value: "example.com/hello"`},
+		{name: "signers with the same variables", object: template(configMap, signer+","+strings.ReplaceAll(signer, "example.com/hello", "example-com.x/hello")+","+strings.ReplaceAll(signer, "example.com/hello", "example.com.x/hello"), ""),
+			text: `spec.registration[2].customSigner.signerName: Invalid value: "example.com.x/hello": the certificates of this signer and of "example-com.x/hello" would have the same name in the pods, EXAMPLE_COM_X_HELLO`},
 		{name: "block of the other type", object: template(configMap, `{type: CustomSigner, kubeClient: {}, customSigner: {signerName: example.com/hello, signingCA: {name: ca}}}`, ""),
 			text: "spec.registration[0].kubeClient: Forbidden: it is for the type KubeClient"},
 		{name: "block of the other type, too", object: template(configMap, `{type: KubeClient, customSigner: {signerName: example.com/hello, signingCA: {name: ca}}}`, ""),
@@ -69,7 +71,7 @@ func TestAddOnTemplateIsValidated(t *testing.T) {
 		{name: "a new mistake in a manifest", object: template("{kind: A}", signer, ""), old: template(configMap, signer, ""), text: "spec.agentSpec.workload.manifests[0].apiVersion"},
 		{name: "a new mistake in a registration", object: template(configMap, "{type: CustomSigner}", ""), old: template(configMap, signer, ""), text: "spec.registration[0].customSigner"},
 	} {
-		t.Run(test.name, func(t *testing.T) { writeAndCheck(t, test.object, test.old, test.text) })
+		t.Run(test.name, func(t *testing.T) { writeAndCheck(t, test.object, test.old, test.text, "bind ", "get ") })
 	}
 }
 
@@ -83,4 +85,21 @@ func TestExecutorOfAddOnTemplateIsValidated(t *testing.T) {
 	}
 	checkStatus(t, newServer().write(t, template(), nil, ""), 400, "spec.agentSpec.executor")
 	checkStatus(t, newServer("execute-as ").write(t, template(), nil, ""), 0, "")
+}
+
+// A2, AM-34, AM-35: the hub binds the roles, and signs with the CA. So whoever only may write templates cannot give what he does not have.
+func TestGrantsOfAddOnTemplateAreValidated(t *testing.T) {
+	t.Parallel()
+	template := func(registration string) *unstructured.Unstructured {
+		return object(t, `{apiVersion: addon.open-cluster-management.io/v1alpha1, kind: AddOnTemplate, metadata: {name: t}, spec: {addonName: hello, agentSpec: {}, registration: [`+registration+`]}}`)
+	}
+	const (
+		administrator = `{type: KubeClient, kubeClient: {hubPermissions: [{type: CurrentCluster, currentCluster: {clusterRoleName: cluster-admin}}]}}`
+		signer        = `{type: CustomSigner, customSigner: {signerName: example.com/hello, signingCA: {name: ca}}}`
+	)
+	checkStatus(t, newServer().write(t, template(administrator), nil, ""), 403, `"cluster-admin"`)
+	checkStatus(t, newServer("get ").write(t, template(administrator), template(signer), ""), 403, `"cluster-admin"`)
+	checkStatus(t, newServer("bind ").write(t, template(administrator), nil, ""), 0, "")
+	checkStatus(t, newServer().write(t, template(signer), nil, ""), 403, "open-cluster-management-hub/ca")
+	checkStatus(t, newServer("get ").write(t, template(signer), nil, ""), 0, "")
 }

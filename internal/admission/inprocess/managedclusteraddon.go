@@ -6,23 +6,29 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/initializer"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	rules "github.com/capstan-io/capstan/internal/admission"
-	"github.com/capstan-io/capstan/internal/fleet"
 )
 
 var managedClusterAddOns = addonv1beta1.GroupVersion.WithResource("managedclusteraddons").GroupResource()
 
 // addOnValidator checks ManagedClusterAddOns, and what agents write into their status (R10).
-type addOnValidator struct{ *admission.Handler }
+type addOnValidator struct {
+	*admission.Handler
+	asking
+}
 
-var _ admission.ValidationInterface = (*addOnValidator)(nil)
+var (
+	_ admission.ValidationInterface            = (*addOnValidator)(nil)
+	_ initializer.WantsUnconditionalAuthorizer = (*addOnValidator)(nil)
+)
 
 func newAddOnValidator() *addOnValidator { return &addOnValidator{Handler: writes()} }
 
 // Validate is called by the server.
-func (p *addOnValidator) Validate(_ context.Context, request admission.Attributes, _ admission.ObjectInterfaces) error {
+func (p *addOnValidator) Validate(ctx context.Context, request admission.Attributes, _ admission.ObjectInterfaces) error {
 	subresource := request.GetSubresource()
 	if subresource != "" && subresource != "status" || request.GetResource().GroupResource() != managedClusterAddOns {
 		return nil
@@ -32,12 +38,12 @@ func (p *addOnValidator) Validate(_ context.Context, request admission.Attribute
 		return fmt.Errorf("the object under admission is a %T, not unstructured", request.GetObject())
 	}
 	old, updated := request.GetOldObject().(*unstructured.Unstructured)
+	sender := p.sender(request.GetUserInfo())
 	switch {
 	case subresource == "" && updated:
-		return rules.ValidateManagedClusterAddOn(addOn, old)
+		return rules.ValidateManagedClusterAddOn(ctx, addOn, old, sender)
 	case subresource == "":
-		return rules.ValidateManagedClusterAddOn(addOn, nil)
+		return rules.ValidateManagedClusterAddOn(ctx, addOn, nil, sender)
 	}
-	who := request.GetUserInfo()
-	return rules.ValidateManagedClusterAddOnStatus(addOn, old, rules.Sender{Name: who.GetName(), Clusters: fleet.AgentClusters(who.GetGroups())})
+	return rules.ValidateManagedClusterAddOnStatus(addOn, old, sender)
 }

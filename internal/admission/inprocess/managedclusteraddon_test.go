@@ -3,6 +3,7 @@ package inprocess_test
 import (
 	"testing"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/capstan-io/capstan/internal/fleet"
@@ -87,5 +88,45 @@ func TestTimeoutOfAddOn(t *testing.T) {
 			checkStatus(t, s.write(t, object(t, addOn(version, timeout)), object(t, addOn(version, "1m")), ""), code, "write how long the removal may wait")
 		}
 		checkStatus(t, s.write(t, object(t, addOn(version, "soon")), object(t, addOn(version, "soon")), ""), 0, "")
+	}
+}
+
+// AF-16, A2: works for the hosting cluster are written by the manager of the add-on. So whoever names the cluster is asked for the permission, on the
+// add-on as on the cluster whose annotations its add-ons get; and nobody else is.
+func TestHostingClusterIsValidated(t *testing.T) {
+	t.Parallel()
+	const hosting = "addon.open-cluster-management.io/hosting-cluster-name"
+	for kind, text := range map[string]string{
+		"add-on":           `{apiVersion: addon.open-cluster-management.io/v1beta1, kind: ManagedClusterAddOn, metadata: {name: a, namespace: c1}, spec: {}}`,
+		"add-on, v1alpha1": `{apiVersion: addon.open-cluster-management.io/v1alpha1, kind: ManagedClusterAddOn, metadata: {name: a, namespace: c1}, spec: {}}`,
+		"cluster":          `{apiVersion: cluster.open-cluster-management.io/v1, kind: ManagedCluster, metadata: {name: c1, labels: {cluster.open-cluster-management.io/clusterset: default}}, spec: {}}`,
+	} {
+		on := func(host string) *unstructured.Unstructured {
+			o := object(t, text)
+			o.SetAnnotations(map[string]string{"other": host})
+			if host != "" {
+				o.SetAnnotations(map[string]string{"other": host, hosting: host})
+			}
+			return o
+		}
+		for _, test := range []struct {
+			name, before, after string
+			asked               bool
+		}{
+			{"set", "", "host", true}, {"changed", "host", "other", true}, {"kept", "host", "host", false}, {"removed", "host", "", false}, {"none", "", "", false},
+		} {
+			t.Run(kind+"/"+test.name, func(t *testing.T) {
+				t.Parallel()
+				code := int32(0)
+				if test.asked {
+					code = 403
+				}
+				checkStatus(t, newServer().write(t, on(test.after), on(test.before), ""), code,
+					`user "ann" cannot let the cluster "`+test.after+`" host add-ons by metadata.annotations[`+hosting+`]: it needs the permission to create manifestworks of work.open-cluster-management.io in namespace "`+test.after+`"`)
+				checkStatus(t, newServer("create ").write(t, on(test.after), on(test.before), ""), 0, "")
+			})
+		}
+		checkStatus(t, newServer("create join").write(t, on("host"), nil, ""), 403, `"host"`)
+		checkStatus(t, newServer("create join", "create ").write(t, on("host"), nil, ""), 0, "")
 	}
 }

@@ -99,11 +99,11 @@ func TestClusterManagementAddOnIsValidated(t *testing.T) {
 }
 
 // writeAndCheck expects 400 and the text, or no error without one.
-func writeAndCheck(t *testing.T, object, old *unstructured.Unstructured, text string) {
+func writeAndCheck(t *testing.T, object, old *unstructured.Unstructured, text string, verbs ...string) {
 	t.Helper()
 	code := int32(400)
 	if text == "" {
 		code = 0
 	}
-	checkStatus(t, newServer().write(t, object, old, ""), code, text)
+	checkStatus(t, newServer(verbs...).write(t, object, old, ""), code, text)
 }
