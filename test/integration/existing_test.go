@@ -32,6 +32,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
@@ -226,14 +227,22 @@ func passerby(t *testing.T, server *env.Server) client.Client {
 	const name = "passerby"
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{{
 		APIGroups: []string{"cluster.open-cluster-management.io", "work.open-cluster-management.io"},
-		Resources: []string{"managedclusters", "managedclusters/status", "managedclustersetbindings", "placements", "manifestworks", "manifestworkreplicasets"},
+		Resources: []string{"managedclusters", "managedclusters/status", "managedclustersetbindings", "placements", "manifestworkreplicasets"},
 		Verbs:     []string{"list", "create", "patch"},
+	}, {
+		APIGroups: []string{"addon.open-cluster-management.io"}, Resources: []string{"addontemplates", "managedclusteraddons"}, Verbs: []string{"create", "patch"},
 	}}}
 	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}},
 	}
-	create(t, server.Client(t), role, binding, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	works := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: name}, Rules: []rbacv1.PolicyRule{{
+		APIGroups: []string{"work.open-cluster-management.io"}, Resources: []string{"manifestworks"}, Verbs: []string{"create", "patch"},
+	}}}
+	worksBinding := &rbacv1.RoleBinding{
+		ObjectMeta: works.ObjectMeta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name}, Subjects: binding.Subjects,
+	}
+	create(t, server.Client(t), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, works, worksBinding, role, binding)
 	config, err := server.Config()
 	if err != nil {
 		t.Fatal(err)
@@ -257,7 +266,7 @@ func refusal(err error) string {
 	return fmt.Sprintf("%d: %s", s.Code, deniedBy.ReplaceAllString(s.Message, ""))
 }
 
-// WH-02 WH-04 to WH-11 WH-15: by webhook a hub refuses what a standalone hub refuses in process, in the same words.
+// WH-02 WH-04 to WH-11 WH-15 A2: by webhook a hub refuses what a standalone hub refuses in process, in the same words.
 func testRefusals(t *testing.T, existing *env.Server) {
 	byWebhook, inProcess := passerby(t, existing), passerby(t, hub)
 	set := func(name string) map[string]string { return map[string]string{fleet.LabelClusterSet: name} }
@@ -308,6 +317,20 @@ func testRefusals(t *testing.T, existing *env.Server) {
 				ServiceAccount: &workv1.ManifestWorkSubjectServiceAccount{Namespace: "kube-system", Name: "admin"}}}
 			return c.Create(t.Context(), s)
 		}, "400: "},
+		"role of a template without the permission": {func(c client.Client) error { return c.Create(t.Context(), givingTemplate("cluster-admin")) },
+			`403: addontemplates.addon.open-cluster-management.io "passerby" is forbidden: spec.registration[0].kubeClient.hubPermissions[0].singleNamespace.roleRef: Forbidden: user "passerby" cannot give "cluster-admin"`},
+		"CA of a template without the permission": {func(c client.Client) error {
+			template := givingTemplate("view")
+			template.Spec.Registration = []addonv1beta1.RegistrationSpec{{Type: addonv1beta1.RegistrationTypeCustomSigner, CustomSigner: &addonv1beta1.CustomSignerRegistrationSpec{
+				SignerName: "example.com/passerby", SigningCA: addonv1beta1.SigningCARef{Name: "ca"},
+			}}}
+			return c.Create(t.Context(), template)
+		}, `403: addontemplates.addon.open-cluster-management.io "passerby" is forbidden: spec.registration[0].customSigner.signingCA: Forbidden: user "passerby" cannot have certificates signed`},
+		"hosting cluster without the permission": {func(c client.Client) error { return c.Create(t.Context(), hostedAddOn("theirs")) },
+			`403: managedclusteraddons.addon.open-cluster-management.io "passerby" is forbidden: user "passerby" cannot let the cluster "theirs" host add-ons`},
+		"hosting cluster of all add-ons without the permission": {cluster("refused", func(mc *clusterv1.ManagedCluster) {
+			mc.Annotations = hostedAddOn("theirs").Annotations
+		}), "403: "},
 	} {
 		want, got := refusal(test.try(inProcess)), refusal(test.try(byWebhook))
 		if got != want || !strings.HasPrefix(got, test.want) {
@@ -315,6 +338,48 @@ func testRefusals(t *testing.T, existing *env.Server) {
 		}
 	}
 	testUpdatesRefused(t, existing, byWebhook)
+	testGiving(t, existing, byWebhook)
+	testGiving(t, hub, inProcess)
+}
+
+// testGiving is about whoever may do himself what the hub does for him: bind the role, and create works for the hosting cluster.
+func testGiving(t *testing.T, server *env.Server, c client.Client) {
+	t.Helper()
+	const name = "passerby-gives"
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterroles"}, ResourceNames: []string{"view"}, Verbs: []string{"bind"}},
+	}}
+	create(t, server.Client(t), role, &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "passerby"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "passerby"}},
+	})
+	for _, allowed := range []client.Object{givingTemplate("view"), hostedAddOn("passerby")} {
+		env.Eventually(t, func(ctx context.Context) error { return c.Create(ctx, allowed) }) // until the authorizer has heard of it
+	}
+	expectRefusal(t, c.Patch(t.Context(), &addonv1beta1.ManagedClusterAddOn{ObjectMeta: hostedAddOn("").ObjectMeta},
+		client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"addon.open-cluster-management.io/hosting-cluster-name":"theirs"}}}`))),
+		apierrors.IsForbidden, `cannot let the cluster "theirs" host add-ons`)
+	expectRefusal(t, c.Patch(t.Context(), givingTemplate(""),
+		client.RawPatch(types.JSONPatchType, []byte(`[{"op":"replace","path":"/spec/registration/0/kubeClient/hubPermissions/0/singleNamespace/namespace","value":"kube-system"}]`))),
+		apierrors.IsForbidden, `cannot give "view" to agents in the namespace "kube-system"`)
+}
+
+// givingTemplate gives a ClusterRole to its agents in the namespace passerby.
+func givingTemplate(role string) *addonv1beta1.AddOnTemplate {
+	template := &addonv1beta1.AddOnTemplate{ObjectMeta: metav1.ObjectMeta{Name: "passerby"}, Spec: addonv1beta1.AddOnTemplateSpec{AddonName: "passerby"}}
+	template.Spec.AgentSpec.Workload.Manifests = raw(configMap("default", "a", "b"))
+	template.Spec.Registration = []addonv1beta1.RegistrationSpec{{Type: addonv1beta1.RegistrationTypeKubeClient, KubeClient: &addonv1beta1.KubeClientRegistrationSpec{
+		HubPermissions: []addonv1beta1.HubPermissionConfig{{
+			Type:            addonv1beta1.HubPermissionsBindingSingleNamespace,
+			SingleNamespace: &addonv1beta1.SingleNamespaceBindingConfig{Namespace: "passerby", RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}},
+		}},
+	}}}
+	return template
+}
+
+// hostedAddOn is to run on another cluster.
+func hostedAddOn(host string) *addonv1beta1.ManagedClusterAddOn {
+	return annotated(&addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: "passerby", Name: "passerby"}}, hostingCluster, host)
 }
 
 // testUpdatesRefused is about what an existing cluster may become.
