@@ -42,6 +42,9 @@ const (
 	EventManagedClusterLeaseUpdateStarted          = "ManagedClusterLeaseUpdateStarted"
 	EventManagedClusterLeaseUpdateStopped          = "ManagedClusterLeaseUpdateStoped"  // spelt so in the contract
 	EventAddOnApprovalWithheld                     = "AddOnCertificateApprovalWithheld" // our own
+	EventAddOnNotSigned                            = "AddOnCertificateNotSigned"        // our own
+	EventAddOnTemplateVariablesUnset               = "AddOnTemplateVariablesUnset"      // our own
+	EventAddOnNotHosted                            = "AddOnNotHosted"                   // our own
 	EventRolledBack                                = "RolledBack"                       // our own
 	EventManagedClusterAddOnStatusUpdated          = "ManagedClusterAddOnStatusUpdated"
 	EventManagedClusterAddOnInstalled              = "ManagedClusterAddOnInstalled" // our own

@@ -85,12 +85,12 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if !ofAddOn(csr) || certrequest.Decided(csr) {
 		return ctrl.Result{}, nil
 	}
-	agent, err := c.catalogue.Agent(ctx, csr.Labels[fleet.LabelAddOnName])
-	if err != nil || agent == nil || agent.Options().Registration == nil {
-		return ctrl.Result{}, err
-	}
 	installation, err := c.installation(ctx, csr)
 	if err != nil || installation.AddOn == nil {
+		return ctrl.Result{}, err
+	}
+	agent, err := c.catalogue.Agent(ctx, installation.AddOn)
+	if err != nil || agent == nil || agent.Options().Registration == nil {
 		return ctrl.Result{}, err
 	}
 	configs, err := registrations.Of(ctx, agent.Options().Registration, installation)
@@ -104,7 +104,8 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, c.decide(ctx, csr, installation, agent.Options().Registration)
 }
 
-// installation is the add-on that the request is for, without AddOn if that does not exist or is about to go.
+// installation is the add-on that the request is for, without AddOn if that does not exist. One that is about to go needs its access
+// until it is gone, for its pre-delete hooks (RG-60).
 func (c *Controller) installation(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) (addon.Installation, error) {
 	cluster, addOn := &clusterv1.ManagedCluster{}, &addonv1beta1.ManagedClusterAddOn{}
 	name := csr.Labels[fleet.LabelClusterName]
@@ -113,9 +114,6 @@ func (c *Controller) installation(ctx context.Context, csr *certificatesv1.Certi
 	}
 	if err := c.client.Get(ctx, client.ObjectKey{Namespace: name, Name: csr.Labels[fleet.LabelAddOnName]}, addOn); err != nil {
 		return addon.Installation{}, client.IgnoreNotFound(err)
-	}
-	if !addOn.DeletionTimestamp.IsZero() {
-		return addon.Installation{}, nil
 	}
 	return addon.Installation{Cluster: cluster, AddOn: addOn}, nil
 }

@@ -7,13 +7,14 @@ import (
 	"fmt"
 
 	"github.com/capstan-io/capstan/addon"
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 )
 
 // Catalogue finds the code of an add-on.
 type Catalogue interface {
-	// Agent returns the add-on of the name; nil if it is somebody else's. An error means that it is not known now whose it
+	// Agent returns the code of an add-on on a cluster; nil if it is somebody else's. An error means that it is not known now whose it
 	// is, or what it is.
-	Agent(ctx context.Context, name string) (addon.Agent, error)
+	Agent(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn) (addon.Agent, error)
 }
 
 // Fixed is a Catalogue that stays the same.
@@ -38,9 +39,9 @@ func Of(agents ...addon.Agent) (Fixed, error) {
 	return fixed, nil
 }
 
-// Agent is the one of the name, or nil.
-func (f Fixed) Agent(_ context.Context, name string) (addon.Agent, error) {
-	agent, ok := f[name]
+// Agent is the one of the add-on's name, or nil.
+func (f Fixed) Agent(_ context.Context, addOn *addonv1beta1.ManagedClusterAddOn) (addon.Agent, error) {
+	agent, ok := f[addOn.Name]
 	if !ok {
 		return nil, nil
 	}

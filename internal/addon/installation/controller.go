@@ -84,12 +84,13 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	agent, err := c.Catalogue.Agent(ctx, req.Name)
+	agent, err := c.Catalogue.Agent(ctx, addOn)
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("find the add-on %s: %w", req.Name, err)
 	}
 	if agent == nil {
-		return ctrl.Result{}, nil
+		// It may have been this manager's before. What runs on the cluster is for whoever has it now to take over.
+		return again(0, c.withdraw(ctx, req.NamespacedName))
 	}
 	p := &pass{Controller: c, agent: agent, options: agent.Options(), before: addOn, addOn: addOn.DeepCopy()}
 	if err := p.look(ctx); err != nil {

@@ -92,8 +92,8 @@ type changing struct {
 	agent *hello
 }
 
-func (c changing) Agent(_ context.Context, name string) (addon.Agent, error) {
-	if name != c.agent.options.Name {
+func (c changing) Agent(_ context.Context, addOn *addonv1beta1.ManagedClusterAddOn) (addon.Agent, error) {
+	if addOn.Name != c.agent.options.Name {
 		return nil, nil
 	}
 	return c.agent, nil

@@ -282,7 +282,7 @@ func (c *Controller) concerns(ctx context.Context, addOn *addonv1beta1.ManagedCl
 	if available(before) != available(after) && (!addOn.DeletionTimestamp.IsZero() || addOn.Status.HealthCheck.Mode == addonv1beta1.HealthCheckModeCustomized) {
 		return true
 	}
-	agent, err := c.Catalogue.Agent(ctx, addOn.Name)
+	agent, err := c.Catalogue.Agent(ctx, addOn)
 	if err != nil || agent == nil {
 		return err != nil
 	}

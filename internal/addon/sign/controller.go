@@ -5,13 +5,18 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/capstan-io/capstan/addon"
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
@@ -25,23 +30,33 @@ import (
 // workers is how many certificates are issued at once.
 const workers = 5
 
+// The wait before something that failed is tried again doubles from the first to the last: a CA that is created meanwhile is no event.
+const (
+	firstRetry = 10 * time.Millisecond
+	lastRetry  = time.Minute
+)
+
 // Controller reconciles the approved CertificateSigningRequests of add-ons to signers that are not of Kubernetes (AF-06).
 type Controller struct {
 	client    client.Client
 	catalogue catalogue.Catalogue
+	recorder  events.EventRecorder
 }
 
 // New returns a Controller for the add-ons in the catalogue.
-func New(c client.Client, cat catalogue.Catalogue) *Controller {
-	return &Controller{client: c, catalogue: cat}
+func New(c client.Client, cat catalogue.Catalogue, recorder events.EventRecorder) *Controller {
+	return &Controller{client: c, catalogue: cat, recorder: recorder}
 }
 
 // Register adds the controller to the manager.
 func Register(mgr ctrl.Manager, cat catalogue.Catalogue) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("addon-sign").
 		For(&certificatesv1.CertificateSigningRequest{}, builder.WithPredicates(predicate.NewPredicateFuncs(toBeSigned))).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
-		Complete(New(mgr.GetClient(), cat))
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: workers,
+			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
+		}).
+		Complete(New(mgr.GetClient(), cat, mgr.GetEventRecorder("addon-csr-signing-controller")))
 }
 
 // toBeSigned tells whether the request is approved, and of an add-on with a signer that may be its own.
@@ -60,20 +75,20 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if !toBeSigned(csr) {
 		return ctrl.Result{}, nil
 	}
-	agent, err := c.catalogue.Agent(ctx, csr.Labels[fleet.LabelAddOnName])
-	if err != nil || agent == nil {
-		return ctrl.Result{}, err
-	}
-	registration := agent.Options().Registration
-	if registration == nil || registration.Sign == nil {
-		return ctrl.Result{}, nil
-	}
 	cluster, addOn := &clusterv1.ManagedCluster{}, &addonv1beta1.ManagedClusterAddOn{}
 	if err := c.client.Get(ctx, client.ObjectKey{Name: csr.Labels[fleet.LabelClusterName]}, cluster); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if err := c.client.Get(ctx, client.ObjectKey{Namespace: cluster.Name, Name: csr.Labels[fleet.LabelAddOnName]}, addOn); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	agent, err := c.catalogue.Agent(ctx, addOn)
+	if err != nil || agent == nil {
+		return ctrl.Result{}, err
+	}
+	registration := agent.Options().Registration
+	if registration == nil || registration.Sign == nil {
+		return ctrl.Result{}, nil
 	}
 	return ctrl.Result{}, c.sign(ctx, csr, addon.Installation{Cluster: cluster, AddOn: addOn}, registration)
 }
@@ -91,6 +106,8 @@ func (c *Controller) sign(ctx context.Context, csr *certificatesv1.CertificateSi
 	}
 	certificate, err := registration.Sign(ctx, installation, csr.DeepCopy())
 	if err != nil {
+		c.recorder.Eventf(installation.AddOn, csr, corev1.EventTypeWarning, fleet.EventAddOnNotSigned, "Sign",
+			"CertificateSigningRequest %s is not signed: %v. When that is put right, it is within a minute", csr.Name, err)
 		return fmt.Errorf("sign %s: %w", what, err)
 	}
 	if len(certificate) == 0 {

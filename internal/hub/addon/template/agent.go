@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capstan-io/capstan/addon"
@@ -52,7 +53,7 @@ func Configs() []schema.GroupVersionResource {
 // Manifests renders the template.
 func (a *agent) Manifests(ctx context.Context, installation addon.Installation) (*addon.Workload, error) {
 	in, err := a.input(ctx, installation)
-	if errors.Is(err, config.ErrMissing) && isLeaving(installation) {
+	if errors.Is(err, config.ErrMissing) && isLeaving(installation.AddOn) {
 		return &addon.Workload{}, nil // what is gone has no hooks to run
 	}
 	if err != nil {
@@ -63,7 +64,7 @@ func (a *agent) Manifests(ctx context.Context, installation addon.Installation) 
 	if err != nil {
 		return nil, fmt.Errorf("the AddOnTemplate: %w", err)
 	}
-	a.tell(ctx, rendered.Unknown)
+	a.tell(installation, rendered.Unknown)
 	objects := make([]client.Object, len(rendered.Objects))
 	for i, object := range rendered.Objects {
 		objects[i] = object
@@ -73,20 +74,31 @@ func (a *agent) Manifests(ctx context.Context, installation addon.Installation) 
 	}, nil
 }
 
-// tell writes to the log, once, which variables have no value: an author looks for what has become of them.
-func (a *agent) tell(ctx context.Context, unknown []string) {
-	for _, variable := range unknown {
-		if _, before := a.told.LoadOrStore(a.name+"/"+variable, true); !before {
-			ctrl.LoggerFrom(ctx).Info("A variable of the AddOnTemplate has no value and becomes empty: give it one in the customizedVariables of an AddOnDeploymentConfig",
-				"addOn", a.name, "variable", variable)
-		}
+// tell says by events what is not as the author of the template, or whoever installs it, may expect: once, until it is otherwise.
+func (a *agent) tell(installation addon.Installation, unset []string) {
+	about, hosting, variables := client.ObjectKeyFromObject(installation.AddOn), installation.HostingCluster(), strings.Join(unset, ", ")
+	if isLeaving(installation.AddOn) || hosting == "" && variables == "" {
+		a.told.Delete(about)
+		return
+	}
+	said := [...]string{hosting, variables}
+	if before, _ := a.told.Swap(about, said); before == said {
+		return
+	}
+	if variables != "" {
+		a.recorder.Eventf(installation.AddOn, nil, corev1.EventTypeWarning, fleet.EventAddOnTemplateVariablesUnset, "Deploy",
+			"The AddOnTemplate has variables without a value, which become empty: %s. Give them one in the customizedVariables of an AddOnDeploymentConfig", variables)
+	}
+	if hosting != "" {
+		a.recorder.Eventf(installation.AddOn, nil, corev1.EventTypeWarning, fleet.EventAddOnNotHosted, "Deploy",
+			"Add-ons of AddOnTemplates run on their own cluster: the annotation %s with the cluster %s means nothing to this one", fleet.AnnotationHostingClusterName, hosting)
 	}
 }
 
 // installNamespace is that of the template or of the AddOnDeploymentConfig (AM-33).
 func (a *agent) installNamespace(ctx context.Context, installation addon.Installation) (string, error) {
 	in, err := a.input(ctx, installation)
-	if errors.Is(err, config.ErrMissing) && isLeaving(installation) {
+	if errors.Is(err, config.ErrMissing) && isLeaving(installation.AddOn) {
 		return installation.AddOn.Status.Namespace, nil
 	}
 	if err != nil {
@@ -121,7 +133,7 @@ func (a *agent) template(ctx context.Context, installation addon.Installation) (
 	if err != nil {
 		return nil, err
 	}
-	if !found && !isLeaving(installation) && !meta.IsStatusConditionTrue(installation.AddOn.Status.Conditions, fleet.ConditionConfigured) {
+	if !found && !isLeaving(installation.AddOn) && !meta.IsStatusConditionTrue(installation.AddOn.Status.Conditions, fleet.ConditionConfigured) {
 		return nil, fmt.Errorf("the configurations of the add-on are not known yet: %w", addon.ErrNotYet)
 	}
 	if !found {
@@ -137,12 +149,12 @@ func (a *agent) template(ctx context.Context, installation addon.Installation) (
 // read reads the configuration that the cluster is to have. An add-on that leaves takes it in whatever state it is: the rollout of
 // another one will not come to it any more.
 func (a *agent) read(ctx context.Context, installation addon.Installation, into client.Object) (found bool, err error) {
-	if isLeaving(installation) {
+	if isLeaving(installation.AddOn) {
 		return config.ReadPresent(ctx, a.client, installation, into)
 	}
 	return config.Read(ctx, a.client, installation, into)
 }
 
-func isLeaving(installation addon.Installation) bool {
-	return !installation.AddOn.DeletionTimestamp.IsZero()
+func isLeaving(addOn *addonv1beta1.ManagedClusterAddOn) bool {
+	return !addOn.DeletionTimestamp.IsZero()
 }

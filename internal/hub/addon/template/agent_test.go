@@ -10,6 +10,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/capstan-io/capstan/addon"
@@ -57,10 +58,15 @@ spec: {agentInstallNamespace: hello-system, customizedVariables: [{name: WHO, va
 
 func newAgent(t *testing.T, configurations ...string) addon.Agent {
 	t.Helper()
+	return newTellingAgent(t, &events.FakeRecorder{}, configurations...)
+}
+
+func newTellingAgent(t *testing.T, recorder events.EventRecorder, configurations ...string) addon.Agent {
+	t.Helper()
 	entry := &addonv1beta1.ClusterManagementAddOn{ObjectMeta: metav1.ObjectMeta{Name: "hello"}}
 	entry.Spec.DefaultConfigs = []addonv1beta1.AddOnConfig{{ConfigGroupResource: templateType()}}
 	c := addontest.With(fake.NewClientBuilder().WithObjects(entry), configurations...)
-	agent, err := NewCatalogue(c, c).Agent(t.Context(), "hello")
+	agent, err := NewCatalogue(c, c, recorder).Agent(t.Context(), addontest.Installation().AddOn)
 	if err != nil || agent == nil {
 		t.Fatal(agent, err)
 	}
@@ -287,5 +293,34 @@ func TestPermissions(t *testing.T) {
 	installation.AddOn.Status.ConfigReferences = []addonv1beta1.ConfigReference{addontest.Desired(incomplete)}
 	if _, err := newAgent(t, incomplete).Options().Registration.Permissions(t.Context(), installation); err == nil || !strings.Contains(err.Error(), "spec.registration[0].kubeClient.hubPermissions[1]: type \"SingleNamespace\" needs") {
 		t.Errorf("without its block: %v", err)
+	}
+}
+
+// AM-31: a variable without value is told of, once, until it has one; and so is a hosting cluster, which means nothing to add-ons of templates.
+func TestTells(t *testing.T) {
+	t.Parallel()
+	recorder := events.NewFakeRecorder(10)
+	agent := newTellingAgent(t, recorder, templateV1, deployConfig)
+	bare, configured := installed(templateV1), installed(templateV1, deployConfig)
+	hosted := installed(templateV1, deployConfig)
+	hosted.AddOn.Annotations = map[string]string{"addon.open-cluster-management.io/hosting-cluster-name": "host"}
+	gone := installed(templateV1)
+	gone.AddOn.DeletionTimestamp = new(metav1.Now())
+	const unset, notHosted = "Warning AddOnTemplateVariablesUnset The AddOnTemplate has variables without a value, which become empty: WHO.", "Warning AddOnNotHosted Add-ons of AddOnTemplates run on their own cluster: the annotation"
+	for i, step := range []struct {
+		installation addon.Installation
+		want         string
+	}{{bare, unset}, {bare, ""}, {configured, ""}, {bare, unset}, {gone, ""}, {bare, unset}, {hosted, notHosted}, {hosted, ""}} {
+		if _, err := agent.Manifests(t.Context(), step.installation); err != nil {
+			t.Fatal(err)
+		}
+		said := ""
+		select {
+		case said = <-recorder.Events:
+		default:
+		}
+		if said != step.want && (step.want == "" || !strings.HasPrefix(said, step.want)) || len(recorder.Events) > 0 {
+			t.Errorf("step %d: %q, want %q", i, said, step.want)
+		}
 	}
 }

@@ -1,7 +1,6 @@
 package template
 
 import (
-	"context"
 	"fmt"
 
 	"k8s.io/utils/clock"
@@ -16,9 +15,6 @@ const manager = "addon-templates"
 
 // Register adds the controllers of the add-ons from templates to the manager.
 func Register(mgr ctrl.Manager, c clock.Clock) error {
-	if err := IndexAddOns(context.Background(), mgr.GetFieldIndexer()); err != nil {
-		return err
-	}
 	cached, err := client.New(mgr.GetConfig(), client.Options{
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
 		Cache: &client.CacheOptions{Reader: mgr.GetCache(), Unstructured: true},
@@ -27,6 +23,6 @@ func Register(mgr ctrl.Manager, c clock.Clock) error {
 		return fmt.Errorf("make the client of the add-ons from templates: %w", err)
 	}
 	return engine.Register(mgr, engine.Options{
-		Manager: manager, Catalogue: NewCatalogue(cached, mgr.GetAPIReader()), Configs: Configs(), Clock: c,
+		Manager: manager, Catalogue: NewCatalogue(cached, mgr.GetAPIReader(), mgr.GetEventRecorder("addon-template-controller")), Configs: Configs(), Clock: c,
 	})
 }

@@ -27,7 +27,7 @@ const validity = 24 * time.Hour
 func (a *agent) registrations(ctx context.Context, installation addon.Installation) ([]addonv1beta1.RegistrationConfig, error) {
 	spec, err := a.template(ctx, installation)
 	known := installation.AddOn.Status.Registrations
-	if len(known) > 0 && (errors.Is(err, addon.ErrNotYet) || errors.Is(err, config.ErrMissing) && isLeaving(installation)) {
+	if len(known) > 0 && (errors.Is(err, addon.ErrNotYet) || errors.Is(err, config.ErrMissing) && isLeaving(installation.AddOn)) {
 		return a.asBefore(installation), nil
 	}
 	if err != nil {
@@ -57,7 +57,7 @@ func (a *agent) asBefore(installation addon.Installation) []addonv1beta1.Registr
 // clusters share go with the add-on as well (gap R12).
 func (a *agent) permissions(ctx context.Context, installation addon.Installation) ([]client.Object, error) {
 	spec, err := a.template(ctx, installation)
-	if errors.Is(err, config.ErrMissing) && isLeaving(installation) {
+	if errors.Is(err, config.ErrMissing) && isLeaving(installation.AddOn) {
 		return nil, fmt.Errorf("the AddOnTemplate is gone: %w", addon.ErrNotYet)
 	}
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/capstan-io/capstan/internal/addon/addontest"
@@ -99,7 +100,7 @@ func TestSign(t *testing.T) {
 				secret = authority(t, "open-cluster-management-hub", "hello-ca", corev1.SecretTypeTLS)
 			}
 			c := addontest.With(fake.NewClientBuilder().WithScheme(addontest.Scheme()).WithObjects(secret), present)
-			issued, err := (&agent{Catalogue: NewCatalogue(c, c), name: "hello"}).sign(t.Context(), installed(desired), test.request)
+			issued, err := (&agent{Catalogue: NewCatalogue(c, c, &events.FakeRecorder{}), name: "hello"}).sign(t.Context(), installed(desired), test.request)
 			if test.refused != "" {
 				if err == nil || issued != nil || !strings.Contains(err.Error(), test.refused) {
 					t.Errorf("issued %q, error %v, want %s", issued, err, test.refused)
