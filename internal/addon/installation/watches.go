@@ -131,7 +131,7 @@ func (c *Controller) watch(b *builder.Builder, mapper meta.RESTMapper) error {
 	for _, kind := range permissionKinds() {
 		b.Watches(kind, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
 			return []reconcile.Request{{NamespacedName: keyOf(o)}}
-		}), builder.WithPredicates(predicate.NewPredicateFuncs(c.applied), onlyAtStart()))
+		}), builder.WithPredicates(predicate.NewPredicateFuncs(c.applied), c.notNew()))
 	}
 	for _, config := range c.Configs {
 		kind, err := watched(config, mapper)
@@ -169,9 +169,15 @@ func notCreated() predicate.Predicate {
 	return predicate.Funcs{CreateFunc: func(event.CreateEvent) bool { return false }}
 }
 
-// onlyAtStart leaves out those that it makes, but not those that it finds: their add-on may be gone.
-func onlyAtStart() predicate.Predicate {
-	return predicate.Funcs{CreateFunc: func(e event.CreateEvent) bool { return e.IsInInitialList }}
+// notNew leaves out the permissions that the controller has just made, but not those that it finds, nor those that come when their add-on
+// is gone: that may have gone while they were made (R12), and has not taken them along, for then they were not in the cache.
+func (c *Controller) notNew() predicate.Predicate {
+	return predicate.Funcs{CreateFunc: func(e event.CreateEvent) bool {
+		if e.IsInInitialList {
+			return true
+		}
+		return c.client.Get(context.Background(), keyOf(e.Object), &addonv1beta1.ManagedClusterAddOn{}) != nil
+	}}
 }
 
 // foreign are conditions of an add-on that its manager neither sets nor needs.

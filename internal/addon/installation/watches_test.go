@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
@@ -113,6 +114,27 @@ func TestOfCluster(t *testing.T) {
 	h.controller.ofCluster().Delete(t.Context(), event.DeleteEvent{Object: cluster("host")}, queue)
 	if queue.Len() != 1 {
 		t.Error("that the hosting cluster is gone is not noticed")
+	}
+}
+
+// R12: what is granted to an add-on while it goes is heard of when it is gone.
+func TestNotNew(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, installed())
+	binding := func(addOn string) *rbacv1.RoleBinding {
+		return &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{fleet.LabelClusterName: "c1", fleet.LabelAddOnName: addOn}}}
+	}
+	for name, test := range map[string]struct {
+		event event.CreateEvent
+		want  bool
+	}{
+		"made":                      {event.CreateEvent{Object: binding("hello")}, false},
+		"found":                     {event.CreateEvent{Object: binding("hello"), IsInInitialList: true}, true},
+		"made for one that is gone": {event.CreateEvent{Object: binding("gone")}, true},
+	} {
+		if got := h.controller.notNew().Create(test.event); got != test.want {
+			t.Errorf("%s: %t", name, got)
+		}
 	}
 }
 
