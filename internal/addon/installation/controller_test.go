@@ -326,13 +326,21 @@ func TestBrokenManifests(t *testing.T) {
 	}
 }
 
-// The add-ons of others are left alone.
+// The add-ons of others are left alone, but for the permissions that an add-on had from here before (R12).
 func TestForeignAddOn(t *testing.T) {
 	t.Parallel()
-	h := newHub(t, cluster("c1"), installed())
+	binding := func(name, manager string) *rbacv1.RoleBinding {
+		return &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "shared", Name: name, Labels: map[string]string{
+			fleet.LabelAddOnName: "hello", fleet.LabelClusterName: "c1", fleet.LabelAddOnManager: manager}}}
+	}
+	before, now := binding("before", "test"), binding("now", "another")
+	h := newHub(t, cluster("c1"), installed(), before, now)
 	h.agent.options.Name = "other"
 	h.reconcile(t)
-	if len(h.addOn(t).Status.Conditions) > 0 || len(h.works(t, "c1")) > 0 {
+	if len(h.addOn(t).Status.Conditions) > 0 || len(h.works(t, "c1")) > 0 || !h.exists(t, now) {
 		t.Error("the add-on of somebody else was touched")
+	}
+	if h.exists(t, before) {
+		t.Error("an add-on that is somebody else's by now still has its rights")
 	}
 }
