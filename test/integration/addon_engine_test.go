@@ -399,7 +399,7 @@ func awaitEngineIssued(t *testing.T, csr *certificatesv1.CertificateSigningReque
 	})
 }
 
-// AF-05 AF-06 AF-28 A2: an agent gets the certificates that its add-ons register for, with the rights of these on its own
+// AF-05 AF-06 AF-28 RG-60 A2: an agent gets the certificates that its add-ons register for, with the rights of these on its own
 // cluster; and nobody gets anything else.
 func TestEngineCertificates(t *testing.T) {
 	t.Parallel()
@@ -478,10 +478,35 @@ func TestEngineCertificates(t *testing.T) {
 		}
 		return fmt.Errorf("registrations %+v", addOn.Status.Registrations)
 	})
+
+	// RG-60: as long as the add-on is there it has its access, for its hooks.
+	hold := func(text string) {
+		t.Helper()
+		if err := h.Patch(t.Context(), addOn.DeepCopy(), merge(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hold(`{"metadata":{"finalizers":["example.com/hold"]}}`)
+	if err := h.Delete(t.Context(), addOn); err != nil {
+		t.Fatal(err)
+	}
+	own, _ = engineRequest(t, cluster, name, engineSigner, pkix.Name{CommonName: name, Organization: []string{"engines"}})
+	csr, _ = engineRequest(t, cluster, name, fleet.SignerKubeAPIServerClient, engineSubject(cluster, name))
+	create(t, agent, own, csr)
+	awaitEngineIssued(t, own)
+	awaitEngineIssued(t, csr)
+	hold(`{"metadata":{"finalizers":null}}`)
+	awaitGone(t, h, addOn)
 }
 
 // awaitEngineWithheld waits for the event that says why a request is not approved.
 func awaitEngineWithheld(t *testing.T, addOn *addonv1beta1.ManagedClusterAddOn, csr string) {
+	t.Helper()
+	awaitAddOnEvent(t, addOn, "AddOnCertificateApprovalWithheld", csr)
+}
+
+// awaitAddOnEvent waits for an event about an add-on whose note has the text.
+func awaitAddOnEvent(t *testing.T, addOn *addonv1beta1.ManagedClusterAddOn, reason, text string) {
 	t.Helper()
 	h := hub.Client(t)
 	env.Eventually(t, func(ctx context.Context) error {
@@ -490,11 +515,11 @@ func awaitEngineWithheld(t *testing.T, addOn *addonv1beta1.ManagedClusterAddOn, 
 			return err
 		}
 		for _, e := range events.Items {
-			if e.Reason == "AddOnCertificateApprovalWithheld" && e.Regarding.Name == addOn.Name && strings.Contains(e.Note, csr) {
+			if e.Reason == reason && e.Regarding.Name == addOn.Name && strings.Contains(e.Note, text) {
 				return nil
 			}
 		}
-		return fmt.Errorf("no event about %s among %d", csr, len(events.Items))
+		return fmt.Errorf("no event %s about %s among %d", reason, text, len(events.Items))
 	})
 }
 

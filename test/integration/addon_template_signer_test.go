@@ -23,14 +23,13 @@ import (
 	"github.com/capstan-io/capstan/test/env"
 )
 
-// AM-35, A2: the agent of a template gets a certificate of the template's own CA. Then the template is deleted before the add-on, which
-// holds up nothing.
+// AM-35, A2: the agent of a template gets a certificate of the template's own CA, as soon as there is one. Then the template is deleted
+// before the add-on, which holds up nothing.
 func TestAddOnTemplateSigner(t *testing.T) {
 	t.Parallel()
 	const name, signer = "template-signer", "example.com/template"
 	c, onCluster := hub.Client(t), managed.Client(t)
 	namespace(t, c, fleet.NamespaceHub)
-	create(t, c, newSigningCA(t, fleet.NamespaceHub, name+"-ca"))
 	template := &addonv1beta1.AddOnTemplate{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: addonv1beta1.AddOnTemplateSpec{
@@ -52,6 +51,8 @@ func TestAddOnTemplateSigner(t *testing.T) {
 	env.Join(t, hub, managed, name)
 	addOn := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: name}}
 	create(t, c, addOn)
+	awaitAddOnEvent(t, addOn, "AddOnCertificateNotSigned", "read the signingCA, Secret "+fleet.NamespaceHub+"/"+name+"-ca")
+	create(t, c, newSigningCA(t, fleet.NamespaceHub, name+"-ca"))
 
 	env.Eventually(t, func(ctx context.Context) error {
 		secret := &corev1.Secret{}
