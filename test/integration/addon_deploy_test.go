@@ -264,56 +264,80 @@ func TestAddOnHooksNobodyRuns(t *testing.T) {
 // AM-02, AF-15, A5: whatever is deleted first, the hooks run and nothing remains.
 func TestAddOnDeletionOrders(t *testing.T) {
 	t.Parallel()
-	for order, doomed := range map[string]func(cluster, name string) []client.Object{
-		"cluster": func(cluster, _ string) []client.Object {
-			return []client.Object{&clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: cluster}}}
-		},
-		"addon": func(cluster, name string) []client.Object {
-			return []client.Object{&addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: name}}}
-		},
-		"catalogue": func(_, name string) []client.Object {
-			return []client.Object{&addonv1beta1.ClusterManagementAddOn{ObjectMeta: metav1.ObjectMeta{Name: name}}}
-		},
-		"all": func(cluster, name string) []client.Object {
-			return []client.Object{
-				&addonv1beta1.ClusterManagementAddOn{ObjectMeta: metav1.ObjectMeta{Name: name}},
-				&clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: cluster}},
-				&addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: name}},
-			}
-		},
-	} {
+	for order, doomed := range deletionOrders {
 		t.Run(order, func(t *testing.T) {
 			t.Parallel()
-			cluster, name := "deploy-order-"+order, "deploy-order-"+order
-			env.Join(t, hub, managed, cluster)
-			h, m := hub.Client(t), managed.Client(t)
-			ns := namespace(t, m, cluster)
-			a := newEngineAgent(name, engineConfigMap(ns, "goes", "1"), deployHook(ns, "hook", false))
-			runEngine(t, a)
-			addOn := installEngine(t, cluster, name)
-			awaitEngine(t, addOn, "ManifestApplied", metav1.ConditionTrue, "AddonManifestApplied")
-			env.Eventually(t, func(ctx context.Context) error {
-				if err := h.Get(ctx, client.ObjectKeyFromObject(addOn), addOn); err != nil || len(addOn.OwnerReferences) > 0 {
-					return err
-				}
-				return fmt.Errorf("the add-on is not owned by its ClusterManagementAddOn")
-			})
-			hooks := watchHooks(t, m, ns)
-			for _, o := range doomed(cluster, name) {
-				if err := h.Delete(t.Context(), o); client.IgnoreNotFound(err) != nil {
-					t.Fatal(err)
-				}
-			}
-			awaitGone(t, h, addOn)
-			hooks.expect(t, "hook")
-			awaitGone(t, m, engineConfigMap(ns, "goes", ""))
-			for _, o := range doomed(cluster, name) {
-				awaitGone(t, h, o)
-			}
-			for _, suffix := range []string{"deploy-0", "pre-delete"} {
-				awaitGone(t, h, &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: "addon-" + name + "-" + suffix}})
-			}
+			d := deletion{cluster: "deploy-order-" + order, name: "deploy-order-" + order}
+			d.install(t, func(t *testing.T, objects ...client.Object) { runEngine(t, newEngineAgent(d.name, objects...)) })
+			d.carryOut(t, doomed(d.cluster, d.name), true)
 		})
+	}
+}
+
+// deletionOrders are what is deleted, and in which order.
+var deletionOrders = map[string]func(cluster, name string) []client.Object{
+	"cluster": func(cluster, _ string) []client.Object {
+		return []client.Object{&clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: cluster}}}
+	},
+	"addon": func(cluster, name string) []client.Object {
+		return []client.Object{&addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: name}}}
+	},
+	"catalogue": func(_, name string) []client.Object {
+		return []client.Object{&addonv1beta1.ClusterManagementAddOn{ObjectMeta: metav1.ObjectMeta{Name: name}}}
+	},
+	"all": func(cluster, name string) []client.Object {
+		return []client.Object{
+			&addonv1beta1.ClusterManagementAddOn{ObjectMeta: metav1.ObjectMeta{Name: name}},
+			&clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: cluster}},
+			&addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: name}},
+		}
+	},
+}
+
+// deletion is that of an add-on of a ConfigMap and a hook.
+type deletion struct {
+	cluster, name string
+	addOn         *addonv1beta1.ManagedClusterAddOn
+	hooks         *ran
+}
+
+// install brings the add-on, which provide puts into the catalogue, to its cluster.
+func (d *deletion) install(t *testing.T, provide func(t *testing.T, objects ...client.Object)) {
+	t.Helper()
+	env.Join(t, hub, managed, d.cluster)
+	h, m := hub.Client(t), managed.Client(t)
+	ns := namespace(t, m, d.cluster)
+	provide(t, engineConfigMap(ns, "goes", "1"), deployHook(ns, "hook", false))
+	d.addOn = installEngine(t, d.cluster, d.name)
+	awaitEngine(t, d.addOn, "ManifestApplied", metav1.ConditionTrue, "AddonManifestApplied")
+	env.Eventually(t, func(ctx context.Context) error {
+		if err := h.Get(ctx, client.ObjectKeyFromObject(d.addOn), d.addOn); err != nil || len(d.addOn.OwnerReferences) > 0 {
+			return err
+		}
+		return fmt.Errorf("the add-on is not owned by its ClusterManagementAddOn")
+	})
+	d.hooks = watchHooks(t, m, ns)
+}
+
+// carryOut deletes, and waits until all is gone.
+func (d *deletion) carryOut(t *testing.T, doomed []client.Object, runsHooks bool) {
+	t.Helper()
+	h, m := hub.Client(t), managed.Client(t)
+	for _, o := range doomed {
+		if err := h.Delete(t.Context(), o); client.IgnoreNotFound(err) != nil {
+			t.Fatal(err)
+		}
+	}
+	awaitGone(t, h, d.addOn)
+	if runsHooks {
+		d.hooks.expect(t, "hook")
+	}
+	awaitGone(t, m, engineConfigMap(d.cluster, "goes", ""))
+	for _, o := range doomed {
+		awaitGone(t, h, o)
+	}
+	for _, suffix := range []string{"deploy-0", "pre-delete"} {
+		awaitGone(t, h, &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: d.cluster, Name: "addon-" + d.name + "-" + suffix}})
 	}
 }
 

@@ -2,6 +2,8 @@ package integration
 
 import (
 	"context"
+	"crypto/x509"
+	"encoding/pem"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -149,29 +151,23 @@ func TestAddOnTemplate(t *testing.T) {
 		awaitAccessOfTemplate(t, cluster)
 	}
 
-	// One cluster has a configuration of its own: another greeting, registry and proxy, as in the documentation.
-	configure(t, c, one.name)
+	// One cluster has a configuration of its own: another greeting, registry and proxy, as in the documentation. The other one has its images
+	// elsewhere, whatever the add-on.
+	one.configure(t, "Good \"morning\"\n")
+	two.annotate(t, fleet.AnnotationImageRegistries, `{"registries": [{"source": "docker.io/library", "mirror": "registry.example.com/team"}]}`)
 	one.awaitGreeting(t, "Good \"morning\"\n from template-one")
-	one.awaitValue(t, "HTTPS_PROXY", "https://10.0.109.153:3129")
-	one.awaitValue(t, "CA_BUNDLE_FILE_PATH", "/managed/proxy-ca/ca-bundle.crt")
-	one.deployment(t, func(pod *corev1.PodSpec, container *corev1.Container) error {
-		if container.Image != "mirror.example.com/library/busybox:1.37" || !slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool { return v.ConfigMap != nil && v.ConfigMap.Name == templated+"-proxy-ca" }) {
-			return fmt.Errorf("image %s, volumes %v", container.Image, pod.Volumes)
-		}
-		return nil
-	})
+	one.awaitProxy(t)
+	one.awaitImage(t, "mirror.example.com/library/busybox:1.37")
+	two.awaitImage(t, "registry.example.com/team/busybox:1.37")
 	one.await(t)
+	two.await(t)
 	two.awaitGreeting(t, "Hello from template-two")
 
 	// The next version is another template, which becomes the default.
 	upgrade(t, c)
+	one.awaitImage(t, "mirror.example.com/library/busybox:1.38")
+	two.awaitImage(t, "registry.example.com/team/busybox:1.38")
 	for _, cluster := range both {
-		cluster.deployment(t, func(_ *corev1.PodSpec, container *corev1.Container) error {
-			if !strings.HasSuffix(container.Image, "library/busybox:1.38") {
-				return fmt.Errorf("image %s", container.Image)
-			}
-			return nil
-		})
 		cluster.await(t)
 	}
 
@@ -208,31 +204,83 @@ func bindingsOfTemplate(ctx context.Context, c client.Client, namespace, cluster
 	return bindings.Items, err
 }
 
-// configure gives the add-on on a cluster a configuration of its own.
-func configure(t *testing.T, c client.Client, cluster string) {
+// configure gives the add-on on a cluster a configuration of its own, that of the example addon-proxy-settings with another greeting.
+func (c templateCluster) configure(t *testing.T, greeting string) {
 	t.Helper()
-	create(t, c, &addonv1beta1.AddOnDeploymentConfig{
-		ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: "addon-proxy-settings"},
-		Spec: addonv1beta1.AddOnDeploymentConfigSpec{
-			CustomizedVariables: []addonv1beta1.CustomizedVariable{{Name: "GREETING", Value: "Good \"morning\"\n"}},
-			Registries:          []addonv1beta1.ImageMirror{{Source: "docker.io", Mirror: "mirror.example.com"}},
-			ProxyConfig: addonv1beta1.ProxyConfig{
-				HTTPProxy: "http://10.0.109.153:3128", HTTPSProxy: "https://10.0.109.153:3129", NoProxy: ".cluster.local,.svc,10.96.0.1",
-				CABundle: []byte("-----BEGIN CERTIFICATE-----\n"),
-			},
-		},
-	})
-	env.Eventually(t, func(ctx context.Context) error {
-		addOn := &addonv1beta1.ManagedClusterAddOn{}
-		if err := c.Get(ctx, client.ObjectKey{Namespace: cluster, Name: templated}, addOn); err != nil {
-			return err
+	hubClient := hub.Client(t)
+	for _, object := range exampleObjects(t, "addon-proxy-settings", "addondeploymentconfig.yaml") {
+		object.SetNamespace(c.name)
+		variable := map[string]any{"name": "GREETING", "value": greeting}
+		if err := unstructured.SetNestedSlice(object.Object, []any{variable}, "spec", "customizedVariables"); err != nil {
+			t.Fatal(err)
 		}
-		addOn.Spec.Configs = []addonv1beta1.AddOnConfig{{
-			ConfigGroupResource: addonv1beta1.ConfigGroupResource{Group: addonv1beta1.GroupVersion.Group, Resource: "addondeploymentconfigs"},
-			ConfigReferent:      addonv1beta1.ConfigReferent{Namespace: cluster, Name: "addon-proxy-settings"},
-		}}
-		return c.Update(ctx, addOn)
+		create(t, hubClient, object)
+	}
+	for _, object := range exampleObjects(t, "addon-proxy-settings", "managedclusteraddon.yaml") {
+		object.SetNamespace(c.name)
+		configs, _, err := unstructured.NestedSlice(object.Object, "spec", "configs")
+		if err != nil {
+			t.Fatal(err)
+		}
+		configs[0].(map[string]any)["namespace"] = c.name
+		if err := unstructured.SetNestedSlice(object.Object, configs, "spec", "configs"); err != nil {
+			t.Fatal(err)
+		}
+		if err := hubClient.Patch(t.Context(), object, client.Merge); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// annotate sets an annotation of the cluster.
+func (c templateCluster) annotate(t *testing.T, name, value string) {
+	t.Helper()
+	cluster := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: c.name}}
+	if err := hub.Client(t).Patch(t.Context(), cluster, merge(fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, name, value))); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (c templateCluster) awaitImage(t *testing.T, image string) {
+	t.Helper()
+	c.deployment(t, func(_ *corev1.PodSpec, container *corev1.Container) error {
+		if container.Image != image {
+			return fmt.Errorf("image %s, want %s", container.Image, image)
+		}
+		return nil
 	})
+}
+
+// awaitProxy waits until the agent has the proxy of the example, with the certificates to verify it.
+func (c templateCluster) awaitProxy(t *testing.T) {
+	t.Helper()
+	for name, value := range map[string]string{
+		"HTTP_PROXY": "http://10.0.109.153:3128", "HTTPS_PROXY": "https://10.0.109.153:3129", "NO_PROXY": ".cluster.local,.svc,10.96.0.1",
+	} {
+		c.awaitValue(t, name, value)
+		c.awaitValue(t, strings.ToLower(name), value)
+	}
+	c.awaitValue(t, "CA_BUNDLE_FILE_PATH", "/managed/proxy-ca/ca-bundle.crt")
+	c.deployment(t, func(pod *corev1.PodSpec, container *corev1.Container) error {
+		at := slices.IndexFunc(container.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == "/managed/proxy-ca" })
+		if at < 0 || !slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool {
+			return v.Name == container.VolumeMounts[at].Name && v.ConfigMap != nil && v.ConfigMap.Name == templated+"-proxy-ca"
+		}) {
+			return fmt.Errorf("volumes %v, mounts %v", pod.Volumes, container.VolumeMounts)
+		}
+		return nil
+	})
+	bundle := &corev1.ConfigMap{}
+	if err := c.managed.Get(t.Context(), client.ObjectKey{Namespace: templated, Name: templated + "-proxy-ca"}, bundle); err != nil {
+		t.Fatal(err)
+	}
+	block, _ := pem.Decode([]byte(bundle.Data["ca-bundle.crt"]))
+	if block == nil {
+		t.Fatalf("no certificate in %q", bundle.Data)
+	}
+	if certificate, err := x509.ParseCertificate(block.Bytes); err != nil || certificate.Subject.CommonName != "proxy-ca" {
+		t.Errorf("%v, %v", certificate, err)
+	}
 }
 
 // upgrade makes a second version the default.
