@@ -34,7 +34,9 @@ func TestAddOnTemplateDeletionOrders(t *testing.T) {
 		})
 	}
 	for order, first := range map[string]func(name string) client.Object{
-		"template": func(name string) client.Object { return &addonv1beta1.AddOnTemplate{ObjectMeta: metav1.ObjectMeta{Name: name}} },
+		"template": func(name string) client.Object {
+			return &addonv1beta1.AddOnTemplate{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		},
 		"configuration": func(name string) client.Object {
 			return &addonv1beta1.AddOnDeploymentConfig{ObjectMeta: metav1.ObjectMeta{Namespace: shared(name), Name: name}}
 		},

@@ -23,7 +23,8 @@ import (
 const validity = 24 * time.Hour
 
 // registrations are those of the template (AM-34, AM-35). While its rollout has not reached the cluster they are what they were: what the agent
-// has from them it must be able to renew, however long that takes.
+// has from them it must be able to renew, however long that takes. Only what the template does not declare any more, nobody can sign: where its
+// CA was is known from nowhere else, and there is no telling whether its author still wants it.
 func (a *agent) registrations(ctx context.Context, installation addon.Installation) ([]addonv1beta1.RegistrationConfig, error) {
 	spec, err := a.template(ctx, installation)
 	known := installation.AddOn.Status.Registrations
