@@ -76,7 +76,8 @@ func (a *agent) Manifests(ctx context.Context, installation addon.Installation) 
 
 // tell says by events what is not as the author of the template, or whoever installs it, may expect: once, until it is otherwise.
 func (a *agent) tell(installation addon.Installation, unset []string) {
-	about, hosting, variables := client.ObjectKeyFromObject(installation.AddOn), installation.HostingCluster(), strings.Join(unset, ", ")
+	about, variables := client.ObjectKeyFromObject(installation.AddOn), strings.Join(unset, ", ")
+	hosting := installation.AddOn.Annotations[fleet.AnnotationHostingClusterName]
 	if isLeaving(installation.AddOn) || hosting == "" && variables == "" {
 		a.told.Delete(about)
 		return
