@@ -69,14 +69,14 @@ func (w *world) scheduler(options Options) *Scheduler {
 		s.SetPlacement(object)
 	}
 	for key, clusters := range w.decisions {
-		s.Restore(key, clusters)
+		s.Restore(key, listed(clusters...))
 	}
 	return s
 }
 
 // happen lets something happen, to the world and to a scheduler of it.
 func (w *world) happen(r *rand.Rand, s *Scheduler) (event string, affected []Key) {
-	switch r.IntN(20) {
+	switch r.IntN(21) {
 	case 0, 1, 2, 3, 4, 5:
 		c := randomCluster(r, w.clusters, w.now)
 		w.clusters[c.Name] = c
@@ -120,11 +120,24 @@ func (w *world) happen(r *rand.Rand, s *Scheduler) (event string, affected []Key
 		delete(w.placements, key)
 		delete(w.decisions, key)
 		s.DeletePlacement(key)
+		s.Restore(key, nil)
 		return "no placement " + key.Name, nil
+	case 19:
+		return w.decide(r, s), nil
 	default:
 		w.now = w.now.Add(time.Duration(r.IntN(30)) * time.Second)
 		return "time", s.Advance(w.now)
 	}
+}
+
+// decide is what others do for a placement that is disabled, or none.
+func (w *world) decide(r *rand.Rand, s *Scheduler) (event string) {
+	key := Key{Namespace: choose(r, "ns1", "ns2"), Name: fmt.Sprintf("p%d", r.IntN(12))}
+	if p := w.placements[key]; p == nil || p.Annotations[fleet.AnnotationSchedulingDisable] != "" {
+		w.decisions[key] = []string{clusterName(r), "c20"}
+		s.Restore(key, listed(w.decisions[key]...))
+	}
+	return "decisions for " + key.Name
 }
 
 func choose[T any](r *rand.Rand, options ...T) T { return options[r.IntN(len(options))] }

@@ -19,7 +19,7 @@ type Result struct {
 	// to be written, and nothing else below is set.
 	Disabled bool
 	// Misconfigured says why the spec makes no sense; nil when it does. The decisions there are stay as they are
-	// (PL-26), and Groups is not set.
+	// (PL-26), and Groups says what they were.
 	Misconfigured *Misconfiguration
 	// Groups of the selected clusters, in order; one at least, which may be empty.
 	Groups []Group

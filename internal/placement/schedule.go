@@ -19,14 +19,15 @@ func (s *Scheduler) Schedule(key Key) (*Result, bool) {
 	if p.disabled {
 		return &Result{Key: key, Disabled: true}, true
 	}
+	p.scheduled = true
 	if p.plan == nil {
-		return &Result{Key: key, Misconfigured: p.bad, Selected: len(p.ids), Satisfied: s.satisfied(p, nil, 0)}, true
+		return &Result{Key: key, Misconfigured: p.bad, Groups: s.kept(p), Selected: len(p.ids), Satisfied: s.satisfied(p, nil, 0)}, true
 	}
 	result, ids := s.resolve(p)
-	result.Changed = s.differs(p, ids)
-	if result.Changed {
+	if result.Changed = s.differs(p, ids); result.Changed {
 		s.decide(p, ids)
 	}
+	p.ids, p.parts = ids, partsOf(result.Groups)
 	return result, true
 }
 
