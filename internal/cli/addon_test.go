@@ -246,7 +246,7 @@ func TestAddOnEnable(t *testing.T) {
 		"agentInstallNamespace: hello":   "",
 		`agentInstallNamespace: ""`:      "",
 		"agentInstallNamespace: another": "has the agents run in namespace another, and not in hello: write agentInstallNamespace: hello",
-		"": "AddOnDeploymentConfig team-a/hello of --config-file has the agents run in namespace open-cluster-management-agent-addon, which is the default of its spec.agentInstallNamespace, and not in hello",
+		"":                               "AddOnDeploymentConfig team-a/hello of --config-file has the agents run in namespace open-cluster-management-agent-addon, which is the default of its spec.agentInstallNamespace, and not in hello",
 	} {
 		text := strings.Replace(deploymentConfig, "agentInstallNamespace: hello", spec, 1)
 		got := h.run(t, text, append(configured, "--dry-run")...)

@@ -24,7 +24,9 @@ func Namespace(addOn *addonv1beta1.ManagedClusterAddOn) string {
 // its add-ons (AM-03), and means nothing to those that do not know this mode. Managers of the others say whether there is such a
 // cluster (AF-16), together with what they deploy. As long as a manager has said neither, it is not known.
 func Hosted(addOn *addonv1beta1.ManagedClusterAddOn) (hosted, known bool) {
-	says := func(condition string) bool { return meta.FindStatusCondition(addOn.Status.Conditions, condition) != nil }
+	says := func(condition string) bool {
+		return meta.FindStatusCondition(addOn.Status.Conditions, condition) != nil
+	}
 	if addOn.Annotations[fleet.AnnotationHostingClusterName] == "" {
 		return false, true
 	}

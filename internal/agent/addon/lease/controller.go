@@ -169,7 +169,9 @@ func (c *Controller) forget(owner types.NamespacedName) {
 // silence is how long to say nothing of a lease that is missing: the manager of the add-on may be about to say that the health is found in
 // another way. It says so with what it deploys. Not every add-on has a manager that says anything.
 func (c *Controller) silence(addOn *addonv1beta1.ManagedClusterAddOn, found bool, now time.Time) time.Duration {
-	says := func(condition string) bool { return meta.FindStatusCondition(addOn.Status.Conditions, condition) != nil }
+	says := func(condition string) bool {
+		return meta.FindStatusCondition(addOn.Status.Conditions, condition) != nil
+	}
 	owner := client.ObjectKeyFromObject(addOn)
 	if found || addOn.Status.HealthCheck.Mode != "" || says(fleet.ConditionManifestApplied) || says(fleet.ConditionAvailable) {
 		delete(c.missed, owner)
