@@ -32,6 +32,7 @@ add-on on these clusters is told to use them.
 type addOnEnabling struct {
 	addOnFlags
 	namespace   string
+	inNamespace bool // that the namespace was asked for
 	annotations map[string]string
 	labels      map[string]string
 	configFile  string
@@ -66,6 +67,7 @@ func (a *app) addOnEnableCommand() *cobra.Command {
 		if err := f.check(); err != nil {
 			return err
 		}
+		f.inNamespace = flags.Changed("namespace")
 		ctx, cancel := a.limited(command.Context())
 		defer cancel()
 		configs, err := a.readConfigs(ctx, f.configFile)
@@ -139,6 +141,11 @@ func (a *app) enableAddOns(ctx context.Context, hub *hubapi.Hub, f *addOnEnablin
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
+	for _, c := range configs {
+		if elsewhere := f.elsewhere(c); elsewhere != "" {
+			a.note("%s", elsewhere)
+		}
+	}
 	var deployments []*addonv1alpha1.ManagedClusterAddOn
 	for _, name := range names {
 		for _, cluster := range clusters {
@@ -196,6 +203,24 @@ func checkOffered(ctx context.Context, hub *hubapi.Hub, name string, configs []a
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// elsewhere says that a configuration has the agents run in another namespace than the one that was asked for, if it does: an
+// AddOnDeploymentConfig decides (AF-09, AM-33), and does so without a word, since the hub fills the field in.
+func (f *addOnEnabling) elsewhere(c addOnConfig) string {
+	if !f.inNamespace || c.object.GetKind() != "AddOnDeploymentConfig" || c.resource.Group != addonv1beta1.GroupVersion.Group {
+		return ""
+	}
+	namespace, said, err := unstructured.NestedString(c.object.Object, "spec", "agentInstallNamespace")
+	why := ""
+	if err == nil && !said {
+		namespace, why = fleet.NamespaceAgentAddOn, ", which is the default of its spec.agentInstallNamespace"
+	}
+	if err != nil || namespace == "" || namespace == f.namespace {
+		return ""
+	}
+	return fmt.Sprintf("AddOnDeploymentConfig %s/%s of --config-file has the agents run in namespace %s%s, and not in %s: write agentInstallNamespace: %s in its spec if they are to run there",
+		c.object.GetNamespace(), c.object.GetName(), namespace, why, f.namespace, f.namespace)
 }
 
 func (f *addOnEnabling) deployment(name, cluster string, configs []addOnConfig) *addonv1alpha1.ManagedClusterAddOn {

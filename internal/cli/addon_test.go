@@ -240,6 +240,24 @@ func TestAddOnEnable(t *testing.T) {
 		t.Errorf("written: %s, %v", content, err)
 	}
 	h.run(t, "", enable...).succeeds(t, "to namespaces open-cluster-management-agent-addon of managed cluster: cluster1.")
+
+	// AM-33: the namespace that was asked for is not where the agents run if the configuration says another one, or leaves it out.
+	for spec, says := range map[string]string{
+		"agentInstallNamespace: hello":   "",
+		`agentInstallNamespace: ""`:      "",
+		"agentInstallNamespace: another": "has the agents run in namespace another, and not in hello: write agentInstallNamespace: hello",
+		"":                               "AddOnDeploymentConfig team-a/hello of --config-file has the agents run in namespace open-cluster-management-agent-addon, which is the default of its spec.agentInstallNamespace, and not in hello",
+	} {
+		text := strings.Replace(deploymentConfig, "agentInstallNamespace: hello", spec, 1)
+		got := h.run(t, text, append(configured, "--dry-run")...)
+		got.succeeds(t)
+		if strings.Contains(got.errOut, "AddOnDeploymentConfig") != (says != "") || !strings.Contains(got.errOut, says) {
+			t.Errorf("{%s}: %s", spec, got.errOut)
+		}
+		if got := h.run(t, text, append(enable, "--config-file", "-", "--dry-run")...); strings.Contains(got.errOut, "AddOnDeploymentConfig") {
+			t.Errorf("{%s}, and no namespace was asked for: %s", spec, got.errOut)
+		}
+	}
 }
 
 // CA-38

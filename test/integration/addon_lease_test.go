@@ -5,6 +5,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -22,6 +23,9 @@ func TestAddOnLease(t *testing.T) {
 	env.Join(t, hub, managed, cluster, "--kubeconfig", hub.Kubeconfig)
 	m := managed.Client(t)
 	addOn := newAddOn(t, cluster, name, name)
+	changeAddOn(t, addOn, func(status *addonv1beta1.ManagedClusterAddOnStatus) {
+		status.HealthCheck.Mode = addonv1beta1.HealthCheckModeLease
+	})
 	awaitAddOn(t, addOn, "Available", metav1.ConditionUnknown, "ManagedClusterAddOnLeaseNotFound", "no lease")
 
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace(t, m, name), Name: name}}
@@ -50,6 +54,9 @@ func TestAddOnLease(t *testing.T) {
 
 	// In hosted mode the lease is on the cluster that the agent runs in.
 	h := hub.Client(t)
+	changeAddOn(t, addOn, func(status *addonv1beta1.ManagedClusterAddOnStatus) {
+		meta.SetStatusCondition(&status.Conditions, hostingClusterIsValid)
+	})
 	mergePatch(t, h, addOn, `{"metadata":{"annotations":{"addon.open-cluster-management.io/hosting-cluster-name":"local"}}}`)
 	create(t, h, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace(t, h, name), Name: name}, Spec: coordinationv1.LeaseSpec{RenewTime: ptr.To(metav1.NowMicro())}})
 	awaitAddOn(t, addOn, "Available", metav1.ConditionTrue, "ManagedClusterAddOnLeaseUpdated", "")

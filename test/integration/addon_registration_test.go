@@ -398,6 +398,9 @@ func addOnRequests(t *testing.T, cluster, addOn string, n int) []certificatesv1.
 	return list.Items
 }
 
+// hostingClusterIsValid is what the manager of an add-on that knows hosted mode says when it has found the hosting cluster.
+var hostingClusterIsValid = metav1.Condition{Type: fleet.ConditionHostingClusterValidity, Status: metav1.ConditionTrue, Reason: fleet.ReasonHostingClusterValid}
+
 // RG-60: what an add-on in hosted mode registers for goes to the cluster that the agent runs in, and nothing to the managed one.
 func TestHostedAddOnRegistration(t *testing.T) {
 	t.Parallel()
@@ -411,6 +414,7 @@ func TestHostedAddOnRegistration(t *testing.T) {
 	create(t, hosting, addOn)
 	changeAddOn(t, addOn, func(status *addonv1beta1.ManagedClusterAddOnStatus) {
 		status.Registrations = []addonv1beta1.RegistrationConfig{kubeClient(cluster, name)}
+		meta.SetStatusCondition(&status.Conditions, hostingClusterIsValid)
 	})
 	secret := awaitSecret(t, hosting, name, name+"-hub-kubeconfig", kubeKeys, anySecret)
 	if err := managed.Client(t).Get(t.Context(), client.ObjectKeyFromObject(secret), &corev1.Secret{}); !apierrors.IsNotFound(err) {

@@ -2,6 +2,8 @@
 package install
 
 import (
+	"k8s.io/apimachinery/pkg/api/meta"
+
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	"github.com/capstan-io/capstan/internal/fleet"
 )
@@ -18,7 +20,16 @@ func Namespace(addOn *addonv1beta1.ManagedClusterAddOn) string {
 }
 
 // Hosted tells whether the add-on's agent runs on a hosting cluster. To the agent of the managed cluster that is the cluster that it
-// runs in itself: a hosted add-on wants a hosted agent.
-func Hosted(addOn *addonv1beta1.ManagedClusterAddOn) bool {
-	return addOn.Annotations[fleet.AnnotationHostingClusterName] != ""
+// runs in itself: a hosted add-on wants a hosted agent. The annotation alone does not say so: it is copied from the cluster to all of
+// its add-ons (AM-03), and means nothing to those that do not know this mode. Managers of the others say whether there is such a
+// cluster (AF-16), together with what they deploy. As long as a manager has said neither, it is not known.
+func Hosted(addOn *addonv1beta1.ManagedClusterAddOn) (hosted, known bool) {
+	says := func(condition string) bool {
+		return meta.FindStatusCondition(addOn.Status.Conditions, condition) != nil
+	}
+	if addOn.Annotations[fleet.AnnotationHostingClusterName] == "" {
+		return false, true
+	}
+	hosted = says(fleet.ConditionHostingClusterValidity)
+	return hosted, hosted || says(fleet.ConditionManifestApplied)
 }

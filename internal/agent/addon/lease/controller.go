@@ -37,6 +37,9 @@ const (
 	durations = 3
 	// defaultDuration holds for a lease that does not tell.
 	defaultDuration = time.Minute
+	// patience is how long a new add-on may be without a lease before that is told of, if its manager has not said that there is to be
+	// one. It is the period of RG-63, so nobody can count on hearing of it sooner.
+	patience = 30 * time.Second
 )
 
 // The wait after a failure doubles from the first to the last.
@@ -61,6 +64,8 @@ type Controller struct {
 	hub              client.Client
 	managed, hosting *leases
 	seen             map[types.NamespacedName]renewal
+	// missed is since when a lease is missing of which nothing has been said.
+	missed map[types.NamespacedName]time.Time
 }
 
 type leases = single.Objects[*coordinationv1.Lease]
@@ -74,7 +79,7 @@ type renewal struct {
 
 // Register adds the controller to the manager. Add-ons are read from the cache of hub.
 func Register(mgr ctrl.Manager, hub cluster.Cluster, o Options) error {
-	c := &Controller{Options: o, hub: hub.GetClient(), seen: map[types.NamespacedName]renewal{}}
+	c := &Controller{Options: o, hub: hub.GetClient(), seen: map[types.NamespacedName]renewal{}, missed: map[types.NamespacedName]time.Time{}}
 	var err error
 	if c.managed, err = newLeases(o.Managed); err != nil {
 		return err
@@ -112,15 +117,19 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 		return ctrl.Result{}, fmt.Errorf("get ManagedClusterAddOn %s: %w", req, err)
 	}
-	if addOn.Status.HealthCheck.Mode == addonv1beta1.HealthCheckModeCustomized {
+	hosted, placed := install.Hosted(addOn)
+	if !placed || addOn.Status.HealthCheck.Mode == addonv1beta1.HealthCheckModeCustomized {
 		c.forget(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
-	lease, found, known := c.follow(addOn).Get(req.NamespacedName, leaseOf(addOn))
+	lease, found, known := c.follow(addOn, hosted).Get(req.NamespacedName, leaseOf(addOn))
 	if !known {
 		return ctrl.Result{}, nil // comes again when it is
 	}
 	now := c.Clock.Now()
+	if wait := c.silence(addOn, found, now); wait > 0 {
+		return ctrl.Result{RequeueAfter: wait}, nil
+	}
 	cond, end := c.judge(addOn.Name, req.NamespacedName, lease, found, now)
 	before := addOn.DeepCopy()
 	cond.LastTransitionTime = metav1.NewTime(now)
@@ -139,9 +148,9 @@ func leaseOf(addOn *addonv1beta1.ManagedClusterAddOn) types.NamespacedName {
 }
 
 // follow watches the lease where the add-on's agent runs, and nowhere else.
-func (c *Controller) follow(addOn *addonv1beta1.ManagedClusterAddOn) *leases {
+func (c *Controller) follow(addOn *addonv1beta1.ManagedClusterAddOn, hosted bool) *leases {
 	here, there := c.managed, c.hosting
-	if install.Hosted(addOn) {
+	if hosted {
 		here, there = there, here
 	}
 	owner := client.ObjectKeyFromObject(addOn)
@@ -154,6 +163,24 @@ func (c *Controller) forget(owner types.NamespacedName) {
 	c.managed.Follow(owner)
 	c.hosting.Follow(owner)
 	delete(c.seen, owner)
+	delete(c.missed, owner)
+}
+
+// silence is how long to say nothing of a lease that is missing: the manager of the add-on may be about to say that the health is found in
+// another way. It says so with what it deploys. Not every add-on has a manager that says anything.
+func (c *Controller) silence(addOn *addonv1beta1.ManagedClusterAddOn, found bool, now time.Time) time.Duration {
+	says := func(condition string) bool {
+		return meta.FindStatusCondition(addOn.Status.Conditions, condition) != nil
+	}
+	owner := client.ObjectKeyFromObject(addOn)
+	if found || addOn.Status.HealthCheck.Mode != "" || says(fleet.ConditionManifestApplied) || says(fleet.ConditionAvailable) {
+		delete(c.missed, owner)
+		return 0
+	}
+	if c.missed[owner].IsZero() {
+		c.missed[owner] = now
+	}
+	return c.missed[owner].Add(patience).Sub(now)
 }
 
 // judge is the condition that a lease stands for, and when it will stand for another; zero leaves that to events.

@@ -8,6 +8,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	"github.com/capstan-io/capstan/internal/fleet"
 )
 
 var (
@@ -25,7 +28,7 @@ func leaseFor(seconds int32, renewed time.Time) *coordinationv1.Lease {
 }
 
 func newController(grace time.Duration) *Controller {
-	return &Controller{Options: Options{Grace: grace}, seen: map[types.NamespacedName]renewal{}}
+	return &Controller{Options: Options{Grace: grace}, seen: map[types.NamespacedName]renewal{}, missed: map[types.NamespacedName]time.Time{}}
 }
 
 // RG-63, gap A1: for how long the hub believes a lease that it sees for the first time.
@@ -103,5 +106,33 @@ func TestClocksNeedNotAgree(t *testing.T) {
 	}
 	if cond, _ := c.judge("hello", owner, nil, false, begin); cond.Status != metav1.ConditionUnknown || cond.Reason != "ManagedClusterAddOnLeaseNotFound" {
 		t.Errorf("no lease is %+v", cond)
+	}
+}
+
+// RG-63: that a new add-on has no lease is told at once if there is to be one, and soon if nobody says whether there is.
+func TestMissingLeaseOfNewAddOn(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		mode      addonv1beta1.HealthCheckMode
+		condition string
+		found     bool
+		wait      time.Duration
+	}{
+		"nobody says":    {"", fleet.ConditionRegistrationApplied, false, patience},
+		"there is one":   {"", "", true, 0},
+		"by lease":       {addonv1beta1.HealthCheckModeLease, "", false, 0},
+		"deployed":       {"", fleet.ConditionManifestApplied, false, 0},
+		"something said": {"", fleet.ConditionAvailable, false, 0},
+	} {
+		c := newController(0)
+		addOn := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: owner.Namespace, Name: owner.Name}}
+		addOn.Status.HealthCheck.Mode = test.mode
+		addOn.Status.Conditions = []metav1.Condition{{Type: test.condition}}
+		if wait := c.silence(addOn, test.found, begin); wait != test.wait {
+			t.Errorf("%s: silent for %s, want %s", name, wait, test.wait)
+		}
+		if wait := c.silence(addOn, test.found, begin.Add(patience)); wait != 0 {
+			t.Errorf("%s: silent for %s more", name, wait)
+		}
 	}
 }

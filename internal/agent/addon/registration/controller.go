@@ -72,6 +72,8 @@ type Controller struct {
 	held     *held
 	share    float64 // of its lifetime that a credential has left when it is renewed
 	renewed  map[id]time.Time
+	// silent is since when the driver of an add-on could have been told.
+	silent map[types.NamespacedName]time.Time
 	// ready are the places where the namespace is that agents of add-ons have unless they say otherwise.
 	ready map[string]bool
 }
@@ -80,7 +82,7 @@ type Controller struct {
 func Register(mgr ctrl.Manager, hub cluster.Cluster, uncached client.WithWatch, o Options) error {
 	c := &Controller{
 		Options: o, hub: hub.GetClient(), uncached: uncached, requests: &requests{}, share: clientcert.DrawShare(), renewed: map[id]time.Time{},
-		places: map[string]*place{}, ready: map[string]bool{},
+		silent: map[types.NamespacedName]time.Time{}, places: map[string]*place{}, ready: map[string]bool{},
 	}
 	for name, config := range map[string]*rest.Config{fleet.AddOnCredentialManaged: o.Managed, fleet.AddOnCredentialHosted: o.Hosting} {
 		var err error
@@ -109,6 +111,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	addOn := &addonv1beta1.ManagedClusterAddOn{}
 	if err := c.hub.Get(ctx, req.NamespacedName, addOn); err != nil {
 		if apierrors.IsNotFound(err) {
+			delete(c.silent, req.NamespacedName)
 			return ctrl.Result{}, c.release(ctx, req.NamespacedName, nil)
 		}
 		return ctrl.Result{}, fmt.Errorf("get ManagedClusterAddOn %s: %w", req, err)
@@ -118,11 +121,13 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	before := addOn.DeepCopy()
 	all, err := c.wantedBy(addOn)
+	if errors.Is(err, errNotYet) {
+		return ctrl.Result{RequeueAfter: lastRetry}, nil // a safety net: a change of the add-on, or of the agent, brings it back
+	}
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	c.follow(req.NamespacedName, all)
-	c.declareDriver(addOn)
 	report, errs := newReport(c.Clock.Now()), []error(nil)
 	for i := range all {
 		outcome := c.keep(ctx, addOn, &all[i])
@@ -134,6 +139,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		errs = append(errs, c.release(ctx, req.NamespacedName, all))
 	}
 	report.write(&addOn.Status.Conditions)
+	report.comeBack(c.declareDriver(addOn, report.hasNews()))
 	if _, err := patch.Status(ctx, c.hub, addOn, before); err != nil && !apierrors.IsNotFound(err) {
 		if apierrors.IsConflict(err) {
 			return ctrl.Result{RequeueAfter: firstRetry}, errors.Join(errs...)
@@ -145,8 +151,8 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 // prepare makes the usual namespace of agents before the manifests of an add-on come, which fail as long as it is missing.
 func (c *Controller) prepare(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn) error {
-	where := placeOf(addOn)
-	if c.ready[where] || addOn.Status.Namespace != fleet.NamespaceAgentAddOn || !addOn.DeletionTimestamp.IsZero() {
+	where, known := placeOf(addOn)
+	if !known || c.ready[where] || addOn.Status.Namespace != fleet.NamespaceAgentAddOn || !addOn.DeletionTimestamp.IsZero() {
 		return nil
 	}
 	if err := c.places[where].createNamespace(ctx, fleet.NamespaceAgentAddOn); err != nil {

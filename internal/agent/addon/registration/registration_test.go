@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
@@ -23,7 +24,7 @@ var begin = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 func newController(driver addonv1beta1.KubeClientDriver) *Controller {
 	return &Controller{
 		Options: Options{Identity: identity.Identity{Cluster: "c1", Agent: "a1"}, HubHash: "hash", Driver: driver, Clock: clocktesting.NewFakeClock(begin)},
-		share:   0.2, renewed: map[id]time.Time{},
+		share:   0.2, renewed: map[id]time.Time{}, silent: map[types.NamespacedName]time.Time{},
 	}
 }
 
@@ -44,7 +45,7 @@ func TestWanted(t *testing.T) {
 	inNamespace := addonv1beta1.ManagedClusterAddOn{Status: addonv1beta1.ManagedClusterAddOnStatus{Namespace: "ns"}}
 	annotated := addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
 		fleet.AnnotationInstallNamespace: "other", fleet.AnnotationHostingClusterName: "hosting",
-	}}}
+	}}, Status: addonv1beta1.ManagedClusterAddOnStatus{Conditions: []metav1.Condition{{Type: fleet.ConditionHostingClusterValidity}}}}
 	const byDefault = "system:open-cluster-management:cluster:c1:addon:hello"
 	for _, test := range []struct {
 		name         string
@@ -70,7 +71,8 @@ func TestWanted(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			test.addOn.Name = "hello"
-			got, err := newController(test.driver).wantedFor(&test.addOn, test.registration, credential)
+			place, _ := placeOf(&test.addOn)
+			got, err := newController(test.driver).wantedFor(&test.addOn, place, test.registration, credential)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -34,9 +34,7 @@ func newReport(now time.Time) *report {
 }
 
 func (r *report) add(w *wanted, o outcome) {
-	if !o.due.IsZero() && o.due.Before(r.next) {
-		r.next = o.due
-	}
+	r.comeBack(o.due)
 	k := r.kinds[fleet.ConditionCertificateRotated]
 	if w.request == nil {
 		k = r.kinds[fleet.ConditionTokenRefreshed]
@@ -48,6 +46,19 @@ func (r *report) add(w *wanted, o outcome) {
 	case !o.notAfter.IsZero() && (k.first == nil || o.notAfter.Before(k.first.notAfter)):
 		k.first = &o
 	}
+}
+
+// comeBack no later than then; zero is never.
+func (r *report) comeBack(then time.Time) {
+	if !then.IsZero() && then.Before(r.next) {
+		r.next = then
+	}
+}
+
+// hasNews tells whether there is anything to tell of a certificate.
+func (r *report) hasNews() bool {
+	k := r.kinds[fleet.ConditionCertificateRotated]
+	return k.err != nil || k.first != nil
 }
 
 // write sets the conditions (RG-64, RG-53), and takes those away that are about no registration any more. While the hub has not decided

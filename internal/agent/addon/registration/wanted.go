@@ -2,6 +2,7 @@ package registration
 
 import (
 	"crypto/x509/pkix"
+	"errors"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -23,18 +24,26 @@ type wanted struct {
 	kubeconfig []byte
 }
 
-// wantedBy are the Secrets of an add-on (RG-60). Of several registrations for the same Secret, the last one counts.
+// errNotYet says that it cannot be told which Secrets are wanted. Those that there are stay as they are.
+var errNotYet = errors.New("which Secrets the add-on is to have is not known yet")
+
+// wantedBy are the Secrets of an add-on (RG-60). Of several registrations for the same Secret, the last one counts. It fails with
+// errNotYet while the agent has no credential of its own, and is about to get another, or it is not known where the add-on's agent runs.
 func (c *Controller) wantedBy(addOn *addonv1beta1.ManagedClusterAddOn) ([]wanted, error) {
 	if len(addOn.Status.Registrations) == 0 {
 		return nil, nil
 	}
+	place, known := placeOf(addOn)
 	credential, err := c.Store.Load()
-	if err != nil || credential == nil {
-		return nil, err // without one, the agent is about to get another
+	if err != nil {
+		return nil, err
+	}
+	if credential == nil || !known {
+		return nil, errNotYet
 	}
 	var all []wanted
 	for _, registration := range addOn.Status.Registrations {
-		w, err := c.wantedFor(addOn, registration, credential)
+		w, err := c.wantedFor(addOn, place, registration, credential)
 		if err != nil {
 			return nil, err
 		}
@@ -45,8 +54,10 @@ func (c *Controller) wantedBy(addOn *addonv1beta1.ManagedClusterAddOn) ([]wanted
 	return all, nil
 }
 
-func (c *Controller) wantedFor(addOn *addonv1beta1.ManagedClusterAddOn, registration addonv1beta1.RegistrationConfig, credential *hubkubeconfig.Credential) (*wanted, error) {
-	w := &wanted{addOn: addOn.Name, place: placeOf(addOn), secret: client.ObjectKey{Namespace: install.Namespace(addOn)}}
+func (c *Controller) wantedFor(
+	addOn *addonv1beta1.ManagedClusterAddOn, place string, registration addonv1beta1.RegistrationConfig, credential *hubkubeconfig.Credential,
+) (*wanted, error) {
+	w := &wanted{addOn: addOn.Name, place: place, secret: client.ObjectKey{Namespace: install.Namespace(addOn)}}
 	var err error
 	switch {
 	case registration.Type == addonv1beta1.CustomSigner && registration.CustomSigner != nil:
@@ -83,24 +94,11 @@ func (c *Controller) request(addOn, signer string, subject pkix.Name) *clientcer
 	return &clientcert.AddOn{Name: addOn, SignerName: signer, Subject: subject}
 }
 
-// placeOf is where the agent of an add-on runs, as one of the values of LabelAddOnCredential.
-func placeOf(addOn *addonv1beta1.ManagedClusterAddOn) string {
-	if install.Hosted(addOn) {
-		return fleet.AddOnCredentialHosted
+// placeOf is where the agent of an add-on runs, as one of the values of LabelAddOnCredential, if that is known.
+func placeOf(addOn *addonv1beta1.ManagedClusterAddOn) (place string, known bool) {
+	hosted, known := install.Hosted(addOn)
+	if hosted {
+		return fleet.AddOnCredentialHosted, known
 	}
-	return fleet.AddOnCredentialManaged
-}
-
-// declareDriver tells the hub how the add-on gets its access (RG-62).
-func (c *Controller) declareDriver(addOn *addonv1beta1.ManagedClusterAddOn) {
-	for i := range addOn.Status.Registrations {
-		registration := &addOn.Status.Registrations[i]
-		if registration.Type != addonv1beta1.KubeClient {
-			continue
-		}
-		if registration.KubeClient == nil {
-			registration.KubeClient = &addonv1beta1.KubeClientConfig{}
-		}
-		registration.KubeClient.Driver = c.Driver
-	}
+	return fleet.AddOnCredentialManaged, known
 }

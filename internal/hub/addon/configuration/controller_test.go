@@ -249,28 +249,6 @@ func TestPace(t *testing.T) {
 	want(t, "the next", h.have(t, "c1", "c2", "c3"), "c1=one@o2 c2=one@o2 c3=one@o1")
 }
 
-// AM-21: whose works fall ill during the soak, soaks anew.
-func TestSoakBeginsAnew(t *testing.T) {
-	t.Parallel()
-	h := newHub(t, progressive(func(p *clusterv1alpha1.RolloutProgressive) {
-		p.MinSuccessTime, p.MaxConcurrency = "5m", &intstr.IntOrString{IntVal: 1}
-	}), "c1", "c2")
-	h.reconcile(t)
-	h.finish(t, "c1")
-	addOn := h.addOn(t, "c1")
-	meta.SetStatusCondition(&addOn.Status.Conditions, metav1.Condition{Type: fleet.ConditionProgressing, Status: metav1.ConditionTrue, Reason: fleet.ReasonProgressing})
-	if err := h.Status().Update(t.Context(), addOn); err != nil {
-		t.Fatal(err)
-	}
-	h.clock.Step(time.Hour)
-	h.reconcile(t)
-	want(t, "c1 is ill", h.have(t, "c2"), "c2=")
-	h.finish(t, "c1")
-	h.clock.Step(5 * time.Minute)
-	h.reconcile(t)
-	want(t, "c1 is well again", h.have(t, "c2"), "c2=one@o1")
-}
-
 // AM-05, AM-08: what is missing holds up those who need it, and says so; the others go on.
 func TestMissingConfiguration(t *testing.T) {
 	t.Parallel()

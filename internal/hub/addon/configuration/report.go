@@ -19,14 +19,16 @@ import (
 	"github.com/capstan-io/capstan/internal/rollout"
 )
 
-// report writes the status of the ClusterManagementAddOn (AM-10).
+// report writes the status of the ClusterManagementAddOn (AM-10). How far an add-on is that manages itself, it says itself (AM-04).
 func (c *Controller) report(ctx context.Context, s *situation) error {
 	before := s.entry.DeepCopy()
 	status := &s.entry.Status
 	status.DefaultConfigReferences = s.defaults
-	status.InstallProgressions = nil
-	for _, r := range s.rollouts {
-		status.InstallProgressions = append(status.InstallProgressions, s.progression(r, before.Status.InstallProgressions))
+	if !lookup.SelfManaged(s.entry) {
+		status.InstallProgressions = nil
+		for _, r := range s.rollouts {
+			status.InstallProgressions = append(status.InstallProgressions, s.progression(r, before.Status.InstallProgressions))
+		}
 	}
 	changed, err := patch.Status(ctx, c.client, s.entry, before)
 	if changed && err == nil {

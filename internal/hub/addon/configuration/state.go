@@ -5,10 +5,10 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/hub/addon/progress"
 	"github.com/capstan-io/capstan/internal/rollout"
 )
 
@@ -22,13 +22,12 @@ func stateOf(addOn *addonv1beta1.ManagedClusterAddOn, wanted []addonv1beta1.Conf
 	if progressing != nil {
 		since = progressing.LastTransitionTime.Time
 	}
-	failed := progressing != nil && progressing.Reason == fleet.ReasonFailed
 	switch {
-	case !isApplied(addOn.Status.ConfigReferences) && failed:
+	case !progress.IsApplied(addOn) && progressing != nil && progressing.Reason == fleet.ReasonFailed:
 		return rollout.Failed, since
-	case !isApplied(addOn.Status.ConfigReferences):
+	case !progress.IsApplied(addOn):
 		return rollout.Progressing, since
-	case failed || progressing != nil && progressing.Status == metav1.ConditionTrue:
+	case progressing != nil && !progress.IsDone(addOn):
 		// It was well and is not now: if it is being watched for a while, that begins anew when it is well again.
 		return rollout.Succeeded, now
 	default:
@@ -41,11 +40,6 @@ func hasDesired(have, wanted []addonv1beta1.ConfigReference) bool {
 	return slices.EqualFunc(have, wanted, func(a, b addonv1beta1.ConfigReference) bool {
 		return a.ConfigGroupResource == b.ConfigGroupResource && same(a.DesiredConfig, b.DesiredConfig)
 	})
-}
-
-// isApplied tells whether all that is desired is there.
-func isApplied(references []addonv1beta1.ConfigReference) bool {
-	return !slices.ContainsFunc(references, func(r addonv1beta1.ConfigReference) bool { return !same(r.DesiredConfig, r.LastAppliedConfig) })
 }
 
 func same(a, b *addonv1beta1.ConfigSpecHash) bool {

@@ -94,18 +94,17 @@ func (c *standing) configured() metav1.Condition {
 	}
 }
 
-// writeOne is one patch: the references, and what follows from them.
+// writeOne is one patch: the references, and what follows from them. How far they have come is told with them.
 func (c *Controller) writeOne(ctx context.Context, s *situation, cluster *standing, after *addonv1beta1.ManagedClusterAddOn) error {
 	begins := !hasDesired(cluster.addOn.Status.ConfigReferences, after.Status.ConfigReferences)
 	condition := cluster.configured()
-	progress.Set(after, condition, c.clock)
+	progress.Set(after, condition, s.now)
+	works, err := lookup.Works(ctx, c.client, after)
+	if err != nil {
+		return err
+	}
+	progress.Record(after, works, s.now)
 	if begins {
-		works, err := lookup.Works(ctx, c.client, after)
-		if err != nil {
-			return err
-		}
-		judged, _ := progress.Judge(after, works)
-		progress.Set(after, judged, c.clock)
 		// From now on it has until its deadline, whatever was under way before.
 		meta.FindStatusCondition(after.Status.Conditions, fleet.ConditionProgressing).LastTransitionTime = metav1.NewTime(s.now)
 	}
@@ -113,6 +112,7 @@ func (c *Controller) writeOne(ctx context.Context, s *situation, cluster *standi
 	if _, err := patch.Status(ctx, c.client, after, before); err != nil {
 		return client.IgnoreNotFound(err)
 	}
+	progress.Tell(c.recorder, after, before)
 	cluster.addOn = after
 	if cluster.verdict == rollout.Begin && begins {
 		cluster.verdict = rollout.InProgress

@@ -22,13 +22,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/hub/addon/lookup"
 	"github.com/capstan-io/capstan/internal/patch"
 )
 
@@ -58,12 +58,13 @@ func Register(mgr ctrl.Manager, clk clock.Clock) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("addon-health").
 		For(&clusterv1.ManagedCluster{}, builder.WithPredicates(predicate.Or[client.Object](
 			predicate.LabelChangedPredicate{}, predicate.Funcs{UpdateFunc: availabilityChanged}))).
-		Watches(&addonv1beta1.ManagedClusterAddOn{}, handler.EnqueueRequestsFromMapFunc(clusterOf),
+		Watches(&addonv1beta1.ManagedClusterAddOn{}, lookup.Later(clusterOf),
 			builder.WithPredicates(predicate.Funcs{UpdateFunc: availabilityChanged})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
 		Complete(c)
 }
 
+// clusterOf is the cluster of an add-on. The add-ons of a cluster come together, and are told of together.
 func clusterOf(_ context.Context, addOn client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: addOn.GetNamespace()}}}
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
-// gather is how long events are gathered that make a ClusterManagementAddOn be looked at: those of a thousand clusters come
-// one by one, and each would cost a look at all of them.
+// gather is how long events are gathered that make a ClusterManagementAddOn be looked at, or something else that is about many
+// add-ons: those of a thousand clusters come one by one, and each would cost a look at all of them.
 const gather = 150 * time.Millisecond
 
 // Later asks for what an object has to do with, in a moment.

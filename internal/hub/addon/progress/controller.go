@@ -4,12 +4,11 @@ package progress
 import (
 	"context"
 	"fmt"
+	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -30,6 +29,9 @@ import (
 
 // workers is how many ManagedClusterAddOns are looked at at once.
 const workers = 10
+
+// conflictRetry is when an add-on is judged again that somebody else has written meanwhile: by then, the cache has heard of that.
+const conflictRetry = 100 * time.Millisecond
 
 // Controller reconciles the condition Progressing and the configurations that are applied, of ManagedClusterAddOns (AM-07,
 // AM-09).
@@ -115,34 +117,13 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	before := addOn.DeepCopy()
-	condition, applied := Judge(addOn, works)
-	Set(addOn, condition, c.clock)
-	if applied {
-		for i := range addOn.Status.ConfigReferences {
-			addOn.Status.ConfigReferences[i].LastAppliedConfig = addOn.Status.ConfigReferences[i].DesiredConfig.DeepCopy()
-		}
-	}
+	Record(addOn, works, c.clock.Now())
 	changed, err := patch.Status(ctx, c.client, addOn, before)
+	if apierrors.IsConflict(err) {
+		return ctrl.Result{RequeueAfter: conflictRetry}, nil
+	}
 	if changed && err == nil {
-		c.tell(addOn, before, condition)
+		Tell(c.recorder, addOn, before)
 	}
 	return ctrl.Result{}, client.IgnoreNotFound(err)
-}
-
-// Set puts a condition into the status of an add-on.
-func Set(addOn *addonv1beta1.ManagedClusterAddOn, condition metav1.Condition, clk clock.PassiveClock) {
-	condition.ObservedGeneration = addOn.Generation
-	condition.LastTransitionTime = metav1.NewTime(clk.Now())
-	meta.SetStatusCondition(&addOn.Status.Conditions, condition)
-}
-
-// tell writes an event when the add-on has come to what somebody should look at.
-func (c *Controller) tell(addOn, before *addonv1beta1.ManagedClusterAddOn, now metav1.Condition) {
-	then := meta.FindStatusCondition(before.Status.Conditions, now.Type)
-	if then != nil && then.Reason == now.Reason {
-		return
-	}
-	if now.Reason == fleet.ReasonConfigurationUnsupported || now.Reason == fleet.ReasonFailed {
-		c.recorder.Eventf(addOn, nil, corev1.EventTypeWarning, now.Reason, "UpdateCondition", "%s", now.Message)
-	}
 }

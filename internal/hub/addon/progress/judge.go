@@ -15,14 +15,27 @@ import (
 
 // Judge says how far the desired configurations of an add-on have come on its cluster, as the condition Progressing, from its
 // works (AM-09). applied tells whether they are all there. It reads nothing but labels, annotations and conditions, so it
-// does not matter whose manager has made the works.
+// does not matter whose manager has made the works. A configuration that is not supported (gap A8) is told of wherever that hides
+// nothing that a rollout has to know.
 func Judge(addOn *addonv1beta1.ManagedClusterAddOn, works []workv1.ManifestWork) (condition metav1.Condition, applied bool) {
 	condition, applied = judgeWorks(addOn, works)
-	if unsupported := Unsupported(addOn); len(unsupported) > 0 {
-		// What is supported takes effect all the same.
-		return is(metav1.ConditionFalse, fleet.ReasonConfigurationUnsupported, unsupportedMessage(unsupported, addOn)), applied
+	unsupported := Unsupported(addOn)
+	if len(unsupported) == 0 {
+		return condition, applied
 	}
-	return condition, applied
+	message := unsupportedMessage(unsupported, addOn)
+	if condition.Reason == fleet.ReasonFailed || hasFallenIll(addOn, condition) {
+		condition.Message += "; " + message
+		return condition, applied
+	}
+	// What is supported takes effect all the same.
+	return is(metav1.ConditionFalse, fleet.ReasonConfigurationUnsupported, message), applied
+}
+
+// hasFallenIll tells that configurations had been applied and now are not well any more: a rollout that watches them for a while
+// has to see that (AM-20), as it has to see a failure (AM-21).
+func hasFallenIll(addOn *addonv1beta1.ManagedClusterAddOn, condition metav1.Condition) bool {
+	return condition.Reason != fleet.ReasonCompleted && len(addOn.Status.ConfigReferences) > 0 && IsApplied(addOn)
 }
 
 func judgeWorks(addOn *addonv1beta1.ManagedClusterAddOn, works []workv1.ManifestWork) (condition metav1.Condition, applied bool) {
@@ -30,7 +43,7 @@ func judgeWorks(addOn *addonv1beta1.ManagedClusterAddOn, works []workv1.Manifest
 	if meta.FindStatusCondition(conditions, fleet.ConditionManifestApplied) == nil {
 		return is(metav1.ConditionFalse, fleet.ReasonWaitingForManifestApplied, "waiting for the condition ManifestApplied: the manager of the add-on has not deployed it"), false
 	}
-	if addOn.Annotations[fleet.AnnotationHostingClusterName] != "" && meta.FindStatusCondition(conditions, fleet.ConditionHostingManifestApplied) == nil {
+	if isHosted(addOn) && meta.FindStatusCondition(conditions, fleet.ConditionHostingManifestApplied) == nil {
 		return is(metav1.ConditionFalse, fleet.ReasonWaitingForHostingManifestApplied,
 			"waiting for the condition HostingManifestApplied: the manager of the add-on has not deployed it on the hosting cluster"), false
 	}
@@ -53,6 +66,14 @@ func judgeWorks(addOn *addonv1beta1.ManagedClusterAddOn, works []workv1.Manifest
 		}
 	}
 	return is(metav1.ConditionFalse, fleet.ReasonCompleted, "completed with no errors"), true
+}
+
+// isHosted tells whether the agent of the add-on runs on a hosting cluster. The annotation alone does not say so: it is copied from
+// the cluster to all of its add-ons (AM-03), and means nothing to those that do not know this mode. Managers of the others say
+// whether there is such a cluster (AF-16).
+func isHosted(addOn *addonv1beta1.ManagedClusterAddOn) bool {
+	return addOn.Annotations[fleet.AnnotationHostingClusterName] != "" &&
+		meta.FindStatusCondition(addOn.Status.Conditions, fleet.ConditionHostingClusterValidity) != nil
 }
 
 func is(status metav1.ConditionStatus, reason, message string) metav1.Condition {

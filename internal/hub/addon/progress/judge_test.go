@@ -49,13 +49,18 @@ func made(hash string, generation int64, conditions ...string) workv1.ManifestWo
 	return work
 }
 
-// AM-09.
+// AM-09, and AM-03 for the annotation of hosting clusters. A8: what is not supported hides neither a failure nor an illness.
 func TestJudge(t *testing.T) {
 	t.Parallel()
 	undeployed := func(addOn *addonv1beta1.ManagedClusterAddOn) { addOn.Status.Conditions = nil }
 	hosted := func(addOn *addonv1beta1.ManagedClusterAddOn) {
 		addOn.Annotations[fleet.AnnotationHostingClusterName] = "other"
 	}
+	knowsHosts := func(addOn *addonv1beta1.ManagedClusterAddOn) { says(addOn, fleet.ConditionHostingClusterValidity) }
+	applied := func(addOn *addonv1beta1.ManagedClusterAddOn) {
+		addOn.Status.ConfigReferences[0].LastAppliedConfig = addOn.Status.ConfigReferences[0].DesiredConfig
+	}
+	none := func(addOn *addonv1beta1.ManagedClusterAddOn) { addOn.Status.ConfigReferences = nil }
 	deployedThere := func(addOn *addonv1beta1.ManagedClusterAddOn) { says(addOn, fleet.ConditionHostingManifestApplied) }
 	unhashed := func(addOn *addonv1beta1.ManagedClusterAddOn) {
 		addOn.Status.ConfigReferences[0].DesiredConfig.SpecHash = ""
@@ -79,25 +84,36 @@ func TestJudge(t *testing.T) {
 		text    string
 		applied bool
 	}{
-		"not deployed":            {installed(undeployed), []workv1.ManifestWork{ready}, "False", "WaitingForManifestApplied", "ManifestApplied", false},
-		"not deployed there":      {installed(hosted), []workv1.ManifestWork{ready}, "False", "WaitingForHostingManifestApplied", "", false},
-		"deployed there":          {installed(hosted, deployedThere), []workv1.ManifestWork{ready}, "False", "Completed", "", true},
-		"no works":                {installed(), nil, "True", "Progressing", "no addon works", false},
-		"ready":                   {installed(), []workv1.ManifestWork{ready}, "False", "Completed", "completed", true},
-		"another state":           {installed(), []workv1.ManifestWork{made("g", 2, "+Applied", "+Available")}, "True", "Progressing", "mca and work configs mismatch", false},
-		"one of two":              {installed(), []workv1.ManifestWork{ready, made("g", 2, "+Applied", "+Available")}, "True", "Progressing", "mismatch", false},
-		"not hashed":              {installed(unhashed), []workv1.ManifestWork{made("", 2, "+Applied", "+Available")}, "True", "Progressing", "mismatch", false},
-		"not applied yet":         {installed(), []workv1.ManifestWork{made("h", 2)}, "True", "Progressing", "work is not ready", false},
-		"applied before":          {installed(), []workv1.ManifestWork{made("h", 1, "+Applied", "+Available")}, "True", "Progressing", "work is not ready", false},
-		"not available":           {installed(), []workv1.ManifestWork{ready, made("h", 2, "+Applied", "-Available")}, "True", "Progressing", "work is not ready", false},
-		"not to be applied":       {installed(), []workv1.ManifestWork{ready, made("h", 2, "-Applied")}, "False", "Failed", "ManifestWork c/addon-a-deploy-0 could not be applied", false},
-		"not applied before":      {installed(), []workv1.ManifestWork{made("h", 1, "-Applied")}, "True", "Progressing", "work is not ready", false},
-		"degraded":                {installed(), []workv1.ManifestWork{made("h", 2, "+Applied", "+Available", "+Degraded")}, "False", "Failed", "is degraded", false},
-		"not degraded":            {installed(), []workv1.ManifestWork{made("h", 2, "+Applied", "+Available", "-Degraded")}, "False", "Completed", "", true},
-		"nobody says what is":     {installed(configured), []workv1.ManifestWork{ready}, "False", "Completed", "", true},
-		"supported":               {installed(configured, supports), []workv1.ManifestWork{ready}, "False", "Completed", "", true},
-		"nothing is supported":    {installed(configured, supportsNothing), []workv1.ManifestWork{ready}, "False", "ConfigurationUnsupported", "supports no configurations", true},
-		"others are supported":    {installed(configured, supportsOthers), []workv1.ManifestWork{ready}, "False", "ConfigurationUnsupported", "remove one from spec.configs; status.supportedConfigs lists [others.example.com]", true},
+		"not deployed":         {installed(undeployed), []workv1.ManifestWork{ready}, "False", "WaitingForManifestApplied", "ManifestApplied", false},
+		"not deployed there":   {installed(hosted, knowsHosts), []workv1.ManifestWork{ready}, "False", "WaitingForHostingManifestApplied", "", false},
+		"deployed there":       {installed(hosted, knowsHosts, deployedThere), []workv1.ManifestWork{ready}, "False", "Completed", "", true},
+		"knows no hosting":     {installed(hosted), []workv1.ManifestWork{ready}, "False", "Completed", "", true},
+		"hosted before":        {installed(knowsHosts), []workv1.ManifestWork{ready}, "False", "Completed", "", true},
+		"no works":             {installed(), nil, "True", "Progressing", "no addon works", false},
+		"ready":                {installed(), []workv1.ManifestWork{ready}, "False", "Completed", "completed", true},
+		"another state":        {installed(), []workv1.ManifestWork{made("g", 2, "+Applied", "+Available")}, "True", "Progressing", "mca and work configs mismatch", false},
+		"one of two":           {installed(), []workv1.ManifestWork{ready, made("g", 2, "+Applied", "+Available")}, "True", "Progressing", "mismatch", false},
+		"not hashed":           {installed(unhashed), []workv1.ManifestWork{made("", 2, "+Applied", "+Available")}, "True", "Progressing", "mismatch", false},
+		"not applied yet":      {installed(), []workv1.ManifestWork{made("h", 2)}, "True", "Progressing", "work is not ready", false},
+		"applied before":       {installed(), []workv1.ManifestWork{made("h", 1, "+Applied", "+Available")}, "True", "Progressing", "work is not ready", false},
+		"not available":        {installed(), []workv1.ManifestWork{ready, made("h", 2, "+Applied", "-Available")}, "True", "Progressing", "work is not ready", false},
+		"not to be applied":    {installed(), []workv1.ManifestWork{ready, made("h", 2, "-Applied")}, "False", "Failed", "ManifestWork c/addon-a-deploy-0 could not be applied", false},
+		"not applied before":   {installed(), []workv1.ManifestWork{made("h", 1, "-Applied")}, "True", "Progressing", "work is not ready", false},
+		"degraded":             {installed(), []workv1.ManifestWork{made("h", 2, "+Applied", "+Available", "+Degraded")}, "False", "Failed", "is degraded", false},
+		"not degraded":         {installed(), []workv1.ManifestWork{made("h", 2, "+Applied", "+Available", "-Degraded")}, "False", "Completed", "", true},
+		"nobody says what is":  {installed(configured), []workv1.ManifestWork{ready}, "False", "Completed", "", true},
+		"supported":            {installed(configured, supports), []workv1.ManifestWork{ready}, "False", "Completed", "", true},
+		"nothing is supported": {installed(configured, supportsNothing), []workv1.ManifestWork{ready}, "False", "ConfigurationUnsupported", "supports no configurations", true},
+		"others are supported": {installed(configured, supportsOthers), []workv1.ManifestWork{ready}, "False", "ConfigurationUnsupported", "remove one from spec.configs; status.supportedConfigs lists [others.example.com]", true},
+		"unsupported, and failed": {
+			installed(configured, supportsOthers), []workv1.ManifestWork{made("h", 2, "-Applied")}, "False", "Failed",
+			"could not be applied, its status says why; Configuration with gvr example.com/things is not supported", false,
+		},
+		"unsupported, and ill": {
+			installed(configured, supportsOthers, applied), []workv1.ManifestWork{made("h", 2, "+Applied", "-Available")}, "True", "Progressing",
+			"work is not ready; Configuration with gvr example.com/things is not supported", false,
+		},
+		"nothing is left":         {installed(configured, supportsOthers, none), nil, "False", "ConfigurationUnsupported", "", false},
 		"unsupported, and unmade": {installed(configured, supportsOthers), nil, "False", "ConfigurationUnsupported", "gvr example.com/things is not supported", false},
 	} {
 		got, applied := Judge(test.addOn, test.works)

@@ -1,0 +1,118 @@
+package registration
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	clocktesting "k8s.io/utils/clock/testing"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	"github.com/capstan-io/capstan/internal/agent/addon/single"
+	"github.com/capstan-io/capstan/internal/agent/registration/hubkubeconfig"
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+// RG-60: while it cannot be told which Secrets an add-on is to have, everything stays as it is: the agent has no credential of its own at
+// the moment, or nobody has said yet where the agent of the add-on runs.
+func TestSecretsStay(t *testing.T) {
+	t.Parallel()
+	for name, hosting := range map[string]string{"without a credential": "", "somewhere": "host"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			scheme := runtime.NewScheme()
+			if err := addonv1beta1.AddToScheme(scheme); err != nil {
+				t.Fatal(err)
+			}
+			addOn := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "hello"}}
+			metav1.SetMetaDataAnnotation(&addOn.ObjectMeta, fleet.AnnotationHostingClusterName, hosting)
+			addOn.Status.Registrations = []addonv1beta1.RegistrationConfig{{Type: addonv1beta1.KubeClient}}
+			addOn.Status.Conditions = []metav1.Condition{{Type: fleet.ConditionCertificateRotated, Status: metav1.ConditionTrue}}
+			c := newController(addonv1beta1.KubeClientDriverCSR)
+			c.hub = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(addOn).WithObjects(addOn).Build()
+			c.Store = &hubkubeconfig.Store{Dir: t.TempDir()}
+			if hosting != "" {
+				for _, file := range []string{fleet.KeyKubeconfig, fleet.KeyTLSCert, fleet.KeyTLSKey} {
+					if err := os.WriteFile(filepath.Join(c.Store.Dir, file), []byte(bootstrap), 0o600); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			one := id{addOn: "hello", place: fleet.AddOnCredentialManaged, namespace: "ns", name: "hello-hub-kubeconfig"}
+			marks := c.marks(one.addOn, one.place)
+			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: one.namespace, Name: one.name, Labels: marks.Labels, Annotations: marks.Annotations}}
+			managed := &place{
+				name: one.place, client: fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(secret).Build(),
+				watched: single.New(nil, "secrets", &corev1.Secret{}),
+			}
+			c.places, c.requests = map[string]*place{one.place: managed}, &requests{}
+			c.held = &held{ids: map[id]struct{}{one: {}}}
+
+			result, err := c.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(addOn)})
+			if err != nil || result.RequeueAfter != lastRetry {
+				t.Errorf("%+v, %v", result, err)
+			}
+			if err := managed.client.Get(t.Context(), client.ObjectKeyFromObject(secret), secret); err != nil || len(c.held.of("hello")) != 1 {
+				t.Errorf("the Secret: %v; held: %v", err, c.held.of("hello"))
+			}
+			if err := c.hub.Get(t.Context(), client.ObjectKeyFromObject(addOn), addOn); err != nil || meta.FindStatusCondition(addOn.Status.Conditions, fleet.ConditionCertificateRotated) == nil {
+				t.Errorf("%v: %+v", err, addOn.Status)
+			}
+		})
+	}
+}
+
+// RG-62: the driver is told with the first news of a certificate, and soon if there are none. A driver that changes is told at once.
+func TestDriver(t *testing.T) {
+	t.Parallel()
+	const csr, token = addonv1beta1.KubeClientDriverCSR, addonv1beta1.KubeClientDriverToken
+	undeclared := addonv1beta1.RegistrationConfig{Type: addonv1beta1.KubeClient}
+	declared := func(driver addonv1beta1.KubeClientDriver) addonv1beta1.RegistrationConfig {
+		return addonv1beta1.RegistrationConfig{Type: addonv1beta1.KubeClient, KubeClient: &addonv1beta1.KubeClientConfig{Driver: driver}}
+	}
+	for name, test := range map[string]struct {
+		driver       addonv1beta1.KubeClientDriver
+		registration addonv1beta1.RegistrationConfig
+		news         bool
+		wait         time.Duration
+	}{
+		"on the way":     {csr, undeclared, false, driverPatience},
+		"with its news":  {csr, undeclared, true, 0},
+		"by token":       {token, undeclared, false, 0},
+		"no longer":      {csr, declared(token), false, 0},
+		"said":           {csr, declared(csr), false, 0},
+		"another signer": {csr, addonv1beta1.RegistrationConfig{Type: addonv1beta1.CustomSigner}, false, 0},
+	} {
+		clock, c := clocktesting.NewFakeClock(begin), newController(test.driver)
+		c.Clock = clock
+		addOn := &addonv1beta1.ManagedClusterAddOn{Status: addonv1beta1.ManagedClusterAddOnStatus{Registrations: []addonv1beta1.RegistrationConfig{test.registration}}}
+		driver := func() addonv1beta1.KubeClientDriver {
+			if k := addOn.Status.Registrations[0].KubeClient; k != nil {
+				return k.Driver
+			}
+			return ""
+		}
+		if test.wait > 0 {
+			for _, at := range []time.Duration{0, test.wait - 1} {
+				clock.SetTime(begin.Add(at))
+				if due := c.declareDriver(addOn, test.news); !due.Equal(begin.Add(test.wait)) || driver() != "" {
+					t.Errorf("%s, after %s: %q, again at %s", name, at, driver(), due)
+				}
+			}
+			clock.SetTime(begin.Add(test.wait))
+		}
+		due := c.declareDriver(addOn, test.news)
+		if want := test.registration.Type == addonv1beta1.KubeClient; !due.IsZero() || (driver() == test.driver) != want || len(c.silent) > 0 {
+			t.Errorf("%s: %q, again at %s", name, driver(), due)
+		}
+	}
+}

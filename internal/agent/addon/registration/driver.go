@@ -1,0 +1,54 @@
+package registration
+
+import (
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+)
+
+// driverPatience is how long the driver of an add-on may stay untold while its first certificate is on the way: mostly that takes no
+// longer, and both are told in one write. Managers may wait for the driver.
+const driverPatience = time.Second
+
+// declareDriver tells the hub how the add-on gets its access (RG-62): at once, or together with the first news of a certificate. It
+// returns when to come back for that; zero is never.
+func (c *Controller) declareDriver(addOn *addonv1beta1.ManagedClusterAddOn, news bool) (due time.Time) {
+	key := client.ObjectKeyFromObject(addOn)
+	if !news && c.Driver == addonv1beta1.KubeClientDriverCSR && saysNoDriver(addOn) {
+		if c.silent[key].IsZero() {
+			c.silent[key] = c.Clock.Now()
+		}
+		if due := c.silent[key].Add(driverPatience); c.Clock.Now().Before(due) {
+			return due
+		}
+	}
+	delete(c.silent, key)
+	for i := range addOn.Status.Registrations {
+		registration := &addOn.Status.Registrations[i]
+		if registration.Type != addonv1beta1.KubeClient {
+			continue
+		}
+		if registration.KubeClient == nil {
+			registration.KubeClient = &addonv1beta1.KubeClientConfig{}
+		}
+		registration.KubeClient.Driver = c.Driver
+	}
+	return time.Time{}
+}
+
+// saysNoDriver tells that an add-on has registrations of the kind, and none of them a driver. One that has to change changes at once:
+// the hub gives rights to another identity then.
+func saysNoDriver(addOn *addonv1beta1.ManagedClusterAddOn) (found bool) {
+	for _, registration := range addOn.Status.Registrations {
+		if registration.Type != addonv1beta1.KubeClient {
+			continue
+		}
+		if registration.KubeClient != nil && registration.KubeClient.Driver != "" {
+			return false
+		}
+		found = true
+	}
+	return found
+}

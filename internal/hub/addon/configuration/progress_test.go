@@ -1,0 +1,139 @@
+package configuration
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/hub/addon/progress"
+)
+
+// report has the agent of a cluster say this of the work of the add-on, "+Applied -Available", and judges it.
+func (h *hub) report(t *testing.T, cluster string, conditions ...string) {
+	t.Helper()
+	addOn := h.addOn(t, cluster)
+	if meta.SetStatusCondition(&addOn.Status.Conditions, metav1.Condition{Type: fleet.ConditionManifestApplied, Status: metav1.ConditionTrue}) {
+		if err := h.Status().Update(t.Context(), addOn); err != nil {
+			t.Fatal(err)
+		}
+	}
+	work := &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{
+		Namespace: cluster, Name: "addon-a-deploy-0", Labels: map[string]string{fleet.LabelAddOnName: "a"},
+		Annotations: map[string]string{fleet.AnnotationConfigSpecHash: `{"things.example.com/ns/one":"` + h.states["one"] + `"}`},
+	}}
+	if err := client.IgnoreNotFound(h.Delete(t.Context(), work)); err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range conditions {
+		status := metav1.ConditionTrue
+		if text[0] == '-' {
+			status = metav1.ConditionFalse
+		}
+		work.Status.Conditions = append(work.Status.Conditions, metav1.Condition{Type: text[1:], Status: status})
+	}
+	work.ResourceVersion = ""
+	if err := h.Create(t.Context(), work); err != nil {
+		t.Fatal(err)
+	}
+	judge := progress.New(h.WithWatch, events.NewFakeRecorder(100), h.clock)
+	if _, err := judge.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(addOn)}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// AM-20, AM-21: whose works fall ill or fail during the soak, soaks anew.
+func TestSoakBeginsAnew(t *testing.T) {
+	t.Parallel()
+	for name, ill := range map[string][]string{"ill": {"+Applied", "-Available"}, "failed": {"-Applied"}} {
+		h := newHub(t, progressive(func(p *clusterv1alpha1.RolloutProgressive) {
+			p.MinSuccessTime, p.MaxConcurrency = "5m", &intstr.IntOrString{IntVal: 1}
+		}), "c1", "c2")
+		h.reconcile(t)
+		h.clock.Step(time.Hour)
+		h.report(t, "c1", "+Applied", "+Available")
+		h.reconcile(t)
+		want(t, name+": c1 soaks", h.have(t, "c1", "c2"), "c1=one@o1 c2=")
+		h.clock.Step(4 * time.Minute)
+		h.report(t, "c1", ill...)
+		h.clock.Step(time.Hour)
+		h.reconcile(t)
+		want(t, name+": c1 is ill", h.have(t, "c2"), "c2=")
+		h.report(t, "c1", "+Applied", "+Available")
+		h.clock.Step(4 * time.Minute)
+		h.reconcile(t)
+		want(t, name+": c1 soaks again", h.have(t, "c2"), "c2=")
+		h.clock.Step(time.Minute)
+		h.reconcile(t)
+		want(t, name+": c1 is well again", h.have(t, "c2"), "c2=one@o1")
+	}
+}
+
+// AM-20, AM-21, A8: a cluster whose works fail counts as failed, with a configuration that is not supported, too.
+func TestUnsupportedHidesNoFailure(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, progressive(func(p *clusterv1alpha1.RolloutProgressive) { p.MaxConcurrency = &intstr.IntOrString{IntVal: 1} }), "c1", "c2")
+	addOn := h.addOn(t, "c1")
+	addOn.Spec.Configs = configs("own")
+	addOn.Spec.Configs[0].Resource = "others"
+	if err := h.Update(t.Context(), addOn); err != nil {
+		t.Fatal(err)
+	}
+	addOn.Status.SupportedConfigs = []addonv1beta1.ConfigGroupResource{configs("one")[0].ConfigGroupResource}
+	if err := h.Status().Update(t.Context(), addOn); err != nil {
+		t.Fatal(err)
+	}
+	h.reconcile(t)
+	h.report(t, "c1", "+Applied", "-Available")
+	if got := meta.FindStatusCondition(h.addOn(t, "c1").Status.Conditions, fleet.ConditionProgressing); got.Reason != fleet.ReasonConfigurationUnsupported {
+		t.Errorf("%+v", got)
+	}
+	h.reconcile(t)
+	want(t, "under way", h.message(t), "selected clusters 2. configured addons 1/2 progressing..., 0 failed 0 timeout.")
+	h.report(t, "c1", "-Applied")
+	h.reconcile(t)
+	if message := h.message(t); !strings.Contains(message, "1 failed 0 timeout. stopped: 1 failure") {
+		t.Error(message)
+	}
+	h.report(t, "c1", "+Applied", "+Available")
+	h.reconcile(t)
+	want(t, "c1 is done", h.have(t, "c1", "c2"), "c1=one@o1 c2=one@o1")
+}
+
+// AM-04: of an add-on that manages itself nothing is kept but the references to its default configurations.
+func TestSelfManaged(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, clusterv1alpha1.RolloutStrategy{}, "c1")
+	entry := &addonv1beta1.ClusterManagementAddOn{}
+	if err := h.Get(t.Context(), client.ObjectKey{Name: "a"}, entry); err != nil {
+		t.Fatal(err)
+	}
+	entry.Annotations = map[string]string{fleet.AnnotationLifecycle: fleet.LifecycleSelf}
+	if err := h.Update(t.Context(), entry); err != nil {
+		t.Fatal(err)
+	}
+	own := []addonv1beta1.InstallProgression{{PlacementRef: addonv1beta1.PlacementRef{Namespace: "ns", Name: "its own"}}}
+	entry.Status.InstallProgressions = own
+	if err := h.Status().Update(t.Context(), entry); err != nil {
+		t.Fatal(err)
+	}
+	h.reconcile(t)
+	if err := h.Get(t.Context(), client.ObjectKey{Name: "a"}, entry); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(own, entry.Status.InstallProgressions); diff != "" || len(entry.Status.DefaultConfigReferences) != 1 {
+		t.Errorf("%+v (-want +got):\n%s", entry.Status.DefaultConfigReferences, diff)
+	}
+	want(t, "left alone", h.have(t, "c1"), "c1=")
+}

@@ -1,0 +1,67 @@
+package progress
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+// Record judges the works of an add-on, and puts what follows into its status: the condition Progressing, and what is applied
+// (AM-07, AM-09). Most of what the condition may say is False, so its time is also that at which the add-on was done, or was not
+// any more: the soak of a rollout begins then (AM-20, AM-21).
+func Record(addOn *addonv1beta1.ManagedClusterAddOn, works []workv1.ManifestWork, now time.Time) {
+	wasDone := IsDone(addOn)
+	condition, applied := Judge(addOn, works)
+	Set(addOn, condition, now)
+	if applied {
+		for i := range addOn.Status.ConfigReferences {
+			addOn.Status.ConfigReferences[i].LastAppliedConfig = addOn.Status.ConfigReferences[i].DesiredConfig.DeepCopy()
+		}
+	}
+	if IsDone(addOn) != wasDone {
+		meta.FindStatusCondition(addOn.Status.Conditions, condition.Type).LastTransitionTime = metav1.NewTime(now)
+	}
+}
+
+// Set puts a condition into the status of an add-on.
+func Set(addOn *addonv1beta1.ManagedClusterAddOn, condition metav1.Condition, now time.Time) {
+	condition.ObservedGeneration = addOn.Generation
+	condition.LastTransitionTime = metav1.NewTime(now)
+	meta.SetStatusCondition(&addOn.Status.Conditions, condition)
+}
+
+// IsDone tells whether the add-on was done with its configurations and well when it was last judged.
+func IsDone(addOn *addonv1beta1.ManagedClusterAddOn) bool {
+	condition := meta.FindStatusCondition(addOn.Status.Conditions, fleet.ConditionProgressing)
+	if condition == nil {
+		return false
+	}
+	return condition.Reason == fleet.ReasonCompleted || condition.Reason == fleet.ReasonConfigurationUnsupported && IsApplied(addOn)
+}
+
+// IsApplied tells whether all the configurations that an add-on is to have have been there.
+func IsApplied(addOn *addonv1beta1.ManagedClusterAddOn) bool {
+	return !slices.ContainsFunc(addOn.Status.ConfigReferences, func(r addonv1beta1.ConfigReference) bool {
+		return r.DesiredConfig == nil || r.LastAppliedConfig == nil || *r.DesiredConfig != *r.LastAppliedConfig
+	})
+}
+
+// Tell writes an event when the add-on has come to what somebody should look at.
+func Tell(recorder events.EventRecorder, addOn, before *addonv1beta1.ManagedClusterAddOn) {
+	now := meta.FindStatusCondition(addOn.Status.Conditions, fleet.ConditionProgressing)
+	then := meta.FindStatusCondition(before.Status.Conditions, fleet.ConditionProgressing)
+	if now == nil || then != nil && then.Reason == now.Reason {
+		return
+	}
+	if now.Reason == fleet.ReasonConfigurationUnsupported || now.Reason == fleet.ReasonFailed {
+		recorder.Eventf(addOn, nil, corev1.EventTypeWarning, now.Reason, "UpdateCondition", "%s", now.Message)
+	}
+}
