@@ -161,6 +161,8 @@ type refusal struct {
 	places map[int32]int // of candidates in order
 	last   pick          // the worst one selected, if any is
 	picks  int
+	spread *spread         // once they are selected; nil without constraints
+	waits  map[int32]int32 // the places in it
 }
 
 func (s *Scheduler) refusal(p *placement, picks []int32) refusal {
@@ -177,7 +179,22 @@ func (s *Scheduler) refusal(p *placement, picks []int32) refusal {
 			r.last = candidate
 		}
 	}
+	if len(r.plan.spread) > 0 {
+		r.replay(selected)
+	}
 	return r
+}
+
+// replay finds out how clusters spread with those that are selected.
+func (r *refusal) replay(selected bitset) {
+	r.spread, r.waits = r.newSpread(slices.Clone(r.order)), map[int32]int32{}
+	for place, candidate := range r.spread.candidates {
+		if selected.has(candidate.id) {
+			r.spread.take(int32(place))
+		} else {
+			r.waits[candidate.id] = int32(place)
+		}
+	}
 }
 
 func (r *refusal) of(c *cluster) string {
@@ -195,7 +212,7 @@ func (r *refusal) of(c *cluster) string {
 		return "spec.numberOfClusters is 0"
 	}
 	own := r.order[place]
-	if len(r.plan.spread) > 0 && (r.picks < r.plan.takes(len(r.order)) || own.before(r.last)) {
+	if r.spread != nil && (r.spread.lacks(c) != nil || r.picks < r.plan.takes(len(r.order)) || own.before(r.last)) {
 		return r.crowded(c)
 	}
 	ranks := fmt.Sprintf("it ranks %d of %d with %s", place+1, len(r.order), r.terms(own))
@@ -234,16 +251,12 @@ func (r *refusal) repelled(c *cluster) string {
 
 // crowded names the first constraint that keeps a candidate out, although it ranks high enough.
 func (r *refusal) crowded(c *cluster) string {
-	for i := range r.plan.spread {
-		constraint := &r.plan.spread[i]
-		value, known := constraint.topology(c)
-		switch {
-		case !constraint.strict:
-		case !known:
-			return fmt.Sprintf("it has no %s, which spec.spreadPolicy.spreadConstraints[%d] wants", constraint, i)
-		default:
-			return fmt.Sprintf("it would exceed maxSkew of spec.spreadPolicy.spreadConstraints[%d]: enough clusters with %s=%s are selected", i, constraint, value)
-		}
+	if missing := r.spread.lacks(c); missing != nil {
+		return fmt.Sprintf("it has no %s, which %s wants", missing, missing.field())
+	}
+	if full := r.spread.blocks(r.waits[c.id]); full != nil {
+		value, _ := full.topology(c)
+		return fmt.Sprintf("it would exceed maxSkew of %s: enough clusters with %s=%s are selected", full.field(), full, value)
 	}
 	return "clusters that spread better over spec.spreadPolicy go first"
 }

@@ -43,6 +43,8 @@ type contest struct {
 	own     []int32 // the candidates among decided, open ones and others
 	among   *spans  // of the candidates of this placement
 	scale   scale
+
+	preferred map[int32]*constraint // why clusters are selected that rank too low
 }
 
 func (s *Scheduler) contest(st *standing, p *placement) *contest {

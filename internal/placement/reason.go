@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"fmt"
 	"strconv"
 
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
@@ -18,6 +19,10 @@ func (c *contest) appendReason(text []byte, p pick, score int64) []byte {
 		text = append(text, "score "...)
 		text = strconv.AppendInt(text, score, 10)
 		text = c.appendTerms(append(text, " = "...), p.id)
+	}
+	if because := c.preferred[p.id]; because != nil {
+		value, _ := because.topology(c.fleet.clusters[p.id])
+		text = fmt.Appendf(text, "; goes before clusters that rank higher, to spread over %s=%s (%s)", because, value, because.field())
 	}
 	if !c.st.held.has(p.id) && !c.st.avoided.has(p.id) {
 		return text
