@@ -17,11 +17,12 @@ type spread struct {
 type spreading struct {
 	*constraint
 	topologies []topology
-	of         []int32 // by place: the topology of a candidate; absent if it has no such label or claim
-	least      int     // how many clusters are selected of the topology with the fewest
-	atLeast    int     // how many topologies have as few
-	within     bitset  // waiting candidates of which one more keeps to maxSkew
-	beyond     []level // the others with a topology, those that exceed it least first
+	indexes    map[string]int32 // of topologies
+	of         []int32          // by id: the topology of a candidate; absent if it has no such label or claim
+	least      int              // how many clusters are selected of the topology with the fewest
+	atLeast    int              // how many topologies have as few
+	within     bitset           // waiting candidates of which one more keeps to maxSkew
+	beyond     []level          // the others with a topology, those that exceed it least first
 }
 
 // topology is the candidates with one value of a label or claim.
@@ -38,20 +39,25 @@ type level struct {
 
 const absent = -1
 
-// newSpread takes candidates, the best first. It drops those without the label or claim of a DoNotSchedule constraint, which
+// newSpread takes candidates in any order. It drops those without the label or claim of a DoNotSchedule constraint, which
 // cannot be selected, and make no topology.
 func (c *contest) newSpread(candidates []pick) *spread {
 	s := &spread{by: make([]spreading, len(c.plan.spread))}
 	for i := range s.by {
-		s.by[i].constraint = &c.plan.spread[i]
+		s.by[i] = spreading{constraint: &c.plan.spread[i], indexes: map[string]int32{}, of: make([]int32, len(c.fleet.clusters))}
 	}
-	s.candidates = slices.DeleteFunc(candidates, func(p pick) bool { return s.lacks(c.fleet.clusters[p.id]) != nil })
-	for place := range s.candidates {
+	// Before they are sorted, clusters are near each other in memory.
+	s.candidates = slices.DeleteFunc(candidates, func(p pick) bool { return !s.divide(c.fleet.clusters[p.id]) })
+	slices.SortFunc(s.candidates, comparePicks)
+	for place, candidate := range s.candidates {
 		s.waiting.set(int32(place))
+		for i := range s.by {
+			s.by[i].join(int32(place), candidate.id)
+		}
 	}
 	s.fit = slices.Clone(s.waiting)
 	for i := range s.by {
-		s.by[i].divide(s.candidates, c.fleet.clusters, len(s.waiting))
+		s.by[i].begin(s.waiting)
 	}
 	slices.SortStableFunc(s.by, func(a, b spreading) int { return strictFirst(a.strict) - strictFirst(b.strict) })
 	return s
@@ -74,25 +80,46 @@ func (s *spread) lacks(c *cluster) *constraint {
 	return nil
 }
 
-// divide finds the topologies of the candidates. Before any is selected, none exceeds maxSkew.
-func (s *spreading) divide(candidates []pick, clusters []*cluster, words int) {
-	s.of, s.within = make([]int32, len(candidates)), make(bitset, words)
-	indexes := map[string]int32{}
-	for place := range candidates {
-		value, known := s.topology(clusters[candidates[place].id])
-		if !known {
-			s.of[place] = absent
-			continue
+// divide finds the topologies of a cluster. It reports false when it has none of a DoNotSchedule constraint.
+func (s *spread) divide(c *cluster) bool {
+	var values [mostConstraints]string
+	var known [mostConstraints]bool
+	for i := range s.by {
+		if values[i], known[i] = s.by[i].topology(c); !known[i] && s.by[i].strict {
+			return false
 		}
-		index, seen := indexes[value]
-		if !seen {
-			index = int32(len(indexes))
-			indexes[value] = index
-			s.topologies = append(s.topologies, topology{})
+	}
+	for i := range s.by {
+		s.by[i].of[c.id] = absent
+		if known[i] {
+			s.by[i].of[c.id] = s.by[i].intern(values[i])
 		}
-		s.of[place] = index
-		s.topologies[index].waiting = appendMember(s.topologies[index].waiting, int32(place))
-		s.within.set(int32(place))
+	}
+	return true
+}
+
+func (s *spreading) intern(value string) int32 {
+	index, seen := s.indexes[value]
+	if !seen {
+		index = int32(len(s.topologies))
+		s.indexes[value] = index
+		s.topologies = append(s.topologies, topology{})
+	}
+	return index
+}
+
+// join adds a candidate to its topology.
+func (s *spreading) join(place, id int32) {
+	if of := s.of[id]; of != absent {
+		s.topologies[of].waiting = appendMember(s.topologies[of].waiting, place)
+	}
+}
+
+// begin lets all candidates of a topology be selected: before any is, none exceeds maxSkew.
+func (s *spreading) begin(all bitset) {
+	s.within = make(bitset, len(all))
+	for i := range s.topologies {
+		s.within.include(s.topologies[i].waiting)
 	}
 	s.atLeast = len(s.topologies)
 }
@@ -133,15 +160,13 @@ func (s *spreading) narrow(fit bitset) {
 func (s *spread) take(place int32) {
 	s.waiting.clear(place)
 	for i := range s.by {
-		s.by[i].take(place)
+		if of := s.by[i].of[s.candidates[place].id]; of != absent {
+			s.by[i].take(&s.by[i].topologies[of], place)
+		}
 	}
 }
 
-func (s *spreading) take(place int32) {
-	if s.of[place] == absent {
-		return
-	}
-	t := &s.topologies[s.of[place]]
+func (s *spreading) take(t *topology, place int32) {
 	s.leave(t)
 	t.waiting = removeMember(t.waiting, place)
 	t.selected++
@@ -216,7 +241,6 @@ func (s *spread) blocks(place int32) *constraint {
 
 // spread selects n of the candidates.
 func (c *contest) spread(candidates []pick, n int) []pick {
-	slices.SortFunc(candidates, comparePicks)
 	s := c.newSpread(candidates)
 	picks := c.scratch.picks[:0]
 	for len(picks) < n {
