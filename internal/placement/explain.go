@@ -70,7 +70,7 @@ func (s *Scheduler) Explain(object *clusterv1beta1.Placement) *Explanation {
 	}
 	p.plan, p.bad = newPlan(object, func(signature string) *selection { return s.selections[signature] })
 	if p.plan == nil {
-		return &Explanation{Result: &Result{Key: p.key, Misconfigured: p.bad, Selected: len(p.ids), Satisfied: s.satisfied(p, nil, 0)}}
+		return &Explanation{Result: &Result{Key: p.key, Misconfigured: p.bad, Selected: len(p.ids), Satisfied: s.satisfied(p, nil, 0, 0)}}
 	}
 	if sets := chosen(s.bound(s.namespaces[p.key.Namespace]), object.Spec.ClusterSets); len(sets) > 0 {
 		p.class = s.classes[classKey(sets, p.plan.selection)]

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -76,7 +77,7 @@ func (w *world) scheduler(options Options) *Scheduler {
 
 // happen lets something happen, to the world and to a scheduler of it.
 func (w *world) happen(r *rand.Rand, s *Scheduler) (event string, affected []Key) {
-	switch r.IntN(20) {
+	switch r.IntN(21) {
 	case 0, 1, 2, 3, 4, 5:
 		c := randomCluster(r, w.clusters, w.now)
 		w.clusters[c.Name] = c
@@ -121,10 +122,28 @@ func (w *world) happen(r *rand.Rand, s *Scheduler) (event string, affected []Key
 		delete(w.decisions, key)
 		s.DeletePlacement(key)
 		return "no placement " + key.Name, nil
+	case 19:
+		return w.meddle(r, s)
 	default:
 		w.now = w.now.Add(time.Duration(r.IntN(30)) * time.Second)
 		return "time", s.Advance(w.now)
 	}
+}
+
+// meddle lets somebody else write the decisions of a placement. Those of others it affects no more than any decision does.
+func (w *world) meddle(r *rand.Rand, s *Scheduler) (event string, affected []Key) {
+	keys := slices.SortedFunc(maps.Keys(w.placements), func(a, b Key) int { return strings.Compare(a.String(), b.String()) })
+	if len(keys) == 0 {
+		return "no decision", nil
+	}
+	key := choose(r, keys...)
+	names := []string{}
+	for range r.IntN(5) {
+		names = append(names, clusterName(r))
+	}
+	w.decisions[key] = names
+	s.Restore(key, names)
+	return "other decisions of " + key.String(), []Key{key}
 }
 
 func choose[T any](r *rand.Rand, options ...T) T { return options[r.IntN(len(options))] }
@@ -154,6 +173,7 @@ func randomCluster(r *rand.Rand, clusters map[string]*clusterv1.ManagedCluster, 
 		for range r.IntN(3) {
 			c.Spec.Taints = append(c.Spec.Taints, clusterv1.Taint{
 				Key:       choose(r, "gpu", "down"),
+				Value:     choose(r, "", "very"),
 				Effect:    choose(r, clusterv1.TaintEffectNoSelect, clusterv1.TaintEffectNoSelectIfNew, clusterv1.TaintEffectPreferNoSelect),
 				TimeAdded: metav1.NewTime(now.Add(-time.Duration(r.IntN(20)) * time.Second)),
 			})
@@ -219,11 +239,7 @@ func randomPlacement(r *rand.Rand) *clusterv1beta1.Placement {
 		spec.Tolerations = append(spec.Tolerations, randomToleration(r))
 	}
 	if r.IntN(4) == 0 {
-		spec.SpreadPolicy.SpreadConstraints = []clusterv1beta1.SpreadConstraintsTerm{{
-			TopologyKey: choose(r, "region", "platform"), MaxSkew: int32(r.IntN(3)),
-			TopologyKeyType:   choose(r, clusterv1beta1.TopologyKeyTypeLabel, clusterv1beta1.TopologyKeyTypeClaim),
-			WhenUnsatisfiable: choose(r, clusterv1beta1.DoNotSchedule, clusterv1beta1.ScheduleAnyway),
-		}}
+		randomConstraints(r, "region", "platform")(p)
 	}
 	if r.IntN(4) == 0 {
 		spec.DecisionStrategy.GroupStrategy = clusterv1beta1.GroupStrategy{
@@ -276,7 +292,11 @@ func randomPolicy(r *rand.Rand) clusterv1beta1.PrioritizerPolicy {
 }
 
 func randomToleration(r *rand.Rand) clusterv1beta1.Toleration {
-	toleration := clusterv1beta1.Toleration{Key: choose(r, "gpu", "down"), Operator: clusterv1beta1.TolerationOpExists}
+	toleration := clusterv1beta1.Toleration{Key: choose(r, "gpu", "down"), Operator: clusterv1beta1.TolerationOpExists,
+		Effect: choose(r, "", clusterv1.TaintEffectPreferNoSelect, clusterv1.TaintEffectNoSelectIfNew)}
+	if r.IntN(3) == 0 {
+		toleration.Operator, toleration.Value = clusterv1beta1.TolerationOpEqual, choose(r, "", "very")
+	}
 	if r.IntN(2) == 0 {
 		seconds := int64(r.IntN(60))
 		toleration.TolerationSeconds = &seconds

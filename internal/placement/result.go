@@ -66,8 +66,9 @@ func (r *Result) ConditionMisconfigured() metav1.Condition {
 	return condition
 }
 
-// satisfied is the condition PlacementSatisfied. Its reasons come in this order (PL-18).
-func (s *Scheduler) satisfied(p *placement, st *standing, selected int) metav1.Condition {
+// satisfied is the condition PlacementSatisfied. Its reasons come in this order (PL-18). What it says changes only when the
+// placement is affected by something.
+func (s *Scheduler) satisfied(p *placement, st *standing, candidates, selected int) metav1.Condition {
 	condition := metav1.Condition{Type: fleet.ConditionPlacementSatisfied, Status: metav1.ConditionFalse}
 	namespace := p.key.Namespace
 	switch {
@@ -83,9 +84,12 @@ func (s *Scheduler) satisfied(p *placement, st *standing, selected int) metav1.C
 	case st.inSets.empty():
 		condition.Reason = fleet.ReasonAllManagedClusterSetsEmpty
 		condition.Message = "The bound ManagedClusterSets have no clusters"
-	case selected == 0 && p.plan.limit != 0:
+	case candidates == 0:
 		condition.Reason = fleet.ReasonNoManagedClusterMatched
-		condition.Message = fmt.Sprintf("No cluster of the %d in the ManagedClusterSets matches", st.inSets.count())
+		condition.Message = "No cluster of the bound ManagedClusterSets matches spec.predicates with all its taints tolerated"
+	case selected == 0 && p.plan.limit == unlimited:
+		condition.Reason = fleet.ReasonNotAllDecisionsScheduled
+		condition.Message = "No cluster that matches has the labels and claims that spec.spreadPolicy wants"
 	case selected < p.plan.limit:
 		condition.Reason = fleet.ReasonNotAllDecisionsScheduled
 		condition.Message = fmt.Sprintf("%d cluster decisions unscheduled", p.plan.limit-selected)

@@ -18,6 +18,7 @@ func TestSatisfied(t *testing.T) {
 	wanting := func(set string) option {
 		return func(p *clusterv1beta1.Placement) { p.Spec.ClusterSets = []string{set} }
 	}
+	zones := evenly(over("Label", "zone", 1, "DoNotSchedule"))
 	elsewhere := func(p *clusterv1beta1.Placement) { p.Namespace = "unbound" }
 	for name, test := range map[string]struct {
 		placement *clusterv1beta1.Placement
@@ -25,15 +26,19 @@ func TestSatisfied(t *testing.T) {
 		reason    string
 		message   string
 	}{
-		"all":             {placement: asking(), reason: "AllDecisionsScheduled"},
-		"as many":         {placement: asking(limit(2)), reason: "AllDecisionsScheduled"},
-		"none wanted":     {placement: asking(limit(0)), reason: "AllDecisionsScheduled"},
-		"no binding":      {placement: asking(elsewhere), reason: "NoManagedClusterSetBindings", message: "namespace unbound"},
-		"no intersection": {placement: asking(wanting("other")), reason: "NoIntersection", message: `"other"`},
-		"empty sets":      {placement: asking(), empty: true, reason: "AllManagedClusterSetsEmpty"},
-		"none matches":    {placement: asking(matching(none)), reason: "NoManagedClusterMatched"},
-		"none, of some":   {placement: asking(matching(none), limit(1)), reason: "NoManagedClusterMatched"},
-		"too few":         {placement: asking(limit(5)), reason: "NotAllDecisionsScheduled", message: "3 cluster decisions unscheduled"},
+		"all":                           {placement: asking(), reason: "AllDecisionsScheduled"},
+		"as many":                       {placement: asking(limit(2)), reason: "AllDecisionsScheduled"},
+		"none wanted":                   {placement: asking(limit(0)), reason: "AllDecisionsScheduled"},
+		"no binding":                    {placement: asking(elsewhere), reason: "NoManagedClusterSetBindings", message: "namespace unbound"},
+		"no intersection":               {placement: asking(wanting("other")), reason: "NoIntersection", message: `"other"`},
+		"empty sets":                    {placement: asking(), empty: true, reason: "AllManagedClusterSetsEmpty"},
+		"none matches":                  {placement: asking(matching(none)), reason: "NoManagedClusterMatched"},
+		"none, of some":                 {placement: asking(matching(none), limit(1)), reason: "NoManagedClusterMatched"},
+		"none wanted, but none matches": {placement: asking(matching(none), limit(0)), reason: "NoManagedClusterMatched"},
+		"none has the topology":         {placement: asking(zones), reason: "NotAllDecisionsScheduled", message: "spec.spreadPolicy wants"},
+		"nor do some":                   {placement: asking(zones, limit(1)), reason: "NotAllDecisionsScheduled", message: "1 cluster decisions unscheduled"},
+
+		"too few": {placement: asking(limit(5)), reason: "NotAllDecisionsScheduled", message: "3 cluster decisions unscheduled"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -20,7 +20,7 @@ func (s *Scheduler) Schedule(key Key) (*Result, bool) {
 		return &Result{Key: key, Disabled: true}, true
 	}
 	if p.plan == nil {
-		return &Result{Key: key, Misconfigured: p.bad, Selected: len(p.ids), Satisfied: s.satisfied(p, nil, 0)}, true
+		return &Result{Key: key, Misconfigured: p.bad, Selected: len(p.ids), Satisfied: s.satisfied(p, nil, 0, 0)}, true
 	}
 	result, ids := s.resolve(p)
 	result.Changed = s.differs(p, ids)
@@ -36,7 +36,7 @@ func (s *Scheduler) resolve(p *placement) (*Result, []int32) {
 	result.Funnel.Fleet = s.existing
 	if p.class == nil {
 		result.Groups = []Group{{}}
-		result.Satisfied = s.satisfied(p, nil, 0)
+		result.Satisfied = s.satisfied(p, nil, 0, 0)
 		return result, nil
 	}
 	s.fleet.order()
@@ -45,7 +45,7 @@ func (s *Scheduler) resolve(p *placement) (*Result, []int32) {
 	picks := contest.pick()
 	result.Selected = len(picks)
 	result.Groups = contest.groups(picks)
-	result.Satisfied = s.satisfied(p, st, len(picks))
+	result.Satisfied = s.satisfied(p, st, contest.candidates(), len(picks))
 	st.count()
 	result.Funnel.InClusterSets, result.Funnel.Matched = st.counts.inSets, st.counts.matched
 	result.Funnel.Tolerated = contest.candidates()
