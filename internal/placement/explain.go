@@ -42,6 +42,8 @@ type PrioritizerScores struct {
 	Prioritizer
 	// Scores by cluster, before they are weighted.
 	Scores map[string]int64
+	// Expired are the clusters that score 0 because an AddOnPlacementScore is no longer valid (PL-12), by name.
+	Expired []string
 }
 
 // ClusterReason is why a cluster was selected, or the first reason why not.
@@ -104,12 +106,21 @@ func (e *Explanation) fill(c *contest) {
 		{Name: FilterTaintToleration, Clusters: c.names(tolerated)},
 	}
 	for _, prioritizer := range c.plan.prioritizers {
-		scores := make(map[string]int64, len(candidates))
-		for _, candidate := range candidates {
-			scores[c.fleet.clusters[candidate.id].name] = c.scoreBy(prioritizer.Name, candidate.id)
-		}
-		e.Prioritizers = append(e.Prioritizers, PrioritizerScores{Prioritizer: prioritizer, Scores: scores})
+		e.Prioritizers = append(e.Prioritizers, c.scoresBy(prioritizer, candidates))
 	}
+}
+
+func (c *contest) scoresBy(prioritizer Prioritizer, candidates []pick) PrioritizerScores {
+	p := PrioritizerScores{Prioritizer: prioritizer, Scores: make(map[string]int64, len(candidates))}
+	for _, candidate := range candidates {
+		name := c.fleet.clusters[candidate.id].name
+		score, expired := c.scoreBy(prioritizer.Name, candidate.id)
+		if p.Scores[name] = score; expired {
+			p.Expired = append(p.Expired, name)
+		}
+	}
+	slices.Sort(p.Expired)
+	return p
 }
 
 // names lists clusters by name.

@@ -33,6 +33,9 @@ type Result struct {
 	Funnel Funnel
 	// Prioritizers that apply.
 	Prioritizers []Prioritizer
+	// Scores are the final scores that decided (PL-08), of the candidates whose names come first, for an event of up to
+	// 1000 characters (PL-20).
+	Scores []ClusterScore
 	// ExpiredScores names candidates of which an AddOnPlacementScore that the placement uses is no longer valid, by
 	// name (PL-12). It counts as 0.
 	ExpiredScores []string

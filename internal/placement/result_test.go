@@ -65,6 +65,24 @@ func TestSatisfied(t *testing.T) {
 	}
 }
 
+// PL-18: clusters that come and go without being selected leave the message as it is, or affect the placement.
+func TestSatisfiedFollows(t *testing.T) {
+	t.Parallel()
+	s := newFleet(member("a", "taint:down:NoSelect"))
+	p, none := asking(), asking(named("none"), limit(0))
+	was := schedule(t, s, p).Satisfied
+	schedule(t, s, none)
+	if keys := s.SetCluster(member("b", "taint:down:NoSelect")); len(keys) != 0 {
+		t.Errorf("one more cluster that does not match affects %v", keys)
+	}
+	if is := schedule(t, s, p).Satisfied; is != was {
+		t.Errorf("from %+v it became %+v, and nobody was told", was, is)
+	}
+	if keys := s.SetCluster(member("c")); len(keys) != 2 {
+		t.Errorf("the first cluster that matches affects %v", keys)
+	}
+}
+
 // PL-05, PL-07, PL-19, PL-29
 func TestMisconfigured(t *testing.T) {
 	t.Parallel()

@@ -44,20 +44,34 @@ func (s *Scheduler) resolve(p *placement) (*Result, []int32) {
 	contest := s.contest(st, p)
 	picks := contest.pick()
 	result.Selected = len(picks)
+	result.Scores = contest.scores()
 	result.Groups = contest.groups(picks)
 	result.Satisfied = s.satisfied(p, st, contest.candidates(), len(picks))
+	result.ExpiredScores = contest.expired()
 	st.count()
 	result.Funnel.InClusterSets, result.Funnel.Matched = st.counts.inSets, st.counts.matched
 	result.Funnel.Tolerated = contest.candidates()
 	result.Funnel.Selected = len(picks)
-	if st.counts.expired > 0 {
-		result.ExpiredScores = s.names(st.expired)
-	}
 	ids := make([]int32, len(picks))
 	for i := range picks {
 		ids[i] = picks[i].id
 	}
 	return result, ids
+}
+
+// expired names the candidates of which a score has expired (PL-12).
+func (c *contest) expired() []string {
+	expired := c.st.expired
+	for _, id := range c.kept {
+		if _, stale := c.plan.selection.rate(c.fleet.clusters[id], c.among, false, c.now); stale {
+			expired = slices.Clone(expired)
+			expired.set(id)
+		}
+	}
+	if expired.empty() {
+		return nil
+	}
+	return c.names(expired)
 }
 
 func (s *Scheduler) differs(p *placement, ids []int32) bool {
@@ -75,24 +89,46 @@ func (s *Scheduler) differs(p *placement, ids []int32) bool {
 // ClusterScore is the final score of a candidate (PL-08).
 type ClusterScore = report.ClusterScore
 
-// Scores returns the final scores of the candidates of a placement, the first ones by name and most of them at most,
-// for events (PL-20). Steady counts what the placement has selected last.
-func (s *Scheduler) Scores(key Key, most int) []ClusterScore {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p := s.placements[key]
-	if p == nil || p.class == nil {
-		return nil
+// scoresText is how many characters the event with the scores has room for (PL-20).
+const scoresText = 1000
+
+// scores are those of the first candidates by name.
+func (c *contest) scores() []ClusterScore {
+	seats := c.firstSeats(c.st)
+	picks := make([]pick, len(seats), len(seats)+len(c.kept))
+	for i, seat := range seats {
+		picks[i] = c.seated(int(seat))
 	}
-	s.fleet.order()
-	contest := s.contest(s.stand(p.class), p)
-	picks := contest.totals()
-	slices.SortFunc(picks, func(a, b pick) int { return cmp.Compare(s.fleet.ranks[a.id], s.fleet.ranks[b.id]) })
-	scores := make([]ClusterScore, min(most, len(picks)))
-	for i := range scores {
-		scores[i] = contest.score(picks[i])
+	if len(c.kept) > 0 {
+		for _, id := range c.kept {
+			picks = append(picks, c.total(id, c.key(id)))
+		}
+		slices.SortFunc(picks, func(a, b pick) int { return cmp.Compare(c.fleet.ranks[a.id], c.fleet.ranks[b.id]) })
+	}
+	scores := make([]ClusterScore, len(picks))
+	for i := range picks {
+		scores[i] = c.score(picks[i])
 	}
 	return scores
+}
+
+// firstSeats are the seats of the clusters that come first by name, as many as the text has room for.
+func (s *Scheduler) firstSeats(st *standing) []int32 {
+	if st.first != nil {
+		return st.first
+	}
+	sorted := s.fleet.sorted
+	if len(st.ids) < len(sorted)/16 { // few, which are hard to find among all
+		sorted = slices.SortedFunc(slices.Values(st.ids), func(a, b int32) int { return cmp.Compare(s.fleet.ranks[a], s.fleet.ranks[b]) })
+	}
+	st.first = []int32{}
+	for text, at := 0, 0; text < scoresText && at < len(sorted); at++ {
+		if seat, seated := st.seat(sorted[at]); seated {
+			st.first = append(st.first, int32(seat))
+			text += len(s.fleet.clusters[sorted[at]].name) + len(":0 ")
+		}
+	}
+	return st.first
 }
 
 // score is the total of a pick as people see it.

@@ -20,14 +20,15 @@ type standing struct {
 	ids   []int32
 	keys  []int64 // by seat: the sum of weighted scores, less penalty if avoided
 	board board
+	first []int32 // seats by the names of their clusters, the first ones; nil when they are not known
 }
 
 // counts are the sizes of the sets of a standing; nil after it has changed.
-type counts struct{ inSets, matched, expired int }
+type counts struct{ inSets, matched int }
 
 func (st *standing) count() {
 	if st.counts == nil {
-		st.counts = &counts{inSets: st.inSets.count(), matched: st.matched.count(), expired: st.expired.count()}
+		st.counts = &counts{inSets: st.inSets.count(), matched: st.matched.count()}
 	}
 }
 
@@ -103,6 +104,7 @@ func (s *Scheduler) reseat(st *standing, selection *selection) {
 	for i := range selection.sources {
 		s.prioritize(st, &selection.sources[i])
 	}
+	st.first = nil
 	st.board.sort(st, s.fleet.ranks)
 }
 
