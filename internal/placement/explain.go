@@ -70,11 +70,12 @@ func (s *Scheduler) Explain(object *clusterv1beta1.Placement) *Explanation {
 	if saved := s.placements[p.key]; saved != nil {
 		p.decided, p.ids = saved.decided, saved.ids
 	}
+	sets := chosen(s.bound(s.namespaces[p.key.Namespace]), object.Spec.ClusterSets)
 	p.plan, p.bad = newPlan(object, func(signature string) *selection { return s.selections[signature] })
 	if p.plan == nil {
-		return &Explanation{Result: &Result{Key: p.key, Misconfigured: p.bad, Selected: len(p.ids), Satisfied: s.satisfied(p, nil, 0, 0)}}
+		return s.explainBroken(p, sets)
 	}
-	if sets := chosen(s.bound(s.namespaces[p.key.Namespace]), object.Spec.ClusterSets); len(sets) > 0 {
+	if len(sets) > 0 {
 		p.class = s.classes[classKey(sets, p.plan.selection)]
 		if p.class == nil {
 			p.class = &class{sets: sets, selection: p.plan.selection}
@@ -90,6 +91,30 @@ func (s *Scheduler) Explain(object *clusterv1beta1.Placement) *Explanation {
 	}
 	explanation.Clusters = s.reasons(p, result, picks)
 	return explanation
+}
+
+// explainBroken tells which clusters a placement keeps that is misconfigured (PL-26).
+func (s *Scheduler) explainBroken(p *placement, sets []*clusterSet) *Explanation {
+	e := &Explanation{Result: &Result{Key: p.key, Disabled: p.disabled, Misconfigured: p.bad, Selected: len(p.ids), Satisfied: s.satisfied(p, nil, 0, 0)}}
+	var inSets bitset
+	for _, set := range sets {
+		inSets.add(set.members)
+	}
+	e.Filters = []Filter{{Name: FilterClusterSets, Clusters: s.names(inSets)}}
+	e.Result.Funnel = Funnel{Fleet: s.existing, InClusterSets: inSets.count()}
+	s.fleet.order()
+	for _, id := range s.fleet.sorted {
+		c := s.fleet.clusters[id]
+		if c.object == nil {
+			continue
+		}
+		reason := ClusterReason{ClusterName: c.name, Selected: p.decided.has(id), Reason: "it was not selected before the placement was misconfigured"}
+		if reason.Selected {
+			reason.Reason = "it was selected before the placement was misconfigured, and stays"
+		}
+		e.Clusters = append(e.Clusters, reason)
+	}
+	return e
 }
 
 func (e *Explanation) fill(c *contest) {

@@ -95,19 +95,15 @@ const scoresText = 1000
 // scores are those of the first candidates by name.
 func (c *contest) scores() []ClusterScore {
 	seats := c.firstSeats(c.st)
-	picks := make([]pick, len(seats), len(seats)+len(c.kept))
-	for i, seat := range seats {
-		picks[i] = c.seated(int(seat))
+	scores := make([]ClusterScore, 0, len(seats)+len(c.kept))
+	for _, seat := range seats {
+		scores = append(scores, c.score(c.seated(int(seat))))
 	}
 	if len(c.kept) > 0 {
 		for _, id := range c.kept {
-			picks = append(picks, c.total(id, c.key(id)))
+			scores = append(scores, c.score(c.total(id, c.key(id))))
 		}
-		slices.SortFunc(picks, func(a, b pick) int { return cmp.Compare(c.fleet.ranks[a.id], c.fleet.ranks[b.id]) })
-	}
-	scores := make([]ClusterScore, len(picks))
-	for i := range picks {
-		scores[i] = c.score(picks[i])
+		slices.SortFunc(scores, func(a, b ClusterScore) int { return cmp.Compare(a.ClusterName, b.ClusterName) })
 	}
 	return scores
 }
