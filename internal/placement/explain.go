@@ -73,13 +73,16 @@ func (s *Scheduler) Explain(object *clusterv1beta1.Placement) *Explanation {
 	sets := chosen(s.bound(s.namespaces[p.key.Namespace]), object.Spec.ClusterSets)
 	p.plan, p.bad = newPlan(object, func(signature string) *selection { return s.selections[signature] })
 	if p.plan == nil {
-		return s.explainBroken(p, sets)
+		return s.explainBroken(p, p.bad, sets)
 	}
 	if len(sets) > 0 {
 		p.class = s.classes[classKey(sets, p.plan.selection)]
 		if p.class == nil {
 			p.class = &class{sets: sets, selection: p.plan.selection}
 			p.class.standing, _ = s.build(sets, p.plan.selection)
+		}
+		if s.stand(p.class).dear {
+			return s.explainBroken(p, s.tooDear(), sets)
 		}
 	}
 	result, picks := s.resolve(p)
@@ -94,8 +97,8 @@ func (s *Scheduler) Explain(object *clusterv1beta1.Placement) *Explanation {
 }
 
 // explainBroken tells which clusters a placement keeps that is misconfigured (PL-26).
-func (s *Scheduler) explainBroken(p *placement, sets []*clusterSet) *Explanation {
-	e := &Explanation{Result: &Result{Key: p.key, Disabled: p.disabled, Misconfigured: p.bad, Selected: len(p.ids), Satisfied: s.satisfied(p, nil, 0, 0)}}
+func (s *Scheduler) explainBroken(p *placement, bad *Misconfiguration, sets []*clusterSet) *Explanation {
+	e := &Explanation{Result: p.broken(bad)}
 	var inSets bitset
 	for _, set := range sets {
 		inSets.add(set.members)

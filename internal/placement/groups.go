@@ -21,7 +21,7 @@ func (c *contest) groups(picks []pick) []Group {
 	for i := range c.plan.groups {
 		var members, others []pick
 		for _, pick := range rest {
-			if c.plan.groups[i].match(c.fleet.clusters[pick.id], c.now) == nil {
+			if c.plan.groups[i].match(c.fleet.clusters[pick.id], c.now, nil) == nil {
 				members = append(members, pick)
 			} else {
 				others = append(others, pick)

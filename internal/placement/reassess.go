@@ -44,6 +44,9 @@ func (s *Scheduler) reassess(cls *class, ch change, found affected) {
 		cls.addAll(found)
 		return
 	}
+	if st.dear {
+		return
+	}
 	s.fleet.order()
 	c := ch.cluster
 	was, is := st.ratingOf(c), rating{inSets: cls.has(c)}

@@ -69,15 +69,22 @@ func (r *Result) ConditionMisconfigured() metav1.Condition {
 	return condition
 }
 
+// broken is the result of a placement that is misconfigured: it keeps what it has.
+func (p *placement) broken(bad *Misconfiguration) *Result {
+	return &Result{Key: p.key, Disabled: p.disabled, Misconfigured: bad, Selected: len(p.ids), Satisfied: metav1.Condition{
+		Type:    fleet.ConditionPlacementSatisfied,
+		Status:  metav1.ConditionFalse,
+		Reason:  fleet.ReasonNotAllDecisionsScheduled,
+		Message: fmt.Sprintf("The placement is misconfigured; the %d clusters selected before stay", len(p.ids)),
+	}}
+}
+
 // satisfied is the condition PlacementSatisfied. Its reasons come in this order (PL-18). What it says changes only when the
 // placement is affected by something.
 func (s *Scheduler) satisfied(p *placement, st *standing, candidates, selected int) metav1.Condition {
 	condition := metav1.Condition{Type: fleet.ConditionPlacementSatisfied, Status: metav1.ConditionFalse}
 	namespace := p.key.Namespace
 	switch {
-	case p.plan == nil:
-		condition.Reason = fleet.ReasonNotAllDecisionsScheduled
-		condition.Message = fmt.Sprintf("The placement is misconfigured; the %d clusters selected before stay", len(p.ids))
 	case st == nil && len(s.bound(s.namespaces[namespace])) == 0:
 		condition.Reason = fleet.ReasonNoManagedClusterSetBindings
 		condition.Message = fmt.Sprintf("No ManagedClusterSetBinding in namespace %s leads to a ManagedClusterSet; bind one", namespace)

@@ -20,9 +20,12 @@ func (s *Scheduler) Schedule(key Key) (*Result, bool) {
 		return &Result{Key: key, Disabled: true}, true
 	}
 	if p.plan == nil {
-		return &Result{Key: key, Misconfigured: p.bad, Selected: len(p.ids), Satisfied: s.satisfied(p, nil, 0, 0)}, true
+		return p.broken(p.bad), true
 	}
 	result, ids := s.resolve(p)
+	if result.Misconfigured != nil {
+		return result, true
+	}
 	result.Changed = s.differs(p, ids)
 	if result.Changed {
 		s.decide(p, ids)
@@ -41,6 +44,9 @@ func (s *Scheduler) resolve(p *placement) (*Result, []int32) {
 	}
 	s.fleet.order()
 	st := s.stand(p.class)
+	if st.dear {
+		return p.broken(s.tooDear()), p.ids
+	}
 	contest := s.contest(st, p)
 	picks := contest.pick()
 	result.Selected = len(picks)

@@ -60,20 +60,22 @@ func Compile(expressions []string) (*Selector, error) {
 }
 
 // Matches tells whether the cluster meets all expressions. The error says why it does not: an expression that is false,
-// that failed, or that costs more than Kubernetes lets one evaluation, or all of them for one cluster, cost.
-func (s *Selector) Matches(cluster *clusterv1.ManagedCluster, scores Scores) error {
+// that failed, or that costs more than Kubernetes lets one evaluation, or all of them for one cluster, cost; or that
+// the budget, unless it is nil, is used up.
+func (s *Selector) Matches(cluster *clusterv1.ManagedCluster, scores Scores, budget *Budget) error {
 	input := activation{newClusterValue(cluster, scores)}
-	budget := uint64(celconfig.RuntimeCELCostBudget)
+	left := uint64(celconfig.RuntimeCELCostBudget)
 	for _, program := range s.programs {
 		value, details, err := program.Eval(input)
+		if details != nil && details.ActualCost() != nil {
+			cost := *details.ActualCost()
+			if budget.spend(cost); cost > left || budget.Spent() {
+				return errTooDear
+			}
+			left -= cost
+		}
 		if err != nil {
 			return fmt.Errorf("the CEL expression %q failed: %w", program.expression, err)
-		}
-		if details != nil && details.ActualCost() != nil {
-			if *details.ActualCost() > budget {
-				return errors.New("the CEL expressions cost too much; use fewer or simpler ones")
-			}
-			budget -= *details.ActualCost()
 		}
 		if value.Value() != true {
 			return fmt.Errorf("the CEL expression %q is %v", program.expression, value.Value())
@@ -81,3 +83,5 @@ func (s *Selector) Matches(cluster *clusterv1.ManagedCluster, scores Scores) err
 	}
 	return nil
 }
+
+var errTooDear = errors.New("the CEL expressions cost too much; use fewer or simpler ones")
