@@ -75,13 +75,27 @@ func (s *Selector) Matches(cluster *clusterv1.ManagedCluster, scores Scores, bud
 			left -= cost
 		}
 		if err != nil {
-			return fmt.Errorf("the CEL expression %q failed: %w", program.expression, err)
+			return &unmet{expression: program.expression, err: err}
 		}
 		if value.Value() != true {
-			return fmt.Errorf("the CEL expression %q is %v", program.expression, value.Value())
+			return &unmet{expression: program.expression, value: value.Value()}
 		}
 	}
 	return nil
+}
+
+// unmet is why a cluster does not match. Thousands do not, and of few somebody reads why.
+type unmet struct {
+	expression string
+	value      any
+	err        error // of an evaluation without a value
+}
+
+func (u *unmet) Error() string {
+	if u.err != nil {
+		return fmt.Sprintf("the CEL expression %q failed: %v", u.expression, u.err)
+	}
+	return fmt.Sprintf("the CEL expression %q is %v", u.expression, u.value)
 }
 
 var errTooDear = errors.New("the CEL expressions cost too much; use fewer or simpler ones")
