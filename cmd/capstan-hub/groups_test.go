@@ -8,9 +8,10 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/capstan-io/capstan/internal/hub"
+	"github.com/capstan-io/capstan/internal/placement"
 )
 
-// SC-02
+// SC-02 P7
 func TestHubFlags(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -32,8 +33,11 @@ func TestHubFlags(t *testing.T) {
 		"resources": {[]string{"--gc-resource-list=/v1/configmaps"}, func(o hub.Options) bool {
 			return len(o.CleanupResources) == 1 && o.CleanupResources[0].Resource == "configmaps" && o.CleanupResources[0].Group == ""
 		}, ""},
-		"no resource":      {[]string{"--gc-resource-list=configmaps"}, nil, `"configmaps" is not group/version/resource`},
-		"negative timeout": {[]string{"--cluster-deletion-timeout=-1s"}, nil, "-1s is negative"},
+		"no resource":       {[]string{"--gc-resource-list=configmaps"}, nil, `"configmaps" is not group/version/resource`},
+		"tie-break":         {nil, func(o hub.Options) bool { return o.TieBreak == placement.TieBreakName }, ""},
+		"tie-break by hash": {[]string{"--placement-tie-break=Hash"}, func(o hub.Options) bool { return o.TieBreak == placement.TieBreakHash }, ""},
+		"no such tie-break": {[]string{"--placement-tie-break=Random"}, nil, `--placement-tie-break is "Random"; use one of Name, Hash`},
+		"negative timeout":  {[]string{"--cluster-deletion-timeout=-1s"}, nil, "-1s is negative"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -26,6 +26,7 @@ import (
 	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
 	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/hub/registration/health"
+	"github.com/capstan-io/capstan/internal/placement/decisions"
 )
 
 // ManagerOptions are the options a manager of the hub's controllers needs: their types, and caches that hold only what
@@ -44,6 +45,7 @@ func ManagerOptions() ctrl.Options {
 				&corev1.ServiceAccount{}:                    ofClusters,
 				&coordinationv1.Lease{}:                     {Label: hasLabel(fleet.LabelClusterName), Transform: health.StripLease},
 				&certificatesv1.CertificateSigningRequest{}: ofClusters,
+				&clusterv1beta1.PlacementDecision{}:         {Transform: decisions.Strip},
 			},
 		},
 		// A reconcile must see what the one before it wrote, or it writes the same again.

@@ -98,7 +98,7 @@ func (s *Scheduler) Explain(object *clusterv1beta1.Placement) *Explanation {
 
 // explainBroken tells which clusters a placement keeps that is misconfigured (PL-26).
 func (s *Scheduler) explainBroken(p *placement, bad *Misconfiguration, sets []*clusterSet) *Explanation {
-	e := &Explanation{Result: p.broken(bad)}
+	e := &Explanation{Result: s.broken(p, bad)}
 	var inSets bitset
 	for _, set := range sets {
 		inSets.add(set.members)

@@ -150,6 +150,15 @@ func byCEL(expressions ...string) clusterv1beta1.ClusterSelector {
 	return clusterv1beta1.ClusterSelector{CelSelector: clusterv1beta1.ClusterCelSelector{CelExpressions: expressions}}
 }
 
+// listed is what PlacementDecisions say that list clusters.
+func listed(clusters ...string) []Group {
+	var group Group
+	for _, name := range clusters {
+		group.Decisions = append(group.Decisions, clusterv1beta1.ClusterDecision{ClusterName: name})
+	}
+	return []Group{group}
+}
+
 // schedule takes a placement in, and schedules it.
 func schedule(t *testing.T, s *Scheduler, p *clusterv1beta1.Placement) *Result {
 	t.Helper()

@@ -8,7 +8,8 @@ import (
 )
 
 // groups divides the selected clusters (PL-15): those of the named groups first, a cluster going to the first that
-// matches it, then the rest. Each is cut to size in the order of sortBy (PL-14). The index of a group is its place.
+// matches it, then the rest. Each is cut to size in the order of sortBy (PL-14). The index of a group is its place. Picks are
+// in the order of the groups then.
 func (c *contest) groups(picks []pick) []Group {
 	if c.plan.byScore {
 		slices.SortFunc(picks, comparePicks)
@@ -19,21 +20,29 @@ func (c *contest) groups(picks []pick) []Group {
 	var groups []Group
 	rest := picks
 	for i := range c.plan.groups {
-		var members, others []pick
-		for _, pick := range rest {
-			if c.plan.groups[i].match(c.fleet.clusters[pick.id], c.now, nil) == nil {
-				members = append(members, pick)
-			} else {
-				others = append(others, pick)
-			}
-		}
-		groups, rest = c.cut(groups, c.plan.groups[i].name, members, size), others
+		n := c.gather(rest, &c.plan.groups[i])
+		groups, rest = c.cut(groups, c.plan.groups[i].name, rest[:n], size), rest[n:]
 	}
 	groups = c.cut(groups, "", rest, size)
 	if len(groups) == 0 {
 		return []Group{{}}
 	}
 	return groups
+}
+
+// gather moves the picks that a rule matches before the others, and returns how many they are. Both stay in their order.
+func (c *contest) gather(picks []pick, rule *groupRule) int {
+	members := picks[:0]
+	var others []pick
+	for _, pick := range picks {
+		if rule.match(c.fleet.clusters[pick.id], c.now, nil) == nil {
+			members = append(members, pick)
+		} else {
+			others = append(others, pick)
+		}
+	}
+	copy(picks[len(members):], others)
+	return len(members)
 }
 
 func (c *contest) cut(groups []Group, name string, members []pick, size int) []Group {

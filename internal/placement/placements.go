@@ -2,7 +2,6 @@ package placement
 
 import (
 	"hash/fnv"
-	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 
@@ -24,12 +23,13 @@ func (s *Scheduler) SetPlacement(object *clusterv1beta1.Placement) []Key {
 		if p != nil {
 			s.remove(p)
 		}
-		return nil
+		return []Key{key}
 	}
 	if p == nil {
 		p = &placement{key: key, hash: hashKey(key)}
 		s.placements[key] = p
 		s.namespace(key.Namespace).placements[key] = p
+		s.inherit(p)
 	} else if sameSpec(p.object, object) {
 		disabled := p.disabled
 		p.take(object)
@@ -96,50 +96,4 @@ func (s *Scheduler) remove(p *placement) {
 	delete(s.placements, p.key)
 	delete(s.namespaces[p.key.Namespace].placements, p.key)
 	s.forgetNamespace(p.key.Namespace)
-}
-
-// Restore tells which clusters the PlacementDecisions of a Placement list when a scheduler starts, so that Steady and
-// Balance go on from there. It comes after SetPlacement and before the first Schedule of any placement; after
-// that the scheduler knows best what it has decided.
-func (s *Scheduler) Restore(key Key, clusters []string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p := s.placements[key]
-	if p == nil {
-		return
-	}
-	ids := make([]int32, len(clusters))
-	for i, name := range clusters {
-		ids[i] = s.fleet.intern(name).id
-	}
-	slices.Sort(ids)
-	s.decide(p, slices.Compact(ids))
-}
-
-// Selects tells whether a placement has selected a cluster at its last Schedule.
-func (s *Scheduler) Selects(key Key, cluster string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p := s.placements[key]
-	id, known := s.fleet.ids[cluster]
-	return p != nil && known && p.decided.has(id)
-}
-
-// decide records what a placement has selected.
-func (s *Scheduler) decide(p *placement, ids []int32) {
-	var decided bitset
-	for _, id := range ids {
-		decided.set(id)
-		if !p.decided.has(id) {
-			s.load.change(id, 1)
-		}
-	}
-	former := p.ids
-	p.ids, p.decided = ids, decided
-	for _, id := range former {
-		if !decided.has(id) {
-			s.load.change(id, -1)
-			s.forget(s.fleet.clusters[id])
-		}
-	}
 }

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -70,7 +69,7 @@ func (w *world) scheduler(options Options) *Scheduler {
 		s.SetPlacement(object)
 	}
 	for key, clusters := range w.decisions {
-		s.Restore(key, clusters)
+		s.Restore(key, listed(clusters...))
 	}
 	return s
 }
@@ -121,29 +120,24 @@ func (w *world) happen(r *rand.Rand, s *Scheduler) (event string, affected []Key
 		delete(w.placements, key)
 		delete(w.decisions, key)
 		s.DeletePlacement(key)
+		s.Restore(key, nil)
 		return "no placement " + key.Name, nil
 	case 19:
-		return w.meddle(r, s)
+		return w.decide(r, s), nil
 	default:
 		w.now = w.now.Add(time.Duration(r.IntN(30)) * time.Second)
 		return "time", s.Advance(w.now)
 	}
 }
 
-// meddle lets somebody else write the decisions of a placement. Those of others it affects no more than any decision does.
-func (w *world) meddle(r *rand.Rand, s *Scheduler) (event string, affected []Key) {
-	keys := slices.SortedFunc(maps.Keys(w.placements), func(a, b Key) int { return strings.Compare(a.String(), b.String()) })
-	if len(keys) == 0 {
-		return "no decision", nil
+// decide is what others do for a placement that is disabled, or none.
+func (w *world) decide(r *rand.Rand, s *Scheduler) (event string) {
+	key := Key{Namespace: choose(r, "ns1", "ns2"), Name: fmt.Sprintf("p%d", r.IntN(12))}
+	if p := w.placements[key]; p == nil || p.Annotations[fleet.AnnotationSchedulingDisable] != "" {
+		w.decisions[key] = []string{clusterName(r), "c20"}
+		s.Restore(key, listed(w.decisions[key]...))
 	}
-	key := choose(r, keys...)
-	names := []string{}
-	for range r.IntN(5) {
-		names = append(names, clusterName(r))
-	}
-	w.decisions[key] = names
-	s.Restore(key, names)
-	return "other decisions of " + key.String(), []Key{key}
+	return "decisions for " + key.Name
 }
 
 func choose[T any](r *rand.Rand, options ...T) T { return options[r.IntN(len(options))] }

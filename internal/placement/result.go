@@ -19,7 +19,7 @@ type Result struct {
 	// to be written, and nothing else below is set.
 	Disabled bool
 	// Misconfigured says why the spec makes no sense; nil when it does. The decisions there are stay as they are
-	// (PL-26), and Groups is not set.
+	// (PL-26), and Groups says what they were.
 	Misconfigured *Misconfiguration
 	// Groups of the selected clusters, in order; one at least, which may be empty.
 	Groups []Group
@@ -70,8 +70,8 @@ func (r *Result) ConditionMisconfigured() metav1.Condition {
 }
 
 // broken is the result of a placement that is misconfigured: it keeps what it has.
-func (p *placement) broken(bad *Misconfiguration) *Result {
-	return &Result{Key: p.key, Disabled: p.disabled, Misconfigured: bad, Selected: len(p.ids), Satisfied: metav1.Condition{
+func (s *Scheduler) broken(p *placement, bad *Misconfiguration) *Result {
+	return &Result{Key: p.key, Disabled: p.disabled, Misconfigured: bad, Groups: s.kept(p), Selected: len(p.ids), Satisfied: metav1.Condition{
 		Type:    fleet.ConditionPlacementSatisfied,
 		Status:  metav1.ConditionFalse,
 		Reason:  fleet.ReasonNotAllDecisionsScheduled,

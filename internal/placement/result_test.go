@@ -150,9 +150,10 @@ func TestMisconfiguredKeepsDecisions(t *testing.T) {
 	s := newFleet(member("a"), member("b"))
 	wantClusters(t, schedule(t, s, asking()), "a", "b")
 	result := schedule(t, s, asking(matching(byCEL("broken"))))
-	if result.Misconfigured == nil || result.Groups != nil || result.Selected != 2 {
+	if result.Misconfigured == nil || result.Selected != 2 {
 		t.Errorf("%+v", result)
 	}
+	wantClusters(t, result, "a", "b")
 	if result.Satisfied.Reason != "NotAllDecisionsScheduled" || !strings.Contains(result.Satisfied.Message, "the 2 clusters selected before stay") {
 		t.Errorf("%+v", result.Satisfied)
 	}

@@ -19,8 +19,9 @@ func (s *Scheduler) Schedule(key Key) (*Result, bool) {
 	if p.disabled {
 		return &Result{Key: key, Disabled: true}, true
 	}
+	p.scheduled = true
 	if p.plan == nil {
-		return p.broken(p.bad), true
+		return s.broken(p, p.bad), true
 	}
 	result, ids := s.resolve(p)
 	if result.Misconfigured != nil {
@@ -30,6 +31,7 @@ func (s *Scheduler) Schedule(key Key) (*Result, bool) {
 	if result.Changed {
 		s.decide(p, ids)
 	}
+	p.ids, p.parts = ids, partsOf(result.Groups)
 	return result, true
 }
 
@@ -45,7 +47,7 @@ func (s *Scheduler) resolve(p *placement) (*Result, []int32) {
 	s.fleet.order()
 	st := s.stand(p.class)
 	if st.dear {
-		return p.broken(s.tooDear()), p.ids
+		return s.broken(p, s.tooDear()), p.ids
 	}
 	contest := s.contest(st, p)
 	picks := contest.pick()

@@ -55,6 +55,7 @@ type Scheduler struct {
 	sets       map[string]*clusterSet
 	namespaces map[string]*namespace
 	placements map[Key]*placement
+	strays     map[Key]*placement // decisions of no placement that is known, which count for Balance
 	classes    map[string]*class
 	selections map[string]*selection
 	cached     int   // candidates of all standings
@@ -70,15 +71,26 @@ type placement struct {
 	disabled bool  // PL-21
 	plan     *plan // nil when misconfigured
 	bad      *Misconfiguration
-	class    *class  // nil when misconfigured or without a cluster set
-	ids      []int32 // of the clusters selected
-	decided  bitset  // the same
+	class    *class // nil when misconfigured or without a cluster set
+
+	scheduled bool    // since it was last not disabled; until then, others decide
+	ids       []int32 // of the clusters selected, group by group
+	decided   bitset  // the same
+	parts     []part  // the groups that ids are divided into; nil when they are one without a name
+}
+
+// part is a decision group as it is remembered.
+type part struct {
+	name string
+	size int
 }
 
 // take takes over what an object says, but for its spec.
 func (p *placement) take(object *clusterv1beta1.Placement) {
 	p.object = object
-	p.disabled = object.Annotations[fleet.AnnotationSchedulingDisable] == fleet.LabelTrue
+	if p.disabled = object.Annotations[fleet.AnnotationSchedulingDisable] == fleet.LabelTrue; p.disabled {
+		p.scheduled = false
+	}
 }
 
 // New returns a scheduler of an empty fleet.
@@ -95,6 +107,7 @@ func New(options Options) *Scheduler {
 		sets:       map[string]*clusterSet{},
 		namespaces: map[string]*namespace{},
 		placements: map[Key]*placement{},
+		strays:     map[Key]*placement{},
 		classes:    map[string]*class{},
 		selections: map[string]*selection{},
 	}

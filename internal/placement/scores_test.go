@@ -71,8 +71,8 @@ func TestRestore(t *testing.T) {
 	s := newFleet(member("a"), member("b"))
 	p := asking(limit(1))
 	s.SetPlacement(p)
-	s.Restore(keyOf(p), []string{"b", "long-gone"})
-	s.Restore(Key{Namespace: "ns", Name: "unknown"}, []string{"a"})
+	s.Restore(keyOf(p), listed("b", "long-gone"))
+	s.Restore(Key{Namespace: "ns", Name: "unknown"}, listed("a"))
 	result := schedule(t, s, p)
 	wantClusters(t, result, "b")
 	if !result.Changed {
@@ -101,7 +101,7 @@ func TestBalance(t *testing.T) {
 	for i, selected := range [][]string{{"a", "b"}, {"a"}, {"a", "b", "c"}} {
 		q := asking(named(fmt.Sprint("q", i)))
 		s.SetPlacement(q)
-		s.Restore(keyOf(q), selected)
+		s.Restore(keyOf(q), listed(selected...))
 	}
 	if diff := cmp.Diff(map[string]int64{"a": -100, "b": -32, "c": 32}, scoresOf(s, asking(only))); diff != "" {
 		t.Error(diff)

@@ -107,7 +107,7 @@ func incarnate(t *testing.T, ctx context.Context, cluster string, c *crash) inca
 			Namespace: cluster, HubHash: crashHub, AgentID: "crash", Workers: 1, Executors: executors,
 			Record: func(*workv1.ManifestWork, string, string, string, string) {}, Clock: clock.RealClock{},
 		}),
-		finalize: finalize.New(m, onCluster),
+		finalize: finalize.New(m, onCluster, clock.RealClock{}),
 	}
 }
 

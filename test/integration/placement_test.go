@@ -212,17 +212,21 @@ func TestMisconfiguredPlacementKeepsItsClusters(t *testing.T) {
 	s.await(t, "all", "a")
 }
 
-// PL-04 PL-06, and the scenarios of migration: a taint moves the decisions at once, or when the toleration is over.
-func TestDecisionsMove(t *testing.T) {
-	t.Parallel()
-	s := newSite(t, "place-moves", "a", "b")
-	// Without Balance, which would give each placement a cluster of its own.
-	one := clusterv1beta1.PlacementSpec{
-		NumberOfClusters: ptr.To[int32](1), Tolerations: []clusterv1beta1.Toleration{tolerant},
+// steadyOne selects one cluster. It has no Balance, which would give each placement a cluster of its own.
+func steadyOne(tolerations ...clusterv1beta1.Toleration) clusterv1beta1.PlacementSpec {
+	return clusterv1beta1.PlacementSpec{
+		NumberOfClusters: ptr.To[int32](1), Tolerations: tolerations,
 		PrioritizerPolicy: clusterv1beta1.PrioritizerPolicy{Mode: clusterv1beta1.PrioritizerPolicyModeExact, Configurations: []clusterv1beta1.PrioritizerConfig{{
 			ScoreCoordinate: &clusterv1beta1.ScoreCoordinate{Type: clusterv1beta1.ScoreCoordinateTypeBuiltIn, BuiltIn: clusterv1beta1.PrioritizerSteady}, Weight: 1,
 		}}},
 	}
+}
+
+// PL-04 PL-06, and the scenarios of migration: a taint moves the decisions at once, or when the toleration is over.
+func TestDecisionsMove(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "place-moves", "a", "b")
+	one := steadyOne(tolerant)
 	s.place(t, "at-once", one)
 	one.Tolerations = append(slices.Clone(one.Tolerations), clusterv1beta1.Toleration{Key: "maintenance", Operator: clusterv1beta1.TolerationOpExists, TolerationSeconds: ptr.To[int64](3)})
 	s.place(t, "later", one)
@@ -241,7 +245,8 @@ func TestDecisionsMove(t *testing.T) {
 	s.await(t, "at-once", "b")
 }
 
-// The first scenario of migration, with a real cluster: its agent dies, it is unreachable, and the decision goes elsewhere.
+// PL-04 PL-06, and the first two scenarios of migration with a real cluster: its agent dies, it is unreachable, and the
+// decision goes elsewhere; at once, or when the toleration is over and not before.
 func TestDecisionsLeaveALostCluster(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "place-lost")
@@ -253,10 +258,28 @@ func TestDecisionsLeaveALostCluster(t *testing.T) {
 		mc := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		mergePatch(t, c, mc, fmt.Sprintf(`{"metadata":{"labels":{%q:%q}},"spec":{"leaseDurationSeconds":1}}`, fleet.LabelClusterSet, s.name))
 	}
-	s.place(t, "one", clusterv1beta1.PlacementSpec{NumberOfClusters: ptr.To[int32](1)})
+	one := steadyOne()
+	const delay = 5 * time.Second
+	s.place(t, "one", one)
+	one.Tolerations = []clusterv1beta1.Toleration{{Key: fleet.TaintUnreachable, Operator: clusterv1beta1.TolerationOpExists, TolerationSeconds: ptr.To(int64(delay.Seconds()))}}
+	s.place(t, "later", one)
 	s.await(t, "one", "a")
+	s.await(t, "later", "a")
 	agents["a"].Kill()
 	s.await(t, "one", "b")
+	s.await(t, "later", "b")
+	moved := time.Now()
+	mc := &clusterv1.ManagedCluster{}
+	if err := c.Get(t.Context(), client.ObjectKey{Name: s.name + "-a"}, mc); err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(mc.Spec.Taints, func(taint clusterv1.Taint) bool { return taint.Key == fleet.TaintUnreachable })
+	if i < 0 {
+		t.Fatalf("it was lost without a taint: %+v", mc.Spec.Taints)
+	}
+	if after := moved.Sub(mc.Spec.Taints[i].TimeAdded.Time); after < delay {
+		t.Errorf("the decision that waits for %s has moved after %s", delay, after)
+	}
 }
 
 // PL-12 P4: scores that an add-on gives choose the cluster, until they expire.

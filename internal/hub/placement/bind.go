@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
@@ -15,23 +17,20 @@ import (
 	"github.com/capstan-io/capstan/internal/placement/decisions"
 )
 
-// staleRetry is the pause before another look when what was read is behind what was written.
-const staleRetry = 20 * time.Millisecond
-
 // bind writes what a placement selects: first the decisions, which others act on, then the status that says so. again is
 // when scores that are held back may be written; zero if there are none. A placement that makes no sense keeps the
-// decisions it has (PL-26).
+// decisions it has (PL-26): whoever changes them does so in vain.
 func (c *Controller) bind(ctx context.Context, owner *clusterv1beta1.Placement, result *scheduler.Result) (again time.Time, err error) {
-	if result.Misconfigured != nil {
+	if len(validation.IsValidLabelValue(owner.Name)) > 0 { // it is misconfigured, and no PlacementDecision can be found by it
 		return time.Time{}, c.writeStatus(ctx, owner, result, nil)
 	}
-	existing, err := c.decisionsOf(ctx, owner)
+	existing, taken, err := decisionsOf(ctx, c.client, client.ObjectKeyFromObject(owner))
 	if err != nil {
 		return time.Time{}, err
 	}
-	plan := decisions.New(owner, result, existing, c.clock.Now())
+	plan := decisions.New(owner, result, existing, taken, c.clock.Now())
 	for i := range plan.Writes {
-		if err := c.write(ctx, owner, result, &plan.Writes[i]); err != nil {
+		if err := c.write(ctx, owner, result, plan, &plan.Writes[i]); err != nil {
 			return time.Time{}, err
 		}
 	}
@@ -43,18 +42,7 @@ func (c *Controller) bind(ctx context.Context, owner *clusterv1beta1.Placement, 
 	return plan.ScoresDue, c.writeStatus(ctx, owner, result, plan)
 }
 
-func (c *Controller) decisionsOf(ctx context.Context, owner *clusterv1beta1.Placement) (existing []*clusterv1beta1.PlacementDecision, err error) {
-	list := &clusterv1beta1.PlacementDecisionList{}
-	if err := c.client.List(ctx, list, client.InNamespace(owner.Namespace), client.MatchingFields{byPlacement: owner.Name}); err != nil {
-		return nil, fmt.Errorf("list the decisions of Placement %s: %w", client.ObjectKeyFromObject(owner), err)
-	}
-	for i := range list.Items {
-		existing = append(existing, &list.Items[i])
-	}
-	return existing, nil
-}
-
-func (c *Controller) write(ctx context.Context, owner *clusterv1beta1.Placement, result *scheduler.Result, w *decisions.Write) error {
+func (c *Controller) write(ctx context.Context, owner *clusterv1beta1.Placement, result *scheduler.Result, plan *decisions.Plan, w *decisions.Write) error {
 	selected := w.Decision.Status.DeepCopy()
 	switch {
 	case w.Create:
@@ -71,6 +59,10 @@ func (c *Controller) write(ctx context.Context, owner *clusterv1beta1.Placement,
 		if err := c.client.Status().Update(ctx, w.Decision); err != nil {
 			return fmt.Errorf("update the status of PlacementDecision %s: %w", client.ObjectKeyFromObject(w.Decision), err)
 		}
+		// What the API server notes is what the next look will find stored.
+		if plan.ScoresWritten = decisions.WrittenAt(w.Decision); plan.ScoresWritten.IsZero() {
+			plan.ScoresWritten = c.clock.Now()
+		}
 		c.tellWritten(owner, result, w)
 	}
 	return nil
@@ -85,7 +77,7 @@ func (c *Controller) remove(ctx context.Context, owner *clusterv1beta1.Placement
 	return nil
 }
 
-// writeStatus is PL-17 to PL-19. Without a plan the decisions stayed as they were, and so does what the status says of them.
+// writeStatus is PL-17 to PL-19. Without a plan there are no decisions, and the status says nothing of them.
 func (c *Controller) writeStatus(ctx context.Context, owner *clusterv1beta1.Placement, result *scheduler.Result, plan *decisions.Plan) error {
 	before := owner.DeepCopy()
 	now := metav1.NewTime(c.clock.Now())
@@ -96,8 +88,8 @@ func (c *Controller) writeStatus(ctx context.Context, owner *clusterv1beta1.Plac
 	if plan != nil {
 		owner.Status.NumberOfSelectedClusters = int32(result.Selected)
 		owner.Status.DecisionGroups = plan.Groups
-		if plan.ScoresWritten {
-			owner.Status.LastScoreUpdateTime = &now
+		if noted := owner.Status.LastScoreUpdateTime; noted == nil || plan.ScoresWritten.After(noted.Time) {
+			owner.Status.LastScoreUpdateTime = ptr.To(metav1.NewTime(plan.ScoresWritten))
 		}
 	}
 	if equality.Semantic.DeepEqual(before.Status, owner.Status) {

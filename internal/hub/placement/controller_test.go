@@ -50,7 +50,7 @@ func newBench(t *testing.T, funcs interceptor.Funcs, objects ...client.Object) *
 	}
 	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(funcs).
 		WithStatusSubresource(&clusterv1beta1.Placement{}, &clusterv1beta1.PlacementDecision{}).
-		WithIndex(&clusterv1beta1.PlacementDecision{}, byPlacement, placementOf).Build()
+		WithIndex(&clusterv1beta1.PlacementDecision{}, byPlacement, concerned).Build()
 	b := &bench{clock: clocktesting.NewFakeClock(start), events: events.NewFakeRecorder(1000)}
 	b.Controller = New(api, b.events, b.clock, scheduler.New(scheduler.Options{}))
 	s := b.scheduler
@@ -81,7 +81,7 @@ func (b *bench) reconcile(t *testing.T) ctrl.Result {
 // selected is what the decisions say.
 func (b *bench) selected(t *testing.T) (clusters []string) {
 	t.Helper()
-	existing, err := b.decisionsOf(t.Context(), aPlacement(clusterv1beta1.PlacementSpec{}))
+	existing, _, err := decisionsOf(t.Context(), b.client, web)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +189,7 @@ func testExpiredScore(t *testing.T) {
 	}
 }
 
-// Who else wrote meanwhile is no error, but a reason to look again.
+// PL-27: who else wrote meanwhile is no error, but a reason to look again: later and later, as long as that goes on.
 func TestConflictIsLookedAtAgain(t *testing.T) {
 	t.Parallel()
 	p := aPlacement(clusterv1beta1.PlacementSpec{})
@@ -199,8 +199,10 @@ func TestConflictIsLookedAtAgain(t *testing.T) {
 	} {
 		b := newBench(t, interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error { return wrong }}, p.DeepCopy())
 		b.scheduler.SetPlacement(p.DeepCopy())
-		if got := b.reconcile(t); got.RequeueAfter != staleRetry {
-			t.Errorf("after %v: %+v", wrong, got)
+		for _, pause := range []time.Duration{firstRetry, 2 * firstRetry, 4 * firstRetry} {
+			if got := b.reconcile(t); got.RequeueAfter != pause {
+				t.Errorf("after %v: %+v, want %s", wrong, got, pause)
+			}
 		}
 		if said := b.heard(); len(said) > 0 {
 			t.Errorf("it tells of what is not written: %q", said)
@@ -256,43 +258,6 @@ func TestScoresNote(t *testing.T) {
 	}
 	if got := scoresNote(many); len(got) != maxScoresNote || !strings.HasSuffix(got, cut) {
 		t.Errorf("%d characters, %q", len(got), got)
-	}
-}
-
-// What others do to decisions is looked at; what the controller itself wrote is not.
-func TestTampered(t *testing.T) {
-	t.Parallel()
-	p := aPlacement(clusterv1beta1.PlacementSpec{Predicates: []clusterv1beta1.ClusterPredicate{{RequiredClusterSelector: clusterv1beta1.ClusterSelector{
-		CelSelector: clusterv1beta1.ClusterCelSelector{CelExpressions: []string{`managedCluster.metadata.name == "a"`}}}}}})
-	b := newBench(t, interceptor.Funcs{})
-	b.scheduler.SetPlacement(p.DeepCopy())
-	b.scheduler.Schedule(web)
-	decision := func(clusters ...string) *clusterv1beta1.PlacementDecision {
-		d := &clusterv1beta1.PlacementDecision{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "web-decision-1", Labels: map[string]string{fleet.LabelPlacement: "web"}}}
-		for _, name := range clusters {
-			d.Status.Decisions = append(d.Status.Decisions, clusterv1beta1.ClusterDecision{ClusterName: name})
-		}
-		return d
-	}
-	unlabelled, disowned := decision("a"), decision("a")
-	unlabelled.Labels = nil
-	disowned.OwnerReferences = []metav1.OwnerReference{{Name: "somebody"}}
-	for name, test := range map[string]struct {
-		before, after *clusterv1beta1.PlacementDecision
-		want          bool
-	}{
-		"it was decided":          {decision(), decision("a"), false},
-		"another was given up":    {decision("a", "b"), decision("a"), false},
-		"nothing":                 {decision("a"), decision("a"), false},
-		"one was taken away":      {decision("a"), decision(), true},
-		"one was added":           {decision("a"), decision("a", "b"), true},
-		"it lost its label":       {decision("a"), unlabelled, true},
-		"it got another owner":    {decision("a"), disowned, true},
-		"of no placement we know": {unlabelled, unlabelled, false},
-	} {
-		if got := b.tampered(test.before, test.after); got != test.want {
-			t.Errorf("%s: %t", name, got)
-		}
 	}
 }
 

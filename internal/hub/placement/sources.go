@@ -2,10 +2,8 @@ package placement
 
 import (
 	"context"
-	"maps"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -38,70 +36,11 @@ func (c *Controller) sources(objects cache.Cache) []source.Source {
 		}),
 		feed(c, objects, &clusterv1beta1.Placement{}, s.SetPlacement, func(o *clusterv1beta1.Placement) []scheduler.Key {
 			s.DeletePlacement(client.ObjectKeyFromObject(o))
-			return nil
+			return []scheduler.Key{client.ObjectKeyFromObject(o)}
 		}),
 		c.decisions(objects),
 		source.Func(c.keepTime),
 	}
-}
-
-// decisions are looked at for what others do to them: the controller knows what it wrote, and nothing follows from it. A
-// placement that were scheduled again for each of its own writes would follow the balance of all others around.
-func (c *Controller) decisions(objects cache.Cache) source.Source {
-	return source.Kind(objects, &clusterv1beta1.PlacementDecision{}, handler.TypedFuncs[*clusterv1beta1.PlacementDecision, reconcile.Request]{
-		CreateFunc: func(context.Context, event.TypedCreateEvent[*clusterv1beta1.PlacementDecision], queue) {},
-		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*clusterv1beta1.PlacementDecision], q queue) {
-			if c.tampered(e.ObjectOld, e.ObjectNew) {
-				enqueue(q, append(ownerOf(e.ObjectOld), ownerOf(e.ObjectNew)...))
-			}
-		},
-		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*clusterv1beta1.PlacementDecision], q queue) {
-			enqueue(q, ownerOf(e.Object))
-		},
-		GenericFunc: func(context.Context, event.TypedGenericEvent[*clusterv1beta1.PlacementDecision], queue) {},
-	})
-}
-
-// tampered tells whether a change took away what is selected, added what is not, or broke what a decision is found by.
-func (c *Controller) tampered(before, after *clusterv1beta1.PlacementDecision) bool {
-	if !maps.Equal(before.Labels, after.Labels) || !equality.Semantic.DeepEqual(before.OwnerReferences, after.OwnerReferences) {
-		return true
-	}
-	for _, key := range ownerOf(after) {
-		for _, cluster := range without(before, after) {
-			if c.scheduler.Selects(key, cluster) {
-				return true
-			}
-		}
-		for _, cluster := range without(after, before) {
-			if !c.scheduler.Selects(key, cluster) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// without lists the clusters of one decision that are not in the other.
-func without(one, other *clusterv1beta1.PlacementDecision) (clusters []string) {
-	names := map[string]bool{}
-	for _, d := range other.Status.Decisions {
-		names[d.ClusterName] = true
-	}
-	for _, d := range one.Status.Decisions {
-		if !names[d.ClusterName] {
-			clusters = append(clusters, d.ClusterName)
-		}
-	}
-	return clusters
-}
-
-// ownerOf is the placement of a decision.
-func ownerOf(o *clusterv1beta1.PlacementDecision) (keys []scheduler.Key) {
-	for _, name := range placementOf(o) {
-		keys = append(keys, scheduler.Key{Namespace: o.Namespace, Name: name})
-	}
-	return keys
 }
 
 // feed is a source of objects that go to the scheduler, which says what to reconcile.

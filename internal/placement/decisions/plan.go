@@ -5,14 +5,14 @@
 // when the slices of its group are less than half full. So one cluster more or less is one write, however many there are.
 // With sortBy Score, slices follow the order of all decisions instead.
 //
-// Names count from 1 without gaps: when a slice goes, the last one takes its name.
+// Names count from 1 without gaps, but for names that somebody else has taken: when a slice goes, the last one takes its name.
 package decisions
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -44,48 +44,81 @@ type Plan struct {
 	Deletes []string
 	// Groups is status.decisionGroups of the Placement (PL-17).
 	Groups []clusterv1beta1.DecisionGroupStatus
-	// ScoresWritten says that scores change, and lastScoreUpdateTime of the Placement with them.
-	ScoresWritten bool
+	// ScoresWritten is when scores were last written, as far as is known from what is stored (WrittenAt); zero if it is not.
+	ScoresWritten time.Time
 	// ScoresDue is when scores may be written that were held back because of scoreRateLimit; zero when none were. The placement is
 	// to be scheduled again then.
 	ScoresDue time.Time
 }
 
-// New compares what a placement selects with the PlacementDecisions it has. It must not be asked about a result that is
-// Disabled or Misconfigured, as then all stays as it is. Objects that are passed in are not changed.
-func New(owner *clusterv1beta1.Placement, result *placement.Result, existing []*clusterv1beta1.PlacementDecision, now time.Time) *Plan {
-	d := &draft{owner: owner, result: result, objects: map[string]*clusterv1beta1.PlacementDecision{}}
+// New compares what a placement selects with the PlacementDecisions it has. taken are names of PlacementDecisions that are not
+// of the placement and that it leaves alone. New must not be asked about a result that is Disabled, as then all stays as it is.
+// Objects that are passed in are not changed.
+func New(owner *clusterv1beta1.Placement, result *placement.Result, existing []*clusterv1beta1.PlacementDecision, taken []string, now time.Time) *Plan {
+	d := &draft{owner: owner, result: result, groups: result.Groups, taken: taken, objects: map[string]*clusterv1beta1.PlacementDecision{}}
 	for _, object := range existing {
-		if object.DeletionTimestamp == nil {
-			d.objects[object.Name] = object
-		}
+		// One that waits for finalizers is in use for as long as it is there: nobody else can have its name.
+		d.objects[object.Name] = object
 	}
-	d.slices = distribute(result.Groups, d.sorted(), owner.Spec.SortBy == clusterv1beta1.SortByScore)
+	d.scores(existing, now)
+	d.slices = distribute(d.groups, slices.SortedFunc(maps.Values(d.objects), byNumber), d.inOrder())
 	d.name()
-	return d.plan(now)
+	return d.fill()
 }
 
 // draft of a plan.
 type draft struct {
 	owner   *clusterv1beta1.Placement
 	result  *placement.Result
+	groups  []placement.Group                            // as they are to be stored
 	objects map[string]*clusterv1beta1.PlacementDecision // there are, by name
+	taken   []string
 	slices  []*slice
+	due     time.Time // when scores may be written; zero if they may
+	plan    Plan
 }
 
-// sorted returns the objects there are by their numbers.
-func (d *draft) sorted() []*clusterv1beta1.PlacementDecision {
-	return slices.SortedFunc(maps.Values(d.objects), func(a, b *clusterv1beta1.PlacementDecision) int {
-		return cmp.Or(cmp.Compare(len(a.Name), len(b.Name)), cmp.Compare(a.Name, b.Name))
-	})
+// inOrder tells whether slices follow the order of the groups. Which that was is not known when a placement is misconfigured.
+func (d *draft) inOrder() bool {
+	return d.owner.Spec.SortBy == clusterv1beta1.SortByScore && d.result.Misconfigured == nil
+}
+
+// scores decides which scores the groups come with: the new ones or, where it is too early for them, those that are stored.
+func (d *draft) scores(existing []*clusterv1beta1.PlacementDecision, now time.Time) {
+	var last time.Time
+	if noted := d.owner.Status.LastScoreUpdateTime; noted != nil {
+		last = noted.Time
+	}
+	for _, object := range existing {
+		if written := WrittenAt(object); written.After(last) {
+			last = written // the status of the placement was not written after that
+		}
+	}
+	d.plan.ScoresWritten = last
+	due := last.Add(d.result.ScoreRateLimit)
+	switch {
+	case d.result.Misconfigured != nil:
+		d.groups = recall(d.groups, Stored(existing))
+		return
+	case last.IsZero(), last.After(now), !now.Before(due):
+		return
+	}
+	d.due = due
+	if d.inOrder() {
+		var news bool
+		if d.groups, news = hold(d.groups, Stored(existing)); news {
+			d.plan.ScoresDue = due
+		}
+	}
 }
 
 // name gives all slices names that count from 1. Those whose objects are numbered higher, and new ones, take the numbers
 // that are left.
 func (d *draft) name() {
+	names := d.names(len(d.slices))
 	free := map[string]bool{}
-	for i := range d.slices {
-		free[d.numbered(i)] = true
+	for _, name := range names {
+		free[name] = true
 	}
 	for _, slice := range d.slices {
 		if slice.object != nil && free[slice.object.Name] {
@@ -96,42 +129,62 @@ func (d *draft) name() {
 	next := 0
 	for _, slice := range d.slices {
 		for ; slice.name == ""; next++ {
-			if name := d.numbered(next); free[name] {
+			if name := names[next]; free[name] {
 				slice.name = name
 			}
 		}
 	}
 }
 
-func (d *draft) numbered(i int) string {
-	return d.owner.Name + "-decision-" + strconv.Itoa(i+1)
+// infix of the names of PlacementDecisions, between that of the placement and the number.
+const infix = "-decision-"
+
+// names are the first n that the placement can have.
+func (d *draft) names(n int) []string {
+	names := make([]string, 0, n)
+	for number := 1; len(names) < n; number++ {
+		if name := d.owner.Name + infix + strconv.Itoa(number); !slices.Contains(d.taken, name) {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
-func (d *draft) plan(now time.Time) *Plan {
-	plan := &Plan{Groups: make([]clusterv1beta1.DecisionGroupStatus, len(d.result.Groups))}
-	for i, group := range d.result.Groups {
+// Named is the name of the placement whose PlacementDecisions have names such as this one; empty if it is no such name.
+func Named(decision string) string {
+	at := strings.LastIndex(decision, infix)
+	if at < 0 {
+		return ""
+	}
+	if _, err := strconv.ParseUint(decision[at+len(infix):], 10, 0); err != nil {
+		return ""
+	}
+	return decision[:at]
+}
+
+func (d *draft) fill() *Plan {
+	plan := &d.plan
+	plan.Groups = make([]clusterv1beta1.DecisionGroupStatus, len(d.groups))
+	for i, group := range d.groups {
 		plan.Groups[i] = clusterv1beta1.DecisionGroupStatus{
 			DecisionGroupIndex: int32(i), DecisionGroupName: group.Name, ClustersCount: int32(len(group.Decisions)),
 		}
-	}
-	due := now
-	if last := d.owner.Status.LastScoreUpdateTime; last != nil {
-		due = last.Add(d.result.ScoreRateLimit)
 	}
 	gone := maps.Clone(d.objects)
 	for _, slice := range d.slices {
 		delete(gone, slice.name)
 		plan.Groups[slice.group].Decisions = append(plan.Groups[slice.group].Decisions, slice.name)
-		d.write(plan, slice, now, due)
+		d.write(slice)
 	}
+	maps.DeleteFunc(gone, func(_ string, object *clusterv1beta1.PlacementDecision) bool { return object.DeletionTimestamp != nil })
 	plan.Deletes = slices.Sorted(maps.Keys(gone))
 	plan.Writes = addFirst(plan.Writes, d.objects)
 	return plan
 }
 
 // write plans what it takes to make an object of a slice.
-func (d *draft) write(plan *Plan, slice *slice, now, due time.Time) {
-	group := d.result.Groups[slice.group]
+func (d *draft) write(slice *slice) {
+	plan, group := &d.plan, d.groups[slice.group]
 	object := d.objects[slice.name]
 	if object == nil {
 		object = &clusterv1beta1.PlacementDecision{}
@@ -139,20 +192,19 @@ func (d *draft) write(plan *Plan, slice *slice, now, due time.Time) {
 		d.label(object, slice.group, group.Name)
 		object.Status.Decisions = slice.decisions
 		plan.Writes = append(plan.Writes, Write{Decision: object, Create: true, Status: true})
-		plan.ScoresWritten = true
 		return
 	}
 	write := Write{Decision: object.DeepCopy()}
+	write.Decision.ManagedFields = nil // Strip has left too little of them to be sent
 	write.Metadata = d.label(write.Decision, slice.group, group.Name)
 	write.Decision.Status.Decisions = slice.decisions
 	switch written := object.Status.Decisions; {
 	case slices.Equal(written, slice.decisions) && written != nil:
-	case sameClusters(written, slice.decisions) && now.Before(due):
-		plan.ScoresDue = due
+	case sameClusters(written, slice.decisions) && (!d.due.IsZero() || d.result.Misconfigured != nil):
+		plan.ScoresDue = d.due
 		write.Decision.Status.Decisions = written
 	default:
 		write.Status = true
-		plan.ScoresWritten = true
 	}
 	if write.Metadata || write.Status {
 		plan.Writes = append(plan.Writes, write)
@@ -183,7 +235,7 @@ func (d *draft) label(object *clusterv1beta1.PlacementDecision, index int, group
 	return changed
 }
 
-// sameClusters tells whether two lists have the same clusters, in whatever order.
+// sameClusters tells whether two lists have the same clusters, each once, in whatever order.
 func sameClusters(a, b []clusterv1beta1.ClusterDecision) bool {
 	if len(a) != len(b) || a == nil {
 		return false
@@ -193,9 +245,12 @@ func sameClusters(a, b []clusterv1beta1.ClusterDecision) bool {
 		names[decision.ClusterName] = true
 	}
 	for _, decision := range b {
+		if !names[decision.ClusterName] {
+			return false
+		}
 		delete(names, decision.ClusterName)
 	}
-	return len(names) == 0
+	return true
 }
 
 // addFirst orders writes so that a cluster is in its new PlacementDecision before it leaves its old one.

@@ -22,6 +22,7 @@ var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 type hub struct {
 	owner     *clusterv1beta1.Placement
 	objects   []*clusterv1beta1.PlacementDecision
+	taken     []string
 	now       time.Time
 	rateLimit time.Duration
 }
@@ -34,16 +35,21 @@ func newHub() *hub {
 
 // selects plans what groups take, and does it.
 func (h *hub) selects(groups ...placement.Group) *Plan {
-	plan := New(h.owner, &placement.Result{Groups: groups, ScoreRateLimit: h.rateLimit}, h.objects, h.now)
+	plan := New(h.owner, &placement.Result{Groups: groups, ScoreRateLimit: h.rateLimit}, h.objects, h.taken, h.now)
+	h.does(plan)
+	return plan
+}
+
+// does what was planned.
+func (h *hub) does(plan *Plan) {
 	for _, write := range plan.Writes {
 		h.objects = slices.DeleteFunc(h.objects, func(o *clusterv1beta1.PlacementDecision) bool { return o.Name == write.Decision.Name })
 		h.objects = append(h.objects, write.Decision)
 	}
 	h.objects = slices.DeleteFunc(h.objects, func(o *clusterv1beta1.PlacementDecision) bool { return slices.Contains(plan.Deletes, o.Name) })
-	if plan.ScoresWritten {
+	if slices.ContainsFunc(plan.Writes, func(w Write) bool { return w.Status }) {
 		h.owner.Status.LastScoreUpdateTime = &metav1.Time{Time: h.now}
 	}
-	return plan
 }
 
 // content is the clusters of each object, by the number in its name.
@@ -193,7 +199,7 @@ func TestScoreRateLimit(t *testing.T) {
 	}
 	h.now = start.Add(time.Minute)
 	plan = h.selects(changed)
-	if len(plan.Writes) != 1 || !plan.ScoresWritten || !plan.ScoresDue.IsZero() {
+	if len(plan.Writes) != 1 || !plan.Writes[0].Status || !plan.ScoresDue.IsZero() {
 		t.Fatalf("scores are not written after a minute: %+v", plan)
 	}
 	other := group("", "c1", "c3")

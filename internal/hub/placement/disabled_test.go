@@ -1,0 +1,157 @@
+package placement
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+// PL-21, with PL-09 and PL-04: nothing of a disabled placement is written or deleted. What others decide for it meanwhile is
+// what it has once it is enabled again.
+func TestDisabledPlacement(t *testing.T) {
+	t.Parallel()
+	var written []string
+	note := func(o client.Object) { written = append(written, o.GetName()) }
+	b := newBench(t, interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			note(o)
+			return c.Create(ctx, o, opts...)
+		},
+		Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
+			note(o)
+			return c.Update(ctx, o, opts...)
+		},
+		SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
+			note(o)
+			return c.SubResource(sub).Update(ctx, o, opts...)
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			note(o)
+			return c.Delete(ctx, o, opts...)
+		},
+	})
+	one := int32(1)
+	b.place(t, clusterv1beta1.PlacementSpec{NumberOfClusters: &one})
+	b.wantOwn(t, "web-decision-1", "a")
+	p := &clusterv1beta1.Placement{}
+	if err := b.client.Get(t.Context(), web, p); err != nil {
+		t.Fatal(err)
+	}
+	disabled := p.DeepCopy()
+	disabled.Annotations = map[string]string{fleet.AnnotationSchedulingDisable: "true"}
+	disabled.Spec.Tolerations = []clusterv1beta1.Toleration{{Operator: "Nonsense"}}
+	if err := b.client.Update(t.Context(), disabled); err != nil {
+		t.Fatal(err)
+	}
+	// An edit that the controller sees before it knows that the placement is disabled.
+	if waiting := b.meddle(t, "web-decision-1", listing("a", "b")); len(waiting) != 1 {
+		t.Errorf("%v are waiting", waiting)
+	}
+	b.scheduler.SetPlacement(disabled.DeepCopy())
+	written = nil
+	b.reconcile(t)
+	if !b.scheduler.Selects(web, "b") {
+		t.Error("what was decided before it was known to be disabled is not known")
+	}
+	b.add(t, aDecision("theirs", listing("z")))
+	if waiting := append(b.meddle(t, "web-decision-1", labelled("web"), listing("b")), b.drop(t, "theirs")...); len(waiting) > 0 {
+		t.Errorf("%v are waiting", waiting)
+	}
+	if !b.scheduler.Selects(web, "b") || b.scheduler.Selects(web, "a") || b.scheduler.Selects(web, "z") {
+		t.Error("what others decide is not known")
+	}
+	written = nil
+	if got := b.reconcile(t); !got.IsZero() || len(written) > 0 {
+		t.Errorf("again %+v, written %v", got, written)
+	}
+
+	if err := b.client.Get(t.Context(), web, disabled); err != nil {
+		t.Fatal(err)
+	}
+	enabled := disabled.DeepCopy()
+	enabled.Annotations, enabled.Spec.Tolerations = nil, nil
+	if err := b.client.Update(t.Context(), enabled); err != nil {
+		t.Fatal(err)
+	}
+	b.scheduler.SetCluster(&clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "b", Labels: map[string]string{fleet.LabelClusterSet: "set"}},
+		Spec: clusterv1.ManagedClusterSpec{Taints: []clusterv1.Taint{{Key: "full", Effect: clusterv1.TaintEffectNoSelectIfNew}}}})
+	b.scheduler.SetPlacement(enabled.DeepCopy())
+	b.reconcile(t)
+	b.wantOwn(t, "web-decision-1", "b")
+}
+
+// PL-10: decisions count for as long as they are there, and that of a placement that is gone are gone.
+func TestDecisionsOutliveTheirPlacement(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, interceptor.Funcs{})
+	b.place(t, clusterv1beta1.PlacementSpec{})
+	p := aPlacement(clusterv1beta1.PlacementSpec{})
+	if err := b.client.Delete(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	b.scheduler.DeletePlacement(web)
+	b.reconcile(t)
+	balance := func() map[string]int64 {
+		other := aPlacement(clusterv1beta1.PlacementSpec{PrioritizerPolicy: clusterv1beta1.PrioritizerPolicy{Mode: clusterv1beta1.PrioritizerPolicyModeExact,
+			Configurations: []clusterv1beta1.PrioritizerConfig{{Weight: 1, ScoreCoordinate: &clusterv1beta1.ScoreCoordinate{BuiltIn: clusterv1beta1.PrioritizerBalance}}}}})
+		other.Name = "other"
+		scores := map[string]int64{}
+		for _, score := range b.scheduler.Explain(other).Scores {
+			scores[score.ClusterName] = score.Score
+		}
+		return scores
+	}
+	if diff := cmp.Diff(map[string]int64{"a": -100, "b": -100}, balance()); diff != "" {
+		t.Error(diff)
+	}
+	b.drop(t, "web-decision-1")
+	if diff := cmp.Diff(map[string]int64{"a": 100, "b": 100}, balance()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// PL-14: when scores were written is not lost when the status of the placement could not be.
+func TestLastScoreUpdateIsNotLost(t *testing.T) {
+	t.Parallel()
+	fail := false
+	written := metav1.NewTime(start.Add(-10 * time.Second))
+	b := newBench(t, interceptor.Funcs{
+		SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
+			if _, ok := o.(*clusterv1beta1.Placement); ok && fail {
+				return apierrors.NewConflict(clusterv1beta1.GroupVersion.WithResource("placements").GroupResource(), o.GetName(), nil)
+			}
+			return c.SubResource(sub).Update(ctx, o, opts...)
+		},
+		// The API server notes when a status was written.
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			err := c.List(ctx, list, opts...)
+			if decisions, ok := list.(*clusterv1beta1.PlacementDecisionList); ok {
+				for i := range decisions.Items {
+					decisions.Items[i].ManagedFields = []metav1.ManagedFieldsEntry{{Subresource: "status", Time: &written}}
+				}
+			}
+			return err
+		},
+	})
+	fail = true
+	b.place(t, clusterv1beta1.PlacementSpec{})
+	fail = false
+	b.reconcile(t)
+	p := &clusterv1beta1.Placement{}
+	if err := b.client.Get(t.Context(), web, p); err != nil {
+		t.Fatal(err)
+	}
+	if !p.Status.LastScoreUpdateTime.Equal(&written) {
+		t.Errorf("scores were last written at %s, want %s", p.Status.LastScoreUpdateTime, written)
+	}
+}

@@ -1,0 +1,193 @@
+package placement
+
+import (
+	"context"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+// PL-16 PL-22 PL-27: a decision that has lost what it is found by gets it back, in one pass and without another try.
+func TestDecisionIsFoundAgain(t *testing.T) {
+	t.Parallel()
+	for name, how := range map[string][]decisionOption{
+		"no label":                        {labelled("")},
+		"the label of none":               {labelled("ghost")},
+		"the label of a misconfigured":    {labelled("broken")},
+		"the label of a disabled":         {labelled("disabled")},
+		"no owner":                        {func(d *clusterv1beta1.PlacementDecision) { d.OwnerReferences = nil }},
+		"neither":                         {labelled(""), func(d *clusterv1beta1.PlacementDecision) { d.OwnerReferences = nil }},
+		"another owner":                   {controlledBy("v1", "ConfigMap", "web", "9")},
+		"a former placement of that name": {ofPlacement("web", "0")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			creates := 0
+			b := newBench(t, interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+				creates++
+				return c.Create(ctx, o, opts...)
+			}})
+			broken, disabled := aPlacement(clusterv1beta1.PlacementSpec{Tolerations: []clusterv1beta1.Toleration{{Operator: "Nonsense"}}}), aPlacement(clusterv1beta1.PlacementSpec{})
+			broken.Name, disabled.Name, disabled.Annotations = "broken", "disabled", map[string]string{fleet.AnnotationSchedulingDisable: "true"}
+			b.scheduler.SetPlacement(broken)
+			b.scheduler.SetPlacement(disabled)
+			b.place(t, clusterv1beta1.PlacementSpec{})
+			creates = 0
+			if waiting := b.meddle(t, "web-decision-1", how...); len(waiting) == 0 || waiting[0] != "web" {
+				t.Errorf("%v are waiting", waiting)
+			}
+			if got := b.reconcile(t); !got.IsZero() || creates > 0 {
+				t.Errorf("it is tried again: %+v, after %d creates", got, creates)
+			}
+			b.wantOwn(t, "web-decision-1", "a", "b")
+		})
+	}
+}
+
+// PL-16 PL-27: a name that somebody else has is left to them, and taken as soon as it is free. What nobody has is taken over.
+func TestNameOfSomebodyElse(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		other *clusterv1beta1.PlacementDecision
+		want  string
+	}{
+		"of another controller": {aDecision("web-decision-1", labelled(""), controlledBy("v1", "ConfigMap", "web", "9"), listing("z")), "web-decision-2"},
+		"of another placement":  {aDecision("web-decision-1", labelled("ghost"), listing("z")), "web-decision-2"},
+		"of nobody":             {aDecision("web-decision-1", labelled(""), listing("z")), "web-decision-1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, interceptor.Funcs{})
+			b.add(t, test.other)
+			b.place(t, clusterv1beta1.PlacementSpec{})
+			b.wantOwn(t, test.want, "a", "b")
+			if test.want == "web-decision-1" {
+				return
+			}
+			if got := b.get(t, "web-decision-1"); len(got.Status.Decisions) != 1 || got.Status.Decisions[0].ClusterName != "z" {
+				t.Errorf("that of somebody else was changed: %+v", got)
+			}
+			if waiting := b.drop(t, "web-decision-1"); waiting[len(waiting)-1] != "web" {
+				t.Errorf("%v are waiting", waiting)
+			}
+			b.reconcile(t)
+			b.wantOwn(t, "web-decision-1", "a", "b")
+		})
+	}
+}
+
+// PL-22: what others do to decisions is looked at; what the controller itself wrote is not.
+func TestWrongDecisions(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		before, after []string
+		other         []string // in another object
+		want          bool
+	}{
+		"it was decided":              {nil, []string{"a"}, nil, false},
+		"another was given up":        {[]string{"a", "z"}, []string{"a"}, nil, false},
+		"nothing":                     {[]string{"a"}, []string{"a"}, nil, false},
+		"one was taken away":          {[]string{"a"}, nil, nil, true},
+		"one was added":               {[]string{"a"}, []string{"a", "z"}, nil, true},
+		"one was added a second time": {[]string{"a"}, []string{"a", "b"}, []string{"b"}, true},
+		"one has moved":               {[]string{"a", "b"}, []string{"a"}, []string{"b"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, interceptor.Funcs{})
+			b.scheduler.SetPlacement(aPlacement(clusterv1beta1.PlacementSpec{}))
+			b.scheduler.Schedule(web)
+			b.add(t, aDecision("web-decision-1", listing(test.before...)))
+			b.add(t, aDecision("web-decision-2", listing(test.other...)))
+			if waiting := b.meddle(t, "web-decision-1", listing(test.after...)); (len(waiting) > 0) != test.want {
+				t.Errorf("%v are waiting", waiting)
+			}
+		})
+	}
+}
+
+// PL-22: a decision that somebody adds, with clusters that are selected, would list them twice.
+func TestSelectedTwice(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, interceptor.Funcs{})
+	b.place(t, clusterv1beta1.PlacementSpec{})
+	if waiting := b.add(t, aDecision("theirs", listing("a"))); len(waiting) != 1 {
+		t.Errorf("%v are waiting", waiting)
+	}
+	b.reconcile(t)
+	b.wantOwn(t, "web-decision-1", "a", "b")
+	if err := b.client.Get(t.Context(), client.ObjectKey{Namespace: "team-a", Name: "theirs"}, &clusterv1beta1.PlacementDecision{}); !apierrors.IsNotFound(err) {
+		t.Errorf("it is still there: %v", err)
+	}
+}
+
+// PL-26 P11: decisions of a placement that makes no sense are kept, whatever others do to them.
+func TestBrokenPlacementIsGuarded(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, interceptor.Funcs{})
+	b.place(t, clusterv1beta1.PlacementSpec{})
+	p := &clusterv1beta1.Placement{}
+	if err := b.client.Get(t.Context(), web, p); err != nil {
+		t.Fatal(err)
+	}
+	p.Spec.Tolerations = []clusterv1beta1.Toleration{{Operator: "Nonsense"}}
+	if err := b.client.Update(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	b.scheduler.SetPlacement(p.DeepCopy())
+	b.reconcile(t)
+	for name, meddle := range map[string]func() []string{
+		"deleted":    func() []string { return b.drop(t, "web-decision-1") },
+		"edited":     func() []string { return b.meddle(t, "web-decision-1", listing("a", "z")) },
+		"emptied":    func() []string { return b.meddle(t, "web-decision-1", listing()) },
+		"relabelled": func() []string { return b.meddle(t, "web-decision-1", labelled("")) },
+	} {
+		if waiting := meddle(); len(waiting) == 0 {
+			t.Errorf("%s: nobody is waiting", name)
+		}
+		if got := b.reconcile(t); !got.IsZero() {
+			t.Errorf("%s: it is tried again: %+v", name, got)
+		}
+		b.wantOwn(t, "web-decision-1", "a", "b")
+	}
+}
+
+// PL-16: a placement that never made sense has an object, too, unless its name is too long for the label.
+func TestNeverValid(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, interceptor.Funcs{})
+	b.place(t, clusterv1beta1.PlacementSpec{Tolerations: []clusterv1beta1.Toleration{{Operator: "Nonsense"}}})
+	b.wantOwn(t, "web-decision-1")
+	p := &clusterv1beta1.Placement{}
+	if err := b.client.Get(t.Context(), web, p); err != nil {
+		t.Fatal(err)
+	}
+	want := []clusterv1beta1.DecisionGroupStatus{{Decisions: []string{"web-decision-1"}}}
+	if diff := cmp.Diff(want, p.Status.DecisionGroups); diff != "" || !meta.IsStatusConditionTrue(p.Status.Conditions, fleet.ConditionPlacementMisconfigured) {
+		t.Errorf("status %+v", p.Status)
+	}
+
+	long := aPlacement(clusterv1beta1.PlacementSpec{})
+	long.Name = "a-placement-with-a-name-of-more-than-sixty-three-characters-is-too-long"
+	if err := b.client.Create(t.Context(), long); err != nil {
+		t.Fatal(err)
+	}
+	b.scheduler.SetPlacement(long.DeepCopy())
+	if _, err := b.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(long)}); err != nil {
+		t.Fatal(err)
+	}
+	if own, _, err := decisionsOf(t.Context(), b.client, client.ObjectKeyFromObject(long)); err != nil || len(own) > 0 {
+		t.Errorf("%v, %v", own, err)
+	}
+	if err := b.client.Get(t.Context(), client.ObjectKeyFromObject(long), long); err != nil || !meta.IsStatusConditionTrue(long.Status.Conditions, fleet.ConditionPlacementMisconfigured) {
+		t.Errorf("%v, status %+v", err, long.Status)
+	}
+}

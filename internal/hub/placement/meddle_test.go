@@ -1,0 +1,146 @@
+package placement
+
+import (
+	"maps"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+// decisionOption changes a PlacementDecision.
+type decisionOption func(*clusterv1beta1.PlacementDecision)
+
+// aDecision has the label of the placement web.
+func aDecision(name string, options ...decisionOption) *clusterv1beta1.PlacementDecision {
+	d := &clusterv1beta1.PlacementDecision{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: name, Labels: map[string]string{fleet.LabelPlacement: "web"}}}
+	for _, option := range options {
+		option(d)
+	}
+	return d
+}
+
+func labelled(placement string) decisionOption {
+	return func(d *clusterv1beta1.PlacementDecision) {
+		d.Labels = map[string]string{fleet.LabelPlacement: placement}
+		maps.DeleteFunc(d.Labels, func(_, value string) bool { return value == "" })
+	}
+}
+
+func controlledBy(apiVersion, kind, name string, uid types.UID) decisionOption {
+	yes := true
+	return func(d *clusterv1beta1.PlacementDecision) {
+		d.OwnerReferences = []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: name, UID: uid, Controller: &yes}}
+	}
+}
+
+func ofPlacement(name string, uid types.UID) decisionOption {
+	return controlledBy(clusterv1beta1.GroupVersion.String(), "Placement", name, uid)
+}
+
+func listing(clusters ...string) decisionOption {
+	return func(d *clusterv1beta1.PlacementDecision) {
+		d.Status.Decisions = nil
+		for _, name := range clusters {
+			d.Status.Decisions = append(d.Status.Decisions, clusterv1beta1.ClusterDecision{ClusterName: name})
+		}
+	}
+}
+
+// place adds the placement web to the bench, and decides.
+func (b *bench) place(t *testing.T, spec clusterv1beta1.PlacementSpec) {
+	t.Helper()
+	p := aPlacement(spec)
+	if err := b.client.Create(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	b.scheduler.SetPlacement(p)
+	b.reconcile(t)
+}
+
+func (b *bench) get(t *testing.T, name string) *clusterv1beta1.PlacementDecision {
+	t.Helper()
+	d := &clusterv1beta1.PlacementDecision{}
+	if err := b.client.Get(t.Context(), client.ObjectKey{Namespace: "team-a", Name: name}, d); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// meddle does something to a PlacementDecision, lets the controller see it, and returns whom that makes wait.
+func (b *bench) meddle(t *testing.T, name string, how ...decisionOption) (waiting []string) {
+	t.Helper()
+	before := b.get(t, name)
+	after := before.DeepCopy()
+	for _, option := range how {
+		option(after)
+	}
+	wanted := after.Status
+	if err := b.client.Update(t.Context(), after); err != nil {
+		t.Fatal(err)
+	}
+	after.Status = wanted
+	if err := b.client.Status().Update(t.Context(), after); err != nil {
+		t.Fatal(err)
+	}
+	return b.seen(t, before, after)
+}
+
+// add is what meddle is to one that is new.
+func (b *bench) add(t *testing.T, d *clusterv1beta1.PlacementDecision) (waiting []string) {
+	t.Helper()
+	wanted := d.Status
+	if err := b.client.Create(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	empty := d.DeepCopy()
+	d.Status = wanted
+	if err := b.client.Status().Update(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	return append(b.seen(t, nil, empty), b.seen(t, empty, d)...)
+}
+
+// drop is what meddle is to one that is deleted.
+func (b *bench) drop(t *testing.T, name string) (waiting []string) {
+	t.Helper()
+	d := b.get(t, name)
+	if err := b.client.Delete(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	return b.seen(t, d, nil)
+}
+
+// seen are the placements that wait after a change.
+func (b *bench) seen(t *testing.T, before, after *clusterv1beta1.PlacementDecision) (waiting []string) {
+	t.Helper()
+	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	defer q.ShutDown()
+	b.see(t.Context(), b.client, q, before, after)
+	for q.Len() > 0 {
+		next, _ := q.Get()
+		waiting = append(waiting, next.Name)
+		q.Done(next)
+	}
+	return waiting
+}
+
+// wantOwn checks that all is as if nobody had meddled.
+func (b *bench) wantOwn(t *testing.T, name string, clusters ...string) {
+	t.Helper()
+	d := b.get(t, name)
+	want := map[string]string{fleet.LabelPlacement: "web", fleet.LabelDecisionGroupIndex: "0", fleet.LabelDecisionGroupName: ""}
+	if diff := cmp.Diff(want, d.Labels); diff != "" || !metav1.IsControlledBy(d, aPlacement(clusterv1beta1.PlacementSpec{})) {
+		t.Errorf("%s has the owners %v, and labels (-want +got):\n%s", name, d.OwnerReferences, diff)
+	}
+	if diff := cmp.Diff(clusters, b.selected(t)); diff != "" {
+		t.Errorf("decisions (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,133 @@
+package placement
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
+	scheduler "github.com/capstan-io/capstan/internal/placement"
+	"github.com/capstan-io/capstan/internal/placement/decisions"
+)
+
+type decisionEvents = handler.TypedFuncs[*clusterv1beta1.PlacementDecision, reconcile.Request]
+
+// decisions are looked at for what others do to them: the controller knows what it wrote, and nothing follows from it. A
+// placement that were scheduled again for each of its own writes would follow the balance of all others around.
+func (c *Controller) decisions(objects cache.Cache) source.Source {
+	return source.Kind(objects, &clusterv1beta1.PlacementDecision{}, decisionEvents{
+		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[*clusterv1beta1.PlacementDecision], q queue) {
+			if !e.IsInInitialList { // inform reads those at once
+				c.see(ctx, objects, q, nil, e.Object)
+			}
+		},
+		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*clusterv1beta1.PlacementDecision], q queue) {
+			c.see(ctx, objects, q, e.ObjectOld, e.ObjectNew)
+		},
+		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[*clusterv1beta1.PlacementDecision], q queue) {
+			c.see(ctx, objects, q, e.Object, nil)
+		},
+		GenericFunc: func(context.Context, event.TypedGenericEvent[*clusterv1beta1.PlacementDecision], queue) {},
+	})
+}
+
+// see looks at a change of a PlacementDecision, of which one side is nil when it comes or goes. Where others decide, the
+// scheduler follows them. Elsewhere, the placements that it may have put wrong are reconciled.
+func (c *Controller) see(ctx context.Context, objects client.Reader, q queue, before, after *clusterv1beta1.PlacementDecision) {
+	ch := changeOf(before, after)
+	if !ch.identity && len(ch.came)+len(ch.went) == 0 {
+		return
+	}
+	for _, key := range keysOf(before, after) {
+		own, _, err := decisionsOf(ctx, objects, key, client.UnsafeDisableDeepCopy)
+		if err != nil {
+			log.FromContext(ctx).Error(err, "Cannot tell whether a PlacementDecision is as it is to be", "placement", key)
+			continue
+		}
+		switch {
+		case !c.scheduler.Decides(key):
+			c.scheduler.Restore(key, decisions.Stored(own))
+		case c.wrong(key, own, ch):
+			enqueue(q, []scheduler.Key{key})
+		}
+	}
+}
+
+// change of a PlacementDecision.
+type change struct {
+	after      *clusterv1beta1.PlacementDecision
+	identity   bool     // what it is found by has changed, or it is gone
+	came, went []string // clusters
+}
+
+func changeOf(before, after *clusterv1beta1.PlacementDecision) change {
+	ch := change{after: after, came: without(after, before), went: without(before, after)}
+	switch {
+	case after == nil:
+		ch.identity = true
+	case before != nil:
+		ch.identity = !maps.Equal(before.Labels, after.Labels) || !equality.Semantic.DeepEqual(before.OwnerReferences, after.OwnerReferences)
+	}
+	return ch
+}
+
+// wrong tells whether a change broke what a decision is found by, took away what is selected, added what is not, or lists a
+// cluster twice.
+func (c *Controller) wrong(key scheduler.Key, own []*clusterv1beta1.PlacementDecision, ch change) bool {
+	if ch.identity {
+		return true
+	}
+	elsewhere := map[string]bool{}
+	for _, decision := range own {
+		if decision.Name != ch.after.Name {
+			for _, d := range decision.Status.Decisions {
+				elsewhere[d.ClusterName] = true
+			}
+		}
+	}
+	return slices.ContainsFunc(ch.came, func(cluster string) bool { return elsewhere[cluster] || !c.scheduler.Selects(key, cluster) }) ||
+		slices.ContainsFunc(ch.went, func(cluster string) bool { return !elsewhere[cluster] && c.scheduler.Selects(key, cluster) })
+}
+
+// without lists the clusters of one decision that are not in the other.
+func without(one, other *clusterv1beta1.PlacementDecision) (clusters []string) {
+	if one == nil {
+		return nil
+	}
+	names := map[string]bool{}
+	if other != nil {
+		for _, d := range other.Status.Decisions {
+			names[d.ClusterName] = true
+		}
+	}
+	for _, d := range one.Status.Decisions {
+		if !names[d.ClusterName] {
+			clusters = append(clusters, d.ClusterName)
+		}
+	}
+	return clusters
+}
+
+// keysOf are the placements concerned by what a decision was or is.
+func keysOf(sides ...*clusterv1beta1.PlacementDecision) (keys []scheduler.Key) {
+	for _, decision := range sides {
+		if decision == nil {
+			continue
+		}
+		for _, name := range concerned(decision) {
+			if key := (scheduler.Key{Namespace: decision.Namespace, Name: name}); !slices.Contains(keys, key) {
+				keys = append(keys, key)
+			}
+		}
+	}
+	return keys
+}

@@ -1,0 +1,126 @@
+package placement
+
+import clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
+
+// reasonKept is that of clusters of which nothing else is known any more.
+const reasonKept = "selected before the placement came to be misconfigured"
+
+// Decides tells whether it is the scheduler that decides for a placement. It does not before the first Schedule, while
+// scheduling is disabled (PL-21), and where there is no such placement.
+func (s *Scheduler) Decides(key Key) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.placements[key]
+	return p != nil && p.scheduled
+}
+
+// Restore tells what the PlacementDecisions of a placement list, for Steady and Balance to go by. Of a placement that the
+// scheduler decides for, it knows best itself, and nothing happens. Those of no placement count for Balance, too (PL-10).
+func (s *Scheduler) Restore(key Key, groups []Group) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch p := s.placements[key]; {
+	case p == nil:
+		s.restoreStray(key, groups)
+	case !p.scheduled:
+		s.restore(p, groups)
+	}
+}
+
+func (s *Scheduler) restoreStray(key Key, groups []Group) {
+	p := s.strays[key]
+	if p == nil {
+		p = &placement{key: key}
+	}
+	if s.restore(p, groups); len(p.ids) > 0 {
+		s.strays[key] = p
+	} else {
+		delete(s.strays, key)
+	}
+}
+
+func (s *Scheduler) restore(p *placement, groups []Group) {
+	var (
+		ids    []int32
+		listed bitset
+		parts  []part
+	)
+	for _, group := range groups {
+		before := len(ids)
+		for i := range group.Decisions {
+			id := s.fleet.intern(group.Decisions[i].ClusterName).id
+			if !listed.has(id) {
+				listed.set(id)
+				ids = append(ids, id)
+			}
+		}
+		parts = append(parts, part{name: group.Name, size: len(ids) - before})
+	}
+	s.decide(p, ids)
+	p.parts = parts
+}
+
+// inherit gives a placement that is new what others have decided for it.
+func (s *Scheduler) inherit(p *placement) {
+	if stray := s.strays[p.key]; stray != nil {
+		p.ids, p.decided, p.parts = stray.ids, stray.decided, stray.parts
+		delete(s.strays, p.key)
+	}
+}
+
+// Selects tells whether a placement has selected a cluster at its last Schedule.
+func (s *Scheduler) Selects(key Key, cluster string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.placements[key]
+	id, known := s.fleet.ids[cluster]
+	return p != nil && known && p.decided.has(id)
+}
+
+// decide records what a placement has selected.
+func (s *Scheduler) decide(p *placement, ids []int32) {
+	var decided bitset
+	for _, id := range ids {
+		decided.set(id)
+		if !p.decided.has(id) {
+			s.load.change(id, 1)
+		}
+	}
+	former := p.ids
+	p.ids, p.decided = ids, decided
+	for _, id := range former {
+		if !decided.has(id) {
+			s.load.change(id, -1)
+			s.forget(s.fleet.clusters[id])
+		}
+	}
+}
+
+// partsOf is what there is to remember of the groups of decided clusters.
+func partsOf(groups []Group) []part {
+	if len(groups) == 1 && groups[0].Name == "" {
+		return nil
+	}
+	parts := make([]part, len(groups))
+	for i, group := range groups {
+		parts[i] = part{name: group.Name, size: len(group.Decisions)}
+	}
+	return parts
+}
+
+// kept are the groups of the clusters decided last.
+func (s *Scheduler) kept(p *placement) []Group {
+	parts := p.parts
+	if len(parts) == 0 {
+		parts = []part{{size: len(p.ids)}}
+	}
+	groups, rest := make([]Group, len(parts)), p.ids
+	for i, part := range parts {
+		groups[i] = Group{Name: part.name, Decisions: make([]clusterv1beta1.ClusterDecision, part.size)}
+		for j, id := range rest[:part.size] {
+			groups[i].Decisions[j] = clusterv1beta1.ClusterDecision{ClusterName: s.fleet.clusters[id].name, Reason: reasonKept}
+		}
+		rest = rest[part.size:]
+	}
+	return groups
+}

@@ -1,0 +1,107 @@
+package placement
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+func disabled(p *clusterv1beta1.Placement) {
+	p.Annotations = map[string]string{fleet.AnnotationSchedulingDisable: "true"}
+}
+
+// canaryFirst puts the canary cluster into a group, and the others by two into more.
+func canaryFirst(p *clusterv1beta1.Placement) {
+	p.Spec.DecisionStrategy.GroupStrategy = clusterv1beta1.GroupStrategy{
+		ClustersPerDecisionGroup: intstr.FromInt32(2),
+		DecisionGroups: []clusterv1beta1.DecisionGroup{{GroupName: "canary", ClusterSelector: clusterv1beta1.GroupClusterSelector{
+			LabelSelector: metav1.LabelSelector{MatchLabels: map[string]string{"canary": "yes"}}}}},
+	}
+}
+
+// divided are the clusters of a result by groups, each of which begins with its name.
+func divided(result *Result) (groups [][]string) {
+	for _, group := range result.Groups {
+		groups = append(groups, append([]string{group.Name}, clusters(&Result{Groups: []Group{group}})...))
+	}
+	return groups
+}
+
+// PL-26, P11: a placement that makes no sense says which clusters were in which group, also after a restart.
+func TestMisconfiguredKeepsGroups(t *testing.T) {
+	t.Parallel()
+	s := newFleet(member("a"), member("b", "canary=yes"), member("c"), member("d"))
+	decided := schedule(t, s, asking(canaryFirst))
+	wanted := [][]string{{"canary", "b"}, {"", "a", "c"}, {"", "d"}}
+	broken := asking(canaryFirst, matching(byCEL("broken")))
+	if diff := cmp.Diff(wanted, divided(schedule(t, s, broken))); diff != "" {
+		t.Error(diff)
+	}
+	restarted := newFleet()
+	restarted.SetPlacement(broken)
+	restarted.Restore(keyOf(broken), decided.Groups)
+	if diff := cmp.Diff(wanted, divided(schedule(t, restarted, broken))); diff != "" {
+		t.Errorf("after a restart:\n%s", diff)
+	}
+	// Another cluster is the canary now, without there being another one.
+	schedule(t, s, asking(canaryFirst))
+	s.SetCluster(member("b"))
+	s.SetCluster(member("d", "canary=yes"))
+	schedule(t, s, asking(canaryFirst))
+	if diff := cmp.Diff([][]string{{"canary", "d"}, {"", "a", "b"}, {"", "c"}}, divided(schedule(t, s, broken))); diff != "" {
+		t.Errorf("after groups have changed:\n%s", diff)
+	}
+	// PL-16
+	if diff := cmp.Diff([][]string{{""}}, divided(schedule(t, s, asking(named("never-valid"), matching(byCEL("broken")))))); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// PL-21, PL-09, PL-10, PL-04: what others decide counts, where it is they who do, and is what the placement has once it is
+// enabled again.
+func TestOthersDecide(t *testing.T) {
+	t.Parallel()
+	s := newFleet(member("a"), member("b"))
+	p, balanced := asking(limit(1)), asking(named("balanced"), exactly(map[string]int32{"Balance": 1}))
+	wantClusters(t, schedule(t, s, p), "a")
+	if s.Restore(keyOf(p), listed("b")); !s.Decides(keyOf(p)) || !s.Selects(keyOf(p), "a") {
+		t.Error("somebody else decides for a placement that is scheduled")
+	}
+	if schedule(t, s, asking(limit(1), disabled)); s.Decides(keyOf(p)) {
+		t.Error("the scheduler decides for a placement that is disabled")
+	}
+	s.Restore(keyOf(p), listed("b", "elsewhere"))
+	if diff := cmp.Diff(map[string]int64{"a": 100, "b": -100}, scoresOf(s, balanced)); diff != "" {
+		t.Errorf("with decisions of a disabled placement:\n%s", diff)
+	}
+	s.SetCluster(member("b", "taint:full:NoSelectIfNew"))
+	wantClusters(t, schedule(t, s, p), "b")
+}
+
+// PL-10: decisions count, of whatever placement; one that comes later has them.
+func TestStrayDecisions(t *testing.T) {
+	t.Parallel()
+	s := newFleet(member("a"), member("b"))
+	p, balanced := asking(limit(1)), asking(named("balanced"), exactly(map[string]int32{"Balance": 1}))
+	if s.Restore(keyOf(p), listed("b")); s.Decides(keyOf(p)) {
+		t.Error("the scheduler decides for a placement that is not there")
+	}
+	if diff := cmp.Diff(map[string]int64{"a": 100, "b": -100}, scoresOf(s, balanced)); diff != "" {
+		t.Errorf("with decisions of no placement:\n%s", diff)
+	}
+	wantClusters(t, schedule(t, s, p), "b")
+	s.DeletePlacement(keyOf(p))
+	s.Restore(keyOf(p), listed("a"))
+	if diff := cmp.Diff(map[string]int64{"a": -100, "b": 100}, scoresOf(s, balanced)); diff != "" {
+		t.Errorf("with decisions that outlive their placement:\n%s", diff)
+	}
+	s.Restore(keyOf(p), nil)
+	if diff := cmp.Diff(map[string]int64{"a": 100, "b": 100}, scoresOf(s, balanced)); diff != "" || len(s.strays) > 0 {
+		t.Errorf("without decisions, %d strays:\n%s", len(s.strays), diff)
+	}
+}

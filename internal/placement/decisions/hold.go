@@ -1,0 +1,71 @@
+package decisions
+
+import (
+	"slices"
+
+	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
+	"github.com/capstan-io/capstan/internal/placement"
+)
+
+// hold leaves groups that are cut by scores as they are stored where nothing but scores, reasons and the order of clusters
+// is new (PL-14), and reports whether there is such news. Groups of one name are compared as one: a cluster goes from one to
+// the next as its score changes.
+func hold(groups, stored []placement.Group) (held []placement.Group, news bool) {
+	held = slices.Clone(groups)
+	former := indexesByName(stored)
+	for name, indexes := range indexesByName(groups) {
+		if !sameButOrder(groups, indexes, stored, former[name]) {
+			continue
+		}
+		for i, index := range indexes {
+			before := stored[former[name][i]].Decisions
+			news = news || !slices.Equal(groups[index].Decisions, before)
+			held[index].Decisions = before
+		}
+	}
+	return held, news
+}
+
+func indexesByName(groups []placement.Group) map[string][]int {
+	indexes := map[string][]int{}
+	for i, group := range groups {
+		indexes[group.Name] = append(indexes[group.Name], i)
+	}
+	return indexes
+}
+
+// sameButOrder tells whether some groups, all in all, have the clusters that some have that are stored, and the same sizes.
+func sameButOrder(groups []placement.Group, indexes []int, stored []placement.Group, former []int) bool {
+	if len(indexes) != len(former) {
+		return false
+	}
+	var now, before []clusterv1beta1.ClusterDecision
+	for i := range indexes {
+		now, before = append(now, groups[indexes[i]].Decisions...), append(before, stored[former[i]].Decisions...)
+		if len(now) != len(before) {
+			return false
+		}
+	}
+	return len(now) == 0 || sameClusters(before, now)
+}
+
+// recall gives the clusters of a placement that is misconfigured the reasons and scores that are stored, as nothing else is
+// known of them.
+func recall(groups, stored []placement.Group) []placement.Group {
+	known := map[string]clusterv1beta1.ClusterDecision{}
+	for _, group := range stored {
+		for _, decision := range group.Decisions {
+			known[decision.ClusterName] = decision
+		}
+	}
+	recalled := slices.Clone(groups)
+	for i := range recalled {
+		recalled[i].Decisions = slices.Clone(recalled[i].Decisions)
+		for j, decision := range recalled[i].Decisions {
+			if former, ok := known[decision.ClusterName]; ok {
+				recalled[i].Decisions[j] = former
+			}
+		}
+	}
+	return recalled
+}
