@@ -190,13 +190,25 @@ func (a *app) printWhy(format output.Format, r *report.Report, cluster string) e
 	if format != output.Text {
 		return a.print(format, output.View{Object: why})
 	}
-	not := map[bool]string{true: "", false: "not "}[why.Selected]
-	a.say("Cluster %s is %sselected by placement %s: %s", cluster, not, title(r.Placement), why.Reason)
+	a.say("%s", whyOf(r, why))
 	if scores := output.ScoreGrid(r, []report.ClusterReason{why}); len(scores.Rows) > 0 {
 		a.say("")
 		return output.StyleOf(a.out).WriteGrid(a.out, scores)
 	}
 	return nil
+}
+
+// whyOf is why one cluster is selected or not, in a sentence or two.
+func whyOf(r *report.Report, why report.ClusterReason) string {
+	not := map[bool]string{true: "", false: "not "}[why.Selected]
+	switch {
+	case r.Error != "":
+		return fmt.Sprintf("%s\nCluster %s is %samong those it keeps.", verdictOf(r), why.ClusterName, not)
+	case r.Disabled:
+		return fmt.Sprintf("The annotation %s of placement %s keeps its decisions as they are: the hub makes none.\n"+
+			"Without the annotation, cluster %s would %sbe selected: %s", fleet.AnnotationSchedulingDisable, title(r.Placement), why.ClusterName, not, why.Reason)
+	}
+	return fmt.Sprintf("Cluster %s is %sselected by placement %s: %s", why.ClusterName, not, title(r.Placement), why.Reason)
 }
 
 func (a *app) printReport(format output.Format, r *report.Report) error {

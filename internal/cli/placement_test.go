@@ -155,8 +155,21 @@ func TestExplainPlacement(t *testing.T) {
 	if err := json.Unmarshal([]byte(h.run(t, "", append(explain, "-o", "json")...).out), &whole); err != nil || whole.Funnel.Fleet != 9 {
 		t.Errorf("as JSON: %+v, %v", whole, err)
 	}
-	h.Answer("GET "+report.Path+"team-a/broken", fakehub.JSON(`{"placement":{"metadata":{"namespace":"team-a","name":"broken"}},"error":"Predicate:spec is wrong","funnel":{"selected":3}}`))
-	h.run(t, "", "explain", "placement", "broken", "-n", "team-a").succeeds(t, "makes no sense, and keeps the 3 clusters it has: Predicate:spec is wrong")
+	h.Answer("GET "+report.Path+"team-a/broken", fakehub.JSON(`{"placement":{"metadata":{"namespace":"team-a","name":"broken"}},"error":"Predicate:spec is wrong","funnel":{"selected":3},
+		"clusters":[{"clusterName":"a","selected":true},{"clusterName":"b","selected":false}]}`))
+	broken := []string{"explain", "placement", "broken", "-n", "team-a"}
+	const wrong = "makes no sense, and keeps the 3 clusters it has: Predicate:spec is wrong\n"
+	h.run(t, "", broken...).succeeds(t, wrong)
+	h.run(t, "", append(broken, "-c", "a")...).succeeds(t, wrong+"Cluster a is among those it keeps.\n")
+	h.run(t, "", append(broken, "-c", "b")...).succeeds(t, wrong+"Cluster b is not among those it keeps.\n")
+	h.Answer("GET "+report.Path+"team-a/off", fakehub.JSON(strings.Replace(aReport, `"funnel"`, `"disabled": true, "funnel"`, 1)))
+	h.run(t, "", "explain", "placement", "off", "-n", "team-a", "-c", "us").succeeds(t,
+		"experimental-scheduling-disable of placement team-a/web keeps its decisions as they are: the hub makes none.",
+		"Without the annotation, cluster us would not be selected: its labels do not match")
+
+	expired := strings.Replace(aReport, `{"a": 0, "b": 50}`, `{"a": 0, "b": 50}, "expired": ["a"]`, 1) // PL-12
+	h.Answer("GET "+report.Path+"team-a/late", fakehub.JSON(expired))
+	h.run(t, "", "explain", "placement", "late", "-n", "team-a").succeeds(t, "b         yes        200     100           50\n", "a         no         -100    -100          0 (expired)\n")
 
 	h.Answer("GET "+report.Path+"team-a/gone", fakehub.Refuse(http.StatusNotFound, metav1.StatusReasonNotFound, `placements "gone" not found`))
 	h.run(t, "", "explain", "placement", "gone", "-n", "team-a").fails(t, `"gone" not found`)

@@ -3,6 +3,7 @@ package placement
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 
@@ -77,6 +78,7 @@ func BenchmarkScheduleFirst(b *testing.B) {
 		"plain":  func(*clusterv1beta1.Placement) {},
 		"label":  matching(byLabels(map[string]string{"region": "r7"})),
 		"spread": evenly(over(clusterv1beta1.TopologyKeyTypeLabel, "region", 1, clusterv1beta1.DoNotSchedule)),
+		"unique": evenly(over(clusterv1beta1.TopologyKeyTypeClaim, "id.k8s.io", 1, clusterv1beta1.ScheduleAnyway)),
 		"cel":    matching(byCEL(`managedCluster.metadata.labels["region"] == "r7"`)),
 	} {
 		for _, clusters := range benchmarkSizes {
@@ -87,6 +89,43 @@ func BenchmarkScheduleFirst(b *testing.B) {
 				s.SetPlacement(p)
 				for b.Loop() {
 					s.drop(s.placements[keyOf(p)].class)
+					s.decide(s.placements[keyOf(p)], nil)
+					s.Schedule(keyOf(p))
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkSpread schedules with constraints over topologies of many clusters, over as many as there are clusters, and over
+// both. The class of the placement is known.
+func BenchmarkSpread(b *testing.B) {
+	const clusters = 10_000
+	const label, claim = clusterv1beta1.TopologyKeyTypeLabel, clusterv1beta1.TopologyKeyTypeClaim
+	const strict, anyway = clusterv1beta1.DoNotSchedule, clusterv1beta1.ScheduleAnyway
+	for name, constraints := range map[string][]clusterv1beta1.SpreadConstraintsTerm{
+		"region":        {over(label, "region", 1, strict)},
+		"unique":        {over(claim, "id.k8s.io", 1, strict)},
+		"unique-anyway": {over(claim, "id.k8s.io", 1, anyway)},
+		"half-unique":   {over(label, "half", 1, anyway), over(claim, "id.k8s.io", 1, anyway)},
+		"one-unique":    {over(label, "one", 1, anyway), over(claim, "id.k8s.io", 1, strict)},
+		"eight-unique": slices.Repeat([]clusterv1beta1.SpreadConstraintsTerm{
+			over(claim, "id.k8s.io", 1, anyway), over(label, "id", 1, strict), over(label, "half", 2, anyway), over(label, "one", 1, anyway)}, 2),
+	} {
+		for _, n := range []int32{10, clusters - 1, clusters} {
+			b.Run(fmt.Sprintf("%s/select=%d", name, n), func(b *testing.B) {
+				s := benchmarkFleet(clusters, 0)
+				for i := range clusters {
+					c := benchmarkCluster(i)
+					c.Labels["half"], c.Labels["one"] = fmt.Sprint(i%2), fmt.Sprint(i/(clusters-1))
+					s.SetCluster(c)
+				}
+				p := benchmarkPlacement(0)
+				limit(n)(p)
+				evenly(constraints...)(p)
+				s.SetPlacement(p)
+				s.Schedule(keyOf(p))
+				for b.Loop() {
 					s.decide(s.placements[keyOf(p)], nil)
 					s.Schedule(keyOf(p))
 				}

@@ -1,8 +1,10 @@
 package placement
 
 import (
+	"cmp"
 	"iter"
 	"math/bits"
+	"slices"
 )
 
 // bitset is a set of clusters by id. The zero value is empty.
@@ -69,6 +71,69 @@ func (b bitset) intersects(others bitset) bool {
 		}
 	}
 	return false
+}
+
+// keep removes all but others.
+func (b bitset) keep(others bitset) {
+	for word := range b {
+		if word < len(others) {
+			b[word] &= others[word]
+		} else {
+			b[word] = 0
+		}
+	}
+}
+
+// first is the member with the lowest id.
+func (b bitset) first() (id int32, ok bool) {
+	for word, members := range b {
+		if members != 0 {
+			return int32(word<<6 + bits.TrailingZeros64(members)), true
+		}
+	}
+	return 0, false
+}
+
+// chunk is the members of one word of a bitset. A list of them, by word, is a set that takes little for few members, and no
+// more steps than a bitset for many.
+type chunk struct {
+	word    int32
+	members uint64
+}
+
+// appendMember adds an id that is higher than all others.
+func appendMember(chunks []chunk, id int32) []chunk {
+	word, member := id>>6, uint64(1)<<(id&63)
+	if last := len(chunks) - 1; last >= 0 && chunks[last].word == word {
+		chunks[last].members |= member
+		return chunks
+	}
+	return append(chunks, chunk{word: word, members: member})
+}
+
+func removeMember(chunks []chunk, id int32) []chunk {
+	at, found := slices.BinarySearchFunc(chunks, id>>6, func(c chunk, word int32) int { return cmp.Compare(c.word, word) })
+	if !found {
+		return chunks
+	}
+	if chunks[at].members &^= 1 << (id & 63); chunks[at].members == 0 {
+		return slices.Delete(chunks, at, at+1)
+	}
+	return chunks
+}
+
+// include adds members; b has a word for each.
+func (b bitset) include(chunks []chunk) {
+	for _, c := range chunks {
+		b[c.word] |= c.members
+	}
+}
+
+// exclude removes members; b has a word for each.
+func (b bitset) exclude(chunks []chunk) {
+	for _, c := range chunks {
+		b[c.word] &^= c.members
+	}
 }
 
 // all yields the members by id.

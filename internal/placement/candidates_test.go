@@ -2,6 +2,7 @@ package placement
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -107,6 +108,8 @@ func TestTolerations(t *testing.T) {
 		"other effect":           {taint: "k:NoSelectIfNew", toleration: clusterv1beta1.Toleration{Operator: exists, Effect: clusterv1.TaintEffectNoSelect}},
 		"PreferNoSelect as such": {taint: "k:PreferNoSelect", toleration: clusterv1beta1.Toleration{Key: "other", Operator: exists}, tolerated: true},
 		"for a while":            {taint: "k:NoSelect", toleration: clusterv1beta1.Toleration{Operator: exists, TolerationSeconds: seconds(1)}, tolerated: true},
+		"for all time":           {taint: "k:NoSelect", toleration: clusterv1beta1.Toleration{Operator: exists, TolerationSeconds: seconds(math.MaxInt64)}, tolerated: true},
+		"never":                  {taint: "k:NoSelect", toleration: clusterv1beta1.Toleration{Operator: exists, TolerationSeconds: seconds(math.MinInt64)}},
 		"no longer":              {taint: "k:NoSelect", toleration: clusterv1beta1.Toleration{Operator: exists, TolerationSeconds: seconds(0)}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -31,6 +31,7 @@
 //
 // All methods of Scheduler may be called from several goroutines. One mutex guards the whole model and is held for the
 // time of a call: microseconds for Schedule and most events, milliseconds when a class of thousands of clusters is
-// built or explained. Workers so decide one after the other, each seeing the decisions of those before, and write at the same
+// built or explained, or spread by constraints. What CEL expressions may cost is limited, for one cluster and for all (see
+// celBudget), and they are evaluated on all processors. Workers so decide one after the other, each seeing the decisions of those before, and write at the same
 // time. Objects that are passed in are kept and must not be changed after; results belong to the caller.
 package placement

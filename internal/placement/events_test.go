@@ -160,6 +160,10 @@ func TestReasonsFollow(t *testing.T) {
 		{"another one that does", func() []Key { return s.SetCluster(member("b", "taint:fuller:NoSelectIfNew")) }},
 		{"a score while it is held", func() []Key { return s.SetScore(usage("b", 9, time.Second)) }},
 		{"which expires", func() []Key { return s.Advance(start.Add(time.Second)) }},
+		{"a score of 0 that expires", func() []Key {
+			s.SetScore(usage("a", 0, 2*time.Second))
+			return s.Advance(start.Add(2 * time.Second))
+		}},
 	} {
 		if keys := event.happen(); len(keys) != 1 {
 			t.Errorf("%s affects %v", event.name, keys)

@@ -42,6 +42,8 @@ type PrioritizerScores struct {
 	Prioritizer
 	// Scores by cluster, before they are weighted.
 	Scores map[string]int64
+	// Expired are the clusters that score 0 because an AddOnPlacementScore is no longer valid (PL-12), by name.
+	Expired []string
 }
 
 // ClusterReason is why a cluster was selected, or the first reason why not.
@@ -68,15 +70,19 @@ func (s *Scheduler) Explain(object *clusterv1beta1.Placement) *Explanation {
 	if saved := s.placements[p.key]; saved != nil {
 		p.decided, p.ids = saved.decided, saved.ids
 	}
+	sets := chosen(s.bound(s.namespaces[p.key.Namespace]), object.Spec.ClusterSets)
 	p.plan, p.bad = newPlan(object, func(signature string) *selection { return s.selections[signature] })
 	if p.plan == nil {
-		return &Explanation{Result: &Result{Key: p.key, Misconfigured: p.bad, Selected: len(p.ids), Satisfied: s.satisfied(p, nil, 0)}}
+		return s.explainBroken(p, p.bad, sets)
 	}
-	if sets := chosen(s.bound(s.namespaces[p.key.Namespace]), object.Spec.ClusterSets); len(sets) > 0 {
+	if len(sets) > 0 {
 		p.class = s.classes[classKey(sets, p.plan.selection)]
 		if p.class == nil {
 			p.class = &class{sets: sets, selection: p.plan.selection}
 			p.class.standing, _ = s.build(sets, p.plan.selection)
+		}
+		if s.stand(p.class).dear {
+			return s.explainBroken(p, s.tooDear(), sets)
 		}
 	}
 	result, picks := s.resolve(p)
@@ -88,6 +94,30 @@ func (s *Scheduler) Explain(object *clusterv1beta1.Placement) *Explanation {
 	}
 	explanation.Clusters = s.reasons(p, result, picks)
 	return explanation
+}
+
+// explainBroken tells which clusters a placement keeps that is misconfigured (PL-26).
+func (s *Scheduler) explainBroken(p *placement, bad *Misconfiguration, sets []*clusterSet) *Explanation {
+	e := &Explanation{Result: s.broken(p, bad)}
+	var inSets bitset
+	for _, set := range sets {
+		inSets.add(set.members)
+	}
+	e.Filters = []Filter{{Name: FilterClusterSets, Clusters: s.names(inSets)}}
+	e.Result.Funnel = Funnel{Fleet: s.existing, InClusterSets: inSets.count()}
+	s.fleet.order()
+	for _, id := range s.fleet.sorted {
+		c := s.fleet.clusters[id]
+		if c.object == nil {
+			continue
+		}
+		reason := ClusterReason{ClusterName: c.name, Selected: p.decided.has(id), Reason: "it was not selected before the placement was misconfigured"}
+		if reason.Selected {
+			reason.Reason = "it was selected before the placement was misconfigured, and stays"
+		}
+		e.Clusters = append(e.Clusters, reason)
+	}
+	return e
 }
 
 func (e *Explanation) fill(c *contest) {
@@ -104,12 +134,21 @@ func (e *Explanation) fill(c *contest) {
 		{Name: FilterTaintToleration, Clusters: c.names(tolerated)},
 	}
 	for _, prioritizer := range c.plan.prioritizers {
-		scores := make(map[string]int64, len(candidates))
-		for _, candidate := range candidates {
-			scores[c.fleet.clusters[candidate.id].name] = c.scoreBy(prioritizer.Name, candidate.id)
-		}
-		e.Prioritizers = append(e.Prioritizers, PrioritizerScores{Prioritizer: prioritizer, Scores: scores})
+		e.Prioritizers = append(e.Prioritizers, c.scoresBy(prioritizer, candidates))
 	}
+}
+
+func (c *contest) scoresBy(prioritizer Prioritizer, candidates []pick) PrioritizerScores {
+	p := PrioritizerScores{Prioritizer: prioritizer, Scores: make(map[string]int64, len(candidates))}
+	for _, candidate := range candidates {
+		name := c.fleet.clusters[candidate.id].name
+		score, expired := c.scoreBy(prioritizer.Name, candidate.id)
+		if p.Scores[name] = score; expired {
+			p.Expired = append(p.Expired, name)
+		}
+	}
+	slices.Sort(p.Expired)
+	return p
 }
 
 // names lists clusters by name.
@@ -161,6 +200,8 @@ type refusal struct {
 	places map[int32]int // of candidates in order
 	last   pick          // the worst one selected, if any is
 	picks  int
+	spread *spread         // once they are selected; nil without constraints
+	waits  map[int32]int32 // the places in it
 }
 
 func (s *Scheduler) refusal(p *placement, picks []int32) refusal {
@@ -177,7 +218,22 @@ func (s *Scheduler) refusal(p *placement, picks []int32) refusal {
 			r.last = candidate
 		}
 	}
+	if len(r.plan.spread) > 0 {
+		r.replay(selected)
+	}
 	return r
+}
+
+// replay finds out how clusters spread with those that are selected.
+func (r *refusal) replay(selected bitset) {
+	r.spread, r.waits = r.newSpread(slices.Clone(r.order)), map[int32]int32{}
+	for place, candidate := range r.spread.candidates {
+		if selected.has(candidate.id) {
+			r.spread.take(int32(place))
+		} else {
+			r.waits[candidate.id] = int32(place)
+		}
+	}
 }
 
 func (r *refusal) of(c *cluster) string {
@@ -195,7 +251,7 @@ func (r *refusal) of(c *cluster) string {
 		return "spec.numberOfClusters is 0"
 	}
 	own := r.order[place]
-	if len(r.plan.spread) > 0 && (r.picks < r.plan.takes(len(r.order)) || own.before(r.last)) {
+	if r.spread != nil && (r.spread.lacks(c) != nil || r.picks < r.plan.takes(len(r.order)) || own.before(r.last)) {
 		return r.crowded(c)
 	}
 	ranks := fmt.Sprintf("it ranks %d of %d with %s", place+1, len(r.order), r.terms(own))
@@ -234,16 +290,12 @@ func (r *refusal) repelled(c *cluster) string {
 
 // crowded names the first constraint that keeps a candidate out, although it ranks high enough.
 func (r *refusal) crowded(c *cluster) string {
-	for i := range r.plan.spread {
-		constraint := &r.plan.spread[i]
-		value, known := constraint.topology(c)
-		switch {
-		case !constraint.strict:
-		case !known:
-			return fmt.Sprintf("it has no %s, which spec.spreadPolicy.spreadConstraints[%d] wants", constraint, i)
-		default:
-			return fmt.Sprintf("it would exceed maxSkew of spec.spreadPolicy.spreadConstraints[%d]: enough clusters with %s=%s are selected", i, constraint, value)
-		}
+	if missing := r.spread.lacks(c); missing != nil {
+		return fmt.Sprintf("it has no %s, which %s wants", missing, missing.field())
+	}
+	if full := r.spread.blocks(r.waits[c.id]); full != nil {
+		value, _ := full.topology(c)
+		return fmt.Sprintf("it would exceed maxSkew of %s: enough clusters with %s=%s are selected", full.field(), full, value)
 	}
 	return "clusters that spread better over spec.spreadPolicy go first"
 }

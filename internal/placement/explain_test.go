@@ -99,7 +99,26 @@ func TestExplain(t *testing.T) {
 	if result, _ := s.Schedule(keyOf(unsaved)); result.Changed || clusters(result)[0] != "a" {
 		t.Errorf("the saved placement now selects %v", clusters(result))
 	}
-	if broken := s.Explain(asking(matching(byCEL("broken")))); broken.Result.Misconfigured == nil || broken.Result.Selected != 1 {
+}
+
+// PL-26, P10: of a placement that is misconfigured, one can ask which clusters it keeps.
+func TestExplainMisconfigured(t *testing.T) {
+	t.Parallel()
+	s := newFleet(member("a"), member("b"), member("other", fleet.LabelClusterSet+"=other"))
+	schedule(t, s, asking(limit(1)))
+	broken := s.Explain(asking(matching(byCEL("broken"))))
+	if broken.Result.Misconfigured == nil || broken.Result.Selected != 1 {
 		t.Errorf("%+v", broken.Result)
+	}
+	want := []ClusterReason{
+		{ClusterName: "a", Selected: true, Reason: "it was selected before the placement was misconfigured, and stays"},
+		{ClusterName: "b", Reason: "it was not selected before the placement was misconfigured"},
+		{ClusterName: "other", Reason: "it was not selected before the placement was misconfigured"},
+	}
+	if diff := cmp.Diff(want, broken.Clusters); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]Filter{{Name: "ClusterSets", Clusters: []string{"a", "b"}}}, broken.Filters); diff != "" {
+		t.Error(diff)
 	}
 }

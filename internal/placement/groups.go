@@ -35,7 +35,7 @@ func (c *contest) gather(picks []pick, rule *groupRule) int {
 	members := picks[:0]
 	var others []pick
 	for _, pick := range picks {
-		if rule.match(c.fleet.clusters[pick.id], c.now) == nil {
+		if rule.match(c.fleet.clusters[pick.id], c.now, nil) == nil {
 			members = append(members, pick)
 		} else {
 			others = append(others, pick)

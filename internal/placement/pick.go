@@ -43,6 +43,8 @@ type contest struct {
 	own     []int32 // the candidates among decided, open ones and others
 	among   *spans  // of the candidates of this placement
 	scale   scale
+
+	preferred map[int32]*constraint // why clusters are selected that rank too low
 }
 
 func (s *Scheduler) contest(st *standing, p *placement) *contest {
@@ -110,18 +112,23 @@ func (c *contest) pick() []pick {
 // totals returns all candidates of the placement, in no order.
 func (c *contest) totals() []pick {
 	picks := c.scratch.totals[:0]
-	for seat, id := range c.st.ids {
-		key := c.st.keys[seat]
-		if c.private() {
-			key, _ = c.plan.selection.rate(c.fleet.clusters[id], c.among, c.st.avoided.has(id), c.now)
-		}
-		picks = append(picks, c.total(id, key))
+	for seat := range c.st.ids {
+		picks = append(picks, c.seated(seat))
 	}
 	for _, id := range c.kept {
 		picks = append(picks, c.total(id, c.key(id)))
 	}
 	c.scratch.totals = picks
 	return picks
+}
+
+// seated is the total of the candidate with a seat.
+func (c *contest) seated(seat int) pick {
+	id, key := c.st.ids[seat], c.st.keys[seat]
+	if c.private() {
+		key, _ = c.plan.selection.rate(c.fleet.clusters[id], c.among, c.st.avoided.has(id), c.now)
+	}
+	return c.total(id, key)
 }
 
 // key is what a candidate scores by itself.

@@ -167,6 +167,7 @@ func randomCluster(r *rand.Rand, clusters map[string]*clusterv1.ManagedCluster, 
 		for range r.IntN(3) {
 			c.Spec.Taints = append(c.Spec.Taints, clusterv1.Taint{
 				Key:       choose(r, "gpu", "down"),
+				Value:     choose(r, "", "very"),
 				Effect:    choose(r, clusterv1.TaintEffectNoSelect, clusterv1.TaintEffectNoSelectIfNew, clusterv1.TaintEffectPreferNoSelect),
 				TimeAdded: metav1.NewTime(now.Add(-time.Duration(r.IntN(20)) * time.Second)),
 			})
@@ -232,11 +233,7 @@ func randomPlacement(r *rand.Rand) *clusterv1beta1.Placement {
 		spec.Tolerations = append(spec.Tolerations, randomToleration(r))
 	}
 	if r.IntN(4) == 0 {
-		spec.SpreadPolicy.SpreadConstraints = []clusterv1beta1.SpreadConstraintsTerm{{
-			TopologyKey: choose(r, "region", "platform"), MaxSkew: int32(r.IntN(3)),
-			TopologyKeyType:   choose(r, clusterv1beta1.TopologyKeyTypeLabel, clusterv1beta1.TopologyKeyTypeClaim),
-			WhenUnsatisfiable: choose(r, clusterv1beta1.DoNotSchedule, clusterv1beta1.ScheduleAnyway),
-		}}
+		randomConstraints(r, "region", "platform")(p)
 	}
 	if r.IntN(4) == 0 {
 		spec.DecisionStrategy.GroupStrategy = clusterv1beta1.GroupStrategy{
@@ -289,7 +286,11 @@ func randomPolicy(r *rand.Rand) clusterv1beta1.PrioritizerPolicy {
 }
 
 func randomToleration(r *rand.Rand) clusterv1beta1.Toleration {
-	toleration := clusterv1beta1.Toleration{Key: choose(r, "gpu", "down"), Operator: clusterv1beta1.TolerationOpExists}
+	toleration := clusterv1beta1.Toleration{Key: choose(r, "gpu", "down"), Operator: clusterv1beta1.TolerationOpExists,
+		Effect: choose(r, "", clusterv1.TaintEffectPreferNoSelect, clusterv1.TaintEffectNoSelectIfNew)}
+	if r.IntN(3) == 0 {
+		toleration.Operator, toleration.Value = clusterv1beta1.TolerationOpEqual, choose(r, "", "very")
+	}
 	if r.IntN(2) == 0 {
 		seconds := int64(r.IntN(60))
 		toleration.TolerationSeconds = &seconds

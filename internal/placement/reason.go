@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"fmt"
 	"strconv"
 
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
@@ -18,6 +19,10 @@ func (c *contest) appendReason(text []byte, p pick, score int64) []byte {
 		text = append(text, "score "...)
 		text = strconv.AppendInt(text, score, 10)
 		text = c.appendTerms(append(text, " = "...), p.id)
+	}
+	if because := c.preferred[p.id]; because != nil {
+		value, _ := because.topology(c.fleet.clusters[p.id])
+		text = fmt.Appendf(text, "; goes before clusters that rank higher, to spread over %s=%s (%s)", because, value, because.field())
 	}
 	if !c.st.held.has(p.id) && !c.st.avoided.has(p.id) {
 		return text
@@ -44,27 +49,31 @@ func (c *contest) appendTerms(text []byte, id int32) []byte {
 			text = append(text, "×"...)
 		}
 		text = append(append(text, prioritizer.Name...), ' ')
-		text = strconv.AppendInt(text, c.scoreBy(prioritizer.Name, id), 10)
+		score, expired := c.scoreBy(prioritizer.Name, id)
+		text = strconv.AppendInt(text, score, 10)
+		if expired {
+			text = append(text, " (expired)"...)
+		}
 	}
 	return text
 }
 
-// scoreBy is what one prioritizer gives a cluster, before its weight.
-func (c *contest) scoreBy(prioritizer string, id int32) int64 {
+// scoreBy is what one prioritizer gives a cluster, before its weight. expired reports that it is 0 because an
+// AddOnPlacementScore is no longer valid.
+func (c *contest) scoreBy(prioritizer string, id int32) (score int64, expired bool) {
 	switch prioritizer {
 	case clusterv1beta1.PrioritizerSteady:
 		if c.decided.has(id) {
-			return 100
+			return 100, false
 		}
-		return 0
+		return 0, false
 	case clusterv1beta1.PrioritizerBalance:
-		return balance(c.others(id), c.scale.highest)
+		return balance(c.others(id), c.scale.highest), false
 	}
 	for i := range c.plan.selection.sources {
 		if source := &c.plan.selection.sources[i]; source.name == prioritizer {
-			score, _ := source.score(c.fleet.clusters[id], c.among, c.now)
-			return score
+			return source.score(c.fleet.clusters[id], c.among, c.now)
 		}
 	}
-	return 0
+	return 0, false
 }

@@ -44,6 +44,9 @@ func (s *Scheduler) reassess(cls *class, ch change, found affected) {
 		cls.addAll(found)
 		return
 	}
+	if st.dear {
+		return
+	}
 	s.fleet.order()
 	c := ch.cluster
 	was, is := st.ratingOf(c), rating{inSets: cls.has(c)}
@@ -57,14 +60,14 @@ func (s *Scheduler) reassess(cls *class, ch change, found affected) {
 	}
 	size := st.size()
 	defer func() { s.cached += st.size() - size }()
-	populated := !st.inSets.empty()
+	empty, closed := st.inSets.empty(), st.open.empty()
 	st.place(c, is)
 	among := s.spansAfter(cls, ch, was, is)
 	if is.open {
 		is.key, is.expired = cls.selection.rate(c, &among, is.avoided, s.now)
 	}
 	st.expired.put(c.id, is.expired)
-	if populated == st.inSets.empty() { // another reason for having selected nothing
+	if empty != st.inSets.empty() || closed != st.open.empty() { // another reason for having selected nothing
 		cls.addAll(found)
 	}
 	if among != st.among {
@@ -120,6 +123,9 @@ func (s *Scheduler) move(st *standing, c *cluster, was, is rating) {
 	if was.open {
 		st.board.leave(st, seat, ranks)
 	}
+	if was.open != is.open {
+		st.first = nil
+	}
 	switch {
 	case was.open && !is.open:
 		st.ids = slices.Delete(st.ids, at, at+1)
@@ -143,14 +149,20 @@ type impact struct {
 	reaches map[scale]int
 }
 
-// ranked tells whether the cluster ranks elsewhere among the candidates.
-func (i *impact) ranked() bool { return i.was.open != i.is.open || i.was.key != i.is.key }
+// ranked tells whether the cluster ranks elsewhere among the candidates, or for another reason.
+func (i *impact) ranked() bool {
+	reexpired := (i.was.expired || i.is.expired) && i.rescored() // what counts as 0 may have been 0
+	return i.was.open != i.is.open || i.was.key != i.is.key || reexpired
+}
+
+// rescored tells whether the scores may have changed.
+func (i *impact) rescored() bool { return i.resources || i.score != "" || i.time }
 
 // stands tells whether the cluster stands in any other way for those who have selected it, or for another reason.
 func (i *impact) stands() bool {
 	tainted := i.is.held || i.is.avoided
-	rescored := i.is.held && (i.resources || i.score != "" || i.time) // it has no seat that would tell
-	return i.ranked() || i.was.held != i.is.held || (tainted && (i.taints || i.time)) || rescored
+	return i.ranked() || i.was.held != i.is.held || (tainted && (i.taints || i.time)) ||
+		(i.is.held && i.rescored()) // it has no seat that would tell
 }
 
 // touches tells whether an impact may change what a placement selects.

@@ -33,6 +33,9 @@ type Result struct {
 	Funnel Funnel
 	// Prioritizers that apply.
 	Prioritizers []Prioritizer
+	// Scores are the final scores that decided (PL-08), of the candidates whose names come first, for an event of up to
+	// 1000 characters (PL-20).
+	Scores []ClusterScore
 	// ExpiredScores names candidates of which an AddOnPlacementScore that the placement uses is no longer valid, by
 	// name (PL-12). It counts as 0.
 	ExpiredScores []string
@@ -66,14 +69,22 @@ func (r *Result) ConditionMisconfigured() metav1.Condition {
 	return condition
 }
 
-// satisfied is the condition PlacementSatisfied. Its reasons come in this order (PL-18).
-func (s *Scheduler) satisfied(p *placement, st *standing, selected int) metav1.Condition {
+// broken is the result of a placement that is misconfigured: it keeps what it has.
+func (s *Scheduler) broken(p *placement, bad *Misconfiguration) *Result {
+	return &Result{Key: p.key, Disabled: p.disabled, Misconfigured: bad, Groups: s.kept(p), Selected: len(p.ids), Satisfied: metav1.Condition{
+		Type:    fleet.ConditionPlacementSatisfied,
+		Status:  metav1.ConditionFalse,
+		Reason:  fleet.ReasonNotAllDecisionsScheduled,
+		Message: fmt.Sprintf("The placement is misconfigured; the %d clusters selected before stay", len(p.ids)),
+	}}
+}
+
+// satisfied is the condition PlacementSatisfied. Its reasons come in this order (PL-18). What it says changes only when the
+// placement is affected by something.
+func (s *Scheduler) satisfied(p *placement, st *standing, candidates, selected int) metav1.Condition {
 	condition := metav1.Condition{Type: fleet.ConditionPlacementSatisfied, Status: metav1.ConditionFalse}
 	namespace := p.key.Namespace
 	switch {
-	case p.plan == nil:
-		condition.Reason = fleet.ReasonNotAllDecisionsScheduled
-		condition.Message = fmt.Sprintf("The placement is misconfigured; the %d clusters selected before stay", len(p.ids))
 	case st == nil && len(s.bound(s.namespaces[namespace])) == 0:
 		condition.Reason = fleet.ReasonNoManagedClusterSetBindings
 		condition.Message = fmt.Sprintf("No ManagedClusterSetBinding in namespace %s leads to a ManagedClusterSet; bind one", namespace)
@@ -83,9 +94,12 @@ func (s *Scheduler) satisfied(p *placement, st *standing, selected int) metav1.C
 	case st.inSets.empty():
 		condition.Reason = fleet.ReasonAllManagedClusterSetsEmpty
 		condition.Message = "The bound ManagedClusterSets have no clusters"
-	case selected == 0 && p.plan.limit != 0:
+	case candidates == 0:
 		condition.Reason = fleet.ReasonNoManagedClusterMatched
-		condition.Message = fmt.Sprintf("No cluster of the %d in the ManagedClusterSets matches", st.inSets.count())
+		condition.Message = "No cluster of the bound ManagedClusterSets matches spec.predicates with all its taints tolerated"
+	case selected == 0 && p.plan.limit == unlimited:
+		condition.Reason = fleet.ReasonNotAllDecisionsScheduled
+		condition.Message = "No cluster that matches has the labels and claims that spec.spreadPolicy wants"
 	case selected < p.plan.limit:
 		condition.Reason = fleet.ReasonNotAllDecisionsScheduled
 		condition.Message = fmt.Sprintf("%d cluster decisions unscheduled", p.plan.limit-selected)

@@ -18,6 +18,7 @@ func TestSatisfied(t *testing.T) {
 	wanting := func(set string) option {
 		return func(p *clusterv1beta1.Placement) { p.Spec.ClusterSets = []string{set} }
 	}
+	zones := evenly(over("Label", "zone", 1, "DoNotSchedule"))
 	elsewhere := func(p *clusterv1beta1.Placement) { p.Namespace = "unbound" }
 	for name, test := range map[string]struct {
 		placement *clusterv1beta1.Placement
@@ -25,15 +26,19 @@ func TestSatisfied(t *testing.T) {
 		reason    string
 		message   string
 	}{
-		"all":             {placement: asking(), reason: "AllDecisionsScheduled"},
-		"as many":         {placement: asking(limit(2)), reason: "AllDecisionsScheduled"},
-		"none wanted":     {placement: asking(limit(0)), reason: "AllDecisionsScheduled"},
-		"no binding":      {placement: asking(elsewhere), reason: "NoManagedClusterSetBindings", message: "namespace unbound"},
-		"no intersection": {placement: asking(wanting("other")), reason: "NoIntersection", message: `"other"`},
-		"empty sets":      {placement: asking(), empty: true, reason: "AllManagedClusterSetsEmpty"},
-		"none matches":    {placement: asking(matching(none)), reason: "NoManagedClusterMatched"},
-		"none, of some":   {placement: asking(matching(none), limit(1)), reason: "NoManagedClusterMatched"},
-		"too few":         {placement: asking(limit(5)), reason: "NotAllDecisionsScheduled", message: "3 cluster decisions unscheduled"},
+		"all":                           {placement: asking(), reason: "AllDecisionsScheduled"},
+		"as many":                       {placement: asking(limit(2)), reason: "AllDecisionsScheduled"},
+		"none wanted":                   {placement: asking(limit(0)), reason: "AllDecisionsScheduled"},
+		"no binding":                    {placement: asking(elsewhere), reason: "NoManagedClusterSetBindings", message: "namespace unbound"},
+		"no intersection":               {placement: asking(wanting("other")), reason: "NoIntersection", message: `"other"`},
+		"empty sets":                    {placement: asking(), empty: true, reason: "AllManagedClusterSetsEmpty"},
+		"none matches":                  {placement: asking(matching(none)), reason: "NoManagedClusterMatched"},
+		"none, of some":                 {placement: asking(matching(none), limit(1)), reason: "NoManagedClusterMatched"},
+		"none wanted, but none matches": {placement: asking(matching(none), limit(0)), reason: "NoManagedClusterMatched"},
+		"none has the topology":         {placement: asking(zones), reason: "NotAllDecisionsScheduled", message: "spec.spreadPolicy wants"},
+		"nor do some":                   {placement: asking(zones, limit(1)), reason: "NotAllDecisionsScheduled", message: "1 cluster decisions unscheduled"},
+
+		"too few": {placement: asking(limit(5)), reason: "NotAllDecisionsScheduled", message: "3 cluster decisions unscheduled"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -57,6 +62,24 @@ func TestSatisfied(t *testing.T) {
 				t.Error("there is no decision group")
 			}
 		})
+	}
+}
+
+// PL-18: clusters that come and go without being selected leave the message as it is, or affect the placement.
+func TestSatisfiedFollows(t *testing.T) {
+	t.Parallel()
+	s := newFleet(member("a", "taint:down:NoSelect"))
+	p, none := asking(), asking(named("none"), limit(0))
+	was := schedule(t, s, p).Satisfied
+	schedule(t, s, none)
+	if keys := s.SetCluster(member("b", "taint:down:NoSelect")); len(keys) != 0 {
+		t.Errorf("one more cluster that does not match affects %v", keys)
+	}
+	if is := schedule(t, s, p).Satisfied; is != was {
+		t.Errorf("from %+v it became %+v, and nobody was told", was, is)
+	}
+	if keys := s.SetCluster(member("c")); len(keys) != 2 {
+		t.Errorf("the first cluster that matches affects %v", keys)
 	}
 }
 

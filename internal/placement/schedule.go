@@ -21,10 +21,14 @@ func (s *Scheduler) Schedule(key Key) (*Result, bool) {
 	}
 	p.scheduled = true
 	if p.plan == nil {
-		return &Result{Key: key, Misconfigured: p.bad, Groups: s.kept(p), Selected: len(p.ids), Satisfied: s.satisfied(p, nil, 0)}, true
+		return s.broken(p, p.bad), true
 	}
 	result, ids := s.resolve(p)
-	if result.Changed = s.differs(p, ids); result.Changed {
+	if result.Misconfigured != nil {
+		return result, true
+	}
+	result.Changed = s.differs(p, ids)
+	if result.Changed {
 		s.decide(p, ids)
 	}
 	p.ids, p.parts = ids, partsOf(result.Groups)
@@ -37,28 +41,45 @@ func (s *Scheduler) resolve(p *placement) (*Result, []int32) {
 	result.Funnel.Fleet = s.existing
 	if p.class == nil {
 		result.Groups = []Group{{}}
-		result.Satisfied = s.satisfied(p, nil, 0)
+		result.Satisfied = s.satisfied(p, nil, 0, 0)
 		return result, nil
 	}
 	s.fleet.order()
 	st := s.stand(p.class)
+	if st.dear {
+		return s.broken(p, s.tooDear()), p.ids
+	}
 	contest := s.contest(st, p)
 	picks := contest.pick()
 	result.Selected = len(picks)
+	result.Scores = contest.scores()
 	result.Groups = contest.groups(picks)
-	result.Satisfied = s.satisfied(p, st, len(picks))
+	result.Satisfied = s.satisfied(p, st, contest.candidates(), len(picks))
+	result.ExpiredScores = contest.expired()
 	st.count()
 	result.Funnel.InClusterSets, result.Funnel.Matched = st.counts.inSets, st.counts.matched
 	result.Funnel.Tolerated = contest.candidates()
 	result.Funnel.Selected = len(picks)
-	if st.counts.expired > 0 {
-		result.ExpiredScores = s.names(st.expired)
-	}
 	ids := make([]int32, len(picks))
 	for i := range picks {
 		ids[i] = picks[i].id
 	}
 	return result, ids
+}
+
+// expired names the candidates of which a score has expired (PL-12).
+func (c *contest) expired() []string {
+	expired := c.st.expired
+	for _, id := range c.kept {
+		if _, stale := c.plan.selection.rate(c.fleet.clusters[id], c.among, false, c.now); stale {
+			expired = slices.Clone(expired)
+			expired.set(id)
+		}
+	}
+	if expired.empty() {
+		return nil
+	}
+	return c.names(expired)
 }
 
 func (s *Scheduler) differs(p *placement, ids []int32) bool {
@@ -76,24 +97,42 @@ func (s *Scheduler) differs(p *placement, ids []int32) bool {
 // ClusterScore is the final score of a candidate (PL-08).
 type ClusterScore = report.ClusterScore
 
-// Scores returns the final scores of the candidates of a placement, the first ones by name and most of them at most,
-// for events (PL-20). Steady counts what the placement has selected last.
-func (s *Scheduler) Scores(key Key, most int) []ClusterScore {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p := s.placements[key]
-	if p == nil || p.class == nil {
-		return nil
+// scoresText is how many characters the event with the scores has room for (PL-20).
+const scoresText = 1000
+
+// scores are those of the first candidates by name.
+func (c *contest) scores() []ClusterScore {
+	seats := c.firstSeats(c.st)
+	scores := make([]ClusterScore, 0, len(seats)+len(c.kept))
+	for _, seat := range seats {
+		scores = append(scores, c.score(c.seated(int(seat))))
 	}
-	s.fleet.order()
-	contest := s.contest(s.stand(p.class), p)
-	picks := contest.totals()
-	slices.SortFunc(picks, func(a, b pick) int { return cmp.Compare(s.fleet.ranks[a.id], s.fleet.ranks[b.id]) })
-	scores := make([]ClusterScore, min(most, len(picks)))
-	for i := range scores {
-		scores[i] = contest.score(picks[i])
+	if len(c.kept) > 0 {
+		for _, id := range c.kept {
+			scores = append(scores, c.score(c.total(id, c.key(id))))
+		}
+		slices.SortFunc(scores, func(a, b ClusterScore) int { return cmp.Compare(a.ClusterName, b.ClusterName) })
 	}
 	return scores
+}
+
+// firstSeats are the seats of the clusters that come first by name, as many as the text has room for.
+func (s *Scheduler) firstSeats(st *standing) []int32 {
+	if st.first != nil {
+		return st.first
+	}
+	sorted := s.fleet.sorted
+	if len(st.ids) < len(sorted)/16 { // few, which are hard to find among all
+		sorted = slices.SortedFunc(slices.Values(st.ids), func(a, b int32) int { return cmp.Compare(s.fleet.ranks[a], s.fleet.ranks[b]) })
+	}
+	st.first = []int32{}
+	for text, at := 0, 0; text < scoresText && at < len(sorted); at++ {
+		if seat, seated := st.seat(sorted[at]); seated {
+			st.first = append(st.first, int32(seat))
+			text += len(s.fleet.clusters[sorted[at]].name) + len(":0 ")
+		}
+	}
+	return st.first
 }
 
 // score is the total of a pick as people see it.

@@ -41,7 +41,8 @@ const defaultCachedCandidates = 4_000_000
 
 // Scheduler is a model of the fleet that selects clusters for placements. See the package comment.
 type Scheduler struct {
-	options Options
+	options   Options
+	celBudget int64
 
 	mu         sync.Mutex
 	now        time.Time
@@ -99,6 +100,7 @@ func New(options Options) *Scheduler {
 	}
 	return &Scheduler{
 		options:    options,
+		celBudget:  celBudget,
 		fleet:      roster{ids: map[string]int32{}},
 		byLabel:    index{},
 		byClaim:    index{},

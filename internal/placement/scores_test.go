@@ -3,6 +3,7 @@ package placement
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -181,6 +182,33 @@ func TestAddOnScore(t *testing.T) {
 	wantClusters(t, schedule(t, s, p), "b")
 }
 
+// PL-12, P10: a score that counts as 0 because it has expired says so, of clusters that stay in spite of a taint, too.
+func TestExpiredScores(t *testing.T) {
+	t.Parallel()
+	s := newFleet(member("a"), member("b"), member("c"))
+	p := asking(limit(2), exactly(map[string]int32{"AddOn/usage/cpu": 1}))
+	for _, name := range []string{"a", "b"} {
+		s.SetScore(usage(name, 9, time.Second))
+	}
+	schedule(t, s, p)
+	s.SetCluster(member("a", "taint:full:NoSelectIfNew"))
+	s.Advance(start.Add(time.Second))
+	result := schedule(t, s, p)
+	if !slices.Equal(result.ExpiredScores, []string{"a", "b"}) {
+		t.Errorf("expired scores of %q, want a and b", result.ExpiredScores)
+	}
+	if got := result.Groups[0].Decisions[1].Reason; got != "score 0 = AddOn/usage/cpu 0 (expired)" {
+		t.Errorf("the reason is %q", got)
+	}
+	explanation := s.Explain(p)
+	if got := explanation.Prioritizers[0].Expired; !slices.Equal(got, []string{"a", "b"}) {
+		t.Errorf("explained with the expired scores of %q, want a and b", got)
+	}
+	if got := explanation.Why("c").Reason; strings.Contains(got, "AddOn/usage/cpu 0 (expired); the") || !strings.Contains(got, "is b with score 0 = AddOn/usage/cpu 0 (expired)") {
+		t.Errorf("c is not selected as %q", got)
+	}
+}
+
 // P7
 func TestTieBreakHash(t *testing.T) {
 	t.Parallel()
@@ -229,17 +257,36 @@ func TestReasons(t *testing.T) {
 	}
 }
 
-// PL-20
+// PL-20: the scores are those that decided, and as many as an event has room for.
 func TestScores(t *testing.T) {
 	t.Parallel()
-	s := newFleet(member("c"), member("b"), member("a"))
+	s := newFleet(member("c", "taint:slow:PreferNoSelect"), member("b"), member("a"), member("d", "taint:down:NoSelect"))
 	p := asking(limit(1))
-	schedule(t, s, p)
-	wanted := []ClusterScore{{ClusterName: "a", Score: 200}, {ClusterName: "b", Score: 100}}
-	if diff := cmp.Diff(wanted, s.Scores(keyOf(p), 2)); diff != "" {
+	for _, steady := range []int64{0, 100} {
+		want := []ClusterScore{{ClusterName: "a", Score: 100 + steady}, {ClusterName: "b", Score: 100}, {ClusterName: "c", Score: 100}}
+		if diff := cmp.Diff(want, schedule(t, s, p).Scores); diff != "" {
+			t.Error(diff)
+		}
+	}
+	s.SetCluster(member("a", "taint:full:NoSelectIfNew"))
+	s.SetCluster(member("d"))
+	want := []ClusterScore{{ClusterName: "a", Score: 200}, {ClusterName: "b", Score: 100}, {ClusterName: "c", Score: 100}, {ClusterName: "d", Score: 100}}
+	if diff := cmp.Diff(want, schedule(t, s, p).Scores); diff != "" {
 		t.Error(diff)
 	}
-	if scores := s.Scores(Key{Name: "unknown"}, 2); scores != nil {
-		t.Errorf("an unknown placement has %v", scores)
+	// Each takes 14 characters at least.
+	s = newFleet()
+	for i := range 2000 {
+		s.SetCluster(member(fmt.Sprintf("cluster%04d", i), fmt.Sprintf("half=%d", i%2), fmt.Sprintf("some=%d", i%20)))
+	}
+	for key, step := range map[string]int{"": 1, "half": 2, "some": 20} {
+		q := asking(named("q"+key), limit(1))
+		if key != "" {
+			matching(byLabels(map[string]string{key: "0"}))(q)
+		}
+		scores := schedule(t, s, q).Scores
+		if n := len(scores); n != 72 || scores[1].ClusterName != fmt.Sprintf("cluster%04d", step) {
+			t.Errorf("%d scores of every %dth cluster, want 72: %v", n, step, scores)
+		}
 	}
 }

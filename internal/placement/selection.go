@@ -94,9 +94,9 @@ func parseSelectors(byLabels *metav1.LabelSelector, byClaims *clusterv1beta1.Clu
 }
 
 // match tells whether a cluster meets any of the predicates (PL-02).
-func (s *selection) match(c *cluster, now time.Time) bool {
+func (s *selection) match(c *cluster, now time.Time, budget *celselector.Budget) bool {
 	for i := range s.predicates {
-		if s.predicates[i].match(c, now) == nil {
+		if s.predicates[i].match(c, now, budget) == nil {
 			return true
 		}
 	}
@@ -107,7 +107,7 @@ func (s *selection) match(c *cluster, now time.Time) bool {
 func (s *selection) mismatch(c *cluster, now time.Time) string {
 	var reasons []string
 	for i := range s.predicates {
-		if err := s.predicates[i].match(c, now); err != nil {
+		if err := s.predicates[i].match(c, now, nil); err != nil {
 			reasons = append(reasons, fmt.Sprintf("spec.predicates[%d]: %v", i, err))
 		}
 	}
@@ -119,7 +119,7 @@ var (
 	errClaims = errors.New("its claims do not match")
 )
 
-func (p *predicate) match(c *cluster, now time.Time) error {
+func (p *predicate) match(c *cluster, now time.Time, budget *celselector.Budget) error {
 	if !p.labels.Matches(c.labels()) {
 		return errLabels
 	}
@@ -134,7 +134,7 @@ func (p *predicate) match(c *cluster, now time.Time) error {
 			return scores.Status.Scores
 		}
 		return nil
-	})
+	}, budget)
 }
 
 // stale scores count as none (PL-12).

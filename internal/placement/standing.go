@@ -15,19 +15,21 @@ type standing struct {
 	avoided bitset // have a taint because of which they rank last
 	expired bitset // open ones of which a score that matters has expired
 	counts  *counts
+	dear    bool // the CEL expressions cost too much: nothing is known but inSets
 
 	among spans // of open ones
 	ids   []int32
 	keys  []int64 // by seat: the sum of weighted scores, less penalty if avoided
 	board board
+	first []int32 // seats by the names of their clusters, the first ones; nil when they are not known
 }
 
 // counts are the sizes of the sets of a standing; nil after it has changed.
-type counts struct{ inSets, matched, expired int }
+type counts struct{ inSets, matched int }
 
 func (st *standing) count() {
 	if st.counts == nil {
-		st.counts = &counts{inSets: st.inSets.count(), matched: st.matched.count(), expired: st.expired.count()}
+		st.counts = &counts{inSets: st.inSets.count(), matched: st.matched.count()}
 	}
 }
 
@@ -47,37 +49,12 @@ func (s *Scheduler) build(sets []*clusterSet, selection *selection) (*standing, 
 		st.inSets.add(set.members)
 	}
 	next := s.match(st, selection)
+	if st.dear {
+		return st, time.Time{}
+	}
 	s.admit(st, selection)
 	s.reseat(st, selection)
 	return st, next
-}
-
-// match finds the members of the cluster sets that meet the predicates.
-func (s *Scheduler) match(st *standing, selection *selection) (next time.Time) {
-	defer s.timed(PluginFilter, FilterPredicate)()
-	if selection.cel {
-		defer s.timed(PluginCEL, "")()
-	}
-	consider := func(id int32) {
-		if !st.inSets.has(id) {
-			return
-		}
-		c := s.fleet.clusters[id]
-		next = earliest(next, selection.deadline(c, s.now))
-		st.matched.put(id, selection.match(c, s.now))
-	}
-	if lists, ok := selection.narrow(s.byLabel, s.byClaim, st.inSets.count()); ok {
-		for _, list := range lists {
-			for _, id := range list {
-				consider(id)
-			}
-		}
-		return next
-	}
-	for id := range st.inSets.all() {
-		consider(id)
-	}
-	return next
 }
 
 // admit finds those of the matching clusters whose taints do not matter.
@@ -103,6 +80,7 @@ func (s *Scheduler) reseat(st *standing, selection *selection) {
 	for i := range selection.sources {
 		s.prioritize(st, &selection.sources[i])
 	}
+	st.first = nil
 	st.board.sort(st, s.fleet.ranks)
 }
 
@@ -124,7 +102,7 @@ type verdict struct {
 }
 
 func (s *selection) judge(c *cluster, now time.Time) verdict {
-	if !s.match(c, now) {
+	if !s.match(c, now, nil) {
 		return verdict{}
 	}
 	return s.look(c, now)

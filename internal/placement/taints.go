@@ -3,6 +3,7 @@ package placement
 import (
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
@@ -64,12 +65,18 @@ func (s *selection) tolerates(taint *clusterv1.Taint, now time.Time) (tolerated 
 		if toleration.TolerationSeconds == nil {
 			return true, time.Time{}
 		}
-		expires := taint.TimeAdded.Add(time.Duration(*toleration.TolerationSeconds) * time.Second)
+		expires := taint.TimeAdded.Add(seconds(*toleration.TolerationSeconds))
 		if now.Before(expires) && expires.After(until) {
 			tolerated, until = true, expires
 		}
 	}
 	return tolerated, until
+}
+
+// seconds is the longest or shortest Duration there is for numbers that go beyond.
+func seconds(n int64) time.Duration {
+	const most = int64(math.MaxInt64 / time.Second)
+	return time.Duration(max(min(n, most), -most)) * time.Second
 }
 
 func matches(toleration *clusterv1beta1.Toleration, taint *clusterv1.Taint) bool {

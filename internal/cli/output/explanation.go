@@ -80,7 +80,11 @@ func ScoreGrid(r *report.Report, clusters []report.ClusterReason) Grid {
 		}
 		row := []Cell{Plain(c.ClusterName), Plain(map[bool]string{true: "yes", false: "no"}[c.Selected]), Plain(strconv.FormatInt(score, 10))}
 		for _, p := range r.PrioritizeResults {
-			row = append(row, Plain(strconv.FormatInt(p.Scores[c.ClusterName], 10)))
+			score := strconv.FormatInt(p.Scores[c.ClusterName], 10)
+			if _, expired := slices.BinarySearch(p.Expired, c.ClusterName); expired {
+				score += " (expired)"
+			}
+			row = append(row, Plain(score))
 		}
 		grid.Rows = append(grid.Rows, row)
 	}

@@ -215,14 +215,14 @@ func TestEvents(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, interceptor.Funcs{})
 	p := aPlacement(clusterv1beta1.PlacementSpec{})
-	b.scheduler.SetPlacement(p.DeepCopy())
+	scores := []scheduler.ClusterScore{{ClusterName: "a", Score: 100}, {ClusterName: "b", Score: -7}}
 	decision := &clusterv1beta1.PlacementDecision{ObjectMeta: metav1.ObjectMeta{Name: "web-decision-1"}}
-	b.tellWritten(p, &scheduler.Result{Key: web}, &decisions.Write{Decision: decision, Create: true})
-	b.tellWritten(p, &scheduler.Result{Key: web, ExpiredScores: []string{"b"}}, &decisions.Write{Decision: decision})
+	b.tellWritten(p, &scheduler.Result{Key: web, Scores: scores}, &decisions.Write{Decision: decision, Create: true})
+	b.tellWritten(p, &scheduler.Result{Key: web, Scores: scores, ExpiredScores: []string{"b"}}, &decisions.Write{Decision: decision})
 	b.tellRemoved(p, decision)
 	want := []string{
-		"Normal DecisionCreate PlacementDecision web-decision-1 is created with 0 clusters", "Normal ScoreUpdate a:100 b:100",
-		"Warning DecisionUpdate PlacementDecision web-decision-1 has 0 clusters now; the AddOnPlacementScores of b have expired and count as 0", "Normal ScoreUpdate a:100 b:100",
+		"Normal DecisionCreate PlacementDecision web-decision-1 is created with 0 clusters", "Normal ScoreUpdate a:100 b:-7",
+		"Warning DecisionUpdate PlacementDecision web-decision-1 has 0 clusters now; the AddOnPlacementScores of b have expired and count as 0", "Normal ScoreUpdate a:100 b:-7",
 		"Normal DecisionDelete PlacementDecision web-decision-1 is not needed any more",
 	}
 	if diff := cmp.Diff(want, b.heard()); diff != "" {

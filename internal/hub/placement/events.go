@@ -18,8 +18,6 @@ import (
 const (
 	maxScoresNote = 1000
 	cut           = "......"
-	// shortestScore is what one cluster takes at least of the note.
-	shortestScore = len("a:0 ")
 )
 
 // Events are for people, who read them one by one. Where hundreds of placements change at once, writing all of them at once
@@ -62,7 +60,7 @@ func (c *Controller) tellWritten(owner *clusterv1beta1.Placement, result *schedu
 	note := "PlacementDecision " + w.Decision.Name + " " + fmt.Sprintf(verb, len(w.Decision.Status.Decisions)) + warning
 	c.tell(func() {
 		c.recorder.Eventf(owner, w.Decision, eventType, reason, action, "%s", note)
-		if scores := scoresNote(c.scheduler.Scores(result.Key, maxScoresNote/shortestScore)); scores != "" {
+		if scores := scoresNote(result.Scores); scores != "" {
 			c.recorder.Eventf(owner, w.Decision, corev1.EventTypeNormal, fleet.EventScoreUpdate, "ScoreUpdated", "%s", scores)
 		}
 	})

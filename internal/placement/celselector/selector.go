@@ -60,24 +60,42 @@ func Compile(expressions []string) (*Selector, error) {
 }
 
 // Matches tells whether the cluster meets all expressions. The error says why it does not: an expression that is false,
-// that failed, or that costs more than Kubernetes lets one evaluation, or all of them for one cluster, cost.
-func (s *Selector) Matches(cluster *clusterv1.ManagedCluster, scores Scores) error {
+// that failed, or that costs more than Kubernetes lets one evaluation, or all of them for one cluster, cost; or that
+// the budget, unless it is nil, is used up.
+func (s *Selector) Matches(cluster *clusterv1.ManagedCluster, scores Scores, budget *Budget) error {
 	input := activation{newClusterValue(cluster, scores)}
-	budget := uint64(celconfig.RuntimeCELCostBudget)
+	left := uint64(celconfig.RuntimeCELCostBudget)
 	for _, program := range s.programs {
 		value, details, err := program.Eval(input)
-		if err != nil {
-			return fmt.Errorf("the CEL expression %q failed: %w", program.expression, err)
-		}
 		if details != nil && details.ActualCost() != nil {
-			if *details.ActualCost() > budget {
-				return errors.New("the CEL expressions cost too much; use fewer or simpler ones")
+			cost := *details.ActualCost()
+			if budget.spend(cost); cost > left || budget.Spent() {
+				return errTooDear
 			}
-			budget -= *details.ActualCost()
+			left -= cost
+		}
+		if err != nil {
+			return &unmet{expression: program.expression, err: err}
 		}
 		if value.Value() != true {
-			return fmt.Errorf("the CEL expression %q is %v", program.expression, value.Value())
+			return &unmet{expression: program.expression, value: value.Value()}
 		}
 	}
 	return nil
 }
+
+// unmet is why a cluster does not match. Thousands do not, and of few somebody reads why.
+type unmet struct {
+	expression string
+	value      any
+	err        error // of an evaluation without a value
+}
+
+func (u *unmet) Error() string {
+	if u.err != nil {
+		return fmt.Sprintf("the CEL expression %q failed: %v", u.expression, u.err)
+	}
+	return fmt.Sprintf("the CEL expression %q is %v", u.expression, u.value)
+}
+
+var errTooDear = errors.New("the CEL expressions cost too much; use fewer or simpler ones")

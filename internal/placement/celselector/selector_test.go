@@ -74,7 +74,7 @@ func TestMatches(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			err = selector.Matches(cluster(), scores)
+			err = selector.Matches(cluster(), scores, nil)
 			if test.err == "" && err != nil {
 				t.Fatal(err)
 			}
@@ -82,6 +82,30 @@ func TestMatches(t *testing.T) {
 				t.Fatalf("got %v, want an error about %q", err, test.err)
 			}
 		})
+	}
+}
+
+// PL-03: failed evaluations cost, too.
+func TestBudget(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		expressions []string
+		units       int64
+		spent       bool
+	}{
+		"enough":          {[]string{dear(1)}, 1000, false},
+		"not enough":      {[]string{dear(1)}, 100, true},
+		"for all of them": {[]string{dear(1), dear(1)}, 300, true},
+		"one that fails":  {[]string{dear(4)}, 1000, true},
+	} {
+		selector, err := Compile(test.expressions)
+		if err != nil {
+			t.Fatal(err)
+		}
+		budget := NewBudget(test.units)
+		if err := selector.Matches(cluster(), scores, budget); budget.Spent() != test.spent || (test.spent && err == nil) {
+			t.Errorf("%s: spent %t, error %v", name, budget.Spent(), err)
+		}
 	}
 }
 

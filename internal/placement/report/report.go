@@ -50,6 +50,8 @@ type PrioritizerResult struct {
 	Weight int64  `json:"weight"`
 	// Scores by cluster, before they are weighted.
 	Scores map[string]int64 `json:"scores"`
+	// Expired are the clusters that score 0 because the validUntil of an AddOnPlacementScore has passed, by name.
+	Expired []string `json:"expired,omitempty"`
 }
 
 // ClusterScore is the weighted sum of the scores of a cluster.

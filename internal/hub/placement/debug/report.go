@@ -41,7 +41,7 @@ func reportOf(placement *clusterv1beta1.Placement, e *scheduler.Explanation, eve
 		})
 	}
 	for _, p := range e.Prioritizers {
-		r.PrioritizeResults = append(r.PrioritizeResults, report.PrioritizerResult{Name: p.Name, Weight: p.Weight, Scores: p.Scores})
+		r.PrioritizeResults = append(r.PrioritizeResults, report.PrioritizerResult{Name: p.Name, Weight: p.Weight, Scores: p.Scores, Expired: p.Expired})
 	}
 	if !everywhere {
 		r.Clusters = slices.DeleteFunc(r.Clusters, func(c report.ClusterReason) bool {

@@ -1,0 +1,68 @@
+package placement
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// PL-03: the clusters that processors find together are those that match one by one, and the next time is the earliest.
+func TestMatchTogether(t *testing.T) {
+	t.Parallel()
+	s := newFleet()
+	var want []string
+	for i := range 1000 {
+		name := fmt.Sprintf("c%04d", i)
+		s.SetCluster(member(name, fmt.Sprintf("half=%d", i%2)))
+		s.SetScore(usage(name, 1, time.Duration(2000-i)*time.Second))
+		if i%3 == 0 {
+			want = append(want, name)
+		}
+	}
+	all := asking(matching(byCEL(`managedCluster.scores("usage").size() == 1 && int(managedCluster.metadata.name.substring(1)) % 3 == 0`)))
+	if diff := cmp.Diff(want, clusters(schedule(t, s, all))); diff != "" {
+		t.Error(diff)
+	}
+	if next := start.Add(1001 * time.Second); !s.NextTime().Equal(next) {
+		t.Errorf("the next time is %s, want %s", s.NextTime(), next)
+	}
+	half := byCEL(`int(managedCluster.metadata.name.substring(1)) % 3 == 0`)
+	half.LabelSelector.MatchLabels = map[string]string{"half": "1"}
+	odd := slices.DeleteFunc(want, func(name string) bool { return (name[len(name)-1]-'0')%2 == 0 })
+	if diff := cmp.Diff(odd, clusters(schedule(t, s, asking(named("half"), matching(half))))); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// PL-03, PL-26: expressions that cost too much for all clusters together hold nobody up, and take no cluster away.
+func TestExpressionsThatCostTooMuch(t *testing.T) {
+	t.Parallel()
+	s := newFleet()
+	for i := range 1000 {
+		s.SetCluster(member(fmt.Sprintf("c%04d", i)))
+	}
+	s.celBudget = 100_000
+	p := asking(limit(1), matching(byCEL(`managedCluster.metadata.name.startsWith("c0003")`)))
+	wantClusters(t, schedule(t, s, p), "c0003")
+	dear := asking(limit(1), matching(byCEL(`[`+strings.Repeat("1,", 100)+`1].all(x, x == 1)`)))
+	for range 2 {
+		result := schedule(t, s, dear)
+		if result.Misconfigured == nil || !strings.HasPrefix(result.Misconfigured.Error(), "Predicate:spec.predicates: the celExpressions cost more than 100000") {
+			t.Fatalf("%+v", result)
+		}
+		if result.Selected != 1 || result.Changed || !slices.Equal(clusters(result), []string{"c0003"}) || !s.Selects(keyOf(dear), "c0003") {
+			t.Errorf("it does not keep what it has: %+v", result)
+		}
+		if keys := s.SetCluster(member("c0003", "another=label")); len(keys) != 0 {
+			t.Errorf("a cluster affects %v", keys)
+		}
+	}
+	if explanation := s.Explain(dear); explanation.Result.Misconfigured == nil || !explanation.Why("c0003").Selected {
+		t.Errorf("explained as %+v", explanation.Result)
+	}
+	wantClusters(t, schedule(t, s, p), "c0003")
+}

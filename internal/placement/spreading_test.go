@@ -1,0 +1,184 @@
+package placement
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
+)
+
+// PL-13: clusters are selected as if all topologies were counted anew for each of them.
+func TestSpreadAsCounted(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(300) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			r := rand.New(rand.NewPCG(seed, 13))
+			s := newFleet(topologies(r, 1+r.IntN(150))...)
+			p := asking(randomConstraints(r, "a", "b", "c", "d"), exactly(nil))
+			if r.IntN(4) > 0 {
+				limit(int32(r.IntN(100)))(p)
+			}
+			result := schedule(t, s, p)
+			want := spreadByCounting(s, s.placements[keyOf(p)].plan)
+			if diff := cmp.Diff(want, clusters(result)); diff != "" {
+				t.Errorf("%+v: %s", p.Spec.SpreadPolicy, diff)
+			}
+		})
+	}
+}
+
+// topologies makes clusters with labels and claims that have from one value to one for each cluster.
+func topologies(r *rand.Rand, n int) []*clusterv1.ManagedCluster {
+	members := make([]*clusterv1.ManagedCluster, n)
+	kinds := []int{1 + r.IntN(2), 1 + r.IntN(5), 1 + r.IntN(n), n * n}
+	for i := range members {
+		var properties []string
+		for at, values := range kinds {
+			for _, kind := range []string{"", "claim:"} {
+				if r.IntN(10) > 0 {
+					properties = append(properties, fmt.Sprintf("%s%c=%d", kind, 'a'+at, r.IntN(values)))
+				}
+			}
+		}
+		members[i] = member(fmt.Sprintf("c%03d", i), properties...)
+	}
+	return members
+}
+
+// randomConstraints are one to four, over labels and claims with any of the keys.
+func randomConstraints(r *rand.Rand, keys ...string) option {
+	var terms []clusterv1beta1.SpreadConstraintsTerm
+	for range 1 + r.IntN(4) {
+		terms = append(terms, over(choose(r, clusterv1beta1.TopologyKeyTypeLabel, clusterv1beta1.TopologyKeyTypeClaim), choose(r, keys...),
+			int32(r.IntN(4)), choose(r, clusterv1beta1.DoNotSchedule, clusterv1beta1.ScheduleAnyway)))
+	}
+	return evenly(terms...)
+}
+
+// spreadByCounting selects among all clusters, of which those are better that come first by name.
+func spreadByCounting(s *Scheduler, p *plan) []string {
+	counts := make([]map[string]int, len(p.spread))
+	var waiting []*cluster
+	for _, id := range s.fleet.sorted {
+		c := s.fleet.clusters[id]
+		if !slices.ContainsFunc(p.spread, func(k constraint) bool { _, known := k.topology(c); return k.strict && !known }) {
+			waiting = append(waiting, c)
+		}
+	}
+	for i := range p.spread {
+		counts[i] = map[string]int{}
+		for _, c := range waiting {
+			if value, known := p.spread[i].topology(c); known {
+				counts[i][value] = 0
+			}
+		}
+	}
+	names := []string{}
+	for n := p.takes(len(s.fleet.sorted)); len(names) < n; {
+		best, least := -1, []int(nil)
+		for at, c := range waiting {
+			if excess, ok := excessByCounting(p, counts, c); ok && (best < 0 || slices.Compare(excess, least) < 0) {
+				best, least = at, excess
+			}
+		}
+		if best < 0 {
+			break
+		}
+		for i := range p.spread {
+			if value, known := p.spread[i].topology(waiting[best]); known {
+				counts[i][value]++
+			}
+		}
+		names = append(names, waiting[best].name)
+		waiting = slices.Delete(waiting, best, best+1)
+	}
+	slices.Sort(names)
+	if len(names) == 0 {
+		return nil
+	}
+	return names
+}
+
+// excessByCounting is by how much one cluster more would exceed maxSkew of each constraint.
+func excessByCounting(p *plan, counts []map[string]int, c *cluster) (excess []int, ok bool) {
+	for i, k := range p.spread {
+		value, known := k.topology(c)
+		if !known {
+			excess = append(excess, math.MaxInt)
+			continue
+		}
+		least := math.MaxInt
+		for other, n := range counts[i] {
+			if other == value {
+				n++
+			}
+			least = min(least, n)
+		}
+		over := max(counts[i][value]+1-least-k.maxSkew, 0)
+		if over > 0 && k.strict {
+			return nil, false
+		}
+		excess = append(excess, over)
+	}
+	return excess, true
+}
+
+// P10: a cluster that would not be selected for its rank alone says for which constraint it is.
+func TestSpreadSaysSo(t *testing.T) {
+	t.Parallel()
+	s := newFleet(member("a1", "region=eu", "claim:cloud=x"), member("a2", "region=eu", "claim:cloud=x"),
+		member("a3", "region=eu", "claim:cloud=y"), member("b1", "region=us", "claim:cloud=x"))
+	const rank = "matches; nothing prioritizes one cluster over another"
+	cloud, region := over("Claim", "cloud", 1, "DoNotSchedule"), over("Label", "region", 1, "ScheduleAnyway")
+	for name, test := range map[string]struct {
+		placement *clusterv1beta1.Placement
+		want      map[string]string
+	}{
+		"region": {asking(limit(2), evenly(region), exactly(nil)), map[string]string{
+			"a1": rank, "b1": rank + "; goes before clusters that rank higher, to spread over label region=us (spec.spreadPolicy.spreadConstraints[0])"}},
+		"cloud": {asking(limit(2), evenly(region, cloud), exactly(nil)), map[string]string{
+			"a1": rank, "a3": rank + "; goes before clusters that rank higher, to spread over claim cloud=y (spec.spreadPolicy.spreadConstraints[1])"}},
+		"all the same": {asking(limit(4), evenly(region), exactly(nil)), map[string]string{"a1": rank, "a2": rank, "a3": rank, "b1": rank}},
+	} {
+		got := map[string]string{}
+		for _, decision := range schedule(t, s, test.placement).Groups[0].Decisions {
+			got[decision.ClusterName] = decision.Reason
+		}
+		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+		s.DeletePlacement(keyOf(test.placement))
+	}
+}
+
+// P10: of several constraints, that one is named that keeps the cluster out.
+func TestWhyNotOfSeveralConstraints(t *testing.T) {
+	t.Parallel()
+	s := newFleet(member("a", "region=eu", "zone=1"), member("b", "region=eu", "zone=1"), member("c", "region=us", "zone=1"),
+		member("d", "region=us", "zone=2"), member("e", "region=us"))
+	// Of region eu there may be two more than of us; of zone 1 only one more than of zone 2.
+	p := asking(evenly(over("Label", "region", 2, "DoNotSchedule"), over("Label", "zone", 1, "DoNotSchedule")), exactly(nil))
+	wantClusters(t, schedule(t, s, p), "a", "b", "d")
+	explanation := s.Explain(p)
+	for cluster, want := range map[string]string{
+		"c": "it would exceed maxSkew of spec.spreadPolicy.spreadConstraints[1]: enough clusters with label zone=1 are selected",
+		"e": "it has no label zone, which spec.spreadPolicy.spreadConstraints[1] wants",
+	} {
+		if got := explanation.Why(cluster); got.Reason != want {
+			t.Errorf("%s: %q, want %q", cluster, got.Reason, want)
+		}
+	}
+	limit(1)(p)
+	s.DeletePlacement(keyOf(p))
+	if got := s.Explain(p).Why("e").Reason; !strings.Contains(got, "it has no label zone") {
+		t.Errorf("its rank does not matter, but why not is %q", got)
+	}
+}
