@@ -102,13 +102,15 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	p.register(ctx)
 	p.deploy(ctx)
 	p.judge()
-	if _, err := patch.Status(ctx, c.client, p.addOn, p.before); err != nil {
+	_, err = patch.Status(ctx, c.client, p.addOn, p.before)
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return again(0, client.IgnoreNotFound(err))
 	}
-	if err := errors.Join(p.problems...); err != nil {
+	// What fails here may fail for ever: an add-on that may go does not wait for it (gap A6).
+	if err := errors.Join(append(p.problems, err, p.release(ctx))...); err != nil {
 		return again(0, err)
 	}
-	return again(p.after, p.release(ctx))
+	return again(p.after, nil)
 }
 
 // again comes back after a while. A conflict is no error: somebody else was faster, and the cache hears of it shortly.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	batchv1 "k8s.io/api/batch/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -136,8 +137,7 @@ func TestSubjectNotReady(t *testing.T) {
 }
 
 func leaving(addOn *addonv1beta1.ManagedClusterAddOn) {
-	now := metav1.Now()
-	addOn.DeletionTimestamp = &now
+	addOn.DeletionTimestamp = &metav1.Time{Time: now}
 	addOn.Finalizers = []string{fleet.FinalizerAddOnPreDelete, fleet.DeprecatedFinalizerHostingManifestsCleanup}
 }
 
@@ -157,6 +157,71 @@ func TestWithoutCluster(t *testing.T) {
 	h.reconcile(t)
 	if len(h.addOn(t).Status.Conditions) > 0 {
 		t.Error("something was done without a cluster")
+	}
+}
+
+// AF-15, gap A6: an add-on whose code fails goes when its hooks are waited for no longer, and says until then what is wrong.
+func TestRemovalOfBroken(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("out of order")
+	for name, breaks := range map[string]func(*hello){
+		"Manifests": func(a *hello) { a.workload, a.err = nil, broken },
+		"InstallNamespace": func(a *hello) {
+			a.options.InstallNamespace = func(context.Context, addon.Installation) (string, error) { return "", broken }
+		},
+		"Configs": func(a *hello) {
+			a.options.Registration.Configs = func(context.Context, addon.Installation) ([]addonv1beta1.RegistrationConfig, error) { return nil, broken }
+		},
+		"Permissions": func(a *hello) {
+			a.options.Registration.Permissions = func(context.Context, addon.Installation) ([]client.Object, error) { return nil, broken }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			available := cluster("c1")
+			meta.SetStatusCondition(&available.Status.Conditions, metav1.Condition{Type: fleet.ConditionClusterAvailable, Status: metav1.ConditionTrue})
+			hook := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "last", Annotations: map[string]string{fleet.AnnotationAddOnPreDelete: ""}}}
+			h := newHub(t, available, installed(leaving, func(a *addonv1beta1.ManagedClusterAddOn) { a.Finalizers = append(a.Finalizers, "others.example.com/stay") }))
+			h.agent.workload.Objects = append(h.agent.workload.Objects, hook)
+			h.agent.options.Registration = &addon.Registration{
+				Configs: func(context.Context, addon.Installation) ([]addonv1beta1.RegistrationConfig, error) { return nil, nil },
+			}
+			breaks(h.agent)
+			pass := func() {
+				if _, err := h.controller.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); !errors.Is(err, broken) {
+					t.Fatalf("%v, want the error of the add-on: it is to be tried again", err)
+				}
+			}
+			pass()
+			if c := h.condition(t, "HookManifestCompleted"); c.Status != metav1.ConditionFalse || !slices.Contains(h.addOn(t).Finalizers, fleet.FinalizerAddOnPreDelete) {
+				t.Fatalf("it does not wait for its hooks: %+v, finalizers %v", c, h.addOn(t).Finalizers)
+			}
+			h.change(t, func(a *addonv1beta1.ManagedClusterAddOn) {
+				metav1.SetMetaDataAnnotation(&a.ObjectMeta, fleet.AnnotationPreDeleteTimeout, "0s")
+			})
+			pass()
+			if left := h.addOn(t).Finalizers; !slices.Equal(left, []string{"others.example.com/stay"}) {
+				t.Errorf("finalizers left: %v", left)
+			}
+		})
+	}
+}
+
+// A finalizer stays as long as what it is for could not be cleaned up.
+func TestRemovalOfRefusedWork(t *testing.T) {
+	t.Parallel()
+	hosted := &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: "host", Name: "addon-hello-deploy-hosting-c1-0", UID: "2",
+		Labels: map[string]string{fleet.LabelAddOnName: "hello", fleet.LabelAddOnNamespace: "c1"}}}
+	h := newHub(t, cluster("c1"), cluster("host"), hosted, installed(leaving, func(a *addonv1beta1.ManagedClusterAddOn) {
+		a.Annotations = map[string]string{fleet.AnnotationHostingClusterName: "host", fleet.AnnotationPreDeleteTimeout: "0s"}
+	}))
+	h.agent.options.HostedMode = true
+	h.refuseDelete = errors.New("down")
+	if _, err := h.controller.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); !errors.Is(err, h.refuseDelete) {
+		t.Fatal(err)
+	}
+	if left := h.addOn(t).Finalizers; !slices.Contains(left, fleet.DeprecatedFinalizerHostingManifestsCleanup) {
+		t.Errorf("finalizers left: %v", left)
 	}
 }
 

@@ -26,6 +26,9 @@ import (
 	"github.com/capstan-io/capstan/internal/addon/catalogue"
 )
 
+// now is the time of all tests.
+var now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
 // hub has one cluster, c1, and one add-on, hello.
 type hub struct {
 	client.WithWatch
@@ -34,6 +37,8 @@ type hub struct {
 	writes     int
 	// refuse is what the next writes of a status fail with.
 	refuse error
+	// refuseDelete is what deletions fail with.
+	refuseDelete error
 }
 
 // hello is an add-on of one ConfigMap.
@@ -73,7 +78,6 @@ func newHub(t *testing.T, objects ...client.Object) *hub {
 	if err != nil {
 		t.Fatal(err)
 	}
-	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	h.controller = New(nil, Options{Manager: "test", Catalogue: changing{fixed, h.agent}, Clock: clocktesting.NewFakePassiveClock(now)})
 	builder := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
 		WithStatusSubresource(&addonv1beta1.ManagedClusterAddOn{}, &workv1.ManifestWork{}).
@@ -111,6 +115,9 @@ func (h *hub) count() interceptor.Funcs {
 		},
 		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
 			h.writes++
+			if h.refuseDelete != nil {
+				return h.refuseDelete
+			}
 			return c.Delete(ctx, o, opts...)
 		},
 		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {

@@ -193,7 +193,7 @@ func (p *pass) deploy(ctx context.Context) {
 		p.problems = append(p.problems, in.Unrendered)
 	}
 	if err := p.carryOut(ctx, plan); err != nil {
-		p.problems = append(p.problems, err)
+		p.problems, p.finalizers = append(p.problems, err), p.addOn.Finalizers
 		if !apierrors.IsConflict(err) {
 			p.set(fleet.ConditionManifestApplied, metav1.ConditionFalse, fleet.ReasonManifestWorkApplyFailed, err.Error())
 		}
