@@ -66,6 +66,7 @@ type Options struct {
 	// WaitForConfigs keeps Manifests from being called before the hub knows the configurations of the add-on: its
 	// condition Configured.
 	WaitForConfigs bool
-	// RedeployOn tells whether a change of the cluster matters to Manifests; nil means that its labels, annotations and claims do.
+	// RedeployOn tells whether a change of the cluster matters to Manifests; nil means that its labels, annotations, claims and
+	// version do. That of the hosting cluster's version always does.
 	RedeployOn func(before, after *clusterv1.ManagedCluster) bool
 }

@@ -170,7 +170,9 @@ func TestRemovalOfBroken(t *testing.T) {
 			a.options.InstallNamespace = func(context.Context, addon.Installation) (string, error) { return "", broken }
 		},
 		"Configs": func(a *hello) {
-			a.options.Registration.Configs = func(context.Context, addon.Installation) ([]addonv1beta1.RegistrationConfig, error) { return nil, broken }
+			a.options.Registration.Configs = func(context.Context, addon.Installation) ([]addonv1beta1.RegistrationConfig, error) {
+				return nil, broken
+			}
 		},
 		"Permissions": func(a *hello) {
 			a.options.Registration.Permissions = func(context.Context, addon.Installation) ([]client.Object, error) { return nil, broken }
@@ -181,7 +183,9 @@ func TestRemovalOfBroken(t *testing.T) {
 			available := cluster("c1")
 			meta.SetStatusCondition(&available.Status.Conditions, metav1.Condition{Type: fleet.ConditionClusterAvailable, Status: metav1.ConditionTrue})
 			hook := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "last", Annotations: map[string]string{fleet.AnnotationAddOnPreDelete: ""}}}
-			h := newHub(t, available, installed(leaving, func(a *addonv1beta1.ManagedClusterAddOn) { a.Finalizers = append(a.Finalizers, "others.example.com/stay") }))
+			h := newHub(t, available, installed(leaving, func(a *addonv1beta1.ManagedClusterAddOn) {
+				a.Finalizers = append(a.Finalizers, "others.example.com/stay")
+			}))
 			h.agent.workload.Objects = append(h.agent.workload.Objects, hook)
 			h.agent.options.Registration = &addon.Registration{
 				Configs: func(context.Context, addon.Installation) ([]addonv1beta1.RegistrationConfig, error) { return nil, nil },

@@ -251,7 +251,7 @@ func (c *Controller) addOns(ctx context.Context, options ...client.ListOption) [
 	return addOns.Items
 }
 
-// ofCluster asks for the add-ons on a cluster to which its change matters, and for those that it hosts when it comes or goes.
+// ofCluster asks for the add-ons on a cluster, and for those that it hosts, to which its change matters.
 func (c *Controller) ofCluster() handler.EventHandler {
 	all := func(ctx context.Context, o client.Object, q queue) {
 		for _, selected := range []client.ListOption{client.InNamespace(o.GetName()), client.MatchingFields{indexHosting: o.GetName()}} {
@@ -278,14 +278,25 @@ func (c *Controller) ofCluster() handler.EventHandler {
 					q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&addOn)})
 				}
 			}
+			for _, addOn := range c.addOns(ctx, client.MatchingFields{indexHosting: after.Name}) {
+				if hearsOf(&addOn, before, after) || before.Status.Version != after.Status.Version {
+					q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&addOn)})
+				}
+			}
 		},
 	}
 }
 
-// concerns tells whether a change of the cluster matters to an add-on on it. Whether the cluster is heard of matters to what is
-// said of the add-on's health, and to how long its hooks are waited for.
+// hearsOf tells whether it matters to an add-on that the hub hears of a cluster, or does so no longer: to what is said of the
+// add-on's health, and to how long its hooks are waited for.
+func hearsOf(addOn *addonv1beta1.ManagedClusterAddOn, before, after *clusterv1.ManagedCluster) bool {
+	return available(before) != available(after) &&
+		(!addOn.DeletionTimestamp.IsZero() || addOn.Status.HealthCheck.Mode == addonv1beta1.HealthCheckModeCustomized)
+}
+
+// concerns tells whether a change of the cluster matters to an add-on on it.
 func (c *Controller) concerns(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn, before, after *clusterv1.ManagedCluster) bool {
-	if available(before) != available(after) && (!addOn.DeletionTimestamp.IsZero() || addOn.Status.HealthCheck.Mode == addonv1beta1.HealthCheckModeCustomized) {
+	if hearsOf(addOn, before, after) {
 		return true
 	}
 	agent, err := c.Catalogue.Agent(ctx, addOn)
@@ -296,7 +307,7 @@ func (c *Controller) concerns(ctx context.Context, addOn *addonv1beta1.ManagedCl
 		return redeploy(before, after)
 	}
 	return !equality.Semantic.DeepEqual(before.Labels, after.Labels) || !equality.Semantic.DeepEqual(before.Annotations, after.Annotations) ||
-		!equality.Semantic.DeepEqual(before.Status.ClusterClaims, after.Status.ClusterClaims)
+		!equality.Semantic.DeepEqual(before.Status.ClusterClaims, after.Status.ClusterClaims) || before.Status.Version != after.Status.Version
 }
 
 func available(cluster *clusterv1.ManagedCluster) metav1.ConditionStatus {

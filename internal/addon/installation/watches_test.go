@@ -72,9 +72,12 @@ func TestOfCluster(t *testing.T) {
 	hosted := installed(func(a *addonv1beta1.ManagedClusterAddOn) {
 		a.Annotations = map[string]string{fleet.AnnotationHostingClusterName: "host"}
 	})
+	hostedLeaving := hosted.DeepCopy()
+	leaving(hostedLeaving)
 	unknown := func(c *clusterv1.ManagedCluster) {
 		c.Status.Conditions = []metav1.Condition{{Type: "ManagedClusterConditionAvailable", Status: metav1.ConditionTrue}}
 	}
+	upgraded := func(c *clusterv1.ManagedCluster) { c.Status.Version.Kubernetes = "v1.37.1" }
 	labelled := func(c *clusterv1.ManagedCluster) { c.Labels = map[string]string{"a": "b"} }
 	never := func(_, _ *clusterv1.ManagedCluster) bool { return false }
 	for name, test := range map[string]struct {
@@ -88,16 +91,19 @@ func TestOfCluster(t *testing.T) {
 		"claims": {installed(), "c1", func(c *clusterv1.ManagedCluster) {
 			c.Status.ClusterClaims = []clusterv1.ManagedClusterClaim{{Name: "a"}}
 		}, nil, true},
-		"annotations":                      {installed(), "c1", func(c *clusterv1.ManagedCluster) { c.Annotations = map[string]string{"a": "b"} }, nil, true},
-		"version":                          {installed(), "c1", func(c *clusterv1.ManagedCluster) { c.Status.Version.Kubernetes = "v1.37.1" }, nil, false},
-		"labels it does not look at":       {installed(), "c1", labelled, never, false},
-		"another cluster":                  {installed(), "c2", labelled, nil, false},
-		"availability, by lease":           {installed(), "c1", unknown, nil, false},
-		"availability, that it reports":    {customized, "c1", unknown, nil, true},
-		"availability, while it goes":      {installed(leaving), "c1", unknown, nil, true},
-		"labels of the hosting cluster":    {hosted, "host", labelled, nil, false},
-		"deletion of the hosting cluster":  {hosted, "host", func(c *clusterv1.ManagedCluster) { now := metav1.Now(); c.DeletionTimestamp = &now }, nil, true},
-		"deletion of a cluster it ignores": {installed(), "c1", func(c *clusterv1.ManagedCluster) { now := metav1.Now(); c.DeletionTimestamp = &now }, never, true},
+		"annotations":                                        {installed(), "c1", func(c *clusterv1.ManagedCluster) { c.Annotations = map[string]string{"a": "b"} }, nil, true},
+		"version":                                            {installed(), "c1", upgraded, nil, true}, // AF-18
+		"labels it does not look at":                         {installed(), "c1", labelled, never, false},
+		"another cluster":                                    {installed(), "c2", labelled, nil, false},
+		"availability, by lease":                             {installed(), "c1", unknown, nil, false},
+		"availability, that it reports":                      {customized, "c1", unknown, nil, true},
+		"availability, while it goes":                        {installed(leaving), "c1", unknown, nil, true},
+		"labels of the hosting cluster":                      {hosted, "host", labelled, nil, false},
+		"availability of the hosting cluster, by lease":      {hosted, "host", unknown, nil, false},
+		"availability of the hosting cluster, while it goes": {hostedLeaving, "host", unknown, never, true}, // AF-16
+		"version of the hosting cluster":                     {hosted, "host", upgraded, never, true},       // AF-18
+		"deletion of the hosting cluster":                    {hosted, "host", func(c *clusterv1.ManagedCluster) { now := metav1.Now(); c.DeletionTimestamp = &now }, nil, true},
+		"deletion of a cluster it ignores":                   {installed(), "c1", func(c *clusterv1.ManagedCluster) { now := metav1.Now(); c.DeletionTimestamp = &now }, never, true},
 	} {
 		h := newHub(t, test.addOn)
 		h.agent.options.RedeployOn = test.look
