@@ -17,7 +17,8 @@ type Agent interface {
 	Options() Options
 
 	// Manifests returns what the add-on consists of on a cluster. It is called whenever something it may depend on has
-	// changed, and has to return the same for the same input, in any order. If it fails, what is on the cluster stays as it is, the error is shown in the condition
+	// changed: the add-on, its cluster or its configurations, or something else of which the manager is told with Trigger. It has
+	// to return the same for the same input, in any order. If it fails, what is on the cluster stays as it is, the error is shown in the condition
 	// ManifestApplied, and it is called again after a while. To take everything away from the cluster, it returns an
 	// empty Workload.
 	Manifests(ctx context.Context, installation Installation) (*Workload, error)

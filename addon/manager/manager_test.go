@@ -35,7 +35,7 @@ func TestMistakes(t *testing.T) {
 		"one without name":  {[]addon.Agent{named("")}, "no Name"},
 		"two with the same": {[]addon.Agent{named("hello"), named("hello")}, `"hello"`},
 	} {
-		if err := manager.Setup(nil, "manager", test.agents...); err == nil || !strings.Contains(err.Error(), test.says) {
+		if _, err := manager.Setup(nil, "manager", test.agents...); err == nil || !strings.Contains(err.Error(), test.says) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

@@ -99,7 +99,7 @@ func newEngineAgent(name string, objects ...client.Object) *engineAgent {
 }
 
 // runEngine runs the manager of an add-on.
-func runEngine(t *testing.T, a *engineAgent) {
+func runEngine(t *testing.T, a *engineAgent) *manager.Manager {
 	t.Helper()
 	config, err := hub.Config()
 	if err != nil {
@@ -120,6 +120,7 @@ func runEngine(t *testing.T, a *engineAgent) {
 			t.Errorf("the manager of the add-on: %v", err)
 		}
 	})
+	return m
 }
 
 // installEngine creates the add-on on a cluster.

@@ -24,6 +24,7 @@ import (
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/addon/catalogue"
 	"github.com/capstan-io/capstan/internal/addon/registrations"
+	"github.com/capstan-io/capstan/internal/addon/trigger"
 	"github.com/capstan-io/capstan/internal/certrequest"
 	"github.com/capstan-io/capstan/internal/fleet"
 )
@@ -44,14 +45,15 @@ func New(c client.Client, cat catalogue.Catalogue, recorder events.EventRecorder
 	return &Controller{client: c, catalogue: cat, recorder: recorder, clock: clk}
 }
 
-// Register adds the controller to the manager.
-func Register(mgr ctrl.Manager, cat catalogue.Catalogue, clk clock.PassiveClock) error {
+// Register adds the controller to the manager. The requests of an add-on that wait are looked at again when it is triggered.
+func Register(mgr ctrl.Manager, cat catalogue.Catalogue, again *trigger.Trigger, clk clock.PassiveClock) error {
 	c := New(mgr.GetClient(), cat, mgr.GetEventRecorder("addon-csr-approving-controller"), clk)
 	return ctrl.NewControllerManagedBy(mgr).Named("addon-approve").
 		For(&certificatesv1.CertificateSigningRequest{}, builder.WithPredicates(predicate.NewPredicateFuncs(ofAddOn))).
 		Watches(&addonv1beta1.ManagedClusterAddOn{}, handler.EnqueueRequestsFromMapFunc(c.withheld), builder.WithPredicates(predicate.Funcs{
 			UpdateFunc: registersOtherwise,
 		})).
+		WatchesRawSource(again.Source(c.withheld)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
 		Complete(c)
 }

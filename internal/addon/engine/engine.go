@@ -14,6 +14,7 @@ import (
 	"github.com/capstan-io/capstan/internal/addon/catalogue"
 	"github.com/capstan-io/capstan/internal/addon/installation"
 	"github.com/capstan-io/capstan/internal/addon/sign"
+	"github.com/capstan-io/capstan/internal/addon/trigger"
 )
 
 // Options say which add-ons are run.
@@ -25,6 +26,8 @@ type Options struct {
 	Catalogue catalogue.Catalogue
 	// Configs are the types of configurations that any of the add-ons may read.
 	Configs []schema.GroupVersionResource
+	// Trigger has single add-ons looked at again; nil is never used.
+	Trigger *trigger.Trigger
 	// Clock is the source of time.
 	Clock clock.PassiveClock
 }
@@ -32,8 +35,8 @@ type Options struct {
 // Register adds the controllers to the manager. Its scheme needs RBAC, certificate requests, clusters, works and add-ons.
 func Register(mgr ctrl.Manager, o Options) error {
 	err := errors.Join(
-		installation.Register(mgr, installation.Options{Manager: o.Manager, Catalogue: o.Catalogue, Configs: o.Configs, Clock: o.Clock}),
-		approve.Register(mgr, o.Catalogue, o.Clock),
+		installation.Register(mgr, installation.Options{Manager: o.Manager, Catalogue: o.Catalogue, Configs: o.Configs, Trigger: o.Trigger, Clock: o.Clock}),
+		approve.Register(mgr, o.Catalogue, o.Trigger, o.Clock),
 		sign.Register(mgr, o.Catalogue),
 	)
 	if err != nil {

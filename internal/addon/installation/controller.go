@@ -20,6 +20,7 @@ import (
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/addon/catalogue"
+	"github.com/capstan-io/capstan/internal/addon/trigger"
 	"github.com/capstan-io/capstan/internal/patch"
 )
 
@@ -41,6 +42,8 @@ type Options struct {
 	Catalogue catalogue.Catalogue
 	// Configs are the types of configurations that any of its add-ons may read.
 	Configs []schema.GroupVersionResource
+	// Trigger has single add-ons looked at again; nil is never used.
+	Trigger *trigger.Trigger
 	// Clock is the source of time.
 	Clock clock.PassiveClock
 }

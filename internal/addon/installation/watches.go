@@ -127,7 +127,8 @@ func (c *Controller) watch(b *builder.Builder, mapper meta.RESTMapper) error {
 		Watches(&clusterv1.ManagedCluster{}, c.ofCluster()).
 		Watches(&addonv1beta1.ClusterManagementAddOn{}, c.listed(indexName, client.Object.GetName), builder.WithPredicates(
 			predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
-		Watches(&workv1.ManifestWork{}, handler.EnqueueRequestsFromMapFunc(ofWork), builder.WithPredicates(notCreated()))
+		Watches(&workv1.ManifestWork{}, handler.EnqueueRequestsFromMapFunc(ofWork), builder.WithPredicates(notCreated())).
+		WatchesRawSource(c.Trigger.Source(itself))
 	for _, kind := range permissionKinds() {
 		b.Watches(kind, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
 			return []reconcile.Request{{NamespacedName: keyOf(o)}}
@@ -221,6 +222,10 @@ func (c *Controller) waiting(ctx context.Context, o client.Object) (requests []r
 		}
 	}
 	return requests
+}
+
+func itself(_ context.Context, o client.Object) []reconcile.Request {
+	return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(o)}}
 }
 
 func ofWork(_ context.Context, o client.Object) []reconcile.Request {

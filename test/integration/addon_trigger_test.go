@@ -1,0 +1,55 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capstan-io/capstan/addon"
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/test/env"
+)
+
+// AF-23: what an add-on knows from elsewhere reaches the hub when it says so: its manifests, and whether it wants a certificate.
+func TestEngineTrigger(t *testing.T) {
+	t.Parallel()
+	const cluster, name = "engine-trigger", "engine-trigger"
+	acceptAll(t, cluster)
+	h := hub.Client(t)
+	a := newEngineAgent(name, engineConfigMap("default", name, "before"))
+	var wanted atomic.Bool
+	a.options.Registration.Approve = func(context.Context, addon.Installation, *certificatesv1.CertificateSigningRequest) (bool, error) {
+		return wanted.Load(), nil
+	}
+	m := runEngine(t, a)
+	addOn := installEngine(t, cluster, name)
+	awaitEngine(t, addOn, "RegistrationApplied", metav1.ConditionTrue, "SetPermissionApplied")
+	csr, _ := engineRequest(t, cluster, name, fleet.SignerKubeAPIServerClient, engineSubject(cluster, name))
+	create(t, asAgent(t, hub, cluster), csr)
+	awaitEngineWithheld(t, addOn, csr.Name)
+	deploys := func(value string) {
+		t.Helper()
+		env.Eventually(t, func(ctx context.Context) error {
+			work := &workv1.ManifestWork{}
+			err := h.Get(ctx, client.ObjectKey{Namespace: cluster, Name: "addon-" + name + "-deploy-0"}, work)
+			if err != nil || strings.Contains(string(work.Spec.Workload.Manifests[0].Raw), value) {
+				return err
+			}
+			return fmt.Errorf("the work has %s, want %s", work.Spec.Workload.Manifests[0].Raw, value)
+		})
+	}
+	deploys("before")
+
+	a.set(func(a *engineAgent) { a.objects[0] = engineConfigMap("default", name, "after") })
+	wanted.Store(true)
+	m.Trigger(cluster, name)
+	deploys("after")
+	awaitEngineIssued(t, csr)
+}
