@@ -63,10 +63,12 @@ type Options struct {
 	HostedMode bool
 	// Configs are the types of configurations that the add-on reads. They are listed in
 	// status.supportedConfigs, and watched: what Manifests returns may depend on them.
+	//
+	// An add-on with Configs is not deployed before the hub has said which configurations it is to have on the cluster, by the
+	// condition Configured (AM-08, AM-38): it would be with other settings, and perhaps in another namespace, than the ones whose turn comes
+	// in the rollout. Add-ons that nobody configures, because they have no ClusterManagementAddOn or are [SelfManaged], do not
+	// wait.
 	Configs []schema.GroupVersionResource
-	// WaitForConfigs keeps Manifests from being called before the hub knows the configurations of the add-on: its
-	// condition Configured.
-	WaitForConfigs bool
 	// RedeployOn tells whether a change of the cluster matters to Manifests; nil means that its labels, annotations, claims and
 	// version do. That of the hosting cluster's version always does.
 	RedeployOn func(before, after *clusterv1.ManagedCluster) bool

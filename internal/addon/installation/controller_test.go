@@ -23,7 +23,15 @@ import (
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
+var someConfigs = []schema.GroupVersionResource{{Group: "g", Version: "v1", Resource: "r"}}
+
+// listed is the add-on in the catalogue of the hub.
+func listed() *addonv1beta1.ClusterManagementAddOn {
+	return &addonv1beta1.ClusterManagementAddOn{ObjectMeta: metav1.ObjectMeta{Name: key.Name}}
+}
+
 func configured(addOn *addonv1beta1.ManagedClusterAddOn) {
+	addOn.Status.ConfigReferences = []addonv1beta1.ConfigReference{{ConfigGroupResource: addonv1beta1.ConfigGroupResource{Group: "g", Resource: "r"}}}
 	meta.SetStatusCondition(&addOn.Status.Conditions, metav1.Condition{Type: "Configured", Status: metav1.ConditionTrue, Reason: "ConfigurationsConfigured"})
 }
 
@@ -68,11 +76,18 @@ func TestStatus(t *testing.T) {
 // AM-38 AF-11: manifests are asked for when they can be told.
 func TestWaits(t *testing.T) {
 	t.Parallel()
-	h := newHub(t, cluster("c1"), installed())
-	h.agent.options.WaitForConfigs = true
+	h := newHub(t, cluster("c1"), installed(), listed())
+	h.agent.options.Configs = someConfigs
+	h.agent.options.InstallNamespace = func(_ context.Context, i addon.Installation) (string, error) {
+		if len(i.AddOn.Status.ConfigReferences) == 0 {
+			return "too-early", nil
+		}
+		return "chosen", nil
+	}
 	h.reconcile(t)
-	if h.agent.rendered > 0 || len(h.works(t, "c1")) > 0 {
-		t.Fatal("it does not wait for its configurations")
+	// Whoever tells the hub what it supports waits for it; nothing of the agent is anywhere yet, not even its identity.
+	if status := h.addOn(t).Status; h.agent.rendered > 0 || len(h.works(t, "c1")) > 0 || status.Namespace != "" || len(status.Conditions) > 0 || len(status.SupportedConfigs) != 1 {
+		t.Fatalf("it does not wait for its configurations: %+v", status)
 	}
 	h.change(t, configured)
 	h.agent.err = fmt.Errorf("config: %w", addon.ErrNotYet)
@@ -86,6 +101,9 @@ func TestWaits(t *testing.T) {
 	if len(before) != 1 {
 		t.Fatalf("%d works", len(before))
 	}
+	if ns := h.addOn(t).Status.Namespace; ns != "chosen" {
+		t.Errorf("namespace %q", ns)
+	}
 	// From now on, what cannot be told changes nothing.
 	h.agent.err, h.agent.workload = addon.ErrNotYet, nil
 	h.reconcile(t)
@@ -97,6 +115,48 @@ func TestWaits(t *testing.T) {
 	h.reconcile(t)
 	if after := h.works(t, "c1"); len(after) != 0 {
 		t.Errorf("%d works of an add-on without manifests", len(after))
+	}
+}
+
+// AM-04, AF-22: an add-on that nobody configures does not wait for it, nor does one that leaves.
+func TestWaitsForNobody(t *testing.T) {
+	t.Parallel()
+	self := listed()
+	self.Annotations = map[string]string{fleet.AnnotationLifecycle: "self"}
+	for name, test := range map[string]struct {
+		objects []client.Object
+		want    bool
+	}{
+		"not in the catalogue":    {[]client.Object{installed()}, true},
+		"manages itself":          {[]client.Object{installed(), self}, true},
+		"managed by the hub":      {[]client.Object{installed(), listed()}, false},
+		"leaves without its turn": {[]client.Object{installed(leaving), listed()}, true},
+	} {
+		h := newHub(t, append(test.objects, cluster("c1"))...)
+		h.agent.options.Configs = someConfigs
+		if _, err := h.controller.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); err != nil {
+			t.Fatal(err)
+		}
+		if got := h.agent.rendered > 0; got != test.want {
+			t.Errorf("%s: rendered %t", name, got)
+		}
+	}
+}
+
+// AF-09: a namespace that cannot be told yet is not taken for the usual one.
+func TestNamespaceNotYet(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, cluster("c1"), installed())
+	err := fmt.Errorf("config: %w", addon.ErrNotYet)
+	h.agent.options.InstallNamespace = func(context.Context, addon.Installation) (string, error) { return "", err }
+	h.reconcile(t)
+	if status := h.addOn(t).Status; status.Namespace != "" || len(status.Conditions) > 0 || h.agent.rendered > 0 {
+		t.Errorf("%+v, rendered %d times", status, h.agent.rendered)
+	}
+	err = nil
+	h.reconcile(t)
+	if ns := h.addOn(t).Status.Namespace; ns != "open-cluster-management-agent-addon" || len(h.works(t, "c1")) != 1 {
+		t.Errorf("namespace %q, %d works", ns, len(h.works(t, "c1")))
 	}
 }
 

@@ -122,16 +122,21 @@ func supported(options addon.Options) []addonv1beta1.ConfigGroupResource {
 	return types
 }
 
-// chooseNamespace decides where the agent is installed (AF-09). One that cannot be found now stays as it was.
+// chooseNamespace decides where the agent is installed (AF-09). One that cannot be told now stays as it was. Until there is one, the
+// agent does not even register: it would in a namespace that it leaves again.
 func (p *pass) chooseNamespace(ctx context.Context) error {
+	chosen := p.addOn.Status.Namespace != ""
+	if !chosen && p.awaitsConfigs() {
+		return addon.ErrNotYet
+	}
 	namespace := ""
 	if p.options.InstallNamespace != nil {
 		var err error
 		namespace, err = p.options.InstallNamespace(ctx, p.installation)
-		if errors.Is(err, addon.ErrNotYet) && p.addOn.Status.Namespace != "" {
+		if chosen && errors.Is(err, addon.ErrNotYet) {
 			return nil
 		}
-		if err != nil && !errors.Is(err, addon.ErrNotYet) {
+		if err != nil {
 			return fmt.Errorf("choose the namespace of the agent: %w", err)
 		}
 	}
@@ -225,7 +230,7 @@ func (p *pass) render(ctx context.Context) (*addon.Workload, error) {
 	if !leaving && !meta.IsStatusConditionTrue(conditions, fleet.ConditionRegistrationApplied) {
 		return nil, nil
 	}
-	if !leaving && p.options.WaitForConfigs && !meta.IsStatusConditionTrue(conditions, fleet.ConditionConfigured) {
+	if p.awaitsConfigs() {
 		return nil, nil
 	}
 	rendered, err := p.agent.Manifests(ctx, p.installation)
@@ -238,6 +243,14 @@ func (p *pass) render(ctx context.Context) (*addon.Workload, error) {
 		return &addon.Workload{}, nil
 	}
 	return rendered, nil
+}
+
+// awaitsConfigs tells whether the hub has still to say which configurations the add-on is to have (AM-38). One that leaves does
+// not hear of it any more.
+func (p *pass) awaitsConfigs() bool {
+	configured := p.catalogueEntry != nil && !addon.SelfManaged(p.catalogueEntry)
+	return configured && len(p.options.Configs) > 0 && p.addOn.DeletionTimestamp.IsZero() &&
+		!meta.IsStatusConditionTrue(p.addOn.Status.Conditions, fleet.ConditionConfigured)
 }
 
 // judge says whether the agent works, where that is the manager's to say (AF-07).

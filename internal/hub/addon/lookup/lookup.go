@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/capstan-io/capstan/addon"
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
@@ -147,9 +148,5 @@ func Installable(cluster *clusterv1.ManagedCluster) bool {
 		cluster.Annotations[fleet.AnnotationDisableAutomaticInstallation] != fleet.LabelTrue
 }
 
-// SelfManaged tells whether the hub is to leave the life of an add-on to the add-on itself (AM-04): only without the
-// annotation, or with its value addon-manager, it is the hub's.
-func SelfManaged(addOn *addonv1beta1.ClusterManagementAddOn) bool {
-	lifecycle, found := addOn.Annotations[fleet.AnnotationLifecycle]
-	return found && lifecycle != fleet.LifecycleAddOnManager
-}
+// SelfManaged tells whether the hub is to leave the life of an add-on to the add-on itself (AM-04).
+func SelfManaged(entry *addonv1beta1.ClusterManagementAddOn) bool { return addon.SelfManaged(entry) }

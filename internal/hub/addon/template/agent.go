@@ -37,8 +37,7 @@ func (a *agent) Options() addon.Options {
 		},
 		Health:           addon.Health{Mode: addon.HealthWorkloads}, // AM-36
 		InstallNamespace: a.installNamespace,
-		Configs:          Configs(),
-		WaitForConfigs:   true, // AM-38
+		Configs:          Configs(), // AM-38: it waits for them.
 		RedeployOn: func(before, after *clusterv1.ManagedCluster) bool { // AM-37
 			return before.Annotations[fleet.AnnotationImageRegistries] != after.Annotations[fleet.AnnotationImageRegistries]
 		},
