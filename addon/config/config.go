@@ -3,7 +3,12 @@
 // Which configurations those are, and in which state, the hub says in the status of the ManagedClusterAddOn: it works out
 // whether the cluster's own, those of a placement or the defaults apply, and lets changes reach one cluster after the other.
 // An add-on that reads its configurations with this package follows these rollouts without doing anything else: while what it
-// reads is not what the cluster is to have now, it gets [addon.ErrNotYet], returns it, and what is on the cluster stays.
+// reads is not what the cluster is to have now, it gets [addon.ErrNotYet], returns it, and what is on the cluster stays. A manager
+// does not even ask it before the hub has said for the first time what the cluster is to have, if Configs of its options has the type.
+//
+// An add-on that is being deleted gets its configurations as they are: no rollout comes to it any more.
+//
+// An add-on may have several configurations of a type. Those later in their order override those before.
 package config
 
 import (
@@ -39,7 +44,7 @@ func DeploymentConfig(ctx context.Context, c client.Client, installation addon.I
 	return config, nil
 }
 
-// Read reads the configuration of the type of config that the add-on is to have on the cluster, the first one if it has several;
+// Read reads the configuration of the type of config that the add-on is to have on the cluster, the last one if it has several;
 // found is false if it has none. The type must be in the client's scheme.
 //
 // The client reads unstructured objects, once for each call: one that has them in its cache, as that of package
@@ -48,17 +53,16 @@ func DeploymentConfig(ctx context.Context, c client.Client, installation addon.I
 // It fails with [addon.ErrNotYet] while the configuration is in another state than the cluster is to have now, and with
 // [ErrMissing] if there is none of its name.
 func Read(ctx context.Context, c client.Client, installation addon.Installation, config client.Object) (found bool, err error) {
-	return readFirst(ctx, c, installation, config, inDesiredState)
+	return readLast(ctx, c, installation, config, stateFor(installation))
 }
 
 // ReadPresent is Read, but for the state: it reads the configuration as it is now, whether or not its rollout has reached the
-// cluster. That is for what cannot wait, and does not change the cluster, such as signing a certificate; and for an add-on that
-// is being deleted.
+// cluster. That is for what cannot wait, and does not change the cluster, such as signing a certificate.
 func ReadPresent(ctx context.Context, c client.Client, installation addon.Installation, config client.Object) (found bool, err error) {
-	return readFirst(ctx, c, installation, config, inAnyState)
+	return readLast(ctx, c, installation, config, inAnyState)
 }
 
-func readFirst(ctx context.Context, c client.Client, installation addon.Installation, config client.Object, check stateCheck) (found bool, err error) {
+func readLast(ctx context.Context, c client.Client, installation addon.Installation, config client.Object, check stateCheck) (found bool, err error) {
 	resource, gvk, err := typeOf(c, config)
 	if err != nil {
 		return false, err
@@ -67,11 +71,19 @@ func readFirst(ctx context.Context, c client.Client, installation addon.Installa
 	if len(references) == 0 {
 		return false, nil
 	}
-	return true, read(ctx, c, gvk, references[0], config, check)
+	return true, read(ctx, c, gvk, references[len(references)-1], config, check)
 }
 
 // stateCheck fails if what was read is not in the state that is wanted.
 type stateCheck func(object *unstructured.Unstructured, desired addonv1beta1.ConfigSpecHash) error
+
+// stateFor is the desired state, as long as the hub says which that is.
+func stateFor(installation addon.Installation) stateCheck {
+	if !installation.AddOn.DeletionTimestamp.IsZero() {
+		return inAnyState
+	}
+	return inDesiredState
+}
 
 func inAnyState(*unstructured.Unstructured, addonv1beta1.ConfigSpecHash) error { return nil }
 
@@ -86,8 +98,8 @@ func inDesiredState(object *unstructured.Unstructured, desired addonv1beta1.Conf
 	return nil
 }
 
-// ReadAll calls use with every configuration of the type of config that the add-on is to have on the cluster, in their order. A
-// configuration later in the order is meant to override those before it. It fails as Read does, and when use fails.
+// ReadAll calls use with every configuration of the type of config that the add-on is to have on the cluster, in their order. It
+// fails as Read does, and when use fails.
 func ReadAll[T any, P interface {
 	*T
 	client.Object
@@ -98,7 +110,7 @@ func ReadAll[T any, P interface {
 	}
 	for _, reference := range References(installation, resource) {
 		config := P(new(T))
-		if err := read(ctx, c, gvk, reference, config, inDesiredState); err != nil {
+		if err := read(ctx, c, gvk, reference, config, stateFor(installation)); err != nil {
 			return err
 		}
 		if err := use(config); err != nil {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capstan-io/capstan/addon"
@@ -29,8 +30,8 @@ func TestDeploymentConfig(t *testing.T) {
 	c := addontest.Client(one, two)
 	first, second := addontest.Desired(one), addontest.Desired(two)
 	got, err := config.DeploymentConfig(t.Context(), c, addontest.Installation(first, second))
-	if err != nil || got == nil || got.Name != "one" || got.Spec.AgentInstallNamespace != "hello" {
-		t.Errorf("%v, %v", got, err)
+	if err != nil || got == nil || got.Name != "two" {
+		t.Errorf("%v, %v; of several, the last counts", got, err)
 	}
 	if got, err := config.DeploymentConfig(t.Context(), c, addontest.Installation()); got != nil || err != nil {
 		t.Errorf("%v, %v without any", got, err)
@@ -41,7 +42,7 @@ func TestDeploymentConfig(t *testing.T) {
 		t.Errorf("%v, %v before the rollout has reached the cluster for the first time", got, err)
 	}
 	for want, installation := range map[string]addon.Installation{
-		"hello": addontest.Installation(first, second), "": addontest.Installation(second),
+		"hello": addontest.Installation(second, first), "": addontest.Installation(first, second),
 	} {
 		if got, err := config.InstallNamespace(c)(t.Context(), installation); got != want || err != nil {
 			t.Errorf("namespace %q, error %v, want %q", got, err, want)
@@ -66,6 +67,24 @@ func TestAnotherState(t *testing.T) {
 	without := addontest.Desired(strings.ReplaceAll(one, ", customizedVariables: []", ""))
 	if _, err := config.DeploymentConfig(t.Context(), c, addontest.Installation(without)); !errors.Is(err, addon.ErrNotYet) {
 		t.Errorf("without the empty list: %v", err)
+	}
+}
+
+// AF-15: the hub does not say any more what an add-on is to have that leaves, and its hooks need what it has.
+func TestLeaving(t *testing.T) {
+	t.Parallel()
+	c := addontest.Client(one)
+	installation := addontest.Installation(addontest.Desired(strings.ReplaceAll(one, "agentInstallNamespace: hello", "agentInstallNamespace: world")))
+	installation.AddOn.DeletionTimestamp = new(metav1.Now())
+	if got, err := config.DeploymentConfig(t.Context(), c, installation); err != nil || got == nil {
+		t.Errorf("%v, %v", got, err)
+	}
+	if got, err := config.InstallNamespace(c)(t.Context(), installation); got != "hello" || err != nil {
+		t.Errorf("namespace %q, %v", got, err)
+	}
+	found := 0
+	if err := config.ReadAll(t.Context(), c, installation, func(*addonv1beta1.AddOnDeploymentConfig) error { found++; return nil }); found != 1 || err != nil {
+		t.Errorf("%d, %v", found, err)
 	}
 }
 
