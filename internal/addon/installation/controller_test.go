@@ -160,6 +160,20 @@ func TestNamespaceNotYet(t *testing.T) {
 	}
 }
 
+// AF-15: while its hooks run, the agent and its access to the hub stay where they are.
+func TestNamespaceOfLeaving(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, cluster("c1"), installed(leaving, func(a *addonv1beta1.ManagedClusterAddOn) {
+		a.Finalizers = append(a.Finalizers, "others.example.com/stay")
+		a.Status.Namespace = "here"
+	}))
+	h.agent.options.InstallNamespace = func(context.Context, addon.Installation) (string, error) { return "there", nil }
+	h.reconcile(t)
+	if ns := h.addOn(t).Status.Namespace; ns != "here" {
+		t.Errorf("namespace %q", ns)
+	}
+}
+
 // AF-11: without its rights, the agent is not deployed; RG-53: with a token, it is another user.
 func TestSubjectNotReady(t *testing.T) {
 	t.Parallel()

@@ -123,11 +123,14 @@ func supported(options addon.Options) []addonv1beta1.ConfigGroupResource {
 }
 
 // chooseNamespace decides where the agent is installed (AF-09). One that cannot be told now stays as it was. Until there is one, the
-// agent does not even register: it would in a namespace that it leaves again.
+// agent does not even register: it would in a namespace that it leaves again. In a removal nothing moves.
 func (p *pass) chooseNamespace(ctx context.Context) error {
 	chosen := p.addOn.Status.Namespace != ""
-	if !chosen && p.awaitsConfigs() {
+	switch {
+	case !chosen && p.awaitsConfigs():
 		return addon.ErrNotYet
+	case chosen && !p.addOn.DeletionTimestamp.IsZero():
+		return nil
 	}
 	namespace := ""
 	if p.options.InstallNamespace != nil {
