@@ -58,9 +58,10 @@ type Options struct {
 	// addon.open-cluster-management.io/v1alpha1-install-namespace, and then to open-cluster-management-agent-addon
 	// (AF-09).
 	InstallNamespace func(ctx context.Context, installation Installation) (string, error)
-	// HostedMode lets the agent run on another cluster than the one it manages, when the annotation
-	// addon.open-cluster-management.io/hosting-cluster-name names it (AF-16).
-	HostedMode bool
+	// HostingCluster names the cluster of the hub on which the agent runs in hosted mode, instead of on the one that it manages
+	// (AF-02, AF-16); empty is the default mode. It follows from the Cluster and the AddOn of the installation alone. nil is for add-ons
+	// that know no hosted mode; [AnnotatedHostingCluster] is the usual one.
+	HostingCluster func(installation Installation) string
 	// Configs are the types of configurations that the add-on reads. They are listed in
 	// status.supportedConfigs, and watched: what Manifests returns may depend on them.
 	//

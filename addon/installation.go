@@ -12,6 +12,9 @@ type Installation struct {
 	Cluster *clusterv1.ManagedCluster
 	// AddOn is what is installed on it.
 	AddOn *addonv1beta1.ManagedClusterAddOn
+	// HostingCluster is the name of the cluster on which the agent runs in hosted mode, as [Options.HostingCluster] has chosen it; empty
+	// in default mode.
+	HostingCluster string
 }
 
 // Mode is where the agent of an add-on runs.
@@ -26,15 +29,16 @@ const (
 
 // Mode is where the agent runs.
 func (i Installation) Mode() Mode {
-	if i.HostingCluster() == "" {
+	if i.HostingCluster == "" {
 		return Default
 	}
 	return Hosted
 }
 
-// HostingCluster is the name of the cluster on which the agent runs in hosted mode, or empty.
-func (i Installation) HostingCluster() string {
-	return i.AddOn.Annotations[fleet.AnnotationHostingClusterName]
+// AnnotatedHostingCluster is an [Options.HostingCluster] that takes the name from the annotation
+// addon.open-cluster-management.io/hosting-cluster-name of the ManagedClusterAddOn. The hub copies it there from the ManagedCluster.
+func AnnotatedHostingCluster(installation Installation) string {
+	return installation.AddOn.Annotations[fleet.AnnotationHostingClusterName]
 }
 
 // Namespace of the agent on the cluster on which it runs (AF-09).

@@ -35,8 +35,8 @@ func HostingCapabilities(c client.Reader) values.Source {
 			return nil, nil
 		}
 		cluster := &clusterv1.ManagedCluster{}
-		if err := c.Get(ctx, client.ObjectKey{Name: installation.HostingCluster()}, cluster); err != nil {
-			return nil, fmt.Errorf("read the hosting cluster %q: %w", installation.HostingCluster(), err)
+		if err := c.Get(ctx, client.ObjectKey{Name: installation.HostingCluster}, cluster); err != nil {
+			return nil, fmt.Errorf("read the hosting cluster %q: %w", installation.HostingCluster, err)
 		}
 		capabilities, err := capabilitiesOf(cluster)
 		if err != nil {

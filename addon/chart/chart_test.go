@@ -116,7 +116,7 @@ func TestHostingCapabilities(t *testing.T) {
 	if got, err := source(t.Context(), installation); got != nil || err != nil {
 		t.Errorf("not hosted: %v, %v", got, err)
 	}
-	installation.AddOn.Annotations = map[string]string{"addon.open-cluster-management.io/hosting-cluster-name": "hosting"}
+	installation.HostingCluster = "hosting"
 	given, err := source(t.Context(), installation)
 	if err != nil {
 		t.Fatal(err)
@@ -128,7 +128,7 @@ func TestHostingCapabilities(t *testing.T) {
 	if got := objects[1].GetAnnotations(); got["hosting"] != "v1.31.0" || got["mode"] != "Hosted" {
 		t.Errorf("%v", got)
 	}
-	installation.AddOn.Annotations["addon.open-cluster-management.io/hosting-cluster-name"] = "missing"
+	installation.HostingCluster = "missing"
 	if _, err := source(t.Context(), installation); err == nil || !strings.Contains(err.Error(), `read the hosting cluster "missing"`) {
 		t.Error(err)
 	}

@@ -65,7 +65,7 @@ func TestRender(t *testing.T) {
 		t.Errorf("the default could not be overridden: %v", got)
 	}
 
-	installation.AddOn.Annotations = map[string]string{"addon.open-cluster-management.io/hosting-cluster-name": "hosting"}
+	installation.HostingCluster = "hosting"
 	delete(given, "NodeSelector")
 	delete(given, "HubKubeConfigSecret")
 	if objects, err = templates.Render(installation, given); err != nil || len(objects) != 4 {

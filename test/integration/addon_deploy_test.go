@@ -117,7 +117,7 @@ func TestAddOnOnTwoClusters(t *testing.T) {
 	here, there := engineConfigMap(ns, "here", "1"), engineConfigMap(ns, "there", "1")
 	a := newEngineAgent(name, here.DeepCopy(), annotated(there.DeepCopy(), hostedLocation, "hosting"), annotated(engineConfigMap(ns, "nowhere", "1"), hostedLocation, "none"),
 		deployHook(ns, "hook-here", false), annotated(deployHook(ns, "hook-there", false), hostedLocation, "hosting"))
-	a.options.HostedMode = true
+	a.options.HostingCluster = addon.AnnotatedHostingCluster
 	a.options.Health.Mode = addon.HealthManifests
 	runEngine(t, a)
 	addOn := annotated(&addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: name}}, hostingCluster, host)
@@ -169,7 +169,7 @@ func TestAddOnWithoutItsHost(t *testing.T) {
 	ns := namespace(t, m, cluster)
 	a := newEngineAgent(name, engineConfigMap(ns, "here", "1"), annotated(engineConfigMap(ns, "there", "1"), hostedLocation, "hosting"),
 		annotated(deployHook(ns, "hook", true), hostedLocation, "hosting"))
-	a.options.HostedMode = true
+	a.options.HostingCluster = addon.AnnotatedHostingCluster
 	runEngine(t, a)
 	addOn := annotated(&addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: name}}, hostingCluster, host)
 	create(t, h, addOn)

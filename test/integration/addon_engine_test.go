@@ -538,7 +538,7 @@ func TestEngineHosted(t *testing.T) {
 		return o
 	}
 	a := newEngineAgent(name, at("managed"), at("hosting"), at("none"))
-	a.options.HostedMode, a.options.Health.Mode = true, addon.HealthManifests
+	a.options.HostingCluster, a.options.Health.Mode = addon.AnnotatedHostingCluster, addon.HealthManifests
 	runEngine(t, a)
 	addOn := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: name,
 		Annotations: map[string]string{"addon.open-cluster-management.io/hosting-cluster-name": hosting}}}

@@ -95,6 +95,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil || agent == nil || agent.Options().Registration == nil {
 		return ctrl.Result{}, err
 	}
+	installation = catalogue.Installation(agent, installation.Cluster, installation.AddOn)
 	configs, err := registrations.Of(ctx, agent.Options().Registration, installation)
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("find out what the add-on %s registers for on the cluster %s: %w", installation.AddOn.Name, installation.Cluster.Name, err)

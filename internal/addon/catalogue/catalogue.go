@@ -8,6 +8,7 @@ import (
 
 	"github.com/capstan-io/capstan/addon"
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 )
 
 // Catalogue finds the code of an add-on.
@@ -15,6 +16,15 @@ type Catalogue interface {
 	// Agent returns the code of an add-on on a cluster; nil if it is somebody else's. An error means that it is not known now whose it
 	// is, or what it is.
 	Agent(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn) (addon.Agent, error)
+}
+
+// Installation is what an agent is asked about: an add-on on a cluster, which is nil if there is none of that name.
+func Installation(agent addon.Agent, cluster *clusterv1.ManagedCluster, addOn *addonv1beta1.ManagedClusterAddOn) addon.Installation {
+	installation := addon.Installation{Cluster: cluster, AddOn: addOn}
+	if choose := agent.Options().HostingCluster; choose != nil && cluster != nil {
+		installation.HostingCluster = choose(installation)
+	}
+	return installation
 }
 
 // Fixed is a Catalogue that stays the same.

@@ -50,7 +50,7 @@ func Condition(in Input) (condition *metav1.Condition, mode addonv1beta1.HealthC
 // say of themselves that they are its works.
 func (in Input) deployed() (works []workv1.ManifestWork) {
 	addOn := in.Installation.AddOn
-	clusters := []string{addOn.Namespace, in.Installation.HostingCluster()}
+	clusters := []string{addOn.Namespace, in.Installation.HostingCluster}
 	hooks := []string{fleet.AddOnPreDeleteWork(addOn.Name), fleet.AddOnHostingPreDeleteWork(addOn.Name, addOn.Namespace)}
 	for _, work := range in.Works {
 		if work.DeletionTimestamp.IsZero() && slices.Contains(clusters, work.Namespace) && !slices.Contains(hooks, work.Name) {

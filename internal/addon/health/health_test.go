@@ -141,7 +141,7 @@ func TestHostingCluster(t *testing.T) {
 	if condition, _ := Condition(in); condition.Status != metav1.ConditionTrue {
 		t.Errorf("a work on a cluster of somebody else counts: %+v", condition)
 	}
-	in.Installation.AddOn.Annotations = map[string]string{fleet.AnnotationHostingClusterName: "c2"}
+	in.Installation.HostingCluster = "c2"
 	if condition, _ := Condition(in); condition.Status != metav1.ConditionFalse {
 		t.Errorf("the work on the hosting cluster does not count: %+v", condition)
 	}

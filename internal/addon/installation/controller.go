@@ -52,6 +52,7 @@ type Options struct {
 type Controller struct {
 	Options
 	client client.Client
+	hosted hosted
 }
 
 // New returns a Controller that works through the client, which has to read from a cache with the package's indexes.
@@ -82,6 +83,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	addOn := &addonv1beta1.ManagedClusterAddOn{}
 	err := c.client.Get(ctx, req.NamespacedName, addOn)
 	if apierrors.IsNotFound(err) {
+		c.hosted.note(req.NamespacedName, "")
 		return again(0, c.withdraw(ctx, req.NamespacedName))
 	}
 	if err != nil {

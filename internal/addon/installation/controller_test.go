@@ -293,7 +293,7 @@ func TestRemovalOfRefusedWork(t *testing.T) {
 	h := newHub(t, cluster("c1"), cluster("host"), hosted, installed(leaving, func(a *addonv1beta1.ManagedClusterAddOn) {
 		a.Annotations = map[string]string{fleet.AnnotationHostingClusterName: "host", fleet.AnnotationPreDeleteTimeout: "0s"}
 	}))
-	h.agent.options.HostedMode = true
+	h.agent.options.HostingCluster = addon.AnnotatedHostingCluster
 	h.refuseDelete = errors.New("down")
 	if _, err := h.controller.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); !errors.Is(err, h.refuseDelete) {
 		t.Fatal(err)

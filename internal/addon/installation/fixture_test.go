@@ -45,14 +45,16 @@ type hub struct {
 type hello struct {
 	options  addon.Options
 	rendered int
+	asked    addon.Installation
 	workload *addon.Workload
 	err      error
 }
 
 func (a *hello) Options() addon.Options { return a.options }
 
-func (a *hello) Manifests(context.Context, addon.Installation) (*addon.Workload, error) {
+func (a *hello) Manifests(_ context.Context, asked addon.Installation) (*addon.Workload, error) {
 	a.rendered++
+	a.asked = asked
 	return a.workload, a.err
 }
 

@@ -18,6 +18,7 @@ import (
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/addon/catalogue"
 	"github.com/capstan-io/capstan/internal/addon/dependencies"
 	"github.com/capstan-io/capstan/internal/addon/health"
 	"github.com/capstan-io/capstan/internal/addon/registrations"
@@ -53,11 +54,14 @@ type pass struct {
 
 // look reads what the add-on depends on.
 func (p *pass) look(ctx context.Context) (err error) {
-	p.installation.AddOn = p.addOn
-	if p.installation.Cluster, err = p.cluster(ctx, p.addOn.Namespace); err != nil {
+	cluster, err := p.cluster(ctx, p.addOn.Namespace)
+	if err != nil {
 		return err
 	}
-	if hosting := p.installation.HostingCluster(); hosting != "" {
+	p.installation = catalogue.Installation(p.agent, cluster, p.addOn)
+	hosting := p.installation.HostingCluster
+	p.hosted.note(client.ObjectKeyFromObject(p.addOn), hosting)
+	if hosting != "" {
 		if p.hosting, err = p.cluster(ctx, hosting); err != nil {
 			return err
 		}

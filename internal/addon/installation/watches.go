@@ -24,6 +24,7 @@ import (
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/addon/catalogue"
 	"github.com/capstan-io/capstan/internal/addon/dependencies"
 	"github.com/capstan-io/capstan/internal/addon/workload"
 	"github.com/capstan-io/capstan/internal/fleet"
@@ -35,8 +36,6 @@ const (
 	indexOwner = "installation.owner"
 	// indexName of ManagedClusterAddOns is their name alone.
 	indexName = "installation.name"
-	// indexHosting is the cluster that hosts their agent.
-	indexHosting = "installation.hosting"
 	// indexConfig is each configuration that they refer to.
 	indexConfig = "installation.config"
 )
@@ -52,7 +51,6 @@ func (c *Controller) index(indexer client.FieldIndexer) error {
 	indexes := []index{
 		{&workv1.ManifestWork{}, indexOwner, ownerOfWork},
 		{&addonv1beta1.ManagedClusterAddOn{}, indexName, func(o client.Object) []string { return []string{o.GetName()} }},
-		{&addonv1beta1.ManagedClusterAddOn{}, indexHosting, hostingCluster},
 		{&addonv1beta1.ManagedClusterAddOn{}, indexConfig, configurations},
 	}
 	for _, kind := range permissionKinds() {
@@ -88,13 +86,6 @@ func (c *Controller) ownerOfPermission(o client.Object) []string {
 func (c *Controller) applied(o client.Object) bool {
 	key := keyOf(o)
 	return o.GetLabels()[fleet.LabelAddOnManager] == c.Manager && key.Name != "" && key.Namespace != ""
-}
-
-func hostingCluster(o client.Object) []string {
-	if hosting := o.GetAnnotations()[fleet.AnnotationHostingClusterName]; hosting != "" {
-		return []string{hosting}
-	}
-	return nil
 }
 
 func configurations(o client.Object) (keys []string) {
@@ -259,11 +250,10 @@ func (c *Controller) addOns(ctx context.Context, options ...client.ListOption) [
 // ofCluster asks for the add-ons on a cluster, and for those that it hosts, to which its change matters.
 func (c *Controller) ofCluster() handler.EventHandler {
 	all := func(ctx context.Context, o client.Object, q queue) {
-		for _, selected := range []client.ListOption{client.InNamespace(o.GetName()), client.MatchingFields{indexHosting: o.GetName()}} {
-			for _, addOn := range c.addOns(ctx, selected) {
-				q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&addOn)})
-			}
+		for _, addOn := range c.addOns(ctx, client.InNamespace(o.GetName())) {
+			q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&addOn)})
 		}
+		add(q, c.hosted.by(o.GetName()))
 	}
 	return handler.Funcs{
 		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { all(ctx, e.Object, q) },
@@ -283,30 +273,31 @@ func (c *Controller) ofCluster() handler.EventHandler {
 					q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&addOn)})
 				}
 			}
-			for _, addOn := range c.addOns(ctx, client.MatchingFields{indexHosting: after.Name}) {
-				if hearsOf(&addOn, before, after) || before.Status.Version != after.Status.Version {
-					q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&addOn)})
-				}
+			if available(before) != available(after) || before.Status.Version != after.Status.Version {
+				add(q, c.hosted.by(after.Name))
 			}
 		},
 	}
 }
 
-// hearsOf tells whether it matters to an add-on that the hub hears of a cluster, or does so no longer: to what is said of the
-// add-on's health, and to how long its hooks are waited for.
-func hearsOf(addOn *addonv1beta1.ManagedClusterAddOn, before, after *clusterv1.ManagedCluster) bool {
-	return available(before) != available(after) &&
-		(!addOn.DeletionTimestamp.IsZero() || addOn.Status.HealthCheck.Mode == addonv1beta1.HealthCheckModeCustomized)
+func add(q queue, requests []reconcile.Request) {
+	for _, request := range requests {
+		q.Add(request)
+	}
 }
 
-// concerns tells whether a change of the cluster matters to an add-on on it.
+// concerns tells whether a change of the cluster matters to an add-on on it. Whether the cluster is heard of matters to what is
+// said of the add-on's health, and to how long its hooks are waited for.
 func (c *Controller) concerns(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn, before, after *clusterv1.ManagedCluster) bool {
-	if hearsOf(addOn, before, after) {
+	if available(before) != available(after) && (!addOn.DeletionTimestamp.IsZero() || addOn.Status.HealthCheck.Mode == addonv1beta1.HealthCheckModeCustomized) {
 		return true
 	}
 	agent, err := c.Catalogue.Agent(ctx, addOn)
 	if err != nil || agent == nil {
 		return err != nil
+	}
+	if catalogue.Installation(agent, before, addOn).HostingCluster != catalogue.Installation(agent, after, addOn).HostingCluster {
+		return true
 	}
 	if redeploy := agent.Options().RedeployOn; redeploy != nil {
 		return redeploy(before, after)

@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 
+	"github.com/capstan-io/capstan/addon"
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/fleet"
@@ -72,8 +73,6 @@ func TestOfCluster(t *testing.T) {
 	hosted := installed(func(a *addonv1beta1.ManagedClusterAddOn) {
 		a.Annotations = map[string]string{fleet.AnnotationHostingClusterName: "host"}
 	})
-	hostedLeaving := hosted.DeepCopy()
-	leaving(hostedLeaving)
 	unknown := func(c *clusterv1.ManagedCluster) {
 		c.Status.Conditions = []metav1.Condition{{Type: "ManagedClusterConditionAvailable", Status: metav1.ConditionTrue}}
 	}
@@ -91,22 +90,24 @@ func TestOfCluster(t *testing.T) {
 		"claims": {installed(), "c1", func(c *clusterv1.ManagedCluster) {
 			c.Status.ClusterClaims = []clusterv1.ManagedClusterClaim{{Name: "a"}}
 		}, nil, true},
-		"annotations":                                        {installed(), "c1", func(c *clusterv1.ManagedCluster) { c.Annotations = map[string]string{"a": "b"} }, nil, true},
-		"version":                                            {installed(), "c1", upgraded, nil, true}, // AF-18
-		"labels it does not look at":                         {installed(), "c1", labelled, never, false},
-		"another cluster":                                    {installed(), "c2", labelled, nil, false},
-		"availability, by lease":                             {installed(), "c1", unknown, nil, false},
-		"availability, that it reports":                      {customized, "c1", unknown, nil, true},
-		"availability, while it goes":                        {installed(leaving), "c1", unknown, nil, true},
-		"labels of the hosting cluster":                      {hosted, "host", labelled, nil, false},
-		"availability of the hosting cluster, by lease":      {hosted, "host", unknown, nil, false},
-		"availability of the hosting cluster, while it goes": {hostedLeaving, "host", unknown, never, true}, // AF-16
-		"version of the hosting cluster":                     {hosted, "host", upgraded, never, true},       // AF-18
-		"deletion of the hosting cluster":                    {hosted, "host", func(c *clusterv1.ManagedCluster) { now := metav1.Now(); c.DeletionTimestamp = &now }, nil, true},
-		"deletion of a cluster it ignores":                   {installed(), "c1", func(c *clusterv1.ManagedCluster) { now := metav1.Now(); c.DeletionTimestamp = &now }, never, true},
+		"annotations":                         {installed(), "c1", func(c *clusterv1.ManagedCluster) { c.Annotations = map[string]string{"a": "b"} }, nil, true},
+		"version":                             {installed(), "c1", upgraded, nil, true}, // AF-18
+		"labels it does not look at":          {installed(), "c1", labelled, never, false},
+		"another cluster":                     {installed(), "c2", labelled, nil, false},
+		"availability, by lease":              {installed(), "c1", unknown, nil, false},
+		"availability, that it reports":       {customized, "c1", unknown, nil, true},
+		"availability, while it goes":         {installed(leaving), "c1", unknown, nil, true},
+		"labels of the hosting cluster":       {hosted, "host", labelled, nil, false},
+		"availability of the hosting cluster": {hosted, "host", unknown, never, true},  // AF-16, A6
+		"version of the hosting cluster":      {hosted, "host", upgraded, never, true}, // AF-18
+		"deletion of the hosting cluster":     {hosted, "host", func(c *clusterv1.ManagedCluster) { now := metav1.Now(); c.DeletionTimestamp = &now }, nil, true},
+		"deletion of a cluster it ignores":    {installed(), "c1", func(c *clusterv1.ManagedCluster) { now := metav1.Now(); c.DeletionTimestamp = &now }, never, true},
 	} {
-		h := newHub(t, test.addOn)
-		h.agent.options.RedeployOn = test.look
+		h := newHub(t, test.addOn, cluster("c1"))
+		h.agent.options.RedeployOn, h.agent.options.HostingCluster = test.look, addon.AnnotatedHostingCluster
+		if test.addOn == hosted {
+			h.reconcile(t) // which finds out where
+		}
 		before := cluster(test.cluster)
 		after := before.DeepCopy()
 		test.change(after)
@@ -116,7 +117,9 @@ func TestOfCluster(t *testing.T) {
 			t.Errorf("%s: %d add-ons are asked for", name, queue.Len())
 		}
 	}
-	h, queue := newHub(t, hosted), newQueue(t)
+	h, queue := newHub(t, hosted, cluster("c1")), newQueue(t)
+	h.agent.options.HostingCluster = addon.AnnotatedHostingCluster
+	h.reconcile(t)
 	h.controller.ofCluster().Delete(t.Context(), event.DeleteEvent{Object: cluster("host")}, queue)
 	if queue.Len() != 1 {
 		t.Error("that the hosting cluster is gone is not noticed")
@@ -205,5 +208,50 @@ func TestWatched(t *testing.T) {
 	}
 	if _, err := watched(schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "others"}, mapper); err == nil {
 		t.Error("a type that does not exist")
+	}
+}
+
+// AF-02, AF-16: an add-on runs where it says itself, for example where a label of its cluster says; and one that knows no hosted mode
+// on its own cluster, whatever the hub has copied to it.
+func TestHostingCluster(t *testing.T) {
+	t.Parallel()
+	addOn := installed(func(a *addonv1beta1.ManagedClusterAddOn) {
+		a.Annotations = map[string]string{fleet.AnnotationHostingClusterName: "annotated"}
+	})
+	managed := cluster("c1")
+	managed.Labels = map[string]string{"host": "labelled"}
+	for name, test := range map[string]struct {
+		choose func(addon.Installation) string
+		want   string
+	}{
+		"no hosted mode": {nil, ""},
+		"annotated":      {addon.AnnotatedHostingCluster, "annotated"},
+		"derived":        {func(i addon.Installation) string { return i.Cluster.Labels["host"] }, "labelled"},
+	} {
+		h := newHub(t, addOn.DeepCopy(), managed.DeepCopy(), cluster("annotated"), cluster("labelled"))
+		h.agent.options.HostingCluster = test.choose
+		h.agent.options.RedeployOn = func(_, _ *clusterv1.ManagedCluster) bool { return false }
+		h.agent.workload.Objects[0].SetAnnotations(map[string]string{fleet.AnnotationHostedManifestLocation: "hosting"})
+		h.reconcile(t)
+		place, mode, validity := "c1", addon.Default, metav1.ConditionStatus("")
+		if test.want != "" {
+			place, mode, validity = test.want, addon.Hosted, metav1.ConditionTrue
+		}
+		if works := len(h.works(t, place)); works != 1 {
+			t.Errorf("%s: %d works on %s", name, works, place)
+		}
+		if got := h.agent.asked; got.Mode() != mode || got.HostingCluster != test.want {
+			t.Errorf("%s: the add-on is told mode %s, hosting cluster %q", name, got.Mode(), got.HostingCluster)
+		}
+		if c := h.condition(t, "HostingClusterValidity"); c.Status != validity {
+			t.Errorf("%s: %+v", name, c)
+		}
+		// Another cluster is chosen.
+		after, queue := managed.DeepCopy(), newQueue(t)
+		after.Labels["host"] = "other"
+		h.controller.ofCluster().Update(t.Context(), event.UpdateEvent{ObjectOld: managed, ObjectNew: after}, queue)
+		if want := test.want == "labelled"; (queue.Len() == 1) != want {
+			t.Errorf("%s: %d add-ons are asked for when the label changes", name, queue.Len())
+		}
 	}
 }

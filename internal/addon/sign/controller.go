@@ -90,7 +90,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if registration == nil || registration.Sign == nil {
 		return ctrl.Result{}, nil
 	}
-	return ctrl.Result{}, c.sign(ctx, csr, addon.Installation{Cluster: cluster, AddOn: addOn}, registration)
+	return ctrl.Result{}, c.sign(ctx, csr, catalogue.Installation(agent, cluster, addOn), registration)
 }
 
 func (c *Controller) sign(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, installation addon.Installation, registration *addon.Registration) error {

@@ -36,7 +36,7 @@ type hub struct {
 
 func newHub(t *testing.T, objects ...client.Object) *hub {
 	return &hub{T: t, Input: Input{
-		Options: addon.Options{Name: "hello", HostedMode: true, Health: addon.Health{Mode: addon.HealthNone}},
+		Options: addon.Options{Name: "hello", Health: addon.Health{Mode: addon.HealthNone}},
 		Installation: addon.Installation{
 			Cluster: cluster("cluster1", metav1.ConditionTrue),
 			AddOn:   &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: "cluster1", Name: "hello", UID: "addon-uid"}},
@@ -80,7 +80,7 @@ func annotated(o *unstructured.Unstructured, pairs ...string) *unstructured.Unst
 
 // hosted moves the agent to cluster "host".
 func (h *hub) hosted() *hub {
-	set(&h.Installation.AddOn.Annotations, fleet.AnnotationHostingClusterName, "host")
+	h.Installation.HostingCluster = "host"
 	h.Hosting = cluster("host", metav1.ConditionTrue)
 	return h
 }

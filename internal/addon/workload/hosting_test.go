@@ -34,14 +34,14 @@ func TestHosted(t *testing.T) {
 	h.expectCondition("HostingManifestApplied", metav1.ConditionTrue, "AddonManifestApplied")
 
 	// Another cluster hosts the agent now.
-	h.Installation.AddOn.Annotations[fleet.AnnotationHostingClusterName] = "host2"
+	h.Installation.HostingCluster = "host2"
 	h.Hosting = cluster("host2", metav1.ConditionTrue)
 	h.reconcile()
 	h.expectWrites("create host2/addon-hello-deploy-hosting-cluster1-0", "delete host/addon-hello-deploy-hosting-cluster1-0")
 	h.agents(nil)
 
 	// The agent moves to its own cluster.
-	delete(h.Installation.AddOn.Annotations, fleet.AnnotationHostingClusterName)
+	h.Installation.HostingCluster = ""
 	h.Hosting = nil
 	h.reconcile()
 	h.expectWrites("update cluster1/addon-hello-deploy-0", "delete host2/addon-hello-deploy-hosting-cluster1-0")
@@ -51,21 +51,11 @@ func TestHosted(t *testing.T) {
 	h.expectNoCondition("HostingManifestApplied")
 }
 
-// The annotation is copied to all add-ons of a cluster: one that knows no hosted mode stays on its cluster.
-func TestHostedModeIsOptional(t *testing.T) {
-	t.Parallel()
-	h := newHub(t, annotated(configMap("a", 1), at, "hosting")).hosted()
-	h.Options.HostedMode = false
-	h.reconcile()
-	h.expectWrites("create cluster1/addon-hello-deploy-0")
-	h.expectNoCondition("HostingClusterValidity")
-}
-
 // A cluster may host its own agent.
 func TestHostedByItself(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, configMap("a", 1), annotated(configMap("b", 1), at, "hosting")).hosted()
-	h.Installation.AddOn.Annotations[fleet.AnnotationHostingClusterName] = "cluster1"
+	h.Installation.HostingCluster = "cluster1"
 	h.Hosting = h.Installation.Cluster
 	h.reconcile()
 	h.expectWrites("create cluster1/addon-hello-deploy-0", "create cluster1/addon-hello-deploy-hosting-cluster1-0")

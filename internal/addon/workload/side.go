@@ -34,7 +34,7 @@ func (p *planner) managedSide() side {
 func (p *planner) hostingSide() side {
 	s := side{hosting: true, condition: fleet.ConditionHostingManifestApplied, preDelete: finalizers[1]}
 	if p.hosted() {
-		s.namespace = p.Installation.HostingCluster()
+		s.namespace = p.Installation.HostingCluster
 		if p.Hosting != nil && p.Hosting.DeletionTimestamp.IsZero() {
 			s.cluster = p.Hosting
 		}
@@ -42,11 +42,8 @@ func (p *planner) hostingSide() side {
 	return s
 }
 
-// hosted tells whether the agent of the add-on runs on another cluster. The annotation for that is copied from the cluster to
-// all of its add-ons, and means nothing to one that does not know this mode.
-func (p *planner) hosted() bool {
-	return p.Options.HostedMode && p.Installation.Mode() == addon.Hosted
-}
+// hosted tells whether the agent of the add-on runs on another cluster.
+func (p *planner) hosted() bool { return p.Installation.Mode() == addon.Hosted }
 
 // at are the objects for a side: hooks, or all the others.
 func (p *planner) at(s side, hooks bool) (objects []*object) {
@@ -72,7 +69,7 @@ func (p *planner) isFor(o *object, s side) bool {
 
 // validity is the condition HostingClusterValidity (AF-16).
 func (p *planner) validity() metav1.Condition {
-	name := p.Installation.HostingCluster()
+	name := p.Installation.HostingCluster
 	switch {
 	case p.Hosting == nil:
 		return failing(fleet.ConditionHostingClusterValidity, fleet.ReasonHostingClusterInvalid,

@@ -107,7 +107,7 @@ func TestManifests(t *testing.T) {
 	t.Parallel()
 	agent := newAgent(t, templateV1, deployConfig)
 	options := agent.Options()
-	if options.Name != "hello" || options.Health.Mode != addon.HealthWorkloads || options.HostedMode || len(options.Configs) != 2 {
+	if options.Name != "hello" || options.Health.Mode != addon.HealthWorkloads || options.HostingCluster != nil || len(options.Configs) != 2 {
 		t.Errorf("%+v", options)
 	}
 	for _, test := range []struct {
