@@ -2,6 +2,7 @@ package addon
 
 import (
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/addon/ready"
 )
 
 // HealthMode is a way to find out whether the agent of an add-on works (AF-07).
@@ -26,8 +27,21 @@ const (
 type Health struct {
 	// Mode is the way.
 	Mode HealthMode
-	// Probes are what is looked at in mode HealthProbes.
+	// Probes are what is looked at in mode HealthProbes, which needs some. As long as one of them finds no object, it is not known
+	// whether the add-on works: Available is Unknown, with the reason NoProbeResult.
 	Probes []Probe
+}
+
+// DeploymentProbe wants one Deployment to have a ready replica, or to be scaled to none (AF-22): for add-ons of several that stand or
+// fall with some of them.
+func DeploymentProbe(namespace, name string) Probe {
+	return Probe{
+		Resource: workv1.ResourceIdentifier{Group: "apps", Resource: "deployments", Namespace: namespace, Name: name},
+		Feedback: ready.DeploymentFeedback(),
+		Healthy: func(_ workv1.ManifestResourceMeta, reported workv1.StatusFeedbackResult) error {
+			return ready.Deployment(reported)
+		},
+	}
 }
 
 // Probe looks at the status of objects of an add-on.
@@ -37,6 +51,6 @@ type Probe struct {
 	// Feedback is what of its status is reported to the hub.
 	Feedback []workv1.FeedbackRule
 	// Healthy returns nil if what was reported of one object is as it should be, and otherwise an error that says what is
-	// wrong, for the condition Available.
+	// wrong, for the condition Available. What it gets is shared and must not be changed.
 	Healthy func(object workv1.ManifestResourceMeta, reported workv1.StatusFeedbackResult) error
 }

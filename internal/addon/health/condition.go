@@ -12,6 +12,7 @@ import (
 	"github.com/capstan-io/capstan/addon"
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/addon/ready"
 	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/manifest"
 	"github.com/capstan-io/capstan/internal/wording"
@@ -112,6 +113,9 @@ type finding struct {
 
 // probe looks at every object on which the health depends.
 func probe(in Input) metav1.Condition {
+	if in.Options.Health.Mode == addon.HealthProbes && len(in.Options.Health.Probes) == 0 {
+		return unknown(fleet.ReasonNoProbeResult, "Probe results are not returned: the add-on has no Probes in the Health of its options")
+	}
 	var silent, sick []string
 	for _, f := range findings(in) {
 		switch {
@@ -121,9 +125,12 @@ func probe(in Input) metav1.Condition {
 			sick = append(sick, fmt.Sprintf("%s: %s", f.object, f.err))
 		}
 	}
+	idle := in.idle()
 	switch {
 	case len(sick) > 0:
 		return unavailable(fleet.ReasonProbeUnavailable, "%s", wording.FirstFew(sick))
+	case len(idle) > 0:
+		return unknown(fleet.ReasonNoProbeResult, "Probe results are not returned: the add-on has no object for the probe of %s", wording.FirstFew(idle))
 	case len(silent) > 0:
 		return unknown(fleet.ReasonNoProbeResult, "Probe results are not returned: nothing is reported yet of %s", wording.FirstFew(silent))
 	default:
@@ -131,6 +138,29 @@ func probe(in Input) metav1.Condition {
 			Status: metav1.ConditionTrue, Reason: fleet.ReasonProbeAvailable, Message: in.Options.Name + " add-on is available.",
 		}
 	}
+}
+
+// idle are the probes that are about none of the objects on the clusters: with a typing error, it may be.
+func (in Input) idle() (probes []string) {
+	if in.Options.Health.Mode != addon.HealthProbes {
+		return nil
+	}
+	for i := range in.Options.Health.Probes {
+		wanted := in.Options.Health.Probes[i].Resource
+		if !slices.ContainsFunc(in.Works, func(work workv1.ManifestWork) bool {
+			return slices.ContainsFunc(work.Status.ResourceStatus.Manifests, func(reported workv1.ManifestCondition) bool {
+				return manifest.Matches(wanted, identify(reported.ResourceMeta))
+			})
+		}) {
+			kind := schema.GroupResource{Group: wanted.Group, Resource: wanted.Resource}
+			probes = append(probes, kind.String()+" "+named(wanted.Namespace, wanted.Name))
+		}
+	}
+	return probes
+}
+
+func identify(object workv1.ManifestResourceMeta) workv1.ResourceIdentifier {
+	return workv1.ResourceIdentifier{Group: object.Group, Resource: object.Resource, Namespace: object.Namespace, Name: object.Name}
 }
 
 // findings are sorted by object, so that a message does not change with the order in which things are listed.
@@ -159,9 +189,9 @@ func (in Input) look(reported *workv1.ManifestCondition) (f finding, ok bool) {
 	case !checks(in.Options.Health.Mode, kind):
 		return f, false
 	case kind == deployment:
-		f.err = deploymentHealth(reported.StatusFeedbacks)
+		f.err = ready.Deployment(reported.StatusFeedbacks)
 	default:
-		f.err = daemonSetHealth(reported.StatusFeedbacks)
+		f.err = ready.DaemonSet(reported.StatusFeedbacks)
 	}
 	return f, true
 }
@@ -170,11 +200,10 @@ func (in Input) look(reported *workv1.ManifestCondition) (f finding, ok bool) {
 // heard.
 func (in Input) ask(reported *workv1.ManifestCondition) (f finding, ok bool) {
 	object := reported.ResourceMeta
-	id := workv1.ResourceIdentifier{Group: object.Group, Resource: object.Resource, Namespace: object.Namespace, Name: object.Name}
 	f.reported = true
 	for i := range in.Options.Health.Probes {
 		p := &in.Options.Health.Probes[i]
-		if !manifest.Matches(p.Resource, id) {
+		if !manifest.Matches(p.Resource, identify(object)) {
 			continue
 		}
 		ok = true
@@ -188,46 +217,15 @@ func (in Input) ask(reported *workv1.ManifestCondition) (f finding, ok bool) {
 	return f, ok
 }
 
-// deploymentHealth wants a ready replica, or none at all (AF-07).
-func deploymentHealth(reported workv1.StatusFeedbackResult) error {
-	wanted, known := integer(reported, desiredReplicas)
-	if !known {
-		wanted, known = integer(reported, replicas) // an agent may not have seen the rule for the other yet
-	}
-	if ready, _ := integer(reported, readyReplicas); ready >= 1 || known && wanted == 0 {
-		return nil
-	}
-	return fmt.Errorf("none of %s is ready", wording.Count(int(wanted), "replica"))
-}
-
-// daemonSetHealth wants all pods to be ready (AF-07).
-func daemonSetHealth(reported workv1.StatusFeedbackResult) error {
-	if _, seen := integer(reported, observedGeneration); !seen {
-		return fmt.Errorf("its controller has not seen it yet")
-	}
-	wanted, _ := integer(reported, numberWanted)
-	ready, _ := integer(reported, numberReady)
-	if ready == wanted {
-		return nil
-	}
-	return fmt.Errorf("%d of %s are ready", ready, wording.Count(int(wanted), "pod"))
-}
-
-func integer(reported workv1.StatusFeedbackResult, name string) (int64, bool) {
-	for _, value := range reported.Values {
-		if value.Name == name && value.Value.Integer != nil {
-			return *value.Value.Integer, true
-		}
-	}
-	return 0, false
-}
-
 func describe(work *workv1.ManifestWork, object workv1.ManifestResourceMeta) string {
-	name := object.Name
-	if object.Namespace != "" {
-		name = object.Namespace + "/" + name
+	return fmt.Sprintf("%s %s on cluster %s", object.Kind, named(object.Namespace, object.Name), work.Namespace)
+}
+
+func named(namespace, name string) string {
+	if namespace == "" {
+		return name
 	}
-	return fmt.Sprintf("%s %s on cluster %s", object.Kind, name, work.Namespace)
+	return namespace + "/" + name
 }
 
 func unknown(reason, format string, args ...any) metav1.Condition {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/capstan-io/capstan/addon"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/addon/ready"
 	"github.com/capstan-io/capstan/internal/manifest"
 	"github.com/capstan-io/capstan/internal/manifest/feedback"
 )
@@ -16,16 +17,6 @@ import (
 var (
 	deployment = schema.GroupKind{Group: "apps", Kind: "Deployment"}
 	daemonSet  = schema.GroupKind{Group: "apps", Kind: "DaemonSet"}
-)
-
-// Names under which values are reported.
-const (
-	readyReplicas      = "ReadyReplicas"          // well known
-	replicas           = "Replicas"               // well known
-	numberReady        = "NumberReady"            // well known
-	numberWanted       = "DesiredNumberScheduled" // well known
-	desiredReplicas    = "DesiredReplicas"
-	observedGeneration = "ObservedGeneration"
 )
 
 // Feedback is what has to be reported of an object for its health to be known, together with what the author of the add-on asks
@@ -51,18 +42,10 @@ func needed(health addon.Health, kind schema.GroupVersionKind, object workv1.Res
 	case !checks(health.Mode, kind.GroupKind()):
 		return nil
 	case kind.GroupKind() == deployment:
-		// The well-known values leave out zeros: a Deployment that is scaled to none would look like one that nobody has seen.
-		return []workv1.FeedbackRule{wellKnown, also(desiredReplicas, ".spec.replicas")}
+		return ready.DeploymentFeedback()
 	default:
-		// A DaemonSet that its controller has not seen yet wants no pods, like one that fits no node.
-		return []workv1.FeedbackRule{wellKnown, also(observedGeneration, ".status.observedGeneration")}
+		return ready.DaemonSetFeedback()
 	}
-}
-
-var wellKnown = workv1.FeedbackRule{Type: workv1.WellKnownStatusType}
-
-func also(name, path string) workv1.FeedbackRule {
-	return workv1.FeedbackRule{Type: workv1.JSONPathsType, JSONPaths: []workv1.JSONPath{{Name: name, Path: path}}}
 }
 
 // checks tells whether a mode looks at the objects of a kind.

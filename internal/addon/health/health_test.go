@@ -176,6 +176,47 @@ func TestProbes(t *testing.T) {
 	}
 }
 
+// AF-08: probes that look at nothing tell nothing, and which ones they are.
+func TestIdleProbes(t *testing.T) {
+	t.Parallel()
+	in := input(addon.HealthProbes, applied(object("Deployment", "agent", `{"ReadyReplicas":1,"DesiredReplicas":1}`)))
+	for what, test := range map[string]struct {
+		probes []addon.Probe
+		want   string
+	}{
+		"none":           {nil, "Unknown NoProbeResult: no Probes"},
+		"right":          {[]addon.Probe{addon.DeploymentProbe("ns", "agent")}, "True ProbeAvailable: hello"},
+		"wrong name":     {[]addon.Probe{addon.DeploymentProbe("ns", "agent"), addon.DeploymentProbe("ns", "agnet")}, "Unknown NoProbeResult: the probe of deployments.apps ns/agnet"},
+		"wrong resource": {[]addon.Probe{{Resource: workv1.ResourceIdentifier{Resource: "deployment", Name: "*"}}}, "Unknown NoProbeResult: the probe of deployment *"},
+	} {
+		in.Options.Health.Probes = test.probes
+		c, _ := Condition(in)
+		told, text, _ := strings.Cut(test.want, ": ")
+		if string(c.Status)+" "+c.Reason != told || !strings.Contains(c.Message, text) {
+			t.Errorf("%s: %+v, want %s", what, c, test.want)
+		}
+	}
+}
+
+// AF-07, AF-22: one Deployment of several.
+func TestDeploymentProbe(t *testing.T) {
+	t.Parallel()
+	for values, want := range map[string]string{
+		`{"ReadyReplicas":1,"DesiredReplicas":3}`: "ProbeAvailable", `{"DesiredReplicas":0}`: "ProbeAvailable",
+		`{"DesiredReplicas":2}`: "ProbeUnavailable", `{}`: "NoProbeResult",
+	} {
+		in := input(addon.HealthProbes, applied(object("Deployment", "agent", values), object("Deployment", "other", `{"DesiredReplicas":2}`)))
+		in.Options.Health.Probes = []addon.Probe{addon.DeploymentProbe("ns", "agent")}
+		if c, _ := Condition(in); c.Reason != want {
+			t.Errorf("%s: %+v", values, c)
+		}
+		object := workv1.ResourceIdentifier{Group: "apps", Resource: "deployments", Namespace: "ns", Name: "agent"}
+		if rules, ok := Feedback(in.Options.Health, deployment.WithVersion("v1"), object, nil); !ok || len(rules) != 2 {
+			t.Errorf("it asks for %+v", rules)
+		}
+	}
+}
+
 // AF-07: what has to be reported, merged with what the author asks for.
 func TestFeedback(t *testing.T) {
 	t.Parallel()
