@@ -10,8 +10,14 @@
 //	managedKubeConfigSecret     the Secret with the access to the cluster, in mode Hosted
 //	hostingClusterCapabilities  the Kubernetes of the hosting cluster, from HostingCapabilities
 //
-// The last three are defaults; the others cannot be overridden. The release has the name of the add-on, and .Capabilities.KubeVersion
-// is that of the cluster.
+// The last three are defaults; the others cannot be overridden. The release has the name of the add-on and the namespace of the agent, and
+// .Capabilities.KubeVersion is that of the cluster.
+//
+// Embed charts with the prefix all: without it, Go leaves out files whose names begin with a dot or an underscore, such as
+// templates/_helpers.tpl.
+//
+//	//go:embed all:chart
+//	var files embed.FS
 //
 // The package links Helm. It is apart from the others so that only add-ons with charts do.
 package chart
@@ -49,30 +55,23 @@ type Chart struct {
 	files []*archive.BufferedFile
 }
 
-// Load reads a chart from a directory of the files. It fails if there is none, or if it is not valid.
+// Load reads a chart from a directory of the files, without those that its .helmignore names. It fails if there is none, or if it is
+// not valid.
 func Load(files fs.FS, dir string) (*Chart, error) {
 	c := &Chart{}
-	root := path.Clean(dir)
-	err := fs.WalkDir(files, root, func(name string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
-		}
-		content, err := fs.ReadFile(files, name)
-		if err != nil {
-			return err
-		}
-		if root != "." {
-			name = strings.TrimPrefix(name, root+"/")
-		}
-		c.files = append(c.files, &archive.BufferedFile{Name: name, Data: content})
-		return nil
-	})
+	chart, err := fs.Sub(files, path.Clean(dir))
+	if err == nil {
+		c.files, err = read(chart)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read the chart %s: %w", dir, err)
 	}
 	parsed, err := c.parse()
 	if err == nil {
 		err = parsed.Validate()
+	}
+	if err == nil {
+		err = c.checkEmbedded(files)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("load the chart %s: %w", dir, err)
@@ -83,7 +82,11 @@ func Load(files fs.FS, dir string) (*Chart, error) {
 // parse returns a chart of its own to whoever renders it: dependencies are switched on and off in it.
 func (c *Chart) parse() (*chartv2.Chart, error) { return loader.LoadFiles(c.files) }
 
-// Render makes the objects for a cluster: the CustomResourceDefinitions of the chart's directories crds first. Of Helm's hooks, those of an
+// Render makes the objects for a cluster: the CustomResourceDefinitions of the chart's directories crds first. Objects without a
+// namespace are put into that of the release, if their kind lives in one: Render knows the kinds of Kubernetes and those that the chart
+// defines; templates of others have to say their namespace.
+//
+// Of Helm's hooks, those of an
 // installation are objects as others, those with pre-delete become hooks of the add-on, and the rest are left out, tests
 // among them. It fails, naming the file, if a template does, or yields what is no object.
 func (c *Chart) Render(installation addon.Installation, given values.Values) ([]client.Object, error) {
@@ -114,6 +117,7 @@ func (c *Chart) Render(installation addon.Installation, given values.Values) ([]
 		objects = append(objects, found...)
 	}
 	objects = slices.DeleteFunc(objects, isLeftOut)
+	place(objects, installation.Namespace())
 	for _, object := range objects {
 		if c.TrimCRDDescriptions && isDefinition(object) {
 			trim(object)

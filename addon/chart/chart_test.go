@@ -134,6 +134,70 @@ func TestHostingCapabilities(t *testing.T) {
 	}
 }
 
+// AF-18: Helm puts objects that say no namespace into that of the release.
+func TestNamespaces(t *testing.T) {
+	t.Parallel()
+	object := func(apiVersion, kind, name string) string {
+		return fmt.Sprintf("---\n{apiVersion: %s, kind: %s, metadata: {name: %s}}\n", apiVersion, kind, name)
+	}
+	definition := func(kind, scope string) string {
+		return fmt.Sprintf("---\n{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: %[1]s}, spec: {group: example.com, scope: %[2]s, names: {kind: %[1]s}}}\n", kind, scope)
+	}
+	c, err := chart.Load(fstest.MapFS{
+		"Chart.yaml":     {Data: []byte("{apiVersion: v2, name: hello, version: 0.1.0}")},
+		"crds/crds.yaml": {Data: []byte(definition("Inside", "Namespaced") + definition("Outside", "Cluster"))},
+		"templates/a.yaml": {Data: []byte("{apiVersion: v1, kind: ConfigMap, metadata: {name: elsewhere, namespace: kube-system}}\n" +
+			object("apps/v1", "Deployment", "agent") + object("autoscaling/v2", "HorizontalPodAutoscaler", "agent") +
+			object("rbac.authorization.k8s.io/v1", "ClusterRole", "agent") + object("v1", "Namespace", "agent") +
+			object("example.com/v1", "Inside", "a") + object("example.com/v1", "Outside", "a") + object("example.org/v1", "Unknown", "a"))},
+	}, ".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	installation := addontest.Installation()
+	installation.AddOn.Status.Namespace = "hello"
+	objects, err := c.Render(installation, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, object := range objects[2:] {
+		got = append(got, object.GetObjectKind().GroupVersionKind().Kind+" in "+object.GetNamespace())
+	}
+	want := []string{"ConfigMap in kube-system", "Deployment in hello", "HorizontalPodAutoscaler in hello", "ClusterRole in ", "Namespace in ",
+		"Inside in hello", "Outside in ", "Unknown in "}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// AF-18: files that the chart wants to be ignored are.
+func TestIgnore(t *testing.T) {
+	t.Parallel()
+	c, err := chart.Load(fstest.MapFS{
+		"Chart.yaml": {Data: []byte("{apiVersion: v2, name: hello, version: 0.1.0}")}, ".helmignore": {Data: []byte("*.bak\nold/\n")},
+		"templates/a.yaml.bak": {Data: []byte("{{ broken")}, "templates/old/a.yaml": {Data: []byte("{{ broken")},
+		"templates/.a.yaml.swp": {Data: []byte("{{ broken")}, "templates/a.yaml": {Data: []byte("{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}")},
+	}, ".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if objects, err := c.Render(addontest.Installation(), nil); err != nil || len(objects) != 1 {
+		t.Errorf("%v, %v", names(objects), err)
+	}
+}
+
+//go:embed testdata/hello
+var withoutHelpers embed.FS
+
+// AF-18: what Go leaves out of an embedded chart is missed at once, and not on the first cluster.
+func TestEmbedded(t *testing.T) {
+	t.Parallel()
+	if _, err := chart.Load(withoutHelpers, "testdata/hello"); err == nil || !strings.Contains(err.Error(), `templates/deployment.yaml includes "hello.name", which no file defines: embed the chart with //go:embed all:`) {
+		t.Error(err)
+	}
+}
+
 // Errors name the chart and the file.
 func TestErrors(t *testing.T) {
 	t.Parallel()

@@ -1,0 +1,88 @@
+package chart
+
+import (
+	"bytes"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"regexp"
+	"strings"
+
+	"helm.sh/helm/v4/pkg/chart/loader/archive"
+	"helm.sh/helm/v4/pkg/ignore"
+)
+
+// read reads the files of a chart, but for those that it wants to be ignored.
+func read(chart fs.FS) (all []*archive.BufferedFile, err error) {
+	rules, err := ignored(chart)
+	if err != nil {
+		return nil, err
+	}
+	err = fs.WalkDir(chart, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		switch skip := rules.Ignore(name, info); {
+		case skip && entry.IsDir():
+			return fs.SkipDir
+		case skip || entry.IsDir():
+			return nil
+		}
+		content, err := fs.ReadFile(chart, name)
+		all = append(all, &archive.BufferedFile{Name: name, ModTime: info.ModTime(), Data: content})
+		return err
+	})
+	return all, err
+}
+
+func ignored(chart fs.FS) (*ignore.Rules, error) {
+	text, err := fs.ReadFile(chart, ignore.HelmIgnore)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	rules, err := ignore.Parse(bytes.NewReader(text))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", ignore.HelmIgnore, err)
+	}
+	rules.AddDefaults()
+	return rules, nil
+}
+
+var (
+	defines  = regexp.MustCompile(`\{\{-?\s*define\s+"([^"]+)"`)
+	includes = regexp.MustCompile(`\b(?:include|template)\s+"([^"]+)"`)
+)
+
+// checkEmbedded fails if a chart that is embedded in the program lacks what its templates include, because it was embedded without those
+// files whose names begin with an underscore.
+func (c *Chart) checkEmbedded(files fs.FS) error {
+	if _, embedded := files.(embed.FS); !embedded {
+		return nil
+	}
+	defined := map[string]bool{}
+	for _, file := range c.files {
+		if strings.HasPrefix(path.Base(file.Name), "_") || strings.HasSuffix(file.Name, ".tgz") {
+			return nil
+		}
+		for _, match := range defines.FindAllSubmatch(file.Data, -1) {
+			defined[string(match[1])] = true
+		}
+	}
+	for _, file := range c.files {
+		if !strings.Contains("/"+file.Name, "/templates/") {
+			continue
+		}
+		for _, match := range includes.FindAllSubmatch(file.Data, -1) {
+			if name := string(match[1]); !defined[name] {
+				return fmt.Errorf("%s includes %q, which no file defines: embed the chart with //go:embed all:DIR, or Go leaves out files such as templates/_helpers.tpl", file.Name, name)
+			}
+		}
+	}
+	return nil
+}
