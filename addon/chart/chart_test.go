@@ -14,13 +14,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/capstan-io/capstan/addon"
+	"github.com/capstan-io/capstan/addon/addontest"
 	"github.com/capstan-io/capstan/addon/chart"
 	"github.com/capstan-io/capstan/addon/values"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
-	"github.com/capstan-io/capstan/internal/addon/addontest"
 )
 
 //go:embed all:testdata/hello
@@ -45,7 +44,7 @@ func names(objects []client.Object) (names []string) {
 // AF-18
 func TestRender(t *testing.T) {
 	t.Parallel()
-	installation := addontest.Installation()
+	installation := addontest.Installation("cluster1", "hello")
 	installation.AddOn.Status.Namespace = "hello-system"
 	installation.Cluster.Status.Version.Kubernetes = "v1.30.3+k3s1"
 	objects, err := load(t).Render(installation, values.Values{"logLevel": 4, "clusterName": "not-overridden", "hubKubeConfigSecret": "mine",
@@ -78,7 +77,7 @@ func TestDependencies(t *testing.T) {
 	for i := range 8 {
 		group.Go(func() {
 			enabled := i%2 == 0
-			objects, err := c.Render(addontest.Installation(), values.Values{"sub": values.Values{"enabled": enabled, "who": "world"}})
+			objects, err := c.Render(addontest.Installation("cluster1", "hello"), values.Values{"sub": values.Values{"enabled": enabled, "who": "world"}})
 			if got := strings.Contains(fmt.Sprint(names(objects)), "ConfigMap sub"); err != nil || got != enabled {
 				t.Errorf("enabled %t: %v, %v", enabled, names(objects), err)
 			}
@@ -92,7 +91,7 @@ func TestTrimCRDDescriptions(t *testing.T) {
 	t.Parallel()
 	c := load(t)
 	c.TrimCRDDescriptions = true
-	objects, err := c.Render(addontest.Installation(), nil)
+	objects, err := c.Render(addontest.Installation("cluster1", "hello"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,8 +110,8 @@ func TestHostingCapabilities(t *testing.T) {
 	t.Parallel()
 	hosting := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "hosting"}}
 	hosting.Status.Version.Kubernetes = "v1.31.0"
-	source := chart.HostingCapabilities(addontest.With(fake.NewClientBuilder().WithScheme(addontest.Scheme()).WithObjects(hosting)))
-	installation := addontest.Installation()
+	source := chart.HostingCapabilities(addontest.Client(hosting))
+	installation := addontest.Installation("cluster1", "hello")
 	if got, err := source(t.Context(), installation); got != nil || err != nil {
 		t.Errorf("not hosted: %v, %v", got, err)
 	}
@@ -154,7 +153,7 @@ func TestNamespaces(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	installation := addontest.Installation()
+	installation := addontest.Installation("cluster1", "hello")
 	installation.AddOn.Status.Namespace = "hello"
 	objects, err := c.Render(installation, nil)
 	if err != nil {
@@ -182,7 +181,7 @@ func TestIgnore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if objects, err := c.Render(addontest.Installation(), nil); err != nil || len(objects) != 1 {
+	if objects, err := c.Render(addontest.Installation("cluster1", "hello"), nil); err != nil || len(objects) != 1 {
 		t.Errorf("%v, %v", names(objects), err)
 	}
 }
@@ -221,7 +220,7 @@ func TestErrors(t *testing.T) {
 			c, err := chart.Load(test.files, ".")
 			if err == nil {
 				c.Strict = test.strict
-				_, err = c.Render(addontest.Installation(), nil)
+				_, err = c.Render(addontest.Installation("cluster1", "hello"), nil)
 			}
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("%v, want %s", err, test.want)
@@ -231,7 +230,7 @@ func TestErrors(t *testing.T) {
 	if _, err := chart.Load(files, "nowhere"); err == nil || !strings.Contains(err.Error(), "read the chart nowhere") {
 		t.Error(err)
 	}
-	installation := addontest.Installation()
+	installation := addontest.Installation("cluster1", "hello")
 	installation.Cluster.Status.Version.Kubernetes = "new"
 	if _, err := load(t).Render(installation, nil); err == nil || !strings.Contains(err.Error(), `the Kubernetes version "new" of ManagedCluster "cluster1"`) {
 		t.Error(err)
@@ -257,7 +256,7 @@ func ExampleChart() {
 	if err != nil {
 		panic(err)
 	}
-	workload, err := hello{c}.Manifests(context.Background(), addontest.Installation())
+	workload, err := hello{c}.Manifests(context.Background(), addontest.Installation("cluster1", "hello"))
 	if err != nil {
 		panic(err)
 	}

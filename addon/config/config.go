@@ -120,6 +120,13 @@ func ReadAll[T any, P interface {
 	return nil
 }
 
+// Hash is the specHash of a configuration of any kind, by which status.configReferences tells one state of it from another (AF-17): the
+// SHA-256, in lower-case hexadecimal, of the JSON of all its fields but apiVersion, kind, metadata and status. It has to be read
+// as unstructured: what Go makes of an object may lack what is empty.
+func Hash(configuration *unstructured.Unstructured) (string, error) {
+	return addonconfig.Hash(configuration)
+}
+
 // References are the configurations of a type that an add-on is to have on the cluster, with the hashes of their desired state.
 func References(installation addon.Installation, resource schema.GroupResource) []addonv1beta1.ConfigSpecHash {
 	var references []addonv1beta1.ConfigSpecHash

@@ -7,14 +7,14 @@ import (
 	"strings"
 	"testing"
 
-	appsv1 "k8s.io/api/apps/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capstan-io/capstan/addon"
+	"github.com/capstan-io/capstan/addon/addontest"
 	"github.com/capstan-io/capstan/addon/config"
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
-	"github.com/capstan-io/capstan/internal/addon/addontest"
 )
 
 const (
@@ -24,25 +24,45 @@ const (
 		spec: {agentInstallNamespace: ""}}`
 )
 
+// hub has configurations, given as YAML.
+func hub(configurations ...string) client.Client {
+	var objects []client.Object
+	for _, text := range configurations {
+		objects = append(objects, addontest.Object(text))
+	}
+	return addontest.Client(objects...)
+}
+
+func desired(text string) addonv1beta1.ConfigReference {
+	return addontest.Reference(addontest.Object(text))
+}
+
+// installed is the add-on hello on cluster1.
+func installed(references ...addonv1beta1.ConfigReference) addon.Installation {
+	installation := addontest.Installation("cluster1", "hello")
+	installation.AddOn.Status.ConfigReferences = references
+	return installation
+}
+
 // AM-07, AF-22: an add-on has the configuration that the hub wants on the cluster.
 func TestDeploymentConfig(t *testing.T) {
 	t.Parallel()
-	c := addontest.Client(one, two)
-	first, second := addontest.Desired(one), addontest.Desired(two)
-	got, err := config.DeploymentConfig(t.Context(), c, addontest.Installation(first, second))
+	c := hub(one, two)
+	first, second := desired(one), desired(two)
+	got, err := config.DeploymentConfig(t.Context(), c, installed(first, second))
 	if err != nil || got == nil || got.Name != "two" {
 		t.Errorf("%v, %v; of several, the last counts", got, err)
 	}
-	if got, err := config.DeploymentConfig(t.Context(), c, addontest.Installation()); got != nil || err != nil {
+	if got, err := config.DeploymentConfig(t.Context(), c, installed()); got != nil || err != nil {
 		t.Errorf("%v, %v without any", got, err)
 	}
 	undecided := second
 	undecided.DesiredConfig = nil
-	if got, err := config.DeploymentConfig(t.Context(), c, addontest.Installation(undecided)); got != nil || err != nil {
+	if got, err := config.DeploymentConfig(t.Context(), c, installed(undecided)); got != nil || err != nil {
 		t.Errorf("%v, %v before the rollout has reached the cluster for the first time", got, err)
 	}
 	for want, installation := range map[string]addon.Installation{
-		"hello": addontest.Installation(second, first), "": addontest.Installation(first, second),
+		"hello": installed(second, first), "": installed(first, second),
 	} {
 		if got, err := config.InstallNamespace(c)(t.Context(), installation); got != want || err != nil {
 			t.Errorf("namespace %q, error %v, want %q", got, err, want)
@@ -53,19 +73,19 @@ func TestDeploymentConfig(t *testing.T) {
 // AM-07: the rollout has not reached the cluster, or has and the cache is behind.
 func TestAnotherState(t *testing.T) {
 	t.Parallel()
-	c := addontest.Client(one)
-	changed := addontest.Desired(strings.ReplaceAll(one, "agentInstallNamespace: hello", "agentInstallNamespace: world"))
-	_, err := config.DeploymentConfig(t.Context(), c, addontest.Installation(changed))
+	c := hub(one)
+	changed := desired(strings.ReplaceAll(one, "agentInstallNamespace: hello", "agentInstallNamespace: world"))
+	_, err := config.DeploymentConfig(t.Context(), c, installed(changed))
 	if !errors.Is(err, addon.ErrNotYet) || !strings.Contains(err.Error(), "AddOnDeploymentConfig default/one: ") {
 		t.Errorf("in another state: %v", err)
 	}
 	present := &addonv1beta1.AddOnDeploymentConfig{}
-	if found, err := config.ReadPresent(t.Context(), c, addontest.Installation(changed), present); !found || err != nil || present.Spec.AgentInstallNamespace != "hello" {
+	if found, err := config.ReadPresent(t.Context(), c, installed(changed), present); !found || err != nil || present.Spec.AgentInstallNamespace != "hello" {
 		t.Errorf("as it is now: %v, %t, %v", present.Spec, found, err)
 	}
 	// The hash is that of what is stored, not of what Go makes of it: an empty list is not the absence of one.
-	without := addontest.Desired(strings.ReplaceAll(one, ", customizedVariables: []", ""))
-	if _, err := config.DeploymentConfig(t.Context(), c, addontest.Installation(without)); !errors.Is(err, addon.ErrNotYet) {
+	without := desired(strings.ReplaceAll(one, ", customizedVariables: []", ""))
+	if _, err := config.DeploymentConfig(t.Context(), c, installed(without)); !errors.Is(err, addon.ErrNotYet) {
 		t.Errorf("without the empty list: %v", err)
 	}
 }
@@ -73,8 +93,8 @@ func TestAnotherState(t *testing.T) {
 // AF-15: the hub does not say any more what an add-on is to have that leaves, and its hooks need what it has.
 func TestLeaving(t *testing.T) {
 	t.Parallel()
-	c := addontest.Client(one)
-	installation := addontest.Installation(addontest.Desired(strings.ReplaceAll(one, "agentInstallNamespace: hello", "agentInstallNamespace: world")))
+	c := hub(one)
+	installation := installed(desired(strings.ReplaceAll(one, "agentInstallNamespace: hello", "agentInstallNamespace: world")))
 	installation.AddOn.DeletionTimestamp = new(metav1.Now())
 	if got, err := config.DeploymentConfig(t.Context(), c, installation); err != nil || got == nil {
 		t.Errorf("%v, %v", got, err)
@@ -90,19 +110,19 @@ func TestLeaving(t *testing.T) {
 
 func TestMissing(t *testing.T) {
 	t.Parallel()
-	_, err := config.InstallNamespace(addontest.Client())(t.Context(), addontest.Installation(addontest.Desired(one)))
+	_, err := config.InstallNamespace(hub())(t.Context(), installed(desired(one)))
 	if !errors.Is(err, config.ErrMissing) || !strings.Contains(err.Error(), "AddOnDeploymentConfig default/one does not exist: create it") {
 		t.Error(err)
 	}
-	if _, err := config.Read(t.Context(), addontest.Client(), addontest.Installation(), &appsv1.Deployment{}); err == nil || !strings.Contains(err.Error(), "add it to the scheme") {
+	if _, err := config.Read(t.Context(), hub(), installed(), &apiextensionsv1.CustomResourceDefinition{}); err == nil || !strings.Contains(err.Error(), "add it to the scheme") {
 		t.Errorf("a type that the client does not know: %v", err)
 	}
 }
 
 func TestReadAll(t *testing.T) {
 	t.Parallel()
-	c := addontest.Client(one, two)
-	installation := addontest.Installation(addontest.Desired(two), addontest.Desired(one))
+	c := hub(one, two)
+	installation := installed(desired(two), desired(one))
 	var names []string
 	err := config.ReadAll(t.Context(), c, installation, func(config *addonv1beta1.AddOnDeploymentConfig) error {
 		names = append(names, config.Name)
@@ -153,5 +173,6 @@ func ExampleDeploymentConfig() {
 func exampleHub() (client.Client, addon.Installation) {
 	const text = `{apiVersion: addon.open-cluster-management.io/v1beta1, kind: AddOnDeploymentConfig, metadata: {name: hello, namespace: default},
 		spec: {agentInstallNamespace: hello-system, nodePlacement: {nodeSelector: {host: ssd}}}}`
-	return addontest.Client(text), addontest.Installation(addontest.Desired(text))
+	config := addontest.Object(text)
+	return addontest.Client(config), addontest.Installation("cluster1", "hello", config)
 }

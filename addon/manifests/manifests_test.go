@@ -13,9 +13,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capstan-io/capstan/addon"
+	"github.com/capstan-io/capstan/addon/addontest"
 	"github.com/capstan-io/capstan/addon/manifests"
 	"github.com/capstan-io/capstan/addon/values"
-	"github.com/capstan-io/capstan/internal/addon/addontest"
 )
 
 //go:embed testdata
@@ -37,7 +37,7 @@ func TestRender(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	installation := addontest.Installation()
+	installation := addontest.Installation("cluster1", "hello")
 	given := values.Values{"Image": "quay.io/acme/agent:v1", "LogLevel": 4, "ClusterName": "not-overridden", "HubKubeConfigSecret": "mine",
 		"NodeSelector": map[string]string{"host": `a "disk"`}}
 	objects, err := templates.Render(installation, given)
@@ -91,7 +91,7 @@ func TestErrors(t *testing.T) {
 			t.Parallel()
 			templates, err := manifests.Parse(fstest.MapFS{"a.yaml": {Data: []byte(test.text)}}, "*.yaml")
 			if err == nil {
-				_, err = templates.Render(addontest.Installation(), nil)
+				_, err = templates.Render(addontest.Installation("cluster1", "hello"), nil)
 			}
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("%v, want %s", err, test.want)
@@ -126,7 +126,7 @@ func ExampleTemplates() {
 	if err != nil {
 		panic(err)
 	}
-	installation := addontest.Installation() // of the add-on hello on cluster1
+	installation := addontest.Installation("cluster1", "hello") // of the add-on hello on cluster1
 	installation.AddOn.Annotations = map[string]string{values.Annotation: `{"LogLevel": 4}`}
 
 	workload, err := hello{templates}.Manifests(context.Background(), installation)

@@ -7,13 +7,34 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capstan-io/capstan/addon"
+	"github.com/capstan-io/capstan/addon/addontest"
 	"github.com/capstan-io/capstan/addon/config"
 	"github.com/capstan-io/capstan/addon/values"
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
-	"github.com/capstan-io/capstan/internal/addon/addontest"
 )
+
+// hub has configurations, given as YAML.
+func hub(configurations ...string) client.Client {
+	var objects []client.Object
+	for _, text := range configurations {
+		objects = append(objects, addontest.Object(text))
+	}
+	return addontest.Client(objects...)
+}
+
+func desired(text string) addonv1beta1.ConfigReference {
+	return addontest.Reference(addontest.Object(text))
+}
+
+// installed is the add-on hello on cluster1.
+func installed(references ...addonv1beta1.ConfigReference) addon.Installation {
+	installation := addontest.Installation("cluster1", "hello")
+	installation.AddOn.Status.ConfigReferences = references
+	return installation
+}
 
 // AF-20
 func TestMerge(t *testing.T) {
@@ -40,7 +61,7 @@ func TestMerge(t *testing.T) {
 func TestFromAnnotation(t *testing.T) {
 	t.Parallel()
 	with := func(text string) addon.Installation {
-		i := addontest.Installation()
+		i := installed()
 		i.AddOn.Annotations = map[string]string{"addon.open-cluster-management.io/values": text}
 		return i
 	}
@@ -51,7 +72,7 @@ func TestFromAnnotation(t *testing.T) {
 	if diff := cmp.Diff(values.Values{"global": values.Values{"replicas": 2.0}}, got); diff != "" {
 		t.Error(diff)
 	}
-	for _, without := range []addon.Installation{with(""), addontest.Installation()} {
+	for _, without := range []addon.Installation{with(""), installed()} {
 		if got, err := values.FromAnnotation(t.Context(), without); got != nil || err != nil {
 			t.Errorf("%v, %v without the annotation", got, err)
 		}
@@ -81,8 +102,8 @@ spec:
 // AF-20: where each part of an AddOnDeploymentConfig is found.
 func TestFromDeploymentConfig(t *testing.T) {
 	t.Parallel()
-	c := addontest.Client(full)
-	installation := addontest.Installation(addontest.Desired(full))
+	c := hub(full)
+	installation := installed(desired(full))
 	type v = values.Values
 	for _, test := range []struct {
 		name string
@@ -134,9 +155,9 @@ func TestEmptyDeploymentConfig(t *testing.T) {
 // AF-20, AM-37: the registries of the configuration come before those of the cluster.
 func TestAgentImage(t *testing.T) {
 	t.Parallel()
-	c := addontest.Client(full)
+	c := hub(full)
 	image := func(image string, references ...addonv1beta1.ConfigReference) any {
-		installation := addontest.Installation(references...)
+		installation := installed(references...)
 		installation.Cluster.ObjectMeta = metav1.ObjectMeta{Name: "cluster1", Annotations: map[string]string{
 			"open-cluster-management.io/image-registries": `{"registries":[{"source":"quay.io","mirror":"cluster.example.com"}]}`}}
 		got, err := values.AgentImage(c, "image", image)(t.Context(), installation)
@@ -145,7 +166,7 @@ func TestAgentImage(t *testing.T) {
 		}
 		return got["image"]
 	}
-	desired := addontest.Desired(full)
+	desired := desired(full)
 	if got := image("quay.io/acme/agent:v1", desired); got != "mirror.example.com/acme/agent:v1" {
 		t.Errorf("in both: %v", got)
 	}
@@ -163,19 +184,19 @@ func TestAgentImage(t *testing.T) {
 // AM-07: nothing is made of a configuration that has not reached the cluster, or that there is not.
 func TestFromDeploymentConfigFails(t *testing.T) {
 	t.Parallel()
-	c := addontest.Client(full)
+	c := hub(full)
 	source := values.FromDeploymentConfig(c, values.Variables)
-	behind := addontest.Desired(full)
+	behind := desired(full)
 	behind.DesiredConfig.SpecHash = "another"
-	if _, err := values.Collect(t.Context(), addontest.Installation(behind), values.FromAnnotation, source); !errors.Is(err, addon.ErrNotYet) {
+	if _, err := values.Collect(t.Context(), installed(behind), values.FromAnnotation, source); !errors.Is(err, addon.ErrNotYet) {
 		t.Errorf("in another state: %v", err)
 	}
-	missing := addontest.Desired(full)
+	missing := desired(full)
 	missing.DesiredConfig.Name = "missing"
-	if _, err := values.Collect(t.Context(), addontest.Installation(missing), source); !errors.Is(err, config.ErrMissing) {
+	if _, err := values.Collect(t.Context(), installed(missing), source); !errors.Is(err, config.ErrMissing) {
 		t.Errorf("missing: %v", err)
 	}
-	if got, err := values.Collect(t.Context(), addontest.Installation(), source); err != nil || len(got) != 0 {
+	if got, err := values.Collect(t.Context(), installed(), source); err != nil || len(got) != 0 {
 		t.Errorf("without configuration: %v, %v", got, err)
 	}
 }
@@ -185,10 +206,10 @@ func TestSeveralDeploymentConfigs(t *testing.T) {
 	t.Parallel()
 	const second = `{apiVersion: addon.open-cluster-management.io/v1beta1, kind: AddOnDeploymentConfig, metadata: {name: second, namespace: default},
 		spec: {agentInstallNamespace: "", customizedVariables: [{name: LogLevel, value: "6"}]}}`
-	c := addontest.Client(full, second)
-	first, last := addontest.Desired(full), addontest.Desired(second)
+	c := hub(full, second)
+	first, last := desired(full), desired(second)
 	for want, references := range map[string][]addonv1beta1.ConfigReference{"6": {first, last}, "4": {last, first}} {
-		got, err := values.FromDeploymentConfig(c, values.Variables)(t.Context(), addontest.Installation(references...))
+		got, err := values.FromDeploymentConfig(c, values.Variables)(t.Context(), installed(references...))
 		if err != nil || got["LogLevel"] != want {
 			t.Errorf("LogLevel %v, error %v, want %s", got["LogLevel"], err, want)
 		}

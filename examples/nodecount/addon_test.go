@@ -5,47 +5,44 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
-	"k8s.io/apimachinery/pkg/api/meta/testrestmapper"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/capstan-io/capstan/addon"
-	"github.com/capstan-io/capstan/addon/manager"
+	"github.com/capstan-io/capstan/addon/addontest"
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
-	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 )
 
 func TestManifests(t *testing.T) {
-	scheme := runtime.NewScheme()
-	if err := manager.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
+	config := &addonv1beta1.AddOnDeploymentConfig{}
+	config.Namespace, config.Name = "default", "often"
+	config.Spec.CustomizedVariables = []addonv1beta1.CustomizedVariable{{Name: "INTERVAL", Value: "5s"}}
+	for want, configs := range map[string][]client.Object{"-interval=30s": nil, "-interval=5s": {config}} {
+		n, err := newNodeCount(addontest.Client(configs...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		workload, err := n.Manifests(t.Context(), addontest.Installation("cluster1", name, configs...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		args := agentArgs(t, workload.Objects)
+		if !slices.Contains(args, "-cluster-name=cluster1") || !slices.Contains(args, want) {
+			t.Errorf("the agent is started with %q, want %s", args, want)
+		}
 	}
-	hub := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(testrestmapper.TestOnlyStaticRESTMapper(scheme)).Build()
-	n, err := newNodeCount(hub)
-	if err != nil {
-		t.Fatal(err)
-	}
-	workload, err := n.Manifests(t.Context(), addon.Installation{
-		Cluster: &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "cluster1"}},
-		AddOn:   &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: "cluster1", Name: name}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, object := range workload.Objects {
+}
+
+func agentArgs(t *testing.T, objects []client.Object) []string {
+	t.Helper()
+	for _, object := range objects {
 		if object.GetObjectKind().GroupVersionKind().Kind != "Deployment" {
 			continue
 		}
 		deployment := &appsv1.Deployment{}
-		if err := scheme.Convert(object, deployment, nil); err != nil {
+		if err := addontest.Scheme().Convert(object, deployment, nil); err != nil {
 			t.Fatal(err)
 		}
-		args := deployment.Spec.Template.Spec.Containers[0].Args
-		if !slices.Contains(args, "-cluster-name=cluster1") || !slices.Contains(args, "-interval=30s") {
-			t.Errorf("the agent is started with %q", args)
-		}
-		return
+		return deployment.Spec.Template.Spec.Containers[0].Args
 	}
-	t.Error("there is no Deployment")
+	t.Fatal("there is no Deployment")
+	return nil
 }
