@@ -344,6 +344,9 @@ func TestDependencies(t *testing.T) {
 	if len(h.addOn(t).Finalizers) == 0 {
 		t.Error("the add-on went before one that needs it")
 	}
+	if c := h.condition(t, "HookManifestCompleted"); c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, "delete these, too: next") {
+		t.Errorf("it does not say what it waits for: %+v", c)
+	}
 	if requests := h.controller.waiting(t.Context(), needs); len(requests) != 1 || requests[0].NamespacedName != key {
 		t.Errorf("when that goes, %v are asked for", requests)
 	}

@@ -178,7 +178,7 @@ func (p *pass) deploy(ctx context.Context) {
 		p.problems, p.finalizers = append(p.problems, err), p.addOn.Finalizers
 		return
 	}
-	in.Removal = !p.addOn.DeletionTimestamp.IsZero() && len(dependents) == 0
+	in.Dependents = dependents
 	if len(missing) == 0 {
 		in.Workload, in.Unrendered = p.render(ctx)
 	} else {

@@ -179,7 +179,7 @@ func (h *hub) agents(values map[string]map[string]string) {
 
 // removed asks for the deletion of the add-on.
 func (h *hub) removed() {
-	h.Installation.AddOn.DeletionTimestamp, h.Removal = new(metav1.NewTime(h.Now)), true
+	h.Installation.AddOn.DeletionTimestamp = new(metav1.NewTime(h.Now))
 }
 
 func (h *hub) expectWrites(want ...string) {

@@ -38,11 +38,12 @@ func TestHooks(t *testing.T) {
 	h.agents(nil)
 
 	h.removed()
-	h.Removal = false // others depend on it still
+	h.Dependents = []string{"b", "c"}
 	h.reconcile()
 	h.expectWrites()
 	h.expectFinalizers(fleet.FinalizerAddOnPreDelete)
-	h.Removal = true
+	h.expectCondition("HookManifestCompleted", metav1.ConditionFalse, "HookManifestIsNotCompleted", "delete these, too: b, c", "capstan.io/pre-delete-timeout=0s")
+	h.Dependents = nil
 	h.Workload.Objects[0] = configMap("a", 99)
 	h.reconcile()
 	h.expectWrites("create cluster1/addon-hello-pre-delete")
@@ -145,9 +146,29 @@ func TestStaleHooks(t *testing.T) {
 	h.reconcile()
 	h.expectWrites("create cluster1/addon-hello-pre-delete")
 	h.agents(nil)
-	h.Installation.AddOn.DeletionTimestamp, h.Removal = nil, false
+	h.Installation.AddOn.DeletionTimestamp = nil
 	h.reconcile()
 	h.expectWrites("update cluster1/addon-hello-deploy-0", "delete cluster1/addon-hello-pre-delete")
+}
+
+// Gap A4, A6: an administrator may have an add-on go before those that need it.
+func TestDependentsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, configMap("a", 1))
+	h.reconcile()
+	h.Installation.AddOn.Finalizers = []string{fleet.FinalizerAddOnPreDelete} // for the sake of those
+	h.removed()
+	h.Dependents = []string{"b"}
+	set(&h.Installation.AddOn.Annotations, fleet.AnnotationPreDeleteTimeout, "30m")
+	h.reconcile()
+	h.expectFinalizers(fleet.FinalizerAddOnPreDelete)
+	h.expectCondition("HookManifestCompleted", metav1.ConditionFalse, "HookManifestIsNotCompleted", "delete these, too: b", "all the same at 2026-11-21T12:30:00Z")
+	if h.plan.RequeueAfter != 30*time.Minute {
+		t.Errorf("it comes back after %s", h.plan.RequeueAfter)
+	}
+	h.Now = h.Now.Add(30 * time.Minute)
+	h.reconcile()
+	h.expectFinalizers()
 }
 
 // AF-15: with an agent on a hosting cluster both clusters have hooks, and all is deleted there when both are done.

@@ -44,9 +44,9 @@ type Input struct {
 	CMA *addonv1beta1.ClusterManagementAddOn
 	// Existing are all works of this add-on for this cluster: those that Owner says are.
 	Existing []workv1.ManifestWork
-	// Removal tells that the add-on is being deleted, and may go now. As long as one that is being deleted may not, everything
-	// stays as it is.
-	Removal bool
+	// Dependents are the add-ons on the cluster that need this one. As long as there are any, one that is being deleted stays as it is
+	// (gap A4).
+	Dependents []string
 	// MaxBytes of objects, as JSON, are in one work at most, if there is more than one object in it; 0 is the limit of
 	// AF-13.
 	MaxBytes int
@@ -84,12 +84,11 @@ func New(in Input) (Plan, error) {
 	if err := p.read(); err != nil {
 		return Plan{}, err
 	}
-	deleted := !in.Installation.AddOn.DeletionTimestamp.IsZero()
 	switch {
-	case deleted && in.Removal:
+	case p.leaves() && p.isNeeded():
+		p.stay()
+	case p.leaves():
 		p.remove()
-	case deleted:
-		p.Finalizers = p.present()
 	default:
 		if err := p.deploy(); err != nil {
 			return Plan{}, err
@@ -116,7 +115,7 @@ func (p *planner) read() (err error) {
 	if p.Workload != nil {
 		p.objects, err = encode(p.Workload.Objects)
 		switch {
-		case err != nil && p.Removal:
+		case err != nil && p.leaves():
 			// It must not keep the add-on from being removed when its hooks are waited for no longer.
 			p.Workload, p.Unrendered = nil, err
 		case err != nil:
@@ -129,6 +128,9 @@ func (p *planner) read() (err error) {
 }
 
 const longestLabel = 63
+
+// leaves tells whether the add-on is being deleted.
+func (p *planner) leaves() bool { return !p.Installation.AddOn.DeletionTimestamp.IsZero() }
 
 // deploy brings the add-on to its clusters.
 func (p *planner) deploy() error {

@@ -15,6 +15,21 @@ import (
 // patience is how long hooks are waited for on a cluster that is not available (gap A6).
 const patience = 10 * time.Minute
 
+// isNeeded tells whether the add-on stays for the sake of others, unless an administrator has said for how long at most.
+func (p *planner) isNeeded() bool {
+	d, _ := p.given()
+	return len(p.Dependents) > 0 && !d.passed(p.Now)
+}
+
+// stay leaves everything as it is, and says what it waits for.
+func (p *planner) stay() {
+	p.Finalizers = p.present()
+	d, _ := p.given()
+	p.Conditions = append(p.Conditions, failing(fleet.ConditionHookManifestCompleted, fleet.ReasonHookManifestIsNotCompleted,
+		fmt.Sprintf("The add-on stays as long as other add-ons on the cluster need it; delete these, too: %s%s",
+			strings.Join(p.Dependents, ", "), p.until(d))))
+}
+
 // remove runs the hooks, and then takes away what does not go by itself. Until the hooks are done, everything else stays.
 func (p *planner) remove() {
 	managed, hosting := p.managedSide(), p.hostingSide()
@@ -92,18 +107,23 @@ func (p *planner) wait(s side) (gaveUp bool, note string) {
 	if !available(s.cluster) {
 		note = fmt.Sprintf("; cluster %s is not available", s.namespace)
 	}
+	return false, note + p.until(d)
+}
+
+// until says when the hub goes on, or how it can be made to, and comes back then.
+func (p *planner) until(d deadline) (note string) {
 	if d.invalid != "" {
-		note += "; " + d.invalid
+		note = "; " + d.invalid
 	}
 	if d.at.IsZero() {
 		addOn := p.Installation.AddOn
-		return false, note + fmt.Sprintf("; to remove the add-on all the same: kubectl annotate managedclusteraddon -n %s %s %s=0s",
+		return note + fmt.Sprintf("; to remove the add-on all the same: kubectl annotate managedclusteraddon -n %s %s %s=0s",
 			addOn.Namespace, addOn.Name, fleet.AnnotationPreDeleteTimeout)
 	}
 	if left := d.at.Sub(p.Now); p.RequeueAfter == 0 || left < p.RequeueAfter {
 		p.RequeueAfter = left
 	}
-	return false, note + "; the hub removes the add-on all the same at " + d.at.UTC().Format(time.RFC3339)
+	return note + "; the hub removes the add-on all the same at " + d.at.UTC().Format(time.RFC3339)
 }
 
 // deadline is when the removal goes on without its hooks; at zero is never.
@@ -117,22 +137,26 @@ func (d deadline) passed(now time.Time) bool {
 	return !d.at.IsZero() && !now.Before(d.at)
 }
 
-// deadline is gap A6: what the annotation says, counted from the deletion; without it, a while after the cluster was last
-// available.
-func (p *planner) deadline(cluster *clusterv1.ManagedCluster) (d deadline) {
-	deleted := p.Installation.AddOn.DeletionTimestamp.Time
+// given is the deadline that the annotation sets, counted from the deletion.
+func (p *planner) given() (d deadline, set bool) {
 	timeout, set, invalid := p.timeout()
-	switch {
-	case set:
-		return deadline{at: deleted.Add(timeout)}
-	case available(cluster):
-		return deadline{invalid: invalid}
+	if !set {
+		return deadline{invalid: invalid}, false
 	}
-	since := deleted
+	return deadline{at: p.Installation.AddOn.DeletionTimestamp.Add(timeout)}, true
+}
+
+// deadline is gap A6: what the annotation says; without it, a while after the cluster was last available.
+func (p *planner) deadline(cluster *clusterv1.ManagedCluster) deadline {
+	d, set := p.given()
+	if set || available(cluster) {
+		return d
+	}
+	since := p.Installation.AddOn.DeletionTimestamp.Time
 	if c := meta.FindStatusCondition(cluster.Status.Conditions, fleet.ConditionClusterAvailable); c != nil && c.LastTransitionTime.After(since) {
 		since = c.LastTransitionTime.Time
 	}
-	return deadline{at: since.Add(patience), invalid: invalid}
+	return deadline{at: since.Add(patience), invalid: d.invalid}
 }
 
 // timeout is what the annotation says on the add-on, or else on its ClusterManagementAddOn.
