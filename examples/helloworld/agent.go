@@ -14,6 +14,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/capstan-io/capstan/addon/lease"
+	"github.com/capstan-io/capstan/addon/restart"
 )
 
 type agentFlags struct {
@@ -52,6 +53,10 @@ func (f *agentFlags) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("--kubeconfig %q: %w", f.kubeconfig, err)
 	}
+	changes, err := restart.OnChange(f.hubKubeconfig)
+	if err != nil {
+		return fmt.Errorf("--hub-kubeconfig: %w", err)
+	}
 	access, err := clientcmd.BuildConfigFromFlags("", f.hubKubeconfig)
 	if err != nil {
 		return fmt.Errorf("--hub-kubeconfig %q: %w", f.hubKubeconfig, err)
@@ -74,7 +79,7 @@ func (f *agentFlags) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(mgr.Add(hub), mgr.Add(alive), copies.register(mgr, hub)); err != nil {
+	if err := errors.Join(mgr.Add(hub), mgr.Add(alive), mgr.Add(changes), copies.register(mgr, hub)); err != nil {
 		return err
 	}
 	return mgr.Start(ctx)

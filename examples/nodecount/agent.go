@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/clientcmd"
@@ -16,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/capstan-io/capstan/addon/lease"
+	"github.com/capstan-io/capstan/addon/restart"
 )
 
 // agent counts the nodes of a cluster.
@@ -38,6 +40,11 @@ func runAgent(ctx context.Context, args []string) error {
 		return errors.New("the agent needs -hub-kubeconfig, -cluster-name and -namespace")
 	}
 
+	// Another hub, or another way to it, takes a new start.
+	changes, err := restart.OnChange(*hubKubeconfig)
+	if err != nil {
+		return fmt.Errorf("-hub-kubeconfig: %w", err)
+	}
 	hubConfig, err := clientcmd.BuildConfigFromFlags("", *hubKubeconfig)
 	if err != nil {
 		return fmt.Errorf("-hub-kubeconfig %q: %w", *hubKubeconfig, err)
@@ -61,12 +68,21 @@ func runAgent(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	go wait.UntilWithContext(ctx, func(ctx context.Context) {
+	all, ctx := errgroup.WithContext(ctx)
+	all.Go(func() error { return changes.Start(ctx) })
+	all.Go(func() error { return alive.Start(ctx) })
+	all.Go(func() error { return a.count(ctx, *interval) })
+	return all.Wait()
+}
+
+// count tells the hub again and again how many nodes there are.
+func (a *agent) count(ctx context.Context, interval time.Duration) error {
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		if err := a.report(ctx); err != nil {
 			ctrl.Log.Error(err, "The nodes are not counted")
 		}
-	}, *interval)
-	return alive.Start(ctx)
+	}, interval)
+	return nil
 }
 
 // report counts the nodes and tells the hub.

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 
@@ -20,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager/signals"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/capstan-io/capstan/addon/restart"
 	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
 )
 
@@ -73,6 +75,10 @@ func (f *flags) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("--kubeconfig %q: %w", f.kubeconfig, err)
 	}
+	changes, err := restart.OnChange(f.hubKubeconfig)
+	if err != nil {
+		return fmt.Errorf("--hub-kubeconfig: %w", err)
+	}
 	hub, err := clientcmd.BuildConfigFromFlags("", f.hubKubeconfig)
 	if err != nil {
 		return fmt.Errorf("--hub-kubeconfig %q: %w", f.hubKubeconfig, err)
@@ -95,7 +101,7 @@ func (f *flags) run(ctx context.Context) error {
 		return fmt.Errorf("reach the managed cluster: %w", err)
 	}
 	reports := &reporter{managed: mgr.GetClient(), hub: hubClient, cluster: f.cluster, maxima: most, clock: clock.RealClock{}}
-	if err := reports.register(mgr); err != nil {
+	if err := errors.Join(mgr.Add(changes), reports.register(mgr)); err != nil {
 		return err
 	}
 	return mgr.Start(ctx)

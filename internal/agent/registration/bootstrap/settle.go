@@ -11,8 +11,8 @@ import (
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/agent/hubclient"
-	"github.com/capstan-io/capstan/internal/agent/registration/filewatch"
 	"github.com/capstan-io/capstan/internal/agent/registration/hubkubeconfig"
+	"github.com/capstan-io/capstan/internal/filewatch"
 )
 
 // outcome is how a credential stands to the bootstrap kubeconfigs.
