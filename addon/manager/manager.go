@@ -1,9 +1,22 @@
 // Package manager runs add-ons: it does for each of them what package addon says.
 //
-// The user that it runs as needs on the hub: to read ManagedClusters and ClusterManagementAddOns; to read and patch
-// ManagedClusterAddOns, and to update their status and finalizers; all verbs of ManifestWorks; for add-ons that register, to read
-// certificatesigningrequests and update their approval and status, and to approve and sign for their signers; for those with
-// permissions, all verbs of what these are, and every right that they give; and to create events.
+// The user that it runs as needs on the hub, in all namespaces:
+//
+//   - get, list and watch of ManagedClusters, ClusterManagementAddOns, CertificateSigningRequests, Roles, RoleBindings, ClusterRoles and
+//     ClusterRoleBindings, whether the add-ons register or not, and of the types in their Configs;
+//   - get, list, watch and patch of ManagedClusterAddOns, patch of their status, update of their finalizers;
+//   - get, list, watch, create, patch and delete of ManifestWorks;
+//   - create and patch of events, in the API groups "" and events.k8s.io.
+//
+// If an add-on registers:
+//
+//   - update of certificatesigningrequests/approval, and approve of the signer kubernetes.io/kube-apiserver-client and of those of the
+//     add-on;
+//   - where it signs, update of certificatesigningrequests/status, and sign of its signers;
+//   - if it has permissions, create, patch and delete of what these are, and every right that they give.
+//
+// And with leader election, get, create and update of leases in its namespace. deploy/examples/helloworld/rights.yaml in the
+// repository is an example.
 package manager
 
 import (
@@ -79,10 +92,18 @@ func New(hub *rest.Config, o Options) (*Manager, error) {
 }
 
 // Client reads from the manager's cache, which is filled once it has started, and writes to the hub. It knows the kinds of Kubernetes,
-// clusters, works and add-ons.
+// clusters, works and add-ons; add others to its Scheme.
+//
+// The cache holds of Roles, ClusterRoles and their bindings those that this manager has applied, and of ManifestWorks and
+// CertificateSigningRequests those of add-ons: all others are not found. The first use of a kind that the manager does not watch, such as
+// Secrets, has it watch and keep all objects of that kind, for which it needs the rights. For single objects, and whatever the cache
+// lacks, there is APIReader; and for writing single objects, a client of your own.
 func (m *Manager) Client() client.Client { return m.mgr.GetClient() }
 
-// Add gives add-ons to the manager, before it starts.
+// APIReader reads from the hub each time, everything that the user of the manager may read. It works before the manager has started.
+func (m *Manager) APIReader() client.Reader { return m.mgr.GetAPIReader() }
+
+// Add gives add-ons to the manager. Those that come after Start are not run.
 func (m *Manager) Add(agents ...addon.Agent) { m.agents = append(m.agents, agents...) }
 
 // Start runs the add-ons until the context is done. It fails if there are none, or what they need is missing on the hub.
