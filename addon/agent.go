@@ -20,7 +20,7 @@ type Agent interface {
 	// changed: the add-on, its cluster or its configurations, or something else of which the manager is told with Trigger. It has
 	// to return the same for the same input, in any order. If it fails, what is on the cluster stays as it is, the error is shown in the condition
 	// ManifestApplied, and it is called again after a while. To take everything away from the cluster, it returns an
-	// empty Workload.
+	// empty Workload; nil without an error is a failure.
 	Manifests(ctx context.Context, installation Installation) (*Workload, error)
 }
 
@@ -48,7 +48,8 @@ type Workload struct {
 
 // Options say how the hub treats an add-on (AF-02).
 type Options struct {
-	// Name of the add-on: that of its ClusterManagementAddOn and of its ManagedClusterAddOns. It is required.
+	// Name of the add-on: that of its ClusterManagementAddOn and of its ManagedClusterAddOns, of no more than 63 characters. It is
+	// required.
 	Name string
 	// Registration is how the agent gets access to the hub; nil gives it none.
 	Registration *Registration

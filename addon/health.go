@@ -51,6 +51,6 @@ type Probe struct {
 	// Feedback is what of its status is reported to the hub.
 	Feedback []workv1.FeedbackRule
 	// Healthy returns nil if what was reported of one object is as it should be, and otherwise an error that says what is
-	// wrong, for the condition Available. What it gets is shared and must not be changed.
+	// wrong, for the condition Available. It is required. What it gets is shared and must not be changed.
 	Healthy func(object workv1.ManifestResourceMeta, reported workv1.StatusFeedbackResult) error
 }

@@ -44,7 +44,9 @@ type Options struct {
 	// Checks are what has to work for the lease to be renewed.
 	Checks []Check
 	// Hub and Cluster are the agent's access to the hub and the name of its cluster there. With both, the Lease is in the
-	// namespace of the cluster on the hub if the managed cluster has no Leases.
+	// namespace of the cluster on the hub if the managed cluster has no Leases, for which the agent needs get, create and update
+	// of leases there. The hub and agents of this project look at Leases on the managed cluster only: this is for hubs of which
+	// others look after such Leases. Elsewhere, take another way than HealthLease for clusters without Leases.
 	Hub     *rest.Config
 	Cluster string
 	// Clock is the source of time; nil means the machine's.

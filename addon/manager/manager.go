@@ -120,7 +120,7 @@ func (m *Manager) Start(ctx context.Context) error {
 func (m *Manager) Trigger(cluster, addOn string) { m.trigger.Fire(cluster, addOn) }
 
 // Setup adds add-ons to a manager of controller-runtime that is there for other reasons, too, under a name as in
-// Options. The manager's scheme needs what AddToScheme adds, and its client is best one that reads its own writes. The
+// Options, all of them in one call. The manager's scheme needs what AddToScheme adds, and its client is best one that reads its own writes. The
 // function that it returns is that of [Manager.Trigger].
 func Setup(mgr ctrl.Manager, name string, agents ...addon.Agent) (func(cluster, addOn string), error) {
 	again := &trigger.Trigger{}

@@ -24,7 +24,10 @@ import (
 const addOnEnableLong = `Deploy add-ons on clusters, or change how they are deployed.
 
 --config-file names objects that configure the add-on, such as an AddOnDeploymentConfig. They are applied on the hub, and the
-add-on on these clusters is told to use them.
+add-on on these clusters is told to use them, and no others.
+
+To change how an add-on is deployed, say all of it again: what an earlier "addon enable" said of these clusters and this one does
+not, such as its --config-file, --annotate or --labels, is taken back.
 
 "capstan get addon NAME" shows when it is available.`
 

@@ -30,16 +30,19 @@ func Installation(agent addon.Agent, cluster *clusterv1.ManagedCluster, addOn *a
 // Fixed is a Catalogue that stays the same.
 type Fixed map[string]addon.Agent
 
-// Of makes a Catalogue of the agents. It fails if one has no name, or two have the same.
+// Of makes a Catalogue of the agents. It fails if there are none, two have the same name, or the options of one do not fit.
 func Of(agents ...addon.Agent) (Fixed, error) {
 	if len(agents) == 0 {
 		return nil, errors.New("no add-on is given: a manager needs at least one")
 	}
 	fixed := Fixed{}
-	for _, agent := range agents {
+	for i, agent := range agents {
+		if agent == nil {
+			return nil, fmt.Errorf("add-on %d is nil", i)
+		}
 		options := agent.Options()
-		if options.Name == "" {
-			return nil, fmt.Errorf("the Options of %T have no Name: set it to that of its ClusterManagementAddOn", agent)
+		if err := check(options); err != nil {
+			return nil, fmt.Errorf("the Options of %T: %w", agent, err)
 		}
 		if _, twice := fixed[options.Name]; twice {
 			return nil, fmt.Errorf("two add-ons have the name %q: each needs a name of its own", options.Name)

@@ -110,8 +110,16 @@ func TestWaits(t *testing.T) {
 	if after := h.works(t, "c1"); len(after) != 1 || after[0].ResourceVersion != before[0].ResourceVersion {
 		t.Errorf("works %+v", after)
 	}
-	// Nothing is something else.
+	// To return nothing at all is a mistake, which changes nothing either,
 	h.agent.err = nil
+	if _, err := h.controller.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); err == nil || !strings.Contains(err.Error(), "return an empty Workload") {
+		t.Errorf("neither a workload nor an error: %v", err)
+	}
+	if after := h.works(t, "c1"); len(after) != 1 {
+		t.Errorf("%d works", len(after))
+	}
+	// and nothing on the cluster is something else.
+	h.agent.workload = &addon.Workload{}
 	h.reconcile(t)
 	if after := h.works(t, "c1"); len(after) != 0 {
 		t.Errorf("%d works of an add-on without manifests", len(after))

@@ -58,7 +58,7 @@ func (c *Controller) index(indexer client.FieldIndexer) error {
 	}
 	for _, i := range indexes {
 		if err := indexer.IndexField(context.Background(), i.of, i.name, i.extract); err != nil {
-			return fmt.Errorf("index %T by %s: %w", i.of, i.name, err)
+			return fmt.Errorf("index %T by %s: %w; a manager of controller-runtime runs add-ons once: give it all of them together", i.of, i.name, err)
 		}
 	}
 	return nil

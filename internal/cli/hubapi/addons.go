@@ -94,8 +94,9 @@ func (h *Hub) InstalledAddOns(ctx context.Context, cluster string) (*addonv1alph
 	return list, h.explain("list the add-ons of clusters", err)
 }
 
-// InstallAddOn installs an add-on on the cluster that its namespace names, or makes an installation what it should be. The
-// annotations, labels and configurations that it has beside those are left.
+// InstallAddOn installs an add-on on the cluster that its namespace names, or makes an installation what it should be. It is applied by
+// the server: what this program has set before, and does not set now, goes; what others have set stays, but for the list of
+// configurations, which is replaced as a whole if there is one now.
 func (h *Hub) InstallAddOn(ctx context.Context, addOn *addonv1alpha1.ManagedClusterAddOn) error {
 	doing := "deploy add-on " + addOn.Name + " in managed cluster " + addOn.Namespace
 	content, err := json.Marshal(addOn)
