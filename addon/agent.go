@@ -64,7 +64,8 @@ type Options struct {
 	// that know no hosted mode; [AnnotatedHostingCluster] is the usual one.
 	HostingCluster func(installation Installation) string
 	// Configs are the types of configurations that the add-on reads. They are listed in
-	// status.supportedConfigs, and watched: what Manifests returns may depend on them.
+	// status.supportedConfigs, and watched: what Manifests returns may depend on them. Each is watched in the version given here, which has to
+	// be that of the Go type with which it is read: another version is read from another cache, whose changes call nothing.
 	//
 	// An add-on with Configs is not deployed before the hub has said which configurations it is to have on the cluster, by the
 	// condition Configured (AM-08, AM-38): it would be with other settings, and perhaps in another namespace, than the ones whose turn comes

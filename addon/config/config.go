@@ -48,7 +48,8 @@ func DeploymentConfig(ctx context.Context, c client.Client, installation addon.I
 // found is false if it has none. The type must be in the client's scheme.
 //
 // The client reads unstructured objects, once for each call: one that has them in its cache, as that of package
-// addon/manager has, does so without asking the API server.
+// addon/manager has, does so without asking the API server. For that, Configs of the add-on's options has to name the version of
+// config.
 //
 // It fails with [addon.ErrNotYet] while the configuration is in another state than the cluster is to have now, and with
 // [ErrMissing] if there is none of its name.
