@@ -42,7 +42,7 @@ func TestOf(t *testing.T) {
 		"long name":            {[]addon.Agent{agent{Name: strings.Repeat("a", 64)}}, "64 characters: choose one of no more than 63"},
 		"same name":            {[]addon.Agent{agent{Name: name}, agent{Name: name}}, `"hello"`},
 		"no registrations":     {[]addon.Agent{agent{Name: name, Registration: &addon.Registration{}}}, "Registration has no Configs"},
-		"config without type":  {[]addon.Agent{agent{Name: name, Configs: []schema.GroupVersionResource{{Group: "g"}}}}, "Configs has"},
+		"config without type":  {[]addon.Agent{agent{Name: name, Configs: []schema.GroupVersionResource{{Group: "g"}}}}, "one of the Configs is"},
 		"mode":                 {[]addon.Agent{agent{Name: name, Health: addon.Health{Mode: "Probe"}}}, `Health.Mode "Probe" does not exist: use one of`},
 		"probes without probe": {[]addon.Agent{agent{Name: name, Health: addon.Health{Mode: addon.HealthProbes}}}, "Health has no Probes"},
 		"probes not asked":     {[]addon.Agent{agent{Name: name, Health: addon.Health{Probes: probes}}}, "use HealthProbes"},

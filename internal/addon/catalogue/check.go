@@ -16,17 +16,17 @@ func check(options addon.Options) error {
 		return errors.New("there is no Name: set it to that of its ClusterManagementAddOn")
 	}
 	if len(options.Name) > validation.LabelValueMaxLength {
-		return fmt.Errorf("Name %q has %d characters: choose one of no more than %d, which is what a label holds", options.Name, len(options.Name), validation.LabelValueMaxLength)
+		return fmt.Errorf("the Name %q has %d characters: choose one of no more than %d, which is what a label holds", options.Name, len(options.Name), validation.LabelValueMaxLength)
 	}
 	if problems := validation.IsDNS1123Subdomain(options.Name); len(problems) > 0 {
-		return fmt.Errorf("Name %q: %s", options.Name, problems[0])
+		return fmt.Errorf("the Name %q: %s", options.Name, problems[0])
 	}
 	if options.Registration != nil && options.Registration.Configs == nil {
-		return errors.New("Registration has no Configs: say what the agent registers for, or leave Registration nil")
+		return errors.New("the Registration has no Configs: say what the agent registers for, or leave Registration nil")
 	}
 	for _, kind := range options.Configs {
 		if kind.Version == "" || kind.Resource == "" {
-			return fmt.Errorf("Configs has %q: give version and resource, such as v1beta1 and addondeploymentconfigs", kind)
+			return fmt.Errorf("one of the Configs is %q: give version and resource, such as v1beta1 and addondeploymentconfigs", kind)
 		}
 	}
 	return checkHealth(options.Health)
@@ -41,9 +41,9 @@ func checkHealth(health addon.Health) error {
 	case !slices.Contains(modes, health.Mode):
 		return fmt.Errorf("Health.Mode %q does not exist: use one of %q", health.Mode, modes)
 	case health.Mode == addon.HealthProbes && len(health.Probes) == 0:
-		return errors.New("Health has no Probes, which the mode HealthProbes needs")
+		return errors.New("the Health has no Probes, which the mode HealthProbes needs")
 	case health.Mode != addon.HealthProbes && len(health.Probes) > 0:
-		return fmt.Errorf("Health has Probes, which the mode %q does not ask: use HealthProbes", health.Mode)
+		return fmt.Errorf("the Health has Probes, which the mode %q does not ask: use HealthProbes", health.Mode)
 	}
 	for i, probe := range health.Probes {
 		if probe.Resource.Resource == "" || probe.Resource.Name == "" {
