@@ -116,7 +116,7 @@ func (a *agent) input(ctx context.Context, installation addon.Installation) (tem
 	}
 	in.Template = spec
 	deployment := &addonv1beta1.AddOnDeploymentConfig{}
-	switch found, err := a.read(ctx, installation, deployment); {
+	switch found, err := config.Read(ctx, a.client, installation, deployment); {
 	case err != nil:
 		return in, err
 	case found:
@@ -129,7 +129,7 @@ func (a *agent) input(ctx context.Context, installation addon.Installation) (tem
 // template reads the AddOnTemplate that the cluster is to have.
 func (a *agent) template(ctx context.Context, installation addon.Installation) (*addonv1beta1.AddOnTemplateSpec, error) {
 	object := &addonv1beta1.AddOnTemplate{}
-	found, err := a.read(ctx, installation, object)
+	found, err := config.Read(ctx, a.client, installation, object)
 	if err != nil {
 		return nil, err
 	}
@@ -144,15 +144,6 @@ func (a *agent) template(ctx context.Context, installation addon.Installation) (
 		return nil, fmt.Errorf("AddOnTemplate %s is for the add-on %q, not for %q: set its spec.addonName, or name another one in the configs", object.Name, object.Spec.AddonName, a.name)
 	}
 	return &object.Spec, nil
-}
-
-// read reads the configuration that the cluster is to have. An add-on that leaves takes it in whatever state it is: the rollout of
-// another one will not come to it any more.
-func (a *agent) read(ctx context.Context, installation addon.Installation, into client.Object) (found bool, err error) {
-	if isLeaving(installation.AddOn) {
-		return config.ReadPresent(ctx, a.client, installation, into)
-	}
-	return config.Read(ctx, a.client, installation, into)
 }
 
 func isLeaving(addOn *addonv1beta1.ManagedClusterAddOn) bool {

@@ -4,16 +4,14 @@ import (
 	"testing"
 
 	"k8s.io/client-go/tools/events"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/capstan-io/capstan/addon"
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
-	"github.com/capstan-io/capstan/internal/addon/addontest"
 )
 
 // What one pass over one cluster costs; a hub has as many as it has clusters times add-ons.
 func BenchmarkPass(b *testing.B) {
-	c := addontest.With(fake.NewClientBuilder().WithScheme(addontest.Scheme()), templateV1, deployConfig)
+	c := hub([]string{templateV1, deployConfig})
 	agent := &agent{Catalogue: NewCatalogue(c, c, &events.FakeRecorder{}), name: "hello"}
 	installation := installed(templateV1, deployConfig)
 	installation.AddOn.Status.Registrations = []addonv1beta1.RegistrationConfig{addon.KubeClient(installation, "hello")}

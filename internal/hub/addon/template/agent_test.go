@@ -11,13 +11,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/tools/events"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capstan-io/capstan/addon"
+	"github.com/capstan-io/capstan/addon/addontest"
 	"github.com/capstan-io/capstan/addon/config"
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
-	"github.com/capstan-io/capstan/internal/addon/addontest"
 )
 
 const (
@@ -56,6 +56,14 @@ spec: {agentInstallNamespace: hello-system, customizedVariables: [{name: WHO, va
 `
 )
 
+// hub has configurations, given as YAML, and other objects.
+func hub(configurations []string, others ...client.Object) client.Client {
+	for _, text := range configurations {
+		others = append(others, addontest.Object(text))
+	}
+	return addontest.Client(others...)
+}
+
 func newAgent(t *testing.T, configurations ...string) addon.Agent {
 	t.Helper()
 	return newTellingAgent(t, &events.FakeRecorder{}, configurations...)
@@ -65,8 +73,8 @@ func newTellingAgent(t *testing.T, recorder events.EventRecorder, configurations
 	t.Helper()
 	entry := &addonv1beta1.ClusterManagementAddOn{ObjectMeta: metav1.ObjectMeta{Name: "hello"}}
 	entry.Spec.DefaultConfigs = []addonv1beta1.AddOnConfig{{ConfigGroupResource: templateType()}}
-	c := addontest.With(fake.NewClientBuilder().WithObjects(entry), configurations...)
-	agent, err := NewCatalogue(c, c, recorder).Agent(t.Context(), addontest.Installation().AddOn)
+	c := hub(configurations, entry)
+	agent, err := NewCatalogue(c, c, recorder).Agent(t.Context(), addontest.Installation("cluster1", "hello").AddOn)
 	if err != nil || agent == nil {
 		t.Fatal(agent, err)
 	}
@@ -79,9 +87,9 @@ func templateType() addonv1beta1.ConfigGroupResource {
 
 // desired refers to the template, or whatever configuration, and says that all are known.
 func installed(configurations ...string) addon.Installation {
-	installation := addontest.Installation()
+	installation := addontest.Installation("cluster1", "hello")
 	for _, text := range configurations {
-		installation.AddOn.Status.ConfigReferences = append(installation.AddOn.Status.ConfigReferences, addontest.Desired(text))
+		installation.AddOn.Status.ConfigReferences = append(installation.AddOn.Status.ConfigReferences, addontest.Reference(addontest.Object(text)))
 	}
 	installation.AddOn.Status.Conditions = []metav1.Condition{{Type: "Configured", Status: metav1.ConditionTrue}}
 	return installation
@@ -165,7 +173,7 @@ func TestManifestsFail(t *testing.T) {
 	t.Parallel()
 	agent := newAgent(t, templateV1, deployConfig)
 	other := installed(strings.ReplaceAll(templateV1, "agent:v1", "agent:v2"))
-	unknown := addontest.Installation()
+	unknown := addontest.Installation("cluster1", "hello")
 	missing := installed(strings.ReplaceAll(templateV1, "hello-v1", "hello-v9"))
 	for _, test := range []struct {
 		name         string
@@ -205,7 +213,7 @@ func TestLeaving(t *testing.T) {
 	for name, installation := range map[string]addon.Installation{
 		"template missing":     leaving(installed(strings.ReplaceAll(templateV1, "hello-v1", "hello-v9"))),
 		"deployment missing":   leaving(installed(templateV1, strings.ReplaceAll(deployConfig, "name: deploy", "name: gone"))),
-		"never had a template": leaving(addontest.Installation()),
+		"never had a template": leaving(addontest.Installation("cluster1", "hello")),
 	} {
 		installation.AddOn.Status.Namespace = "as-it-was"
 		if workload, err := agent.Manifests(t.Context(), installation); err != nil || len(workload.Objects) != 0 {
@@ -290,7 +298,7 @@ func TestPermissions(t *testing.T) {
 		t.Errorf("the template is gone: %v", err)
 	}
 	incomplete := strings.ReplaceAll(templateV1, "type: SingleNamespace, singleNamespace: {namespace: shared, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: writer}}", "type: SingleNamespace")
-	installation.AddOn.Status.ConfigReferences = []addonv1beta1.ConfigReference{addontest.Desired(incomplete)}
+	installation.AddOn.Status.ConfigReferences = []addonv1beta1.ConfigReference{addontest.Reference(addontest.Object(incomplete))}
 	if _, err := newAgent(t, incomplete).Options().Registration.Permissions(t.Context(), installation); err == nil || !strings.Contains(err.Error(), "spec.registration[0].kubeClient.hubPermissions[1]: type \"SingleNamespace\" needs") {
 		t.Errorf("without its block: %v", err)
 	}

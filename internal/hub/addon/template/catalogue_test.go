@@ -5,10 +5,10 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/capstan-io/capstan/addon/addontest"
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
-	"github.com/capstan-io/capstan/internal/addon/addontest"
 )
 
 // AM-30, and A5, R12: the entry of the catalogue goes, or becomes one of something else, before what is installed of it.
@@ -42,11 +42,11 @@ func TestCatalogue(t *testing.T) {
 		{"gone", code, true, false},
 		{"gone", addonv1beta1.ManagedClusterAddOnStatus{}, true, false},
 	} {
-		builder := fake.NewClientBuilder().WithScheme(addontest.Scheme())
+		var objects []client.Object
 		if configs, found := entries[test.entry]; found {
-			builder.WithObjects(&addonv1beta1.ClusterManagementAddOn{ObjectMeta: metav1.ObjectMeta{Name: test.entry}, Spec: addonv1beta1.ClusterManagementAddOnSpec{DefaultConfigs: configs}})
+			objects = append(objects, &addonv1beta1.ClusterManagementAddOn{ObjectMeta: metav1.ObjectMeta{Name: test.entry}, Spec: addonv1beta1.ClusterManagementAddOnSpec{DefaultConfigs: configs}})
 		}
-		c := addontest.With(builder)
+		c := addontest.Client(objects...)
 		addOn := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Name: test.entry, Namespace: "cluster1"}, Status: test.status}
 		if test.leaving {
 			addOn.DeletionTimestamp = new(metav1.Now())

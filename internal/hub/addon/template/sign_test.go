@@ -16,9 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
-	"github.com/capstan-io/capstan/internal/addon/addontest"
 )
 
 // authority is a CA as a Secret.
@@ -99,7 +97,7 @@ func TestSign(t *testing.T) {
 			if secret == nil {
 				secret = authority(t, "open-cluster-management-hub", "hello-ca", corev1.SecretTypeTLS)
 			}
-			c := addontest.With(fake.NewClientBuilder().WithScheme(addontest.Scheme()).WithObjects(secret), present)
+			c := hub([]string{present}, secret)
 			issued, err := (&agent{Catalogue: NewCatalogue(c, c, &events.FakeRecorder{}), name: "hello"}).sign(t.Context(), installed(desired), test.request)
 			if test.refused != "" {
 				if err == nil || issued != nil || !strings.Contains(err.Error(), test.refused) {
