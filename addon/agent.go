@@ -62,6 +62,10 @@ type Options struct {
 	// HostingCluster names the cluster of the hub on which the agent runs in hosted mode, instead of on the one that it manages
 	// (AF-02, AF-16); empty is the default mode. It follows from the Cluster and the AddOn of the installation alone. nil is for add-ons
 	// that know no hosted mode; [AnnotatedHostingCluster] is the usual one.
+	//
+	// The agent of the cluster and the hub go by the annotation that the usual one reads: whoever finds the name elsewhere sees to it that
+	// the ManagedClusterAddOn has it in the annotation, too. The hub checks whether a user may name a cluster there, and not what is
+	// found elsewhere.
 	HostingCluster func(installation Installation) string
 	// Configs are the types of configurations that the add-on reads. They are listed in
 	// status.supportedConfigs, and watched: what Manifests returns may depend on them. Each is watched in the version given here, which has to
