@@ -183,7 +183,7 @@ func (o *outage) run(hubConfig, clusterConfig *rest.Config) {
 	for _, err := range []error{
 		mgr.Add(hub), mgr.Add(observed), mgr.Add(manager.RunnableFunc(connection.Start)),
 		lease.Register(mgr, hub, uncached, lease.Options{Doubt: connection.Doubt, Record: func(string, string, string, string, ...any) {}, Clock: clock.RealClock{}}),
-		finalize.Register(mgr, managed, outageHash, "agent", 10),
+		finalize.Register(mgr, managed, outageHash, "agent", 10, clock.RealClock{}),
 		evict.Register(mgr, hub, evict.Options{Namespace: outageCluster, HubHash: outageHash, AgentID: "agent", GracePeriod: time.Minute, Clock: clock.RealClock{}}),
 		apply.Register(mgr, hub, objects, managed, observed, apply.Options{
 			Namespace: outageCluster, HubHash: outageHash, AgentID: "agent", Workers: 10, Executors: sure(executor.New(clusterConfig, clock.RealClock{})),
