@@ -38,9 +38,9 @@ const (
 // the room doubles, up to most bytes or a sixteenth of the memory there is. Once the process is idle, that memory goes back to
 // the operating system. It counts as busy now, for a start is a busy time.
 //
-// Where memory is limited by a cgroup, and GOMEMLIMIT sets no other limit, the collector knows of that, too.
+// Unless GOMEMLIMIT says otherwise, the collector works harder, too, where nine tenths of the memory of the cgroup, or of the
+// machine, are taken.
 func Pace(least, most uint64) {
-	// Without a limit that can be read, there is the machine's; without that, none.
 	limit, err := memlimit.Set(memlimit.WithProvider(memlimit.ApplyFallback(memlimit.FromCgroup, memlimit.FromSystem)))
 	if os.Getenv("GOGC") != "" {
 		return

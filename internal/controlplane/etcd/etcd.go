@@ -157,10 +157,17 @@ func startMember(cfg *embed.Config, core *logCore) (*embed.Etcd, error) {
 	}
 }
 
+// errOtherMember is about data in which this member does not find itself.
+var errOtherMember = fmt.Errorf("its files are those of another etcd member; if they were restored from a snapshot, restore them with "+
+	"--name %[1]s --initial-cluster %[1]s=%[2]s --initial-advertise-peer-urls %[2]s", memberName, peerURL)
+
 // unusable says what to do about data that etcd cannot start on.
 func unusable(err error) error {
 	if strings.Contains(err.Error(), syscall.ENOSPC.Error()) {
 		return fmt.Errorf("%w; make room on the disk", err)
+	}
+	if strings.Contains(err.Error(), "member unknown") {
+		return fmt.Errorf("%w; %w", err, errOtherMember)
 	}
 	return fmt.Errorf("%w; its files are damaged: restore the folder from a backup", err)
 }
@@ -229,9 +236,6 @@ func localURL(port int) url.URL {
 
 // waitReady makes the member leader of its cluster of one and waits until it has published itself.
 func (s *Server) waitReady(ctx context.Context) error {
-	if err := s.isMember(); err != nil {
-		return err
-	}
 	ctx, cancel := startContext(ctx)
 	defer cancel()
 	retry := time.NewTicker(2 * time.Millisecond)
@@ -243,24 +247,27 @@ func (s *Server) waitReady(ctx context.Context) error {
 		case err := <-s.etcd.Err():
 			return err
 		case err := <-s.log.failed:
-			return err
+			return unusable(err)
 		case <-s.etcd.Server.StopNotify():
 			return errors.New("the member stopped while starting; its log says why")
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-retry.C:
+			if err := s.isMember(); err != nil {
+				return err
+			}
 			s.campaign(ctx)
 		}
 	}
 }
 
-// isMember makes sure that the data is this member's: with another's it would wait for ever for that one's vote.
+// isMember makes sure that the data is this member's: with another's it would wait for ever for that one's vote. Right after a
+// start that was killed, the log may tell of the membership and the storage not yet.
 func (s *Server) isMember() error {
-	if s.etcd.Server.Cluster().Member(s.etcd.Server.MemberID()) != nil {
+	if !replayed() || s.etcd.Server.AppliedIndex() < s.etcd.Server.CommittedIndex() || s.etcd.Server.Cluster().Member(s.etcd.Server.MemberID()) != nil {
 		return nil
 	}
-	return fmt.Errorf("its files are those of another etcd member; if they were restored from a snapshot, restore them with "+
-		"--name %[1]s --initial-cluster %[1]s=%[2]s --initial-advertise-peer-urls %[2]s", memberName, peerURL)
+	return errOtherMember
 }
 
 // startContext ends when the start took too long, and some time after it was called off.

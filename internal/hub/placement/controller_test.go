@@ -231,7 +231,7 @@ func TestEvents(t *testing.T) {
 	for range 1000 {
 		b.tellRemoved(p, decision)
 	}
-	if got, want := len(b.heard()), eventsAtOnce-3; got != want {
+	if got, want := len(b.heard()), eventsAtOnce-5; got != want {
 		t.Errorf("%d events at once, want %d", got, want)
 	}
 	b.clock.Step(time.Second)

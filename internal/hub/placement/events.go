@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	"github.com/capstan-io/capstan/internal/fleet"
@@ -28,10 +29,21 @@ const (
 	eventsLatest    = time.Minute
 )
 
-// tell calls the function, which writes events, when it is its turn, or never if that is not within eventsLatest.
-func (c *Controller) tell(write func()) {
+// notice is what an event says.
+type notice struct{ eventType, reason, action, note string }
+
+// tell writes events about a decision when it is their turn, or never if that is not within eventsLatest.
+func (c *Controller) tell(owner *clusterv1beta1.Placement, decision *clusterv1beta1.PlacementDecision, notices ...notice) {
+	// Later, the controller may be changing the objects.
+	regarding := &clusterv1beta1.Placement{ObjectMeta: identityOf(owner)}
+	related := &clusterv1beta1.PlacementDecision{ObjectMeta: identityOf(decision)}
+	write := func() {
+		for _, n := range notices {
+			c.recorder.Eventf(regarding, related, n.eventType, n.reason, n.action, "%s", n.note)
+		}
+	}
 	now := c.clock.Now()
-	turn := c.turns.ReserveN(now, 1)
+	turn := c.turns.ReserveN(now, len(notices))
 	switch delay := turn.DelayFrom(now); {
 	case delay == 0:
 		write()
@@ -46,31 +58,32 @@ func (c *Controller) tell(write func()) {
 	}
 }
 
+func identityOf(o metav1.Object) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(), ResourceVersion: o.GetResourceVersion()}
+}
+
 // tellWritten is PL-20 for decisions that were made or have changed.
 func (c *Controller) tellWritten(owner *clusterv1beta1.Placement, result *scheduler.Result, w *decisions.Write) {
-	eventType, warning := corev1.EventTypeNormal, ""
-	if len(result.ExpiredScores) > 0 {
-		eventType = corev1.EventTypeWarning
-		warning = fmt.Sprintf("; the AddOnPlacementScores of %s have expired and count as 0", wording.FirstFew(result.ExpiredScores))
-	}
-	action, reason, verb := "DecisionUpdated", fleet.EventDecisionUpdate, "has %d clusters now"
+	n := notice{eventType: corev1.EventTypeNormal, reason: fleet.EventDecisionUpdate, action: "DecisionUpdated",
+		note: fmt.Sprintf("PlacementDecision %s has %d clusters now", w.Decision.Name, len(w.Decision.Status.Decisions))}
 	if w.Create {
-		action, reason, verb = "DecisionCreated", fleet.EventDecisionCreate, "is created with %d clusters"
+		n.reason, n.action = fleet.EventDecisionCreate, "DecisionCreated"
+		n.note = fmt.Sprintf("PlacementDecision %s is created with %d clusters", w.Decision.Name, len(w.Decision.Status.Decisions))
 	}
-	note := "PlacementDecision " + w.Decision.Name + " " + fmt.Sprintf(verb, len(w.Decision.Status.Decisions)) + warning
-	c.tell(func() {
-		c.recorder.Eventf(owner, w.Decision, eventType, reason, action, "%s", note)
-		if scores := scoresNote(result.Scores); scores != "" {
-			c.recorder.Eventf(owner, w.Decision, corev1.EventTypeNormal, fleet.EventScoreUpdate, "ScoreUpdated", "%s", scores)
-		}
-	})
+	if len(result.ExpiredScores) > 0 {
+		n.eventType = corev1.EventTypeWarning
+		n.note += fmt.Sprintf("; the AddOnPlacementScores of %s have expired and count as 0", wording.FirstFew(result.ExpiredScores))
+	}
+	notices := []notice{n}
+	if scores := scoresNote(result.Scores); scores != "" {
+		notices = append(notices, notice{corev1.EventTypeNormal, fleet.EventScoreUpdate, "ScoreUpdated", scores})
+	}
+	c.tell(owner, w.Decision, notices...)
 }
 
 func (c *Controller) tellRemoved(owner *clusterv1beta1.Placement, decision *clusterv1beta1.PlacementDecision) {
-	c.tell(func() {
-		c.recorder.Eventf(owner, decision, corev1.EventTypeNormal, fleet.EventDecisionDelete, "DecisionDeleted",
-			"PlacementDecision %s is not needed any more", decision.Name)
-	})
+	c.tell(owner, decision, notice{corev1.EventTypeNormal, fleet.EventDecisionDelete, "DecisionDeleted",
+		fmt.Sprintf("PlacementDecision %s is not needed any more", decision.Name)})
 }
 
 // scoresNote lists clusters with their scores, as many as there is room for.

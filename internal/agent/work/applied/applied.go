@@ -112,8 +112,7 @@ func (c *Cluster) one(amw *workv1.AppliedManifestWork, verb string, r *workv1.Ap
 	do func(*workv1.AppliedManifestResourceMeta) (gone bool, err error)) (gone bool, err error) {
 	recorded := Object(*r)
 	c.Tracked.Track(amw.Name, recorded)
-	gone, waiting := c.afterAsking(*r)
-	if !gone && !waiting {
+	if gone = c.wasSeenToGo(*r); !gone {
 		gone, err = do(r)
 	}
 	if err != nil {
@@ -131,20 +130,24 @@ func (c *Cluster) one(amw *workv1.AppliedManifestWork, verb string, r *workv1.Ap
 	return gone, err
 }
 
-// afterAsking tells whether an object that was to be deleted is known to be gone, or known not to have changed since.
-func (c *Cluster) afterAsking(r workv1.AppliedManifestResourceMeta) (gone, waiting bool) {
+// wasSeenToGo tells whether an object that was to be deleted is known to be gone.
+func (c *Cluster) wasSeenToGo(r workv1.AppliedManifestResourceMeta) bool {
+	_, asked := c.asked.Load(r.UID)
+	revision, known := c.Tracked.Revision(Object(r))
+	return asked && known && revision == ""
+}
+
+// isWaitedFor tells whether an object that was to be deleted is known not to have changed since.
+func (c *Cluster) isWaitedFor(r workv1.AppliedManifestResourceMeta) bool {
 	before, asked := c.asked.Load(r.UID)
-	if !asked {
-		return false, false
-	}
-	now, known := c.Tracked.Revision(Object(r))
-	if !known {
-		return false, false
-	}
-	return now == "", now == before
+	revision, known := c.Tracked.Revision(Object(r))
+	return asked && known && revision == before
 }
 
 func (c *Cluster) remove(ctx context.Context, amw *workv1.AppliedManifestWork, r *workv1.AppliedManifestResourceMeta) (gone bool, err error) {
+	if c.isWaitedFor(*r) {
+		return false, nil
+	}
 	resource, live, err := c.find(ctx, amw, r)
 	if err != nil || live == nil {
 		return err == nil, err

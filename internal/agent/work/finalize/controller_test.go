@@ -171,3 +171,20 @@ func TestHeldObject(t *testing.T) {
 		}
 	})
 }
+
+// WK-12: what is to stay is let go of, even if it was to be deleted before and something held it.
+func TestReleaseOfWhatWasToGo(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, 1)
+		b.pass()
+		amw := &workv1.AppliedManifestWork{}
+		if err := b.client.Get(t.Context(), client.ObjectKey{Name: workName}, amw); err != nil {
+			t.Fatal(err)
+		}
+		remaining, err := b.cluster.Release(t.Context(), amw, amw.Status.AppliedResources)
+		if err != nil || len(remaining) > 0 || b.requests()["patch"] != 1 {
+			t.Errorf("remaining %v (%v), requests %v", remaining, err, b.requests())
+		}
+	})
+}
