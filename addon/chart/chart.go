@@ -86,9 +86,8 @@ func (c *Chart) parse() (*chartv2.Chart, error) { return loader.LoadFiles(c.file
 // namespace are put into that of the release, if their kind lives in one: Render knows the kinds of Kubernetes and those that the chart
 // defines; templates of others have to say their namespace.
 //
-// Of Helm's hooks, those of an
-// installation are objects as others, those with pre-delete become hooks of the add-on, and the rest are left out, tests
-// among them. It fails, naming the file, if a template does, or yields what is no object.
+// Of Helm's hooks, those of an installation are objects as others, those with pre-delete become hooks of the add-on, and the rest
+// are left out, tests among them. It fails, naming the file, if a template does, or yields what is no object.
 func (c *Chart) Render(installation addon.Installation, given values.Values) ([]client.Object, error) {
 	parsed, err := c.parse()
 	if err != nil {

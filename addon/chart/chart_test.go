@@ -189,10 +189,21 @@ func TestIgnore(t *testing.T) {
 //go:embed testdata/hello
 var withoutHelpers embed.FS
 
+//go:embed testdata/selfcontained
+var selfContained embed.FS
+
 // AF-18: what Go leaves out of an embedded chart is missed at once, and not on the first cluster.
 func TestEmbedded(t *testing.T) {
 	t.Parallel()
 	if _, err := chart.Load(withoutHelpers, "testdata/hello"); err == nil || !strings.Contains(err.Error(), `templates/deployment.yaml includes "hello.name", which no file defines: embed the chart with //go:embed all:`) {
+		t.Error(err)
+	}
+}
+
+// AF-18: a template may be defined in every way that Go knows, and a comment includes none.
+func TestDefinitions(t *testing.T) {
+	t.Parallel()
+	if _, err := chart.Load(selfContained, "testdata/selfcontained"); err != nil {
 		t.Error(err)
 	}
 }

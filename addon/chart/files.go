@@ -55,8 +55,9 @@ func ignored(chart fs.FS) (*ignore.Rules, error) {
 }
 
 var (
-	defines  = regexp.MustCompile(`\{\{-?\s*define\s+"([^"]+)"`)
-	includes = regexp.MustCompile(`\b(?:include|template)\s+"([^"]+)"`)
+	comments = regexp.MustCompile(`(?s)\{\{-?\s*/\*.*?\*/\s*-?\}\}`)
+	defines  = regexp.MustCompile("\\{\\{-?\\s*(?:define|block)\\s+[\"`]([^\"`]+)[\"`]")
+	includes = regexp.MustCompile("\\b(?:include|template)\\s+[\"`]([^\"`]+)[\"`]")
 )
 
 // checkEmbedded fails if a chart that is embedded in the program lacks what its templates include, because it was embedded without those
@@ -78,7 +79,7 @@ func (c *Chart) checkEmbedded(files fs.FS) error {
 		if !strings.Contains("/"+file.Name, "/templates/") {
 			continue
 		}
-		for _, match := range includes.FindAllSubmatch(file.Data, -1) {
+		for _, match := range includes.FindAllSubmatch(comments.ReplaceAll(file.Data, nil), -1) {
 			if name := string(match[1]); !defined[name] {
 				return fmt.Errorf("%s includes %q, which no file defines: embed the chart with //go:embed all:DIR, or Go leaves out files such as templates/_helpers.tpl", file.Name, name)
 			}

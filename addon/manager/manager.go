@@ -24,6 +24,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -154,13 +155,11 @@ func checkName(name string) error {
 	return nil
 }
 
-// configsOf are the types that any of the add-ons reads.
+// configsOf are the types that any of the add-ons reads, each in all versions in which one does.
 func configsOf(agents []addon.Agent) (all []schema.GroupVersionResource) {
-	seen := map[schema.GroupResource]bool{}
 	for _, agent := range agents {
 		for _, kind := range agent.Options().Configs {
-			if !seen[kind.GroupResource()] {
-				seen[kind.GroupResource()] = true
+			if !slices.Contains(all, kind) {
 				all = append(all, kind)
 			}
 		}

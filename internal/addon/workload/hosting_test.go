@@ -2,6 +2,7 @@ package workload
 
 import (
 	"maps"
+	"slices"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -49,6 +50,29 @@ func TestHosted(t *testing.T) {
 	h.expectFinalizers()
 	h.expectNoCondition("HostingClusterValidity")
 	h.expectNoCondition("HostingManifestApplied")
+}
+
+// AF-16: an agent stays where it is until it is known what is to run elsewhere.
+func TestHostChangesWhileNothingIsKnown(t *testing.T) {
+	t.Parallel()
+	for _, host := range []string{"host2", ""} {
+		h := newHub(t, configMap("a", 1), annotated(configMap("b", 1), at, "hosting")).hosted()
+		h.reconcile()
+		h.agents(nil)
+		workload := h.Workload
+		h.Workload = nil
+		h.Installation.HostingCluster, h.Hosting = host, nil
+		if host != "" {
+			h.Hosting = cluster(host, metav1.ConditionTrue)
+		}
+		h.reconcile()
+		h.expectWrites()
+		h.Workload = workload
+		h.reconcile()
+		if !slices.Contains(h.writes, "delete host/addon-hello-deploy-hosting-cluster1-0") {
+			t.Errorf("moving to %q: %q", host, h.writes)
+		}
+	}
 }
 
 // A cluster may host its own agent.

@@ -155,10 +155,11 @@ func (p *planner) deploy() error {
 }
 
 // tidy deletes works that are of no use any more: hooks of an add-on that was removed before, and what is on a cluster that hosts
-// the agent no longer.
+// the agent no longer. While it is not known what comes in its place that stays, unless its cluster goes.
 func (p *planner) tidy(hosting side) {
+	gone := p.hosted() && hosting.cluster == nil
 	for _, w := range p.works {
-		stray := w.hosting && (hosting.cluster == nil || w.Namespace != hosting.namespace)
+		stray := w.hosting && (gone || p.Workload != nil && (!p.hosted() || w.Namespace != hosting.namespace))
 		if (w.hook || stray) && w.DeletionTimestamp.IsZero() {
 			p.Delete = append(p.Delete, w.ManifestWork)
 		}
