@@ -9,6 +9,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/path"
 	"k8s.io/apiserver/pkg/authorization/union"
 	genericapifilters "k8s.io/apiserver/pkg/endpoints/filters"
+	registry "k8s.io/apiserver/pkg/registry/generic"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/util/notfoundhandler"
 	"k8s.io/client-go/informers"
@@ -21,6 +22,7 @@ import (
 	kubeoptions "k8s.io/kubernetes/pkg/controlplane/apiserver/options"
 	rbacrest "k8s.io/kubernetes/pkg/registry/rbac/rest"
 
+	"github.com/capstan-io/capstan/internal/controlplane/direct"
 	"github.com/capstan-io/capstan/internal/controlplane/kubeversion"
 	"github.com/capstan-io/capstan/internal/controlplane/scope"
 )
@@ -37,10 +39,10 @@ type serverConfigs struct {
 	extensions *apiextensionsapiserver.Config
 }
 
-// newServer builds the API server. Nothing runs yet. Reviews, unless nil, tell of more users. Whoever asks for something at
+// newServer builds the API server. Nothing runs yet. It calls the embedded storage, unless that is nil. Reviews, unless nil, tell of more users. Whoever asks for something at
 // the endpoints is let through to them.
-func newServer(options kubeoptions.CompletedOptions, services *serviceResolver, reviews authenticationv1client.AuthenticationV1Interface, endpoints []string) (*aggregatorapiserver.APIAggregator, error) {
-	configs, err := newServerConfigs(options, services, reviews)
+func newServer(options kubeoptions.CompletedOptions, embedded *direct.Storage, services *serviceResolver, reviews authenticationv1client.AuthenticationV1Interface, endpoints []string) (*aggregatorapiserver.APIAggregator, error) {
+	configs, err := newServerConfigs(options, embedded, services, reviews)
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +52,7 @@ func newServer(options kubeoptions.CompletedOptions, services *serviceResolver, 
 	return configs.chain()
 }
 
-func newServerConfigs(options kubeoptions.CompletedOptions, services *serviceResolver, reviews authenticationv1client.AuthenticationV1Interface) (*serverConfigs, error) {
+func newServerConfigs(options kubeoptions.CompletedOptions, embedded *direct.Storage, services *serviceResolver, reviews authenticationv1client.AuthenticationV1Interface) (*serverConfigs, error) {
 	generic, shared, storage, err := controlplaneapiserver.BuildGenericConfig(options,
 		[]*runtime.Scheme{legacyscheme.Scheme, apiextensionsapiserver.Scheme, aggregatorscheme.Scheme},
 		servedGroups(), servedDefinitions, nil)
@@ -87,6 +89,14 @@ func newServerConfigs(options kubeoptions.CompletedOptions, services *serviceRes
 	// All requests come through the aggregator.
 	if err := narrowToOwn(&aggregator.GenericConfig.Config, shared); err != nil {
 		return nil, err
+	}
+	if embedded != nil {
+		for _, getter := range []*registry.RESTOptionsGetter{
+			&native.Generic.RESTOptionsGetter, &extensions.GenericConfig.RESTOptionsGetter, &extensions.ExtraConfig.CRDRESTOptionsGetter,
+			&aggregator.GenericConfig.RESTOptionsGetter,
+		} {
+			*getter = embedded.For(*getter)
+		}
 	}
 	return &serverConfigs{aggregator: aggregator, native: native, extensions: extensions}, nil
 }

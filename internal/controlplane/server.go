@@ -160,7 +160,11 @@ func (h *hub) build(ctx context.Context) error {
 		return fmt.Errorf("configure the API server: %w", errors.Join(errs...))
 	}
 	h.services = newServiceResolver(h.Options)
-	if h.server, err = newServer(completed, h.services, h.hostingReviews, slices.Collect(maps.Keys(h.Endpoints))); err != nil {
+	embedded, err := h.storage.direct(completed.Etcd)
+	if err != nil {
+		return err
+	}
+	if h.server, err = newServer(completed, embedded, h.services, h.hostingReviews, slices.Collect(maps.Keys(h.Endpoints))); err != nil {
 		return err
 	}
 	generic := h.server.GenericAPIServer

@@ -17,9 +17,11 @@ import (
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/klog/v2"
 
+	"github.com/capstan-io/capstan/internal/controlplane/direct"
 	"github.com/capstan-io/capstan/internal/controlplane/etcd"
 	"github.com/capstan-io/capstan/internal/controlplane/ocmconfig"
 	"github.com/capstan-io/capstan/internal/controlplane/pki"
@@ -31,6 +33,8 @@ const probeTimeout = 3 * time.Second
 // storage is where the hub's objects are.
 type storage struct {
 	transport storagebackend.TransportConfig
+	// embedded calls the embedded etcd; it is nil if there is none.
+	embedded *clientv3.Client
 	// failed delivers the end of an embedded etcd that nobody asked for.
 	failed <-chan error
 	close  func()
@@ -71,9 +75,27 @@ func (o *Options) openStorage(ctx context.Context, keys func() (*pki.Store, erro
 	}
 	return &storage{
 		transport: storagebackend.TransportConfig{ServerList: []string{server.Endpoint()}},
+		embedded:  server.Client(),
 		failed:    server.Err(),
 		close:     server.Close,
 	}, nil
+}
+
+// direct is the embedded etcd for an API server with these options, or nil.
+func (s *storage) direct(options *genericoptions.EtcdOptions) (*direct.Storage, error) {
+	if s.embedded == nil || !options.EnableWatchCache {
+		return nil, nil
+	}
+	d, err := direct.New(s.embedded, s.transport.ServerList[0], *options)
+	if err != nil {
+		return nil, err
+	}
+	end := s.close
+	s.close = func() {
+		d.Stop()
+		end()
+	}
+	return d, nil
 }
 
 // openExternal asks every server of an external etcd for an answer, so that a wrong address, certificate or firewall is

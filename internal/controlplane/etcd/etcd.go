@@ -17,7 +17,9 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
 	"go.etcd.io/etcd/server/v3/storage/wal"
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
@@ -304,6 +306,9 @@ func replayed() bool {
 
 // Endpoint is the URL a client of the same machine dials: a unix socket only this user can open.
 func (s *Server) Endpoint() string { return s.endpoint }
+
+// Client calls the member without a connection to it.
+func (s *Server) Client() *clientv3.Client { return v3client.New(s.etcd.Server) }
 
 // Err delivers what a running member cannot go on after.
 func (s *Server) Err() <-chan error { return s.log.failed }
