@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	"github.com/capstan-io/capstan/internal/fleet"
@@ -66,8 +67,10 @@ func decisionsOf(ctx context.Context, reader client.Reader, placement scheduler.
 	return own, taken, nil
 }
 
-// follow tells the scheduler what others have decided for a placement, where it is they who do.
+// follow tells the scheduler what others have decided for a placement, where it is they who do. There is nothing to write then,
+// and so nothing that is to be tried again.
 func (c *Controller) follow(ctx context.Context, placement scheduler.Key) error {
+	c.retries.Forget(reconcile.Request{NamespacedName: placement})
 	own, _, err := decisionsOf(ctx, c.client, placement)
 	if err != nil {
 		return err
