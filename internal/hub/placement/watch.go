@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -65,7 +66,7 @@ func (c *Controller) see(ctx context.Context, objects client.Reader, q queue, be
 // change of a PlacementDecision.
 type change struct {
 	after      *clusterv1beta1.PlacementDecision
-	identity   bool     // what it is found by has changed, or it is gone
+	identity   bool     // what it is found by has changed, it is gone, or it is new and not made by the hub
 	came, went []string // clusters
 }
 
@@ -74,7 +75,10 @@ func changeOf(before, after *clusterv1beta1.PlacementDecision) change {
 	switch {
 	case after == nil:
 		ch.identity = true
-	case before != nil:
+	case before == nil:
+		owner := metav1.GetControllerOfNoCopy(after)
+		ch.identity = owner == nil || !isPlacement(owner) || owner.Name != decisions.Named(after.Name)
+	default:
 		ch.identity = !maps.Equal(before.Labels, after.Labels) || !equality.Semantic.DeepEqual(before.OwnerReferences, after.OwnerReferences)
 	}
 	return ch
