@@ -64,15 +64,15 @@ func TestDisabledPlacement(t *testing.T) {
 		t.Error("what was decided before it was known to be disabled is not known")
 	}
 	b.add(t, aDecision("theirs", listing("z")))
-	if waiting := append(b.meddle(t, "web-decision-1", labelled("web"), listing("b")), b.drop(t, "theirs")...); len(waiting) > 0 {
-		t.Errorf("%v are waiting", waiting)
-	}
-	if !b.scheduler.Selects(web, "b") || b.scheduler.Selects(web, "a") || b.scheduler.Selects(web, "z") {
-		t.Error("what others decide is not known")
+	if waiting := append(b.meddle(t, "web-decision-1", labelled("web"), listing("b")), b.drop(t, "theirs")...); len(waiting) == 0 {
+		t.Error("nobody is waiting")
 	}
 	written = nil
 	if got := b.reconcile(t); !got.IsZero() || len(written) > 0 {
 		t.Errorf("again %+v, written %v", got, written)
+	}
+	if !b.scheduler.Selects(web, "b") || b.scheduler.Selects(web, "a") || b.scheduler.Selects(web, "z") {
+		t.Error("what others decide is not known")
 	}
 
 	if err := b.client.Get(t.Context(), web, disabled); err != nil {
@@ -90,10 +90,31 @@ func TestDisabledPlacement(t *testing.T) {
 	b.wantOwn(t, "web-decision-1", "b")
 }
 
+// balance is how Balance scores the clusters for another placement.
+func (b *bench) balance() map[string]int64 {
+	other := aPlacement(clusterv1beta1.PlacementSpec{PrioritizerPolicy: clusterv1beta1.PrioritizerPolicy{Mode: clusterv1beta1.PrioritizerPolicyModeExact,
+		Configurations: []clusterv1beta1.PrioritizerConfig{{Weight: 1, ScoreCoordinate: &clusterv1beta1.ScoreCoordinate{BuiltIn: clusterv1beta1.PrioritizerBalance}}}}})
+	other.Name = "other"
+	scores := map[string]int64{}
+	for _, score := range b.scheduler.Explain(other).Scores {
+		scores[score.ClusterName] = score.Score
+	}
+	return scores
+}
+
 // PL-10: decisions count for as long as they are there, and that of a placement that is gone are gone.
 func TestDecisionsOutliveTheirPlacement(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, interceptor.Funcs{})
+	var meanwhile func()
+	b := newBench(t, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+		err := c.List(ctx, list, opts...)
+		if meanwhile != nil {
+			now := meanwhile
+			meanwhile = nil
+			now()
+		}
+		return err
+	}})
 	b.place(t, clusterv1beta1.PlacementSpec{})
 	p := aPlacement(clusterv1beta1.PlacementSpec{})
 	if err := b.client.Delete(t.Context(), p); err != nil {
@@ -101,21 +122,17 @@ func TestDecisionsOutliveTheirPlacement(t *testing.T) {
 	}
 	b.scheduler.DeletePlacement(web)
 	b.reconcile(t)
-	balance := func() map[string]int64 {
-		other := aPlacement(clusterv1beta1.PlacementSpec{PrioritizerPolicy: clusterv1beta1.PrioritizerPolicy{Mode: clusterv1beta1.PrioritizerPolicyModeExact,
-			Configurations: []clusterv1beta1.PrioritizerConfig{{Weight: 1, ScoreCoordinate: &clusterv1beta1.ScoreCoordinate{BuiltIn: clusterv1beta1.PrioritizerBalance}}}}})
-		other.Name = "other"
-		scores := map[string]int64{}
-		for _, score := range b.scheduler.Explain(other).Scores {
-			scores[score.ClusterName] = score.Score
-		}
-		return scores
-	}
-	if diff := cmp.Diff(map[string]int64{"a": -100, "b": -100}, balance()); diff != "" {
+	if diff := cmp.Diff(map[string]int64{"a": -100, "b": -100}, b.balance()); diff != "" {
 		t.Error(diff)
 	}
-	b.drop(t, "web-decision-1")
-	if diff := cmp.Diff(map[string]int64{"a": 100, "b": 100}, balance()); diff != "" {
+	// The last one goes just after it was listed for the scheduler.
+	var waiting []string
+	meanwhile = func() { waiting = b.drop(t, "web-decision-1") }
+	b.reconcile(t)
+	if len(waiting) > 0 {
+		b.reconcile(t)
+	}
+	if diff := cmp.Diff(map[string]int64{"a": 100, "b": 100}, b.balance()); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -41,23 +41,25 @@ func (c *Controller) decisions(objects cache.Cache) source.Source {
 	})
 }
 
-// see looks at a change of a PlacementDecision, of which one side is nil when it comes or goes. Where others decide, the
-// scheduler follows them. Elsewhere, the placements that it may have put wrong are reconciled.
+// see looks at a change of a PlacementDecision, of which one side is nil when it comes or goes. The placements that it may have
+// put wrong are reconciled, and those for which others decide, so that the scheduler follows them: there, as what is listed
+// here and what is listed there could come to the scheduler in the wrong order.
 func (c *Controller) see(ctx context.Context, objects client.Reader, q queue, before, after *clusterv1beta1.PlacementDecision) {
 	ch := changeOf(before, after)
 	if !ch.identity && len(ch.came)+len(ch.went) == 0 {
 		return
 	}
 	for _, key := range keysOf(before, after) {
+		if !c.scheduler.Decides(key) {
+			enqueue(q, []scheduler.Key{key})
+			continue
+		}
 		own, _, err := decisionsOf(ctx, objects, key, client.UnsafeDisableDeepCopy)
 		if err != nil {
 			log.FromContext(ctx).Error(err, "Cannot tell whether a PlacementDecision is as it is to be", "placement", key)
 			continue
 		}
-		switch {
-		case !c.scheduler.Decides(key):
-			c.scheduler.Restore(key, decisions.Stored(own))
-		case c.wrong(key, own, ch):
+		if c.wrong(key, own, ch) {
 			enqueue(q, []scheduler.Key{key})
 		}
 	}
