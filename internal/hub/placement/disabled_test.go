@@ -14,6 +14,7 @@ import (
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/placement/decisions"
 )
 
 // PL-21, with PL-09 and PL-04: nothing of a disabled placement is written or deleted. What others decide for it meanwhile is
@@ -134,6 +135,39 @@ func TestDecisionsOutliveTheirPlacement(t *testing.T) {
 	}
 	if diff := cmp.Diff(map[string]int64{"a": 100, "b": 100}, b.balance()); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// PL-10, PL-04: a placement does not have what a former one of its name has left, in whatever order the hub gets to know of them.
+func TestAnotherOfTheName(t *testing.T) {
+	t.Parallel()
+	former := aPlacement(clusterv1beta1.PlacementSpec{})
+	former.UID = "0"
+	known := func(b *bench) {
+		b.scheduler.SetPlacement(former.DeepCopy())
+		b.scheduler.Restore(web, decisions.Stored([]*clusterv1beta1.PlacementDecision{aDecision("web-decision-1", listing("b"))}))
+	}
+	for name, test := range map[string]struct {
+		before func(*testing.T, *bench)
+		of     decisionOption
+		want   string
+	}{
+		"the hub starts":              {func(*testing.T, *bench) {}, ofPlacement("web", "0"), "a"},
+		"one follows the other":       {func(_ *testing.T, b *bench) { known(b) }, ofPlacement("web", "0"), "a"},
+		"it is gone":                  {func(_ *testing.T, b *bench) { known(b); b.scheduler.DeletePlacement(web) }, ofPlacement("web", "0"), "a"},
+		"it is gone for some time":    {func(t *testing.T, b *bench) { b.reconcile(t) }, ofPlacement("web", "0"), "a"},
+		"the decisions are its own":   {func(t *testing.T, b *bench) { b.reconcile(t) }, ofPlacement("web", "1"), "b"},
+		"the decisions are of nobody": {func(t *testing.T, b *bench) { b.reconcile(t) }, labelled("web"), "b"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, interceptor.Funcs{})
+			b.add(t, aDecision("web-decision-1", test.of, listing("b")))
+			test.before(t, b)
+			one := int32(1)
+			b.place(t, clusterv1beta1.PlacementSpec{NumberOfClusters: &one})
+			b.wantOwn(t, "web-decision-1", test.want)
+		})
 	}
 }
 
