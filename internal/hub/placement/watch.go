@@ -22,8 +22,10 @@ import (
 
 type decisionEvents = handler.TypedFuncs[*clusterv1beta1.PlacementDecision, reconcile.Request]
 
-// decisions are looked at for what others do to them: the controller knows what it wrote, and nothing follows from it. A
-// placement that were scheduled again for each of its own writes would follow the balance of all others around.
+// decisions are looked at for what others do to them: the controller knows what it wrote, and nothing follows from it, but that
+// a cluster that goes from one object to another is listed twice meanwhile, and an object that is gone may have to come back,
+// whoever did it: both cost one more look. A placement that were scheduled again for each of its own writes would follow the
+// balance of all others around.
 func (c *Controller) decisions(objects cache.Cache) source.Source {
 	return source.Kind(objects, &clusterv1beta1.PlacementDecision{}, decisionEvents{
 		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[*clusterv1beta1.PlacementDecision], q queue) {
