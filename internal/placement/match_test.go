@@ -66,3 +66,35 @@ func TestExpressionsThatCostTooMuch(t *testing.T) {
 	}
 	wantClusters(t, schedule(t, s, p), "c0003")
 }
+
+// PL-03, PL-26: what cost too much is tried again when the spec changes, even if the expressions stay; and then for all
+// placements that select alike.
+func TestDearIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	s := newFleet()
+	for i := range 1000 {
+		s.SetCluster(member(fmt.Sprintf("c%04d", i)))
+	}
+	s.celBudget = 100_000
+	dear := matching(byCEL(`[` + strings.Repeat("1,", 100) + `1].all(x, x == 1)`))
+	schedule(t, s, asking(limit(1), dear))
+	if schedule(t, s, asking(named("alike"), limit(1), dear)).Misconfigured == nil {
+		t.Fatal("it does not cost too much")
+	}
+	for i := 1; i < 1000; i++ {
+		s.DeleteCluster(fmt.Sprintf("c%04d", i))
+	}
+	if schedule(t, s, asking(limit(1), dear)).Misconfigured == nil {
+		t.Error("it is tried again although nobody changed it")
+	}
+	changed := asking(limit(2), dear)
+	keys := s.SetPlacement(changed)
+	slices.SortFunc(keys, func(a, b Key) int { return strings.Compare(a.Name, b.Name) })
+	if diff := cmp.Diff([]Key{{Namespace: "ns", Name: "alike"}, keyOf(changed)}, keys); diff != "" {
+		t.Error(diff)
+	}
+	for _, key := range keys {
+		result, _ := s.Schedule(key)
+		wantClusters(t, result, "c0000")
+	}
+}

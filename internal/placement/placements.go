@@ -38,9 +38,22 @@ func (s *Scheduler) SetPlacement(object *clusterv1beta1.Placement) []Key {
 		}
 		return nil
 	}
+	changed := p.object != nil // it is not new
 	p.take(object)
 	s.replan(p)
-	return []Key{key}
+	found := affected{key: {}}
+	if changed && p.class != nil {
+		s.retry(p.class, found)
+	}
+	return found.keys()
+}
+
+// retry has the CEL expressions of a class counted again that cost too much when they last were: fewer clusters may be left.
+func (s *Scheduler) retry(cls *class, found affected) {
+	if cls.standing != nil && cls.standing.dear {
+		s.drop(cls)
+		cls.addAll(found)
+	}
 }
 
 func keyOf(object *clusterv1beta1.Placement) Key {

@@ -34,7 +34,7 @@ func TestMeddledDecisions(t *testing.T) {
 	theirs := &clusterv1beta1.PlacementDecision{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: "theirs", Labels: map[string]string{fleet.LabelPlacement: "all"}}}
 	create(t, s.c, theirs)
 	theirs.Status.Decisions = []clusterv1beta1.ClusterDecision{{ClusterName: s.name + "-a"}}
-	if err := s.c.Status().Update(t.Context(), theirs); err != nil {
+	if err := s.c.Status().Update(t.Context(), theirs); client.IgnoreNotFound(err) != nil { // it may be gone by then
 		t.Fatal(err)
 	}
 	awaitGone(t, s.c, theirs)

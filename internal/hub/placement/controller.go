@@ -85,17 +85,26 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	owner := &clusterv1beta1.Placement{}
-	if err := c.client.Get(ctx, req.NamespacedName, owner); apierrors.IsNotFound(err) {
-		return ctrl.Result{}, c.follow(ctx, req.NamespacedName) // until its decisions are gone, they count
-	} else if err != nil {
-		return ctrl.Result{}, err
+	missing := c.client.Get(ctx, req.NamespacedName, owner)
+	if client.IgnoreNotFound(missing) != nil {
+		return ctrl.Result{}, missing
+	}
+	if !c.scheduler.Decides(req.NamespacedName) {
+		if err := c.follow(ctx, req.NamespacedName, owner.UID); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	if missing != nil {
+		c.retries.Forget(req)
+		return ctrl.Result{}, nil
 	}
 	began := c.clock.Now()
 	result, known := c.scheduler.Schedule(req.NamespacedName)
 	schedulingSeconds.Observe(c.clock.Since(began).Seconds())
 	c.wakeTimer()
 	if !known || result.Disabled || !owner.DeletionTimestamp.IsZero() {
-		return ctrl.Result{}, c.follow(ctx, req.NamespacedName)
+		c.retries.Forget(req)
+		return ctrl.Result{}, nil
 	}
 	began = c.clock.Now()
 	again, err := c.bind(ctx, owner, result)

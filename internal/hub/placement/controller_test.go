@@ -210,6 +210,41 @@ func TestConflictIsLookedAtAgain(t *testing.T) {
 	}
 }
 
+// PL-27: what was to be tried again is forgotten with the placement, and when somebody else decides for it.
+func TestRetriesAreForgotten(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(*testing.T, *bench, *clusterv1beta1.Placement){
+		"deleted": func(t *testing.T, b *bench, p *clusterv1beta1.Placement) {
+			if err := b.client.Delete(t.Context(), p); err != nil {
+				t.Fatal(err)
+			}
+			b.scheduler.DeletePlacement(web)
+		},
+		"disabled": func(_ *testing.T, b *bench, p *clusterv1beta1.Placement) {
+			p.Annotations = map[string]string{fleet.AnnotationSchedulingDisable: "true"}
+			b.scheduler.SetPlacement(p)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := aPlacement(clusterv1beta1.PlacementSpec{})
+			b := newBench(t, interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
+				return apierrors.NewAlreadyExists(schema.GroupResource{}, "web-decision-1")
+			}}, p.DeepCopy())
+			b.scheduler.SetPlacement(p.DeepCopy())
+			b.reconcile(t)
+			if n := b.retries.NumRequeues(ctrl.Request{NamespacedName: web}); n != 1 {
+				t.Fatalf("it is tried again %d times", n)
+			}
+			end(t, b, p)
+			b.reconcile(t)
+			if n := b.retries.NumRequeues(ctrl.Request{NamespacedName: web}); n != 0 {
+				t.Errorf("%d retries are remembered", n)
+			}
+		})
+	}
+}
+
 // PL-20: what happens is told, with a warning where scores have expired, and in a sample where much happens at once.
 func TestEvents(t *testing.T) {
 	t.Parallel()

@@ -14,6 +14,7 @@ import (
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/placement/decisions"
 )
 
 // PL-21, with PL-09 and PL-04: nothing of a disabled placement is written or deleted. What others decide for it meanwhile is
@@ -64,15 +65,15 @@ func TestDisabledPlacement(t *testing.T) {
 		t.Error("what was decided before it was known to be disabled is not known")
 	}
 	b.add(t, aDecision("theirs", listing("z")))
-	if waiting := append(b.meddle(t, "web-decision-1", labelled("web"), listing("b")), b.drop(t, "theirs")...); len(waiting) > 0 {
-		t.Errorf("%v are waiting", waiting)
-	}
-	if !b.scheduler.Selects(web, "b") || b.scheduler.Selects(web, "a") || b.scheduler.Selects(web, "z") {
-		t.Error("what others decide is not known")
+	if waiting := append(b.meddle(t, "web-decision-1", labelled("web"), listing("b")), b.drop(t, "theirs")...); len(waiting) == 0 {
+		t.Error("nobody is waiting")
 	}
 	written = nil
 	if got := b.reconcile(t); !got.IsZero() || len(written) > 0 {
 		t.Errorf("again %+v, written %v", got, written)
+	}
+	if !b.scheduler.Selects(web, "b") || b.scheduler.Selects(web, "a") || b.scheduler.Selects(web, "z") {
+		t.Error("what others decide is not known")
 	}
 
 	if err := b.client.Get(t.Context(), web, disabled); err != nil {
@@ -90,10 +91,31 @@ func TestDisabledPlacement(t *testing.T) {
 	b.wantOwn(t, "web-decision-1", "b")
 }
 
+// balance is how Balance scores the clusters for another placement.
+func (b *bench) balance() map[string]int64 {
+	other := aPlacement(clusterv1beta1.PlacementSpec{PrioritizerPolicy: clusterv1beta1.PrioritizerPolicy{Mode: clusterv1beta1.PrioritizerPolicyModeExact,
+		Configurations: []clusterv1beta1.PrioritizerConfig{{Weight: 1, ScoreCoordinate: &clusterv1beta1.ScoreCoordinate{BuiltIn: clusterv1beta1.PrioritizerBalance}}}}})
+	other.Name = "other"
+	scores := map[string]int64{}
+	for _, score := range b.scheduler.Explain(other).Scores {
+		scores[score.ClusterName] = score.Score
+	}
+	return scores
+}
+
 // PL-10: decisions count for as long as they are there, and that of a placement that is gone are gone.
 func TestDecisionsOutliveTheirPlacement(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, interceptor.Funcs{})
+	var meanwhile func()
+	b := newBench(t, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+		err := c.List(ctx, list, opts...)
+		if meanwhile != nil {
+			now := meanwhile
+			meanwhile = nil
+			now()
+		}
+		return err
+	}})
 	b.place(t, clusterv1beta1.PlacementSpec{})
 	p := aPlacement(clusterv1beta1.PlacementSpec{})
 	if err := b.client.Delete(t.Context(), p); err != nil {
@@ -101,22 +123,51 @@ func TestDecisionsOutliveTheirPlacement(t *testing.T) {
 	}
 	b.scheduler.DeletePlacement(web)
 	b.reconcile(t)
-	balance := func() map[string]int64 {
-		other := aPlacement(clusterv1beta1.PlacementSpec{PrioritizerPolicy: clusterv1beta1.PrioritizerPolicy{Mode: clusterv1beta1.PrioritizerPolicyModeExact,
-			Configurations: []clusterv1beta1.PrioritizerConfig{{Weight: 1, ScoreCoordinate: &clusterv1beta1.ScoreCoordinate{BuiltIn: clusterv1beta1.PrioritizerBalance}}}}})
-		other.Name = "other"
-		scores := map[string]int64{}
-		for _, score := range b.scheduler.Explain(other).Scores {
-			scores[score.ClusterName] = score.Score
-		}
-		return scores
-	}
-	if diff := cmp.Diff(map[string]int64{"a": -100, "b": -100}, balance()); diff != "" {
+	if diff := cmp.Diff(map[string]int64{"a": -100, "b": -100}, b.balance()); diff != "" {
 		t.Error(diff)
 	}
-	b.drop(t, "web-decision-1")
-	if diff := cmp.Diff(map[string]int64{"a": 100, "b": 100}, balance()); diff != "" {
+	// The last one goes just after it was listed for the scheduler.
+	var waiting []string
+	meanwhile = func() { waiting = b.drop(t, "web-decision-1") }
+	b.reconcile(t)
+	if len(waiting) > 0 {
+		b.reconcile(t)
+	}
+	if diff := cmp.Diff(map[string]int64{"a": 100, "b": 100}, b.balance()); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// PL-10, PL-04: a placement does not have what a former one of its name has left, in whatever order the hub gets to know of them.
+func TestAnotherOfTheName(t *testing.T) {
+	t.Parallel()
+	former := aPlacement(clusterv1beta1.PlacementSpec{})
+	former.UID = "0"
+	known := func(b *bench) {
+		b.scheduler.SetPlacement(former.DeepCopy())
+		b.scheduler.Restore(web, decisions.Stored([]*clusterv1beta1.PlacementDecision{aDecision("web-decision-1", listing("b"))}))
+	}
+	for name, test := range map[string]struct {
+		before func(*testing.T, *bench)
+		of     decisionOption
+		want   string
+	}{
+		"the hub starts":              {func(*testing.T, *bench) {}, ofPlacement("web", "0"), "a"},
+		"one follows the other":       {func(_ *testing.T, b *bench) { known(b) }, ofPlacement("web", "0"), "a"},
+		"it is gone":                  {func(_ *testing.T, b *bench) { known(b); b.scheduler.DeletePlacement(web) }, ofPlacement("web", "0"), "a"},
+		"it is gone for some time":    {func(t *testing.T, b *bench) { b.reconcile(t) }, ofPlacement("web", "0"), "a"},
+		"the decisions are its own":   {func(t *testing.T, b *bench) { b.reconcile(t) }, ofPlacement("web", "1"), "b"},
+		"the decisions are of nobody": {func(t *testing.T, b *bench) { b.reconcile(t) }, labelled("web"), "b"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, interceptor.Funcs{})
+			b.add(t, aDecision("web-decision-1", test.of, listing("b")))
+			test.before(t, b)
+			one := int32(1)
+			b.place(t, clusterv1beta1.PlacementSpec{NumberOfClusters: &one})
+			b.wantOwn(t, "web-decision-1", test.want)
+		})
 	}
 }
 

@@ -129,6 +129,35 @@ func TestSelectedTwice(t *testing.T) {
 	}
 }
 
+// PL-22: one that somebody adds and leaves empty, as all are that come with a create, goes at once; one that the hub adds is left
+// alone.
+func TestEmptyDecision(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		added *clusterv1beta1.PlacementDecision
+		want  bool
+	}{
+		"of somebody":              {aDecision("theirs"), true},
+		"of somebody, by its name": {aDecision("web-decision-2"), true},
+		"of another controller":    {aDecision("web-decision-2", controlledBy("v1", "ConfigMap", "web", "9")), true},
+		"of the hub":               {aDecision("web-decision-2", ofPlacement("web", "1")), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, interceptor.Funcs{})
+			b.place(t, clusterv1beta1.PlacementSpec{})
+			if waiting := b.add(t, test.added); (len(waiting) > 0) != test.want {
+				t.Fatalf("%v are waiting", waiting)
+			}
+			b.reconcile(t)
+			err := b.client.Get(t.Context(), client.ObjectKeyFromObject(test.added), &clusterv1beta1.PlacementDecision{})
+			if test.want && !apierrors.IsNotFound(err) {
+				t.Errorf("it is still there: %v", err)
+			}
+		})
+	}
+}
+
 // PL-26 P11: decisions of a placement that makes no sense are kept, whatever others do to them.
 func TestBrokenPlacementIsGuarded(t *testing.T) {
 	t.Parallel()

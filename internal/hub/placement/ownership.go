@@ -3,9 +3,11 @@ package placement
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
@@ -66,12 +68,18 @@ func decisionsOf(ctx context.Context, reader client.Reader, placement scheduler.
 	return own, taken, nil
 }
 
-// follow tells the scheduler what others have decided for a placement, where it is they who do.
-func (c *Controller) follow(ctx context.Context, placement scheduler.Key) error {
-	own, _, err := decisionsOf(ctx, c.client, placement)
+// follow tells the scheduler what is decided for a placement that it does not decide for. uid is that of the placement: what a
+// former one of its name has left is not its own, and about to be deleted. If there is none any more, uid is empty, and its
+// decisions count for as long as they are there.
+func (c *Controller) follow(ctx context.Context, placement scheduler.Key, uid types.UID) error {
+	own, _, err := decisionsOf(ctx, c.client, placement, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return err
 	}
+	own = slices.DeleteFunc(own, func(decision *clusterv1beta1.PlacementDecision) bool {
+		owner := metav1.GetControllerOfNoCopy(decision)
+		return uid != "" && owner != nil && isPlacement(owner) && owner.UID != uid
+	})
 	c.scheduler.Restore(placement, decisions.Stored(own))
 	return nil
 }

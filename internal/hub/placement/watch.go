@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -21,8 +22,10 @@ import (
 
 type decisionEvents = handler.TypedFuncs[*clusterv1beta1.PlacementDecision, reconcile.Request]
 
-// decisions are looked at for what others do to them: the controller knows what it wrote, and nothing follows from it. A
-// placement that were scheduled again for each of its own writes would follow the balance of all others around.
+// decisions are looked at for what others do to them: the controller knows what it wrote, and nothing follows from it, but that
+// a cluster that goes from one object to another is listed twice meanwhile, and an object that is gone may have to come back,
+// whoever did it: both cost one more look. A placement that were scheduled again for each of its own writes would follow the
+// balance of all others around.
 func (c *Controller) decisions(objects cache.Cache) source.Source {
 	return source.Kind(objects, &clusterv1beta1.PlacementDecision{}, decisionEvents{
 		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[*clusterv1beta1.PlacementDecision], q queue) {
@@ -40,23 +43,25 @@ func (c *Controller) decisions(objects cache.Cache) source.Source {
 	})
 }
 
-// see looks at a change of a PlacementDecision, of which one side is nil when it comes or goes. Where others decide, the
-// scheduler follows them. Elsewhere, the placements that it may have put wrong are reconciled.
+// see looks at a change of a PlacementDecision, of which one side is nil when it comes or goes. The placements that it may have
+// put wrong are reconciled, and those for which others decide, so that the scheduler follows them: there, as what is listed
+// here and what is listed there could come to the scheduler in the wrong order.
 func (c *Controller) see(ctx context.Context, objects client.Reader, q queue, before, after *clusterv1beta1.PlacementDecision) {
 	ch := changeOf(before, after)
 	if !ch.identity && len(ch.came)+len(ch.went) == 0 {
 		return
 	}
 	for _, key := range keysOf(before, after) {
+		if !c.scheduler.Decides(key) {
+			enqueue(q, []scheduler.Key{key})
+			continue
+		}
 		own, _, err := decisionsOf(ctx, objects, key, client.UnsafeDisableDeepCopy)
 		if err != nil {
 			log.FromContext(ctx).Error(err, "Cannot tell whether a PlacementDecision is as it is to be", "placement", key)
 			continue
 		}
-		switch {
-		case !c.scheduler.Decides(key):
-			c.scheduler.Restore(key, decisions.Stored(own))
-		case c.wrong(key, own, ch):
+		if c.wrong(key, own, ch) {
 			enqueue(q, []scheduler.Key{key})
 		}
 	}
@@ -65,7 +70,7 @@ func (c *Controller) see(ctx context.Context, objects client.Reader, q queue, be
 // change of a PlacementDecision.
 type change struct {
 	after      *clusterv1beta1.PlacementDecision
-	identity   bool     // what it is found by has changed, or it is gone
+	identity   bool     // what it is found by has changed, it is gone, or it is new and not made by the hub
 	came, went []string // clusters
 }
 
@@ -74,7 +79,10 @@ func changeOf(before, after *clusterv1beta1.PlacementDecision) change {
 	switch {
 	case after == nil:
 		ch.identity = true
-	case before != nil:
+	case before == nil:
+		owner := metav1.GetControllerOfNoCopy(after)
+		ch.identity = owner == nil || !isPlacement(owner) || owner.Name != decisions.Named(after.Name)
+	default:
 		ch.identity = !maps.Equal(before.Labels, after.Labels) || !equality.Semantic.DeepEqual(before.OwnerReferences, after.OwnerReferences)
 	}
 	return ch

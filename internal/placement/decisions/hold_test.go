@@ -47,6 +47,40 @@ func TestOrderIsHeldBackAcrossObjects(t *testing.T) {
 	h.check(t, group("", clusters...))
 }
 
+// PL-14, PL-16: objects are numbered in the order of their clusters, so that what is stored is not taken for another order.
+func TestNumbersFollowTheOrder(t *testing.T) {
+	t.Parallel()
+	clusters := numbered(1, 150)
+	for name, test := range map[string]struct {
+		taken  []string
+		meddle func(*hub)
+		writes int
+	}{
+		"the first object is deleted": {nil, func(h *hub) {
+			h.objects = slices.DeleteFunc(h.objects, func(o *clusterv1beta1.PlacementDecision) bool { return o.Name == "p-decision-1" })
+		}, 1},
+		"a name that was taken is free": {[]string{"p-decision-1"}, func(h *hub) { h.taken = nil }, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := byScore()
+			h.taken = test.taken
+			h.selects(group("", clusters...))
+			test.meddle(h)
+			if plan := h.selects(group("", clusters...)); len(plan.Writes) != test.writes {
+				t.Errorf("%d objects are written, want %d", len(plan.Writes), test.writes)
+			}
+			if diff := cmp.Diff(map[string][]string{"p-decision-1": clusters[:100], "p-decision-2": clusters[100:]}, h.content()); diff != "" {
+				t.Error(diff)
+			}
+			h.now = start.Add(time.Second)
+			if plan := h.selects(group("", clusters...)); len(plan.Writes)+len(plan.Deletes) > 0 {
+				t.Errorf("nothing has changed, and yet: %+v", plan)
+			}
+		})
+	}
+}
+
 // PL-14, PL-15: nor that they move it from one group to the next, but that another property does.
 func TestOrderIsHeldBackAcrossGroups(t *testing.T) {
 	t.Parallel()

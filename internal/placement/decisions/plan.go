@@ -113,7 +113,8 @@ func (d *draft) scores(existing []*clusterv1beta1.PlacementDecision, now time.Ti
 }
 
 // name gives all slices names that count from 1. Those whose objects are numbered higher, and new ones, take the numbers
-// that are left.
+// that are left. Slices that follow an order then exchange names with others of their group, as that of the numbers is the one
+// that Stored finds.
 func (d *draft) name() {
 	names := d.names(len(d.slices))
 	free := map[string]bool{}
@@ -133,6 +134,23 @@ func (d *draft) name() {
 				slice.name = name
 			}
 		}
+	}
+	if d.inOrder() {
+		d.number()
+	}
+}
+
+// number gives the slices of each group the names of the group in the order of their numbers.
+func (d *draft) number() {
+	names := make([][]string, len(d.groups))
+	for _, slice := range d.slices {
+		names[slice.group] = append(names[slice.group], slice.name)
+	}
+	for i := range names {
+		slices.SortFunc(names[i], compareNumbers)
+	}
+	for _, slice := range d.slices {
+		slice.name, names[slice.group] = names[slice.group][0], names[slice.group][1:]
 	}
 }
 

@@ -35,7 +35,12 @@ func Stored(objects []*clusterv1beta1.PlacementDecision) []placement.Group {
 }
 
 func byNumber(a, b *clusterv1beta1.PlacementDecision) int {
-	return cmp.Or(cmp.Compare(len(a.Name), len(b.Name)), cmp.Compare(a.Name, b.Name))
+	return compareNumbers(a.Name, b.Name)
+}
+
+// compareNumbers orders the names of PlacementDecisions of one placement by their numbers.
+func compareNumbers(a, b string) int {
+	return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
 }
 
 // WrittenAt is when the API server last wrote the decisions of an object, as it notes with the field managers, to the second.
