@@ -120,25 +120,17 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	before := addOn.DeepCopy()
-	all, err := c.wantedBy(addOn)
-	if errors.Is(err, errNotYet) {
-		return ctrl.Result{RequeueAfter: lastRetry}, nil // a safety net: a change of the add-on, or of the agent, brings it back
-	}
-	if err != nil {
-		return ctrl.Result{}, err
-	}
-	c.follow(req.NamespacedName, all)
 	report, errs := newReport(c.Clock.Now()), []error(nil)
-	for i := range all {
-		outcome := c.keep(ctx, addOn, &all[i])
-		report.add(&all[i], outcome)
-		errs = append(errs, outcome.err)
+	switch all, err := c.wantedBy(addOn); {
+	case errors.Is(err, errNotYet):
+		report.comeBack(report.now.Add(lastRetry)) // a safety net: a change of the add-on, or of the agent, brings it back
+	case err != nil:
+		return ctrl.Result{}, err
+	default:
+		errs = c.keepAll(ctx, addOn, all, report)
+		report.write(&addOn.Status.Conditions)
 	}
-	// An add-on that is being deleted may need its credentials to the end.
-	if addOn.DeletionTimestamp.IsZero() {
-		errs = append(errs, c.release(ctx, req.NamespacedName, all))
-	}
-	report.write(&addOn.Status.Conditions)
+	// That does not depend on the Secrets: what is waited for with these may wait for the driver itself.
 	report.comeBack(c.declareDriver(addOn, report.hasNews()))
 	if _, err := patch.Status(ctx, c.hub, addOn, before); err != nil && !apierrors.IsNotFound(err) {
 		if apierrors.IsConflict(err) {
@@ -147,6 +139,22 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		errs = append(errs, err)
 	}
 	return ctrl.Result{RequeueAfter: max(report.next.Sub(c.Clock.Now()), time.Nanosecond)}, errors.Join(errs...)
+}
+
+// keepAll makes the Secrets of an add-on what they should be, and removes those that are not wanted any more.
+func (c *Controller) keepAll(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn, all []wanted, report *report) (errs []error) {
+	owner := client.ObjectKeyFromObject(addOn)
+	c.follow(owner, all)
+	for i := range all {
+		outcome := c.keep(ctx, addOn, &all[i])
+		report.add(&all[i], outcome)
+		errs = append(errs, outcome.err)
+	}
+	// An add-on that is being deleted may need its credentials to the end.
+	if addOn.DeletionTimestamp.IsZero() {
+		errs = append(errs, c.release(ctx, owner, all))
+	}
+	return errs
 }
 
 // prepare makes the usual namespace of agents before the manifests of an add-on come, which fail as long as it is missing.

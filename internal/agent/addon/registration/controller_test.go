@@ -22,8 +22,9 @@ import (
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
-// RG-60: while it cannot be told which Secrets an add-on is to have, everything stays as it is: the agent has no credential of its own at
-// the moment, or nobody has said yet where the agent of the add-on runs.
+// RG-60: while it cannot be told which Secrets an add-on is to have, those that there are stay as they are: the agent has no credential of
+// its own at the moment, or nobody has said yet where the agent of the add-on runs. RG-62: its driver is told all the same, as whoever is to
+// say that may wait for it.
 func TestSecretsStay(t *testing.T) {
 	t.Parallel()
 	for name, hosting := range map[string]string{"without a credential": "", "somewhere": "host"} {
@@ -37,7 +38,8 @@ func TestSecretsStay(t *testing.T) {
 			metav1.SetMetaDataAnnotation(&addOn.ObjectMeta, fleet.AnnotationHostingClusterName, hosting)
 			addOn.Status.Registrations = []addonv1beta1.RegistrationConfig{{Type: addonv1beta1.KubeClient}}
 			addOn.Status.Conditions = []metav1.Condition{{Type: fleet.ConditionCertificateRotated, Status: metav1.ConditionTrue}}
-			c := newController(addonv1beta1.KubeClientDriverCSR)
+			clock, c := clocktesting.NewFakeClock(begin), newController(addonv1beta1.KubeClientDriverCSR)
+			c.Clock = clock
 			c.hub = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(addOn).WithObjects(addOn).Build()
 			c.Store = &hubkubeconfig.Store{Dir: t.TempDir()}
 			if hosting != "" {
@@ -57,15 +59,21 @@ func TestSecretsStay(t *testing.T) {
 			c.places, c.requests = map[string]*place{one.place: managed}, &requests{}
 			c.held = &held{ids: map[id]struct{}{one: {}}}
 
-			result, err := c.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(addOn)})
-			if err != nil || result.RequeueAfter != lastRetry {
-				t.Errorf("%+v, %v", result, err)
+			for _, wait := range []time.Duration{driverPatience, lastRetry} {
+				result, err := c.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(addOn)})
+				if err != nil || result.RequeueAfter != wait {
+					t.Errorf("%+v, %v, want it back in %s", result, err, wait)
+				}
+				clock.Step(wait)
 			}
 			if err := managed.client.Get(t.Context(), client.ObjectKeyFromObject(secret), secret); err != nil || len(c.held.of("hello")) != 1 {
 				t.Errorf("the Secret: %v; held: %v", err, c.held.of("hello"))
 			}
 			if err := c.hub.Get(t.Context(), client.ObjectKeyFromObject(addOn), addOn); err != nil || meta.FindStatusCondition(addOn.Status.Conditions, fleet.ConditionCertificateRotated) == nil {
 				t.Errorf("%v: %+v", err, addOn.Status)
+			}
+			if k := addOn.Status.Registrations[0].KubeClient; k == nil || k.Driver != addonv1beta1.KubeClientDriverCSR {
+				t.Errorf("the driver is not told: %+v", k)
 			}
 		})
 	}
