@@ -311,6 +311,34 @@ func TestRemovalOfRefusedWork(t *testing.T) {
 	}
 }
 
+// AF-16, RG-60: that an add-on is hosted is said with the first word of how it is deployed, and if that fails, too:
+// the agent of the cluster would take it to run there otherwise, and have its credentials there.
+func TestHostedFromTheFirst(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		addOn    *addonv1beta1.ManagedClusterAddOn
+		location string
+		mode     func(addon.Installation) string
+		fails    bool
+		want     metav1.ConditionStatus
+	}{
+		"deployed":          {installed(), "hosting", addon.AnnotatedHostingCluster, false, metav1.ConditionTrue},
+		"refused":           {installed(), "moon", addon.AnnotatedHostingCluster, true, metav1.ConditionTrue},
+		"refused elsewhere": {installed(), "moon", nil, true, ""},
+		"leaving":           {installed(leaving), "moon", addon.AnnotatedHostingCluster, false, metav1.ConditionTrue},
+	} {
+		test.addOn.Annotations = map[string]string{fleet.AnnotationHostingClusterName: "host"}
+		test.addOn.Finalizers = append(test.addOn.Finalizers, "others.example.com/stay")
+		h := newHub(t, cluster("c1"), cluster("host"), test.addOn)
+		h.agent.options.HostingCluster = test.mode
+		h.agent.workload.Objects[0].SetAnnotations(map[string]string{fleet.AnnotationHostedManifestLocation: test.location})
+		_, err := h.controller.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
+		if got := h.condition(t, "HostingClusterValidity").Status; got != test.want || (err != nil) != test.fails {
+			t.Errorf("%s: HostingClusterValidity is %q, want %q: %v", name, got, test.want, err)
+		}
+	}
+}
+
 // A4: an add-on comes after those that it needs, and goes before them.
 func TestDependencies(t *testing.T) {
 	t.Parallel()

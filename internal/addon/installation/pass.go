@@ -173,6 +173,10 @@ func (p *pass) deploy(ctx context.Context) {
 		Options: p.options, Installation: p.installation, Hosting: p.hosting, CMA: p.catalogueEntry,
 		Existing: p.works, Now: p.Clock.Now(),
 	}
+	// The agent of the cluster has to know it, whatever fails below: it makes the credentials where it is told that the agent runs.
+	if validity := workload.Validity(in); validity != nil {
+		p.set(validity.Type, validity.Status, validity.Reason, validity.Message)
+	}
 	missing, dependents, err := p.dependencies(ctx)
 	if err != nil {
 		p.problems, p.finalizers = append(p.problems, err), p.addOn.Finalizers

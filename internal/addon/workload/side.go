@@ -67,6 +67,17 @@ func (p *planner) isFor(o *object, s side) bool {
 	return location == fleet.HostedManifestLocationManaged
 }
 
+// Validity is the condition HostingClusterValidity of an add-on whose agent runs on another cluster, and nil of any other. It is in the
+// Plan, too. Whoever writes that an add-on could not be planned has to write it as well: what is deployed without it is taken to run on
+// its own cluster.
+func Validity(in Input) *metav1.Condition {
+	p := &planner{Input: in}
+	if !p.hosted() {
+		return nil
+	}
+	return new(p.validity())
+}
+
 // validity is the condition HostingClusterValidity (AF-16).
 func (p *planner) validity() metav1.Condition {
 	name := p.Installation.HostingCluster
