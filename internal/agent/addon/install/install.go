@@ -2,7 +2,11 @@
 package install
 
 import (
+	"time"
+
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	"github.com/capstan-io/capstan/internal/fleet"
@@ -32,4 +36,41 @@ func Hosted(addOn *addonv1beta1.ManagedClusterAddOn) (hosted, known bool) {
 	}
 	hosted = says(fleet.ConditionHostingClusterValidity)
 	return hosted, hosted || says(fleet.ConditionManifestApplied)
+}
+
+// Patience is how long the manager of an add-on has to say whether that is hosted. Not every add-on has a manager that says anything. It is
+// the period of RG-63, so nobody can count on hearing of an agent sooner.
+const Patience = 30 * time.Second
+
+// Places remember since when it is not known where the agents of add-ons run. They have no lock.
+type Places struct {
+	unsaid map[types.NamespacedName]unsaid
+}
+
+type unsaid struct {
+	addOn types.UID
+	since time.Time
+}
+
+// Hosted tells what the function does. An add-on of which nobody says it for Patience, from when it was first asked for, is not hosted.
+// Until then, wait is how long that will take; it is 0 once the answer is known.
+func (p *Places) Hosted(addOn *addonv1beta1.ManagedClusterAddOn, now time.Time) (hosted bool, wait time.Duration) {
+	key := client.ObjectKeyFromObject(addOn)
+	hosted, known := Hosted(addOn)
+	if known {
+		p.Forget(key)
+		return hosted, 0
+	}
+	if p.unsaid == nil {
+		p.unsaid = map[types.NamespacedName]unsaid{}
+	}
+	if p.unsaid[key].addOn != addOn.UID || p.unsaid[key].since.IsZero() {
+		p.unsaid[key] = unsaid{addOn: addOn.UID, since: now}
+	}
+	return false, max(0, p.unsaid[key].since.Add(Patience).Sub(now))
+}
+
+// Forget since when it is not known of an add-on.
+func (p *Places) Forget(addOn types.NamespacedName) {
+	delete(p.unsaid, addOn)
 }

@@ -2,6 +2,7 @@ package install_test
 
 import (
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -9,6 +10,31 @@ import (
 	"github.com/capstan-io/capstan/internal/agent/addon/install"
 	"github.com/capstan-io/capstan/internal/fleet"
 )
+
+// RG-60, RG-63: an add-on of which nobody says whether it is hosted is not, from half a minute on.
+func TestPatience(t *testing.T) {
+	t.Parallel()
+	begin, places := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC), install.Places{}
+	addOn := &addonv1beta1.ManagedClusterAddOn{}
+	addOn.UID = "1"
+	metav1.SetMetaDataAnnotation(&addOn.ObjectMeta, fleet.AnnotationHostingClusterName, "host")
+	expect := func(after time.Duration, hosted bool, wait time.Duration) {
+		t.Helper()
+		if got, left := places.Hosted(addOn, begin.Add(after)); got != hosted || left != wait {
+			t.Errorf("after %s: hosted %t, to be known in %s", after, got, left)
+		}
+	}
+	expect(0, false, 30*time.Second)
+	expect(29*time.Second, false, time.Second)
+	expect(30*time.Second, false, 0)
+	expect(time.Hour, false, 0)
+	addOn.UID = "2"
+	expect(time.Hour, false, 30*time.Second)
+	addOn.Status.Conditions = []metav1.Condition{{Type: fleet.ConditionHostingClusterValidity, Status: metav1.ConditionTrue}}
+	expect(time.Hour, true, 0)
+	addOn.Status.Conditions = nil
+	expect(2*time.Hour, false, 30*time.Second)
+}
 
 // AM-03, RG-60, RG-63: the annotation of a cluster makes none of its add-ons a hosted one.
 func TestHosted(t *testing.T) {

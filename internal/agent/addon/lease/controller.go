@@ -38,8 +38,8 @@ const (
 	// defaultDuration holds for a lease that does not tell.
 	defaultDuration = time.Minute
 	// patience is how long a new add-on may be without a lease before that is told of, if its manager has not said that there is to be
-	// one. It is the period of RG-63, so nobody can count on hearing of it sooner.
-	patience = 30 * time.Second
+	// one.
+	patience = install.Patience
 )
 
 // The wait after a failure doubles from the first to the last.
@@ -66,6 +66,8 @@ type Controller struct {
 	seen             map[types.NamespacedName]renewal
 	// missed is since when a lease is missing of which nothing has been said.
 	missed map[types.NamespacedName]time.Time
+	// agents are where those of add-ons run.
+	agents install.Places
 }
 
 type leases = single.Objects[*coordinationv1.Lease]
@@ -112,21 +114,26 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	addOn := &addonv1beta1.ManagedClusterAddOn{}
 	if err := c.hub.Get(ctx, req.NamespacedName, addOn); err != nil {
 		c.forget(req.NamespacedName)
+		c.agents.Forget(req.NamespacedName)
 		if apierrors.IsNotFound(err) {
 			return ctrl.Result{}, nil
 		}
 		return ctrl.Result{}, fmt.Errorf("get ManagedClusterAddOn %s: %w", req, err)
 	}
-	hosted, placed := install.Hosted(addOn)
-	if !placed || addOn.Status.HealthCheck.Mode == addonv1beta1.HealthCheckModeCustomized {
+	now := c.Clock.Now()
+	hosted, wait := c.agents.Hosted(addOn, now)
+	switch {
+	case addOn.Status.HealthCheck.Mode == addonv1beta1.HealthCheckModeCustomized:
 		c.forget(req.NamespacedName)
 		return ctrl.Result{}, nil
+	case wait > 0:
+		c.forget(req.NamespacedName)
+		return ctrl.Result{RequeueAfter: wait}, nil
 	}
 	lease, found, known := c.follow(addOn, hosted).Get(req.NamespacedName, leaseOf(addOn))
 	if !known {
 		return ctrl.Result{}, nil // comes again when it is
 	}
-	now := c.Clock.Now()
 	if wait := c.silence(addOn, found, now); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
@@ -167,13 +174,15 @@ func (c *Controller) forget(owner types.NamespacedName) {
 }
 
 // silence is how long to say nothing of a lease that is missing: the manager of the add-on may be about to say that the health is found in
-// another way. It says so with what it deploys. Not every add-on has a manager that says anything.
+// another way. It says so with what it deploys. Not every add-on has a manager that says anything; one that was not heard of where the agent
+// runs has had its time.
 func (c *Controller) silence(addOn *addonv1beta1.ManagedClusterAddOn, found bool, now time.Time) time.Duration {
 	says := func(condition string) bool {
 		return meta.FindStatusCondition(addOn.Status.Conditions, condition) != nil
 	}
 	owner := client.ObjectKeyFromObject(addOn)
-	if found || addOn.Status.HealthCheck.Mode != "" || says(fleet.ConditionManifestApplied) || says(fleet.ConditionAvailable) {
+	_, placed := install.Hosted(addOn)
+	if found || !placed || addOn.Status.HealthCheck.Mode != "" || says(fleet.ConditionManifestApplied) || says(fleet.ConditionAvailable) {
 		delete(c.missed, owner)
 		return 0
 	}

@@ -1,13 +1,23 @@
 package lease
 
 import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/workqueue"
+	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	"github.com/capstan-io/capstan/internal/fleet"
@@ -134,5 +144,91 @@ func TestMissingLeaseOfNewAddOn(t *testing.T) {
 		if wait := c.silence(addOn, test.found, begin.Add(patience)); wait != 0 {
 			t.Errorf("%s: silent for %s more", name, wait)
 		}
+	}
+}
+
+// serve is a cluster with nothing but leases, which stay as they are.
+func serve(t *testing.T, leases ...coordinationv1.Lease) *rest.Config {
+	t.Helper()
+	list, err := json.Marshal(coordinationv1.LeaseList{
+		TypeMeta: metav1.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "LeaseList"}, ListMeta: metav1.ListMeta{ResourceVersion: "1"}, Items: leases,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch query := r.URL.Query(); {
+		case query.Get("sendInitialEvents") != "":
+			w.WriteHeader(http.StatusBadRequest) // then it is a list that they ask for
+		case query.Get("watch") != "":
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		default:
+			_, _ = w.Write(list)
+		}
+	}))
+	t.Cleanup(func() { server.CloseClientConnections(); server.Close() })
+	return &rest.Config{Host: server.URL}
+}
+
+// AM-03, RG-63: an add-on of which nobody says whether it is hosted has its lease on its own cluster, though that names a hosting cluster.
+func TestNobodySaysWhere(t *testing.T) {
+	t.Parallel()
+	here := leaseFor(60, begin)
+	here.Namespace, here.Name = fleet.NamespaceAgentAddOn, owner.Name
+	for name, test := range map[string]struct {
+		leases []coordinationv1.Lease
+		want   string
+	}{
+		"with a lease":    {[]coordinationv1.Lease{*here}, fleet.ReasonAddOnLeaseUpdated},
+		"without a lease": {nil, fleet.ReasonAddOnLeaseNotFound},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			scheme := runtime.NewScheme()
+			if err := addonv1beta1.AddToScheme(scheme); err != nil {
+				t.Fatal(err)
+			}
+			addOn := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: owner.Namespace, Name: owner.Name}}
+			metav1.SetMetaDataAnnotation(&addOn.ObjectMeta, fleet.AnnotationHostingClusterName, "host")
+			clock, c := clocktesting.NewFakeClock(begin), newController(0)
+			c.Clock = clock
+			c.hub = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(addOn).WithObjects(addOn).Build()
+			queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+			defer queue.ShutDown()
+			var err error
+			if c.managed, err = newLeases(serve(t, test.leases...)); err == nil {
+				c.hosting, err = newLeases(serve(t))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, leases := range []*leases{c.managed, c.hosting} {
+				if err := leases.Start(t.Context(), queue); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if result, err := c.Reconcile(t.Context(), reconcile.Request{NamespacedName: owner}); err != nil || result.RequeueAfter != patience {
+				t.Fatalf("%+v, %v", result, err)
+			}
+			clock.Step(patience)
+			if _, err := c.Reconcile(t.Context(), reconcile.Request{NamespacedName: owner}); err != nil {
+				t.Fatal(err)
+			}
+			for len(addOn.Status.Conditions) == 0 { // until it is known whether there is a lease
+				key, _ := queue.Get()
+				if _, err := c.Reconcile(t.Context(), key); err != nil {
+					t.Fatal(err)
+				}
+				queue.Done(key)
+				if err := c.hub.Get(t.Context(), owner, addOn); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if available := meta.FindStatusCondition(addOn.Status.Conditions, fleet.ConditionAvailable); available == nil || available.Reason != test.want {
+				t.Errorf("%+v, want %s", available, test.want)
+			}
+		})
 	}
 }

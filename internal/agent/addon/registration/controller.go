@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	"github.com/capstan-io/capstan/internal/agent/addon/install"
 	"github.com/capstan-io/capstan/internal/agent/registration/clientcert"
 	"github.com/capstan-io/capstan/internal/agent/registration/hubkubeconfig"
 	"github.com/capstan-io/capstan/internal/agent/registration/identity"
@@ -74,6 +75,8 @@ type Controller struct {
 	renewed  map[id]time.Time
 	// silent is since when the driver of an add-on could have been told.
 	silent map[types.NamespacedName]time.Time
+	// agents are where those of add-ons run.
+	agents install.Places
 	// ready are the places where the namespace is that agents of add-ons have unless they say otherwise.
 	ready map[string]bool
 }
@@ -112,18 +115,23 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := c.hub.Get(ctx, req.NamespacedName, addOn); err != nil {
 		if apierrors.IsNotFound(err) {
 			delete(c.silent, req.NamespacedName)
+			c.agents.Forget(req.NamespacedName)
 			return ctrl.Result{}, c.release(ctx, req.NamespacedName, nil)
 		}
 		return ctrl.Result{}, fmt.Errorf("get ManagedClusterAddOn %s: %w", req, err)
 	}
-	if err := c.prepare(ctx, addOn); err != nil {
+	place, wait := c.placeOf(addOn)
+	if err := c.prepare(ctx, addOn, place); err != nil {
 		return ctrl.Result{}, err
 	}
 	before := addOn.DeepCopy()
 	report, errs := newReport(c.Clock.Now()), []error(nil)
-	switch all, err := c.wantedBy(addOn); {
+	switch all, err := c.wantedBy(addOn, place); {
 	case errors.Is(err, errNotYet):
-		report.comeBack(report.now.Add(lastRetry)) // a safety net: a change of the add-on, or of the agent, brings it back
+		if wait == 0 {
+			wait = lastRetry // a safety net: a change of the agent brings it back
+		}
+		report.comeBack(report.now.Add(wait))
 	case err != nil:
 		return ctrl.Result{}, err
 	default:
@@ -158,9 +166,8 @@ func (c *Controller) keepAll(ctx context.Context, addOn *addonv1beta1.ManagedClu
 }
 
 // prepare makes the usual namespace of agents before the manifests of an add-on come, which fail as long as it is missing.
-func (c *Controller) prepare(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn) error {
-	where, known := placeOf(addOn)
-	if !known || c.ready[where] || addOn.Status.Namespace != fleet.NamespaceAgentAddOn || !addOn.DeletionTimestamp.IsZero() {
+func (c *Controller) prepare(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn, where string) error {
+	if where == "" || c.ready[where] || addOn.Status.Namespace != fleet.NamespaceAgentAddOn || !addOn.DeletionTimestamp.IsZero() {
 		return nil
 	}
 	if err := c.places[where].createNamespace(ctx, fleet.NamespaceAgentAddOn); err != nil {

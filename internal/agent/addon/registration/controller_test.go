@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	"github.com/capstan-io/capstan/internal/agent/addon/install"
 	"github.com/capstan-io/capstan/internal/agent/addon/single"
 	"github.com/capstan-io/capstan/internal/agent/registration/hubkubeconfig"
 	"github.com/capstan-io/capstan/internal/fleet"
@@ -27,7 +28,14 @@ import (
 // say that may wait for it.
 func TestSecretsStay(t *testing.T) {
 	t.Parallel()
-	for name, hosting := range map[string]string{"without a credential": "", "somewhere": "host"} {
+	for name, test := range map[string]struct {
+		hosting string
+		waits   []time.Duration
+	}{
+		"without a credential": {"", []time.Duration{driverPatience, lastRetry, lastRetry}},
+		"somewhere":            {"host", []time.Duration{driverPatience, install.Patience - driverPatience}},
+	} {
+		hosting := test.hosting
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			scheme := runtime.NewScheme()
@@ -59,7 +67,7 @@ func TestSecretsStay(t *testing.T) {
 			c.places, c.requests = map[string]*place{one.place: managed}, &requests{}
 			c.held = &held{ids: map[id]struct{}{one: {}}}
 
-			for _, wait := range []time.Duration{driverPatience, lastRetry} {
+			for _, wait := range test.waits {
 				result, err := c.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(addOn)})
 				if err != nil || result.RequeueAfter != wait {
 					t.Errorf("%+v, %v, want it back in %s", result, err, wait)
@@ -77,6 +85,31 @@ func TestSecretsStay(t *testing.T) {
 			}
 		})
 	}
+}
+
+// RG-60: where the agent of an add-on runs is told by its manager, and is not waited for longer than it takes one to say so.
+func TestPlace(t *testing.T) {
+	t.Parallel()
+	clock, c := clocktesting.NewFakeClock(begin), newController(addonv1beta1.KubeClientDriverCSR)
+	c.Clock = clock
+	addOn := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "hello", UID: "1"}}
+	expect := func(step time.Duration, want string, wait time.Duration) {
+		t.Helper()
+		clock.Step(step)
+		if got, left := c.placeOf(addOn); got != want || left != wait {
+			t.Errorf("%q, to be known in %s; want %q, %s", got, left, want, wait)
+		}
+	}
+	expect(0, fleet.AddOnCredentialManaged, 0)
+	metav1.SetMetaDataAnnotation(&addOn.ObjectMeta, fleet.AnnotationHostingClusterName, "host")
+	expect(0, "", install.Patience)
+	expect(time.Hour, "", install.Patience) // as long as it registers for nothing
+	addOn.Status.Registrations = []addonv1beta1.RegistrationConfig{{Type: addonv1beta1.KubeClient}}
+	expect(0, "", install.Patience)
+	expect(install.Patience-1, "", 1)
+	expect(1, fleet.AddOnCredentialManaged, 0)
+	addOn.Status.Conditions = []metav1.Condition{{Type: fleet.ConditionHostingClusterValidity, Status: metav1.ConditionFalse}}
+	expect(0, fleet.AddOnCredentialHosted, 0)
 }
 
 // RG-62: the driver is told with the first news of a certificate, and soon if there are none. A driver that changes is told at once.

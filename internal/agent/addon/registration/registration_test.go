@@ -71,8 +71,9 @@ func TestWanted(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			test.addOn.Name = "hello"
-			place, _ := placeOf(&test.addOn)
-			got, err := newController(test.driver).wantedFor(&test.addOn, place, test.registration, credential)
+			c := newController(test.driver)
+			place, _ := c.placeOf(&test.addOn)
+			got, err := c.wantedFor(&test.addOn, place, test.registration, credential)
 			if err != nil {
 				t.Fatal(err)
 			}

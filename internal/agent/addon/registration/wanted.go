@@ -3,6 +3,7 @@ package registration
 import (
 	"crypto/x509/pkix"
 	"errors"
+	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -29,16 +30,15 @@ var errNotYet = errors.New("which Secrets the add-on is to have is not known yet
 
 // wantedBy are the Secrets of an add-on (RG-60). Of several registrations for the same Secret, the last one counts. It fails with
 // errNotYet while the agent has no credential of its own, and is about to get another, or it is not known where the add-on's agent runs.
-func (c *Controller) wantedBy(addOn *addonv1beta1.ManagedClusterAddOn) ([]wanted, error) {
+func (c *Controller) wantedBy(addOn *addonv1beta1.ManagedClusterAddOn, place string) ([]wanted, error) {
 	if len(addOn.Status.Registrations) == 0 {
 		return nil, nil
 	}
-	place, known := placeOf(addOn)
 	credential, err := c.Store.Load()
 	if err != nil {
 		return nil, err
 	}
-	if credential == nil || !known {
+	if credential == nil || place == "" {
 		return nil, errNotYet
 	}
 	var all []wanted
@@ -94,11 +94,19 @@ func (c *Controller) request(addOn, signer string, subject pkix.Name) *clientcer
 	return &clientcert.AddOn{Name: addOn, SignerName: signer, Subject: subject}
 }
 
-// placeOf is where the agent of an add-on runs, as one of the values of LabelAddOnCredential, if that is known.
-func placeOf(addOn *addonv1beta1.ManagedClusterAddOn) (place string, known bool) {
-	hosted, known := install.Hosted(addOn)
-	if hosted {
-		return fleet.AddOnCredentialHosted, known
+// placeOf is where the agent of an add-on runs, as one of the values of LabelAddOnCredential. It is empty while that is not known, which
+// it will be after the wait. The wait begins with the first registration: until then nothing has a place.
+func (c *Controller) placeOf(addOn *addonv1beta1.ManagedClusterAddOn) (place string, wait time.Duration) {
+	hosted, wait := c.agents.Hosted(addOn, c.Clock.Now())
+	if len(addOn.Status.Registrations) == 0 {
+		c.agents.Forget(client.ObjectKeyFromObject(addOn))
 	}
-	return fleet.AddOnCredentialManaged, known
+	switch {
+	case wait > 0:
+		return "", wait
+	case hosted:
+		return fleet.AddOnCredentialHosted, 0
+	default:
+		return fleet.AddOnCredentialManaged, 0
+	}
 }
