@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -76,7 +78,9 @@ func TestStatus(t *testing.T) {
 // AM-38 AF-11: manifests are asked for when they can be told.
 func TestWaits(t *testing.T) {
 	t.Parallel()
-	h := newHub(t, cluster("c1"), installed(), listed())
+	h := newHub(t, cluster("c1"), installed(func(a *addonv1beta1.ManagedClusterAddOn) { a.CreationTimestamp = metav1.NewTime(now) }), listed())
+	clock := clocktesting.NewFakePassiveClock(now)
+	h.controller.Clock = clock
 	h.agent.options.Configs = someConfigs
 	h.agent.options.InstallNamespace = func(_ context.Context, i addon.Installation) (string, error) {
 		if len(i.AddOn.Status.ConfigReferences) == 0 {
@@ -84,9 +88,21 @@ func TestWaits(t *testing.T) {
 		}
 		return "chosen", nil
 	}
-	h.reconcile(t)
+	result := h.reconcile(t)
 	// Whoever tells the hub what it supports waits for it; nothing of the agent is anywhere yet, not even its identity.
 	if status := h.addOn(t).Status; h.agent.rendered > 0 || len(h.works(t, "c1")) > 0 || status.Namespace != "" || len(status.Conditions) > 0 || len(status.SupportedConfigs) != 1 {
+		t.Fatalf("it does not wait for its configurations: %+v", status)
+	}
+	// If that takes long, it says so.
+	if result.RequeueAfter != configsPatience {
+		t.Errorf("it comes back after %s", result.RequeueAfter)
+	}
+	clock.SetTime(now.Add(configsPatience))
+	result = h.reconcile(t)
+	if c := h.condition(t, "RegistrationApplied"); c.Status != metav1.ConditionFalse || c.Reason != "PermissionConfigPending" || !strings.Contains(c.Message, "its condition Configured is True") {
+		t.Errorf("it does not say what it waits for: %+v", c)
+	}
+	if status := h.addOn(t).Status; h.agent.rendered > 0 || status.Namespace != "" || result.RequeueAfter != 0 {
 		t.Fatalf("it does not wait for its configurations: %+v", status)
 	}
 	h.change(t, configured)
@@ -123,6 +139,40 @@ func TestWaits(t *testing.T) {
 	h.reconcile(t)
 	if after := h.works(t, "c1"); len(after) != 0 {
 		t.Errorf("%d works of an add-on without manifests", len(after))
+	}
+}
+
+// AM-38: of configurations about which the hub has said something, the hub has said it, and an add-on that is listed only now does not wait
+// for long.
+func TestSaysNothingOfConfigs(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		listed time.Time
+		change func(*addonv1beta1.ManagedClusterAddOn)
+		back   time.Duration
+		says   metav1.ConditionStatus
+	}{
+		"listed now": {now, func(*addonv1beta1.ManagedClusterAddOn) {}, configsPatience, ""},
+		"missing": {now.Add(-time.Hour), func(a *addonv1beta1.ManagedClusterAddOn) {
+			meta.SetStatusCondition(&a.Status.Conditions, metav1.Condition{Type: "Configured", Status: metav1.ConditionFalse, Reason: "ConfigurationsNotConfigured"})
+		}, 0, ""},
+		// What was said of one that is registered stays.
+		"registered": {now.Add(-time.Hour), func(a *addonv1beta1.ManagedClusterAddOn) {
+			a.Status.Namespace = "here"
+			meta.SetStatusCondition(&a.Status.Conditions, metav1.Condition{Type: "RegistrationApplied", Status: metav1.ConditionTrue, Reason: "SetPermissionApplied"})
+		}, 0, metav1.ConditionTrue},
+	} {
+		entry := listed()
+		entry.CreationTimestamp = metav1.NewTime(test.listed)
+		h := newHub(t, cluster("c1"), installed(test.change), entry)
+		h.agent.options.Configs = someConfigs
+		h.agent.options.Registration = &addon.Registration{Configs: func(context.Context, addon.Installation) ([]addonv1beta1.RegistrationConfig, error) {
+			return nil, addon.ErrNotYet
+		}}
+		result := h.reconcile(t)
+		if c := h.condition(t, "RegistrationApplied"); c.Status != test.says || result.RequeueAfter != test.back {
+			t.Errorf("%s: %+v, back after %s", name, c, result.RequeueAfter)
+		}
 	}
 }
 

@@ -103,6 +103,8 @@ func (p *pass) register(ctx context.Context) {
 		err = p.grant(ctx)
 	}
 	switch {
+	case errors.Is(err, addon.ErrNotYet) && p.addOn.Status.Namespace == "" && p.awaitsConfigs():
+		p.tellOfConfigs()
 	case errors.Is(err, addon.ErrNotYet): // everything stays as it is
 	case errors.Is(err, addon.ErrSubjectNotReady):
 		p.set(fleet.ConditionRegistrationApplied, metav1.ConditionFalse, fleet.ReasonPermissionConfigPending, err.Error())
@@ -198,7 +200,8 @@ func (p *pass) deploy(ctx context.Context) {
 	if len(dependents) > 0 && !slices.Contains(plan.Finalizers, fleet.FinalizerAddOnPreDelete) && p.addOn.DeletionTimestamp.IsZero() {
 		plan.Finalizers = append(plan.Finalizers, fleet.FinalizerAddOnPreDelete) // without it, it would be gone before them
 	}
-	p.after, p.finalizers = plan.RequeueAfter, plan.Finalizers
+	p.finalizers = plan.Finalizers
+	p.comeBack(plan.RequeueAfter)
 	for _, condition := range plan.Conditions {
 		p.set(condition.Type, condition.Status, condition.Reason, condition.Message)
 	}
@@ -263,6 +266,35 @@ func (p *pass) awaitsConfigs() bool {
 	configured := p.catalogueEntry != nil && !addon.SelfManaged(p.catalogueEntry)
 	return configured && len(p.options.Configs) > 0 && p.addOn.DeletionTimestamp.IsZero() &&
 		!meta.IsStatusConditionTrue(p.addOn.Status.Conditions, fleet.ConditionConfigured)
+}
+
+// configsPatience is how long the hub may take to set Configured before that is told of. Mostly it does so at once, and a write for each
+// add-on would be in vain.
+const configsPatience = 10 * time.Second
+
+// tellOfConfigs says that the configurations are waited for, unless the hub has said itself what about them is amiss.
+func (p *pass) tellOfConfigs() {
+	if meta.FindStatusCondition(p.addOn.Status.Conditions, fleet.ConditionConfigured) != nil {
+		return
+	}
+	since := p.addOn.CreationTimestamp.Time
+	if listed := p.catalogueEntry.CreationTimestamp.Time; listed.After(since) {
+		since = listed
+	}
+	if left := since.Add(configsPatience).Sub(p.Clock.Now()); left > 0 {
+		p.comeBack(left)
+		return
+	}
+	p.set(fleet.ConditionRegistrationApplied, metav1.ConditionFalse, fleet.ReasonPermissionConfigPending, fmt.Sprintf(
+		"The add-on is registered and deployed when its condition %s is %s: the hub sets it, by the ClusterManagementAddOn %s, once it knows the configurations",
+		fleet.ConditionConfigured, metav1.ConditionTrue, p.catalogueEntry.Name))
+}
+
+// comeBack after no longer than that.
+func (p *pass) comeBack(after time.Duration) {
+	if after > 0 && (p.after == 0 || after < p.after) {
+		p.after = after
+	}
 }
 
 // judge says whether the agent works, where that is the manager's to say (AF-07).
