@@ -95,6 +95,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	if agent == nil {
 		// It may have been this manager's before. What runs on the cluster is for whoever has it now to take over.
+		c.hosted.note(req.NamespacedName, "")
 		return again(0, c.withdraw(ctx, req.NamespacedName))
 	}
 	p := &pass{Controller: c, agent: agent, options: agent.Options(), before: addOn, addOn: addOn.DeepCopy()}

@@ -124,6 +124,11 @@ func TestOfCluster(t *testing.T) {
 	if queue.Len() != 1 {
 		t.Error("that the hosting cluster is gone is not noticed")
 	}
+	h.agent.options.Name = "another" // somebody else has the add-on now
+	h.reconcile(t)
+	if requests := h.controller.hosted.by("host"); len(requests) > 0 {
+		t.Errorf("%v are asked for, of which others take care", requests)
+	}
 }
 
 // R12: what is granted to an add-on while it goes is heard of when it is gone.
