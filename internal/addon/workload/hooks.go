@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -78,6 +79,7 @@ func (p *planner) hooks(s side) run {
 	case w != nil:
 		return w.progress()
 	case p.Workload == nil:
+		p.comeBack(rerender)
 		return run{message: p.unknownHooks()}
 	}
 	hooks := p.at(s, true)
@@ -87,6 +89,9 @@ func (p *planner) hooks(s side) run {
 	p.Create = append(p.Create, p.hookWork(s, hooks))
 	return run{message: fmt.Sprintf("%s on cluster %s: to be started", names(hooks), s.namespace)}
 }
+
+// rerender is when an add-on that leaves is asked again for its hooks: what kept it from telling them may pass without an event.
+const rerender = time.Minute
 
 func (p *planner) unknownHooks() string {
 	if p.Unrendered == nil {

@@ -307,6 +307,9 @@ func TestUnusableHooks(t *testing.T) {
 	h.reconcile()
 	h.expectFinalizers(fleet.FinalizerAddOnPreDelete)
 	h.expectCondition("HookManifestCompleted", metav1.ConditionFalse, "HookManifestIsNotCompleted", "manifest 1: it is nil")
+	if h.plan.RequeueAfter != rerender {
+		t.Errorf("the add-on is asked again after %s", h.plan.RequeueAfter)
+	}
 	h.CMA = &addonv1beta1.ClusterManagementAddOn{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{fleet.AnnotationPreDeleteTimeout: "0s"}}}
 	h.reconcile()
 	h.expectFinalizers()

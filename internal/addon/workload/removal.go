@@ -120,10 +120,15 @@ func (p *planner) until(d deadline) (note string) {
 		return note + fmt.Sprintf("; to remove the add-on all the same: kubectl annotate managedclusteraddon -n %s %s %s=0s",
 			addOn.Namespace, addOn.Name, fleet.AnnotationPreDeleteTimeout)
 	}
-	if left := d.at.Sub(p.Now); p.RequeueAfter == 0 || left < p.RequeueAfter {
-		p.RequeueAfter = left
-	}
+	p.comeBack(d.at.Sub(p.Now))
 	return note + "; the hub removes the add-on all the same at " + d.at.UTC().Format(time.RFC3339)
+}
+
+// comeBack after no longer than that.
+func (p *planner) comeBack(after time.Duration) {
+	if p.RequeueAfter == 0 || after < p.RequeueAfter {
+		p.RequeueAfter = after
+	}
 }
 
 // deadline is when the removal goes on without its hooks; at zero is never.
