@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capstan-io/capstan/addon"
@@ -73,6 +74,12 @@ func (a *agent) Manifests(ctx context.Context, installation addon.Installation) 
 	}, nil
 }
 
+// told is what events have said of a ManagedClusterAddOn. One that is made again has not been told of: it may have gone unseen.
+type told struct {
+	of                 types.UID
+	hosting, variables string
+}
+
 // tell says by events what is not as the author of the template, or whoever installs it, may expect: once, until it is otherwise.
 func (a *agent) tell(installation addon.Installation, unset []string) {
 	about, variables := client.ObjectKeyFromObject(installation.AddOn), strings.Join(unset, ", ")
@@ -81,7 +88,7 @@ func (a *agent) tell(installation addon.Installation, unset []string) {
 		a.told.Delete(about)
 		return
 	}
-	said := [...]string{hosting, variables}
+	said := told{of: installation.AddOn.UID, hosting: hosting, variables: variables}
 	if before, _ := a.told.Swap(about, said); before == said {
 		return
 	}

@@ -27,7 +27,7 @@ type Catalogue struct {
 	// uncached reads the secrets of certification authorities, which no cache of the hub is to hold.
 	uncached client.Reader
 	recorder events.EventRecorder
-	// told is what events have said of each ManagedClusterAddOn, for nothing to be said twice.
+	// told is what events have said of each ManagedClusterAddOn, for nothing to be said twice: a told for each name.
 	told sync.Map
 }
 
