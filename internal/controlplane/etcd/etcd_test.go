@@ -98,8 +98,7 @@ func TestBrokenDataIsAnError(t *testing.T) {
 	for _, pattern := range []string{"snap/db", "wal/*.wal"} {
 		t.Run(pattern, func(t *testing.T) {
 			t.Parallel()
-			// What etcd began before it failed may still be writing there when the test ends.
-			dir, err := os.MkdirTemp("", "etcd-broken-")
+			dir, err := os.MkdirTemp("", "etcd-broken-") //nolint:usetesting // what etcd began before it failed may still be writing there when the test ends
 			if err != nil {
 				t.Fatal(err)
 			}
