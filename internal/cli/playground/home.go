@@ -150,7 +150,11 @@ func (h Home) Lock() (unlock func(), err error) {
 		}
 		return nil, fmt.Errorf("lock %s: %w", h.lockFile(), err)
 	}
-	return func() { file.Close() }, nil
+	return func() {
+		// Closing alone would leave the lock to a process that is just being started, until that is another program.
+		_ = syscall.Flock(int(file.Fd()), syscall.LOCK_UN)
+		file.Close()
+	}, nil
 }
 
 // WriteSecretFile writes a file that only its owner can read. Whoever reads it sees the old content or the new one, never

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -22,12 +23,37 @@ func TestLock(t *testing.T) {
 	if _, err := home.Lock(); err == nil || !strings.Contains(err.Error(), "another capstan command") {
 		t.Errorf("locked twice, error %v", err)
 	}
+	inherited := duplicate(t, home.lockFile())
+	defer inherited.Close()
 	unlock()
 	again, err := home.Lock()
 	if err != nil {
 		t.Fatal(err)
 	}
 	again()
+}
+
+// duplicate is the open file as a process has it that this one is just starting.
+func duplicate(t *testing.T, name string) *os.File {
+	t.Helper()
+	open, err := filepath.Glob("/proc/self/fd/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, link := range open {
+		if target, err := os.Readlink(link); err == nil && target == name {
+			fd, err := strconv.Atoi(filepath.Base(link))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if fd, err = syscall.Dup(fd); err != nil {
+				t.Fatal(err)
+			}
+			return os.NewFile(uintptr(fd), name)
+		}
+	}
+	t.Fatalf("%s is not open", name)
+	return nil
 }
 
 func TestStateIsKept(t *testing.T) {
