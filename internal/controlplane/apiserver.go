@@ -39,8 +39,8 @@ type serverConfigs struct {
 	extensions *apiextensionsapiserver.Config
 }
 
-// newServer builds the API server. Nothing runs yet. It calls the embedded storage, unless that is nil. Reviews, unless nil, tell of more users. Whoever asks for something at
-// the endpoints is let through to them.
+// newServer builds the API server. Nothing runs yet. It calls the embedded storage, unless that is nil. Reviews, unless nil,
+// tell of more users. Whoever asks for something at the endpoints is let through to them.
 func newServer(options kubeoptions.CompletedOptions, embedded *direct.Storage, services *serviceResolver, reviews authenticationv1client.AuthenticationV1Interface, endpoints []string) (*aggregatorapiserver.APIAggregator, error) {
 	configs, err := newServerConfigs(options, embedded, services, reviews)
 	if err != nil {

@@ -282,6 +282,33 @@ func TestEvents(t *testing.T) {
 	}
 }
 
+// listener hears what events are about.
+type listener chan string
+
+func (l listener) Eventf(regarding, _ runtime.Object, _, _, _, _ string, _ ...any) {
+	l <- regarding.(client.Object).GetResourceVersion()
+}
+
+// PL-20: an event that comes later is about what it was about; the controller goes on with its objects meanwhile.
+func TestLateEvents(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, interceptor.Funcs{})
+	heard := make(listener, eventsAtOnce+1)
+	b.recorder = heard
+	p := aPlacement(clusterv1beta1.PlacementSpec{})
+	p.ResourceVersion = "1"
+	for range eventsAtOnce + 1 {
+		b.tellRemoved(p, &clusterv1beta1.PlacementDecision{})
+	}
+	p.ResourceVersion = "2"
+	b.clock.Step(time.Second)
+	for range eventsAtOnce + 1 {
+		if version := <-heard; version != "1" {
+			t.Errorf("an event about resource version %s", version)
+		}
+	}
+}
+
 func TestScoresNote(t *testing.T) {
 	t.Parallel()
 	if got := scoresNote([]scheduler.ClusterScore{{ClusterName: "a", Score: -1}, {ClusterName: "b", Score: 200}}); got != "a:-1 b:200" {
