@@ -107,9 +107,9 @@ func Register(mgr ctrl.Manager, hub cluster.Cluster, dyn dynamic.Interface, mana
 		return nil
 	})
 	onNews := source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-		observed.Listen(func(owner string, after time.Duration) {
+		observed.Listen(func(owner string) {
 			if work, ours := applied.WorkName(o.HubHash, owner); ours {
-				queue.AddAfter(workOf(work)[0], after)
+				queue.Add(workOf(work)[0])
 			}
 		})
 		return nil

@@ -57,12 +57,14 @@ type Observer struct {
 	Options
 	objects   dynamic.Interface
 	evaluator *conditions.Evaluator
-	queue     workqueue.TypedRateLimitingInterface[tracker.Object]
+	// toRead are objects, toCall owners.
+	toRead workqueue.TypedRateLimitingInterface[tracker.Object]
+	toCall workqueue.TypedDelayingInterface[string]
 
 	mu       sync.Mutex
 	observed map[tracker.Object]*observed
 	owners   map[string]*pace
-	listener func(owner string, after time.Duration)
+	listener func(owner string)
 }
 
 // observed is an object that owners have questions about.
@@ -82,39 +84,43 @@ type question struct {
 // pace is that of something that may not be done too often.
 type pace struct {
 	limit *rate.Limiter
-	// at is when it was done last, or will be done next.
-	at time.Time
+	// due is from when it is put into its queue until it begins, and not until a time: the queue may be late, and does not take
+	// a second entry beside one that it is late with.
+	due bool
 }
 
 func newPace() *pace { return &pace{limit: rate.NewLimiter(rate.Every(interval), burst)} }
 
-// next is how long to wait until it may be done again. It need not be done at all if it already will be.
-func (p *pace) next(now time.Time) (after time.Duration, due bool) {
-	if p.at.After(now) {
+// next is how long to wait until it may be done again. It need not be queued at all if it already is.
+func (p *pace) next(now time.Time) (after time.Duration, queue bool) {
+	if p.due {
 		return 0, false
 	}
-	after = p.limit.ReserveN(now, 1).DelayFrom(now)
-	p.at = now.Add(after)
-	return after, true
+	p.due = true
+	return p.limit.ReserveN(now, 1).DelayFrom(now), true
 }
+
+// begin is to be called before anything is read, so that what changes from then on is not missed.
+func (p *pace) begin() { p.due = false }
 
 // New returns an Observer of what the tracker tracks.
 func New(objects dynamic.Interface, tracked *tracker.Tracker, o Options) *Observer {
 	observer := &Observer{
 		Options: o, objects: objects, evaluator: conditions.NewEvaluator(),
 		observed: map[tracker.Object]*observed{}, owners: map[string]*pace{},
-		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
+		toRead: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[tracker.Object](firstRetry, lastRetry),
 			workqueue.TypedRateLimitingQueueConfig[tracker.Object]{Clock: o.Clock},
 		),
+		toCall: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[string]{Clock: o.Clock}),
 	}
 	tracked.ListenToChanges(observer.changed)
 	return observer
 }
 
-// Listen has f called with an owner when it is to look at its readings, because one of them has changed, and after how long.
-// It is called once, before the first question is asked. f must return quickly and must not call the Observer.
-func (o *Observer) Listen(f func(owner string, after time.Duration)) {
+// Listen has f called with an owner when it is to look at its readings, because one of them has changed.
+// It is called once, before the Observer starts.
+func (o *Observer) Listen(f func(owner string)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.listener = f
@@ -200,14 +206,17 @@ func (o *Observer) changed(object tracker.Object, version string) {
 func (o *Observer) schedule(object tracker.Object, version string) {
 	about := o.observed[object]
 	about.version = version
-	if after, due := about.pace.next(o.Clock.Now()); due {
-		o.queue.AddAfter(object, after)
+	if after, queue := about.pace.next(o.Clock.Now()); queue {
+		o.toRead.AddAfter(object, after)
 	}
 }
 
-// Start reads objects until the context ends.
+// Start reads objects and calls owners until the context ends.
 func (o *Observer) Start(ctx context.Context) error {
-	stop := context.AfterFunc(ctx, o.queue.ShutDown)
+	stop := context.AfterFunc(ctx, func() {
+		o.toRead.ShutDown()
+		o.toCall.ShutDown()
+	})
 	defer stop()
 	var all sync.WaitGroup
 	for range readers {
@@ -216,29 +225,56 @@ func (o *Observer) Start(ctx context.Context) error {
 			}
 		})
 	}
+	all.Go(func() {
+		for o.callNext() {
+		}
+	})
 	all.Wait()
 	return nil
 }
 
 func (o *Observer) readNext(ctx context.Context) bool {
-	object, shutdown := o.queue.Get()
+	object, shutdown := o.toRead.Get()
 	if shutdown {
 		return false
 	}
-	defer o.queue.Done(object)
+	defer o.toRead.Done(object)
 	if err := o.observe(ctx, object); err != nil {
 		log.FromContext(ctx).V(1).Info("An applied object cannot be read; that is tried again", "resource", object.Resource,
 			"object", object.NamespacedName, "reason", err.Error())
-		o.queue.AddRateLimited(object)
+		o.toRead.AddRateLimited(object)
 		return true
 	}
-	o.queue.Forget(object)
+	o.toRead.Forget(object)
 	return true
+}
+
+func (o *Observer) callNext() bool {
+	owner, shutdown := o.toCall.Get()
+	if shutdown {
+		return false
+	}
+	defer o.toCall.Done(owner)
+	if call := o.beginCall(owner); call != nil {
+		call(owner)
+	}
+	return true
+}
+
+// beginCall is nil if the owner has gone meanwhile.
+func (o *Observer) beginCall(owner string) func(owner string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.owners[owner] == nil {
+		return nil
+	}
+	o.owners[owner].begin()
+	return o.listener
 }
 
 // observe reads the object and answers all questions about it.
 func (o *Observer) observe(ctx context.Context, object tracker.Object) error {
-	questions, version := o.questions(object)
+	questions, version := o.beginRead(object)
 	if len(questions) == 0 {
 		return nil
 	}
@@ -250,20 +286,22 @@ func (o *Observer) observe(ctx context.Context, object tracker.Object) error {
 			o.tell(owner, o.answer(object, owner, asked, o.read(live, asked.Question), live.GetResourceVersion()))
 		case apierrors.IsNotFound(err):
 			o.tell(owner, o.answer(object, owner, asked, absent(asked.Question), version))
-		case o.queue.NumRequeues(object) >= patience:
+		case o.toRead.NumRequeues(object) >= patience:
 			o.tell(owner, o.answer(object, owner, asked, unreadable(asked.Question, err), version))
 		}
 	}
 	return client.IgnoreNotFound(err)
 }
 
-func (o *Observer) questions(object tracker.Object) (questions map[string]*question, version string) {
+// beginRead returns what is asked about the object, and the least version that is worth reading.
+func (o *Observer) beginRead(object tracker.Object) (questions map[string]*question, version string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	about := o.observed[object]
 	if about == nil {
 		return nil, ""
 	}
+	about.pace.begin()
 	questions = make(map[string]*question, len(about.questions))
 	for owner, asked := range about.questions {
 		questions[owner] = asked
@@ -284,15 +322,15 @@ func (o *Observer) answer(object tracker.Object, owner string, asked *question, 
 	return news
 }
 
-// tell calls the owner if there is news.
+// tell has the owner called if there is news.
 func (o *Observer) tell(owner string, news bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !news || o.owners[owner] == nil {
 		return
 	}
-	if after, due := o.owners[owner].next(o.Clock.Now()); due {
-		o.listener(owner, after)
+	if after, queue := o.owners[owner].next(o.Clock.Now()); queue {
+		o.toCall.AddAfter(owner, after)
 	}
 }
 
