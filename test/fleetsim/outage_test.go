@@ -123,6 +123,8 @@ const (
 	outageWorks   = 50
 	outageCluster = "cluster1"
 	outageHash    = "hub"
+	// outagePause is more than the longest pause in which a cache waits to try a hub again: it does not look up until it has.
+	outagePause = 5 * time.Minute
 )
 
 // outage is an agent's controllers between a hub and a managed cluster, both in memory, in simulated time.
@@ -173,6 +175,7 @@ func (o *outage) run(hubConfig, clusterConfig *rest.Config) {
 	}))
 	mgr := sure(ctrl.NewManager(clusterConfig, ctrl.Options{
 		Scheme: env.Scheme(), Client: consistent(), Metrics: metricsserver.Options{BindAddress: "0"},
+		GracefulShutdownTimeout: new(outagePause),
 	}))
 	objects := sure(dynamic.NewForConfig(clusterConfig))
 	partial := sure(metadata.NewForConfig(clusterConfig))
@@ -201,7 +204,6 @@ func (o *outage) run(hubConfig, clusterConfig *rest.Config) {
 			o.t.Error(err)
 		}
 	}()
-	// A cache that waits to try a hub again does not look up until it has: time has to go on for that.
 	o.t.Cleanup(func() { <-ended })
 }
 

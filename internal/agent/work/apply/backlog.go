@@ -81,7 +81,8 @@ func (b *backlog) judge(ctx context.Context, work string, result ctrl.Result, er
 	return ctrl.Result{RequeueAfter: unheard}, nil
 }
 
-// leave is for a work that has nothing to say any more. If it was the scout, another takes its place.
+// leave is for a work that has nothing to say any more, or cannot say it although the hub answers. If it was the scout, another
+// takes its place, and passes it on if it fares alike.
 func (b *backlog) leave(work string) {
 	delete(b.works, work)
 	if b.scout != work {
@@ -89,6 +90,7 @@ func (b *backlog) leave(work string) {
 	}
 	b.scout = ""
 	for next := range b.works {
+		b.scout = next
 		b.wake(next)
 		return
 	}

@@ -72,4 +72,16 @@ func TestBacklog(t *testing.T) {
 		t.Error(err)
 	}
 	expect("heard again")
+
+	// A hub that is back may refuse what one scout after the other has to say, if somebody changed their works meanwhile.
+	for _, work := range []string{"a", "b", "c"} {
+		judge(work, silent())
+	}
+	conflict := b.heard(apierrors.NewConflict(schema.GroupResource{}, "a", errors.New("it has changed")))
+	for scout := "a"; scout != ""; scout = b.scout {
+		if _, err := b.judge(t.Context(), scout, ctrl.Result{}, conflict); err == nil {
+			t.Errorf("%s, whose report conflicts, is not tried again", scout)
+		}
+	}
+	expect("all conflict", "b", "c")
 }
