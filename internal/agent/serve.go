@@ -75,7 +75,7 @@ func (a *Agent) control(ctx context.Context, config *rest.Config, uncached clien
 	if err := a.awaitRights(ctx, uncached, connection); err != nil {
 		return err
 	}
-	hub, err := cluster.New(config, a.hubOptions)
+	hub, err := hubclient.NewCluster(config, a.hubOptions)
 	if err != nil {
 		return fmt.Errorf("connect to the hub %s: %w", config.Host, err)
 	}
@@ -117,8 +117,6 @@ func (a *Agent) register(ctx context.Context, mgr ctrl.Manager, hub cluster.Clus
 
 // hubOptions let the agent see of the hub what is its own.
 func (a *Agent) hubOptions(o *cluster.Options) {
-	o.Scheme = hubclient.Scheme()
-	o.MapperProvider = hubclient.MapperProvider
 	o.Cache.DefaultTransform = cache.TransformStripManagedFields()
 	o.Cache.ByObject = map[client.Object]cache.ByObject{
 		&clusterv1.ManagedCluster{}:         {Field: fields.OneTermEqualSelector("metadata.name", a.identity.Cluster)},

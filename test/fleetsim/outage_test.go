@@ -123,8 +123,6 @@ const (
 	outageWorks   = 50
 	outageCluster = "cluster1"
 	outageHash    = "hub"
-	// outagePause is more than the longest pause in which a cache waits to try a hub again: it does not look up until it has.
-	outagePause = 5 * time.Minute
 )
 
 // outage is an agent's controllers between a hub and a managed cluster, both in memory, in simulated time.
@@ -169,13 +167,9 @@ func (o *outage) run(hubConfig, clusterConfig *rest.Config) {
 		return client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: new(true)}}
 	}
 	ctx := o.t.Context()
-	hub := sure(cluster.New(hubConfig, func(o *cluster.Options) {
-		o.Scheme, o.MapperProvider = hubclient.Scheme(), hubclient.MapperProvider
-		o.Client = consistent()
-	}))
+	hub := sure(hubclient.NewCluster(hubConfig, func(o *cluster.Options) { o.Client = consistent() }))
 	mgr := sure(ctrl.NewManager(clusterConfig, ctrl.Options{
 		Scheme: env.Scheme(), Client: consistent(), Metrics: metricsserver.Options{BindAddress: "0"},
-		GracefulShutdownTimeout: new(outagePause),
 	}))
 	objects := sure(dynamic.NewForConfig(clusterConfig))
 	partial := sure(metadata.NewForConfig(clusterConfig))
@@ -204,7 +198,10 @@ func (o *outage) run(hubConfig, clusterConfig *rest.Config) {
 			o.t.Error(err)
 		}
 	}()
-	o.t.Cleanup(func() { <-ended })
+	o.t.Cleanup(func() {
+		<-ended
+		<-time.After(5 * time.Minute) // until caches that wait to try the hub again have looked up
+	})
 }
 
 func sure[T any](v T, err error) T {

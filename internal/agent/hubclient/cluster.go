@@ -1,0 +1,35 @@
+package hubclient
+
+import (
+	"context"
+
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+)
+
+// Cluster is the hub as a manager runs it. The manager need not wait for its end: a cache that is about to try an absent hub
+// again does not look up until it has, which may be in a minute, and nothing depends on it.
+type Cluster struct{ cluster.Cluster }
+
+// NewCluster returns the hub with the kinds that an agent uses there.
+func NewCluster(config *rest.Config, opts ...cluster.Option) (*Cluster, error) {
+	hub, err := cluster.New(config, append([]cluster.Option{func(o *cluster.Options) {
+		o.Scheme, o.MapperProvider = Scheme(), MapperProvider
+	}}, opts...)...)
+	if err != nil {
+		return nil, err
+	}
+	return &Cluster{hub}, nil
+}
+
+// Start runs the caches until the context ends.
+func (c *Cluster) Start(ctx context.Context) error {
+	ended := make(chan error, 1)
+	go func() { ended <- c.Cluster.Start(ctx) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+		return nil
+	}
+}
