@@ -58,7 +58,7 @@ down: ## Stop what `make up` started; the data stays
 
 .PHONY: test
 test: build ## Run all tests
-	$(GO) test -timeout 20m $(TESTFLAGS) ./...
+	$(GO) test -timeout 60m $(TESTFLAGS) ./...
 
 .PHONY: bench
 bench: build ## Measure start, memory, CPU and latencies; writes bench.json

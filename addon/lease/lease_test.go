@@ -85,7 +85,7 @@ func (s *server) renewed(path string) time.Time {
 
 func eventually(t *testing.T, what string, check func() bool) {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) { return check(), nil })
+	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true, func(context.Context) (bool, error) { return check(), nil })
 	if err != nil {
 		t.Fatalf("%s: %v", what, err)
 	}

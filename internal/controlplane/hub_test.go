@@ -6,7 +6,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -28,6 +27,7 @@ import (
 	"github.com/capstan-io/capstan/deploy/crds"
 	"github.com/capstan-io/capstan/internal/admission/conversion"
 	"github.com/capstan-io/capstan/internal/controlplane/ocmconfig"
+	"github.com/capstan-io/capstan/internal/freeport"
 )
 
 // envChild makes the test binary a hub with the configuration folder it names, to be killed.
@@ -37,7 +37,9 @@ const envChild = "CAPSTAN_TEST_HUB"
 const logFile = "log"
 
 // patience is how long tests wait for what must happen; they see it earlier.
-const patience = 60 * time.Second
+const patience = 3 * time.Minute
+
+var ports = freeport.Between(15000, 19999)
 
 // shared is a hub for the tests that do not stop it. Each uses a namespace of its own.
 var shared *testHub
@@ -166,20 +168,11 @@ func writeConfig(dir string) (port int, err error) {
 		}
 		return config.APIServer.Port, nil
 	}
-	if port, err = freePort(); err != nil {
+	if port, err = ports.Next(); err != nil {
 		return 0, err
 	}
 	content := fmt.Sprintf("dataDirectory: %s\napiserver:\n  externalHostname: 127.0.0.1\n  port: %d\n", filepath.Join(dir, "data"), port)
 	return port, os.WriteFile(file, []byte(content), 0o600)
-}
-
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
 // waitReady waits for /readyz and then connects as the admin.

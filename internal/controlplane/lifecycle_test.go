@@ -177,7 +177,7 @@ func TestStopWhileStarting(t *testing.T) {
 
 func mustPort(t *testing.T) int {
 	t.Helper()
-	port, err := freePort()
+	port, err := ports.Next()
 	must(t, err)
 	return port
 }

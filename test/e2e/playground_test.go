@@ -82,10 +82,21 @@ func (u user) command(args ...string) (*exec.Cmd, error) {
 	return cmd, err
 }
 
-// interrupt runs capstan and interrupts it as soon as one process is done with.
-func (u user) interrupt(t *testing.T, args ...string) {
+// interruptDown runs "capstan down" and interrupts it as soon as one process is done with. The hub does not end until then.
+func (u user) interruptDown(t *testing.T) {
 	t.Helper()
-	cmd, err := u.command(args...)
+	processes := u.status(t).Processes
+	hub := slices.IndexFunc(processes, func(p playground.ProcessStatus) bool { return p.Name == "hub" && p.Running })
+	if hub < 0 {
+		t.Fatalf("no hub is running: %+v", processes)
+	}
+	signalHub := func(signal syscall.Signal) {
+		if err := syscall.Kill(processes[hub].PID, signal); err != nil {
+			t.Fatal(err)
+		}
+	}
+	signalHub(syscall.SIGSTOP)
+	cmd, err := u.command("down")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,8 +113,10 @@ func (u user) interrupt(t *testing.T, args ...string) {
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Error(err)
 	}
-	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 130 {
-		t.Errorf("capstan %s was interrupted and ended with %v", strings.Join(args, " "), err)
+	err = cmd.Wait()
+	signalHub(syscall.SIGCONT)
+	if cmd.ProcessState.ExitCode() != 130 {
+		t.Errorf("capstan down was interrupted and ended with %v", err)
 	}
 }
 
@@ -197,7 +210,7 @@ func TestPlayground(t *testing.T) {
 		}
 	})
 	t.Run("after an interrupted down", func(t *testing.T) {
-		u.interrupt(t, "down")
+		u.interruptDown(t)
 		u.run(t, "up")
 		same(t, before, u.identities(t))
 	})

@@ -24,7 +24,7 @@ import (
 )
 
 // patience is how long Eventually waits: far longer than anything takes, for a machine that is busy with other tests.
-const patience = time.Minute
+const patience = 3 * time.Minute
 
 // Scheme knows the kinds of Kubernetes and those of clusters, works and add-ons.
 func Scheme() *runtime.Scheme {

@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/capstan-io/capstan/internal/freeport"
 )
 
 // stopGrace is how long a child may take to stop when asked.
@@ -162,22 +164,14 @@ func binary(name string) (string, error) {
 	return "", errors.New("the tests run outside of the repository")
 }
 
+var ports = freeport.Between(10000, 14999)
+
 // FreeAddress is an address of the loopback interface that nothing listens on.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
-	port, err := freePort()
+	port, err := ports.Next()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-}
-
-// freePort is a TCP port of the loopback address that nothing listens on.
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
 }

@@ -29,7 +29,7 @@ type Server struct {
 
 // NewHub lays out a standalone hub in dir without starting it. Which controllers it runs is controllers; empty means all.
 func NewHub(dir, controllers string, flags ...string) (*Server, error) {
-	port, err := freePort()
+	port, err := ports.Next()
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +52,7 @@ func NewHub(dir, controllers string, flags ...string) (*Server, error) {
 
 // NewSandbox lays out a sandbox cluster in dir without starting it.
 func NewSandbox(dir string) (*Server, error) {
-	port, err := freePort()
+	port, err := ports.Next()
 	if err != nil {
 		return nil, err
 	}

@@ -241,7 +241,7 @@ func TestAddOnHooksNobodyRuns(t *testing.T) {
 	ns := namespace(t, m, cluster)
 	a := newEngineAgent(name, engineConfigMap(ns, "goes", "1"), deployHook(ns, "hook", false))
 	runEngine(t, a)
-	addOn := annotated(&addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: name}}, hookTimeout, "5s")
+	addOn := annotated(&addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: name}}, hookTimeout, "15s")
 	create(t, h, addOn)
 	awaitEngine(t, addOn, "ManifestApplied", metav1.ConditionTrue, "AddonManifestApplied")
 	if err := agent.Stop(); err != nil {

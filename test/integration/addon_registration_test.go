@@ -40,13 +40,13 @@ const testSigner = "example.com/hello"
 // testSigner.
 type addOnManager struct {
 	mu       sync.Mutex
-	approved map[string]int // by add-on and signer
-	lifetime time.Duration  // of what it signs
+	asked    map[string][]time.Time // by add-on and signer
+	lifetime time.Duration          // of what it signs
 }
 
 func manageAddOns(t *testing.T, cluster string, lifetime time.Duration) *addOnManager {
 	t.Helper()
-	m := &addOnManager{approved: map[string]int{}, lifetime: lifetime}
+	m := &addOnManager{asked: map[string][]time.Time{}, lifetime: lifetime}
 	admin := hub.Client(t)
 	w, err := admin.Watch(t.Context(), &certificatesv1.CertificateSigningRequestList{}, client.MatchingLabels(ofCluster(cluster)), client.HasLabels{fleet.LabelAddOnName})
 	if err != nil {
@@ -68,12 +68,13 @@ func manageAddOns(t *testing.T, cluster string, lifetime time.Duration) *addOnMa
 }
 
 func (m *addOnManager) grant(ctx context.Context, admin client.Client, csr *certificatesv1.CertificateSigningRequest) error {
+	m.mu.Lock()
+	asker := csr.Labels[fleet.LabelAddOnName] + " " + csr.Spec.SignerName
+	m.asked[asker] = append(m.asked[asker], time.Now())
+	m.mu.Unlock()
 	if err := env.Approve(ctx, admin, csr); err != nil {
 		return err
 	}
-	m.mu.Lock()
-	m.approved[csr.Labels[fleet.LabelAddOnName]+" "+csr.Spec.SignerName]++
-	m.mu.Unlock()
 	if csr.Spec.SignerName != testSigner {
 		return nil
 	}
@@ -97,10 +98,13 @@ func (m *addOnManager) grant(ctx context.Context, admin client.Client, csr *cert
 	return admin.SubResource("status").Update(ctx, csr)
 }
 
-func (m *addOnManager) times(addOn, signer string) int {
+func (m *addOnManager) times(addOn, signer string) int { return len(m.requests(addOn, signer)) }
+
+// requests are when the add-on has asked for a certificate.
+func (m *addOnManager) requests(addOn, signer string) []time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.approved[addOn+" "+signer]
+	return slices.Clone(m.asked[addOn+" "+signer])
 }
 
 // newAddOn makes an add-on on a cluster as its manager would: with what its agent registers for.
@@ -322,15 +326,15 @@ func TestAddOnRotation(t *testing.T) {
 	began := time.Now()
 	addOn := newAddOn(t, cluster, name, namespace, customSigner("hello"))
 	secret := awaitSecret(t, m, namespace, name+"-example.com-hello-client-cert", certKeys, anySecret)
-	for range 2 {
+	for i := range 2 {
 		before := secret
 		secret = awaitSecret(t, m, namespace, secret.Name, certKeys, fresh(before, "tls.crt"))
 		old, err := cert.ParseCertsPEM(before.Data["tls.crt"])
 		if err != nil {
 			t.Fatal(err)
 		}
-		if now := time.Now(); now.After(old[0].NotAfter) {
-			t.Errorf("renewed at %s, after the end at %s", now, old[0].NotAfter)
+		if asked := manager.requests(name, testSigner)[i+1]; asked.After(old[0].NotAfter) {
+			t.Errorf("a new certificate was asked for at %s, after the end of the old one at %s", asked, old[0].NotAfter)
 		}
 	}
 	if n, most := manager.times(name, testSigner), 2+int(time.Since(began)/(lifetime/2)); n > most {

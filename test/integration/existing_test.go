@@ -23,6 +23,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/rest"
@@ -174,11 +175,21 @@ func asUnstructured(t *testing.T, crd *apiextensionsv1.CustomResourceDefinition)
 	return &unstructured.Unstructured{Object: content}
 }
 
-// awaitKinds returns when the API server serves what the tests write first.
+// awaitKinds returns when the API server serves all kinds of a hub.
 func awaitKinds(t *testing.T, c client.Client) {
 	t.Helper()
 	env.Eventually(t, func(ctx context.Context) error {
-		return errors.Join(c.List(ctx, &clusterv1.ManagedClusterList{}), c.List(ctx, &workv1.ManifestWorkList{}), c.List(ctx, &clusterv1beta2.ManagedClusterSetBindingList{}))
+		var errs []error
+		for _, crd := range crds.Hub() {
+			for _, version := range crd.Spec.Versions {
+				list := &metav1.PartialObjectMetadataList{}
+				list.SetGroupVersionKind(schema.GroupVersionKind{Group: crd.Spec.Group, Version: version.Name, Kind: crd.Spec.Names.ListKind})
+				if version.Served {
+					errs = append(errs, c.List(ctx, list))
+				}
+			}
+		}
+		return errors.Join(errs...)
 	})
 }
 
@@ -250,7 +261,9 @@ func passerby(t *testing.T, server *env.Server) client.Client {
 	config = rest.CopyConfig(config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: name, Groups: []string{fleet.GroupAuthenticated}}
 	c := env.ClientFor(t, config)
-	env.Eventually(t, func(ctx context.Context) error { return c.List(ctx, &clusterv1.ManagedClusterList{}) })
+	env.Eventually(t, func(ctx context.Context) error {
+		return errors.Join(c.List(ctx, &clusterv1.ManagedClusterList{}), c.Create(ctx, work(name, "rights", configMap(name, "rights", "")), client.DryRunAll))
+	})
 	return c
 }
 

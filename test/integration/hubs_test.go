@@ -191,7 +191,7 @@ func TestSwitchesHubs(t *testing.T) {
 	first, second := env.StartHub(t, ""), env.StartHub(t, "")
 	other := env.NewAgent(t, second, managed, name, "") // for its bootstrap kubeconfig
 	ns := namespace(t, managed.Client(t), "two-hubs-agent")
-	agent := env.NewAgent(t, first, managed, name, "", "--hub-connection-timeout-seconds", "5", "--namespace", ns)
+	agent := env.NewAgent(t, first, managed, name, "", "--hub-connection-timeout-seconds", "15", "--namespace", ns)
 	agent.AddArgs("--bootstrap-kubeconfigs", agent.Bootstrap+","+other.Bootstrap)
 	if err := agent.Start(); err != nil {
 		t.Fatal(err)
@@ -223,7 +223,7 @@ func TestSwitchesHubs(t *testing.T) {
 	accept(first.Client(t), true)
 	second.Kill()
 	env.Eventually(t, func(context.Context) error {
-		if n := len(requestsOn(t, first.Client(t), name)); n != 2 {
+		if n := len(requestsOn(t, first.Client(t), name)); n < 2 {
 			return fmt.Errorf("%d requests on the first hub", n)
 		}
 		return nil

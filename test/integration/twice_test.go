@@ -1,6 +1,8 @@
 package integration
 
 import (
+	"context"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -41,7 +43,13 @@ func TestWorksOfTwoNames(t *testing.T) {
 	held, refused := work(first, name, configMap(ns, "first", "1")), work(second, name, configMap(ns, "second", "1"))
 	create(t, h, held)
 	awaitCondition(t, h, held, fleet.ConditionApplied, metav1.ConditionTrue)
-	applied := appliedWork(t, one, name)
+	var applied *workv1.AppliedManifestWork
+	env.Eventually(t, func(context.Context) error { // what it lists is written beside the report to the hub
+		if applied = appliedWork(t, one, name); len(applied.Status.AppliedResources) != 1 {
+			return fmt.Errorf("it lists %+v", applied.Status.AppliedResources)
+		}
+		return nil
+	})
 	create(t, h, refused)
 	expectRefused(t, h, refused, first)
 	if now := appliedWork(t, one, name); now.ResourceVersion != applied.ResourceVersion {

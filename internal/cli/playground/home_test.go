@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/capstan-io/capstan/internal/freeport"
 )
 
 func TestLock(t *testing.T) {
@@ -165,7 +167,7 @@ func TestPortTaken(t *testing.T) {
 	}
 	defer listener.Close()
 	port := listener.Addr().(*net.TCPAddr).Port
-	free, err := freePort(map[int]bool{})
+	free, err := freeport.Between(lowestPort, highestPort).Next()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,38 +3,16 @@ package playground
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"strconv"
+
+	"github.com/capstan-io/capstan/internal/freeport"
 )
 
-// Ports are chosen below the ranges that operating systems take local ports of outgoing connections from (32768 and up on
-// Linux): a remembered port must be free after a reboot, too.
+// Ports of playgrounds are remembered, and must be free after a reboot, too.
 const (
 	lowestPort  = 20000
 	highestPort = 29999
-	portTries   = 200
 )
-
-// freePort finds a port of 127.0.0.1 that nobody uses, other than those taken.
-func freePort(taken map[int]bool) (int, error) {
-	for range portTries {
-		port := lowestPort + rand.IntN(highestPort-lowestPort+1)
-		if !taken[port] && portFree(port) == nil {
-			return port, nil
-		}
-	}
-	return 0, fmt.Errorf("no free port found between %d and %d", lowestPort, highestPort)
-}
-
-// portFree fails if a port of 127.0.0.1 is in use.
-func portFree(port int) error {
-	listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-	if err != nil {
-		return err
-	}
-	return listener.Close()
-}
 
 // wanted is how many clusters there are to be when a person asks for some, or with 0 for none in particular.
 func (s State) wanted(clusters int) int {
@@ -55,18 +33,17 @@ func (s State) plan(clusters int) (State, error) {
 		return s, fmt.Errorf("--clusters: %d: this playground has %d already, and \"up\" takes none away: "+
 			"leave the flag out, or start afresh with \"capstan down --purge\"", clusters, len(s.Clusters))
 	}
-	taken := map[int]bool{}
+	ports := freeport.Between(lowestPort, highestPort)
 	if s.Hub != nil {
-		taken[s.Hub.Port] = true
+		ports.Take(s.Hub.Port)
 	}
 	for _, cluster := range s.Clusters {
-		taken[cluster.Port] = true
+		ports.Take(cluster.Port)
 	}
 	var errs []error
 	next := func() int {
-		port, err := freePort(taken)
+		port, err := ports.Next()
 		errs = append(errs, err)
-		taken[port] = true
 		return port
 	}
 	if s.Hub == nil {

@@ -126,7 +126,7 @@ func TestProcessIDReused(t *testing.T) {
 
 func eventually(t *testing.T, condition func() bool) bool {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	ticker := time.NewTicker(5 * time.Millisecond)
 	defer ticker.Stop()

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/freeport"
 )
 
 // DefaultClusters is how many clusters the first "up" makes unless it is told otherwise.
@@ -148,7 +149,7 @@ func (h Home) checkPorts(ctx context.Context, state State) error {
 		}
 		var busy error
 		if wait.PollUntilContextCancel(ctx, exitPoll, true, func(context.Context) (bool, error) {
-			busy = portFree(port)
+			busy = freeport.Check(port)
 			return busy == nil, nil
 		}) != nil {
 			return fmt.Errorf("port %d of %s is used by another process: %w\nStop that process (\"ss -ltnp\" or \"lsof -i :%d\" names it), "+

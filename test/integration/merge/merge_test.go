@@ -5,11 +5,13 @@ import (
 	"embed"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -85,10 +87,13 @@ func get(t *testing.T, cluster client.Client, object *unstructured.Unstructured)
 	return live
 }
 
+// patient is for objects whose controllers write their status many times in a row.
+var patient = wait.Backoff{Steps: 100, Duration: 10 * time.Millisecond, Factor: 1.1, Cap: time.Second}
+
 // update writes the merged object, again when a controller wrote it in between.
 func update(t *testing.T, cluster client.Client, required, lastApplied *unstructured.Unstructured) {
 	t.Helper()
-	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+	err := retry.RetryOnConflict(patient, func() error {
 		live := get(t, cluster, required)
 		merged, changed := manifest.Merge(required, live, lastApplied)
 		if !changed {
