@@ -95,14 +95,15 @@ func (s *Storage) plain(config *storagebackend.ConfigForResource, prefix string,
 	return s.open(config, prefix, newFunc, newListFunc)
 }
 
-// cached is a generic.StorageDecorator: that of genericregistry.StorageWithCacher on this storage.
+// cached is a generic.StorageDecorator: that of genericregistry.StorageWithCacher on this storage, with a cache that begins when
+// it is first of use.
 func (s *Storage) cached(config *storagebackend.ConfigForResource, prefix string, keyFunc func(runtime.Object) (string, error),
 	newFunc, newListFunc func() runtime.Object, attributes storage.AttrFunc, triggers storage.IndexerFuncs, indexers *cache.Indexers) (storage.Interface, factory.DestroyFunc, error) {
 	store, destroy, err := s.open(config, prefix, newFunc, newListFunc)
 	if err != nil {
 		return nil, nil, err
 	}
-	cached, err := cacher.NewCacherFromConfig(cacher.Config{
+	demanded := &onDemand{Interface: store, config: cacher.Config{
 		Storage:             store,
 		Versioner:           storage.APIObjectVersioner{},
 		GroupResource:       config.GroupResource,
@@ -115,15 +116,9 @@ func (s *Storage) cached(config *storagebackend.ConfigForResource, prefix string
 		IndexerFuncs:        triggers,
 		Indexers:            indexers,
 		Codec:               config.Codec,
-	})
-	if err != nil {
-		destroy()
-		return nil, nil, err
-	}
-	delegator := cacher.NewCacheDelegator(cached, store)
-	return delegator, sync.OnceFunc(func() {
-		delegator.Stop()
-		cached.Stop()
+	}}
+	return demanded, sync.OnceFunc(func() {
+		demanded.stop()
 		destroy()
 	}), nil
 }

@@ -3,16 +3,14 @@ package direct_test
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/go-logr/logr"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
@@ -32,31 +30,38 @@ func (k kept) GetRESTOptions(resource schema.GroupResource, _ runtime.Object) (g
 	return generic.RESTOptions{StorageConfig: config.ForResource(resource)}, nil
 }
 
-// What the API server keeps in the embedded etcd is written and watched without a connection, with and without a watch
-// cache; what it keeps elsewhere is none of this package's business.
-func TestDirect(t *testing.T) {
-	t.Parallel()
+// start starts an etcd, on which secrets have no watch caches.
+func start(t *testing.T) (*direct.Storage, *etcd.Server) {
+	t.Helper()
 	server, err := etcd.Start(t.Context(), etcd.Options{Dir: t.TempDir(), NoFsync: true, Logger: logr.Discard()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer server.Close()
+	t.Cleanup(server.Close)
 	options := genericoptions.NewEtcdOptions(storagebackend.NewDefaultConfig("/registry", nil))
 	options.WatchCacheSizes = []string{"secrets#0"}
-	direct, err := direct.New(server.Client(), server.Endpoint(), *options)
+	all, err := direct.New(server.Client(), server.Endpoint(), *options)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer direct.Stop()
+	t.Cleanup(all.Stop)
+	return all, server
+}
+
+// What the API server keeps in the embedded etcd is written and watched without a connection, with and without a watch
+// cache; what it keeps elsewhere is none of this package's business.
+func TestDirect(t *testing.T) {
+	t.Parallel()
+	all, server := start(t)
 
 	// Nobody answers there: it is where a connection would be made to.
-	elsewhere, err := direct.For(kept("unix:///nowhere")).GetRESTOptions(schema.GroupResource{Resource: "configmaps"}, nil)
+	elsewhere, err := all.For(kept("unix:///nowhere")).GetRESTOptions(schema.GroupResource{Resource: "configmaps"}, nil)
 	if err != nil || elsewhere.Decorator != nil {
 		t.Errorf("what is kept elsewhere is decorated (%v)", err)
 	}
 	for _, resource := range []string{"configmaps", "secrets"} {
 		t.Run(resource, func(t *testing.T) {
-			options, err := direct.For(kept(server.Endpoint())).GetRESTOptions(schema.GroupResource{Resource: resource}, nil)
+			options, err := all.For(kept(server.Endpoint())).GetRESTOptions(schema.GroupResource{Resource: resource}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -69,30 +74,81 @@ func TestDirect(t *testing.T) {
 			defer destroy()
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			var events watch.Interface
-			// A watch cache that has just begun to fill asks for patience.
-			err = wait.PollUntilContextCancel(ctx, time.Millisecond, true, func(ctx context.Context) (bool, error) {
-				events, err = store.Watch(ctx, prefix, storage.ListOptions{Predicate: everything, Recursive: true})
-				return err == nil, ignoreInitializing(err)
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+
+			// A cache begins with a list, so that a watch can go on where it ended.
 			if err := store.Create(ctx, key, newObject(), newObject(), 0); err != nil {
 				t.Fatal(err)
 			}
-			if event := <-events.ResultChan(); event.Type != watch.Added {
+			if err := store.Get(ctx, key, storage.GetOptions{ResourceVersion: "0"}, newObject()); err != nil {
+				t.Error(err)
+			}
+			if direct.HasCache(store) {
+				t.Error("there is a watch cache that nobody needs")
+			}
+			list := &unstructured.UnstructuredList{}
+			if err := store.GetList(ctx, prefix, storage.ListOptions{Predicate: everything, Recursive: true}, list); err != nil || len(list.Items) != 1 {
+				t.Fatalf("%d objects are listed (%v)", len(list.Items), err)
+			}
+			if cached := resource == "configmaps"; direct.HasCache(store) != cached {
+				t.Errorf("has a watch cache: %t, want %t", !cached, cached)
+			}
+			if err := store.Delete(ctx, key, newObject(), nil, storage.ValidateAllObjectFunc, nil, storage.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			events, err := store.Watch(ctx, prefix, storage.ListOptions{ResourceVersion: list.GetResourceVersion(), Predicate: everything, Recursive: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if event := <-events.ResultChan(); event.Type != watch.Deleted {
 				t.Errorf("event %v", event)
 			}
 		})
 	}
 }
 
-func ignoreInitializing(err error) error {
-	if apierrors.IsTooManyRequests(err) {
-		return nil
+// Whatever comes first, and however many at once, there is one cache, and none after the end.
+func TestCacheOnDemand(t *testing.T) {
+	t.Parallel()
+	all, server := start(t)
+	options, err := all.For(kept(server.Endpoint())).GetRESTOptions(schema.GroupResource{Resource: "things"}, nil)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return err
+	open := func() (storage.Interface, func()) {
+		store, destroy, err := options.Decorator(options.StorageConfig, "/things/", func(runtime.Object) (string, error) { return "", nil }, newObject, newList, attributes, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return store, destroy
+	}
+	store, destroy := open()
+	var watches errgroup.Group
+	for range 20 {
+		watches.Go(func() error {
+			events, err := store.Watch(t.Context(), "/things/", storage.ListOptions{Predicate: everything, Recursive: true})
+			if err == nil {
+				events.Stop()
+			}
+			return err
+		})
+	}
+	if err := watches.Wait(); err != nil {
+		t.Error(err)
+	}
+	if !direct.HasCache(store) {
+		t.Error("there is no watch cache")
+	}
+	destroy()
+	store, destroy = open()
+	destroy()
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if events, err := store.Watch(ended, "/things/", storage.ListOptions{Predicate: everything, Recursive: true}); err == nil {
+		events.Stop()
+	}
+	if direct.HasCache(store) {
+		t.Error("a watch cache has begun after the end")
+	}
 }
 
 func newObject() runtime.Object {
