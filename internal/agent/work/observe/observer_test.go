@@ -270,6 +270,25 @@ func TestOldAnswers(t *testing.T) {
 	}
 }
 
+// Gap W2: what changes between the write of an object and the first question about it, as nobody listens, is read.
+func TestChangeBeforeTheQuestion(t *testing.T) {
+	t.Parallel()
+	c := prepareCluster(t)
+	c.tracked.Track("a", thing)
+	written := at("10", 10)
+	c.set(at("11", 11), nil)
+	c.tracked.Saw(thing, at("11", 11))
+	c.start(t)
+	c.Ask("a", thing, level, written)
+	c.awaitLevel(t, "a", "11")
+	c.await(t, "the owner is called", func() bool { return c.called() == "a" })
+	c.Ask("a", thing, level, at("11", 11))
+	c.Ask("a", thing, level, at("12", 12))
+	if n := c.toRead.Len(); n != 0 || c.reads.Load() != 1 {
+		t.Errorf("%d reads, and %d queued, of what the owner knows", c.reads.Load(), n)
+	}
+}
+
 // What has gone is said at once; what cannot be read only if it stays so, for it is tried again.
 func TestTroubles(t *testing.T) {
 	t.Parallel()

@@ -141,6 +141,16 @@ func (t *Tracker) Revision(o Object) (revision Revision, known bool) {
 	return k.objects[o.NamespacedName].revision, k.synced && k.objects[o.NamespacedName].known
 }
 
+// Version is the newest resource version that is known of a tracked object, by the watch or by Saw; empty if none is.
+func (t *Tracker) Version(o Object) string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if k := t.kinds[o.GroupVersionResource]; k != nil && k.objects[o.NamespacedName] != nil {
+		return k.objects[o.NamespacedName].version
+	}
+	return ""
+}
+
 // watch starts the reflector of a kind.
 func (t *Tracker) watch(resource schema.GroupVersionResource) *kind {
 	ctx, cancel := context.WithCancel(t.ctx)
