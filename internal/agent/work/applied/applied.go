@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
@@ -148,6 +149,16 @@ func (c *Cluster) remove(ctx context.Context, amw *workv1.AppliedManifestWork, r
 	if c.isWaitedFor(*r) {
 		return false, nil
 	}
+	// A conflict is somebody else's change: it may have given the object to another work.
+	err = retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		gone, err = c.tryRemove(ctx, amw, r)
+		return err
+	})
+	return gone, err
+}
+
+// tryRemove fails with a conflict if the object changes before what was decided about it is done.
+func (c *Cluster) tryRemove(ctx context.Context, amw *workv1.AppliedManifestWork, r *workv1.AppliedManifestResourceMeta) (gone bool, err error) {
 	resource, live, err := c.find(ctx, amw, r)
 	if err != nil || live == nil {
 		return err == nil, err
@@ -161,11 +172,11 @@ func (c *Cluster) remove(ctx context.Context, amw *workv1.AppliedManifestWork, r
 		return false, nil
 	}
 	err = resource.Delete(ctx, r.Name, metav1.DeleteOptions{
-		Preconditions:     &metav1.Preconditions{UID: &live.UID},
+		Preconditions:     &metav1.Preconditions{UID: &live.UID, ResourceVersion: &live.ResourceVersion},
 		PropagationPolicy: new(propagation(amw)),
 	})
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return true, nil // somebody else deleted it, and perhaps made another
+	if apierrors.IsNotFound(err) {
+		return true, nil // somebody else deleted it
 	}
 	if err == nil {
 		c.ask(*r, live)
