@@ -188,7 +188,7 @@ func (c *Cluster) tryRemove(ctx context.Context, amw *workv1.AppliedManifestWork
 func (c *Cluster) ask(r workv1.AppliedManifestResourceMeta, live *metav1.PartialObjectMetadata) {
 	c.Tracked.Saw(Object(r), live)
 	if r.UID != "" {
-		c.asked.Store(r.UID, tracker.RevisionOf(live))
+		c.asked.Store(r.UID, tracker.RevisionOf(Object(r).GroupResource(), live))
 	}
 }
 

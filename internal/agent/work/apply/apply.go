@@ -87,7 +87,7 @@ func (a *applier) applyOne(ctx context.Context, work *workv1.ManifestWork, owner
 		return o
 	}
 	a.tracked.Saw(o.object(), live)
-	o.uid, o.revision, o.presence, o.live = live.GetUID(), tracker.RevisionOf(live), present, live
+	o.uid, o.revision, o.presence, o.live = live.GetUID(), tracker.RevisionOf(o.mapping.Resource.GroupResource(), live), present, live
 	return o
 }
 

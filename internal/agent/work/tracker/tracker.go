@@ -124,7 +124,7 @@ func (t *Tracker) Saw(o Object, live metav1.Object) {
 	defer t.mu.Unlock()
 	if k := t.kinds[o.GroupVersionResource]; k != nil {
 		if tracked := k.objects[o.NamespacedName]; tracked != nil && !older(live.GetResourceVersion(), tracked.version) {
-			tracked.version, tracked.revision, tracked.known = live.GetResourceVersion(), RevisionOf(live), true
+			tracked.version, tracked.revision, tracked.known = live.GetResourceVersion(), RevisionOf(o.GroupResource(), live), true
 		}
 	}
 }
@@ -188,7 +188,7 @@ func (k *kind) Update(obj any) error {
 	k.tracker.mu.Lock()
 	defer k.tracker.mu.Unlock()
 	if live, ok := obj.(metav1.Object); ok {
-		k.observe(nameOf(live), live.GetResourceVersion(), RevisionOf(live))
+		k.observe(nameOf(live), live.GetResourceVersion(), RevisionOf(k.resource.GroupResource(), live))
 	}
 	return nil
 }
@@ -211,7 +211,7 @@ func (k *kind) Replace(all []any, version string) error {
 	for _, obj := range all {
 		if live, ok := obj.(metav1.Object); ok {
 			present.Insert(nameOf(live))
-			k.observe(nameOf(live), live.GetResourceVersion(), RevisionOf(live))
+			k.observe(nameOf(live), live.GetResourceVersion(), RevisionOf(k.resource.GroupResource(), live))
 		}
 	}
 	for name := range k.objects {

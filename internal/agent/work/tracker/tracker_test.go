@@ -31,7 +31,7 @@ func newKind(t *testing.T) (*Tracker, *kind, func() []string) {
 		t.Fatal(err)
 	}
 	tracker := New(t.Context(), fake.NewSimpleMetadataClient(scheme))
-	k := &kind{tracker: tracker, objects: map[types.NamespacedName]*object{}, stop: func() {}}
+	k := &kind{tracker: tracker, resource: configMaps, objects: map[types.NamespacedName]*object{}, stop: func() {}}
 	tracker.kinds[configMaps] = k
 	var told []string
 	tracker.Listen(func(owner string) { told = append(told, owner) })
@@ -129,9 +129,18 @@ func TestStatusIsNoNews(t *testing.T) {
 	} {
 		before, after := live("a", "12", 4), live("a", "13", 4)
 		change(after)
-		if RevisionOf(before) == RevisionOf(after) {
+		if RevisionOf(configMaps.GroupResource(), before) == RevisionOf(configMaps.GroupResource(), after) {
 			t.Errorf("a change of %s leaves the revision as it was", what)
 		}
+	}
+}
+
+// Gap W1: every write of a PriorityClass is news, for its generation stays as it is.
+func TestPriorityClassesAreNotCounted(t *testing.T) {
+	t.Parallel()
+	priorityClasses := schema.GroupResource{Group: "scheduling.k8s.io", Resource: "priorityclasses"}
+	if before, after := live("a", "12", 1), live("a", "13", 1); RevisionOf(priorityClasses, before) == RevisionOf(priorityClasses, after) {
+		t.Error("a write leaves the revision as it was")
 	}
 }
 
@@ -146,7 +155,6 @@ func must(t *testing.T, err error) {
 func TestChangesAreTold(t *testing.T) {
 	t.Parallel()
 	tracker, k, told := newKind(t)
-	k.resource = configMaps
 	var changes []string
 	tracker.ListenToChanges(func(o Object, version string) {
 		if o.GroupVersionResource != configMaps {
