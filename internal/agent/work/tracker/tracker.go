@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -20,6 +21,10 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
 )
+
+// patience is how often in a row the API server may refuse a kind until what is known of it is taken for out of date. One that
+// starts may refuse what it grants a moment later.
+const patience = 3
 
 // linger is how long the watch of a kind goes on after its last object was forgotten, as works come and go.
 const linger = time.Minute
@@ -47,6 +52,7 @@ type kind struct {
 	resource schema.GroupVersionResource
 	objects  map[types.NamespacedName]*object
 	synced   bool
+	refused  int // how often in a row it was not there, or not for the agent, since the last watch
 	stop     context.CancelFunc
 	idle     *time.Timer
 }
@@ -130,7 +136,7 @@ func (t *Tracker) Saw(o Object, live metav1.Object) {
 }
 
 // Revision is the state of a tracked object, empty if it does not exist. It is unknown while the watch of its kind has not
-// caught up with the cluster, which may be for ever where the agent must not watch the kind.
+// caught up with the cluster, which may be for ever where the agent must not watch the kind, or not any more.
 func (t *Tracker) Revision(o Object) (revision Revision, known bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -138,7 +144,7 @@ func (t *Tracker) Revision(o Object) (revision Revision, known bool) {
 	if k == nil || k.objects[o.NamespacedName] == nil {
 		return "", false
 	}
-	return k.objects[o.NamespacedName].revision, k.synced && k.objects[o.NamespacedName].known
+	return k.objects[o.NamespacedName].revision, k.synced && k.refused < patience && k.objects[o.NamespacedName].known
 }
 
 // Version is the newest resource version that is known of a tracked object, by the watch or by Saw; empty if none is.
@@ -158,9 +164,18 @@ func (t *Tracker) watch(resource schema.GroupVersionResource) *kind {
 	t.kinds[resource] = k
 	client := t.client.Resource(resource)
 	source := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return client.List(ctx, o) },
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			list, err := client.List(ctx, o)
+			k.heed(err)
+			return list, err
+		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			return client.Watch(ctx, o)
+			w, err := client.Watch(ctx, o)
+			k.heed(err)
+			if err == nil {
+				k.watched()
+			}
+			return w, err
 		},
 	}, t.client)
 	reflector := cache.NewReflectorWithOptions(source, &metav1.PartialObjectMetadata{}, k, cache.ReflectorOptions{
@@ -178,6 +193,28 @@ func (t *Tracker) unwatch(resource schema.GroupVersionResource) {
 		k.stop()
 		delete(t.kinds, resource)
 	}
+}
+
+// heed counts refusals. When they make what is known doubtful, the owners are told, once: there will be no events to go by.
+func (k *kind) heed(err error) {
+	if !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
+		return
+	}
+	k.tracker.mu.Lock()
+	defer k.tracker.mu.Unlock()
+	if k.refused++; k.refused != patience || !k.synced {
+		return
+	}
+	for _, tracked := range k.objects {
+		k.tellOwners(tracked)
+	}
+}
+
+// watched notes that there is a watch. That there is a list is not enough.
+func (k *kind) watched() {
+	k.tracker.mu.Lock()
+	defer k.tracker.mu.Unlock()
+	k.refused = 0
 }
 
 // Add is called by the reflector.
@@ -239,9 +276,12 @@ func (k *kind) observe(name types.NamespacedName, version string, revision Revis
 			listener(Object{k.resource, name}, version)
 		}
 	}
-	if !changed {
-		return
+	if changed {
+		k.tellOwners(tracked)
 	}
+}
+
+func (k *kind) tellOwners(tracked *object) {
 	for owner := range tracked.owners {
 		for _, listener := range k.tracker.listeners {
 			listener(owner)

@@ -2,15 +2,29 @@ package tracker
 
 import (
 	"fmt"
+	"net/http"
 	"slices"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/metadata/fake"
+	clientgotesting "k8s.io/client-go/testing"
 )
+
+// The second handler of errors slows them down by the time of the last one, which may have been at another time than a bubble's.
+func TestMain(m *testing.M) {
+	utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1]
+	m.Run()
+}
 
 var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 
@@ -183,4 +197,113 @@ func TestChangesAreTold(t *testing.T) {
 	changed("a change of an object that is not tracked")
 	must(t, k.Delete(live("a", "11", 2)))
 	changed("deletion", "a 11")
+}
+
+// refusing is a cluster whose API server can cease to serve ConfigMaps, or to let the agent have them.
+type refusing struct {
+	*fake.FakeMetadataClient
+	mu      sync.Mutex
+	last    *watch.FakeWatcher
+	refusal error
+}
+
+func newRefusing(t *testing.T) *refusing {
+	t.Helper()
+	scheme := fake.NewTestScheme()
+	if err := metav1.AddMetaToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	o := live("a", "1", 0)
+	o.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}
+	r := &refusing{FakeMetadataClient: fake.NewSimpleMetadataClient(scheme, o)}
+	r.PrependReactor("list", "configmaps", func(clientgotesting.Action) (bool, runtime.Object, error) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return r.refusal != nil, nil, r.refusal
+	})
+	r.PrependWatchReactor("configmaps", func(clientgotesting.Action) (bool, watch.Interface, error) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.last = watch.NewFake()
+		return true, r.last, r.refusal
+	})
+	return r
+}
+
+// answer is what the API server says from now on.
+func (r *refusing) answer(refusal error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.refusal = refusal
+	if refusal != nil {
+		r.last.Stop()
+	}
+}
+
+// pass lets time pass, in a bubble.
+func pass(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+// A kind that is not served any more, or that the agent may not watch any more, is not known any more: what was seen of it
+// last says nothing of now. The owners are told once. When it is back, it is known again.
+func TestKindsThatAreRefused(t *testing.T) {
+	t.Parallel()
+	for name, refusal := range map[string]error{
+		"not served":  apierrors.NewGenericServerResponse(http.StatusNotFound, "list", configMaps.GroupResource(), "", "", 0, true),
+		"not allowed": apierrors.NewForbidden(configMaps.GroupResource(), "", nil),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				cluster := newRefusing(t)
+				tracker := New(t.Context(), cluster)
+				var told []string
+				tracker.Listen(func(owner string) { told = append(told, owner) })
+				tracker.Track("one", named("a"))
+				synctest.Wait()
+				isKnown := func(want bool, when string) {
+					t.Helper()
+					if _, known := tracker.Revision(named("a")); known != want {
+						t.Errorf("%s: known: %t", when, known)
+					}
+				}
+				isKnown(true, "at first")
+				expect(t, "at first", told, "one")
+				cluster.answer(refusal)
+				synctest.Wait()
+				isKnown(true, "refused for the first time")
+				pass(time.Hour)
+				isKnown(false, "refused for an hour")
+				expect(t, "refused for an hour", told, "one", "one")
+				cluster.answer(nil)
+				pass(time.Minute)
+				isKnown(true, "back")
+				cluster.answer(apierrors.NewServiceUnavailable("busy"))
+				pass(time.Hour)
+				isKnown(true, "an API server that is away")
+				expect(t, "back and away", told, "one", "one")
+			})
+		})
+	}
+}
+
+// What may be listed and not watched is not known: nothing tells of its next change.
+func TestKindsThatMayOnlyBeListed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		cluster := newRefusing(t)
+		cluster.PrependWatchReactor("configmaps", func(clientgotesting.Action) (bool, watch.Interface, error) {
+			return true, nil, apierrors.NewForbidden(configMaps.GroupResource(), "", nil)
+		})
+		tracker := New(t.Context(), cluster)
+		told := 0
+		tracker.Listen(func(string) { told++ })
+		tracker.Track("one", named("a"))
+		pass(time.Hour)
+		if _, known := tracker.Revision(named("a")); known || told != 2 {
+			t.Errorf("known: %t; the owner was told %d times, want of the list and of the refusal", known, told)
+		}
+	})
 }
