@@ -210,13 +210,20 @@ func (o *Observer) ForgetOwner(owner string) {
 	delete(o.owners, owner)
 }
 
-// changed is called by the tracker.
-func (o *Observer) changed(object tracker.Object, version string) {
+// changed is called by the tracker. All that was read of an object before it was restored is out of date, whatever its version.
+func (o *Observer) changed(object tracker.Object, version string, restored bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.observed[object] != nil {
-		o.schedule(object, version)
+	about := o.observed[object]
+	if about == nil {
+		return
 	}
+	if restored {
+		for owner, asked := range about.questions { // a reading under way is not for these
+			about.questions[owner] = &question{Question: asked.Question, reading: asked.reading}
+		}
+	}
+	o.schedule(object, version)
 }
 
 // schedule has the object read, not older than the version. It needs the lock.

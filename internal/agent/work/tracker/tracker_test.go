@@ -2,29 +2,15 @@ package tracker
 
 import (
 	"fmt"
-	"net/http"
 	"slices"
-	"sync"
 	"testing"
-	"testing/synctest"
-	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/metadata/fake"
-	clientgotesting "k8s.io/client-go/testing"
 )
-
-// The second handler of errors slows them down by the time of the last one, which may have been at another time than a bubble's.
-func TestMain(m *testing.M) {
-	utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1]
-	m.Run()
-}
 
 var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 
@@ -170,7 +156,7 @@ func TestChangesAreTold(t *testing.T) {
 	t.Parallel()
 	tracker, k, told := newKind(t)
 	var changes []string
-	tracker.ListenToChanges(func(o Object, version string) {
+	tracker.ListenToChanges(func(o Object, version string, _ bool) {
 		if o.GroupVersionResource != configMaps {
 			t.Errorf("a change of %s", o.GroupVersionResource)
 		}
@@ -199,111 +185,62 @@ func TestChangesAreTold(t *testing.T) {
 	changed("deletion", "a 11")
 }
 
-// refusing is a cluster whose API server can cease to serve ConfigMaps, or to let the agent have them.
-type refusing struct {
-	*fake.FakeMetadataClient
-	mu      sync.Mutex
-	last    *watch.FakeWatcher
-	refusal error
-}
-
-func newRefusing(t *testing.T) *refusing {
-	t.Helper()
-	scheme := fake.NewTestScheme()
-	if err := metav1.AddMetaToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	o := live("a", "1", 0)
-	o.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}
-	r := &refusing{FakeMetadataClient: fake.NewSimpleMetadataClient(scheme, o)}
-	r.PrependReactor("list", "configmaps", func(clientgotesting.Action) (bool, runtime.Object, error) {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		return r.refusal != nil, nil, r.refusal
-	})
-	r.PrependWatchReactor("configmaps", func(clientgotesting.Action) (bool, watch.Interface, error) {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.last = watch.NewFake()
-		return true, r.last, r.refusal
-	})
-	return r
-}
-
-// answer is what the API server says from now on.
-func (r *refusing) answer(refusal error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.refusal = refusal
-	if refusal != nil {
-		r.last.Stop()
-	}
-}
-
-// pass lets time pass, in a bubble.
-func pass(d time.Duration) {
-	<-time.After(d)
-	synctest.Wait()
-}
-
-// A kind that is not served any more, or that the agent may not watch any more, is not known any more: what was seen of it
-// last says nothing of now. The owners are told once. When it is back, it is known again.
-func TestKindsThatAreRefused(t *testing.T) {
+// A cluster that was restored from a backup is believed, although it is behind what was known of it. One that is behind only what
+// the agent has written itself is not restored.
+func TestRestored(t *testing.T) {
 	t.Parallel()
-	for name, refusal := range map[string]error{
-		"not served":  apierrors.NewGenericServerResponse(http.StatusNotFound, "list", configMaps.GroupResource(), "", "", 0, true),
-		"not allowed": apierrors.NewForbidden(configMaps.GroupResource(), "", nil),
+	for name, test := range map[string]struct {
+		list             []any
+		version          string
+		told             []string
+		changes, present []string
+	}{
+		"behind what the watch has told": {
+			list: []any{live("a", "50", 0), live("b", "90", 0)}, version: "95", told: []string{"one", "two"},
+			changes: []string{"a 50 true", "b 90 true", "c 95 true"}, present: []string{"a 50", "b 90"},
+		},
+		"ahead, with objects that are behind": {
+			list: []any{live("a", "50", 0), live("b", "90", 0)}, version: "1000", told: []string{"one", "two"},
+			changes: []string{"a 50 true", "c 1000 false"}, present: []string{"a 50", "b 90"},
+		},
+		"behind what the agent has written": {
+			list: []any{live("a", "99", 0), live("b", "90", 0)}, version: "100",
+			present: []string{"a 99", "b 90", "c 105"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				cluster := newRefusing(t)
-				tracker := New(t.Context(), cluster)
-				var told []string
-				tracker.Listen(func(owner string) { told = append(told, owner) })
-				tracker.Track("one", named("a"))
-				synctest.Wait()
-				isKnown := func(want bool, when string) {
-					t.Helper()
-					if _, known := tracker.Revision(named("a")); known != want {
-						t.Errorf("%s: known: %t", when, known)
-					}
-				}
-				isKnown(true, "at first")
-				expect(t, "at first", told, "one")
-				cluster.answer(refusal)
-				synctest.Wait()
-				isKnown(true, "refused for the first time")
-				pass(time.Hour)
-				isKnown(false, "refused for an hour")
-				expect(t, "refused for an hour", told, "one", "one")
-				cluster.answer(nil)
-				pass(time.Minute)
-				isKnown(true, "back")
-				cluster.answer(apierrors.NewServiceUnavailable("busy"))
-				pass(time.Hour)
-				isKnown(true, "an API server that is away")
-				expect(t, "back and away", told, "one", "one")
+			tracker, k, told := newKind(t)
+			tracker.Track("one", named("a"))
+			tracker.Track("one", named("b"))
+			tracker.Track("two", named("c"))
+			must(t, k.Replace([]any{live("b", "90", 0)}, "92"))
+			must(t, k.Update(live("a", "99", 0)))
+			k.UpdateResourceVersion("99")
+			tracker.Saw(named("c"), live("c", "105", 0))
+			told()
+			var changes []string
+			tracker.ListenToChanges(func(o Object, version string, restored bool) {
+				changes = append(changes, fmt.Sprintf("%s %s %t", o.Name, version, restored))
 			})
+			must(t, k.Replace(test.list, test.version))
+			if slices.Sort(changes); !slices.Equal(changes, test.changes) {
+				t.Errorf("changes %q, want %q", changes, test.changes)
+			}
+			expect(t, "the list", slices.Compact(told()), test.told...)
+			var present []string
+			for _, name := range []string{"a", "b", "c"} {
+				if revision, known := tracker.Revision(named(name)); known && revision != "" {
+					present = append(present, fmt.Sprint(name, " ", revision))
+				}
+			}
+			if !slices.Equal(present, test.present) {
+				t.Errorf("there is %q, want %q", present, test.present)
+			}
+			must(t, k.Update(live("a", "101", 0)))
+			if revision, _ := tracker.Revision(named("a")); revision != "101" {
+				t.Errorf("after the next change the revision is %q", revision)
+			}
 		})
 	}
-}
-
-// What may be listed and not watched is not known: nothing tells of its next change.
-func TestKindsThatMayOnlyBeListed(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		cluster := newRefusing(t)
-		cluster.PrependWatchReactor("configmaps", func(clientgotesting.Action) (bool, watch.Interface, error) {
-			return true, nil, apierrors.NewForbidden(configMaps.GroupResource(), "", nil)
-		})
-		tracker := New(t.Context(), cluster)
-		told := 0
-		tracker.Listen(func(string) { told++ })
-		tracker.Track("one", named("a"))
-		pass(time.Hour)
-		if _, known := tracker.Revision(named("a")); known || told != 2 {
-			t.Errorf("known: %t; the owner was told %d times, want of the list and of the refusal", known, told)
-		}
-	})
 }
