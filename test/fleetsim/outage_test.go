@@ -460,6 +460,48 @@ func TestHubGoneAfterAReport(t *testing.T) {
 	})
 }
 
+// widgets are a kind that its users bring.
+func widgets(plural string, scope apiextensionsv1.ResourceScope) *apiextensionsv1.CustomResourceDefinition {
+	return &apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: plural + ".example.com"},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+			Group: "example.com", Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: plural, Kind: "Widget"}, Scope: scope,
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1", Served: true, Storage: true}},
+		},
+	}
+}
+
+// A kind that goes is missed when its watch ends, although nothing tells of its objects. When it comes back with another name of
+// its resource, and in another scope, it is found.
+func TestKindComesBackChanged(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := newOutage(t)
+		before, after := widgets("widgets", apiextensionsv1.NamespaceScoped), widgets("widgetry", apiextensionsv1.ClusterScoped)
+		o.create(o.cluster, definition(before))
+		o.create(o.hub, o.work("work", `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"namespace":"default","name":"w"}}`))
+		applied := func() error { return o.condition("work", fleet.ConditionApplied, metav1.ConditionTrue) }
+		o.within(10*time.Second, "applied", applied)
+		if err := o.cluster.Delete(t.Context(), definition(before)); err != nil {
+			t.Fatal(err)
+		}
+		o.within(20*time.Minute, "the kind is missed", func() error {
+			w := &workv1.ManifestWork{}
+			if err := o.hub.Get(t.Context(), client.ObjectKey{Namespace: outageCluster, Name: "work"}, w); err != nil {
+				return err
+			}
+			for _, m := range w.Status.ResourceStatus.Manifests {
+				if c := meta.FindStatusCondition(m.Conditions, fleet.ConditionApplied); c != nil && strings.Contains(c.Message, "has no kind Widget") {
+					return nil
+				}
+			}
+			return fmt.Errorf("the status is %+v", w.Status)
+		})
+		o.create(o.cluster, definition(after))
+		o.within(2*time.Minute, "applied again", applied)
+	})
+}
+
 // repairs is how many writes put right what driftAndRepair does: two objects, and the record of the UID of one.
 const repairs = 3
 

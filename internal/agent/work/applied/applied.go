@@ -207,7 +207,7 @@ func (c *Cluster) find(ctx context.Context, amw *workv1.AppliedManifestWork, r *
 	o := Object(*r)
 	resource := c.Objects.Resource(o.GroupVersionResource).Namespace(o.Namespace)
 	live, err := resource.Get(ctx, o.Name, metav1.GetOptions{})
-	if isUnserved(err) {
+	if IsUnserved(err) {
 		var served bool
 		if served, err = c.another(ctx, r); err != nil || !served {
 			return nil, nil, err
@@ -228,8 +228,8 @@ func (c *Cluster) find(ctx context.Context, amw *workv1.AppliedManifestWork, r *
 	return resource, live, nil
 }
 
-// isUnserved tells a resource that the API server does not know from an object that does not exist.
-func isUnserved(err error) bool {
+// IsUnserved tells a resource that the API server does not know from an object that does not exist.
+func IsUnserved(err error) bool {
 	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
