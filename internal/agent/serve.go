@@ -18,7 +18,6 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -31,15 +30,11 @@ import (
 	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/agent/hubclient"
+	"github.com/capstan-io/capstan/internal/agent/ownwrites"
 	"github.com/capstan-io/capstan/internal/agent/registration/monitor"
 	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/tunnel"
 )
-
-// consistent makes a reconcile see what the one before it wrote, or it would write the same again.
-func consistent() client.Options {
-	return client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}}
-}
 
 // serve works on the hub under the stored credential, until the context ends, or the credential, or the way to the hub or the
 // hub itself turns out to be no use any more.
@@ -123,16 +118,15 @@ func (a *Agent) hubOptions(o *cluster.Options) {
 		&addonv1beta1.ManagedClusterAddOn{}: {Namespaces: map[string]cache.Config{a.identity.Cluster: {}}},
 		&workv1.ManifestWork{}:              {Namespaces: map[string]cache.Config{a.identity.Cluster: {}}},
 	}
-	o.Client = consistent()
 }
 
 func (a *Agent) managerOptions(hubHash string) ctrl.Options {
 	managedNamespace, err := labels.NewRequirement(fleet.ManagedNamespaceLabel(hubHash), selection.Exists, nil)
 	utilruntime.Must(err)
 	return ctrl.Options{
-		Scheme:  managedScheme(),
-		Metrics: metricsserver.Options{BindAddress: noEndpoint}, // served since the start of the process
-		Client:  consistent(),
+		Scheme:    managedScheme(),
+		Metrics:   metricsserver.Options{BindAddress: noEndpoint}, // served since the start of the process
+		NewClient: ownwrites.NewClient,
 		Cache: cache.Options{
 			DefaultTransform: cache.TransformStripManagedFields(),
 			ByObject: map[client.Object]cache.ByObject{

@@ -129,7 +129,7 @@ func (c *Cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	kind, known := c.kindOf(schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource})
 	if !known {
-		writeError(w, apierrors.NewNotFound(schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}, info.Name))
+		http.NotFound(w, r) // without a word that a client of Kubernetes understands, as an API server
 		return
 	}
 	body, err := io.ReadAll(r.Body)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"runtime"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -28,7 +29,6 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -37,6 +37,7 @@ import (
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/deploy/crds"
 	"github.com/capstan-io/capstan/internal/agent/hubclient"
+	"github.com/capstan-io/capstan/internal/agent/ownwrites"
 	"github.com/capstan-io/capstan/internal/agent/registration/lease"
 	"github.com/capstan-io/capstan/internal/agent/registration/monitor"
 	"github.com/capstan-io/capstan/internal/agent/work/applied"
@@ -56,6 +57,7 @@ type wire struct {
 
 	mu       sync.Mutex
 	cut      bool
+	cutAfter func(*http.Request) bool
 	streams  map[int]context.CancelFunc
 	last     int
 	requests int
@@ -87,6 +89,10 @@ func (w *wire) begin(r *http.Request) (context.Context, error) {
 	if w.cut {
 		return nil, syscall.ECONNREFUSED
 	}
+	if w.cutAfter != nil && w.cutAfter(r) {
+		w.severLocked()
+		return r.Context(), nil
+	}
 	ctx, cancel := context.WithCancel(r.Context())
 	w.last++
 	w.streams[w.last] = cancel
@@ -97,7 +103,18 @@ func (w *wire) begin(r *http.Request) (context.Context, error) {
 func (w *wire) sever() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.cut = true
+	w.severLocked()
+}
+
+// severAfter lets one more request through than sever does, the next of its sort: it is answered, but no watch tells of it.
+func (w *wire) severAfter(last func(*http.Request) bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.cutAfter = last
+}
+
+func (w *wire) severLocked() {
+	w.cut, w.cutAfter = true, nil
 	for _, cancel := range w.streams {
 		cancel()
 	}
@@ -163,13 +180,10 @@ func definition(crd *apiextensionsv1.CustomResourceDefinition) client.Object {
 
 // run runs the rooms of the agent as internal/agent does, without what belongs to a machine: files, certificates, sockets.
 func (o *outage) run(hubConfig, clusterConfig *rest.Config) {
-	consistent := func() client.Options {
-		return client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: new(true)}}
-	}
 	ctx := o.t.Context()
-	hub := sure(hubclient.NewCluster(hubConfig, func(o *cluster.Options) { o.Client = consistent() }))
+	hub := sure(hubclient.NewCluster(hubConfig))
 	mgr := sure(ctrl.NewManager(clusterConfig, ctrl.Options{
-		Scheme: env.Scheme(), Client: consistent(), Metrics: metricsserver.Options{BindAddress: "0"},
+		Scheme: env.Scheme(), NewClient: ownwrites.NewClient, Metrics: metricsserver.Options{BindAddress: "0"},
 	}))
 	objects := sure(dynamic.NewForConfig(clusterConfig))
 	partial := sure(metadata.NewForConfig(clusterConfig))
@@ -415,6 +429,76 @@ func TestHubGoneForAnHour(t *testing.T) { //nolint:paralleltest // it counts gor
 		if most := 2*outageWorks + 30; requests > most {
 			t.Errorf("%d requests to the hub when it was back, want %d at most", requests, most)
 		}
+	})
+}
+
+// WK-15: a hub that goes before it has told of what the agent wrote there last does not keep the agent from its works.
+func TestHubGoneAfterAReport(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := newOutage(t)
+		o.create(o.hub, o.work("work", configMapOf("cm", "1"), deploymentOf("app")))
+		o.within(10*time.Second, "applied", func() error { return o.condition("work", fleet.ConditionApplied, metav1.ConditionTrue) })
+		o.report("app", 0)
+		o.within(10*time.Second, "not available", func() error { return o.condition("work", fleet.ConditionProgressing, metav1.ConditionTrue) })
+		<-time.After(5 * time.Minute)
+
+		o.toHub.severAfter(func(r *http.Request) bool {
+			return r.Method != http.MethodGet && strings.HasSuffix(r.URL.Path, "/manifestworks/work/status")
+		})
+		o.report("app", 1)
+		o.within(10*time.Second, "the last report", func() error { return o.condition("work", fleet.ConditionProgressing, metav1.ConditionFalse) })
+		patch := client.RawPatch("application/merge-patch+json", []byte(`{"data":{"key":"changed"}}`))
+		if err := o.cluster.Patch(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "cm"}}, patch); err != nil {
+			t.Fatal(err)
+		}
+		o.within(15*time.Second, "changed object is as it was", func() error { return o.value("cm", "1") })
+		<-time.After(time.Hour)
+		o.toHub.mend()
+		o.report("app", 0)
+		o.within(90*time.Second, "the next report", func() error { return o.condition("work", fleet.ConditionProgressing, metav1.ConditionTrue) })
+	})
+}
+
+// widgets are a kind that its users bring.
+func widgets(plural string, scope apiextensionsv1.ResourceScope) *apiextensionsv1.CustomResourceDefinition {
+	return &apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: plural + ".example.com"},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+			Group: "example.com", Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: plural, Kind: "Widget"}, Scope: scope,
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1", Served: true, Storage: true}},
+		},
+	}
+}
+
+// A kind that goes is missed when its watch ends, although nothing tells of its objects. When it comes back with another name of
+// its resource, and in another scope, it is found.
+func TestKindComesBackChanged(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := newOutage(t)
+		before, after := widgets("widgets", apiextensionsv1.NamespaceScoped), widgets("widgetry", apiextensionsv1.ClusterScoped)
+		o.create(o.cluster, definition(before))
+		o.create(o.hub, o.work("work", `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"namespace":"default","name":"w"}}`))
+		applied := func() error { return o.condition("work", fleet.ConditionApplied, metav1.ConditionTrue) }
+		o.within(10*time.Second, "applied", applied)
+		if err := o.cluster.Delete(t.Context(), definition(before)); err != nil {
+			t.Fatal(err)
+		}
+		o.within(20*time.Minute, "the kind is missed", func() error {
+			w := &workv1.ManifestWork{}
+			if err := o.hub.Get(t.Context(), client.ObjectKey{Namespace: outageCluster, Name: "work"}, w); err != nil {
+				return err
+			}
+			for _, m := range w.Status.ResourceStatus.Manifests {
+				if c := meta.FindStatusCondition(m.Conditions, fleet.ConditionApplied); c != nil && strings.Contains(c.Message, "has no kind Widget") {
+					return nil
+				}
+			}
+			return fmt.Errorf("the status is %+v", w.Status)
+		})
+		o.create(o.cluster, definition(after))
+		o.within(2*time.Minute, "applied again", applied)
 	})
 }
 

@@ -145,7 +145,8 @@ func (c *Cluster) delete(r *call) (*unstructured.Unstructured, error) {
 		if old == nil {
 			return nil, r.notFound()
 		}
-		if p := options.Preconditions; p != nil && p.UID != nil && *p.UID != old.GetUID() {
+		p := options.Preconditions
+		if p != nil && (p.UID != nil && *p.UID != old.GetUID() || p.ResourceVersion != nil && *p.ResourceVersion != old.GetResourceVersion()) {
 			return nil, apierrors.NewConflict(r.kind.GroupResource(), old.GetName(), errOther)
 		}
 		last = old

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
@@ -148,6 +149,16 @@ func (c *Cluster) remove(ctx context.Context, amw *workv1.AppliedManifestWork, r
 	if c.isWaitedFor(*r) {
 		return false, nil
 	}
+	// A conflict is somebody else's change: it may have given the object to another work.
+	err = retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		gone, err = c.tryRemove(ctx, amw, r)
+		return err
+	})
+	return gone, err
+}
+
+// tryRemove fails with a conflict if the object changes before what was decided about it is done.
+func (c *Cluster) tryRemove(ctx context.Context, amw *workv1.AppliedManifestWork, r *workv1.AppliedManifestResourceMeta) (gone bool, err error) {
 	resource, live, err := c.find(ctx, amw, r)
 	if err != nil || live == nil {
 		return err == nil, err
@@ -161,11 +172,11 @@ func (c *Cluster) remove(ctx context.Context, amw *workv1.AppliedManifestWork, r
 		return false, nil
 	}
 	err = resource.Delete(ctx, r.Name, metav1.DeleteOptions{
-		Preconditions:     &metav1.Preconditions{UID: &live.UID},
+		Preconditions:     &metav1.Preconditions{UID: &live.UID, ResourceVersion: &live.ResourceVersion},
 		PropagationPolicy: new(propagation(amw)),
 	})
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return true, nil // somebody else deleted it, and perhaps made another
+	if apierrors.IsNotFound(err) {
+		return true, nil // somebody else deleted it
 	}
 	if err == nil {
 		c.ask(*r, live)
@@ -177,7 +188,7 @@ func (c *Cluster) remove(ctx context.Context, amw *workv1.AppliedManifestWork, r
 func (c *Cluster) ask(r workv1.AppliedManifestResourceMeta, live *metav1.PartialObjectMetadata) {
 	c.Tracked.Saw(Object(r), live)
 	if r.UID != "" {
-		c.asked.Store(r.UID, tracker.RevisionOf(live))
+		c.asked.Store(r.UID, tracker.RevisionOf(Object(r).GroupResource(), live))
 	}
 }
 
@@ -196,7 +207,7 @@ func (c *Cluster) find(ctx context.Context, amw *workv1.AppliedManifestWork, r *
 	o := Object(*r)
 	resource := c.Objects.Resource(o.GroupVersionResource).Namespace(o.Namespace)
 	live, err := resource.Get(ctx, o.Name, metav1.GetOptions{})
-	if isUnserved(err) {
+	if IsUnserved(err) {
 		var served bool
 		if served, err = c.another(ctx, r); err != nil || !served {
 			return nil, nil, err
@@ -217,8 +228,8 @@ func (c *Cluster) find(ctx context.Context, amw *workv1.AppliedManifestWork, r *
 	return resource, live, nil
 }
 
-// isUnserved tells a resource that the API server does not know from an object that does not exist.
-func isUnserved(err error) bool {
+// IsUnserved tells a resource that the API server does not know from an object that does not exist.
+func IsUnserved(err error) bool {
 	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 

@@ -10,11 +10,16 @@ import (
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/metadata"
+	metadatafake "k8s.io/client-go/metadata/fake"
+	clientgotesting "k8s.io/client-go/testing"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/agent/work/tracker"
@@ -142,4 +147,69 @@ func TestNamespacesWait(t *testing.T) {
 			}
 		}
 	})
+}
+
+// contested is a cluster with one object, of which somebody else changes something just before each of the first deletions.
+func contested(t *testing.T, changes int, change func(*metav1.PartialObjectMetadata)) (*metadatafake.FakeMetadataClient, *Cluster) {
+	t.Helper()
+	scheme := metadatafake.NewTestScheme()
+	if err := metav1.AddMetaToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	live := &metav1.PartialObjectMetadata{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "cm", UID: "cm", ResourceVersion: "1",
+			OwnerReferences: []metav1.OwnerReference{OwnerReference(owner)}},
+	}
+	objects := metadatafake.NewSimpleMetadataClient(scheme, live)
+	configMaps := corev1.SchemeGroupVersion.WithResource("configmaps")
+	version := 1
+	objects.PrependReactor("delete", "configmaps", func(action clientgotesting.Action) (bool, runtime.Object, error) {
+		if version <= changes {
+			version++
+			live = live.DeepCopy()
+			live.ResourceVersion = fmt.Sprint(version)
+			change(live)
+			if err := objects.Tracker().Update(configMaps, live, "default"); err != nil {
+				t.Error(err)
+			}
+		}
+		p := action.(clientgotesting.DeleteActionImpl).DeleteOptions.Preconditions
+		if p.ResourceVersion != nil && *p.ResourceVersion != live.ResourceVersion {
+			return true, nil, apierrors.NewConflict(configMaps.GroupResource(), "cm", errBroken)
+		}
+		return false, nil, nil
+	})
+	return objects, &Cluster{Objects: objects, Tracked: tracker.New(t.Context(), objects)}
+}
+
+// WK-13: an object that another work takes over while this one is about to delete it stays, and is the other's alone.
+func TestMovedWhileBeingRemoved(t *testing.T) {
+	t.Parallel()
+	other := &workv1.AppliedManifestWork{ObjectMeta: metav1.ObjectMeta{Name: "hash-other", UID: "other"}}
+	objects, c := contested(t, 1, func(live *metav1.PartialObjectMetadata) {
+		live.OwnerReferences = append(live.OwnerReferences, OwnerReference(other))
+	})
+	remaining, err := c.Remove(t.Context(), owner, []workv1.AppliedManifestResourceMeta{resource("", "configmaps", "cm")})
+	if err != nil || len(remaining) > 0 {
+		t.Errorf("remaining: %v (%v)", remaining, err)
+	}
+	live, err := objects.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace("default").Get(t.Context(), "cm", metav1.GetOptions{})
+	if err != nil || owns(owner, live) || !owns(other, live) {
+		t.Errorf("the object is now %+v (%v)", live, err)
+	}
+}
+
+// An object that does not keep still is tried again a few times, and then left to the next pass; it is not taken for gone.
+func TestBusyWhileBeingRemoved(t *testing.T) {
+	t.Parallel()
+	all := []workv1.AppliedManifestResourceMeta{resource("", "configmaps", "cm")}
+	_, c := contested(t, 2, func(*metav1.PartialObjectMetadata) {})
+	if _, err := c.Remove(t.Context(), owner, all); err != nil {
+		t.Errorf("an object that changed twice: %v", err)
+	}
+	_, c = contested(t, 1000, func(*metav1.PartialObjectMetadata) {})
+	if remaining, err := c.Remove(t.Context(), owner, all); !apierrors.IsConflict(err) || !slices.Equal(remaining, all) {
+		t.Errorf("an object that never stops changing: remaining %v (%v)", remaining, err)
+	}
 }

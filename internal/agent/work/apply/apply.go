@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
@@ -79,6 +80,9 @@ func (a *applier) applyOne(ctx context.Context, work *workv1.ManifestWork, owner
 		return o
 	}
 	live, err := a.write(ctx, t, nil)
+	if applied.IsUnserved(err) {
+		a.rediscover(o.identity.GroupVersionKind)
+	}
 	if err != nil {
 		o.err = fmt.Errorf("%s: %w", o.identity, explain(err))
 		if t.before != nil {
@@ -87,7 +91,7 @@ func (a *applier) applyOne(ctx context.Context, work *workv1.ManifestWork, owner
 		return o
 	}
 	a.tracked.Saw(o.object(), live)
-	o.uid, o.revision, o.presence, o.live = live.GetUID(), tracker.RevisionOf(live), present, live
+	o.uid, o.revision, o.presence, o.live = live.GetUID(), tracker.RevisionOf(o.mapping.Resource.GroupResource(), live), present, live
 	return o
 }
 
@@ -167,6 +171,13 @@ func (a *applier) resolve(o *outcome, object *unstructured.Unstructured) error {
 	}
 	o.mapping, o.resolved = mapping, true
 	return nil
+}
+
+// rediscover has the mapper look again at what a version of a group has. By itself it does so only for a kind that it does not
+// know, as here the empty one; a kind that has come back in another scope or under another name of its resource it would go
+// on to seek where it was.
+func (a *applier) rediscover(gvk schema.GroupVersionKind) {
+	_, _ = a.mapper.RESTMapping(schema.GroupKind{Group: gvk.Group}, gvk.Version)
 }
 
 // explain adds to an error what to do about it, where the API server does not say.

@@ -56,6 +56,7 @@ type Options struct {
 type Observer struct {
 	Options
 	objects   dynamic.Interface
+	tracked   *tracker.Tracker
 	evaluator *conditions.Evaluator
 	// toRead are objects, toCall owners.
 	toRead workqueue.TypedRateLimitingInterface[tracker.Object]
@@ -106,7 +107,7 @@ func (p *pace) begin() { p.due = false }
 // New returns an Observer of what the tracker tracks.
 func New(objects dynamic.Interface, tracked *tracker.Tracker, o Options) *Observer {
 	observer := &Observer{
-		Options: o, objects: objects, evaluator: conditions.NewEvaluator(),
+		Options: o, objects: objects, tracked: tracked, evaluator: conditions.NewEvaluator(),
 		observed: map[tracker.Object]*observed{}, owners: map[string]*pace{},
 		toRead: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[tracker.Object](firstRetry, lastRetry),
@@ -132,12 +133,28 @@ func (o *Observer) Ask(owner string, object tracker.Object, q Question, live *un
 	asked := o.register(owner, object, q)
 	if live != nil {
 		o.answer(object, owner, asked, o.read(live, q), live.GetResourceVersion())
+		o.catchUp(object, owner, asked)
 		return
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if asked.reading == nil {
 		o.schedule(object, "")
+	}
+}
+
+// catchUp has the object read if it has changed since the question was answered. The watch may have told of that before there
+// was a question.
+func (o *Observer) catchUp(object tracker.Object, owner string, asked *question) {
+	known := o.tracked.Version(object) // without the lock: the tracker calls with its own
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	about := o.observed[object]
+	if about == nil || about.questions[owner] != asked || known == "" || known == asked.version || older(known, asked.version) {
+		return
+	}
+	if !older(known, about.version) {
+		o.schedule(object, known)
 	}
 }
 
@@ -193,13 +210,20 @@ func (o *Observer) ForgetOwner(owner string) {
 	delete(o.owners, owner)
 }
 
-// changed is called by the tracker.
-func (o *Observer) changed(object tracker.Object, version string) {
+// changed is called by the tracker. All that was read of an object before it was restored is out of date, whatever its version.
+func (o *Observer) changed(object tracker.Object, version string, restored bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.observed[object] != nil {
-		o.schedule(object, version)
+	about := o.observed[object]
+	if about == nil {
+		return
 	}
+	if restored {
+		for owner, asked := range about.questions { // a reading under way is not for these
+			about.questions[owner] = &question{Question: asked.Question, reading: asked.reading}
+		}
+	}
+	o.schedule(object, version)
 }
 
 // schedule has the object read, not older than the version. It needs the lock.

@@ -113,7 +113,7 @@ func (c *cluster) set(live *unstructured.Unstructured, err error) {
 	c.mu.Lock()
 	c.thing, c.err = live, err
 	c.mu.Unlock()
-	c.changed(thing, "")
+	c.changed(thing, "", false)
 }
 
 func (c *cluster) await(t *testing.T, what string, check func() bool) {
@@ -157,7 +157,7 @@ func TestReadsOnChange(t *testing.T) {
 	c.await(t, "the object is read again", func() bool { return c.reads.Load() == 3 })
 	c.Forget("a", thing)
 	c.Forget("b", thing)
-	c.changed(thing, "4")
+	c.changed(thing, "4", false)
 	if len(c.observed) != 0 || c.toRead.Len() != 0 || c.called() != "b,a" {
 		t.Errorf("%d objects are observed, %d queued, calls %v", len(c.observed), c.toRead.Len(), c.called())
 	}
@@ -214,7 +214,7 @@ func TestLateQueues(t *testing.T) {
 		done   func(c *cluster) int
 	}{
 		"reading": {
-			happen: func(c *cluster) { c.changed(thing, "") },
+			happen: func(c *cluster) { c.changed(thing, "", false) },
 			done:   func(c *cluster) int { return int(c.reads.Load()) },
 		},
 		"calling": {
@@ -268,6 +268,47 @@ func TestOldAnswers(t *testing.T) {
 	if c.answer(thing, "a", asked, &Reading{}, "7") || c.Reading("a", thing).Values[0].Name != "other" {
 		t.Error("the answer to a question that is not asked any more was taken")
 	}
+}
+
+// Gap W2: what changes between the write of an object and the first question about it, as nobody listens, is read.
+func TestChangeBeforeTheQuestion(t *testing.T) {
+	t.Parallel()
+	c := prepareCluster(t)
+	c.tracked.Track("a", thing)
+	written := at("10", 10)
+	c.set(at("11", 11), nil)
+	c.tracked.Saw(thing, at("11", 11))
+	c.start(t)
+	c.Ask("a", thing, level, written)
+	c.awaitLevel(t, "a", "11")
+	c.await(t, "the owner is called", func() bool { return c.called() == "a" })
+	c.Ask("a", thing, level, at("11", 11))
+	c.Ask("a", thing, level, at("12", 12))
+	if n := c.toRead.Len(); n != 0 || c.reads.Load() != 1 {
+		t.Errorf("%d reads, and %d queued, of what the owner knows", c.reads.Load(), n)
+	}
+}
+
+// What was read of an object before its cluster was restored from a backup is out of date, although its version is higher.
+func TestRestored(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.Ask("a", thing, level, at("50", 50))
+	before := c.register("a", thing, level)
+	c.mu.Lock()
+	c.thing = at("30", 30)
+	c.mu.Unlock()
+	c.changed(thing, "30", true)
+	c.awaitLevel(t, "a", "30")
+	c.await(t, "the owner is called", func() bool { return c.called() == "a" })
+	if c.answer(thing, "a", before, &Reading{}, "51") || c.level("a") != "30" {
+		t.Error("a reading from before was taken")
+	}
+	c.mu.Lock()
+	c.thing = at("31", 31)
+	c.mu.Unlock()
+	c.changed(thing, "31", false)
+	c.awaitLevel(t, "a", "31")
 }
 
 // What has gone is said at once; what cannot be read only if it stays so, for it is tried again.

@@ -6,17 +6,22 @@ import (
 	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 // Revision stands for those parts of an object that a manifest may determine: two states of equal revision differ in their
 // status, at most. The revision of an object that does not exist is empty.
 type Revision string
 
-// RevisionOf is the revision of a live object. Where the API server counts generations, a change of status alone leaves the
-// revision as it is, so a busy workload wakes nobody; elsewhere every write is a new one.
-func RevisionOf(o metav1.Object) Revision {
-	if o.GetGeneration() == 0 {
+// uncounted are resources whose objects have a generation that the API server never raises.
+var uncounted = sets.New(schema.GroupResource{Group: "scheduling.k8s.io", Resource: "priorityclasses"})
+
+// RevisionOf is the revision of a live object of a resource. Where the API server counts generations, a change of status alone
+// leaves the revision as it is, so a busy workload wakes nobody; elsewhere every write is a new one.
+func RevisionOf(resource schema.GroupResource, o metav1.Object) Revision {
+	if o.GetGeneration() == 0 || uncounted.Has(resource) {
 		return Revision(o.GetResourceVersion())
 	}
 	h := fnv.New64a()

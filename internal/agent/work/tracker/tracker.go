@@ -11,12 +11,10 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
 )
@@ -38,7 +36,7 @@ type Tracker struct {
 	mu        sync.Mutex
 	kinds     map[schema.GroupVersionResource]*kind
 	listeners []func(owner string)
-	changes   []func(o Object, version string)
+	changes   []func(o Object, version string, restored bool)
 }
 
 // kind is what is tracked of one resource. It is the store of the resource's reflector.
@@ -47,8 +45,12 @@ type kind struct {
 	resource schema.GroupVersionResource
 	objects  map[types.NamespacedName]*object
 	synced   bool
-	stop     context.CancelFunc
-	idle     *time.Timer
+	// delivered is the resource version that the watch has come to.
+	delivered string
+	// refused is how often in a row it was not there, or not for the agent, since there was a watch.
+	refused int
+	stop    context.CancelFunc
+	idle    *time.Timer
 }
 
 type object struct {
@@ -72,8 +74,9 @@ func (t *Tracker) Listen(f func(owner string)) {
 }
 
 // ListenToChanges has f called with every change of a tracked object, of its status as well, and the resource version by which
-// the change is known. What Saw has recorded is no change any more. The rules of Listen apply.
-func (t *Tracker) ListenToChanges(f func(o Object, version string)) {
+// the change is known. What Saw has recorded is no change any more. An object that was restored may have an older version than was
+// known before. The rules of Listen apply.
+func (t *Tracker) ListenToChanges(f func(o Object, version string, restored bool)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.changes = append(t.changes, f)
@@ -124,13 +127,13 @@ func (t *Tracker) Saw(o Object, live metav1.Object) {
 	defer t.mu.Unlock()
 	if k := t.kinds[o.GroupVersionResource]; k != nil {
 		if tracked := k.objects[o.NamespacedName]; tracked != nil && !older(live.GetResourceVersion(), tracked.version) {
-			tracked.version, tracked.revision, tracked.known = live.GetResourceVersion(), RevisionOf(live), true
+			tracked.version, tracked.revision, tracked.known = live.GetResourceVersion(), RevisionOf(o.GroupResource(), live), true
 		}
 	}
 }
 
 // Revision is the state of a tracked object, empty if it does not exist. It is unknown while the watch of its kind has not
-// caught up with the cluster, which may be for ever where the agent must not watch the kind.
+// caught up with the cluster, which may be for ever where the agent must not watch the kind, or not any more.
 func (t *Tracker) Revision(o Object) (revision Revision, known bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -138,7 +141,17 @@ func (t *Tracker) Revision(o Object) (revision Revision, known bool) {
 	if k == nil || k.objects[o.NamespacedName] == nil {
 		return "", false
 	}
-	return k.objects[o.NamespacedName].revision, k.synced && k.objects[o.NamespacedName].known
+	return k.objects[o.NamespacedName].revision, k.synced && k.refused < patience && k.objects[o.NamespacedName].known
+}
+
+// Version is the newest resource version that is known of a tracked object, by the watch or by Saw; empty if none is.
+func (t *Tracker) Version(o Object) string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if k := t.kinds[o.GroupVersionResource]; k != nil && k.objects[o.NamespacedName] != nil {
+		return k.objects[o.NamespacedName].version
+	}
+	return ""
 }
 
 // watch starts the reflector of a kind.
@@ -146,14 +159,9 @@ func (t *Tracker) watch(resource schema.GroupVersionResource) *kind {
 	ctx, cancel := context.WithCancel(t.ctx)
 	k := &kind{tracker: t, resource: resource, objects: map[types.NamespacedName]*object{}, stop: cancel}
 	t.kinds[resource] = k
-	client := t.client.Resource(resource)
-	source := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return client.List(ctx, o) },
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			return client.Watch(ctx, o)
-		},
-	}, t.client)
-	reflector := cache.NewReflectorWithOptions(source, &metav1.PartialObjectMetadata{}, k, cache.ReflectorOptions{
+	from := &source{kind: k, client: t.client.Resource(resource)}
+	listWatch := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{ListWithContextFunc: from.list, WatchFuncWithContext: from.watch}, t.client)
+	reflector := cache.NewReflectorWithOptions(listWatch, &metav1.PartialObjectMetadata{}, k, cache.ReflectorOptions{
 		Name: "applied " + resource.String(), TypeDescription: resource.String(),
 	})
 	go reflector.RunWithContext(ctx)
@@ -178,7 +186,7 @@ func (k *kind) Update(obj any) error {
 	k.tracker.mu.Lock()
 	defer k.tracker.mu.Unlock()
 	if live, ok := obj.(metav1.Object); ok {
-		k.observe(nameOf(live), live.GetResourceVersion(), RevisionOf(live))
+		k.observe(nameOf(live), live.GetResourceVersion(), RevisionOf(k.resource.GroupResource(), live))
 	}
 	return nil
 }
@@ -193,45 +201,68 @@ func (k *kind) Delete(obj any) error {
 	return nil
 }
 
-// Replace is called by the reflector with everything there is at a resource version.
+// Replace is called by the reflector with everything there is at a resource version. What the agent has written may be ahead of
+// that. What the watch has told may not: then the cluster was restored from a backup, and all that is known is of a time
+// that never was. A version that is lower than the known one, in a list that is later, says the same of an object: restored
+// clusters may go on with higher versions.
 func (k *kind) Replace(all []any, version string) error {
 	k.tracker.mu.Lock()
 	defer k.tracker.mu.Unlock()
-	present := sets.New[types.NamespacedName]()
+	present := make(map[types.NamespacedName]metav1.Object, len(k.objects))
 	for _, obj := range all {
-		if live, ok := obj.(metav1.Object); ok {
-			present.Insert(nameOf(live))
-			k.observe(nameOf(live), live.GetResourceVersion(), RevisionOf(live))
+		if live, ok := obj.(metav1.Object); ok && k.objects[nameOf(live)] != nil {
+			present[nameOf(live)] = live
 		}
 	}
-	for name := range k.objects {
-		if !present.Has(name) {
-			k.observe(name, version, "")
+	restored := older(version, k.delivered)
+	for name, tracked := range k.objects {
+		if !restored && older(version, tracked.version) {
+			continue
+		}
+		if live := present[name]; live != nil {
+			k.take(name, live.GetResourceVersion(), RevisionOf(k.resource.GroupResource(), live), restored)
+		} else {
+			k.take(name, version, "", restored)
 		}
 	}
-	k.synced = true
+	k.synced, k.delivered = true, version
 	return nil
+}
+
+// UpdateResourceVersion is called by the reflector with the version of each event, of bookmarks as well.
+func (k *kind) UpdateResourceVersion(version string) {
+	k.tracker.mu.Lock()
+	defer k.tracker.mu.Unlock()
+	k.delivered = version
 }
 
 // Resync is called by the reflector; there is nothing to do again.
 func (k *kind) Resync() error { return nil }
 
-// observe takes in what the watch says, unless something newer is known, and tells the owners if it is news.
+// observe takes in what the watch says of a change, unless something newer is known.
 func (k *kind) observe(name types.NamespacedName, version string, revision Revision) {
-	tracked := k.objects[name]
-	if tracked == nil || older(version, tracked.version) {
-		return
+	if tracked := k.objects[name]; tracked != nil && !older(version, tracked.version) {
+		k.take(name, version, revision, false)
 	}
-	changed, touched := !tracked.known || tracked.revision != revision, tracked.version != version
+}
+
+// take takes in the state of a tracked object, and tells whom it concerns if it is news.
+func (k *kind) take(name types.NamespacedName, version string, revision Revision, restored bool) {
+	tracked := k.objects[name]
+	restored = restored || older(version, tracked.version)
+	changed, touched := !tracked.known || tracked.revision != revision, tracked.version != version || restored
 	tracked.version, tracked.revision, tracked.known = version, revision, true
 	if touched {
 		for _, listener := range k.tracker.changes {
-			listener(Object{k.resource, name}, version)
+			listener(Object{k.resource, name}, version, restored)
 		}
 	}
-	if !changed {
-		return
+	if changed {
+		k.tellOwners(tracked)
 	}
+}
+
+func (k *kind) tellOwners(tracked *object) {
 	for owner := range tracked.owners {
 		for _, listener := range k.tracker.listeners {
 			listener(owner)

@@ -31,7 +31,7 @@ func newKind(t *testing.T) (*Tracker, *kind, func() []string) {
 		t.Fatal(err)
 	}
 	tracker := New(t.Context(), fake.NewSimpleMetadataClient(scheme))
-	k := &kind{tracker: tracker, objects: map[types.NamespacedName]*object{}, stop: func() {}}
+	k := &kind{tracker: tracker, resource: configMaps, objects: map[types.NamespacedName]*object{}, stop: func() {}}
 	tracker.kinds[configMaps] = k
 	var told []string
 	tracker.Listen(func(owner string) { told = append(told, owner) })
@@ -129,9 +129,18 @@ func TestStatusIsNoNews(t *testing.T) {
 	} {
 		before, after := live("a", "12", 4), live("a", "13", 4)
 		change(after)
-		if RevisionOf(before) == RevisionOf(after) {
+		if RevisionOf(configMaps.GroupResource(), before) == RevisionOf(configMaps.GroupResource(), after) {
 			t.Errorf("a change of %s leaves the revision as it was", what)
 		}
+	}
+}
+
+// Gap W1: every write of a PriorityClass is news, for its generation stays as it is.
+func TestPriorityClassesAreNotCounted(t *testing.T) {
+	t.Parallel()
+	priorityClasses := schema.GroupResource{Group: "scheduling.k8s.io", Resource: "priorityclasses"}
+	if before, after := live("a", "12", 1), live("a", "13", 1); RevisionOf(priorityClasses, before) == RevisionOf(priorityClasses, after) {
+		t.Error("a write leaves the revision as it was")
 	}
 }
 
@@ -146,9 +155,8 @@ func must(t *testing.T, err error) {
 func TestChangesAreTold(t *testing.T) {
 	t.Parallel()
 	tracker, k, told := newKind(t)
-	k.resource = configMaps
 	var changes []string
-	tracker.ListenToChanges(func(o Object, version string) {
+	tracker.ListenToChanges(func(o Object, version string, _ bool) {
 		if o.GroupVersionResource != configMaps {
 			t.Errorf("a change of %s", o.GroupVersionResource)
 		}
@@ -175,4 +183,64 @@ func TestChangesAreTold(t *testing.T) {
 	changed("a change of an object that is not tracked")
 	must(t, k.Delete(live("a", "11", 2)))
 	changed("deletion", "a 11")
+}
+
+// A cluster that was restored from a backup is believed, although it is behind what was known of it. One that is behind only what
+// the agent has written itself is not restored.
+func TestRestored(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		list             []any
+		version          string
+		told             []string
+		changes, present []string
+	}{
+		"behind what the watch has told": {
+			list: []any{live("a", "50", 0), live("b", "90", 0)}, version: "95", told: []string{"one", "two"},
+			changes: []string{"a 50 true", "b 90 true", "c 95 true"}, present: []string{"a 50", "b 90"},
+		},
+		"ahead, with objects that are behind": {
+			list: []any{live("a", "50", 0), live("b", "90", 0)}, version: "1000", told: []string{"one", "two"},
+			changes: []string{"a 50 true", "c 1000 false"}, present: []string{"a 50", "b 90"},
+		},
+		"behind what the agent has written": {
+			list: []any{live("a", "99", 0), live("b", "90", 0)}, version: "100",
+			present: []string{"a 99", "b 90", "c 105"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tracker, k, told := newKind(t)
+			tracker.Track("one", named("a"))
+			tracker.Track("one", named("b"))
+			tracker.Track("two", named("c"))
+			must(t, k.Replace([]any{live("b", "90", 0)}, "92"))
+			must(t, k.Update(live("a", "99", 0)))
+			k.UpdateResourceVersion("99")
+			tracker.Saw(named("c"), live("c", "105", 0))
+			told()
+			var changes []string
+			tracker.ListenToChanges(func(o Object, version string, restored bool) {
+				changes = append(changes, fmt.Sprintf("%s %s %t", o.Name, version, restored))
+			})
+			must(t, k.Replace(test.list, test.version))
+			if slices.Sort(changes); !slices.Equal(changes, test.changes) {
+				t.Errorf("changes %q, want %q", changes, test.changes)
+			}
+			expect(t, "the list", slices.Compact(told()), test.told...)
+			var present []string
+			for _, name := range []string{"a", "b", "c"} {
+				if revision, known := tracker.Revision(named(name)); known && revision != "" {
+					present = append(present, fmt.Sprint(name, " ", revision))
+				}
+			}
+			if !slices.Equal(present, test.present) {
+				t.Errorf("there is %q, want %q", present, test.present)
+			}
+			must(t, k.Update(live("a", "101", 0)))
+			if revision, _ := tracker.Revision(named("a")); revision != "101" {
+				t.Errorf("after the next change the revision is %q", revision)
+			}
+		})
+	}
 }

@@ -1,0 +1,85 @@
+package ownwrites
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+)
+
+// newDeaf returns a client whose cache hears of nothing that was written.
+func newDeaf() client.Client {
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "cm"}}
+	return patient{interceptor.NewClient(fake.NewClientBuilder().WithObjects(cm).Build(), interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			if !(&client.GetOptions{}).ApplyOptions(opts).DisableReadYourWritesConsistency {
+				<-ctx.Done()
+				return fmt.Errorf("wait: %w", ctx.Err())
+			}
+			return c.Get(ctx, key, obj, opts...)
+		},
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			if !(&client.ListOptions{}).ApplyOptions(opts).DisableReadYourWritesConsistency {
+				<-ctx.Done()
+				return fmt.Errorf("wait: %w", ctx.Err())
+			}
+			return c.List(ctx, list, opts...)
+		},
+	})}
+}
+
+func reads(c client.Client) map[string]func(context.Context) error {
+	return map[string]func(context.Context) error{
+		"get": func(ctx context.Context) error {
+			return c.Get(ctx, client.ObjectKey{Namespace: "default", Name: "cm"}, &corev1.ConfigMap{})
+		},
+		"list": func(ctx context.Context) error {
+			all := &corev1.ConfigMapList{}
+			if err := c.List(ctx, all, client.InNamespace("default")); err != nil || len(all.Items) == 1 {
+				return err
+			}
+			return fmt.Errorf("%d items", len(all.Items))
+		},
+	}
+}
+
+// A write that the cache never hears of delays reads, but does not stop them.
+func TestUnheardWrites(t *testing.T) {
+	t.Parallel()
+	for name, read := range reads(newDeaf()) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				if err := read(t.Context()); err != nil || time.Since(began) != patience {
+					t.Errorf("after %s: %v", time.Since(began), err)
+				}
+			})
+		})
+	}
+}
+
+// Whoever gives up earlier gets no answer.
+func TestReadsThatAreGivenUp(t *testing.T) {
+	t.Parallel()
+	for name, read := range reads(newDeaf()) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), patience/2)
+				defer cancel()
+				if err := read(ctx); !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("got %v", err)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,77 @@
+package tracker
+
+import (
+	"context"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/metadata"
+)
+
+// patience is how often in a row the API server may refuse a kind until what is known of it is taken for out of date. One that
+// starts may refuse what it grants a moment later.
+const patience = 3
+
+// source is where the reflector of a kind has the objects from.
+type source struct {
+	kind   *kind
+	client metadata.ResourceInterface
+	// failed is whether the last attempt to watch did, and there was no list since.
+	failed bool
+}
+
+func (s *source) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+	list, err := s.client.List(ctx, o)
+	if err != nil {
+		s.kind.heed(err)
+		return nil, err
+	}
+	s.failed = false
+	return list, nil
+}
+
+func (s *source) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	w, err := s.tryWatch(ctx, o)
+	if s.failed = err != nil; s.failed {
+		s.kind.heed(err)
+		return nil, err
+	}
+	s.kind.watched()
+	return w, nil
+}
+
+// tryWatch asks an API server that was away whether it still is where it was. If its cluster was restored from a backup, a watch
+// would wait in silence for a version that is far off; a list fails, and the reflector begins anew.
+func (s *source) tryWatch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	if s.failed && o.ResourceVersion != "" && o.SendInitialEvents == nil {
+		_, err := s.client.List(ctx, metav1.ListOptions{ResourceVersion: o.ResourceVersion, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan, Limit: 1})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return s.client.Watch(ctx, o)
+}
+
+// heed counts refusals. When they make what is known doubtful, the owners are told, once: there will be no events to go by.
+func (k *kind) heed(err error) {
+	if !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
+		return
+	}
+	k.tracker.mu.Lock()
+	defer k.tracker.mu.Unlock()
+	if k.refused++; k.refused != patience || !k.synced {
+		return
+	}
+	for _, tracked := range k.objects {
+		k.tellOwners(tracked)
+	}
+}
+
+// watched notes that there is a watch. That there is a list is not enough.
+func (k *kind) watched() {
+	k.tracker.mu.Lock()
+	defer k.tracker.mu.Unlock()
+	k.refused = 0
+}
