@@ -75,9 +75,12 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		c.heartbeats.forget(req.Name)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	last, known := c.heartbeats.of(cluster.Name)
-	if !known || !cluster.Spec.HubAcceptsClient {
+	if !cluster.Spec.HubAcceptsClient {
 		return ctrl.Result{}, nil
+	}
+	last, known, err := c.last(ctx, cluster.Name)
+	if err != nil || !known {
+		return ctrl.Result{}, err
 	}
 	before := cluster.DeepCopy()
 	remaining := c.heartbeats.overdue(cluster.Name, graceOf(cluster)).Sub(c.clock.Now())
@@ -93,9 +96,27 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		c.tell(cluster, before)
 	}
 	if remaining <= 0 {
-		return ctrl.Result{}, nil // the next heartbeat brings it back here
+		// The next heartbeat brings it back here. The agent may say that the cluster is available, and then be lost
+		// before that.
+		remaining = graceOf(cluster)
 	}
 	return ctrl.Result{RequeueAfter: remaining}, nil
+}
+
+// last heartbeat of a cluster. The lease of a cluster that was deleted and made again may have been there all along, so that
+// no event tells of it.
+func (c *Controller) last(ctx context.Context, cluster string) (last heartbeat, known bool, err error) {
+	if last, known = c.heartbeats.of(cluster); known {
+		return last, true, nil
+	}
+	lease := &coordinationv1.Lease{}
+	key := client.ObjectKey{Namespace: cluster, Name: fleet.ClusterNamespaceLease}
+	if err := c.client.Get(ctx, key, lease); err != nil {
+		return last, false, client.IgnoreNotFound(err)
+	}
+	c.heartbeats.see(lease)
+	last, known = c.heartbeats.of(cluster)
+	return last, known, nil
 }
 
 // graceOf is how long the hub does without a heartbeat of the cluster.
