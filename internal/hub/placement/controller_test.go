@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -138,6 +139,38 @@ func TestBrokenPlacementKeepsDecisions(t *testing.T) {
 	}
 }
 
+// PL-17: a placement that the scheduler has not heard of yet, or has a former spec of, gets no status by that one.
+func TestStatusIsOfTheSpecDecidedBy(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*clusterv1beta1.Placement){
+		"another spec":             func(p *clusterv1beta1.Placement) { p.Generation = 2 },
+		"another one of that name": func(p *clusterv1beta1.Placement) { p.UID = "2" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := aPlacement(clusterv1beta1.PlacementSpec{})
+			changed := p.DeepCopy()
+			changed.Spec.NumberOfClusters = ptr.To[int32](1)
+			change(changed)
+			b := newBench(t, interceptor.Funcs{}, changed)
+			b.scheduler.SetPlacement(p.DeepCopy())
+			if got := b.reconcile(t); !got.IsZero() || len(b.selected(t)) > 0 {
+				t.Errorf("%+v, selected %v", got, b.selected(t))
+			}
+			if err := b.client.Get(t.Context(), web, p); err != nil || len(p.Status.Conditions) > 0 {
+				t.Errorf("status %+v, %v", p.Status, err)
+			}
+			if waiting := b.scheduler.SetPlacement(changed); len(waiting) != 1 {
+				t.Errorf("%v are waiting", waiting)
+			}
+			b.reconcile(t)
+			if len(b.selected(t)) != 1 {
+				t.Errorf("selected %v", b.selected(t))
+			}
+		})
+	}
+}
+
 // PL-12 PL-20 PL-27 P4: that a score has expired is told in a warning, and looked at when it does: not before, and not again.
 func TestExpiredScoreIsNotRetried(t *testing.T) {
 	t.Parallel()
@@ -222,7 +255,7 @@ func TestRetriesAreForgotten(t *testing.T) {
 		},
 		"disabled": func(_ *testing.T, b *bench, p *clusterv1beta1.Placement) {
 			p.Annotations = map[string]string{fleet.AnnotationSchedulingDisable: "true"}
-			b.scheduler.SetPlacement(p)
+			b.scheduler.SetPlacement(p.DeepCopy())
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
