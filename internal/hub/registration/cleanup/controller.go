@@ -143,11 +143,7 @@ func (c *Controller) wait(ctx context.Context, cluster *clusterv1.ManagedCluster
 	if err := c.report(ctx, cluster, metav1.ConditionFalse, fleet.ReasonResourceRemaining, message); err != nil {
 		return ctrl.Result{}, err
 	}
-	again := safetyNet
-	if !d.at.IsZero() && !d.passed {
-		again = min(again, d.at.Sub(c.Clock.Now()))
-	}
-	return ctrl.Result{RequeueAfter: again}, nil
+	return ctrl.Result{RequeueAfter: d.again(c.Clock.Now())}, nil
 }
 
 // fail says why the deletion does not go on, and returns the cause, for the caller to retry.
