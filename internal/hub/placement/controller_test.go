@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -177,12 +178,15 @@ func TestExpiredScoreIsNotRetried(t *testing.T) {
 	synctest.Test(t, testExpiredScore)
 }
 
-func testExpiredScore(t *testing.T) {
-	p := aPlacement(clusterv1beta1.PlacementSpec{PrioritizerPolicy: clusterv1beta1.PrioritizerPolicy{Configurations: []clusterv1beta1.PrioritizerConfig{{
+// scored takes the one cluster with the best score of AddOnPlacementScores usage.
+func scored() *clusterv1beta1.Placement {
+	return aPlacement(clusterv1beta1.PlacementSpec{NumberOfClusters: ptr.To[int32](1), PrioritizerPolicy: clusterv1beta1.PrioritizerPolicy{Configurations: []clusterv1beta1.PrioritizerConfig{{
 		Weight: 1, ScoreCoordinate: &clusterv1beta1.ScoreCoordinate{Type: clusterv1beta1.ScoreCoordinateTypeAddOn, AddOn: &clusterv1beta1.AddOnScore{ResourceName: "usage", ScoreName: "cpu"}},
 	}}}})
-	one := int32(1)
-	p.Spec.NumberOfClusters = &one
+}
+
+func testExpiredScore(t *testing.T) {
+	p := scored()
 	b := newBench(t, interceptor.Funcs{}, p)
 	until := metav1.NewTime(start.Add(time.Minute))
 	score := &clusterv1alpha1.AddOnPlacementScore{ObjectMeta: metav1.ObjectMeta{Namespace: "b", Name: "usage"}}
@@ -371,4 +375,26 @@ func TestPluginMetrics(t *testing.T) {
 	if !pluginSeconds.DeleteLabelValues("Filter", "of this test") {
 		t.Error("the filter is not measured")
 	}
+}
+
+// PL-22: a machine that was suspended, for which its timers did not run, looks at the time soon after that.
+func TestTimeAfterSuspension(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, interceptor.Funcs{})
+		b.Controller.clock = clock.RealClock{}
+		began := time.Now()
+		score := &clusterv1alpha1.AddOnPlacementScore{ObjectMeta: metav1.ObjectMeta{Namespace: "b", Name: "usage"}}
+		score.Status.Scores = []clusterv1alpha1.AddOnPlacementScoreItem{{Name: "cpu", Value: 100}}
+		score.Status.ValidUntil = ptr.To(metav1.NewTime(start.Add(24 * time.Hour)))
+		b.scheduler.SetScore(score)
+		b.scheduler.SetPlacement(scored())
+		b.scheduler.Schedule(web)
+		if b.scheduler.NextTime().IsZero() {
+			t.Fatal("time does not matter")
+		}
+		if !b.awaitTime(t.Context()) || time.Since(began) > longestWait {
+			t.Errorf("it looked again after %s", time.Since(began))
+		}
+	})
 }
