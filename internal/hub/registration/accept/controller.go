@@ -28,6 +28,7 @@ import (
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/hub/updates"
 	"github.com/capstan-io/capstan/internal/patch"
 )
 
@@ -63,7 +64,7 @@ func Register(mgr ctrl.Manager, clk clock.Clock) error {
 	changed := builder.WithPredicates(predicate.Not(renewal()))
 	return ctrl.NewControllerManagedBy(mgr).Named("accept").
 		For(&clusterv1.ManagedCluster{}, builder.WithPredicates(predicate.Or[client.Object](
-			predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, finalizersChanged()))).
+			updates.OfSpec(), predicate.LabelChangedPredicate{}, finalizersChanged()))).
 		Watches(&corev1.Namespace{}, ofCluster, changed).
 		Watches(&rbacv1.ClusterRole{}, handler.EnqueueRequestsFromMapFunc(c.clusterOfRole), changed).
 		Watches(&rbacv1.ClusterRoleBinding{}, ofCluster, changed).

@@ -23,6 +23,7 @@ import (
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/hub/updates"
 	"github.com/capstan-io/capstan/internal/patch"
 )
 
@@ -53,7 +54,7 @@ func Register(mgr ctrl.Manager, clk clock.Clock) error {
 	c := New(mgr.GetClient(), mgr.GetEventRecorder("lease-controller"), clk)
 	return ctrl.NewControllerManagedBy(mgr).Named("health").
 		For(&clusterv1.ManagedCluster{}, builder.WithPredicates(predicate.Or[client.Object](
-			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
+			updates.OfSpec(), predicate.AnnotationChangedPredicate{}))).
 		Watches(&coordinationv1.Lease{}, handler.EnqueueRequestsFromMapFunc(c.onLease)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
 		Complete(c)
