@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/util/retry"
 	bootstrapapi "k8s.io/cluster-bootstrap/token/api"
 
 	"github.com/capstan-io/capstan/internal/controlplane/rbac"
@@ -115,20 +116,23 @@ func ensureClusterInfo(ctx context.Context, client kubernetes.Interface, url str
 		return fmt.Errorf("write cluster-info: %w", err)
 	}
 	maps := client.CoreV1().ConfigMaps(metav1.NamespacePublic)
-	info, err := maps.Get(ctx, bootstrapapi.ConfigMapClusterInfo, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		_, err = maps.Create(ctx, &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Name: bootstrapapi.ConfigMapClusterInfo},
-			Data:       map[string]string{bootstrapapi.KubeConfigKey: string(content)},
-		}, metav1.CreateOptions{})
-	case err == nil && info.Data[bootstrapapi.KubeConfigKey] != string(content):
-		if info.Data == nil {
-			info.Data = map[string]string{}
+	err = retry.OnError(retry.DefaultBackoff, raced, func() error {
+		info, err := maps.Get(ctx, bootstrapapi.ConfigMapClusterInfo, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			_, err = maps.Create(ctx, &corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Name: bootstrapapi.ConfigMapClusterInfo},
+				Data:       map[string]string{bootstrapapi.KubeConfigKey: string(content)},
+			}, metav1.CreateOptions{})
+		case err == nil && info.Data[bootstrapapi.KubeConfigKey] != string(content):
+			if info.Data == nil {
+				info.Data = map[string]string{}
+			}
+			info.Data[bootstrapapi.KubeConfigKey] = string(content)
+			_, err = maps.Update(ctx, info, metav1.UpdateOptions{})
 		}
-		info.Data[bootstrapapi.KubeConfigKey] = string(content)
-		_, err = maps.Update(ctx, info, metav1.UpdateOptions{})
-	}
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("publish ConfigMap %s/%s: %w", metav1.NamespacePublic, bootstrapapi.ConfigMapClusterInfo, err)
 	}

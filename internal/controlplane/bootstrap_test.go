@@ -2,14 +2,21 @@ package controlplane
 
 import (
 	"context"
+	"encoding/base64"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/capstan-io/capstan/internal/controlplane/rbac"
 )
@@ -69,5 +76,27 @@ func TestProfilesAreForAdmins(t *testing.T) {
 	anonymous := h.as(t, func(*rest.Config) {})
 	if _, err := anonymous.Discovery().RESTClient().Get().AbsPath(path).DoRaw(t.Context()); !apierrors.IsForbidden(err) {
 		t.Errorf("anybody: %v", err)
+	}
+}
+
+// SC-19: of two hubs on the same etcd that start or renew their CA at once, none fails.
+func TestTwoPublishClusterInfo(t *testing.T) {
+	t.Parallel()
+	client := fake.NewClientset()
+	must(t, ensureClusterInfo(t.Context(), client, "https://hub", []byte("old")))
+	misses, conflicts := 1, 1
+	client.PrependReactor("get", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+		misses--
+		return misses >= 0, nil, apierrors.NewNotFound(schema.GroupResource{}, "cluster-info")
+	})
+	client.PrependReactor("update", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+		conflicts--
+		return conflicts >= 0, nil, apierrors.NewConflict(schema.GroupResource{}, "cluster-info", errors.New("changed"))
+	})
+	must(t, ensureClusterInfo(t.Context(), client, "https://hub", []byte("new")))
+	info, err := client.CoreV1().ConfigMaps("kube-public").Get(t.Context(), "cluster-info", get)
+	must(t, err)
+	if want := base64.StdEncoding.EncodeToString([]byte("new")); !strings.Contains(info.Data["kubeconfig"], want) {
+		t.Errorf("published:\n%s", info.Data["kubeconfig"])
 	}
 }

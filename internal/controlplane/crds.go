@@ -71,25 +71,52 @@ func installCRD(ctx context.Context, client apiextensionsclient.Interface, want,
 	}
 	sum := sha256.Sum256(content)
 	hash := hex.EncodeToString(sum[:])
+	err = retry.OnError(retry.DefaultBackoff, raced, func() error {
+		err := writeCRD(ctx, client, want, have, hash)
+		if raced(err) {
+			have = findCRD(ctx, client, want.Name)
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("install CRD %s: %w", want.Name, err)
+	}
+	return nil
+}
+
+// raced tells that somebody else has written the same object, as another hub on the same etcd does that starts at this moment,
+// too. What there is now has to be read before the next try.
+func raced(err error) bool { return apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) }
+
+// findCRD is nil for one that cannot be read as well: the next try to create it says what is wrong.
+func findCRD(ctx context.Context, client apiextensionsclient.Interface, name string) *apiextensionsv1.CustomResourceDefinition {
+	crd, err := client.ApiextensionsV1().CustomResourceDefinitions().Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil
+	}
+	return crd
+}
+
+func writeCRD(ctx context.Context, client apiextensionsclient.Interface, want, have *apiextensionsv1.CustomResourceDefinition, hash string) error {
 	crds := client.ApiextensionsV1().CustomResourceDefinitions()
 	switch {
 	case have == nil:
 		metav1.SetMetaDataAnnotation(&want.ObjectMeta, annotationCRDHash, hash)
-		if want, err = crds.Create(ctx, want, metav1.CreateOptions{}); err == nil {
-			err = establish(ctx, client, want)
+		created, err := crds.Create(ctx, want, metav1.CreateOptions{})
+		if err != nil {
+			return err
 		}
+		return establish(ctx, client, created)
 	case have.Annotations[annotationCRDHash] != hash:
 		next := have.DeepCopy()
 		next.Spec = want.Spec
 		metav1.SetMetaDataAnnotation(&next.ObjectMeta, annotationCRDHash, hash)
-		_, err = crds.Update(ctx, next, metav1.UpdateOptions{})
+		_, err := crds.Update(ctx, next, metav1.UpdateOptions{})
+		return err
 	case !established(have):
 		// The hub was interrupted here, and the API server's own controllers may have been, too: they finish only what
 		// they began.
-		err = establish(ctx, client, have)
-	}
-	if err != nil {
-		return fmt.Errorf("install CRD %s: %w", want.Name, err)
+		return establish(ctx, client, have)
 	}
 	return nil
 }

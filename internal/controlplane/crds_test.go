@@ -1,12 +1,18 @@
 package controlplane
 
 import (
+	"errors"
+	"slices"
 	"testing"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensionsclient "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	"k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset/fake"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/capstan-io/capstan/deploy/crds"
 )
@@ -54,5 +60,29 @@ func TestInterruptedInstallation(t *testing.T) {
 	must(t, installCRD(t.Context(), client, want.DeepCopy(), interrupted))
 	if !established(get()) {
 		t.Errorf("it is not established: %+v", get().Status)
+	}
+}
+
+// SC-18: of two hubs on the same etcd that start or are upgraded at once, the second finds what the first has done.
+func TestTwoInstallations(t *testing.T) {
+	t.Parallel()
+	want := crds.Hub()[0]
+	client := fake.NewClientset()
+	must(t, installCRD(t.Context(), client, want.DeepCopy(), nil))
+	must(t, installCRD(t.Context(), client, want.DeepCopy(), nil)) // listed before the first one created it
+
+	listed, err := client.ApiextensionsV1().CustomResourceDefinitions().Get(t.Context(), want.Name, metav1.GetOptions{})
+	must(t, err)
+	want.Spec.Names.ShortNames = append(want.Spec.Names.ShortNames, "new")
+	conflicts := 1
+	client.PrependReactor("update", "customresourcedefinitions", func(clienttesting.Action) (bool, runtime.Object, error) {
+		conflicts--
+		return conflicts >= 0, nil, apierrors.NewConflict(schema.GroupResource{}, want.Name, errors.New("changed"))
+	})
+	must(t, installCRD(t.Context(), client, want.DeepCopy(), listed))
+	updated, err := client.ApiextensionsV1().CustomResourceDefinitions().Get(t.Context(), want.Name, metav1.GetOptions{})
+	must(t, err)
+	if !slices.Contains(updated.Spec.Names.ShortNames, "new") {
+		t.Errorf("the definition is the old one: %+v", updated.Spec.Names)
 	}
 }

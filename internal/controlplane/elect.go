@@ -22,8 +22,8 @@ const (
 	retryPeriod   = 2 * time.Second
 )
 
-// runElected runs while this process holds the lease. Losing it ends the hub: what runs cannot be trusted to stop in
-// time otherwise.
+// runElected runs while this process holds the lease, and gives it away when run has ended: not before, and not later
+// because that failed. Losing it ends the hub: what runs cannot be trusted to stop in time otherwise.
 func (h *hub) runElected(ctx context.Context, run func(context.Context) error) error {
 	host, err := os.Hostname()
 	if err != nil {
@@ -35,24 +35,39 @@ func (h *hub) runElected(ctx context.Context, run func(context.Context) error) e
 		LockConfig: resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())},
 	}
 	ended := make(chan error, 1)
+	electing, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: lock, Name: kubernetesControllersLease,
 		LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod,
 		ReleaseOnCancel: true,
 		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: func(ctx context.Context) { ended <- run(ctx) },
+			OnStartedLeading: func(leading context.Context) {
+				defer stop()
+				running, cancel := context.WithCancel(ctx)
+				defer cancel()
+				defer context.AfterFunc(leading, cancel)()
+				ended <- run(running)
+			},
 			OnStoppedLeading: func() {},
 		},
 	})
 	if err != nil {
 		return fmt.Errorf("elect who runs the Kubernetes controllers: %w", err)
 	}
-	elector.Run(ctx)
+	defer context.AfterFunc(ctx, func() {
+		if !elector.IsLeader() {
+			stop()
+		}
+	})()
+	elector.Run(electing)
+	select {
+	case err := <-ended:
+		return err
+	default:
+	}
 	if ctx.Err() == nil {
 		return errors.New("another hub on the same etcd took over the Kubernetes controllers, because this one could not renew its lease in time")
-	}
-	if elector.IsLeader() {
-		return <-ended
 	}
 	return nil
 }

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	authenticationv1client "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/klog/v2"
 	aggregatorapiserver "k8s.io/kube-aggregator/pkg/apiserver"
 	"k8s.io/utils/clock"
@@ -247,7 +248,9 @@ func (h *hub) bootstrap(ctx context.Context) error {
 		func() error { return rbac.Ensure(ctx, h.client, hubPolicy(h.DelegatingAuthentication)) },
 		func() error { return ensureBootstrapServiceAccount(ctx, h.client) },
 		func() error { return ensureClusterInfo(ctx, h.client, h.address.url(), rootCA) },
-		func() error { _, err := token.ensure(ctx); return err },
+		func() error {
+			return retry.OnError(retry.DefaultBackoff, raced, func() error { _, err := token.ensure(ctx); return err })
+		},
 	})
 }
 

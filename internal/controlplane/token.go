@@ -28,6 +28,9 @@ const (
 	tokenRenewal = 12 * time.Hour
 
 	tokenRetry = 10 * time.Second
+
+	// tokenRecheck bounds a wait: a timer does not count the time for which a machine was suspended.
+	tokenRecheck = 10 * time.Minute
 )
 
 // tokenKeeper keeps one bootstrap token current (SC-19): found again at every start, replaced ahead of its end, made
@@ -133,7 +136,7 @@ func (k *tokenKeeper) run(ctx context.Context) {
 			}
 			next = k.clock.Now().Add(tokenRetry)
 		}
-		timer := k.clock.NewTimer(next.Sub(k.clock.Now()))
+		timer := k.clock.NewTimer(min(next.Sub(k.clock.Now()), tokenRecheck))
 		select {
 		case <-ctx.Done():
 			timer.Stop()
@@ -145,7 +148,7 @@ func (k *tokenKeeper) run(ctx context.Context) {
 	}
 }
 
-// watch calls back when a current token is deleted or changed.
+// watch calls back when a current token is deleted or changed after it returned.
 func (k *tokenKeeper) watch(ctx context.Context, changed func()) {
 	factory := informers.NewSharedInformerFactoryWithOptions(k.client, 0,
 		informers.WithNamespace(metav1.NamespaceSystem),
@@ -158,4 +161,5 @@ func (k *tokenKeeper) watch(ctx context.Context, changed func()) {
 		klog.FromContext(ctx).Error(err, "Changes of the bootstrap token are not seen until it is renewed")
 	}
 	factory.Start(ctx.Done())
+	factory.WaitForCacheSync(ctx.Done())
 }

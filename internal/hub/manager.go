@@ -1,6 +1,8 @@
 package hub
 
 import (
+	"time"
+
 	authorizationv1 "k8s.io/api/authorization/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -15,6 +17,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
@@ -32,6 +35,8 @@ import (
 // ManagerOptions are the options a manager of the hub's controllers needs: their types, and caches that hold only what
 // the controllers own. Metrics, health and leader election are the caller's.
 func ManagerOptions() ctrl.Options {
+	// None takes nearly as long. One that waits for its cache for ever is a fault that would cost a worker, unnoticed.
+	const longestReconcile = 10 * time.Minute
 	ofClusters := cache.ByObject{Label: hasLabel(fleet.LabelClusterName)}
 	return ctrl.Options{
 		Scheme: newScheme(),
@@ -48,6 +53,7 @@ func ManagerOptions() ctrl.Options {
 				&clusterv1beta1.PlacementDecision{}:         {Transform: decisions.Strip},
 			},
 		},
+		Controller: config.Controller{ReconciliationTimeout: longestReconcile},
 		// A reconcile must see what the one before it wrote, or it writes the same again.
 		Client: client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}},
 	}

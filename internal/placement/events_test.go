@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
@@ -75,6 +76,11 @@ func TestAffected(t *testing.T) {
 			p.Status.NumberOfSelectedClusters = 3
 			return s.SetPlacement(p)
 		}},
+		{name: "a spec that says the same in other words", happen: func() []Key {
+			p := asking(named("all"))
+			p.Generation, p.Spec.Tolerations = 2, []clusterv1beta1.Toleration{}
+			return s.SetPlacement(p)
+		}, wanted: []string{"all"}},
 		{name: "a spec", happen: func() []Key { return s.SetPlacement(asking(named("all"), limit(49))) }, wanted: []string{"all"}},
 	} {
 		affected := test.happen()

@@ -31,9 +31,10 @@ func (s *Scheduler) SetPlacement(object *clusterv1beta1.Placement) []Key {
 		s.namespace(key.Namespace).placements[key] = p
 		s.inherit(p)
 	} else if sameSpec(p.object, object) {
-		disabled := p.disabled
+		disabled, generation := p.disabled, p.object.Generation
 		p.take(object)
-		if disabled != p.disabled {
+		// Of a spec that only says the same in other words, the status is still to say that it was observed.
+		if disabled != p.disabled || generation != object.Generation {
 			return []Key{key}
 		}
 		return nil

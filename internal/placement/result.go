@@ -5,6 +5,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	"github.com/capstan-io/capstan/internal/fleet"
@@ -15,6 +16,9 @@ import (
 type Result struct {
 	// Key of the placement.
 	Key Key
+	// UID and Generation are those of the Placement that Schedule went by. The API may have a newer one by now.
+	UID        types.UID
+	Generation int64
 	// Disabled says that the annotation AnnotationSchedulingDisable keeps everything as it is (PL-21): nothing is
 	// to be written, and nothing else below is set.
 	Disabled bool

@@ -16,23 +16,29 @@ func (s *Scheduler) Schedule(key Key) (*Result, bool) {
 	if p == nil {
 		return nil, false
 	}
+	result := s.schedule(p)
+	result.UID, result.Generation = p.object.UID, p.object.Generation
+	return result, true
+}
+
+func (s *Scheduler) schedule(p *placement) *Result {
 	if p.disabled {
-		return &Result{Key: key, Disabled: true}, true
+		return &Result{Key: p.key, Disabled: true}
 	}
 	p.scheduled = true
 	if p.plan == nil {
-		return s.broken(p, p.bad), true
+		return s.broken(p, p.bad)
 	}
 	result, ids := s.resolve(p)
 	if result.Misconfigured != nil {
-		return result, true
+		return result
 	}
 	result.Changed = s.differs(p, ids)
 	if result.Changed {
 		s.decide(p, ids)
 	}
 	p.ids, p.parts = ids, partsOf(result.Groups)
-	return result, true
+	return result
 }
 
 // resolve selects clusters and remembers nothing.

@@ -31,19 +31,15 @@ func newResourceChanges() *resourceChanges {
 	return &resourceChanges{events: make(chan struct{}, 1)}
 }
 
-// watch shares the garbage collector's informers on the two types. What is there at the start is no change: whoever
-// follows looks then anyway.
+// watch shares the garbage collector's informers on the two types. What is there at the start counts as a change: whoever
+// follows may have looked just before it came.
 func (r *resourceChanges) watch(objects metadatainformer.SharedInformerFactory) error {
 	for _, resource := range []schema.GroupVersionResource{
 		{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"},
 		{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"},
 	} {
-		_, err := objects.ForResource(resource).Informer().AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
-			AddFunc: func(_ any, atStart bool) {
-				if !atStart {
-					r.notice()
-				}
-			},
+		_, err := objects.ForResource(resource).Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc:    func(any) { r.notice() },
 			UpdateFunc: func(any, any) { r.notice() },
 			DeleteFunc: func(any) { r.notice() },
 		})

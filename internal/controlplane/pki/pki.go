@@ -145,9 +145,9 @@ func (s *Store) NextRenewal() time.Time {
 // Run renews what becomes due until ctx ends, and calls changed after a renewal.
 func (s *Store) Run(ctx context.Context, changed func()) {
 	logger := klog.FromContext(ctx).WithName("pki")
-	pause := s.NextRenewal().Sub(s.clock.Now())
+	pause := s.untilRenewal()
 	for {
-		timer := s.clock.NewTimer(min(max(pause, 0), longestPause))
+		timer := s.clock.NewTimer(min(pause, longestPause))
 		select {
 		case <-ctx.Done():
 			timer.Stop()
@@ -164,8 +164,13 @@ func (s *Store) Run(ctx context.Context, changed func()) {
 			pause = retryInterval
 			continue
 		}
-		pause = s.NextRenewal().Sub(s.clock.Now())
+		pause = s.untilRenewal()
 	}
+}
+
+// untilRenewal is the pause before the next renewal. What a CA of the user signs shortly before it ends is due at once.
+func (s *Store) untilRenewal() time.Duration {
+	return max(s.NextRenewal().Sub(s.clock.Now()), retryInterval)
 }
 
 // Bundle is the file of the certificates to trust for an authority, in PEM.

@@ -534,3 +534,16 @@ func TestUnfitUserCA(t *testing.T) {
 		t.Errorf("a certificate without its key: error %v", err)
 	}
 }
+
+// SC-06: certificates that end soon, because the CA of the user does, are not issued again without a pause.
+func TestUserCAThatEnds(t *testing.T) {
+	t.Parallel()
+	cert, key := userCA(t, func(c *x509.Certificate) { c.NotAfter = start.Add(time.Hour) })
+	s := open(t, t.TempDir(), start, func(o *Options) { o.CAFile, o.CAKeyFile = cert, key })
+	if s.NextRenewal().After(start) {
+		t.Fatalf("the next renewal is at %s, not at once", s.NextRenewal())
+	}
+	if pause := s.untilRenewal(); pause != retryInterval {
+		t.Errorf("the pause is %s, want %s", pause, retryInterval)
+	}
+}

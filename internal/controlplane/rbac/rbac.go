@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/component-helpers/auth/rbac/reconciliation"
 	"k8s.io/kubernetes/plugin/pkg/auth/authorizer/rbac/bootstrappolicy"
 )
@@ -61,14 +62,14 @@ func Ensure(ctx context.Context, client kubernetes.Interface, p Policy) error {
 	}
 	role := func(owner reconciliation.RuleOwner, modifier reconciliation.RuleOwnerModifier) {
 		ensure("role", owner.GetName(), func() error {
-			_, err := (&reconciliation.ReconcileRoleOptions{Role: owner, Client: found.withRoles(modifier), Confirm: true}).Run()
-			return err
+			options := reconciliation.ReconcileRoleOptions{Role: owner, Client: found.withRoles(modifier), Confirm: true}
+			return retry.RetryOnConflict(retry.DefaultBackoff, func() error { _, err := options.Run(); return err })
 		})
 	}
 	binding := func(b reconciliation.RoleBinding, modifier reconciliation.RoleBindingModifier) {
 		ensure("role binding", b.GetName(), func() error {
-			_, err := (&reconciliation.ReconcileRoleBindingOptions{RoleBinding: b, Client: found.withBindings(modifier), Confirm: true}).Run()
-			return err
+			options := reconciliation.ReconcileRoleBindingOptions{RoleBinding: b, Client: found.withBindings(modifier), Confirm: true}
+			return retry.RetryOnConflict(retry.DefaultBackoff, func() error { _, err := options.Run(); return err })
 		})
 	}
 	rbac, namespaces := client.RbacV1(), client.CoreV1().Namespaces()
@@ -140,18 +141,24 @@ func find(ctx context.Context, client kubernetes.Interface, p Policy) (existing,
 	return found, nil
 }
 
-// knownRoles answers reads from what was listed and passes writes on.
+// knownRoles answers the read of a role from what was listed, and passes writes on. Whoever reads again has seen a write fail,
+// because another hub on the same etcd was faster, and gets what there is now.
 type knownRoles struct {
 	reconciliation.RuleOwnerModifier
 	known map[string]reconciliation.RuleOwner
+	asked bool
 }
 
-func (e existing) withRoles(m reconciliation.RuleOwnerModifier) knownRoles {
-	return knownRoles{m, e.roles}
+func (e existing) withRoles(m reconciliation.RuleOwnerModifier) *knownRoles {
+	return &knownRoles{RuleOwnerModifier: m, known: e.roles}
 }
 
 // Get implements reconciliation.RuleOwnerModifier.
-func (k knownRoles) Get(namespace, name string) (reconciliation.RuleOwner, error) {
+func (k *knownRoles) Get(namespace, name string) (reconciliation.RuleOwner, error) {
+	if k.asked {
+		return k.RuleOwnerModifier.Get(namespace, name)
+	}
+	k.asked = true
 	if role, found := k.known[key(namespace, name)]; found {
 		return role, nil
 	}
@@ -162,14 +169,19 @@ func (k knownRoles) Get(namespace, name string) (reconciliation.RuleOwner, error
 type knownBindings struct {
 	reconciliation.RoleBindingModifier
 	known map[string]reconciliation.RoleBinding
+	asked bool
 }
 
-func (e existing) withBindings(m reconciliation.RoleBindingModifier) knownBindings {
-	return knownBindings{m, e.bindings}
+func (e existing) withBindings(m reconciliation.RoleBindingModifier) *knownBindings {
+	return &knownBindings{RoleBindingModifier: m, known: e.bindings}
 }
 
 // Get implements reconciliation.RoleBindingModifier.
-func (k knownBindings) Get(namespace, name string) (reconciliation.RoleBinding, error) {
+func (k *knownBindings) Get(namespace, name string) (reconciliation.RoleBinding, error) {
+	if k.asked {
+		return k.RoleBindingModifier.Get(namespace, name)
+	}
+	k.asked = true
 	if binding, found := k.known[key(namespace, name)]; found {
 		return binding, nil
 	}

@@ -102,7 +102,11 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	result, known := c.scheduler.Schedule(req.NamespacedName)
 	schedulingSeconds.Observe(c.clock.Since(began).Seconds())
 	c.wakeTimer()
-	if !known || result.Disabled || !owner.DeletionTimestamp.IsZero() {
+	if !known || result.UID != owner.UID || result.Generation != owner.Generation {
+		c.retries.Forget(req)
+		return ctrl.Result{}, nil // the scheduler is about to hear of this one, and will ask for it
+	}
+	if result.Disabled || !owner.DeletionTimestamp.IsZero() {
 		c.retries.Forget(req)
 		return ctrl.Result{}, nil
 	}

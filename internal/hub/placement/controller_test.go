@@ -17,7 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -138,18 +140,53 @@ func TestBrokenPlacementKeepsDecisions(t *testing.T) {
 	}
 }
 
+// PL-17: a placement that the scheduler has not heard of yet, or has a former spec of, gets no status by that one.
+func TestStatusIsOfTheSpecDecidedBy(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*clusterv1beta1.Placement){
+		"another spec":             func(p *clusterv1beta1.Placement) { p.Generation = 2 },
+		"another one of that name": func(p *clusterv1beta1.Placement) { p.UID = "2" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := aPlacement(clusterv1beta1.PlacementSpec{})
+			changed := p.DeepCopy()
+			changed.Spec.NumberOfClusters = ptr.To[int32](1)
+			change(changed)
+			b := newBench(t, interceptor.Funcs{}, changed)
+			b.scheduler.SetPlacement(p.DeepCopy())
+			if got := b.reconcile(t); !got.IsZero() || len(b.selected(t)) > 0 {
+				t.Errorf("%+v, selected %v", got, b.selected(t))
+			}
+			if err := b.client.Get(t.Context(), web, p); err != nil || len(p.Status.Conditions) > 0 {
+				t.Errorf("status %+v, %v", p.Status, err)
+			}
+			if waiting := b.scheduler.SetPlacement(changed); len(waiting) != 1 {
+				t.Errorf("%v are waiting", waiting)
+			}
+			b.reconcile(t)
+			if len(b.selected(t)) != 1 {
+				t.Errorf("selected %v", b.selected(t))
+			}
+		})
+	}
+}
+
 // PL-12 PL-20 PL-27 P4: that a score has expired is told in a warning, and looked at when it does: not before, and not again.
 func TestExpiredScoreIsNotRetried(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, testExpiredScore)
 }
 
-func testExpiredScore(t *testing.T) {
-	p := aPlacement(clusterv1beta1.PlacementSpec{PrioritizerPolicy: clusterv1beta1.PrioritizerPolicy{Configurations: []clusterv1beta1.PrioritizerConfig{{
+// scored takes the one cluster with the best score of AddOnPlacementScores usage.
+func scored() *clusterv1beta1.Placement {
+	return aPlacement(clusterv1beta1.PlacementSpec{NumberOfClusters: ptr.To[int32](1), PrioritizerPolicy: clusterv1beta1.PrioritizerPolicy{Configurations: []clusterv1beta1.PrioritizerConfig{{
 		Weight: 1, ScoreCoordinate: &clusterv1beta1.ScoreCoordinate{Type: clusterv1beta1.ScoreCoordinateTypeAddOn, AddOn: &clusterv1beta1.AddOnScore{ResourceName: "usage", ScoreName: "cpu"}},
 	}}}})
-	one := int32(1)
-	p.Spec.NumberOfClusters = &one
+}
+
+func testExpiredScore(t *testing.T) {
+	p := scored()
 	b := newBench(t, interceptor.Funcs{}, p)
 	until := metav1.NewTime(start.Add(time.Minute))
 	score := &clusterv1alpha1.AddOnPlacementScore{ObjectMeta: metav1.ObjectMeta{Namespace: "b", Name: "usage"}}
@@ -222,7 +259,7 @@ func TestRetriesAreForgotten(t *testing.T) {
 		},
 		"disabled": func(_ *testing.T, b *bench, p *clusterv1beta1.Placement) {
 			p.Annotations = map[string]string{fleet.AnnotationSchedulingDisable: "true"}
-			b.scheduler.SetPlacement(p)
+			b.scheduler.SetPlacement(p.DeepCopy())
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -338,4 +375,26 @@ func TestPluginMetrics(t *testing.T) {
 	if !pluginSeconds.DeleteLabelValues("Filter", "of this test") {
 		t.Error("the filter is not measured")
 	}
+}
+
+// PL-22: a machine that was suspended, for which its timers did not run, looks at the time soon after that.
+func TestTimeAfterSuspension(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, interceptor.Funcs{})
+		b.Controller.clock = clock.RealClock{}
+		began := time.Now()
+		score := &clusterv1alpha1.AddOnPlacementScore{ObjectMeta: metav1.ObjectMeta{Namespace: "b", Name: "usage"}}
+		score.Status.Scores = []clusterv1alpha1.AddOnPlacementScoreItem{{Name: "cpu", Value: 100}}
+		score.Status.ValidUntil = ptr.To(metav1.NewTime(start.Add(24 * time.Hour)))
+		b.scheduler.SetScore(score)
+		b.scheduler.SetPlacement(scored())
+		b.scheduler.Schedule(web)
+		if b.scheduler.NextTime().IsZero() {
+			t.Fatal("time does not matter")
+		}
+		if !b.awaitTime(t.Context()) || time.Since(began) > longestWait {
+			t.Errorf("it looked again after %s", time.Since(began))
+		}
+	})
 }

@@ -76,12 +76,15 @@ func (c *Controller) keepTime(ctx context.Context, q queue) error {
 	return nil
 }
 
+// longestWait bounds a wait: a timer does not count the time for which a machine was suspended.
+const longestWait = 5 * time.Minute
+
 // awaitTime returns when time, or somebody who may have changed what it is to be looked at for, calls. It reports false if
 // the context ended first.
 func (c *Controller) awaitTime(ctx context.Context) bool {
 	var due <-chan time.Time
 	if next := c.scheduler.NextTime(); !next.IsZero() {
-		timer := c.clock.NewTimer(max(next.Sub(c.clock.Now()), time.Millisecond))
+		timer := c.clock.NewTimer(min(max(next.Sub(c.clock.Now()), time.Millisecond), longestWait))
 		defer timer.Stop()
 		due = timer.C()
 	}

@@ -28,6 +28,7 @@ import (
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/hub/updates"
 	"github.com/capstan-io/capstan/internal/patch"
 )
 
@@ -63,7 +64,7 @@ func Register(mgr ctrl.Manager, clk clock.Clock) error {
 	changed := builder.WithPredicates(predicate.Not(renewal()))
 	return ctrl.NewControllerManagedBy(mgr).Named("accept").
 		For(&clusterv1.ManagedCluster{}, builder.WithPredicates(predicate.Or[client.Object](
-			predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, finalizersChanged()))).
+			updates.OfSpec(), predicate.LabelChangedPredicate{}, finalizersChanged()))).
 		Watches(&corev1.Namespace{}, ofCluster, changed).
 		Watches(&rbacv1.ClusterRole{}, handler.EnqueueRequestsFromMapFunc(c.clusterOfRole), changed).
 		Watches(&rbacv1.ClusterRoleBinding{}, ofCluster, changed).
@@ -85,16 +86,22 @@ func clusterOfObject(_ context.Context, o client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: name}}}
 }
 
-// clusterOfRole finds the cluster a role belongs to. Of those that belong to all clusters, any one will see to them.
+// clusterOfRole finds the cluster a role belongs to. Of those that belong to all clusters, any one will see to them that is
+// here to stay.
 func (c *Controller) clusterOfRole(ctx context.Context, o client.Object) []reconcile.Request {
 	if _, common := commonRules[o.GetName()]; !common {
 		return clusterOfObject(ctx, o)
 	}
 	clusters := &clusterv1.ManagedClusterList{}
-	if err := c.client.List(ctx, clusters, client.Limit(1)); err != nil || len(clusters.Items) == 0 {
-		return nil // without clusters nobody needs the role
+	if err := c.client.List(ctx, clusters, client.UnsafeDisableDeepCopy); err != nil {
+		return nil
 	}
-	return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(&clusters.Items[0])}}
+	for i := range clusters.Items {
+		if cluster := &clusters.Items[i]; cluster.DeletionTimestamp.IsZero() && !fleet.ReservedClusterName(cluster.Name) {
+			return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(cluster)}}
+		}
+	}
+	return nil // without clusters nobody needs the role
 }
 
 // renewal matches the heartbeat of a lease, which changes nothing this controller looks at.

@@ -46,7 +46,7 @@ func (c *Controller) admit(ctx context.Context, cluster string) error {
 // keeps its rights on them until it has cleaned up.
 func (c *Controller) expel(ctx context.Context, cluster string) (bool, error) {
 	registration := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: fleet.RegistrationRoleBinding(cluster)}}
-	if err := client.IgnoreNotFound(c.client.Delete(ctx, registration)); err != nil {
+	if err := c.delete(ctx, registration); err != nil {
 		return false, fmt.Errorf("delete RoleBinding %s/%s: %w", cluster, registration.Name, err)
 	}
 	works := &workv1.ManifestWorkList{}
@@ -68,20 +68,26 @@ func (c *Controller) deleteWorkRoleBinding(ctx context.Context, cluster string) 
 	}
 	before := work.DeepCopy()
 	if controllerutil.RemoveFinalizer(work, fleet.FinalizerManifestWorkCleanup) {
-		if err := c.client.Patch(ctx, work, client.MergeFrom(before)); err != nil {
+		if err := c.client.Patch(ctx, work, client.MergeFrom(before), client.DisableReadYourWritesConsistency); err != nil {
 			return fmt.Errorf("patch finalizers of RoleBinding %s: %w", key, err)
 		}
 	}
-	if err := client.IgnoreNotFound(c.client.Delete(ctx, work)); err != nil {
+	if err := c.delete(ctx, work); err != nil {
 		return fmt.Errorf("delete RoleBinding %s: %w", key, err)
 	}
 	return nil
 }
 
+// delete asks the API server itself: the cache has no object that lost its label, and not yet one that is new, and a right
+// must not outlive that. Nor does anybody wait for the cache to see the object go that it may never have had.
+func (c *Controller) delete(ctx context.Context, o client.Object) error {
+	return client.IgnoreNotFound(c.client.Delete(ctx, o, client.DisableReadYourWritesConsistency))
+}
+
 func (c *Controller) deleteClusterRole(ctx context.Context, cluster string) error {
 	name := metav1.ObjectMeta{Name: fleet.ManagedClusterClusterRole(cluster)}
 	for _, o := range []client.Object{&rbacv1.ClusterRoleBinding{ObjectMeta: name}, &rbacv1.ClusterRole{ObjectMeta: name}} {
-		if err := client.IgnoreNotFound(c.client.Delete(ctx, o)); err != nil {
+		if err := c.delete(ctx, o); err != nil {
 			return fmt.Errorf("delete %T %s: %w", o, name.Name, err)
 		}
 	}

@@ -29,6 +29,7 @@ import (
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/hub/updates"
 	"github.com/capstan-io/capstan/internal/patch"
 )
 
@@ -86,7 +87,7 @@ func Register(mgr ctrl.Manager, o Options) error {
 	}
 	return ctrl.NewControllerManagedBy(mgr).Named("cleanup").
 		For(&clusterv1.ManagedCluster{}, builder.WithPredicates(predicate.Or[client.Object](
-			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, availabilityChanged()))).
+			updates.OfSpec(), predicate.AnnotationChangedPredicate{}, availabilityChanged()))).
 		WatchesRawSource(source.Channel(changes, &handler.EnqueueRequestForObject{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
 		Complete(c)
@@ -143,11 +144,7 @@ func (c *Controller) wait(ctx context.Context, cluster *clusterv1.ManagedCluster
 	if err := c.report(ctx, cluster, metav1.ConditionFalse, fleet.ReasonResourceRemaining, message); err != nil {
 		return ctrl.Result{}, err
 	}
-	again := safetyNet
-	if !d.at.IsZero() && !d.passed {
-		again = min(again, d.at.Sub(c.Clock.Now()))
-	}
-	return ctrl.Result{RequeueAfter: again}, nil
+	return ctrl.Result{RequeueAfter: d.again(c.Clock.Now())}, nil
 }
 
 // fail says why the deletion does not go on, and returns the cause, for the caller to retry.

@@ -31,6 +31,14 @@ func (c *Controller) deadline(cluster *clusterv1.ManagedCluster) (deadline, erro
 	return deadline{at: at, passed: !available(cluster) && !c.Clock.Now().Before(at)}, nil
 }
 
+// again is how long it is until another look. A time that is over, as of a cluster that is available all the same, needs none.
+func (d deadline) again(now time.Time) time.Duration {
+	if left := d.at.Sub(now); left > 0 {
+		return min(left, safetyNet)
+	}
+	return safetyNet
+}
+
 // explain says what a deletion waits for.
 func (d deadline) explain(cluster *clusterv1.ManagedCluster) string {
 	switch {

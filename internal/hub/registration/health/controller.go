@@ -23,6 +23,7 @@ import (
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/hub/updates"
 	"github.com/capstan-io/capstan/internal/patch"
 )
 
@@ -53,7 +54,7 @@ func Register(mgr ctrl.Manager, clk clock.Clock) error {
 	c := New(mgr.GetClient(), mgr.GetEventRecorder("lease-controller"), clk)
 	return ctrl.NewControllerManagedBy(mgr).Named("health").
 		For(&clusterv1.ManagedCluster{}, builder.WithPredicates(predicate.Or[client.Object](
-			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
+			updates.OfSpec(), predicate.AnnotationChangedPredicate{}))).
 		Watches(&coordinationv1.Lease{}, handler.EnqueueRequestsFromMapFunc(c.onLease)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
 		Complete(c)
@@ -75,9 +76,12 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		c.heartbeats.forget(req.Name)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	last, known := c.heartbeats.of(cluster.Name)
-	if !known || !cluster.Spec.HubAcceptsClient {
+	if !cluster.Spec.HubAcceptsClient {
 		return ctrl.Result{}, nil
+	}
+	last, known, err := c.last(ctx, cluster.Name)
+	if err != nil || !known {
+		return ctrl.Result{}, err
 	}
 	before := cluster.DeepCopy()
 	remaining := c.heartbeats.overdue(cluster.Name, graceOf(cluster)).Sub(c.clock.Now())
@@ -93,9 +97,27 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		c.tell(cluster, before)
 	}
 	if remaining <= 0 {
-		return ctrl.Result{}, nil // the next heartbeat brings it back here
+		// The next heartbeat brings it back here. The agent may say that the cluster is available, and then be lost
+		// before that.
+		remaining = graceOf(cluster)
 	}
 	return ctrl.Result{RequeueAfter: remaining}, nil
+}
+
+// last heartbeat of a cluster. The lease of a cluster that was deleted and made again may have been there all along, so that
+// no event tells of it.
+func (c *Controller) last(ctx context.Context, cluster string) (last heartbeat, known bool, err error) {
+	if last, known = c.heartbeats.of(cluster); known {
+		return last, true, nil
+	}
+	lease := &coordinationv1.Lease{}
+	key := client.ObjectKey{Namespace: cluster, Name: fleet.ClusterNamespaceLease}
+	if err := c.client.Get(ctx, key, lease); err != nil {
+		return last, false, client.IgnoreNotFound(err)
+	}
+	c.heartbeats.see(lease)
+	last, known = c.heartbeats.of(cluster)
+	return last, known, nil
 }
 
 // graceOf is how long the hub does without a heartbeat of the cluster.

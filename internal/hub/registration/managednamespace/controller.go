@@ -24,6 +24,7 @@ import (
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
 	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/hub/updates"
 	"github.com/capstan-io/capstan/internal/patch"
 	"github.com/capstan-io/capstan/internal/placement/clusterset"
 )
@@ -46,7 +47,7 @@ func New(c client.Client, recorder events.EventRecorder) *Controller {
 func Register(mgr ctrl.Manager, _ clock.Clock) error {
 	c := New(mgr.GetClient(), mgr.GetEventRecorder("managed-namespace-controller"))
 	return ctrl.NewControllerManagedBy(mgr).Named("managednamespace").
-		For(&clusterv1.ManagedCluster{}, builder.WithPredicates(predicate.LabelChangedPredicate{})).
+		For(&clusterv1.ManagedCluster{}, builder.WithPredicates(predicate.Or[client.Object](predicate.LabelChangedPredicate{}, updates.OfSpec()))).
 		Watches(&clusterv1beta2.ManagedClusterSet{}, handler.Funcs{
 			CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { c.enqueueMembers(ctx, q, e.Object) },
 			DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { c.enqueueMembers(ctx, q, e.Object) },
@@ -54,7 +55,7 @@ func Register(mgr ctrl.Manager, _ clock.Clock) error {
 				c.enqueueMembers(ctx, q, e.ObjectOld)
 				c.enqueueMembers(ctx, q, e.ObjectNew)
 			},
-		}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		}, builder.WithPredicates(updates.OfSpec())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
 		Complete(c)
 }

@@ -20,6 +20,7 @@ import (
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/hub/updates"
 	"github.com/capstan-io/capstan/internal/patch"
 )
 
@@ -41,7 +42,7 @@ func New(c client.Client, recorder events.EventRecorder) *Controller {
 func Register(mgr ctrl.Manager, _ clock.Clock) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("taint").
 		For(&clusterv1.ManagedCluster{}, builder.WithPredicates(predicate.Or[client.Object](
-			predicate.GenerationChangedPredicate{}, availabilityChanged()))).
+			updates.OfSpec(), availabilityChanged()))).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
 		Complete(New(mgr.GetClient(), mgr.GetEventRecorder("taint-controller")))
 }

@@ -36,9 +36,10 @@ type hub struct {
 	*Controller
 	clock *clocktesting.FakeClock
 	// writes counts all writes; refuse makes those in some namespaces fail, and of
-	// Secrets under the key secrets.
-	writes atomic.Int32
-	refuse map[string]bool
+	// Secrets under the key secrets. unreadable is why Secrets cannot be read.
+	writes     atomic.Int32
+	refuse     map[string]bool
+	unreadable error
 }
 
 func newHub(t *testing.T, objects ...client.Object) *hub {
@@ -71,6 +72,12 @@ func (h *hub) counted() interceptor.Funcs {
 		return nil
 	}
 	return interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if _, secret := o.(*corev1.Secret); secret && h.unreadable != nil {
+				return h.unreadable
+			}
+			return c.Get(ctx, key, o, opts...)
+		},
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 			if err := write(o); err != nil {
 				return err
@@ -106,9 +113,11 @@ func (h *hub) counted() interceptor.Funcs {
 	}
 }
 
+var request = ctrl.Request{NamespacedName: client.ObjectKey{Namespace: "ns", Name: "web"}}
+
 func (h *hub) reconcile(t *testing.T) ctrl.Result {
 	t.Helper()
-	result, err := h.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: "ns", Name: "web"}})
+	result, err := h.Reconcile(t.Context(), request)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -150,26 +150,31 @@ func (t templates) prune(ctx context.Context, set *workv1alpha1.ManifestWorkRepl
 	return nil
 }
 
-// load reads the template of a revision. It must be the one that the set had: its hash says so. And it must have the same
+// lostTemplateError is why a template cannot be read that no other attempt would help against.
+type lostTemplateError struct{ error }
+
+// load reads the template of a revision, or returns a lostTemplateError. It must be the one that the set had: its hash says so. And it must have the same
 // executor as the present one, for which somebody was asked whether he may use it (WH-11).
 func (t templates) load(ctx context.Context, set *workv1alpha1.ManifestWorkReplicaSet, r *revision) (*workv1.ManifestWorkSpec, error) {
 	secret := &corev1.Secret{}
-	if err := t.Get(ctx, client.ObjectKey{Namespace: set.Namespace, Name: templateName(set, r.Hash)}, secret); err != nil {
+	if err := t.Get(ctx, client.ObjectKey{Namespace: set.Namespace, Name: templateName(set, r.Hash)}, secret); apierrors.IsNotFound(err) {
+		return nil, &lostTemplateError{err}
+	} else if err != nil {
 		return nil, err
 	}
 	content, err := unpack(secret.Data[templateKey])
 	if err != nil {
-		return nil, err
+		return nil, &lostTemplateError{err}
 	}
 	if hashOf(content) != r.Hash {
-		return nil, fmt.Errorf("the Secret %s does not hold the template of revision %d any more", secret.Name, r.Number)
+		return nil, &lostTemplateError{fmt.Errorf("the Secret %s does not hold the template of revision %d any more", secret.Name, r.Number)}
 	}
 	template := &workv1.ManifestWorkSpec{}
 	if err := json.Unmarshal(content, template); err != nil {
-		return nil, err
+		return nil, &lostTemplateError{err}
 	}
 	if !equality.Semantic.DeepEqual(template.Executor, set.Spec.ManifestWorkTemplate.Executor) {
-		return nil, fmt.Errorf("the executor of revision %d is another one", r.Number)
+		return nil, &lostTemplateError{fmt.Errorf("the executor of revision %d is another one", r.Number)}
 	}
 	return template, nil
 }

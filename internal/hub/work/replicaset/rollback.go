@@ -2,6 +2,7 @@ package replicaset
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -24,16 +25,21 @@ func (c *Controller) chooseTemplate(ctx context.Context, s *situation) (err erro
 	if now.State != failed {
 		return nil
 	}
+	// Without a revision to restore, the failed one stays where it is, and is given to no cluster that does not have it.
+	s.held = true
 	if before == nil {
 		s.rollback = fmt.Sprintf("revision %d has failed: %s; there is no good revision to restore", now.Number, now.Message)
 		return nil
 	}
 	template, err := c.templates.load(ctx, s.set, before)
-	if err != nil {
-		s.rollback = fmt.Sprintf("revision %d has failed: %s; revision %d cannot be restored: %v", now.Number, now.Message, before.Number, err)
+	if lost := (*lostTemplateError)(nil); errors.As(err, &lost) {
+		s.rollback = fmt.Sprintf("revision %d has failed: %s; revision %d cannot be restored: %v", now.Number, now.Message, before.Number, lost)
 		return nil
 	}
-	s.template = template
+	if err != nil {
+		return fmt.Errorf("read revision %d of ManifestWorkReplicaSet %s/%s: %w", before.Number, s.set.Namespace, s.set.Name, err)
+	}
+	s.template, s.held = template, false
 	s.rollback = fmt.Sprintf("revision %d has failed: %s; revision %d is restored: change the template to try again", now.Number, now.Message, before.Number)
 	for _, p := range s.placements {
 		// What was good is not rolled out with care again: the sooner the better.
@@ -61,7 +67,7 @@ func (c *Controller) judge(ctx context.Context, s *situation) error {
 	case s.complete():
 		now.State = good
 		if err := c.templates.keep(ctx, s.set, s.history); err != nil {
-			now.State = ""
+			now.State, s.unkept = "", err
 			s.warning = fmt.Sprintf("there can be no rollback to this template: %v", err)
 		}
 	}

@@ -2,11 +2,13 @@ package replicaset
 
 import (
 	"encoding/json"
+	"errors"
 	"maps"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -118,9 +120,47 @@ func TestTemplatesThatCannotBeKept(t *testing.T) {
 	h.refuse["secrets"] = true
 	h.reconcile(t)
 	h.report(t, []string{"c1"}, "Applied", "True", "Progressing", "False")
-	h.reconcile(t)
+	if _, err := h.Reconcile(t.Context(), request); err == nil {
+		t.Error("nobody tries again to keep the template")
+	}
 	if message := h.expectCondition(t, "PlacementRolledOut", metav1.ConditionTrue, "Complete"); !strings.Contains(message, "there can be no rollback to this template") {
 		t.Errorf("message %q", message)
+	}
+	h.refuse["secrets"] = false
+	h.reconcile(t)
+	if message := h.expectCondition(t, "PlacementRolledOut", metav1.ConditionTrue, "Complete"); h.history(t).current().State != good || strings.Contains(message, "rollback") {
+		t.Errorf("history %+v, message %q", h.history(t), message)
+	}
+}
+
+// Gap W11: what has failed and was taken back stays back, whether the good template cannot be read now or never again.
+func TestFailedRevisionsDoNotComeBack(t *testing.T) {
+	t.Parallel()
+	h := rolledOut(t)
+	h.fail(t)
+	all := map[string]string{"c1": "1", "c2": "1", "c3": "1", "c4": "1"}
+	h.unreadable = apierrors.NewInternalError(errors.New("etcd is slow"))
+	if _, err := h.Reconcile(t.Context(), request); !errors.Is(err, h.unreadable) || !maps.Equal(h.versions(t), all) {
+		t.Errorf("versions %v, error %v", h.versions(t), err)
+	}
+	h.unreadable = nil
+	if err := h.DeleteAllOf(t.Context(), &corev1.Secret{}, client.InNamespace("ns")); err != nil {
+		t.Fatal(err)
+	}
+	h.decide(t, decision("p", 1, 0, "c1", "c2", "c3", "c4", "c5"))
+	for range 2 {
+		h.reconcile(t)
+	}
+	if !maps.Equal(h.versions(t), all) {
+		t.Errorf("versions %v", h.versions(t))
+	}
+	if message := h.expectCondition(t, "PlacementRolledOut", metav1.ConditionFalse, "Progressing"); !strings.Contains(message, "revision 1 cannot be restored") {
+		t.Errorf("message %q", message)
+	}
+	h.change(t, func(set *workv1alpha1.ManifestWorkReplicaSet) { set.Spec.ManifestWorkTemplate = template("3") })
+	h.reconcile(t)
+	if h.versions(t)["c1"] != "3" || h.versions(t)["c3"] != "1" {
+		t.Errorf("versions %v", h.versions(t))
 	}
 }
 

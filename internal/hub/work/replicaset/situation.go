@@ -21,9 +21,11 @@ type situation struct {
 	// next is when to look again even if nothing happens. Zero is never.
 	next time.Time
 	// history is there if the set is to be rolled back when it fails; rollback tells that it was, and warning that it
-	// cannot be.
+	// cannot be. held lets no cluster begin, and unkept is why a good template is not kept yet.
 	history           history
 	rollback, warning string
+	held              bool
+	unkept            error
 	// overrides are there if works differ; unfit are the clusters for which there can be none, and why.
 	overrides *variants
 	unfit     problems
@@ -110,6 +112,9 @@ func (s *situation) clusters(p *placement) []rollout.Cluster {
 			s.unfit[cluster.Name], cluster.State = err, rollout.Skip
 		} else {
 			cluster.State, cluster.Since = stateOf(p.works[cluster.Name], spec)
+		}
+		if s.held && cluster.State == rollout.ToApply {
+			cluster.State = rollout.Skip
 		}
 		clusters = append(clusters, cluster)
 	}
