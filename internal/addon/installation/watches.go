@@ -25,6 +25,7 @@ import (
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/addon/catalogue"
+	"github.com/capstan-io/capstan/internal/addon/config"
 	"github.com/capstan-io/capstan/internal/addon/dependencies"
 	"github.com/capstan-io/capstan/internal/addon/workload"
 	"github.com/capstan-io/capstan/internal/fleet"
@@ -103,8 +104,8 @@ func configurations(o client.Object) (keys []string) {
 	return slices.Compact(keys)
 }
 
-func configKey(resource schema.GroupResource, config types.NamespacedName) string {
-	return resource.String() + "/" + config.String()
+func configKey(resource schema.GroupResource, name types.NamespacedName) string {
+	return resource.String() + "/" + name.String()
 }
 
 func (c *Controller) watch(b *builder.Builder, mapper meta.RESTMapper) error {
@@ -125,35 +126,42 @@ func (c *Controller) watch(b *builder.Builder, mapper meta.RESTMapper) error {
 			return []reconcile.Request{{NamespacedName: keyOf(o)}}
 		}), builder.WithPredicates(predicate.NewPredicateFuncs(c.applied), c.notNew()))
 	}
-	for _, config := range c.Configs {
-		kind, err := watched(config, mapper)
+	for _, resource := range c.Configs {
+		kind, err := watched(resource, mapper)
 		if err != nil {
 			return err
 		}
-		key := func(o client.Object) string { return configKey(config.GroupResource(), client.ObjectKeyFromObject(o)) }
-		b.Watches(kind, c.listed(indexConfig, key), builder.WithPredicates(predicate.Funcs{UpdateFunc: specChanged}))
+		key := func(o client.Object) string {
+			return configKey(resource.GroupResource(), client.ObjectKeyFromObject(o))
+		}
+		b.Watches(kind, c.listed(indexConfig, key), builder.WithPredicates(predicate.Funcs{UpdateFunc: stateChanged}))
 	}
 	return nil
 }
 
 // watched is the object to watch configurations of a type with. Package addon/config reads them by the same: what has told of a change
 // has it.
-func watched(config schema.GroupVersionResource, mapper meta.RESTMapper) (client.Object, error) {
-	gvk, err := mapper.KindFor(config)
+func watched(resource schema.GroupVersionResource, mapper meta.RESTMapper) (client.Object, error) {
+	gvk, err := mapper.KindFor(resource)
 	if err != nil {
-		return nil, fmt.Errorf("find the configurations %s: %w; install their CustomResourceDefinition first", config, err)
+		return nil, fmt.Errorf("find the configurations %s: %w; install their CustomResourceDefinition first", resource, err)
 	}
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(gvk)
 	return object, nil
 }
 
-// specChanged leaves out changes of the status. A kind without generations has none.
-func specChanged(e event.UpdateEvent) bool {
-	if e.ObjectNew.GetGeneration() == 0 {
-		return e.ObjectOld.GetResourceVersion() != e.ObjectNew.GetResourceVersion()
+// stateChanged leaves out changes of the status and of metadata. It compares what package addon/config compares: the definition of the
+// kind may have changed what a configuration is without a new generation, or somebody has made it anew while nobody watched.
+func stateChanged(e event.UpdateEvent) bool {
+	before, ok := e.ObjectOld.(*unstructured.Unstructured)
+	after, too := e.ObjectNew.(*unstructured.Unstructured)
+	if !ok || !too || before.GetUID() != after.GetUID() {
+		return true
 	}
-	return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration()
+	then, errThen := config.Hash(before)
+	now, errNow := config.Hash(after)
+	return errThen != nil || errNow != nil || then != now
 }
 
 // notCreated leaves out the works that the controller has just made.

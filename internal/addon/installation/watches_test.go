@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/yaml"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -179,23 +180,58 @@ func TestOfConfiguration(t *testing.T) {
 			t.Errorf("%s: %d add-ons", name, queue.Len())
 		}
 	}
+}
+
+// AM-07: what package addon/config compares brings the add-on back, whatever the generation says: otherwise it would wait for ever for a
+// state that is there.
+func TestStateChanged(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
-		generations [2]int64
-		versions    [2]string
-		want        bool
+		before, after string
+		want          bool
 	}{
-		"status":             {[2]int64{1, 1}, [2]string{"1", "2"}, false},
-		"spec":               {[2]int64{1, 2}, [2]string{"1", "2"}, true},
-		"without generation": {[2]int64{0, 0}, [2]string{"1", "2"}, true},
-		"resync":             {[2]int64{0, 0}, [2]string{"1", "1"}, false},
+		"status": {
+			"{apiVersion: a/v1, kind: A, metadata: {uid: u, generation: 1, resourceVersion: '1'}, spec: {a: b}, status: {c: d}}",
+			"{apiVersion: a/v1, kind: A, metadata: {uid: u, generation: 1, resourceVersion: '2'}, spec: {a: b}, status: {c: e}}", false,
+		},
+		"label": {
+			"{apiVersion: v1, kind: ConfigMap, metadata: {uid: u, resourceVersion: '1'}, data: {a: b}}",
+			"{apiVersion: v1, kind: ConfigMap, metadata: {uid: u, resourceVersion: '2', labels: {c: d}}, data: {a: b}}", false,
+		},
+		"spec": {
+			"{apiVersion: a/v1, kind: A, metadata: {uid: u, generation: 1, resourceVersion: '1'}, spec: {a: b}}",
+			"{apiVersion: a/v1, kind: A, metadata: {uid: u, generation: 2, resourceVersion: '2'}, spec: {a: c}}", true,
+		},
+		"without generation": {
+			"{apiVersion: v1, kind: ConfigMap, metadata: {uid: u, resourceVersion: '1'}, data: {a: b}}",
+			"{apiVersion: v1, kind: ConfigMap, metadata: {uid: u, resourceVersion: '2'}, data: {a: c}}", true,
+		},
+		"default added": { // by the API server, when it reads what was stored before
+			"{apiVersion: a/v1, kind: A, metadata: {uid: u, generation: 1, resourceVersion: '1'}, spec: {a: b}}",
+			"{apiVersion: a/v1, kind: A, metadata: {uid: u, generation: 1, resourceVersion: '1'}, spec: {a: b, c: d}}", true,
+		},
+		"recreated": {
+			"{apiVersion: a/v1, kind: A, metadata: {uid: u, generation: 1, resourceVersion: '1'}, spec: {a: b}}",
+			"{apiVersion: a/v1, kind: A, metadata: {uid: v, generation: 1, resourceVersion: '2'}, spec: {a: c}}", true,
+		},
+		"resync": {
+			"{apiVersion: a/v1, kind: A, metadata: {uid: u, generation: 1, resourceVersion: '1'}, spec: {a: b}}",
+			"{apiVersion: a/v1, kind: A, metadata: {uid: u, generation: 1, resourceVersion: '1'}, spec: {a: b}}", false,
+		},
 	} {
-		before, after := &corev1.ConfigMap{}, &corev1.ConfigMap{}
-		before.Generation, after.Generation = test.generations[0], test.generations[1]
-		before.ResourceVersion, after.ResourceVersion = test.versions[0], test.versions[1]
-		if got := specChanged(event.UpdateEvent{ObjectOld: before, ObjectNew: after}); got != test.want {
+		if got := stateChanged(event.UpdateEvent{ObjectOld: decode(t, test.before), ObjectNew: decode(t, test.after)}); got != test.want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}
+}
+
+func decode(t *testing.T, text string) *unstructured.Unstructured {
+	t.Helper()
+	object := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(text), &object.Object); err != nil {
+		t.Fatal(err)
+	}
+	return object
 }
 
 // Types of configurations that the hub does not have are named, with what to do.
