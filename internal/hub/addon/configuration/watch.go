@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
@@ -36,7 +37,11 @@ func Register(mgr ctrl.Manager, clk clock.Clock) error {
 	if err != nil {
 		return fmt.Errorf("prepare a client for the configurations of add-ons: %w", err)
 	}
-	known := hashes.New(configs, mgr.GetRESTMapper())
+	served, err := discovery.NewDiscoveryClientForConfigAndClient(config, mgr.GetHTTPClient())
+	if err != nil {
+		return fmt.Errorf("prepare a client for what the hub serves: %w", err)
+	}
+	known := hashes.New(configs, served)
 	c := New(mgr.GetClient(), known, mgr.GetEventRecorder("addon-configuration-controller"), clk)
 	return ctrl.NewControllerManagedBy(mgr).Named("addon-configuration").
 		For(&addonv1beta1.ClusterManagementAddOn{}, builder.WithPredicates(lookup.EntryChanged())).
