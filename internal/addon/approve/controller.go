@@ -27,6 +27,7 @@ import (
 	"github.com/capstan-io/capstan/internal/addon/trigger"
 	"github.com/capstan-io/capstan/internal/certrequest"
 	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/retry"
 )
 
 // workers is how many requests are judged at once.
@@ -54,7 +55,7 @@ func Register(mgr ctrl.Manager, cat catalogue.Catalogue, again *trigger.Trigger,
 			UpdateFunc: registersOtherwise,
 		})).
 		WatchesRawSource(again.Source(c.withheld)).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
 		Complete(c)
 }
 

@@ -5,18 +5,15 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/capstan-io/capstan/addon"
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
@@ -25,16 +22,11 @@ import (
 	"github.com/capstan-io/capstan/internal/addon/registrations"
 	"github.com/capstan-io/capstan/internal/certrequest"
 	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/retry"
 )
 
 // workers is how many certificates are issued at once.
 const workers = 5
-
-// The wait before something that failed is tried again doubles from the first to the last: a CA that is created meanwhile is no event.
-const (
-	firstRetry = 10 * time.Millisecond
-	lastRetry  = time.Minute
-)
 
 // Controller reconciles the approved CertificateSigningRequests of add-ons to signers that are not of Kubernetes (AF-06).
 type Controller struct {
@@ -52,10 +44,7 @@ func New(c client.Client, cat catalogue.Catalogue, recorder events.EventRecorder
 func Register(mgr ctrl.Manager, cat catalogue.Catalogue) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("addon-sign").
 		For(&certificatesv1.CertificateSigningRequest{}, builder.WithPredicates(predicate.NewPredicateFuncs(toBeSigned))).
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: workers,
-			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
-		}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
 		Complete(New(mgr.GetClient(), cat, mgr.GetEventRecorder("addon-csr-signing-controller")))
 }
 

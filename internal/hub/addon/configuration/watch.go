@@ -27,6 +27,7 @@ import (
 	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/hub/addon/hashes"
 	"github.com/capstan-io/capstan/internal/hub/addon/lookup"
+	"github.com/capstan-io/capstan/internal/retry"
 )
 
 // Register adds the controller to the manager, whose cache needs the indexes of package lookup.
@@ -54,7 +55,7 @@ func Register(mgr ctrl.Manager, clk clock.Clock) error {
 			known.DefinitionChanged(definition.GetName())
 			return nil
 		})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
 		Complete(c)
 }
 

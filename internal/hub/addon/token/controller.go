@@ -27,6 +27,7 @@ import (
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/patch"
+	"github.com/capstan-io/capstan/internal/retry"
 )
 
 // conflictRetry is for a status that somebody else writes, too. Mostly the event about what he wrote comes first.
@@ -48,7 +49,7 @@ func Register(mgr ctrl.Manager, clk clock.Clock) error {
 		return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: o.GetNamespace(), Name: o.GetLabels()[fleet.LabelTokenAddOnName]}}}
 	})
 	return ctrl.NewControllerManagedBy(mgr).Named("addontoken").
-		WithOptions(controller.Options{SkipNameValidation: ptr.To(true)}).
+		WithOptions(controller.Options{SkipNameValidation: ptr.To(true), RateLimiter: retry.Limiter()}).
 		For(&addonv1beta1.ManagedClusterAddOn{}).
 		Watches(&corev1.ServiceAccount{}, ofAddOn, marked).
 		Watches(&rbacv1.Role{}, ofAddOn, marked).

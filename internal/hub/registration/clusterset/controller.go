@@ -14,6 +14,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -24,6 +25,7 @@ import (
 	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/patch"
 	"github.com/capstan-io/capstan/internal/placement/clusterset"
+	"github.com/capstan-io/capstan/internal/retry"
 )
 
 // Controller reconciles the condition ClusterSetEmpty of a ManagedClusterSet (RG-40).
@@ -47,6 +49,7 @@ func Register(mgr ctrl.Manager, clk clock.Clock) error {
 				c.enqueue(ctx, q, e.ObjectNew.GetLabels(), e.ObjectOld.GetLabels())
 			},
 		}, builder.WithPredicates(predicate.LabelChangedPredicate{})).
+		WithOptions(controller.Options{RateLimiter: retry.Limiter()}).
 		Complete(c)
 }
 

@@ -26,6 +26,7 @@ import (
 	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/patch"
 	"github.com/capstan-io/capstan/internal/placement/clusterset"
+	"github.com/capstan-io/capstan/internal/retry"
 )
 
 // workers is how many clusters are told at once when a set changes.
@@ -55,7 +56,7 @@ func Register(mgr ctrl.Manager, _ clock.Clock) error {
 				c.enqueueMembers(ctx, q, e.ObjectNew)
 			},
 		}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
 		Complete(c)
 }
 

@@ -21,6 +21,7 @@ import (
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/patch"
+	"github.com/capstan-io/capstan/internal/retry"
 )
 
 // workers is how many clusters are tainted at once, when many are lost together.
@@ -42,7 +43,7 @@ func Register(mgr ctrl.Manager, _ clock.Clock) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("taint").
 		For(&clusterv1.ManagedCluster{}, builder.WithPredicates(predicate.Or[client.Object](
 			predicate.GenerationChangedPredicate{}, availabilityChanged()))).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
 		Complete(New(mgr.GetClient(), mgr.GetEventRecorder("taint-controller")))
 }
 
