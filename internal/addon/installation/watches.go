@@ -294,10 +294,10 @@ func add(q queue, requests []reconcile.Request) {
 	}
 }
 
-// concerns tells whether a change of the cluster matters to an add-on on it. Whether the cluster is heard of matters to what is
-// said of the add-on's health, and to how long its hooks are waited for.
+// concerns tells whether a change of the cluster matters to an add-on on it. Whether the cluster is heard of matters to all: to what is said
+// of the add-on's health and of works that the cluster has not answered to, and to how long hooks are waited for.
 func (c *Controller) concerns(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn, before, after *clusterv1.ManagedCluster) bool {
-	if available(before) != available(after) && (!addOn.DeletionTimestamp.IsZero() || addOn.Status.HealthCheck.Mode == addonv1beta1.HealthCheckModeCustomized) {
+	if available(before) != available(after) {
 		return true
 	}
 	agent, err := c.Catalogue.Agent(ctx, addOn)

@@ -70,7 +70,6 @@ func TestMatters(t *testing.T) {
 // A change of a cluster is for the add-ons on it that look at what has changed.
 func TestOfCluster(t *testing.T) {
 	t.Parallel()
-	customized := installed(func(a *addonv1beta1.ManagedClusterAddOn) { a.Status.HealthCheck.Mode = "Customized" })
 	hosted := installed(func(a *addonv1beta1.ManagedClusterAddOn) {
 		a.Annotations = map[string]string{fleet.AnnotationHostingClusterName: "host"}
 	})
@@ -95,9 +94,7 @@ func TestOfCluster(t *testing.T) {
 		"version":                             {installed(), "c1", upgraded, nil, true}, // AF-18
 		"labels it does not look at":          {installed(), "c1", labelled, never, false},
 		"another cluster":                     {installed(), "c2", labelled, nil, false},
-		"availability, by lease":              {installed(), "c1", unknown, nil, false},
-		"availability, that it reports":       {customized, "c1", unknown, nil, true},
-		"availability, while it goes":         {installed(leaving), "c1", unknown, nil, true},
+		"availability":                        {installed(), "c1", unknown, never, true}, // AF-14: of works that are not applied yet
 		"labels of the hosting cluster":       {hosted, "host", labelled, nil, false},
 		"availability of the hosting cluster": {hosted, "host", unknown, never, true},  // AF-16, A6
 		"version of the hosting cluster":      {hosted, "host", upgraded, never, true}, // AF-18

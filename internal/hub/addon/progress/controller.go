@@ -75,7 +75,8 @@ func addOnMatters(e event.UpdateEvent) bool {
 		return true
 	}
 	for _, kind := range []string{
-		fleet.ConditionManifestApplied, fleet.ConditionHostingManifestApplied, fleet.ConditionRegistrationApplied, fleet.ConditionProgressing, fleet.ConditionConfigured,
+		fleet.ConditionManifestApplied, fleet.ConditionHostingManifestApplied, fleet.ConditionHostingClusterValidity,
+		fleet.ConditionRegistrationApplied, fleet.ConditionProgressing, fleet.ConditionConfigured,
 	} {
 		if !equality.Semantic.DeepEqual(meta.FindStatusCondition(now.Status.Conditions, kind), meta.FindStatusCondition(then.Status.Conditions, kind)) {
 			return true
