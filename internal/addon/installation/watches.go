@@ -28,6 +28,7 @@ import (
 	"github.com/capstan-io/capstan/internal/addon/config"
 	"github.com/capstan-io/capstan/internal/addon/dependencies"
 	"github.com/capstan-io/capstan/internal/addon/workload"
+	"github.com/capstan-io/capstan/internal/changed"
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
@@ -118,13 +119,11 @@ func (c *Controller) watch(b *builder.Builder, mapper meta.RESTMapper) error {
 		})).
 		Watches(&clusterv1.ManagedCluster{}, c.ofCluster()).
 		Watches(&addonv1beta1.ClusterManagementAddOn{}, c.listed(indexName, client.Object.GetName), builder.WithPredicates(
-			predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
+			predicate.Or[client.Object](changed.Generation(), predicate.AnnotationChangedPredicate{}))).
 		Watches(&workv1.ManifestWork{}, handler.EnqueueRequestsFromMapFunc(ofWork), builder.WithPredicates(notCreated())).
 		WatchesRawSource(c.Trigger.Source(itself))
 	for _, kind := range permissionKinds() {
-		b.Watches(kind, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
-			return []reconcile.Request{{NamespacedName: keyOf(o)}}
-		}), builder.WithPredicates(predicate.NewPredicateFuncs(c.applied), c.notNew()))
+		b.Watches(kind, handler.EnqueueRequestsFromMapFunc(c.ofPermission), builder.WithPredicates(c.permissionChanged()))
 	}
 	for _, resource := range c.Configs {
 		kind, err := watched(resource, mapper)
@@ -167,6 +166,11 @@ func stateChanged(e event.UpdateEvent) bool {
 // notCreated leaves out the works that the controller has just made.
 func notCreated() predicate.Predicate {
 	return predicate.Funcs{CreateFunc: func(event.CreateEvent) bool { return false }}
+}
+
+// permissionChanged matches what happens to permissions that the controller has applied, until somebody takes the labels off.
+func (c *Controller) permissionChanged() predicate.Predicate {
+	return predicate.And(changed.Either(c.applied), c.notNew())
 }
 
 // notNew leaves out the permissions that the controller has just made, but not those that it finds, nor those that come when their add-on
@@ -233,6 +237,14 @@ func ofWork(_ context.Context, o client.Object) []reconcile.Request {
 		return nil
 	}
 	return []reconcile.Request{{NamespacedName: key}}
+}
+
+// ofPermission is the add-on of a permission. Of an update, it is asked before and after: somebody may take the labels off.
+func (c *Controller) ofPermission(_ context.Context, o client.Object) []reconcile.Request {
+	if !c.applied(o) {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: keyOf(o)}}
 }
 
 // listed asks for the add-ons that the index has under the key of an object.

@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/yaml"
 
@@ -146,6 +147,24 @@ func TestNotNew(t *testing.T) {
 	} {
 		if got := h.controller.notNew().Create(test.event); got != test.want {
 			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+// A permission without its labels is not the add-on's any more: who took them off does not change what it is to have.
+func TestPermissionLosesLabels(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, installed())
+	before := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "role", Labels: map[string]string{
+		fleet.LabelClusterName: "c1", fleet.LabelAddOnName: "hello", fleet.LabelAddOnManager: "test"}}}
+	for label := range before.Labels {
+		after := before.DeepCopy()
+		delete(after.Labels, label)
+		e := event.UpdateEvent{ObjectOld: before, ObjectNew: after}
+		queue := newQueue(t)
+		handler.EnqueueRequestsFromMapFunc(h.controller.ofPermission).Update(t.Context(), e, queue)
+		if !h.controller.permissionChanged().Update(e) || queue.Len() != 1 {
+			t.Errorf("without %s: %d add-ons", label, queue.Len())
 		}
 	}
 }

@@ -24,6 +24,7 @@ import (
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
+	"github.com/capstan-io/capstan/internal/changed"
 	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/hub/addon/hashes"
 	"github.com/capstan-io/capstan/internal/hub/addon/lookup"
@@ -47,7 +48,7 @@ func Register(mgr ctrl.Manager, clk clock.Clock) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("addon-configuration").
 		For(&addonv1beta1.ClusterManagementAddOn{}, builder.WithPredicates(lookup.EntryChanged())).
 		Watches(&addonv1beta1.ManagedClusterAddOn{}, lookup.Later(lookup.EntryOf), builder.WithPredicates(predicate.Funcs{UpdateFunc: matters})).
-		Watches(&clusterv1beta1.Placement{}, lookup.Later(lookup.OfPlacement(c.client)), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&clusterv1beta1.Placement{}, lookup.Later(lookup.OfPlacement(c.client)), builder.WithPredicates(changed.Generation())).
 		Watches(&clusterv1beta1.PlacementDecision{}, lookup.Later(lookup.OfDecision(c.client))).
 		Watches(&clusterv1.ManagedCluster{}, lookup.Later(lookup.OfCluster(c.client)), builder.WithPredicates(lookup.InstallableChanged())).
 		WatchesRawSource(known.Source()).

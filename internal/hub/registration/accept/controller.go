@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/changed"
 	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/patch"
 	"github.com/capstan-io/capstan/internal/retry"
@@ -54,15 +55,15 @@ func New(c client.Client, live client.Reader, recorder events.EventRecorder, clk
 func Register(mgr ctrl.Manager, clk clock.Clock) error {
 	c := New(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder("registration-controller"), clk)
 	ofCluster := handler.EnqueueRequestsFromMapFunc(clusterOfObject)
-	changed := builder.WithPredicates(predicate.Not(renewal()))
+	others := builder.WithPredicates(predicate.Not(renewal()))
 	return ctrl.NewControllerManagedBy(mgr).Named("accept").
 		For(&clusterv1.ManagedCluster{}, builder.WithPredicates(predicate.Or[client.Object](
-			predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, finalizersChanged()))).
-		Watches(&corev1.Namespace{}, ofCluster, changed).
-		Watches(&rbacv1.ClusterRole{}, handler.EnqueueRequestsFromMapFunc(c.clusterOfRole), changed).
-		Watches(&rbacv1.ClusterRoleBinding{}, ofCluster, changed).
-		Watches(&rbacv1.RoleBinding{}, ofCluster, changed).
-		Watches(&coordinationv1.Lease{}, ofCluster, changed).
+			changed.Generation(), predicate.LabelChangedPredicate{}, finalizersChanged()))).
+		Watches(&corev1.Namespace{}, ofCluster, others).
+		Watches(&rbacv1.ClusterRole{}, handler.EnqueueRequestsFromMapFunc(c.clusterOfRole), others).
+		Watches(&rbacv1.ClusterRoleBinding{}, ofCluster, others).
+		Watches(&rbacv1.RoleBinding{}, ofCluster, others).
+		Watches(&coordinationv1.Lease{}, ofCluster, others).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
 		Complete(c)
 }

@@ -17,11 +17,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/certrequest"
+	"github.com/capstan-io/capstan/internal/changed"
 	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/hub/registration/agentcsr"
 	"github.com/capstan-io/capstan/internal/patch"
@@ -47,7 +47,7 @@ func New(c client.Client, clk clock.Clock, users []string) *Controller {
 // Register adds the controller to the manager.
 func Register(mgr ctrl.Manager, clk clock.Clock, users []string) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("autoaccept").
-		For(&clusterv1.ManagedCluster{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		For(&clusterv1.ManagedCluster{}, builder.WithPredicates(changed.Generation())).
 		Watches(&certificatesv1.CertificateSigningRequest{}, handler.EnqueueRequestsFromMapFunc(clusterOf)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
 		Complete(New(mgr.GetClient(), clk, users))

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
+	"github.com/capstan-io/capstan/internal/changed"
 	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/patch"
 	"github.com/capstan-io/capstan/internal/retry"
@@ -50,7 +51,7 @@ func Register(mgr ctrl.Manager, clk clock.Clock) error {
 	}
 	c := New(mgr.GetClient(), clk)
 	return ctrl.NewControllerManagedBy(mgr).Named("binding").
-		For(&clusterv1beta2.ManagedClusterSetBinding{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		For(&clusterv1beta2.ManagedClusterSetBinding{}, builder.WithPredicates(changed.Generation())).
 		Watches(&clusterv1beta2.ManagedClusterSet{}, handler.EnqueueRequestsFromMapFunc(c.ofSet), builder.WithPredicates(comesOrGoes())).
 		WithOptions(controller.Options{RateLimiter: retry.Limiter()}).
 		Complete(c)

@@ -20,12 +20,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
 	multiclusterv1alpha1 "github.com/capstan-io/capstan/api/multicluster/v1alpha1"
+	"github.com/capstan-io/capstan/internal/changed"
 	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/patch"
 	"github.com/capstan-io/capstan/internal/placement/clusterset"
@@ -53,7 +53,7 @@ func Register(mgr ctrl.Manager) error {
 		For(&multiclusterv1alpha1.ClusterProfile{}).
 		Watches(&clusterv1.ManagedCluster{}, each(c.ofCluster)).
 		Watches(&clusterv1beta2.ManagedClusterSetBinding{}, each(c.ofBinding)).
-		Watches(&clusterv1beta2.ManagedClusterSet{}, each(c.ofSet), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&clusterv1beta2.ManagedClusterSet{}, each(c.ofSet), builder.WithPredicates(changed.Generation())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
 		Complete(c)
 }
