@@ -26,11 +26,12 @@ type Registration struct {
 
 	// Approve decides on a certificate request of the agent that asks for one of its Configs, and that was made by
 	// the agent of the right cluster; others are never approved. nil approves all of these. A request that is not approved waits for a
-	// person; it is asked about again when the add-on's registrations change, and when its manager is triggered.
+	// person; it is asked about again when the add-on's registrations or configurations change, and when its manager is triggered.
 	Approve func(ctx context.Context, installation Installation, csr *certificatesv1.CertificateSigningRequest) (bool, error)
 
 	// Sign returns the certificates, PEM-encoded, for an approved request to a signer other than that of the API server; nil leaves
-	// it to somebody else. [SignWith] makes the usual one.
+	// it to somebody else. [SignWith] makes the usual one. After an error it is asked again, in the end once a minute; after no certificate
+	// when the add-on's registrations or configurations change, and when its manager is triggered.
 	Sign func(ctx context.Context, installation Installation, csr *certificatesv1.CertificateSigningRequest) ([]byte, error)
 }
 

@@ -115,7 +115,7 @@ func (m *Manager) Start(ctx context.Context) error {
 	return m.mgr.Start(ctx)
 }
 
-// Trigger has the manager ask an add-on again for what it has on a cluster, and whether to approve the certificate requests that wait
+// Trigger has the manager ask an add-on again for what it has on a cluster, and whether to approve or sign the certificate requests that wait
 // there: something has changed that the manager does not watch (AF-23). It returns at once, and may be called from any
 // goroutine. A manager that does not work yet ignores it: it asks for all add-ons when it starts to.
 func (m *Manager) Trigger(cluster, addOn string) { m.trigger.Fire(cluster, addOn) }

@@ -4,12 +4,15 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -22,6 +25,12 @@ const copyLabel = "helloworld.capstan.io/copy"
 
 // rootCA is the ConfigMap that every namespace of every cluster has, with that cluster's own CA.
 const rootCA = "kube-root-ca.crt"
+
+// The wait before a copy that failed is tried again doubles from the first to the last: what made it fail may pass without an event.
+const (
+	firstRetry = 10 * time.Millisecond
+	lastRetry  = time.Minute
+)
 
 // copier makes the ConfigMaps of a namespace of the managed cluster equal to those of a namespace of the hub.
 type copier struct {
@@ -37,6 +46,9 @@ func (c *copier) register(mgr ctrl.Manager, hub cluster.Cluster) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("helloworld").
 		WatchesRawSource(source.Kind(hub.GetCache(), &corev1.ConfigMap{}, byName)).
 		WatchesRawSource(source.Kind(mgr.GetCache(), &corev1.ConfigMap{}, byName)).
+		WithOptions(controller.Options{
+			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
+		}).
 		Complete(c)
 }
 

@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -30,6 +31,9 @@ const (
 	validity = 3 * refresh
 	// settle gathers the changes of a rollout into one write.
 	settle = time.Second
+	// firstRetry doubles up to lastRetry while the hub cannot be reached: once it can, it hears of the cluster before it gives up its scores.
+	firstRetry = 100 * time.Millisecond
+	lastRetry  = refresh / 2
 )
 
 // reporter writes the scores of one cluster to the hub.
@@ -50,7 +54,12 @@ func (r *reporter) register(mgr ctrl.Manager) error {
 			q.Add(reconcile.Request{}) // a cluster may have neither
 			return nil
 		})).
+		WithOptions(controller.Options{RateLimiter: retries()}).
 		Complete(r)
+}
+
+func retries() workqueue.TypedRateLimiter[reconcile.Request] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry)
 }
 
 // Reconcile brings the scores on the hub up to date, and their validity with them.

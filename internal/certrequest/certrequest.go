@@ -12,9 +12,12 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
@@ -66,17 +69,43 @@ func Decided(csr *certificatesv1.CertificateSigningRequest) bool {
 }
 
 // Undecided are the requests with the labels that are neither approved nor denied.
-func Undecided(ctx context.Context, c client.Reader, with client.MatchingLabels) (undecided []reconcile.Request, err error) {
+func Undecided(ctx context.Context, c client.Reader, with client.MatchingLabels) ([]reconcile.Request, error) {
+	return list(ctx, c, with, func(csr *certificatesv1.CertificateSigningRequest) bool { return !Decided(csr) })
+}
+
+// Unsigned are the requests with the labels that are approved and have no certificate yet.
+func Unsigned(ctx context.Context, c client.Reader, with client.MatchingLabels) ([]reconcile.Request, error) {
+	return list(ctx, c, with, ToBeSigned)
+}
+
+func list(
+	ctx context.Context, c client.Reader, with client.MatchingLabels, which func(*certificatesv1.CertificateSigningRequest) bool,
+) (found []reconcile.Request, err error) {
 	csrs := &certificatesv1.CertificateSigningRequestList{}
 	if err := c.List(ctx, csrs, with, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list CertificateSigningRequests: %w", err)
 	}
 	for i := range csrs.Items {
-		if !Decided(&csrs.Items[i]) {
-			undecided = append(undecided, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&csrs.Items[i])})
+		if which(&csrs.Items[i]) {
+			found = append(found, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&csrs.Items[i])})
 		}
 	}
-	return undecided, nil
+	return found, nil
+}
+
+// OfAddOn are the labels of the requests of a ManagedClusterAddOn.
+func OfAddOn(addOn client.Object) client.MatchingLabels {
+	return client.MatchingLabels{fleet.LabelClusterName: addOn.GetNamespace(), fleet.LabelAddOnName: addOn.GetName()}
+}
+
+// AddOnChanged matches ManagedClusterAddOns whose requests may be decided otherwise now: others register, or by other configurations.
+func AddOnChanged() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok := e.ObjectOld.(*addonv1beta1.ManagedClusterAddOn)
+		after, too := e.ObjectNew.(*addonv1beta1.ManagedClusterAddOn)
+		return !ok || !too || !equality.Semantic.DeepEqual(before.Status.Registrations, after.Status.Registrations) ||
+			!equality.Semantic.DeepEqual(before.Status.ConfigReferences, after.Status.ConfigReferences)
+	}}
 }
 
 // ToBeSigned tells whether the request is approved and has no certificate yet.

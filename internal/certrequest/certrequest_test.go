@@ -6,6 +6,8 @@ import (
 	"encoding/asn1"
 	"testing"
 
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 )
 
@@ -36,5 +38,30 @@ func TestIsFor(t *testing.T) {
 				t.Errorf("%t for %s", got, parsed)
 			}
 		})
+	}
+}
+
+// What decides on the requests of an add-on is in its status, beside much that does not.
+func TestAddOnChanged(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		change func(*addonv1beta1.ManagedClusterAddOnStatus)
+		want   bool
+	}{
+		"nothing":   {func(*addonv1beta1.ManagedClusterAddOnStatus) {}, false},
+		"namespace": {func(s *addonv1beta1.ManagedClusterAddOnStatus) { s.Namespace = "other" }, false},
+		"registrations": {func(s *addonv1beta1.ManagedClusterAddOnStatus) {
+			s.Registrations = []addonv1beta1.RegistrationConfig{{}}
+		}, true},
+		"configurations": {func(s *addonv1beta1.ManagedClusterAddOnStatus) {
+			s.ConfigReferences = []addonv1beta1.ConfigReference{{}}
+		}, true},
+	} {
+		before := &addonv1beta1.ManagedClusterAddOn{}
+		after := before.DeepCopy()
+		test.change(&after.Status)
+		if got := AddOnChanged().Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}); got != test.want {
+			t.Errorf("%s: %t", name, got)
+		}
 	}
 }

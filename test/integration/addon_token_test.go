@@ -102,6 +102,12 @@ func TestAddOnTokensOfAnother(t *testing.T) {
 	if !apierrors.IsForbidden(err) {
 		t.Errorf("the agent asks for a token of another service account: %v", err)
 	}
+	// What loses its label is somebody else's from then on.
+	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: name + "-token-role"}}
+	if err := h.Patch(t.Context(), role, merge(`{"metadata":{"labels":{"`+fleet.LabelTokenInfrastructure+`":null}}}`)); err != nil {
+		t.Fatal(err)
+	}
+	awaitAddOn(t, addOn, "TokenInfrastructureReady", metav1.ConditionFalse, "TokenInfrastructureApplyFailed", "delete it, or give it the labels")
 }
 
 // R10: an agent tells how an add-on is. As whom the add-on acts, and for which cluster, it does not.

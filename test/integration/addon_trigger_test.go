@@ -2,16 +2,19 @@ package integration
 
 import (
 	"context"
+	"crypto/x509/pkix"
 	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capstan-io/capstan/addon"
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/test/env"
@@ -27,6 +30,20 @@ func TestEngineTrigger(t *testing.T) {
 	var wanted atomic.Bool
 	a.options.Registration.Approve = func(context.Context, addon.Installation, *certificatesv1.CertificateSigningRequest) (bool, error) {
 		return wanted.Load(), nil
+	}
+	var signs atomic.Bool
+	var asked atomic.Int32
+	certificate, key := engineAuthority(t)
+	signWith, err := addon.SignWith(certificate, key, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.options.Registration.Sign = func(ctx context.Context, i addon.Installation, csr *certificatesv1.CertificateSigningRequest) ([]byte, error) {
+		if !signs.Load() {
+			asked.Add(1)
+			return nil, nil
+		}
+		return signWith(ctx, i, csr)
 	}
 	m := runEngine(t, a)
 	addOn := installEngine(t, cluster, name)
@@ -52,4 +69,25 @@ func TestEngineTrigger(t *testing.T) {
 	m.Trigger(cluster, name)
 	deploys("after")
 	awaitEngineIssued(t, csr)
+	// What nobody signs now, somebody may later.
+	for attempt, again := range []func(){
+		func() { m.Trigger(cluster, name) },
+		func() {
+			changeAddOn(t, addOn, func(status *addonv1beta1.ManagedClusterAddOnStatus) { status.Registrations = nil })
+		},
+	} {
+		signs.Store(false)
+		asked.Store(0)
+		csr, _ := engineRequest(t, cluster, name, engineSigner, pkix.Name{CommonName: name, Organization: []string{"engines"}})
+		create(t, asAgent(t, hub, cluster), csr)
+		env.Eventually(t, func(context.Context) error {
+			if asked.Load() == 0 {
+				return fmt.Errorf("nobody is asked to sign CertificateSigningRequest %d", attempt)
+			}
+			return nil
+		})
+		signs.Store(true)
+		again()
+		awaitEngineIssued(t, csr)
+	}
 }

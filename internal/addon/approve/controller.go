@@ -7,14 +7,12 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -27,6 +25,7 @@ import (
 	"github.com/capstan-io/capstan/internal/addon/trigger"
 	"github.com/capstan-io/capstan/internal/certrequest"
 	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/retry"
 )
 
 // workers is how many requests are judged at once.
@@ -50,11 +49,9 @@ func Register(mgr ctrl.Manager, cat catalogue.Catalogue, again *trigger.Trigger,
 	c := New(mgr.GetClient(), cat, mgr.GetEventRecorder("addon-csr-approving-controller"), clk)
 	return ctrl.NewControllerManagedBy(mgr).Named("addon-approve").
 		For(&certificatesv1.CertificateSigningRequest{}, builder.WithPredicates(predicate.NewPredicateFuncs(ofAddOn))).
-		Watches(&addonv1beta1.ManagedClusterAddOn{}, handler.EnqueueRequestsFromMapFunc(c.withheld), builder.WithPredicates(predicate.Funcs{
-			UpdateFunc: registersOtherwise,
-		})).
+		Watches(&addonv1beta1.ManagedClusterAddOn{}, handler.EnqueueRequestsFromMapFunc(c.withheld), builder.WithPredicates(certrequest.AddOnChanged())).
 		WatchesRawSource(again.Source(c.withheld)).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
 		Complete(c)
 }
 
@@ -62,15 +59,9 @@ func ofAddOn(o client.Object) bool {
 	return o.GetLabels()[fleet.LabelAddOnName] != "" && o.GetLabels()[fleet.LabelClusterName] != ""
 }
 
-func registersOtherwise(e event.UpdateEvent) bool {
-	before, ok := e.ObjectOld.(*addonv1beta1.ManagedClusterAddOn)
-	after, too := e.ObjectNew.(*addonv1beta1.ManagedClusterAddOn)
-	return ok && too && !equality.Semantic.DeepEqual(before.Status.Registrations, after.Status.Registrations)
-}
-
 // withheld are the undecided requests of an add-on.
 func (c *Controller) withheld(ctx context.Context, addOn client.Object) []ctrl.Request {
-	waiting, err := certrequest.Undecided(ctx, c.client, client.MatchingLabels{fleet.LabelClusterName: addOn.GetNamespace(), fleet.LabelAddOnName: addOn.GetName()})
+	waiting, err := certrequest.Undecided(ctx, c.client, certrequest.OfAddOn(addOn))
 	if err != nil {
 		log.FromContext(ctx).Error(err, "The requests of an add-on that wait cannot be looked at again", "addOn", client.ObjectKeyFromObject(addOn))
 	}

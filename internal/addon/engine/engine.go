@@ -37,7 +37,7 @@ func Register(mgr ctrl.Manager, o Options) error {
 	err := errors.Join(
 		installation.Register(mgr, installation.Options{Manager: o.Manager, Catalogue: o.Catalogue, Configs: o.Configs, Trigger: o.Trigger, Clock: o.Clock}),
 		approve.Register(mgr, o.Catalogue, o.Trigger, o.Clock),
-		sign.Register(mgr, o.Catalogue),
+		sign.Register(mgr, o.Catalogue, o.Trigger),
 	)
 	if err != nil {
 		return fmt.Errorf("register the controllers of add-ons: %w", err)

@@ -10,28 +10,21 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/addon/catalogue"
 	"github.com/capstan-io/capstan/internal/addon/trigger"
 	"github.com/capstan-io/capstan/internal/patch"
+	"github.com/capstan-io/capstan/internal/retry"
 )
 
 // workers is how many add-ons are reconciled at once: each costs a handful of round trips, and the rendering of its manifests.
 const workers = 10
-
-// The wait before something that failed is tried again doubles from the first to the last: what made it fail may pass without an event.
-const (
-	firstRetry = 10 * time.Millisecond
-	lastRetry  = time.Minute
-)
 
 // Options say which add-ons a Controller is in charge of.
 type Options struct {
@@ -67,10 +60,7 @@ func Register(mgr ctrl.Manager, o Options) error {
 		return err
 	}
 	builder := ctrl.NewControllerManagedBy(mgr).Named("addon-installation").
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: workers,
-			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
-		})
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()})
 	if err := c.watch(builder, mgr.GetRESTMapper()); err != nil {
 		return err
 	}

@@ -532,6 +532,9 @@ func TestPermissions(t *testing.T) {
 	if !h.exists(t, applied) || applied.RoleRef.Name != "two" || h.exists(t, role) {
 		t.Errorf("%+v", applied)
 	}
+	if !slices.Equal(h.awaited, []string{role.Name}) {
+		t.Errorf("reads wait for the end of %v; that of what is made anew may go unseen", h.awaited)
+	}
 }
 
 // Somebody else writes the status, too: that is no failure.

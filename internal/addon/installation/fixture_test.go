@@ -39,6 +39,8 @@ type hub struct {
 	refuse error
 	// refuseDelete is what deletions fail with.
 	refuseDelete error
+	// awaited are the names of what was deleted in such a way that reads of its kind wait until the cache has heard of it.
+	awaited []string
 }
 
 // hello is an add-on of one ConfigMap.
@@ -119,6 +121,9 @@ func (h *hub) count() interceptor.Funcs {
 			h.writes++
 			if h.refuseDelete != nil {
 				return h.refuseDelete
+			}
+			if !(&client.DeleteOptions{}).ApplyOptions(opts).DisableReadYourWritesConsistency {
+				h.awaited = append(h.awaited, o.GetName())
 			}
 			return c.Delete(ctx, o, opts...)
 		},

@@ -100,8 +100,9 @@ func copyOf(permission client.Object) (o client.Object, namespaced bool, err err
 // apply makes the hub's object, nil if there is none, what is wanted.
 func (p *pass) apply(ctx context.Context, wanted, existing client.Object) error {
 	if existing != nil && !sameRoleRef(existing, wanted) {
-		// What a binding binds to cannot be changed.
-		if err := p.revoke(ctx, map[string]client.Object{identify(existing): existing}); err != nil {
+		// What a binding binds to cannot be changed. Reads wait for the new one, not for the end of the old one: a watch that was away
+		// shows one update for both, and whoever waits for the end never hears of it.
+		if err := p.revoke(ctx, map[string]client.Object{identify(existing): existing}, client.DisableReadYourWritesConsistency); err != nil {
 			return err
 		}
 		existing = nil
@@ -177,10 +178,10 @@ func (c *Controller) withdraw(ctx context.Context, addOn types.NamespacedName) e
 	return c.revoke(ctx, left)
 }
 
-func (c *Controller) revoke(ctx context.Context, permissions map[string]client.Object) error {
+func (c *Controller) revoke(ctx context.Context, permissions map[string]client.Object, options ...client.DeleteOption) error {
 	for _, name := range slices.Sorted(maps.Keys(permissions)) {
 		uid := permissions[name].GetUID()
-		err := c.client.Delete(ctx, permissions[name], client.Preconditions{UID: &uid})
+		err := c.client.Delete(ctx, permissions[name], append(options, client.Preconditions{UID: &uid})...)
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("delete %s: %w", name, err)
 		}

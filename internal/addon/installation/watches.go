@@ -25,8 +25,10 @@ import (
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/addon/catalogue"
+	"github.com/capstan-io/capstan/internal/addon/config"
 	"github.com/capstan-io/capstan/internal/addon/dependencies"
 	"github.com/capstan-io/capstan/internal/addon/workload"
+	"github.com/capstan-io/capstan/internal/changed"
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
@@ -103,8 +105,8 @@ func configurations(o client.Object) (keys []string) {
 	return slices.Compact(keys)
 }
 
-func configKey(resource schema.GroupResource, config types.NamespacedName) string {
-	return resource.String() + "/" + config.String()
+func configKey(resource schema.GroupResource, name types.NamespacedName) string {
+	return resource.String() + "/" + name.String()
 }
 
 func (c *Controller) watch(b *builder.Builder, mapper meta.RESTMapper) error {
@@ -117,48 +119,58 @@ func (c *Controller) watch(b *builder.Builder, mapper meta.RESTMapper) error {
 		})).
 		Watches(&clusterv1.ManagedCluster{}, c.ofCluster()).
 		Watches(&addonv1beta1.ClusterManagementAddOn{}, c.listed(indexName, client.Object.GetName), builder.WithPredicates(
-			predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
+			predicate.Or[client.Object](changed.Generation(), predicate.AnnotationChangedPredicate{}))).
 		Watches(&workv1.ManifestWork{}, handler.EnqueueRequestsFromMapFunc(ofWork), builder.WithPredicates(notCreated())).
 		WatchesRawSource(c.Trigger.Source(itself))
 	for _, kind := range permissionKinds() {
-		b.Watches(kind, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
-			return []reconcile.Request{{NamespacedName: keyOf(o)}}
-		}), builder.WithPredicates(predicate.NewPredicateFuncs(c.applied), c.notNew()))
+		b.Watches(kind, handler.EnqueueRequestsFromMapFunc(c.ofPermission), builder.WithPredicates(c.permissionChanged()))
 	}
-	for _, config := range c.Configs {
-		kind, err := watched(config, mapper)
+	for _, resource := range c.Configs {
+		kind, err := watched(resource, mapper)
 		if err != nil {
 			return err
 		}
-		key := func(o client.Object) string { return configKey(config.GroupResource(), client.ObjectKeyFromObject(o)) }
-		b.Watches(kind, c.listed(indexConfig, key), builder.WithPredicates(predicate.Funcs{UpdateFunc: specChanged}))
+		key := func(o client.Object) string {
+			return configKey(resource.GroupResource(), client.ObjectKeyFromObject(o))
+		}
+		b.Watches(kind, c.listed(indexConfig, key), builder.WithPredicates(predicate.Funcs{UpdateFunc: stateChanged}))
 	}
 	return nil
 }
 
 // watched is the object to watch configurations of a type with. Package addon/config reads them by the same: what has told of a change
 // has it.
-func watched(config schema.GroupVersionResource, mapper meta.RESTMapper) (client.Object, error) {
-	gvk, err := mapper.KindFor(config)
+func watched(resource schema.GroupVersionResource, mapper meta.RESTMapper) (client.Object, error) {
+	gvk, err := mapper.KindFor(resource)
 	if err != nil {
-		return nil, fmt.Errorf("find the configurations %s: %w; install their CustomResourceDefinition first", config, err)
+		return nil, fmt.Errorf("find the configurations %s: %w; install their CustomResourceDefinition first", resource, err)
 	}
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(gvk)
 	return object, nil
 }
 
-// specChanged leaves out changes of the status. A kind without generations has none.
-func specChanged(e event.UpdateEvent) bool {
-	if e.ObjectNew.GetGeneration() == 0 {
-		return e.ObjectOld.GetResourceVersion() != e.ObjectNew.GetResourceVersion()
+// stateChanged leaves out changes of the status and of metadata. It compares what package addon/config compares: the definition of the
+// kind may have changed what a configuration is without a new generation, or somebody has made it anew while nobody watched.
+func stateChanged(e event.UpdateEvent) bool {
+	before, ok := e.ObjectOld.(*unstructured.Unstructured)
+	after, too := e.ObjectNew.(*unstructured.Unstructured)
+	if !ok || !too || before.GetUID() != after.GetUID() {
+		return true
 	}
-	return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration()
+	then, errThen := config.Hash(before)
+	now, errNow := config.Hash(after)
+	return errThen != nil || errNow != nil || then != now
 }
 
 // notCreated leaves out the works that the controller has just made.
 func notCreated() predicate.Predicate {
 	return predicate.Funcs{CreateFunc: func(event.CreateEvent) bool { return false }}
+}
+
+// permissionChanged matches what happens to permissions that the controller has applied, until somebody takes the labels off.
+func (c *Controller) permissionChanged() predicate.Predicate {
+	return predicate.And(changed.Either(c.applied), c.notNew())
 }
 
 // notNew leaves out the permissions that the controller has just made, but not those that it finds, nor those that come when their add-on
@@ -227,6 +239,14 @@ func ofWork(_ context.Context, o client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: key}}
 }
 
+// ofPermission is the add-on of a permission. Of an update, it is asked before and after: somebody may take the labels off.
+func (c *Controller) ofPermission(_ context.Context, o client.Object) []reconcile.Request {
+	if !c.applied(o) {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: keyOf(o)}}
+}
+
 // listed asks for the add-ons that the index has under the key of an object.
 func (c *Controller) listed(index string, key func(client.Object) string) handler.EventHandler {
 	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) (requests []reconcile.Request) {
@@ -286,10 +306,10 @@ func add(q queue, requests []reconcile.Request) {
 	}
 }
 
-// concerns tells whether a change of the cluster matters to an add-on on it. Whether the cluster is heard of matters to what is
-// said of the add-on's health, and to how long its hooks are waited for.
+// concerns tells whether a change of the cluster matters to an add-on on it. Whether the cluster is heard of matters to all: to what is said
+// of the add-on's health and of works that the cluster has not answered to, and to how long hooks are waited for.
 func (c *Controller) concerns(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn, before, after *clusterv1.ManagedCluster) bool {
-	if available(before) != available(after) && (!addOn.DeletionTimestamp.IsZero() || addOn.Status.HealthCheck.Mode == addonv1beta1.HealthCheckModeCustomized) {
+	if available(before) != available(after) {
 		return true
 	}
 	agent, err := c.Catalogue.Agent(ctx, addOn)

@@ -5,36 +5,31 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/capstan-io/capstan/addon"
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/addon/catalogue"
 	"github.com/capstan-io/capstan/internal/addon/registrations"
+	"github.com/capstan-io/capstan/internal/addon/trigger"
 	"github.com/capstan-io/capstan/internal/certrequest"
 	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/retry"
 )
 
 // workers is how many certificates are issued at once.
 const workers = 5
-
-// The wait before something that failed is tried again doubles from the first to the last: a CA that is created meanwhile is no event.
-const (
-	firstRetry = 10 * time.Millisecond
-	lastRetry  = time.Minute
-)
 
 // Controller reconciles the approved CertificateSigningRequests of add-ons to signers that are not of Kubernetes (AF-06).
 type Controller struct {
@@ -48,15 +43,24 @@ func New(c client.Client, cat catalogue.Catalogue, recorder events.EventRecorder
 	return &Controller{client: c, catalogue: cat, recorder: recorder}
 }
 
-// Register adds the controller to the manager.
-func Register(mgr ctrl.Manager, cat catalogue.Catalogue) error {
+// Register adds the controller to the manager. The requests of an add-on that could not be signed are looked at again when it is triggered.
+func Register(mgr ctrl.Manager, cat catalogue.Catalogue, again *trigger.Trigger) error {
+	c := New(mgr.GetClient(), cat, mgr.GetEventRecorder("addon-csr-signing-controller"))
 	return ctrl.NewControllerManagedBy(mgr).Named("addon-sign").
 		For(&certificatesv1.CertificateSigningRequest{}, builder.WithPredicates(predicate.NewPredicateFuncs(toBeSigned))).
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: workers,
-			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
-		}).
-		Complete(New(mgr.GetClient(), cat, mgr.GetEventRecorder("addon-csr-signing-controller")))
+		Watches(&addonv1beta1.ManagedClusterAddOn{}, handler.EnqueueRequestsFromMapFunc(c.waiting), builder.WithPredicates(certrequest.AddOnChanged())).
+		WatchesRawSource(again.Source(c.waiting)).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
+		Complete(c)
+}
+
+// waiting are the requests of an add-on that are approved and not signed: it may have had no code, cluster or signer for them before.
+func (c *Controller) waiting(ctx context.Context, addOn client.Object) []ctrl.Request {
+	unsigned, err := certrequest.Unsigned(ctx, c.client, certrequest.OfAddOn(addOn))
+	if err != nil {
+		log.FromContext(ctx).Error(err, "The requests of an add-on that are not signed cannot be looked at again", "addOn", client.ObjectKeyFromObject(addOn))
+	}
+	return unsigned
 }
 
 // toBeSigned tells whether the request is approved, and of an add-on with a signer that may be its own.

@@ -20,6 +20,7 @@ import (
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	"github.com/capstan-io/capstan/internal/hub/placement/debug"
 	scheduler "github.com/capstan-io/capstan/internal/placement"
+	"github.com/capstan-io/capstan/internal/retry"
 )
 
 // workers is how many placements are written at once. They decide one after the other, in microseconds, and then wait for
@@ -72,7 +73,7 @@ func Register(mgr ctrl.Manager, clk clock.Clock, options scheduler.Options, endp
 			return err
 		}
 	}
-	builder := ctrl.NewControllerManagedBy(mgr).Named("placement").WithOptions(controller.Options{MaxConcurrentReconciles: workers})
+	builder := ctrl.NewControllerManagedBy(mgr).Named("placement").WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()})
 	for _, s := range c.sources(mgr.GetCache()) {
 		builder = builder.WatchesRawSource(s)
 	}

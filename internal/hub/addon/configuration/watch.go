@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
@@ -23,9 +24,11 @@ import (
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
+	"github.com/capstan-io/capstan/internal/changed"
 	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/hub/addon/hashes"
 	"github.com/capstan-io/capstan/internal/hub/addon/lookup"
+	"github.com/capstan-io/capstan/internal/retry"
 )
 
 // Register adds the controller to the manager, whose cache needs the indexes of package lookup.
@@ -36,12 +39,16 @@ func Register(mgr ctrl.Manager, clk clock.Clock) error {
 	if err != nil {
 		return fmt.Errorf("prepare a client for the configurations of add-ons: %w", err)
 	}
-	known := hashes.New(configs, mgr.GetRESTMapper())
+	served, err := discovery.NewDiscoveryClientForConfigAndClient(config, mgr.GetHTTPClient())
+	if err != nil {
+		return fmt.Errorf("prepare a client for what the hub serves: %w", err)
+	}
+	known := hashes.New(configs, served)
 	c := New(mgr.GetClient(), known, mgr.GetEventRecorder("addon-configuration-controller"), clk)
 	return ctrl.NewControllerManagedBy(mgr).Named("addon-configuration").
 		For(&addonv1beta1.ClusterManagementAddOn{}, builder.WithPredicates(lookup.EntryChanged())).
 		Watches(&addonv1beta1.ManagedClusterAddOn{}, lookup.Later(lookup.EntryOf), builder.WithPredicates(predicate.Funcs{UpdateFunc: matters})).
-		Watches(&clusterv1beta1.Placement{}, lookup.Later(lookup.OfPlacement(c.client)), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&clusterv1beta1.Placement{}, lookup.Later(lookup.OfPlacement(c.client)), builder.WithPredicates(changed.Generation())).
 		Watches(&clusterv1beta1.PlacementDecision{}, lookup.Later(lookup.OfDecision(c.client))).
 		Watches(&clusterv1.ManagedCluster{}, lookup.Later(lookup.OfCluster(c.client)), builder.WithPredicates(lookup.InstallableChanged())).
 		WatchesRawSource(known.Source()).
@@ -49,7 +56,7 @@ func Register(mgr ctrl.Manager, clk clock.Clock) error {
 			known.DefinitionChanged(definition.GetName())
 			return nil
 		})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
 		Complete(c)
 }
 

@@ -12,7 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -36,7 +38,7 @@ type State struct {
 // Hashes knows the states of configurations.
 type Hashes struct {
 	client dynamic.Interface
-	mapper meta.RESTMapper
+	serves discovery.DiscoveryInterfaceWithContext
 
 	mu      sync.Mutex
 	ctx     context.Context // the life of the watches; nil before Start
@@ -46,10 +48,10 @@ type Hashes struct {
 	askers  map[addonv1beta1.AddOnConfig]map[string]bool // the same, the other way round
 }
 
-// New returns Hashes that watches through the client.
-func New(c dynamic.Interface, mapper meta.RESTMapper) *Hashes {
+// New returns Hashes that watches through the client what the hub serves.
+func New(c dynamic.Interface, serves discovery.DiscoveryInterfaceWithContext) *Hashes {
 	return &Hashes{
-		client: c, mapper: mapper, watches: map[schema.GroupResource]*watch{},
+		client: c, serves: serves, watches: map[schema.GroupResource]*watch{},
 		wanted: map[string]map[addonv1beta1.AddOnConfig]bool{}, askers: map[addonv1beta1.AddOnConfig]map[string]bool{},
 	}
 }
@@ -121,7 +123,7 @@ func (h *Hashes) watchFor(kind schema.GroupResource) (*watch, error) {
 	if h.ctx == nil {
 		return nil, ErrNotYet
 	}
-	gvr, err := h.mapper.ResourceFor(kind.WithVersion(""))
+	gvr, err := h.resolve(kind)
 	if meta.IsNoMatchError(err) {
 		return nil, notServed(kind)
 	} else if err != nil {
@@ -130,12 +132,49 @@ func (h *Hashes) watchFor(kind schema.GroupResource) (*watch, error) {
 	if gvr.GroupResource() == secrets { // by whatever name
 		return nil, errors.New("a Secret cannot be a configuration, the hash of which everybody can see: name a configuration of another kind that refers to the Secret")
 	}
-	started, err := newWatch(h.ctx, h.client, gvr, func(name client.ObjectKey) { h.tell(kind, name) }, func() { h.tellAll(kind) })
+	started, err := newWatch(h.ctx, h.client, gvr, events{
+		changed: func(name client.ObjectKey) { h.tell(kind, name) },
+		ready:   func() { h.tellAll(kind) },
+		missing: func(w *watch) { h.missing(kind, w) },
+	})
 	if err != nil {
 		return nil, err
 	}
 	h.watches[kind] = started
 	return started, nil
+}
+
+// resolve finds the version in which the hub serves a kind now. It asks each time: definitions come and go, and so do their versions. Only
+// the group that is named counts: a mapper of all of them would take another whose name begins alike.
+func (h *Hashes) resolve(kind schema.GroupResource) (schema.GroupVersionResource, error) {
+	served, err := restmapper.GetAPIGroupResourcesWithContext(h.ctx, h.serves)
+	if err != nil {
+		return schema.GroupVersionResource{}, err
+	}
+	for _, group := range served {
+		if group.Group.Name == kind.Group {
+			return restmapper.NewDiscoveryRESTMapper([]*restmapper.APIGroupResources{group}).ResourceFor(kind.WithVersion(""))
+		}
+	}
+	return schema.GroupVersionResource{}, &meta.NoResourceMatchError{PartialResource: kind.WithVersion("")}
+}
+
+// missing forgets a watch whose version the hub does not serve, so that the next one who asks gets the version that it does serve, or hears
+// that there is none. One that has known objects is not to be believed any more. One that has not may be a moment early, and goes on
+// trying, unless there is another version.
+func (h *Hashes) missing(kind schema.GroupResource, w *watch) {
+	if !w.informer.HasSynced() {
+		if now, err := h.resolve(kind); now == w.gvr || err != nil && !meta.IsNoMatchError(err) {
+			return
+		}
+	}
+	h.mu.Lock()
+	if h.watches[kind] == w {
+		w.stop()
+		delete(h.watches, kind)
+	}
+	h.mu.Unlock()
+	h.tellAll(kind)
 }
 
 func notServed(kind schema.GroupResource) error {
@@ -200,8 +239,8 @@ func explain(gvr schema.GroupVersionResource, err error) error {
 	}
 }
 
-// missing says that a configuration does not exist.
-func missing(config addonv1beta1.AddOnConfig) error {
+// absent says that a configuration does not exist.
+func absent(config addonv1beta1.AddOnConfig) error {
 	name := config.Name
 	if config.Namespace != metav1.NamespaceNone {
 		name = config.Namespace + "/" + config.Name

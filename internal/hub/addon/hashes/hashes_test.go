@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	fakediscovery "k8s.io/client-go/discovery/fake"
 	"k8s.io/client-go/dynamic/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/util/workqueue"
@@ -41,10 +42,10 @@ func object(group, kind, name string) *unstructured.Unstructured {
 func TestOf(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		mapper := meta.NewDefaultRESTMapper(nil)
+		served := &fakediscovery.FakeDiscovery{Fake: &clienttesting.Fake{}}
 		lists := map[schema.GroupVersionResource]string{}
 		for _, kind := range []schema.GroupVersionKind{{Group: "example.com", Version: "v1", Kind: "Thing"}, {Group: "closed.io", Version: "v1", Kind: "Thing"}, {Version: "v1", Kind: "Secret"}} {
-			mapper.Add(kind, meta.RESTScopeNamespace)
+			served.Resources = append(served.Resources, resources(kind))
 			resource, _ := meta.UnsafeGuessKindToResource(kind)
 			lists[resource] = kind.Kind + "List"
 		}
@@ -54,7 +55,7 @@ func TestOf(t *testing.T) {
 			closed := a.GetResource().Group == "closed.io"
 			return closed, nil, apierrors.NewForbidden(a.GetResource().GroupResource(), "", errors.New("no"))
 		})
-		h := hashes.New(c, mapper)
+		h := hashes.New(c, served)
 		queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 		ctx, stop := context.WithCancel(t.Context())
 		defer synctest.Wait()
@@ -68,6 +69,7 @@ func TestOf(t *testing.T) {
 			configOf("example.com", "things", "two"): "things.example.com ns/two does not exist: create it",
 			configOf("closed.io", "things", "one"):   "the hub may not read things.closed.io: grant its controllers",
 			configOf("absent.io", "things", "one"):   "the hub serves no things.absent.io: install",
+			configOf("example", "things", "one"):     "the hub serves no things.example: install",
 			configOf("", "secrets", "one"):           "a Secret cannot be a configuration",
 			configOf("", "secret", "one"):            "a Secret cannot be a configuration",
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -32,11 +33,18 @@ type watch struct {
 	failure error // of the last list or watch
 }
 
-// newWatch starts a watch. changed is called for each object whose hash is another now, and ready when all are known, or
-// when something has gone wrong.
-func newWatch(
-	parent context.Context, c dynamic.Interface, gvr schema.GroupVersionResource, changed func(client.ObjectKey), ready func(),
-) (*watch, error) {
+// events is whom a watch tells what.
+type events struct {
+	// changed is called for each object whose hash is another now.
+	changed func(client.ObjectKey)
+	// ready is called when all objects are known, or when something has gone wrong before that.
+	ready func()
+	// missing is called, each time it tries again, when the hub does not serve the kind in the version of the watch.
+	missing func(*watch)
+}
+
+// newWatch starts a watch.
+func newWatch(parent context.Context, c dynamic.Interface, gvr schema.GroupVersionResource, tell events) (*watch, error) {
 	ctx, stop := context.WithCancel(parent)
 	w := &watch{
 		gvr: gvr, stop: stop,
@@ -52,19 +60,22 @@ func newWatch(
 	if err := w.informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, _ *cache.Reflector, err error) {
 		if w.fail(err) {
 			ctrl.LoggerFrom(ctx).Error(err, "Watch configurations of add-ons", "resource", gvr.GroupResource().String())
-			ready()
+			tell.ready()
+		}
+		if apierrors.IsNotFound(err) {
+			tell.missing(w)
 		}
 	}); err != nil {
 		return fail(err)
 	}
 	registration, err := w.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(o any) { changed(keyOf(o)) },
+		AddFunc: func(o any) { tell.changed(keyOf(o)) },
 		UpdateFunc: func(old, o any) {
 			if stateOf(old) != stateOf(o) {
-				changed(keyOf(o))
+				tell.changed(keyOf(o))
 			}
 		},
-		DeleteFunc: func(o any) { changed(keyOf(o)) },
+		DeleteFunc: func(o any) { tell.changed(keyOf(o)) },
 	})
 	if err != nil {
 		return fail(err)
@@ -72,7 +83,7 @@ func newWatch(
 	go w.informer.RunWithContext(ctx)
 	go func() {
 		if cache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
-			ready()
+			tell.ready()
 		}
 	}()
 	return w, nil
@@ -116,7 +127,7 @@ func (w *watch) state(of addonv1beta1.AddOnConfig) (State, error) {
 		return State{}, fmt.Errorf("look up %s %s/%s: %w", w.gvr.GroupResource(), of.Namespace, of.Name, err)
 	}
 	if !exists {
-		return State{}, missing(of)
+		return State{}, absent(of)
 	}
 	return stateOf(found), nil
 }

@@ -30,6 +30,7 @@ import (
 	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/hub/addon/lookup"
 	"github.com/capstan-io/capstan/internal/patch"
+	"github.com/capstan-io/capstan/internal/retry"
 )
 
 const (
@@ -60,7 +61,7 @@ func Register(mgr ctrl.Manager, clk clock.Clock) error {
 			predicate.LabelChangedPredicate{}, predicate.Funcs{UpdateFunc: availabilityChanged}))).
 		Watches(&addonv1beta1.ManagedClusterAddOn{}, lookup.Later(clusterOf),
 			builder.WithPredicates(predicate.Funcs{UpdateFunc: availabilityChanged})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
 		Complete(c)
 }
 

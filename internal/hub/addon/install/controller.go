@@ -25,10 +25,12 @@ import (
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
+	"github.com/capstan-io/capstan/internal/changed"
 	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/hub/absence"
 	"github.com/capstan-io/capstan/internal/hub/addon/lookup"
 	"github.com/capstan-io/capstan/internal/hub/addon/owner"
+	"github.com/capstan-io/capstan/internal/retry"
 	"github.com/capstan-io/capstan/internal/wording"
 )
 
@@ -58,10 +60,10 @@ func Register(mgr ctrl.Manager, clk clock.Clock) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("addon-install").
 		For(&addonv1beta1.ClusterManagementAddOn{}, builder.WithPredicates(lookup.EntryChanged())).
 		Watches(&addonv1beta1.ManagedClusterAddOn{}, lookup.Later(lookup.EntryOf), builder.WithPredicates(cameOrWent())).
-		Watches(&clusterv1beta1.Placement{}, lookup.Later(lookup.OfPlacement(c.client)), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&clusterv1beta1.Placement{}, lookup.Later(lookup.OfPlacement(c.client)), builder.WithPredicates(changed.Generation())).
 		Watches(&clusterv1beta1.PlacementDecision{}, lookup.Later(lookup.OfDecision(c.client))).
 		Watches(&clusterv1.ManagedCluster{}, lookup.Later(lookup.OfCluster(c.client)), builder.WithPredicates(lookup.InstallableChanged())).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
 		Complete(c)
 }
 

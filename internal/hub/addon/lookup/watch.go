@@ -2,6 +2,7 @@ package lookup
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	"k8s.io/client-go/util/workqueue"
@@ -14,6 +15,7 @@ import (
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/changed"
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
@@ -21,7 +23,7 @@ import (
 // add-ons: those of a thousand clusters come one by one, and each would cost a look at all of them.
 const gather = 150 * time.Millisecond
 
-// Later asks for what an object has to do with, in a moment.
+// Later asks for what an object has to do with by its name and labels, before and after a change, in a moment.
 func Later(of handler.MapFunc) handler.EventHandler {
 	add := func(ctx context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request], o client.Object) {
 		for _, request := range of(ctx, o) {
@@ -37,6 +39,9 @@ func Later(of handler.MapFunc) handler.EventHandler {
 		},
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 			add(ctx, q, e.ObjectNew)
+			if !maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels()) {
+				add(ctx, q, e.ObjectOld)
+			}
 		},
 	}
 }
@@ -122,7 +127,7 @@ func installed(ctx context.Context, c client.Reader, by client.ListOption) []rec
 
 // EntryChanged matches what people write of a ClusterManagementAddOn.
 func EntryChanged() predicate.Predicate {
-	return predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{})
+	return predicate.Or[client.Object](changed.Generation(), predicate.AnnotationChangedPredicate{})
 }
 
 // InstallableChanged matches clusters on which add-ons may now be installed, or may not any more.

@@ -18,8 +18,10 @@ import (
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/changed"
 	"github.com/capstan-io/capstan/internal/hub/addon/lookup"
 	"github.com/capstan-io/capstan/internal/patch"
+	"github.com/capstan-io/capstan/internal/retry"
 )
 
 // workers is how many ManagedClusterAddOns are written at once.
@@ -37,13 +39,18 @@ func Register(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("managedclusteraddon-owner").
 		For(&addonv1beta1.ManagedClusterAddOn{}, builder.WithPredicates(metadataChanged())).
 		Watches(&addonv1beta1.ClusterManagementAddOn{}, handler.EnqueueRequestsFromMapFunc(lookup.OnAllClusters(c.client)),
-			builder.WithPredicates(predicate.AnnotationChangedPredicate{})).
+			builder.WithPredicates(entryChanged())).
 		Watches(&clusterv1.ManagedCluster{}, handler.EnqueueRequestsFromMapFunc(lookup.OnCluster(c.client)),
 			builder.WithPredicates(predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 				return !equality.Semantic.DeepEqual(shared(e.ObjectOld), shared(e.ObjectNew))
 			}})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
 		Complete(c)
+}
+
+// entryChanged matches a ClusterManagementAddOn of which an add-on says something: by whom it is owned, and annotations.
+func entryChanged() predicate.Predicate {
+	return predicate.Or[client.Object](predicate.AnnotationChangedPredicate{}, changed.Object())
 }
 
 func metadataChanged() predicate.Predicate {

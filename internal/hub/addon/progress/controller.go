@@ -25,6 +25,7 @@ import (
 	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/hub/addon/lookup"
 	"github.com/capstan-io/capstan/internal/patch"
+	"github.com/capstan-io/capstan/internal/retry"
 )
 
 // workers is how many ManagedClusterAddOns are looked at at once.
@@ -56,7 +57,7 @@ func Register(mgr ctrl.Manager, clk clock.Clock) error {
 			builder.WithPredicates(predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 				return e.ObjectOld.GetAnnotations()[fleet.AnnotationLifecycle] != e.ObjectNew.GetAnnotations()[fleet.AnnotationLifecycle]
 			}})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
 		Complete(c)
 }
 
@@ -74,7 +75,8 @@ func addOnMatters(e event.UpdateEvent) bool {
 		return true
 	}
 	for _, kind := range []string{
-		fleet.ConditionManifestApplied, fleet.ConditionHostingManifestApplied, fleet.ConditionRegistrationApplied, fleet.ConditionProgressing, fleet.ConditionConfigured,
+		fleet.ConditionManifestApplied, fleet.ConditionHostingManifestApplied, fleet.ConditionHostingClusterValidity,
+		fleet.ConditionRegistrationApplied, fleet.ConditionProgressing, fleet.ConditionConfigured,
 	} {
 		if !equality.Semantic.DeepEqual(meta.FindStatusCondition(now.Status.Conditions, kind), meta.FindStatusCondition(then.Status.Conditions, kind)) {
 			return true

@@ -21,12 +21,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	"github.com/capstan-io/capstan/internal/changed"
 	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/patch"
+	"github.com/capstan-io/capstan/internal/retry"
 )
 
 // conflictRetry is for a status that somebody else writes, too. Mostly the event about what he wrote comes first.
@@ -43,17 +44,22 @@ func New(c client.Client, clk clock.Clock) *Controller { return &Controller{clie
 
 // Register adds the controller to the manager.
 func Register(mgr ctrl.Manager, clk clock.Clock) error {
-	marked := builder.WithPredicates(predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetLabels()[fleet.LabelTokenInfrastructure] == fleet.LabelTrue }))
+	marked := builder.WithPredicates(changed.Either(isMarked))
 	ofAddOn := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: o.GetNamespace(), Name: o.GetLabels()[fleet.LabelTokenAddOnName]}}}
 	})
 	return ctrl.NewControllerManagedBy(mgr).Named("addontoken").
-		WithOptions(controller.Options{SkipNameValidation: ptr.To(true)}).
+		WithOptions(controller.Options{SkipNameValidation: ptr.To(true), RateLimiter: retry.Limiter()}).
 		For(&addonv1beta1.ManagedClusterAddOn{}).
 		Watches(&corev1.ServiceAccount{}, ofAddOn, marked).
 		Watches(&rbacv1.Role{}, ofAddOn, marked).
 		Watches(&rbacv1.RoleBinding{}, ofAddOn, marked).
 		Complete(New(mgr.GetClient(), clk))
+}
+
+// isMarked tells whether an object says that it was made here.
+func isMarked(o client.Object) bool {
+	return o.GetLabels()[fleet.LabelTokenInfrastructure] == fleet.LabelTrue
 }
 
 // Reconcile gives an add-on a service account, and the agent of its cluster the right to tokens of it, or takes both away, and says
@@ -194,7 +200,7 @@ func (c *Controller) ensure(ctx context.Context, addOn *addonv1beta1.ManagedClus
 }
 
 func ofAddOn(o client.Object, addOn *addonv1beta1.ManagedClusterAddOn) bool {
-	return o.GetLabels()[fleet.LabelTokenInfrastructure] == fleet.LabelTrue && o.GetLabels()[fleet.LabelTokenAddOnName] == addOn.Name
+	return isMarked(o) && o.GetLabels()[fleet.LabelTokenAddOnName] == addOn.Name
 }
 
 func othersError(o client.Object, addOn *addonv1beta1.ManagedClusterAddOn) error {

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -27,19 +26,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/changed"
 	"github.com/capstan-io/capstan/internal/fleet"
-	"github.com/capstan-io/capstan/internal/hub/updates"
 	"github.com/capstan-io/capstan/internal/patch"
+	"github.com/capstan-io/capstan/internal/retry"
 )
 
 // workers is how many clusters are reconciled at once: each costs a handful of round trips, not CPU.
 const workers = 10
-
-// The wait before something that failed is tried again doubles from the first to the last: what made it fail may pass without an event.
-const (
-	firstRetry = 10 * time.Millisecond
-	lastRetry  = time.Minute
-)
 
 // worksRecheck is how soon a leaving cluster's namespace is looked at again for ManifestWorks (RG-17).
 const worksRecheck = 5 * time.Second
@@ -61,19 +55,16 @@ func New(c client.Client, live client.Reader, recorder events.EventRecorder, clk
 func Register(mgr ctrl.Manager, clk clock.Clock) error {
 	c := New(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder("registration-controller"), clk)
 	ofCluster := handler.EnqueueRequestsFromMapFunc(clusterOfObject)
-	changed := builder.WithPredicates(predicate.Not(renewal()))
+	others := builder.WithPredicates(predicate.Not(renewal()))
 	return ctrl.NewControllerManagedBy(mgr).Named("accept").
 		For(&clusterv1.ManagedCluster{}, builder.WithPredicates(predicate.Or[client.Object](
-			updates.OfSpec(), predicate.LabelChangedPredicate{}, finalizersChanged()))).
-		Watches(&corev1.Namespace{}, ofCluster, changed).
-		Watches(&rbacv1.ClusterRole{}, handler.EnqueueRequestsFromMapFunc(c.clusterOfRole), changed).
-		Watches(&rbacv1.ClusterRoleBinding{}, ofCluster, changed).
-		Watches(&rbacv1.RoleBinding{}, ofCluster, changed).
-		Watches(&coordinationv1.Lease{}, ofCluster, changed).
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: workers,
-			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
-		}).
+			changed.Generation(), predicate.LabelChangedPredicate{}, finalizersChanged()))).
+		Watches(&corev1.Namespace{}, ofCluster, others).
+		Watches(&rbacv1.ClusterRole{}, handler.EnqueueRequestsFromMapFunc(c.clusterOfRole), others).
+		Watches(&rbacv1.ClusterRoleBinding{}, ofCluster, others).
+		Watches(&rbacv1.RoleBinding{}, ofCluster, others).
+		Watches(&coordinationv1.Lease{}, ofCluster, others).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
 		Complete(c)
 }
 

@@ -21,10 +21,11 @@ import (
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/certrequest"
+	"github.com/capstan-io/capstan/internal/changed"
 	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/hub/registration/agentcsr"
-	"github.com/capstan-io/capstan/internal/hub/updates"
 	"github.com/capstan-io/capstan/internal/patch"
+	"github.com/capstan-io/capstan/internal/retry"
 )
 
 // workers is how many clusters are accepted at once.
@@ -46,9 +47,9 @@ func New(c client.Client, clk clock.Clock, users []string) *Controller {
 // Register adds the controller to the manager.
 func Register(mgr ctrl.Manager, clk clock.Clock, users []string) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("autoaccept").
-		For(&clusterv1.ManagedCluster{}, builder.WithPredicates(updates.OfSpec())).
+		For(&clusterv1.ManagedCluster{}, builder.WithPredicates(changed.Generation())).
 		Watches(&certificatesv1.CertificateSigningRequest{}, handler.EnqueueRequestsFromMapFunc(clusterOf)).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
 		Complete(New(mgr.GetClient(), clk, users))
 }
 

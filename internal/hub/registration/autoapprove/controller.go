@@ -24,6 +24,7 @@ import (
 	"github.com/capstan-io/capstan/internal/certrequest"
 	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/hub/registration/agentcsr"
+	"github.com/capstan-io/capstan/internal/retry"
 )
 
 // workers is how many requests are judged at once.
@@ -51,7 +52,7 @@ func Register(mgr ctrl.Manager, clk clock.Clock, users []string) error {
 			CreateFunc: func(event.CreateEvent) bool { return false },
 			UpdateFunc: func(e event.UpdateEvent) bool { return connected(e.ObjectOld) && !connected(e.ObjectNew) },
 		})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
 		Complete(c)
 }
 

@@ -12,15 +12,17 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
+	"github.com/capstan-io/capstan/internal/changed"
 	"github.com/capstan-io/capstan/internal/fleet"
-	"github.com/capstan-io/capstan/internal/hub/updates"
 	"github.com/capstan-io/capstan/internal/patch"
+	"github.com/capstan-io/capstan/internal/retry"
 )
 
 // bySet is the index of the bindings by the set that they bind.
@@ -49,8 +51,9 @@ func Register(mgr ctrl.Manager, clk clock.Clock) error {
 	}
 	c := New(mgr.GetClient(), clk)
 	return ctrl.NewControllerManagedBy(mgr).Named("binding").
-		For(&clusterv1beta2.ManagedClusterSetBinding{}, builder.WithPredicates(updates.OfSpec())).
+		For(&clusterv1beta2.ManagedClusterSetBinding{}, builder.WithPredicates(changed.Generation())).
 		Watches(&clusterv1beta2.ManagedClusterSet{}, handler.EnqueueRequestsFromMapFunc(c.ofSet), builder.WithPredicates(comesOrGoes())).
+		WithOptions(controller.Options{RateLimiter: retry.Limiter()}).
 		Complete(c)
 }
 

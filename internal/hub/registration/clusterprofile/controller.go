@@ -25,10 +25,11 @@ import (
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
 	multiclusterv1alpha1 "github.com/capstan-io/capstan/api/multicluster/v1alpha1"
+	"github.com/capstan-io/capstan/internal/changed"
 	"github.com/capstan-io/capstan/internal/fleet"
-	"github.com/capstan-io/capstan/internal/hub/updates"
 	"github.com/capstan-io/capstan/internal/patch"
 	"github.com/capstan-io/capstan/internal/placement/clusterset"
+	"github.com/capstan-io/capstan/internal/retry"
 )
 
 // workers is how many profiles are written at once.
@@ -52,8 +53,8 @@ func Register(mgr ctrl.Manager) error {
 		For(&multiclusterv1alpha1.ClusterProfile{}).
 		Watches(&clusterv1.ManagedCluster{}, each(c.ofCluster)).
 		Watches(&clusterv1beta2.ManagedClusterSetBinding{}, each(c.ofBinding)).
-		Watches(&clusterv1beta2.ManagedClusterSet{}, each(c.ofSet), builder.WithPredicates(updates.OfSpec())).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		Watches(&clusterv1beta2.ManagedClusterSet{}, each(c.ofSet), builder.WithPredicates(changed.Generation())).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
 		Complete(c)
 }
 

@@ -14,6 +14,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -21,10 +22,11 @@ import (
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
+	"github.com/capstan-io/capstan/internal/changed"
 	"github.com/capstan-io/capstan/internal/fleet"
-	"github.com/capstan-io/capstan/internal/hub/updates"
 	"github.com/capstan-io/capstan/internal/patch"
 	"github.com/capstan-io/capstan/internal/placement/clusterset"
+	"github.com/capstan-io/capstan/internal/retry"
 )
 
 // Controller reconciles the condition ClusterSetEmpty of a ManagedClusterSet (RG-40).
@@ -40,7 +42,7 @@ func New(c client.Client, clk clock.Clock) *Controller { return &Controller{clie
 func Register(mgr ctrl.Manager, clk clock.Clock) error {
 	c := New(mgr.GetClient(), clk)
 	return ctrl.NewControllerManagedBy(mgr).Named("clusterset").
-		For(&clusterv1beta2.ManagedClusterSet{}, builder.WithPredicates(updates.OfSpec())).
+		For(&clusterv1beta2.ManagedClusterSet{}, builder.WithPredicates(changed.Generation())).
 		Watches(&clusterv1.ManagedCluster{}, handler.Funcs{
 			CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { c.enqueue(ctx, q, e.Object.GetLabels(), nil) },
 			DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { c.enqueue(ctx, q, nil, e.Object.GetLabels()) },
@@ -48,6 +50,7 @@ func Register(mgr ctrl.Manager, clk clock.Clock) error {
 				c.enqueue(ctx, q, e.ObjectNew.GetLabels(), e.ObjectOld.GetLabels())
 			},
 		}, builder.WithPredicates(predicate.LabelChangedPredicate{})).
+		WithOptions(controller.Options{RateLimiter: retry.Limiter()}).
 		Complete(c)
 }
 

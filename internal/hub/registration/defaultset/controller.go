@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -22,6 +23,7 @@ import (
 	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
 	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/patch"
+	"github.com/capstan-io/capstan/internal/retry"
 )
 
 // sets are the selectors of the sets by their names, and the events that tell of what was done to them.
@@ -64,6 +66,7 @@ func Register(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("defaultset").
 		Watches(&clusterv1beta2.ManagedClusterSet{}, &handler.EnqueueRequestForObject{}).
 		WatchesRawSource(atStart).
+		WithOptions(controller.Options{RateLimiter: retry.Limiter()}).
 		Complete(New(mgr.GetClient(), mgr.GetEventRecorder("default-managed-cluster-set-controller")))
 }
 

@@ -22,9 +22,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/changed"
 	"github.com/capstan-io/capstan/internal/fleet"
-	"github.com/capstan-io/capstan/internal/hub/updates"
 	"github.com/capstan-io/capstan/internal/patch"
+	"github.com/capstan-io/capstan/internal/retry"
 )
 
 const (
@@ -54,9 +55,9 @@ func Register(mgr ctrl.Manager, clk clock.Clock) error {
 	c := New(mgr.GetClient(), mgr.GetEventRecorder("lease-controller"), clk)
 	return ctrl.NewControllerManagedBy(mgr).Named("health").
 		For(&clusterv1.ManagedCluster{}, builder.WithPredicates(predicate.Or[client.Object](
-			updates.OfSpec(), predicate.AnnotationChangedPredicate{}))).
+			changed.Generation(), predicate.AnnotationChangedPredicate{}))).
 		Watches(&coordinationv1.Lease{}, handler.EnqueueRequestsFromMapFunc(c.onLease)).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
 		Complete(c)
 }
 

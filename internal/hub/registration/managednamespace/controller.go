@@ -23,10 +23,11 @@ import (
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
+	"github.com/capstan-io/capstan/internal/changed"
 	"github.com/capstan-io/capstan/internal/fleet"
-	"github.com/capstan-io/capstan/internal/hub/updates"
 	"github.com/capstan-io/capstan/internal/patch"
 	"github.com/capstan-io/capstan/internal/placement/clusterset"
+	"github.com/capstan-io/capstan/internal/retry"
 )
 
 // workers is how many clusters are told at once when a set changes.
@@ -47,7 +48,7 @@ func New(c client.Client, recorder events.EventRecorder) *Controller {
 func Register(mgr ctrl.Manager, _ clock.Clock) error {
 	c := New(mgr.GetClient(), mgr.GetEventRecorder("managed-namespace-controller"))
 	return ctrl.NewControllerManagedBy(mgr).Named("managednamespace").
-		For(&clusterv1.ManagedCluster{}, builder.WithPredicates(predicate.Or[client.Object](predicate.LabelChangedPredicate{}, updates.OfSpec()))).
+		For(&clusterv1.ManagedCluster{}, builder.WithPredicates(predicate.Or[client.Object](predicate.LabelChangedPredicate{}, changed.Object()))).
 		Watches(&clusterv1beta2.ManagedClusterSet{}, handler.Funcs{
 			CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { c.enqueueMembers(ctx, q, e.Object) },
 			DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { c.enqueueMembers(ctx, q, e.Object) },
@@ -55,8 +56,8 @@ func Register(mgr ctrl.Manager, _ clock.Clock) error {
 				c.enqueueMembers(ctx, q, e.ObjectOld)
 				c.enqueueMembers(ctx, q, e.ObjectNew)
 			},
-		}, builder.WithPredicates(updates.OfSpec())).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		}, builder.WithPredicates(changed.Generation())).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
 		Complete(c)
 }
 

@@ -27,6 +27,7 @@ import (
 	"github.com/capstan-io/capstan/internal/certrequest"
 	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/hub/registration/agentcsr"
+	"github.com/capstan-io/capstan/internal/retry"
 )
 
 // workers is how many requests are judged at once.
@@ -54,7 +55,7 @@ func Register(mgr ctrl.Manager, clk clock.Clock) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("renewal").
 		For(&certificatesv1.CertificateSigningRequest{}).
 		Watches(&clusterv1.ManagedCluster{}, handler.EnqueueRequestsFromMapFunc(c.requestsOfCluster), builder.WithPredicates(becameAccepted())).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
 		Complete(c)
 }
 

@@ -19,9 +19,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/changed"
 	"github.com/capstan-io/capstan/internal/fleet"
-	"github.com/capstan-io/capstan/internal/hub/updates"
 	"github.com/capstan-io/capstan/internal/patch"
+	"github.com/capstan-io/capstan/internal/retry"
 )
 
 // workers is how many clusters are tainted at once, when many are lost together.
@@ -42,8 +43,8 @@ func New(c client.Client, recorder events.EventRecorder) *Controller {
 func Register(mgr ctrl.Manager, _ clock.Clock) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("taint").
 		For(&clusterv1.ManagedCluster{}, builder.WithPredicates(predicate.Or[client.Object](
-			updates.OfSpec(), availabilityChanged()))).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+			changed.Generation(), availabilityChanged()))).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
 		Complete(New(mgr.GetClient(), mgr.GetEventRecorder("taint-controller")))
 }
 

@@ -22,8 +22,9 @@ import (
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
+	"github.com/capstan-io/capstan/internal/changed"
 	"github.com/capstan-io/capstan/internal/fleet"
-	"github.com/capstan-io/capstan/internal/hub/updates"
+	"github.com/capstan-io/capstan/internal/retry"
 )
 
 // Indexes of the cache.
@@ -56,12 +57,12 @@ func Register(mgr ctrl.Manager, clk clock.Clock) error {
 	c := New(mgr.GetClient(), secrets, mgr.GetEventRecorder("manifestworkreplicaset-controller"), clk)
 	return ctrl.NewControllerManagedBy(mgr).Named("manifestworkreplicaset").
 		For(&workv1alpha1.ManifestWorkReplicaSet{}, builder.WithPredicates(predicate.Or[client.Object](
-			updates.OfSpec(), predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
+			changed.Generation(), predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
 		Watches(&workv1.ManifestWork{}, later(c.ofWork), builder.WithPredicates(predicate.Funcs{UpdateFunc: matters})).
-		Watches(&clusterv1beta1.Placement{}, handler.EnqueueRequestsFromMapFunc(c.ofPlacement), builder.WithPredicates(updates.OfSpec())).
+		Watches(&clusterv1beta1.Placement{}, handler.EnqueueRequestsFromMapFunc(c.ofPlacement), builder.WithPredicates(changed.Generation())).
 		Watches(&clusterv1beta1.PlacementDecision{}, handler.EnqueueRequestsFromMapFunc(c.ofDecision)).
 		Watches(&clusterv1.ManagedCluster{}, later(c.ofCluster), builder.WithPredicates(predicate.Funcs{UpdateFunc: hasOtherValues})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
 		Complete(c)
 }
 

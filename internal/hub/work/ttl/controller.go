@@ -19,6 +19,7 @@ import (
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/retry"
 )
 
 // workers is how many works are looked at at once.
@@ -46,7 +47,7 @@ func Register(mgr ctrl.Manager, clk clock.Clock) error {
 			_, ends := end(work)
 			return ends
 		}))).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
 		Complete(New(mgr.GetClient(), clk))
 }
 

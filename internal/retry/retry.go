@@ -1,0 +1,21 @@
+// Package retry says when a controller tries again what has failed.
+package retry
+
+import (
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// The wait doubles from the first to the last.
+const (
+	first = 10 * time.Millisecond
+	last  = time.Minute
+)
+
+// Limiter is for the options of one controller. It waits for a minute at most, where controller-runtime would for up to seventeen: what made
+// something fail, such as a missing right or a Secret that nobody watches, passes without an event.
+func Limiter() workqueue.TypedRateLimiter[reconcile.Request] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](first, last)
+}
