@@ -52,6 +52,7 @@ import (
 	"github.com/capstan-io/capstan/internal/addon/engine"
 	"github.com/capstan-io/capstan/internal/addon/trigger"
 	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/ownwrites"
 )
 
 // Options of a Manager. Name is required.
@@ -188,8 +189,8 @@ func (o Options) controllers() ctrl.Options {
 				&rbacv1.ClusterRoleBinding{}:                granted,
 			},
 		},
-		// A reconcile must see what the one before it wrote, or it writes the same again.
-		Client: client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true), Unstructured: true}},
+		NewClient: ownwrites.NewClient,
+		Client:    client.Options{Cache: &client.CacheOptions{Unstructured: true}},
 		// A process may run several managers.
 		Controller:                    config.Controller{SkipNameValidation: ptr.To(true)},
 		Metrics:                       metricsserver.Options{BindAddress: cmp.Or(o.MetricsAddress, "0")},

@@ -30,9 +30,9 @@ import (
 	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/agent/hubclient"
-	"github.com/capstan-io/capstan/internal/agent/ownwrites"
 	"github.com/capstan-io/capstan/internal/agent/registration/monitor"
 	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/ownwrites"
 	"github.com/capstan-io/capstan/internal/tunnel"
 )
 

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/selection"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,6 +28,7 @@ import (
 	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
 	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/hub/registration/health"
+	"github.com/capstan-io/capstan/internal/ownwrites"
 	"github.com/capstan-io/capstan/internal/placement/decisions"
 )
 
@@ -54,8 +54,7 @@ func ManagerOptions() ctrl.Options {
 			},
 		},
 		Controller: config.Controller{ReconciliationTimeout: longestReconcile},
-		// A reconcile must see what the one before it wrote, or it writes the same again.
-		Client: client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}},
+		NewClient:  ownwrites.NewClient,
 	}
 }
 

@@ -37,7 +37,6 @@ import (
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/deploy/crds"
 	"github.com/capstan-io/capstan/internal/agent/hubclient"
-	"github.com/capstan-io/capstan/internal/agent/ownwrites"
 	"github.com/capstan-io/capstan/internal/agent/registration/lease"
 	"github.com/capstan-io/capstan/internal/agent/registration/monitor"
 	"github.com/capstan-io/capstan/internal/agent/work/applied"
@@ -48,6 +47,7 @@ import (
 	"github.com/capstan-io/capstan/internal/agent/work/observe"
 	"github.com/capstan-io/capstan/internal/agent/work/tracker"
 	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/ownwrites"
 	"github.com/capstan-io/capstan/test/env"
 )
 
