@@ -21,11 +21,12 @@ var ErrChanged = errors.New("has changed: the agent ends, to be started anew wit
 type Watcher struct {
 	files   []string
 	content map[string][]byte
+	changes *filewatch.Watcher
 }
 
 // OnChange returns a Watcher of files as they are now: call it before they are read for use. It fails if a file cannot be read.
 func OnChange(files ...string) (*Watcher, error) {
-	w := &Watcher{files: files, content: map[string][]byte{}}
+	w := &Watcher{files: files, content: map[string][]byte{}, changes: filewatch.New(func() []string { return files })}
 	for _, file := range files {
 		content, err := os.ReadFile(file)
 		if err != nil {
@@ -40,16 +41,12 @@ func OnChange(files ...string) (*Watcher, error) {
 func (w *Watcher) Start(ctx context.Context) (err error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	look := func() {
+	w.changes.Run(ctx, func() {
 		if file := w.changed(); file != "" {
 			err = fmt.Errorf("%s %w", file, ErrChanged)
 			stop()
 		}
-	}
-	filewatch.Run(ctx, func() []string {
-		look() // what has changed before it ran, too
-		return w.files
-	}, look)
+	})
 	return err
 }
 

@@ -118,11 +118,9 @@ func (a *Agent) meant(ctx context.Context, err error) bool {
 	var lost *monitor.LostError
 	var changed *bootstrap.ChangedError
 	switch {
-	case errors.Is(err, errNewWay):
+	case errors.Is(err, errNewWay), errors.As(err, &changed):
 	case errors.As(err, &lost):
 		a.bootstrap.Leave(lost.Reason == monitor.Refused)
-	case errors.As(err, &changed):
-		a.bootstrap.Leave(true)
 	default:
 		return false
 	}

@@ -47,7 +47,8 @@ func (a *Agent) registerRegistration(mgr ctrl.Manager, hub cluster.Cluster, unca
 	if err != nil {
 		return err
 	}
-	if err := mgr.Add(&clientcert.Rotation{Requester: requester, Store: a.store, Clock: a.clock, Report: certificate.Set}); err != nil {
+	rotation := &clientcert.Rotation{Requester: requester, Store: a.store, Identity: a.identity, Clock: a.clock, Report: certificate.Set}
+	if err := mgr.Add(rotation); err != nil {
 		return err
 	}
 	authority, err := hubca.New(hub.GetConfig(), a.store, a.clock)
@@ -115,7 +116,7 @@ func (a *Agent) registerWork(ctx context.Context, mgr ctrl.Manager, hub cluster.
 	}
 	if !a.parts.Registration {
 		// Registration, in a process of its own, renews the credential.
-		if err := mgr.Add(&clientcert.Rotation{Store: a.store, Clock: a.clock}); err != nil {
+		if err := mgr.Add(&clientcert.Rotation{Store: a.store, Identity: a.identity, Clock: a.clock}); err != nil {
 			return err
 		}
 	}

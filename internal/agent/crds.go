@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 
+	"golang.org/x/sync/errgroup"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -56,7 +58,7 @@ func installCRDs(ctx context.Context, managed client.WithWatch) error {
 		installed = append(installed, want.Name)
 	}
 	for _, name := range installed {
-		if err := awaitEstablished(ctx, managed, name); err != nil {
+		if err := awaitCRD(ctx, managed, name, established); err != nil {
 			return fmt.Errorf("wait for CustomResourceDefinition %s of the managed cluster: %w", name, err)
 		}
 	}
@@ -88,22 +90,83 @@ func ensureCRD(ctx context.Context, managed client.Client, want *apiextensionsv1
 	return nil
 }
 
-// awaitEstablished watches the CustomResourceDefinition until the managed cluster serves it.
-func awaitEstablished(ctx context.Context, managed client.WithWatch, name string) error {
-	selector := fields.OneTermEqualSelector("metadata.name", name)
-	for ctx.Err() == nil {
-		w, err := managed.Watch(ctx, &apiextensionsv1.CustomResourceDefinitionList{}, &client.ListOptions{FieldSelector: selector})
-		if err != nil {
-			return err
+// keepCRDs installs the kinds anew when somebody has removed them from the managed cluster: no work could be applied any more.
+func (a *Agent) keepCRDs(ctx context.Context) error {
+	managed, err := client.NewWithWatch(a.managed, client.Options{Scheme: managedScheme()})
+	if err != nil {
+		return fmt.Errorf("connect to the managed cluster %s: %w", a.managed.Host, err)
+	}
+	all, ctx := errgroup.WithContext(ctx)
+	for _, crd := range crds.ManagedCluster() {
+		all.Go(func() error { return a.keepCRD(ctx, managed, crd) })
+	}
+	return all.Wait()
+}
+
+// keepCRD leaves alone what the agent may not look after. Trouble with the managed cluster is waited out.
+func (a *Agent) keepCRD(ctx context.Context, managed client.WithWatch, want *apiextensionsv1.CustomResourceDefinition) error {
+	logger := log.FromContext(ctx).WithValues("name", want.Name)
+	retry := firstRestart
+	for {
+		_, err := watchCRD(ctx, managed, want.Name, func(*apiextensionsv1.CustomResourceDefinition) bool { return false })
+		if apierrors.IsNotFound(err) {
+			logger.Info("A CustomResourceDefinition was removed from the managed cluster and is installed anew; all objects of its kind are gone")
+			err = ensureCRD(ctx, managed, want.DeepCopy())
 		}
-		for event := range w.ResultChan() {
-			if crd, ok := event.Object.(*apiextensionsv1.CustomResourceDefinition); ok && established(crd) {
-				w.Stop()
-				return nil
-			}
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case apierrors.IsForbidden(err), errors.Is(err, errMayNotLook):
+			logger.Info("A CustomResourceDefinition is not looked after: the agent has no right to", "reason", err.Error())
+			return nil
+		case err != nil:
+			logger.Error(err, "A CustomResourceDefinition could not be looked after; that is tried again", "after", retry.String())
+		default:
+			retry = firstRestart
+		}
+		if a.sleep(ctx, retry) != nil {
+			return nil
+		}
+		retry = min(2*retry, lastRestart)
+	}
+}
+
+// awaitCRD watches a CustomResourceDefinition until it is as wanted. It fails if there is none, or none any more.
+func awaitCRD(ctx context.Context, managed client.WithWatch, name string, wanted func(*apiextensionsv1.CustomResourceDefinition) bool) error {
+	for ctx.Err() == nil {
+		if done, err := watchCRD(ctx, managed, name, wanted); done || err != nil {
+			return err
 		}
 	}
 	return ctx.Err()
+}
+
+// watchCRD reports false when the watch ended.
+func watchCRD(ctx context.Context, managed client.WithWatch, name string, wanted func(*apiextensionsv1.CustomResourceDefinition) bool) (bool, error) {
+	selector := fields.OneTermEqualSelector("metadata.name", name)
+	w, err := managed.Watch(ctx, &apiextensionsv1.CustomResourceDefinitionList{}, &client.ListOptions{FieldSelector: selector})
+	if err != nil {
+		return false, err
+	}
+	defer w.Stop()
+	// A watch is silent about what was removed before it began.
+	now := &apiextensionsv1.CustomResourceDefinition{}
+	if err := managed.Get(ctx, client.ObjectKey{Name: name}, now); err != nil {
+		return false, err
+	}
+	if wanted(now) {
+		return true, nil
+	}
+	for event := range w.ResultChan() {
+		crd, ok := event.Object.(*apiextensionsv1.CustomResourceDefinition)
+		switch {
+		case ok && event.Type == watch.Deleted:
+			return false, apierrors.NewNotFound(apiextensionsv1.Resource("customresourcedefinitions"), name)
+		case ok && wanted(crd):
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 func established(crd *apiextensionsv1.CustomResourceDefinition) bool {

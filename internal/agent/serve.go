@@ -57,6 +57,7 @@ func (a *Agent) serve(ctx context.Context) error {
 	// The first to end ends the others.
 	all, ctx := errgroup.WithContext(ctx)
 	all.Go(func() error { return way.Start(ctx) })
+	all.Go(func() error { return a.keepCRDs(ctx) })
 	if a.parts.Registration {
 		all.Go(func() error { return a.bootstrap.Follow(ctx) })
 		all.Go(func() error { return connection.Start(ctx) })

@@ -16,10 +16,12 @@ var errNewWay = errors.New("the hub kubeconfig changed")
 type way struct {
 	file    string
 	content string
+	changes *filewatch.Watcher
 }
 
 func (a *Agent) readWay() *way {
 	w := &way{file: a.store.KubeconfigFile()}
+	w.changes = filewatch.New(func() []string { return []string{w.file} })
 	w.content = w.read()
 	return w
 }
@@ -38,13 +40,11 @@ func (w *way) Start(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var err error
-	look := func() {
+	w.changes.Run(ctx, func() {
 		if now := w.read(); now != "" && now != w.content {
 			err = errNewWay
 			cancel()
 		}
-	}
-	look()
-	filewatch.Run(ctx, func() []string { return []string{w.file} }, look)
+	})
 	return err
 }

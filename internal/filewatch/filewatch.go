@@ -22,16 +22,28 @@ const (
 	unwatchedRecheck = 5 * time.Second
 )
 
-// Run calls changed after each change of the files, until the context ends. Several changes in a row may be one call. files
-// is asked again after each, because files may name others. Beginning and end of a file's existence are changes too.
-func Run(ctx context.Context, files func() []string, changed func()) {
-	w := &watcher{files: files, begin: fsnotify.NewWatcher, unwatchedRecheck: unwatchedRecheck}
-	w.run(ctx, changed)
+// Watcher tells of changes of files since it was made, so what is read of them after that is either what they say in the end, or
+// told to be out of date.
+type Watcher struct {
+	files            func() []string
+	seen             [sha256.Size]byte
+	begin            func() (*fsnotify.Watcher, error)
+	unwatchedRecheck time.Duration
+	notify           *fsnotify.Watcher
+	folders          []string
 }
 
-func (w *watcher) run(ctx context.Context, changed func()) {
+// New returns a Watcher of the files as they are now. files is asked again after each change, because files may name others.
+func New(files func() []string) *Watcher {
+	w := &Watcher{files: files, begin: fsnotify.NewWatcher, unwatchedRecheck: unwatchedRecheck}
+	w.seen = w.digest()
+	return w
+}
+
+// Run calls changed after each change of the files since New, until the context ends. Several changes in a row may be one
+// call. Beginning and end of a file's existence are changes too.
+func (w *Watcher) Run(ctx context.Context, changed func()) {
 	defer w.close()
-	seen := w.digest()
 	for {
 		recheck := watchedRecheck
 		if !w.follow(ctx) {
@@ -39,14 +51,14 @@ func (w *watcher) run(ctx context.Context, changed func()) {
 		}
 		// What changed before the watch began.
 		now := w.digest()
-		if now == seen {
+		if now == w.seen {
 			if !w.wait(ctx, recheck) {
 				return
 			}
 			now = w.digest()
 		}
-		if now != seen {
-			seen = now
+		if now != w.seen {
+			w.seen = now
 			changed()
 		}
 		if ctx.Err() != nil {
@@ -55,16 +67,8 @@ func (w *watcher) run(ctx context.Context, changed func()) {
 	}
 }
 
-type watcher struct {
-	files            func() []string
-	begin            func() (*fsnotify.Watcher, error)
-	unwatchedRecheck time.Duration
-	notify           *fsnotify.Watcher
-	folders          []string
-}
-
 // digest stands for the content of all files.
-func (w *watcher) digest() (sum [sha256.Size]byte) {
+func (w *Watcher) digest() (sum [sha256.Size]byte) {
 	hash := sha256.New()
 	for _, file := range w.files() {
 		content, err := os.ReadFile(file)
@@ -80,7 +84,7 @@ func (w *watcher) digest() (sum [sha256.Size]byte) {
 }
 
 // follow watches the folders of the files, and those of what they link to. It reports whether it can watch all of them.
-func (w *watcher) follow(ctx context.Context) bool {
+func (w *Watcher) follow(ctx context.Context) bool {
 	var folders []string
 	for _, file := range w.files() {
 		folders = append(folders, filepath.Dir(file))
@@ -109,7 +113,7 @@ func (w *watcher) follow(ctx context.Context) bool {
 }
 
 // wait returns after an event, an error of the watch or the given time; false if the context ended first.
-func (w *watcher) wait(ctx context.Context, recheck time.Duration) bool {
+func (w *Watcher) wait(ctx context.Context, recheck time.Duration) bool {
 	timer := time.NewTimer(recheck)
 	defer timer.Stop()
 	var events chan fsnotify.Event
@@ -128,7 +132,7 @@ func (w *watcher) wait(ctx context.Context, recheck time.Duration) bool {
 	return true
 }
 
-func (w *watcher) close() {
+func (w *Watcher) close() {
 	if w.notify != nil {
 		_ = w.notify.Close()
 		w.notify = nil

@@ -61,7 +61,7 @@ func TestRun(t *testing.T) {
 	t.Cleanup(func() { <-done })
 	go func() {
 		defer close(done)
-		Run(t.Context(), files, func() { seen <- content(t, file) })
+		New(files).Run(t.Context(), func() { seen <- content(t, file) })
 	}()
 	// It has looked once when it asks a second time.
 	<-asked
@@ -115,7 +115,8 @@ func TestRunWithoutWatches(t *testing.T) {
 		t.Fatal(err)
 	}
 	attempts, scarce := 0, true
-	w := &watcher{files: func() []string { return []string{file} }, unwatchedRecheck: time.Millisecond}
+	w := New(func() []string { return []string{file} })
+	w.unwatchedRecheck = time.Millisecond
 	w.begin = func() (*fsnotify.Watcher, error) {
 		attempts++
 		if attempts == 2 {
@@ -127,7 +128,7 @@ func TestRunWithoutWatches(t *testing.T) {
 		return spare, nil
 	}
 	var seen []string
-	w.run(ctx, func() {
+	w.Run(ctx, func() {
 		seen = append(seen, content(t, file))
 		if scarce {
 			scarce = false
@@ -141,5 +142,24 @@ func TestRunWithoutWatches(t *testing.T) {
 	})
 	if !slices.Equal(seen, []string{"two", "three"}) {
 		t.Errorf("seen: %q, after %d attempts to watch", seen, attempts)
+	}
+}
+
+// RG-12: what changes after the watcher was made, and before it runs, is not lost.
+func TestChangeBeforeRun(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	write(t, file, "one")
+	w := New(func() []string { return []string{file} })
+	write(t, file, "two")
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	noticed := false
+	w.Run(ctx, func() {
+		noticed = true
+		cancel()
+	})
+	if !noticed {
+		t.Error("not noticed")
 	}
 }

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
@@ -256,4 +257,34 @@ func TestAgentInTwoProcesses(t *testing.T) {
 	create(t, h, w)
 	awaitCondition(t, h, w, fleet.ConditionApplied, metav1.ConditionTrue)
 	awaitConfigMap(t, m, ns, "apart", "1")
+}
+
+// SC-22: an agent whose kinds somebody removes from the managed cluster installs them anew, and applies its works again.
+func TestKindIsRemoved(t *testing.T) {
+	t.Parallel()
+	const name = "kind-is-removed"
+	own := env.StartSandbox(t)
+	env.Join(t, hub, own, name)
+	awaitWorking(t, hub.Client(t), name, "before-it-is-removed")
+	crd, key := &unstructured.Unstructured{}, client.ObjectKey{Name: "appliedmanifestworks.work.open-cluster-management.io"}
+	crd.SetAPIVersion("apiextensions.k8s.io/v1")
+	crd.SetKind("CustomResourceDefinition")
+	if err := own.Client(t).Get(t.Context(), key, crd); err != nil {
+		t.Fatal(err)
+	}
+	if err := own.Client(t).Delete(t.Context(), crd); err != nil {
+		t.Fatal(err)
+	}
+	env.Eventually(t, func(ctx context.Context) error {
+		now := crd.DeepCopy()
+		err := own.Client(t).Get(ctx, key, now)
+		if err == nil && now.GetUID() == crd.GetUID() {
+			return fmt.Errorf("it has not been removed yet")
+		}
+		return err
+	})
+	awaitWorking(t, hub.Client(t), name, "after-it-was-removed")
+	env.Eventually(t, func(ctx context.Context) error {
+		return own.Client(t).Get(ctx, client.ObjectKey{Namespace: "default", Name: "before-it-is-removed"}, &corev1.ConfigMap{})
+	})
 }

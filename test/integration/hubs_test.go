@@ -183,6 +183,23 @@ func TestHubSetUpAnew(t *testing.T) {
 	}
 }
 
+// RG-12: a bootstrap kubeconfig that names another hub takes a running agent there, also while the hub that it comes from would
+// still have it.
+func TestBootstrapNamesAnotherHub(t *testing.T) {
+	t.Parallel()
+	const name = "moves"
+	next := env.StartHub(t, "")
+	agent := env.Join(t, hub, managed, name)
+	pid := agent.Pid()
+	agent.WriteBootstrap(t, next, next.BootstrapToken(t))
+	env.Accept(t, next.Client(t), name)
+	env.AwaitAvailable(t, next.Client(t), name)
+	awaitWorking(t, next.Client(t), name, "of-the-next-hub")
+	if agent.Pid() != pid {
+		t.Error("the agent was restarted")
+	}
+}
+
 // RG-54 R13: an agent with two hubs works with the first, turns to the second when the first denies its cluster, and back
 // when the second is gone.
 func TestSwitchesHubs(t *testing.T) {

@@ -411,7 +411,8 @@ func TestRotation(t *testing.T) {
 	recorded, conditions := make(chan string, 100), make(chan metav1.Condition, 100)
 	record := func(_, reason, _, _ string, _ ...any) { recorded <- reason }
 	rotation := &clientcert.Rotation{
-		Requester: &clientcert.Requester{Hub: renewer, Identity: identity.Identity{Cluster: name, Agent: "agent1"}, Record: record}, Store: store, Clock: clk,
+		Requester: &clientcert.Requester{Hub: renewer, Identity: identity.Identity{Cluster: name, Agent: "agent1"}, Record: record},
+		Store:     store, Identity: identity.Identity{Cluster: name, Agent: "agent1"}, Clock: clk,
 		Report: func(cond metav1.Condition) { conditions <- cond },
 	}
 	ctx, cancel := context.WithCancel(t.Context())

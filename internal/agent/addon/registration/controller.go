@@ -32,7 +32,8 @@ import (
 	"github.com/capstan-io/capstan/internal/patch"
 )
 
-// resync bounds how late a machine that was asleep sees that a credential is due (RG-64). It costs no request.
+// resync bounds how late a machine that was asleep sees that a credential is due (RG-64), and how long a namespace stays away that
+// somebody deleted. It costs one request in each place.
 const resync = 10 * time.Minute
 
 // The wait after a failure doubles from the first to the last.
@@ -77,15 +78,15 @@ type Controller struct {
 	silent map[types.NamespacedName]time.Time
 	// agents are where those of add-ons run.
 	agents install.Places
-	// ready are the places where the namespace is that agents of add-ons have unless they say otherwise.
-	ready map[string]bool
+	// ready is until when the places are taken to have the namespace that agents of add-ons have unless they say otherwise.
+	ready map[string]time.Time
 }
 
 // Register adds the controller to the manager. Add-ons are read from the cache of hub, and requests made with uncached.
 func Register(mgr ctrl.Manager, hub cluster.Cluster, uncached client.WithWatch, o Options) error {
 	c := &Controller{
 		Options: o, hub: hub.GetClient(), uncached: uncached, requests: &requests{}, share: clientcert.DrawShare(), renewed: map[id]time.Time{},
-		silent: map[types.NamespacedName]time.Time{}, places: map[string]*place{}, ready: map[string]bool{},
+		silent: map[types.NamespacedName]time.Time{}, places: map[string]*place{}, ready: map[string]time.Time{},
 	}
 	for name, config := range map[string]*rest.Config{fleet.AddOnCredentialManaged: o.Managed, fleet.AddOnCredentialHosted: o.Hosting} {
 		var err error
@@ -167,13 +168,13 @@ func (c *Controller) keepAll(ctx context.Context, addOn *addonv1beta1.ManagedClu
 
 // prepare makes the usual namespace of agents before the manifests of an add-on come, which fail as long as it is missing.
 func (c *Controller) prepare(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn, where string) error {
-	if where == "" || c.ready[where] || addOn.Status.Namespace != fleet.NamespaceAgentAddOn || !addOn.DeletionTimestamp.IsZero() {
+	if where == "" || c.Clock.Now().Before(c.ready[where]) || addOn.Status.Namespace != fleet.NamespaceAgentAddOn || !addOn.DeletionTimestamp.IsZero() {
 		return nil
 	}
-	if err := c.places[where].createNamespace(ctx, fleet.NamespaceAgentAddOn); err != nil {
+	if err := c.places[where].ensureNamespace(ctx, fleet.NamespaceAgentAddOn); err != nil {
 		return err
 	}
-	c.ready[where] = true
+	c.ready[where] = c.Clock.Now().Add(resync)
 	return nil
 }
 

@@ -1,8 +1,10 @@
 package registration
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -155,5 +158,38 @@ func TestDriver(t *testing.T) {
 		if want := test.registration.Type == addonv1beta1.KubeClient; !due.IsZero() || (driver() == test.driver) != want || len(c.silent) > 0 {
 			t.Errorf("%s: %q, again at %s", name, driver(), due)
 		}
+	}
+}
+
+// RG-60: the usual namespace of agents is made, and made anew after it was deleted, also for add-ons without a Secret. One that is
+// being deleted is not taken for it.
+func TestNamespace(t *testing.T) {
+	t.Parallel()
+	deleted := metav1.NewTime(begin)
+	going := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fleet.NamespaceAgentAddOn, DeletionTimestamp: &deleted, Finalizers: []string{"test/keep"}}}
+	clock, c := clocktesting.NewFakeClock(begin), newController(addonv1beta1.KubeClientDriverCSR)
+	c.Clock, c.ready = clock, map[string]time.Time{}
+	managed := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(going).Build()
+	c.places = map[string]*place{fleet.AddOnCredentialManaged: {name: fleet.AddOnCredentialManaged, client: managed}}
+	addOn := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "hello"}}
+	addOn.Status.Namespace = fleet.NamespaceAgentAddOn
+	prepare := func() error { return c.prepare(t.Context(), addOn, fleet.AddOnCredentialManaged) }
+	there := func() error { return managed.Get(t.Context(), client.ObjectKeyFromObject(going), &corev1.Namespace{}) }
+
+	if err := prepare(); err == nil || !strings.Contains(err.Error(), "is being deleted") {
+		t.Errorf("while it is being deleted: %v", err)
+	}
+	if err := managed.Patch(t.Context(), going, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(prepare(), there()); err != nil {
+		t.Errorf("when it has gone: %v", err)
+	}
+	if err := managed.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fleet.NamespaceAgentAddOn}}); err != nil {
+		t.Fatal(err)
+	}
+	clock.Step(resync)
+	if err := errors.Join(prepare(), there()); err != nil {
+		t.Errorf("some time after it was deleted: %v", err)
 	}
 }

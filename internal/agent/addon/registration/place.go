@@ -77,7 +77,7 @@ func (p *place) create(ctx context.Context, secret *corev1.Secret) error {
 	key := client.ObjectKeyFromObject(secret)
 	err := p.client.Create(ctx, secret.DeepCopy())
 	if apierrors.IsNotFound(err) {
-		if err := p.createNamespace(ctx, key.Namespace); err != nil {
+		if err := p.ensureNamespace(ctx, key.Namespace); err != nil {
 			return err
 		}
 		err = p.client.Create(ctx, secret.DeepCopy())
@@ -88,11 +88,21 @@ func (p *place) create(ctx context.Context, secret *corev1.Secret) error {
 	return nil
 }
 
-// createNamespace makes a namespace for agents of add-ons, which its label says it is, unless it is there.
-func (p *place) createNamespace(ctx context.Context, name string) error {
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{fleet.LabelAddOnAgentNamespace: fleet.LabelTrue}}}
-	if err := p.client.Create(ctx, namespace); err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("create Namespace %s for agents of add-ons: %w", name, err)
+// ensureNamespace makes a namespace for agents of add-ons, which its label says it is, unless it is there. One that is being deleted
+// has to go before it can be made.
+func (p *place) ensureNamespace(ctx context.Context, name string) error {
+	there := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}}
+	err := p.client.Get(ctx, client.ObjectKey{Name: name}, there)
+	switch {
+	case apierrors.IsNotFound(err):
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{fleet.LabelAddOnAgentNamespace: fleet.LabelTrue}}}
+		if err := client.IgnoreAlreadyExists(p.client.Create(ctx, namespace)); err != nil {
+			return fmt.Errorf("create Namespace %s for agents of add-ons: %w", name, err)
+		}
+	case err != nil:
+		return fmt.Errorf("get Namespace %s for agents of add-ons: %w", name, err)
+	case !there.DeletionTimestamp.IsZero():
+		return fmt.Errorf("the Namespace %s for agents of add-ons is being deleted; it is made anew when it has gone", name)
 	}
 	return nil
 }

@@ -204,9 +204,6 @@ func (b *Bootstrap) stays(ctx context.Context, credential *hubkubeconfig.Credent
 	switch {
 	case b.left == nil:
 		found, err := b.settle(ctx, credential)
-		if found == foreign {
-			b.left = &departure{refused: true}
-		}
 		return found != foreign, err
 	case b.left.refused:
 		return knows(ctx, credential, b.Identity.Cluster) == nil, nil

@@ -1,11 +1,23 @@
 package bootstrap
 
 import (
+	"context"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/util/cert"
 	"k8s.io/utils/clock"
 
 	"github.com/capstan-io/capstan/internal/agent/registration/hubkubeconfig"
@@ -40,5 +52,91 @@ func TestWhyItRegisters(t *testing.T) {
 	attempt()
 	if want := []string{fleet.EventNoValidCertificateFound, fleet.EventCertificateValidationFailed}; !slices.Equal(reasons, want) {
 		t.Errorf("events %q, want %q", reasons, want)
+	}
+}
+
+// newHub is a hub that gives everybody the same answer, and how a bootstrap kubeconfig describes it.
+func newHub(t *testing.T, status int) *clientcmdapi.Config {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
+	t.Cleanup(server.Close)
+	return &clientcmdapi.Config{
+		Clusters:       map[string]*clientcmdapi.Cluster{"hub": {Server: server.URL}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"bootstrap": {Token: "abcdef.0123456789abcdef"}},
+		Contexts:       map[string]*clientcmdapi.Context{"bootstrap": {Cluster: "hub", AuthInfo: "bootstrap"}},
+		CurrentContext: "bootstrap",
+	}
+}
+
+// registered is an agent with a credential for one hub, and the bootstrap kubeconfig for another.
+func registered(t *testing.T, with, now *clientcmdapi.Config) (*Bootstrap, *hubkubeconfig.Credential) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "bootstrap")
+	if err := clientcmd.WriteToFile(*now, file); err != nil {
+		t.Fatal(err)
+	}
+	b := &Bootstrap{
+		Kubeconfigs: []string{file}, Identity: identity.Identity{Cluster: "cluster1", Agent: "agent1"},
+		Store: &hubkubeconfig.Store{Dir: t.TempDir()}, Clock: clock.RealClock{},
+	}
+	key, encoded, err := hubkubeconfig.NewKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: b.Identity.User()}, NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parsed, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate, err := cert.EncodeCertificates(parsed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	credential, err := hubkubeconfig.New(with, b.Identity, certificate, encoded)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Store.Save(t.Context(), credential); err != nil {
+		t.Fatal(err)
+	}
+	return b, credential
+}
+
+// RG-12: a change that came before the bootstrap kubeconfigs are followed, while the agent was about to connect, takes effect.
+func TestChangeBeforeFollow(t *testing.T) {
+	t.Parallel()
+	before := newHub(t, http.StatusForbidden)
+	now := before.DeepCopy()
+	now.Clusters["hub"].TLSServerName = "hub.example.com"
+	b, _ := registered(t, before, now)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- b.Follow(ctx) }()
+	err := wait.PollUntilContextTimeout(ctx, time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
+		credential, err := b.Store.Load()
+		return err == nil && credential.MadeFor(now) == nil, err
+	})
+	if err != nil {
+		t.Errorf("the change has no effect: %v", err)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// RG-12: an agent whose bootstrap kubeconfig names another hub registers there, also if that takes several attempts and the hub
+// that it comes from would still have it.
+func TestMovedHub(t *testing.T) {
+	t.Parallel()
+	b, credential := registered(t, newHub(t, http.StatusForbidden), newHub(t, http.StatusUnauthorized))
+	for attempt := range 2 {
+		if stays, err := b.stays(t.Context(), credential); stays || err != nil {
+			t.Errorf("attempt %d: it stays %t, %v", attempt, stays, err)
+		}
 	}
 }

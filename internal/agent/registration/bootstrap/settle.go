@@ -89,22 +89,12 @@ func (*ChangedError) Error() string {
 	return "the bootstrap kubeconfig is of another hub now, which does not know the client certificate"
 }
 
-// Follow settles the credential in the store anew whenever the bootstrap kubeconfigs change, until the context ends. It is
-// what makes a changed hub CA, proxy or address take effect while the agent works. It returns a *ChangedError when the agent
-// has to register anew.
+// Follow settles the credential in the store at once, as the bootstrap kubeconfigs may have changed since Ensure read them, and
+// anew whenever they change, until the context ends. It is what makes a changed hub CA, proxy or address take effect while the
+// agent works. It returns a *ChangedError when the agent has to register anew.
 func (b *Bootstrap) Follow(ctx context.Context) error {
 	changes := b.watch(ctx)
-	retry := firstRetry
-	for again := (<-chan time.Time)(nil); ; {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-changes:
-			retry = firstRetry
-		case <-again:
-			retry = min(2*retry, lastRetry)
-		}
-		again = nil
+	for retry := firstRetry; ; {
 		credential, err := b.Store.Load()
 		if err == nil && credential == nil {
 			return nil // the rotation sees that too
@@ -118,6 +108,7 @@ func (b *Bootstrap) Follow(ctx context.Context) error {
 			log.FromContext(ctx).Error(err, "The change of the bootstrap kubeconfig has no effect yet; that is tried again", "after", retry.String())
 			found = undecided
 		}
+		var again <-chan time.Time
 		switch found {
 		case foreign:
 			return &ChangedError{}
@@ -125,13 +116,22 @@ func (b *Bootstrap) Follow(ctx context.Context) error {
 			again = b.Clock.After(retry)
 		case settled:
 		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-changes:
+			retry = firstRetry
+		case <-again:
+			retry = min(2*retry, lastRetry)
+		}
 	}
 }
 
-// watch tells of changes of the bootstrap kubeconfigs until the context ends.
+// watch tells of changes of the bootstrap kubeconfigs from now on, until the context ends.
 func (b *Bootstrap) watch(ctx context.Context) <-chan struct{} {
 	changes := make(chan struct{}, 1)
-	go filewatch.Run(ctx, b.files, func() {
+	files := filewatch.New(b.files)
+	go files.Run(ctx, func() {
 		select {
 		case changes <- struct{}{}:
 		default:

@@ -13,6 +13,7 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/watch"
@@ -58,8 +59,9 @@ func (e *HaltedError) Error() string {
 // Recorder takes events of an agent, which are about its own cluster.
 type Recorder func(eventType, reason, action, note string, args ...any)
 
-// errGone says that the request vanished undecided: the hub removes requests that nobody decides upon within a day.
-var errGone = errors.New("the CertificateSigningRequest was deleted before it was decided upon")
+// errGone says that the request vanished: the hub removes requests that nobody decides upon within a day, and issued ones within
+// an hour, which an agent may miss that cannot reach it.
+var errGone = errors.New("the CertificateSigningRequest was deleted before its certificate could be fetched")
 
 // Keys keep the key of a request until its certificate is saved.
 type Keys interface {
@@ -191,13 +193,8 @@ func (r *Requester) pending(ctx context.Context, private *ecdsa.PrivateKey) (*ce
 
 // await watches the one request until the hub has decided upon it. A watch that ends is taken up again.
 func (r *Requester) await(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) ([]byte, error) {
-	selector := fields.OneTermEqualSelector("metadata.name", csr.Name)
 	for ctx.Err() == nil {
-		w, err := r.Hub.Watch(ctx, &certificatesv1.CertificateSigningRequestList{}, &client.ListOptions{FieldSelector: selector})
-		if err != nil {
-			return nil, fmt.Errorf("watch CertificateSigningRequest %s: %w", csr.Name, err)
-		}
-		issued, err := decision(ctx, w)
+		issued, err := r.watch(ctx, csr.Name)
 		if issued != nil || err != nil {
 			return issued, err
 		}
@@ -205,32 +202,48 @@ func (r *Requester) await(ctx context.Context, csr *certificatesv1.CertificateSi
 	return nil, ctx.Err()
 }
 
-// decision reads events until there is a certificate or a denial. Nothing at all means that the watch ended.
-func decision(ctx context.Context, w watch.Interface) ([]byte, error) {
+// watch returns when there is a certificate or a denial. Nothing at all means that the watch ended.
+func (r *Requester) watch(ctx context.Context, name string) ([]byte, error) {
+	selector := fields.OneTermEqualSelector("metadata.name", name)
+	w, err := r.Hub.Watch(ctx, &certificatesv1.CertificateSigningRequestList{}, &client.ListOptions{FieldSelector: selector})
+	if err != nil {
+		return nil, fmt.Errorf("watch CertificateSigningRequest %s: %w", name, err)
+	}
 	defer w.Stop()
+	// A watch is silent about what was deleted before it began.
+	now := &certificatesv1.CertificateSigningRequest{}
+	switch err := r.Hub.Get(ctx, client.ObjectKey{Name: name}, now); {
+	case apierrors.IsNotFound(err):
+		return nil, errGone
+	case err != nil:
+		return nil, fmt.Errorf("get CertificateSigningRequest %s: %w", name, err)
+	}
 	for {
+		if issued, err := decision(now); issued != nil || err != nil {
+			return issued, err
+		}
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		case event, open := <-w.ResultChan():
-			if !open || event.Type == watch.Error {
+			switch csr, ok := event.Object.(*certificatesv1.CertificateSigningRequest); {
+			case !open || event.Type == watch.Error:
 				return nil, nil
-			}
-			csr, ok := event.Object.(*certificatesv1.CertificateSigningRequest)
-			if !ok {
-				continue
-			}
-			if event.Type == watch.Deleted {
+			case event.Type == watch.Deleted:
 				return nil, errGone
-			}
-			if len(csr.Status.Certificate) > 0 {
-				return csr.Status.Certificate, nil
-			}
-			if err := refusal(csr); err != nil {
-				return nil, err
+			case ok:
+				now = csr
 			}
 		}
 	}
+}
+
+// decision is the certificate or the denial; nothing while the request is undecided.
+func decision(csr *certificatesv1.CertificateSigningRequest) ([]byte, error) {
+	if len(csr.Status.Certificate) > 0 {
+		return csr.Status.Certificate, nil
+	}
+	return nil, refusal(csr)
 }
 
 func refusal(csr *certificatesv1.CertificateSigningRequest) error {

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/capstan-io/capstan/internal/agent/registration/hubkubeconfig"
+	"github.com/capstan-io/capstan/internal/agent/registration/identity"
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
@@ -34,13 +35,15 @@ type Rotation struct {
 	// Requester renews the certificate; without it, that is for another process, whose work is taken over.
 	Requester *Requester
 	Store     *hubkubeconfig.Store
-	Clock     clock.Clock
+	// Identity is whom the certificate is of.
+	Identity identity.Identity
+	Clock    clock.Clock
 	// Report takes how the certificate stands; nil if nobody wants to know.
 	Report func(metav1.Condition)
 }
 
-// Start renews whenever it is time, until the context ends. It returns an error when the credential is gone or has expired
-// for good: the agent then has to bootstrap again.
+// Start renews whenever it is time, until the context ends. It returns an error when the credential is gone, has expired for
+// good or is another's now: the agent then has to bootstrap again.
 func (r *Rotation) Start(ctx context.Context) error {
 	left := DrawShare()
 	for {
@@ -103,9 +106,15 @@ func (r *Rotation) sync(ctx context.Context) (*hubkubeconfig.Credential, error) 
 	if credential == nil {
 		return nil, fmt.Errorf("the hub credential is gone from %s", r.Store.Dir)
 	}
-	if r.Requester != nil && r.Store.Secret.Name != "" {
-		credential.Identity = r.Requester.Identity
-		if err := r.Store.SaveSecret(ctx, credential); err != nil {
+	holder, err := credential.Holder()
+	if err != nil {
+		return nil, err
+	}
+	if holder != r.Identity {
+		return nil, fmt.Errorf("the hub credential in %s is of %s now, and this agent works as %s", r.Store.Dir, holder.User(), r.Identity.User())
+	}
+	if r.Requester != nil {
+		if err := r.Store.PutBack(ctx); err != nil {
 			log.FromContext(ctx).Error(err, "The hub credential could not be put back into its Secret; that is tried again", "after", resync)
 		}
 	}

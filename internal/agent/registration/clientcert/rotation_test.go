@@ -89,7 +89,7 @@ func TestHaltedRenewal(t *testing.T) {
 	}
 	reasons, reported := make(chan string, 100), make(chan metav1.Condition, 100)
 	clk := clocktesting.NewFakeClock(begin.Add(55 * time.Minute))
-	rotation := &clientcert.Rotation{Store: store, Clock: clk, Report: func(cond metav1.Condition) { reported <- cond }, Requester: &clientcert.Requester{
+	rotation := &clientcert.Rotation{Store: store, Identity: self, Clock: clk, Report: func(cond metav1.Condition) { reported <- cond }, Requester: &clientcert.Requester{
 		Hub: hub, Identity: self, Renews: true, Record: func(_, reason, _, _ string, _ ...any) { reasons <- reason },
 	}}
 	ctx, stop := context.WithCancel(t.Context())
@@ -226,7 +226,7 @@ func TestResync(t *testing.T) {
 	clk := clocktesting.NewFakeClock(begin.Add(time.Minute))
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	renewing := &clientcert.Rotation{Requester: &clientcert.Requester{Identity: self}, Store: registration, Clock: clk}
+	renewing := &clientcert.Rotation{Requester: &clientcert.Requester{Identity: self}, Store: registration, Identity: self, Clock: clk}
 	go func() { ended <- renewing.Start(ctx) }()
 	eventually(t, "the rotation does not wait", clk.HasWaiters)
 	secret := &corev1.Secret{}
@@ -248,7 +248,7 @@ func TestResync(t *testing.T) {
 		t.Fatal(err)
 	}
 	clk = clocktesting.NewFakeClock(begin.Add(time.Minute))
-	go func() { ended <- (&clientcert.Rotation{Store: work, Clock: clk}).Start(t.Context()) }()
+	go func() { ended <- (&clientcert.Rotation{Store: work, Identity: self, Clock: clk}).Start(t.Context()) }()
 	eventually(t, "the follower does not wait", clk.HasWaiters)
 	next := credential(t)
 	if err := registration.Save(t.Context(), next); err != nil {
@@ -263,5 +263,35 @@ func TestResync(t *testing.T) {
 	clk.SetTime(begin.Add(time.Hour))
 	if err := <-ended; err == nil || !strings.Contains(err.Error(), "expired") {
 		t.Errorf("the follower of an expired certificate ended with %v", err)
+	}
+}
+
+// RG-03: an agent does not go on with the credential of another, which whoever writes it may have put there.
+func TestCredentialOfAnother(t *testing.T) {
+	t.Parallel()
+	store := &hubkubeconfig.Store{Dir: t.TempDir()}
+	if err := store.Save(t.Context(), credential(t)); err != nil {
+		t.Fatal(err)
+	}
+	clk := clocktesting.NewFakeClock(begin.Add(time.Minute))
+	for name, test := range map[string]struct {
+		before identity.Identity
+		want   string
+	}{
+		"its own":             {self, ""},
+		"of another cluster":  {identity.Identity{Cluster: "cluster2", Agent: "agent1"}, self.User()},
+		"of an earlier agent": {identity.Identity{Cluster: "cluster1", Agent: "agent2"}, self.User()},
+	} {
+		ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
+		defer stop()
+		ended := make(chan error, 1)
+		go func() { ended <- (&clientcert.Rotation{Store: store, Identity: test.before, Clock: clk}).Start(ctx) }()
+		if test.want == "" {
+			eventually(t, "the rotation does not wait", clk.HasWaiters)
+			stop()
+		}
+		if err := <-ended; (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: it ends with %v", name, err)
+		}
 	}
 }

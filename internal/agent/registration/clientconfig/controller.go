@@ -6,16 +6,25 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+)
+
+// The wait after a failure doubles from the first to the last.
+const (
+	firstRetry = 100 * time.Millisecond
+	lastRetry  = time.Minute
 )
 
 // Controller merges the agent's client configs, by their URL, into its ManagedCluster (RG-05). Those of others stay.
@@ -32,7 +41,10 @@ func New(hub client.Client, configs []clusterv1.ClientConfig) *Controller {
 // Register adds the controller to the manager.
 func Register(mgr ctrl.Manager, hub cluster.Cluster, configs []clusterv1.ClientConfig) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("clientconfig").
-		WithOptions(controller.Options{SkipNameValidation: ptr.To(true)}).
+		WithOptions(controller.Options{
+			SkipNameValidation: ptr.To(true),
+			RateLimiter:        workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
+		}).
 		WatchesRawSource(source.Kind(hub.GetCache(), &clusterv1.ManagedCluster{}, &handler.TypedEnqueueRequestForObject[*clusterv1.ManagedCluster]{})).
 		Complete(New(hub.GetClient(), configs))
 }

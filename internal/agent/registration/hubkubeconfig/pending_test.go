@@ -4,13 +4,16 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
+	"errors"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
 func b64(b []byte) string { return base64.StdEncoding.EncodeToString(b) }
@@ -88,10 +91,56 @@ func TestSecretIsGone(t *testing.T) {
 	if restored, err := s.Load(); err != nil || !bytes.Equal(restored.Key, next.Key) || restored.Valid(self, now) != nil {
 		t.Errorf("completed from the journal: %v, %v", restored, err)
 	}
-	if err := s.SaveSecret(context.Background(), credential); err != nil {
+	if err := s.PutBack(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Get(context.Background(), s.Secret, secret); err != nil || !bytes.Equal(secret.Data["tls.crt"], credential.Certificate) {
+	if err := c.Get(context.Background(), s.Secret, secret); err != nil || !bytes.Equal(secret.Data["tls.crt"], next.Certificate) {
 		t.Errorf("the Secret is not made again: %v", err)
+	}
+}
+
+// RG-09 R4: what is written while the files are brought up to the Secret stays.
+func TestUpdateDuringRestore(t *testing.T) {
+	t.Parallel()
+	s := &Store{Dir: t.TempDir(), Secret: client.ObjectKey{Namespace: "agent", Name: "hub-kubeconfig-secret"}}
+	updated := make(chan error, 1)
+	update := func() {
+		updated <- s.Update(t.Context(), func(c Credential) (*Credential, error) { return c.WithTrustBundle([]byte("next")) })
+	}
+	var restoring atomic.Bool
+	s.Client = interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			err := c.Get(ctx, key, o, opts...)
+			if restoring.CompareAndSwap(true, false) {
+				if s.updates.TryLock() { // the update comes between what is read of the Secret and what is written to the files
+					s.updates.Unlock()
+					update()
+				} else {
+					go update()
+				}
+			}
+			return err
+		},
+	})
+	if err := s.Save(t.Context(), newCredential(t)); err != nil {
+		t.Fatal(err)
+	}
+	restoring.Store(true)
+	if err := s.Restore(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(<-updated, s.PutBack(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	held, err := s.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bundle, err := held.TrustBundle(); err != nil || string(bundle) != "next" {
+		t.Errorf("the files have %q, %v", bundle, err)
+	}
+	secret := &corev1.Secret{}
+	if err := s.Client.Get(t.Context(), s.Secret, secret); err != nil || !bytes.Equal(secret.Data["kubeconfig"], held.Kubeconfig) {
+		t.Errorf("the Secret has another kubeconfig, %v", err)
 	}
 }

@@ -32,6 +32,7 @@ type Store struct {
 	// Record takes an event about the Secret; nil if nobody wants to know.
 	Record func(eventType, reason, action, note string, args ...any)
 
+	// updates has one at a time read Secret and files and write them, or what another wrote meanwhile would be lost.
 	updates sync.Mutex
 }
 
@@ -40,6 +41,8 @@ func (s *Store) KubeconfigFile() string { return filepath.Join(s.Dir, fleet.KeyK
 
 // Restore completes what a crash left half-written and brings the files up to what the Secret holds.
 func (s *Store) Restore(ctx context.Context) error {
+	s.updates.Lock()
+	defer s.updates.Unlock()
 	if err := s.replayJournal(); err != nil || s.Secret.Name == "" {
 		return err
 	}
@@ -73,7 +76,13 @@ func (s *Store) Load() (*Credential, error) {
 
 // Save stores the credential, in the Secret first: what clients use must not be lost with the pod.
 func (s *Store) Save(ctx context.Context, c *Credential) error {
-	if err := s.SaveSecret(ctx, c); err != nil {
+	s.updates.Lock()
+	defer s.updates.Unlock()
+	return s.save(ctx, c)
+}
+
+func (s *Store) save(ctx context.Context, c *Credential) error {
+	if err := s.saveSecret(ctx, c); err != nil {
 		return err
 	}
 	if err := s.writeFiles(c.data()); err != nil {
@@ -86,25 +95,42 @@ func (s *Store) Save(ctx context.Context, c *Credential) error {
 func (s *Store) Update(ctx context.Context, change func(Credential) (*Credential, error)) error {
 	s.updates.Lock()
 	defer s.updates.Unlock()
-	c, err := s.Load()
+	c, err := s.held()
 	if err != nil {
-		return err
-	}
-	if c == nil {
-		return fmt.Errorf("the hub credential is gone from %s", s.Dir)
-	}
-	if c.Identity, err = c.Holder(); err != nil {
 		return err
 	}
 	next, err := change(*c)
 	if err != nil {
 		return err
 	}
-	return s.Save(ctx, next)
+	return s.save(ctx, next)
 }
 
-// SaveSecret makes the Secret, if there is one, hold the credential. It writes nothing if it does.
-func (s *Store) SaveSecret(ctx context.Context, c *Credential) error {
+// PutBack makes the Secret, if there is one, hold what the files do. It writes nothing if it does.
+func (s *Store) PutBack(ctx context.Context) error {
+	s.updates.Lock()
+	defer s.updates.Unlock()
+	c, err := s.held()
+	if err != nil {
+		return err
+	}
+	return s.saveSecret(ctx, c)
+}
+
+// held is the credential, with whom it is of.
+func (s *Store) held() (*Credential, error) {
+	c, err := s.Load()
+	if err != nil {
+		return nil, err
+	}
+	if c == nil {
+		return nil, fmt.Errorf("the hub credential is gone from %s", s.Dir)
+	}
+	c.Identity, err = c.Holder()
+	return c, err
+}
+
+func (s *Store) saveSecret(ctx context.Context, c *Credential) error {
 	if s.Secret.Name == "" {
 		return nil
 	}
@@ -191,7 +217,11 @@ func (s *Store) replayJournal() error {
 			return fmt.Errorf("write the hub credential: %w", err)
 		}
 	}
-	return os.Remove(path)
+	// Another process may have completed it as well.
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("write the hub credential: %w", err)
+	}
+	return nil
 }
 
 // replaceFile swaps a file for another in one step, so that no reader sees half of it. The file is readable by its owner

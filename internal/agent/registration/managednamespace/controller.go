@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -33,6 +35,12 @@ import (
 const (
 	wanted   = "true"
 	unwanted = "false"
+)
+
+// The wait after a failure doubles from the first to the last.
+const (
+	firstRetry = 100 * time.Millisecond
+	lastRetry  = time.Minute
 )
 
 // Options configure the controller.
@@ -65,7 +73,10 @@ func Register(mgr ctrl.Manager, hub cluster.Cluster, o Options) error {
 	c := New(hub.GetClient(), mgr.GetClient(), mgr.GetAPIReader(), hub.GetEventRecorder("managed-namespace-controller"), o)
 	self := []reconcile.Request{{NamespacedName: client.ObjectKey{Name: o.Cluster}}}
 	return ctrl.NewControllerManagedBy(mgr).Named("managednamespace").
-		WithOptions(controller.Options{SkipNameValidation: ptr.To(true)}).
+		WithOptions(controller.Options{
+			SkipNameValidation: ptr.To(true),
+			RateLimiter:        workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
+		}).
 		WatchesRawSource(source.Kind(hub.GetCache(), &clusterv1.ManagedCluster{}, &handler.TypedEnqueueRequestForObject[*clusterv1.ManagedCluster]{})).
 		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return self }),
 			builder.WithPredicates(predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetLabels()[c.label()] != "" }))).

@@ -128,6 +128,7 @@ func (m *Monitor) look(ctx context.Context) error {
 	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
 		m.answered = now
 		if m.timeout == 0 {
+			m.objecting = time.Time{} // with one hub there is no other to turn to, and it knows the certificate
 			return nil
 		}
 		return m.persistent(now, &LostError{Reason: Denied, message: fmt.Sprintf("the hub does not know cluster %s any more", m.cluster)})
