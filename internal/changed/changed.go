@@ -1,5 +1,5 @@
-// Package changed tells which updates of what is watched matter. After a watch was away, its next list shows an object that was deleted and
-// made anew meanwhile as an update, which may look like none: both are of generation 1.
+// Package changed tells which updates of what is watched matter. After a watch was away, its next list shows an object that was
+// deleted and made anew meanwhile as an update, which may look like none: both are of generation 1.
 package changed
 
 import (

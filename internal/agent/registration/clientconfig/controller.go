@@ -6,25 +6,17 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
-)
-
-// The wait after a failure doubles from the first to the last.
-const (
-	firstRetry = 100 * time.Millisecond
-	lastRetry  = time.Minute
+	"github.com/capstan-io/capstan/internal/retry"
 )
 
 // Controller merges the agent's client configs, by their URL, into its ManagedCluster (RG-05). Those of others stay.
@@ -43,7 +35,7 @@ func Register(mgr ctrl.Manager, hub cluster.Cluster, configs []clusterv1.ClientC
 	return ctrl.NewControllerManagedBy(mgr).Named("clientconfig").
 		WithOptions(controller.Options{
 			SkipNameValidation: ptr.To(true),
-			RateLimiter:        workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
+			RateLimiter:        retry.Limiter(),
 		}).
 		WatchesRawSource(source.Kind(hub.GetCache(), &clusterv1.ManagedCluster{}, &handler.TypedEnqueueRequestForObject[*clusterv1.ManagedCluster]{})).
 		Complete(New(hub.GetClient(), configs))

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -14,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -29,18 +27,13 @@ import (
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/retry"
 )
 
 // The values of the label that a hub has on a namespace.
 const (
 	wanted   = "true"
 	unwanted = "false"
-)
-
-// The wait after a failure doubles from the first to the last.
-const (
-	firstRetry = 100 * time.Millisecond
-	lastRetry  = time.Minute
 )
 
 // Options configure the controller.
@@ -75,7 +68,7 @@ func Register(mgr ctrl.Manager, hub cluster.Cluster, o Options) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("managednamespace").
 		WithOptions(controller.Options{
 			SkipNameValidation: ptr.To(true),
-			RateLimiter:        workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
+			RateLimiter:        retry.Limiter(),
 		}).
 		WatchesRawSource(source.Kind(hub.GetCache(), &clusterv1.ManagedCluster{}, &handler.TypedEnqueueRequestForObject[*clusterv1.ManagedCluster]{})).
 		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return self }),

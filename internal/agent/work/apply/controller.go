@@ -39,12 +39,7 @@ import (
 	"github.com/capstan-io/capstan/internal/agent/work/tracker"
 	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/manifest"
-)
-
-// The wait before a failed work is tried again doubles from the first to the last, on top of what changes wake it for.
-const (
-	firstRetry = 100 * time.Millisecond
-	lastRetry  = time.Minute
+	"github.com/capstan-io/capstan/internal/retry"
 )
 
 // unwatched is how often objects of kinds that the agent cannot watch are looked at: a safety net, where there is no event
@@ -132,7 +127,7 @@ func Register(mgr ctrl.Manager, hub cluster.Cluster, dyn dynamic.Interface, mana
 		WatchesRawSource(onReturn).
 		WithOptions(controller.Options{
 			SkipNameValidation: ptr.To(true), MaxConcurrentReconciles: o.Workers,
-			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
+			RateLimiter: retry.Limiter(),
 		}).
 		Complete(c)
 }

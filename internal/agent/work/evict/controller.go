@@ -10,7 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -27,16 +26,11 @@ import (
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/retry"
 )
 
 // Never is a grace period that does not end: no AppliedManifestWork is evicted.
 const Never = 100 * 365 * 24 * time.Hour
-
-// The wait after a failure doubles from the first to the last.
-const (
-	firstRetry = 100 * time.Millisecond
-	lastRetry  = time.Minute
-)
 
 // Options configure the controller.
 type Options struct {
@@ -81,7 +75,7 @@ func Register(mgr ctrl.Manager, hub cluster.Cluster, o Options) error {
 		WatchesRawSource(source.Kind(hub.GetCache(), &workv1.ManifestWork{}, toApplied, comesAndGoes)).
 		WithOptions(controller.Options{
 			SkipNameValidation: ptr.To(true),
-			RateLimiter:        workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
+			RateLimiter:        retry.Limiter(),
 		}).
 		Complete(c)
 }

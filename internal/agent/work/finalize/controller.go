@@ -28,12 +28,7 @@ import (
 	"github.com/capstan-io/capstan/internal/agent/work/applied"
 	"github.com/capstan-io/capstan/internal/agent/work/finalizer"
 	"github.com/capstan-io/capstan/internal/fleet"
-)
-
-// The wait after a failure doubles from the first to the last (WK-14).
-const (
-	firstRetry = 50 * time.Millisecond
-	lastRetry  = time.Minute
+	"github.com/capstan-io/capstan/internal/retry"
 )
 
 // reportInterval is how often the status tells what is left: the list of a large work is long, and most are gone at once.
@@ -79,7 +74,7 @@ func Register(mgr ctrl.Manager, cluster *applied.Cluster, hubHash, agentID strin
 		WatchesRawSource(onChange).
 		WithOptions(controller.Options{
 			SkipNameValidation: ptr.To(true), MaxConcurrentReconciles: workers,
-			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
+			RateLimiter: retry.Limiter(),
 		}).
 		Complete(New(mgr.GetClient(), cluster, clk))
 }

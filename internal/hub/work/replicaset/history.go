@@ -153,8 +153,8 @@ func (t templates) prune(ctx context.Context, set *workv1alpha1.ManifestWorkRepl
 // lostTemplateError is why a template cannot be read that no other attempt would help against.
 type lostTemplateError struct{ error }
 
-// load reads the template of a revision, or returns a lostTemplateError. It must be the one that the set had: its hash says so. And it must have the same
-// executor as the present one, for which somebody was asked whether he may use it (WH-11).
+// load reads the template of a revision, or returns a lostTemplateError. It must be the one that the set had: its hash says so.
+// And it must have the same executor as the present one, for which somebody was asked whether he may use it (WH-11).
 func (t templates) load(ctx context.Context, set *workv1alpha1.ManifestWorkReplicaSet, r *revision) (*workv1.ManifestWorkSpec, error) {
 	secret := &corev1.Secret{}
 	if err := t.Get(ctx, client.ObjectKey{Namespace: set.Namespace, Name: templateName(set, r.Hash)}, secret); apierrors.IsNotFound(err) {
