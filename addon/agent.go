@@ -26,7 +26,7 @@ type Agent interface {
 
 // ErrNotYet is for Manifests and InstallNamespace that cannot tell yet, without anything being wrong: a configuration has
 // not reached the cluster, say. What is on the cluster stays as it is, and they are called again when the add-on, its
-// cluster or its configurations change.
+// cluster or its configurations change, and every ten minutes.
 var ErrNotYet = errors.New("it is not known yet what the cluster is to have")
 
 // Workload is what an add-on consists of on one cluster. Where the objects go is decided by annotations on them:

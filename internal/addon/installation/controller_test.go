@@ -120,11 +120,11 @@ func TestWaits(t *testing.T) {
 	if ns := h.addOn(t).Status.Namespace; ns != "chosen" {
 		t.Errorf("namespace %q", ns)
 	}
-	// From now on, what cannot be told changes nothing.
+	// From now on, what cannot be told changes nothing, and is asked for again.
 	h.agent.err, h.agent.workload = addon.ErrNotYet, nil
-	h.reconcile(t)
-	if after := h.works(t, "c1"); len(after) != 1 || after[0].ResourceVersion != before[0].ResourceVersion {
-		t.Errorf("works %+v", after)
+	result = h.reconcile(t)
+	if after := h.works(t, "c1"); len(after) != 1 || after[0].ResourceVersion != before[0].ResourceVersion || result.RequeueAfter != notYetAgain {
+		t.Errorf("works %+v, back after %v", after, result.RequeueAfter)
 	}
 	// To return nothing at all is a mistake, which changes nothing either,
 	h.agent.err = nil
@@ -160,7 +160,7 @@ func TestSaysNothingOfConfigs(t *testing.T) {
 		"registered": {now.Add(-time.Hour), func(a *addonv1beta1.ManagedClusterAddOn) {
 			a.Status.Namespace = "here"
 			meta.SetStatusCondition(&a.Status.Conditions, metav1.Condition{Type: "RegistrationApplied", Status: metav1.ConditionTrue, Reason: "SetPermissionApplied"})
-		}, 0, metav1.ConditionTrue},
+		}, notYetAgain, metav1.ConditionTrue},
 	} {
 		entry := listed()
 		entry.CreationTimestamp = metav1.NewTime(test.listed)

@@ -27,6 +27,10 @@ import (
 	"github.com/capstan-io/capstan/internal/patch"
 )
 
+// notYetAgain is when an add-on that could not tell yet is asked again at the latest. It is a safety net: what add-ons wait for is watched. But
+// a cache does not always tell of what has changed without a new resource version, as by another definition of a kind.
+const notYetAgain = 10 * time.Minute
+
 // pass is one reconcile of an add-on.
 type pass struct {
 	*Controller
@@ -106,6 +110,7 @@ func (p *pass) register(ctx context.Context) {
 	case errors.Is(err, addon.ErrNotYet) && p.addOn.Status.Namespace == "" && p.awaitsConfigs():
 		p.tellOfConfigs()
 	case errors.Is(err, addon.ErrNotYet): // everything stays as it is
+		p.comeBack(notYetAgain)
 	case errors.Is(err, addon.ErrSubjectNotReady):
 		p.set(fleet.ConditionRegistrationApplied, metav1.ConditionFalse, fleet.ReasonPermissionConfigPending, err.Error())
 	case err != nil:
@@ -250,6 +255,7 @@ func (p *pass) render(ctx context.Context) (*addon.Workload, error) {
 	rendered, err := p.agent.Manifests(ctx, p.installation)
 	switch {
 	case errors.Is(err, addon.ErrNotYet):
+		p.comeBack(notYetAgain)
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("make the manifests of the add-on %s for the cluster %s: %w", p.addOn.Name, p.addOn.Namespace, err)
