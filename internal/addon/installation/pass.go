@@ -27,7 +27,7 @@ import (
 	"github.com/capstan-io/capstan/internal/patch"
 )
 
-// notYetAgain is when an add-on that could not tell yet is asked again at the latest. It is a safety net: what add-ons wait for is watched. But
+// notYetAgain is when an add-on that could not tell yet is asked again at the latest, a safety net: what it waits for is watched, but
 // a cache does not always tell of what has changed without a new resource version, as by another definition of a kind.
 const notYetAgain = 10 * time.Minute
 
