@@ -18,7 +18,7 @@ import (
 // newDeaf returns a client whose cache hears of nothing that was written.
 func newDeaf() client.Client {
 	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "cm"}}
-	return patient{interceptor.NewClient(fake.NewClientBuilder().WithObjects(cm).Build(), interceptor.Funcs{
+	return newPatient(interceptor.NewClient(fake.NewClientBuilder().WithObjects(cm).Build(), interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 			if !(&client.GetOptions{}).ApplyOptions(opts).DisableReadYourWritesConsistency {
 				<-ctx.Done()
@@ -33,7 +33,7 @@ func newDeaf() client.Client {
 			}
 			return c.List(ctx, list, opts...)
 		},
-	})}
+	}))
 }
 
 func reads(c client.Client) map[string]func(context.Context) error {
@@ -58,9 +58,16 @@ func TestUnheardWrites(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
+				for _, wait := range []time.Duration{patience, 0, 0} {
+					began := time.Now()
+					if err := read(t.Context()); err != nil || time.Since(began) != wait {
+						t.Errorf("after %s, want %s: %v", time.Since(began), wait, err)
+					}
+				}
+				<-time.After(deafness + 1)
 				began := time.Now()
 				if err := read(t.Context()); err != nil || time.Since(began) != patience {
-					t.Errorf("after %s: %v", time.Since(began), err)
+					t.Errorf("later: after %s, want %s: %v", time.Since(began), patience, err)
 				}
 			})
 		})

@@ -164,7 +164,12 @@ func binary(name string) (string, error) {
 	return "", errors.New("the tests run outside of the repository")
 }
 
-var ports = freeport.Between(10000, 14999)
+// ports are those of one test binary. Others that run beside it most likely have another part.
+var ports = func() *freeport.Range {
+	const part = 500
+	lowest := 10000 + os.Getpid()%10*part
+	return freeport.Between(lowest, lowest+part-1)
+}()
 
 // FreeAddress is an address of the loopback interface that nothing listens on.
 func FreeAddress(t testing.TB) string {

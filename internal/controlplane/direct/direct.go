@@ -95,8 +95,8 @@ func (s *Storage) plain(config *storagebackend.ConfigForResource, prefix string,
 	return s.open(config, prefix, newFunc, newListFunc)
 }
 
-// cached is a generic.StorageDecorator: that of genericregistry.StorageWithCacher on this storage, with a cache that begins when
-// it is first of use.
+// cached is a generic.StorageDecorator: that of genericregistry.StorageWithCacher on this storage, with a cache that begins with
+// its first use.
 func (s *Storage) cached(config *storagebackend.ConfigForResource, prefix string, keyFunc func(runtime.Object) (string, error),
 	newFunc, newListFunc func() runtime.Object, attributes storage.AttrFunc, triggers storage.IndexerFuncs, indexers *cache.Indexers) (storage.Interface, factory.DestroyFunc, error) {
 	store, destroy, err := s.open(config, prefix, newFunc, newListFunc)

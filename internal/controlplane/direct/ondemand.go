@@ -31,6 +31,8 @@ type onDemand struct {
 type watchCache struct {
 	*cacher.CacheDelegator
 	cacher *cacher.Cacher
+	// filled is whether it ever was: one that has lost its etcd says so to those who ask, and has them come again.
+	filled atomic.Bool
 }
 
 // begun is the storage with its cache, filled if the context lasts long enough.
@@ -42,11 +44,13 @@ func (s *onDemand) begun(ctx context.Context) (storage.Interface, error) {
 			return s.Interface, err
 		}
 	}
-	if !cache.cacher.Ready() {
+	if !cache.filled.Load() {
 		ctx, cancel := context.WithTimeout(ctx, fillTime)
 		defer cancel()
 		// Whatever comes of it, the request finds out for itself.
-		_ = cache.cacher.Wait(ctx)
+		if cache.cacher.Wait(ctx) == nil {
+			cache.filled.Store(true)
+		}
 	}
 	return cache, nil
 }
@@ -62,7 +66,7 @@ func (s *onDemand) begin() (*watchCache, error) {
 	if err != nil {
 		return nil, err
 	}
-	cache := &watchCache{cacher.NewCacheDelegator(c, s.Interface), c}
+	cache := &watchCache{CacheDelegator: cacher.NewCacheDelegator(c, s.Interface), cacher: c}
 	s.cache.Store(cache)
 	return cache, nil
 }

@@ -122,11 +122,9 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, fmt.Errorf("get ManagedClusterAddOn %s: %w", req, err)
 	}
 	place, wait := c.placeOf(addOn)
-	if err := c.prepare(ctx, addOn, place); err != nil {
-		return ctrl.Result{}, err
-	}
+	errs := []error{c.prepare(ctx, addOn, place)}
 	before := addOn.DeepCopy()
-	report, errs := newReport(c.Clock.Now()), []error(nil)
+	report := newReport(c.Clock.Now())
 	switch all, err := c.wantedBy(addOn, place); {
 	case errors.Is(err, errNotYet):
 		if wait == 0 {
@@ -136,7 +134,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	case err != nil:
 		return ctrl.Result{}, err
 	default:
-		errs = c.keepAll(ctx, addOn, all, report)
+		errs = append(errs, c.keepAll(ctx, addOn, all, report)...)
 		report.write(&addOn.Status.Conditions)
 	}
 	// That does not depend on the Secrets: what is waited for with these may wait for the driver itself.

@@ -88,17 +88,22 @@ func (p *place) create(ctx context.Context, secret *corev1.Secret) error {
 	return nil
 }
 
-// ensureNamespace makes a namespace for agents of add-ons, which its label says it is, unless it is there. One that is being deleted
-// has to go before it can be made.
+// ensureNamespace makes a namespace for agents of add-ons, which its label says it is, unless it is there. One that is being
+// deleted has to go before it can be made. Where the agent may not see that, it takes it to stay.
 func (p *place) ensureNamespace(ctx context.Context, name string) error {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{fleet.LabelAddOnAgentNamespace: fleet.LabelTrue}}}
+	err := p.client.Create(ctx, namespace)
+	if err == nil {
+		return nil
+	}
+	if !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("create Namespace %s for agents of add-ons: %w", name, err)
+	}
 	there := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}}
-	err := p.client.Get(ctx, client.ObjectKey{Name: name}, there)
+	err = p.client.Get(ctx, client.ObjectKey{Name: name}, there)
 	switch {
-	case apierrors.IsNotFound(err):
-		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{fleet.LabelAddOnAgentNamespace: fleet.LabelTrue}}}
-		if err := client.IgnoreAlreadyExists(p.client.Create(ctx, namespace)); err != nil {
-			return fmt.Errorf("create Namespace %s for agents of add-ons: %w", name, err)
-		}
+	case apierrors.IsForbidden(err):
+		return nil
 	case err != nil:
 		return fmt.Errorf("get Namespace %s for agents of add-ons: %w", name, err)
 	case !there.DeletionTimestamp.IsZero():

@@ -89,6 +89,10 @@ func (*ChangedError) Error() string {
 	return "the bootstrap kubeconfig is of another hub now, which does not know the client certificate"
 }
 
+// seldom is how often at least a bootstrap kubeconfig is tried again that differs from the credential and cannot be judged,
+// because its hub does not answer. The agent has a hub to work with.
+const seldom = 10 * time.Minute
+
 // Follow settles the credential in the store at once, as the bootstrap kubeconfigs may have changed since Ensure read them, and
 // anew whenever they change, until the context ends. It is what makes a changed hub CA, proxy or address take effect while the
 // agent works. It returns a *ChangedError when the agent has to register anew.
@@ -122,7 +126,7 @@ func (b *Bootstrap) Follow(ctx context.Context) error {
 		case <-changes:
 			retry = firstRetry
 		case <-again:
-			retry = min(2*retry, lastRetry)
+			retry = min(2*retry, seldom)
 		}
 	}
 }

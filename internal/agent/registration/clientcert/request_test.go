@@ -59,7 +59,7 @@ func TestDecidedWithoutAWatch(t *testing.T) {
 					return w, nil
 				},
 			})
-			ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
+			ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 			defer stop()
 			certificate, _, err := (&clientcert.Requester{Hub: hub, Identity: self}).Request(ctx)
 			if string(certificate) != test.certificate || (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {

@@ -3,6 +3,7 @@ package apply
 import (
 	"context"
 	"errors"
+	"net/http"
 	"sync"
 	"time"
 
@@ -25,8 +26,8 @@ type backlog struct {
 	mu    sync.Mutex
 	works map[string]bool
 	scout string
-	// wake has a work looked at now.
-	wake func(work string)
+	// wake has a work looked at after a time.
+	wake func(work string, after time.Duration)
 }
 
 // unreachableError is that the hub did not answer.
@@ -41,18 +42,24 @@ func (b *backlog) heard(err error) error {
 	case err == nil:
 		b.flush()
 		return nil
-	case errors.As(err, &answer):
+	case errors.As(err, &answer) && !isUnwell(answer.Status().Code):
 		return err
 	default:
 		return &unreachableError{err}
 	}
 }
 
+// isUnwell tells whether an answer is that of a hub that has no time or is about to start, or of a proxy in its place. The next
+// request will hardly fare better, whatever it is about.
+func isUnwell(code int32) bool {
+	return code == http.StatusTooManyRequests || code >= http.StatusInternalServerError
+}
+
 func (b *backlog) flush() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for work := range b.works {
-		b.wake(work)
+		b.wake(work, 0)
 	}
 	clear(b.works)
 	b.scout = ""
@@ -75,10 +82,26 @@ func (b *backlog) judge(ctx context.Context, work string, result ctrl.Result, er
 		b.scout = work
 		log.FromContext(ctx).Info("The hub does not answer; what there is to report waits until it does", "reason", err.Error())
 	}
+	if b.scout != work {
+		return ctrl.Result{RequeueAfter: unheard}, nil
+	}
+	// Another one the next time: the hub may have no answer to this one alone.
+	b.scout = b.other(work)
 	if b.scout == work {
 		return ctrl.Result{RequeueAfter: scoutPause}, nil
 	}
+	b.wake(b.scout, scoutPause)
 	return ctrl.Result{RequeueAfter: unheard}, nil
+}
+
+// other is any other work of the backlog, or the same if there is none.
+func (b *backlog) other(work string) string {
+	for other := range b.works {
+		if other != work {
+			return other
+		}
+	}
+	return work
 }
 
 // leave is for a work that has nothing to say any more, or cannot say it although the hub answers. If it was the scout, another
@@ -91,7 +114,7 @@ func (b *backlog) leave(work string) {
 	b.scout = ""
 	for next := range b.works {
 		b.scout = next
-		b.wake(next)
+		b.wake(next, 0)
 		return
 	}
 }

@@ -3,9 +3,11 @@ package apply
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"syscall"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -16,7 +18,12 @@ import (
 func TestBacklog(t *testing.T) {
 	t.Parallel()
 	var woken []string
-	b := backlog{works: map[string]bool{}, wake: func(work string) { woken = append(woken, work) }}
+	b := backlog{works: map[string]bool{}, wake: func(work string, after time.Duration) {
+		if after > 0 {
+			work += " after " + after.String()
+		}
+		woken = append(woken, work)
+	}}
 	expect := func(what string, want ...string) {
 		t.Helper()
 		slices.Sort(woken)
@@ -35,18 +42,28 @@ func TestBacklog(t *testing.T) {
 		return result
 	}
 	for range 2 {
-		for work, after := range map[string]ctrl.Result{"scout": {RequeueAfter: scoutPause}} {
-			if got := judge(work, silent()); got != after {
-				t.Errorf("%s: %+v, want %+v", work, got, after)
-			}
+		if got := judge("scout", silent()); got != (ctrl.Result{RequeueAfter: scoutPause}) {
+			t.Errorf("the only one: %+v", got)
 		}
-		for _, work := range []string{"a", "b"} {
-			if got := judge(work, silent()); got != (ctrl.Result{RequeueAfter: unheard}) {
-				t.Errorf("%s: %+v", work, got)
-			}
+	}
+	for _, work := range []string{"a", "b"} {
+		if got := judge(work, silent()); got != (ctrl.Result{RequeueAfter: unheard}) {
+			t.Errorf("%s: %+v", work, got)
 		}
 	}
 	expect("nobody was heard")
+
+	// A proxy without a hub behind it, and a hub that is about to start, are no better. The next try is another's: a hub may
+	// have nothing but such answers to one work.
+	for _, code := range []int{http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable} {
+		before := b.scout
+		unwell := b.heard(apierrors.NewGenericServerResponse(code, "put", schema.GroupResource{}, before, "", 0, true))
+		if got := judge(before, unwell); got != (ctrl.Result{RequeueAfter: unheard}) || b.scout == before {
+			t.Errorf("%d: %+v, and the next try is that of %s after %s", code, got, b.scout, before)
+		}
+		expect(http.StatusText(code), b.scout+" after 10s")
+	}
+	b.scout = "scout"
 
 	// A refusal is an answer, but none to build upon.
 	refused := b.heard(apierrors.NewForbidden(schema.GroupResource{}, "a", errors.New("not yet")))

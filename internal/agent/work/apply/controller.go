@@ -110,7 +110,7 @@ func Register(mgr ctrl.Manager, hub cluster.Cluster, dyn dynamic.Interface, mana
 		return nil
 	})
 	onReturn := source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-		c.backlog.wake = func(work string) { queue.Add(workOf(work)[0]) }
+		c.backlog.wake = func(work string, after time.Duration) { queue.AddAfter(workOf(work)[0], after) }
 		return nil
 	})
 	return ctrl.NewControllerManagedBy(mgr).Named("apply").

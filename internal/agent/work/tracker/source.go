@@ -35,7 +35,9 @@ func (s *source) list(ctx context.Context, o metav1.ListOptions) (runtime.Object
 func (s *source) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	w, err := s.tryWatch(ctx, o)
 	if s.failed = err != nil; s.failed {
-		s.kind.heed(err)
+		if o.SendInitialEvents == nil { // of an attempt to have a watch instead of a list, the list that follows tells
+			s.kind.heed(err)
+		}
 		return nil, err
 	}
 	s.kind.watched()

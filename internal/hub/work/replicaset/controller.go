@@ -89,7 +89,7 @@ func (c *Controller) advance(ctx context.Context, set *workv1alpha1.ManifestWork
 	if err := c.report(ctx, s, s.unfit); err != nil {
 		return 0, err
 	}
-	return s.wait(), errors.Join(problems.asError(), s.unkept)
+	return s.wait(), errors.Join(problems.asError(), s.again)
 }
 
 // hold makes sure that the set does not go without its works (MR-07).

@@ -35,11 +35,11 @@ type hub struct {
 	client.WithWatch
 	*Controller
 	clock *clocktesting.FakeClock
-	// writes counts all writes; refuse makes those in some namespaces fail, and of
-	// Secrets under the key secrets. unreadable is why Secrets cannot be read.
-	writes     atomic.Int32
-	refuse     map[string]bool
-	unreadable error
+	// writes counts all writes; refuse makes those in some namespaces fail.
+	writes atomic.Int32
+	refuse map[string]bool
+	// Why Secrets cannot be read or written.
+	unreadable, unwritable error
 }
 
 func newHub(t *testing.T, objects ...client.Object) *hub {
@@ -66,7 +66,11 @@ func newHub(t *testing.T, objects ...client.Object) *hub {
 func (h *hub) counted() interceptor.Funcs {
 	write := func(o client.Object) error {
 		h.writes.Add(1)
-		if _, secret := o.(*corev1.Secret); h.refuse[o.GetNamespace()] || secret && h.refuse["secrets"] {
+		_, secret := o.(*corev1.Secret)
+		if secret && h.unwritable != nil {
+			return h.unwritable
+		}
+		if h.refuse[o.GetNamespace()] {
 			return fmt.Errorf("%s does not want it", o.GetNamespace())
 		}
 		return nil

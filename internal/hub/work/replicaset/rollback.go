@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
 	"github.com/capstan-io/capstan/internal/fleet"
@@ -32,12 +33,12 @@ func (c *Controller) chooseTemplate(ctx context.Context, s *situation) (err erro
 		return nil
 	}
 	template, err := c.templates.load(ctx, s.set, before)
-	if lost := (*lostTemplateError)(nil); errors.As(err, &lost) {
-		s.rollback = fmt.Sprintf("revision %d has failed: %s; revision %d cannot be restored: %v", now.Number, now.Message, before.Number, lost)
-		return nil
-	}
 	if err != nil {
-		return fmt.Errorf("read revision %d of ManifestWorkReplicaSet %s/%s: %w", before.Number, s.set.Namespace, s.set.Name, err)
+		s.rollback = fmt.Sprintf("revision %d has failed: %s; revision %d cannot be restored: %v", now.Number, now.Message, before.Number, err)
+		if lost := (*lostTemplateError)(nil); !errors.As(err, &lost) {
+			s.again = fmt.Errorf("read revision %d of ManifestWorkReplicaSet %s/%s: %w", before.Number, s.set.Namespace, s.set.Name, err)
+		}
+		return nil
 	}
 	s.template, s.held = template, false
 	s.rollback = fmt.Sprintf("revision %d has failed: %s; revision %d is restored: change the template to try again", now.Number, now.Message, before.Number)
@@ -67,8 +68,11 @@ func (c *Controller) judge(ctx context.Context, s *situation) error {
 	case s.complete():
 		now.State = good
 		if err := c.templates.keep(ctx, s.set, s.history); err != nil {
-			now.State, s.unkept = "", err
+			now.State = ""
 			s.warning = fmt.Sprintf("there can be no rollback to this template: %v", err)
+			if !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) && !apierrors.IsRequestEntityTooLargeError(err) {
+				s.again = err
+			}
 		}
 	}
 	return s.history.write(ctx, c.client, s.set)

@@ -117,16 +117,21 @@ func TestTemplatesThatCannotBeKept(t *testing.T) {
 	set := webSet(ref("p"))
 	set.Annotations = map[string]string{fleet.AnnotationRollback: "true"}
 	h := newHub(t, objects(set, decided("p", "c1"))...)
-	h.refuse["secrets"] = true
 	h.reconcile(t)
 	h.report(t, []string{"c1"}, "Applied", "True", "Progressing", "False")
-	if _, err := h.Reconcile(t.Context(), request); err == nil {
-		t.Error("nobody tries again to keep the template")
+	for err, again := range map[error]bool{
+		apierrors.NewInternalError(errors.New("etcd is slow")):                          true,
+		apierrors.NewForbidden(corev1.Resource("secrets"), "t", errors.New("no right")): false,
+	} {
+		h.unwritable = err
+		if _, got := h.Reconcile(t.Context(), request); again != errors.Is(got, err) || !again && got != nil {
+			t.Errorf("%v: tried again because of %v", err, got)
+		}
+		if message := h.expectCondition(t, "PlacementRolledOut", metav1.ConditionTrue, "Complete"); !strings.Contains(message, "there can be no rollback to this template") || !strings.Contains(message, err.Error()) {
+			t.Errorf("%v: message %q", err, message)
+		}
 	}
-	if message := h.expectCondition(t, "PlacementRolledOut", metav1.ConditionTrue, "Complete"); !strings.Contains(message, "there can be no rollback to this template") {
-		t.Errorf("message %q", message)
-	}
-	h.refuse["secrets"] = false
+	h.unwritable = nil
 	h.reconcile(t)
 	if message := h.expectCondition(t, "PlacementRolledOut", metav1.ConditionTrue, "Complete"); h.history(t).current().State != good || strings.Contains(message, "rollback") {
 		t.Errorf("history %+v, message %q", h.history(t), message)
@@ -142,6 +147,9 @@ func TestFailedRevisionsDoNotComeBack(t *testing.T) {
 	h.unreadable = apierrors.NewInternalError(errors.New("etcd is slow"))
 	if _, err := h.Reconcile(t.Context(), request); !errors.Is(err, h.unreadable) || !maps.Equal(h.versions(t), all) {
 		t.Errorf("versions %v, error %v", h.versions(t), err)
+	}
+	if message := h.expectCondition(t, "PlacementRolledOut", metav1.ConditionFalse, "Progressing"); !strings.Contains(message, "revision 1 cannot be restored: "+h.unreadable.Error()) {
+		t.Errorf("message %q", message)
 	}
 	h.unreadable = nil
 	if err := h.DeleteAllOf(t.Context(), &corev1.Secret{}, client.InNamespace("ns")); err != nil {

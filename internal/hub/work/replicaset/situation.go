@@ -21,11 +21,11 @@ type situation struct {
 	// next is when to look again even if nothing happens. Zero is never.
 	next time.Time
 	// history is there if the set is to be rolled back when it fails; rollback tells that it was, and warning that it
-	// cannot be. held lets no cluster begin, and unkept is why a good template is not kept yet.
+	// cannot be. held lets no cluster begin, and again is why a template could not be read or kept that may be the next time.
 	history           history
 	rollback, warning string
 	held              bool
-	unkept            error
+	again             error
 	// overrides are there if works differ; unfit are the clusters for which there can be none, and why.
 	overrides *variants
 	unfit     problems

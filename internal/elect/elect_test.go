@@ -1,4 +1,4 @@
-package agent
+package elect
 
 import (
 	"context"
@@ -14,7 +14,8 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// fakeLease is a Lease in a cluster that can be cut off, and that tells of a conflict when the lease is given back for the first time.
+// fakeLease is a Lease in a cluster that can be cut off, and that tells of a conflict when the lease is given back for the
+// first time.
 type fakeLease struct {
 	mu       sync.Mutex
 	record   *resourcelock.LeaderElectionRecord
@@ -83,7 +84,7 @@ func TestLeaderIsCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lock := &fakeLease{}
 		var acted time.Duration
-		err := lead(t.Context(), lock, func(ctx context.Context) error {
+		err := Lead(t.Context(), lock, func(ctx context.Context) error {
 			<-time.After(time.Minute + time.Nanosecond) // just after a renewal, as it may be
 			lock.mu.Lock()
 			lock.cutOff = true
@@ -92,7 +93,7 @@ func TestLeaderIsCutOff(t *testing.T) {
 			acted = time.Since(lock.written)
 			return nil
 		})
-		if err == nil || acted >= leaseDuration {
+		if !errors.Is(err, ErrLost) || acted >= leaseDuration {
 			t.Errorf("it acted for %s after its last renewal, and ended with %v", acted, err)
 		}
 	})
@@ -104,7 +105,7 @@ func TestLeaderEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lock := &fakeLease{conflict: true}
 		ctx, stop := context.WithCancel(t.Context())
-		err := lead(ctx, lock, func(ctx context.Context) error {
+		err := Lead(ctx, lock, func(ctx context.Context) error {
 			stop()
 			<-ctx.Done()
 			<-time.After(time.Minute)
