@@ -9,6 +9,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,9 +24,9 @@ var errMayNotLook = errors.New("the agent may not look at CustomResourceDefiniti
 // installCRDs gives the managed cluster the kinds that the agent keeps there (SC-22). Where an operator has installed them
 // and the agent may not, that is well too. A cluster that does not answer is waited for; one that refuses is not.
 func (a *Agent) installCRDs(ctx context.Context) error {
-	managed, err := client.NewWithWatch(a.managed, client.Options{Scheme: managedScheme()})
+	managed, err := a.definitions()
 	if err != nil {
-		return fmt.Errorf("connect to the managed cluster %s: %w", a.managed.Host, err)
+		return err
 	}
 	for retry := firstRestart; ; retry = min(2*retry, lastRestart) {
 		err := installCRDs(ctx, managed)
@@ -37,6 +38,18 @@ func (a *Agent) installCRDs(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// definitions is a client for the CustomResourceDefinitions of the managed cluster, and for nothing else: it need not find out
+// what kinds there are.
+func (a *Agent) definitions() (client.WithWatch, error) {
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"), meta.RESTScopeRoot)
+	managed, err := client.NewWithWatch(a.managed, client.Options{Scheme: managedScheme(), Mapper: mapper})
+	if err != nil {
+		return nil, fmt.Errorf("connect to the managed cluster %s: %w", a.managed.Host, err)
+	}
+	return managed, nil
 }
 
 // refused tells whether the API server understood, and will say the same again.
@@ -92,9 +105,9 @@ func ensureCRD(ctx context.Context, managed client.Client, want *apiextensionsv1
 
 // keepCRDs installs the kinds anew when somebody has removed them from the managed cluster: no work could be applied any more.
 func (a *Agent) keepCRDs(ctx context.Context) error {
-	managed, err := client.NewWithWatch(a.managed, client.Options{Scheme: managedScheme()})
+	managed, err := a.definitions()
 	if err != nil {
-		return fmt.Errorf("connect to the managed cluster %s: %w", a.managed.Host, err)
+		return err
 	}
 	all, ctx := errgroup.WithContext(ctx)
 	for _, crd := range crds.ManagedCluster() {
@@ -110,8 +123,9 @@ func (a *Agent) keepCRD(ctx context.Context, managed client.WithWatch, want *api
 	for {
 		_, err := watchCRD(ctx, managed, want.Name, func(*apiextensionsv1.CustomResourceDefinition) bool { return false })
 		if apierrors.IsNotFound(err) {
-			logger.Info("A CustomResourceDefinition was removed from the managed cluster and is installed anew; all objects of its kind are gone")
-			err = ensureCRD(ctx, managed, want.DeepCopy())
+			if err = ensureCRD(ctx, managed, want.DeepCopy()); err == nil {
+				logger.Info("A CustomResourceDefinition was removed from the managed cluster and is installed anew; all objects of its kind are gone")
+			}
 		}
 		switch {
 		case ctx.Err() != nil:
