@@ -43,7 +43,7 @@ func Register(mgr ctrl.Manager, clk clock.Clock) error {
 	if err != nil {
 		return fmt.Errorf("prepare a client for what the hub serves: %w", err)
 	}
-	known := hashes.New(configs, served)
+	known := hashes.New(configs, served, clk)
 	c := New(mgr.GetClient(), known, mgr.GetEventRecorder("addon-configuration-controller"), clk)
 	return ctrl.NewControllerManagedBy(mgr).Named("addon-configuration").
 		For(&addonv1beta1.ClusterManagementAddOn{}, builder.WithPredicates(lookup.EntryChanged())).
