@@ -54,12 +54,10 @@ func (r *reporter) register(mgr ctrl.Manager) error {
 			q.Add(reconcile.Request{}) // a cluster may have neither
 			return nil
 		})).
-		WithOptions(controller.Options{RateLimiter: retries()}).
+		WithOptions(controller.Options{
+			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
+		}).
 		Complete(r)
-}
-
-func retries() workqueue.TypedRateLimiter[reconcile.Request] {
-	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry)
 }
 
 // Reconcile brings the scores on the hub up to date, and their validity with them.

@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -68,21 +70,47 @@ func Decided(csr *certificatesv1.CertificateSigningRequest) bool {
 	})
 }
 
-// Undecided are the requests with the labels that are neither approved nor denied.
-func Undecided(ctx context.Context, c client.Reader, with client.MatchingLabels) ([]reconcile.Request, error) {
-	return list(ctx, c, with, func(csr *certificatesv1.CertificateSigningRequest) bool { return !Decided(csr) })
+// Undecided tells whether the request is neither approved nor denied yet.
+func Undecided(csr *certificatesv1.CertificateSigningRequest) bool { return !Decided(csr) }
+
+// indexAddOn of requests is the ManagedClusterAddOn that they are labelled to be of.
+const indexAddOn = "certrequest.addon"
+
+// AddIndex adds the index that OfAddOn reads through. Of all requests of a fleet, few are of one add-on.
+func AddIndex(ctx context.Context, indexer client.FieldIndexer) error {
+	if err := indexer.IndexField(ctx, &certificatesv1.CertificateSigningRequest{}, indexAddOn, addOnOf); err != nil {
+		return fmt.Errorf("index CertificateSigningRequests by %s: %w", indexAddOn, err)
+	}
+	return nil
 }
 
-// Unsigned are the requests with the labels that are approved and have no certificate yet.
-func Unsigned(ctx context.Context, c client.Reader, with client.MatchingLabels) ([]reconcile.Request, error) {
-	return list(ctx, c, with, ToBeSigned)
+func addOnOf(csr client.Object) []string {
+	cluster, addOn := csr.GetLabels()[fleet.LabelClusterName], csr.GetLabels()[fleet.LabelAddOnName]
+	if cluster == "" || addOn == "" {
+		return nil
+	}
+	return []string{client.ObjectKey{Namespace: cluster, Name: addOn}.String()}
 }
 
-func list(
-	ctx context.Context, c client.Reader, with client.MatchingLabels, which func(*certificatesv1.CertificateSigningRequest) bool,
+// OfAddOn returns what finds those requests of a ManagedClusterAddOn that are to be looked at again with it. The reader needs the index of
+// AddIndex.
+func OfAddOn(c client.Reader, which func(*certificatesv1.CertificateSigningRequest) bool) handler.MapFunc {
+	return func(ctx context.Context, addOn client.Object) []reconcile.Request {
+		key := client.ObjectKeyFromObject(addOn)
+		found, err := List(ctx, c, which, client.MatchingFields{indexAddOn: key.String()})
+		if err != nil {
+			log.FromContext(ctx).Error(err, "The certificate requests of an add-on cannot be looked at again", "addOn", key)
+		}
+		return found
+	}
+}
+
+// List returns those requests out of what the options select that which tells.
+func List(
+	ctx context.Context, c client.Reader, which func(*certificatesv1.CertificateSigningRequest) bool, options ...client.ListOption,
 ) (found []reconcile.Request, err error) {
 	csrs := &certificatesv1.CertificateSigningRequestList{}
-	if err := c.List(ctx, csrs, with, client.UnsafeDisableDeepCopy); err != nil {
+	if err := c.List(ctx, csrs, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
 		return nil, fmt.Errorf("list CertificateSigningRequests: %w", err)
 	}
 	for i := range csrs.Items {
@@ -93,19 +121,19 @@ func list(
 	return found, nil
 }
 
-// OfAddOn are the labels of the requests of a ManagedClusterAddOn.
-func OfAddOn(addOn client.Object) client.MatchingLabels {
-	return client.MatchingLabels{fleet.LabelClusterName: addOn.GetNamespace(), fleet.LabelAddOnName: addOn.GetName()}
-}
-
 // AddOnChanged matches ManagedClusterAddOns whose requests may be decided otherwise now: others register, or by other configurations.
 func AddOnChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*addonv1beta1.ManagedClusterAddOn)
 		after, too := e.ObjectNew.(*addonv1beta1.ManagedClusterAddOn)
 		return !ok || !too || !equality.Semantic.DeepEqual(before.Status.Registrations, after.Status.Registrations) ||
-			!equality.Semantic.DeepEqual(before.Status.ConfigReferences, after.Status.ConfigReferences)
+			!slices.EqualFunc(before.Status.ConfigReferences, after.Status.ConfigReferences, sameDesired)
 	}}
+}
+
+// sameDesired leaves out how far the configuration has come: that changes for every add-on with each rollout.
+func sameDesired(a, b addonv1beta1.ConfigReference) bool {
+	return a.ConfigGroupResource == b.ConfigGroupResource && equality.Semantic.DeepEqual(a.DesiredConfig, b.DesiredConfig)
 }
 
 // ToBeSigned tells whether the request is approved and has no certificate yet.

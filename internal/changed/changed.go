@@ -8,14 +8,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 )
 
-// Object matches objects that were made anew.
-func Object() predicate.Predicate {
+// Recreated matches objects that were made anew.
+func Recreated() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return e.ObjectOld.GetUID() != e.ObjectNew.GetUID() }}
 }
 
 // Generation matches what has another spec, or was made anew.
 func Generation() predicate.Predicate {
-	return predicate.Or(predicate.Predicate(predicate.GenerationChangedPredicate{}), Object())
+	return predicate.Or(predicate.Predicate(predicate.GenerationChangedPredicate{}), Recreated())
 }
 
 // Either matches objects of which something holds, and updates after which it does not any more.

@@ -13,8 +13,8 @@ func TestUpdates(t *testing.T) {
 	t.Parallel()
 	marked := Either(func(o client.Object) bool { return o.GetLabels()["marked"] != "" })
 	for name, test := range map[string]struct {
-		before, after                  metav1.ObjectMeta
-		object, generation, markedness bool
+		before, after                     metav1.ObjectMeta
+		recreated, generation, markedness bool
 	}{
 		"nothing": {metav1.ObjectMeta{UID: "a", Generation: 1}, metav1.ObjectMeta{UID: "a", Generation: 1}, false, false, false},
 		"spec":    {metav1.ObjectMeta{UID: "a", Generation: 1}, metav1.ObjectMeta{UID: "a", Generation: 2}, false, true, false},
@@ -23,8 +23,8 @@ func TestUpdates(t *testing.T) {
 		"no more": {metav1.ObjectMeta{UID: "a", Labels: map[string]string{"marked": "x"}}, metav1.ObjectMeta{UID: "a"}, false, false, true},
 	} {
 		e := event.UpdateEvent{ObjectOld: &corev1.Secret{ObjectMeta: test.before}, ObjectNew: &corev1.Secret{ObjectMeta: test.after}}
-		if got := Object().Update(e); got != test.object {
-			t.Errorf("%s: object %t", name, got)
+		if got := Recreated().Update(e); got != test.recreated {
+			t.Errorf("%s: recreated %t", name, got)
 		}
 		if got := Generation().Update(e); got != test.generation {
 			t.Errorf("%s: generation %t", name, got)

@@ -44,28 +44,20 @@ func New(c client.Client, cat catalogue.Catalogue, recorder events.EventRecorder
 	return &Controller{client: c, catalogue: cat, recorder: recorder, clock: clk}
 }
 
-// Register adds the controller to the manager. The requests of an add-on that wait are looked at again when it is triggered.
+// Register adds the controller to the manager, whose cache needs the index of package certrequest. The requests of an add-on that wait are looked at again when it is triggered.
 func Register(mgr ctrl.Manager, cat catalogue.Catalogue, again *trigger.Trigger, clk clock.PassiveClock) error {
 	c := New(mgr.GetClient(), cat, mgr.GetEventRecorder("addon-csr-approving-controller"), clk)
+	withheld := certrequest.OfAddOn(c.client, certrequest.Undecided)
 	return ctrl.NewControllerManagedBy(mgr).Named("addon-approve").
 		For(&certificatesv1.CertificateSigningRequest{}, builder.WithPredicates(predicate.NewPredicateFuncs(ofAddOn))).
-		Watches(&addonv1beta1.ManagedClusterAddOn{}, handler.EnqueueRequestsFromMapFunc(c.withheld), builder.WithPredicates(certrequest.AddOnChanged())).
-		WatchesRawSource(again.Source(c.withheld)).
+		Watches(&addonv1beta1.ManagedClusterAddOn{}, handler.EnqueueRequestsFromMapFunc(withheld), builder.WithPredicates(certrequest.AddOnChanged())).
+		WatchesRawSource(again.Source(withheld)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
 		Complete(c)
 }
 
 func ofAddOn(o client.Object) bool {
 	return o.GetLabels()[fleet.LabelAddOnName] != "" && o.GetLabels()[fleet.LabelClusterName] != ""
-}
-
-// withheld are the undecided requests of an add-on.
-func (c *Controller) withheld(ctx context.Context, addOn client.Object) []ctrl.Request {
-	waiting, err := certrequest.Undecided(ctx, c.client, certrequest.OfAddOn(addOn))
-	if err != nil {
-		log.FromContext(ctx).Error(err, "The requests of an add-on that wait cannot be looked at again", "addOn", client.ObjectKeyFromObject(addOn))
-	}
-	return waiting
 }
 
 // Reconcile approves the request if it is for what the add-on registers for, and by whom it has to be. Everything else is

@@ -3,6 +3,7 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/capstan-io/capstan/internal/addon/installation"
 	"github.com/capstan-io/capstan/internal/addon/sign"
 	"github.com/capstan-io/capstan/internal/addon/trigger"
+	"github.com/capstan-io/capstan/internal/certrequest"
 )
 
 // Options say which add-ons are run.
@@ -35,6 +37,7 @@ type Options struct {
 // Register adds the controllers to the manager. Its scheme needs RBAC, certificate requests, clusters, works and add-ons.
 func Register(mgr ctrl.Manager, o Options) error {
 	err := errors.Join(
+		certrequest.AddIndex(context.Background(), mgr.GetFieldIndexer()),
 		installation.Register(mgr, installation.Options{Manager: o.Manager, Catalogue: o.Catalogue, Configs: o.Configs, Trigger: o.Trigger, Clock: o.Clock}),
 		approve.Register(mgr, o.Catalogue, o.Trigger, o.Clock),
 		sign.Register(mgr, o.Catalogue, o.Trigger),

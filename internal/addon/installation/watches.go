@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/capstan-io/capstan/addon"
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
@@ -306,15 +307,14 @@ func add(q queue, requests []reconcile.Request) {
 	}
 }
 
-// concerns tells whether a change of the cluster matters to an add-on on it. Whether the cluster is heard of matters to all: to what is said
-// of the add-on's health and of works that the cluster has not answered to, and to how long hooks are waited for.
+// concerns tells whether a change of the cluster matters to an add-on on it.
 func (c *Controller) concerns(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn, before, after *clusterv1.ManagedCluster) bool {
-	if available(before) != available(after) {
-		return true
-	}
 	agent, err := c.Catalogue.Agent(ctx, addOn)
 	if err != nil || agent == nil {
 		return err != nil
+	}
+	if c.depends(ctx, addOn, agent.Options().Health.Mode, available(before), available(after)) {
+		return true
 	}
 	if catalogue.Installation(agent, before, addOn).HostingCluster != catalogue.Installation(agent, after, addOn).HostingCluster {
 		return true
@@ -324,6 +324,22 @@ func (c *Controller) concerns(ctx context.Context, addOn *addonv1beta1.ManagedCl
 	}
 	return !equality.Semantic.DeepEqual(before.Labels, after.Labels) || !equality.Semantic.DeepEqual(before.Annotations, after.Annotations) ||
 		!equality.Semantic.DeepEqual(before.Status.ClusterClaims, after.Status.ClusterClaims) || before.Status.Version != after.Status.Version
+}
+
+// depends tells whether it matters to an add-on that its cluster is heard of, or not any more: to how long hooks are waited for, to what is
+// said of its health, and to what is said of works that the cluster has not answered to (AF-14). An outage of a whole fleet is nothing new
+// to most add-ons, and to look at each would be to render all of them.
+func (c *Controller) depends(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn, health addon.HealthMode, before, after metav1.ConditionStatus) bool {
+	switch {
+	case before == after:
+		return false
+	case !addOn.DeletionTimestamp.IsZero() || health != addon.HealthLease && health != addon.HealthNone:
+		return true
+	case before != metav1.ConditionTrue && after != metav1.ConditionTrue:
+		return false
+	}
+	works, err := c.worksOf(ctx, client.ObjectKeyFromObject(addOn))
+	return err != nil || slices.ContainsFunc(works, func(w workv1.ManifestWork) bool { return !workload.Answered(&w) })
 }
 
 func available(cluster *clusterv1.ManagedCluster) metav1.ConditionStatus {

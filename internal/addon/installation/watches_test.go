@@ -21,6 +21,7 @@ import (
 	"github.com/capstan-io/capstan/addon"
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
@@ -95,7 +96,6 @@ func TestOfCluster(t *testing.T) {
 		"version":                             {installed(), "c1", upgraded, nil, true}, // AF-18
 		"labels it does not look at":          {installed(), "c1", labelled, never, false},
 		"another cluster":                     {installed(), "c2", labelled, nil, false},
-		"availability":                        {installed(), "c1", unknown, never, true}, // AF-14: of works that are not applied yet
 		"labels of the hosting cluster":       {hosted, "host", labelled, nil, false},
 		"availability of the hosting cluster": {hosted, "host", unknown, never, true},  // AF-16, A6
 		"version of the hosting cluster":      {hosted, "host", upgraded, never, true}, // AF-18
@@ -127,6 +127,58 @@ func TestOfCluster(t *testing.T) {
 	h.reconcile(t)
 	if requests := h.controller.hosted.by("host"); len(requests) > 0 {
 		t.Errorf("%v are asked for, of which others take care", requests)
+	}
+}
+
+// AF-14: whether a cluster is heard of brings back only the add-ons of which something else is to be said then.
+func TestAvailability(t *testing.T) {
+	t.Parallel()
+	isNow := func(status metav1.ConditionStatus) *clusterv1.ManagedCluster {
+		c := cluster("c1")
+		if status != "" {
+			c.Status.Conditions = []metav1.Condition{{Type: "ManagedClusterConditionAvailable", Status: status}}
+		}
+		return c
+	}
+	work := func(observed int64, finalizers ...string) *workv1.ManifestWork {
+		w := &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "c1", Name: "addon-hello-deploy-0", Generation: 2, Labels: map[string]string{fleet.LabelAddOnName: "hello"},
+		}}
+		if w.Finalizers = finalizers; len(finalizers) > 0 {
+			w.DeletionTimestamp = new(metav1.Now())
+		}
+		if observed > 0 {
+			w.Status.Conditions = []metav1.Condition{{Type: fleet.ConditionApplied, Status: metav1.ConditionTrue, ObservedGeneration: observed}}
+		}
+		return w
+	}
+	for name, test := range map[string]struct {
+		addOn         *addonv1beta1.ManagedClusterAddOn
+		work          *workv1.ManifestWork
+		health        addon.HealthMode
+		before, after metav1.ConditionStatus
+		want          bool
+	}{
+		"works are applied":                {installed(), work(2), addon.HealthLease, "True", "Unknown", false},
+		"works are applied, back":          {installed(), work(2), addon.HealthLease, "Unknown", "True", false},
+		"work is not answered":             {installed(), work(0), addon.HealthLease, "True", "Unknown", true},
+		"work is not answered, back":       {installed(), work(0), addon.HealthLease, "False", "True", true},
+		"work is changed":                  {installed(), work(1), addon.HealthLease, "True", "Unknown", true},
+		"work goes":                        {installed(), work(2, "agent"), addon.HealthLease, "True", "Unknown", true},
+		"not available either way":         {installed(), work(0), addon.HealthLease, "Unknown", "False", false},
+		"no condition, then not heard of":  {installed(), work(0), addon.HealthLease, "", "Unknown", false},
+		"health of works":                  {installed(), work(2), addon.HealthManifests, "Unknown", "False", true}, // RG-30
+		"health by somebody else":          {installed(), work(2), addon.HealthNone, "True", "Unknown", false},
+		"leaves":                           {installed(leaving), work(2), addon.HealthLease, "True", "Unknown", true},  // A6
+		"leaves, from Unknown on to False": {installed(leaving), work(2), addon.HealthLease, "Unknown", "False", true}, // A6
+		"nothing":                          {installed(leaving), work(0), addon.HealthLease, "True", "True", false},
+	} {
+		h, queue := newHub(t, test.addOn, test.work), newQueue(t)
+		h.agent.options.Health.Mode = test.health
+		h.controller.ofCluster().Update(t.Context(), event.UpdateEvent{ObjectOld: isNow(test.before), ObjectNew: isNow(test.after)}, queue)
+		if got := queue.Len() == 1; got != test.want {
+			t.Errorf("%s: %d add-ons are asked for", name, queue.Len())
+		}
 	}
 }
 

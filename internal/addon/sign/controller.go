@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/capstan-io/capstan/addon"
@@ -43,24 +42,16 @@ func New(c client.Client, cat catalogue.Catalogue, recorder events.EventRecorder
 	return &Controller{client: c, catalogue: cat, recorder: recorder}
 }
 
-// Register adds the controller to the manager. The requests of an add-on that could not be signed are looked at again when it is triggered.
+// Register adds the controller to the manager, whose cache needs the index of package certrequest. The requests of an add-on that could not be signed are looked at again when it is triggered.
 func Register(mgr ctrl.Manager, cat catalogue.Catalogue, again *trigger.Trigger) error {
 	c := New(mgr.GetClient(), cat, mgr.GetEventRecorder("addon-csr-signing-controller"))
+	waiting := certrequest.OfAddOn(c.client, certrequest.ToBeSigned) // it may have had no code or signer for them before
 	return ctrl.NewControllerManagedBy(mgr).Named("addon-sign").
 		For(&certificatesv1.CertificateSigningRequest{}, builder.WithPredicates(predicate.NewPredicateFuncs(toBeSigned))).
-		Watches(&addonv1beta1.ManagedClusterAddOn{}, handler.EnqueueRequestsFromMapFunc(c.waiting), builder.WithPredicates(certrequest.AddOnChanged())).
-		WatchesRawSource(again.Source(c.waiting)).
+		Watches(&addonv1beta1.ManagedClusterAddOn{}, handler.EnqueueRequestsFromMapFunc(waiting), builder.WithPredicates(certrequest.AddOnChanged())).
+		WatchesRawSource(again.Source(waiting)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
 		Complete(c)
-}
-
-// waiting are the requests of an add-on that are approved and not signed: it may have had no code, cluster or signer for them before.
-func (c *Controller) waiting(ctx context.Context, addOn client.Object) []ctrl.Request {
-	unsigned, err := certrequest.Unsigned(ctx, c.client, certrequest.OfAddOn(addOn))
-	if err != nil {
-		log.FromContext(ctx).Error(err, "The requests of an add-on that are not signed cannot be looked at again", "addOn", client.ObjectKeyFromObject(addOn))
-	}
-	return unsigned
 }
 
 // toBeSigned tells whether the request is approved, and of an add-on with a signer that may be its own.

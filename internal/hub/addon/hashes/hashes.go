@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -16,6 +18,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -35,10 +38,15 @@ type State struct {
 	Generation int64
 }
 
+// believed is how long what discovery says is wrong with a kind is believed. All configurations of the kind are asked for one after
+// the other, of which there may be thousands, and discovery reads everything that the hub serves.
+const believed = 5 * time.Second
+
 // Hashes knows the states of configurations.
 type Hashes struct {
 	client dynamic.Interface
 	serves discovery.DiscoveryInterfaceWithContext
+	clock  clock.PassiveClock
 
 	mu      sync.Mutex
 	ctx     context.Context // the life of the watches; nil before Start
@@ -46,12 +54,20 @@ type Hashes struct {
 	watches map[schema.GroupResource]*watch
 	wanted  map[string]map[addonv1beta1.AddOnConfig]bool // by ClusterManagementAddOn
 	askers  map[addonv1beta1.AddOnConfig]map[string]bool // the same, the other way round
+	wrong   map[schema.GroupResource]wrong               // kinds without a watch
+	changes int                                          // of definitions
+}
+
+// wrong is why a kind cannot be watched, for as long as that is believed.
+type wrong struct {
+	err   error
+	until time.Time
 }
 
 // New returns Hashes that watches through the client what the hub serves.
-func New(c dynamic.Interface, serves discovery.DiscoveryInterfaceWithContext) *Hashes {
+func New(c dynamic.Interface, serves discovery.DiscoveryInterfaceWithContext, clk clock.PassiveClock) *Hashes {
 	return &Hashes{
-		client: c, serves: serves, watches: map[schema.GroupResource]*watch{},
+		client: c, serves: serves, clock: clk, watches: map[schema.GroupResource]*watch{}, wrong: map[schema.GroupResource]wrong{},
 		wanted: map[string]map[addonv1beta1.AddOnConfig]bool{}, askers: map[addonv1beta1.AddOnConfig]map[string]bool{},
 	}
 }
@@ -97,6 +113,7 @@ func (h *Hashes) Want(addOn string, configs map[addonv1beta1.AddOnConfig]bool) {
 			delete(h.watches, kind)
 		}
 	}
+	maps.DeleteFunc(h.wrong, func(kind schema.GroupResource, _ wrong) bool { return !kinds[kind] })
 }
 
 // Of is the present state of a configuration that an add-on wants. It fails with ErrNotYet, or with what is wrong and what
@@ -115,24 +132,24 @@ var secrets = schema.GroupResource{Resource: "secrets"}
 
 // watchFor starts the watch of a kind if there is none.
 func (h *Hashes) watchFor(kind schema.GroupResource) (*watch, error) {
+	found, changes, err := h.watchOf(kind)
+	if found != nil || err != nil {
+		return found, err
+	}
+	// Discovery takes a while, in which the others that are known have to be told of.
+	gvr, err := h.find(kind)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if found := h.watches[kind]; found != nil {
 		return found, nil
 	}
-	if h.ctx == nil {
-		return nil, ErrNotYet
+	if err != nil {
+		if h.changes == changes { // otherwise it is of before
+			h.wrong[kind] = wrong{err: err, until: h.clock.Now().Add(believed)}
+		}
+		return nil, err
 	}
-	gvr, err := h.resolve(kind)
-	if meta.IsNoMatchError(err) {
-		return nil, notServed(kind)
-	} else if err != nil {
-		return nil, fmt.Errorf("look up %s: %w", kind, err)
-	}
-	if gvr.GroupResource() == secrets { // by whatever name
-		return nil, errors.New("a Secret cannot be a configuration, the hash of which everybody can see: name a configuration of another kind that refers to the Secret")
-	}
-	started, err := newWatch(h.ctx, h.client, gvr, events{
+	started, err := newWatch(h.ctx, h.client, gvr, callbacks{
 		changed: func(name client.ObjectKey) { h.tell(kind, name) },
 		ready:   func() { h.tellAll(kind) },
 		missing: func(w *watch) { h.missing(kind, w) },
@@ -144,19 +161,64 @@ func (h *Hashes) watchFor(kind schema.GroupResource) (*watch, error) {
 	return started, nil
 }
 
+// watchOf is the watch of a kind, or why there cannot be one, as far as that is known. changes is as of when.
+func (h *Hashes) watchOf(kind schema.GroupResource) (found *watch, changes int, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.ctx == nil {
+		return nil, h.changes, ErrNotYet
+	}
+	if known := h.wrong[kind]; h.watches[kind] == nil && h.clock.Now().Before(known.until) {
+		err = known.err
+	}
+	return h.watches[kind], h.changes, err
+}
+
+// find finds what to watch of a kind, or says what to do about it.
+func (h *Hashes) find(kind schema.GroupResource) (schema.GroupVersionResource, error) {
+	gvr, err := h.resolve(kind)
+	switch {
+	case meta.IsNoMatchError(err):
+		return gvr, notServed(kind)
+	case err != nil:
+		return gvr, fmt.Errorf("look up %s: %w", kind, err)
+	case gvr.GroupResource() == secrets: // by whatever name
+		return gvr, errors.New("a Secret cannot be a configuration, the hash of which everybody can see: name a configuration of another kind that refers to the Secret")
+	}
+	return gvr, nil
+}
+
 // resolve finds the version in which the hub serves a kind now. It asks each time: definitions come and go, and so do their versions. Only
 // the group that is named counts: a mapper of all of them would take another whose name begins alike.
 func (h *Hashes) resolve(kind schema.GroupResource) (schema.GroupVersionResource, error) {
-	served, err := restmapper.GetAPIGroupResourcesWithContext(h.ctx, h.serves)
-	if err != nil {
+	groups, lists, err := h.serves.ServerGroupsAndResourcesWithContext(h.ctx)
+	failed, partial := discovery.GroupDiscoveryFailedErrorGroups(err)
+	if err != nil && !partial {
 		return schema.GroupVersionResource{}, err
 	}
-	for _, group := range served {
-		if group.Group.Name == kind.Group {
-			return restmapper.NewDiscoveryRESTMapper([]*restmapper.APIGroupResources{group}).ResourceFor(kind.WithVersion(""))
+	for version, err := range failed {
+		if version.Group == kind.Group {
+			return schema.GroupVersionResource{}, fmt.Errorf("what serves %s does not answer, get its APIService to be available: %w", version, err)
+		}
+	}
+	for _, group := range groups {
+		if group.Name == kind.Group {
+			served := &restmapper.APIGroupResources{Group: *group, VersionedResources: versions(group.Name, lists)}
+			return restmapper.NewDiscoveryRESTMapper([]*restmapper.APIGroupResources{served}).ResourceFor(kind.WithVersion(""))
 		}
 	}
 	return schema.GroupVersionResource{}, &meta.NoResourceMatchError{PartialResource: kind.WithVersion("")}
+}
+
+// versions are the resources of a group, by version.
+func versions(group string, lists []*metav1.APIResourceList) map[string][]metav1.APIResource {
+	byVersion := map[string][]metav1.APIResource{}
+	for _, list := range lists {
+		if version, err := schema.ParseGroupVersion(list.GroupVersion); err == nil && version.Group == group {
+			byVersion[version.Version] = list.APIResources
+		}
+	}
+	return byVersion
 }
 
 // missing forgets a watch whose version the hub does not serve, so that the next one who asks gets the version that it does serve, or hears
@@ -186,6 +248,8 @@ func notServed(kind schema.GroupResource) error {
 func (h *Hashes) DefinitionChanged(name string) {
 	kind := schema.ParseGroupResource(name)
 	h.mu.Lock()
+	h.changes++
+	delete(h.wrong, kind)
 	if watch := h.watches[kind]; watch != nil && watch.hasFailed() {
 		watch.stop()
 		delete(h.watches, kind)

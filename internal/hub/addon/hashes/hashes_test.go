@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/dynamic/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
@@ -55,7 +56,7 @@ func TestOf(t *testing.T) {
 			closed := a.GetResource().Group == "closed.io"
 			return closed, nil, apierrors.NewForbidden(a.GetResource().GroupResource(), "", errors.New("no"))
 		})
-		h := hashes.New(c, served)
+		h := hashes.New(c, served, clock.RealClock{})
 		queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 		ctx, stop := context.WithCancel(t.Context())
 		defer synctest.Wait()

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/dynamic/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
@@ -60,7 +61,7 @@ func newHub(t *testing.T) *hub {
 	c := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists)
 	c.PrependReactor("list", "things", h.list)
 	c.PrependWatchReactor("things", h.watch)
-	h.Hashes = hashes.New(c, h)
+	h.Hashes = hashes.New(c, h, clock.RealClock{})
 	ctx, stop := context.WithCancel(t.Context())
 	giveUp := time.AfterFunc(time.Hour, h.queue.ShutDown)
 	t.Cleanup(func() {

@@ -33,8 +33,8 @@ type watch struct {
 	failure error // of the last list or watch
 }
 
-// events is whom a watch tells what.
-type events struct {
+// callbacks are what a watch calls.
+type callbacks struct {
 	// changed is called for each object whose hash is another now.
 	changed func(client.ObjectKey)
 	// ready is called when all objects are known, or when something has gone wrong before that.
@@ -44,7 +44,7 @@ type events struct {
 }
 
 // newWatch starts a watch.
-func newWatch(parent context.Context, c dynamic.Interface, gvr schema.GroupVersionResource, tell events) (*watch, error) {
+func newWatch(parent context.Context, c dynamic.Interface, gvr schema.GroupVersionResource, tell callbacks) (*watch, error) {
 	ctx, stop := context.WithCancel(parent)
 	w := &watch{
 		gvr: gvr, stop: stop,

@@ -2,10 +2,8 @@ package lookup
 
 import (
 	"context"
-	"maps"
 	"time"
 
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -17,34 +15,18 @@ import (
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/changed"
 	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/hub/gather"
 )
 
-// gather is how long events are gathered that make a ClusterManagementAddOn be looked at, or something else that is about many
-// add-ons: those of a thousand clusters come one by one, and each would cost a look at all of them.
-const gather = 150 * time.Millisecond
+// moment is how long events are gathered that make a ClusterManagementAddOn be looked at, or something else that is about many
+// add-ons: each would cost a look at all of them.
+const moment = 150 * time.Millisecond
 
-// Later asks for what an object has to do with by its name and labels, before and after a change, in a moment.
-func Later(of handler.MapFunc) handler.EventHandler {
-	add := func(ctx context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request], o client.Object) {
-		for _, request := range of(ctx, o) {
-			q.AddAfter(request, gather)
-		}
-	}
-	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			add(ctx, q, e.Object)
-		},
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			add(ctx, q, e.Object)
-		},
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			add(ctx, q, e.ObjectNew)
-			if !maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels()) {
-				add(ctx, q, e.ObjectOld)
-			}
-		},
-	}
-}
+// Later asks in a moment for what an object has to do with by its name.
+func Later(of handler.MapFunc) handler.EventHandler { return gather.ByName(moment, of) }
+
+// LaterByLabels does so by its labels, and by those that it had before.
+func LaterByLabels(of handler.MapFunc) handler.EventHandler { return gather.ByLabels(moment, of) }
 
 // EntryOf is the ClusterManagementAddOn of a ManagedClusterAddOn.
 func EntryOf(_ context.Context, addOn client.Object) []reconcile.Request {

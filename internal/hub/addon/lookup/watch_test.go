@@ -17,7 +17,7 @@ import (
 )
 
 // AM-09: a work that is given to another add-on is missed by the one that it was of.
-func TestLater(t *testing.T) {
+func TestLaterByLabels(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
@@ -26,7 +26,7 @@ func TestLater(t *testing.T) {
 		work := func(addOn string) *workv1.ManifestWork {
 			return &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "work", Labels: map[string]string{fleet.LabelAddOnName: addOn}}}
 		}
-		lookup.Later(lookup.OfWork).Update(t.Context(), event.UpdateEvent{ObjectOld: work("a"), ObjectNew: work("b")}, queue)
+		lookup.LaterByLabels(lookup.OfWork).Update(t.Context(), event.UpdateEvent{ObjectOld: work("a"), ObjectNew: work("b")}, queue)
 		got := map[client.ObjectKey]bool{}
 		for range 2 {
 			request, _ := queue.Get()

@@ -50,7 +50,7 @@ func Register(mgr ctrl.Manager) error {
 
 // entryChanged matches a ClusterManagementAddOn of which an add-on says something: by whom it is owned, and annotations.
 func entryChanged() predicate.Predicate {
-	return predicate.Or[client.Object](predicate.AnnotationChangedPredicate{}, changed.Object())
+	return predicate.Or[client.Object](predicate.AnnotationChangedPredicate{}, changed.Recreated())
 }
 
 func metadataChanged() predicate.Predicate {

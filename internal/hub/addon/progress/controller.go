@@ -52,7 +52,7 @@ func Register(mgr ctrl.Manager, clk clock.Clock) error {
 	c := New(mgr.GetClient(), mgr.GetEventRecorder("addon-progress-controller"), clk)
 	return ctrl.NewControllerManagedBy(mgr).Named("managedclusteraddon-progress").
 		Watches(&addonv1beta1.ManagedClusterAddOn{}, lookup.Later(itself), builder.WithPredicates(predicate.Funcs{UpdateFunc: addOnMatters})).
-		Watches(&workv1.ManifestWork{}, lookup.Later(lookup.OfWork), builder.WithPredicates(predicate.Funcs{UpdateFunc: workMatters})).
+		Watches(&workv1.ManifestWork{}, lookup.LaterByLabels(lookup.OfWork), builder.WithPredicates(predicate.Funcs{UpdateFunc: workMatters})).
 		Watches(&addonv1beta1.ClusterManagementAddOn{}, handler.EnqueueRequestsFromMapFunc(lookup.OnAllClusters(c.client)),
 			builder.WithPredicates(predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 				return e.ObjectOld.GetAnnotations()[fleet.AnnotationLifecycle] != e.ObjectNew.GetAnnotations()[fleet.AnnotationLifecycle]

@@ -68,7 +68,7 @@ func connected(cluster client.Object) bool {
 
 // withheld are the undecided requests of a cluster.
 func (c *Controller) withheld(ctx context.Context, cluster client.Object) []ctrl.Request {
-	waiting, err := certrequest.Undecided(ctx, c.client, client.MatchingLabels{fleet.LabelClusterName: cluster.GetName()})
+	waiting, err := certrequest.List(ctx, c.client, certrequest.Undecided, client.MatchingLabels{fleet.LabelClusterName: cluster.GetName()})
 	if err != nil {
 		log.FromContext(ctx).Error(err, "The requests that wait for a cluster to be gone cannot be looked at again", "cluster", cluster.GetName())
 	}

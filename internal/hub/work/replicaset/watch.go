@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -24,6 +23,7 @@ import (
 	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
 	"github.com/capstan-io/capstan/internal/changed"
 	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/hub/gather"
 	"github.com/capstan-io/capstan/internal/retry"
 )
 
@@ -41,9 +41,8 @@ const (
 	indexDecisionOf = "decision.placement"
 )
 
-// gather is how long events of works are gathered: those of a thousand clusters come one by one, and each would cost a
-// look at all the works and a write of the status.
-const gather = 50 * time.Millisecond
+// moment is how long events are gathered: each would cost a look at all the works and a write of the status.
+const moment = 50 * time.Millisecond
 
 // Register adds the controller to the manager.
 func Register(mgr ctrl.Manager, clk clock.Clock) error {
@@ -58,10 +57,10 @@ func Register(mgr ctrl.Manager, clk clock.Clock) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("manifestworkreplicaset").
 		For(&workv1alpha1.ManifestWorkReplicaSet{}, builder.WithPredicates(predicate.Or[client.Object](
 			changed.Generation(), predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
-		Watches(&workv1.ManifestWork{}, later(c.ofWork), builder.WithPredicates(predicate.Funcs{UpdateFunc: matters})).
+		Watches(&workv1.ManifestWork{}, gather.ByLabels(moment, c.ofWork), builder.WithPredicates(predicate.Funcs{UpdateFunc: matters})).
 		Watches(&clusterv1beta1.Placement{}, handler.EnqueueRequestsFromMapFunc(c.ofPlacement), builder.WithPredicates(changed.Generation())).
 		Watches(&clusterv1beta1.PlacementDecision{}, handler.EnqueueRequestsFromMapFunc(c.ofDecision)).
-		Watches(&clusterv1.ManagedCluster{}, later(c.ofCluster), builder.WithPredicates(predicate.Funcs{UpdateFunc: hasOtherValues})).
+		Watches(&clusterv1.ManagedCluster{}, gather.ByName(moment, c.ofCluster), builder.WithPredicates(predicate.Funcs{UpdateFunc: hasOtherValues})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
 		Complete(c)
 }
@@ -116,27 +115,6 @@ func placementsOf(o client.Object) []string {
 		names = append(names, fleet.LabelValue(ref.Name))
 	}
 	return names
-}
-
-type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
-
-// later asks for the sets that an object has to do with, before and after a change, in a moment.
-func later(of func(context.Context, client.Object) []reconcile.Request) handler.EventHandler {
-	add := func(ctx context.Context, q queue, o client.Object) {
-		for _, request := range of(ctx, o) {
-			q.AddAfter(request, gather)
-		}
-	}
-	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { add(ctx, q, e.Object) },
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { add(ctx, q, e.Object) },
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
-			add(ctx, q, e.ObjectNew)
-			if e.ObjectOld.GetLabels()[fleet.LabelManifestWorkReplicaSet] != e.ObjectNew.GetLabels()[fleet.LabelManifestWorkReplicaSet] {
-				add(ctx, q, e.ObjectOld)
-			}
-		},
-	}
 }
 
 // matters says whether anything of a work has changed that this controller writes or reads. What the agent reports of
