@@ -44,7 +44,8 @@ func New(c client.Client, cat catalogue.Catalogue, recorder events.EventRecorder
 	return &Controller{client: c, catalogue: cat, recorder: recorder, clock: clk}
 }
 
-// Register adds the controller to the manager, whose cache needs the index of package certrequest. The requests of an add-on that wait are looked at again when it is triggered.
+// Register adds the controller to the manager, whose cache needs the index of package certrequest. The requests of an add-on that
+// wait are looked at again when it is triggered.
 func Register(mgr ctrl.Manager, cat catalogue.Catalogue, again *trigger.Trigger, clk clock.PassiveClock) error {
 	c := New(mgr.GetClient(), cat, mgr.GetEventRecorder("addon-csr-approving-controller"), clk)
 	withheld := certrequest.OfAddOn(c.client, certrequest.Undecided)

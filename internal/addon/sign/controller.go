@@ -42,7 +42,8 @@ func New(c client.Client, cat catalogue.Catalogue, recorder events.EventRecorder
 	return &Controller{client: c, catalogue: cat, recorder: recorder}
 }
 
-// Register adds the controller to the manager, whose cache needs the index of package certrequest. The requests of an add-on that could not be signed are looked at again when it is triggered.
+// Register adds the controller to the manager, whose cache needs the index of package certrequest. The requests of an add-on that
+// could not be signed are looked at again when it is triggered.
 func Register(mgr ctrl.Manager, cat catalogue.Catalogue, again *trigger.Trigger) error {
 	c := New(mgr.GetClient(), cat, mgr.GetEventRecorder("addon-csr-signing-controller"))
 	waiting := certrequest.OfAddOn(c.client, certrequest.ToBeSigned) // it may have had no code or signer for them before
