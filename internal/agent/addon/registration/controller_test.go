@@ -1,6 +1,7 @@
 package registration
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -18,6 +20,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	"github.com/capstan-io/capstan/internal/agent/addon/install"
@@ -191,5 +194,19 @@ func TestNamespace(t *testing.T) {
 	clock.Step(resync)
 	if err := errors.Join(prepare(), there()); err != nil {
 		t.Errorf("some time after it was deleted: %v", err)
+	}
+}
+
+// An agent that may make the namespace of add-ons' agents, and not look at it, takes one that is there to stay.
+func TestNamespaceThatMayNotBeSeen(t *testing.T) {
+	t.Parallel()
+	there := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fleet.NamespaceAgentAddOn}}
+	blind := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(there).WithInterceptorFuncs(interceptor.Funcs{
+		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+			return apierrors.NewForbidden(corev1.Resource("namespaces"), there.Name, errors.New("no right"))
+		},
+	}).Build()
+	if err := (&place{client: blind}).ensureNamespace(t.Context(), there.Name); err != nil {
+		t.Error(err)
 	}
 }
