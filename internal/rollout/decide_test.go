@@ -314,7 +314,7 @@ func TestMessages(t *testing.T) {
 	for _, test := range []struct{ strategy, clusters, want string }{
 		{`{}`, "a 0 Gone", "no clusters are selected"},
 		{`{}`, "a 0 Succeeded", "complete: 1 of 1 cluster successful"},
-		{`{}`, "a 0 Succeeded, b 0 Failed, c 0 TimeOut, d 0 Skip", "complete: 1 of 4 clusters successful, 1 failed, 1 timed out, 1 skipped"},
+		{`{}`, "a 0 Succeeded, b 0 Failed, c 0 TimeOut, d 0 Skip", "no more clusters begin: 1 of 4 clusters successful, 1 failed, 1 timed out, 1 skipped; repair the failed clusters (b, c), or roll out another change"},
 		{canary, "a 0/canary, b 1, c 1", "0 of 3 clusters successful, 1 beginning, 2 waiting; now: mandatory decision group 0 (canary), at most 1 at a time"},
 		{canary, "a 0/canary Succeeded, b 1, c 1, d 1 Progressing, e 1", "1 of 5 clusters successful, 1 beginning, 1 in progress, 2 waiting; " +
 			"now: the rest of the placement, at most 2 at a time"},

@@ -51,8 +51,16 @@ func (r *rollout) completeMessage() string {
 	if selected == 0 {
 		return "no clusters are selected"
 	}
-	return fmt.Sprintf("complete: %d of %s successful%s", r.plan.Count[Done], wording.Count(selected, "cluster"),
-		r.others(HasFailed, TimedOut, Skipped))
+	message := fmt.Sprintf("%d of %s successful%s", r.plan.Count[Done], wording.Count(selected, "cluster"), r.others(HasFailed, TimedOut, Skipped))
+	failed := slices.Concat(r.plan.Names(HasFailed), r.plan.Names(TimedOut))
+	switch {
+	case r.plan.Succeeded():
+		return "complete: " + message
+	case len(failed) == 0:
+		return "no more clusters begin: " + message
+	}
+	slices.Sort(failed)
+	return fmt.Sprintf("no more clusters begin: %s; repair the failed clusters (%s), or roll out another change", message, wording.FirstFew(failed))
 }
 
 func (r *rollout) rollingMessage(current *stage) string {

@@ -21,6 +21,11 @@ type Plan struct {
 	Message string
 }
 
+// Succeeded tells whether every selected cluster is through. A rollout that is Complete may have left failures behind.
+func (p Plan) Succeeded() bool {
+	return p.Phase == Complete && p.Count[Done]+p.Count[Remove] == len(p.Clusters)
+}
+
 // Names lists the clusters with a verdict, in the order of the input.
 func (p Plan) Names(verdict Verdict) []string {
 	var names []string
@@ -81,7 +86,7 @@ const (
 	// Rolling is a rollout with clusters under way or waiting.
 	Rolling Phase = "Rolling"
 	// Complete is a rollout that is over: nothing waits and nothing is under way. Some clusters may have failed, as
-	// many as are tolerated; Count tells.
+	// many as are tolerated, or have been skipped; Succeeded tells.
 	Complete Phase = "Complete"
 	// Stopped is a rollout with more failures than are tolerated. It goes on when clusters recover or the strategy
 	// tolerates more.

@@ -155,7 +155,7 @@ type InstallConfigReference struct {
 	// +optional
 	LastKnownGoodConfig *ConfigSpecHash `json:"lastKnownGoodConfig,omitempty"`
 
-	// lastAppliedConfig is what last reached all clusters.
+	// lastAppliedConfig is what last reached all clusters. Like lastKnownGoodConfig, it does not change while any of them fails.
 	// +optional
 	LastAppliedConfig *ConfigSpecHash `json:"lastAppliedConfig,omitempty"`
 }

@@ -111,6 +111,38 @@ func TestUnsupportedHidesNoFailure(t *testing.T) {
 	want(t, "c1 is done", h.have(t, "c1", "c2"), "c1=one@o1 c2=one@o1")
 }
 
+// AM-10: what fails on a cluster is not completed, whatever the strategy tolerates, and neither applied nor good.
+func TestToleratedFailuresAreNotCompleted(t *testing.T) {
+	t.Parallel()
+	for name, strategy := range map[string]clusterv1alpha1.RolloutStrategy{
+		"All":         {Type: clusterv1alpha1.All},
+		"Progressive": progressive(func(p *clusterv1alpha1.RolloutProgressive) { p.MaxFailures = &intstr.IntOrString{IntVal: 1} }),
+	} {
+		h := newHub(t, strategy, "c1", "c2")
+		h.reconcile(t)
+		expect := func(reason string, applied bool) {
+			t.Helper()
+			entry := &addonv1beta1.ClusterManagementAddOn{}
+			if err := h.Get(t.Context(), client.ObjectKey{Name: "a"}, entry); err != nil {
+				t.Fatal(err)
+			}
+			progression := entry.Status.InstallProgressions[0]
+			reference := progression.ConfigReferences[0]
+			if progression.Conditions[0].Reason != reason || (reference.LastAppliedConfig != nil) != applied || (reference.LastKnownGoodConfig != nil) != applied {
+				t.Errorf("%s: %+v, want %s, applied %t", name, progression, reason, applied)
+			}
+		}
+		h.report(t, "c1", "-Applied")
+		h.report(t, "c2", "+Applied", "+Available")
+		h.reconcile(t)
+		want(t, name, h.message(t), "selected clusters 2. configured addons 1/2 progressing..., 1 failed 0 timeout.")
+		expect(fleet.ReasonProgressing, false)
+		h.report(t, "c1", "+Applied", "+Available")
+		h.reconcile(t)
+		expect(fleet.ReasonCompleted, true)
+	}
+}
+
 // AM-04: of an add-on that manages itself nothing is kept but the references to its default configurations.
 func TestSelfManaged(t *testing.T) {
 	t.Parallel()

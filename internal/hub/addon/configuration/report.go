@@ -60,10 +60,8 @@ func (s *situation) progression(r *placementRollout, before []addonv1beta1.Insta
 		if p := predecessor(installEntries(had), installEntries(r.references), i); p >= 0 {
 			reference.LastAppliedConfig, reference.LastKnownGoodConfig = had[p].LastAppliedConfig, had[p].LastKnownGoodConfig
 		}
-		if r.isOver() {
-			reference.LastAppliedConfig = reference.DesiredConfig.DeepCopy()
-		}
 		if r.isDone() {
+			reference.LastAppliedConfig = reference.DesiredConfig.DeepCopy()
 			reference.LastKnownGoodConfig = reference.DesiredConfig.DeepCopy()
 		}
 		now.ConfigReferences = append(now.ConfigReferences, reference)
@@ -86,15 +84,8 @@ func installEntries(references []addonv1beta1.InstallConfigReference) (all []ent
 	return all
 }
 
-// isOver tells whether the configurations have reached all clusters.
-func (r *placementRollout) isOver() bool {
-	return r.configured > 0 && r.plan.Phase == rollout.Complete && r.plan.Count[rollout.Skipped] == 0
-}
-
-// isDone tells whether they have without errors. A placement without clusters is not done (AM-10).
-func (r *placementRollout) isDone() bool {
-	return r.isOver() && r.plan.Count[rollout.Done] == r.configured
-}
+// isDone tells whether the configurations have reached all clusters, without errors. A placement without clusters is not done.
+func (r *placementRollout) isDone() bool { return r.configured > 0 && r.plan.Succeeded() }
 
 // progressing is the condition of a placement. What goes beyond counting comes after the counts.
 func (r *placementRollout) progressing() metav1.Condition {

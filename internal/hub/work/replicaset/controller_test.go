@@ -1,6 +1,7 @@
 package replicaset
 
 import (
+	"fmt"
 	"maps"
 	"strings"
 	"testing"
@@ -223,6 +224,66 @@ func TestRolloutIsProgressive(t *testing.T) {
 	}
 	if message := h.expectCondition(t, "PlacementRolledOut", metav1.ConditionFalse, "Progressing"); !strings.Contains(message, "placement p: stopped: 1 failure") {
 		t.Errorf("message %q", message)
+	}
+}
+
+// MR-06: PlacementRolledOut is True when every selected cluster has succeeded, and not before, whatever the strategy tolerates.
+func TestRolledOutIsSuccess(t *testing.T) {
+	t.Parallel()
+	half, all := intstr.FromString("50%"), intstr.FromString("100%")
+	const applied, well, sick = "Applied=True", "Progressing=False", "Progressing=True Degraded=True"
+	for name, test := range map[string]struct {
+		strategy clusterv1alpha1.RolloutStrategy
+		// reports are what c1 and c2 say.
+		reports   [2]string
+		after     time.Duration
+		overrides string
+		status    metav1.ConditionStatus
+		text      string
+	}{
+		"all well":         {strategy: clusterv1alpha1.RolloutStrategy{Type: clusterv1alpha1.All}, reports: [2]string{well, well}, status: metav1.ConditionTrue, text: "complete: 2 of 2 clusters successful"},
+		"one under way":    {strategy: clusterv1alpha1.RolloutStrategy{Type: clusterv1alpha1.All}, reports: [2]string{"Progressing=True", well}, status: metav1.ConditionFalse, text: "1 in progress"},
+		"one not heard of": {strategy: clusterv1alpha1.RolloutStrategy{Type: clusterv1alpha1.All}, reports: [2]string{"", well}, status: metav1.ConditionFalse, text: "1 in progress"},
+		"All, one failed": {strategy: clusterv1alpha1.RolloutStrategy{Type: clusterv1alpha1.All}, reports: [2]string{sick, well}, status: metav1.ConditionFalse,
+			text: "no more clusters begin: 1 of 2 clusters successful, 1 failed; repair the failed clusters (c1), or roll out another change"},
+		"Progressive, as many failed as tolerated": {strategy: progressive("p", 2, clusterv1alpha1.RolloutConfig{MaxFailures: &half}).RolloutStrategy,
+			reports: [2]string{sick, well}, status: metav1.ConditionFalse, text: "1 of 2 clusters successful, 1 failed"},
+		"Progressive, all failed": {strategy: progressive("p", 2, clusterv1alpha1.RolloutConfig{MaxFailures: &all}).RolloutStrategy,
+			reports: [2]string{sick, sick}, status: metav1.ConditionFalse, text: "0 of 2 clusters successful, 2 failed"},
+		"Progressive, more failed than tolerated": {strategy: progressive("p", 2, clusterv1alpha1.RolloutConfig{}).RolloutStrategy,
+			reports: [2]string{sick, well}, status: metav1.ConditionFalse, text: "stopped: 1 failure"},
+		"per group, one failed": {strategy: clusterv1alpha1.RolloutStrategy{Type: clusterv1alpha1.ProgressivePerGroup,
+			ProgressivePerGroup: &clusterv1alpha1.RolloutProgressivePerGroup{RolloutConfig: clusterv1alpha1.RolloutConfig{MaxFailures: &half}}},
+			reports: [2]string{sick, well}, status: metav1.ConditionFalse, text: "1 of 2 clusters successful, 1 failed"},
+		"All, one timed out": {strategy: clusterv1alpha1.RolloutStrategy{Type: clusterv1alpha1.All, All: &clusterv1alpha1.RolloutAll{RolloutConfig: clusterv1alpha1.RolloutConfig{ProgressDeadline: "5m"}}},
+			reports: [2]string{"", well}, after: 5 * time.Minute, status: metav1.ConditionFalse, text: "1 of 2 clusters successful, 1 timed out; repair the failed clusters (c1)"},
+		"soaking": {strategy: progressive("p", 2, clusterv1alpha1.RolloutConfig{MinSuccessTime: "1h"}).RolloutStrategy,
+			reports: [2]string{well, well}, status: metav1.ConditionFalse, text: "2 soaking"},
+		"passed over": {strategy: clusterv1alpha1.RolloutStrategy{Type: clusterv1alpha1.All},
+			overrides: "[{set: [{path: x}]}]", status: metav1.ConditionFalse, text: "no more clusters begin: 0 of 2 clusters successful, 2 skipped"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			set := webSet(workv1alpha1.LocalPlacementReference{Name: "p", RolloutStrategy: test.strategy})
+			set.Annotations = map[string]string{fleet.AnnotationOverrides: test.overrides}
+			h := newHub(t, objects(set, decided("p", "c1", "c2"))...)
+			_, _ = h.Reconcile(t.Context(), request)
+			h.clock.Step(test.after)
+			for i, reports := range test.reports {
+				if reports == "" {
+					continue
+				}
+				for condition := range strings.SplitSeq(applied+" "+reports, " ") {
+					kind, status, _ := strings.Cut(condition, "=")
+					h.report(t, []string{fmt.Sprintf("c%d", i+1)}, kind, status)
+				}
+			}
+			_, _ = h.Reconcile(t.Context(), request)
+			reason := map[metav1.ConditionStatus]string{metav1.ConditionTrue: "Complete", metav1.ConditionFalse: "Progressing"}[test.status]
+			if message := h.expectCondition(t, "PlacementRolledOut", test.status, reason); !strings.Contains(message, test.text) {
+				t.Errorf("message %q, want %q", message, test.text)
+			}
+		})
 	}
 }
 

@@ -135,8 +135,9 @@ func (s *situation) verified() metav1.Condition {
 	return cond
 }
 
-// rolledOut is the condition PlacementRolledOut. Its message has what the engine says of each placement, and what it
-// changed of a strategy that does not fit (gap W22).
+// rolledOut is the condition PlacementRolledOut. It is True only when every selected cluster has succeeded, however many
+// failures the strategy tolerates: whoever waits for it takes it for success. Its message has what the engine says of each
+// placement, and what it changed of a strategy that does not fit.
 func (s *situation) rolledOut() metav1.Condition {
 	cond := metav1.Condition{Type: fleet.ConditionPlacementRolledOut, Status: metav1.ConditionTrue, Reason: fleet.ReasonComplete}
 	var messages []string
@@ -152,7 +153,7 @@ func (s *situation) rolledOut() metav1.Condition {
 		if !p.known() {
 			message = "nothing is changed: there are no decisions"
 		}
-		if !p.known() || p.plan.Phase != rollout.Complete {
+		if !p.known() || !p.plan.Succeeded() {
 			cond.Status, cond.Reason = metav1.ConditionFalse, fleet.ReasonProgressing
 		}
 		for _, note := range p.plan.Notes {
