@@ -1,4 +1,4 @@
-// Package tunnel makes the connections to a hub that lead through an HTTP or HTTPS proxy (RG-10).
+// Package tunnel makes the connections to a hub that lead through an HTTP or HTTPS proxy.
 //
 // net/http can do that, too, but it takes an HTTPS proxy for the hub: it verifies it under the hub's tls-server-name, offers
 // it HTTP/2, which cannot carry what it says next, and shows it the client certificate. And of a proxy that refuses it says
@@ -22,8 +22,9 @@ import (
 )
 
 const (
-	// patience is how long a connection may take, the proxy's own to the hub included.
-	patience = 30 * time.Second
+	// patience is how long a connection may take, the proxy's own to the hub included. Whoever waits is to hear soon what is
+	// wrong; proxies themselves wait for a minute and more.
+	patience = 10 * time.Second
 	// keepAlive is how often a silent connection is tried.
 	keepAlive = 30 * time.Second
 	// maxAnswer bounds, in bytes, what is read of a proxy's answer.
@@ -65,9 +66,24 @@ func (p Proxy) Carry(config *rest.Config) {
 	config.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil }
 }
 
-// DialContext connects to an address, which need mean nothing to this machine.
+// Error says why there is no way through a proxy, and what to do about it.
+type Error struct{ cause error }
+
+func (e *Error) Error() string { return e.cause.Error() }
+
+func (e *Error) Unwrap() error { return e.cause }
+
+// DialContext connects to an address, which need mean nothing to this machine. It fails with an *Error.
 func (p Proxy) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	conn, err := p.dial(ctx, network, address)
+	if err != nil {
+		return nil, &Error{err}
+	}
+	return conn, nil
+}
+
+func (p Proxy) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, errNoAnswer)
 	defer cancel()
 	conn, err := p.reach(ctx, network)
 	if err != nil {
@@ -75,16 +91,21 @@ func (p Proxy) DialContext(ctx context.Context, network, address string) (net.Co
 	}
 	// Reading and writing know no context.
 	interrupted := context.AfterFunc(ctx, func() { _ = conn.Close() })
-	err = p.connect(conn, address)
+	tunnel, err := p.connect(conn, address)
 	if !interrupted() {
-		return nil, fmt.Errorf("wait for the proxy %s to connect to %s: %w", p.name(), address, ctx.Err())
+		_ = conn.Close()
+		return nil, fmt.Errorf("wait for the proxy %s to connect to %s: %w", p.name(), address, context.Cause(ctx))
 	}
 	if err != nil {
 		_ = conn.Close()
 		return nil, err
 	}
-	return conn, nil
+	return tunnel, nil
 }
+
+// errNoAnswer is a timeout, as a context has it.
+var errNoAnswer = fmt.Errorf("it has not answered for %s; see whether it is an HTTP proxy, whether that is the hub's address as the proxy knows it, "+
+	"and whether the hub runs: %w", patience, context.DeadlineExceeded)
 
 // name is the URL without what is secret about it.
 func (p Proxy) name() string { return p.URL.Scheme + "://" + p.URL.Host }
@@ -124,40 +145,49 @@ func explainTLS(err error) error {
 	return err
 }
 
-func (p Proxy) connect(conn net.Conn, address string) error {
+// connect asks the proxy for a tunnel.
+func (p Proxy) connect(conn net.Conn, address string) (net.Conn, error) {
 	request := &http.Request{Method: http.MethodConnect, URL: &url.URL{Opaque: address}, Host: address, Header: http.Header{}}
 	if user := p.URL.User; user != nil {
 		password, _ := user.Password()
 		request.Header.Set("Proxy-Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(user.Username()+":"+password)))
 	}
 	if err := request.Write(conn); err != nil {
-		return fmt.Errorf("ask the proxy %s: %w", p.name(), err)
+		return nil, fmt.Errorf("ask the proxy %s: %w", p.name(), err)
 	}
-	// What is buffered may be forgotten: the hub does not speak before it is spoken to.
-	response, err := http.ReadResponse(bufio.NewReader(io.LimitReader(conn, maxAnswer)), request)
-	if err != nil {
-		return fmt.Errorf("read the answer of the proxy %s: %w", p.name(), err)
+	limited := &io.LimitedReader{R: conn, N: maxAnswer}
+	reader := bufio.NewReader(limited)
+	answer, err := readAnswer(reader)
+	switch {
+	case err != nil && limited.N == 0:
+		return nil, fmt.Errorf("the proxy %s answers with a header of more than %d bytes; see whether it is an HTTP proxy", p.name(), maxAnswer)
+	case err != nil:
+		return nil, fmt.Errorf("read the answer of the proxy %s: %w", p.name(), err)
+	case !answer.success():
+		return nil, p.refusal(answer, address)
 	}
-	defer response.Body.Close()
-	if response.StatusCode == http.StatusOK {
-		return nil
-	}
-	return p.refusal(response, address)
+	return behindAnswer(conn, reader)
 }
 
 // refusal tells a proxy that does not want to from one that cannot.
-func (p Proxy) refusal(response *http.Response, address string) error {
-	switch response.StatusCode {
+func (p Proxy) refusal(a *answer, address string) error {
+	switch a.code {
 	case http.StatusProxyAuthRequired:
+		if schemes := a.otherSchemes(); schemes != "" {
+			return fmt.Errorf("the proxy %s wants to know who asks by %s (%s); let it take a user and a password (Basic), which proxy-url holds", p.name(), schemes, a.status)
+		}
 		if p.URL.User != nil {
-			return fmt.Errorf("the proxy %s does not accept the user and the password in proxy-url (%s); correct them there", p.name(), response.Status)
+			return fmt.Errorf("the proxy %s does not accept the user and the password in proxy-url (%s); correct them there", p.name(), a.status)
 		}
 		return fmt.Errorf("the proxy %s wants to know who asks (%s); put a user and a password into proxy-url, as in %s://USER:PASSWORD@%s",
-			p.name(), response.Status, p.URL.Scheme, p.URL.Host)
+			p.name(), a.status, p.URL.Scheme, p.URL.Host)
 	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		return fmt.Errorf("the proxy %s cannot connect to %s (%s); see whether that is the hub's address as the proxy knows it, and whether the hub runs",
-			p.name(), address, response.Status)
+			p.name(), address, a.status)
+	case http.StatusBadRequest:
+		return fmt.Errorf("the proxy %s does not understand the request to connect to %s (%s); see whether proxy-url has to begin with https://, and whether it is an HTTP proxy",
+			p.name(), address, a.status)
 	default:
-		return fmt.Errorf("the proxy %s refuses to connect to %s (%s); it has to allow CONNECT to that host and port", p.name(), address, response.Status)
+		return fmt.Errorf("the proxy %s refuses to connect to %s (%s); it has to allow CONNECT to that host and port", p.name(), address, a.status)
 	}
 }

@@ -23,7 +23,9 @@ type Proxy struct {
 
 	mu sync.Mutex
 	// answer, if not 0, is what everybody is refused with.
-	answer  int
+	answer int
+	// granted is the header before a tunnel.
+	granted string
 	tunnels map[net.Conn]bool
 	made    int
 }
@@ -32,7 +34,7 @@ type Proxy struct {
 // only the user, unless that is nil. With TLS it talks HTTP/2 to whoever offers that, as many proxies do.
 func StartProxy(t testing.TB, secure bool, user *url.Userinfo, routes map[string]string) *Proxy {
 	t.Helper()
-	p := &Proxy{user: user, routes: routes, tunnels: map[net.Conn]bool{}}
+	p := &Proxy{user: user, routes: routes, tunnels: map[net.Conn]bool{}, granted: "HTTP/1.1 200 Connection established\r\n\r\n"}
 	p.Server = httptest.NewUnstartedServer(p)
 	p.Config.ErrorLog = log.New(io.Discard, "", 0) // clients that do not trust it are none of its business
 	if secure {
@@ -89,6 +91,7 @@ func (p *Proxy) join(client, target net.Conn, fromClient io.Reader) {
 	p.mu.Lock()
 	p.tunnels[client] = true
 	p.made++
+	granted := p.granted
 	p.mu.Unlock()
 	defer func() {
 		p.mu.Lock()
@@ -96,7 +99,7 @@ func (p *Proxy) join(client, target net.Conn, fromClient io.Reader) {
 		p.mu.Unlock()
 		_, _ = client.Close(), target.Close()
 	}()
-	if _, err := io.WriteString(client, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
+	if _, err := io.WriteString(client, granted); err != nil {
 		return
 	}
 	go func() {
@@ -120,6 +123,13 @@ func (p *Proxy) Refuse(status int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.answer = status
+}
+
+// Grant begins every tunnel with this header from now on.
+func (p *Proxy) Grant(header string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.granted = header
 }
 
 // Connections is how many there were so far.

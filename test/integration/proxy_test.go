@@ -50,11 +50,17 @@ func behind(t *testing.T, agent *env.Agent, proxyURL string, ca []byte) {
 // the proxy is out of order for a while.
 func TestProxy(t *testing.T) {
 	t.Parallel()
-	for name, secure := range map[string]bool{"proxy-http": false, "proxy-https": true} {
+	for name, header := range map[string]string{
+		"proxy-http":          "HTTP/1.1 200 Connection established\r\n\r\n",
+		"proxy-https":         "HTTP/1.1 200 Connection established\r\n\r\n",
+		"proxy-http-chunked":  "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+		"proxy-https-chunked": "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			user := url.UserPassword("agent", "s3cr3t")
-			between := startProxy(t, secure, user)
+			between := startProxy(t, strings.HasPrefix(name, "proxy-https"), user)
+			between.Grant(header)
 			agent := env.NewAgent(t, hub, managed, name, "")
 			behind(t, agent, between.URLFor(user), between.CA())
 			if err := agent.Start(); err != nil {

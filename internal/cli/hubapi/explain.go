@@ -16,6 +16,7 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/tunnel"
 )
 
 // ErrNotAHub is what requests to an API server fail with that is no hub (CA-04).
@@ -51,9 +52,14 @@ func (h *Hub) diagnose(err error) (problem error, next string) { //nolint:revive
 	var unknownAuthority x509.UnknownAuthorityError
 	var wrongHost x509.HostnameError
 	var dns *net.DNSError
+	var noWay *tunnel.Error
 	switch {
 	case errors.Is(err, errNoReports):
 		return err, noReportsHint
+	case errors.Is(err, context.Canceled):
+		return errors.New("interrupted"), "Run the command again to go on."
+	case errors.As(err, &noWay):
+		return noWay, fmt.Sprintf("The way to %s leads through this proxy: %s.", h.Server, h.proxyHint())
 	case notServed(err):
 		return fmt.Errorf("%s is %w: it does not serve %s (%w)", h.Server, ErrNotAHub, clusterv1.GroupVersion, err), h.otherHubHint()
 	case apierrors.IsUnauthorized(err) || strings.Contains(err.Error(), "tls: expired certificate"):
@@ -81,11 +87,17 @@ func (h *Hub) diagnose(err error) (problem error, next string) { //nolint:revive
 		return fmt.Errorf("the host of %s is not known: %w", h.Server, err), fmt.Sprintf("Check the server of %s and the network.", h.Source)
 	case errors.Is(err, context.DeadlineExceeded) || isTimeout(err):
 		return fmt.Errorf("%s did not answer in time: %w", h.Server, err), "Check that it can be reached from this machine (network, proxy, firewall), or wait longer with --timeout."
-	case errors.Is(err, context.Canceled):
-		return errors.New("interrupted"), "Run the command again to go on."
 	default:
 		return err, fmt.Sprintf("Asked %s, with %s.", h.Server, h.Source)
 	}
+}
+
+// proxyHint says who names the proxy.
+func (h *Hub) proxyHint() string {
+	if h.Source.Invitation {
+		return "check --proxy-url"
+	}
+	return fmt.Sprintf("check proxy-url in %s", h.Source)
 }
 
 func (h *Hub) otherHubHint() string {

@@ -22,6 +22,7 @@ import (
 	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
+	"github.com/capstan-io/capstan/internal/tunnel"
 )
 
 // Hub is a hub that commands read and write. Its client knows no more kinds than the commands use and never asks the
@@ -58,6 +59,9 @@ func New(config *rest.Config) (*Hub, error) {
 	config.QPS = -1 // the API server's priority and fairness is the throttle
 	config.WarningHandler = rest.NewWarningWriter(os.Stderr, rest.WarningWriterOptions{Deduplicate: true})
 	if err := rest.LoadTLSFiles(config); err != nil {
+		return nil, err
+	}
+	if err := tunnel.Use(config); err != nil {
 		return nil, err
 	}
 	transport, err := rest.HTTPClientFor(config)

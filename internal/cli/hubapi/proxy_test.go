@@ -1,0 +1,85 @@
+package hubapi_test
+
+import (
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/capstan-io/capstan/internal/cli/fakehub"
+	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/test/env"
+)
+
+// through returns a hub that its kubeconfig says is behind a proxy.
+func through(t *testing.T, fake *fakehub.Hub, proxyURL string, ca []byte) *hubapi.Hub {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	fake.Kubeconfig(t, file, "hub")
+	config, err := clientcmd.LoadFromFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := config.Clusters["hub"]
+	known.Server, known.TLSServerName, known.ProxyURL = "https://hub.invalid:6443", "example.com", proxyURL
+	known.CertificateAuthorityData = append(known.CertificateAuthorityData, ca...)
+	if err := clientcmd.WriteToFile(*config, file); err != nil {
+		t.Fatal(err)
+	}
+	hub, err := hubapi.Connect(hubapi.Target{Kubeconfig: file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return hub
+}
+
+// RG-10: commands go by the proxy of a kubeconfig, of whatever kind it is.
+func TestThroughProxy(t *testing.T) {
+	t.Parallel()
+	fake := fakehub.New(t)
+	fake.Put(t, clustersPath+"/cluster1", managedCluster("cluster1", true))
+	for name, secure := range map[string]bool{"http": false, "https": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			user := url.UserPassword("me", "s3cr3t")
+			proxy := env.StartProxy(t, secure, user, map[string]string{"hub.invalid:6443": strings.TrimPrefix(fake.URL, "https://")})
+			proxy.Grant("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+			clusters, err := through(t, fake, proxy.URLFor(user), proxy.CA()).Clusters(t.Context(), "")
+			if err != nil || len(clusters.Items) != 1 || proxy.Connections() == 0 {
+				t.Errorf("%v after %d connections: %v", clusters, proxy.Connections(), err)
+			}
+		})
+	}
+}
+
+// RG-10: when the proxy is in the way, that is what a command says, and not that the hub is.
+func TestProxyInTheWay(t *testing.T) {
+	t.Parallel()
+	fake := fakehub.New(t)
+	closed := env.StartProxy(t, false, url.UserPassword("me", "right"), nil)
+	forbidding := env.StartProxy(t, false, nil, nil)
+	forbidding.Refuse(http.StatusForbidden)
+	gone := env.StartProxy(t, false, nil, nil)
+	gone.Close()
+	for name, test := range map[string]struct {
+		proxyURL string
+		says     []string
+	}{
+		"no password":    {closed.URL, []string{closed.URL, "407 Proxy Authentication Required", "put a user and a password into proxy-url"}},
+		"wrong password": {closed.URLFor(url.UserPassword("me", "wr0ng")), []string{closed.URL, "correct them"}},
+		"forbidden":      {forbidding.URL, []string{forbidding.URL, "403 Forbidden", "allow CONNECT"}},
+		"gone":           {gone.URL, []string{"reach the proxy " + gone.URL, "connection refused"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := through(t, fake, test.proxyURL, nil).Clusters(t.Context(), "")
+			mention(t, err, append(test.says, "list clusters", "leads through this proxy", `check proxy-url in context "hub"`)...)
+			if strings.Contains(err.Error(), "wr0ng") {
+				t.Errorf("the password is in %q", err)
+			}
+		})
+	}
+}
