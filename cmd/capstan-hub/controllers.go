@@ -15,8 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
-	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/hub"
 	"github.com/capstan-io/capstan/internal/hub/placement/debug"
 	"github.com/capstan-io/capstan/internal/hub/placement/debugserver"
@@ -50,8 +48,8 @@ func newControllersCommand() *cobra.Command {
 		Short: "Run the hub's controllers against an existing Kubernetes API",
 		Long: `Run the hub's controllers against an existing Kubernetes API.
 
-The CRDs of the hub must be installed there. Several processes may run; a Lease
-decides which one acts.`,
+The CRDs of what the chosen controllers read must be installed there. Several processes
+may run; a Lease decides which one acts.`,
 		Example: `  capstan-hub controllers --kubeconfig ~/.kube/config
   capstan-hub controllers --kubeconfig ~/.kube/config --controllers registration,work`,
 		Args: cobra.NoArgs,
@@ -97,10 +95,10 @@ func (f *controllersFlags) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := checkAPI(client); err != nil {
+	if err := checkAPI(client, controllers); err != nil {
 		return err
 	}
-	options := hub.ManagerOptions()
+	options := hub.ManagerOptions(controllers)
 	options.Metrics = metricsserver.Options{BindAddress: f.metricsAddress}
 	options.HealthProbeBindAddress = f.healthAddress
 	if f.leaderElect {
@@ -139,23 +137,13 @@ func clientConfig(kubeconfig string) (*rest.Config, error) {
 }
 
 // checkAPI tells at once what would otherwise be a controller that waits for ever.
-func checkAPI(config *rest.Config) error {
+func checkAPI(config *rest.Config, controllers hub.Options) error {
 	client, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
 		return err
 	}
-	served, err := client.ServerGroups()
-	if err != nil {
-		return fmt.Errorf("ask %s what it serves: %w", config.Host, err)
-	}
-	groups := map[string]bool{}
-	for _, group := range served.Groups {
-		groups[group.Name] = true
-	}
-	for _, needed := range []string{clusterv1.GroupVersion.Group, workv1.GroupVersion.Group} {
-		if !groups[needed] {
-			return fmt.Errorf("%s does not serve %s; install the CRDs of the hub there first: kubectl apply --server-side -f deploy/crds", config.Host, needed)
-		}
+	if err := hub.CheckServed(client, controllers); err != nil {
+		return fmt.Errorf("%s lacks what the controllers read; install the CRDs of the hub there first (kubectl apply --server-side -f deploy/crds):\n%w", config.Host, err)
 	}
 	return nil
 }

@@ -128,7 +128,7 @@ func inProcess(o hub.Options) controlplane.ControllersFunc {
 			<-ctx.Done()
 			return nil
 		}
-		options := hub.ManagerOptions()
+		options := hub.ManagerOptions(o)
 		// The API server of the same process serves their metrics with its own.
 		options.Metrics = metricsserver.Options{BindAddress: "0"}
 		if elect {

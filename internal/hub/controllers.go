@@ -68,13 +68,15 @@ const GroupPlacement = "placement"
 
 // group is a set of controllers that is switched on and off as one.
 type group struct {
-	name     string
+	name string
+	// reads is what the controllers cannot do without, beside what every Kubernetes API serves.
+	reads    func(Options) []schema.GroupVersionResource
 	register []func(ctrl.Manager, Options) error
 }
 
 // groups is every controller of the hub.
 var groups = []group{
-	{name: "registration", register: []func(ctrl.Manager, Options) error{
+	{name: "registration", reads: registrationReads, register: []func(ctrl.Manager, Options) error{
 		withClock(accept.Register),
 		withClock(renewal.Register),
 		withClock(health.Register),
@@ -104,16 +106,17 @@ var groups = []group{
 			return cleanup.Register(mgr, cleanup.Options{Resources: o.CleanupResources, Timeout: o.DeletionTimeout, Clock: o.Clock})
 		},
 	}},
-	{name: GroupPlacement, register: []func(ctrl.Manager, Options) error{
+	{name: GroupPlacement, reads: always(managedClusters, managedClusterSets, managedClusterSetBindings, placements, placementDecisions, addOnPlacementScores), register: []func(ctrl.Manager, Options) error{
 		func(mgr ctrl.Manager, o Options) error {
 			return placement.Register(mgr, o.Clock, scheduler.Options{TieBreak: o.TieBreak}, o.PlacementDebug)
 		},
 	}},
-	{name: "work", register: []func(ctrl.Manager, Options) error{
+	{name: "work", reads: always(managedClusters, placements, placementDecisions, manifestWorks, manifestWorkReplicaSets), register: []func(ctrl.Manager, Options) error{
 		withClock(replicaset.Register),
 		withClock(ttl.Register),
 	}},
-	{name: "addon", register: []func(ctrl.Manager, Options) error{
+	{name: "addon", reads: always(managedClusters, placements, placementDecisions, manifestWorks,
+		managedClusterAddOns, clusterManagementAddOns, addOnTemplates, addOnDeploymentConfigs), register: []func(ctrl.Manager, Options) error{
 		func(mgr ctrl.Manager, _ Options) error {
 			return lookup.AddIndexes(context.Background(), mgr.GetFieldIndexer())
 		},
@@ -130,6 +133,16 @@ var groups = []group{
 // withClock is for the controllers that have no other options.
 func withClock(register func(ctrl.Manager, clock.Clock) error) func(ctrl.Manager, Options) error {
 	return func(mgr ctrl.Manager, o Options) error { return register(mgr, o.Clock) }
+}
+
+// chosen are the groups that run.
+func (o Options) chosen() (chosen []group) {
+	for _, g := range groups {
+		if len(o.Groups) == 0 || slices.Contains(o.Groups, g.name) {
+			chosen = append(chosen, g)
+		}
+	}
+	return chosen
 }
 
 // Groups returns the names that Options.Groups may hold, in the order in which they start.
@@ -154,10 +167,7 @@ func Register(mgr ctrl.Manager, o Options) error {
 			return fmt.Errorf("controllers: %q is no group of controllers; the groups are %s", name, strings.Join(Groups(), ", "))
 		}
 	}
-	for _, g := range groups {
-		if len(o.Groups) > 0 && !slices.Contains(o.Groups, g.name) {
-			continue
-		}
+	for _, g := range o.chosen() {
 		for _, register := range g.register {
 			if err := register(mgr, o); err != nil {
 				return fmt.Errorf("controllers: group %s: %w", g.name, err)

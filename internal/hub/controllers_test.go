@@ -30,7 +30,8 @@ func (m *recorded) Add(r manager.Runnable) error {
 // What made a controller fail may pass without an event: each tries again within a minute.
 func TestEveryControllerTriesAgainSoon(t *testing.T) {
 	t.Parallel()
-	options := ManagerOptions()
+	chosen := Options{AutoApprovedUsers: []string{"somebody"}, ClusterProfiles: true}
+	options := ManagerOptions(chosen)
 	options.MapperProvider = func(*rest.Config, *http.Client) (meta.RESTMapper, error) {
 		mapper := meta.NewDefaultRESTMapper(nil)
 		for kind := range options.Scheme.AllKnownTypes() {
@@ -45,7 +46,7 @@ func TestEveryControllerTriesAgainSoon(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := &recorded{Manager: mgr}
-	if err := Register(all, Options{AutoApprovedUsers: []string{"somebody"}, ClusterProfiles: true}); err != nil {
+	if err := Register(all, chosen); err != nil {
 		t.Fatal(err)
 	}
 	controllers := 0

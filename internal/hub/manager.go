@@ -32,27 +32,28 @@ import (
 	"github.com/capstan-io/capstan/internal/placement/decisions"
 )
 
-// ManagerOptions are the options a manager of the hub's controllers needs: their types, and caches that hold only what
+// ManagerOptions are the options a manager of the chosen controllers needs: their types, and caches that hold only what
 // the controllers own. Metrics, health and leader election are the caller's.
-func ManagerOptions() ctrl.Options {
+func ManagerOptions(o Options) ctrl.Options {
 	// None takes nearly as long. One that waits for its cache for ever is a fault that would cost a worker, unnoticed.
 	const longestReconcile = 10 * time.Minute
 	ofClusters := cache.ByObject{Label: hasLabel(fleet.LabelClusterName)}
+	byObject := map[client.Object]cache.ByObject{
+		&corev1.Namespace{}:                         ofClusters,
+		&rbacv1.ClusterRoleBinding{}:                ofClusters,
+		&rbacv1.RoleBinding{}:                       ofClusters,
+		&rbacv1.Role{}:                              ofClusters,
+		&corev1.ServiceAccount{}:                    ofClusters,
+		&coordinationv1.Lease{}:                     {Label: hasLabel(fleet.LabelClusterName), Transform: health.StripLease},
+		&certificatesv1.CertificateSigningRequest{}: ofClusters,
+	}
+	// A cache asks for each kind here whether it has namespaces, and so needs its CRD.
+	if o.reads(placementDecisions) {
+		byObject[&clusterv1beta1.PlacementDecision{}] = cache.ByObject{Transform: decisions.Strip}
+	}
 	return ctrl.Options{
-		Scheme: newScheme(),
-		Cache: cache.Options{
-			DefaultTransform: cache.TransformStripManagedFields(),
-			ByObject: map[client.Object]cache.ByObject{
-				&corev1.Namespace{}:                         ofClusters,
-				&rbacv1.ClusterRoleBinding{}:                ofClusters,
-				&rbacv1.RoleBinding{}:                       ofClusters,
-				&rbacv1.Role{}:                              ofClusters,
-				&corev1.ServiceAccount{}:                    ofClusters,
-				&coordinationv1.Lease{}:                     {Label: hasLabel(fleet.LabelClusterName), Transform: health.StripLease},
-				&certificatesv1.CertificateSigningRequest{}: ofClusters,
-				&clusterv1beta1.PlacementDecision{}:         {Transform: decisions.Strip},
-			},
-		},
+		Scheme:     newScheme(),
+		Cache:      cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: byObject},
 		Controller: config.Controller{ReconciliationTimeout: longestReconcile},
 		NewClient:  ownwrites.NewClient,
 	}

@@ -1,0 +1,108 @@
+package hub
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
+	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
+	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
+	multiclusterv1alpha1 "github.com/capstan-io/capstan/api/multicluster/v1alpha1"
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
+)
+
+// What the controllers watch of the hub's own API.
+var (
+	managedClusters           = clusterv1.GroupVersion.WithResource("managedclusters")
+	managedClusterSets        = clusterv1beta2.GroupVersion.WithResource("managedclustersets")
+	managedClusterSetBindings = clusterv1beta2.GroupVersion.WithResource("managedclustersetbindings")
+	placements                = clusterv1beta1.GroupVersion.WithResource("placements")
+	placementDecisions        = clusterv1beta1.GroupVersion.WithResource("placementdecisions")
+	addOnPlacementScores      = clusterv1alpha1.GroupVersion.WithResource("addonplacementscores")
+	clusterProfiles           = multiclusterv1alpha1.GroupVersion.WithResource("clusterprofiles")
+	manifestWorks             = workv1.GroupVersion.WithResource("manifestworks")
+	manifestWorkReplicaSets   = workv1alpha1.GroupVersion.WithResource("manifestworkreplicasets")
+	managedClusterAddOns      = addonv1beta1.GroupVersion.WithResource("managedclusteraddons")
+	clusterManagementAddOns   = addonv1beta1.GroupVersion.WithResource("clustermanagementaddons")
+	addOnTemplates            = addonv1beta1.GroupVersion.WithResource("addontemplates")
+	addOnDeploymentConfigs    = addonv1beta1.GroupVersion.WithResource("addondeploymentconfigs")
+)
+
+func always(resources ...schema.GroupVersionResource) func(Options) []schema.GroupVersionResource {
+	return func(Options) []schema.GroupVersionResource { return resources }
+}
+
+func registrationReads(o Options) []schema.GroupVersionResource {
+	reads := []schema.GroupVersionResource{managedClusters, managedClusterSets, managedClusterSetBindings}
+	if o.ClusterProfiles {
+		reads = append(reads, clusterProfiles)
+	}
+	return reads
+}
+
+// reads tells whether any of the chosen controllers reads the resource.
+func (o Options) reads(resource schema.GroupVersionResource) bool {
+	return slices.ContainsFunc(o.chosen(), func(g group) bool { return slices.Contains(g.reads(o), resource) })
+}
+
+// Served tells what an API server serves of a version of a group. A discovery client implements it.
+type Served interface {
+	ServerResourcesForGroupVersion(groupVersion string) (*metav1.APIResourceList, error)
+}
+
+// CheckServed fails with the CRDs that are missing for the chosen controllers, which would wait for them for ever, and says
+// who needs each.
+func CheckServed(api Served, o Options) error {
+	var resources []schema.GroupVersionResource
+	readers := map[schema.GroupVersionResource][]string{}
+	for _, g := range o.chosen() {
+		for _, resource := range g.reads(o) {
+			if readers[resource] == nil {
+				resources = append(resources, resource)
+			}
+			readers[resource] = append(readers[resource], g.name)
+		}
+	}
+	served := map[schema.GroupVersion][]string{}
+	var missing []error
+	for _, resource := range resources {
+		version := resource.GroupVersion()
+		if _, asked := served[version]; !asked {
+			names, err := resourcesOf(api, version)
+			if err != nil {
+				return err
+			}
+			served[version] = names
+		}
+		if !slices.Contains(served[version], resource.Resource) {
+			missing = append(missing, fmt.Errorf("the CRD %s with version %s, for the controllers of %s",
+				resource.GroupResource(), resource.Version, strings.Join(readers[resource], ", ")))
+		}
+	}
+	return errors.Join(missing...)
+}
+
+// resourcesOf are the names of what is served of a version; none if it is not served at all.
+func resourcesOf(api Served, version schema.GroupVersion) ([]string, error) {
+	list, err := api.ServerResourcesForGroupVersion(version.String())
+	if apierrors.IsNotFound(err) {
+		return []string{}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("ask what it serves of %s: %w", version, err)
+	}
+	names := []string{}
+	for _, resource := range list.APIResources {
+		names = append(names, resource.Name)
+	}
+	return names, nil
+}
