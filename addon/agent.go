@@ -71,10 +71,10 @@ type Options struct {
 	// status.supportedConfigs, and watched: what Manifests returns may depend on them. Each is watched in the version given here, which has to
 	// be that of the Go type with which it is read: another version is read from another cache, whose changes call nothing.
 	//
-	// An add-on with Configs is not deployed before the hub has said which configurations it is to have on the cluster, by the
-	// condition Configured (AM-08, AM-38): it would be with other settings, and perhaps in another namespace, than the ones whose turn comes
-	// in the rollout. Add-ons that nobody configures, because they have no ClusterManagementAddOn or are [SelfManaged], do not
-	// wait.
+	// An add-on with Configs is not deployed before it has been given the configurations that it is to have on the cluster: all of its
+	// status.configReferences to these types have a specHash, or the condition Configured says that there are none. It would be
+	// deployed with other settings otherwise, and perhaps in another namespace, than the ones whose turn comes in the rollout. Add-ons that
+	// nobody configures, because they have no ClusterManagementAddOn or are [SelfManaged], wait only for what is announced there.
 	Configs []schema.GroupVersionResource
 	// RedeployOn tells whether a change of the cluster matters to Manifests; nil means that its labels, annotations, claims and
 	// version do. That of the hosting cluster's version always does.

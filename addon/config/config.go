@@ -31,7 +31,9 @@ import (
 // DeploymentConfigs is the type of AddOnDeploymentConfigs, for the Configs of an add-on's options.
 var DeploymentConfigs = addonv1beta1.GroupVersion.WithResource("addondeploymentconfigs")
 
-// ErrMissing is why a configuration that the cluster is to have cannot be read: there is none of its name.
+// ErrMissing is why a configuration that the cluster is to have cannot be read: there is none of its name. An add-on returns it like
+// [addon.ErrNotYet]: a condition says what is missing, what is on the cluster stays, and the add-on is asked again when a
+// configuration comes.
 var ErrMissing = errors.New("does not exist")
 
 // DeploymentConfig reads the AddOnDeploymentConfig of an add-on; nil if it has none. It is Read otherwise.
@@ -51,8 +53,8 @@ func DeploymentConfig(ctx context.Context, c client.Client, installation addon.I
 // addon/manager has, does so without asking the API server. For that, Configs of the add-on's options has to name the version of
 // config.
 //
-// It fails with [addon.ErrNotYet] while the configuration is in another state than the cluster is to have now, and with
-// [ErrMissing] if there is none of its name.
+// It fails with [addon.ErrNotYet] while the configuration is in another state than the cluster is to have now, or the cluster is
+// to have one that it has not been given yet; and with [ErrMissing] if there is none of its name any more.
 func Read(ctx context.Context, c client.Client, installation addon.Installation, config client.Object) (found bool, err error) {
 	return readLast(ctx, c, installation, config, stateFor(installation))
 }
@@ -68,11 +70,22 @@ func readLast(ctx context.Context, c client.Client, installation addon.Installat
 	if err != nil {
 		return false, err
 	}
-	references := References(installation, resource)
-	if len(references) == 0 {
-		return false, nil
+	references, err := given(installation, resource)
+	if err != nil || len(references) == 0 {
+		return false, err
 	}
 	return true, read(ctx, c, gvk, references[len(references)-1], config, check)
+}
+
+// given are References, unless the add-on has still to be given one of them.
+func given(installation addon.Installation, resource schema.GroupResource) ([]addonv1beta1.ConfigSpecHash, error) {
+	leaving := !installation.AddOn.DeletionTimestamp.IsZero()
+	for _, reference := range installation.AddOn.Status.ConfigReferences {
+		if !leaving && reference.Group == resource.Group && reference.Resource == resource.Resource && addonconfig.IsPending(reference) {
+			return nil, fmt.Errorf("a configuration of the type %s is announced: %w", resource, addon.ErrNotYet)
+		}
+	}
+	return References(installation, resource), nil
 }
 
 // stateCheck fails if what was read is not in the state that is wanted.
@@ -109,7 +122,11 @@ func ReadAll[T any, P interface {
 	if err != nil {
 		return err
 	}
-	for _, reference := range References(installation, resource) {
+	references, err := given(installation, resource)
+	if err != nil {
+		return err
+	}
+	for _, reference := range references {
 		config := P(new(T))
 		if err := read(ctx, c, gvk, reference, config, stateFor(installation)); err != nil {
 			return err

@@ -56,10 +56,19 @@ func TestDeploymentConfig(t *testing.T) {
 	if got, err := config.DeploymentConfig(t.Context(), c, installed()); got != nil || err != nil {
 		t.Errorf("%v, %v without any", got, err)
 	}
-	undecided := second
+	undecided, announced, absent := second, second, desired(strings.ReplaceAll(one, "name: one", "name: absent"))
 	undecided.DesiredConfig = nil
-	if got, err := config.DeploymentConfig(t.Context(), c, installed(undecided)); got != nil || err != nil {
-		t.Errorf("%v, %v before the rollout has reached the cluster for the first time", got, err)
+	announced.DesiredConfig = &addonv1beta1.ConfigSpecHash{ConfigReferent: second.DesiredConfig.ConfigReferent}
+	absent.DesiredConfig.SpecHash = ""
+	for _, pending := range []addonv1beta1.ConfigReference{undecided, announced, absent} {
+		installation := installed(first, pending)
+		if got, err := config.DeploymentConfig(t.Context(), c, installation); got != nil || !errors.Is(err, addon.ErrNotYet) {
+			t.Errorf("%v, %v before the rollout has reached the cluster for the first time", got, err)
+		}
+		err := config.ReadAll(t.Context(), c, installation, func(*addonv1beta1.AddOnDeploymentConfig) error { t.Error("used"); return nil })
+		if !errors.Is(err, addon.ErrNotYet) {
+			t.Error(err)
+		}
 	}
 	for want, installation := range map[string]addon.Installation{
 		"hello": installed(second, first), "": installed(first, second),

@@ -44,6 +44,7 @@ const (
 	EventAddOnApprovalWithheld                     = "AddOnCertificateApprovalWithheld" // our own
 	EventAddOnNotSigned                            = "AddOnCertificateNotSigned"        // our own
 	EventAddOnTemplateVariablesUnset               = "AddOnTemplateVariablesUnset"      // our own
+	EventAddOnTemplateOfAnother                    = "AddOnTemplateOfAnotherAddOn"      // our own
 	EventAddOnNotHosted                            = "AddOnNotHosted"                   // our own
 	EventRolledBack                                = "RolledBack"                       // our own
 	EventManagedClusterAddOnStatusUpdated          = "ManagedClusterAddOnStatusUpdated"

@@ -9,15 +9,18 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	addonconfig "github.com/capstan-io/capstan/internal/addon/config"
 	"github.com/capstan-io/capstan/internal/fleet"
@@ -542,6 +545,67 @@ spec:
 	s.await(t, "cluster1", s.desires(t, "exampleconfigs one"))
 }
 
+// AM-03, AM-07: an add-on is announced its configurations before anything else is said of it, whether they exist or not, and whoever made
+// it: a manager that finds no reference deploys with defaults.
+func TestAddOnConfigurationsAreAnnounced(t *testing.T) {
+	t.Parallel()
+	s := newAddOnSite(t, "lifecycle-announced", "manual")
+	ends := []string{"c1", "c2", "manual"}
+	taken := map[string]string{"taken": "yes"}
+	for _, end := range ends[:2] {
+		s.join(t, end, taken, "")
+	}
+	said := map[string]watch.Interface{}
+	for _, end := range ends {
+		w, err := s.c.Watch(t.Context(), &addonv1beta1.ManagedClusterAddOnList{}, client.InNamespace(s.name+"-"+end))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Stop()
+		said[end] = w
+	}
+	entry := entryOf(s.name)
+	entry.Spec.DefaultConfigs = []addonv1beta1.AddOnConfig{{
+		ConfigGroupResource: addonv1beta1.ConfigGroupResource{Group: addonv1beta1.GroupVersion.Group, Resource: "addondeploymentconfigs"},
+		ConfigReferent:      addonv1beta1.ConfigReferent{Namespace: s.name, Name: "deploy-config"},
+	}}
+	entry.Spec.InstallStrategy = addonv1beta1.InstallStrategy{Type: addonv1beta1.InstallStrategyPlacements, Placements: []addonv1beta1.PlacementStrategy{{
+		PlacementRef: addonv1beta1.PlacementRef{Namespace: s.name, Name: "all"},
+	}}}
+	s.place(t, "all", clusterv1beta1.PlacementSpec{Predicates: []clusterv1beta1.ClusterPredicate{{
+		RequiredClusterSelector: clusterv1beta1.ClusterSelector{LabelSelector: metav1.LabelSelector{MatchLabels: taken}},
+	}}})
+	create(t, s.c, entry, &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: s.name + "-manual", Name: s.name}})
+	for _, end := range ends {
+		first := firstStatus(t, said[end])
+		if len(first.ConfigReferences) != 1 || first.ConfigReferences[0].DesiredConfig == nil || first.ConfigReferences[0].DesiredConfig.Name != "deploy-config" ||
+			first.ConfigReferences[0].DesiredConfig.SpecHash != "" || first.ConfigReferences[0].LastObservedGeneration != 0 {
+			t.Errorf("%s says first: %+v", end, first)
+		}
+		s.await(t, end, hasAddOnCondition(fleet.ConditionConfigured, metav1.ConditionFalse, fleet.ReasonConfigurationsNotConfigured, s.name+"/deploy-config does not exist: create it"))
+	}
+	s.apply(t, deploymentConfig("deploy-config", "one"))
+	for _, end := range ends {
+		s.await(t, end, s.desires(t, "addondeploymentconfigs deploy-config"))
+		s.await(t, end, hasAddOnCondition(fleet.ConditionConfigured, metav1.ConditionTrue, fleet.ReasonConfigurationsConfigured, ""))
+	}
+}
+
+// firstStatus is the first status of the first add-on that is seen.
+func firstStatus(t *testing.T, w watch.Interface) addonv1beta1.ManagedClusterAddOnStatus {
+	t.Helper()
+	for {
+		select {
+		case e := <-w.ResultChan():
+			if addOn, ok := e.Object.(*addonv1beta1.ManagedClusterAddOn); ok && !equality.Semantic.DeepEqual(addOn.Status, addonv1beta1.ManagedClusterAddOnStatus{}) {
+				return addOn.Status
+			}
+		case <-time.After(30 * time.Second):
+			t.Fatal("nothing is said of the add-on")
+		}
+	}
+}
+
 // canaries is the example of the documentation of rollout strategies, with a shorter soak.
 const canaries = `apiVersion: addon.open-cluster-management.io/v1alpha1
 kind: ClusterManagementAddOn
@@ -632,18 +696,23 @@ func (s *addOnSite) awaitHash(t *testing.T, end string) *addonv1beta1.ManagedClu
 	return s.await(t, end, s.desires(t, "addondeploymentconfigs deploy-config"))
 }
 
+// pending tells whether an add-on has still to be given its configurations.
+func pending(addOn *addonv1beta1.ManagedClusterAddOn) bool {
+	return len(addOn.Status.ConfigReferences) == 0 || slices.ContainsFunc(addOn.Status.ConfigReferences, addonconfig.IsPending)
+}
+
 // turnOf waits for the turn of a cluster, sees that it is the only one under way, and has it succeed.
 func (s *addOnSite) turnOf(t *testing.T, end string, all []string) {
 	t.Helper()
 	turn := s.awaitHash(t, end)
 	for _, other := range all {
 		addOn := s.await(t, other, func(addOn *addonv1beta1.ManagedClusterAddOn) error {
-			if len(addOn.Status.ConfigReferences) > 0 {
+			if !pending(addOn) {
 				return nil
 			}
 			return hasAddOnCondition(fleet.ConditionConfigured, metav1.ConditionFalse, fleet.ReasonConfigurationsNotConfigured, "Waiting for the rollout: ")(addOn)
 		})
-		if len(addOn.Status.ConfigReferences) == 0 {
+		if pending(addOn) {
 			continue
 		}
 		reference := addOn.Status.ConfigReferences[0]

@@ -190,3 +190,28 @@ func TestAddOnTemplateToken(t *testing.T) {
 		t.Errorf("it may read elsewhere: %v", err)
 	}
 }
+
+// AM-30, AM-38: an add-on of a template that names none yet waits for it without failing, and says what is missing. A template for another
+// add-on is used, and told of.
+func TestAddOnTemplateThatIsNotNamed(t *testing.T) {
+	t.Parallel()
+	s := newAddOnSite(t, "template-unnamed", "cluster1")
+	entry := entryOf(s.name)
+	entry.Spec.DefaultConfigs[0].Name = addonv1beta1.ReservedNoDefaultConfigName
+	addOn := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: s.name + "-cluster1", Name: s.name}}
+	create(t, s.c, entry, addOn)
+	s.await(t, "cluster1", hasAddOnCondition(fleet.ConditionRegistrationApplied, metav1.ConditionFalse, fleet.ReasonPermissionConfigPending, "name one as default in its ClusterManagementAddOn"))
+	template := templateOf(s.name, "used")
+	template.Spec.AddonName = "another"
+	create(t, s.c, template)
+	config := entryOf(s.name).Spec.DefaultConfigs[0]
+	s.edit(t, addOn, func() { addOn.Spec.Configs = []addonv1beta1.AddOnConfig{config} })
+	s.awaitWork(t, "cluster1", s.name, "used")
+	s.await(t, "cluster1", hasAddOnCondition(fleet.ConditionRegistrationApplied, metav1.ConditionTrue, fleet.ReasonSetPermissionApplied, ""))
+	awaitAddOnEvent(t, addOn, fleet.EventAddOnTemplateOfAnother, "it is for the add-on another")
+	for line := range strings.Lines(hub.Log()) {
+		if strings.Contains(line, `name="`+s.name+`"`) && strings.Contains(line, "Reconciler error") {
+			t.Error(line)
+		}
+	}
+}

@@ -34,6 +34,22 @@ func Effective(layers ...[]addonv1beta1.AddOnConfig) []addonv1beta1.AddOnConfig 
 	return all
 }
 
+// Pending are references to configurations that the add-on is to have and has not been given: they do not exist yet, or its
+// turn has not come. Managers wait while there is one. Without any, they deploy the add-on with defaults.
+func Pending(configs []addonv1beta1.AddOnConfig) (references []addonv1beta1.ConfigReference) {
+	for _, config := range configs {
+		references = append(references, addonv1beta1.ConfigReference{
+			ConfigGroupResource: config.ConfigGroupResource, DesiredConfig: &addonv1beta1.ConfigSpecHash{ConfigReferent: config.ConfigReferent},
+		})
+	}
+	return references
+}
+
+// IsPending tells whether a reference is to a configuration that the add-on has not been given.
+func IsPending(reference addonv1beta1.ConfigReference) bool {
+	return reference.DesiredConfig == nil || reference.DesiredConfig.SpecHash == ""
+}
+
 // Supported splits configurations into those of the types that an add-on supports, and the others, which have no effect
 // (gap A8).
 func Supported(configs []addonv1beta1.AddOnConfig, types []addonv1beta1.ConfigGroupResource) (supported, others []addonv1beta1.AddOnConfig) {

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capstan-io/capstan/addon"
+	"github.com/capstan-io/capstan/addon/config"
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/fleet"
@@ -33,8 +34,15 @@ func listed() *addonv1beta1.ClusterManagementAddOn {
 }
 
 func configured(addOn *addonv1beta1.ManagedClusterAddOn) {
-	addOn.Status.ConfigReferences = []addonv1beta1.ConfigReference{{ConfigGroupResource: addonv1beta1.ConfigGroupResource{Group: "g", Resource: "r"}}}
+	addOn.Status.ConfigReferences = []addonv1beta1.ConfigReference{reference("r", "hash")}
 	meta.SetStatusCondition(&addOn.Status.Conditions, metav1.Condition{Type: "Configured", Status: metav1.ConditionTrue, Reason: "ConfigurationsConfigured"})
+}
+
+func reference(resource, hash string) addonv1beta1.ConfigReference {
+	return addonv1beta1.ConfigReference{
+		ConfigGroupResource: addonv1beta1.ConfigGroupResource{Group: "g", Resource: resource},
+		DesiredConfig:       &addonv1beta1.ConfigSpecHash{ConfigReferent: addonv1beta1.ConfigReferent{Name: "one"}, SpecHash: hash},
+	}
 }
 
 // AF-09 AF-10
@@ -139,6 +147,78 @@ func TestWaits(t *testing.T) {
 	h.reconcile(t)
 	if after := h.works(t, "c1"); len(after) != 0 {
 		t.Errorf("%d works of an add-on without manifests", len(after))
+	}
+}
+
+// AM-07, AM-38: an add-on is not deployed with defaults while a configuration that it reads is announced, whoever does that. What it
+// has been given it goes on with.
+func TestWaitsForWhatIsAnnounced(t *testing.T) {
+	t.Parallel()
+	type references = []addonv1beta1.ConfigReference
+	for name, test := range map[string]struct {
+		references references
+		configured metav1.ConditionStatus
+		listed     bool
+		deployed   bool
+	}{
+		"nothing is known":                      {nil, "", true, false},
+		"it has none":                           {nil, metav1.ConditionTrue, true, true},
+		"it waits for its turn":                 {nil, metav1.ConditionFalse, true, false},
+		"announced":                             {references{reference("r", "")}, "", true, false},
+		"announced and said so":                 {references{reference("r", "")}, metav1.ConditionFalse, true, false},
+		"announced by somebody else":            {references{reference("r", "")}, "", false, false},
+		"one given, one announced":              {references{reference("r", "a"), reference("r", "")}, metav1.ConditionFalse, true, false},
+		"announced is what it does not read":    {references{reference("r", "a"), reference("s", "")}, metav1.ConditionFalse, true, true},
+		"given":                                 {references{reference("r", "a")}, metav1.ConditionTrue, true, true},
+		"given, and it waits for the next turn": {references{reference("r", "a")}, metav1.ConditionFalse, true, true},
+		"nobody configures it":                  {nil, "", false, true},
+	} {
+		objects := []client.Object{cluster("c1"), installed(func(a *addonv1beta1.ManagedClusterAddOn) {
+			a.Status.ConfigReferences = test.references
+			if test.configured != "" {
+				a.Status.Conditions = []metav1.Condition{{Type: "Configured", Status: test.configured}}
+			}
+		})}
+		if test.listed {
+			objects = append(objects, listed())
+		}
+		h := newHub(t, objects...)
+		h.agent.options.Configs = someConfigs
+		h.reconcile(t)
+		if deployed := len(h.works(t, "c1")) > 0; deployed != test.deployed {
+			t.Errorf("%s: deployed %t", name, deployed)
+		}
+	}
+}
+
+// AM-08, AM-38: a configuration that is missing is told of by a condition, and is no error: it comes back with it.
+func TestMissingConfigIsNoError(t *testing.T) {
+	t.Parallel()
+	missing := fmt.Errorf("Thing one %w: create it", config.ErrMissing)
+	h := newHub(t, cluster("c1"), installed(configured), listed())
+	h.agent.options.Configs = someConfigs
+	chosen := missing
+	h.agent.options.InstallNamespace = func(context.Context, addon.Installation) (string, error) { return "", chosen }
+	result := h.reconcile(t)
+	if c := h.condition(t, "RegistrationApplied"); c.Status != metav1.ConditionFalse || c.Reason != "PermissionConfigPending" || !strings.Contains(c.Message, "Thing one does not exist: create it") || result.RequeueAfter != notYetAgain {
+		t.Errorf("before it registers: %+v, back after %s", c, result.RequeueAfter)
+	}
+	chosen, h.agent.err = nil, missing
+	result = h.reconcile(t)
+	if c := h.condition(t, "ManifestApplied"); c.Status != metav1.ConditionFalse || c.Reason != "ManifestWorkApplyFailed" || !strings.Contains(c.Message, "Thing one does not exist: create it") || result.RequeueAfter != notYetAgain {
+		t.Errorf("before it is deployed: %+v, back after %s", c, result.RequeueAfter)
+	}
+	h.agent.err = nil
+	h.reconcile(t)
+	applied := h.condition(t, "ManifestApplied")
+	// Once it is deployed, the hub says what is missing, and nothing else changes.
+	chosen, h.agent.err = missing, missing
+	h.change(t, func(a *addonv1beta1.ManagedClusterAddOn) {
+		meta.SetStatusCondition(&a.Status.Conditions, metav1.Condition{Type: "Configured", Status: metav1.ConditionFalse, Reason: "ConfigurationsNotConfigured"})
+	})
+	h.reconcile(t)
+	if c := h.condition(t, "RegistrationApplied"); c.Status != metav1.ConditionTrue || h.condition(t, "ManifestApplied") != applied || len(h.works(t, "c1")) != 1 {
+		t.Errorf("when it is gone again: %+v, %+v", c, h.condition(t, "ManifestApplied"))
 	}
 }
 

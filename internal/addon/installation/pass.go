@@ -11,14 +11,17 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capstan-io/capstan/addon"
+	"github.com/capstan-io/capstan/addon/config"
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/addon/catalogue"
+	addonconfig "github.com/capstan-io/capstan/internal/addon/config"
 	"github.com/capstan-io/capstan/internal/addon/dependencies"
 	"github.com/capstan-io/capstan/internal/addon/health"
 	"github.com/capstan-io/capstan/internal/addon/registrations"
@@ -109,7 +112,10 @@ func (p *pass) register(ctx context.Context) {
 	switch {
 	case errors.Is(err, addon.ErrNotYet) && p.addOn.Status.Namespace == "" && p.awaitsConfigs():
 		p.tellOfConfigs()
-	case errors.Is(err, addon.ErrNotYet): // everything stays as it is
+	case errors.Is(err, addon.ErrNotYet), errors.Is(err, config.ErrMissing) && p.isRegistered(): // everything stays as it is
+		p.comeBack(notYetAgain)
+	case errors.Is(err, config.ErrMissing):
+		p.set(fleet.ConditionRegistrationApplied, metav1.ConditionFalse, fleet.ReasonPermissionConfigPending, err.Error())
 		p.comeBack(notYetAgain)
 	case errors.Is(err, addon.ErrSubjectNotReady):
 		p.set(fleet.ConditionRegistrationApplied, metav1.ConditionFalse, fleet.ReasonPermissionConfigPending, err.Error())
@@ -213,7 +219,10 @@ func (p *pass) deploy(ctx context.Context) {
 	for _, kind := range plan.RemoveConditions {
 		meta.RemoveStatusCondition(&p.addOn.Status.Conditions, kind)
 	}
-	if in.Unrendered != nil {
+	switch {
+	case errors.Is(in.Unrendered, config.ErrMissing): // it comes back with the configuration
+		p.comeBack(notYetAgain)
+	case in.Unrendered != nil:
 		p.problems = append(p.problems, in.Unrendered)
 	}
 	if err := p.carryOut(ctx, plan); err != nil {
@@ -245,8 +254,7 @@ func (p *pass) dependencies(ctx context.Context) (missing, dependents []string, 
 // render asks the add-on for its manifests, if it is time for that: nil, and no error, if it is not.
 func (p *pass) render(ctx context.Context) (*addon.Workload, error) {
 	leaving := !p.addOn.DeletionTimestamp.IsZero()
-	conditions := p.addOn.Status.Conditions
-	if !leaving && !meta.IsStatusConditionTrue(conditions, fleet.ConditionRegistrationApplied) {
+	if !leaving && !p.isRegistered() {
 		return nil, nil
 	}
 	if p.awaitsConfigs() {
@@ -254,7 +262,9 @@ func (p *pass) render(ctx context.Context) (*addon.Workload, error) {
 	}
 	rendered, err := p.agent.Manifests(ctx, p.installation)
 	switch {
-	case errors.Is(err, addon.ErrNotYet):
+	case errors.Is(err, addon.ErrNotYet),
+		// The hub has said so in its condition.
+		errors.Is(err, config.ErrMissing) && meta.IsStatusConditionFalse(p.addOn.Status.Conditions, fleet.ConditionConfigured):
 		p.comeBack(notYetAgain)
 		return nil, nil
 	case err != nil:
@@ -266,12 +276,35 @@ func (p *pass) render(ctx context.Context) (*addon.Workload, error) {
 	return rendered, nil
 }
 
-// awaitsConfigs tells whether the hub has still to say which configurations the add-on is to have (AM-38). One that leaves does
-// not hear of it any more.
+// isRegistered tells whether the agent has what it needs to register, or does not register.
+func (p *pass) isRegistered() bool {
+	return meta.IsStatusConditionTrue(p.addOn.Status.Conditions, fleet.ConditionRegistrationApplied)
+}
+
+// awaitsConfigs tells whether the add-on has still to be given configurations: one that they are announced to, or that the hub
+// has not looked at. One that has been given some goes on with them until it gets others. One that leaves does not hear of it
+// any more.
 func (p *pass) awaitsConfigs() bool {
-	configured := p.catalogueEntry != nil && !addon.SelfManaged(p.catalogueEntry)
-	return configured && len(p.options.Configs) > 0 && p.addOn.DeletionTimestamp.IsZero() &&
-		!meta.IsStatusConditionTrue(p.addOn.Status.Conditions, fleet.ConditionConfigured)
+	if len(p.options.Configs) == 0 || !p.addOn.DeletionTimestamp.IsZero() {
+		return false
+	}
+	references := p.addOn.Status.ConfigReferences
+	if slices.ContainsFunc(references, func(r addonv1beta1.ConfigReference) bool { return addonconfig.IsPending(r) && p.reads(r) }) {
+		return true
+	}
+	return p.hubConfigures() && len(references) == 0 && !meta.IsStatusConditionTrue(p.addOn.Status.Conditions, fleet.ConditionConfigured)
+}
+
+// hubConfigures tells whether the hub says which configurations the add-on has.
+func (p *pass) hubConfigures() bool {
+	return p.catalogueEntry != nil && !addon.SelfManaged(p.catalogueEntry)
+}
+
+// reads tells whether the add-on may read a configuration.
+func (p *pass) reads(reference addonv1beta1.ConfigReference) bool {
+	return slices.ContainsFunc(p.options.Configs, func(kind schema.GroupVersionResource) bool {
+		return kind.Group == reference.Group && kind.Resource == reference.Resource
+	})
 }
 
 // configsPatience is how long the hub may take to set Configured before that is told of. Mostly it does so at once, and a write for each
@@ -284,16 +317,19 @@ func (p *pass) tellOfConfigs() {
 		return
 	}
 	since := p.addOn.CreationTimestamp.Time
-	if listed := p.catalogueEntry.CreationTimestamp.Time; listed.After(since) {
-		since = listed
+	if p.catalogueEntry != nil && p.catalogueEntry.CreationTimestamp.After(since) {
+		since = p.catalogueEntry.CreationTimestamp.Time
 	}
 	if left := since.Add(configsPatience).Sub(p.Clock.Now()); left > 0 {
 		p.comeBack(left)
 		return
 	}
-	p.set(fleet.ConditionRegistrationApplied, metav1.ConditionFalse, fleet.ReasonPermissionConfigPending, fmt.Sprintf(
-		"The add-on is registered and deployed when its condition %s is %s: the hub sets it, by the ClusterManagementAddOn %s, once it knows the configurations",
-		fleet.ConditionConfigured, metav1.ConditionTrue, p.catalogueEntry.Name))
+	message := "The add-on is registered and deployed when all of its status.configReferences have a specHash: nobody has set that yet"
+	if p.hubConfigures() {
+		message = fmt.Sprintf("The add-on is registered and deployed when its condition %s is %s: the hub sets it, by the ClusterManagementAddOn %s, once it knows the configurations",
+			fleet.ConditionConfigured, metav1.ConditionTrue, p.catalogueEntry.Name)
+	}
+	p.set(fleet.ConditionRegistrationApplied, metav1.ConditionFalse, fleet.ReasonPermissionConfigPending, message)
 }
 
 // comeBack after no longer than that.

@@ -69,8 +69,9 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if s.notYet {
-		return ctrl.Result{RequeueAfter: problemWait}, nil // the first list of a kind brings it back sooner
+	if s.notYet { // the first list of a kind brings it back sooner
+		s.onlyNew()
+		return again(problemWait, c.write(ctx, s))
 	}
 	s.decide()
 	failed := c.write(ctx, s)

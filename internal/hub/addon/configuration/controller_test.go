@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -29,6 +31,7 @@ import (
 	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/hub/addon/hashes"
 	"github.com/capstan-io/capstan/internal/hub/addon/lookup"
+	"github.com/capstan-io/capstan/internal/rollout"
 )
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -63,6 +66,16 @@ type hub struct {
 	states
 	clock  *clocktesting.FakeClock
 	writes atomic.Int32
+	// notYet has the configurations still be listed.
+	notYet bool
+}
+
+// Of hides that of states.
+func (h *hub) Of(config addonv1beta1.AddOnConfig) (hashes.State, error) {
+	if h.notYet {
+		return hashes.State{}, hashes.ErrNotYet
+	}
+	return h.states.Of(config)
 }
 
 func newHub(t *testing.T, strategy clusterv1alpha1.RolloutStrategy, clusters ...string) *hub {
@@ -102,7 +115,7 @@ func newHub(t *testing.T, strategy clusterv1alpha1.RolloutStrategy, clusters ...
 		builder.WithIndex(index.Object, index.Name, index.Values)
 	}
 	h.WithWatch = builder.Build()
-	h.Controller = New(h.WithWatch, h.states, events.NewFakeRecorder(100), h.clock)
+	h.Controller = New(h.WithWatch, h, events.NewFakeRecorder(100), h.clock)
 	return h
 }
 
@@ -225,15 +238,15 @@ func TestPace(t *testing.T) {
 	if _, wait := h.reconcile(t); wait != 10*time.Minute {
 		t.Errorf("again in %s", wait)
 	}
-	want(t, "two begin", h.have(t, "c1", "c2", "c3", "c4"), "c1=one@o1 c2=one@o1 c3= c4=")
+	want(t, "two begin", h.have(t, "c1", "c2", "c3", "c4"), "c1=one@o1 c2=one@o1 c3=one@ c4=one@")
 	h.finish(t, "c1")
 	if _, wait := h.reconcile(t); wait != 5*time.Minute {
 		t.Errorf("again in %s", wait)
 	}
-	want(t, "c1 soaks", h.have(t, "c3"), "c3=")
+	want(t, "c1 soaks", h.have(t, "c3"), "c3=one@")
 	h.clock.Step(5 * time.Minute)
 	h.reconcile(t)
-	want(t, "c1 has soaked", h.have(t, "c3", "c4"), "c3=one@o1 c4=")
+	want(t, "c1 has soaked", h.have(t, "c3", "c4"), "c3=one@o1 c4=one@")
 	h.clock.Step(5 * time.Minute)
 	h.reconcile(t)
 	want(t, "c2 is timed out", h.have(t, "c4"), "c4=one@o1")
@@ -261,7 +274,7 @@ func TestMissingConfiguration(t *testing.T) {
 	if _, wait := h.reconcile(t); wait != problemWait {
 		t.Errorf("again in %s", wait)
 	}
-	want(t, "c1 waits", h.have(t, "c1", "c2"), "c1= c2=one@o1")
+	want(t, "c1 waits", h.have(t, "c1", "c2"), "c1=own@ c2=one@o1")
 	configured := meta.FindStatusCondition(h.addOn(t, "c1").Status.Conditions, fleet.ConditionConfigured)
 	if configured.Status != metav1.ConditionFalse || configured.Message != "own does not exist" {
 		t.Errorf("%+v", configured)
@@ -276,6 +289,130 @@ func TestMissingConfiguration(t *testing.T) {
 	delete(h.states, "own")
 	h.reconcile(t)
 	want(t, "c1 keeps it", h.have(t, "c1"), "c1=own@w1")
+}
+
+// AM-07: what a cluster is to have is announced where nothing is in its place, whatever keeps it from being given: managers take a
+// status without it for an add-on without configurations.
+func TestAnnounced(t *testing.T) {
+	t.Parallel()
+	kind := func(resource, name, hash string) addonv1beta1.ConfigReference {
+		reference := addonv1beta1.ConfigReference{ConfigGroupResource: addonv1beta1.ConfigGroupResource{Group: "g", Resource: resource}, LastObservedGeneration: 1}
+		reference.DesiredConfig = &addonv1beta1.ConfigSpecHash{ConfigReferent: addonv1beta1.ConfigReferent{Name: name}, SpecHash: hash}
+		if hash == "" {
+			reference.LastObservedGeneration = 0
+		}
+		return reference
+	}
+	type references = []addonv1beta1.ConfigReference
+	x1, x2, y1 := kind("x", "one", "h1"), kind("x", "two", "h2"), kind("y", "one", "h1")
+	x, other, y := kind("x", "one", ""), kind("x", "two", ""), kind("y", "one", "")
+	missing := errors.New("missing")
+	for name, test := range map[string]struct {
+		have, wanted references
+		verdict      rollout.Verdict
+		problem      error
+		kept         bool
+		deployed     bool
+		want         references
+		configured   metav1.ConditionStatus
+	}{
+		"its turn":                           {wanted: references{x1, y1}, verdict: rollout.Begin, want: references{x1, y1}, configured: metav1.ConditionTrue},
+		"its turn, announced before":         {have: references{x, y}, wanted: references{x1, y1}, verdict: rollout.Begin, want: references{x1, y1}, configured: metav1.ConditionTrue},
+		"nothing is wanted":                  {verdict: rollout.InProgress, configured: metav1.ConditionTrue},
+		"new, waits":                         {wanted: references{y1, x1}, verdict: rollout.Waiting, want: references{x, y}, configured: metav1.ConditionFalse},
+		"new, waits for another":             {have: references{other, y}, wanted: references{x1}, verdict: rollout.Waiting, want: references{x}, configured: metav1.ConditionFalse},
+		"new, waits to have nothing":         {have: references{x}, verdict: rollout.Waiting, want: references{x}, configured: metav1.ConditionFalse},
+		"new, missing":                       {wanted: references{x}, verdict: rollout.Skipped, problem: missing, want: references{x}, configured: metav1.ConditionFalse},
+		"new, one of two is missing":         {wanted: references{x1, y}, verdict: rollout.Skipped, problem: missing, want: references{x, y}, configured: metav1.ConditionFalse},
+		"new, not looked up":                 {wanted: references{x}, problem: hashes.ErrNotYet, want: references{x}, configured: metav1.ConditionFalse},
+		"new, the other one is looked up":    {wanted: references{x1}, want: references{x}, configured: metav1.ConditionFalse},
+		"new, placement unknown":             {have: references{x}, wanted: references{x2}, verdict: rollout.Skipped, kept: true, want: references{x}, configured: metav1.ConditionFalse},
+		"upgrade, waits":                     {have: references{x1}, wanted: references{x2}, verdict: rollout.Waiting, deployed: true, want: references{x1}, configured: metav1.ConditionFalse},
+		"upgrade, waits, not deployed":       {have: references{x1}, wanted: references{x2}, verdict: rollout.Waiting, want: references{x1}, configured: metav1.ConditionFalse},
+		"upgrade, waits for its first":       {wanted: references{x1}, verdict: rollout.Waiting, deployed: true, configured: metav1.ConditionFalse},
+		"upgrade, waits for one more":        {have: references{x1}, wanted: references{x1, y1}, verdict: rollout.Waiting, deployed: true, want: references{x1}, configured: metav1.ConditionFalse},
+		"upgrade, its turn":                  {have: references{x1}, wanted: references{x2}, verdict: rollout.Begin, deployed: true, want: references{x2}, configured: metav1.ConditionTrue},
+		"upgrade, the first is missing":      {wanted: references{x}, verdict: rollout.Skipped, problem: missing, deployed: true, want: references{x}, configured: metav1.ConditionFalse},
+		"upgrade, one more is missing":       {have: references{y1}, wanted: references{x, y1}, verdict: rollout.Skipped, problem: missing, deployed: true, want: references{x, y1}, configured: metav1.ConditionFalse},
+		"upgrade, the next is missing":       {have: references{x1}, wanted: references{other}, verdict: rollout.Skipped, problem: missing, deployed: true, want: references{x1}, configured: metav1.ConditionFalse},
+		"what it has is gone":                {have: references{x1}, wanted: references{x}, verdict: rollout.Skipped, problem: missing, deployed: true, want: references{x1}, configured: metav1.ConditionFalse},
+		"no longer selected, for the moment": {have: references{x1}, wanted: references{x2}, verdict: rollout.Skipped, kept: true, deployed: true, want: references{x1}, configured: metav1.ConditionTrue},
+	} {
+		addOn := &addonv1beta1.ManagedClusterAddOn{Status: addonv1beta1.ManagedClusterAddOnStatus{ConfigReferences: test.have}}
+		if test.deployed {
+			addOn.Status.Conditions = []metav1.Condition{{Type: fleet.ConditionManifestApplied, Status: metav1.ConditionTrue}}
+		}
+		cluster := &standing{addOn: addOn, wanted: test.wanted, verdict: test.verdict, problem: test.problem, kept: test.kept}
+		after, condition := cluster.after()
+		if after == nil {
+			t.Errorf("%s: nothing is said of it", name)
+			continue
+		}
+		if diff := cmp.Diff(test.want, after.Status.ConfigReferences, cmpopts.EquateEmpty()); diff != "" || condition.Status != test.configured {
+			t.Errorf("%s: %+v (-want +got):\n%s", name, condition, diff)
+		}
+		// Another look changes nothing.
+		meta.SetStatusCondition(&after.Status.Conditions, condition)
+		cluster.addOn = after
+		if again, condition := cluster.after(); again != nil {
+			t.Errorf("%s: once more %+v, %+v", name, again.Status, condition)
+		}
+	}
+}
+
+// AM-07: while configurations are listed for the first time, they are announced to add-ons that nobody has looked at before, and the
+// others are left alone.
+func TestAnnouncedBeforeTheyAreKnown(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, clusterv1alpha1.RolloutStrategy{}, "c1", "c2")
+	h.notYet = true
+	if writes, _ := h.reconcile(t); writes != 2 {
+		t.Errorf("%d writes", writes)
+	}
+	want(t, "announced", h.have(t, "c1", "c2"), "c1=one@ c2=one@")
+	if writes, _ := h.reconcile(t); writes != 0 {
+		t.Errorf("%d writes when nothing has changed", writes)
+	}
+	if len(h.recorder.(*events.FakeRecorder).Events) > 0 {
+		t.Errorf("event %q", <-h.recorder.(*events.FakeRecorder).Events)
+	}
+	h.notYet = false
+	h.reconcile(t)
+	want(t, "known", h.have(t, "c1", "c2"), "c1=one@o1 c2=one@o1")
+	h.notYet = true
+	if writes, _ := h.reconcile(t); writes != 0 {
+		t.Errorf("%d writes when they are listed again", writes)
+	}
+}
+
+// AM-08: a cluster that waits for its turn in an upgrade is not configured, and says so until its turn comes.
+func TestUpgradeIsNotConfigured(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, progressive(func(p *clusterv1alpha1.RolloutProgressive) { p.MaxConcurrency = &intstr.IntOrString{IntVal: 1} }), "c1", "c2")
+	configured := func() (all string) {
+		for _, cluster := range []string{"c1", "c2"} {
+			c := meta.FindStatusCondition(h.addOn(t, cluster).Status.Conditions, fleet.ConditionConfigured)
+			all += fmt.Sprintf("%s=%s@%s ", c.Status, c.Reason, c.LastTransitionTime.UTC().Format(time.TimeOnly))
+		}
+		return all
+	}
+	h.reconcile(t)
+	want(t, "first", configured(), "True=ConfigurationsConfigured@12:00:00 False=ConfigurationsNotConfigured@12:00:00 ")
+	h.clock.Step(time.Minute)
+	h.report(t, "c1", "+Applied", "+Available")
+	h.reconcile(t)
+	h.report(t, "c2", "+Applied", "+Available")
+	h.reconcile(t)
+	want(t, "both", configured(), "True=ConfigurationsConfigured@12:00:00 True=ConfigurationsConfigured@12:01:00 ")
+	h.clock.Step(time.Minute)
+	h.states["one"] = "o2"
+	h.reconcile(t)
+	want(t, "upgrade", configured(), "True=ConfigurationsConfigured@12:00:00 False=ConfigurationsNotConfigured@12:02:00 ")
+	want(t, "upgrade", h.have(t, "c1", "c2"), "c1=one@o2 c2=one@o1")
+	h.clock.Step(time.Minute)
+	h.report(t, "c1", "+Applied", "+Available")
+	h.reconcile(t)
+	want(t, "upgraded", configured(), "True=ConfigurationsConfigured@12:00:00 True=ConfigurationsConfigured@12:03:00 ")
 }
 
 // AM-03, AM-05: while it is not known what a placement selects, configurations change in their content alone.

@@ -2,12 +2,16 @@ package configuration
 
 import (
 	"errors"
+	"maps"
 	"slices"
 	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/addon/config"
+	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/hub/addon/hashes"
 	"github.com/capstan-io/capstan/internal/hub/addon/lookup"
 	"github.com/capstan-io/capstan/internal/hub/addon/progress"
@@ -133,6 +137,13 @@ func (s *situation) assign() {
 	for _, placement := range s.placements {
 		s.rollouts = append(s.rollouts, &placementRollout{Placement: placement, references: s.installReferences(placement)})
 	}
+}
+
+// onlyNew leaves the add-ons alone that have been looked at before.
+func (s *situation) onlyNew() {
+	maps.DeleteFunc(s.standing, func(_ string, cluster *standing) bool {
+		return cluster.addOn == nil || meta.FindStatusCondition(cluster.addOn.Status.Conditions, fleet.ConditionConfigured) != nil
+	})
 }
 
 // choose finds the configurations for a cluster (AM-05). Of a type that the add-on does not support, nothing but a default

@@ -1,12 +1,14 @@
 package configuration
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	"github.com/capstan-io/capstan/internal/addon/config"
 	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/hub/addon/progress"
 	"github.com/capstan-io/capstan/internal/rollout"
@@ -57,6 +59,27 @@ func merge(before, wanted []addonv1beta1.ConfigReference) []addonv1beta1.ConfigR
 		merged = append(merged, reference)
 	}
 	return merged
+}
+
+// announce is what there is, with a reference that is pending for each wanted configuration of a type of which the add-on has been
+// given none. What has been given is kept until its successor is.
+func announce(have, wanted []addonv1beta1.ConfigReference) []addonv1beta1.ConfigReference {
+	announced := slices.DeleteFunc(slices.Clone(have), config.IsPending)
+	given := map[addonv1beta1.ConfigGroupResource]bool{}
+	for _, reference := range announced {
+		given[reference.ConfigGroupResource] = true
+	}
+	for _, reference := range wanted {
+		if !given[reference.ConfigGroupResource] {
+			announced = append(announced, config.Pending([]addonv1beta1.AddOnConfig{{
+				ConfigGroupResource: reference.ConfigGroupResource, ConfigReferent: reference.DesiredConfig.ConfigReferent,
+			}})...)
+		}
+	}
+	slices.SortStableFunc(announced, func(a, b addonv1beta1.ConfigReference) int {
+		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Resource, b.Resource))
+	})
+	return announced
 }
 
 // entry is what tells references apart.

@@ -48,6 +48,7 @@ func Register(mgr ctrl.Manager, clk clock.Clock) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("addon-configuration").
 		For(&addonv1beta1.ClusterManagementAddOn{}, builder.WithPredicates(lookup.EntryChanged())).
 		Watches(&addonv1beta1.ManagedClusterAddOn{}, lookup.Later(lookup.EntryOf), builder.WithPredicates(predicate.Funcs{UpdateFunc: matters})).
+		Watches(&addonv1beta1.ManagedClusterAddOn{}, handler.EnqueueRequestsFromMapFunc(lookup.EntryOf), builder.WithPredicates(madeByHand())).
 		Watches(&clusterv1beta1.Placement{}, lookup.Later(lookup.OfPlacement(c.client)), builder.WithPredicates(changed.Generation())).
 		Watches(&clusterv1beta1.PlacementDecision{}, lookup.LaterByLabels(lookup.OfDecision(c.client))).
 		Watches(&clusterv1.ManagedCluster{}, lookup.Later(lookup.OfCluster(c.client)), builder.WithPredicates(lookup.InstallableChanged())).
@@ -58,6 +59,18 @@ func Register(mgr ctrl.Manager, clk clock.Clock) error {
 		})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
 		Complete(c)
+}
+
+// madeByHand matches new add-ons to which nobody has announced their configurations, as the install strategy does. Until that is
+// done, their managers take them for add-ons without any.
+func madeByHand() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(e event.CreateEvent) bool {
+			return !e.IsInInitialList && e.Object.GetAnnotations()[fleet.AnnotationInstalledBy] != fleet.InstalledByStrategy
+		},
+		UpdateFunc: func(event.UpdateEvent) bool { return false },
+		DeleteFunc: func(event.DeleteEvent) bool { return false },
+	}
 }
 
 // definitions is what is watched to learn of kinds that the hub serves from now on.

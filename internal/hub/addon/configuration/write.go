@@ -2,17 +2,22 @@ package configuration
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	"github.com/capstan-io/capstan/internal/addon/config"
 	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/hub/addon/hashes"
 	"github.com/capstan-io/capstan/internal/hub/addon/lookup"
 	"github.com/capstan-io/capstan/internal/hub/addon/progress"
 	"github.com/capstan-io/capstan/internal/patch"
@@ -30,12 +35,12 @@ func (c *Controller) write(ctx context.Context, s *situation) error {
 		if cluster.addOn == nil || !cluster.addOn.DeletionTimestamp.IsZero() {
 			continue
 		}
-		after := cluster.after()
+		after, condition := cluster.after()
 		if after == nil {
 			continue
 		}
 		group.Go(func() error {
-			err := c.writeOne(ctx, s, cluster, after)
+			err := c.writeOne(ctx, s, cluster, after, condition)
 			mu.Lock()
 			defer mu.Unlock()
 			if first == nil {
@@ -48,21 +53,35 @@ func (c *Controller) write(ctx context.Context, s *situation) error {
 	return first
 }
 
-// after is the add-on as it is to be, or nil if it is so already.
-func (c *standing) after() *addonv1beta1.ManagedClusterAddOn {
-	condition := c.configured()
+// after is the add-on with the references that it is to have, and what to say of them; it is nil if all of that is so already.
+func (c *standing) after() (*addonv1beta1.ManagedClusterAddOn, metav1.Condition) {
+	references, before := c.references(), c.addOn.Status.ConfigReferences
+	condition := c.configured(references)
 	has := meta.FindStatusCondition(c.addOn.Status.Conditions, condition.Type)
 	told := has != nil && has.Status == condition.Status && has.Reason == condition.Reason && has.Message == condition.Message
-	references := c.addOn.Status.ConfigReferences
-	given := !c.verdict.Gets() || hasDesired(references, c.wanted) && generationsSeen(references, c.wanted)
-	if told && given {
-		return nil
+	if told && equality.Semantic.DeepEqual(references, before) {
+		return nil, condition
 	}
 	after := c.addOn.DeepCopy()
-	if !given {
-		after.Status.ConfigReferences = merge(references, c.wanted)
+	after.Status.ConfigReferences = references
+	return after, condition
+}
+
+// references are what the status is to list. What cannot be given now is listed all the same where nothing is in its place: a
+// manager that finds nothing deploys the add-on with defaults. Only an add-on that has been deployed like that before keeps what
+// it has until its turn comes.
+func (c *standing) references() []addonv1beta1.ConfigReference {
+	have := c.addOn.Status.ConfigReferences
+	switch deployed := meta.FindStatusCondition(c.addOn.Status.Conditions, fleet.ConditionManifestApplied) != nil; {
+	case c.verdict.Gets() && hasDesired(have, c.wanted) && generationsSeen(have, c.wanted):
+		return have
+	case c.verdict.Gets():
+		return merge(have, c.wanted)
+	case c.kept, len(c.wanted) == 0, deployed && c.problem == nil:
+		return have
+	default:
+		return announce(have, c.wanted)
 	}
-	return after
 }
 
 func generationsSeen(have, wanted []addonv1beta1.ConfigReference) bool {
@@ -74,8 +93,8 @@ func generationsSeen(have, wanted []addonv1beta1.ConfigReference) bool {
 	return true
 }
 
-// configured is the condition that tells whether the configurations of the add-on are known (AM-08).
-func (c *standing) configured() metav1.Condition {
+// configured is the condition that tells whether the add-on has been given the configurations that it is to have.
+func (c *standing) configured(references []addonv1beta1.ConfigReference) metav1.Condition {
 	no := func(message string) metav1.Condition {
 		return metav1.Condition{
 			Type: fleet.ConditionConfigured, Status: metav1.ConditionFalse, Reason: fleet.ReasonConfigurationsNotConfigured, Message: message,
@@ -84,9 +103,11 @@ func (c *standing) configured() metav1.Condition {
 	switch {
 	case c.problem != nil:
 		return no(c.problem.Error())
-	case !c.verdict.Gets() && len(c.wanted) > 0 && len(c.addOn.Status.ConfigReferences) == 0:
+	case c.verdict == rollout.Waiting:
 		// How far it is, is said once, and not on all the clusters that wait.
 		return no(fmt.Sprintf("Waiting for the rollout: its turn has not come; the status of ClusterManagementAddOn %s tells how far it is", c.addOn.Name))
+	case slices.ContainsFunc(references, config.IsPending):
+		return no("The configurations are not known yet")
 	default:
 		return metav1.Condition{
 			Type: fleet.ConditionConfigured, Status: metav1.ConditionTrue, Reason: fleet.ReasonConfigurationsConfigured, Message: "Configurations configured",
@@ -95,9 +116,10 @@ func (c *standing) configured() metav1.Condition {
 }
 
 // writeOne is one patch: the references, and what follows from them. How far they have come is told with them.
-func (c *Controller) writeOne(ctx context.Context, s *situation, cluster *standing, after *addonv1beta1.ManagedClusterAddOn) error {
-	begins := !hasDesired(cluster.addOn.Status.ConfigReferences, after.Status.ConfigReferences)
-	condition := cluster.configured()
+func (c *Controller) writeOne(
+	ctx context.Context, s *situation, cluster *standing, after *addonv1beta1.ManagedClusterAddOn, condition metav1.Condition,
+) error {
+	begins := cluster.verdict.Gets() && !hasDesired(cluster.addOn.Status.ConfigReferences, after.Status.ConfigReferences)
 	progress.Set(after, condition, s.now)
 	works, err := lookup.Works(ctx, c.client, after)
 	if err != nil {
@@ -118,7 +140,7 @@ func (c *Controller) writeOne(ctx context.Context, s *situation, cluster *standi
 		cluster.verdict = rollout.InProgress
 	}
 	had := meta.FindStatusCondition(before.Status.Conditions, condition.Type)
-	if cluster.problem != nil && (had == nil || had.Message != condition.Message) {
+	if cluster.problem != nil && !errors.Is(cluster.problem, hashes.ErrNotYet) && (had == nil || had.Message != condition.Message) {
 		c.recorder.Eventf(after, nil, corev1.EventTypeWarning, condition.Reason, "UpdateCondition", "%s", condition.Message)
 	}
 	return nil

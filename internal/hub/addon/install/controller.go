@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -25,12 +26,14 @@ import (
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
+	"github.com/capstan-io/capstan/internal/addon/config"
 	"github.com/capstan-io/capstan/internal/changed"
 	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/hub/absence"
 	"github.com/capstan-io/capstan/internal/hub/addon/lookup"
 	"github.com/capstan-io/capstan/internal/hub/addon/owner"
-	"github.com/capstan-io/capstan/internal/retry"
+	"github.com/capstan-io/capstan/internal/patch"
+	controllerretry "github.com/capstan-io/capstan/internal/retry"
 	"github.com/capstan-io/capstan/internal/wording"
 )
 
@@ -63,7 +66,7 @@ func Register(mgr ctrl.Manager, clk clock.Clock) error {
 		Watches(&clusterv1beta1.Placement{}, lookup.Later(lookup.OfPlacement(c.client)), builder.WithPredicates(changed.Generation())).
 		Watches(&clusterv1beta1.PlacementDecision{}, lookup.LaterByLabels(lookup.OfDecision(c.client))).
 		Watches(&clusterv1.ManagedCluster{}, lookup.Later(lookup.OfCluster(c.client)), builder.WithPredicates(lookup.InstallableChanged())).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: controllerretry.Limiter()}).
 		Complete(c)
 }
 
@@ -101,7 +104,8 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	added, notAdded := c.write(missing(entry, placements, installed, clusters), c.install(ctx))
+	decisive := lookup.Decisive(placements)
+	added, notAdded := c.write(missing(entry, decisive, installed, clusters), c.install(ctx, entry, decisive))
 	leaving, wait := c.leaving(entry.Name, placements, installed)
 	removed, notRemoved := c.write(leaving, c.remove(ctx))
 	c.tell(entry, fleet.EventManagedClusterAddOnInstalled, "Install", "installed on", added)
@@ -114,10 +118,10 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 // missing are the ManagedClusterAddOns that are to be and are not.
 func missing(
-	entry *addonv1beta1.ClusterManagementAddOn, placements []*lookup.Placement,
+	entry *addonv1beta1.ClusterManagementAddOn, decisive map[string]*lookup.Placement,
 	installed map[string]*addonv1beta1.ManagedClusterAddOn, clusters map[string]*clusterv1.ManagedCluster,
 ) (all []*addonv1beta1.ManagedClusterAddOn) {
-	for name := range lookup.Decisive(placements) {
+	for name := range decisive {
 		cluster := clusters[name]
 		if installed[name] != nil || !lookup.Installable(cluster) {
 			continue
@@ -197,14 +201,46 @@ func (c *Controller) write(
 	return done, failed
 }
 
-func (c *Controller) install(ctx context.Context) func(*addonv1beta1.ManagedClusterAddOn) error {
+func (c *Controller) install(
+	ctx context.Context, entry *addonv1beta1.ClusterManagementAddOn, decisive map[string]*lookup.Placement,
+) func(*addonv1beta1.ManagedClusterAddOn) error {
 	return func(addOn *addonv1beta1.ManagedClusterAddOn) error {
 		err := c.client.Create(ctx, addOn)
 		if apierrors.IsAlreadyExists(err) {
 			return nil
 		}
-		return err
+		if err != nil {
+			return err
+		}
+		return c.announce(ctx, addOn, config.Effective(entry.Spec.DefaultConfigs, decisive[addOn.Namespace].Configs))
 	}
+}
+
+// announce says at once which configurations a new add-on is to have: a manager that finds none in its status deploys it with
+// defaults. The status cannot be created with the object, so nothing may come between the two. Somebody who is faster all the
+// same is heard, and followed.
+func (c *Controller) announce(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn, configs []addonv1beta1.AddOnConfig) error {
+	if len(configs) == 0 {
+		return nil
+	}
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		before := addOn.DeepCopy()
+		addOn.Status.ConfigReferences = config.Pending(configs)
+		_, err := patch.Status(ctx, c.client, addOn, before)
+		if apierrors.IsConflict(err) {
+			if err := c.client.Get(ctx, client.ObjectKeyFromObject(addOn), addOn); err != nil {
+				return err
+			}
+			if len(addOn.Status.ConfigReferences) > 0 {
+				return nil
+			}
+		}
+		return err
+	})
+	if apierrors.IsConflict(err) { // the configuration controller sees to it, too
+		return nil
+	}
+	return client.IgnoreNotFound(err)
 }
 
 func (c *Controller) remove(ctx context.Context) func(*addonv1beta1.ManagedClusterAddOn) error {

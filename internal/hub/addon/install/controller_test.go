@@ -1,6 +1,7 @@
 package install
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
@@ -27,6 +29,8 @@ type hub struct {
 	client.WithWatch
 	*Controller
 	clock *clocktesting.FakeClock
+	// created is called with each add-on, before whoever has created it hears of that.
+	created func(c client.Client, addOn *addonv1beta1.ManagedClusterAddOn)
 }
 
 func newHub(t *testing.T, objects ...client.Object) *hub {
@@ -43,7 +47,15 @@ func newHub(t *testing.T, objects ...client.Object) *hub {
 	}}
 	h := &hub{clock: clocktesting.NewFakeClock(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC))}
 	builder := fake.NewClientBuilder().WithScheme(scheme).
-		WithObjects(entry, &clusterv1beta1.Placement{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}}).WithObjects(objects...)
+		WithObjects(entry, &clusterv1beta1.Placement{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}}).WithObjects(objects...).
+		WithStatusSubresource(&addonv1beta1.ManagedClusterAddOn{}).
+		WithInterceptorFuncs(interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			err := c.Create(ctx, o, opts...)
+			if addOn, ok := o.(*addonv1beta1.ManagedClusterAddOn); ok && err == nil && h.created != nil {
+				h.created(c, addOn.DeepCopy())
+			}
+			return err
+		}})
 	for _, index := range lookup.Indexes() {
 		builder.WithIndex(index.Object, index.Name, index.Values)
 	}
@@ -126,6 +138,69 @@ func TestInstall(t *testing.T) {
 	h.clock.Step(time.Minute)
 	h.reconcile(t)
 	h.wantInstalled(t, "the placement is gone", "c1 manual")
+}
+
+// AM-07: what is installed says at once which configurations it is to have, those of the last placement that selects the cluster; and
+// so it does when somebody else writes its status first.
+func TestInstalledIsAnnounced(t *testing.T) {
+	t.Parallel()
+	config := func(resource, name string) addonv1beta1.AddOnConfig {
+		return addonv1beta1.AddOnConfig{
+			ConfigGroupResource: addonv1beta1.ConfigGroupResource{Group: "g", Resource: resource}, ConfigReferent: addonv1beta1.ConfigReferent{Namespace: "ns", Name: name},
+		}
+	}
+	none := config("none", addonv1beta1.ReservedNoDefaultConfigName)
+	for name, test := range map[string]struct {
+		defaults, placement []addonv1beta1.AddOnConfig
+		faster              func(*addonv1beta1.ManagedClusterAddOnStatus)
+		want                string
+	}{
+		"nothing":    {},
+		"no default": {defaults: []addonv1beta1.AddOnConfig{none}},
+		"defaults":   {defaults: []addonv1beta1.AddOnConfig{config("y", "default"), config("x", "default"), none}, want: "x/ns/default@ y/ns/default@ "},
+		"those of the placement": {defaults: []addonv1beta1.AddOnConfig{config("x", "default")}, placement: []addonv1beta1.AddOnConfig{config("x", "one"), config("x", "two")},
+			want: "x/ns/one@ x/ns/two@ "},
+		"somebody is faster": {defaults: []addonv1beta1.AddOnConfig{config("x", "default")}, want: "x/ns/default@ ", faster: func(status *addonv1beta1.ManagedClusterAddOnStatus) {
+			status.Conditions = []metav1.Condition{{Type: "RegistrationApplied", Status: metav1.ConditionTrue}}
+		}},
+		"somebody is faster and knows": {defaults: []addonv1beta1.AddOnConfig{config("x", "default")}, want: "x/ns/default@hash ", faster: func(status *addonv1beta1.ManagedClusterAddOnStatus) {
+			status.ConfigReferences = []addonv1beta1.ConfigReference{{ConfigGroupResource: config("x", "").ConfigGroupResource,
+				DesiredConfig: &addonv1beta1.ConfigSpecHash{ConfigReferent: config("x", "default").ConfigReferent, SpecHash: "hash"}}}
+		}},
+	} {
+		h := newHub(t, cluster("c1"))
+		entry := &addonv1beta1.ClusterManagementAddOn{}
+		if err := h.Get(t.Context(), client.ObjectKey{Name: "a"}, entry); err != nil {
+			t.Fatal(err)
+		}
+		entry.Spec.DefaultConfigs = test.defaults
+		entry.Spec.InstallStrategy.Placements[0].Configs = test.placement
+		if err := h.Update(t.Context(), entry); err != nil {
+			t.Fatal(err)
+		}
+		h.created = func(c client.Client, addOn *addonv1beta1.ManagedClusterAddOn) {
+			if test.faster == nil {
+				return
+			}
+			test.faster(&addOn.Status)
+			if err := c.Status().Update(t.Context(), addOn); err != nil {
+				t.Error(err)
+			}
+		}
+		h.decide(t, "c1")
+		h.reconcile(t)
+		addOn := &addonv1beta1.ManagedClusterAddOn{}
+		if err := h.Get(t.Context(), client.ObjectKey{Namespace: "c1", Name: "a"}, addOn); err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		for _, r := range addOn.Status.ConfigReferences {
+			got += r.Resource + "/" + r.DesiredConfig.Namespace + "/" + r.DesiredConfig.Name + "@" + r.DesiredConfig.SpecHash + " "
+		}
+		if got != test.want {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
 }
 
 // AM-03, AM-04: where and when nothing is installed.

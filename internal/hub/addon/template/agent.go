@@ -64,7 +64,7 @@ func (a *agent) Manifests(ctx context.Context, installation addon.Installation) 
 	if err != nil {
 		return nil, fmt.Errorf("the AddOnTemplate: %w", err)
 	}
-	a.tell(installation, rendered.Unknown)
+	a.tell(installation, in.Template.AddonName, rendered.Unknown)
 	objects := make([]client.Object, len(rendered.Objects))
 	for i, object := range rendered.Objects {
 		objects[i] = object
@@ -76,21 +76,28 @@ func (a *agent) Manifests(ctx context.Context, installation addon.Installation) 
 
 // told is what events have said of a ManagedClusterAddOn. One that is made again has not been told of: it may have gone unseen.
 type told struct {
-	of                 types.UID
-	hosting, variables string
+	of                                types.UID
+	hosting, variables, ofAnotherName string
 }
 
 // tell says by events what is not as the author of the template, or whoever installs it, may expect: once, until it is otherwise.
-func (a *agent) tell(installation addon.Installation, unset []string) {
+func (a *agent) tell(installation addon.Installation, templateIsFor string, unset []string) {
 	about, variables := client.ObjectKeyFromObject(installation.AddOn), strings.Join(unset, ", ")
 	hosting := installation.AddOn.Annotations[fleet.AnnotationHostingClusterName]
-	if isLeaving(installation.AddOn) || hosting == "" && variables == "" {
+	said := told{of: installation.AddOn.UID, hosting: hosting, variables: variables}
+	if templateIsFor != a.name {
+		said.ofAnotherName = templateIsFor
+	}
+	if isLeaving(installation.AddOn) || said == (told{of: installation.AddOn.UID}) {
 		a.told.Delete(about)
 		return
 	}
-	said := told{of: installation.AddOn.UID, hosting: hosting, variables: variables}
 	if before, _ := a.told.Swap(about, said); before == said {
 		return
+	}
+	if said.ofAnotherName != "" {
+		a.recorder.Eventf(installation.AddOn, nil, corev1.EventTypeWarning, fleet.EventAddOnTemplateOfAnother, "Deploy",
+			"The AddOnTemplate is used although it is for the add-on %s: correct its spec.addonName, or name another template in the configs", said.ofAnotherName)
 	}
 	if variables != "" {
 		a.recorder.Eventf(installation.AddOn, nil, corev1.EventTypeWarning, fleet.EventAddOnTemplateVariablesUnset, "Deploy",
@@ -146,9 +153,6 @@ func (a *agent) template(ctx context.Context, installation addon.Installation) (
 	if !found {
 		return nil, fmt.Errorf("an AddOnTemplate for the add-on %s %w: name one as default in its ClusterManagementAddOn, or in the configs of a placement or of the ManagedClusterAddOn",
 			a.name, config.ErrMissing)
-	}
-	if object.Spec.AddonName != a.name {
-		return nil, fmt.Errorf("AddOnTemplate %s is for the add-on %q, not for %q: set its spec.addonName, or name another one in the configs", object.Name, object.Spec.AddonName, a.name)
 	}
 	return &object.Spec, nil
 }

@@ -195,11 +195,6 @@ func TestManifestsFail(t *testing.T) {
 			}
 		})
 	}
-	foreign := newAgent(t, strings.ReplaceAll(templateV1, "addonName: hello", "addonName: other"))
-	_, err := foreign.Manifests(t.Context(), installed(strings.ReplaceAll(templateV1, "addonName: hello", "addonName: other")))
-	if err == nil || !strings.Contains(err.Error(), `AddOnTemplate hello-v1 is for the add-on "other", not for "hello"`) {
-		t.Errorf("the template of another add-on: %v", err)
-	}
 }
 
 // An add-on that leaves takes what there is, and does not wait for what is gone.
@@ -301,6 +296,27 @@ func TestPermissions(t *testing.T) {
 	installation.AddOn.Status.ConfigReferences = []addonv1beta1.ConfigReference{addontest.Reference(addontest.Object(incomplete))}
 	if _, err := newAgent(t, incomplete).Options().Registration.Permissions(t.Context(), installation); err == nil || !strings.Contains(err.Error(), "spec.registration[0].kubeClient.hubPermissions[1]: type \"SingleNamespace\" needs") {
 		t.Errorf("without its block: %v", err)
+	}
+}
+
+// AM-30: a template for another add-on is used, and told of, once.
+func TestTemplateOfAnother(t *testing.T) {
+	t.Parallel()
+	recorder := events.NewFakeRecorder(10)
+	foreign := strings.ReplaceAll(templateV1, "addonName: hello", "addonName: other")
+	agent := newTellingAgent(t, recorder, foreign, deployConfig)
+	for range 2 {
+		rendered, err := agent.Manifests(t.Context(), installed(foreign, deployConfig))
+		if err != nil || len(rendered.Objects) == 0 {
+			t.Fatalf("%v, %v", rendered, err)
+		}
+	}
+	if registrations, err := agent.Options().Registration.Configs(t.Context(), installed(foreign, deployConfig)); err != nil || len(registrations) == 0 {
+		t.Errorf("%v, %v", registrations, err)
+	}
+	const want = "Warning AddOnTemplateOfAnotherAddOn The AddOnTemplate is used although it is for the add-on other: "
+	if said := <-recorder.Events; !strings.HasPrefix(said, want) || len(recorder.Events) > 0 {
+		t.Errorf("%q, and %d more", said, len(recorder.Events))
 	}
 }
 
