@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -84,21 +85,25 @@ func (e *Evaluator) evaluate(object *unstructured.Unstructured, rule workv1.Cond
 	return cond, true
 }
 
-// errInvalid is of rules that nothing on the cluster can make right.
+// errInvalid is of rules that say nothing to evaluate.
 var errInvalid = errors.New("the rule is invalid")
 
-// holds tells whether all expressions of a rule are true.
+// holds tells whether all expressions of a rule are true. They are evaluated in their order as far as the first that is false,
+// so one may guard those after it; one that does not compile is told at once, wherever it stands.
 func (e *Evaluator) holds(object *unstructured.Unstructured, rule workv1.ConditionRule, left *budget) (bool, error) {
 	if len(rule.CelExpressions) == 0 {
 		return false, fmt.Errorf("%w: it has no celExpressions", errInvalid)
 	}
-	all := true
+	programs := make([]cel.Program, 0, len(rule.CelExpressions))
 	for _, expression := range rule.CelExpressions {
 		compiled, err := e.compiler.condition(expression)
 		if err != nil {
-			return false, fmt.Errorf("%w: %w", errInvalid, err)
+			return false, err
 		}
-		value, err := left.evaluate(compiled, map[string]any{objectVariable: object.Object})
+		programs = append(programs, compiled)
+	}
+	for i, expression := range rule.CelExpressions {
+		value, err := left.evaluate(programs[i], map[string]any{objectVariable: object.Object})
 		if err != nil {
 			return false, fmt.Errorf("%q cannot be evaluated: %w", expression, err)
 		}
@@ -106,9 +111,11 @@ func (e *Evaluator) holds(object *unstructured.Unstructured, rule workv1.Conditi
 		if !ok {
 			return false, fmt.Errorf("%q results in a value of type %s; it must be a bool", expression, value.Type().TypeName())
 		}
-		all = all && bool(holds)
+		if !bool(holds) {
+			return false, nil
+		}
 	}
-	return all, nil
+	return true, nil
 }
 
 // message of a rule that was evaluated. What is wrong with an expression for it does not take the result away.
