@@ -128,7 +128,7 @@ type OrphaningRule struct {
 type ResourceIdentifier struct {
 	// group of the object; empty is the core group.
 	// +optional
-	Group string `json:"group,omitempty"`
+	Group string `json:"group"`
 
 	// resource of the object: plural and lower case, such as deployments.
 	// +required
@@ -140,7 +140,7 @@ type ResourceIdentifier struct {
 
 	// namespace of the object; empty when it is cluster-scoped.
 	// +optional
-	Namespace string `json:"namespace,omitempty"`
+	Namespace string `json:"namespace"`
 }
 
 // ManifestWorkExecutor is the identity to apply with.
@@ -198,7 +198,7 @@ type ManifestWorkStatus struct {
 
 	// resourceStatus reports on each object.
 	// +optional
-	ResourceStatus ManifestResourceStatus `json:"resourceStatus,omitempty,omitzero"`
+	ResourceStatus ManifestResourceStatus `json:"resourceStatus"`
 }
 
 // ManifestResourceStatus reports on each object of a ManifestWork.
@@ -216,7 +216,7 @@ type ManifestCondition struct {
 
 	// statusFeedback is the fields of the object that feedbackRules ask for.
 	// +optional
-	StatusFeedbacks StatusFeedbackResult `json:"statusFeedback,omitempty,omitzero"`
+	StatusFeedbacks StatusFeedbackResult `json:"statusFeedback"`
 
 	// conditions of the object: Applied, Available, StatusFeedbackSynced, and those of its conditionRules.
 	// +required
@@ -234,27 +234,27 @@ type ManifestResourceMeta struct {
 
 	// group of the object; empty is the core group.
 	// +optional
-	Group string `json:"group,omitempty"`
+	Group string `json:"group"`
 
 	// version of the object, such as v1.
 	// +optional
-	Version string `json:"version,omitempty"`
+	Version string `json:"version"`
 
 	// kind of the object, such as Deployment.
 	// +optional
-	Kind string `json:"kind,omitempty"`
+	Kind string `json:"kind"`
 
 	// resource of the object, such as deployments. Empty when the cluster does not serve the kind.
 	// +optional
-	Resource string `json:"resource,omitempty"`
+	Resource string `json:"resource"`
 
 	// name of the object.
 	// +optional
-	Name string `json:"name,omitempty"`
+	Name string `json:"name"`
 
 	// namespace of the object; empty when it is cluster-scoped.
 	// +optional
-	Namespace string `json:"namespace,omitempty"`
+	Namespace string `json:"namespace"`
 }
 
 // ManifestWorkList is a list of ManifestWorks.
