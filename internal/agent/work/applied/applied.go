@@ -3,6 +3,7 @@
 package applied
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,6 +42,14 @@ func Object(r workv1.AppliedManifestResourceMeta) tracker.Object {
 	}
 }
 
+// Sorted returns resources in the order in which an AppliedManifestWork lists them.
+func Sorted(resources []workv1.AppliedManifestResourceMeta) []workv1.AppliedManifestResourceMeta {
+	return slices.SortedStableFunc(slices.Values(resources), func(a, b workv1.AppliedManifestResourceMeta) int {
+		return cmp.Or(strings.Compare(a.Group, b.Group), strings.Compare(a.Version, b.Version), strings.Compare(a.Resource, b.Resource),
+			strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
+}
+
 // Cluster is where the objects are.
 type Cluster struct {
 	Objects metadata.Interface
@@ -77,16 +86,18 @@ func (c *Cluster) Release(ctx context.Context, amw *workv1.AppliedManifestWork, 
 // connection, and the API server hardly notices them.
 const atOnce = 8
 
-// each does something with resources in their order, many at a time. But what takes others with it, on its own terms, waits for
+// each does something with resources, many at a time. But what takes others with it, on its own terms, comes last, and waits for
 // all that come before it: in a namespace that is being deleted no object heeds its own propagation policy any more.
 func (c *Cluster) each(amw *workv1.AppliedManifestWork, verb string, resources []workv1.AppliedManifestResourceMeta,
 	do func(*workv1.AppliedManifestResourceMeta) (gone bool, err error)) (remaining []workv1.AppliedManifestResourceMeta, err error) {
-	after := slices.Clone(resources)
+	after := slices.SortedStableFunc(slices.Values(resources), func(a, b workv1.AppliedManifestResourceMeta) int {
+		return cmp.Compare(rank(a), rank(b))
+	})
 	gone, failures := make([]bool, len(after)), make([]error, len(after))
 	var group errgroup.Group
 	group.SetLimit(atOnce)
 	for i := range after {
-		if i > 0 && takesOthers(after[i]) {
+		if i > 0 && rank(after[i]) > rank(after[i-1]) {
 			_ = group.Wait() // the errors are in failures
 		}
 		group.Go(func() error {
@@ -103,9 +114,17 @@ func (c *Cluster) each(amw *workv1.AppliedManifestWork, verb string, resources [
 	return remaining, errors.Join(failures...)
 }
 
-// takesOthers tells whether other objects go with one of this resource.
-func takesOthers(r workv1.AppliedManifestResourceMeta) bool {
-	return r.Group == "" && r.Resource == "namespaces" || r.Group == apiextensionsv1.GroupName && r.Resource == "customresourcedefinitions"
+// rank is 0 of a resource of which no object takes others with it. Namespaces come after definitions: they may hold objects that
+// go with the definition of their kind.
+func rank(r workv1.AppliedManifestResourceMeta) int {
+	switch {
+	case r.Group == apiextensionsv1.GroupName && r.Resource == "customresourcedefinitions":
+		return 1
+	case r.Group == "" && r.Resource == "namespaces":
+		return 2
+	default:
+		return 0
+	}
 }
 
 // one has the object of a resource tracked as long as it is there. The resource is changed if it is served in another version.

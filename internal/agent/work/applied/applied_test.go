@@ -138,7 +138,7 @@ func TestNamespacesWait(t *testing.T) {
 			t.Fatal(err)
 		}
 		at := func(object string) int { return slices.Index(cluster.deleted, object) }
-		if at("namespaces/c") < at("deployments/a") || at("namespaces/c") < at("configmaps/b") || at("customresourcedefinitions/e") != 4 {
+		if at("customresourcedefinitions/e") != 3 || at("namespaces/c") != 4 {
 			t.Errorf("deleted in the order %v", cluster.deleted)
 		}
 		for i, policy := range cluster.policy {
@@ -147,6 +147,21 @@ func TestNamespacesWait(t *testing.T) {
 			}
 		}
 	})
+}
+
+// An AppliedManifestWork lists resources by group, version, resource, namespace and name.
+func TestSorted(t *testing.T) {
+	t.Parallel()
+	want := []workv1.AppliedManifestResourceMeta{
+		resource("", "configmaps", "a"), resource("", "configmaps", "b"), resource("", "configmaps", "a"), resource("", "pods", "a"), resource("", "configmaps", "a"),
+		resource("apps", "deployments", "a"),
+	}
+	want[2].Namespace, want[4].Version = "last", "v2"
+	got := slices.Clone(want)
+	slices.Reverse(got)
+	if got = Sorted(got); !slices.Equal(got, want) {
+		t.Errorf("%+v", got)
+	}
 }
 
 // contested is a cluster with one object, of which somebody else changes something just before each of the first deletions.

@@ -332,7 +332,9 @@ func (c *Controller) record(ctx context.Context, amw *workv1.AppliedManifestWork
 	return errors.Join(removeErr, c.writeInventory(ctx, amw, append(owned, remaining...)))
 }
 
+// writeInventory writes down what the AppliedManifestWork owns, in the order of the API.
 func (c *Controller) writeInventory(ctx context.Context, amw *workv1.AppliedManifestWork, resources []workv1.AppliedManifestResourceMeta) error {
+	resources = applied.Sorted(resources)
 	if equality.Semantic.DeepEqual(amw.Status.AppliedResources, resources) {
 		return nil
 	}
@@ -394,6 +396,6 @@ func (c *Controller) settled(last *pass, work *workv1.ManifestWork, amw *workv1.
 		}
 	}
 	owned, obsolete := inventory(amw.Status.AppliedResources, last.outcomes)
-	return len(obsolete) == 0 && equality.Semantic.DeepEqual(owned, amw.Status.AppliedResources) &&
+	return len(obsolete) == 0 && equality.Semantic.DeepEqual(applied.Sorted(owned), amw.Status.AppliedResources) &&
 		!c.updateStatus(work.DeepCopy(), last.outcomes)
 }

@@ -79,7 +79,7 @@ func Register(mgr ctrl.Manager, cluster *applied.Cluster, hubHash, agentID strin
 		Complete(New(mgr.GetClient(), cluster, clk))
 }
 
-// Reconcile deletes what the AppliedManifestWork owns, the last applied first, and lets go of it when all has gone.
+// Reconcile deletes what the AppliedManifestWork owns, and lets go of it when all has gone.
 func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	amw := &workv1.AppliedManifestWork{}
 	if err := c.managed.Get(ctx, req.NamespacedName, amw); err != nil {
@@ -95,11 +95,8 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	backwards := slices.Clone(d.left)
-	slices.Reverse(backwards)
-	left, removeErr := c.cluster.Remove(ctx, amw, backwards)
-	slices.Reverse(left)
-	d.left = left
+	left, removeErr := c.cluster.Remove(ctx, amw, d.left)
+	d.left = applied.Sorted(left)
 	if len(left) == 0 && removeErr == nil {
 		return ctrl.Result{}, finalizer.Remove(ctx, c.managed, amw, fleet.FinalizerAppliedManifestWorkCleanup)
 	}
@@ -120,7 +117,7 @@ func (c *Controller) deletionOf(amw *workv1.AppliedManifestWork) (*deletion, err
 	if err != nil {
 		return nil, err
 	}
-	d := &deletion{uid: amw.UID, left: slices.Concat(amw.Status.AppliedResources, unrecorded), reported: c.clock.Now()}
+	d := &deletion{uid: amw.UID, left: applied.Sorted(slices.Concat(amw.Status.AppliedResources, unrecorded)), reported: c.clock.Now()}
 	c.begun.Store(amw.Name, d)
 	return d, nil
 }
