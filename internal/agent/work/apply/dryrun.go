@@ -38,7 +38,7 @@ func (c *Controller) dryRun(ctx context.Context, work *workv1.ManifestWork) erro
 		return nil
 	}
 	if unknown {
-		c.setCondition(&work.Status.Conditions, metav1.Condition{
+		c.renewCondition(&work.Status.Conditions, metav1.Condition{
 			Type: fleet.ConditionDryRun, Status: metav1.ConditionUnknown, Reason: fleet.ReasonDryRunUnknown, ObservedGeneration: work.Generation,
 			Message: fmt.Sprintf("The annotation %s is %q; it must be %q or %q. Nothing is applied until it is", fleet.AnnotationDryRun,
 				work.Annotations[fleet.AnnotationDryRun], fleet.DryRunServer, fleet.DryRunNone),
@@ -52,7 +52,7 @@ func (c *Controller) dryRun(ctx context.Context, work *workv1.ManifestWork) erro
 		return fmt.Errorf("get AppliedManifestWork %s: %w", name, err)
 	}
 	if claimed := c.claimed(amw); claimed != nil {
-		c.setCondition(&work.Status.Conditions, metav1.Condition{
+		c.renewCondition(&work.Status.Conditions, metav1.Condition{
 			Type: fleet.ConditionDryRun, Status: metav1.ConditionFalse, Reason: fleet.ReasonDryRunFailed, ObservedGeneration: work.Generation,
 			Message: claimed.Error(),
 		})
@@ -196,7 +196,7 @@ func (c *Controller) reportPreviews(work *workv1.ManifestWork, amw *workv1.Appli
 			old.DeepCopyInto(&status)
 			status.ResourceMeta = p.resourceMeta()
 		}
-		c.setCondition(&status.Conditions, metav1.Condition{
+		c.renewCondition(&status.Conditions, metav1.Condition{
 			Type: fleet.ConditionDryRun, Status: verdict(p.reason), Reason: p.reason, Message: clipTo(p.message, room), ObservedGeneration: work.Generation,
 		})
 		if p.reason == fleet.ReasonWouldFail {
@@ -217,7 +217,7 @@ func (c *Controller) reportPreviews(work *workv1.ManifestWork, amw *workv1.Appli
 		cond.Status, cond.Reason = metav1.ConditionFalse, fleet.ReasonDryRunFailed
 		cond.Message = fmt.Sprintf("%d of %d manifests would fail: %s. %s", len(failed), len(previews), summary(failed), cond.Message)
 	}
-	c.setCondition(&work.Status.Conditions, cond)
+	c.renewCondition(&work.Status.Conditions, cond)
 }
 
 func verdict(reason string) metav1.ConditionStatus {

@@ -17,12 +17,12 @@ import (
 	"github.com/capstan-io/capstan/internal/manifest/health"
 )
 
-// isComplete is WK-16: such a work is not applied again, whatever becomes of it.
+// isComplete tells a work that is not applied again, whatever becomes of it.
 func isComplete(work *workv1.ManifestWork) bool {
 	return meta.IsStatusConditionTrue(work.Status.Conditions, fleet.ConditionComplete)
 }
 
-// freeze leaves the manifest as it is if it is complete (WK-16), and tells whether it is.
+// freeze leaves the manifest as it is if it is complete, and tells whether it is.
 func (o *outcome) freeze(work *workv1.ManifestWork, before *outcome) bool {
 	status := findStatus(work.Status.ResourceStatus.Manifests, o.resourceMeta())
 	if status == nil || !meta.IsStatusConditionTrue(status.Conditions, fleet.ConditionComplete) {
@@ -87,11 +87,12 @@ func (c *Controller) reportReading(work *workv1.ManifestWork, o *outcome, status
 		return
 	}
 	c.setDerived(work, status, reading.Conditions)
+	set := c.setCondition
 	if !equality.Semantic.DeepEqual(status.StatusFeedbacks.Values, reading.Values) {
-		meta.RemoveStatusCondition(&status.Conditions, fleet.ConditionStatusFeedbackSynced) // its time is that of the values (WK-24)
+		set = c.beginCondition // its time is that of the values
 	}
 	status.StatusFeedbacks.Values = reading.Values
-	c.setCondition(&status.Conditions, feedbackCondition(work, o.question, reading))
+	set(&status.Conditions, feedbackCondition(work, o.question, reading))
 }
 
 // reportPending is about an object that has not been read, or need not be. What was found under this generation stays; it may
@@ -108,8 +109,22 @@ func (c *Controller) reportPending(work *workv1.ManifestWork, o *outcome, status
 	c.setDerived(work, status, keep)
 	if len(o.question.FeedbackRules) == 0 {
 		status.StatusFeedbacks.Values = nil
-		c.setCondition(&status.Conditions, feedbackCondition(work, o.question, &observe.Reading{}))
+		nothing := &observe.Reading{}
+		if !o.resolved && mayBeAsked(work, o) {
+			nothing.Failure = "the cluster does not tell which resource the manifest is about"
+		}
+		c.setCondition(&status.Conditions, feedbackCondition(work, o.question, nothing))
 	}
+}
+
+// mayBeAsked tells whether feedback rules may be about a manifest of which the resource is not known.
+func mayBeAsked(work *workv1.ManifestWork, o *outcome) bool {
+	return slices.ContainsFunc(work.Spec.ManifestConfigs, func(c workv1.ManifestConfigOption) bool {
+		guess := workv1.ResourceIdentifier{
+			Group: o.identity.Group, Resource: c.ResourceIdentifier.Resource, Namespace: o.identity.Namespace, Name: o.identity.Name,
+		}
+		return len(c.FeedbackRules) > 0 && manifest.Matches(c.ResourceIdentifier, guess)
+	})
 }
 
 // setDerived sets the conditions that come from rules and from the health of the object, and removes others of their sort.
@@ -119,11 +134,11 @@ func (c *Controller) setDerived(work *workv1.ManifestWork, status *workv1.Manife
 	})
 	for _, cond := range derived {
 		cond.ObservedGeneration = work.Generation
-		c.setCondition(&status.Conditions, cond)
+		c.renewCondition(&status.Conditions, cond)
 	}
 }
 
-// feedbackCondition is WK-24.
+// feedbackCondition says whether what the feedback rules ask for is reported.
 func feedbackCondition(work *workv1.ManifestWork, q observe.Question, reading *observe.Reading) metav1.Condition {
 	cond := metav1.Condition{
 		Type: fleet.ConditionStatusFeedbackSynced, Status: metav1.ConditionTrue, Reason: fleet.ReasonStatusFeedbackSynced,
@@ -153,6 +168,6 @@ func (c *Controller) aggregate(work *workv1.ManifestWork, outcomes []outcome) {
 	})
 	for _, cond := range aggregated {
 		cond.ObservedGeneration = work.Generation
-		c.setCondition(&work.Status.Conditions, cond)
+		c.renewCondition(&work.Status.Conditions, cond)
 	}
 }

@@ -68,13 +68,27 @@ func (c *Controller) updateStatus(work *workv1.ManifestWork, outcomes []outcome)
 	return !equality.Semantic.DeepEqual(before, &work.Status)
 }
 
-// setCondition sets a condition; under a new generation it begins anew, even if it says the same (WK-20).
+// setCondition sets a condition. Its time is that of the last change of its status.
 func (c *Controller) setCondition(conditions *[]metav1.Condition, cond metav1.Condition) {
 	cond.LastTransitionTime = metav1.NewTime(c.Clock.Now())
-	if now := meta.FindStatusCondition(*conditions, cond.Type); now != nil && now.ObservedGeneration != cond.ObservedGeneration {
-		meta.RemoveStatusCondition(conditions, cond.Type)
-	}
 	meta.SetStatusCondition(conditions, cond)
+}
+
+// renewCondition sets a condition that begins anew under a new generation, even if it says the same. So does Applied of a
+// manifest, and what is derived from its object: a rollout counts the time from when that was found of what it wrote.
+func (c *Controller) renewCondition(conditions *[]metav1.Condition, cond metav1.Condition) {
+	now := meta.FindStatusCondition(*conditions, cond.Type)
+	if now == nil || now.ObservedGeneration == cond.ObservedGeneration {
+		c.setCondition(conditions, cond)
+		return
+	}
+	c.beginCondition(conditions, cond)
+}
+
+// beginCondition sets a condition anew, in its place.
+func (c *Controller) beginCondition(conditions *[]metav1.Condition, cond metav1.Condition) {
+	c.setCondition(conditions, cond)
+	meta.FindStatusCondition(*conditions, cond.Type).LastTransitionTime = metav1.NewTime(c.Clock.Now())
 }
 
 func (c *Controller) manifestStatus(work *workv1.ManifestWork, o *outcome) workv1.ManifestCondition {
@@ -84,10 +98,10 @@ func (c *Controller) manifestStatus(work *workv1.ManifestWork, o *outcome) workv
 		status.StatusFeedbacks = *old.StatusFeedbacks.DeepCopy()
 		status.Conditions = append(status.Conditions, old.Conditions...)
 	}
-	for _, cond := range []metav1.Condition{o.appliedCondition(), o.availableCondition()} {
-		cond.ObservedGeneration = work.Generation
-		c.setCondition(&status.Conditions, cond)
-	}
+	applied, available := o.appliedCondition(), o.availableCondition()
+	applied.ObservedGeneration, available.ObservedGeneration = work.Generation, work.Generation
+	c.renewCondition(&status.Conditions, applied)
+	c.setCondition(&status.Conditions, available)
 	c.reportReading(work, o, &status)
 	return status
 }
@@ -128,7 +142,7 @@ func (o *outcome) appliedCondition() metav1.Condition {
 	return cond
 }
 
-// availableCondition is WK-22: available means that the object exists.
+// availableCondition says whether the object exists; that is all that available means, whether it was applied or not.
 func (o *outcome) availableCondition() metav1.Condition {
 	cond := metav1.Condition{Type: fleet.ConditionAvailable}
 	switch {
