@@ -75,24 +75,66 @@ func (a *applier) applyOne(ctx context.Context, work *workv1.ManifestWork, owner
 	if o.freeze(work, t.before) {
 		return o
 	}
-	if b := t.before; b != nil && b.err == nil && b.hash == o.hash && last.owner == owner.UID && a.unchanged(b) {
-		o.uid, o.revision, o.presence, o.manifest = b.uid, b.revision, present, b.manifest
-		return o
+	err := a.check(ctx, t)
+	if b := t.before; b != nil && b.err == nil && b.hash == o.hash && last.owner == owner.UID && a.unchanged(b) && !executor.IsRefusal(err) {
+		o.uid, o.revision, o.presence, o.manifest, o.withheld = b.uid, b.revision, present, b.manifest, b.withheld
+		return o // an authorizer that does not answer takes nothing back
 	}
-	live, err := a.write(ctx, t, nil)
+	var live *unstructured.Unstructured
+	if err == nil {
+		live, err = a.write(ctx, t, nil)
+	}
 	if applied.IsUnserved(err) {
 		a.rediscover(o.identity.GroupVersionKind)
 	}
 	if err != nil {
-		o.err = fmt.Errorf("%s: %w", o.identity, explain(err))
-		if t.before != nil {
-			o.manifest = t.before.manifest // still the one to compare with
-		}
+		a.fail(ctx, t, err)
 		return o
 	}
 	a.tracked.Saw(o.object(), live)
 	o.uid, o.revision, o.presence, o.live = live.GetUID(), tracker.RevisionOf(o.mapping.Resource.GroupResource(), live), present, live
 	return o
+}
+
+// check finds out whether the executor may do what the update strategy says.
+func (a *applier) check(ctx context.Context, t *task) error {
+	verdict, err := a.executors.Check(ctx, t.executor, executor.Object{
+		GroupVersionResource: t.mapping.Resource, NamespacedName: t.object().NamespacedName, Content: t.manifest,
+		Owned: t.owned, ReadOnly: t.config.UpdateStrategy.Type == workv1.UpdateStrategyTypeReadOnly,
+	})
+	t.recheck, t.withheld = verdict.Until, !verdict.MayGet
+	return err
+}
+
+// fail records why the manifest is not applied. Whether the object exists is told all the same.
+func (a *applier) fail(ctx context.Context, t *task, err error) {
+	t.err = fmt.Errorf("%s: %w", t.identity, explain(err))
+	if t.presence == unknown {
+		t.presence = a.look(ctx, t.object())
+	}
+	if t.before != nil {
+		t.manifest = t.before.manifest // still the one to compare with
+	}
+}
+
+// look tells whether an object exists, from the watch if that knows.
+func (a *applier) look(ctx context.Context, o tracker.Object) presence {
+	if revision, known := a.tracked.Revision(o); known {
+		if revision == "" {
+			return absent
+		}
+		return present
+	}
+	live, err := a.objects.Resource(o.GroupVersionResource).Namespace(o.Namespace).Get(ctx, o.Name, metav1.GetOptions{})
+	switch {
+	case err == nil:
+		a.tracked.Saw(o, live)
+		return present
+	case apierrors.IsNotFound(err):
+		return absent
+	default:
+		return unknown
+	}
 }
 
 // newTask finds out what the work wants done with the manifest.
@@ -121,19 +163,12 @@ func settingsOf(t *task) string {
 	return string(settings)
 }
 
-// write does what the update strategy says (WK-05 to WK-09), if the executor may, and returns the object as it is then.
+// write does what the update strategy says, and returns the object as it is then.
 func (a *applier) write(ctx context.Context, t *task, dryRun []string) (*unstructured.Unstructured, error) {
 	w := &writer{resource: a.objects.Resource(t.mapping.Resource).Namespace(t.identity.Namespace), dryRun: dryRun}
-	if t.config.UpdateStrategy.Type == workv1.UpdateStrategyTypeReadOnly {
-		return w.readOnly(ctx, t)
-	}
-	err := a.executors.Check(ctx, t.executor, executor.Object{
-		GroupVersionResource: t.mapping.Resource, NamespacedName: t.object().NamespacedName, Owned: t.owned, Content: manifest.ForCreate(t.required),
-	})
-	if err != nil {
-		return nil, err
-	}
 	switch t.config.UpdateStrategy.Type {
+	case workv1.UpdateStrategyTypeReadOnly:
+		return w.readOnly(ctx, t)
 	case workv1.UpdateStrategyTypeCreateOnly:
 		return w.createOnly(ctx, t)
 	case workv1.UpdateStrategyTypeServerSideApply:
@@ -197,16 +232,4 @@ func (o *outcome) failure() string {
 		return fleet.ReasonAppliedManifestSSAIgnoreFieldError
 	}
 	return fleet.ReasonAppliedManifestFailed
-}
-
-// presenceAfter is what an attempt to create an object tells about it.
-func presenceAfter(err error) presence {
-	switch {
-	case err == nil:
-		return present
-	case apierrors.IsServerTimeout(err), apierrors.IsTimeout(err), apierrors.ReasonForError(err) == metav1.StatusReasonUnknown:
-		return unknown
-	default:
-		return absent // the API server refused
-	}
 }

@@ -170,7 +170,7 @@ func (c *Controller) reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	if c.settled(last, work, amw) {
-		return ctrl.Result{}, nil
+		return ctrl.Result{RequeueAfter: c.untilRecheck(last.outcomes)}, nil
 	}
 	outcomes := c.applier.apply(ctx, amw, work, last)
 	c.ask(amw.Name, work, last, outcomes)
@@ -192,7 +192,13 @@ func (c *Controller) reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		c.tell(work, changes, len(outcomes))
 	}
 	c.untrack(last, outcomes, amw)
-	return c.conclude(outcomes, amw), errors.Join(recordErr, reportErr, failures(outcomes))
+	if err := errors.Join(recordErr, reportErr, failures(outcomes)); err != nil {
+		if again := c.untilRecheck(outcomes); again > 0 {
+			c.backlog.wake(work.Name, again) // what has failed may wait longer
+		}
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: c.conclude(outcomes, amw)}, nil
 }
 
 // begin takes hold of the work, which is WK-02, and sees to its AppliedManifestWork, both at once: the finalizer has to come
@@ -321,7 +327,7 @@ func namedBy(work *workv1.ManifestWork, last *pass) string {
 	return applied.EncodeNamed(named)
 }
 
-// record writes down what the work owns and takes away what it owned before (WK-13), in that order: after a crash in
+// record writes down what the work owns and takes away what it owned before, in that order: after a crash in
 // between it is still known what there is to take away.
 func (c *Controller) record(ctx context.Context, amw *workv1.AppliedManifestWork, outcomes []outcome) error {
 	owned, obsolete := inventory(amw.Status.AppliedResources, outcomes)
@@ -367,22 +373,45 @@ func (c *Controller) untrack(last *pass, outcomes []outcome, amw *workv1.Applied
 	}
 }
 
-// conclude asks for another look at what no watch looks after.
-func (c *Controller) conclude(outcomes []outcome, amw *workv1.AppliedManifestWork) ctrl.Result {
+// conclude is when to take another look at what no event tells of; 0 is never.
+func (c *Controller) conclude(outcomes []outcome, amw *workv1.AppliedManifestWork) time.Duration {
+	again := c.untilRecheck(outcomes)
+	if !c.isWatched(outcomes, amw) && (again == 0 || again > unwatched) {
+		return unwatched
+	}
+	return again
+}
+
+// untilRecheck is how long the rights of the executor are known to be what they were in the pass; 0 is for ever.
+func (c *Controller) untilRecheck(outcomes []outcome) time.Duration {
+	var first time.Time
+	for i := range outcomes {
+		if at := outcomes[i].recheck; outcomes[i].err == nil && !at.IsZero() && (first.IsZero() || at.Before(first)) {
+			first = at
+		}
+	}
+	if first.IsZero() {
+		return 0
+	}
+	return max(first.Sub(c.Clock.Now()), time.Nanosecond)
+}
+
+// isWatched tells whether events tell of all objects of the work.
+func (c *Controller) isWatched(outcomes []outcome, amw *workv1.AppliedManifestWork) bool {
 	for _, o := range outcomes {
 		if o.err != nil || o.frozen {
 			continue
 		}
 		if _, known := c.tracked.Revision(o.object()); !known {
-			return ctrl.Result{RequeueAfter: unwatched}
+			return false
 		}
 	}
 	for _, r := range amw.Status.AppliedResources { // some may be on their way out
 		if _, known := c.tracked.Revision(applied.Object(r)); !known {
-			return ctrl.Result{RequeueAfter: unwatched}
+			return false
 		}
 	}
-	return ctrl.Result{}
+	return true
 }
 
 // settled tells whether the last pass over this very work went well, and nothing has changed since.
@@ -390,8 +419,9 @@ func (c *Controller) settled(last *pass, work *workv1.ManifestWork, amw *workv1.
 	if last == nil || last.work != work.UID || last.generation != work.Generation || last.owner != amw.UID {
 		return false
 	}
+	now := c.Clock.Now()
 	for _, o := range last.outcomes {
-		if o.err != nil || !o.frozen && !c.applier.unchanged(&o) {
+		if o.err != nil || !o.frozen && !c.applier.unchanged(&o) || !o.recheck.IsZero() && !now.Before(o.recheck) {
 			return false
 		}
 	}

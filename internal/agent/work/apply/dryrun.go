@@ -121,7 +121,10 @@ func (a *applier) previewOne(ctx context.Context, o *outcome, owner metav1.Owner
 		return "", ""
 	}
 	isMissing := apierrors.IsNotFound(err)
-	tried, err := a.write(ctx, t, []string{metav1.DryRunAll})
+	var tried *unstructured.Unstructured
+	if err = a.check(ctx, t); err == nil {
+		tried, err = a.write(ctx, t, []string{metav1.DryRunAll})
+	}
 	switch {
 	case err != nil:
 		o.err = fmt.Errorf("%s: %w", o.identity, explain(err))

@@ -55,7 +55,7 @@ func (c *Controller) ask(owner string, work *workv1.ManifestWork, last *pass, ou
 		o.question = observe.Question{
 			FeedbackRules: config.FeedbackRules, ConditionRules: config.ConditionRules, Health: health.Known(o.identity.GroupKind()),
 		}
-		if !o.question.IsEmpty() {
+		if !o.question.IsEmpty() && !o.withheld {
 			asked[o.object()] = true
 			c.observed.Ask(owner, o.object(), o.question, live)
 		}
@@ -79,7 +79,10 @@ func (c *Controller) reportReading(work *workv1.ManifestWork, o *outcome, status
 		return
 	}
 	var reading *observe.Reading
-	if o.resolved {
+	switch {
+	case o.withheld && !o.question.IsEmpty():
+		reading = observe.Withheld(o.question)
+	case o.resolved:
 		reading = c.observed.Reading(fleet.AppliedManifestWorkName(c.HubHash, work.Name), o.object())
 	}
 	if reading == nil {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -45,8 +46,12 @@ type outcome struct {
 	presence presence
 	// err is why the manifest is not applied.
 	err error
-	// frozen manifests are complete, and left as they are (WK-16).
+	// frozen manifests are complete, and left as they are.
 	frozen bool
+	// recheck is when to ask again whether the executor may apply the manifest; zero is never.
+	recheck time.Time
+	// withheld objects are none that the executor may read, so what is in them is not for the hub.
+	withheld bool
 	// question is what the hub is to be told of the object, and live is the object if the pass read all of it, until the
 	// question is asked.
 	question observe.Question

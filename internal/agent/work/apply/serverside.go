@@ -24,7 +24,7 @@ import (
 	"github.com/capstan-io/capstan/internal/manifest"
 )
 
-// serverSideApply is WK-07 and WK-08.
+// serverSideApply is the strategy ServerSideApply.
 //
 // Fields to ignore are part of what a missing object is made of. Of one that is there they are not applied, and the agent
 // gives up what it owns of them, or else the API server would take their absence for a wish to remove them. All other fields
@@ -37,7 +37,6 @@ func (w *writer) serverSideApply(ctx context.Context, t *task) (*unstructured.Un
 	live, err := w.get(ctx, t)
 	if apierrors.IsNotFound(err) {
 		live, err = s.apply(ctx, s.full)
-		t.presence = presenceAfter(err)
 		if err == nil && !s.ignoresAny {
 			return w.own(ctx, t, live)
 		}

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/agent/work/ignore"
 	"github.com/capstan-io/capstan/internal/manifest"
 )
@@ -124,4 +126,30 @@ func TestFeedbackOfUnknownResource(t *testing.T) {
 	o.identity.Name = "other"
 	r.updateStatus(r.work, []outcome{o})
 	r.expect(t, r.work.Status.ResourceStatus.Manifests[0].Conditions, "StatusFeedbackSynced", "True", "NoStatusFeedbackSynced")
+}
+
+// WK-33: a pass whose executor was checked is over when the first verdict is, and one without an executor never.
+func TestRecheck(t *testing.T) {
+	t.Parallel()
+	r := newReporter(t)
+	now := r.clock.Now()
+	with := func(after time.Duration) outcome { return outcome{frozen: true, recheck: now.Add(after)} }
+	if again := r.untilRecheck([]outcome{{}, {}}); again != 0 {
+		t.Errorf("without an executor: %s", again)
+	}
+	outcomes := []outcome{with(time.Minute), {frozen: true}, with(time.Second), {err: errors.New("refused"), recheck: now}}
+	if again := r.untilRecheck(outcomes); again != time.Second {
+		t.Errorf("%s", again)
+	}
+	amw := &workv1.AppliedManifestWork{}
+	last := &pass{work: r.work.UID, generation: r.work.Generation, outcomes: outcomes[:3]}
+	r.updateStatus(r.work, last.outcomes)
+	r.clock.SetTime(now.Add(time.Second - 1))
+	if !r.settled(last, r.work, amw) {
+		t.Error("it is over too early")
+	}
+	r.clock.SetTime(now.Add(time.Second))
+	if r.settled(last, r.work, amw) || r.untilRecheck(outcomes) <= 0 {
+		t.Error("it is not over")
+	}
 }

@@ -120,9 +120,7 @@ func (w *writer) readOnly(ctx context.Context, t *task) (*unstructured.Unstructu
 
 func (w *writer) create(ctx context.Context, t *task) (*unstructured.Unstructured, error) {
 	live, err := w.resource.Create(ctx, manifest.ForCreate(t.required), metav1.CreateOptions{FieldManager: fieldManager, DryRun: w.dryRun})
-	if !apierrors.IsAlreadyExists(err) {
-		t.presence = presenceAfter(err)
-	}
+	t.presence = unknown // an API server that refuses may not have looked for the object
 	return live, err
 }
 

@@ -1,5 +1,5 @@
 // Package executor finds out whether the service account that a ManifestWork names may do itself what the work has the agent
-// do (WK-33).
+// do.
 //
 // The agent asks the managed cluster's authorizer, and remembers for a moment what is allowed. It asks for all names of a
 // resource in a namespace first: one answer then serves all manifests of the kind.
@@ -7,12 +7,14 @@ package executor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"golang.org/x/sync/singleflight"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,11 +27,15 @@ import (
 	"k8s.io/utils/clock"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/manifest"
 )
 
-// remembered is how long an answer of the authorizer counts. Rights that are taken away end after it, for what is not applied
-// yet; nothing is remembered of single names that are refused, so rights that are granted count at once.
+// remembered is how long an answer of the authorizer counts, and so how long a right that is taken away does. Nothing is
+// remembered of single names that are refused, so rights that are granted count at once.
 const remembered = time.Minute
+
+// unanswered is when to ask again an authorizer that has not answered.
+const unanswered = 10 * time.Second
 
 // verbs are what applying takes; deleting is asked for where the object goes with the work.
 var verbs = []string{"get", "create", "update", "patch"}
@@ -42,8 +48,29 @@ type Object struct {
 	types.NamespacedName
 	// Owned tells whether the object goes with the work.
 	Owned bool
-	// Content is the object as it is to be.
+	// ReadOnly tells that the object is reported on and not applied.
+	ReadOnly bool
+	// Content is the manifest of the object.
 	Content *unstructured.Unstructured
+}
+
+// Verdict is what is known of an executor and an object.
+type Verdict struct {
+	// MayGet tells whether it may read the object, whatever else it may not.
+	MayGet bool
+	// Until is when to ask again; zero is never.
+	Until time.Time
+}
+
+// refusedError is that an executor may not do what its work asks for.
+type refusedError struct{ error }
+
+func (e *refusedError) Unwrap() error { return e.error }
+
+// IsRefusal tells an executor that may not apply an object from one of which that could not be found out.
+func IsRefusal(err error) bool {
+	var refused *refusedError
+	return errors.As(err, &refused)
 }
 
 // Checker checks executors.
@@ -52,6 +79,7 @@ type Checker struct {
 	reviews authorizationclient.SubjectAccessReviewInterface
 	clock   clock.Clock
 
+	asking  singleflight.Group
 	mu      sync.Mutex
 	answers map[question]answer
 	swept   time.Time
@@ -62,6 +90,8 @@ type question struct {
 	verb    string
 	schema.GroupResource
 	types.NamespacedName
+	// content is the hash of the object where the answer depends on what is in it.
+	content string
 }
 
 type answer struct {
@@ -80,74 +110,115 @@ func New(config *rest.Config, clk clock.Clock) (*Checker, error) {
 
 // Check fails if the executor may not apply the object, with a message that says which rights it lacks. No executor means the
 // agent itself, which may what it may.
-func (c *Checker) Check(ctx context.Context, executor *workv1.ManifestWorkExecutor, o Object) error {
+func (c *Checker) Check(ctx context.Context, executor *workv1.ManifestWorkExecutor, o Object) (Verdict, error) {
 	if executor == nil {
-		return nil
+		return Verdict{MayGet: true}, nil
 	}
 	account := executor.Subject.ServiceAccount
 	if executor.Subject.Type != workv1.ExecutorSubjectTypeServiceAccount || account == nil {
-		return fmt.Errorf("spec.executor.subject: type %q without a serviceAccount cannot be used: set type ServiceAccount, and namespace and name of one",
-			executor.Subject.Type)
+		return Verdict{}, &refusedError{fmt.Errorf("spec.executor.subject: type %q without a serviceAccount cannot be used: "+
+			"set type ServiceAccount, and namespace and name of one", executor.Subject.Type)}
 	}
-	needed := verbs
-	if o.Owned {
-		needed = append(slices.Clone(needed), "delete")
-	}
+	v := Verdict{Until: c.clock.Now().Add(remembered)}
 	var missing []string
-	for _, verb := range needed {
-		allowed, err := c.allowed(ctx, *account, verb, o)
+	for _, verb := range needed(o) {
+		a, err := c.allowed(ctx, *account, verb, o)
 		if err != nil {
-			return fmt.Errorf("find out what ServiceAccount %s/%s may do: %w", account.Namespace, account.Name, err)
+			v.Until = c.clock.Now().Add(unanswered)
+			return v, fmt.Errorf("find out what ServiceAccount %s/%s may do: %w", account.Namespace, account.Name, err)
 		}
-		if !allowed {
+		switch {
+		case !a.allowed:
 			missing = append(missing, verb)
+		case verb == "get":
+			v.MayGet = true
 		}
+		v.sooner(a.until)
 	}
 	if len(missing) > 0 {
-		return refusal(*account, missing, o)
+		return v, &refusedError{refusal(*account, missing, o)}
 	}
-	return c.checkEscalation(ctx, *account, o)
+	if o.Group != rbacGroup || o.ReadOnly {
+		return v, nil
+	}
+	until, err := c.checkEscalation(ctx, *account, o)
+	if err != nil {
+		until = c.clock.Now().Add(unanswered)
+	}
+	v.sooner(until)
+	return v, err
+}
+
+func (v *Verdict) sooner(until time.Time) {
+	if until.Before(v.Until) {
+		v.Until = until
+	}
+}
+
+// needed are the verbs that the executor must be allowed.
+func needed(o Object) []string {
+	switch {
+	case o.ReadOnly:
+		return []string{"get"}
+	case o.Owned:
+		return append(slices.Clone(verbs), "delete")
+	default:
+		return verbs
+	}
 }
 
 // allowed asks for all names first, and for the one only if that is refused.
-func (c *Checker) allowed(ctx context.Context, account workv1.ManifestWorkSubjectServiceAccount, verb string, o Object) (bool, error) {
+func (c *Checker) allowed(ctx context.Context, account workv1.ManifestWorkSubjectServiceAccount, verb string, o Object) (answer, error) {
 	all := o
 	all.Name = ""
-	allowed, err := c.ask(ctx, account, verb, all)
-	if allowed || err != nil {
-		return allowed, err
+	a, err := c.ask(ctx, account, verb, all)
+	if a.allowed || err != nil {
+		return a, err
 	}
 	return c.ask(ctx, account, verb, o)
 }
 
-func (c *Checker) ask(ctx context.Context, account workv1.ManifestWorkSubjectServiceAccount, verb string, o Object) (bool, error) {
+func (c *Checker) ask(ctx context.Context, account workv1.ManifestWorkSubjectServiceAccount, verb string, o Object) (answer, error) {
 	q := question{account: username(account), verb: verb, GroupResource: o.GroupResource(), NamespacedName: o.NamespacedName}
+	return c.once(q, func() (allowed, remember bool, err error) {
+		review, err := c.reviews.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: q.account, Groups: groups(account),
+			ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Verb: verb, Group: o.Group, Version: o.Version, Resource: o.Resource, Namespace: o.Namespace, Name: o.Name,
+			},
+		}}, metav1.CreateOptions{})
+		if err != nil {
+			return false, false, err
+		}
+		return review.Status.Allowed, review.Status.Allowed || o.Name == "", nil
+	})
+}
+
+// once answers a question from memory, or has it found out; several works that ask at the same time have it found out together.
+func (c *Checker) once(q question, find func() (allowed, remember bool, err error)) (answer, error) {
 	if known, ok := c.recall(q); ok {
 		return known, nil
 	}
-	review, err := c.reviews.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-		User: q.account, Groups: groups(account),
-		ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Verb: verb, Group: o.Group, Version: o.Version, Resource: o.Resource, Namespace: o.Namespace, Name: o.Name,
-		},
-	}}, metav1.CreateOptions{})
-	if err != nil {
-		return false, err
-	}
-	if review.Status.Allowed || o.Name == "" {
-		c.remember(q, review.Status.Allowed)
-	}
-	return review.Status.Allowed, nil
+	found, err, _ := c.asking.Do(fmt.Sprint(q), func() (any, error) {
+		a := answer{until: c.clock.Now().Add(remembered)}
+		allowed, remember, err := find()
+		a.allowed = allowed
+		if err == nil && remember {
+			c.remember(q, a)
+		}
+		return a, err
+	})
+	return found.(answer), err
 }
 
-func (c *Checker) recall(q question) (allowed, known bool) {
+func (c *Checker) recall(q question) (a answer, known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	a, ok := c.answers[q]
-	return a.allowed, ok && c.clock.Now().Before(a.until)
+	a, known = c.answers[q]
+	return a, known && c.clock.Now().Before(a.until)
 }
 
-func (c *Checker) remember(q question, allowed bool) {
+func (c *Checker) remember(q question, a answer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.clock.Now()
@@ -159,28 +230,37 @@ func (c *Checker) remember(q question, allowed bool) {
 		}
 		c.swept = now
 	}
-	c.answers[q] = answer{allowed: allowed, until: now.Add(remembered)}
+	c.answers[q] = a
 }
 
 // checkEscalation makes sure that the executor does not give away rights that it does not have: the API server refuses a role
 // or binding that does, even if it is only to be tried.
-func (c *Checker) checkEscalation(ctx context.Context, account workv1.ManifestWorkSubjectServiceAccount, o Object) error {
-	if o.Group != rbacGroup {
-		return nil
+func (c *Checker) checkEscalation(ctx context.Context, account workv1.ManifestWorkSubjectServiceAccount, o Object) (until time.Time, err error) {
+	q := question{
+		account: username(account), verb: "create", GroupResource: o.GroupResource(), NamespacedName: o.NamespacedName, content: manifest.Hash(o.Content),
 	}
+	a, err := c.once(q, func() (allowed, remember bool, err error) {
+		err = c.tryAs(ctx, account, o)
+		return err == nil, err == nil, err
+	})
+	return a.until, err
+}
+
+// tryAs has the API server try, as the account, to make the object.
+func (c *Checker) tryAs(ctx context.Context, account workv1.ManifestWorkSubjectServiceAccount, o Object) error {
 	config := rest.CopyConfig(c.config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: username(account), Groups: groups(account)}
 	as, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return fmt.Errorf("act as ServiceAccount %s/%s: %w", account.Namespace, account.Name, err)
 	}
-	_, err = as.Resource(o.GroupVersionResource).Namespace(o.Namespace).Create(ctx, o.Content, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	_, err = as.Resource(o.GroupVersionResource).Namespace(o.Namespace).Create(ctx, manifest.ForCreate(o.Content), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	switch {
 	case err == nil, apierrors.IsAlreadyExists(err):
 		return nil
 	case apierrors.IsForbidden(err):
-		return fmt.Errorf("not allowed to apply %s %s: ServiceAccount %s/%s would give away rights that it does not have; grant it these rights itself, "+
-			"or the verbs escalate and bind on %s: %w", o.Resource, o.NamespacedName, account.Namespace, account.Name, o.Resource, err)
+		return &refusedError{fmt.Errorf("not allowed to apply %s %s: ServiceAccount %s/%s would give away rights that it does not have; "+
+			"grant it these rights itself, or the verbs escalate and bind on %s: %w", o.Resource, o.NamespacedName, account.Namespace, account.Name, o.Resource, err)}
 	default:
 		return fmt.Errorf("try %s %s as ServiceAccount %s/%s: %w", o.Resource, o.NamespacedName, account.Namespace, account.Name, err)
 	}

@@ -94,3 +94,8 @@ func unreadable(q Question, err error) *Reading {
 	r.derive(q, func() health.Health { return health.Health{Phase: health.InProgress, Message: r.Failure} })
 	return r
 }
+
+// Withheld is the answer if the executor of the work is not known to have the right to read the object.
+func Withheld(q Question) *Reading {
+	return unreadable(q, errors.New("the executor of the work lacks the verb get, or that could not be found out"))
+}

@@ -1,0 +1,119 @@
+package executor
+
+import (
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	fakeauthorization "k8s.io/client-go/kubernetes/typed/authorization/v1/fake"
+	clientgotesting "k8s.io/client-go/testing"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+)
+
+// authorizer answers reviews.
+type authorizer struct {
+	*Checker
+	clock *clocktesting.FakeClock
+
+	mu      sync.Mutex
+	allowed map[string]bool // by verb and name, which is empty for all names
+	err     error
+	asked   int
+}
+
+func newAuthorizer(allowed ...string) *authorizer {
+	a := &authorizer{clock: clocktesting.NewFakeClock(time.Unix(1000, 0)), allowed: map[string]bool{}}
+	for _, right := range allowed {
+		a.allowed[right] = true
+	}
+	fake := &clientgotesting.Fake{}
+	fake.AddReactor("create", "subjectaccessreviews", func(action clientgotesting.Action) (bool, runtime.Object, error) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.asked++
+		review := action.(clientgotesting.CreateAction).GetObject().(*authorizationv1.SubjectAccessReview).DeepCopy()
+		of := review.Spec.ResourceAttributes
+		review.Status.Allowed = a.allowed[strings.TrimSpace(of.Verb+" "+of.Name)]
+		return true, review, a.err
+	})
+	client := &fakeauthorization.FakeAuthorizationV1{Fake: fake}
+	a.Checker = &Checker{reviews: client.SubjectAccessReviews(), clock: a.clock, answers: map[question]answer{}}
+	return a
+}
+
+func (a *authorizer) check(t *testing.T, name string, readOnly bool) (Verdict, error) {
+	t.Helper()
+	return a.Check(t.Context(), &workv1.ManifestWorkExecutor{Subject: workv1.ManifestWorkExecutorSubject{
+		Type: workv1.ExecutorSubjectTypeServiceAccount, ServiceAccount: &workv1.ManifestWorkSubjectServiceAccount{Namespace: "ns", Name: "deployer"},
+	}}, Object{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("configmaps"), NamespacedName: types.NamespacedName{Namespace: "ns", Name: name}, Owned: true, ReadOnly: readOnly})
+}
+
+// WK-33: a verdict holds until the first of the answers that it rests on expires, and not a moment longer.
+func TestVerdictHolds(t *testing.T) {
+	t.Parallel()
+	a := newAuthorizer("get", "create", "update", "patch", "delete")
+	begin := a.clock.Now()
+	if v, err := a.check(t, "a", true); err != nil || !v.MayGet || !v.Until.Equal(begin.Add(remembered)) || a.asked != 1 {
+		t.Fatalf("%+v, %v after %d reviews", v, err, a.asked)
+	}
+	a.clock.Step(remembered / 2)
+	if v, err := a.check(t, "b", false); err != nil || !v.Until.Equal(begin.Add(remembered)) || a.asked != 5 {
+		t.Errorf("%+v, %v after %d reviews", v, err, a.asked)
+	}
+	a.clock.SetTime(begin.Add(remembered - 1))
+	a.allowed = nil
+	if v, err := a.check(t, "a", true); err != nil || !v.MayGet {
+		t.Errorf("%+v, %v", v, err)
+	}
+	a.clock.Step(1)
+	if v, err := a.check(t, "a", true); !IsRefusal(err) || v.MayGet {
+		t.Errorf("after the answer has expired: %+v, %v", v, err)
+	}
+}
+
+// WK-33: what is missing is named, and so is what may be read all the same. Rights that are granted count at once.
+func TestRefusal(t *testing.T) {
+	t.Parallel()
+	a := newAuthorizer("get a", "create")
+	v, err := a.check(t, "a", false)
+	if !IsRefusal(err) || !v.MayGet || !strings.Contains(err.Error(), `lacks the verbs [update patch delete] on resource "configmaps"`) {
+		t.Errorf("%+v, %v", v, err)
+	}
+	if v, err = a.check(t, "b", false); !IsRefusal(err) || v.MayGet {
+		t.Errorf("%+v, %v", v, err)
+	}
+	if v, err = a.check(t, "a", true); err != nil || !v.MayGet {
+		t.Errorf("read only: %+v, %v", v, err)
+	}
+	for _, verb := range []string{"update a", "patch a", "delete a"} {
+		a.allowed[verb] = true
+	}
+	if _, err = a.check(t, "a", false); err != nil {
+		t.Errorf("granted: %v", err)
+	}
+}
+
+// An authorizer that does not answer has not refused, and is asked again soon.
+func TestNoAnswer(t *testing.T) {
+	t.Parallel()
+	a := newAuthorizer()
+	a.err = errors.New("broken")
+	if v, err := a.check(t, "a", false); err == nil || IsRefusal(err) || v.MayGet || !v.Until.Equal(a.clock.Now().Add(unanswered)) {
+		t.Errorf("%+v, %v", v, err)
+	}
+	a.err, a.allowed["get"] = nil, true
+	if _, err := a.check(t, "a", true); err != nil {
+		t.Errorf("the failure was remembered: %v", err)
+	}
+	if v, err := a.Check(t.Context(), nil, Object{}); err != nil || !v.MayGet || !v.Until.IsZero() {
+		t.Errorf("no executor: %+v, %v", v, err)
+	}
+}
