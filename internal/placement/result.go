@@ -73,28 +73,37 @@ func (r *Result) ConditionMisconfigured() metav1.Condition {
 	return condition
 }
 
-// broken is the result of a placement that is misconfigured: it keeps what it has.
+// broken is the result of a placement that is misconfigured: it keeps what it has. That it may not select anything whatever
+// its spec says comes first.
 func (s *Scheduler) broken(p *placement, bad *Misconfiguration) *Result {
-	return &Result{Key: p.key, Disabled: p.disabled, Misconfigured: bad, Groups: s.kept(p), Selected: len(p.ids), Satisfied: metav1.Condition{
+	result := &Result{Key: p.key, Disabled: p.disabled, Misconfigured: bad, Groups: s.kept(p), Selected: len(p.ids), Satisfied: metav1.Condition{
 		Type:    fleet.ConditionPlacementSatisfied,
 		Status:  metav1.ConditionFalse,
 		Reason:  fleet.ReasonNotAllDecisionsScheduled,
 		Message: fmt.Sprintf("The placement is misconfigured; the %d clusters selected before stay", len(p.ids)),
 	}}
+	bound := s.bound(s.namespaces[p.key.Namespace])
+	if len(chosen(bound, p.object.Spec.ClusterSets)) == 0 {
+		result.Satisfied.Reason, result.Satisfied.Message = unbound(p, bound)
+	}
+	return result
 }
 
-// satisfied is the condition PlacementSatisfied. Its reasons come in this order (PL-18). What it says changes only when the
-// placement is affected by something.
+// unbound is why a placement has no cluster sets.
+func unbound(p *placement, bound []*clusterSet) (reason, message string) {
+	if len(bound) == 0 {
+		return fleet.ReasonNoManagedClusterSetBindings, fmt.Sprintf("No ManagedClusterSetBinding in namespace %s leads to a ManagedClusterSet; bind one", p.key.Namespace)
+	}
+	return fleet.ReasonNoIntersection, fmt.Sprintf("None of spec.clusterSets %q is bound to namespace %s", p.object.Spec.ClusterSets, p.key.Namespace)
+}
+
+// satisfied is the condition PlacementSatisfied. Its reasons come in this order. What it says changes only when the placement
+// is affected by something.
 func (s *Scheduler) satisfied(p *placement, st *standing, candidates, selected int) metav1.Condition {
 	condition := metav1.Condition{Type: fleet.ConditionPlacementSatisfied, Status: metav1.ConditionFalse}
-	namespace := p.key.Namespace
 	switch {
-	case st == nil && len(s.bound(s.namespaces[namespace])) == 0:
-		condition.Reason = fleet.ReasonNoManagedClusterSetBindings
-		condition.Message = fmt.Sprintf("No ManagedClusterSetBinding in namespace %s leads to a ManagedClusterSet; bind one", namespace)
 	case st == nil:
-		condition.Reason = fleet.ReasonNoIntersection
-		condition.Message = fmt.Sprintf("None of spec.clusterSets %q is bound to namespace %s", p.object.Spec.ClusterSets, namespace)
+		condition.Reason, condition.Message = unbound(p, s.bound(s.namespaces[p.key.Namespace]))
 	case st.inSets.empty():
 		condition.Reason = fleet.ReasonAllManagedClusterSetsEmpty
 		condition.Message = "The bound ManagedClusterSets have no clusters"

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
+	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
@@ -142,6 +143,34 @@ func TestMisconfigured(t *testing.T) {
 			}
 		})
 	}
+}
+
+// PL-18, PL-19: what keeps a placement from selecting anything comes before that it is misconfigured, and it hears of both.
+func TestMisconfiguredAndUnbound(t *testing.T) {
+	t.Parallel()
+	s := newFleet(member("a"))
+	check := func(p *clusterv1beta1.Placement, reason string) {
+		t.Helper()
+		result := schedule(t, s, p)
+		if result.Satisfied.Status != metav1.ConditionFalse || result.Satisfied.Reason != reason || result.ConditionMisconfigured().Status != metav1.ConditionTrue {
+			t.Errorf("%+v, %+v, want %s", result.Satisfied, result.ConditionMisconfigured(), reason)
+		}
+	}
+	broken := matching(byCEL("broken"))
+	check(asking(broken), "NotAllDecisionsScheduled")
+	check(asking(broken, func(p *clusterv1beta1.Placement) { p.Spec.ClusterSets = []string{"other"} }), "NoIntersection")
+	unbound := asking(broken, func(p *clusterv1beta1.Placement) { p.Namespace = "unbound" })
+	check(unbound, "NoManagedClusterSetBindings")
+	bound := asking().Namespace
+	var binding string
+	for name := range s.namespaces[bound].bindings {
+		binding = name
+	}
+	keys := s.SetBinding(&clusterv1beta2.ManagedClusterSetBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "unbound", Name: binding}})
+	if len(keys) != 1 || keys[0] != keyOf(unbound) {
+		t.Errorf("a binding is about %v", keys)
+	}
+	check(unbound, "NotAllDecisionsScheduled")
 }
 
 // PL-26, P11

@@ -147,7 +147,8 @@ func (s *Scheduler) DeleteBinding(key Key) []Key {
 // reclassify finds the placements of a namespace that now have other cluster sets, or another reason to have none.
 func (s *Scheduler) reclassify(n *namespace, found affected) {
 	for _, p := range n.placements {
-		if p.plan == nil {
+		if p.plan == nil { // it selects nothing, but says why
+			found.add(p)
 			continue
 		}
 		former := p.class

@@ -210,7 +210,7 @@ func TestAddOnTemplateThatIsNotNamed(t *testing.T) {
 	s.await(t, "cluster1", hasAddOnCondition(fleet.ConditionRegistrationApplied, metav1.ConditionTrue, fleet.ReasonSetPermissionApplied, ""))
 	awaitAddOnEvent(t, addOn, fleet.EventAddOnTemplateOfAnother, "it is for the add-on another")
 	for line := range strings.Lines(hub.Log()) {
-		if strings.Contains(line, `name="`+s.name+`"`) && strings.Contains(line, "Reconciler error") {
+		if strings.Contains(line, "Reconciler error") && strings.Contains(line, `name="`+s.name+`"`) && strings.Contains(line, "AddOnTemplate for the add-on") {
 			t.Error(line)
 		}
 	}

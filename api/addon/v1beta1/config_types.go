@@ -36,9 +36,10 @@ type ConfigSpecHash struct {
 	ConfigReferent `json:",inline"`
 
 	// specHash is the SHA-256 of what the configuration contains besides its metadata and status, in lower-case
-	// hexadecimal.
+	// hexadecimal. An empty one stands for a configuration that does not exist yet, or whose turn has not come: whoever
+	// reads configurations waits for it.
 	// +optional
-	SpecHash string `json:"specHash,omitempty"`
+	SpecHash string `json:"specHash"`
 }
 
 // AddOnMeta describes an add-on to people.

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"encoding/json"
 	"slices"
 	"testing"
 
@@ -71,6 +72,19 @@ func TestEffective(t *testing.T) {
 		if got := Effective(test.layers...); !slices.Equal(got, test.want) {
 			t.Errorf("%s: %v, want %v", name, got, test.want)
 		}
+	}
+}
+
+// AM-07: a reference that is pending names the configuration, and has a hash, which is empty.
+func TestPending(t *testing.T) {
+	t.Parallel()
+	pending := Pending(of("a", "1"))
+	text, err := json.Marshal(pending)
+	if want := `[{"group":"example.com","resource":"a","desiredConfig":{"namespace":"ns","name":"1","specHash":""}}]`; err != nil || string(text) != want {
+		t.Errorf("%s, %v, want %s", text, err, want)
+	}
+	if len(Pending(nil)) > 0 || !IsPending(pending[0]) || !IsPending(addonv1beta1.ConfigReference{}) || IsPending(reference("g.io", "ns", "h")) {
+		t.Error("not as it is")
 	}
 }
 

@@ -185,7 +185,7 @@ status:
 spec: {}
 status:
   configReferences:
-  - {group: g, resource: r, desiredConfig: {namespace: ns, name: conf}}`,
+  - {group: g, resource: r, desiredConfig: {namespace: ns, name: conf, specHash: ""}}`,
 	}, {
 		name: "everything else of a status",
 		kind: kindManagedClusterAddOn,

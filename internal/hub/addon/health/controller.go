@@ -124,11 +124,12 @@ func (c *Controller) passOn(ctx context.Context, addOns []addonv1beta1.ManagedCl
 		}
 		group.Go(func() error {
 			before := addOn.DeepCopy()
-			meta.RemoveStatusCondition(&addOn.Status.Conditions, fleet.ConditionAvailable)
+			now := after(c.clock.Now(), unknown.LastTransitionTime.Time)
 			meta.SetStatusCondition(&addOn.Status.Conditions, metav1.Condition{
-				Type: fleet.ConditionAvailable, Status: metav1.ConditionUnknown, Reason: unknown.Reason, Message: unknown.Message,
-				LastTransitionTime: after(c.clock.Now(), unknown.LastTransitionTime.Time),
+				Type: fleet.ConditionAvailable, Status: metav1.ConditionUnknown, Reason: unknown.Reason, Message: unknown.Message, LastTransitionTime: now,
 			})
+			// Also where it was unknown for another reason: see saysMore.
+			availability(addOn).LastTransitionTime = now
 			changed, err := patch.Status(ctx, c.client, addOn, before)
 			if changed && err == nil {
 				c.recorder.Eventf(addOn, nil, corev1.EventTypeWarning, fleet.EventManagedClusterAddOnStatusUpdated, "UpdateCondition",

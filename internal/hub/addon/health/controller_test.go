@@ -126,3 +126,23 @@ func TestLostCluster(t *testing.T) {
 		wantReason(name, "Again")
 	}
 }
+
+// RG-30: the condition stays in its place among the others, and its time is after that of the cluster, whatever it was before.
+func TestLostClusterInOrder(t *testing.T) {
+	t.Parallel()
+	lost := condition(fleet.ConditionClusterAvailable, metav1.ConditionUnknown, "ManagedClusterLeaseUpdateStopped", noon)
+	for _, status := range []metav1.ConditionStatus{metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown} {
+		before := append(condition(fleet.ConditionAvailable, status, "Before", noon.Add(-time.Hour)), condition("Other", metav1.ConditionTrue, "Other", noon.Add(-time.Hour))...)
+		c, reconcile := newHub(t, lost, nil, addOn("a", before))
+		reconcile()
+		found := &addonv1beta1.ManagedClusterAddOn{}
+		if err := c.Get(t.Context(), client.ObjectKey{Namespace: "c", Name: "a"}, found); err != nil {
+			t.Fatal(err)
+		}
+		got := found.Status.Conditions
+		if len(got) != 2 || got[0].Type != fleet.ConditionAvailable || got[0].Status != metav1.ConditionUnknown || got[0].Reason != "ManagedClusterLeaseUpdateStopped" ||
+			!got[0].LastTransitionTime.Time.Equal(noon.Add(time.Second)) || !got[1].LastTransitionTime.Time.Equal(noon.Add(-time.Hour)) {
+			t.Errorf("after %s: %+v", status, got)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package replicaset
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -407,6 +408,66 @@ func TestStatus(t *testing.T) {
 	h.report(t, []string{"c3"}, "Applied", "True")
 	h.reconcile(t)
 	h.expectCondition(t, "ManifestworkApplied", metav1.ConditionTrue, "AsExpected")
+}
+
+// MR-06: the reasons of all conditions, in their order, with the generation and the time of the change.
+func TestConditions(t *testing.T) {
+	t.Parallel()
+	placements := func(objects ...[]client.Object) (all []client.Object) { return slices.Concat(objects...) }
+	undecided := decided("p")[:1]
+	for name, test := range map[string]struct {
+		objects []client.Object
+		refs    []string
+		refuse  string
+		reports map[string]string // What the agents say of Applied, by cluster.
+		want    string
+	}{
+		"no placement":                 {refs: []string{"p"}, want: "False PlacementDecisionNotFound, False Progressing, False PlacementDecisionEmpty"},
+		"not decided":                  {objects: undecided, refs: []string{"p"}, want: "False PlacementDecisionEmpty, False Progressing, False PlacementDecisionEmpty"},
+		"nothing selected":             {objects: decided("p"), refs: []string{"p"}, want: "False PlacementDecisionEmpty, True Complete, False PlacementDecisionEmpty"},
+		"one missing, one there":       {objects: decided("p", "c1"), refs: []string{"p", "q"}, want: "False PlacementDecisionNotFound, False Progressing, False Processing"},
+		"one not decided, one missing": {objects: undecided, refs: []string{"p", "q"}, want: "False PlacementDecisionNotFound, False Progressing, False PlacementDecisionEmpty"},
+		"one empty, one there": {objects: placements(decided("p", "c1"), decided("q")), refs: []string{"p", "q"}, reports: map[string]string{"c1": "True"},
+			want: "True AsExpected, False Progressing, True AsExpected"},
+		"nobody has reported": {objects: decided("p", "c1", "c2"), refs: []string{"p"}, reports: map[string]string{"c1": "True"}, want: "True AsExpected, False Progressing, False Processing"},
+		"one is refused":      {objects: decided("p", "c1", "c2"), refs: []string{"p"}, reports: map[string]string{"c1": "True", "c2": "False"}, want: "True AsExpected, False Progressing, False NotAsExpected"},
+		"one cannot be written": {objects: decided("p", "c1", "c2"), refs: []string{"p"}, refuse: "c2", reports: map[string]string{"c1": "True"},
+			want: "True AsExpected, False Progressing, False NotAsExpected"},
+		"all applied": {objects: decided("p", "c1", "c2"), refs: []string{"p"}, reports: map[string]string{"c1": "True", "c2": "True"}, want: "True AsExpected, False Progressing, True AsExpected"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			set := webSet()
+			for _, placement := range test.refs {
+				set.Spec.PlacementRefs = append(set.Spec.PlacementRefs, ref(placement))
+			}
+			h := newHub(t, append([]client.Object{set}, test.objects...)...)
+			h.refuse[test.refuse] = true
+			_, _ = h.Reconcile(t.Context(), request)
+			for cluster, status := range test.reports {
+				h.report(t, []string{cluster}, "Applied", status)
+			}
+			h.clock.Step(time.Minute)
+			_, _ = h.Reconcile(t.Context(), request)
+			conditions := h.set(t).Status.Conditions
+			var got []string
+			for _, c := range conditions {
+				got = append(got, string(c.Status)+" "+c.Reason)
+				if c.ObservedGeneration != 1 || c.Message == "" || c.LastTransitionTime.Before(new(metav1.NewTime(noon))) {
+					t.Errorf("%+v", c)
+				}
+			}
+			if strings.Join(got, ", ") != test.want || conditions[0].Type != "PlacementVerified" || conditions[1].Type != "PlacementRolledOut" || conditions[2].Type != "ManifestworkApplied" {
+				t.Errorf("%q, want %q", got, test.want)
+			}
+			before := h.writes.Load()
+			h.clock.Step(time.Minute)
+			_, _ = h.Reconcile(t.Context(), request)
+			if after := h.set(t).Status.Conditions; test.refuse == "" && (h.writes.Load() != before || !slices.Equal(after, conditions)) {
+				t.Errorf("%d writes when nothing has changed: %+v", h.writes.Load()-before, after)
+			}
+		})
+	}
 }
 
 // One cluster that cannot be written to does not hold up the others.
