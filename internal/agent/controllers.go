@@ -8,6 +8,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
@@ -33,7 +34,7 @@ import (
 )
 
 // registerRegistration adds the controllers of registration: everything that keeps the hub informed of the cluster.
-func (a *Agent) registerRegistration(mgr ctrl.Manager, hub cluster.Cluster, uncached client.WithWatch, connection *monitor.Monitor) error {
+func (a *Agent) registerRegistration(mgr ctrl.Manager, hub cluster.Cluster, uncached client.WithWatch, connection *monitor.Monitor, hubEvents events.EventBroadcaster) error {
 	prober, err := status.NewProber(a.managed, a.ClusterHealthCheckPeriod, a.clock)
 	if err != nil {
 		return err
@@ -65,14 +66,14 @@ func (a *Agent) registerRegistration(mgr ctrl.Manager, hub cluster.Cluster, unca
 		return err
 	}
 	err = managednamespace.Register(mgr, hub, managednamespace.Options{
-		Cluster: a.identity.Cluster, HubHash: fleet.HubHash(hub.GetConfig().Host), Clock: a.clock,
+		Cluster: a.identity.Cluster, HubHash: fleet.HubHash(hub.GetConfig().Host), Recorder: hubEvents.NewRecorder(hub.GetScheme(), namespaceRecorder), Clock: a.clock,
 	})
 	if err != nil {
 		return err
 	}
 	return status.Register(mgr, hub, status.Options{
 		Cluster: a.identity.Cluster, Prober: prober, Certificate: certificate, Nodes: nodes, MaxCustomClaims: a.MaxCustomClusterClaims,
-		ReservedClaimSuffixes: a.ReservedClusterClaimSuffixes, Clock: a.clock,
+		ReservedClaimSuffixes: a.ReservedClusterClaimSuffixes, Recorder: hubEvents.NewRecorder(hub.GetScheme(), registrationRecorder), Clock: a.clock,
 	})
 }
 
@@ -105,7 +106,7 @@ func (a *Agent) certificateNotice() (*status.Notice, error) {
 }
 
 // registerWork adds the controllers of works: everything that brings objects to the cluster and takes them away.
-func (a *Agent) registerWork(ctx context.Context, mgr ctrl.Manager, hub cluster.Cluster) error {
+func (a *Agent) registerWork(ctx context.Context, mgr ctrl.Manager, hub cluster.Cluster, hubEvents events.EventBroadcaster) error {
 	objects, err := dynamic.NewForConfig(a.managed)
 	if err != nil {
 		return fmt.Errorf("make a client for applied objects: %w", err)
@@ -144,10 +145,7 @@ func (a *Agent) registerWork(ctx context.Context, mgr ctrl.Manager, hub cluster.
 	if err != nil {
 		return err
 	}
-	record, err := newWorkRecorder(ctx, hub)
-	if err != nil {
-		return err
-	}
+	record := newWorkRecorder(hubEvents.NewRecorder(hub.GetScheme(), workRecorder))
 	return apply.Register(mgr, hub, objects, managed, observed, apply.Options{
 		Namespace: a.identity.Cluster, HubHash: hubHash, AgentID: agentID, Workers: a.WorkloadAgentWorkers,
 		Executors: executors, Record: record, Clock: a.clock,

@@ -10,12 +10,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
-	eventsv1client "k8s.io/client-go/kubernetes/typed/events/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/agent/hubevents"
 	"github.com/capstan-io/capstan/internal/agent/registration/clientcert"
 	"github.com/capstan-io/capstan/internal/agent/work/apply"
 	"github.com/capstan-io/capstan/internal/fleet"
@@ -43,13 +44,13 @@ func (a *Agent) newRecorder(ctx context.Context) (clientcert.Recorder, error) {
 		log.FromContext(ctx).V(1).Info("The agent's events are not recorded", "namespace", a.Namespace, "reason", err.Error())
 		return func(string, string, string, string, ...any) {}, nil
 	}
-	sink, err := eventsv1client.NewForConfig(a.management)
+	transport, err := rest.HTTPClientFor(a.management)
 	if err != nil {
 		return nil, fmt.Errorf("make a client for events: %w", err)
 	}
-	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: sink})
-	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
-		return nil, fmt.Errorf("begin to record events: %w", err)
+	broadcaster, err := hubevents.Begin(ctx, a.management, transport)
+	if err != nil {
+		return nil, err
 	}
 	recorder, regarding := broadcaster.NewRecorder(scheme.Scheme, fleet.AgentUserAgent), a.regarding(namespace)
 	return func(eventType, reason, action, note string, args ...any) {
@@ -65,21 +66,21 @@ func (a *Agent) regarding(namespace *corev1.Namespace) *corev1.ObjectReference {
 	return &corev1.ObjectReference{APIVersion: "v1", Kind: "Namespace", Namespace: a.Namespace, Name: namespace.Name, UID: namespace.UID}
 }
 
-// workRecorder is the name of the work agent in events.
-const workRecorder = "work-agent"
+// The names under which the agent records events on the hub.
+const (
+	registrationRecorder = "registration-agent"
+	namespaceRecorder    = "managed-namespace-controller"
+	workRecorder         = "work-agent"
+)
 
-// newWorkRecorder returns what takes the events about works, which go to the hub, beside the works.
-func newWorkRecorder(ctx context.Context, hub cluster.Cluster) (apply.Recorder, error) {
-	sink, err := eventsv1client.NewForConfig(hub.GetConfig())
-	if err != nil {
-		return nil, fmt.Errorf("make a client for events of the hub: %w", err)
-	}
-	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: sink})
-	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
-		return nil, fmt.Errorf("begin to record events on the hub: %w", err)
-	}
-	recorder := broadcaster.NewRecorder(hub.GetScheme(), workRecorder)
+// beginHubEvents returns what makes recorders of events on the hub, beside the cluster's works there.
+func beginHubEvents(ctx context.Context, hub cluster.Cluster) (events.EventBroadcaster, error) {
+	return hubevents.Begin(ctx, hub.GetConfig(), hub.GetHTTPClient())
+}
+
+// newWorkRecorder returns what takes the events about works.
+func newWorkRecorder(recorder events.EventRecorder) apply.Recorder {
 	return func(work *workv1.ManifestWork, eventType, reason, action, note string) {
 		recorder.Eventf(work, nil, eventType, reason, action, "%s", note)
-	}, nil
+	}
 }

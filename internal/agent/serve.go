@@ -93,8 +93,12 @@ func (a *Agent) register(ctx context.Context, mgr ctrl.Manager, hub cluster.Clus
 	if err := mgr.Add(&a.working); err != nil {
 		return err
 	}
+	hubEvents, err := beginHubEvents(ctx, hub)
+	if err != nil {
+		return err
+	}
 	if a.parts.Registration {
-		if err := a.registerRegistration(mgr, hub, uncached, connection); err != nil {
+		if err := a.registerRegistration(mgr, hub, uncached, connection, hubEvents); err != nil {
 			return err
 		}
 	}
@@ -106,7 +110,7 @@ func (a *Agent) register(ctx context.Context, mgr ctrl.Manager, hub cluster.Clus
 		log.FromContext(ctx).Info("The hub has no add-ons; install the CRDs of group "+addonv1beta1.GroupVersion.Group+" there and restart the agent to have some", "hub", hub.GetConfig().Host)
 	}
 	if a.parts.Work {
-		return a.registerWork(ctx, mgr, hub)
+		return a.registerWork(ctx, mgr, hub, hubEvents)
 	}
 	return nil
 }

@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/agent/hubevents"
 	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/retry"
 )
@@ -42,28 +43,29 @@ type Options struct {
 	Cluster string
 	// HubHash tells the namespaces of this hub from those of others.
 	HubHash string
-	Clock   clock.Clock
+	// Recorder takes events for the hub.
+	Recorder events.EventRecorder
+	Clock    clock.Clock
 }
 
-// Controller reconciles the namespaces in status.managedNamespaces of the agent's own ManagedCluster (RG-43). It never
+// Controller reconciles the namespaces in status.managedNamespaces of the agent's own ManagedCluster. It never
 // deletes one.
 type Controller struct {
 	Options
-	hub      client.Client
-	managed  client.Client
-	live     client.Reader
-	recorder events.EventRecorder
+	hub     client.Client
+	managed client.Client
+	live    client.Reader
 }
 
 // New returns a Controller that reads the list from hub and writes to managed, where the cache holds the labelled
 // namespaces alone and live sees the others.
-func New(hub, managed client.Client, live client.Reader, recorder events.EventRecorder, o Options) *Controller {
-	return &Controller{Options: o, hub: hub, managed: managed, live: live, recorder: recorder}
+func New(hub, managed client.Client, live client.Reader, o Options) *Controller {
+	return &Controller{Options: o, hub: hub, managed: managed, live: live}
 }
 
 // Register adds the controller to the manager of the managed cluster.
 func Register(mgr ctrl.Manager, hub cluster.Cluster, o Options) error {
-	c := New(hub.GetClient(), mgr.GetClient(), mgr.GetAPIReader(), hub.GetEventRecorder("managed-namespace-controller"), o)
+	c := New(hub.GetClient(), mgr.GetClient(), mgr.GetAPIReader(), o)
 	self := []reconcile.Request{{NamespacedName: client.ObjectKey{Name: o.Cluster}}}
 	return ctrl.NewControllerManagedBy(mgr).Named("managednamespace").
 		WithOptions(controller.Options{
@@ -158,7 +160,7 @@ func (c *Controller) ensure(ctx context.Context, mc *clusterv1.ManagedCluster, n
 			return err
 		}
 	}
-	c.recorder.Eventf(mc, nil, corev1.EventTypeNormal, fleet.EventNamespaceApplied, "Apply", "The namespace %s is on the cluster", name)
+	c.Recorder.Eventf(hubevents.Of(mc), nil, corev1.EventTypeNormal, fleet.EventNamespaceApplied, "Apply", "The namespace %s is on the cluster", name)
 	return nil
 }
 
@@ -175,7 +177,7 @@ func (c *Controller) release(ctx context.Context, mc *clusterv1.ManagedCluster, 
 			errs = append(errs, err)
 			continue
 		}
-		c.recorder.Eventf(mc, nil, corev1.EventTypeNormal, fleet.EventNamespaceUnmanaged, "Release",
+		c.Recorder.Eventf(hubevents.Of(mc), nil, corev1.EventTypeNormal, fleet.EventNamespaceUnmanaged, "Release",
 			"No set wants the namespace %s any more; it stays on the cluster", ns.Name)
 	}
 	return errors.Join(errs...)

@@ -27,6 +27,7 @@ import (
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
+	"github.com/capstan-io/capstan/internal/agent/hubevents"
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
@@ -42,7 +43,7 @@ type Options struct {
 	Cluster string
 	// Prober tells whether the managed cluster's API server answers.
 	Prober *Prober
-	// Certificate is how the agent's client certificate stands (RG-11).
+	// Certificate is how the agent's client certificate stands.
 	Certificate *Notice
 	// Nodes says whether the managed cluster has nodes at all; a hub that is managed itself has none.
 	Nodes bool
@@ -50,26 +51,26 @@ type Options struct {
 	MaxCustomClaims int
 	// ReservedClaimSuffixes end the names of claims that are always reported.
 	ReservedClaimSuffixes []string
-	Clock                 clock.Clock
+	// Recorder takes events for the hub.
+	Recorder events.EventRecorder
+	Clock    clock.Clock
 }
 
-// Controller reconciles the status of the agent's own ManagedCluster with what it sees on the managed cluster (RG-23,
-// RG-24, RG-26, RG-27).
+// Controller reconciles the status of the agent's own ManagedCluster with what it sees on the managed cluster.
 type Controller struct {
 	Options
-	hub      client.Client
-	managed  client.Reader
-	recorder events.EventRecorder
+	hub     client.Client
+	managed client.Reader
 }
 
 // New returns a Controller that reads managed and writes hub.
-func New(hub client.Client, managed client.Reader, recorder events.EventRecorder, o Options) *Controller {
-	return &Controller{Options: o, hub: hub, managed: managed, recorder: recorder}
+func New(hub client.Client, managed client.Reader, o Options) *Controller {
+	return &Controller{Options: o, hub: hub, managed: managed}
 }
 
 // Register adds the controller to the manager of the managed cluster.
 func Register(mgr ctrl.Manager, hub cluster.Cluster, o Options) error {
-	c := New(hub.GetClient(), mgr.GetClient(), hub.GetEventRecorder("registration-agent"), o)
+	c := New(hub.GetClient(), mgr.GetClient(), o)
 	self := []reconcile.Request{{NamespacedName: client.ObjectKey{Name: o.Cluster}}}
 	builder := ctrl.NewControllerManagedBy(mgr).Named("status").
 		WithOptions(controller.Options{
@@ -136,7 +137,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, nil
 }
 
-// tellAvailability is RG-25: an event when the managed cluster's API server comes or goes.
+// tellAvailability records an event when the managed cluster's API server comes or goes.
 func (c *Controller) tellAvailability(before, after *clusterv1.ManagedCluster) {
 	was := meta.FindStatusCondition(before.Status.Conditions, fleet.ConditionClusterAvailable)
 	is := meta.FindStatusCondition(after.Status.Conditions, fleet.ConditionClusterAvailable)
@@ -150,13 +151,9 @@ func (c *Controller) tellAvailability(before, after *clusterv1.ManagedCluster) {
 	c.tell(after, corev1.EventTypeWarning, fleet.EventUnavailable, "Probe", "%s", is.Message)
 }
 
-// tell writes an event about the cluster on the hub. It goes to the cluster's namespace, the only one that the agent may
-// write to.
+// tell writes an event about the cluster on the hub.
 func (c *Controller) tell(mc *clusterv1.ManagedCluster, eventType, reason, action, note string, args ...any) {
-	regarding := &corev1.ObjectReference{
-		APIVersion: clusterv1.GroupVersion.String(), Kind: "ManagedCluster", Namespace: mc.Name, Name: mc.Name, UID: mc.UID,
-	}
-	c.recorder.Eventf(regarding, nil, eventType, reason, action, note, args...)
+	c.Recorder.Eventf(hubevents.Of(mc), nil, eventType, reason, action, note, args...)
 }
 
 func (c *Controller) setCondition(mc *clusterv1.ManagedCluster, cond metav1.Condition) {

@@ -40,7 +40,8 @@ func newReporter(t *testing.T, o Options, managed ...client.Object) *reporter {
 		managed: fake.NewClientBuilder().WithScheme(scheme).WithObjects(managed...).Build(),
 		events:  recorder.Events,
 	}
-	r.Controller = New(r.hub, r.managed, recorder, o)
+	o.Recorder = recorder
+	r.Controller = New(r.hub, r.managed, o)
 	return r
 }
 

@@ -1,0 +1,66 @@
+// Package hubevents records the events of an agent about its cluster and its works on the hub.
+package hubevents
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1client "k8s.io/client-go/kubernetes/typed/events/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+)
+
+// Begin returns what makes recorders of events on the API server of the config, which work until the context ends. An event that
+// is not taken is no trouble of the agent's: it is logged, but not as an error.
+func Begin(ctx context.Context, config *rest.Config, transport *http.Client) (events.EventBroadcaster, error) {
+	sink, err := eventsv1client.NewForConfigAndClient(config, transport)
+	if err != nil {
+		return nil, fmt.Errorf("make a client for events on %s: %w", config.Host, err)
+	}
+	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: sink})
+	if err := broadcaster.StartRecordingToSinkWithContext(calm(ctx)); err != nil {
+		return nil, fmt.Errorf("begin to record events on %s: %w", config.Host, err)
+	}
+	return broadcaster, nil
+}
+
+// Of is a ManagedCluster as an event is about it. The event goes to the namespace of the cluster, the only one that an agent may
+// write to; that of an object without a namespace would go elsewhere.
+func Of(cluster *clusterv1.ManagedCluster) *corev1.ObjectReference {
+	return &corev1.ObjectReference{
+		APIVersion: clusterv1.GroupVersion.String(), Kind: "ManagedCluster", Namespace: cluster.Name, Name: cluster.Name, UID: cluster.UID,
+	}
+}
+
+// calm is a context whose logger has no errors.
+func calm(ctx context.Context) context.Context {
+	logger := klog.FromContext(ctx)
+	return klog.NewContext(ctx, logger.WithSink(noErrors{logger.GetSink()}))
+}
+
+// verbosity is the one at which events that are not taken are logged.
+const verbosity = 1
+
+// noErrors logs errors as what they are here: news for who wants to know.
+type noErrors struct{ logr.LogSink }
+
+// Error implements logr.LogSink.
+func (s noErrors) Error(err error, message string, keysAndValues ...any) {
+	if s.Enabled(verbosity) {
+		s.Info(verbosity, message, append(keysAndValues, "reason", err)...)
+	}
+}
+
+// WithValues implements logr.LogSink.
+func (s noErrors) WithValues(keysAndValues ...any) logr.LogSink {
+	return noErrors{s.LogSink.WithValues(keysAndValues...)}
+}
+
+// WithName implements logr.LogSink.
+func (s noErrors) WithName(name string) logr.LogSink { return noErrors{s.LogSink.WithName(name)} }
