@@ -12,9 +12,11 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/capstan-io/capstan/internal/gates"
 	"github.com/capstan-io/capstan/internal/hub"
 	"github.com/capstan-io/capstan/internal/hub/placement/debug"
 	"github.com/capstan-io/capstan/internal/hub/placement/debugserver"
@@ -35,6 +37,7 @@ type controllersFlags struct {
 	metricsAddress string
 	healthAddress  string
 	debug          debugserver.Options
+	tls            tlsFlags
 	logs           logging
 }
 
@@ -77,6 +80,7 @@ func (f *controllersFlags) add(flags *pflag.FlagSet) {
 		"Address at which the placement controllers serve "+report.Path+" over HTTPS, which says why placements select what they do; "+noAddress+" serves none.")
 	flags.StringVar(&f.debug.CertDir, "placement-debug-cert-dir", f.debug.CertDir,
 		"Folder with the serving certificate of "+report.Path+", tls.crt and tls.key (default: one that is made for the occasion, which nobody can verify).")
+	f.tls.add(flags)
 	f.logs.addFlags(flags)
 }
 
@@ -88,6 +92,7 @@ func (f *controllersFlags) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	f.hub.log(klog.FromContext(ctx))
 	if len(controllers.Groups) == 0 {
 		return fmt.Errorf("--controllers %s leaves nothing to run; name some of %s", noGroups, strings.Join(hub.Groups(), ", "))
 	}
@@ -101,10 +106,13 @@ func (f *controllersFlags) run(ctx context.Context) error {
 	options := hub.ManagerOptions(controllers)
 	options.Metrics = metricsserver.Options{BindAddress: f.metricsAddress}
 	options.HealthProbeBindAddress = f.healthAddress
-	if f.leaderElect {
+	if f.leaderElect && !f.hub.withoutElection {
 		electLeader(&options, f.leaseNamespace, controllers.Groups)
 	}
-	if f.debug.Address != noAddress && slices.Contains(controllers.Groups, hub.GroupPlacement) {
+	if f.debug.TLS, err = f.tls.apply(); err != nil {
+		return err
+	}
+	if f.debug.Address != noAddress && f.hub.gates.Enabled(gates.PlacementDebugServer) && slices.Contains(controllers.Groups, hub.GroupPlacement) {
 		controllers.PlacementDebug = &debug.Endpoint{}
 	}
 	manager, err := newManager(client, options, controllers)

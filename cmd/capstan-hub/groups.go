@@ -7,14 +7,19 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/capstan-io/capstan/internal/accepted"
 	"github.com/capstan-io/capstan/internal/controlplane"
 	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/gates"
 	"github.com/capstan-io/capstan/internal/hub"
 	"github.com/capstan-io/capstan/internal/hub/registration/cleanup"
 	"github.com/capstan-io/capstan/internal/placement"
@@ -33,22 +38,26 @@ const (
 // hubFlags are those of the hub's controllers, wherever they run.
 type hubFlags struct {
 	groups           []string
-	gates            gates
+	gates            *gates.Set
 	approvedUsers    []string
 	approvedUsersOld []string
 	cleanupResources []string
 	deletionTimeout  time.Duration
+	labels           map[string]string
 	tieBreak         string
+	withoutElection  bool
+	accepted         accepted.Flags
 }
 
 const (
 	flagApprovedUsers    = "auto-approved-csr-users"
 	flagApprovedUsersOld = "cluster-auto-approval-users"
 	flagCleanupResources = "gc-resource-list"
+	flagLabels           = "labels"
 )
 
 func newHubFlags() hubFlags {
-	f := hubFlags{groups: hub.Groups(), gates: newGates(), tieBreak: string(placement.TieBreakName)}
+	f := hubFlags{groups: hub.Groups(), gates: gates.Hub(), tieBreak: string(placement.TieBreakName)}
 	for _, r := range cleanup.DefaultResources() {
 		f.cleanupResources = append(f.cleanupResources, strings.Join([]string{r.Group, r.Version, r.Resource}, "/"))
 	}
@@ -58,18 +67,50 @@ func newHubFlags() hubFlags {
 func (f *hubFlags) add(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&f.groups, "controllers", f.groups,
 		"Groups of hub controllers to run, out of "+strings.Join(hub.Groups(), ", ")+"; "+noGroups+" runs none.")
-	f.gates.addFlag(flags)
+	f.gates.AddFlag(flags)
 	flags.StringSliceVar(&f.approvedUsers, flagApprovedUsers, f.approvedUsers,
-		"Users whose clusters are approved and accepted without a person; the feature gate "+string(managedClusterAutoApproval)+" must be on.")
+		"Users whose clusters are approved and accepted without a person; nobody's are without the feature gate "+string(gates.ManagedClusterAutoApproval)+".")
 	flags.StringSliceVar(&f.approvedUsersOld, flagApprovedUsersOld, f.approvedUsersOld, "The same as --"+flagApprovedUsers+".")
 	flags.StringSliceVar(&f.cleanupResources, flagCleanupResources, f.cleanupResources,
 		"What is deleted from the namespace of a deleted cluster, one after the other, each as group/version/resource.")
 	flags.DurationVar(&f.deletionTimeout, "cluster-deletion-timeout", f.deletionTimeout,
 		"How long the deletion of a cluster that is not available waits for its agent before the hub goes on without it; 0 waits for ever. "+
 			"The annotation "+fleet.AnnotationDeletionTimeout+" of a ManagedCluster goes before it.")
+	flags.StringToStringVar(&f.labels, flagLabels, f.labels,
+		"Labels of what the registration controllers make for a cluster (namespace, lease, roles and role bindings), beside their own, each as KEY=VALUE.")
+	flags.BoolVar(&f.withoutElection, "disable-leader-election", f.withoutElection, "Act without a Lease, whoever else may run the same controllers.")
 	flags.StringVar(&f.tieBreak, "placement-tie-break", f.tieBreak,
 		"How placements choose among clusters of equal scores: "+string(placement.TieBreakName)+" takes the first by name, "+
 			string(placement.TieBreakHash)+" spreads placements over them.")
+	f.accepted.AddLimits(flags, "kube-api-qps", "kube-api-burst")
+	f.addDrivers(flags)
+}
+
+// addDrivers adds what chooses how agents register and how works get to them: there is one way of each.
+func (f *hubFlags) addDrivers(flags *pflag.FlagSet) {
+	const oneRegistration, oneDelivery = "agents register by certificate requests", "agents get works from the API"
+	f.accepted.Add(flags, "enabled-registration-drivers", accepted.Only("csr"), oneRegistration)
+	f.accepted.Add(flags, "auto-approved-grpc-users", accepted.List, oneRegistration)
+	f.accepted.Add(flags, "grpc-ca-file", accepted.Text, oneRegistration)
+	f.accepted.Add(flags, "grpc-key-file", accepted.Text, oneRegistration)
+	f.accepted.Add(flags, "grpc-signing-duration", accepted.Duration, oneRegistration)
+	f.accepted.Add(flags, "work-driver", accepted.Only("kube"), oneDelivery)
+	f.accepted.Add(flags, "work-driver-config", accepted.Text, oneDelivery)
+	f.accepted.Add(flags, "cloudevents-client-id", accepted.Text, oneDelivery)
+}
+
+// log tells of what was set and changes nothing.
+func (f *hubFlags) log(logger logr.Logger) {
+	f.gates.Log(logger)
+	f.accepted.Log(logger)
+	if users := f.users(); len(users) > 0 && !f.gates.Enabled(gates.ManagedClusterAutoApproval) {
+		logger.Info("Nobody's clusters are approved without a person: the feature gate is off", "flag", "--"+flagApprovedUsers, "users", users,
+			"toSwitchItOn", "--feature-gates="+string(gates.ManagedClusterAutoApproval)+"=true")
+	}
+}
+
+func (f *hubFlags) users() []string {
+	return append(slices.Clone(f.approvedUsers), f.approvedUsersOld...)
 }
 
 // tieBreaks are the values of --placement-tie-break.
@@ -80,11 +121,12 @@ func (f *hubFlags) options() (o hub.Options, err error) {
 	if o.Groups, err = parseGroups(f.groups); err != nil {
 		return o, err
 	}
-	o.ClusterProfiles = f.gates.Enabled(clusterProfile)
-	o.WithoutDefaultSets = !f.gates.Enabled(defaultClusterSet)
-	o.AutoApprovedUsers = append(slices.Clone(f.approvedUsers), f.approvedUsersOld...)
-	if len(o.AutoApprovedUsers) > 0 && !f.gates.Enabled(managedClusterAutoApproval) {
-		return o, fmt.Errorf("--%s has no effect without the feature gate; add --feature-gates=%s=true", flagApprovedUsers, managedClusterAutoApproval)
+	o.Gates = f.gates
+	if f.gates.Enabled(gates.ManagedClusterAutoApproval) {
+		o.AutoApprovedUsers = f.users()
+	}
+	if o.Labels, err = f.checkLabels(); err != nil {
+		return o, err
 	}
 	if f.deletionTimeout < 0 {
 		return o, fmt.Errorf("--cluster-deletion-timeout %s is negative; use a duration such as 10m, or 0 to wait for ever", f.deletionTimeout)
@@ -104,6 +146,17 @@ func (f *hubFlags) options() (o hub.Options, err error) {
 	return o, nil
 }
 
+// checkLabels refuses what is no label, and the one by which the hub knows what belongs to a cluster.
+func (f *hubFlags) checkLabels() (map[string]string, error) {
+	if problems := metavalidation.ValidateLabels(f.labels, field.NewPath("--"+flagLabels)); len(problems) > 0 {
+		return nil, problems.ToAggregate()
+	}
+	if _, own := f.labels[fleet.LabelClusterName]; own {
+		return nil, fmt.Errorf("--%s: %s is the name of the cluster; leave it out", flagLabels, fleet.LabelClusterName)
+	}
+	return f.labels, nil
+}
+
 // parseGroups refuses names that do not exist. It returns none for noGroups.
 func parseGroups(names []string) ([]string, error) {
 	if slices.Equal(names, []string{noGroups}) {
@@ -121,7 +174,7 @@ func parseGroups(names []string) ([]string, error) {
 }
 
 // inProcess is a controlplane.ControllersFunc.
-func inProcess(o hub.Options) controlplane.ControllersFunc {
+func inProcess(o hub.Options, withoutElection bool) controlplane.ControllersFunc {
 	return func(ctx context.Context, client *rest.Config, elect bool, started func()) error {
 		if len(o.Groups) == 0 {
 			started()
@@ -131,7 +184,7 @@ func inProcess(o hub.Options) controlplane.ControllersFunc {
 		options := hub.ManagerOptions(o)
 		// The API server of the same process serves their metrics with its own.
 		options.Metrics = metricsserver.Options{BindAddress: "0"}
-		if elect {
+		if elect && !withoutElection {
 			electLeader(&options, systemNamespace, o.Groups)
 		}
 		manager, err := newManager(client, options, o)

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"crypto/tls"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/capstan-io/capstan/internal/gates"
 	"github.com/capstan-io/capstan/internal/hub"
 	"github.com/capstan-io/capstan/internal/placement"
 )
@@ -20,7 +23,7 @@ func TestHubFlags(t *testing.T) {
 		err   string
 	}{
 		"defaults": {nil, func(o hub.Options) bool {
-			return slices.Equal(o.Groups, hub.Groups()) && len(o.AutoApprovedUsers) == 0 && !o.WithoutDefaultSets && len(o.CleanupResources) == 2
+			return slices.Equal(o.Groups, hub.Groups()) && len(o.AutoApprovedUsers) == 0 && o.Gates.Enabled(gates.DefaultClusterSet) && len(o.CleanupResources) == 2
 		}, ""},
 		"none":          {[]string{"--controllers=none"}, func(o hub.Options) bool { return len(o.Groups) == 0 }, ""},
 		"some":          {[]string{"--controllers=work,registration"}, func(o hub.Options) bool { return len(o.Groups) == 2 }, ""},
@@ -28,8 +31,16 @@ func TestHubFlags(t *testing.T) {
 		"no groups":     {[]string{"--controllers="}, nil, "name at least one"},
 		"users": {[]string{"--feature-gates=ManagedClusterAutoApproval=true", "--auto-approved-csr-users=a,b", "--cluster-auto-approval-users=c"},
 			func(o hub.Options) bool { return slices.Equal(o.AutoApprovedUsers, []string{"a", "b", "c"}) }, ""},
-		"users without the gate": {[]string{"--auto-approved-csr-users=a"}, nil, "--feature-gates=ManagedClusterAutoApproval=true"},
-		"no default sets":        {[]string{"--feature-gates=DefaultClusterSet=false"}, func(o hub.Options) bool { return o.WithoutDefaultSets }, ""},
+		"users without the gate": {[]string{"--auto-approved-csr-users=a"}, func(o hub.Options) bool { return len(o.AutoApprovedUsers) == 0 }, ""},
+		"no default sets":        {[]string{"--feature-gates=DefaultClusterSet=false"}, func(o hub.Options) bool { return !o.Gates.Enabled(gates.DefaultClusterSet) }, ""},
+		"labels":                 {[]string{"--labels=team=a,stage=prod"}, func(o hub.Options) bool { return o.Labels["team"] == "a" && o.Labels["stage"] == "prod" }, ""},
+		"no label":               {[]string{"--labels=team=a b"}, nil, `--labels: Invalid value: "a b"`},
+		"label of the hub":       {[]string{"--labels=open-cluster-management.io/cluster-name=c"}, nil, "leave it out"},
+		"other flags": {[]string{
+			"--enabled-registration-drivers=csr", "--work-driver=kube", "--work-driver-config=/var/run/secrets/work/config.yaml", "--cloudevents-client-id=x",
+			"--kube-api-qps=50", "--kube-api-burst=100", "--disable-leader-election", "--auto-approved-grpc-users=a", "--grpc-ca-file=f", "--grpc-key-file=f",
+			"--grpc-signing-duration=720h", "--feature-gates=ManifestWorkReplicaSet=true,ResourceCleanup=true,ClusterImporter=true",
+		}, func(hub.Options) bool { return true }, ""},
 		"resources": {[]string{"--gc-resource-list=/v1/configmaps"}, func(o hub.Options) bool {
 			return len(o.CleanupResources) == 1 && o.CleanupResources[0].Resource == "configmaps" && o.CleanupResources[0].Group == ""
 		}, ""},
@@ -57,5 +68,61 @@ func TestHubFlags(t *testing.T) {
 				t.Errorf("%+v, %v", o, err)
 			}
 		})
+	}
+}
+
+// Section 2 of the features: the programs say which value of a flag they have, and which feature gates.
+func TestRefusedFlags(t *testing.T) {
+	t.Parallel()
+	for arg, want := range map[string]string{
+		"--enabled-registration-drivers=csr,grpc": `"grpc" is not in this version; use csr`,
+		"--work-driver=mqtt":                      `"mqtt" is not in this version; use kube`,
+		"--self-management":                       `"true" is not in this version; use false`,
+		"--feature-gates=Nonsense=true":           `"Nonsense" is no feature gate here; use some of AddonManagement, `,
+	} {
+		command := newServerCommand()
+		if err := command.ParseFlags([]string{arg}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want %s", arg, err, want)
+		}
+	}
+}
+
+// SC-02: the flags of a standalone hub that change nothing here.
+func TestServerFlags(t *testing.T) {
+	t.Parallel()
+	command := newServerCommand()
+	if err := command.ParseFlags([]string{"--self-management=false", "--self-management-cluster-name=hub", "--tls-min-version=VersionTLS12"}); err != nil {
+		t.Error(err)
+	}
+	for _, command := range []*cobra.Command{newServerCommand(), newControllersCommand(), newWebhooksCommand()} {
+		if err := command.ParseFlags([]string{"--feature-gates=DefaultClusterSet=true", "--kube-api-qps=50", "--kube-api-burst=100", "--tls-min-version=VersionTLS13", "--tls-cipher-suites=TLS_AES_128_GCM_SHA256"}); err != nil {
+			t.Errorf("%s: %v", command.Name(), err)
+		}
+	}
+}
+
+func TestTLSFlags(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		flags tlsFlags
+		want  uint16
+		fails string
+	}{
+		"default":    {tlsFlags{}, tls.VersionTLS12, ""},
+		"version":    {tlsFlags{minVersion: "VersionTLS13"}, tls.VersionTLS13, ""},
+		"no version": {tlsFlags{minVersion: "1.3"}, 0, "--tls-min-version 1.3"},
+		"no suite":   {tlsFlags{cipherSuites: []string{"FOO"}}, 0, "--tls-cipher-suites"},
+	} {
+		bound, err := test.flags.apply()
+		if test.fails != "" {
+			if err == nil || !strings.Contains(err.Error(), test.fails) {
+				t.Errorf("%s: error %v", name, err)
+			}
+			continue
+		}
+		config := &tls.Config{}
+		if bound(config); err != nil || config.MinVersion != test.want {
+			t.Errorf("%s: version %x, %v", name, config.MinVersion, err)
+		}
 	}
 }

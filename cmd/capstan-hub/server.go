@@ -11,18 +11,21 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
 
 	"github.com/capstan-io/capstan/deploy/crds"
+	"github.com/capstan-io/capstan/internal/accepted"
 	"github.com/capstan-io/capstan/internal/admission/conversion"
 	"github.com/capstan-io/capstan/internal/admission/inprocess"
 	"github.com/capstan-io/capstan/internal/controlplane"
 	"github.com/capstan-io/capstan/internal/controlplane/ocmconfig"
+	"github.com/capstan-io/capstan/internal/gates"
 	"github.com/capstan-io/capstan/internal/hub"
 	"github.com/capstan-io/capstan/internal/hub/placement/debug"
 	"github.com/capstan-io/capstan/internal/placement/report"
 )
 
-// Environment variables of the embedded etcd (SC-10).
+// Environment variables of the embedded etcd.
 const (
 	envSnapshotCount = "ETCD_SNAPSHOT_COUNT"
 	envNoFsync       = "UNSAFE_E2E_HACK_DISABLE_ETCD_FSYNC"
@@ -78,8 +81,17 @@ func (f *serverFlags) add(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.embeddedEtcd, flagEmbeddedEtcd, f.embeddedEtcd,
 		"Insist on the embedded etcd, or with =false on an external one: the hub refuses to start when "+ocmconfig.FileName+" says otherwise.")
 	f.hub.add(flags)
+	f.addSelfManagement(flags)
 	f.admission.add(flags)
 	f.logs.addFlags(flags)
+}
+
+// addSelfManagement adds what makes other hubs their own managed cluster.
+func (f *serverFlags) addSelfManagement(flags *pflag.FlagSet) {
+	const name, how = "self-management", "run capstan-agent beside the hub to have the cluster it runs in managed"
+	f.hub.accepted.Add(flags, name, accepted.Only("false"), how)
+	flags.Lookup(name).NoOptDefVal = "true"
+	f.hub.accepted.Add(flags, name+"-cluster-name", accepted.Text, how)
 }
 
 // complete turns flags, environment and configuration file into the options of the hub.
@@ -91,6 +103,7 @@ func (f *serverFlags) complete(ctx context.Context, flags *pflag.FlagSet, o *con
 	if err != nil {
 		return err
 	}
+	f.hub.log(klog.FromContext(ctx))
 	if o.Hosting, err = controlplane.DetectHosting(); err != nil {
 		return err
 	}
@@ -112,11 +125,11 @@ func (f *serverFlags) complete(ctx context.Context, flags *pflag.FlagSet, o *con
 	for _, plugin := range inprocess.Plugins(admissionOptions) {
 		o.Admission = append(o.Admission, controlplane.AdmissionPlugin{Name: plugin.Name, Plugin: plugin.Plugin})
 	}
-	if slices.Contains(controllers.Groups, hub.GroupPlacement) {
+	if slices.Contains(controllers.Groups, hub.GroupPlacement) && f.hub.gates.Enabled(gates.PlacementDebugServer) {
 		controllers.PlacementDebug = &debug.Endpoint{}
 		o.Endpoints = map[string]http.Handler{report.Path: controllers.PlacementDebug}
 	}
-	o.Controllers = inProcess(controllers)
+	o.Controllers = inProcess(controllers, f.hub.withoutElection)
 	return nil
 }
 

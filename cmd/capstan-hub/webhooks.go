@@ -8,19 +8,24 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
+	"github.com/capstan-io/capstan/internal/accepted"
 	"github.com/capstan-io/capstan/internal/admission/conversion"
 	admissionwebhook "github.com/capstan-io/capstan/internal/admission/webhook"
+	"github.com/capstan-io/capstan/internal/gates"
 	"github.com/capstan-io/capstan/internal/servingcert"
 )
 
 type webhooksFlags struct {
 	kubeconfig     string
-	gates          gates
+	gates          *gates.Set
+	accepted       accepted.Flags
+	tls            tlsFlags
 	admission      admissionFlags
 	port           int
 	certDir        string
@@ -31,7 +36,7 @@ type webhooksFlags struct {
 
 func newWebhooksCommand() *cobra.Command {
 	flags := webhooksFlags{
-		gates: newGates(), admission: newAdmissionFlags(), port: webhook.DefaultPort,
+		gates: gates.Hub(), admission: newAdmissionFlags(), port: webhook.DefaultPort,
 		certDir: "/tmp/k8s-webhook-server/serving-certs", metricsAddress: ":8080", healthAddress: ":8000", logs: newLogging(),
 	}
 	command := &cobra.Command{
@@ -51,10 +56,13 @@ read from tls.crt and tls.key, and again when these change.`,
 
 func (f *webhooksFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.kubeconfig, "kubeconfig", f.kubeconfig, "File with the access to the API (default: that of the pod this runs in).")
-	f.gates.addFlag(flags)
+	f.gates.AddFlag(flags)
 	f.admission.add(flags)
 	flags.IntVar(&f.port, "port", f.port, "Port on which the webhooks are served.")
 	flags.StringVar(&f.certDir, "cert-dir", f.certDir, "Folder with the serving certificate, tls.crt and tls.key.")
+	flags.StringVar(&f.certDir, "certdir", f.certDir, "The same as --cert-dir.")
+	f.tls.add(flags)
+	f.accepted.AddLimits(flags, "kube-api-qps", "kube-api-burst")
 	flags.StringVar(&f.metricsAddress, "metrics-bind-address", f.metricsAddress, "Address at which /metrics is served; 0 serves none.")
 	flags.StringVar(&f.healthAddress, "health-probe-bind-address", f.healthAddress, "Address at which /healthz and /readyz are served; 0 serves none.")
 	f.logs.addFlags(flags)
@@ -62,6 +70,12 @@ func (f *webhooksFlags) add(flags *pflag.FlagSet) {
 
 func (f *webhooksFlags) run(ctx context.Context) error {
 	if err := f.logs.apply(ctx); err != nil {
+		return err
+	}
+	f.gates.Log(klog.FromContext(ctx))
+	f.accepted.Log(klog.FromContext(ctx))
+	bounds, err := f.tls.apply()
+	if err != nil {
 		return err
 	}
 	config, err := clientConfig(f.kubeconfig)
@@ -87,6 +101,7 @@ func (f *webhooksFlags) run(ctx context.Context) error {
 	manager, err := ctrl.NewManager(config, ctrl.Options{
 		Metrics: metricsserver.Options{BindAddress: f.metricsAddress}, HealthProbeBindAddress: f.healthAddress,
 		WebhookServer: webhook.NewServer(webhook.Options{Port: f.port, TLSOpts: []func(*tls.Config){
+			bounds,
 			func(c *tls.Config) { c.GetCertificate = certificate.Get },
 		}}),
 	})

@@ -46,6 +46,14 @@ func ManagedCluster() []*apiextensionsv1.CustomResourceDefinition {
 	)
 }
 
+// ClusterProperties returns what an agent installs, too, that reports ClusterProperties. The kind belongs to the Kubernetes SIG
+// Multicluster, so it may be on a cluster already.
+//
+// Every call decodes anew, so callers may change what they get.
+func ClusterProperties() []*apiextensionsv1.CustomResourceDefinition {
+	return decode("about.k8s.io_clusterproperties.yaml")
+}
+
 // decode panics on a file that is missing or broken, because that is an error of the build.
 func decode(names ...string) []*apiextensionsv1.CustomResourceDefinition {
 	crds := make([]*apiextensionsv1.CustomResourceDefinition, 0, len(names))

@@ -40,6 +40,7 @@ func TestManagedCluster(t *testing.T) {
 		"appliedmanifestworks.work.open-cluster-management.io",
 		"clusterclaims.cluster.open-cluster-management.io",
 	)
+	expectNames(t, ClusterProperties(), "clusterproperties.about.k8s.io")
 }
 
 func expectNames(t *testing.T, crds []*apiextensionsv1.CustomResourceDefinition, want ...string) {
@@ -66,7 +67,7 @@ func TestCallersGetTheirOwn(t *testing.T) {
 func TestEveryFileIsUsed(t *testing.T) {
 	t.Parallel()
 	listed := map[string]bool{}
-	for _, crd := range append(Hub(), ManagedCluster()...) {
+	for _, crd := range slices.Concat(Hub(), ManagedCluster(), ClusterProperties()) {
 		listed[crd.Name] = true
 	}
 	for _, crd := range all(t) {
@@ -173,6 +174,26 @@ func TestDefaults(t *testing.T) {
 		if schema.Default == nil || string(schema.Default.Raw) != test.want {
 			t.Errorf("%s %s: the default of %s is %s, want %s", test.kind, test.version, test.path, schema.Default, test.want)
 		}
+	}
+}
+
+// Section 1 of the contract: names, scope, columns and subresources of ClusterProperty.
+func TestClusterProperty(t *testing.T) {
+	t.Parallel()
+	crd := ClusterProperties()[0]
+	version := crd.Spec.Versions[0]
+	if crd.Spec.Scope != apiextensionsv1.ClusterScoped || version.Name != "v1alpha1" || version.Subresources != nil && version.Subresources.Status != nil {
+		t.Errorf("scope %s, version %s, subresources %+v", crd.Spec.Scope, version.Name, version.Subresources)
+	}
+	var columns []string
+	for _, column := range version.AdditionalPrinterColumns {
+		columns = append(columns, column.Name)
+	}
+	if want := []string{"value", "age"}; !slices.Equal(columns, want) {
+		t.Errorf("columns %q, want %q", columns, want)
+	}
+	if crd.Annotations[apiextensionsv1.KubeAPIApprovedAnnotation] == "" {
+		t.Error("an API server takes no kind of group about.k8s.io without the annotation")
 	}
 }
 

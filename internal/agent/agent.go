@@ -21,6 +21,7 @@ import (
 	"github.com/capstan-io/capstan/internal/agent/registration/hubkubeconfig"
 	"github.com/capstan-io/capstan/internal/agent/registration/identity"
 	"github.com/capstan-io/capstan/internal/agent/registration/monitor"
+	"github.com/capstan-io/capstan/internal/filewatch"
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
@@ -34,7 +35,8 @@ type Agent struct {
 	clock         clock.WithTicker
 	identity      identity.Identity
 	managed       *rest.Config
-	management    *rest.Config // of the cluster that holds the Secret
+	management    *rest.Config       // of the cluster that holds the Secret
+	files         *filewatch.Watcher // TerminateOnFiles
 	store         *hubkubeconfig.Store
 	clientConfigs []clusterv1.ClientConfig
 	bootstrap     *bootstrap.Bootstrap // of the registration part
@@ -62,10 +64,20 @@ func Run(ctx context.Context, o *Options, parts Parts) error {
 	if err != nil {
 		return err
 	}
+	o.log(log.FromContext(ctx))
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	both, bothCtx := errgroup.WithContext(ctx)
 	both.Go(func() error { return endpoints.Start(bothCtx) })
+	if len(o.TerminateOnFiles) > 0 {
+		both.Go(func() error {
+			a.files.Run(bothCtx, func() {
+				log.FromContext(bothCtx).Info("A file changed, which ends the agent; it has to be started anew", "files", o.TerminateOnFiles)
+				stop()
+			})
+			return nil
+		})
+	}
 	both.Go(func() error {
 		defer stop()
 		return endedWell(bothCtx, a.asLeader(bothCtx, a.work))
@@ -149,14 +161,19 @@ func endedWell(ctx context.Context, err error) error {
 }
 
 func newAgent(o *Options, parts Parts) (*Agent, error) {
+	if err := o.complete(); err != nil {
+		return nil, err
+	}
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
+	// Before any of them is read.
+	files := filewatch.New(func() []string { return o.TerminateOnFiles })
 	managed, err := managedConfig(o)
 	if err != nil {
 		return nil, err
 	}
-	a := &Agent{Options: o, parts: parts, clock: clock.RealClock{}, managed: managed}
+	a := &Agent{Options: o, parts: parts, clock: clock.RealClock{}, managed: managed, files: files}
 	if a.management, err = managementConfig(o, managed); err != nil {
 		return nil, err
 	}
@@ -260,8 +277,9 @@ func (a *Agent) ensureCredential(ctx context.Context) error {
 }
 
 func (a *Agent) newBootstrap() *bootstrap.Bootstrap {
+	annotations, _ := a.annotations()
 	return &bootstrap.Bootstrap{
-		Kubeconfigs: a.bootstrapKubeconfigs(), Identity: a.identity, ClientConfigs: a.clientConfigs, Annotations: a.ClusterAnnotations,
+		Kubeconfigs: a.bootstrapKubeconfigs(), Identity: a.identity, ClientConfigs: a.clientConfigs, Annotations: annotations,
 		CertificateLifetime: a.certificateLifetime(), Store: a.store, Record: a.record, Clock: a.clock,
 	}
 }

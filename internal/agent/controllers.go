@@ -31,6 +31,7 @@ import (
 	"github.com/capstan-io/capstan/internal/agent/work/observe"
 	"github.com/capstan-io/capstan/internal/agent/work/tracker"
 	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/gates"
 )
 
 // registerRegistration adds the controllers of registration: everything that keeps the hub informed of the cluster.
@@ -72,7 +73,8 @@ func (a *Agent) registerRegistration(mgr ctrl.Manager, hub cluster.Cluster, unca
 		return err
 	}
 	return status.Register(mgr, hub, status.Options{
-		Cluster: a.identity.Cluster, Prober: prober, Certificate: certificate, Nodes: nodes, MaxCustomClaims: a.MaxCustomClusterClaims,
+		Cluster: a.identity.Cluster, Prober: prober, Certificate: certificate, Nodes: nodes,
+		Claims: a.FeatureGates.Enabled(gates.ClusterClaim), Properties: a.FeatureGates.Enabled(gates.ClusterProperty), MaxCustomClaims: a.MaxCustomClusterClaims,
 		ReservedClaimSuffixes: a.ReservedClusterClaimSuffixes, Recorder: hubEvents.NewRecorder(hub.GetScheme(), registrationRecorder), Clock: a.clock,
 	})
 }
@@ -131,7 +133,7 @@ func (a *Agent) registerWork(ctx context.Context, mgr ctrl.Manager, hub cluster.
 	if err := finalize.Register(mgr, managed, hubHash, agentID, a.WorkloadAgentWorkers, a.clock); err != nil {
 		return err
 	}
-	observed := observe.New(objects, managed.Tracked, observe.Options{MaxJSONRawLength: a.MaxJSONRawLength, Clock: a.clock})
+	observed := observe.New(objects, managed.Tracked, observe.Options{MaxJSONRawLength: a.maxJSONRaw(), Clock: a.clock})
 	if err := mgr.Add(observed); err != nil {
 		return err
 	}

@@ -15,13 +15,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	aboutv1alpha1 "github.com/capstan-io/capstan/api/about/v1alpha1"
 	"github.com/capstan-io/capstan/deploy/crds"
+	"github.com/capstan-io/capstan/internal/gates"
 )
 
 // errMayNotLook says that the agent has no right to see CustomResourceDefinitions.
 var errMayNotLook = errors.New("the agent may not look at CustomResourceDefinitions")
 
-// installCRDs gives the managed cluster the kinds that the agent keeps there (SC-22). Where an operator has installed them
+// installCRDs gives the managed cluster the kinds that the agent keeps there. Where an operator has installed them
 // and the agent may not, that is well too. A cluster that does not answer is waited for; one that refuses is not.
 func (a *Agent) installCRDs(ctx context.Context) error {
 	managed, err := a.definitions()
@@ -29,7 +31,7 @@ func (a *Agent) installCRDs(ctx context.Context) error {
 		return err
 	}
 	for retry := firstRestart; ; retry = min(2*retry, lastRestart) {
-		err := installCRDs(ctx, managed)
+		err := installCRDs(ctx, managed, a.crds())
 		if err == nil || refused(err) {
 			return err
 		}
@@ -57,9 +59,17 @@ func refused(err error) bool {
 	return apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
 }
 
-func installCRDs(ctx context.Context, managed client.WithWatch) error {
+// crds are the kinds that the agent needs in the managed cluster.
+func (a *Agent) crds() []*apiextensionsv1.CustomResourceDefinition {
+	if a.parts.Registration && a.FeatureGates.Enabled(gates.ClusterProperty) {
+		return append(crds.ManagedCluster(), crds.ClusterProperties()...)
+	}
+	return crds.ManagedCluster()
+}
+
+func installCRDs(ctx context.Context, managed client.WithWatch, wanted []*apiextensionsv1.CustomResourceDefinition) error {
 	var installed []string
-	for _, want := range crds.ManagedCluster() {
+	for _, want := range wanted {
 		err := ensureCRD(ctx, managed, want)
 		if errors.Is(err, errMayNotLook) {
 			log.FromContext(ctx).Info("A CustomResourceDefinition is taken to be installed: the agent may not look at it", "name", want.Name)
@@ -90,6 +100,9 @@ func ensureCRD(ctx context.Context, managed client.Client, want *apiextensionsv1
 		return err
 	}
 	before := have.DeepCopy()
+	if want.Spec.Group == aboutv1alpha1.GroupVersion.Group {
+		return nil // the kind belongs to others, who may have a newer one
+	}
 	have.Spec.Versions, have.Spec.Names = want.Spec.Versions, want.Spec.Names
 	if equality.Semantic.DeepEqual(before.Spec, have.Spec) {
 		return nil
@@ -110,7 +123,7 @@ func (a *Agent) keepCRDs(ctx context.Context) error {
 		return err
 	}
 	all, ctx := errgroup.WithContext(ctx)
-	for _, crd := range crds.ManagedCluster() {
+	for _, crd := range a.crds() {
 		all.Go(func() error { return a.keepCRD(ctx, managed, crd) })
 	}
 	return all.Wait()

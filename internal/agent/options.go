@@ -3,15 +3,19 @@ package agent
 import (
 	"fmt"
 	"net/url"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	"github.com/capstan-io/capstan/internal/accepted"
 	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/gates"
 	"github.com/capstan-io/capstan/internal/manifest/feedback"
 )
 
@@ -19,8 +23,7 @@ import (
 type Options struct {
 	// BootstrapKubeconfig is the file with the credential to register with.
 	BootstrapKubeconfig string
-	// BootstrapKubeconfigs are such files of several hubs, in the order of preference. They replace BootstrapKubeconfig
-	// (RG-54).
+	// BootstrapKubeconfigs are such files of several hubs, in the order of preference. They replace BootstrapKubeconfig.
 	BootstrapKubeconfigs []string
 	// HubConnectionTimeoutSeconds is how long a hub may be silent before the agent turns to another of several.
 	HubConnectionTimeoutSeconds int
@@ -42,7 +45,7 @@ type Options struct {
 	AgentID     string
 	// SpokeExternalServerURLs are reported as addresses of the managed cluster's API server.
 	SpokeExternalServerURLs []string
-	// ClusterAnnotations are put on the ManagedCluster when it is made.
+	// ClusterAnnotations are put on the ManagedCluster when it is made, if they have the prefix of agents.
 	ClusterAnnotations map[string]string
 	// ClusterHealthCheckPeriod is the time between health probes of the managed cluster's API server.
 	ClusterHealthCheckPeriod time.Duration
@@ -73,15 +76,27 @@ type Options struct {
 	DisableLeaderElection bool
 	// PprofBindAddress serves profiles at /debug/pprof; "0" serves none.
 	PprofBindAddress string
+	// FeatureGates switch features on and off.
+	FeatureGates *gates.Set
+	// TerminateOnFiles are files whose changes end the agent, for whoever starts it anew.
+	TerminateOnFiles []string
+	// WorkloadSourceConfig is the hub kubeconfig, which names HubKubeconfigDir in another way.
+	WorkloadSourceConfig string
+
+	accepted accepted.Flags
 }
+
+// defaultHubKubeconfigDir is where the hub kubeconfig is in a pod.
+const defaultHubKubeconfigDir = "/spoke/hub-kubeconfig"
 
 // NewOptions returns the defaults.
 func NewOptions() *Options {
 	return &Options{
 		BootstrapKubeconfig:      "/spoke/bootstrap/kubeconfig",
-		HubKubeconfigDir:         "/spoke/hub-kubeconfig",
+		HubKubeconfigDir:         defaultHubKubeconfigDir,
 		Namespace:                fleet.NamespaceAgent,
 		ClusterHealthCheckPeriod: time.Minute,
+		FeatureGates:             gates.Agent(),
 
 		HubConnectionTimeoutSeconds: 600,
 		MaxCustomClusterClaims:      20,
@@ -113,6 +128,12 @@ func (o *Options) AddCommonFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress, "address to serve /healthz and /readyz on; 0 serves none")
 	fs.BoolVar(&o.DisableLeaderElection, "disable-leader-election", o.DisableLeaderElection, "act without a Lease in --namespace; only replicas with --hub-kubeconfig-secret need one")
 	fs.StringVar(&o.PprofBindAddress, "pprof-bind-address", o.PprofBindAddress, "address to serve profiles on, at /debug/pprof; 0 serves none")
+	fs.StringSliceVar(&o.TerminateOnFiles, "terminate-on-files", o.TerminateOnFiles, "files whose changes end the agent, which has to be started anew then")
+	o.FeatureGates.AddFlag(fs)
+	o.accepted.AddLimits(fs, "kube-api-qps", "kube-api-burst")
+	const noTLS = "the agent serves nothing over TLS"
+	o.accepted.Add(fs, "tls-min-version", accepted.Text, noTLS)
+	o.accepted.Add(fs, "tls-cipher-suites", accepted.List, noTLS)
 }
 
 // AddRegistrationFlags adds the flags of registration.
@@ -120,7 +141,7 @@ func (o *Options) AddRegistrationFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.BootstrapKubeconfig, "bootstrap-kubeconfig", o.BootstrapKubeconfig, "kubeconfig with the credential to register with")
 	fs.StringSliceVar(&o.BootstrapKubeconfigs, "bootstrap-kubeconfigs", o.BootstrapKubeconfigs, "kubeconfigs as --bootstrap-kubeconfig, which they replace, one of each hub to register with, in the order of preference; the agent works with one at a time")
 	fs.IntVar(&o.HubConnectionTimeoutSeconds, "hub-connection-timeout-seconds", o.HubConnectionTimeoutSeconds, "seconds for which the hub may not answer before the agent turns to another of --bootstrap-kubeconfigs, at least 5")
-	fs.StringToStringVar(&o.ClusterAnnotations, "cluster-annotations", o.ClusterAnnotations, "annotations of the ManagedCluster that the agent makes; the keys begin with "+fleet.AnnotationAgentPrefix)
+	fs.StringToStringVar(&o.ClusterAnnotations, "cluster-annotations", o.ClusterAnnotations, "annotations of the ManagedCluster that the agent makes; those whose keys do not begin with "+fleet.AnnotationAgentPrefix+" are left out")
 	fs.StringSliceVar(&o.SpokeExternalServerURLs, "spoke-external-server-urls", o.SpokeExternalServerURLs, "URLs under which the managed cluster's API server can be reached, for the hub's users")
 	fs.DurationVar(&o.ClusterHealthCheckPeriod, "cluster-healthcheck-period", o.ClusterHealthCheckPeriod, "time between health probes of the managed cluster's API server")
 	fs.IntVar(&o.MaxCustomClusterClaims, "max-custom-cluster-claims", o.MaxCustomClusterClaims, "how many cluster claims are reported besides the reserved ones")
@@ -129,6 +150,8 @@ func (o *Options) AddRegistrationFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.AddOnKubeClientRegistrationAuth, "addon-kubeclient-registration-auth", o.AddOnKubeClientRegistrationAuth, "how add-ons get access to the hub: csr for client certificates, token for tokens of service accounts")
 	fs.Int64Var(&o.AddOnTokenExpirationSeconds, "addon-token-expiration-seconds", o.AddOnTokenExpirationSeconds, "lifetime to ask for tokens of add-ons, at least 600; 0 leaves it to the hub")
 	fs.DurationVar(&o.AddOnLeaseGracePeriod, "addon-lease-grace-period", o.AddOnLeaseGracePeriod, "how long an add-on may not renew its lease before it counts as lost; 0 means three times the leaseDurationSeconds of the lease")
+	o.accepted.Add(fs, "bootstrap-kubeconfig-secret", accepted.Text, "changes of --bootstrap-kubeconfig are seen in the file")
+	o.accepted.Add(fs, "registration-auth", accepted.Only("csr"), "there is no other way to register")
 }
 
 // AddWorkFlags adds the flags of the work agent.
@@ -136,6 +159,14 @@ func (o *Options) AddWorkFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.WorkloadAgentWorkers, "workload-agent-workers", o.WorkloadAgentWorkers, "how many ManifestWorks are applied at once")
 	fs.DurationVar(&o.AppliedManifestWorkEvictionGracePeriod, "appliedmanifestwork-eviction-grace-period", o.AppliedManifestWorkEvictionGracePeriod, "how long to keep what was applied for a ManifestWork that is missing on the hub, or for a hub that the agent has left; 876000h and more keep it for ever")
 	fs.IntVar(&o.MaxJSONRawLength, "max-json-raw-length", o.MaxJSONRawLength, fmt.Sprintf("bytes of JSON that a reported value of type JsonRaw may have, %d at most", feedback.MaxJSONRaw))
+	fs.StringVar(&o.WorkloadSourceConfig, "workload-source-config", o.WorkloadSourceConfig, "the file "+fleet.KeyKubeconfig+" in --hub-kubeconfig-dir, which it names in another way")
+	o.accepted.Add(fs, "workload-source-driver", accepted.Only("kube"), "works come by the API of the hub")
+	o.accepted.Add(fs, "status-sync-interval", accepted.Duration, "status is reported when it changes")
+	o.accepted.Add(fs, "max-feedback-watch", accepted.Number, "a kind has one watch, however many works have objects of it")
+	o.accepted.AddLimits(fs, "hub-kube-api-qps", "hub-kube-api-burst")
+	const noCloudEvents = "works come by the API of the hub"
+	o.accepted.Add(fs, "cloudevents-client-id", accepted.Text, noCloudEvents)
+	o.accepted.Add(fs, "cloudevents-client-codecs", accepted.List, noCloudEvents)
 }
 
 // drivers are how add-ons may get access to the hub.
@@ -161,6 +192,54 @@ func (o *Options) hubTimeout() time.Duration {
 		return 0
 	}
 	return time.Duration(o.HubConnectionTimeoutSeconds) * time.Second
+}
+
+// complete reads what is said in more than one way.
+func (o *Options) complete() error {
+	if o.WorkloadSourceConfig == "" {
+		return nil
+	}
+	dir, file := filepath.Split(filepath.Clean(o.WorkloadSourceConfig))
+	dir = filepath.Clean(dir)
+	switch {
+	case file != fleet.KeyKubeconfig:
+		return fmt.Errorf("--workload-source-config is %s; it must be a file %s, in the folder with the rest of the credential", o.WorkloadSourceConfig, fleet.KeyKubeconfig)
+	case o.HubKubeconfigDir != defaultHubKubeconfigDir && filepath.Clean(o.HubKubeconfigDir) != dir:
+		return fmt.Errorf("--workload-source-config is %s, which is not in --hub-kubeconfig-dir %s; leave one of them out", o.WorkloadSourceConfig, o.HubKubeconfigDir)
+	}
+	o.HubKubeconfigDir = dir
+	return nil
+}
+
+// annotations are those of ClusterAnnotations that an agent may set, and the keys of the others.
+func (o *Options) annotations() (own map[string]string, others []string) {
+	own = map[string]string{}
+	for key, value := range o.ClusterAnnotations {
+		if strings.HasPrefix(key, fleet.AnnotationAgentPrefix) {
+			own[key] = value
+		} else {
+			others = append(others, key)
+		}
+	}
+	slices.Sort(others)
+	return own, others
+}
+
+// maxJSONRaw is how many bytes of JSON a reported value may have; 0 reports none.
+func (o *Options) maxJSONRaw() int {
+	if !o.FeatureGates.Enabled(gates.RawFeedbackJsonString) {
+		return 0
+	}
+	return o.MaxJSONRawLength
+}
+
+// log tells of what was set and changes nothing.
+func (o *Options) log(logger logr.Logger) {
+	o.FeatureGates.Log(logger)
+	o.accepted.Log(logger)
+	if _, others := o.annotations(); len(others) > 0 {
+		logger.Info("Annotations of --cluster-annotations are left out: an agent may set those of its own prefix", "keys", others, "prefix", fleet.AnnotationAgentPrefix)
+	}
 }
 
 // Validate refuses what cannot work, naming the flag.
@@ -193,10 +272,8 @@ func (o *Options) Validate() error {
 			return fmt.Errorf("--bootstrap-kubeconfigs: one of %d files has no name", len(o.BootstrapKubeconfigs))
 		}
 	}
-	for key := range o.ClusterAnnotations {
-		if !strings.HasPrefix(key, fleet.AnnotationAgentPrefix) {
-			return fmt.Errorf("--cluster-annotations: key %q does not begin with %s", key, fleet.AnnotationAgentPrefix)
-		}
+	if len(o.BootstrapKubeconfigs) > 1 && !o.FeatureGates.Enabled(gates.MultipleHubs) {
+		return fmt.Errorf("--bootstrap-kubeconfigs names %d hubs, and --feature-gates=%s=false allows one; name one, or leave the feature gate on", len(o.BootstrapKubeconfigs), gates.MultipleHubs)
 	}
 	for _, u := range o.SpokeExternalServerURLs {
 		if parsed, err := url.Parse(u); err != nil || parsed.Scheme != "https" || parsed.Host == "" {

@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	aboutv1alpha1 "github.com/capstan-io/capstan/api/about/v1alpha1"
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
@@ -32,6 +33,7 @@ import (
 	"github.com/capstan-io/capstan/internal/agent/hubclient"
 	"github.com/capstan-io/capstan/internal/agent/registration/monitor"
 	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/gates"
 	"github.com/capstan-io/capstan/internal/ownwrites"
 	"github.com/capstan-io/capstan/internal/tunnel"
 )
@@ -106,7 +108,7 @@ func (a *Agent) register(ctx context.Context, mgr ctrl.Manager, hub cluster.Clus
 		if err := a.registerAddOns(mgr, hub, uncached); err != nil {
 			return err
 		}
-	} else if a.parts.Registration {
+	} else if a.wantsAddOns() {
 		log.FromContext(ctx).Info("The hub has no add-ons; install the CRDs of group "+addonv1beta1.GroupVersion.Group+" there and restart the agent to have some", "hub", hub.GetConfig().Host)
 	}
 	if a.parts.Work {
@@ -145,7 +147,7 @@ func (a *Agent) managerOptions(hubHash string) ctrl.Options {
 func managedScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		corev1.AddToScheme, apiextensionsv1.AddToScheme, clusterv1alpha1.AddToScheme, workv1.AddToScheme,
+		corev1.AddToScheme, apiextensionsv1.AddToScheme, aboutv1alpha1.AddToScheme, clusterv1alpha1.AddToScheme, workv1.AddToScheme,
 	} {
 		utilruntime.Must(add(scheme))
 	}
@@ -209,6 +211,11 @@ func (a *Agent) awaitRights(ctx context.Context, hub client.Client, connection *
 	}
 }
 
+// wantsAddOns says whether this process looks after add-ons, if the hub has them.
+func (a *Agent) wantsAddOns() bool {
+	return a.parts.Registration && a.FeatureGates.Enabled(gates.AddonManagement)
+}
+
 // tryRights fails if the hub does not let the agent see what it is to work on. A hub without add-ons is one.
 func (a *Agent) tryRights(ctx context.Context, hub client.Client) error {
 	if err := hub.Get(ctx, client.ObjectKey{Name: a.identity.Cluster}, &clusterv1.ManagedCluster{}); err != nil {
@@ -217,7 +224,7 @@ func (a *Agent) tryRights(ctx context.Context, hub client.Client) error {
 	if err := hub.List(ctx, &workv1.ManifestWorkList{}, client.InNamespace(a.identity.Cluster), client.Limit(1)); err != nil {
 		return err
 	}
-	if !a.parts.Registration {
+	if !a.wantsAddOns() {
 		return nil
 	}
 	err := hub.List(ctx, &addonv1beta1.ManagedClusterAddOnList{}, client.InNamespace(a.identity.Cluster), client.Limit(1))

@@ -26,12 +26,13 @@ const (
 	ReasonManagedClusterClockSynced    = "ManagedClusterClockSynced"    // True
 	ReasonManagedClusterClockOutOfSync = "ManagedClusterClockOutOfSync" // False
 
-	// ConditionCertificateRotated tells whether the agent, or an add-on, could renew its client certificate.
 	// ConditionClaimsReported is our own: whether all of a cluster's claims are in its status.
 	ConditionClaimsReported = "capstan.io/ClusterClaimsReported"
 	ReasonAllClaimsReported = "AllClusterClaimsReported"     // True
 	ReasonClaimsTruncated   = "CustomClusterClaimsTruncated" // False
+	ReasonClaimsInvalid     = "ClusterClaimsInvalid"         // False
 
+	// ConditionCertificateRotated tells whether the agent, or an add-on, could renew its client certificate.
 	ConditionCertificateRotated         = "ClusterCertificateRotated"
 	ReasonClientCertificateUpdated      = "ClientCertificateUpdated"      // True
 	ReasonClientCertificateUpdateFailed = "ClientCertificateUpdateFailed" // False

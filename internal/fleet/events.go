@@ -21,6 +21,7 @@ const (
 	EventResourceCleanupFail                       = "ResourceCleanupFail"
 	EventResourceCleanupCompleted                  = "ResourceCleanupCompleted"
 	EventCustomClusterClaimsTruncated              = "CustomClusterClaimsTruncated"
+	EventClusterClaimsInvalid                      = "ClusterClaimsInvalid" // our own
 	EventDecisionCreate                            = "DecisionCreate"
 	EventDecisionUpdate                            = "DecisionUpdate"
 	EventDecisionDelete                            = "DecisionDelete"

@@ -11,9 +11,11 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/component-base/featuregate"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/capstan-io/capstan/internal/gates"
 	"github.com/capstan-io/capstan/internal/hub/addon/configuration"
 	addonhealth "github.com/capstan-io/capstan/internal/hub/addon/health"
 	"github.com/capstan-io/capstan/internal/hub/addon/install"
@@ -47,11 +49,11 @@ type Options struct {
 	Groups []string
 	// AutoApprovedUsers are the users whose clusters are approved and accepted without a person.
 	AutoApprovedUsers []string
-	// WithoutDefaultSets leaves the sets that every hub has to people.
-	WithoutDefaultSets bool
-	// ClusterProfiles presents the clusters in the inventory API of the Kubernetes SIG Multicluster, too.
-	ClusterProfiles bool
-	// CleanupResources are deleted from the namespace of a deleted cluster, one after the other; nil means those of RG-44.
+	// Gates switch controllers on and off; nil means their defaults.
+	Gates *gates.Set
+	// Labels are put on what the hub makes for a cluster, beside its own.
+	Labels map[string]string
+	// CleanupResources are deleted from the namespace of a deleted cluster, one after the other; nil means the default ones.
 	CleanupResources []schema.GroupVersionResource
 	// DeletionTimeout is how long the deletion of a cluster that is not available waits for its agent; 0 means for ever.
 	DeletionTimeout time.Duration
@@ -69,15 +71,36 @@ const GroupPlacement = "placement"
 // group is a set of controllers that is switched on and off as one.
 type group struct {
 	name string
+	gate featuregate.Feature // empty if nothing but its name switches the group on
 	// reads is what the controllers cannot do without, beside what every Kubernetes API serves.
 	reads    func(Options) []schema.GroupVersionResource
 	register []func(ctrl.Manager, Options) error
 }
 
+// enabled says whether a feature gate is on.
+func (o Options) enabled(gate featuregate.Feature) bool {
+	if o.Gates == nil {
+		return gates.Hub().Enabled(gate)
+	}
+	return o.Gates.Enabled(gate)
+}
+
+// behind is for controllers that are there while a feature gate is on.
+func behind(gate featuregate.Feature, register func(ctrl.Manager, Options) error) func(ctrl.Manager, Options) error {
+	return func(mgr ctrl.Manager, o Options) error {
+		if !o.enabled(gate) {
+			return nil
+		}
+		return register(mgr, o)
+	}
+}
+
 // groups is every controller of the hub.
 var groups = []group{
 	{name: "registration", reads: registrationReads, register: []func(ctrl.Manager, Options) error{
-		withClock(accept.Register),
+		func(mgr ctrl.Manager, o Options) error {
+			return accept.Register(mgr, accept.Options{Labels: o.Labels, Clock: o.Clock})
+		},
 		withClock(renewal.Register),
 		withClock(health.Register),
 		withClock(taint.Register),
@@ -87,23 +110,13 @@ var groups = []group{
 			}
 			return errors.Join(autoapprove.Register(mgr, o.Clock, o.AutoApprovedUsers), autoaccept.Register(mgr, o.Clock, o.AutoApprovedUsers))
 		},
-		func(mgr ctrl.Manager, o Options) error {
-			if o.WithoutDefaultSets {
-				return nil
-			}
-			return defaultset.Register(mgr)
-		},
+		behind(gates.DefaultClusterSet, func(mgr ctrl.Manager, _ Options) error { return defaultset.Register(mgr) }),
 		withClock(clusterset.Register),
 		withClock(binding.Register),
 		withClock(managednamespace.Register),
+		behind(gates.ClusterProfile, func(mgr ctrl.Manager, _ Options) error { return clusterprofile.Register(mgr) }),
 		func(mgr ctrl.Manager, o Options) error {
-			if !o.ClusterProfiles {
-				return nil
-			}
-			return clusterprofile.Register(mgr)
-		},
-		func(mgr ctrl.Manager, o Options) error {
-			return cleanup.Register(mgr, cleanup.Options{Resources: o.CleanupResources, Timeout: o.DeletionTimeout, Clock: o.Clock})
+			return cleanup.Register(mgr, cleanup.Options{Off: !o.enabled(gates.ResourceCleanup), Resources: o.CleanupResources, Timeout: o.DeletionTimeout, Clock: o.Clock})
 		},
 	}},
 	{name: GroupPlacement, reads: always(managedClusters, managedClusterSets, managedClusterSetBindings, placements, placementDecisions, addOnPlacementScores), register: []func(ctrl.Manager, Options) error{
@@ -111,11 +124,11 @@ var groups = []group{
 			return placement.Register(mgr, o.Clock, scheduler.Options{TieBreak: o.TieBreak}, o.PlacementDebug)
 		},
 	}},
-	{name: "work", reads: always(managedClusters, placements, placementDecisions, manifestWorks, manifestWorkReplicaSets), register: []func(ctrl.Manager, Options) error{
-		withClock(replicaset.Register),
-		withClock(ttl.Register),
+	{name: "work", reads: workReads, register: []func(ctrl.Manager, Options) error{
+		behind(gates.ManifestWorkReplicaSet, withClock(replicaset.Register)),
+		behind(gates.CleanUpCompletedManifestWork, withClock(ttl.Register)),
 	}},
-	{name: "addon", reads: always(managedClusters, placements, placementDecisions, manifestWorks,
+	{name: "addon", gate: gates.AddonManagement, reads: always(managedClusters, placements, placementDecisions, manifestWorks,
 		managedClusterAddOns, clusterManagementAddOns, addOnTemplates, addOnDeploymentConfigs), register: []func(ctrl.Manager, Options) error{
 		func(mgr ctrl.Manager, _ Options) error {
 			return lookup.AddIndexes(context.Background(), mgr.GetFieldIndexer())
@@ -138,7 +151,7 @@ func withClock(register func(ctrl.Manager, clock.Clock) error) func(ctrl.Manager
 // chosen are the groups that run.
 func (o Options) chosen() (chosen []group) {
 	for _, g := range groups {
-		if len(o.Groups) == 0 || slices.Contains(o.Groups, g.name) {
+		if (len(o.Groups) == 0 || slices.Contains(o.Groups, g.name)) && (g.gate == "" || o.enabled(g.gate)) {
 			chosen = append(chosen, g)
 		}
 	}

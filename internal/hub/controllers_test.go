@@ -3,6 +3,8 @@ package hub
 import (
 	"net/http"
 	"reflect"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,6 +16,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/capstan-io/capstan/internal/gates"
 )
 
 // recorded is a manager that keeps what is added to it.
@@ -27,11 +31,10 @@ func (m *recorded) Add(r manager.Runnable) error {
 	return nil
 }
 
-// What made a controller fail may pass without an event: each tries again within a minute.
-func TestEveryControllerTriesAgainSoon(t *testing.T) {
-	t.Parallel()
-	chosen := Options{AutoApprovedUsers: []string{"somebody"}, ClusterProfiles: true}
-	options := ManagerOptions(chosen)
+// register returns what a manager runs with the options. It reaches no API server.
+func register(t *testing.T, o Options) []manager.Runnable {
+	t.Helper()
+	options := ManagerOptions(o)
 	options.MapperProvider = func(*rest.Config, *http.Client) (meta.RESTMapper, error) {
 		mapper := meta.NewDefaultRESTMapper(nil)
 		for kind := range options.Scheme.AllKnownTypes() {
@@ -46,11 +49,74 @@ func TestEveryControllerTriesAgainSoon(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := &recorded{Manager: mgr}
-	if err := Register(all, chosen); err != nil {
+	if err := Register(all, o); err != nil {
 		t.Fatal(err)
 	}
+	return all.added
+}
+
+// set returns the feature gates of the hub with some of them set.
+func set(t *testing.T, value string) *gates.Set {
+	t.Helper()
+	s := gates.Hub()
+	if err := s.Set(value); value != "" && err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// Section 2.1 of the features: what each feature gate switches off, or on.
+func TestFeatureGates(t *testing.T) {
+	t.Parallel()
+	names := func(value string) (found []string) {
+		for _, runnable := range register(t, Options{Gates: set(t, value)}) {
+			of := reflect.Indirect(reflect.ValueOf(runnable))
+			if of.Kind() == reflect.Struct && of.FieldByName("RateLimiter").IsValid() {
+				found = append(found, of.FieldByName("Name").String())
+			}
+		}
+		return found
+	}
+	standard := names("")
+	for value, want := range map[string][]string{
+		"DefaultClusterSet=false":            {"defaultset"},
+		"ManifestWorkReplicaSet=false":       {"manifestworkreplicaset"},
+		"CleanUpCompletedManifestWork=false": {"manifestwork-ttl"},
+		"ClusterProfile=true":                {"clusterprofile"},
+		// What sees to deleted clusters sees to their finalizers, too, while it is off.
+		"ResourceCleanup=false": nil,
+		"ClusterImporter=true":  nil,
+	} {
+		t.Run(value, func(t *testing.T) {
+			t.Parallel()
+			got := names(value)
+			var differ []string
+			for _, name := range append(slices.Clone(standard), got...) {
+				if slices.Contains(standard, name) != slices.Contains(got, name) && !slices.Contains(differ, name) {
+					differ = append(differ, name)
+				}
+			}
+			if !slices.Equal(differ, want) {
+				t.Errorf("switches %q, want %q", differ, want)
+			}
+		})
+	}
+	for _, name := range names("AddonManagement=false") {
+		if strings.Contains(name, "addon") || name == "install" {
+			t.Errorf("%s runs without AddonManagement", name)
+		}
+	}
+	if without, with := len(names("AddonManagement=false")), len(standard); with-without < 6 {
+		t.Errorf("%d controllers run with add-ons, %d without", with, without)
+	}
+}
+
+// What made a controller fail may pass without an event: each tries again within a minute.
+func TestEveryControllerTriesAgainSoon(t *testing.T) {
+	t.Parallel()
+	added := register(t, Options{AutoApprovedUsers: []string{"somebody"}, Gates: set(t, "ClusterProfile=true")})
 	controllers := 0
-	for _, runnable := range all.added {
+	for _, runnable := range added {
 		of := reflect.Indirect(reflect.ValueOf(runnable))
 		if of.Kind() != reflect.Struct || !of.FieldByName("RateLimiter").IsValid() {
 			continue

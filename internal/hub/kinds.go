@@ -18,6 +18,7 @@ import (
 	multiclusterv1alpha1 "github.com/capstan-io/capstan/api/multicluster/v1alpha1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
+	"github.com/capstan-io/capstan/internal/gates"
 )
 
 // What the controllers watch of the hub's own API.
@@ -43,8 +44,16 @@ func always(resources ...schema.GroupVersionResource) func(Options) []schema.Gro
 
 func registrationReads(o Options) []schema.GroupVersionResource {
 	reads := []schema.GroupVersionResource{managedClusters, managedClusterSets, managedClusterSetBindings}
-	if o.ClusterProfiles {
+	if o.enabled(gates.ClusterProfile) {
 		reads = append(reads, clusterProfiles)
+	}
+	return reads
+}
+
+func workReads(o Options) []schema.GroupVersionResource {
+	reads := []schema.GroupVersionResource{managedClusters, manifestWorks}
+	if o.enabled(gates.ManifestWorkReplicaSet) {
+		reads = append(reads, placements, placementDecisions, manifestWorkReplicaSets)
 	}
 	return reads
 }

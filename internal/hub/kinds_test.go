@@ -45,7 +45,7 @@ func TestCheckServed(t *testing.T) {
 	}{
 		"placement":                  {served{resources: ofPlacement}, Options{Groups: []string{"placement"}}, nil},
 		"registration":               {served{resources: ofPlacement[:3]}, Options{Groups: []string{"registration"}}, nil},
-		"registration with profiles": {served{resources: ofPlacement[:3]}, Options{Groups: []string{"registration"}, ClusterProfiles: true}, []string{"clusterprofiles.multicluster.x-k8s.io with version v1alpha1, for the controllers of registration"}},
+		"registration with profiles": {served{resources: ofPlacement[:3]}, Options{Groups: []string{"registration"}, Gates: set(t, "ClusterProfile=true")}, []string{"clusterprofiles.multicluster.x-k8s.io with version v1alpha1, for the controllers of registration"}},
 		"another version": {served{resources: append(slices.Delete(slices.Clone(ofPlacement), 3, 4), older)}, Options{Groups: []string{"placement"}},
 			[]string{"placements.cluster.open-cluster-management.io with version v1beta1, for the controllers of placement"}},
 		"several groups": {served{resources: ofPlacement}, Options{Groups: []string{"work", "placement"}}, []string{

@@ -21,7 +21,7 @@ const MaxJSONRaw = 1024
 const maxString = 64 << 10
 
 // Values reads what the rules ask for. Of what cannot be read the error says why, one line for each; the other values are
-// returned all the same. maxJSONRaw is the largest JsonRaw in bytes.
+// returned all the same. maxJSONRaw is the largest JsonRaw in bytes; 0 is for none.
 func Values(object *unstructured.Unstructured, rules []workv1.FeedbackRule, maxJSONRaw int) ([]workv1.FeedbackValue, error) {
 	r := reader{object: object, maxJSONRaw: maxJSONRaw, names: map[string]bool{}}
 	for _, rule := range rules {
@@ -124,6 +124,9 @@ func (r *reader) typed(found any) (workv1.FieldValue, error) {
 			return workv1.FieldValue{}, fmt.Errorf("it has %d bytes, and %d is the limit", len(found), maxString)
 		}
 		return workv1.FieldValue{Type: workv1.String, String: &found}, nil
+	}
+	if r.maxJSONRaw == 0 {
+		return workv1.FieldValue{}, errors.New("it is no integer, string or boolean, and other values are reported only with the feature gate RawFeedbackJsonString of the agent")
 	}
 	text, err := encode(found)
 	if err != nil {

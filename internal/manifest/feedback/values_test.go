@@ -96,6 +96,23 @@ func TestJSONPaths(t *testing.T) {
 	}
 }
 
+// WK-25: without the feature gate RawFeedbackJsonString, values are integers, strings and booleans.
+func TestNoRawJSON(t *testing.T) {
+	t.Parallel()
+	for path, want := range map[string]string{
+		".spec.size": "v=Integer:3", ".metadata.name": "v=String:a", ".spec.live": "v=Boolean:true",
+		".spec.ratio": "", ".status.items[0]": "", ".spec.html": "", ".status.items[*].id": "",
+	} {
+		values, err := Values(object(t, thing), []workv1.FeedbackRule{paths("v=" + path)}, 0)
+		if got := text(values); got != want {
+			t.Errorf("%s: values %q, want %q", path, got, want)
+		}
+		if want == "" && (err == nil || !strings.Contains(err.Error(), "RawFeedbackJsonString")) || want != "" && err != nil {
+			t.Errorf("%s: error %v", path, err)
+		}
+	}
+}
+
 // WK-25: what fails does not take the rest along, and says which one it is.
 func TestFailures(t *testing.T) {
 	t.Parallel()

@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	aboutv1alpha1 "github.com/capstan-io/capstan/api/about/v1alpha1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
 	"github.com/capstan-io/capstan/internal/agent/hubevents"
@@ -47,6 +48,8 @@ type Options struct {
 	Certificate *Notice
 	// Nodes says whether the managed cluster has nodes at all; a hub that is managed itself has none.
 	Nodes bool
+	// Claims and Properties say whether the ClusterClaims and ClusterProperties of the managed cluster are reported.
+	Claims, Properties bool
 	// MaxCustomClaims is how many claims beyond the reserved ones are reported.
 	MaxCustomClaims int
 	// ReservedClaimSuffixes end the names of claims that are always reported.
@@ -72,6 +75,7 @@ func New(hub client.Client, managed client.Reader, o Options) *Controller {
 func Register(mgr ctrl.Manager, hub cluster.Cluster, o Options) error {
 	c := New(hub.GetClient(), mgr.GetClient(), o)
 	self := []reconcile.Request{{NamespacedName: client.ObjectKey{Name: o.Cluster}}}
+	toCluster := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return self })
 	builder := ctrl.NewControllerManagedBy(mgr).Named("status").
 		WithOptions(controller.Options{
 			SkipNameValidation: ptr.To(true),
@@ -79,8 +83,13 @@ func Register(mgr ctrl.Manager, hub cluster.Cluster, o Options) error {
 		}).
 		WatchesRawSource(source.Kind(hub.GetCache(), &clusterv1.ManagedCluster{}, &handler.TypedEnqueueRequestForObject[*clusterv1.ManagedCluster]{})).
 		WatchesRawSource(o.Prober.Source(self)).
-		WatchesRawSource(o.Certificate.source(self)).
-		Watches(&clusterv1alpha1.ClusterClaim{}, handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return self }))
+		WatchesRawSource(o.Certificate.source(self))
+	if o.Claims {
+		builder = builder.Watches(&clusterv1alpha1.ClusterClaim{}, toCluster)
+	}
+	if o.Properties {
+		builder = builder.Watches(&aboutv1alpha1.ClusterProperty{}, toCluster)
+	}
 	if o.Nodes {
 		builder = builder.WatchesRawSource(source.Kind(mgr.GetCache(), &corev1.Node{},
 			handler.TypedEnqueueRequestsFromMapFunc(func(context.Context, *corev1.Node) []reconcile.Request { return self }),

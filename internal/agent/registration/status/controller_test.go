@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	aboutv1alpha1 "github.com/capstan-io/capstan/api/about/v1alpha1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
 )
@@ -28,7 +29,7 @@ type reporter struct {
 func newReporter(t *testing.T, o Options, managed ...client.Object) *reporter {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clusterv1.AddToScheme, clusterv1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clusterv1.AddToScheme, clusterv1alpha1.AddToScheme, aboutv1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
@@ -73,7 +74,7 @@ func TestClaimsBeyondTheLimit(t *testing.T) {
 	prober, clk := newTestProber(t, newAPIServer(t))
 	hidden := claim("hidden")
 	hidden.Labels = map[string]string{"open-cluster-management.io/spoke-only": ""}
-	r := newReporter(t, Options{Cluster: "cluster1", Prober: prober, Certificate: &Notice{}, MaxCustomClaims: 2, ReservedClaimSuffixes: []string{".reserved.io"}, Clock: clk},
+	r := newReporter(t, Options{Cluster: "cluster1", Prober: prober, Certificate: &Notice{}, Claims: true, MaxCustomClaims: 2, ReservedClaimSuffixes: []string{".reserved.io"}, Clock: clk},
 		claim("id.k8s.io"), claim("zone.reserved.io"), hidden, claim("d"), claim("c"), claim("b"), claim("a"))
 	names := func(mc *clusterv1.ManagedCluster) (names []string) {
 		for _, c := range mc.Status.ClusterClaims {
@@ -110,7 +111,7 @@ func TestClaimsBeyondTheLimit(t *testing.T) {
 func TestClaimsWithinTheLimit(t *testing.T) {
 	t.Parallel()
 	prober, clk := newTestProber(t, newAPIServer(t))
-	r := newReporter(t, Options{Cluster: "cluster1", Prober: prober, Certificate: &Notice{}, MaxCustomClaims: 2, Clock: clk}, claim("a"), claim("b"))
+	r := newReporter(t, Options{Cluster: "cluster1", Prober: prober, Certificate: &Notice{}, Claims: true, MaxCustomClaims: 2, Clock: clk}, claim("a"), claim("b"))
 	mc, told := r.report(t)
 	if cond := meta.FindStatusCondition(mc.Status.Conditions, "capstan.io/ClusterClaimsReported"); cond != nil || len(mc.Status.ClusterClaims) != 2 {
 		t.Errorf("condition %+v, claims %v", cond, mc.Status.ClusterClaims)
@@ -163,4 +164,73 @@ func count(told []string, what string) (n int) {
 		}
 	}
 	return n
+}
+
+func property(name, value string) *aboutv1alpha1.ClusterProperty {
+	return &aboutv1alpha1.ClusterProperty{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: aboutv1alpha1.ClusterPropertySpec{Value: value}}
+}
+
+// RG-27: what is reported with each setting of the feature gates ClusterClaim and ClusterProperty. A property goes before a claim
+// of the same name, unless it is not for the hub.
+func TestClaimsAndProperties(t *testing.T) {
+	t.Parallel()
+	hidden, shy := claim("hidden"), property("shy", "secret")
+	hidden.Labels = map[string]string{"open-cluster-management.io/spoke-only": ""}
+	shy.Labels = map[string]string{"open-cluster-management.io/spoke-only": "true"}
+	objects := []client.Object{
+		claim("id.k8s.io"), claim("both"), claim("mine"), claim("shy"), hidden,
+		property("both", "property"), property("clusterset.k8s.io", "set"), property("platform.open-cluster-management.io", "there"), shy,
+	}
+	for name, test := range map[string]struct {
+		claims, properties bool
+		want               []string
+	}{
+		"both":       {true, true, []string{"id.k8s.io=value", "platform.open-cluster-management.io=there", "both=property", "clusterset.k8s.io=set", "mine=value", "shy=value"}},
+		"claims":     {true, false, []string{"id.k8s.io=value", "both=value", "mine=value", "shy=value"}},
+		"properties": {false, true, []string{"platform.open-cluster-management.io=there", "both=property", "clusterset.k8s.io=set"}},
+		"neither":    {false, false, []string{"of=another"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			prober, clk := newTestProber(t, newAPIServer(t))
+			r := newReporter(t, Options{Cluster: "cluster1", Prober: prober, Certificate: &Notice{}, Claims: test.claims, Properties: test.properties, MaxCustomClaims: 20, Clock: clk}, objects...)
+			mc := &clusterv1.ManagedCluster{}
+			if err := r.hub.Get(t.Context(), client.ObjectKey{Name: "cluster1"}, mc); err != nil {
+				t.Fatal(err)
+			}
+			mc.Status.ClusterClaims = []clusterv1.ManagedClusterClaim{{Name: "of", Value: "another"}}
+			if err := r.hub.Status().Update(t.Context(), mc); err != nil {
+				t.Fatal(err)
+			}
+			mc, _ = r.report(t)
+			var got []string
+			for _, c := range mc.Status.ClusterClaims {
+				got = append(got, c.Name+"="+c.Value)
+			}
+			if !slices.Equal(got, test.want) {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// RG-27: a value that the hub would not take does not keep the rest of the status from it.
+func TestUnfitValues(t *testing.T) {
+	t.Parallel()
+	prober, clk := newTestProber(t, newAPIServer(t))
+	long, longest := property("long", strings.Repeat("ü", 1025)), property("longest", strings.Repeat("ü", 1024))
+	empty := claim("empty")
+	empty.Spec.Value = ""
+	r := newReporter(t, Options{Cluster: "cluster1", Prober: prober, Certificate: &Notice{}, Claims: true, Properties: true, MaxCustomClaims: 20, Clock: clk}, long, longest, empty)
+	mc, told := r.report(t)
+	if len(mc.Status.ClusterClaims) != 1 || mc.Status.ClusterClaims[0].Name != "longest" {
+		t.Errorf("claims %v", mc.Status.ClusterClaims)
+	}
+	cond := meta.FindStatusCondition(mc.Status.Conditions, "capstan.io/ClusterClaimsReported")
+	if cond == nil || cond.Status != metav1.ConditionFalse || cond.Reason != "ClusterClaimsInvalid" || !strings.Contains(cond.Message, "empty, long") && !strings.Contains(cond.Message, "empty and long") {
+		t.Errorf("condition %+v", cond)
+	}
+	if count(told, "Warning ClusterClaimsInvalid ") != 1 {
+		t.Errorf("events %v", told)
+	}
 }

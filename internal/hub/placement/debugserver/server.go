@@ -1,4 +1,4 @@
-// Package debugserver serves the endpoint that says why placements select what they do (PL-23) over HTTPS, for hubs whose
+// Package debugserver serves the endpoint that says why placements select what they do over HTTPS, for hubs whose
 // API server is not theirs. On a standalone hub that is done by the API server.
 package debugserver
 
@@ -34,6 +34,8 @@ type Options struct {
 	// CertDir is a folder with the serving certificate, tls.crt and tls.key, which are read again when they change. Empty
 	// means one that vouches for itself and lasts as long as the process: nobody can tell whose it is.
 	CertDir string
+	// TLS bounds versions and cipher suites; nil leaves them at the defaults.
+	TLS func(*tls.Config)
 }
 
 // Add lets the manager serve the endpoint to those whom its cluster knows, whether or not it leads. It fails if the
@@ -51,16 +53,20 @@ func Add(mgr ctrl.Manager, endpoint http.Handler, o Options) error {
 	if err != nil {
 		return fmt.Errorf("serve why placements select what they do: %w; choose another address, or 0 to serve it nowhere", err)
 	}
+	config := &tls.Config{
+		MinVersion: tls.VersionTLS12, GetCertificate: certificate,
+		// Whose it is decides callers, by what the cluster says at that time.
+		ClientAuth: tls.RequestClientCert,
+	}
+	if o.TLS != nil {
+		o.TLS(config)
+	}
 	mux := http.NewServeMux()
 	mux.Handle(report.Path, callers.identify(endpoint))
 	return mgr.Add(&manager.Server{
-		Name:   "placement-debug",
-		Server: &http.Server{Handler: mux, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout},
-		Listener: tls.NewListener(listener, &tls.Config{
-			MinVersion: tls.VersionTLS12, GetCertificate: certificate,
-			// Whose it is decides callers, by what the cluster says at that time.
-			ClientAuth: tls.RequestClientCert,
-		}),
+		Name:            "placement-debug",
+		Server:          &http.Server{Handler: mux, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout},
+		Listener:        tls.NewListener(listener, config),
 		ShutdownTimeout: ptr.To(shutdownTimeout),
 	})
 }

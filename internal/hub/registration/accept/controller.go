@@ -38,22 +38,29 @@ const workers = 10
 // worksRecheck is how soon a leaving cluster's namespace is looked at again for ManifestWorks (RG-17).
 const worksRecheck = 5 * time.Second
 
-// Controller reconciles a ManagedCluster's acceptance (RG-16, RG-17, RG-18, RG-20, RG-45).
+// Options configure the controller.
+type Options struct {
+	// Labels are put on what is made for a cluster, beside its own.
+	Labels map[string]string
+	Clock  clock.Clock
+}
+
+// Controller reconciles a ManagedCluster's acceptance.
 type Controller struct {
+	Options
 	client   client.Client
 	live     client.Reader
 	recorder events.EventRecorder
-	clock    clock.Clock
 }
 
 // New returns a Controller that works through the client, and through live where a cache would not pay.
-func New(c client.Client, live client.Reader, recorder events.EventRecorder, clk clock.Clock) *Controller {
-	return &Controller{client: c, live: live, recorder: recorder, clock: clk}
+func New(c client.Client, live client.Reader, recorder events.EventRecorder, o Options) *Controller {
+	return &Controller{Options: o, client: c, live: live, recorder: recorder}
 }
 
 // Register adds the controller to the manager.
-func Register(mgr ctrl.Manager, clk clock.Clock) error {
-	c := New(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder("registration-controller"), clk)
+func Register(mgr ctrl.Manager, o Options) error {
+	c := New(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder("registration-controller"), o)
 	ofCluster := handler.EnqueueRequestsFromMapFunc(clusterOfObject)
 	others := builder.WithPredicates(predicate.Not(renewal()))
 	return ctrl.NewControllerManagedBy(mgr).Named("accept").
@@ -222,7 +229,7 @@ func (c *Controller) setFinalizer(ctx context.Context, cluster *clusterv1.Manage
 // report writes the condition, if it is news, and tells of it in an event. It returns cause, for the caller to retry.
 func (c *Controller) report(ctx context.Context, cluster *clusterv1.ManagedCluster, cond metav1.Condition, cause error) error {
 	before := cluster.DeepCopy()
-	cond.LastTransitionTime = metav1.NewTime(c.clock.Now())
+	cond.LastTransitionTime = metav1.NewTime(c.Clock.Now())
 	meta.SetStatusCondition(&cluster.Status.Conditions, cond)
 	changed, err := patch.Status(ctx, c.client, cluster, before)
 	if err != nil {

@@ -35,7 +35,7 @@ func TestReservedNameGetsNoRights(t *testing.T) {
 	}
 	shared := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "open-cluster-management:managedcluster:work"}}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(cluster, shared).WithStatusSubresource(cluster).Build()
-	controller := accept.New(c, c, events.NewFakeRecorder(10), clock.RealClock{})
+	controller := accept.New(c, c, events.NewFakeRecorder(10), accept.Options{Clock: clock.RealClock{}})
 	request := ctrl.Request{NamespacedName: client.ObjectKeyFromObject(cluster)}
 	check := func() {
 		t.Helper()

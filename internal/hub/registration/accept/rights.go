@@ -3,6 +3,7 @@ package accept
 import (
 	"context"
 	"fmt"
+	"maps"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -95,19 +96,19 @@ func (c *Controller) deleteClusterRole(ctx context.Context, cluster string) erro
 }
 
 func (c *Controller) ensureNamespace(ctx context.Context, cluster string) error {
-	return ensure(ctx, c, client.ObjectKey{Name: cluster}, func(ns *corev1.Namespace) { belongsTo(ns, cluster) })
+	return ensure(ctx, c, client.ObjectKey{Name: cluster}, func(ns *corev1.Namespace) { c.label(ns, cluster) })
 }
 
 func (c *Controller) ensureClusterRole(ctx context.Context, cluster string, rules []rbacv1.PolicyRule) error {
 	return ensure(ctx, c, client.ObjectKey{Name: fleet.ManagedClusterClusterRole(cluster)}, func(role *rbacv1.ClusterRole) {
-		belongsTo(role, cluster)
+		c.label(role, cluster)
 		role.Rules = rules
 	})
 }
 
 func (c *Controller) ensureClusterRoleBinding(ctx context.Context, cluster string) error {
 	return ensure(ctx, c, client.ObjectKey{Name: fleet.ManagedClusterClusterRole(cluster)}, func(binding *rbacv1.ClusterRoleBinding) {
-		belongsTo(binding, cluster)
+		c.label(binding, cluster)
 		binding.RoleRef = clusterRole(fleet.ManagedClusterClusterRole(cluster))
 		binding.Subjects = agents(cluster)
 	})
@@ -115,7 +116,7 @@ func (c *Controller) ensureClusterRoleBinding(ctx context.Context, cluster strin
 
 func (c *Controller) ensureRoleBinding(ctx context.Context, cluster, name, role string, finalizers ...string) error {
 	return ensure(ctx, c, client.ObjectKey{Namespace: cluster, Name: name}, func(binding *rbacv1.RoleBinding) {
-		belongsTo(binding, cluster)
+		c.label(binding, cluster)
 		for _, f := range finalizers {
 			controllerutil.AddFinalizer(binding, f)
 		}
@@ -127,10 +128,10 @@ func (c *Controller) ensureRoleBinding(ctx context.Context, cluster, name, role 
 // ensureLease is RG-20: the hub makes the lease, the agent renews it.
 func (c *Controller) ensureLease(ctx context.Context, cluster string) error {
 	return ensure(ctx, c, client.ObjectKey{Namespace: cluster, Name: fleet.ClusterNamespaceLease}, func(lease *coordinationv1.Lease) {
-		belongsTo(lease, cluster)
+		c.label(lease, cluster)
 		if lease.Spec.HolderIdentity == nil {
 			lease.Spec.HolderIdentity = ptr.To(fleet.ClusterNamespaceLease)
-			lease.Spec.RenewTime = ptr.To(metav1.NewMicroTime(c.clock.Now()))
+			lease.Spec.RenewTime = ptr.To(metav1.NewMicroTime(c.Clock.Now()))
 		}
 	})
 }
@@ -138,7 +139,10 @@ func (c *Controller) ensureLease(ctx context.Context, cluster string) error {
 // ensureCommonRoles is RG-45: the roles that every cluster's bindings refer to.
 func (c *Controller) ensureCommonRoles(ctx context.Context) error {
 	for name, rules := range commonRules {
-		err := ensure(ctx, c, client.ObjectKey{Name: name}, func(role *rbacv1.ClusterRole) { role.Rules = rules })
+		err := ensure(ctx, c, client.ObjectKey{Name: name}, func(role *rbacv1.ClusterRole) {
+			c.addLabels(role)
+			role.Rules = rules
+		})
 		if err != nil {
 			return err
 		}
@@ -183,12 +187,28 @@ func ensure[T any, O interface {
 	return err
 }
 
-func belongsTo(o client.Object, cluster string) {
+// label marks what belongs to a cluster.
+func (c *Controller) label(o client.Object, cluster string) {
+	c.addLabels(o)
 	l := o.GetLabels()
 	if l == nil {
 		l = map[string]string{}
 	}
 	l[fleet.LabelClusterName] = cluster
+	o.SetLabels(l)
+}
+
+// addLabels keeps those that others put there.
+func (c *Controller) addLabels(o client.Object) {
+	if len(c.Labels) == 0 {
+		return
+	}
+	l := maps.Clone(c.Labels)
+	for key, value := range o.GetLabels() {
+		if _, ours := l[key]; !ours {
+			l[key] = value
+		}
+	}
 	o.SetLabels(l)
 }
 

@@ -90,7 +90,7 @@ func TestRightsOutsideOfTheCache(t *testing.T) {
 	}
 	cluster := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "c1"}}
 	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(cluster).WithStatusSubresource(cluster).Build()
-	controller := accept.New(readYourWrites(api), api, events.NewFakeRecorder(10), clock.RealClock{})
+	controller := accept.New(readYourWrites(api), api, events.NewFakeRecorder(10), accept.Options{Clock: clock.RealClock{}})
 	accepted := func(yes bool) {
 		t.Helper()
 		if err := api.Get(t.Context(), client.ObjectKeyFromObject(cluster), cluster); err != nil {

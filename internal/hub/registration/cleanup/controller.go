@@ -52,6 +52,8 @@ func DefaultResources() []schema.GroupVersionResource {
 
 // Options configure the controller.
 type Options struct {
+	// Off leaves the namespaces of deleted clusters as they are.
+	Off bool
 	// Resources are deleted one after the other. Those that the hub does not serve are passed over.
 	Resources []schema.GroupVersionResource
 	// Timeout is how long the deletion of a cluster that is not available waits for its agent. Then the finalizers that only
@@ -115,6 +117,12 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	before := cluster.DeepCopy()
+	if c.Off {
+		// No deletion may wait for what nobody does.
+		controllerutil.RemoveFinalizer(cluster, fleet.FinalizerResourceCleanup)
+		_, err := patch.Object(ctx, c.client, cluster, before)
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
 	if cluster.DeletionTimestamp.IsZero() {
 		controllerutil.AddFinalizer(cluster, fleet.FinalizerResourceCleanup)
 		_, err := patch.Object(ctx, c.client, cluster, before)
