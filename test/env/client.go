@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	aboutv1alpha1 "github.com/capstan-io/capstan/api/about/v1alpha1"
 	addonv1alpha1 "github.com/capstan-io/capstan/api/addon/v1alpha1"
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
@@ -26,10 +27,11 @@ import (
 // patience is how long Eventually waits: far longer than anything takes, for a machine that is busy with other tests.
 const patience = 3 * time.Minute
 
-// Scheme knows the kinds of Kubernetes and those of clusters, works and add-ons.
+// Scheme knows the kinds of Kubernetes and those of clusters, their properties, works and add-ons.
 func Scheme() *runtime.Scheme {
 	s := runtime.NewScheme()
 	utilruntime.Must(scheme.AddToScheme(s))
+	utilruntime.Must(aboutv1alpha1.AddToScheme(s))
 	utilruntime.Must(addonv1alpha1.AddToScheme(s))
 	utilruntime.Must(addonv1beta1.AddToScheme(s))
 	utilruntime.Must(clusterv1.AddToScheme(s))
