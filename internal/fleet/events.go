@@ -35,6 +35,8 @@ const (
 	EventCSRCreated                                = "CSRCreated"
 	EventNoValidCertificateFound                   = "NoValidCertificateFound"
 	EventCertificateValidationFailed               = "CertificateValidationFailed"
+	EventAdditionalSecretDataChanged               = "AdditonalSecretDataChanged" // spelt so in the contract
+	EventAddOnTokenRefreshed                       = "AddonTokenRefreshed"
 	EventSecretSave                                = "SecretSave"
 	EventClientCertificateCreated                  = "ClientCertificateCreated"
 	EventClientCertificateCreationHalted           = "ClientCertificateCreationHalted"

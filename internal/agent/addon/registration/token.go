@@ -18,10 +18,11 @@ import (
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
-// keepToken gets a token of the add-on's service account if there is none of use or it is due, and saves what there is (RG-53).
+// keepToken gets a token of the add-on's service account if there is none of use or it is due, and saves what there is.
 func (c *Controller) keepToken(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn, w *wanted, secret *corev1.Secret) outcome {
 	token := string(secret.Data[fleet.KeyToken])
 	now, err := c.readToken(addOn, w, secret.Data)
+	refreshed := false
 	if errors.Is(err, errNoAccount) {
 		return outcome{} // the hub says when there is one
 	}
@@ -34,9 +35,13 @@ func (c *Controller) keepToken(ctx context.Context, addOn *addonv1beta1.ManagedC
 		if now, err = c.readToken(addOn, w, map[string][]byte{fleet.KeyToken: []byte(token)}); err != nil {
 			return outcome{err: err}
 		}
+		refreshed = true
 	}
 	data := map[string][]byte{fleet.KeyToken: []byte(token), fleet.KeyKubeconfig: w.kubeconfig}
 	now.err = c.places[w.place].save(ctx, w.secret, c.marks(w.addOn, w.place), data, fleet.KeyTLSCert, fleet.KeyTLSKey)
+	if refreshed && now.err == nil {
+		c.Record(corev1.EventTypeNormal, fleet.EventAddOnTokenRefreshed, "Renew", "The token of add-on %s for the hub is valid until %s", addOn.Name, now.notAfter.Format(time.RFC3339))
+	}
 	return now
 }
 

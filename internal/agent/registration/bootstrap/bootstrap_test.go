@@ -113,6 +113,8 @@ func TestChangeBeforeFollow(t *testing.T) {
 	now := before.DeepCopy()
 	now.Clusters["hub"].TLSServerName = "hub.example.com"
 	b, _ := registered(t, before, now)
+	told := make(chan string, 10)
+	b.Record = func(_, reason, _, _ string, _ ...any) { told <- reason }
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- b.Follow(ctx) }()
@@ -122,6 +124,9 @@ func TestChangeBeforeFollow(t *testing.T) {
 	})
 	if err != nil {
 		t.Errorf("the change has no effect: %v", err)
+	}
+	if got := <-told; got != "AdditonalSecretDataChanged" {
+		t.Errorf("event %s", got)
 	}
 	stop()
 	if err := <-ended; err != nil {

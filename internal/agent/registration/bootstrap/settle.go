@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -13,6 +14,7 @@ import (
 	"github.com/capstan-io/capstan/internal/agent/hubclient"
 	"github.com/capstan-io/capstan/internal/agent/registration/hubkubeconfig"
 	"github.com/capstan-io/capstan/internal/filewatch"
+	"github.com/capstan-io/capstan/internal/fleet"
 )
 
 // outcome is how a credential stands to the bootstrap kubeconfigs.
@@ -54,7 +56,11 @@ func (b *Bootstrap) settle(ctx context.Context, credential *hubkubeconfig.Creden
 		switch err := knows(ctx, next, b.Identity.Cluster); {
 		case err == nil:
 			log.FromContext(ctx).Info("The hub knows the client certificate, which is kept")
-			return settled, b.Store.Update(ctx, func(now hubkubeconfig.Credential) (*hubkubeconfig.Credential, error) { return now.For(c.config) })
+			err := b.Store.Update(ctx, func(now hubkubeconfig.Credential) (*hubkubeconfig.Credential, error) { return now.For(c.config) })
+			if err == nil {
+				b.Record(corev1.EventTypeNormal, fleet.EventAdditionalSecretDataChanged, "Register", "The bootstrap kubeconfig changed, and the hub kubeconfig with it: %v", change)
+			}
+			return settled, err
 		case !apierrors.IsUnauthorized(err):
 			log.FromContext(ctx).Info("The hub cannot be reached as the bootstrap kubeconfig now says", "file", c.file, "reason", err.Error())
 			found = undecided

@@ -234,3 +234,51 @@ func TestUnfitValues(t *testing.T) {
 		t.Errorf("events %v", told)
 	}
 }
+
+// Sections 6 and 12 of the contract: what the hub reads of a cluster, with which event.
+func TestReasons(t *testing.T) {
+	t.Parallel()
+	rotated := metav1.Condition{Type: "ClusterCertificateRotated", Status: metav1.ConditionFalse, Reason: "ClientCertificateUpdateFailed", Message: "no luck"}
+	for name, test := range map[string]struct {
+		livez        int32
+		certificate  *metav1.Condition
+		kind         string
+		status       metav1.ConditionStatus
+		reason, told string
+	}{
+		"joined":                {200, nil, "ManagedClusterJoined", metav1.ConditionTrue, "ManagedClusterJoined", ""},
+		"joined, though ill":    {500, nil, "ManagedClusterJoined", metav1.ConditionTrue, "ManagedClusterJoined", ""},
+		"available":             {200, nil, "ManagedClusterConditionAvailable", metav1.ConditionTrue, "ManagedClusterAvailable", "Normal Available "},
+		"unavailable":           {500, nil, "ManagedClusterConditionAvailable", metav1.ConditionFalse, "ManagedClusterKubeAPIServerUnavailable", "Warning Unavailable "},
+		"a certificate":         {200, &rotated, "ClusterCertificateRotated", metav1.ConditionFalse, "ClientCertificateUpdateFailed", ""},
+		"nothing about a clock": {200, nil, "ManagedClusterConditionClockSynced", "", "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := newAPIServer(t)
+			server.livez.Store(test.livez)
+			prober, clk := newTestProber(t, server)
+			notice := &Notice{}
+			if test.certificate != nil {
+				notice.Set(*test.certificate)
+			}
+			prober.Health(t.Context())
+			clk.Step(20 * time.Second) // for as long as a failure has to last
+			prober.probe(t.Context())
+			r := newReporter(t, Options{Cluster: "cluster1", Prober: prober, Certificate: notice, Clock: clk})
+			mc, told := r.report(t)
+			cond := meta.FindStatusCondition(mc.Status.Conditions, test.kind)
+			switch {
+			case test.status == "":
+				if cond != nil {
+					t.Errorf("%+v is the hub's to say", cond)
+				}
+			case cond == nil || cond.Status != test.status || cond.Reason != test.reason || cond.Message == "" || !cond.LastTransitionTime.Time.Equal(clk.Now()):
+				t.Errorf("condition %+v, want %s=%s (%s)", cond, test.kind, test.status, test.reason)
+			}
+			if test.told != "" && count(told, test.told) != 1 {
+				t.Errorf("events %q, want one of %q", told, test.told)
+			}
+		})
+	}
+}
