@@ -51,9 +51,9 @@ func registrationReads(o Options) []schema.GroupVersionResource {
 }
 
 func workReads(o Options) []schema.GroupVersionResource {
-	reads := []schema.GroupVersionResource{managedClusters, manifestWorks}
+	reads := []schema.GroupVersionResource{manifestWorks}
 	if o.enabled(gates.ManifestWorkReplicaSet) {
-		reads = append(reads, placements, placementDecisions, manifestWorkReplicaSets)
+		reads = append(reads, manifestWorkReplicaSets, managedClusters, placements, placementDecisions)
 	}
 	return reads
 }

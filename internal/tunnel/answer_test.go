@@ -124,6 +124,7 @@ func TestRefused(t *testing.T) {
 		"who asks, otherwise":  {[]string{"HTTP/1.1 407 No\r\nProxy-Authenticate: Negotiate\r\nProxy-Authenticate: NTLM\r\n\r\n"}, url.UserPassword("me", "s3cr3t"), []string{"by Negotiate, NTLM", "(Basic)"}},
 		"forbidden":            {[]string{"HTTP/1.1 403 Filtered\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n"}, nil, []string{"403 Filtered", "has to allow CONNECT"}},
 		"does not reach it":    {[]string{"HTTP/1.1 503 Service Unavailable\r\n\r\n"}, nil, []string{"cannot connect to hub.invalid:6443 (503"}},
+		"breaks down":          {[]string{"HTTP/1.0 500 Unable to connect\r\n\r\n"}, nil, []string{"cannot connect to hub.invalid:6443 (500 Unable to connect)"}},
 		"is a server with TLS": {[]string{"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"}, nil, []string{"begin with https://"}},
 		"moved":                {[]string{"HTTP/1.1 302 Found\r\nLocation: https://login.invalid\r\n\r\n"}, nil, []string{"302 Found"}},
 		"speaks otherwise":     {[]string{"SSH-2.0-OpenSSH_9.2\r\n"}, nil, []string{"SSH-2.0", "see whether proxy-url names an HTTP proxy"}},

@@ -181,7 +181,7 @@ func (p Proxy) refusal(a *answer, address string) error {
 		}
 		return fmt.Errorf("the proxy %s wants to know who asks (%s); put a user and a password into proxy-url, as in %s://USER:PASSWORD@%s",
 			p.name(), a.status, p.URL.Scheme, p.URL.Host)
-	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+	case http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		return fmt.Errorf("the proxy %s cannot connect to %s (%s); see whether that is the hub's address as the proxy knows it, and whether the hub runs",
 			p.name(), address, a.status)
 	case http.StatusBadRequest:
