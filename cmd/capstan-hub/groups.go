@@ -77,7 +77,7 @@ func (f *hubFlags) add(flags *pflag.FlagSet) {
 		"How long the deletion of a cluster that is not available waits for its agent before the hub goes on without it; 0 waits for ever. "+
 			"The annotation "+fleet.AnnotationDeletionTimeout+" of a ManagedCluster goes before it.")
 	flags.StringToStringVar(&f.labels, flagLabels, f.labels,
-		"Labels of what the registration controllers make for a cluster (namespace, lease, roles and role bindings), beside their own, each as KEY=VALUE.")
+		"Labels of what the hub makes for a cluster (namespace, lease, service accounts, roles and role bindings), beside its own, each as KEY=VALUE.")
 	flags.BoolVar(&f.withoutElection, "disable-leader-election", f.withoutElection, "Act without a Lease, whoever else may run the same controllers.")
 	flags.StringVar(&f.tieBreak, "placement-tie-break", f.tieBreak,
 		"How placements choose among clusters of equal scores: "+string(placement.TieBreakName)+" takes the first by name, "+
@@ -146,13 +146,15 @@ func (f *hubFlags) options() (o hub.Options, err error) {
 	return o, nil
 }
 
-// checkLabels refuses what is no label, and the one by which the hub knows what belongs to a cluster.
+// checkLabels refuses what is no label, and those by which the hub knows what it has made.
 func (f *hubFlags) checkLabels() (map[string]string, error) {
 	if problems := metavalidation.ValidateLabels(f.labels, field.NewPath("--"+flagLabels)); len(problems) > 0 {
 		return nil, problems.ToAggregate()
 	}
-	if _, own := f.labels[fleet.LabelClusterName]; own {
-		return nil, fmt.Errorf("--%s: %s is the name of the cluster; leave it out", flagLabels, fleet.LabelClusterName)
+	for key := range f.labels {
+		if prefix, _, _ := strings.Cut(key, "/"); strings.HasSuffix(prefix, fleet.Domain) {
+			return nil, fmt.Errorf("--%s: labels of %s are the hub's own; leave %s out", flagLabels, fleet.Domain, key)
+		}
 	}
 	return f.labels, nil
 }

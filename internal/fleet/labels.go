@@ -5,6 +5,9 @@ import (
 	"encoding/hex"
 )
 
+// Domain ends the prefixes of all labels and annotations of Open Cluster Management.
+const Domain = "open-cluster-management.io"
+
 // Labels of clusters and of what belongs to them.
 const (
 	// LabelClusterSet on a ManagedCluster is the one exclusive ManagedClusterSet it is a member of.

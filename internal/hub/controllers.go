@@ -138,7 +138,9 @@ var groups = []group{
 		withClock(configuration.Register),
 		withClock(progress.Register),
 		withClock(addonhealth.Register),
-		withClock(token.Register),
+		func(mgr ctrl.Manager, o Options) error {
+			return token.Register(mgr, token.Options{Labels: o.Labels, Clock: o.Clock})
+		},
 		withClock(template.Register),
 	}},
 }

@@ -33,17 +33,24 @@ import (
 // conflictRetry is for a status that somebody else writes, too. Mostly the event about what he wrote comes first.
 const conflictRetry = time.Second
 
+// Options configure the controller.
+type Options struct {
+	// Labels are put on what is made for an add-on, beside its own.
+	Labels map[string]string
+	Clock  clock.Clock
+}
+
 // Controller reconciles ManagedClusterAddOns.
 type Controller struct {
+	Options
 	client client.Client
-	clock  clock.Clock
 }
 
 // New returns a Controller that reads and writes through c.
-func New(c client.Client, clk clock.Clock) *Controller { return &Controller{client: c, clock: clk} }
+func New(c client.Client, o Options) *Controller { return &Controller{Options: o, client: c} }
 
 // Register adds the controller to the manager.
-func Register(mgr ctrl.Manager, clk clock.Clock) error {
+func Register(mgr ctrl.Manager, o Options) error {
 	marked := builder.WithPredicates(changed.Either(isMarked))
 	ofAddOn := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: o.GetNamespace(), Name: o.GetLabels()[fleet.LabelTokenAddOnName]}}}
@@ -54,7 +61,7 @@ func Register(mgr ctrl.Manager, clk clock.Clock) error {
 		Watches(&corev1.ServiceAccount{}, ofAddOn, marked).
 		Watches(&rbacv1.Role{}, ofAddOn, marked).
 		Watches(&rbacv1.RoleBinding{}, ofAddOn, marked).
-		Complete(New(mgr.GetClient(), clk))
+		Complete(New(mgr.GetClient(), o))
 }
 
 // isMarked tells whether an object says that it was made here.
@@ -114,7 +121,7 @@ func nameSubject(addOn *addonv1beta1.ManagedClusterAddOn) {
 }
 
 func (c *Controller) report(addOn *addonv1beta1.ManagedClusterAddOn, account *corev1.ServiceAccount, err error) {
-	cond := metav1.Condition{Type: fleet.ConditionTokenInfrastructureReady, LastTransitionTime: metav1.NewTime(c.clock.Now())}
+	cond := metav1.Condition{Type: fleet.ConditionTokenInfrastructureReady, LastTransitionTime: metav1.NewTime(c.Clock.Now())}
 	if err != nil {
 		cond.Status, cond.Reason, cond.Message = metav1.ConditionFalse, fleet.ReasonTokenInfrastructureApplyFailed, err.Error()
 	} else {
@@ -179,6 +186,7 @@ func (c *Controller) ensure(ctx context.Context, addOn *addonv1beta1.ManagedClus
 	if marked == nil {
 		marked = map[string]string{}
 	}
+	maps.Copy(marked, c.Labels)
 	maps.Copy(marked, labels(addOn))
 	o.SetLabels(marked)
 	if err := controllerutil.SetOwnerReference(addOn, o, c.client.Scheme()); err != nil {
