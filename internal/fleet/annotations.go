@@ -65,8 +65,8 @@ const (
 	// AnnotationManifests on an AppliedManifestWork is which objects its work names, written before they are applied. It is
 	// an extension.
 	AnnotationManifests = "capstan.io/manifests"
-	// AnnotationPropagationPolicy on an AppliedManifestWork, when "Foreground", has its objects go after their dependents.
-	// It is an extension.
+	// AnnotationPropagationPolicy on an AppliedManifestWork, when "Foreground", has its objects go after their dependents; when
+	// "Background", they were to and do not any more. It is an extension.
 	AnnotationPropagationPolicy = "capstan.io/propagation-policy"
 	// AnnotationClusterName on an AppliedManifestWork is the cluster that its work is of. It is an extension.
 	AnnotationClusterName = "capstan.io/cluster-name"

@@ -6,7 +6,7 @@ import (
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 )
 
-// IsOwned tells whether a work owns an object that it names, so that the object goes with the work (WK-09, WK-12).
+// IsOwned tells whether a work owns an object that it names, so that the object goes with the work.
 func IsOwned(option *workv1.DeleteOption, strategy workv1.UpdateStrategyType, resource workv1.ResourceIdentifier) bool {
 	if strategy == workv1.UpdateStrategyTypeReadOnly {
 		return false
@@ -23,4 +23,12 @@ func IsOwned(option *workv1.DeleteOption, strategy workv1.UpdateStrategyType, re
 	return option.SelectivelyOrphan == nil || !slices.ContainsFunc(option.SelectivelyOrphan.OrphaningRules, func(r workv1.OrphaningRule) bool {
 		return r.Group == resource.Group && r.Resource == resource.Resource && r.Namespace == resource.Namespace && r.Name == resource.Name
 	})
+}
+
+// NamesForeground tells whether a work asks in so many words that its objects go after their dependents. The API server fills in
+// Foreground where a delete option names no policy. Whoever sets something else there, such as a TTL, need not mean it; an option that
+// has nothing else was set for its policy.
+func NamesForeground(option *workv1.DeleteOption) bool {
+	return option != nil && option.PropagationPolicy == workv1.DeletePropagationPolicyTypeForeground &&
+		option.TTLSecondsAfterFinished == nil && option.SelectivelyOrphan == nil
 }

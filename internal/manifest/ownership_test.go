@@ -44,3 +44,23 @@ func TestIsOwned(t *testing.T) {
 		}
 	}
 }
+
+// WK-12 WK-32: Foreground beside something else may be what the API server has filled in.
+func TestNamesForeground(t *testing.T) {
+	t.Parallel()
+	const foreground = workv1.DeletePropagationPolicyTypeForeground
+	for name, test := range map[string]struct {
+		option *workv1.DeleteOption
+		want   bool
+	}{
+		"no option":  {nil, false},
+		"foreground": {&workv1.DeleteOption{PropagationPolicy: foreground}, true},
+		"orphan":     {&workv1.DeleteOption{PropagationPolicy: workv1.DeletePropagationPolicyTypeOrphan}, false},
+		"a TTL":      {&workv1.DeleteOption{PropagationPolicy: foreground, TTLSecondsAfterFinished: new(int64(0))}, false},
+		"rules":      {&workv1.DeleteOption{PropagationPolicy: foreground, SelectivelyOrphan: &workv1.SelectivelyOrphan{}}, false},
+	} {
+		if got := NamesForeground(test.option); got != test.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}

@@ -50,6 +50,7 @@ func TestBench(t *testing.T) {
 	agent := env.Join(t, hub, managed, "cluster1")
 	t.Run("idle", func(t *testing.T) { measureIdle(t, r, hub, agent) })
 	t.Run("works", func(t *testing.T) { measureWorks(t, r, hub) })
+	t.Run("deletion", func(t *testing.T) { measureDeletion(t, r, hub) })
 	t.Run("drift", func(t *testing.T) { measureDrift(t, r, hub, managed) })
 	t.Run("feedback", func(t *testing.T) { measureFeedback(t, r, hub, managed) })
 	t.Run("manifests", func(t *testing.T) { measureIdleManifests(t, r, hub) })

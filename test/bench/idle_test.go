@@ -19,7 +19,7 @@ import (
 const idleManifests = 1000
 
 // measureIdleManifests looks at what an agent does when nothing happens to a thousand objects that it has applied, and how
-// long they take to come and to go.
+// long they take to come.
 func measureIdleManifests(t *testing.T, r *report, hub *env.Server) {
 	const cluster = "idle"
 	managed := env.StartSandbox(t)
@@ -45,12 +45,6 @@ func measureIdleManifests(t *testing.T, r *report, hub *env.Server) {
 		r.add(name+"requests to "+where+" per minute", "1/min", "", requestsAfter.to(config.Host)-requests.to(config.Host))
 	}
 	t.Logf("requests before %v, after %v", requests, requestsAfter)
-	gone := works.countGone(t, 1)
-	begin = time.Now()
-	if err := c.Delete(t.Context(), work); err != nil {
-		t.Fatal(err)
-	}
-	r.add(fmt.Sprintf("work of %d manifests deleted to gone", idleManifests), "s", "", gone.await(t).Sub(begin).Seconds())
 }
 
 func configMapsOf(n int) (manifests []string) {

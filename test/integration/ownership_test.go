@@ -3,16 +3,19 @@ package integration
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/test/env"
 )
 
@@ -90,15 +93,14 @@ func TestOrphanedInTheLastMoment(t *testing.T) {
 	awaitOwners(t, m, ns, "kept", 0)
 }
 
-// Gap W15: a work that says Foreground goes after the dependents of its objects.
-func TestForegroundDeletion(t *testing.T) {
-	t.Parallel()
-	const name = "foreground"
+// heldDependent applies a Deployment with a work, and holds its ReplicaSet with a finalizer until it is called.
+func heldDependent(t *testing.T, name string, option *workv1.DeleteOption) (w *workv1.ManifestWork, held *appsv1.ReplicaSet, release func()) {
+	t.Helper()
 	env.Join(t, hub, managed, name)
 	h, m := hub.Client(t), managed.Client(t)
 	ns := namespace(t, m, name)
-	w := work(name, name, fmt.Sprintf(scaled, ns, 1, 1, "web:1"))
-	w.Spec.DeleteOption = &workv1.DeleteOption{PropagationPolicy: workv1.DeletePropagationPolicyTypeForeground}
+	w = work(name, name, fmt.Sprintf(scaled, ns, 1, 1, "web:1"))
+	w.Spec.DeleteOption = option
 	create(t, h, w)
 	awaitCondition(t, h, w, "Applied", metav1.ConditionTrue)
 	sets := &appsv1.ReplicaSetList{}
@@ -108,7 +110,7 @@ func TestForegroundDeletion(t *testing.T) {
 		}
 		return nil
 	})
-	held := &sets.Items[0]
+	held = &sets.Items[0]
 	hold := func(finalizers string) {
 		t.Helper()
 		patch := fmt.Appendf(nil, `{"metadata":{"finalizers":%s}}`, finalizers)
@@ -117,24 +119,83 @@ func TestForegroundDeletion(t *testing.T) {
 		}
 	}
 	hold(`["example.com/held"]`)
+	return w, held, func() { hold("null") }
+}
+
+// Gap W15: a work that says Foreground goes after the dependents of its objects. If they stay, the work says so, and it does not wait
+// for them any more when it is told not to.
+func TestForegroundDeletion(t *testing.T) {
+	t.Parallel()
+	for _, released := range []bool{true, false} {
+		t.Run(fmt.Sprintf("released %t", released), func(t *testing.T) {
+			t.Parallel()
+			w, held, release := heldDependent(t, fmt.Sprintf("foreground-%t", released), &workv1.DeleteOption{PropagationPolicy: workv1.DeletePropagationPolicyTypeForeground})
+			h, m := hub.Client(t), managed.Client(t)
+			if err := h.Delete(t.Context(), w); err != nil {
+				t.Fatal(err)
+			}
+			awaitObject(t, m, held, func(s *appsv1.ReplicaSet) error {
+				if s.DeletionTimestamp == nil {
+					return fmt.Errorf("the ReplicaSet is not being deleted")
+				}
+				return nil
+			})
+			web := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: held.Namespace, Name: "web"}}
+			if err := m.Get(t.Context(), client.ObjectKeyFromObject(web), web); err != nil || web.DeletionTimestamp == nil {
+				t.Errorf("the Deployment did not wait for its ReplicaSet: %v", err)
+			}
+			if err := h.Get(t.Context(), client.ObjectKeyFromObject(w), w); err != nil {
+				t.Errorf("the work did not wait for the Deployment: %v", err)
+			}
+			if released {
+				release()
+				awaitGone(t, h, w)
+				return
+			}
+			awaitObject(t, h, w, func(w *workv1.ManifestWork) error {
+				cond := meta.FindStatusCondition(w.Status.Conditions, fleet.ConditionDeleting)
+				if cond == nil || cond.Status != metav1.ConditionTrue || cond.Reason != fleet.ReasonWorkDeleting {
+					return fmt.Errorf("conditions: %+v", w.Status.Conditions)
+				}
+				for _, part := range []string{"1 object left", "deployments.apps " + held.Namespace + "/web", "foregroundDeletion", "garbage collector", "kubectl -n " + w.Namespace + " patch"} {
+					if !strings.Contains(cond.Message, part) {
+						return fmt.Errorf("the condition does not speak of %q: %s", part, cond.Message)
+					}
+				}
+				return nil
+			})
+			if err := h.Patch(t.Context(), w, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"deleteOption":null}}`))); err != nil {
+				t.Fatal(err)
+			}
+			awaitGone(t, h, w)
+			awaitGone(t, m, web)
+			if err := m.Get(t.Context(), client.ObjectKeyFromObject(held), held); err != nil {
+				t.Errorf("the ReplicaSet: %v", err)
+			}
+			release()
+		})
+	}
+}
+
+// WK-12 WK-32: the policy that the API server fills in beside a TTL makes nobody wait for dependents.
+func TestDefaultedForeground(t *testing.T) {
+	t.Parallel()
+	w, held, release := heldDependent(t, "defaulted-foreground", nil)
+	h, m := hub.Client(t), managed.Client(t)
+	if err := h.Patch(t.Context(), w, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"deleteOption":{"ttlSecondsAfterFinished":3600}}}`))); err != nil {
+		t.Fatal(err)
+	}
+	if w.Spec.DeleteOption.PropagationPolicy != workv1.DeletePropagationPolicyTypeForeground {
+		t.Fatalf("the API server makes it %+v", w.Spec.DeleteOption)
+	}
 	if err := h.Delete(t.Context(), w); err != nil {
 		t.Fatal(err)
 	}
-	awaitObject(t, m, held, func(s *appsv1.ReplicaSet) error {
-		if s.DeletionTimestamp == nil {
-			return fmt.Errorf("the ReplicaSet is not being deleted")
-		}
-		return nil
-	})
-	web := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "web"}}
-	if err := m.Get(t.Context(), client.ObjectKeyFromObject(web), web); err != nil || web.DeletionTimestamp == nil {
-		t.Errorf("the Deployment did not wait for its ReplicaSet: %v", err)
-	}
-	if err := h.Get(t.Context(), client.ObjectKeyFromObject(w), w); err != nil {
-		t.Errorf("the work did not wait for the Deployment: %v", err)
-	}
-	hold("null")
 	awaitGone(t, h, w)
+	if err := m.Get(t.Context(), client.ObjectKeyFromObject(held), held); err != nil {
+		t.Errorf("the ReplicaSet: %v", err)
+	}
+	release()
 }
 
 // WK-13: what was applied in a version that the cluster serves no more is deleted in another.

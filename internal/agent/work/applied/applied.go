@@ -56,23 +56,33 @@ type Cluster struct {
 	// Discovery tells which resources are served, and in which version.
 	Discovery discovery.DiscoveryInterfaceWithContext
 	Tracked   *tracker.Tracker
-	// asked are the revisions of objects whose deletion was asked for, as they were then, by UID: of these, the tracker is
-	// believed when it says that they have gone, or that nothing has happened yet, so that a work of a thousand objects does not
-	// ask for each of them again.
-	asked sync.Map
+	// asked has the objects whose deletion was asked for, by UID: of these, the tracker is believed when it says that they have
+	// gone, or that nothing has happened yet, so that a work of a thousand objects does not ask for each of them again.
+	asked  sync.Map
+	delays delays
+}
+
+// request is a deletion that was asked for.
+type request struct {
+	// revision is that of the object then.
+	revision tracker.Revision
+	// finalizers are those that the object has, if it was read since.
+	finalizers []string
 }
 
 // Remove deletes resources that the AppliedManifestWork owns, and returns those that are still there: being deleted, or
 // not deleted because of the error. An object that somebody made anew, or that is not owned any more, is left alone; one
 // that other works own as well only loses this owner (WK-13). The tracker tells the owner when a remaining one has gone.
 func (c *Cluster) Remove(ctx context.Context, amw *workv1.AppliedManifestWork, resources []workv1.AppliedManifestResourceMeta) (remaining []workv1.AppliedManifestResourceMeta, err error) {
-	return c.each(amw, "delete", resources, func(r *workv1.AppliedManifestResourceMeta) (bool, error) { return c.remove(ctx, amw, r) })
+	unasked := func(r workv1.AppliedManifestResourceMeta) bool { return !c.isWaitedFor(amw, r) }
+	return c.each(amw, "delete", resources, unasked, func(r *workv1.AppliedManifestResourceMeta) (bool, error) { return c.remove(ctx, amw, r) })
 }
 
 // Release makes resources not be owned by the AppliedManifestWork any more, without deleting them (WK-12). It returns those
 // that still are, because of the error.
 func (c *Cluster) Release(ctx context.Context, amw *workv1.AppliedManifestWork, resources []workv1.AppliedManifestResourceMeta) (remaining []workv1.AppliedManifestResourceMeta, err error) {
-	return c.each(amw, "release", resources, func(r *workv1.AppliedManifestResourceMeta) (bool, error) {
+	all := func(workv1.AppliedManifestResourceMeta) bool { return true }
+	return c.each(amw, "release", resources, all, func(r *workv1.AppliedManifestResourceMeta) (bool, error) {
 		resource, live, err := c.find(ctx, amw, r)
 		if err != nil || live == nil {
 			return err == nil, err
@@ -82,13 +92,13 @@ func (c *Cluster) Release(ctx context.Context, amw *workv1.AppliedManifestWork, 
 	})
 }
 
-// atOnce is how many objects of one AppliedManifestWork are deleted, or released, at a time: as many requests share one
-// connection, and the API server hardly notices them.
-const atOnce = 8
+// atOnce is how many objects of one AppliedManifestWork are deleted, or released, at a time. The API server writes together what
+// comes together; many more would only wait there, and hold up what comes from others.
+const atOnce = 16
 
-// each does something with resources, many at a time. But what takes others with it, on its own terms, comes last, and waits for
-// all that come before it: in a namespace that is being deleted no object heeds its own propagation policy any more.
-func (c *Cluster) each(amw *workv1.AppliedManifestWork, verb string, resources []workv1.AppliedManifestResourceMeta,
+// each does something with those resources that are due, many at a time. But what takes others with it, on its own terms, comes last,
+// and waits for all that come before it: in a namespace that is being deleted no object heeds its own propagation policy any more.
+func (c *Cluster) each(amw *workv1.AppliedManifestWork, verb string, resources []workv1.AppliedManifestResourceMeta, due func(workv1.AppliedManifestResourceMeta) bool,
 	do func(*workv1.AppliedManifestResourceMeta) (gone bool, err error)) (remaining []workv1.AppliedManifestResourceMeta, err error) {
 	after := slices.SortedStableFunc(slices.Values(resources), func(a, b workv1.AppliedManifestResourceMeta) int {
 		return cmp.Compare(rank(a), rank(b))
@@ -100,10 +110,16 @@ func (c *Cluster) each(amw *workv1.AppliedManifestWork, verb string, resources [
 		if i > 0 && rank(after[i]) > rank(after[i-1]) {
 			_ = group.Wait() // the errors are in failures
 		}
-		group.Go(func() error {
-			gone[i], failures[i] = c.one(amw, verb, &after[i], do)
-			return nil
-		})
+		switch {
+		case c.wasSeenToGo(after[i]):
+			gone[i] = true
+			c.forget(amw, after[i])
+		case due(after[i]):
+			group.Go(func() error {
+				gone[i], failures[i] = c.one(amw, verb, &after[i], do)
+				return nil
+			})
+		}
 	}
 	_ = group.Wait() // the same
 	for i, r := range after {
@@ -132,22 +148,22 @@ func (c *Cluster) one(amw *workv1.AppliedManifestWork, verb string, r *workv1.Ap
 	do func(*workv1.AppliedManifestResourceMeta) (gone bool, err error)) (gone bool, err error) {
 	recorded := Object(*r)
 	c.Tracked.Track(amw.Name, recorded)
-	if gone = c.wasSeenToGo(*r); !gone {
-		gone, err = do(r)
-	}
-	if err != nil {
+	if gone, err = do(r); err != nil {
 		err = fmt.Errorf("%s %s %s: %w", verb, r.Resource, recorded.NamespacedName, err)
 	}
 	if now := Object(*r); now != recorded {
 		c.Tracked.Forget(amw.Name, recorded)
 		c.Tracked.Track(amw.Name, now)
-		recorded = now
 	}
 	if gone {
-		c.Tracked.Forget(amw.Name, recorded)
-		c.asked.Delete(r.UID)
+		c.forget(amw, *r)
 	}
 	return gone, err
+}
+
+func (c *Cluster) forget(amw *workv1.AppliedManifestWork, r workv1.AppliedManifestResourceMeta) {
+	c.Tracked.Forget(amw.Name, Object(r))
+	c.asked.Delete(r.UID)
 }
 
 // wasSeenToGo tells whether an object that was to be deleted is known to be gone.
@@ -158,15 +174,18 @@ func (c *Cluster) wasSeenToGo(r workv1.AppliedManifestResourceMeta) bool {
 }
 
 // isWaitedFor tells whether an object that was to be deleted is known not to have changed since.
-func (c *Cluster) isWaitedFor(r workv1.AppliedManifestResourceMeta) bool {
-	before, asked := c.asked.Load(r.UID)
+func (c *Cluster) isWaitedFor(amw *workv1.AppliedManifestWork, r workv1.AppliedManifestResourceMeta) bool {
+	asked, ok := c.asked.Load(r.UID)
+	if !ok || insists(amw, asked.(request).finalizers) {
+		return false
+	}
 	revision, known := c.Tracked.Revision(Object(r))
-	return asked && known && revision == before
+	return known && revision == asked.(request).revision
 }
 
 func (c *Cluster) remove(ctx context.Context, amw *workv1.AppliedManifestWork, r *workv1.AppliedManifestResourceMeta) (gone bool, err error) {
-	if c.isWaitedFor(*r) {
-		return false, nil
+	if asked, err := c.removeUnread(ctx, amw, r); asked || err != nil {
+		return false, err
 	}
 	// A conflict is somebody else's change: it may have given the object to another work.
 	err = retry.RetryOnConflict(retry.DefaultRetry, func() error {
@@ -174,6 +193,27 @@ func (c *Cluster) remove(ctx context.Context, amw *workv1.AppliedManifestWork, r
 		return err
 	})
 	return gone, err
+}
+
+// removeUnread deletes an object of which the tracker knows that it is the work's alone, and tells whether the API server agreed.
+func (c *Cluster) removeUnread(ctx context.Context, amw *workv1.AppliedManifestWork, r *workv1.AppliedManifestResourceMeta) (asked bool, err error) {
+	o := Object(*r)
+	version, revision := c.Tracked.Alone(o, amw.UID)
+	if version == "" || r.UID == "" {
+		return false, nil
+	}
+	uid := types.UID(r.UID)
+	err = c.Objects.Resource(o.GroupVersionResource).Namespace(o.Namespace).Delete(ctx, o.Name, metav1.DeleteOptions{
+		Preconditions:     &metav1.Preconditions{UID: &uid, ResourceVersion: &version},
+		PropagationPolicy: new(propagation(amw)),
+	})
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return false, nil // it is not what it was, or not served in this version any more: reading it tells
+	}
+	if err == nil {
+		c.asked.Store(r.UID, request{revision: revision})
+	}
+	return err == nil, err
 }
 
 // tryRemove fails with a conflict if the object changes before what was decided about it is done.
@@ -186,7 +226,8 @@ func (c *Cluster) tryRemove(ctx context.Context, amw *workv1.AppliedManifestWork
 		err := disown(ctx, resource, amw, live)
 		return err == nil, err
 	}
-	if live.DeletionTimestamp != nil {
+	r.UID = string(live.UID)
+	if live.DeletionTimestamp != nil && !insists(amw, live.Finalizers) {
 		c.ask(*r, live)
 		return false, nil
 	}
@@ -203,12 +244,10 @@ func (c *Cluster) tryRemove(ctx context.Context, amw *workv1.AppliedManifestWork
 	return false, err
 }
 
-// ask remembers that an object is to go. One without a UID in the record may be any of its name.
+// ask remembers that an object is to go.
 func (c *Cluster) ask(r workv1.AppliedManifestResourceMeta, live *metav1.PartialObjectMetadata) {
 	c.Tracked.Saw(Object(r), live)
-	if r.UID != "" {
-		c.asked.Store(r.UID, tracker.RevisionOf(Object(r).GroupResource(), live))
-	}
+	c.asked.Store(r.UID, request{revision: tracker.RevisionOf(Object(r).GroupResource(), live), finalizers: live.Finalizers})
 }
 
 // propagation is Background unless the work asks for Foreground in so many words: that the objects have dependents to wait
@@ -218,6 +257,13 @@ func propagation(amw *workv1.AppliedManifestWork) metav1.DeletionPropagation {
 		return metav1.DeletePropagationForeground
 	}
 	return metav1.DeletePropagationBackground
+}
+
+// insists tells whether an object with the finalizers, which is being deleted, is not to wait for its dependents any more: the work
+// has changed its mind. The API server lets go of it if the same is asked for with another policy.
+func insists(amw *workv1.AppliedManifestWork, finalizers []string) bool {
+	return amw.Annotations[fleet.AnnotationPropagationPolicy] == string(metav1.DeletePropagationBackground) &&
+		slices.Contains(finalizers, metav1.FinalizerDeleteDependents)
 }
 
 // find returns the object of a recorded resource if it is the one that was recorded and still owned, else nil. A version that
@@ -283,10 +329,7 @@ func owns(amw *workv1.AppliedManifestWork, live *metav1.PartialObjectMetadata) b
 
 // shared tells whether another work owns the object as well.
 func shared(amw *workv1.AppliedManifestWork, live *metav1.PartialObjectMetadata) bool {
-	return slices.ContainsFunc(live.OwnerReferences, func(o metav1.OwnerReference) bool {
-		gv, err := schema.ParseGroupVersion(o.APIVersion)
-		return err == nil && gv.Group == workv1.GroupVersion.Group && o.Kind == kind && o.UID != amw.UID
-	})
+	return slices.ContainsFunc(live.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID != amw.UID && tracker.IsWork(o) })
 }
 
 func disown(ctx context.Context, resource metadata.ResourceInterface, amw *workv1.AppliedManifestWork, live *metav1.PartialObjectMetadata) error {

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -201,17 +202,53 @@ func contested(t *testing.T, changes int, change func(*metav1.PartialObjectMetad
 // WK-13: an object that another work takes over while this one is about to delete it stays, and is the other's alone.
 func TestMovedWhileBeingRemoved(t *testing.T) {
 	t.Parallel()
-	other := &workv1.AppliedManifestWork{ObjectMeta: metav1.ObjectMeta{Name: "hash-other", UID: "other"}}
-	objects, c := contested(t, 1, func(live *metav1.PartialObjectMetadata) {
-		live.OwnerReferences = append(live.OwnerReferences, OwnerReference(other))
-	})
-	remaining, err := c.Remove(t.Context(), owner, []workv1.AppliedManifestResourceMeta{resource("", "configmaps", "cm")})
-	if err != nil || len(remaining) > 0 {
-		t.Errorf("remaining: %v (%v)", remaining, err)
+	for name, known := range map[string]bool{"to an agent that has applied it": true, "after a restart": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			other := &workv1.AppliedManifestWork{ObjectMeta: metav1.ObjectMeta{Name: "hash-other", UID: "other"}}
+			objects, c := contested(t, 1, func(live *metav1.PartialObjectMetadata) {
+				live.OwnerReferences = append(live.OwnerReferences, OwnerReference(other))
+			})
+			r, configMaps := resource("", "configmaps", "cm"), objects.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace("default")
+			if known {
+				live, err := configMaps.Get(t.Context(), "cm", metav1.GetOptions{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				c.Tracked.Track(owner.Name, Object(r))
+				c.Tracked.Saw(Object(r), live)
+			}
+			remaining, err := c.Remove(t.Context(), owner, []workv1.AppliedManifestResourceMeta{r})
+			if err != nil || len(remaining) > 0 {
+				t.Errorf("remaining: %v (%v)", remaining, err)
+			}
+			live, err := configMaps.Get(t.Context(), "cm", metav1.GetOptions{})
+			if err != nil || owns(owner, live) || !owns(other, live) {
+				t.Errorf("the object is now %+v (%v)", live, err)
+			}
+		})
 	}
-	live, err := objects.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace("default").Get(t.Context(), "cm", metav1.GetOptions{})
-	if err != nil || owns(owner, live) || !owns(other, live) {
-		t.Errorf("the object is now %+v (%v)", live, err)
+}
+
+// The reasons of a delay are what failed, and then what is left; a few of them will do.
+func TestExplain(t *testing.T) {
+	t.Parallel()
+	c := &Cluster{}
+	var left []workv1.AppliedManifestResourceMeta
+	for i, finalizers := range [][]string{nil, {"a", metav1.FinalizerDeleteDependents}, {metav1.FinalizerDeleteDependents}, nil, nil} {
+		r := resource("apps", "deployments", fmt.Sprint(i))
+		left = append(left, r)
+		if i > 0 {
+			c.asked.Store(r.UID, request{finalizers: finalizers})
+		}
+	}
+	want := &Delay{Left: 5, Dependents: true, Reasons: []string{
+		"could not delete deployments default/0: broken",
+		"deployments.apps default/1 has the finalizers a",
+		"deployments.apps default/2 waits for the garbage collector of the cluster to delete its dependents (finalizer foregroundDeletion)",
+	}}
+	if diff := cmp.Diff(want, c.Explain(left, errors.Join(fmt.Errorf("delete deployments default/0: %w", errBroken)))); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }
 

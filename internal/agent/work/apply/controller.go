@@ -71,11 +71,11 @@ type Controller struct {
 	cluster *applied.Cluster
 	tracked *tracker.Tracker
 	// observed answers what the hub is to be told of applied objects.
-	observed *observe.Observer
-	applier  *applier
-	passes   passes
-	released released
-	backlog  backlog
+	observed  *observe.Observer
+	applier   *applier
+	passes    passes
+	deletions deletions
+	backlog   backlog
 }
 
 // New returns a Controller that reads works from hub and applies them to managed.
@@ -93,22 +93,17 @@ func Register(mgr ctrl.Manager, hub cluster.Cluster, dyn dynamic.Interface, mana
 	workOf := func(name string) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.Namespace, Name: name}}}
 	}
-	onDrift := source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-		managed.Tracked.Listen(func(owner string) {
-			if work, ours := applied.WorkName(o.HubHash, owner); ours {
-				queue.Add(workOf(work)[0])
-			}
+	on := func(listen func(func(owner string)), concerns func(work string) bool) source.Source {
+		return source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+			listen(func(owner string) {
+				if work, ours := applied.WorkName(o.HubHash, owner); ours && concerns(work) {
+					queue.Add(workOf(work)[0])
+				}
+			})
+			return nil
 		})
-		return nil
-	})
-	onNews := source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-		observed.Listen(func(owner string) {
-			if work, ours := applied.WorkName(o.HubHash, owner); ours {
-				queue.Add(workOf(work)[0])
-			}
-		})
-		return nil
-	})
+	}
+	stays := func(work string) bool { return !c.deletions.has(work) } // what becomes of the objects of others is finalize's to see
 	onReturn := source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		c.backlog.wake = func(work string, after time.Duration) { queue.AddAfter(workOf(work)[0], after) }
 		return nil
@@ -122,8 +117,9 @@ func Register(mgr ctrl.Manager, hub cluster.Cluster, dyn dynamic.Interface, mana
 			}
 			return workOf(amw.Spec.ManifestWorkName)
 		})).
-		WatchesRawSource(onDrift).
-		WatchesRawSource(onNews).
+		WatchesRawSource(on(managed.Tracked.Listen, stays)).
+		WatchesRawSource(on(observed.Listen, stays)).
+		WatchesRawSource(on(managed.ListenToDelays, c.deletions.has)).
 		WatchesRawSource(onReturn).
 		WithOptions(controller.Options{
 			SkipNameValidation: ptr.To(true), MaxConcurrentReconciles: o.Workers,
@@ -143,13 +139,14 @@ func (c *Controller) reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := c.hub.Get(ctx, req.NamespacedName, work); err != nil {
 		if apierrors.IsNotFound(err) {
 			c.forget(req.Name)
-			c.released.delete(req.Name)
+			c.deletions.end(req.Name)
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if !work.DeletionTimestamp.IsZero() {
-		return ctrl.Result{}, c.finish(ctx, work)
+		return c.finish(ctx, work)
 	}
+	c.deletions.end(work.Name)
 	if isComplete(work) {
 		c.forget(work.Name)
 		return ctrl.Result{}, nil
@@ -307,7 +304,7 @@ func (c *Controller) newApplied(work *workv1.ManifestWork, named string) *workv1
 	if named != "" {
 		amw.Annotations[fleet.AnnotationManifests] = named
 	}
-	if o := work.Spec.DeleteOption; o != nil && o.PropagationPolicy == workv1.DeletePropagationPolicyTypeForeground {
+	if manifest.NamesForeground(work.Spec.DeleteOption) {
 		amw.Annotations[fleet.AnnotationPropagationPolicy] = string(metav1.DeletePropagationForeground)
 	}
 	return amw

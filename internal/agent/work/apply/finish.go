@@ -1,14 +1,18 @@
 package apply
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -19,47 +23,91 @@ import (
 	"github.com/capstan-io/capstan/internal/manifest"
 )
 
-// finish is WK-14: the AppliedManifestWork takes everything with it; the work goes when it has gone.
-func (c *Controller) finish(ctx context.Context, work *workv1.ManifestWork) error {
-	if !controllerutil.ContainsFinalizer(work, fleet.FinalizerManifestWorkCleanup) || c.released.has(work) {
-		return nil
-	}
-	if err := c.reportDeleting(ctx, work); err != nil {
-		return err
+// slow is how long a deletion takes at least that the hub is told of: most works are gone before anybody could read that.
+const slow = 2 * time.Second
+
+// finish has the AppliedManifestWork take everything with it. The work goes when it has gone.
+func (c *Controller) finish(ctx context.Context, work *workv1.ManifestWork) (ctrl.Result, error) {
+	d := c.deletions.begin(work, c.Clock.Now())
+	if !controllerutil.ContainsFinalizer(work, fleet.FinalizerManifestWorkCleanup) || d.released {
+		return ctrl.Result{}, nil
 	}
 	amw := &workv1.AppliedManifestWork{}
 	err := c.managed.Get(ctx, types.NamespacedName{Name: fleet.AppliedManifestWorkName(c.HubHash, work.Name)}, amw)
 	switch {
 	case err == nil && c.claimed(amw) != nil: // there is nothing of this work on the cluster
-	case err == nil && amw.DeletionTimestamp.IsZero():
-		return c.deleteApplied(ctx, work, amw)
 	case err == nil:
-		return nil // its end brings us back
+		return c.await(ctx, work, amw, d)
 	case !apierrors.IsNotFound(err):
-		return fmt.Errorf("get the AppliedManifestWork of ManifestWork %s: %w", work.Name, err)
+		return ctrl.Result{}, fmt.Errorf("get the AppliedManifestWork of ManifestWork %s: %w", work.Name, err)
 	}
 	c.forget(work.Name)
 	if err := c.backlog.heard(finalizer.Remove(ctx, c.hub, work, fleet.FinalizerManifestWorkCleanup)); err != nil {
-		return fmt.Errorf("remove the finalizer of ManifestWork %s: %w", work.Name, err)
+		return ctrl.Result{}, fmt.Errorf("remove the finalizer of ManifestWork %s: %w", work.Name, err)
 	}
-	c.released.add(work)
+	d.released = true
+	return ctrl.Result{}, nil
+}
+
+// await sees to it that the AppliedManifestWork goes, whose end brings the work back here, and reports if that takes a while.
+func (c *Controller) await(ctx context.Context, work *workv1.ManifestWork, amw *workv1.AppliedManifestWork, d *deletion) (ctrl.Result, error) {
+	var err error
+	if amw.DeletionTimestamp.IsZero() {
+		c.ignore(work.Name)
+		err = c.deleteApplied(ctx, work, amw)
+	} else {
+		err = c.changeMind(ctx, work, amw)
+	}
+	if soon := slow - c.Clock.Since(d.since); err == nil && soon > 0 {
+		return ctrl.Result{RequeueAfter: soon}, nil
+	}
+	return ctrl.Result{}, errors.Join(err, c.reportDeleting(ctx, work, c.cluster.Delay(amw.Name)))
+}
+
+// changeMind has objects that wait for their dependents go at once if the work asks for that no more.
+func (c *Controller) changeMind(ctx context.Context, work *workv1.ManifestWork, amw *workv1.AppliedManifestWork) error {
+	const key = fleet.AnnotationPropagationPolicy
+	before, now := amw.Annotations[key], c.newApplied(work, "").Annotations[key]
+	if before == "" || before == now || now == "" && before == string(metav1.DeletePropagationBackground) {
+		return nil
+	}
+	changed := amw.DeepCopy()
+	changed.Annotations[key] = cmp.Or(now, string(metav1.DeletePropagationBackground))
+	if err := c.managed.Patch(ctx, changed, client.MergeFrom(amw)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("change the propagation policy of AppliedManifestWork %s: %w", amw.Name, err)
+	}
 	return nil
 }
 
-// released are works that are let go of and that the cache still has: when a hub is busy, its watch lags behind, and each event
-// until then would ask for the same again.
-type released struct{ m sync.Map }
+// deletions are under way, of works by their name.
+type deletions struct{ m sync.Map }
 
-func (r *released) add(work *workv1.ManifestWork) { r.m.Store(work.Name, work.UID) }
-
-func (r *released) has(work *workv1.ManifestWork) bool {
-	uid, ok := r.m.Load(work.Name)
-	return ok && uid == work.UID
+// deletion of a work.
+type deletion struct {
+	work  types.UID
+	since time.Time
+	// released tells that the work was let go of. The cache may still have it: when a hub is busy, its watch lags behind, and each
+	// event until then would ask for the same again.
+	released bool
 }
 
-func (r *released) delete(work string) { r.m.Delete(work) }
+func (d *deletions) begin(work *workv1.ManifestWork, now time.Time) *deletion {
+	if known, ok := d.m.Load(work.Name); ok && known.(*deletion).work == work.UID {
+		return known.(*deletion)
+	}
+	begun := &deletion{work: work.UID, since: now}
+	d.m.Store(work.Name, begun)
+	return begun
+}
 
-// deleteApplied heeds the delete option as it is now, which the last pass may not have seen (WK-12).
+func (d *deletions) has(work string) bool {
+	_, ok := d.m.Load(work)
+	return ok
+}
+
+func (d *deletions) end(work string) { d.m.Delete(work) }
+
+// deleteApplied heeds the delete option as it is now, which the last pass may not have seen.
 func (c *Controller) deleteApplied(ctx context.Context, work *workv1.ManifestWork, amw *workv1.AppliedManifestWork) error {
 	unrecorded, err := applied.Unrecorded(c.managed.RESTMapper(), amw)
 	if err != nil {
@@ -88,19 +136,33 @@ func (c *Controller) deleteApplied(ctx context.Context, work *workv1.ManifestWor
 	return client.IgnoreNotFound(c.managed.Delete(ctx, amw))
 }
 
+// ignore ends the questions about the objects of a work: nobody is told the answers any more.
+func (c *Controller) ignore(work string) {
+	last := c.passes.get(work)
+	if last == nil {
+		return
+	}
+	owner := fleet.AppliedManifestWorkName(c.HubHash, work)
+	for i := range last.outcomes {
+		if o := &last.outcomes[i]; o.resolved {
+			c.observed.Forget(owner, o.object())
+		}
+	}
+	c.observed.ForgetOwner(owner)
+}
+
 // forget drops what is remembered of a work that has gone.
 func (c *Controller) forget(work string) {
 	last := c.passes.get(work)
 	if last == nil {
 		return
 	}
+	c.ignore(work)
 	owner := fleet.AppliedManifestWorkName(c.HubHash, work)
-	for _, o := range last.outcomes {
-		if o.resolved {
+	for i := range last.outcomes {
+		if o := &last.outcomes[i]; o.resolved {
 			c.tracked.Forget(owner, o.object())
-			c.observed.Forget(owner, o.object())
 		}
 	}
-	c.observed.ForgetOwner(owner)
 	c.passes.delete(work)
 }

@@ -3,6 +3,7 @@ package apply
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -11,7 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/agent/work/applied"
 	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/wording"
 )
 
 // report writes what became of the manifests to the work's status, in one request, if any of it is news. That a work is
@@ -26,17 +29,37 @@ func (c *Controller) report(ctx context.Context, work *workv1.ManifestWork, outc
 	return c.writeStatus(ctx, work)
 }
 
-// reportDeleting is the first step of WK-14.
-func (c *Controller) reportDeleting(ctx context.Context, work *workv1.ManifestWork) error {
-	before := work.Status.DeepCopy()
+// reportDeleting says that the work is being deleted, and what delays that, if anything does.
+func (c *Controller) reportDeleting(ctx context.Context, work *workv1.ManifestWork, delay *applied.Delay) error {
+	before := slices.Clone(work.Status.Conditions)
 	c.setCondition(&work.Status.Conditions, metav1.Condition{
 		Type: fleet.ConditionDeleting, Status: metav1.ConditionTrue, Reason: fleet.ReasonWorkDeleting,
-		Message: "What the work has applied is being deleted from the managed cluster", ObservedGeneration: work.Generation,
+		Message: deleting(work, delay), ObservedGeneration: work.Generation,
 	})
-	if equality.Semantic.DeepEqual(before, &work.Status) {
+	if equality.Semantic.DeepEqual(before, work.Status.Conditions) {
 		return nil
 	}
 	return c.writeStatus(ctx, work)
+}
+
+func deleting(work *workv1.ManifestWork, delay *applied.Delay) string {
+	const message = "What the work has applied is being deleted from the managed cluster"
+	if delay == nil {
+		return message
+	}
+	var reasons []string
+	for _, r := range delay.Reasons {
+		reasons = append(reasons, clip(r))
+	}
+	if more := delay.Left - len(reasons); more > 0 {
+		reasons = append(reasons, fmt.Sprintf("and %d more", more))
+	}
+	text := fmt.Sprintf("%s. There is no progress, with %s left: %s", message, wording.Count(delay.Left, "object"), strings.Join(reasons, "; "))
+	if delay.Dependents {
+		text += fmt.Sprintf(". If the cluster runs no garbage collector, that has no end; to wait for no dependents, run: kubectl -n %s patch manifestwork %s "+
+			`--type=merge -p '{"spec":{"deleteOption":null}}'`, work.Namespace, work.Name)
+	}
+	return text
 }
 
 // writeStatus sends the status alone: the API server looks at nothing else here, and the manifests may be a megabyte.

@@ -31,13 +31,17 @@ import (
 	"github.com/capstan-io/capstan/internal/retry"
 )
 
-// reportInterval is how often the status tells what is left: the list of a large work is long, and most are gone at once.
-const reportInterval = time.Second
+// The status tells what is left when nothing has gone for as long as quiet: the list of a large work is long, and most are gone at
+// once. What holds up the rest is told after as long as patience.
+const (
+	quiet    = time.Second
+	patience = 10 * time.Second
+)
 
 // unwatched is how often objects that are on their way out are looked at if the agent cannot watch their kind.
 const unwatched = 10 * time.Second
 
-// Controller reconciles deleted AppliedManifestWorks of one hub (WK-14). It needs no hub for that.
+// Controller reconciles deleted AppliedManifestWorks of one hub. It needs no hub for that.
 type Controller struct {
 	managed client.Client
 	cluster *applied.Cluster
@@ -48,9 +52,10 @@ type Controller struct {
 
 // deletion of what an AppliedManifestWork owns, under way.
 type deletion struct {
-	uid      types.UID
-	left     []workv1.AppliedManifestResourceMeta
-	reported time.Time
+	uid  types.UID
+	left []workv1.AppliedManifestResourceMeta
+	// progress is when the last object was seen to go.
+	progress time.Time
 }
 
 // New returns a Controller.
@@ -85,6 +90,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := c.managed.Get(ctx, req.NamespacedName, amw); err != nil {
 		if apierrors.IsNotFound(err) {
 			c.begun.Delete(req.Name)
+			c.cluster.SetDelay(req.Name, nil)
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
@@ -96,15 +102,18 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	left, removeErr := c.cluster.Remove(ctx, amw, d.left)
+	if len(left) < len(d.left) {
+		d.progress = c.clock.Now()
+	}
 	d.left = applied.Sorted(left)
 	if len(left) == 0 && removeErr == nil {
 		return ctrl.Result{}, finalizer.Remove(ctx, c.managed, amw, fleet.FinalizerAppliedManifestWorkCleanup)
 	}
-	reportAgain, err := c.report(ctx, amw, d)
+	again, err := c.report(ctx, amw, d, removeErr)
 	if err := errors.Join(removeErr, err); err != nil {
 		return ctrl.Result{}, err
 	}
-	return ctrl.Result{RequeueAfter: soonest(reportAgain, c.lookAgain(left))}, nil
+	return ctrl.Result{RequeueAfter: soonest(again, c.lookAgain(left))}, nil
 }
 
 // deletionOf is what is known of the deletion. It begins with all that may be there: what was applied, and what an agent that
@@ -117,25 +126,31 @@ func (c *Controller) deletionOf(amw *workv1.AppliedManifestWork) (*deletion, err
 	if err != nil {
 		return nil, err
 	}
-	d := &deletion{uid: amw.UID, left: applied.Sorted(slices.Concat(amw.Status.AppliedResources, unrecorded)), reported: c.clock.Now()}
+	d := &deletion{uid: amw.UID, left: applied.Sorted(slices.Concat(amw.Status.AppliedResources, unrecorded)), progress: c.clock.Now()}
 	c.begun.Store(amw.Name, d)
 	return d, nil
 }
 
-// report writes into the status what is left, or tells when to do that.
-func (c *Controller) report(ctx context.Context, amw *workv1.AppliedManifestWork, d *deletion) (again time.Duration, err error) {
-	if equality.Semantic.DeepEqual(amw.Status.AppliedResources, d.left) {
-		return 0, nil
+// report says what is left, and what holds it up, once there has been no progress for a while, and tells when to do that.
+func (c *Controller) report(ctx context.Context, amw *workv1.AppliedManifestWork, d *deletion, removeErr error) (again time.Duration, err error) {
+	stands := c.clock.Since(d.progress)
+	if stands < patience {
+		c.cluster.SetDelay(amw.Name, nil)
+		again = patience - stands
+	} else {
+		c.cluster.SetDelay(amw.Name, c.cluster.Explain(d.left, removeErr))
 	}
-	if due := d.reported.Add(reportInterval).Sub(c.clock.Now()); due > 0 {
-		return due, nil
+	if stands < quiet {
+		return quiet - stands, nil
+	}
+	if equality.Semantic.DeepEqual(amw.Status.AppliedResources, d.left) {
+		return again, nil
 	}
 	amw.Status.AppliedResources = d.left
 	if err := c.managed.Status().Update(ctx, amw); err != nil {
 		return 0, fmt.Errorf("update the status of AppliedManifestWork %s: %w", amw.Name, err)
 	}
-	d.reported = c.clock.Now()
-	return 0, nil
+	return again, nil
 }
 
 // soonest of durations, where 0 is never.

@@ -107,45 +107,152 @@ func (b *bench) listed() int {
 	return len(amw.Status.AppliedResources)
 }
 
-// WK-14: each object is asked for, and deleted, once. What does not go shows in the status, a second later, and what does
-// costs no write.
+// track has the objects tracked, as those are that the agent has applied.
+func (b *bench) track() {
+	b.Helper()
+	amw := &workv1.AppliedManifestWork{}
+	if err := b.client.Get(b.Context(), client.ObjectKey{Name: workName}, amw); err != nil {
+		b.Fatal(err)
+	}
+	for _, r := range amw.Status.AppliedResources {
+		b.cluster.Tracked.Track(workName, applied.Object(r))
+	}
+	synctest.Wait()
+}
+
+// WK-14: each object is deleted once, and read only by an agent that has not applied it itself. What does not go shows in the
+// status when nothing else goes any more, and what does costs no write.
 func TestManyObjectsGo(t *testing.T) {
 	t.Parallel()
+	for name, applied := range map[string]bool{"applied before": true, "after a restart": false} {
+		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { testManyObjectsGo(t, applied) }) })
+	}
+}
+
+func testManyObjectsGo(t *testing.T, applied bool) {
+	const all = 100
+	b := newBench(t, all)
+	once := map[string]int{"delete": all, "list": 1, "watch": 1}
+	if applied {
+		b.track()
+	} else {
+		once["get"] = all
+	}
+	b.pass()
+	b.vanish(0, 60)
+	if again := b.pass().RequeueAfter; again != quiet {
+		t.Errorf("another look after %s, want %s", again, quiet)
+	}
+	if diff := cmp.Diff(once, b.requests()); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+	if n := b.listed(); n != all {
+		t.Errorf("the status was written at once: %d are left", n)
+	}
+	<-time.After(quiet)
+	if again := b.pass().RequeueAfter; again != patience-quiet {
+		t.Errorf("another look after %s, want %s", again, patience-quiet)
+	}
+	if n := b.listed(); n != 40 {
+		t.Errorf("%d are left by the status, want 40", n)
+	}
+	b.vanish(60, all)
+	b.pass()
+	if err := b.client.Get(t.Context(), client.ObjectKey{Name: workName}, &workv1.AppliedManifestWork{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the AppliedManifestWork is still there: %v", err)
+	}
+	if diff := cmp.Diff(once, b.requests()); diff != "" {
+		t.Errorf("requests at the end (-want +got):\n%s", diff)
+	}
+	b.pass()
+	if _, begun := b.begun.Load(workName); begun {
+		t.Error("the deletion is remembered after its end")
+	}
+}
+
+// change changes the first ConfigMap.
+func (b *bench) change(version string, f func(*metav1.PartialObjectMetadata)) {
+	b.Helper()
+	configMaps := corev1.SchemeGroupVersion.WithResource("configmaps")
+	o, err := b.objects.Tracker().Get(configMaps, "default", "cm-0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	changed := o.DeepCopyObject().(*metav1.PartialObjectMetadata)
+	changed.ResourceVersion = version
+	f(changed)
+	if err := b.objects.Tracker().Update(configMaps, changed, "default"); err != nil {
+		b.Fatal(err)
+	}
+	synctest.Wait()
+}
+
+// WK-12 WK-14: what holds up a deletion is told after a while without progress, and not any more once there is some; a work that
+// does not want to wait for dependents any more has them deleted with another policy.
+func TestDelay(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		const all = 100
-		b := newBench(t, all)
+		b := newBench(t, 5)
+		b.track()
+		told := 0
+		b.cluster.ListenToDelays(func(string) { told++ })
+		b.propagate(metav1.DeletePropagationForeground)
 		b.pass()
-		once := map[string]int{"get": all, "delete": all, "list": 1, "watch": 1}
-		b.vanish(0, 60)
-		if again := b.pass().RequeueAfter; again != reportInterval {
-			t.Errorf("another look after %s, want %s", again, reportInterval)
+		hold := func(version string, finalizers ...string) {
+			b.change(version, func(o *metav1.PartialObjectMetadata) {
+				o.Finalizers, o.DeletionTimestamp = finalizers, new(metav1.Now())
+			})
 		}
-		if diff := cmp.Diff(once, b.requests()); diff != "" {
-			t.Errorf("requests (-want +got):\n%s", diff)
-		}
-		if n := b.listed(); n != all {
-			t.Errorf("the status was written at once: %d are left", n)
-		}
-		<-time.After(reportInterval)
-		if again := b.pass().RequeueAfter; again != 0 {
-			t.Errorf("another look after %s, with nothing to be done", again)
-		}
-		if n := b.listed(); n != 40 {
-			t.Errorf("%d are left by the status, want 40", n)
-		}
-		b.vanish(60, all)
+		hold("2", metav1.FinalizerDeleteDependents)
 		b.pass()
-		if err := b.client.Get(t.Context(), client.ObjectKey{Name: workName}, &workv1.AppliedManifestWork{}); !apierrors.IsNotFound(err) {
-			t.Errorf("the AppliedManifestWork is still there: %v", err)
+		b.vanish(1, 4)
+		<-time.After(patience - quiet)
+		b.pass()
+		<-time.After(patience - quiet)
+		b.pass()
+		if told > 0 || b.cluster.Delay(workName) != nil {
+			t.Errorf("told %d times of %+v, after progress", told, b.cluster.Delay(workName))
 		}
-		if diff := cmp.Diff(once, b.requests()); diff != "" {
-			t.Errorf("requests at the end (-want +got):\n%s", diff)
+		<-time.After(quiet)
+		b.pass()
+		want := &applied.Delay{Left: 2, Dependents: true, Reasons: []string{
+			"configmaps default/cm-0 waits for the garbage collector of the cluster to delete its dependents (finalizer foregroundDeletion)",
+			"configmaps default/cm-4 is being deleted",
+		}}
+		if diff := cmp.Diff(want, b.cluster.Delay(workName)); diff != "" {
+			t.Errorf("delay (-want +got):\n%s", diff)
 		}
 		b.pass()
-		if _, begun := b.begun.Load(workName); begun {
-			t.Error("the deletion is remembered after its end")
+		if told != 1 {
+			t.Errorf("told %d times of the same", told)
+		}
+		hold("3", metav1.FinalizerDeleteDependents, "example.com/held")
+		b.pass()
+		if d := b.cluster.Delay(workName); told != 2 || d.Reasons[0] != "configmaps default/cm-0 has the finalizers example.com/held" {
+			t.Errorf("told %d times, at last of %+v", told, d)
+		}
+		b.propagate(metav1.DeletePropagationBackground)
+		b.pass()
+		b.pass()
+		if n := b.requests()["delete"]; n < 6 || n > 7 {
+			t.Errorf("%d deletions, want one more", n)
+		}
+		b.vanish(0, 1)
+		b.pass()
+		if told != 3 || b.cluster.Delay(workName) != nil {
+			t.Errorf("told %d times, at last of %+v", told, b.cluster.Delay(workName))
 		}
 	})
+}
+
+// propagate sets the policy of the AppliedManifestWork.
+func (b *bench) propagate(policy metav1.DeletionPropagation) {
+	b.Helper()
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, fleet.AnnotationPropagationPolicy, policy)
+	amw := &workv1.AppliedManifestWork{ObjectMeta: metav1.ObjectMeta{Name: workName}}
+	if err := b.client.Patch(b.Context(), amw, client.RawPatch(types.MergePatchType, patch)); err != nil {
+		b.Fatal(err)
+	}
 }
 
 // WK-14: an object that somebody else holds is looked at again when it changes.
@@ -154,17 +261,7 @@ func TestHeldObject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, 1)
 		b.pass()
-		configMaps := corev1.SchemeGroupVersion.WithResource("configmaps")
-		o, err := b.objects.Tracker().Get(configMaps, "default", "cm-0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		held := o.DeepCopyObject().(*metav1.PartialObjectMetadata)
-		held.ResourceVersion, held.OwnerReferences = "2", nil // it is somebody else's now
-		if err := b.objects.Tracker().Update(configMaps, held, "default"); err != nil {
-			t.Fatal(err)
-		}
-		synctest.Wait()
+		b.change("2", func(o *metav1.PartialObjectMetadata) { o.OwnerReferences = nil }) // it is somebody else's now
 		b.pass()
 		if err := b.client.Get(t.Context(), client.ObjectKey{Name: workName}, &workv1.AppliedManifestWork{}); !apierrors.IsNotFound(err) {
 			t.Errorf("the AppliedManifestWork waits for what is not its own: %v", err)

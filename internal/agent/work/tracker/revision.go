@@ -4,11 +4,14 @@ import (
 	"encoding/json"
 	"hash/fnv"
 	"strconv"
+	"unique"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
 )
 
 // Revision stands for those parts of an object that a manifest may determine: two states of equal revision differ in their
@@ -35,4 +38,27 @@ func RevisionOf(resource schema.GroupResource, o metav1.Object) Revision {
 		Owners      []metav1.OwnerReference
 	}{o.GetUID(), o.GetGeneration(), o.GetDeletionTimestamp() != nil, o.GetLabels(), o.GetAnnotations(), o.GetOwnerReferences()})
 	return Revision(strconv.FormatUint(h.Sum64(), 36))
+}
+
+// soleWork is the UID of the AppliedManifestWork that owns an object, if it is one and the object is not being deleted.
+func soleWork(o metav1.Object) (sole unique.Handle[types.UID]) {
+	if o.GetDeletionTimestamp() != nil {
+		return unique.Handle[types.UID]{}
+	}
+	for _, owner := range o.GetOwnerReferences() {
+		if !IsWork(owner) {
+			continue
+		}
+		if sole != (unique.Handle[types.UID]{}) {
+			return unique.Handle[types.UID]{}
+		}
+		sole = unique.Make(owner.UID)
+	}
+	return sole
+}
+
+// IsWork tells whether an owner is an AppliedManifestWork, of whichever version.
+func IsWork(owner metav1.OwnerReference) bool {
+	gv, err := schema.ParseGroupVersion(owner.APIVersion)
+	return err == nil && gv.Group == workv1.GroupVersion.Group && owner.Kind == "AppliedManifestWork"
 }

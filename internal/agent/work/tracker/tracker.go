@@ -9,6 +9,7 @@ import (
 	"context"
 	"sync"
 	"time"
+	"unique"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -58,6 +59,8 @@ type object struct {
 	version  string // the newest resource version that is known of
 	revision Revision
 	known    bool // whether anything is known of it yet
+	// soleWork is the only AppliedManifestWork that owns it in that version, if it is not being deleted.
+	soleWork unique.Handle[types.UID]
 }
 
 // New returns a tracker that watches until the context ends.
@@ -128,6 +131,7 @@ func (t *Tracker) Saw(o Object, live metav1.Object) {
 	if k := t.kinds[o.GroupVersionResource]; k != nil {
 		if tracked := k.objects[o.NamespacedName]; tracked != nil && !older(live.GetResourceVersion(), tracked.version) {
 			tracked.version, tracked.revision, tracked.known = live.GetResourceVersion(), RevisionOf(o.GroupResource(), live), true
+			tracked.soleWork = soleWork(live)
 		}
 	}
 }
@@ -152,6 +156,21 @@ func (t *Tracker) Version(o Object) string {
 		return k.objects[o.NamespacedName].version
 	}
 	return ""
+}
+
+// Alone is the resource version, and the revision, in which an object that is not being deleted has the AppliedManifestWork as an
+// owner and no other; empty if that is not known. Who acts on it makes the version a precondition: there may be a newer one.
+func (t *Tracker) Alone(o Object, work types.UID) (version string, revision Revision) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	k := t.kinds[o.GroupVersionResource]
+	if k == nil || k.objects[o.NamespacedName] == nil {
+		return "", ""
+	}
+	if tracked := k.objects[o.NamespacedName]; tracked.soleWork == unique.Make(work) {
+		return tracked.version, tracked.revision
+	}
+	return "", ""
 }
 
 // watch starts the reflector of a kind.
@@ -186,7 +205,7 @@ func (k *kind) Update(obj any) error {
 	k.tracker.mu.Lock()
 	defer k.tracker.mu.Unlock()
 	if live, ok := obj.(metav1.Object); ok {
-		k.observe(nameOf(live), live.GetResourceVersion(), RevisionOf(k.resource.GroupResource(), live))
+		k.observe(nameOf(live), live.GetResourceVersion(), live)
 	}
 	return nil
 }
@@ -196,7 +215,7 @@ func (k *kind) Delete(obj any) error {
 	k.tracker.mu.Lock()
 	defer k.tracker.mu.Unlock()
 	if gone, ok := obj.(metav1.Object); ok {
-		k.observe(nameOf(gone), gone.GetResourceVersion(), "")
+		k.observe(nameOf(gone), gone.GetResourceVersion(), nil)
 	}
 	return nil
 }
@@ -220,9 +239,9 @@ func (k *kind) Replace(all []any, version string) error {
 			continue
 		}
 		if live := present[name]; live != nil {
-			k.take(name, live.GetResourceVersion(), RevisionOf(k.resource.GroupResource(), live), restored)
+			k.take(name, live.GetResourceVersion(), live, restored)
 		} else {
-			k.take(name, version, "", restored)
+			k.take(name, version, nil, restored)
 		}
 	}
 	k.synced, k.delivered = true, version
@@ -240,18 +259,23 @@ func (k *kind) UpdateResourceVersion(version string) {
 func (k *kind) Resync() error { return nil }
 
 // observe takes in what the watch says of a change, unless something newer is known.
-func (k *kind) observe(name types.NamespacedName, version string, revision Revision) {
+func (k *kind) observe(name types.NamespacedName, version string, live metav1.Object) {
 	if tracked := k.objects[name]; tracked != nil && !older(version, tracked.version) {
-		k.take(name, version, revision, false)
+		k.take(name, version, live, false)
 	}
 }
 
-// take takes in the state of a tracked object, and tells whom it concerns if it is news.
-func (k *kind) take(name types.NamespacedName, version string, revision Revision, restored bool) {
+// take takes in the state of a tracked object, nil if it has gone, and tells whom it concerns if it is news.
+func (k *kind) take(name types.NamespacedName, version string, live metav1.Object, restored bool) {
+	var revision Revision
+	var sole unique.Handle[types.UID]
+	if live != nil {
+		revision, sole = RevisionOf(k.resource.GroupResource(), live), soleWork(live)
+	}
 	tracked := k.objects[name]
 	restored = restored || older(version, tracked.version)
 	changed, touched := !tracked.known || tracked.revision != revision, tracked.version != version || restored
-	tracked.version, tracked.revision, tracked.known = version, revision, true
+	tracked.version, tracked.revision, tracked.soleWork, tracked.known = version, revision, sole, true
 	if touched {
 		for _, listener := range k.tracker.changes {
 			listener(Object{k.resource, name}, version, restored)

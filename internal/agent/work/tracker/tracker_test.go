@@ -107,6 +107,50 @@ func TestDeletionOfUnseenObject(t *testing.T) {
 	expect(t, "deletion", told(), "one")
 }
 
+// WK-13: of objects that several works own, or that are being deleted, no work is told that they are its alone.
+func TestAlone(t *testing.T) {
+	t.Parallel()
+	work := func(uid types.UID) metav1.OwnerReference {
+		return metav1.OwnerReference{APIVersion: "work.open-cluster-management.io/v1", Kind: "AppliedManifestWork", UID: uid}
+	}
+	tracker, k, _ := newKind(t)
+	tracker.Track("one", named("a"))
+	must(t, k.Replace(nil, "1"))
+	version := 1
+	expect := func(what, want string, change func(*metav1.PartialObjectMetadata)) {
+		t.Helper()
+		version++
+		a := live("a", fmt.Sprint(version), 0)
+		change(a)
+		must(t, k.Update(a))
+		if got, _ := tracker.Alone(named("a"), "1"); got != want {
+			t.Errorf("%s: %q, want %q", what, got, want)
+		}
+	}
+	expect("no owner", "", func(*metav1.PartialObjectMetadata) {})
+	expect("the work", "3", func(o *metav1.PartialObjectMetadata) { o.OwnerReferences = []metav1.OwnerReference{work("1")} })
+	expect("another work", "", func(o *metav1.PartialObjectMetadata) { o.OwnerReferences = []metav1.OwnerReference{work("2")} })
+	expect("both", "", func(o *metav1.PartialObjectMetadata) {
+		o.OwnerReferences = []metav1.OwnerReference{work("1"), work("2")}
+	})
+	expect("somebody else, too", "6", func(o *metav1.PartialObjectMetadata) {
+		o.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", UID: "3"}, work("1")}
+	})
+	expect("being deleted", "", func(o *metav1.PartialObjectMetadata) {
+		o.OwnerReferences, o.DeletionTimestamp = []metav1.OwnerReference{work("1")}, &metav1.Time{}
+	})
+	expect("the work again", "8", func(o *metav1.PartialObjectMetadata) { o.OwnerReferences = []metav1.OwnerReference{work("1")} })
+	must(t, k.Delete(live("a", "9", 0)))
+	if got, _ := tracker.Alone(named("a"), "1"); got != "" {
+		t.Errorf("gone: %q", got)
+	}
+	for _, owner := range []types.UID{"", "1"} {
+		if got, _ := tracker.Alone(named("unknown"), owner); got != "" {
+			t.Errorf("not tracked: %q", got)
+		}
+	}
+}
+
 // A busy status wakes nobody: where generations are counted, they and the metadata decide.
 func TestStatusIsNoNews(t *testing.T) {
 	t.Parallel()
