@@ -29,6 +29,7 @@ import (
 	"github.com/capstan-io/capstan/internal/agent/work/executor"
 	"github.com/capstan-io/capstan/internal/agent/work/finalize"
 	"github.com/capstan-io/capstan/internal/agent/work/observe"
+	"github.com/capstan-io/capstan/internal/agent/work/predecessor"
 	"github.com/capstan-io/capstan/internal/agent/work/tracker"
 	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/gates"
@@ -137,8 +138,10 @@ func (a *Agent) registerWork(ctx context.Context, mgr ctrl.Manager, hub cluster.
 	if err := mgr.Add(observed); err != nil {
 		return err
 	}
+	clusters := &predecessor.Clusters{Known: a.bootstrap.Knows, Clock: a.clock}
 	err = evict.Register(mgr, hub, evict.Options{
-		Namespace: a.identity.Cluster, HubHash: hubHash, AgentID: agentID, GracePeriod: a.AppliedManifestWorkEvictionGracePeriod, Clock: a.clock,
+		Namespace: a.identity.Cluster, HubHash: hubHash, AgentID: agentID, Clusters: clusters,
+		GracePeriod: a.AppliedManifestWorkEvictionGracePeriod, Clock: a.clock,
 	})
 	if err != nil {
 		return err
@@ -149,7 +152,7 @@ func (a *Agent) registerWork(ctx context.Context, mgr ctrl.Manager, hub cluster.
 	}
 	record := newWorkRecorder(hubEvents.NewRecorder(hub.GetScheme(), workRecorder))
 	return apply.Register(mgr, hub, objects, managed, observed, apply.Options{
-		Namespace: a.identity.Cluster, HubHash: hubHash, AgentID: agentID, Workers: a.WorkloadAgentWorkers,
+		Namespace: a.identity.Cluster, HubHash: hubHash, AgentID: agentID, Clusters: clusters, Workers: a.WorkloadAgentWorkers,
 		Executors: executors, Record: record, Clock: a.clock,
 	})
 }

@@ -7,11 +7,13 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/test/env"
@@ -91,4 +93,49 @@ func TestWorksOfTwoNames(t *testing.T) {
 	awaitCondition(t, h, held, fleet.ConditionApplied, metav1.ConditionTrue)
 	awaitConfigMap(t, m, ns, "first", "2")
 	awaitGone(t, m, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "second"}})
+}
+
+// WK-03 WK-15: a cluster that was put out by force and has joined again, under another name and with another agent, takes over what is
+// there: the work of the same name goes on where the old one was, and what has no work any more is evicted.
+func TestTakesOverFromPredecessor(t *testing.T) {
+	t.Parallel()
+	const before, after, kept, missing = "predecessor", "successor", "taken-over", "left-behind"
+	old := env.Join(t, hub, managed, before)
+	h, m := hub.Client(t), managed.Client(t)
+	ns := namespace(t, m, before)
+	w, behind := work(before, kept, configMap(ns, "one", "1"), configMap(ns, "two", "1")), work(before, missing, configMap(ns, "behind", "1"))
+	create(t, h, w, behind)
+	for _, w := range []*workv1.ManifestWork{w, behind} {
+		awaitCondition(t, h, w, fleet.ConditionApplied, metav1.ConditionTrue)
+	}
+	held := appliedWork(t, old, kept)
+	old.Kill()
+	cluster := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: before}}
+	if err := h.Delete(t.Context(), cluster); err != nil {
+		t.Fatal(err)
+	}
+	env.Eventually(t, func(ctx context.Context) error { // the hub may be about to write to it
+		err := h.Patch(ctx, cluster, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("the cluster is still there: %w", err)
+	})
+
+	successor := env.Join(t, hub, managed, after, "--appliedmanifestwork-eviction-grace-period", "1s")
+	w = work(after, kept, configMap(ns, "one", "2"))
+	create(t, h, w)
+	awaitCondition(t, h, w, fleet.ConditionApplied, metav1.ConditionTrue)
+	awaitConfigMap(t, m, ns, "one", "2")
+	awaitGone(t, m, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "two"}})
+	now := appliedWork(t, successor, kept)
+	if now.UID != held.UID || now.Spec.AgentID == held.Spec.AgentID || now.Annotations[fleet.AnnotationClusterName] != after {
+		t.Errorf("the AppliedManifestWork is %+v, and was %+v", now, held)
+	}
+	awaitGone(t, m, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "behind"}})
+	if err := h.Delete(t.Context(), w); err != nil {
+		t.Fatal(err)
+	}
+	awaitGone(t, m, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "one"}})
+	awaitGone(t, h, w)
 }

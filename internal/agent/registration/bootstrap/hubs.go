@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -184,4 +186,37 @@ func mayRegister(ctx context.Context, hub client.Client) error {
 		}
 	}
 	return nil
+}
+
+// Knows asks the hub of the credential in the store whether it has a cluster of the name. The agent sees none but its own; the
+// bootstrap credential may look at those whose names it knows, as long as it is good.
+func (b *Bootstrap) Knows(ctx context.Context, cluster string) (bool, error) {
+	credential, err := b.Store.Load()
+	if err != nil {
+		return false, err
+	}
+	for _, c := range b.candidates() {
+		if c.err == nil && credential != nil && credential.MadeFor(c.config) == nil {
+			return b.hubKnows(ctx, &c, cluster)
+		}
+	}
+	return false, fmt.Errorf("there is no bootstrap kubeconfig of the hub in %s", strings.Join(b.Kubeconfigs, ", "))
+}
+
+func (b *Bootstrap) hubKnows(ctx context.Context, c *candidate, cluster string) (bool, error) {
+	config, err := b.registrationConfig(c)
+	if err != nil {
+		return false, err
+	}
+	hub, err := hubclient.New(config)
+	if err != nil {
+		return false, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	err = hub.Get(ctx, client.ObjectKey{Name: cluster}, &clusterv1.ManagedCluster{})
+	if apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) { // which is a proxy's
+		return false, nil
+	}
+	return err == nil, explain(err, c.file)
 }

@@ -36,6 +36,7 @@ import (
 	"github.com/capstan-io/capstan/internal/agent/work/executor"
 	"github.com/capstan-io/capstan/internal/agent/work/finalizer"
 	"github.com/capstan-io/capstan/internal/agent/work/observe"
+	"github.com/capstan-io/capstan/internal/agent/work/predecessor"
 	"github.com/capstan-io/capstan/internal/agent/work/tracker"
 	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/manifest"
@@ -50,12 +51,14 @@ const unwatched = 5 * time.Minute
 type Options struct {
 	// Namespace of the works on the hub: the cluster's name.
 	Namespace string
-	// HubHash tells works of this hub from those of others (WK-03).
+	// HubHash tells works of this hub from those of others.
 	HubHash string
 	// AgentID is recorded with what this agent applies.
 	AgentID string
 	// Workers is how many works are applied at once.
 	Workers int
+	// Clusters tells which other clusters are on the hub.
+	Clusters *predecessor.Clusters
 	// Executors check what works do on behalf of others.
 	Executors *executor.Checker
 	// Record takes the events about works.
@@ -161,7 +164,7 @@ func (c *Controller) reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	named := namedBy(work, last)
 	amw, err := c.begin(ctx, work, named)
 	if claimed := new(claimedError); errors.As(err, &claimed) {
-		return ctrl.Result{}, c.refuse(ctx, work, claimed)
+		return c.refuse(ctx, work, claimed)
 	}
 	if err != nil || amw == nil {
 		return ctrl.Result{}, err
@@ -239,7 +242,7 @@ func (c *Controller) ensureApplied(ctx context.Context, fresh *workv1.AppliedMan
 	case err != nil:
 		return nil, fmt.Errorf("get AppliedManifestWork %s: %w", name, err)
 	}
-	if claimed := c.claimed(amw); claimed != nil {
+	if claimed := c.claimed(ctx, amw); claimed != nil {
 		return nil, claimed
 	}
 	if !amw.DeletionTimestamp.IsZero() {

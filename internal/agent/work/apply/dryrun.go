@@ -51,7 +51,7 @@ func (c *Controller) dryRun(ctx context.Context, work *workv1.ManifestWork) erro
 	if err := c.managed.Get(ctx, types.NamespacedName{Name: name}, amw); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("get AppliedManifestWork %s: %w", name, err)
 	}
-	if claimed := c.claimed(amw); claimed != nil {
+	if claimed := c.claimed(ctx, amw); claimed != nil {
 		c.renewCondition(&work.Status.Conditions, metav1.Condition{
 			Type: fleet.ConditionDryRun, Status: metav1.ConditionFalse, Reason: fleet.ReasonDryRunFailed, ObservedGeneration: work.Generation,
 			Message: claimed.Error(),

@@ -35,7 +35,7 @@ func (c *Controller) finish(ctx context.Context, work *workv1.ManifestWork) (ctr
 	amw := &workv1.AppliedManifestWork{}
 	err := c.managed.Get(ctx, types.NamespacedName{Name: fleet.AppliedManifestWorkName(c.HubHash, work.Name)}, amw)
 	switch {
-	case err == nil && c.claimed(amw) != nil: // there is nothing of this work on the cluster
+	case err == nil && c.claimed(ctx, amw) != nil: // there is nothing of this work on the cluster
 	case err == nil:
 		return c.await(ctx, work, amw, d)
 	case !apierrors.IsNotFound(err):

@@ -1,5 +1,6 @@
-// Package evict ends AppliedManifestWorks that no ManifestWork stands behind any more: of a hub that the agent has left, or
-// of a work that went from the hub without the agent's doing, as when the hub was restored from a backup.
+// Package evict ends AppliedManifestWorks that no ManifestWork stands behind any more: of a hub that the agent has left, of a cluster
+// that the hub does not know any more, or of a work that went from the hub without the agent's doing, as when the hub was restored from
+// a backup.
 package evict
 
 import (
@@ -25,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/agent/work/predecessor"
 	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/retry"
 )
@@ -36,16 +38,18 @@ const Never = 100 * 365 * 24 * time.Hour
 type Options struct {
 	// Namespace of the works on the hub: the cluster's name.
 	Namespace string
-	// HubHash tells works of this hub from those of others (WK-03).
+	// HubHash tells works of this hub from those of others.
 	HubHash string
 	// AgentID is recorded with what this agent applies.
 	AgentID string
+	// Clusters tells which other clusters are on the hub.
+	Clusters *predecessor.Clusters
 	// GracePeriod is the time from the moment that the work is missed to the end of its AppliedManifestWork.
 	GracePeriod time.Duration
 	Clock       clock.Clock
 }
 
-// Controller reconciles AppliedManifestWorks (WK-15).
+// Controller reconciles AppliedManifestWorks.
 type Controller struct {
 	Options
 	hub     client.Reader
@@ -62,7 +66,7 @@ func Register(mgr ctrl.Manager, hub cluster.Cluster, o Options) error {
 	c := New(hub.GetClient(), mgr.GetClient(), o)
 	ofOwn := predicate.NewPredicateFuncs(func(obj client.Object) bool {
 		amw, ok := obj.(*workv1.AppliedManifestWork)
-		return ok && c.isOwn(amw)
+		return ok && c.concerns(amw)
 	})
 	// It counts whether the work is there, not what it says.
 	comesAndGoes := predicate.TypedFuncs[*workv1.ManifestWork]{}
@@ -80,15 +84,23 @@ func Register(mgr ctrl.Manager, hub cluster.Cluster, o Options) error {
 		Complete(c)
 }
 
-// isOwn tells whether the AppliedManifestWork is this agent's to look after: it made it itself, for whichever hub, or another
-// agent made it for the same cluster of the same hub, which this one has replaced. An agent of another cluster of the hub may
-// run beside this one; only those of the original do not say whose they are. A work agent alone may have no ID but the hub's.
-func (c *Controller) isOwn(amw *workv1.AppliedManifestWork) bool {
-	if amw.Spec.AgentID == c.AgentID && c.AgentID != c.HubHash {
-		return true
+// concerns tells whether the AppliedManifestWork may be this agent's to look after: it made it itself, for whichever hub, or it is of
+// the same hub. A work agent alone may have no ID but the hub's.
+func (c *Controller) concerns(amw *workv1.AppliedManifestWork) bool {
+	return c.made(amw) || amw.Spec.HubHash == c.HubHash
+}
+
+func (c *Controller) made(amw *workv1.AppliedManifestWork) bool {
+	return amw.Spec.AgentID == c.AgentID && c.AgentID != c.HubHash
+}
+
+// otherCluster is the cluster of the hub that the AppliedManifestWork says it is of, if it is another. An agent of that one may run
+// beside this one; only agents of the original do not say whose they are.
+func (c *Controller) otherCluster(amw *workv1.AppliedManifestWork) string {
+	if name := amw.Annotations[fleet.AnnotationClusterName]; name != c.Namespace && !c.made(amw) {
+		return name
 	}
-	name, said := amw.Annotations[fleet.AnnotationClusterName]
-	return amw.Spec.HubHash == c.HubHash && (!said || name == c.Namespace)
+	return ""
 }
 
 // Reconcile begins an eviction, ends it, or calls it off.
@@ -97,8 +109,13 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := c.managed.Get(ctx, req.NamespacedName, amw); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if !amw.DeletionTimestamp.IsZero() || !c.isOwn(amw) {
+	if !amw.DeletionTimestamp.IsZero() || !c.concerns(amw) {
 		return ctrl.Result{}, nil
+	}
+	if other := c.otherCluster(amw); other != "" {
+		if left, _ := c.Clusters.Left(ctx, other); !left { // and as long as nobody knows
+			return ctrl.Result{RequeueAfter: max(predecessor.Recheck, c.GracePeriod)}, nil
+		}
 	}
 	wanted, err := c.wanted(ctx, amw)
 	if err != nil {

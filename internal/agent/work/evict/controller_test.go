@@ -2,6 +2,7 @@ package evict
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/agent/work/predecessor"
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
@@ -36,7 +38,14 @@ func newWorld(t *testing.T, grace time.Duration, amw *workv1.AppliedManifestWork
 	w := &world{t: t, clock: clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)), name: amw.Name}
 	w.hub = fake.NewClientBuilder().WithScheme(scheme).WithObjects(works...).Build()
 	w.managed = fake.NewClientBuilder().WithScheme(scheme).WithObjects(amw).WithStatusSubresource(amw).Build()
-	w.Controller = New(w.hub, w.managed, Options{Namespace: "cluster1", HubHash: "hub", AgentID: "agent", GracePeriod: grace, Clock: w.clock})
+	onHub := func(_ context.Context, cluster string) (bool, error) {
+		if cluster == "unknown" {
+			return false, errors.New("who are you?")
+		}
+		return cluster == "cluster2", nil
+	}
+	w.Controller = New(w.hub, w.managed, Options{Namespace: "cluster1", HubHash: "hub", AgentID: "agent", GracePeriod: grace, Clock: w.clock,
+		Clusters: &predecessor.Clusters{Known: onHub, Clock: w.clock}})
 	return w
 }
 
@@ -82,6 +91,9 @@ func TestWhoIsEvicted(t *testing.T) {
 		"of an agent that this one replaced":          {applied("hub", "older", "cluster1"), nil, true},
 		"of an agent of the original":                 {applied("hub", "older", ""), nil, true},
 		"of an agent of another cluster of the hub":   {applied("hub", "other", "cluster2"), nil, false},
+		"of a cluster that may be on the hub":         {applied("hub", "other", "unknown"), nil, false},
+		"of a cluster that has left the hub":          {applied("hub", "other", "cluster0"), nil, true},
+		"its work is there, the cluster has left":     {applied("hub", "other", "cluster0"), []client.Object{theWork()}, false},
 		"of this agent at a former hub":               {applied("former", "agent", "cluster1"), []client.Object{theWork()}, true},
 		"of this agent at a former hub, original":     {applied("former", "agent", ""), nil, true},
 		"of another agent of another hub":             {applied("former", "other", "cluster1"), nil, false},
@@ -89,7 +101,8 @@ func TestWhoIsEvicted(t *testing.T) {
 	} {
 		w := newWorld(t, time.Hour, test.amw, test.works...)
 		amw, again := w.look()
-		if amw == nil || (amw.Status.EvictionStartTime != nil) != test.evicts || (again == time.Hour) != test.evicts {
+		others := again == time.Hour && w.otherCluster(test.amw) != "" // it is asked again whether that has left
+		if amw == nil || (amw.Status.EvictionStartTime != nil) != test.evicts || (again == time.Hour) != (test.evicts || others) {
 			t.Errorf("%s: %+v, again after %s", name, amw, again)
 		}
 	}
