@@ -58,7 +58,12 @@ func TestWhyItRegisters(t *testing.T) {
 // newHub is a hub that gives everybody the same answer, and how a bootstrap kubeconfig describes it.
 func newHub(t *testing.T, status int) *clientcmdapi.Config {
 	t.Helper()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
+	return serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) })
+}
+
+func serve(t *testing.T, handler http.HandlerFunc) *clientcmdapi.Config {
+	t.Helper()
+	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
 	return &clientcmdapi.Config{
 		Clusters:       map[string]*clientcmdapi.Cluster{"hub": {Server: server.URL}},
@@ -143,5 +148,44 @@ func TestMovedHub(t *testing.T) {
 		if stays, err := b.stays(t.Context(), credential); stays || err != nil {
 			t.Errorf("attempt %d: it stays %t, %v", attempt, stays, err)
 		}
+	}
+}
+
+// WK-03: only an API server that says of itself that it has no such cluster knows none.
+func TestKnows(t *testing.T) {
+	t.Parallel()
+	answer := func(status int, body string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			if r.Method != http.MethodGet || r.URL.Path != "/apis/cluster.open-cluster-management.io/v1/managedclusters/old" {
+				status = http.StatusTeapot
+			}
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(status)
+			_, _ = w.Write([]byte(body))
+		}
+	}
+	const missing = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"details":{"name":"old","group":"cluster.open-cluster-management.io","kind":"managedclusters"}}`
+	for name, test := range map[string]struct {
+		handler      http.HandlerFunc
+		knows, fails bool
+	}{
+		"there":               {answer(http.StatusOK, `{"kind":"ManagedCluster","apiVersion":"cluster.open-cluster-management.io/v1","metadata":{"name":"old"}}`), true, false},
+		"not there":           {answer(http.StatusNotFound, missing), false, false},
+		"a proxy":             {answer(http.StatusNotFound, `not found`), false, true},
+		"an expired token":    {answer(http.StatusUnauthorized, ``), false, true},
+		"not to be looked at": {answer(http.StatusForbidden, ``), false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			hub := serve(t, test.handler)
+			b, _ := registered(t, hub, hub)
+			if knows, err := b.Knows(t.Context(), "old"); knows != test.knows || (err != nil) != test.fails {
+				t.Errorf("knows %t, %v", knows, err)
+			}
+		})
+	}
+	b, _ := registered(t, newHub(t, http.StatusOK), serve(t, answer(http.StatusNotFound, missing)))
+	if knows, err := b.Knows(t.Context(), "old"); knows || err == nil {
+		t.Errorf("another hub was asked: knows %t, %v", knows, err)
 	}
 }
