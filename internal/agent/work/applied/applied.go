@@ -231,10 +231,12 @@ func (c *Cluster) tryRemove(ctx context.Context, amw *workv1.AppliedManifestWork
 		c.ask(*r, live)
 		return false, nil
 	}
-	err = resource.Delete(ctx, r.Name, metav1.DeleteOptions{
-		Preconditions:     &metav1.Preconditions{UID: &live.UID, ResourceVersion: &live.ResourceVersion},
-		PropagationPolicy: new(propagation(amw)),
-	})
+	preconditions := &metav1.Preconditions{UID: &live.UID, ResourceVersion: &live.ResourceVersion}
+	if live.DeletionTimestamp != nil {
+		// Nobody takes over what is being deleted, and an API server refuses any version for what loses its last finalizer by this.
+		preconditions.ResourceVersion = nil
+	}
+	err = resource.Delete(ctx, r.Name, metav1.DeleteOptions{Preconditions: preconditions, PropagationPolicy: new(propagation(amw))})
 	if apierrors.IsNotFound(err) {
 		return true, nil // somebody else deleted it
 	}
