@@ -131,10 +131,10 @@ func TestDeletionWaitsForObjects(t *testing.T) {
 		if err := m.Get(ctx, client.ObjectKey{Namespace: ns, Name: "held"}, cm); err != nil {
 			return err
 		}
-		if !meta.IsStatusConditionTrue(w.Status.Conditions, "Deleting") || cm.DeletionTimestamp == nil {
-			return fmt.Errorf("conditions %+v, object deleted at %v", w.Status.Conditions, cm.DeletionTimestamp)
+		if cm.DeletionTimestamp == nil {
+			return fmt.Errorf("ConfigMap %s is not deleted", cm.Name)
 		}
-		return nil
+		return said{"Deleting": "True WorkDeleting"}.check(w.Status.Conditions, w.Generation)
 	})
 	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "held"}}
 	if err := m.Patch(t.Context(), cm, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))); err != nil {

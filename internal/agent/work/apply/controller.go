@@ -192,10 +192,11 @@ func (c *Controller) reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		c.tell(work, changes, len(outcomes))
 	}
 	c.untrack(last, outcomes, amw)
-	if err := errors.Join(recordErr, reportErr, failures(outcomes)); err != nil {
-		if again := c.untilRecheck(outcomes); again > 0 {
-			c.backlog.wake(work.Name, again) // what has failed may wait longer
-		}
+	failed := failures(outcomes)
+	if again := c.untilRecheck(outcomes); again > 0 && failed != nil {
+		c.backlog.wake(work.Name, again) // what has failed may wait longer
+	}
+	if err := errors.Join(recordErr, reportErr, failed); err != nil {
 		return ctrl.Result{}, err
 	}
 	return ctrl.Result{RequeueAfter: c.conclude(outcomes, amw)}, nil
