@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	authenticationv1client "k8s.io/client-go/kubernetes/typed/authentication/v1"
+	"k8s.io/client-go/rest"
 	aggregatorapiserver "k8s.io/kube-aggregator/pkg/apiserver"
 	aggregatorscheme "k8s.io/kube-aggregator/pkg/apiserver/scheme"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
@@ -39,10 +40,10 @@ type serverConfigs struct {
 	extensions *apiextensionsapiserver.Config
 }
 
-// newServer builds the API server. Nothing runs yet. It calls the embedded storage, unless that is nil. Reviews, unless nil,
+// newServer builds the API server. Nothing runs yet. It calls itself by the loopback client, and the embedded storage, unless that is nil. Reviews, unless nil,
 // tell of more users. Whoever asks for something at the endpoints is let through to them.
-func newServer(options kubeoptions.CompletedOptions, embedded *direct.Storage, services *serviceResolver, reviews authenticationv1client.AuthenticationV1Interface, endpoints []string) (*aggregatorapiserver.APIAggregator, error) {
-	configs, err := newServerConfigs(options, embedded, services, reviews)
+func newServer(options kubeoptions.CompletedOptions, loopback *rest.Config, embedded *direct.Storage, services *serviceResolver, reviews authenticationv1client.AuthenticationV1Interface, endpoints []string) (*aggregatorapiserver.APIAggregator, error) {
+	configs, err := newServerConfigs(options, loopback, embedded, services, reviews)
 	if err != nil {
 		return nil, err
 	}
@@ -52,10 +53,8 @@ func newServer(options kubeoptions.CompletedOptions, embedded *direct.Storage, s
 	return configs.chain()
 }
 
-func newServerConfigs(options kubeoptions.CompletedOptions, embedded *direct.Storage, services *serviceResolver, reviews authenticationv1client.AuthenticationV1Interface) (*serverConfigs, error) {
-	generic, shared, storage, err := controlplaneapiserver.BuildGenericConfig(options,
-		[]*runtime.Scheme{legacyscheme.Scheme, apiextensionsapiserver.Scheme, aggregatorscheme.Scheme},
-		servedGroups(), servedDefinitions, nil)
+func newServerConfigs(options kubeoptions.CompletedOptions, loopback *rest.Config, embedded *direct.Storage, services *serviceResolver, reviews authenticationv1client.AuthenticationV1Interface) (*serverConfigs, error) {
+	generic, err := newGenericConfig(options, loopback, []*runtime.Scheme{legacyscheme.Scheme, apiextensionsapiserver.Scheme, aggregatorscheme.Scheme})
 	if err != nil {
 		return nil, fmt.Errorf("configure the API server: %w", err)
 	}
@@ -70,16 +69,16 @@ func newServerConfigs(options kubeoptions.CompletedOptions, embedded *direct.Sto
 		}
 	}
 
-	native, initializers, err := controlplaneapiserver.CreateConfig(options, generic, shared, nil, storage, services, nil)
+	native, initializers, err := controlplaneapiserver.CreateConfig(options, generic.Config, generic.informers, nil, generic.storage, services, nil)
 	if err != nil {
 		return nil, fmt.Errorf("configure the Kubernetes APIs: %w", err)
 	}
-	extensions, err := controlplaneapiserver.CreateAPIExtensionsConfig(*generic, shared, initializers, options, replicas,
+	extensions, err := controlplaneapiserver.CreateAPIExtensionsConfig(*generic.Config, generic.informers, initializers, options, replicas,
 		services, services.inProcess(native))
 	if err != nil {
 		return nil, fmt.Errorf("configure custom resources: %w", err)
 	}
-	aggregator, err := controlplaneapiserver.CreateAggregatorConfig(*generic, options, shared, services,
+	aggregator, err := controlplaneapiserver.CreateAggregatorConfig(*generic.Config, options, generic.informers, services,
 		native.ProxyTransport, native.PeerProxy, initializers)
 	if err != nil {
 		return nil, fmt.Errorf("configure aggregated APIs: %w", err)
@@ -87,7 +86,7 @@ func newServerConfigs(options kubeoptions.CompletedOptions, embedded *direct.Sto
 	// The stock one looks at Services and EndpointSlices, which a hub does not have.
 	aggregator.ExtraConfig.DisableRemoteAvailableConditionController = true
 	// All requests come through the aggregator.
-	if err := narrowToOwn(&aggregator.GenericConfig.Config, shared); err != nil {
+	if err := narrowToOwn(&aggregator.GenericConfig.Config, generic.informers); err != nil {
 		return nil, err
 	}
 	if embedded != nil {

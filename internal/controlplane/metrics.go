@@ -1,6 +1,9 @@
 package controlplane
 
 import (
+	"fmt"
+	"strings"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	dto "github.com/prometheus/client_model/go"
@@ -16,33 +19,56 @@ func installMetrics(to *mux.PathRecorderMux) {
 	// Installing the stock endpoint is what registers the API server's metrics; it has only those, so it goes elsewhere.
 	routes.DefaultMetrics{}.Install(mux.NewPathRecorderMux("metrics"))
 	slis.SLIMetrics{}.Install(to)
-	all := firstOfEach{legacyregistry.DefaultGatherer, controllermetrics.Registry, prometheus.DefaultGatherer}
+	all := merged{legacyregistry.DefaultGatherer, controllermetrics.Registry, prometheus.DefaultGatherer}
 	to.Handle("/metrics", promhttp.HandlerFor(all, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}))
 }
 
-// firstOfEach gathers from registries that each have the metrics of the process and of Go: a name counts where it is
-// found first.
-type firstOfEach []prometheus.Gatherer
+// merged gathers from registries that share names. Each has the metrics of the process and of Go, which count where they are
+// found first; of the work queues each has those that its library made, which are told apart by their labels.
+type merged []prometheus.Gatherer
 
 // Gather implements prometheus.Gatherer.
-func (g firstOfEach) Gather() ([]*dto.MetricFamily, error) {
+func (m merged) Gather() ([]*dto.MetricFamily, error) {
 	var all []*dto.MetricFamily
-	seen := map[string]bool{}
-	for _, registry := range g {
+	byName := map[string]*dto.MetricFamily{}
+	for _, registry := range m {
 		families, err := registry.Gather()
 		if err != nil {
 			return all, err
 		}
-		var fresh []*dto.MetricFamily
 		for _, family := range families {
-			if !seen[family.GetName()] {
-				fresh = append(fresh, family)
+			if first, found := byName[family.GetName()]; found {
+				addOthers(first, family)
+				continue
 			}
+			byName[family.GetName()] = family
+			all = append(all, family)
 		}
-		for _, family := range fresh {
-			seen[family.GetName()] = true
-		}
-		all = append(all, fresh...)
 	}
 	return all, nil
+}
+
+// addOthers adds to a family the metrics of another one of that name whose labels it does not have yet.
+func addOthers(to, from *dto.MetricFamily) {
+	if to.GetType() != from.GetType() {
+		return
+	}
+	seen := map[string]bool{}
+	for _, metric := range to.Metric {
+		seen[labelsOf(metric)] = true
+	}
+	for _, metric := range from.Metric {
+		if !seen[labelsOf(metric)] {
+			to.Metric = append(to.Metric, metric)
+		}
+	}
+}
+
+// labelsOf tells metrics of one family apart. A registry returns labels in the order of their names.
+func labelsOf(metric *dto.Metric) string {
+	var labels strings.Builder
+	for _, label := range metric.GetLabel() {
+		fmt.Fprintf(&labels, "%q=%q,", label.GetName(), label.GetValue())
+	}
+	return labels.String()
 }

@@ -165,7 +165,9 @@ func (h *hub) build(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if h.server, err = newServer(completed, embedded, h.services, h.hostingReviews, slices.Collect(maps.Keys(h.Endpoints))); err != nil {
+	transport := &inmemory.Transport{}
+	h.loopback = loopbackClient(transport)
+	if h.server, err = newServer(completed, h.loopback, embedded, h.services, h.hostingReviews, slices.Collect(maps.Keys(h.Endpoints))); err != nil {
 		return err
 	}
 	generic := h.server.GenericAPIServer
@@ -175,7 +177,7 @@ func (h *hub) build(ctx context.Context) error {
 	for path, endpoint := range h.Endpoints {
 		generic.Handler.NonGoRestfulMux.HandlePrefix(path, endpoint)
 	}
-	h.loopback = inMemory(generic.LoopbackClientConfig, generic.Handler)
+	transport.SetHandler(generic.Handler)
 	if h.client, err = kubernetes.NewForConfig(h.loopback); err != nil {
 		return err
 	}
@@ -183,16 +185,6 @@ func (h *hub) build(ctx context.Context) error {
 		return err
 	}
 	return h.writeKubeconfigs(ctx, h.keys, h.address)
-}
-
-// inMemory is the loopback client without socket, TLS and throttle. It speaks JSON, which custom resources need.
-func inMemory(loopback *rest.Config, handler http.Handler) *rest.Config {
-	return &rest.Config{
-		Host:        "http://in-memory",
-		BearerToken: loopback.BearerToken,
-		Transport:   inmemory.NewTransport(handler),
-		QPS:         -1,
-	}
 }
 
 // work completes the API and then runs all controllers until ctx ends or one of them fails.

@@ -12,19 +12,34 @@ import (
 	"runtime/debug"
 	"strconv"
 	"sync"
+	"sync/atomic"
 )
 
-// Transport is a client's way to a handler.
+// Transport is a client's way to a handler. The zero value has no handler yet: a server that is built with a client of itself
+// is set as the handler once it is there.
 type Transport struct {
-	handler http.Handler
+	handler atomic.Pointer[http.Handler]
 }
 
 // NewTransport returns a transport whose requests are served by the handler, each in a goroutine of its own. The URL's
 // host does not matter.
-func NewTransport(handler http.Handler) *Transport { return &Transport{handler: handler} }
+func NewTransport(handler http.Handler) *Transport {
+	t := &Transport{}
+	t.SetHandler(handler)
+	return t
+}
+
+// SetHandler says who serves the requests from now on.
+func (t *Transport) SetHandler(handler http.Handler) { t.handler.Store(&handler) }
+
+var errNoHandler = errors.New("the server is not there yet")
 
 // RoundTrip implements http.RoundTripper. It returns as soon as the handler has sent the header.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	handler := t.handler.Load()
+	if handler == nil {
+		return nil, errNoHandler
+	}
 	ctx, cancel := detach(req.Context())
 	served := serverRequest(ctx, req)
 	answer := newAnswer(ctx, cancel)
@@ -33,7 +48,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		defer cancel()
 		defer func() { _ = served.Body.Close() }()
 		defer answer.finish()
-		t.handler.ServeHTTP(answer, served)
+		(*handler).ServeHTTP(answer, served)
 	}()
 	select {
 	case <-answer.started:

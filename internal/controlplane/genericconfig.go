@@ -1,0 +1,137 @@
+package controlplane
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
+	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/filters"
+	serverstorage "k8s.io/apiserver/pkg/server/storage"
+	"k8s.io/apiserver/pkg/util/openapi"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+	controlplaneapiserver "k8s.io/kubernetes/pkg/controlplane/apiserver"
+	kubeoptions "k8s.io/kubernetes/pkg/controlplane/apiserver/options"
+	"k8s.io/kubernetes/pkg/kubeapiserver"
+
+	"github.com/capstan-io/capstan/internal/controlplane/inmemory"
+)
+
+// resync is the stock interval at which informers of the API server hand out what they have.
+const resync = 10 * time.Minute
+
+// loopbackClient is the API server's client of itself: all rights, no throttle, and neither socket nor TLS, so that a start
+// makes no key for it and a watch has no connection.
+func loopbackClient(transport *inmemory.Transport) *rest.Config {
+	return &rest.Config{
+		Host:        "http://in-memory",
+		BearerToken: uuid.NewString(),
+		Transport:   transport,
+		QPS:         -1,
+	}
+}
+
+// genericConfig is what the three servers have in common, and what it is made with.
+type genericConfig struct {
+	*genericapiserver.Config
+	informers informers.SharedInformerFactory
+	storage   *serverstorage.DefaultStorageFactory
+}
+
+// newGenericConfig does what the Kubernetes API server does at this point, controlplaneapiserver.BuildGenericConfig, with the
+// loopback client given instead of one that makes connections, and without the egress selector and the tracing, which a hub has
+// no options for.
+func newGenericConfig(options kubeoptions.CompletedOptions, loopback *rest.Config, schemes []*runtime.Scheme) (*genericConfig, error) {
+	c := &genericConfig{Config: genericapiserver.NewConfig(legacyscheme.Codecs)}
+	c.MergedResourceConfig = servedGroups()
+	c.AggregatedDiscoveryGroupManager = aggregated.NewResourceManager("apis")
+	c.LongRunningFunc = filters.BasicLongRunningRequestCheck(sets.NewString("watch", "proxy"), sets.NewString("proxy")) //nolint:staticcheck // it takes no other set
+	if err := options.GenericServerRunOptions.ApplyTo(c.Config); err != nil {
+		return nil, err
+	}
+	if err := options.SecureServing.SecureServingOptions.ApplyTo(&c.SecureServing); err != nil {
+		return nil, err
+	}
+	client, err := c.useLoopback(loopback)
+	if err != nil {
+		return nil, err
+	}
+	if err := options.Features.ApplyTo(c.Config, client, c.informers); err != nil {
+		return nil, err
+	}
+	if err := options.APIEnablement.ApplyTo(c.Config, c.MergedResourceConfig, legacyscheme.Scheme); err != nil {
+		return nil, err
+	}
+	c.describe(schemes)
+	if err := c.store(options); err != nil {
+		return nil, err
+	}
+	if err := c.admitUsers(options, client); err != nil {
+		return nil, err
+	}
+	return c, options.Audit.ApplyTo(c.Config)
+}
+
+// useLoopback has the server and its informers talk to it by this client.
+func (c *genericConfig) useLoopback(loopback *rest.Config) (kubernetes.Interface, error) {
+	c.LoopbackClientConfig = rest.CopyConfig(loopback)
+	c.LoopbackClientConfig.ContentType = runtime.ContentTypeProtobuf
+	c.LoopbackClientConfig.DisableCompression = true
+	client, err := kubernetes.NewForConfig(c.LoopbackClientConfig)
+	if err != nil {
+		return nil, err
+	}
+	c.informers = informers.NewSharedInformerFactoryWithOptions(client, resync, informers.WithTransform(withoutManagedFields))
+	return client, nil
+}
+
+func withoutManagedFields(object any) (any, error) {
+	if accessor, err := meta.Accessor(object); err == nil && accessor.GetManagedFields() != nil {
+		accessor.SetManagedFields(nil)
+	}
+	return object, nil
+}
+
+// describe says how the API is described, which authentication and the servers take over.
+func (c *genericConfig) describe(schemes []*runtime.Scheme) {
+	definitions := openapi.GetOpenAPIDefinitionsWithoutDisabledFeatures(servedDefinitions)
+	namer := openapinamer.NewDefinitionNamer(schemes...)
+	c.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(definitions, namer)
+	c.OpenAPIConfig.Info.Title = "Kubernetes"
+	c.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(definitions, namer)
+	c.OpenAPIV3Config.Info.Title = "Kubernetes"
+}
+
+func (c *genericConfig) store(options kubeoptions.CompletedOptions) (err error) {
+	factory := kubeapiserver.NewStorageFactoryConfigEffectiveVersion(c.EffectiveVersion)
+	factory.APIResourceConfig = c.MergedResourceConfig
+	factory.DefaultResourceEncoding.SetEffectiveVersion(c.EffectiveVersion)
+	if c.storage, err = factory.Complete(options.Etcd).New(); err != nil {
+		return err
+	}
+	c.storage.StorageConfig.StorageObjectCountTracker = c.StorageObjectCountTracker
+	return options.Etcd.ApplyWithStorageFactoryTo(c.storage, c.Config)
+}
+
+// admitUsers says who is who, and who may what.
+func (c *genericConfig) admitUsers(options kubeoptions.CompletedOptions, client kubernetes.Interface) error {
+	ctx := wait.ContextForChannel(c.DrainedNotify())
+	err := options.Authentication.ApplyTo(ctx, &c.Authentication, c.SecureServing, nil, c.OpenAPIConfig, c.OpenAPIV3Config, client, c.informers, c.APIServerID)
+	if err != nil {
+		return err
+	}
+	c.Authorization.Authorizer, c.RuleResolver, _, err = controlplaneapiserver.BuildAuthorizer(ctx, options, nil, c.APIServerID, c.informers)
+	if err != nil {
+		return fmt.Errorf("configure authorization: %w", err)
+	}
+	return nil
+}
