@@ -17,6 +17,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/capstan-io/capstan/internal/gates"
+	"github.com/capstan-io/capstan/internal/heap"
 	"github.com/capstan-io/capstan/internal/hub"
 	"github.com/capstan-io/capstan/internal/hub/placement/debug"
 	"github.com/capstan-io/capstan/internal/hub/placement/debugserver"
@@ -56,7 +57,10 @@ may run; a Lease decides which one acts.`,
 		Example: `  capstan-hub controllers --kubeconfig ~/.kube/config
   capstan-hub controllers --kubeconfig ~/.kube/config --controllers registration,work`,
 		Args: cobra.NoArgs,
-		RunE: func(command *cobra.Command, _ []string) error { return flags.run(command.Context()) },
+		RunE: func(command *cobra.Command, _ []string) error {
+			heap.Pace(processRoom, mostProcessRoom)
+			return flags.run(command.Context())
+		},
 	}
 	flags.add(command.Flags())
 	return command

@@ -10,19 +10,20 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
 
-	"github.com/capstan-io/capstan/internal/heap"
 	"github.com/capstan-io/capstan/internal/shutdown"
 	"github.com/capstan-io/capstan/internal/version"
 )
 
-// A busy hub has room for so many bytes of garbage, and for so many if it stays busy. GOGC goes before them.
+// For how many bytes of garbage a busy process has room, at first and at most if it stays busy. GOGC goes before them. An API
+// server makes garbage with each request; the controllers and webhooks alone hold little and make little.
 const (
-	heapRoom     = 64 << 20
-	mostHeapRoom = 256 << 20
+	serverRoom      = 64 << 20
+	mostServerRoom  = 256 << 20
+	processRoom     = 16 << 20
+	mostProcessRoom = 64 << 20
 )
 
 func main() {
-	heap.Pace(heapRoom, mostHeapRoom)
 	// Cobra would offer the flags that Kubernetes libraries registered here.
 	pflag.CommandLine = pflag.NewFlagSet(os.Args[0], pflag.ContinueOnError)
 	// The API server warns its own clients, about deprecations for example; nobody reads that.

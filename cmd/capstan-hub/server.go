@@ -20,6 +20,7 @@ import (
 	"github.com/capstan-io/capstan/internal/controlplane"
 	"github.com/capstan-io/capstan/internal/controlplane/ocmconfig"
 	"github.com/capstan-io/capstan/internal/gates"
+	"github.com/capstan-io/capstan/internal/heap"
 	"github.com/capstan-io/capstan/internal/hub"
 	"github.com/capstan-io/capstan/internal/hub/placement/debug"
 	"github.com/capstan-io/capstan/internal/placement/report"
@@ -65,6 +66,7 @@ embedded etcd (default 5000).`,
   kubectl --kubeconfig hub/data/cert/kube-aggregator.kubeconfig get managedclusters`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
+			heap.Pace(serverRoom, mostServerRoom)
 			if err := flags.complete(command.Context(), command.Flags(), options); err != nil {
 				return err
 			}

@@ -18,6 +18,7 @@ import (
 	"github.com/capstan-io/capstan/internal/admission/conversion"
 	admissionwebhook "github.com/capstan-io/capstan/internal/admission/webhook"
 	"github.com/capstan-io/capstan/internal/gates"
+	"github.com/capstan-io/capstan/internal/heap"
 	"github.com/capstan-io/capstan/internal/servingcert"
 )
 
@@ -48,7 +49,10 @@ They are the rules that the standalone hub applies in process. The serving certi
 read from tls.crt and tls.key, and again when these change.`,
 		Example: `  capstan-hub webhooks --kubeconfig ~/.kube/config --cert-dir ./certs`,
 		Args:    cobra.NoArgs,
-		RunE:    func(command *cobra.Command, _ []string) error { return flags.run(command.Context()) },
+		RunE: func(command *cobra.Command, _ []string) error {
+			heap.Pace(processRoom, mostProcessRoom)
+			return flags.run(command.Context())
+		},
 	}
 	flags.add(command.Flags())
 	return command

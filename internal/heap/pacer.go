@@ -1,4 +1,5 @@
-// Package heap paces the garbage collector of a process that is idle most of the time and busy now and then.
+// Package heap paces the garbage collector of a process that is idle most of the time and busy now and then, and gives memory
+// back while it is idle.
 //
 // With one percentage for both one has to choose: memory that lies fallow while nothing happens, or a collector that takes
 // half the processor when something does.
@@ -36,7 +37,7 @@ const (
 // Pace takes over the pace of the collector, unless the environment variable GOGC sets one. While the process is busy, its
 // heap may grow by least bytes beyond what is live, or to twice that if it is more, before it is collected. While it stays so,
 // the room doubles, up to most bytes or a sixteenth of the memory there is. Once the process is idle, that memory goes back to
-// the operating system. It counts as busy now, for a start is a busy time.
+// the operating system, and so do the parts of the program that it does not use. It counts as busy now, for a start is a busy time.
 //
 // Unless GOMEMLIMIT says otherwise, the collector works harder, too, where nine tenths of the memory of the cgroup, or of the
 // machine, are taken.
@@ -48,7 +49,7 @@ func Pace(least, most uint64) {
 	if err == nil {
 		most = max(least, min(most, uint64(limit)/share))
 	}
-	p := &pacer{least: least, most: most, room: least, set: debug.SetGCPercent, free: debug.FreeOSMemory, read: readUsage}
+	p := &pacer{least: least, most: most, room: least, set: debug.SetGCPercent, free: giveBack, read: readUsage}
 	p.start()
 	p.onCollection(p.collected)
 }
@@ -111,6 +112,12 @@ func (p *pacer) hurry(heap usage) {
 	p.hurried, p.hurriedAt = true, heap.allocated
 	p.giveRoom(heap)
 	p.timer.Reset(calm)
+}
+
+// giveBack returns to the operating system what an idle process does not need.
+func giveBack() {
+	debug.FreeOSMemory()
+	freeProgram()
 }
 
 // minHeap is the heap to which the runtime applies the percentage where less is live.
