@@ -122,9 +122,10 @@ func TestTakesOverFromPredecessor(t *testing.T) {
 		return fmt.Errorf("the cluster is still there: %w", err)
 	})
 
-	successor := env.Join(t, hub, managed, after, "--appliedmanifestwork-eviction-grace-period", "1s")
+	// The work is there first: what has none is evicted at once.
 	w = work(after, kept, configMap(ns, "one", "2"))
-	create(t, h, w)
+	create(t, h, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: after}}, w)
+	successor := env.Join(t, hub, managed, after, "--appliedmanifestwork-eviction-grace-period", "1s")
 	awaitCondition(t, h, w, fleet.ConditionApplied, metav1.ConditionTrue)
 	awaitConfigMap(t, m, ns, "one", "2")
 	awaitGone(t, m, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "two"}})
