@@ -128,6 +128,12 @@ func AddOnUser(cluster, addOn, agent string) string {
 	return AddOnGroup(cluster, addOn) + ":agent:" + agent
 }
 
+// TemplateAgent is the name of the agent of an AddOnTemplate in its user name. Charts go by it. What a ManagedClusterAddOn names nobody for
+// is registered under the name of the add-on itself.
+func TemplateAgent(addOn string) string {
+	return addOn + "-agent"
+}
+
 // ParseAddOnUser takes a user apart that AddOnUser made. The error says what is wrong with any other user.
 func ParseAddOnUser(user string) (cluster, addOn, agent string, err error) {
 	rest, ok := strings.CutPrefix(user, identityPrefix+"cluster:")

@@ -8,15 +8,14 @@ import (
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
-// Registrations are what the agent of a template registers for on a cluster (AM-34, AM-35). The agent has the name of the
-// add-on.
+// Registrations are what the agent of a template registers for on a cluster.
 func Registrations(template *addonv1beta1.AddOnTemplateSpec, addOn, cluster string) ([]addonv1beta1.RegistrationConfig, error) {
 	var registrations []addonv1beta1.RegistrationConfig
 	if registersForHub(template) {
 		registrations = append(registrations, addonv1beta1.RegistrationConfig{
 			Type: addonv1beta1.KubeClient,
 			KubeClient: &addonv1beta1.KubeClientConfig{Subject: addonv1beta1.KubeClientSubject{
-				User: fleet.AddOnUser(cluster, addOn, addOn), Groups: fleet.AddOnGroups(cluster, addOn),
+				User: fleet.AddOnUser(cluster, addOn, fleet.TemplateAgent(addOn)), Groups: fleet.AddOnGroups(cluster, addOn),
 			}},
 		})
 	}
@@ -68,7 +67,7 @@ func subjectOf(signer *addonv1beta1.CustomSignerRegistrationSpec, addOn, cluster
 		}
 	}
 	if subject.User == "" {
-		subject.User = fleet.AddOnUser(cluster, addOn, addOn)
+		subject.User = fleet.AddOnUser(cluster, addOn, fleet.TemplateAgent(addOn))
 	}
 	if len(subject.Groups) == 0 {
 		subject.Groups = fleet.AddOnGroups(cluster, addOn)

@@ -20,7 +20,7 @@ func signer(name string, subject *addonv1beta1.TemplateSubject) addonv1beta1.Reg
 func TestRegistrations(t *testing.T) {
 	t.Parallel()
 	kubeClient := addonv1beta1.RegistrationSpec{Type: addonv1beta1.RegistrationTypeKubeClient}
-	const user = "system:open-cluster-management:cluster:c1:addon:hello:agent:hello"
+	const user = "system:open-cluster-management:cluster:c1:addon:hello:agent:hello-agent"
 	groups := []string{"system:open-cluster-management:cluster:c1:addon:hello", "system:open-cluster-management:addon:hello"}
 	wantKubeClient := addonv1beta1.RegistrationConfig{Type: "kubeClient", KubeClient: &addonv1beta1.KubeClientConfig{Subject: addonv1beta1.KubeClientSubject{User: user, Groups: groups}}}
 	for _, test := range []struct {

@@ -230,7 +230,7 @@ func TestRegistrations(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []addonv1beta1.RegistrationConfig{
-		addon.KubeClient(installation, "hello"),
+		addon.KubeClient(installation, "hello-agent"),
 		{Type: "customSigner", CustomSigner: &addonv1beta1.CustomSignerConfig{SignerName: "example.com/hello", Subject: addonv1beta1.Subject{
 			User: "hello-user", Groups: []string{"system:open-cluster-management:cluster:cluster1:addon:hello", "system:open-cluster-management:addon:hello"}}}},
 	}

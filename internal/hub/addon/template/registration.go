@@ -47,7 +47,7 @@ func (a *agent) asBefore(installation addon.Installation) []addonv1beta1.Registr
 	registrations := make([]addonv1beta1.RegistrationConfig, 0, len(installation.AddOn.Status.Registrations))
 	for _, registration := range installation.AddOn.Status.Registrations {
 		if registration.Type == addonv1beta1.KubeClient {
-			registration = addon.KubeClient(installation, a.name)
+			registration = addon.KubeClient(installation, fleet.TemplateAgent(a.name))
 		}
 		registrations = append(registrations, registration)
 	}
