@@ -116,6 +116,12 @@ const (
 	AnnotationPreDeleteTimeout = "capstan.io/pre-delete-timeout"
 	// AnnotationHubHash on the Secret of an add-on is HubHash of the hub that it is for. It is an extension.
 	AnnotationHubHash = "capstan.io/hub-hash"
+	// AnnotationHubID on the Secret of an add-on tells the hub that its credential is of from others that had, or have, the same
+	// address. It is an extension.
+	AnnotationHubID = "capstan.io/hub-id"
+	// AnnotationRequestedSubject on the Secret of an add-on is the subject that its certificate was asked for with: of what it says itself,
+	// the signer decides. It is an extension.
+	AnnotationRequestedSubject = "capstan.io/requested-subject"
 )
 
 // Values of AnnotationHostedManifestLocation.

@@ -46,6 +46,11 @@ type addOnManager struct {
 
 func manageAddOns(t *testing.T, cluster string, lifetime time.Duration) *addOnManager {
 	t.Helper()
+	return manageAddOnsOn(t, hub, cluster, lifetime)
+}
+
+func manageAddOnsOn(t *testing.T, hub *env.Server, cluster string, lifetime time.Duration) *addOnManager {
+	t.Helper()
 	m := &addOnManager{asked: map[string][]time.Time{}, lifetime: lifetime}
 	admin := hub.Client(t)
 	w, err := admin.Watch(t.Context(), &certificatesv1.CertificateSigningRequestList{}, client.MatchingLabels(ofCluster(cluster)), client.HasLabels{fleet.LabelAddOnName})

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"path/filepath"
 
@@ -20,7 +21,7 @@ import (
 
 // keepCertificate asks for a certificate if there is none of use or it is due, and saves what there is.
 func (c *Controller) keepCertificate(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn, w *wanted, secret *corev1.Secret) outcome {
-	now, err := c.readCertificate(w, secret.Data)
+	now, err := c.readCertificate(w, secret)
 	if err == nil && c.Clock.Now().Before(now.due) {
 		c.requests.drop(w.id())
 		now.err = c.save(ctx, w, secret.Data[fleet.KeyTLSCert], secret.Data[fleet.KeyTLSKey])
@@ -31,9 +32,13 @@ func (c *Controller) keepCertificate(ctx context.Context, addOn *addonv1beta1.Ma
 		Hub: c.uncached, Keys: key, Identity: c.Identity, AddOn: w.request, Renews: true, Lifetime: c.CertificateLifetime, Record: c.Record,
 	})
 	now.due = c.Clock.Now().Add(resync)
+	if err != nil {
+		now.lack = err.Error()
+	}
 	if obtained == nil {
 		return now
 	}
+	now.lack = ""
 	if now.err = obtained.err; now.err != nil {
 		return now
 	}
@@ -41,7 +46,7 @@ func (c *Controller) keepCertificate(ctx context.Context, addOn *addonv1beta1.Ma
 		return now
 	}
 	c.renewed[w.id()] = c.Clock.Now()
-	now, err = c.readCertificate(w, map[string][]byte{fleet.KeyTLSCert: obtained.certificate, fleet.KeyTLSKey: obtained.key})
+	now, err = c.readCertificate(w, &corev1.Secret{Data: map[string][]byte{fleet.KeyTLSCert: obtained.certificate, fleet.KeyTLSKey: obtained.key}})
 	if err != nil {
 		now.err = fmt.Errorf("the hub issued another certificate than was asked for: %w", err)
 		return now
@@ -51,25 +56,44 @@ func (c *Controller) keepCertificate(ctx context.Context, addOn *addonv1beta1.Ma
 }
 
 // readCertificate tells how long the certificate is valid. It fails if it is not the one that is wanted.
-func (c *Controller) readCertificate(w *wanted, data map[string][]byte) (outcome, error) {
-	pair, err := tls.X509KeyPair(data[fleet.KeyTLSCert], data[fleet.KeyTLSKey])
+func (c *Controller) readCertificate(w *wanted, secret *corev1.Secret) (outcome, error) {
+	if len(secret.Data[fleet.KeyTLSCert]) == 0 {
+		return outcome{}, errNoCredential
+	}
+	pair, err := tls.X509KeyPair(secret.Data[fleet.KeyTLSCert], secret.Data[fleet.KeyTLSKey])
 	if err != nil {
 		return outcome{}, fmt.Errorf("the client certificate cannot be used: %w", err)
 	}
-	leaf := pair.Leaf
-	same := clientcert.SameSubject(leaf.Subject, w.request.Subject)
-	if w.request.SignerName != fleet.SignerKubeAPIServerClient {
-		same = leaf.Subject.CommonName == w.request.Subject.CommonName // what else is in it, the signer knows
+	if err := c.checkHub(w, secret); err != nil {
+		return outcome{}, err
 	}
-	if !same {
-		return outcome{}, fmt.Errorf("the client certificate is of %s, not of %s", leaf.Subject, w.request.Subject)
+	if err := checkSubject(w, pair.Leaf, secret.Annotations[fleet.AnnotationRequestedSubject]); err != nil {
+		return outcome{}, err
 	}
-	return c.renewal(w, leaf.NotBefore, leaf.NotAfter), nil
+	return c.renewal(w, pair.Leaf.NotBefore, pair.Leaf.NotAfter), nil
+}
+
+// checkSubject fails if a certificate is of somebody else than is wanted. What a signer of the add-on's own makes of the subject that it is
+// asked for, only the signer knows; there it is what was asked for that counts.
+func checkSubject(w *wanted, leaf *x509.Certificate, requested string) error {
+	if w.request.SignerName == fleet.SignerKubeAPIServerClient {
+		if !clientcert.SameSubject(leaf.Subject, w.request.Subject) {
+			return fmt.Errorf("the client certificate is of %s, not of %s", leaf.Subject, w.request.Subject)
+		}
+		return nil
+	}
+	if requested != "" && requested != text(w.request.Subject) {
+		return fmt.Errorf("the client certificate was asked for as %s, not as %s", requested, text(w.request.Subject))
+	}
+	if leaf.Subject.CommonName != w.request.Subject.CommonName {
+		return fmt.Errorf("the client certificate is of %s, not of %s", leaf.Subject, w.request.Subject)
+	}
+	return nil
 }
 
 // complete tells whether a Secret has what goes with its credential.
 func (c *Controller) complete(w *wanted, secret *corev1.Secret) bool {
-	marks := c.marks(w.addOn, w.place)
+	marks := c.marksOf(w)
 	for name, value := range marks.Labels {
 		if secret.Labels[name] != value {
 			return false
@@ -83,7 +107,7 @@ func (c *Controller) complete(w *wanted, secret *corev1.Secret) bool {
 	return w.kubeconfig == nil || bytes.Equal(secret.Data[fleet.KeyKubeconfig], w.kubeconfig)
 }
 
-// save puts a certificate into the Secret, with what goes with it (RG-60).
+// save puts a certificate into the Secret, with what goes with it.
 func (c *Controller) save(ctx context.Context, w *wanted, certificate, key []byte) error {
 	if _, err := cert.ParseCertsPEM(certificate); err != nil {
 		return fmt.Errorf("the hub issued a certificate that cannot be read: %w", err)
@@ -92,7 +116,7 @@ func (c *Controller) save(ctx context.Context, w *wanted, certificate, key []byt
 	if w.kubeconfig != nil {
 		data[fleet.KeyKubeconfig] = w.kubeconfig
 	}
-	return c.places[w.place].save(ctx, w.secret, c.marks(w.addOn, w.place), data, fleet.KeyToken)
+	return c.places[w.place].save(ctx, w.secret, c.marksOf(w), data, fleet.KeyToken)
 }
 
 // pendingKey is kept in the agent's own folder: a Secret with a key alone would let the add-on's pods start without a credential.

@@ -1,5 +1,5 @@
 // Package registration gets the agents of add-ons their access to the hub: for each registration of an add-on a Secret with a
-// certificate or a token, which it keeps valid (RG-60 to RG-64, RG-53).
+// certificate or a token, which it keeps valid.
 package registration
 
 import (
@@ -195,14 +195,21 @@ type outcome struct {
 	notBefore, notAfter time.Time
 	// due is when to look again; zero leaves it to events.
 	due time.Time
-	err error
+	// lack is why there is nothing of use, while that is on its way.
+	lack string
+	err  error
 }
+
+// errContested says that two agents write the same Secret. Each would ask for another credential whenever the other has written its own.
+var errContested = errors.New("the agent of another hub writes it, too; give one of the two add-ons another namespace")
+
+// errNoCredential says that a Secret is not there, or has no credential in it.
+var errNoCredential = errors.New("there is no credential in it")
 
 // keep makes a Secret what it should be.
 func (c *Controller) keep(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn, w *wanted) outcome {
 	owner := client.ObjectKeyFromObject(addOn)
-	place := c.places[w.place]
-	secret, found, known := place.watched.Get(owner, w.secret)
+	secret, found, known := c.places[w.place].watched.Get(owner, w.secret)
 	if !known {
 		return outcome{}
 	}
@@ -212,10 +219,17 @@ func (c *Controller) keep(ctx context.Context, addOn *addonv1beta1.ManagedCluste
 			return now
 		}
 	}
-	// The watch may be behind what was written a moment ago.
+	return c.refresh(ctx, addOn, w)
+}
+
+// refresh makes a Secret what it should be that is not, as far as the watch can tell: that may be behind what was written a moment ago.
+func (c *Controller) refresh(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn, w *wanted) outcome {
 	live := &corev1.Secret{}
-	if err := place.client.Get(ctx, w.secret, live); client.IgnoreNotFound(err) != nil {
+	if err := c.places[w.place].client.Get(ctx, w.secret, live); client.IgnoreNotFound(err) != nil {
 		return outcome{err: fmt.Errorf("get Secret %s: %w", w.secret, err)}
+	}
+	if again := c.renewed[w.id()].Add(clientcert.RetryRenewal); c.checkHub(w, live) != nil && c.Clock.Now().Before(again) {
+		return outcome{due: again, err: errContested}
 	}
 	if w.request == nil {
 		return c.keepToken(ctx, addOn, w, live)
@@ -226,9 +240,9 @@ func (c *Controller) keep(ctx context.Context, addOn *addonv1beta1.ManagedCluste
 // read tells how the credential in a Secret stands, and fails if it is not the one that is wanted.
 func (c *Controller) read(addOn *addonv1beta1.ManagedClusterAddOn, w *wanted, secret *corev1.Secret) (outcome, error) {
 	if w.request == nil {
-		return c.readToken(addOn, w, secret.Data)
+		return c.readToken(addOn, w, secret)
 	}
-	return c.readCertificate(w, secret.Data)
+	return c.readCertificate(w, secret)
 }
 
 // renewal is when a credential is due.
@@ -239,7 +253,11 @@ func (c *Controller) renewal(w *wanted, notBefore, notAfter time.Time) outcome {
 	if again := c.renewed[w.id()].Add(pause); due.Before(again) {
 		due = again
 	}
-	return outcome{notBefore: notBefore, notAfter: notAfter, due: due}
+	now := outcome{notBefore: notBefore, notAfter: notAfter, due: due}
+	if !c.Clock.Now().Before(notAfter) {
+		now.lack = fmt.Sprintf("the credential expired on %s", notAfter.UTC().Format(time.RFC3339))
+	}
+	return now
 }
 
 // release removes the Secrets of an add-on that are not wanted any more.

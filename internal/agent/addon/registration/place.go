@@ -2,8 +2,11 @@ package registration
 
 import (
 	"context"
+	"crypto/x509/pkix"
+	"errors"
 	"fmt"
 	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -135,6 +138,36 @@ func (p *place) remove(ctx context.Context, key client.ObjectKey, marks metav1.O
 	}
 	return nil
 }
+
+// marksOf are the marks of a Secret together with what tells whether its credential is still the wanted one.
+func (c *Controller) marksOf(w *wanted) metav1.ObjectMeta {
+	marks := c.marks(w.addOn, w.place)
+	marks.Annotations[fleet.AnnotationHubID] = w.hubID
+	if w.request != nil {
+		marks.Annotations[fleet.AnnotationRequestedSubject] = text(w.request.Subject)
+	}
+	return marks
+}
+
+// text is the same for equal subjects.
+func text(subject pkix.Name) string {
+	return pkix.Name{
+		CommonName: subject.CommonName, Organization: slices.Sorted(slices.Values(subject.Organization)),
+		OrganizationalUnit: slices.Sorted(slices.Values(subject.OrganizationalUnit)),
+	}.String()
+}
+
+// checkHub fails if a Secret holds a credential of another hub. One that does not say so is of the hub with its address.
+func (c *Controller) checkHub(w *wanted, secret *corev1.Secret) error {
+	id, said := secret.Annotations[fleet.AnnotationHubID]
+	hash, known := secret.Annotations[fleet.AnnotationHubHash]
+	if said && id != w.hubID || !said && known && hash != c.HubHash {
+		return errOtherHub
+	}
+	return nil
+}
+
+var errOtherHub = errors.New("the credential is of another hub, or of the one that had the address before")
 
 // marks are what tells the Secrets of an add-on from all others, of other clusters and hubs among them.
 func (c *Controller) marks(addOn, place string) metav1.ObjectMeta {

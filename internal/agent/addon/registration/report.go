@@ -22,6 +22,7 @@ type report struct {
 type kind struct {
 	used   bool
 	first  *outcome // the one that ends first
+	lack   string   // why there is nothing of use in one of the Secrets, though it is on its way
 	failed string   // and what it is about
 	err    error
 	expiry time.Time
@@ -43,6 +44,8 @@ func (r *report) add(w *wanted, o outcome) {
 	switch {
 	case o.err != nil:
 		k.err, k.failed, k.expiry = o.err, w.secret.String(), o.notAfter
+	case o.lack != "":
+		k.lack = fmt.Sprintf("Secret %s is of no use, and another credential was asked for: %s", w.secret, o.lack)
 	case !o.notAfter.IsZero() && (k.first == nil || o.notAfter.Before(k.first.notAfter)):
 		k.first = &o
 	}
@@ -61,8 +64,8 @@ func (r *report) hasNews() bool {
 	return k.err != nil || k.first != nil
 }
 
-// write sets the conditions (RG-64, RG-53), and takes those away that are about no registration any more. While the hub has not decided
-// on the first request, there is nothing to tell.
+// write sets the conditions, and takes those away that are about no registration any more. While the hub has not decided on the first
+// request, there is nothing to tell; once it has been told that all is well, it is told when that is over.
 func (r *report) write(conditions *[]metav1.Condition) {
 	for name, k := range r.kinds {
 		switch {
@@ -70,6 +73,10 @@ func (r *report) write(conditions *[]metav1.Condition) {
 			meta.RemoveStatusCondition(conditions, name)
 		case k.err != nil:
 			meta.SetStatusCondition(conditions, r.at(failure(name, k)))
+		case k.lack != "":
+			if meta.IsStatusConditionTrue(*conditions, name) {
+				meta.SetStatusCondition(conditions, r.at(notRefreshed(name, k.lack)))
+			}
 		case k.first != nil:
 			meta.SetStatusCondition(conditions, r.at(success(name, k.first)))
 		}
@@ -91,15 +98,18 @@ func success(name string, o *outcome) metav1.Condition {
 	}
 }
 
-func failure(name string, k *kind) metav1.Condition {
-	cond := metav1.Condition{Type: name, Status: metav1.ConditionFalse, Reason: fleet.ReasonClientCertificateUpdateFailed}
+func notRefreshed(name, message string) metav1.Condition {
+	cond := metav1.Condition{Type: name, Status: metav1.ConditionFalse, Reason: fleet.ReasonClientCertificateUpdateFailed, Message: message}
 	if name == fleet.ConditionTokenRefreshed {
 		cond.Reason = fleet.ReasonTokenCreationFailed
 	}
+	return cond
+}
+
+func failure(name string, k *kind) metav1.Condition {
 	until := ""
 	if !k.expiry.IsZero() {
 		until = fmt.Sprintf(", which holds a credential until %s,", k.expiry.UTC().Format(time.RFC3339))
 	}
-	cond.Message = fmt.Sprintf("Secret %s%s could not be brought up to date: %v", k.failed, until, k.err)
-	return cond
+	return notRefreshed(name, fmt.Sprintf("Secret %s%s could not be brought up to date: %v", k.failed, until, k.err))
 }

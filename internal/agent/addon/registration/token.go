@@ -21,10 +21,10 @@ import (
 // keepToken gets a token of the add-on's service account if there is none of use or it is due, and saves what there is.
 func (c *Controller) keepToken(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn, w *wanted, secret *corev1.Secret) outcome {
 	token := string(secret.Data[fleet.KeyToken])
-	now, err := c.readToken(addOn, w, secret.Data)
+	now, err := c.readToken(addOn, w, secret)
 	refreshed := false
 	if errors.Is(err, errNoAccount) {
-		return outcome{} // the hub says when there is one
+		return outcome{lack: c.lackOfToken(w, secret)} // the hub says when there is one
 	}
 	if err != nil || !c.Clock.Now().Before(now.due) {
 		if token, err = c.newToken(ctx, addOn); err != nil {
@@ -32,17 +32,28 @@ func (c *Controller) keepToken(ctx context.Context, addOn *addonv1beta1.ManagedC
 			return now
 		}
 		c.renewed[w.id()] = c.Clock.Now()
-		if now, err = c.readToken(addOn, w, map[string][]byte{fleet.KeyToken: []byte(token)}); err != nil {
+		if now, err = c.readToken(addOn, w, &corev1.Secret{Data: map[string][]byte{fleet.KeyToken: []byte(token)}}); err != nil {
 			return outcome{err: err}
 		}
 		refreshed = true
 	}
 	data := map[string][]byte{fleet.KeyToken: []byte(token), fleet.KeyKubeconfig: w.kubeconfig}
-	now.err = c.places[w.place].save(ctx, w.secret, c.marks(w.addOn, w.place), data, fleet.KeyTLSCert, fleet.KeyTLSKey)
+	now.err = c.places[w.place].save(ctx, w.secret, c.marksOf(w), data, fleet.KeyTLSCert, fleet.KeyTLSKey)
 	if refreshed && now.err == nil {
 		c.Record(corev1.EventTypeNormal, fleet.EventAddOnTokenRefreshed, "Renew", "The token of add-on %s for the hub is valid until %s", addOn.Name, now.notAfter.Format(time.RFC3339))
 	}
 	return now
+}
+
+// lackOfToken tells why there is no token of use, as far as that can be told without the service account.
+func (c *Controller) lackOfToken(w *wanted, secret *corev1.Secret) string {
+	if len(secret.Data[fleet.KeyToken]) == 0 {
+		return errNoCredential.Error()
+	}
+	if err := c.checkHub(w, secret); err != nil {
+		return err.Error()
+	}
+	return ""
 }
 
 func (c *Controller) newToken(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn) (string, error) {
@@ -73,12 +84,15 @@ type claims struct {
 }
 
 // readToken tells how long the token is valid. It fails if it is not of the service account that there is now.
-func (c *Controller) readToken(addOn *addonv1beta1.ManagedClusterAddOn, w *wanted, data map[string][]byte) (outcome, error) {
+func (c *Controller) readToken(addOn *addonv1beta1.ManagedClusterAddOn, w *wanted, secret *corev1.Secret) (outcome, error) {
 	cond := meta.FindStatusCondition(addOn.Status.Conditions, fleet.ConditionTokenInfrastructureReady)
 	if cond == nil || cond.Status != metav1.ConditionTrue {
 		return outcome{}, errNoAccount
 	}
-	token, err := jwt.ParseSigned(string(data[fleet.KeyToken]))
+	if err := c.checkHub(w, secret); err != nil {
+		return outcome{}, err
+	}
+	token, err := jwt.ParseSigned(string(secret.Data[fleet.KeyToken]))
 	if err != nil {
 		return outcome{}, fmt.Errorf("the token cannot be read: %w", err)
 	}

@@ -23,12 +23,14 @@ type wanted struct {
 	request *clientcert.AddOn
 	// kubeconfig is for access to the hub; nil for what is of another signer.
 	kubeconfig []byte
+	// hubID is of the hub that the credential has to be of.
+	hubID string
 }
 
 // errNotYet says that it cannot be told which Secrets are wanted. Those that there are stay as they are.
 var errNotYet = errors.New("which Secrets the add-on is to have is not known yet")
 
-// wantedBy are the Secrets of an add-on (RG-60). Of several registrations for the same Secret, the last one counts. It fails with
+// wantedBy are the Secrets of an add-on. Of several registrations for the same Secret, the last one counts. It fails with
 // errNotYet while the agent has no credential of its own, and is about to get another, or it is not known where the add-on's agent runs.
 func (c *Controller) wantedBy(addOn *addonv1beta1.ManagedClusterAddOn, place string) ([]wanted, error) {
 	if len(addOn.Status.Registrations) == 0 {
@@ -41,6 +43,10 @@ func (c *Controller) wantedBy(addOn *addonv1beta1.ManagedClusterAddOn, place str
 	if credential == nil || place == "" {
 		return nil, errNotYet
 	}
+	hubID, err := credential.HubID()
+	if err != nil {
+		return nil, err
+	}
 	var all []wanted
 	for _, registration := range addOn.Status.Registrations {
 		w, err := c.wantedFor(addOn, place, registration, credential)
@@ -48,6 +54,7 @@ func (c *Controller) wantedBy(addOn *addonv1beta1.ManagedClusterAddOn, place str
 			return nil, err
 		}
 		if w != nil {
+			w.hubID = hubID
 			all = append(all, *w)
 		}
 	}

@@ -26,14 +26,24 @@ type Credential struct {
 	Identity    identity.Identity
 }
 
-// New lays out the credential of RG-09: the hub as the bootstrap kubeconfig describes it, proxy included, and the client
+// New lays out the credential of an agent that has registered: the hub as the bootstrap kubeconfig describes it, proxy included, and the client
 // certificate in files beside the kubeconfig, so that a rotation need not touch the kubeconfig.
 func New(bootstrap *clientcmdapi.Config, id identity.Identity, certificate, key []byte) (*Credential, error) {
+	hubID, err := newHubID(certificate)
+	if err != nil {
+		return nil, err
+	}
+	return layOut(bootstrap, id, certificate, key, hubID)
+}
+
+func layOut(bootstrap *clientcmdapi.Config, id identity.Identity, certificate, key []byte, hubID string) (*Credential, error) {
 	name, hub, err := hubCluster(bootstrap)
 	if err != nil {
 		return nil, err
 	}
-	made, err := originOf(name, hub).extension()
+	from := originOf(name, hub)
+	from.HubID = hubID
+	made, err := from.extension()
 	if err != nil {
 		return nil, err
 	}
@@ -139,8 +149,10 @@ func (c *Credential) ClientConfig() (*rest.Config, error) {
 	return client, nil
 }
 
-func (c *Credential) leaf() (*x509.Certificate, error) {
-	chain, err := cert.ParseCertsPEM(c.Certificate)
+func (c *Credential) leaf() (*x509.Certificate, error) { return leafOf(c.Certificate) }
+
+func leafOf(certificate []byte) (*x509.Certificate, error) {
+	chain, err := cert.ParseCertsPEM(certificate)
 	if err != nil {
 		return nil, fmt.Errorf("the client certificate cannot be read: %w", err)
 	}

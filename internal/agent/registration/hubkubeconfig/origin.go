@@ -2,12 +2,15 @@ package hubkubeconfig
 
 import (
 	"crypto/sha256"
+	"crypto/x509"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"net/url"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
@@ -24,6 +27,47 @@ type origin struct {
 	TLSServerName string `json:"tlsServerName,omitempty"`
 	// CA is a digest of the CA bundle.
 	CA string `json:"ca,omitempty"`
+	// HubID tells the hub from others that had, or have, the same address. It stays while the hub is called, reached or trusted otherwise.
+	HubID string `json:"hubID,omitempty"`
+}
+
+// newHubID is the identity of the hub that has issued the first certificate to an agent: that of the CA that signed it, by its key. Where
+// the CA does not name its key, as every one of the same name might have signed it, each registration is taken to be with another hub.
+func newHubID(certificate []byte) (string, error) {
+	leaf, err := leafOf(certificate)
+	if err != nil {
+		return "", err
+	}
+	if len(leaf.AuthorityKeyId) == 0 {
+		return string(uuid.NewUUID()), nil
+	}
+	return signerID(leaf), nil
+}
+
+func signerID(leaf *x509.Certificate) string {
+	digest := sha256.Sum256(slices.Concat(leaf.RawIssuer, leaf.AuthorityKeyId))
+	return hex.EncodeToString(digest[:])
+}
+
+// HubID tells the hub that the credential is of from others that had, or have, the same address. For a credential that was made by
+// another agent than this, which has no record of it, it is who signed the certificate.
+func (c *Credential) HubID() (string, error) {
+	config, err := clientcmd.Load(c.Kubeconfig)
+	if err != nil {
+		return "", fmt.Errorf("the hub kubeconfig cannot be read: %w", err)
+	}
+	name, hub, err := hubCluster(config)
+	if err != nil {
+		return "", fmt.Errorf("the hub kubeconfig is incomplete: %w", err)
+	}
+	if recorded := recordedOrigin(name, hub).HubID; recorded != "" {
+		return recorded, nil
+	}
+	leaf, err := c.leaf()
+	if err != nil {
+		return "", err
+	}
+	return signerID(leaf), nil
 }
 
 func originOf(name string, hub *clientcmdapi.Cluster) origin {
@@ -134,7 +178,11 @@ func (c *Credential) WithTrustBundle(bundle []byte) (*Credential, error) {
 	return &next, nil
 }
 
-// For is the same client certificate in a kubeconfig for what a bootstrap kubeconfig says of the hub.
+// For is the same client certificate in a kubeconfig for what a bootstrap kubeconfig says of the same hub now.
 func (c *Credential) For(bootstrap *clientcmdapi.Config) (*Credential, error) {
-	return New(bootstrap, c.Identity, c.Certificate, c.Key)
+	id, err := c.HubID()
+	if err != nil {
+		return nil, err
+	}
+	return layOut(bootstrap, c.Identity, c.Certificate, c.Key, id)
 }
