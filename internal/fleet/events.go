@@ -6,6 +6,7 @@ const (
 	EventManagedClusterDenied                      = "ManagedClusterDenied"
 	EventManagedClusterAutoApproved                = "ManagedClusterAutoApproved"
 	EventManagedClusterAutoApprovalWithheld        = "ManagedClusterAutoApprovalWithheld" // our own
+	EventManagedClusterRenewalWithheld             = "ManagedClusterRenewalWithheld"      // our own
 	EventManagedClusterCSRAutoApproved             = "ManagedClusterCSRAutoApproved"
 	EventAvailableUnknown                          = "AvailableUnknown"
 	EventManagedClusterConditionAvailableUpdated   = "ManagedClusterConditionAvailableUpdated"

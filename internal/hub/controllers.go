@@ -99,7 +99,7 @@ func behind(gate featuregate.Feature, register func(ctrl.Manager, Options) error
 var groups = []group{
 	{name: "registration", reads: registrationReads, register: []func(ctrl.Manager, Options) error{
 		func(mgr ctrl.Manager, o Options) error {
-			return accept.Register(mgr, accept.Options{Labels: o.Labels, Clock: o.Clock})
+			return accept.Register(mgr, accept.Options{Labels: o.Labels, KeepsContent: !o.Gates.Enabled(gates.ResourceCleanup), Clock: o.Clock})
 		},
 		withClock(renewal.Register),
 		withClock(health.Register),

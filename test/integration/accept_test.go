@@ -155,7 +155,7 @@ func TestRenewalAwaitsAcceptance(t *testing.T) {
 		}
 	}()
 	env.Eventually(t, func(context.Context) error {
-		if !strings.Contains(own.Log(), "Renewal left for an administrator") {
+		if !strings.Contains(own.Log(), "Renewal withheld") {
 			return fmt.Errorf("the request was not judged")
 		}
 		return nil

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
@@ -42,7 +43,9 @@ const worksRecheck = 5 * time.Second
 type Options struct {
 	// Labels are put on what is made for a cluster, beside its own.
 	Labels map[string]string
-	Clock  clock.Clock
+	// KeepsContent says that nobody empties the namespaces of clusters that are gone.
+	KeepsContent bool
+	Clock        clock.Clock
 }
 
 // Controller reconciles a ManagedCluster's acceptance.
@@ -124,8 +127,12 @@ func finalizersChanged() predicate.Predicate {
 // Reconcile gives the cluster what its spec.hubAcceptsClient entitles it to and says so in a condition.
 func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	cluster := &clusterv1.ManagedCluster{}
-	if err := c.client.Get(ctx, req.NamespacedName, cluster); err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+	err := c.client.Get(ctx, req.NamespacedName, cluster)
+	if apierrors.IsNotFound(err) {
+		return c.abandon(ctx, req.Name)
+	}
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("get ManagedCluster %s: %w", req.Name, err)
 	}
 	if fleet.ReservedClusterName(cluster.Name) {
 		return ctrl.Result{}, c.refuse(ctx, cluster)
@@ -139,9 +146,10 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if cluster.Spec.HubAcceptsClient {
 		return ctrl.Result{}, c.accept(ctx, cluster)
 	}
-	// The finalizer comes before the first right, so without it there is nothing to take away, even after a crash.
+	// The finalizer comes before the first right, so without it there is nothing to take away, even after a crash, but what was left behind
+	// by a cluster that had the name before.
 	if meta.FindStatusCondition(cluster.Status.Conditions, fleet.ConditionHubAccepted) == nil && !controllerutil.ContainsFinalizer(cluster, fleet.FinalizerManagedCluster) {
-		return ctrl.Result{}, nil // nobody has decided yet
+		return c.disinherit(ctx, cluster.Name) // nobody has decided yet
 	}
 	return c.deny(ctx, cluster)
 }
@@ -178,15 +186,18 @@ func (c *Controller) refuse(ctx context.Context, cluster *clusterv1.ManagedClust
 	}, nil)
 }
 
-// deny is RG-17: the agent may go on reading its own ManagedCluster, so that it learns of it. Its rights on works stay as
+// deny takes the rights away, but that the agent may go on reading its own ManagedCluster, so that it learns of it. Its rights on works stay as
 // long as there are works, for it has to clean them up.
 func (c *Controller) deny(ctx context.Context, cluster *clusterv1.ManagedCluster) (ctrl.Result, error) {
 	done, err := c.expel(ctx, cluster.Name)
-	if err != nil {
-		return ctrl.Result{}, err
+	if err == nil {
+		err = c.ensureClusterRole(ctx, cluster.Name, deniedRules(cluster.Name))
 	}
-	if err := c.ensureClusterRole(ctx, cluster.Name, deniedRules(cluster.Name)); err != nil {
-		return ctrl.Result{}, err
+	if err != nil {
+		return ctrl.Result{}, c.report(ctx, cluster, metav1.Condition{
+			Type: fleet.ConditionHubAccepted, Status: metav1.ConditionFalse, Reason: fleet.ReasonHubClusterAdminAcceptFail,
+			Message: fmt.Sprintf("The cluster is denied; the hub could not take its rights away and tries again: %v", err),
+		}, err)
 	}
 	err = c.report(ctx, cluster, metav1.Condition{
 		Type: fleet.ConditionHubAccepted, Status: metav1.ConditionFalse, Reason: fleet.ReasonHubClusterAdminDenied,
@@ -195,14 +206,21 @@ func (c *Controller) deny(ctx context.Context, cluster *clusterv1.ManagedCluster
 	return again(done), err
 }
 
-// release is RG-18: the rights go, the namespace stays.
+// release takes the rights away; the namespace stays. While the hub empties it, the agent needs them: it learns by them what it has to undo on
+// the cluster. The end of that brings the cluster back here.
 func (c *Controller) release(ctx context.Context, cluster *clusterv1.ManagedCluster) (ctrl.Result, error) {
 	if !controllerutil.ContainsFinalizer(cluster, fleet.FinalizerManagedCluster) {
+		return ctrl.Result{}, nil
+	}
+	if cluster.Spec.HubAcceptsClient && controllerutil.ContainsFinalizer(cluster, fleet.FinalizerResourceCleanup) {
 		return ctrl.Result{}, nil
 	}
 	done, err := c.expel(ctx, cluster.Name)
 	if err != nil || !done {
 		return again(done), err
+	}
+	if err := c.deleteLease(ctx, cluster.Name); err != nil {
+		return ctrl.Result{}, err
 	}
 	if err := c.deleteClusterRole(ctx, cluster.Name); err != nil {
 		return ctrl.Result{}, err

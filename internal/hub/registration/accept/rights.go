@@ -10,6 +10,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -46,18 +47,42 @@ func (c *Controller) admit(ctx context.Context, cluster string) error {
 // expel takes away what a cluster may do in its namespace. It reports false while ManifestWorks remain there: the agent
 // keeps its rights on them until it has cleaned up.
 func (c *Controller) expel(ctx context.Context, cluster string) (bool, error) {
-	registration := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: fleet.RegistrationRoleBinding(cluster)}}
-	if err := c.delete(ctx, registration); err != nil {
-		return false, fmt.Errorf("delete RoleBinding %s/%s: %w", cluster, registration.Name, err)
+	if err := c.deleteRegistrationRoleBinding(ctx, cluster); err != nil {
+		return false, err
 	}
-	works := &workv1.ManifestWorkList{}
-	if err := c.live.List(ctx, works, client.InNamespace(cluster), client.Limit(1)); err != nil {
-		return false, fmt.Errorf("list ManifestWorks in namespace %s: %w", cluster, err)
-	}
-	if len(works.Items) > 0 {
-		return false, nil
+	remain, err := c.remain(ctx, cluster, &workv1.ManifestWorkList{})
+	if err != nil || remain {
+		return false, err
 	}
 	return true, c.deleteWorkRoleBinding(ctx, cluster)
+}
+
+// remain tells whether there are objects of the list's kind in the namespace of a cluster.
+func (c *Controller) remain(ctx context.Context, cluster string, list client.ObjectList) (bool, error) {
+	err := c.live.List(ctx, list, client.InNamespace(cluster), client.Limit(1))
+	if meta.IsNoMatchError(err) {
+		return false, nil // a hub that does not have the kind
+	}
+	if err != nil {
+		return false, fmt.Errorf("list the %T of namespace %s: %w", list, cluster, err)
+	}
+	return meta.LenList(list) > 0, nil
+}
+
+func (c *Controller) deleteRegistrationRoleBinding(ctx context.Context, cluster string) error {
+	binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: fleet.RegistrationRoleBinding(cluster)}}
+	if err := c.delete(ctx, binding); err != nil {
+		return fmt.Errorf("delete RoleBinding %s/%s: %w", cluster, binding.Name, err)
+	}
+	return nil
+}
+
+func (c *Controller) deleteLease(ctx context.Context, cluster string) error {
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: fleet.ClusterNamespaceLease}}
+	if err := c.delete(ctx, lease); err != nil {
+		return fmt.Errorf("delete Lease %s/%s: %w", cluster, lease.Name, err)
+	}
+	return nil
 }
 
 func (c *Controller) deleteWorkRoleBinding(ctx context.Context, cluster string) error {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -62,19 +63,20 @@ type Options struct {
 	Clock   clock.Clock
 }
 
-// Controller reconciles the deletion of ManagedClusters (RG-44).
+// Controller reconciles the deletion of ManagedClusters.
 type Controller struct {
 	Options
 	client   client.Client
+	live     client.Reader
 	objects  metadata.Interface
 	recorder events.EventRecorder
 	leaving  *leaving
 }
 
 // New returns a Controller that reads and writes clusters through the client, and what is in their namespaces through
-// objects. It hears of changes there by the events that it sends.
-func New(c client.Client, objects metadata.Interface, recorder events.EventRecorder, changes chan<- event.GenericEvent, o Options) *Controller {
-	return &Controller{Options: o, client: c, objects: objects, recorder: recorder, leaving: newLeaving(objects, changes)}
+// objects. What is left of clusters that are gone it reads through live. It hears of changes there by the events that it sends.
+func New(c client.Client, live client.Reader, objects metadata.Interface, recorder events.EventRecorder, changes chan<- event.GenericEvent, o Options) *Controller {
+	return &Controller{Options: o, client: c, live: live, objects: objects, recorder: recorder, leaving: newLeaving(objects, changes)}
 }
 
 // Register adds the controller to the manager.
@@ -84,13 +86,14 @@ func Register(mgr ctrl.Manager, o Options) error {
 		return fmt.Errorf("make a client for the metadata of objects: %w", err)
 	}
 	changes := make(chan event.GenericEvent)
-	c := New(mgr.GetClient(), objects, mgr.GetEventRecorder("gc-controller"), changes, o)
+	c := New(mgr.GetClient(), mgr.GetAPIReader(), objects, mgr.GetEventRecorder("gc-controller"), changes, o)
 	if err := mgr.Add(c.leaving); err != nil {
 		return err
 	}
 	return ctrl.NewControllerManagedBy(mgr).Named("cleanup").
 		For(&clusterv1.ManagedCluster{}, builder.WithPredicates(predicate.Or[client.Object](
 			changed.Generation(), predicate.AnnotationChangedPredicate{}, availabilityChanged()))).
+		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(clusterOfNamespace), builder.WithPredicates(present())).
 		WatchesRawSource(source.Channel(changes, &handler.EnqueueRequestForObject{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
 		Complete(c)
@@ -113,8 +116,12 @@ func available(cluster *clusterv1.ManagedCluster) bool {
 // Reconcile sees to the finalizer of a cluster, and, when the cluster is being deleted, deletes what comes next.
 func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	cluster := &clusterv1.ManagedCluster{}
-	if err := c.client.Get(ctx, req.NamespacedName, cluster); err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+	err := c.client.Get(ctx, req.NamespacedName, cluster)
+	if apierrors.IsNotFound(err) {
+		return c.abandon(ctx, req.Name)
+	}
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("get ManagedCluster %s: %w", req.Name, err)
 	}
 	before := cluster.DeepCopy()
 	if c.Off {
@@ -135,16 +142,28 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, c.fail(ctx, cluster, err)
 	}
-	for _, resource := range c.Resources {
-		remaining, err := c.empty(ctx, cluster, resource, deadline.passed)
-		if err != nil {
-			return ctrl.Result{}, c.fail(ctx, cluster, fmt.Errorf("delete %s: %w", resource.GroupResource(), err))
-		}
-		if remaining > 0 {
-			return c.wait(ctx, cluster, resource, remaining, deadline)
-		}
+	resource, remaining, err := c.next(ctx, cluster.Name, func(metav1.Object) bool { return deadline.passed })
+	if err != nil {
+		return ctrl.Result{}, c.fail(ctx, cluster, err)
+	}
+	if remaining > 0 {
+		return c.wait(ctx, cluster, resource, remaining, deadline)
 	}
 	return ctrl.Result{}, c.finish(ctx, cluster)
+}
+
+// next deletes what comes next in the namespace of a cluster, and returns what that is and how much of it remains.
+func (c *Controller) next(ctx context.Context, cluster string, givenUp func(metav1.Object) bool) (schema.GroupVersionResource, int, error) {
+	for _, resource := range c.Resources {
+		remaining, err := c.empty(ctx, cluster, resource, givenUp)
+		if err != nil {
+			return resource, 0, fmt.Errorf("delete %s: %w", resource.GroupResource(), err)
+		}
+		if remaining > 0 {
+			return resource, remaining, nil
+		}
+	}
+	return schema.GroupVersionResource{}, 0, nil
 }
 
 // wait says what remains, and comes back when the time of the agent is up; the watch on what remains may be earlier.

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
 
-	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
@@ -21,9 +20,9 @@ import (
 const agentDomain = ".open-cluster-management.io/"
 
 // empty deletes the objects of the resource that have the lowest priority of those in the cluster's namespace, and returns
-// how many there are of all priorities. If the agent is given up, it does not wait for it either.
-func (c *Controller) empty(ctx context.Context, cluster *clusterv1.ManagedCluster, resource schema.GroupVersionResource, givenUp bool) (int, error) {
-	objects := c.objects.Resource(resource).Namespace(cluster.Name)
+// how many there are of all priorities. It does not wait for the agent with those for which that is given up.
+func (c *Controller) empty(ctx context.Context, cluster string, resource schema.GroupVersionResource, givenUp func(metav1.Object) bool) (int, error) {
+	objects := c.objects.Resource(resource).Namespace(cluster)
 	list, err := objects.List(ctx, metav1.ListOptions{})
 	if apierrors.IsNotFound(err) || err == nil && len(list.Items) == 0 {
 		return 0, nil
@@ -38,14 +37,14 @@ func (c *Controller) empty(ctx context.Context, cluster *clusterv1.ManagedCluste
 				return 0, err
 			}
 		}
-		if !givenUp {
+		if !givenUp(&o) {
 			continue
 		}
 		if err := release(ctx, objects, o); err != nil {
 			return 0, err
 		}
 	}
-	c.leaving.await(cluster.Name, resource, list.ResourceVersion)
+	c.leaving.await(cluster, resource, list.ResourceVersion)
 	return len(list.Items), nil
 }
 

@@ -37,7 +37,7 @@ const workers = 10
 // at once; this is for rights, for which there is no event.
 const recheck = time.Minute
 
-// Controller reconciles the CertificateSigningRequests of cluster agents (RG-15).
+// Controller reconciles the CertificateSigningRequests of cluster agents.
 type Controller struct {
 	client   client.Client
 	recorder events.EventRecorder
@@ -93,7 +93,16 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := c.client.Get(ctx, req.NamespacedName, csr); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if _, user, ok := agentcsr.Requested(csr); !ok || user != csr.Spec.Username || certrequest.Decided(csr) {
+	cluster, user, ok := agentcsr.Requested(csr)
+	if !ok || user != csr.Spec.Username || certrequest.Decided(csr) {
+		return ctrl.Result{}, nil
+	}
+	accepted, err := c.isAccepted(ctx, cluster)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if !accepted {
+		c.withhold(ctx, csr, cluster)
 		return ctrl.Result{}, nil
 	}
 	allowed, err := c.mayRenew(ctx, csr)
@@ -105,6 +114,22 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{RequeueAfter: recheck}, nil
 	}
 	return ctrl.Result{}, c.approve(ctx, csr)
+}
+
+// isAccepted tells whether a cluster is there and accepted. A right to renew that somebody has left to its agent is not enough.
+func (c *Controller) isAccepted(ctx context.Context, name string) (bool, error) {
+	cluster := &clusterv1.ManagedCluster{}
+	if err := c.client.Get(ctx, client.ObjectKey{Name: name}, cluster); err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	return cluster.Spec.HubAcceptsClient, nil
+}
+
+// withhold leaves the request undecided. Acceptance of the cluster brings it back.
+func (c *Controller) withhold(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, cluster string) {
+	log.FromContext(ctx).Info("Renewal withheld: the cluster does not exist or is not accepted", "cluster", cluster, "user", csr.Spec.Username)
+	c.recorder.Eventf(csr, nil, corev1.EventTypeWarning, fleet.EventManagedClusterRenewalWithheld, "Approve",
+		"ManagedCluster %s does not exist or is not accepted; its agent gets no new certificate. If it is meant to have one, run: capstan accept --clusters %s", cluster, cluster)
 }
 
 // mayRenew asks the hub whether the requester's cluster is still accepted: only then its agent holds this right.

@@ -1,0 +1,114 @@
+package renewal_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"strings"
+	"testing"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/certrequest"
+	"github.com/capstan-io/capstan/internal/hub/registration/renewal"
+)
+
+// renewalOf is a request of the agent a1 of the cluster c1 for its own identity.
+func renewalOf(t *testing.T) *certificatesv1.CertificateSigningRequest {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const user = "system:open-cluster-management:c1:a1"
+	subject := pkix.Name{CommonName: user, Organization: []string{"system:open-cluster-management:c1", "system:open-cluster-management:managed-clusters"}}
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: subject}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &certificatesv1.CertificateSigningRequest{
+		ObjectMeta: metav1.ObjectMeta{Name: "c1-x", Labels: map[string]string{"open-cluster-management.io/cluster-name": "c1"}},
+		Spec: certificatesv1.CertificateSigningRequestSpec{
+			Username: user, SignerName: "kubernetes.io/kube-apiserver-client", Usages: []certificatesv1.KeyUsage{"digital signature", "key encipherment", "client auth"},
+			Request: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}),
+		},
+	}
+}
+
+// RG-15: whoever may renew gets a new certificate only for a cluster that is there and accepted, and it is said why not.
+func TestRenewal(t *testing.T) {
+	t.Parallel()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{certificatesv1.AddToScheme, authorizationv1.AddToScheme, clusterv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cluster := func(accepted bool) *clusterv1.ManagedCluster {
+		return &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "c1"}, Spec: clusterv1.ManagedClusterSpec{HubAcceptsClient: accepted}}
+	}
+	for name, test := range map[string]struct {
+		cluster  *clusterv1.ManagedCluster
+		mayRenew bool
+		approved bool
+		event    string
+	}{
+		"accepted":                      {cluster(true), true, true, "Normal ManagedClusterCSRAutoApproved"},
+		"accepted, without the right":   {cluster(true), false, false, ""},
+		"not accepted, with a right":    {cluster(false), true, false, "Warning ManagedClusterRenewalWithheld ManagedCluster c1 does not exist or is not accepted"},
+		"not there, with a right":       {nil, true, false, "Warning ManagedClusterRenewalWithheld ManagedCluster c1 does not exist or is not accepted"},
+		"not there, and without rights": {nil, false, false, "Warning ManagedClusterRenewalWithheld"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			csr := renewalOf(t)
+			objects := []client.Object{csr}
+			if test.cluster != nil {
+				objects = append(objects, test.cluster)
+			}
+			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(csr).WithInterceptorFuncs(interceptor.Funcs{
+				Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+					review, ok := o.(*authorizationv1.SubjectAccessReview)
+					if !ok {
+						return c.Create(ctx, o, opts...)
+					}
+					review.Status.Allowed = test.mayRenew
+					return nil
+				},
+				SubResourceUpdate: func(ctx context.Context, c client.Client, _ string, o client.Object, _ ...client.SubResourceUpdateOption) error {
+					return c.Status().Update(ctx, o)
+				},
+			}).Build()
+			recorder := events.NewFakeRecorder(10)
+			controller := renewal.New(c, recorder, clock.RealClock{})
+			if _, err := controller.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(csr)}); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(csr), csr); err != nil || certrequest.Decided(csr) != test.approved {
+				t.Errorf("decided: %v, error %v", csr.Status.Conditions, err)
+			}
+			var event string
+			select {
+			case event = <-recorder.Events:
+			default:
+			}
+			if (event == "") != (test.event == "") || !strings.HasPrefix(event, test.event) {
+				t.Errorf("event %q, want %q", event, test.event)
+			}
+		})
+	}
+}
