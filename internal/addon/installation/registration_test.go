@@ -1,0 +1,72 @@
+package installation
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capstan-io/capstan/addon"
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+)
+
+// Contract section 6, AF-03, AF-11: RegistrationApplied, with the time at which its status changed.
+func TestRegistrationApplied(t *testing.T) {
+	t.Parallel()
+	earlier := metav1.NewTime(now.Add(-time.Hour).Local())
+	registers := func(permissions error) *addon.Registration {
+		return &addon.Registration{
+			Configs: func(_ context.Context, i addon.Installation) ([]addonv1beta1.RegistrationConfig, error) {
+				return []addonv1beta1.RegistrationConfig{addon.KubeClient(i, "a")}, nil
+			},
+			Permissions: func(context.Context, addon.Installation) ([]client.Object, error) { return nil, permissions },
+		}
+	}
+	forOthers := &addon.Registration{Configs: func(context.Context, addon.Installation) ([]addonv1beta1.RegistrationConfig, error) {
+		return []addonv1beta1.RegistrationConfig{{Type: addonv1beta1.KubeClient, KubeClient: &addonv1beta1.KubeClientConfig{Subject: addonv1beta1.KubeClientSubject{User: "system:admin"}}}}, nil
+	}}
+	for name, test := range map[string]struct {
+		registration *addon.Registration
+		before       metav1.ConditionStatus // empty for none
+		status       metav1.ConditionStatus // empty for none
+		reason       string
+		message      string
+		fails        bool
+	}{
+		"it does not register":                 {nil, "", "True", "NilRegistration", "does not register", false},
+		"it registers":                         {registers(nil), "", "True", "SetPermissionApplied", "configured", false},
+		"it registers after a failure":         {registers(nil), "False", "True", "SetPermissionApplied", "configured", false},
+		"it registers still":                   {registers(nil), "True", "True", "SetPermissionApplied", "configured", false},
+		"its rights cannot be given":           {registers(errors.New("no luck")), "True", "False", "SetPermissionFailed", "no luck", true},
+		"its rights wait for its identity":     {registers(addon.ErrSubjectNotReady), "", "False", "PermissionConfigPending", "not known yet", false},
+		"its identity is somebody else's":      {forOthers, "", "False", "SetPermissionFailed", "system:admin", true},
+		"it does not know yet":                 {registers(addon.ErrNotYet), "", "", "", "", false},
+		"it does not know yet, and was set up": {registers(addon.ErrNotYet), "True", "True", "Before", "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHub(t, cluster("c1"), installed(func(a *addonv1beta1.ManagedClusterAddOn) {
+				if test.before != "" {
+					a.Status.Conditions = []metav1.Condition{{Type: "RegistrationApplied", Status: test.before, Reason: "Before", LastTransitionTime: earlier}}
+				}
+			}))
+			h.agent.options.Registration = test.registration
+			if _, err := h.controller.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); (err != nil) != test.fails {
+				t.Errorf("error %v", err)
+			}
+			at := now
+			if test.before == test.status {
+				at = earlier.Time
+			}
+			cond := h.condition(t, "RegistrationApplied")
+			if cond.Status != test.status || cond.Reason != test.reason || !strings.Contains(cond.Message, test.message) || test.status != "" && !cond.LastTransitionTime.Time.Equal(at) {
+				t.Errorf("got %+v, want %s %s %q at %s", cond, test.status, test.reason, test.message, at)
+			}
+		})
+	}
+}

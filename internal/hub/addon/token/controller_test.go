@@ -1,0 +1,94 @@
+package token_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clocktesting "k8s.io/utils/clock/testing"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	"github.com/capstan-io/capstan/internal/hub/addon/token"
+)
+
+// Contract section 6, AM-40: TokenInfrastructureReady, with the time at which its status changed. It is there for add-ons with tokens alone.
+func TestTokenInfrastructureReady(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	earlier := metav1.NewTime(now.Add(-time.Hour).Local())
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, rbacv1.AddToScheme, addonv1beta1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	foreign := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "hello-agent"}}
+	for name, test := range map[string]struct {
+		driver  addonv1beta1.KubeClientDriver
+		before  metav1.ConditionStatus // empty for none
+		there   []client.Object
+		fails   bool
+		status  metav1.ConditionStatus // empty for none
+		reason  string
+		message string
+	}{
+		"made":                        {"token", "", nil, false, "True", "TokenInfrastructureReady", "ServiceAccount c1/hello-agent (UID: uid1) is ready"},
+		"made after a failure":        {"token", "False", nil, false, "True", "TokenInfrastructureReady", "(UID: uid1)"},
+		"it cannot be made":           {"token", "", nil, true, "False", "TokenInfrastructureApplyFailed", "no luck"},
+		"it cannot be made any more":  {"token", "True", nil, true, "False", "TokenInfrastructureApplyFailed", "no luck"},
+		"it is somebody else's":       {"token", "", []client.Object{foreign}, true, "False", "TokenInfrastructureApplyFailed", "c1/hello-agent is there already"},
+		"with certificates":           {"csr", "", nil, false, "", "", ""},
+		"with certificates after all": {"csr", "True", nil, false, "", "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			addOn := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "hello", UID: "1"}}
+			addOn.Status.Registrations = []addonv1beta1.RegistrationConfig{{Type: addonv1beta1.KubeClient, KubeClient: &addonv1beta1.KubeClientConfig{Driver: test.driver}}}
+			if test.before != "" {
+				addOn.Status.Conditions = []metav1.Condition{{Type: "TokenInfrastructureReady", Status: test.before, Reason: "Before", LastTransitionTime: earlier}}
+			}
+			creates := interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+				if test.fails {
+					return errors.New("no luck")
+				}
+				if _, account := o.(*corev1.ServiceAccount); account {
+					o.SetUID("uid1")
+				}
+				return c.Create(ctx, o, opts...)
+			}}
+			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(addOn).WithObjects(test.there...).WithStatusSubresource(addOn).WithInterceptorFuncs(creates).Build()
+			_, err := token.New(c, token.Options{Clock: clocktesting.NewFakeClock(now)}).Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(addOn)})
+			if (err != nil) != test.fails {
+				t.Errorf("error %v", err)
+			}
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(addOn), addOn); err != nil {
+				t.Fatal(err)
+			}
+			cond := meta.FindStatusCondition(addOn.Status.Conditions, "TokenInfrastructureReady")
+			if test.status == "" {
+				if cond != nil {
+					t.Errorf("it says %+v", cond)
+				}
+				return
+			}
+			at := now
+			if test.before == test.status {
+				at = earlier.Time
+			}
+			if cond == nil || cond.Status != test.status || cond.Reason != test.reason || !strings.Contains(cond.Message, test.message) || !cond.LastTransitionTime.Time.Equal(at) {
+				t.Errorf("got %+v, want %s %s %q at %s", cond, test.status, test.reason, test.message, at)
+			}
+		})
+	}
+}
