@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sync/singleflight"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -258,12 +259,20 @@ func (c *Checker) tryAs(ctx context.Context, account workv1.ManifestWorkSubjectS
 	switch {
 	case err == nil, apierrors.IsAlreadyExists(err):
 		return nil
-	case apierrors.IsForbidden(err):
+	case apierrors.IsForbidden(err) && !isOfNamespace(err, o):
 		return &refusedError{fmt.Errorf("not allowed to apply %s %s: ServiceAccount %s/%s would give away rights that it does not have; "+
 			"grant it these rights itself, or the verbs escalate and bind on %s: %w", o.Resource, o.NamespacedName, account.Namespace, account.Name, o.Resource, err)}
 	default:
 		return fmt.Errorf("try %s %s as ServiceAccount %s/%s: %w", o.Resource, o.NamespacedName, account.Namespace, account.Name, err)
 	}
+}
+
+// isOfNamespace tells whether an object is refused because its namespace takes no more: it goes, or has a quota, which counts an object
+// that is there already once more. That says nothing about rights. Only how the message begins counts: the rest may repeat what the
+// author of a role has written.
+func isOfNamespace(err error, o Object) bool {
+	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) ||
+		strings.HasPrefix(err.Error(), fmt.Sprintf("%s %q is forbidden: exceeded quota: ", o.GroupResource(), o.Name))
 }
 
 // refusal names the rule that is missing and a way to add it.

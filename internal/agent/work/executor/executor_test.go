@@ -1,7 +1,11 @@
 package executor
 
 import (
+	"encoding/json"
 	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -9,14 +13,23 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	fakeauthorization "k8s.io/client-go/kubernetes/typed/authorization/v1/fake"
+	"k8s.io/client-go/rest"
 	clientgotesting "k8s.io/client-go/testing"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 )
+
+var deployer = &workv1.ManifestWorkExecutor{Subject: workv1.ManifestWorkExecutorSubject{
+	Type: workv1.ExecutorSubjectTypeServiceAccount, ServiceAccount: &workv1.ManifestWorkSubjectServiceAccount{Namespace: "ns", Name: "deployer"},
+}}
 
 // authorizer answers reviews.
 type authorizer struct {
@@ -51,9 +64,7 @@ func newAuthorizer(allowed ...string) *authorizer {
 
 func (a *authorizer) check(t *testing.T, name string, readOnly bool) (Verdict, error) {
 	t.Helper()
-	return a.Check(t.Context(), &workv1.ManifestWorkExecutor{Subject: workv1.ManifestWorkExecutorSubject{
-		Type: workv1.ExecutorSubjectTypeServiceAccount, ServiceAccount: &workv1.ManifestWorkSubjectServiceAccount{Namespace: "ns", Name: "deployer"},
-	}}, Object{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("configmaps"), NamespacedName: types.NamespacedName{Namespace: "ns", Name: name}, Owned: true, ReadOnly: readOnly})
+	return a.Check(t.Context(), deployer, Object{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("configmaps"), NamespacedName: types.NamespacedName{Namespace: "ns", Name: name}, Owned: true, ReadOnly: readOnly})
 }
 
 // WK-33: a verdict holds until the first of the answers that it rests on expires, and not a moment longer.
@@ -115,5 +126,57 @@ func TestNoAnswer(t *testing.T) {
 	}
 	if v, err := a.Check(t.Context(), nil, Object{}); err != nil || !v.MayGet || !v.Until.IsZero() {
 		t.Errorf("no executor: %+v, %v", v, err)
+	}
+}
+
+// WK-33: only an API server that minds the rights which a role gives away has refused. A quota or a namespace that goes says nothing
+// about them, whatever a role has for rules.
+func TestEscalation(t *testing.T) {
+	t.Parallel()
+	roles := rbacv1.SchemeGroupVersion.WithResource("roles")
+	forbidden := func(text string) error { return apierrors.NewForbidden(roles.GroupResource(), "a", errors.New(text)) }
+	terminating := apierrors.NewForbidden(roles.GroupResource(), "a", errors.New("unable to create new content in namespace ns because it is being terminated"))
+	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	for name, test := range map[string]struct {
+		answer         error
+		fails, refused bool
+	}{
+		"fine":             {},
+		"there already":    {answer: apierrors.NewAlreadyExists(roles.GroupResource(), "a")},
+		"escalation":       {forbidden(`user "x" is attempting to grant RBAC permissions not currently held`), true, true},
+		"no impersonation": {forbidden(`User "agent" cannot impersonate resource "serviceaccounts"`), true, true},
+		"quota in a rule": {forbidden(`user "x" is attempting to grant RBAC permissions not currently held: {Resources:["a is forbidden: exceeded quota: "]}`),
+			true, true},
+		"quota":          {answer: forbidden("exceeded quota: few, requested: count/roles.rbac.authorization.k8s.io=1, used: 1, limited: 1"), fails: true},
+		"namespace goes": {answer: terminating, fails: true},
+		"broken":         {answer: apierrors.NewInternalError(errors.New("broken")), fails: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newAuthorizer("get", "create", "update", "patch", "delete")
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				if r.URL.Query().Get("dryRun") != "All" || r.Header.Get("Impersonate-User") != "system:serviceaccount:ns:deployer" {
+					w.WriteHeader(http.StatusTeapot)
+				}
+				if status := apierrors.APIStatus(nil); errors.As(test.answer, &status) {
+					answer := status.Status()
+					answer.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
+					w.WriteHeader(int(answer.Code))
+					_ = json.NewEncoder(w).Encode(&answer)
+					return
+				}
+				_, _ = io.Copy(w, r.Body)
+			}))
+			t.Cleanup(server.Close)
+			a.config = &rest.Config{Host: server.URL}
+			role := &unstructured.Unstructured{Object: map[string]any{
+				"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": map[string]any{"namespace": "ns", "name": "a"},
+			}}
+			_, err := a.Check(t.Context(), deployer, Object{GroupVersionResource: roles, NamespacedName: types.NamespacedName{Namespace: "ns", Name: "a"}, Content: role})
+			if (err != nil) != test.fails || IsRefusal(err) != test.refused {
+				t.Errorf("refused %t: %v", IsRefusal(err), err)
+			}
+		})
 	}
 }
