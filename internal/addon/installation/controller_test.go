@@ -423,6 +423,23 @@ func TestRemovalOfBroken(t *testing.T) {
 	}
 }
 
+// AM-08, AF-15: an add-on that leaves and has hooks waits for a configuration that is gone, and says which: the hub tells those
+// that leave nothing any more.
+func TestRemovalMissesConfig(t *testing.T) {
+	t.Parallel()
+	available := cluster("c1")
+	meta.SetStatusCondition(&available.Status.Conditions, metav1.Condition{Type: fleet.ConditionClusterAvailable, Status: metav1.ConditionTrue})
+	h := newHub(t, available, installed(leaving, func(a *addonv1beta1.ManagedClusterAddOn) {
+		meta.SetStatusCondition(&a.Status.Conditions, metav1.Condition{Type: "Configured", Status: metav1.ConditionFalse, Reason: "ConfigurationsNotConfigured"})
+	}))
+	h.agent.options.Configs = someConfigs
+	h.agent.workload, h.agent.err = nil, fmt.Errorf("Thing one %w: create it", config.ErrMissing)
+	h.reconcile(t)
+	if c := h.condition(t, "HookManifestCompleted"); c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, "Thing one does not exist: create it") {
+		t.Errorf("%+v", c)
+	}
+}
+
 // A finalizer stays as long as what it is for could not be cleaned up.
 func TestRemovalOfRefusedWork(t *testing.T) {
 	t.Parallel()

@@ -263,8 +263,8 @@ func (p *pass) render(ctx context.Context) (*addon.Workload, error) {
 	rendered, err := p.agent.Manifests(ctx, p.installation)
 	switch {
 	case errors.Is(err, addon.ErrNotYet),
-		// The hub has said so in its condition.
-		errors.Is(err, config.ErrMissing) && meta.IsStatusConditionFalse(p.addOn.Status.Conditions, fleet.ConditionConfigured):
+		// The hub has said so in its condition. Of an add-on that leaves it says nothing, and the hooks are waited for.
+		!leaving && errors.Is(err, config.ErrMissing) && meta.IsStatusConditionFalse(p.addOn.Status.Conditions, fleet.ConditionConfigured):
 		p.comeBack(notYetAgain)
 		return nil, nil
 	case err != nil:
