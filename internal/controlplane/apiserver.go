@@ -25,6 +25,7 @@ import (
 
 	"github.com/capstan-io/capstan/internal/controlplane/direct"
 	"github.com/capstan-io/capstan/internal/controlplane/kubeversion"
+	"github.com/capstan-io/capstan/internal/controlplane/reload"
 	"github.com/capstan-io/capstan/internal/controlplane/scope"
 )
 
@@ -72,6 +73,13 @@ func newServerConfigs(options kubeoptions.CompletedOptions, loopback *rest.Confi
 	native, initializers, err := controlplaneapiserver.CreateConfig(options, generic.Config, generic.informers, nil, generic.storage, services, nil)
 	if err != nil {
 		return nil, fmt.Errorf("configure the Kubernetes APIs: %w", err)
+	}
+	serving, authn := options.SecureServing.ServerCert.CertKey, options.Authentication
+	err = reload.Follow(generic.Config, &native.ClusterAuthenticationInfo, authn.ClientCert.CAContentProvider, reload.Files{
+		ServingCert: serving.CertFile, ServingKey: serving.KeyFile, RequestHeaderCA: authn.RequestHeader.ClientCAFile,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("follow the certificates of the API server: %w", err)
 	}
 	extensions, err := controlplaneapiserver.CreateAPIExtensionsConfig(*generic.Config, generic.informers, initializers, options, replicas,
 		services, services.inProcess(native))

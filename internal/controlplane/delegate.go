@@ -61,11 +61,8 @@ func (h *hub) delegateAuthentication(ctx context.Context, k *controlplaneoptions
 	if err != nil {
 		return fmt.Errorf("delegate authentication: %w", err)
 	}
-	ours, err := dynamiccertificates.NewDynamicCAContentFromFile("client-ca-bundle", k.Authentication.ClientCert.ClientCA)
-	if err != nil {
-		return fmt.Errorf("delegate authentication: %w", err)
-	}
-	k.Authentication.ClientCert.CAContentProvider = dynamiccertificates.NewUnionCAContentProvider(ours, theirs)
+	certificates := k.Authentication.ClientCert
+	certificates.CAContentProvider = dynamiccertificates.NewUnionCAContentProvider(certificates.CAContentProvider, theirs)
 	return nil
 }
 

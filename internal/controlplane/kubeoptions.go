@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"fmt"
 	"io"
 	"net"
 	"slices"
@@ -24,6 +25,7 @@ import (
 	"k8s.io/kubernetes/plugin/pkg/admission/serviceaccount"
 
 	"github.com/capstan-io/capstan/internal/controlplane/pki"
+	"github.com/capstan-io/capstan/internal/controlplane/reload"
 )
 
 const (
@@ -109,16 +111,22 @@ func (o *Options) kubeOptions(keys *pki.Store, storage *storage, listener net.Li
 	// They are for the endpoint that is not used; the API server would log that they are empty as an error.
 	k.Metrics = nil
 
-	o.authenticate(k, keys)
+	if err := o.authenticate(k, keys); err != nil {
+		return nil, err
+	}
 	k.Authorization.Modes = []string{"RBAC"}
 	k.Admission.GenericAdmission = o.admission()
 	return k, nil
 }
 
-func (o *Options) authenticate(k *controlplaneoptions.Options, keys *pki.Store) {
+func (o *Options) authenticate(k *controlplaneoptions.Options, keys *pki.Store) error {
 	authn := k.Authentication
 	authn.OIDC = o.oidc.OIDC
-	authn.ClientCert.ClientCA = keys.Bundle(pki.ClientCA)
+	clientCA, err := reload.NewCABundle("client-ca-bundle", keys.Bundle(pki.ClientCA))
+	if err != nil {
+		return fmt.Errorf("read the CA of clients: %w", err)
+	}
+	authn.ClientCert.CAContentProvider = clientCA
 	authn.BootstrapToken.Enable = true
 	authn.TokenSuccessCacheTTL = revokedWithin
 
@@ -135,13 +143,14 @@ func (o *Options) authenticate(k *controlplaneoptions.Options, keys *pki.Store) 
 	if aggregator.RequestheaderClientCAFile != "" {
 		authn.RequestHeader.ClientCAFile = aggregator.RequestheaderClientCAFile
 		k.ProxyClientCertFile, k.ProxyClientKeyFile = aggregator.ProxyClientCertFile, aggregator.ProxyClientKeyFile
-		return
+		return nil
 	}
 	authn.RequestHeader.ClientCAFile = keys.Bundle(pki.RequestHeaderCA)
 	k.ProxyClientCertFile, k.ProxyClientKeyFile = keys.Certificate(pki.AuthProxy)
 	if len(authn.RequestHeader.AllowedNames) == 0 {
 		authn.RequestHeader.AllowedNames = []string{proxyName}
 	}
+	return nil
 }
 
 // admission puts the hub's own plugins before policies and webhooks, which then see what the hub made of an object.

@@ -1,17 +1,15 @@
 // Package filewatch tells when the content of files changes, however they are written: in place, by another file of the same
-// name, or by the swap of a link as in the volumes of Secrets.
+// name, or by the swap of a link as in the volumes of Secrets. All that a process watches takes one inotify instance.
 package filewatch
 
 import (
 	"context"
 	"crypto/sha256"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"time"
 
-	"github.com/fsnotify/fsnotify"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
@@ -27,15 +25,14 @@ const (
 type Watcher struct {
 	files            func() []string
 	seen             [sha256.Size]byte
-	begin            func() (*fsnotify.Watcher, error)
+	folders          *folders
+	events           *listener
 	unwatchedRecheck time.Duration
-	notify           *fsnotify.Watcher
-	folders          []string
 }
 
 // New returns a Watcher of the files as they are now. files is asked again after each change, because files may name others.
 func New(files func() []string) *Watcher {
-	w := &Watcher{files: files, begin: fsnotify.NewWatcher, unwatchedRecheck: unwatchedRecheck}
+	w := &Watcher{files: files, folders: everywhere, events: newListener(), unwatchedRecheck: unwatchedRecheck}
 	w.seen = w.digest()
 	return w
 }
@@ -43,7 +40,7 @@ func New(files func() []string) *Watcher {
 // Run calls changed after each change of the files since New, until the context ends. Several changes in a row may be one
 // call. Beginning and end of a file's existence are changes too.
 func (w *Watcher) Run(ctx context.Context, changed func()) {
-	defer w.close()
+	defer w.folders.leave(w.events)
 	for {
 		recheck := watchedRecheck
 		if !w.follow(ctx) {
@@ -85,56 +82,38 @@ func (w *Watcher) digest() (sum [sha256.Size]byte) {
 
 // follow watches the folders of the files, and those of what they link to. It reports whether it can watch all of them.
 func (w *Watcher) follow(ctx context.Context) bool {
-	var folders []string
+	var paths []string
 	for _, file := range w.files() {
-		folders = append(folders, filepath.Dir(file))
+		paths = append(paths, resolved(filepath.Dir(file)))
 		if target, err := filepath.EvalSymlinks(file); err == nil {
-			folders = append(folders, filepath.Dir(target))
+			paths = append(paths, filepath.Dir(target))
 		}
 	}
-	slices.Sort(folders)
-	folders = slices.Compact(folders)
-	if w.notify != nil && slices.Equal(folders, w.folders) {
-		return true
-	}
-	w.close()
-	notify, err := w.begin()
+	slices.Sort(paths)
+	err := w.folders.listen(w.events, slices.Compact(paths))
 	if err != nil {
 		log.FromContext(ctx).V(1).Info("Files cannot be watched; they are looked at instead", "reason", err.Error(), "every", w.unwatchedRecheck)
-		return false
 	}
-	w.notify, w.folders = notify, folders
-	for _, folder := range folders {
-		if err := notify.Add(folder); err != nil {
-			w.folders = nil // to be tried again
-		}
-	}
-	return w.folders != nil
+	return err == nil
 }
 
-// wait returns after an event, an error of the watch or the given time; false if the context ended first.
+// resolved is the folder itself, for all who watch it to call it the same; or what it would be, if it is not there.
+func resolved(folder string) string {
+	if path, err := filepath.EvalSymlinks(folder); err == nil {
+		return path
+	}
+	return filepath.Clean(folder)
+}
+
+// wait returns after an event, or the given time; false if the context ended first.
 func (w *Watcher) wait(ctx context.Context, recheck time.Duration) bool {
 	timer := time.NewTimer(recheck)
 	defer timer.Stop()
-	var events chan fsnotify.Event
-	var errs chan error
-	if w.notify != nil {
-		events, errs = w.notify.Events, w.notify.Errors
-	}
 	select {
 	case <-ctx.Done():
 		return false
 	case <-timer.C:
-	case <-events:
-	case err := <-errs:
-		log.FromContext(ctx).V(1).Info("Events of files may have been lost; the files are looked at", "reason", fmt.Sprint(err))
+	case <-w.events.woken:
 	}
 	return true
-}
-
-func (w *Watcher) close() {
-	if w.notify != nil {
-		_ = w.notify.Close()
-		w.notify = nil
-	}
 }

@@ -117,7 +117,9 @@ func TestRunWithoutWatches(t *testing.T) {
 	attempts, scarce := 0, true
 	w := New(func() []string { return []string{file} })
 	w.unwatchedRecheck = time.Millisecond
-	w.begin = func() (*fsnotify.Watcher, error) {
+	shared := &folders{}
+	w.folders = shared
+	shared.open = func() (*fsnotify.Watcher, error) {
 		attempts++
 		if attempts == 2 {
 			write(t, file, "two")
@@ -135,7 +137,7 @@ func TestRunWithoutWatches(t *testing.T) {
 			write(t, file, "three")
 			return
 		}
-		if w.notify == nil {
+		if shared.notify == nil {
 			t.Error("nothing is watched, though it could be")
 		}
 		cancel()
@@ -161,5 +163,66 @@ func TestChangeBeforeRun(t *testing.T) {
 	})
 	if !noticed {
 		t.Error("not noticed")
+	}
+}
+
+// Watchers share one inotify instance, which ends with the last of them; each is told of its own folders, and of a folder that
+// comes again.
+func TestShared(t *testing.T) {
+	t.Parallel()
+	shared := &folders{}
+	opened := 0
+	shared.open = func() (*fsnotify.Watcher, error) {
+		opened++
+		return fsnotify.NewWatcher()
+	}
+	type told struct{ name, content string }
+	seen := make(chan told, 100)
+	dir := t.TempDir()
+	must(t, os.Symlink(dir, filepath.Join(dir, "alias")))
+	files := map[string]string{
+		"one": filepath.Join(dir, "a", "file"), "two": filepath.Join(dir, "b", "file"), "alias of two": filepath.Join(dir, "alias", "b", "file"),
+	}
+	for name, file := range files {
+		write(t, file, "first")
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		w := New(func() []string { return []string{file} })
+		w.folders, w.unwatchedRecheck = shared, time.Millisecond
+		go func() {
+			defer close(done)
+			w.Run(ctx, func() { seen <- told{name, content(t, file)} })
+		}()
+		defer func() {
+			stop()
+			<-done
+			if name := name; len(files) == 1 && shared.notify != nil {
+				t.Errorf("the instance is there after %s, the last", name)
+			}
+			delete(files, name)
+		}()
+	}
+	await := func(want ...told) {
+		t.Helper()
+		deadline := time.After(30 * time.Second)
+		for len(want) > 0 {
+			select {
+			case got := <-seen:
+				want = slices.DeleteFunc(want, func(w told) bool { return w == got })
+			case <-deadline:
+				t.Fatalf("not told: %v", want)
+			}
+		}
+	}
+	write(t, files["one"], "second")
+	await(told{"one", "second"})
+	write(t, files["two"], "third")
+	await(told{"two", "third"}, told{"alias of two", "third"})
+	must(t, os.RemoveAll(filepath.Dir(files["two"])))
+	await(told{"two", absent}, told{"alias of two", absent})
+	write(t, files["two"], "fourth")
+	await(told{"two", "fourth"}, told{"alias of two", "fourth"})
+	if opened != 1 {
+		t.Errorf("%d instances were opened", opened)
 	}
 }

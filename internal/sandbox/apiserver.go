@@ -21,6 +21,7 @@ import (
 	"github.com/capstan-io/capstan/internal/controlplane/inmemory"
 	"github.com/capstan-io/capstan/internal/controlplane/kubeversion"
 	"github.com/capstan-io/capstan/internal/controlplane/pki"
+	"github.com/capstan-io/capstan/internal/controlplane/reload"
 )
 
 const (
@@ -56,7 +57,11 @@ type apiServer struct {
 // startAPIServer serves at listener from the database at etcdEndpoint until it is
 // stopped; ctx only carries values. ready is its last readiness check.
 func startAPIServer(ctx context.Context, listener net.Listener, etcdEndpoint string, keys *clusterKeys, ready func() error) (*apiServer, error) {
-	completed, err := apiServerOptions(listener, etcdEndpoint, keys).Complete(ctx)
+	stock, err := apiServerOptions(listener, etcdEndpoint, keys)
+	if err != nil {
+		return nil, err
+	}
+	completed, err := stock.Complete(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +73,9 @@ func startAPIServer(ctx context.Context, listener net.Listener, etcdEndpoint str
 	if err != nil {
 		return nil, err
 	}
-	adapt(config)
+	if err := adapt(config, completed); err != nil {
+		return nil, err
+	}
 	chain, err := config.Complete()
 	if err != nil {
 		return nil, err
@@ -97,7 +104,7 @@ func startAPIServer(ctx context.Context, listener net.Listener, etcdEndpoint str
 	return s, nil
 }
 
-func apiServerOptions(listener net.Listener, etcdEndpoint string, keys *clusterKeys) *options.ServerRunOptions {
+func apiServerOptions(listener net.Listener, etcdEndpoint string, keys *clusterKeys) (*options.ServerRunOptions, error) {
 	localhost := net.IPv4(127, 0, 0, 1)
 	s := options.NewServerRunOptions()
 
@@ -115,7 +122,11 @@ func apiServerOptions(listener net.Listener, etcdEndpoint string, keys *clusterK
 	// objects and watchers of a sandbox, etcd serves reads as fast.
 	s.Etcd.EnableWatchCache = false
 
-	s.Authentication.ClientCert.ClientCA = keys.Bundle(pki.ClientCA)
+	clientCA, err := reload.NewCABundle("client-ca-bundle", keys.Bundle(pki.ClientCA))
+	if err != nil {
+		return nil, fmt.Errorf("read the CA of clients: %w", err)
+	}
+	s.Authentication.ClientCert.CAContentProvider = clientCA
 	s.Authentication.BootstrapToken.Enable = true
 	s.Authentication.ServiceAccounts.Issuers = []string{serviceAccountIssuer}
 	s.Authentication.ServiceAccounts.ExternalPublicKeysGetter = keys.tokens
@@ -136,11 +147,11 @@ func apiServerOptions(listener net.Listener, etcdEndpoint string, keys *clusterK
 	// It taints new nodes until the node lifecycle controller finds them Ready.
 	// There is none, as nothing can happen to these nodes.
 	s.Admission.GenericAdmission.DisablePlugins = []string{"TaintNodesByCondition"}
-	return s
+	return s, nil
 }
 
 // adapt changes what options cannot say.
-func adapt(config *app.Config) {
+func adapt(config *app.Config, o options.CompletedOptions) error {
 	generic := config.KubeAPIs.ControlPlane.Generic
 	generic.DisabledPostStartHooks.Insert(stockHooks...)
 	generic.EffectiveVersion = kubeversion.Report(generic.EffectiveVersion)
@@ -148,6 +159,10 @@ func adapt(config *app.Config) {
 	config.KubeAPIs.KubeletClientConfig.Lookup = func(egressselector.NetworkContext) (utilnet.DialFunc, error) {
 		return func(context.Context, string, string) (net.Conn, error) { return nil, errNoContainers }, nil
 	}
+	serving, authn := o.SecureServing.ServerCert.CertKey, o.Authentication
+	return reload.Follow(generic, &config.KubeAPIs.ControlPlane.ClusterAuthenticationInfo, authn.ClientCert.CAContentProvider, reload.Files{
+		ServingCert: serving.CertFile, ServingKey: serving.KeyFile, RequestHeaderCA: authn.RequestHeader.ClientCAFile,
+	})
 }
 
 // serving waits until the API server is ready but for what runs on top of it.

@@ -4,21 +4,24 @@ import (
 	"context"
 	"sync"
 
-	certificatesv1 "k8s.io/api/certificates/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	bootstrapapi "k8s.io/cluster-bootstrap/token/api"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/controller/bootstrap"
+	certificatescontroller "k8s.io/kubernetes/pkg/controller/certificates"
 	"k8s.io/kubernetes/pkg/controller/certificates/approver"
 	"k8s.io/kubernetes/pkg/controller/certificates/cleaner"
 	"k8s.io/kubernetes/pkg/controller/certificates/rootcacertpublisher"
-	"k8s.io/kubernetes/pkg/controller/certificates/signer"
 	serviceaccountcontroller "k8s.io/kubernetes/pkg/controller/serviceaccount"
+
+	"github.com/capstan-io/capstan/internal/controlplane/reload"
 )
+
+// signingWorkers is how many requests are signed at once.
+const signingWorkers = 6
 
 // selected is a factory of informers that see only the objects a selector matches.
 func (c *Controllers) selected(client kubernetes.Interface, namespace string, selector fields.Selector) informers.SharedInformerFactory {
@@ -32,7 +35,7 @@ func (c *Controllers) selected(client kubernetes.Interface, namespace string, se
 
 // dynamicRootCA restarts the controllers that copy the root CA into objects whenever the bundle changes.
 type dynamicRootCA struct {
-	file    *dynamiccertificates.DynamicFileCAContent
+	bundle  *reload.CABundle
 	changed chan struct{}
 }
 
@@ -47,12 +50,12 @@ func (d *dynamicRootCA) Enqueue() {
 // addRootCAConsumers adds the publisher of kube-root-ca.crt and the issuer of service account token Secrets, which both
 // embed the bundle.
 func (c *Controllers) addRootCAConsumers(ctx context.Context) error {
-	file, err := dynamiccertificates.NewDynamicCAContentFromFile("root-ca", c.config.RootCAFile)
+	bundle, err := reload.NewCABundle("root-ca", c.config.RootCAFile)
 	if err != nil {
 		return err
 	}
-	c.reloadable = &dynamicRootCA{file: file, changed: make(chan struct{}, 1)}
-	file.AddListener(c.reloadable)
+	c.reloadable = &dynamicRootCA{bundle: bundle, changed: make(chan struct{}, 1)}
+	bundle.AddListener(c.reloadable)
 	publish, err := c.rootCAPublisher()
 	if err != nil {
 		return err
@@ -61,11 +64,11 @@ func (c *Controllers) addRootCAConsumers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	first, err := c.withRootCA(file.CurrentCABundleContent(), publish, issue)
+	first, err := c.withRootCA(bundle.CurrentCABundleContent(), publish, issue)
 	if err != nil {
 		return err
 	}
-	c.Add(func(ctx context.Context) { file.Run(ctx, 1) })
+	c.Add(func(ctx context.Context) { bundle.Run(ctx, 1) })
 	c.Add(func(ctx context.Context) { c.followRootCA(ctx, first, publish, issue) })
 	return nil
 }
@@ -101,7 +104,7 @@ func (c *Controllers) followRootCA(ctx context.Context, runs []func(context.Cont
 		if ctx.Err() != nil {
 			return
 		}
-		next, err := c.withRootCA(c.reloadable.file.CurrentCABundleContent(), consumers...)
+		next, err := c.withRootCA(c.reloadable.bundle.CurrentCABundleContent(), consumers...)
 		if err != nil {
 			klog.FromContext(ctx).Error(err, "The new root CA is not published until the next restart")
 			next = nil
@@ -148,18 +151,13 @@ func (c *Controllers) addCertificates(ctx context.Context) error {
 		return err
 	}
 	requests := c.informers.Certificates().V1().CertificateSigningRequests()
-	for controller, signerName := range map[string]string{
-		"csrsigning-kube-apiserver-client": certificatesv1.KubeAPIServerClientSignerName,
-		"csrsigning-kubelet-client":        certificatesv1.KubeAPIServerClientKubeletSignerName,
-		"csrsigning-kubelet-serving":       certificatesv1.KubeletServingSignerName,
-	} {
-		sign, err := signer.NewCSRSigningController(ctx, controller, signerName, client, requests,
-			c.config.SigningCertFile, c.config.SigningKeyFile, c.config.SigningDuration)
-		if err != nil {
-			return err
-		}
-		c.Add(func(ctx context.Context) { sign.Run(ctx, 2) })
+	signing, err := newSigner(client, c.config.SigningCertFile, c.config.SigningKeyFile, c.config.SigningDuration)
+	if err != nil {
+		return err
 	}
+	sign := certificatescontroller.NewCertificateController(ctx, "csrsigning", client, requests, signing.handle)
+	c.Add(signing.follow)
+	c.Add(func(ctx context.Context) { sign.Run(ctx, signingWorkers) })
 	approve := approver.NewCSRApprovingController(ctx, client, requests)
 	c.Add(func(ctx context.Context) { approve.Run(ctx, 1) })
 	clean := cleaner.NewCSRCleanerController(client.CertificatesV1().CertificateSigningRequests(), requests)

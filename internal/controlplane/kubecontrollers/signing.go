@@ -1,0 +1,184 @@
+package kubecontrollers
+
+import (
+	"bytes"
+	"context"
+	"crypto"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/kubernetes"
+	certutil "k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/certificate/csr"
+	"k8s.io/client-go/util/keyutil"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/apis/certificates"
+	certificatescontroller "k8s.io/kubernetes/pkg/controller/certificates"
+	"k8s.io/kubernetes/pkg/controller/certificates/authority"
+
+	"github.com/capstan-io/capstan/internal/filewatch"
+)
+
+// What a signed certificate is valid for, as with a stock controller manager: from a little before now unless it is short-lived,
+// for clocks that are behind, and never so short that this would be most of it.
+const (
+	signingBackdate  = 5 * time.Minute
+	shortLived       = 8 * time.Hour
+	shortestLifetime = 10 * time.Minute
+)
+
+// fits tells whether a request is one that its signer signs, by the rules that Kubernetes has for the names of signers.
+var fits = map[string]func(*x509.CertificateRequest, []certificatesv1.KeyUsage) error{
+	certificatesv1.KubeAPIServerClientSignerName: func(_ *x509.CertificateRequest, usages []certificatesv1.KeyUsage) error {
+		return clientUsages(usages)
+	},
+	certificatesv1.KubeAPIServerClientKubeletSignerName: func(request *x509.CertificateRequest, usages []certificatesv1.KeyUsage) error {
+		return certificates.ValidateKubeletClientCSR(request, names(usages))
+	},
+	certificatesv1.KubeletServingSignerName: func(request *x509.CertificateRequest, usages []certificatesv1.KeyUsage) error {
+		return certificates.ValidateKubeletServingCSR(request, names(usages))
+	},
+}
+
+func names(usages []certificatesv1.KeyUsage) sets.String { //nolint:staticcheck // what the rules take
+	names := sets.NewString() //nolint:staticcheck // the same
+	for _, usage := range usages {
+		names.Insert(string(usage))
+	}
+	return names
+}
+
+func clientUsages(usages []certificatesv1.KeyUsage) error {
+	client := false
+	for _, usage := range usages {
+		switch usage {
+		case certificatesv1.UsageClientAuth:
+			client = true
+		case certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment:
+		default:
+			return fmt.Errorf("a certificate of a client cannot have the usage %q", usage)
+		}
+	}
+	if !client {
+		return fmt.Errorf("a certificate of a client has to have the usage %q", certificatesv1.UsageClientAuth)
+	}
+	return nil
+}
+
+// signer signs approved requests with the CA in its files. The one of the Kubernetes project would take an inotify instance for
+// each name of a signer.
+type signer struct {
+	client            kubernetes.Interface
+	certFile, keyFile string
+	longest           time.Duration
+
+	mu sync.Mutex
+	ca *authority.CertificateAuthority
+}
+
+func newSigner(client kubernetes.Interface, certFile, keyFile string, longest time.Duration) (*signer, error) {
+	s := &signer{client: client, certFile: certFile, keyFile: keyFile, longest: longest}
+	return s, s.load()
+}
+
+// follow keeps up with the files.
+func (s *signer) follow(ctx context.Context) {
+	changes := filewatch.New(func() []string { return []string{s.certFile, s.keyFile} })
+	load := func() {
+		if err := s.load(); err != nil {
+			klog.FromContext(ctx).Error(err, "The CA that signs certificate requests cannot be used; the one from before stays in use")
+		}
+	}
+	load() // what was written before the watch
+	changes.Run(ctx, load)
+}
+
+// load reads the CA. Its files are replaced one after the other: a certificate and a key that do not fit are between the two.
+func (s *signer) load() error {
+	cert, certErr := os.ReadFile(s.certFile)
+	key, keyErr := os.ReadFile(s.keyFile)
+	if err := errors.Join(certErr, keyErr); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ca != nil && bytes.Equal(s.ca.RawCert, cert) && bytes.Equal(s.ca.RawKey, key) {
+		return nil
+	}
+	chain, err := certutil.ParseCertsPEM(cert)
+	if err != nil {
+		return fmt.Errorf("read the CA %s: %w", s.certFile, err)
+	}
+	if len(chain) != 1 {
+		return fmt.Errorf("the CA %s holds %d certificates, want one", s.certFile, len(chain))
+	}
+	parsed, err := keyutil.ParsePrivateKeyPEM(key)
+	if err != nil {
+		return fmt.Errorf("read the key of the CA %s: %w", s.keyFile, err)
+	}
+	private, ok := parsed.(crypto.Signer)
+	if !ok {
+		return fmt.Errorf("the key of the CA %s is a %T, which cannot sign", s.keyFile, parsed)
+	}
+	public, ok := private.Public().(interface{ Equal(crypto.PublicKey) bool })
+	if !ok || !public.Equal(chain[0].PublicKey) {
+		return fmt.Errorf("the key %s is not that of the CA %s", s.keyFile, s.certFile)
+	}
+	s.ca = &authority.CertificateAuthority{RawCert: cert, RawKey: key, Certificate: chain[0], PrivateKey: private}
+	return nil
+}
+
+func (s *signer) authority() *authority.CertificateAuthority {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ca
+}
+
+// handle signs an approved request, or says in its status why it does not. The request is the caller's own copy.
+func (s *signer) handle(ctx context.Context, request *certificatesv1.CertificateSigningRequest) error {
+	fits, known := fits[request.Spec.SignerName]
+	if !known || !certificatescontroller.IsCertificateRequestApproved(request) ||
+		certificatescontroller.HasTrueCondition(request, certificatesv1.CertificateFailed) {
+		return nil
+	}
+	parsed, err := certificates.ParseCSR(request.Spec.Request)
+	if err != nil {
+		return fmt.Errorf("read the certificate request %s: %w", request.Name, err)
+	}
+	if err := fits(parsed, request.Spec.Usages); err != nil {
+		request.Status.Conditions = append(request.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
+			Type: certificatesv1.CertificateFailed, Status: corev1.ConditionTrue, Reason: "SignerValidationFailure", Message: err.Error(),
+			LastUpdateTime: metav1.Now(),
+		})
+	} else if request.Status.Certificate, err = s.sign(parsed, request.Spec); err != nil {
+		return fmt.Errorf("sign the certificate request %s: %w", request.Name, err)
+	}
+	_, err = s.client.CertificatesV1().CertificateSigningRequests().UpdateStatus(ctx, request, metav1.UpdateOptions{})
+	if err != nil {
+		return fmt.Errorf("write the status of the certificate request %s: %w", request.Name, err)
+	}
+	return nil
+}
+
+func (s *signer) sign(request *x509.CertificateRequest, spec certificatesv1.CertificateSigningRequestSpec) ([]byte, error) {
+	lifetime := s.longest
+	if spec.ExpirationSeconds != nil {
+		lifetime = min(s.longest, max(shortestLifetime, csr.ExpirationSecondsToDuration(*spec.ExpirationSeconds)))
+	}
+	signed, err := s.authority().Sign(request.Raw, authority.PermissiveSigningPolicy{
+		TTL: lifetime, Usages: spec.Usages, Backdate: signingBackdate, Short: shortLived,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: signed}), nil
+}

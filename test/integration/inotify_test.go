@@ -1,0 +1,55 @@
+package integration
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/capstan-io/capstan/test/env"
+)
+
+// A user has 128 inotify instances for all processes by default, and a playground has many.
+func TestInotifyInstances(t *testing.T) {
+	t.Parallel()
+	if _, err := os.Stat("/proc/self/fd"); errors.Is(err, fs.ErrNotExist) {
+		t.Skip("this system has no /proc, which tells what a process has open")
+	}
+	const cluster = "inotify"
+	agent := env.NewAgent(t, hub, managed, cluster, "")
+	if err := agent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	env.Accept(t, hub.Client(t), cluster)
+	env.AwaitAvailable(t, hub.Client(t), cluster)
+	for _, program := range []struct {
+		name string
+		*env.Process
+		most int
+	}{
+		{"a hub", hub.Process, 2},
+		{"a sandbox", managed.Process, 2},
+		{"an agent", agent.Process, 1},
+	} {
+		if n := inotifyInstances(t, program.Pid()); n < 1 || n > program.most {
+			t.Errorf("%s has %d inotify instances, want 1 to %d", program.name, n, program.most)
+		}
+	}
+}
+
+func inotifyInstances(t *testing.T, pid int) (n int) {
+	t.Helper()
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		// Files that were closed meanwhile are none.
+		if is, err := os.Readlink(file); err == nil && is == "anon_inode:inotify" {
+			n++
+		}
+	}
+	return n
+}
