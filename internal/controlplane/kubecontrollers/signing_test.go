@@ -1,0 +1,172 @@
+package kubecontrollers
+
+import (
+	"context"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes/fake"
+	certutil "k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
+	"k8s.io/utils/ptr"
+)
+
+func noError(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// putCA writes a new CA and returns its certificate.
+func putCA(t *testing.T, certFile, keyFile string) *x509.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	noError(t, err)
+	cert, err := certutil.NewSelfSignedCACert(certutil.Config{CommonName: "ca"}, crypto.Signer(key))
+	noError(t, err)
+	keyPEM, err := keyutil.MarshalPrivateKeyToPEM(key)
+	noError(t, err)
+	certPEM, err := certutil.EncodeCertificates(cert)
+	noError(t, err)
+	noError(t, os.WriteFile(keyFile, keyPEM, 0o600))
+	noError(t, os.WriteFile(certFile, certPEM, 0o600))
+	return cert
+}
+
+func requestOf(t *testing.T, subject pkix.Name, dns ...string) []byte {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	noError(t, err)
+	request, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: subject, DNSNames: dns}, key)
+	noError(t, err)
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: request})
+}
+
+// SC-16: approved requests of the signers of Kubernetes are signed, for as long as was asked for within limits. One that does not
+// fit its signer fails, and all others are left alone.
+func TestSigning(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	certFile, keyFile := filepath.Join(dir, "ca.crt"), filepath.Join(dir, "ca.key")
+	ca := putCA(t, certFile, keyFile)
+	const longest = 24 * time.Hour
+	agent, node := pkix.Name{CommonName: "agent"}, pkix.Name{CommonName: "system:node:n", Organization: []string{"system:nodes"}}
+	clientAuth := []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth}
+	serverAuth := []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageServerAuth}
+	for name, test := range map[string]struct {
+		signer     string
+		subject    pkix.Name
+		dns        []string
+		usages     []certificatesv1.KeyUsage
+		expiration *int32
+		conditions []certificatesv1.RequestConditionType
+		lifetime   time.Duration // 0 means that it is not signed
+		fails      string
+	}{
+		"client":              {signer: certificatesv1.KubeAPIServerClientSignerName, subject: agent, usages: clientAuth, lifetime: longest},
+		"client, an hour":     {signer: certificatesv1.KubeAPIServerClientSignerName, subject: agent, usages: clientAuth, expiration: ptr.To[int32](3600), lifetime: time.Hour},
+		"client, a moment":    {signer: certificatesv1.KubeAPIServerClientSignerName, subject: agent, usages: clientAuth, expiration: ptr.To[int32](1), lifetime: shortestLifetime},
+		"client, for ever":    {signer: certificatesv1.KubeAPIServerClientSignerName, subject: agent, usages: clientAuth, expiration: ptr.To[int32](1 << 30), lifetime: longest},
+		"client as a server":  {signer: certificatesv1.KubeAPIServerClientSignerName, subject: agent, usages: serverAuth, fails: "server auth"},
+		"client without auth": {signer: certificatesv1.KubeAPIServerClientSignerName, subject: agent, usages: clientAuth[:1], fails: "client auth"},
+		"kubelet":             {signer: certificatesv1.KubeAPIServerClientKubeletSignerName, subject: node, usages: clientAuth, lifetime: longest},
+		"no kubelet":          {signer: certificatesv1.KubeAPIServerClientKubeletSignerName, subject: agent, usages: clientAuth, fails: "system:nodes"},
+		"node serving":        {signer: certificatesv1.KubeletServingSignerName, subject: node, dns: []string{"n"}, usages: serverAuth, lifetime: longest},
+		"no node serving":     {signer: certificatesv1.KubeletServingSignerName, subject: node, usages: serverAuth, fails: "DNS or IP subjectAltName"},
+		"another signer":      {signer: "example.com/own", subject: agent, usages: clientAuth},
+		"not approved":        {signer: certificatesv1.KubeAPIServerClientSignerName, subject: agent, usages: clientAuth, conditions: []certificatesv1.RequestConditionType{}},
+		"failed":              {signer: certificatesv1.KubeAPIServerClientSignerName, subject: agent, usages: clientAuth, conditions: []certificatesv1.RequestConditionType{certificatesv1.CertificateApproved, certificatesv1.CertificateFailed}},
+		"denied":              {signer: certificatesv1.KubeAPIServerClientSignerName, subject: agent, usages: clientAuth, conditions: []certificatesv1.RequestConditionType{certificatesv1.CertificateApproved, certificatesv1.CertificateDenied}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			request := &certificatesv1.CertificateSigningRequest{
+				ObjectMeta: metav1.ObjectMeta{Name: "r"},
+				Spec:       certificatesv1.CertificateSigningRequestSpec{SignerName: test.signer, Usages: test.usages, ExpirationSeconds: test.expiration, Request: requestOf(t, test.subject, test.dns...)},
+			}
+			if test.conditions == nil {
+				test.conditions = []certificatesv1.RequestConditionType{certificatesv1.CertificateApproved}
+			}
+			for _, condition := range test.conditions {
+				request.Status.Conditions = append(request.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{Type: condition, Status: corev1.ConditionTrue})
+			}
+			client := fake.NewClientset(request)
+			s, err := newSigner(client, certFile, keyFile, longest)
+			noError(t, err)
+			noError(t, s.handle(t.Context(), request.DeepCopy()))
+			got, err := client.CertificatesV1().CertificateSigningRequests().Get(t.Context(), "r", metav1.GetOptions{})
+			noError(t, err)
+			last := certificatesv1.CertificateSigningRequestCondition{}
+			if len(got.Status.Conditions) > len(test.conditions) {
+				last = got.Status.Conditions[len(test.conditions)]
+			}
+			if failed := last.Type == certificatesv1.CertificateFailed; failed != (test.fails != "") || !strings.Contains(last.Message, test.fails) {
+				t.Errorf("conditions %+v", got.Status.Conditions)
+			}
+			if signed := len(got.Status.Certificate) > 0; signed != (test.lifetime != 0) {
+				t.Fatalf("signed: %t", signed)
+			}
+			if test.lifetime == 0 {
+				return
+			}
+			certs, err := certutil.ParseCertsPEM(got.Status.Certificate)
+			noError(t, err)
+			noError(t, certs[0].CheckSignatureFrom(ca))
+			// A long-lived one loses what it begins before now.
+			until := time.Until(certs[0].NotAfter)
+			if certs[0].Subject.CommonName != test.subject.CommonName || until > test.lifetime || until < test.lifetime-signingBackdate-time.Minute {
+				t.Errorf("%s, valid for %v, want %v", certs[0].Subject, until, test.lifetime)
+			}
+		})
+	}
+}
+
+// SC-06: a renewed CA signs from then on, and one whose files do not fit each other leaves the one from before.
+func TestSigningFollowsTheCA(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	certFile, keyFile := filepath.Join(dir, "ca.crt"), filepath.Join(dir, "ca.key")
+	if _, err := newSigner(nil, certFile, keyFile, 0); err == nil {
+		t.Error("it signs with a CA that is not there")
+	}
+	first := putCA(t, certFile, keyFile)
+	s, err := newSigner(nil, certFile, keyFile, time.Hour)
+	noError(t, err)
+	key, err := os.ReadFile(keyFile)
+	noError(t, err)
+	second := putCA(t, certFile, keyFile)
+	next, err := os.ReadFile(keyFile)
+	noError(t, err)
+	noError(t, os.WriteFile(keyFile, key, 0o600))
+	if err := s.load(); err == nil || !strings.Contains(err.Error(), "is not that of the CA") || !s.authority().Certificate.Equal(first) {
+		t.Errorf("with a key that does not fit: %v, %s", err, s.authority().Certificate.SerialNumber)
+	}
+	done := make(chan struct{})
+	t.Cleanup(func() { <-done })
+	go func() {
+		defer close(done)
+		s.follow(t.Context())
+	}()
+	noError(t, os.WriteFile(keyFile, next, 0o600))
+	err = wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
+		return s.authority().Certificate.Equal(second), nil
+	})
+	if err != nil {
+		t.Errorf("the new CA does not sign: %v", err)
+	}
+}
