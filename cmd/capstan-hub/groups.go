@@ -23,6 +23,7 @@ import (
 	"github.com/capstan-io/capstan/internal/hub"
 	"github.com/capstan-io/capstan/internal/hub/registration/cleanup"
 	"github.com/capstan-io/capstan/internal/placement"
+	"github.com/capstan-io/capstan/internal/version"
 )
 
 const (
@@ -30,7 +31,7 @@ const (
 	noGroups = "none"
 	// leaderLease is the name of the Lease by which one of several hubs is the one that acts; leaseOf tells that of a hub
 	// with some of the controllers.
-	leaderLease = "capstan-hub-controllers"
+	leaderLease = fleet.LeaseHubControllers
 	// systemNamespace holds the Lease unless a flag says otherwise.
 	systemNamespace = "kube-system"
 )
@@ -157,6 +158,17 @@ func (f *hubFlags) checkLabels() (map[string]string, error) {
 		}
 	}
 	return f.labels, nil
+}
+
+// info says what a hub with these options runs.
+func (f *hubFlags) info(o hub.Options) map[string]string {
+	groups := []string{noGroups}
+	if len(o.Groups) > 0 {
+		groups = o.Running()
+	}
+	return map[string]string{
+		fleet.HubInfoVersion: version.String(), fleet.HubInfoControllers: strings.Join(groups, ","), fleet.HubInfoFeatureGates: strings.Join(f.gates.Values(), ","),
+	}
 }
 
 // parseGroups refuses names that do not exist. It returns none for noGroups.

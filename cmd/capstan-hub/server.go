@@ -132,6 +132,7 @@ func (f *serverFlags) complete(ctx context.Context, flags *pflag.FlagSet, o *con
 		o.Endpoints = map[string]http.Handler{report.Path: controllers.PlacementDebug}
 	}
 	o.Controllers = inProcess(controllers, f.hub.withoutElection)
+	o.Info = f.hub.info(controllers)
 	return nil
 }
 

@@ -31,6 +31,8 @@ func Hub() []*apiextensionsv1.CustomResourceDefinition {
 		"cluster.open-cluster-management.io_placementdecisions.yaml",
 		"cluster.open-cluster-management.io_placements.yaml",
 		"multicluster.x-k8s.io_clusterprofiles.yaml",
+		// Clients look for ClusterManagers on every hub, also where nobody made one.
+		"operator.open-cluster-management.io_clustermanagers.yaml",
 		"work.open-cluster-management.io_manifestworkreplicasets.yaml",
 		"work.open-cluster-management.io_manifestworks.yaml",
 	)

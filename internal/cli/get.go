@@ -9,8 +9,8 @@ import (
 )
 
 func (a *app) getCommand() *cobra.Command {
-	return parent("get", "Show clusters, cluster sets, placements, works, add-ons, or a token to join with",
-		a.getAddOnCommand(), a.getClustersCommand(), a.getClusterSetsCommand(), a.getPlacementsCommand(), a.getWorksCommand(), a.getTokenCommand())
+	return parent("get", "Show clusters, cluster sets, placements, works, add-ons, what the hub runs, or a token to join with",
+		a.getAddOnCommand(), a.getClustersCommand(), a.getClusterSetsCommand(), a.getHubInfoCommand(), a.getPlacementsCommand(), a.getWorksCommand(), a.getTokenCommand())
 }
 
 // parent is a command that does nothing but hold others.

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -80,7 +81,7 @@ func user(name string) rbacv1.Subject {
 // ensureNamespaces creates the namespaces that the hub's objects are in, before anything is put there.
 func ensureNamespaces(ctx context.Context, client kubernetes.Interface) error {
 	var jobs []func() error
-	for _, name := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, fleet.NamespaceOperators} {
+	for _, name := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, fleet.NamespaceOperators, fleet.NamespaceHub} {
 		jobs = append(jobs, func() error {
 			_, err := client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 			if apierrors.IsNotFound(err) {
@@ -135,6 +136,26 @@ func ensureClusterInfo(ctx context.Context, client kubernetes.Interface, url str
 	})
 	if err != nil {
 		return fmt.Errorf("publish ConfigMap %s/%s: %w", metav1.NamespacePublic, bootstrapapi.ConfigMapClusterInfo, err)
+	}
+	return nil
+}
+
+// ensureHubInfo publishes what this hub runs. With several on one storage it is what the last one to start runs.
+func ensureHubInfo(ctx context.Context, client kubernetes.Interface, info map[string]string) error {
+	maps := client.CoreV1().ConfigMaps(fleet.NamespaceHub)
+	err := retry.OnError(retry.DefaultBackoff, raced, func() error {
+		published, err := maps.Get(ctx, fleet.ConfigMapHubInfo, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			_, err = maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fleet.ConfigMapHubInfo}, Data: info}, metav1.CreateOptions{})
+		case err == nil && !equality.Semantic.DeepEqual(published.Data, info):
+			published.Data = info
+			_, err = maps.Update(ctx, published, metav1.UpdateOptions{})
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("publish ConfigMap %s/%s: %w", fleet.NamespaceHub, fleet.ConfigMapHubInfo, err)
 	}
 	return nil
 }

@@ -43,6 +43,8 @@ type Options struct {
 	Endpoints map[string]http.Handler
 	// CRDs are installed and kept up to date (SC-18).
 	CRDs []*apiextensionsv1.CustomResourceDefinition
+	// Info is published in ConfigMap fleet.ConfigMapHubInfo.
+	Info map[string]string
 	// Controllers runs the hub's controllers once the API is complete, until its context ends; nil runs none.
 	Controllers ControllersFunc
 	// Clock says when certificates are due; nil means the machine's.

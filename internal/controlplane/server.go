@@ -240,6 +240,7 @@ func (h *hub) bootstrap(ctx context.Context) error {
 		func() error { return rbac.Ensure(ctx, h.client, hubPolicy(h.DelegatingAuthentication)) },
 		func() error { return ensureBootstrapServiceAccount(ctx, h.client) },
 		func() error { return ensureClusterInfo(ctx, h.client, h.address.url(), rootCA) },
+		func() error { return ensureHubInfo(ctx, h.client, h.Info) },
 		func() error {
 			return retry.OnError(retry.DefaultBackoff, raced, func() error { _, err := token.ensure(ctx); return err })
 		},

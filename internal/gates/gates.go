@@ -171,6 +171,16 @@ func (s *Set) unknown(name featuregate.Feature) error {
 	return fmt.Errorf("%q is no feature gate here%s; use some of %s", name, hint, strings.Join(known, ", "))
 }
 
+// Values are the gates that change something, each as NAME=true or NAME=false.
+func (s *Set) Values() (values []string) {
+	for _, name := range slices.Sorted(maps.Keys(s.gates)) {
+		if s.gates[name].note == "" {
+			values = append(values, fmt.Sprintf("%s=%t", name, s.Enabled(name)))
+		}
+	}
+	return values
+}
+
 // Type implements pflag.Value.
 func (s *Set) Type() string { return "mapStringBool" }
 

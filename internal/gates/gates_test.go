@@ -125,3 +125,21 @@ func TestDocs(t *testing.T) {
 		}
 	}
 }
+
+// Whoever asks is told of the gates that change something, as they are.
+func TestValues(t *testing.T) {
+	t.Parallel()
+	set := gates.Hub()
+	if err := set.Set("ClusterProfile=true,DefaultClusterSet=false,SIGPlacementDecision=true"); err != nil {
+		t.Fatal(err)
+	}
+	got := strings.Join(set.Values(), ",")
+	for _, want := range []string{"ClusterProfile=true", "DefaultClusterSet=false", "ManifestWorkReplicaSet=true"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%s is missing in %s", want, got)
+		}
+	}
+	if strings.Contains(got, "SIGPlacementDecision") {
+		t.Errorf("a gate that changes nothing is in %s", got)
+	}
+}

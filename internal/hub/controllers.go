@@ -160,6 +160,14 @@ func (o Options) chosen() (chosen []group) {
 	return chosen
 }
 
+// Running are the names of the groups that run.
+func (o Options) Running() (names []string) {
+	for _, g := range o.chosen() {
+		names = append(names, g.name)
+	}
+	return names
+}
+
 // Groups returns the names that Options.Groups may hold, in the order in which they start.
 func Groups() []string {
 	names := make([]string, 0, len(groups))

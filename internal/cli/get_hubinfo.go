@@ -1,0 +1,41 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/output"
+)
+
+const getHubInfoLong = `Show what the hub consists of: the operator, the controllers and webhooks of each component, the kinds they are for with the
+versions that are served (a star marks the one that is stored), and feature gates.
+
+In a Kubernetes cluster a controller is shown as its Deployment, with the replicas that are available out of those wanted, or
+as the process that holds its Lease. A standalone hub runs everything in one process.`
+
+func (a *app) getHubInfoCommand() *cobra.Command {
+	command := &cobra.Command{
+		Use:               "hub-info",
+		Short:             "Show what the hub consists of",
+		Long:              getHubInfoLong,
+		Example:           "  capstan get hub-info\n  capstan get hub-info -o json",
+		Args:              flagsOnly,
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	format := addOutputFlag(command, output.Tree, output.YAML, output.JSON)
+	command.RunE = func(command *cobra.Command, _ []string) error {
+		return a.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
+			if err := hub.CheckIsHub(ctx); err != nil {
+				return err
+			}
+			info, err := hub.HubInfo(ctx, a.clock.Now())
+			if err != nil {
+				return err
+			}
+			return a.print(format.Format(), output.HubInfo(info))
+		})
+	}
+	return command
+}
