@@ -50,7 +50,7 @@ var fits = map[string]func(*x509.CertificateRequest, []certificatesv1.KeyUsage) 
 }
 
 func names(usages []certificatesv1.KeyUsage) sets.String { //nolint:staticcheck // what the rules take
-	names := sets.NewString() //nolint:staticcheck // the same
+	names := sets.NewString()
 	for _, usage := range usages {
 		names.Insert(string(usage))
 	}
