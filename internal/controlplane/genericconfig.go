@@ -47,6 +47,11 @@ type genericConfig struct {
 	storage   *serverstorage.DefaultStorageFactory
 }
 
+// longRunning tells which requests have no time limit. Aggregated APIs may have any of the subresources.
+var longRunning = filters.BasicLongRunningRequestCheck(
+	sets.NewString("watch", "proxy"),                                //nolint:staticcheck // it takes no other set
+	sets.NewString("attach", "exec", "proxy", "log", "portforward")) //nolint:staticcheck // it takes no other set
+
 // newGenericConfig does what the Kubernetes API server does at this point, controlplaneapiserver.BuildGenericConfig, with the
 // loopback client given instead of one that makes connections, and without the egress selector and the tracing, which a hub has
 // no options for.
@@ -54,7 +59,7 @@ func newGenericConfig(options kubeoptions.CompletedOptions, loopback *rest.Confi
 	c := &genericConfig{Config: genericapiserver.NewConfig(legacyscheme.Codecs)}
 	c.MergedResourceConfig = servedGroups()
 	c.AggregatedDiscoveryGroupManager = aggregated.NewResourceManager("apis")
-	c.LongRunningFunc = filters.BasicLongRunningRequestCheck(sets.NewString("watch", "proxy"), sets.NewString("proxy")) //nolint:staticcheck // it takes no other set
+	c.LongRunningFunc = longRunning
 	if err := options.GenericServerRunOptions.ApplyTo(c.Config); err != nil {
 		return nil, err
 	}
