@@ -38,6 +38,9 @@ var errNoHandler = errors.New("the server is not there yet")
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	handler := t.handler.Load()
 	if handler == nil {
+		if req.Body != nil {
+			_ = req.Body.Close()
+		}
 		return nil, errNoHandler
 	}
 	ctx, cancel := detach(req.Context())
