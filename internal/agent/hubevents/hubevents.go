@@ -41,6 +41,9 @@ func Of(cluster *clusterv1.ManagedCluster) *corev1.ObjectReference {
 // calm is a context whose logger has no errors.
 func calm(ctx context.Context) context.Context {
 	logger := klog.FromContext(ctx)
+	if logger.GetSink() == nil {
+		return ctx // whose logger has nothing at all
+	}
 	return klog.NewContext(ctx, logger.WithSink(noErrors{logger.GetSink()}))
 }
 

@@ -32,6 +32,26 @@ func (l lines) Error(error, string, ...any)          { l.errors.Add(1) }
 func (l lines) WithValues(...any) logr.LogSink       { return l }
 func (l lines) WithName(string) logr.LogSink         { return l }
 
+// Whoever logs nothing has no logger that could be calmed.
+func TestWithoutLog(t *testing.T) {
+	t.Parallel()
+	asked := make(chan struct{}, 1)
+	hub := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusForbidden)
+		asked <- struct{}{}
+	}))
+	t.Cleanup(hub.Close)
+	ctx, stop := context.WithCancel(klog.NewContext(t.Context(), logr.Discard()))
+	defer stop()
+	broadcaster, err := hubevents.Begin(ctx, &rest.Config{Host: hub.URL}, hub.Client())
+	if err != nil {
+		t.Fatal(err)
+	}
+	mc := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "cluster1"}}
+	broadcaster.NewRecorder(scheme.Scheme, "test").Eventf(hubevents.Of(mc), nil, corev1.EventTypeNormal, "Reason", "Act", "note")
+	<-asked
+}
+
 // RG-25: an event about a cluster goes to the cluster's namespace. A hub that does not take it is no error of the agent.
 func TestEventsOfACluster(t *testing.T) {
 	t.Parallel()
