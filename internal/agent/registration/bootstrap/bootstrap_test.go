@@ -5,12 +5,14 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"fmt"
 	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -148,6 +150,27 @@ func TestMovedHub(t *testing.T) {
 		if stays, err := b.stays(t.Context(), credential); stays || err != nil {
 			t.Errorf("attempt %d: it stays %t, %v", attempt, stays, err)
 		}
+	}
+}
+
+// RG-12: of several bootstrap kubeconfigs that differ from the credential, it is told how that of its hub does.
+func TestSettleTellsOfItsHub(t *testing.T) {
+	t.Parallel()
+	before := newHub(t, http.StatusForbidden)
+	now, other := before.DeepCopy(), before.DeepCopy()
+	now.Clusters["hub"].TLSServerName, other.Clusters["hub"].Server = "hub.example.com", "https://other.example.com"
+	b, credential := registered(t, before, now)
+	b.Kubeconfigs = append(b.Kubeconfigs, filepath.Join(t.TempDir(), "other"))
+	if err := clientcmd.WriteToFile(*other, b.Kubeconfigs[1]); err != nil {
+		t.Fatal(err)
+	}
+	var told string
+	b.Record = func(_, _, _, note string, args ...any) { told = fmt.Sprintf(note, args...) }
+	if found, err := b.settle(t.Context(), credential); found != settled || err != nil {
+		t.Fatalf("%v, %v", found, err)
+	}
+	if !strings.Contains(told, "hub.example.com") || strings.Contains(told, "other.example.com") {
+		t.Errorf("told %q", told)
 	}
 }
 
