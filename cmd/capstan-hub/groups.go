@@ -153,7 +153,7 @@ func (f *hubFlags) checkLabels() (map[string]string, error) {
 		return nil, problems.ToAggregate()
 	}
 	for key := range f.labels {
-		if prefix, _, _ := strings.Cut(key, "/"); strings.HasSuffix(prefix, fleet.Domain) {
+		if prefix, _, _ := strings.Cut(key, "/"); prefix == fleet.Domain || strings.HasSuffix(prefix, "."+fleet.Domain) {
 			return nil, fmt.Errorf("--%s: labels of %s are the hub's own; leave %s out", flagLabels, fleet.Domain, key)
 		}
 	}

@@ -36,6 +36,8 @@ func TestHubFlags(t *testing.T) {
 		"labels":                 {[]string{"--labels=team=a,stage=prod"}, func(o hub.Options) bool { return o.Labels["team"] == "a" && o.Labels["stage"] == "prod" }, ""},
 		"no label":               {[]string{"--labels=team=a b"}, nil, `--labels: Invalid value: "a b"`},
 		"label of the hub":       {[]string{"--labels=open-cluster-management.io/cluster-name=c"}, nil, "leave open-cluster-management.io/cluster-name out"},
+		"label of a part of it":  {[]string{"--labels=cluster.open-cluster-management.io/x=c"}, nil, "leave cluster.open-cluster-management.io/x out"},
+		"label of another":       {[]string{"--labels=my-open-cluster-management.io/x=c"}, func(o hub.Options) bool { return len(o.Labels) == 1 }, ""},
 		"other flags": {[]string{
 			"--enabled-registration-drivers=csr", "--work-driver=kube", "--work-driver-config=/var/run/secrets/work/config.yaml", "--cloudevents-client-id=x",
 			"--kube-api-qps=50", "--kube-api-burst=100", "--disable-leader-election", "--auto-approved-grpc-users=a", "--grpc-ca-file=f", "--grpc-key-file=f",
