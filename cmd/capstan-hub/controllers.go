@@ -155,7 +155,7 @@ func checkAPI(config *rest.Config, controllers hub.Options) error {
 		return err
 	}
 	if err := hub.CheckServed(client, controllers); err != nil {
-		return fmt.Errorf("%s lacks what the controllers read; install the CRDs of the hub there first (kubectl apply --server-side -f deploy/crds):\n%w", config.Host, err)
+		return fmt.Errorf("%s: %w", config.Host, err)
 	}
 	return nil
 }

@@ -97,7 +97,10 @@ func CheckServed(api Served, o Options) error {
 				resource.GroupResource(), resource.Version, strings.Join(readers[resource], ", ")))
 		}
 	}
-	return errors.Join(missing...)
+	if len(missing) == 0 {
+		return nil
+	}
+	return fmt.Errorf("it lacks what the controllers read; install the CRDs of the hub there first (kubectl apply --server-side -f deploy/crds):\n%w", errors.Join(missing...))
 }
 
 // resourcesOf are the names of what is served of a version; none if it is not served at all.

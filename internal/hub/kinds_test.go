@@ -70,6 +70,9 @@ func TestCheckServed(t *testing.T) {
 			if err == nil {
 				t.Fatal("nothing is missing")
 			}
+			if asked := test.api.broken == ""; strings.Contains(err.Error(), "install the CRDs") != asked {
+				t.Errorf("what to do is not as expected: %v", err)
+			}
 			for _, want := range test.wants {
 				if !strings.Contains(err.Error(), want) {
 					t.Errorf("%q is missing in: %v", want, err)
