@@ -49,8 +49,8 @@ type genericConfig struct {
 
 // longRunning tells which requests have no time limit. Aggregated APIs may have any of the subresources.
 var longRunning = filters.BasicLongRunningRequestCheck(
-	sets.NewString("watch", "proxy"),                                //nolint:staticcheck // it takes no other set
-	sets.NewString("attach", "exec", "proxy", "log", "portforward")) //nolint:staticcheck // it takes no other set
+	sets.NewString("watch", "proxy"),                               
+	sets.NewString("attach", "exec", "proxy", "log", "portforward"))
 
 // newGenericConfig does what the Kubernetes API server does at this point, controlplaneapiserver.BuildGenericConfig, with the
 // loopback client given instead of one that makes connections, and without the egress selector and the tracing, which a hub has

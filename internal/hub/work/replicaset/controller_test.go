@@ -413,7 +413,6 @@ func TestStatus(t *testing.T) {
 // MR-06: the reasons of all conditions, in their order, with the generation and the time of the change.
 func TestConditions(t *testing.T) {
 	t.Parallel()
-	placements := func(objects ...[]client.Object) (all []client.Object) { return slices.Concat(objects...) }
 	undecided := decided("p")[:1]
 	for name, test := range map[string]struct {
 		objects []client.Object
@@ -427,7 +426,7 @@ func TestConditions(t *testing.T) {
 		"nothing selected":             {objects: decided("p"), refs: []string{"p"}, want: "False PlacementDecisionEmpty, True Complete, False PlacementDecisionEmpty"},
 		"one missing, one there":       {objects: decided("p", "c1"), refs: []string{"p", "q"}, want: "False PlacementDecisionNotFound, False Progressing, False Processing"},
 		"one not decided, one missing": {objects: undecided, refs: []string{"p", "q"}, want: "False PlacementDecisionNotFound, False Progressing, False PlacementDecisionEmpty"},
-		"one empty, one there": {objects: placements(decided("p", "c1"), decided("q")), refs: []string{"p", "q"}, reports: map[string]string{"c1": "True"},
+		"one empty, one there": {objects: slices.Concat(decided("p", "c1"), decided("q")), refs: []string{"p", "q"}, reports: map[string]string{"c1": "True"},
 			want: "True AsExpected, False Progressing, True AsExpected"},
 		"nobody has reported": {objects: decided("p", "c1", "c2"), refs: []string{"p"}, reports: map[string]string{"c1": "True"}, want: "True AsExpected, False Progressing, False Processing"},
 		"one is refused":      {objects: decided("p", "c1", "c2"), refs: []string{"p"}, reports: map[string]string{"c1": "True", "c2": "False"}, want: "True AsExpected, False Progressing, False NotAsExpected"},
