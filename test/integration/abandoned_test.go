@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -113,7 +114,7 @@ func TestAbandonedCluster(t *testing.T) {
 // RG-18 RG-44: an agent that is still there undoes what is deleted because its cluster is gone.
 func TestAbandonedClusterWithAgent(t *testing.T) {
 	t.Parallel()
-	const name = "abandoned-agent"
+	name := "abandoned-agent-" + rand.String(5)
 	admin, m := hub.Client(t), managed.Client(t)
 	env.Join(t, hub, managed, name)
 	ns := namespace(t, m, name)

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/rand"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
@@ -71,7 +72,8 @@ func awaitAddOnRequests(t *testing.T, admin client.Client, cluster string, signe
 func TestAddOnOfHubSetUpAnew(t *testing.T) {
 	t.Parallel()
 	own := env.StartHub(t, "registration")
-	const cluster, name = "addonanew", "addonanew"
+	name := "addonanew-" + rand.String(5)
+	cluster := name
 	agent := env.Join(t, own, managed, cluster)
 	registrations := []addonv1beta1.RegistrationConfig{kubeClient(cluster, name), customSigner("hello")}
 	manageAddOnsOn(t, own, cluster, time.Hour)
@@ -117,7 +119,7 @@ func TestAddOnMovesToAnotherHub(t *testing.T) {
 	for driver, keys := range map[string][]string{"csr": kubeKeys, "token": {"kubeconfig", "token"}} {
 		t.Run(driver, func(t *testing.T) {
 			t.Parallel()
-			cluster := "addonmoves-" + driver
+			cluster := "addonmoves-" + driver + "-" + rand.String(5)
 			agent := env.Join(t, hub, managed, cluster, "--addon-kubeclient-registration-auth", driver)
 			manageAddOns(t, cluster, time.Hour)
 			registeredOn(t, hub.Client(t), cluster, cluster, kubeClient(cluster, cluster))
