@@ -49,7 +49,7 @@ type genericConfig struct {
 
 // longRunning tells which requests have no time limit. Aggregated APIs may have any of the subresources.
 var longRunning = filters.BasicLongRunningRequestCheck(
-	sets.NewString("watch", "proxy"),                               
+	sets.NewString("watch", "proxy"),
 	sets.NewString("attach", "exec", "proxy", "log", "portforward"))
 
 // newGenericConfig does what the Kubernetes API server does at this point, controlplaneapiserver.BuildGenericConfig, with the
