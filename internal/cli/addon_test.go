@@ -277,13 +277,13 @@ func TestAddOnDisable(t *testing.T) {
 	h.run(t, "", "addon", "disable", "--names", "hello", "--clusters", "gone").fails(t, `"gone" not found`)
 }
 
-// fakeHelm is a program of the name helm that notes what it was asked, first in PATH.
-func fakeHelm(t *testing.T, script string) (log string) {
+// fakeCharts is a program of the name capstan-charts that notes what it was asked, first in PATH.
+func fakeCharts(t *testing.T, script string) (log string) {
 	t.Helper()
 	dir := t.TempDir()
 	log = filepath.Join(dir, "log")
 	content := "#!/bin/sh\necho \"$KUBECONFIG: $*\" >> " + log + "\n" + script
-	if err := os.WriteFile(filepath.Join(dir, "helm"), []byte(content), 0o700); err != nil { //nolint:gosec // it has to run
+	if err := os.WriteFile(filepath.Join(dir, "capstan-charts"), []byte(content), 0o700); err != nil { //nolint:gosec // it has to run
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
@@ -310,17 +310,17 @@ func TestHubAddOn(t *testing.T) { //nolint:paralleltest // it changes PATH
 	h.run(t, "", install...).fails(t, "runs no pods")
 	h.Answer("GET /apis/apps/v1", fakehub.JSON(`{"resources":[{"name":"deployments","kind":"Deployment","namespaced":true}]}`))
 	t.Setenv("PATH", t.TempDir())
-	h.run(t, "", install...).fails(t, "the program helm is needed", "KUBECONFIG="+h.kubeconfig+" helm template governance-policy-framework governance-policy-framework --repo https://open-cluster-management.io/helm-charts --namespace open-cluster-management --version v0.18.0 --kube-context hub")
+	h.run(t, "", install...).fails(t, "capstan-charts is neither in ", "nor in PATH")
 
 	t.Setenv("PATH", "/usr/bin:/bin")
-	log := fakeHelm(t, `[ "$1" != template ] || echo "kind: FromChart-$2"`)
+	log := fakeCharts(t, `[ "$1" != template ] || echo "kind: FromChart-$2"`)
 	h.run(t, "", append(install, "--dry-run")...).succeeds(t, "kind: FromChart-governance-policy-framework\nkind: FromChart-argocd-pull-integration\n")
 	overrides := filepath.Join(t.TempDir(), "overrides.json")
 	if err := os.WriteFile(overrides, []byte(`{"policy_addon":"v0.17.3"}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "applied.yaml")
-	h.run(t, "", append(install, "--bundle-version", "v1.2.0", "--bundle-version-overrides", overrides, "--create-namespace", "--output-file", file)...).succeeds(t,
+	h.run(t, "", append(install, "--bundle-version", "v1.2.0", "--bundle-version-overrides", overrides, "--repository", "https://mirror.example.com", "--create-namespace", "--output-file", file)...).succeeds(t,
 		"Installing built-in governance-policy-framework add-on to the Hub cluster...\nInstalling built-in argocd add-on to the Hub cluster...\n")
 	if content, err := os.ReadFile(file); err != nil || strings.Count(string(content), "FromChart") != 2 {
 		t.Errorf("written: %s, %v", content, err)
@@ -334,20 +334,20 @@ func TestHubAddOn(t *testing.T) { //nolint:paralleltest // it changes PATH
 	if err != nil {
 		t.Fatal(err)
 	}
-	const repo = " --repo https://open-cluster-management.io/helm-charts --namespace "
+	const repo, mirror = " --repo https://open-cluster-management.io/helm-charts --namespace ", " --repo https://mirror.example.com --namespace "
 	lines := strings.Split(strings.TrimSpace(strings.ReplaceAll(string(content), h.kubeconfig+": ", "")), "\n")
 	want := []string{
 		"template governance-policy-framework governance-policy-framework" + repo + "open-cluster-management --version v0.18.0 --kube-context hub",
 		"template argocd-pull-integration argocd-pull-integration" + repo + "argocd --kube-context hub",
-		"template governance-policy-framework governance-policy-framework" + repo + "open-cluster-management --version v0.17.3 --kube-context hub",
-		"template argocd-pull-integration argocd-pull-integration" + repo + "argocd --kube-context hub",
-		"upgrade governance-policy-framework governance-policy-framework" + repo + "open-cluster-management --version v0.17.3 --install --create-namespace --kube-context hub",
-		"upgrade argocd-pull-integration argocd-pull-integration" + repo + "argocd --install --create-namespace --kube-context hub",
+		"template governance-policy-framework governance-policy-framework" + mirror + "open-cluster-management --version v0.17.3 --kube-context hub",
+		"template argocd-pull-integration argocd-pull-integration" + mirror + "argocd --kube-context hub",
+		"install governance-policy-framework governance-policy-framework" + mirror + "open-cluster-management --version v0.17.3 --create-namespace --kube-context hub",
+		"install argocd-pull-integration argocd-pull-integration" + mirror + "argocd --create-namespace --kube-context hub",
 		"uninstall argocd-pull-integration --namespace argocd --kube-context hub",
 	}
 	if strings.Join(lines, "\n") != strings.Join(want, "\n") {
-		t.Errorf("helm was asked\n%s\nwant\n%s", strings.Join(lines, "\n"), strings.Join(want, "\n"))
+		t.Errorf("the program was asked\n%s\nwant\n%s", strings.Join(lines, "\n"), strings.Join(want, "\n"))
 	}
-	fakeHelm(t, "echo 'chart not found' >&2; exit 1\n")
-	h.run(t, "", install...).fails(t, "add-on governance-policy-framework: helm template: exit status 1\nchart not found")
+	fakeCharts(t, "echo 'chart not found' >&2; exit 1\n")
+	h.run(t, "", install...).fails(t, "add-on governance-policy-framework: chart not found")
 }

@@ -101,14 +101,14 @@ const installHubAddOnLong = `Install the hub's side of add-ons of the Open Clust
   argocd-agent                  manages Argo CD on clusters (chart argocd-agent-addon)
   governance-policy-framework   brings policies to clusters
 
-It needs the program helm, and a hub that runs pods: one in a Kubernetes cluster, not a standalone one. What is installed
-already is upgraded. "capstan addon enable" then deploys the add-ons on clusters.`
+It needs a hub that runs pods: one in a Kubernetes cluster, not a standalone one. What is installed already is upgraded, and
+keeps its values; "helm list" shows it. "capstan addon enable" then deploys the add-ons on clusters.`
 
 // installHubAddOnCommand is CA-39.
 func (a *app) installHubAddOnCommand() *cobra.Command {
 	f, versions := &hubAddOnFlags{}, &bundleFlags{}
 	var createNamespace bool
-	var outputFile string
+	var outputFile, repository string
 	command := &cobra.Command{
 		Use:   "hub-addon --names ADD-ON,...",
 		Short: "Install the hub's side of add-ons",
@@ -121,6 +121,7 @@ func (a *app) installHubAddOnCommand() *cobra.Command {
 	f.add(a, command)
 	versions.add(command)
 	command.Flags().BoolVar(&createNamespace, "create-namespace", false, "create the namespace if it is missing")
+	command.Flags().StringVar(&repository, "repository", chartRepository, "Helm repository with the charts, such as a copy that this machine reaches")
 	command.Flags().StringVar(&outputFile, "output-file", "", "write what was applied to this file")
 	command.RunE = func(command *cobra.Command, _ []string) error {
 		chosen, err := f.chosen()
@@ -140,7 +141,7 @@ func (a *app) installHubAddOnCommand() *cobra.Command {
 					return err
 				}
 			}
-			return a.installHubAddOns(ctx, hub, chosen, bundle, createNamespace, outputFile)
+			return a.installHubAddOns(ctx, hub, chosen, hubAddOnSource{repository, bundle}, createNamespace, outputFile)
 		})
 	}
 	return command
@@ -161,14 +162,14 @@ func checkNamespaces(ctx context.Context, hub *hubapi.Hub, addOns []hubAddOn) er
 }
 
 // installHubAddOns renders all of them before it installs any.
-func (a *app) installHubAddOns(ctx context.Context, hub *hubapi.Hub, addOns []hubAddOn, b bundle, createNamespace bool, outputFile string) error {
+func (a *app) installHubAddOns(ctx context.Context, hub *hubapi.Hub, addOns []hubAddOn, from hubAddOnSource, createNamespace bool, outputFile string) error {
 	if err := checkRunsPods(ctx, hub); err != nil {
 		return err
 	}
-	h := helm{hub.Source}
+	program := charts{hub.Source}
 	var rendered strings.Builder
 	for _, addOn := range addOns {
-		manifests, err := h.run(ctx, addOn.chartArgs("template", b)...)
+		manifests, err := program.run(ctx, addOn.chartArgs("template", from)...)
 		if err != nil {
 			return fmt.Errorf("add-on %s: %w", addOn.name, err)
 		}
@@ -180,11 +181,11 @@ func (a *app) installHubAddOns(ctx context.Context, hub *hubapi.Hub, addOns []hu
 	}
 	for _, addOn := range addOns {
 		a.say("Installing built-in %s add-on to the Hub cluster...", addOn.name)
-		args := append(addOn.chartArgs("upgrade", b), "--install")
+		args := addOn.chartArgs("install", from)
 		if createNamespace {
 			args = append(args, "--create-namespace")
 		}
-		if _, err := h.run(ctx, args...); err != nil {
+		if _, err := program.run(ctx, args...); err != nil {
 			return fmt.Errorf("add-on %s: %w", addOn.name, err)
 		}
 	}
@@ -194,10 +195,16 @@ func (a *app) installHubAddOns(ctx context.Context, hub *hubapi.Hub, addOns []hu
 	return writeOutputFile(outputFile, []byte(rendered.String()))
 }
 
-// chartArgs are the words that Helm takes after its name to do something with the chart.
-func (h hubAddOn) chartArgs(verb string, b bundle) []string {
-	args := []string{verb, h.chart, h.chart, "--repo", chartRepository, "--namespace", h.namespace}
-	if version := h.version(b); version != "" {
+// hubAddOnSource is where the charts come from, and in which versions.
+type hubAddOnSource struct {
+	repository string
+	versions   bundle
+}
+
+// chartArgs are the arguments of the program for charts.
+func (h hubAddOn) chartArgs(verb string, from hubAddOnSource) []string {
+	args := []string{verb, h.chart, h.chart, "--repo", from.repository, "--namespace", h.namespace}
+	if version := h.version(from.versions); version != "" {
 		args = append(args, "--version", version)
 	}
 	return args
@@ -267,7 +274,7 @@ func (a *app) uninstallHubAddOns(ctx context.Context, hub *hubapi.Hub, addOns []
 			continue
 		}
 		a.say("Uninstalling built-in %s add-on from the Hub cluster...", addOn.name)
-		if _, err := (helm{hub.Source}).run(ctx, "uninstall", addOn.chart, "--namespace", addOn.namespace); err != nil {
+		if _, err := (charts{hub.Source}).run(ctx, "uninstall", addOn.chart, "--namespace", addOn.namespace); err != nil {
 			return fmt.Errorf("add-on %s: %w", addOn.name, err)
 		}
 	}

@@ -1,0 +1,183 @@
+// Package charts installs Helm charts in a cluster, with Helm's library. Releases are kept as Helm keeps them, so that a helm program
+// can go on with what is installed here, and the other way round.
+package charts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"helm.sh/helm/v4/pkg/action"
+	chart "helm.sh/helm/v4/pkg/chart/v2"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	"helm.sh/helm/v4/pkg/cli"
+	"helm.sh/helm/v4/pkg/kube"
+	"helm.sh/helm/v4/pkg/release"
+	releasev1 "helm.sh/helm/v4/pkg/release/v1"
+	"helm.sh/helm/v4/pkg/storage/driver"
+)
+
+// ErrNotInstalled says that there is no such release.
+var ErrNotInstalled = errors.New("is not installed")
+
+// Reference is a chart of a repository. An empty version is the newest.
+type Reference struct{ Repository, Name, Version string }
+
+// Load downloads a chart. Nothing of it stays on the disk.
+func Load(of Reference) (*chart.Chart, error) {
+	dir, err := os.MkdirTemp("", "capstan-chart-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	settings := &cli.EnvSettings{
+		RepositoryConfig: filepath.Join(dir, "repositories.yaml"), RepositoryCache: filepath.Join(dir, "repository"),
+		ContentCache: filepath.Join(dir, "content"), PluginsDirectory: filepath.Join(dir, "plugins"),
+	}
+	options := action.ChartPathOptions{RepoURL: of.Repository, Version: of.Version}
+	path, err := options.LocateChart(of.Name, settings)
+	if err != nil {
+		version := "the newest version"
+		if of.Version != "" {
+			version = "version " + of.Version
+		}
+		return nil, fmt.Errorf("get %s of chart %s from the Helm repository %s: %w; check that this machine reaches it (HTTPS_PROXY names a proxy), or name a copy that it reaches",
+			version, of.Name, of.Repository, err)
+	}
+	loaded, err := loader.Load(path)
+	if err != nil {
+		return nil, fmt.Errorf("read chart %s of %s: %w", of.Name, of.Repository, err)
+	}
+	return loaded, nil
+}
+
+// Releases are those in a namespace of a cluster.
+type Releases struct {
+	config    *action.Configuration
+	namespace string
+}
+
+// In returns the releases in a namespace of the cluster that a context of the kubeconfig in KUBECONFIG leads to. Nothing is sent yet.
+func In(kubeContext, namespace string) (*Releases, error) {
+	config := action.NewConfiguration(action.ConfigurationSetLogger(slog.DiscardHandler))
+	const inSecrets = "secret"
+	if err := config.Init(access{kubeContext, namespace}, namespace, inSecrets); err != nil {
+		return nil, fmt.Errorf("prepare Helm: %w", err)
+	}
+	return &Releases{config, namespace}, nil
+}
+
+// exists tells whether there is a release, whether or not it came to its end.
+func (r *Releases) exists(name string) (bool, error) {
+	revisions, err := r.config.Releases.History(name)
+	if errors.Is(err, driver.ErrReleaseNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look for release %s in namespace %s: %w", name, r.namespace, err)
+	}
+	return len(revisions) > 0, nil
+}
+
+// Render returns what Install would apply.
+func (r *Releases) Render(ctx context.Context, name string, of *chart.Chart) (string, error) {
+	exists, err := r.exists(name)
+	if err != nil {
+		return "", err
+	}
+	var rendered release.Releaser
+	if exists {
+		rendered, err = r.upgrade(ctx, name, of, action.DryRunServer)
+	} else {
+		rendered, err = r.install(ctx, name, of, false, action.DryRunServer)
+	}
+	if err != nil {
+		return "", fmt.Errorf("render chart %s: %w", of.Name(), err)
+	}
+	manifests, ok := rendered.(*releasev1.Release)
+	if !ok {
+		return "", fmt.Errorf("render chart %s: Helm made a %T of it", of.Name(), rendered)
+	}
+	var all strings.Builder
+	for _, crd := range of.CRDObjects() {
+		writeDocument(&all, string(crd.File.Data))
+	}
+	writeDocument(&all, manifests.Manifest)
+	for _, hook := range manifests.Hooks {
+		writeDocument(&all, hook.Manifest)
+	}
+	return all.String(), nil
+}
+
+func writeDocument(to *strings.Builder, text string) {
+	text = strings.TrimSpace(text)
+	if text == "" {
+		return
+	}
+	if !strings.HasPrefix(text, "---") {
+		to.WriteString("---\n")
+	}
+	to.WriteString(text + "\n")
+}
+
+// Install makes a release of a chart, or upgrades the one there is and keeps its values.
+func (r *Releases) Install(ctx context.Context, name string, of *chart.Chart, createNamespace bool) error {
+	exists, err := r.exists(name)
+	if err != nil {
+		return err
+	}
+	if exists {
+		_, err = r.upgrade(ctx, name, of, action.DryRunNone)
+	} else {
+		_, err = r.install(ctx, name, of, createNamespace, action.DryRunNone)
+	}
+	if err != nil {
+		return fmt.Errorf("install chart %s as release %s in namespace %s: %w", of.Name(), name, r.namespace, err)
+	}
+	return nil
+}
+
+func (r *Releases) install(ctx context.Context, name string, of *chart.Chart, createNamespace bool, dryRun action.DryRunStrategy) (release.Releaser, error) {
+	install := action.NewInstall(r.config)
+	install.ReleaseName, install.Namespace, install.CreateNamespace = name, r.namespace, createNamespace
+	install.DryRunStrategy, install.WaitStrategy, install.Timeout = dryRun, kube.HookOnlyStrategy, remaining(ctx)
+	return install.RunWithContext(ctx, of, nil)
+}
+
+func (r *Releases) upgrade(ctx context.Context, name string, of *chart.Chart, dryRun action.DryRunStrategy) (release.Releaser, error) {
+	upgrade := action.NewUpgrade(r.config)
+	upgrade.Namespace = r.namespace
+	upgrade.DryRunStrategy, upgrade.WaitStrategy, upgrade.Timeout = dryRun, kube.HookOnlyStrategy, remaining(ctx)
+	return upgrade.RunWithContext(ctx, name, of, nil)
+}
+
+// Uninstall deletes a release and what it consists of. It fails with ErrNotInstalled if there is none.
+func (r *Releases) Uninstall(ctx context.Context, name string) error {
+	exists, err := r.exists(name)
+	if err != nil {
+		return err
+	}
+	if !exists {
+		return fmt.Errorf("release %s %w in namespace %s", name, ErrNotInstalled, r.namespace)
+	}
+	uninstall := action.NewUninstall(r.config)
+	uninstall.WaitStrategy, uninstall.Timeout = kube.HookOnlyStrategy, remaining(ctx)
+	if _, err := uninstall.Run(name); err != nil {
+		return fmt.Errorf("uninstall release %s in namespace %s: %w", name, r.namespace, err)
+	}
+	return nil
+}
+
+// remaining is how long Helm may wait for a hook.
+func remaining(ctx context.Context) time.Duration {
+	deadline, limited := ctx.Deadline()
+	if !limited {
+		return time.Hour
+	}
+	return time.Until(deadline)
+}

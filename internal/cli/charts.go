@@ -1,0 +1,45 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+
+	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/playground"
+)
+
+// chartRepository is where the charts of the hub's side of add-ons are.
+const chartRepository = "https://open-cluster-management.io/helm-charts"
+
+// chartProgram installs Helm charts. Helm's library would make every command slower to start, and this program three times as
+// large.
+const chartProgram = "capstan-charts"
+
+// charts runs the program for charts against a hub.
+type charts struct{ source hubapi.Source }
+
+// run runs it and returns what it printed.
+func (c charts) run(ctx context.Context, args ...string) (string, error) {
+	path, err := playground.FindProgram(chartProgram)
+	if err != nil {
+		return "", err
+	}
+	var out, errOut bytes.Buffer
+	command := exec.CommandContext(ctx, path, append(args, "--kube-context", c.source.Context)...)
+	command.Env = append(os.Environ(), "KUBECONFIG="+c.source.File) // which may be several files
+	command.Stdout, command.Stderr = &out, &errOut
+	if err := command.Run(); err != nil {
+		if ctx.Err() != nil {
+			return "", fmt.Errorf("%s %s: %w", chartProgram, args[0], context.Cause(ctx))
+		}
+		if said := strings.TrimSpace(errOut.String()); said != "" {
+			return "", fmt.Errorf("%s", said)
+		}
+		return "", fmt.Errorf("%s %s: %w", chartProgram, args[0], err)
+	}
+	return out.String(), nil
+}
