@@ -80,6 +80,10 @@ bench-addons: build ## Measure add-ons on simulated fleets of FLEET clusters; wr
 bench-fleet-works: build ## Measure works in simulated fleets of FLEET clusters; writes bench-fleet-works.json
 	$(GO) test -tags bench -count=1 -timeout 60m -run 'TestFleetWorks$$' -v ./test/bench -fleet '$(FLEET)' -out "$(CURDIR)/bench-fleet-works.json"
 
+.PHONY: bench-controllers
+bench-controllers: build ## Measure the hub's controllers as a process of their own; writes bench-controllers.json
+	$(GO) test -tags bench -count=1 -timeout 30m -run 'TestControllers$$' -v ./test/bench -out "$(CURDIR)/bench-controllers.json"
+
 .PHONY: lint
 lint: ## Check the code with golangci-lint
 	$(GOLANGCI_LINT) run

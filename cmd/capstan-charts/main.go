@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	chart "helm.sh/helm/v4/pkg/chart/v2"
 
 	"github.com/capstan-io/capstan/internal/charts"
 	"github.com/capstan-io/capstan/internal/version"
@@ -55,44 +56,47 @@ func (t *target) add(flags *pflag.FlagSet) {
 	flags.DurationVar(&t.timeout, "timeout", 5*time.Minute, "how long it may take, hooks of the chart included")
 }
 
-func (t *target) releases(ctx context.Context) (*charts.Releases, context.Context, context.CancelFunc, error) {
+// do does something to the releases there.
+func (t *target) do(ctx context.Context, what func(context.Context, *charts.Releases) error) error {
 	releases, err := charts.In(t.context, t.namespace)
 	if err != nil {
-		return nil, nil, nil, err
+		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, t.timeout)
-	return releases, ctx, cancel, nil
+	defer cancel()
+	return what(ctx, releases)
 }
 
-// chart is the chart of a repository.
-type chart struct{ repository, version string }
+// source is where a chart comes from.
+type source struct{ repository, version string }
 
-func (c *chart) add(flags *pflag.FlagSet) {
-	flags.StringVar(&c.repository, "repo", "", "URL of the Helm repository")
-	flags.StringVar(&c.version, "version", "", "version of the chart (default: the newest)")
+func (s *source) add(flags *pflag.FlagSet) {
+	flags.StringVar(&s.repository, "repo", "", "URL of the Helm repository")
+	flags.StringVar(&s.version, "version", "", "version of the chart (default: the newest)")
+}
+
+func (s *source) load(name string) (*chart.Chart, error) {
+	return charts.Load(charts.Reference{Repository: s.repository, Name: name, Version: s.version})
 }
 
 func templateCommand() *cobra.Command {
 	var to target
-	var from chart
+	var from source
 	command := &cobra.Command{
 		Use: "template RELEASE CHART", Short: "Show what install would apply", Args: cobra.ExactArgs(2),
 		RunE: func(command *cobra.Command, args []string) error {
-			loaded, err := charts.Load(charts.Reference{Repository: from.repository, Name: args[1], Version: from.version})
+			loaded, err := from.load(args[1])
 			if err != nil {
 				return err
 			}
-			releases, ctx, cancel, err := to.releases(command.Context())
-			if err != nil {
+			return to.do(command.Context(), func(ctx context.Context, releases *charts.Releases) error {
+				manifests, err := releases.Render(ctx, args[0], loaded)
+				if err != nil {
+					return err
+				}
+				_, err = fmt.Fprint(command.OutOrStdout(), manifests)
 				return err
-			}
-			defer cancel()
-			manifests, err := releases.Render(ctx, args[0], loaded)
-			if err != nil {
-				return err
-			}
-			_, err = fmt.Fprint(command.OutOrStdout(), manifests)
-			return err
+			})
 		},
 	}
 	to.add(command.Flags())
@@ -102,21 +106,18 @@ func templateCommand() *cobra.Command {
 
 func installCommand() *cobra.Command {
 	var to target
-	var from chart
+	var from source
 	var createNamespace bool
 	command := &cobra.Command{
 		Use: "install RELEASE CHART", Short: "Install a chart, or upgrade the release there is with its values", Args: cobra.ExactArgs(2),
 		RunE: func(command *cobra.Command, args []string) error {
-			loaded, err := charts.Load(charts.Reference{Repository: from.repository, Name: args[1], Version: from.version})
+			loaded, err := from.load(args[1])
 			if err != nil {
 				return err
 			}
-			releases, ctx, cancel, err := to.releases(command.Context())
-			if err != nil {
-				return err
-			}
-			defer cancel()
-			return releases.Install(ctx, args[0], loaded, createNamespace)
+			return to.do(command.Context(), func(ctx context.Context, releases *charts.Releases) error {
+				return releases.Install(ctx, args[0], loaded, createNamespace)
+			})
 		},
 	}
 	to.add(command.Flags())
@@ -130,12 +131,7 @@ func uninstallCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use: "uninstall RELEASE", Short: "Delete a release and what it consists of", Args: cobra.ExactArgs(1),
 		RunE: func(command *cobra.Command, args []string) error {
-			releases, ctx, cancel, err := to.releases(command.Context())
-			if err != nil {
-				return err
-			}
-			defer cancel()
-			return releases.Uninstall(ctx, args[0])
+			return to.do(command.Context(), func(ctx context.Context, releases *charts.Releases) error { return releases.Uninstall(ctx, args[0]) })
 		},
 	}
 	to.add(command.Flags())
