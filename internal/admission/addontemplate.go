@@ -34,10 +34,12 @@ func ValidateAddOnTemplate(ctx context.Context, template, old *addonv1beta1.AddO
 		// Two manifests that differ in a variable only may become the same object; that is known when they are rendered.
 		errs = append(errs, validateManifests(spec.Child("agentSpec", "workload", "manifests"), work.Workload.Manifests, opts.Limit)...)
 	}
-	if old == nil || !equality.Semantic.DeepEqual(work.Executor, old.Spec.AgentSpec.Executor) {
-		if err := validateExecutor(ctx, spec.Child("agentSpec", "executor"), work.Executor, metav1.NamespaceAll, sender, opts); err != nil {
-			errs = append(errs, err)
-		}
+	execution := execution{now: work}
+	if old != nil {
+		execution.before = &old.Spec.AgentSpec
+	}
+	if err := validateExecutor(ctx, spec.Child("agentSpec", "executor"), execution, metav1.NamespaceAll, sender, opts); err != nil {
+		errs = append(errs, err)
 	}
 	if old == nil || !equality.Semantic.DeepEqual(template.Spec.Registration, old.Spec.Registration) {
 		errs = append(errs, validateRegistrations(spec.Child("registration"), template.Spec.Registration)...)

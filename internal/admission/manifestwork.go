@@ -35,7 +35,8 @@ type ManifestWorkOptions struct {
 
 // ValidateManifestWork holds a ManifestWork that is created (old is nil) or updated against WH-10 and WH-11. It fails
 // with 400 in every case: manifests that are missing, too large, no objects or the same object twice, and an executor
-// the sender may not use. An update that leaves manifests or executor alone is not asked about them again.
+// the sender may not use. An update that leaves manifests alone is not asked about them again; that of a work with an executor
+// is asked about it whenever it changes what the executor does.
 func ValidateManifestWork(
 	ctx context.Context, work, old *workv1.ManifestWork, sender Sender, opts ManifestWorkOptions,
 ) error {
@@ -45,11 +46,12 @@ func ValidateManifestWork(
 			return badRequest(manifestWorkKind, work.Name, errs)
 		}
 	}
-	if old == nil || !equality.Semantic.DeepEqual(work.Spec.Executor, old.Spec.Executor) {
-		path := field.NewPath("spec", "executor")
-		if err := validateExecutor(ctx, path, work.Spec.Executor, work.Namespace, sender, opts); err != nil {
-			return badRequest(manifestWorkKind, work.Name, field.ErrorList{err})
-		}
+	execution := execution{now: &work.Spec}
+	if old != nil {
+		execution.before = &old.Spec
+	}
+	if err := validateExecutor(ctx, field.NewPath("spec", "executor"), execution, work.Namespace, sender, opts); err != nil {
+		return badRequest(manifestWorkKind, work.Name, field.ErrorList{err})
 	}
 	return nil
 }
@@ -141,38 +143,71 @@ func validateSize(path *field.Path, manifests []workv1.Manifest, limit int) *fie
 			"(the largest is manifest %d, %s, of %d bytes)", total, limit, largest, who, len(manifests[largest].Raw)))
 }
 
+// execution is what a work does and as whom; of a template, what the works that are made of it do.
+type execution struct {
+	// now is the spec, and before what it was, nil for an object that is created.
+	now, before *workv1.ManifestWorkSpec
+	// amended says that something beside the spec changes what is done.
+	amended bool
+}
+
+// changed tells whether the executor, or what it does, is not what somebody was asked for already. Who may change a work, and not
+// execute as its executor, could otherwise have anything done with the executor's rights.
+func (e execution) changed() bool {
+	return e.before == nil || e.amended || !equality.Semantic.DeepEqual(e.now.Executor, e.before.Executor) ||
+		!equality.Semantic.DeepEqual(e.now.Workload, e.before.Workload) || !equality.Semantic.DeepEqual(e.now.ManifestConfigs, e.before.ManifestConfigs)
+}
+
+// losesExecutor tells whether the agent acts from now on, instead of somebody who may do less.
+func (e execution) losesExecutor() bool {
+	return e.before != nil && e.before.Executor != nil && e.now.Executor == nil
+}
+
 // validateExecutor asks for the permission to let the agent of a cluster act as somebody (WH-11); without a namespace, the
-// agents of all clusters.
+// agents of all clusters. To act as itself the agent needs no permission of anybody, unless it comes to that by taking an executor
+// away.
 func validateExecutor(
-	ctx context.Context, path *field.Path, executor *workv1.ManifestWorkExecutor, namespace string, sender Sender, opts ManifestWorkOptions,
+	ctx context.Context, path *field.Path, work execution, namespace string, sender Sender, opts ManifestWorkOptions,
 ) *field.Error {
-	identity := agentServiceAccount
-	if executor != nil {
-		subject := path.Child("subject")
-		if executor.Subject.Type != workv1.ExecutorSubjectTypeServiceAccount {
-			return field.NotSupported(subject.Child("type"), executor.Subject.Type,
-				[]workv1.ManifestWorkExecutorSubjectType{workv1.ExecutorSubjectTypeServiceAccount})
-		}
-		account := executor.Subject.ServiceAccount
-		if account == nil {
-			return field.Required(subject.Child("serviceAccount"),
-				"an executor of type ServiceAccount needs the namespace and name of one")
-		}
-		identity = fmt.Sprintf("system:serviceaccount:%s:%s", account.Namespace, account.Name)
-	} else if !opts.NilExecutorValidating {
+	if !work.changed() || work.now.Executor == nil && !work.losesExecutor() && !opts.NilExecutorValidating {
 		return nil
+	}
+	identity, wrong := identityOf(path, work.now.Executor)
+	if wrong != nil {
+		return wrong
 	}
 	err := sender.may(ctx, authorizationv1.ResourceAttributes{
 		Group: workv1.GroupVersion.Group, Resource: "manifestworks", Verb: fleet.VerbExecuteAs,
 		Namespace: namespace, Name: identity,
 	})
-	if err != nil {
-		where := "in namespace " + namespace
-		if namespace == "" {
-			where = "in the namespaces of all clusters, which a ClusterRoleBinding gives"
-		}
-		return field.Invalid(path, identity, fmt.Sprintf(
-			"user %q cannot manipulate the Manifestwork with executor %s %s: %v", sender.Name, identity, where, err))
+	if err == nil {
+		return nil
 	}
-	return nil
+	where := "in namespace " + namespace
+	if namespace == "" {
+		where = "in the namespaces of all clusters, which a ClusterRoleBinding gives"
+	}
+	if work.losesExecutor() {
+		where += ", as which the agent acts when the executor is taken away"
+	}
+	return field.Invalid(path, identity, fmt.Sprintf(
+		"user %q cannot manipulate the Manifestwork with executor %s %s: %v", sender.Name, identity, where, err))
+}
+
+// identityOf is the user as whom the agent acts.
+func identityOf(path *field.Path, executor *workv1.ManifestWorkExecutor) (string, *field.Error) {
+	if executor == nil {
+		return agentServiceAccount, nil
+	}
+	subject := path.Child("subject")
+	if executor.Subject.Type != workv1.ExecutorSubjectTypeServiceAccount {
+		return "", field.NotSupported(subject.Child("type"), executor.Subject.Type,
+			[]workv1.ManifestWorkExecutorSubjectType{workv1.ExecutorSubjectTypeServiceAccount})
+	}
+	account := executor.Subject.ServiceAccount
+	if account == nil {
+		return "", field.Required(subject.Child("serviceAccount"),
+			"an executor of type ServiceAccount needs the namespace and name of one")
+	}
+	return fleet.ServiceAccountUser(account.Namespace, account.Name), nil
 }

@@ -123,6 +123,20 @@ func TestExecutor(t *testing.T) {
 			ServiceAccount: &workv1.ManifestWorkSubjectServiceAccount{Namespace: "apps", Name: name},
 		}}
 	}
+	const otherConfigMap = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"n","name":"b"}}`
+	doing := func(work *workv1.ManifestWork, manifest string) *workv1.ManifestWork {
+		work.Spec.Workload = workOf(manifest).Spec.Workload
+		return work
+	}
+	updating := func(work *workv1.ManifestWork) *workv1.ManifestWork {
+		work.Spec.ManifestConfigs = []workv1.ManifestConfigOption{{UpdateStrategy: &workv1.UpdateStrategy{Type: workv1.UpdateStrategyTypeServerSideApply}}}
+		return work
+	}
+	labelled := func(work *workv1.ManifestWork) *workv1.ManifestWork {
+		work.Labels = map[string]string{"a": "b"}
+		work.Spec.DeleteOption = &workv1.DeleteOption{PropagationPolicy: workv1.DeletePropagationPolicyTypeOrphan}
+		return work
+	}
 	for _, test := range []struct {
 		name       string
 		work, old  *workv1.ManifestWork
@@ -141,6 +155,18 @@ func TestExecutor(t *testing.T) {
 		{name: "changed", work: executedBy(account("bot")), old: executedBy(account("other")), asked: []string{asBot}, texts: []string{"cannot manipulate"}},
 		{name: "added", work: executedBy(account("bot")), old: executedBy(nil), asked: []string{asBot}, texts: []string{"cannot manipulate"}},
 		{name: "unchanged", work: executedBy(account("bot")), old: executedBy(account("bot"))},
+		// "An executor is asked for only when it changes": who may not execute as it must not say what it does.
+		{name: "other workload", work: doing(executedBy(account("bot")), otherConfigMap), old: executedBy(account("bot")), asked: []string{asBot}, texts: []string{"cannot manipulate"}},
+		{name: "other workload with permission", work: doing(executedBy(account("bot")), otherConfigMap), old: executedBy(account("bot")),
+			authorizer: fakeAuthorizer{allowed: []string{asBot}}, asked: []string{asBot}},
+		{name: "other configuration", work: updating(executedBy(account("bot"))), old: executedBy(account("bot")), asked: []string{asBot}, texts: []string{"cannot manipulate"}},
+		{name: "taken away", work: executedBy(nil), old: executedBy(account("bot")), authorizer: fakeAuthorizer{allowed: []string{asBot}}, asked: []string{asSelf},
+			texts: []string{"cannot manipulate", "klusterlet-work-sa", "as which the agent acts when the executor is taken away"}},
+		{name: "taken away with permission", work: executedBy(nil), old: executedBy(account("bot")), authorizer: fakeAuthorizer{allowed: []string{asSelf}}, asked: []string{asSelf}},
+		{name: "neither workload nor configuration", work: labelled(executedBy(account("bot"))), old: executedBy(account("bot"))},
+		{name: "other workload of the agent", work: doing(executedBy(nil), otherConfigMap), old: executedBy(nil)},
+		{name: "other workload of the agent with the gate", gate: true, work: doing(executedBy(nil), otherConfigMap), old: executedBy(nil), asked: []string{asSelf},
+			texts: []string{"cannot manipulate"}},
 		{name: "no service account", work: executedBy(&workv1.ManifestWorkExecutor{Subject: workv1.ManifestWorkExecutorSubject{
 			Type: workv1.ExecutorSubjectTypeServiceAccount}}), texts: []string{"spec.executor.subject.serviceAccount"}},
 		{name: "other type", work: executedBy(&workv1.ManifestWorkExecutor{Subject: workv1.ManifestWorkExecutorSubject{Type: "User"}}),

@@ -33,6 +33,15 @@ func TestExecutorOfReplicaSet(t *testing.T) {
 		inC1     = "execute-as manifestworks/.work.open-cluster-management.io c1/system:serviceaccount:apps:bot"
 		asAgent  = "execute-as manifestworks/.work.open-cluster-management.io /system:serviceaccount::klusterlet-work-sa"
 	)
+	doingOther := setExecutedBy("bot")
+	doingOther.Spec.ManifestWorkTemplate.Workload = workOf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"n","name":"b"}}`).Spec.Workload
+	annotated := func(name, value string) *workv1alpha1.ManifestWorkReplicaSet {
+		set := setExecutedBy("bot")
+		set.Annotations = map[string]string{name: value}
+		return set
+	}
+	elsewhere := setExecutedBy("bot")
+	elsewhere.Spec.PlacementRefs[0].Name = "other"
 	refused := []string{"spec.manifestWorkTemplate.executor", `user "ann" cannot manipulate the Manifestwork`, "in the namespaces of all clusters"}
 	for _, test := range []struct {
 		name     string
@@ -49,6 +58,13 @@ func TestExecutorOfReplicaSet(t *testing.T) {
 		{name: "changed", set: setExecutedBy("bot"), old: setExecutedBy("other"), asked: []string{anywhere}, texts: refused},
 		{name: "added", set: setExecutedBy("bot"), old: setExecutedBy(""), asked: []string{anywhere}, texts: refused},
 		{name: "unchanged", set: setExecutedBy("bot"), old: setExecutedBy("bot")},
+		{name: "other workload", set: doingOther, old: setExecutedBy("bot"), asked: []string{anywhere}, texts: refused},
+		{name: "overridden", set: annotated("capstan.io/overrides", "[]"), old: setExecutedBy("bot"), asked: []string{anywhere}, texts: refused},
+		{name: "another revision to restore", set: annotated("capstan.io/revisions", "[]"), old: setExecutedBy("bot"), asked: []string{anywhere}, texts: refused},
+		{name: "noted by the controller", set: annotated("capstan.io/revisions", "[]"), old: setExecutedBy("bot"), allowed: []string{anywhere}, asked: []string{anywhere}},
+		{name: "annotated by anybody", set: annotated("a", "b"), old: setExecutedBy("bot")},
+		{name: "for other clusters", set: elsewhere, old: setExecutedBy("bot")},
+		{name: "taken away", set: setExecutedBy(""), old: setExecutedBy("bot"), allowed: []string{anywhere}, asked: []string{asAgent}, texts: refused},
 		{name: "none with the gate", set: setExecutedBy(""), gate: true, asked: []string{asAgent}, texts: []string{"klusterlet-work-sa"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -30,10 +30,8 @@ func ValidateManifestWorkReplicaSet(
 	if old == nil || !equality.Semantic.DeepEqual(work.Workload, old.Spec.ManifestWorkTemplate.Workload) {
 		errs = append(errs, validateManifests(template.Child("workload", "manifests"), work.Workload.Manifests, opts.Limit)...)
 	}
-	if old == nil || !equality.Semantic.DeepEqual(work.Executor, old.Spec.ManifestWorkTemplate.Executor) {
-		if err := validateExecutor(ctx, template.Child("executor"), work.Executor, metav1.NamespaceAll, sender, opts); err != nil {
-			errs = append(errs, err)
-		}
+	if err := validateExecutor(ctx, template.Child("executor"), executionOf(set, old), metav1.NamespaceAll, sender, opts); err != nil {
+		errs = append(errs, err)
 	}
 	if old == nil || !equality.Semantic.DeepEqual(set.Spec.PlacementRefs, old.Spec.PlacementRefs) {
 		errs = append(errs, validatePlacementRefs(field.NewPath("spec", "placementRefs"), set.Spec.PlacementRefs)...)
@@ -46,6 +44,20 @@ func ValidateManifestWorkReplicaSet(
 		return nil
 	}
 	return badRequest(replicaSetKind, set.Name, errs)
+}
+
+// executionOf counts as part of the template what is done with it: the overrides change manifests, and of the revisions one may be
+// restored.
+func executionOf(set, old *workv1alpha1.ManifestWorkReplicaSet) execution {
+	e := execution{now: &set.Spec.ManifestWorkTemplate}
+	if old == nil {
+		return e
+	}
+	e.before = &old.Spec.ManifestWorkTemplate
+	for _, annotation := range []string{fleet.AnnotationOverrides, fleet.AnnotationRevisions} {
+		e.amended = e.amended || set.Annotations[annotation] != old.Annotations[annotation]
+	}
+	return e
 }
 
 func validatePlacementRefs(path *field.Path, refs []workv1alpha1.LocalPlacementReference) (errs field.ErrorList) {

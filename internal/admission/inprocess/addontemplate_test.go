@@ -78,13 +78,22 @@ func TestAddOnTemplateIsValidated(t *testing.T) {
 // WH-11: the hub writes the works of the add-on, so whoever writes the template is asked for the permission.
 func TestExecutorOfAddOnTemplateIsValidated(t *testing.T) {
 	t.Parallel()
-	template := func() *unstructured.Unstructured {
+	doing := func(manifest, executor string) *unstructured.Unstructured {
 		return object(t, `{apiVersion: addon.open-cluster-management.io/v1beta1, kind: AddOnTemplate, metadata: {name: t},
-			spec: {addonName: hello, agentSpec: {workload: {manifests: [{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: ns}}]},
-				executor: {subject: {type: ServiceAccount, serviceAccount: {namespace: apps, name: bot}}}}}}`)
+			spec: {addonName: hello, agentSpec: {workload: {manifests: [{apiVersion: v1, kind: ConfigMap, metadata: {name: `+manifest+`, namespace: ns}}]}`+executor+`}}}`)
 	}
+	const bot = `, executor: {subject: {type: ServiceAccount, serviceAccount: {namespace: apps, name: bot}}}`
+	template := func() *unstructured.Unstructured { return doing("a", bot) }
 	checkStatus(t, newServer().write(t, template(), nil, ""), 400, "spec.agentSpec.executor")
 	checkStatus(t, newServer("execute-as ").write(t, template(), nil, ""), 0, "")
+	// "ask whenever workload or manifest configuration of a work with an executor changes, or the executor is removed; the same for
+	// templates"
+	checkStatus(t, newServer().write(t, doing("b", bot), template(), ""), 400, "spec.agentSpec.executor")
+	checkStatus(t, newServer("execute-as ").write(t, doing("b", bot), template(), ""), 0, "")
+	checkStatus(t, newServer().write(t, doing("a", ""), template(), ""), 400, "klusterlet-work-sa")
+	labelled := template()
+	labelled.SetLabels(map[string]string{"a": "b"})
+	checkStatus(t, newServer().write(t, labelled, template(), ""), 0, "")
 }
 
 // A2, AM-34, AM-35: the hub binds the roles, and signs with the CA. So whoever only may write templates cannot give what he does not have.
