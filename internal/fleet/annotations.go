@@ -70,6 +70,9 @@ const (
 	AnnotationPropagationPolicy = "capstan.io/propagation-policy"
 	// AnnotationClusterName on an AppliedManifestWork is the cluster that its work is of. It is an extension.
 	AnnotationClusterName = "capstan.io/cluster-name"
+	// AnnotationManagedNamespacePrefix and a hub make the annotation of a namespace on a managed cluster that names the
+	// ManagedCluster whose agent set the label of that hub there; see ManagedNamespaceAnnotation. It is an extension.
+	AnnotationManagedNamespacePrefix = "managed-namespace.capstan.io/"
 	// AnnotationAppliedFieldsPrefix begins the annotations of applied objects that say which fields a work names; a hash of
 	// the AppliedManifestWork follows. It is an extension.
 	AnnotationAppliedFieldsPrefix = "applied-fields.capstan.io/"

@@ -113,8 +113,19 @@ func AddOnFeatureLabel(addOn string) string {
 // ManagedNamespaceLabel is the label of namespaces that the sets of a hub want on a managed cluster (RG-43).
 // The argument is what HubHash returns; a label name holds its first 63 characters.
 func ManagedNamespaceLabel(hubHash string) string {
-	const longestLabelName = 63
-	return LabelManagedNamespacePrefix + hubHash[:min(len(hubHash), longestLabelName)]
+	return LabelManagedNamespacePrefix + labelName(hubHash)
+}
+
+// ManagedNamespaceAnnotation is the annotation of namespaces that says for which ManagedCluster of a hub they have the label
+// ManagedNamespaceLabel, whose argument it takes.
+func ManagedNamespaceAnnotation(hubHash string) string {
+	return AnnotationManagedNamespacePrefix + labelName(hubHash)
+}
+
+// labelName is as much of a hash as the name of a label or an annotation holds.
+func labelName(hash string) string {
+	const longest = 63
+	return hash[:min(len(hash), longest)]
 }
 
 // ManifestWorkReplicaSetKey is the value of LabelManifestWorkReplicaSet: namespace and name with a dot between, and what

@@ -80,6 +80,15 @@ func Register(mgr ctrl.Manager, hub cluster.Cluster, o Options) error {
 
 func (c *Controller) label() string { return fleet.ManagedNamespaceLabel(c.HubHash) }
 
+func (c *Controller) annotation() string { return fleet.ManagedNamespaceAnnotation(c.HubHash) }
+
+// othersOwn tells whether another managed cluster of the same hub, whose agent runs on the same cluster, wanted the namespace
+// first. Only that one may say that it is wanted no more.
+func (c *Controller) othersOwn(ns *metav1.PartialObjectMetadata) bool {
+	owner := ns.Annotations[c.annotation()]
+	return owner != "" && owner != c.Cluster
+}
+
 // Reconcile makes the namespaces that are listed, marks those that no longer are, and reports.
 func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	mc := &clusterv1.ManagedCluster{}
@@ -145,7 +154,9 @@ func (c *Controller) ensure(ctx context.Context, mc *clusterv1.ManagedCluster, n
 	err := c.live.Get(ctx, client.ObjectKey{Name: name}, ns)
 	switch {
 	case apierrors.IsNotFound(err):
-		fresh := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{c.label(): wanted}}}
+		fresh := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+			Name: name, Labels: map[string]string{c.label(): wanted}, Annotations: map[string]string{c.annotation(): c.Cluster},
+		}}
 		if err := c.managed.Create(ctx, fresh); err != nil {
 			return fmt.Errorf("create Namespace %s: %w", name, err)
 		}
@@ -170,7 +181,7 @@ func (c *Controller) release(ctx context.Context, mc *clusterv1.ManagedCluster, 
 	for i := range labelled {
 		ns := &labelled[i]
 		listed := func(entry clusterv1.ClusterSetManagedNamespaceStatus) bool { return entry.Name == ns.Name }
-		if slices.ContainsFunc(mc.Status.ManagedNamespaces, listed) {
+		if c.othersOwn(ns) || slices.ContainsFunc(mc.Status.ManagedNamespaces, listed) {
 			continue
 		}
 		if err := client.IgnoreNotFound(c.mark(ctx, ns, unwanted)); err != nil {
@@ -186,6 +197,7 @@ func (c *Controller) release(ctx context.Context, mc *clusterv1.ManagedCluster, 
 func (c *Controller) mark(ctx context.Context, ns *metav1.PartialObjectMetadata, value string) error {
 	before := ns.DeepCopy()
 	metav1.SetMetaDataLabel(&ns.ObjectMeta, c.label(), value)
+	metav1.SetMetaDataAnnotation(&ns.ObjectMeta, c.annotation(), c.Cluster)
 	if err := c.managed.Patch(ctx, ns, client.MergeFrom(before)); err != nil {
 		return fmt.Errorf("label Namespace %s: %w", ns.Name, err)
 	}
