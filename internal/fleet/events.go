@@ -27,6 +27,7 @@ const (
 	EventDecisionUpdate                            = "DecisionUpdate"
 	EventDecisionDelete                            = "DecisionDelete"
 	EventScoreUpdate                               = "ScoreUpdate"
+	EventCELBudgetExceeded                         = "CELBudgetExceeded" // our own
 	EventAvailable                                 = "Available"
 	EventUnavailable                               = "Unavailable"
 	EventManifestApplyFailed                       = "ManifestApplyFailed"    // an extension

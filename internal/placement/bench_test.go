@@ -88,9 +88,15 @@ func BenchmarkScheduleFirst(b *testing.B) {
 				option(p)
 				s.SetPlacement(p)
 				for b.Loop() {
-					s.drop(s.placements[keyOf(p)].class)
+					cls := s.placements[keyOf(p)].class
+					s.drop(cls)
+					cls.evaluation = nil
 					s.decide(s.placements[keyOf(p)], nil)
-					s.Schedule(keyOf(p))
+					if result, _ := s.Schedule(keyOf(p)); result.Pending {
+						evaluateAll(s)
+						clear(s.celCosts)
+						s.Schedule(keyOf(p))
+					}
 				}
 			})
 		}

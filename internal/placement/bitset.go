@@ -84,6 +84,13 @@ func (b bitset) keep(others bitset) {
 	}
 }
 
+// remove removes others.
+func (b bitset) remove(others bitset) {
+	for word := range min(len(b), len(others)) {
+		b[word] &^= others[word]
+	}
+}
+
 // first is the member with the lowest id.
 func (b bitset) first() (id int32, ok bool) {
 	for word, members := range b {

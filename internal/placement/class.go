@@ -15,10 +15,11 @@ type class struct {
 	selection  *selection
 	placements map[Key]*placement
 
-	standing *standing // nil until it is needed
-	asOf     time.Time // the time for which standing holds
-	next     time.Time // when time changes something, at the earliest; zero is never
-	used     int64     // when a placement was last scheduled, for evicting
+	standing   *standing   // nil until it is needed
+	evaluation *evaluation // nil without CEL expressions, and until it is needed
+	asOf       time.Time   // the time for which standing holds
+	next       time.Time   // when time changes something, at the earliest; zero is never
+	used       int64       // when a placement was last scheduled, for evicting
 }
 
 // classify puts a placement into the class of its cluster sets and selection.
@@ -63,6 +64,7 @@ func (s *Scheduler) leave(p *placement) {
 		return
 	}
 	s.drop(cls)
+	delete(s.unevaluated, cls)
 	if s.classes[cls.key] == cls {
 		delete(s.classes, cls.key)
 	}
@@ -81,8 +83,16 @@ func (s *Scheduler) dropClassesOf(set *clusterSet, found affected) {
 	for _, cls := range s.classes {
 		if slices.Contains(cls.sets, set) {
 			s.drop(cls)
+			cls.countAgain()
 			cls.addAll(found)
 		}
+	}
+}
+
+// countAgain has CEL expressions evaluated from the start that cost too much: fewer clusters may be left.
+func (cls *class) countAgain() {
+	if cls.tooDear() {
+		cls.evaluation = nil
 	}
 }
 
@@ -108,7 +118,10 @@ func (s *Scheduler) stand(cls *class) *standing {
 	if cls.standing != nil {
 		return cls.standing
 	}
-	cls.standing, cls.next = s.build(cls.sets, cls.selection)
+	cls.standing, cls.next = s.build(cls)
+	if cls.evaluation != nil && !cls.tooDear() {
+		s.unevaluated[cls] = struct{}{}
+	}
 	cls.asOf = s.now
 	s.wake(cls.next)
 	s.cached += cls.standing.size()

@@ -109,6 +109,7 @@ type change struct {
 	existence bool   // whether it is selectable
 	object    bool   // anything at all of the object, which is what CEL may look at
 	time      bool   // what it has may have expired
+	evaluated bool   // only what is known about it by CEL
 	score     string // the name of an AddOnPlacementScore
 }
 

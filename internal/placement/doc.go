@@ -31,7 +31,11 @@
 //
 // All methods of Scheduler may be called from several goroutines. One mutex guards the whole model and is held for the
 // time of a call: microseconds for Schedule and most events, milliseconds when a class of thousands of clusters is
-// built or explained, or spread by constraints. What CEL expressions may cost is limited, for one cluster and for all (see
-// celBudget), and they are evaluated on all processors. Workers so decide one after the other, each seeing the decisions of those before, and write at the same
-// time. Objects that are passed in are kept and must not be changed after; results belong to the caller.
+// built or explained, or spread by constraints. Workers so decide one after the other, each seeing the decisions of those before, and
+// write at the same time. Objects that are passed in are kept and must not be changed after; results belong to the caller.
+//
+// CEL expressions, which may take seconds, are applied by Evaluate, which does not hold the mutex. Until it has been through with those
+// of a placement, Schedule says that the placement is pending; and until it has looked at a cluster that has changed, the cluster
+// matches as it did before. What that may cost is limited for each namespace, on average over time, and for all clusters together (see
+// evaluation).
 package placement

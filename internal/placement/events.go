@@ -148,6 +148,7 @@ func (s *Scheduler) age(cls *class, found affected) {
 	since := cls.asOf
 	cls.asOf, cls.next = s.now, time.Time{}
 	if cls.standing == nil {
+		s.noticeTime(cls, since)
 		cls.addAll(found)
 		return
 	}
@@ -161,5 +162,20 @@ func (s *Scheduler) age(cls *class, found affected) {
 			s.reassess(cls, change{cluster: c, former: *c, time: true}, found)
 		}
 		cls.next = earliest(cls.next, cls.selection.deadline(c, s.now))
+	}
+}
+
+// noticeTime takes in for which clusters of a class time has changed something.
+func (s *Scheduler) noticeTime(cls *class, since time.Time) {
+	if cls.evaluation == nil {
+		return
+	}
+	for _, set := range cls.sets {
+		for id := range set.members.all() {
+			c := s.fleet.clusters[id]
+			if due := cls.selection.deadline(c, since); !due.IsZero() && !due.After(s.now) {
+				s.notice(cls, c)
+			}
+		}
 	}
 }

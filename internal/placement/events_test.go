@@ -83,12 +83,13 @@ func TestAffected(t *testing.T) {
 		}, wanted: []string{"all"}},
 		{name: "a spec", happen: func() []Key { return s.SetPlacement(asking(named("all"), limit(49))) }, wanted: []string{"all"}},
 	} {
-		affected := test.happen()
+		affected := append(test.happen(), evaluateAll(s)...)
 		var names []string
 		for _, key := range sortedKeys(affected) {
 			names = append(names, key.Name)
 			s.Schedule(key)
 		}
+		evaluateAll(s)
 		slices.Sort(names)
 		if !slices.Equal(names, test.wanted) {
 			t.Errorf("%s affects %q, want %q", test.name, names, test.wanted)

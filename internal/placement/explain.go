@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
+	"github.com/capstan-io/capstan/internal/placement/celselector"
 	"github.com/capstan-io/capstan/internal/placement/report"
 )
 
@@ -62,6 +63,7 @@ func (e *Explanation) Why(cluster string) ClusterReason {
 // Explain tells what a placement would select, and why. It changes nothing. The placement need not exist; when one of
 // its name does, Steady and Balance go by the decisions of that one.
 func (s *Scheduler) Explain(object *clusterv1beta1.Placement) *Explanation {
+	evaluated := s.evaluate(object)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := &placement{key: keyOf(object)}
@@ -77,11 +79,11 @@ func (s *Scheduler) Explain(object *clusterv1beta1.Placement) *Explanation {
 	}
 	if len(sets) > 0 {
 		p.class = s.classes[classKey(sets, p.plan.selection)]
-		if p.class == nil {
-			p.class = &class{sets: sets, selection: p.plan.selection}
-			p.class.standing, _ = s.build(sets, p.plan.selection)
+		if p.class == nil || p.class.pending() {
+			p.class = &class{sets: sets, selection: p.plan.selection, evaluation: evaluated}
+			p.class.standing, _ = s.build(p.class)
 		}
-		if s.stand(p.class).dear {
+		if p.class.tooDear() {
 			return s.explainBroken(p, s.tooDear(), sets)
 		}
 	}
@@ -94,6 +96,49 @@ func (s *Scheduler) Explain(object *clusterv1beta1.Placement) *Explanation {
 	}
 	explanation.Clusters = s.reasons(p, result, picks)
 	return explanation
+}
+
+// evaluate applies the CEL expressions of a placement to all clusters, if that is to be done, and holds up nobody but others who
+// have a placement explained. The namespace pays for it, but does not wait for its turn.
+func (s *Scheduler) evaluate(object *clusterv1beta1.Placement) *evaluation {
+	s.explaining.Lock()
+	defer s.explaining.Unlock()
+	b := s.batchOf(object)
+	if b == nil {
+		return nil
+	}
+	b.run(s.celBudget, s.timed)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := b.evaluation
+	b.charge(s.now)
+	for i, matched := range b.matched {
+		// Of a cluster that has changed meanwhile, what it was is good enough.
+		if c := s.fleet.clusters[b.clusters[i].id]; c != nil && c.name == b.clusters[i].name {
+			e.settle(c.id, matched)
+		}
+	}
+	e.complete, e.tooDear = true, len(b.matched) < len(b.clusters)
+	return e
+}
+
+// batchOf has all clusters that the CEL expressions of a placement are to be applied to; it is nil if there is nothing to apply.
+func (s *Scheduler) batchOf(object *clusterv1beta1.Placement) *batch {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	plan, _ := newPlan(object, func(signature string) *selection { return s.selections[signature] })
+	sets := chosen(s.bound(s.namespaces[object.Namespace]), object.Spec.ClusterSets)
+	if plan == nil || !plan.selection.cel || len(sets) == 0 {
+		return nil
+	}
+	if cls := s.classes[classKey(sets, plan.selection)]; cls != nil && !cls.pending() {
+		return nil
+	}
+	cls := &class{sets: sets, selection: plan.selection}
+	cls.standing, _ = s.build(cls)
+	b := s.newBatch(cls, len(s.fleet.clusters))
+	b.payer = s.costs(object.Namespace)
+	return b
 }
 
 // explainBroken tells which clusters a placement keeps that is misconfigured (PL-26).
@@ -195,6 +240,7 @@ func (s *Scheduler) reasons(p *placement, result *Result, picks []int32) []Clust
 // refusal finds reasons why not.
 type refusal struct {
 	*contest
+	costs  *celselector.Costs // of finding out why CEL expressions do not hold
 	class  *class
 	order  []pick        // candidates, the best first
 	places map[int32]int // of candidates in order
@@ -205,7 +251,7 @@ type refusal struct {
 }
 
 func (s *Scheduler) refusal(p *placement, picks []int32) refusal {
-	r := refusal{contest: s.contest(s.stand(p.class), p), class: p.class, places: map[int32]int{}, picks: len(picks)}
+	r := refusal{contest: s.contest(s.stand(p.class), p), class: p.class, costs: &celselector.Costs{}, places: map[int32]int{}, picks: len(picks)}
 	r.order = slices.Clone(r.totals())
 	slices.SortFunc(r.order, comparePicks)
 	var selected bitset
@@ -244,7 +290,7 @@ func (r *refusal) of(c *cluster) string {
 	case !r.st.inSets.has(c.id):
 		return r.outside()
 	case !r.st.matched.has(c.id):
-		return r.plan.selection.mismatch(c, r.now)
+		return r.plan.selection.mismatch(c, r.now, r.costs)
 	case !candidate:
 		return r.repelled(c)
 	case r.plan.limit == 0:

@@ -159,7 +159,7 @@ func listed(clusters ...string) []Group {
 	return []Group{group}
 }
 
-// schedule takes a placement in, and schedules it.
+// schedule takes a placement in, and schedules it when its CEL expressions are evaluated.
 func schedule(t *testing.T, s *Scheduler, p *clusterv1beta1.Placement) *Result {
 	t.Helper()
 	s.SetPlacement(p)
@@ -167,7 +167,25 @@ func schedule(t *testing.T, s *Scheduler, p *clusterv1beta1.Placement) *Result {
 	if !ok {
 		t.Fatalf("%s is not known", keyOf(p))
 	}
+	if !result.Pending {
+		return result
+	}
+	if changed := evaluateAll(s); !slices.Contains(changed, keyOf(p)) {
+		t.Fatalf("evaluation changes %v, want %s", changed, keyOf(p))
+	}
+	result, _ = s.Schedule(keyOf(p))
 	return result
+}
+
+// evaluateAll evaluates CEL expressions until there is nothing to evaluate, or who wants it has to wait.
+func evaluateAll(s *Scheduler) (changed []Key) {
+	for {
+		more, again := s.Evaluate(s.now)
+		changed = append(changed, more...)
+		if !again.Equal(s.now) {
+			return changed
+		}
+	}
 }
 
 func wantClusters(t *testing.T, result *Result, wanted ...string) {

@@ -94,6 +94,12 @@ func TestDearIsTriedAgain(t *testing.T) {
 		t.Error(diff)
 	}
 	for _, key := range keys {
+		if result, _ := s.Schedule(key); !result.Pending {
+			t.Errorf("%s is decided before the expressions are evaluated: %+v", key, result)
+		}
+	}
+	evaluateAll(s)
+	for _, key := range keys {
 		result, _ := s.Schedule(key)
 		wantClusters(t, result, "c0000")
 	}

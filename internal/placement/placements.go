@@ -49,10 +49,11 @@ func (s *Scheduler) SetPlacement(object *clusterv1beta1.Placement) []Key {
 	return found.keys()
 }
 
-// retry has the CEL expressions of a class counted again that cost too much when they last were: fewer clusters may be left.
+// retry has the CEL expressions of a class evaluated again that cost too much when they last were.
 func (s *Scheduler) retry(cls *class, found affected) {
-	if cls.standing != nil && cls.standing.dear {
+	if cls.tooDear() {
 		s.drop(cls)
+		cls.countAgain()
 		cls.addAll(found)
 	}
 }

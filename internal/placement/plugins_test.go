@@ -35,6 +35,7 @@ func TestPluginsAreTimed(t *testing.T) {
 		t.Errorf("for another placement of the same selection began %q, want %q", began, want)
 	}
 	schedule(3, matching(byCEL("true")))
+	evaluateAll(s)
 	schedule(4, evenly(over(clusterv1beta1.TopologyKeyTypeLabel, "region", 1, clusterv1beta1.DoNotSchedule)))
 	for _, plugin := range []string{"CEL ", "Prioritizer Spread"} {
 		if !slices.Contains(began, plugin) {

@@ -34,6 +34,7 @@ func follow(t *testing.T, r *rand.Rand, options Options) {
 	for range 250 {
 		before := w.clone()
 		event, affected := w.happen(r, s)
+		affected = append(affected, evaluateAll(s)...)
 		history = append(history, event)
 		then, now := before.scheduler(options), w.scheduler(options)
 		for key := range w.placements {
@@ -54,7 +55,7 @@ func follow(t *testing.T, r *rand.Rand, options Options) {
 	}
 }
 
-// outcome is what a placement would get, without it being decided.
+// outcome is what a placement would get, without it being decided, when all expressions are evaluated.
 func outcome(s *Scheduler, key Key) *Result {
 	p := s.placements[key]
 	if p == nil {
@@ -63,6 +64,8 @@ func outcome(s *Scheduler, key Key) *Result {
 	if p.disabled || p.plan == nil {
 		return &Result{Disabled: p.disabled, Misconfigured: p.bad}
 	}
+	s.resolve(p)
+	evaluateAll(s)
 	result, _ := s.resolve(p)
 	return result
 }

@@ -39,27 +39,33 @@ func (st *standing) ratingOf(c *cluster) rating {
 //   - all, if the scores of the other clusters depend on this one;
 //   - those with constraints or groups, if topologies have changed.
 func (s *Scheduler) reassess(cls *class, ch change, found affected) {
-	st := cls.standing
+	c, st := ch.cluster, cls.standing
+	if !ch.evaluated {
+		s.notice(cls, c)
+	}
+	if cls.tooDear() {
+		return
+	}
 	if st == nil {
 		cls.addAll(found)
 		return
 	}
-	if st.dear {
+	size := st.size()
+	defer func() { s.cached += st.size() - size }()
+	if cls.pending() {
+		st.inSets.put(c.id, cls.has(c))
 		return
 	}
 	s.fleet.order()
-	c := ch.cluster
 	was, is := st.ratingOf(c), rating{inSets: cls.has(c)}
 	if !was.inSets && !is.inSets {
 		return
 	}
 	if is.inSets {
-		is.verdict = cls.selection.judge(c, s.now)
+		is.verdict = cls.judge(c, s.now)
 		cls.next = earliest(cls.next, cls.selection.deadline(c, s.now))
 		s.wake(cls.next)
 	}
-	size := st.size()
-	defer func() { s.cached += st.size() - size }()
 	empty, closed := st.inSets.empty(), st.open.empty()
 	st.place(c, is)
 	among := s.spansAfter(cls, ch, was, is)

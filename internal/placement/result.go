@@ -22,6 +22,10 @@ type Result struct {
 	// Disabled says that the annotation AnnotationSchedulingDisable keeps everything as it is (PL-21): nothing is
 	// to be written, and nothing else below is set.
 	Disabled bool
+	// Pending says that Evaluate has not yet applied the CEL expressions to all clusters: nothing is to be written, and nothing
+	// else below is set but Deferred, which says that the placements of the namespace have cost so much lately that this one
+	// waits for its turn.
+	Pending, Deferred bool
 	// Misconfigured says why the spec makes no sense; nil when it does. The decisions there are stay as they are
 	// (PL-26), and Groups says what they were.
 	Misconfigured *Misconfiguration

@@ -30,7 +30,7 @@ func (s *Scheduler) schedule(p *placement) *Result {
 		return s.broken(p, p.bad)
 	}
 	result, ids := s.resolve(p)
-	if result.Misconfigured != nil {
+	if result.Misconfigured != nil || result.Pending {
 		return result
 	}
 	result.Changed = s.differs(p, ids)
@@ -52,8 +52,11 @@ func (s *Scheduler) resolve(p *placement) (*Result, []int32) {
 	}
 	s.fleet.order()
 	st := s.stand(p.class)
-	if st.dear {
+	if p.class.tooDear() {
 		return s.broken(p, s.tooDear()), p.ids
+	}
+	if p.class.pending() {
+		return &Result{Key: p.key, Pending: true, Deferred: p.class.evaluation.deferred}, p.ids
 	}
 	contest := s.contest(st, p)
 	picks := contest.pick()

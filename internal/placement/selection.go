@@ -93,21 +93,41 @@ func parseSelectors(byLabels *metav1.LabelSelector, byClaims *clusterv1beta1.Clu
 	return parsed, nil
 }
 
-// match tells whether a cluster meets any of the predicates (PL-02).
-func (s *selection) match(c *cluster, now time.Time, budget *celselector.Budget) bool {
+// match tells whether a cluster meets any of the predicates, and adds up what CEL costs.
+func (s *selection) match(c *cluster, now time.Time, costs *celselector.Costs) bool {
 	for i := range s.predicates {
-		if s.predicates[i].match(c, now, budget) == nil {
+		if s.predicates[i].match(c, now, costs) == nil {
 			return true
 		}
 	}
 	return len(s.predicates) == 0
 }
 
-// mismatch is why the cluster meets none of the predicates.
-func (s *selection) mismatch(c *cluster, now time.Time) string {
+// matchWithoutCEL tells whether a cluster meets any of the predicates, where that is certain by its labels and claims.
+func (s *selection) matchWithoutCEL(c *cluster) (matched, certain bool) {
+	certain = true
+	for i := range s.predicates {
+		p := &s.predicates[i]
+		if !p.labels.Matches(c.labels()) || !p.claims.Matches(c.claims) {
+			continue
+		}
+		if p.cel == nil {
+			return true, true
+		}
+		certain = false
+	}
+	return len(s.predicates) == 0, certain
+}
+
+// mismatch is why the cluster meets none of the predicates. Once CEL has cost more than explainCost, it is not asked again.
+func (s *selection) mismatch(c *cluster, now time.Time, costs *celselector.Costs) string {
 	var reasons []string
 	for i := range s.predicates {
-		if err := s.predicates[i].match(c, now, nil); err != nil {
+		err := errCEL
+		if costs.Spent() < explainCost {
+			err = s.predicates[i].match(c, now, costs)
+		}
+		if err != nil {
 			reasons = append(reasons, fmt.Sprintf("spec.predicates[%d]: %v", i, err))
 		}
 	}
@@ -117,9 +137,10 @@ func (s *selection) mismatch(c *cluster, now time.Time) string {
 var (
 	errLabels = errors.New("its labels do not match")
 	errClaims = errors.New("its claims do not match")
+	errCEL    = errors.New("its labels or claims do not match, or a CEL expression does not hold; which one would cost too much to find out")
 )
 
-func (p *predicate) match(c *cluster, now time.Time, budget *celselector.Budget) error {
+func (p *predicate) match(c *cluster, now time.Time, costs *celselector.Costs) error {
 	if !p.labels.Matches(c.labels()) {
 		return errLabels
 	}
@@ -134,7 +155,7 @@ func (p *predicate) match(c *cluster, now time.Time, budget *celselector.Budget)
 			return scores.Status.Scores
 		}
 		return nil
-	}, budget)
+	}, costs)
 }
 
 // stale scores count as none (PL-12).

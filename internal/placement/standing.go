@@ -15,7 +15,6 @@ type standing struct {
 	avoided bitset // have a taint because of which they rank last
 	expired bitset // open ones of which a score that matters has expired
 	counts  *counts
-	dear    bool // the CEL expressions cost too much: nothing is known but inSets
 
 	among spans // of open ones
 	ids   []int32
@@ -41,19 +40,22 @@ func (st *standing) size() int { return len(st.ids) + len(st.inSets) }
 
 func (st *standing) seat(id int32) (int, bool) { return slices.BinarySearch(st.ids, id) }
 
-// build finds the candidates of sets as of now, and the time that changes them.
-func (s *Scheduler) build(sets []*clusterSet, selection *selection) (*standing, time.Time) {
+// build finds the candidates of a class as of now, and the time that changes them. Of a class that is pending there are none.
+func (s *Scheduler) build(cls *class) (st *standing, next time.Time) {
 	s.fleet.order()
-	st := &standing{}
-	for _, set := range sets {
+	st = &standing{}
+	for _, set := range cls.sets {
 		st.inSets.add(set.members)
 	}
-	next := s.match(st, selection)
-	if st.dear {
-		return st, time.Time{}
+	if cls.selection.cel {
+		next = s.recall(cls, st)
+	} else {
+		next = s.match(st, cls.selection)
 	}
-	s.admit(st, selection)
-	s.reseat(st, selection)
+	if !cls.pending() {
+		s.admit(st, cls.selection)
+		s.reseat(st, cls.selection)
+	}
 	return st, next
 }
 
@@ -101,11 +103,18 @@ type verdict struct {
 	matched, open, held, avoided bool
 }
 
-func (s *selection) judge(c *cluster, now time.Time) verdict {
-	if !s.match(c, now, nil) {
+// judge goes by what is known of CEL expressions.
+func (cls *class) judge(c *cluster, now time.Time) verdict {
+	matched := false
+	if cls.evaluation != nil {
+		matched = cls.evaluation.matched.has(c.id)
+	} else {
+		matched = cls.selection.match(c, now, nil)
+	}
+	if !matched {
 		return verdict{}
 	}
-	return s.look(c, now)
+	return cls.selection.look(c, now)
 }
 
 // look is the verdict on a cluster that meets the predicates.

@@ -49,11 +49,13 @@ type Controller struct {
 	informed atomic.Bool
 	// rescheduled tells the timer that the next time may be another.
 	rescheduled chan struct{}
+	// unevaluated tells the one who applies CEL expressions that there may be more to do.
+	unevaluated chan struct{}
 }
 
 // New returns a Controller that works through the client, which has the index byPlacement.
 func New(c client.Client, recorder events.EventRecorder, clk clock.Clock, s *scheduler.Scheduler) *Controller {
-	return &Controller{client: c, recorder: recorder, clock: clk, scheduler: s, rescheduled: make(chan struct{}, 1),
+	return &Controller{client: c, recorder: recorder, clock: clk, scheduler: s, rescheduled: make(chan struct{}, 1), unevaluated: make(chan struct{}, 1),
 		turns:   rate.NewLimiter(eventsPerSecond, eventsAtOnce),
 		retries: workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](firstRetry, lastRetry)}
 }
@@ -102,7 +104,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	began := c.clock.Now()
 	result, known := c.scheduler.Schedule(req.NamespacedName)
 	schedulingSeconds.Observe(c.clock.Since(began).Seconds())
-	c.wakeTimer()
+	c.wake()
 	if !known || result.UID != owner.UID || result.Generation != owner.Generation {
 		c.retries.Forget(req)
 		return ctrl.Result{}, nil // the scheduler is about to hear of this one, and will ask for it
@@ -110,6 +112,13 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if result.Disabled || !owner.DeletionTimestamp.IsZero() {
 		c.retries.Forget(req)
 		return ctrl.Result{}, nil
+	}
+	if result.Pending {
+		c.retries.Forget(req)
+		if result.Deferred {
+			c.tellDeferred(owner)
+		}
+		return ctrl.Result{}, nil // the scheduler asks for it when it can be decided
 	}
 	began = c.clock.Now()
 	again, err := c.bind(ctx, owner, result)

@@ -393,7 +393,7 @@ func TestTimeAfterSuspension(t *testing.T) {
 		if b.scheduler.NextTime().IsZero() {
 			t.Fatal("time does not matter")
 		}
-		if !b.awaitTime(t.Context()) || time.Since(began) > longestWait {
+		if !b.await(t.Context(), b.scheduler.NextTime(), nil) || time.Since(began) > longestWait {
 			t.Errorf("it looked again after %s", time.Since(began))
 		}
 	})

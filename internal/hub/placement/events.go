@@ -97,3 +97,10 @@ func scoresNote(scores []scheduler.ClusterScore) string {
 	}
 	return strings.TrimSuffix(note.String(), " ")
 }
+
+// tellDeferred says why a placement is not decided.
+func (c *Controller) tellDeferred(owner *clusterv1beta1.Placement) {
+	c.recorder.Eventf(&clusterv1beta1.Placement{ObjectMeta: identityOf(owner)}, nil, corev1.EventTypeWarning, fleet.EventCELBudgetExceeded, "Evaluate",
+		"The celExpressions of the Placements in namespace %s cost more than their share; this Placement waits for its turn. "+
+			"Use fewer or simpler expressions, or a labelSelector beside them that leaves fewer clusters", owner.Namespace)
+}

@@ -40,6 +40,7 @@ func (c *Controller) sources(objects cache.Cache) []source.Source {
 		}),
 		c.decisions(objects),
 		source.Func(c.keepTime),
+		source.Func(c.evaluate),
 	}
 }
 
@@ -49,7 +50,7 @@ func feed[T client.Object](c *Controller, objects cache.Cache, kind T, set, remo
 		// What is new is judged by the time that it is, not by that of the last change.
 		enqueue(q, c.scheduler.Advance(c.clock.Now()))
 		enqueue(q, into(o))
-		c.wakeTimer()
+		c.wake()
 	}
 	return source.Kind(objects, kind, handler.TypedFuncs[T, reconcile.Request]{
 		CreateFunc:  func(_ context.Context, e event.TypedCreateEvent[T], q queue) { take(q, e.Object, set) },
@@ -69,7 +70,7 @@ func enqueue(q queue, keys []scheduler.Key) {
 func (c *Controller) keepTime(ctx context.Context, q queue) error {
 	enqueue(q, c.scheduler.Advance(c.clock.Now()))
 	go func() {
-		for c.awaitTime(ctx) {
+		for c.await(ctx, c.scheduler.NextTime(), c.rescheduled) {
 			enqueue(q, c.scheduler.Advance(c.clock.Now()))
 		}
 	}()
@@ -79,12 +80,46 @@ func (c *Controller) keepTime(ctx context.Context, q queue) error {
 // longestWait bounds a wait: a timer does not count the time for which a machine was suspended.
 const longestWait = 5 * time.Minute
 
-// awaitTime returns when time, or somebody who may have changed what it is to be looked at for, calls. It reports false if
-// the context ended first.
-func (c *Controller) awaitTime(ctx context.Context) bool {
+// wake has those look again who wait for something to do in the scheduler.
+func (c *Controller) wake() {
+	for _, waiting := range []chan struct{}{c.rescheduled, c.unevaluated} {
+		select {
+		case waiting <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// evaluators are as many as it takes for one to be there for others while one is with expressions that take long.
+const evaluators = 2
+
+// evaluate applies CEL expressions whenever there are clusters to apply them to, for as long as the controller runs.
+func (c *Controller) evaluate(ctx context.Context, q queue) error {
+	for range evaluators {
+		go c.keepEvaluating(ctx, q)
+	}
+	return nil
+}
+
+func (c *Controller) keepEvaluating(ctx context.Context, q queue) {
+	for {
+		now := c.clock.Now()
+		changed, again := c.scheduler.Evaluate(now)
+		enqueue(q, changed)
+		if again.Equal(now) && ctx.Err() == nil {
+			continue
+		}
+		if !c.await(ctx, again, c.unevaluated) {
+			return
+		}
+	}
+}
+
+// await returns at a time, unless that is zero, or when somebody wakes it. It reports false if the context ended first.
+func (c *Controller) await(ctx context.Context, at time.Time, woken <-chan struct{}) bool {
 	var due <-chan time.Time
-	if next := c.scheduler.NextTime(); !next.IsZero() {
-		timer := c.clock.NewTimer(min(max(next.Sub(c.clock.Now()), time.Millisecond), longestWait))
+	if !at.IsZero() {
+		timer := c.clock.NewTimer(min(max(at.Sub(c.clock.Now()), time.Millisecond), longestWait))
 		defer timer.Stop()
 		due = timer.C()
 	}
@@ -92,14 +127,7 @@ func (c *Controller) awaitTime(ctx context.Context) bool {
 	case <-ctx.Done():
 		return false
 	case <-due:
-	case <-c.rescheduled:
+	case <-woken:
 	}
 	return true
-}
-
-func (c *Controller) wakeTimer() {
-	select {
-	case c.rescheduled <- struct{}{}:
-	default:
-	}
 }

@@ -33,6 +33,9 @@ type program struct {
 	expression string
 }
 
+// evaluationCost is what an evaluation costs beside what the expression does.
+const evaluationCost = 5
+
 // Compile parses the expressions, all of which a cluster must meet. It fails on one that does not compile or that is not
 // of type bool.
 func Compile(expressions []string) (*Selector, error) {
@@ -60,16 +63,16 @@ func Compile(expressions []string) (*Selector, error) {
 }
 
 // Matches tells whether the cluster meets all expressions. The error says why it does not: an expression that is false,
-// that failed, or that costs more than Kubernetes lets one evaluation, or all of them for one cluster, cost; or that
-// the budget, unless it is nil, is used up.
-func (s *Selector) Matches(cluster *clusterv1.ManagedCluster, scores Scores, budget *Budget) error {
+// that failed, or that costs more than Kubernetes lets one evaluation, or all of them for one cluster, cost. What they
+// cost is added to the costs.
+func (s *Selector) Matches(cluster *clusterv1.ManagedCluster, scores Scores, costs *Costs) error {
 	input := activation{newClusterValue(cluster, scores)}
 	left := uint64(celconfig.RuntimeCELCostBudget)
 	for _, program := range s.programs {
 		value, details, err := program.Eval(input)
 		if details != nil && details.ActualCost() != nil {
 			cost := *details.ActualCost()
-			if budget.spend(cost); cost > left || budget.Spent() {
+			if costs.add(cost + evaluationCost); cost > left {
 				return errTooDear
 			}
 			left -= cost
