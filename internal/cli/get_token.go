@@ -42,6 +42,9 @@ The token is one of the service account open-cluster-management/agent-registrati
 --use-bootstrap-token it is the newest bootstrap token of the hub instead, which is short and lives longer. The hash in the
 command is that of the hub's certificate authority: with it, "capstan join" can tell the hub from an impostor.
 
+The command shows the token to all users of the machine that it runs on. "capstan join --hub-token-file" does not, with the token
+out of the output as JSON.
+
 Whoever has the token may ask to join. An administrator still has to accept the cluster. "capstan delete token" ends all
 tokens; what it deletes is made anew here when it is missing.`
 

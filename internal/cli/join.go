@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -22,6 +24,7 @@ type joining struct {
 	*app
 	cluster    string
 	kubeconfig string
+	tokenFile  string
 	invitation hubapi.Invitation
 	detach     bool
 	wait       bool
@@ -35,8 +38,13 @@ it runs in the background: "capstan status" shows it, "capstan down" stops it, "
 removes it.
 
 The hub is verified with the first of these that there is: --ca-file; --ca-cert-hash, which "capstan get token" prints; the
-signature of a bootstrap token on what the hub publishes about itself. Without any, the certificate authority that the hub
-publishes is trusted on first use, and its fingerprint is shown. The proxy of --proxy-url is for the connection to the hub.
+signature of a bootstrap token on what the hub publishes about itself. Without any, --trust-on-first-use believes the server,
+whoever it is, and shows the fingerprint of what it sent. The proxy of --proxy-url is for the connection to the hub.
+
+All users of a machine see the arguments of its processes. --hub-token-file keeps the token out of them:
+
+  capstan get token -o json --output-file hub.json
+  jq -r '."hub-token"' hub.json | capstan join --hub-token-file - --hub-apiserver URL …
 
 An administrator of the hub then accepts the cluster; the command for that is printed.`
 
@@ -51,11 +59,13 @@ func (a *app) joinCommand() *cobra.Command {
 	}
 	flags := command.Flags()
 	flags.StringVar(&run.invitation.Token, "hub-token", "", "token to join with, from \"capstan get token\" on the hub")
+	flags.StringVar(&run.tokenFile, "hub-token-file", "", "file with the token, instead of --hub-token; - reads standard input")
 	flags.StringVar(&run.invitation.Server, "hub-apiserver", "", "URL of the hub")
 	flags.StringVar(&run.cluster, "cluster-name", "", "name that the cluster is to have on the hub")
 	flags.StringVar(&run.kubeconfig, "managed-cluster-kubeconfig", "", "kubeconfig of the cluster")
 	flags.StringVar(&run.invitation.CAFile, "ca-file", "", "PEM certificates to verify the hub with")
 	flags.StringSliceVar(&run.invitation.Pins, "ca-cert-hash", nil, "sha256: and the hash of the public key of the hub's certificate authority, to verify the hub with; several are alternatives")
+	flags.BoolVar(&run.invitation.TrustOnFirstUse, "trust-on-first-use", false, "join a hub that nothing vouches for but the server itself; whoever answers at the URL gets the token")
 	flags.StringVar(&run.invitation.ProxyURL, "proxy-url", "", "URL of an HTTP proxy to reach the hub through")
 	flags.StringVar(&run.invitation.ProxyCAFile, "proxy-ca-file", "", "PEM certificates to verify the proxy with")
 	flags.BoolVar(&run.detach, "detach", false, "run the agent in the background")
@@ -65,6 +75,9 @@ func (a *app) joinCommand() *cobra.Command {
 	}
 	command.ValidArgsFunction = cobra.NoFileCompletions
 	command.RunE = func(command *cobra.Command, _ []string) error {
+		if err := run.readToken(); err != nil {
+			return err
+		}
 		if err := run.check(); err != nil {
 			return err
 		}
@@ -74,12 +87,41 @@ func (a *app) joinCommand() *cobra.Command {
 	return command
 }
 
+// readToken takes the token from the file, if one is named.
+func (j *joining) readToken() error {
+	if j.tokenFile == "" {
+		return nil
+	}
+	if j.invitation.Token != "" {
+		return errors.New("--hub-token, --hub-token-file: use one of them")
+	}
+	from, name := j.in, "standard input"
+	if j.tokenFile != "-" {
+		file, err := os.Open(j.tokenFile)
+		if err != nil {
+			return fmt.Errorf("--hub-token-file: %w", err)
+		}
+		defer func() { _ = file.Close() }()
+		from, name = file, j.tokenFile
+	}
+	const longest = 1 << 16 // more than any token has
+	content, err := io.ReadAll(io.LimitReader(from, longest))
+	if err != nil {
+		return fmt.Errorf("--hub-token-file: %s: %w", name, err)
+	}
+	j.invitation.Token = strings.TrimSpace(string(content))
+	if words := len(strings.Fields(j.invitation.Token)); words != 1 {
+		return fmt.Errorf("--hub-token-file: %s holds %d words: it has to hold a token and nothing else", name, words)
+	}
+	return nil
+}
+
 // check finds what is missing or wrong before anybody is asked.
 func (j *joining) check() error {
 	hint := "\"capstan get token\" on the hub prints the whole command"
 	switch {
 	case j.invitation.Token == "":
-		return fmt.Errorf("token is missing: --hub-token: %s", hint)
+		return fmt.Errorf("token is missing: --hub-token or --hub-token-file: %s", hint)
 	case j.invitation.Server == "":
 		return fmt.Errorf("hub-server is missing: --hub-apiserver: %s", hint)
 	case j.cluster == "":

@@ -3,6 +3,7 @@ package cli_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -26,6 +27,7 @@ func TestJoinBadInput(t *testing.T) {
 		says        []string
 	}{
 		"no token":                {"--hub-token", "", []string{"token is missing", "capstan get token"}},
+		"token twice":             {"--hub-token-file", kubeconfig, []string{"--hub-token, --hub-token-file", "one of them"}},
 		"no hub":                  {"--hub-apiserver", "", []string{"hub-server is missing", "capstan get token"}},
 		"no name":                 {"--cluster-name", "", []string{"cluster-name is missing"}},
 		"no kubeconfig":           {"--managed-cluster-kubeconfig", "", []string{"--managed-cluster-kubeconfig is missing", "process of this machine"}},
@@ -53,6 +55,35 @@ func TestJoinBadInput(t *testing.T) {
 			run(t.Context(), "", args...).fails(t, test.says...)
 		})
 	}
+}
+
+// "token by file or stdin instead of argv"
+func TestJoinTokenFile(t *testing.T) {
+	t.Parallel()
+	h := newHub(t)
+	h.Answer("GET /apis/cluster.open-cluster-management.io/v1", fakehub.JSON("{}"))
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte("from-file\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	join := func(stdin, tokenFile string) result {
+		return run(t.Context(), stdin, "join", "--dry-run", "--hub-token-file", tokenFile, "--hub-apiserver", h.URL, "--cluster-name", "c1", "--ca-file", writeCA(t, h),
+			"--managed-cluster-kubeconfig", h.kubeconfig)
+	}
+	join("", file)
+	join("from-stdin", "-")
+	var sent []string
+	for _, request := range h.Requests("GET") {
+		if strings.HasPrefix(request.Path, "/apis/cluster.open-cluster-management.io") {
+			sent = append(sent, request.Authorization)
+		}
+	}
+	if !slices.Equal(sent, []string{"Bearer from-file", "Bearer from-stdin"}) {
+		t.Errorf("the hub got %q", sent)
+	}
+	join("", "-").fails(t, "--hub-token-file", "standard input holds 0 words")
+	join("two words", "-").fails(t, "holds 2 words")
+	join("", filepath.Join(t.TempDir(), "gone")).fails(t, "--hub-token-file", "gone")
 }
 
 func withoutCurrentContext(t *testing.T, kubeconfig string) string {

@@ -36,6 +36,8 @@ type Invitation struct {
 	// Pins are what --ca-cert-hash holds: the hashes of the public keys of the certificate authorities that the hub may have,
 	// as kubeadm writes them. Empty for any.
 	Pins []string
+	// TrustOnFirstUse believes what the server at the URL sends about itself when nothing else vouches for it.
+	TrustOnFirstUse bool
 	// ProxyURL is the HTTP proxy to the hub, empty for none. ProxyCAFile holds the certificates to verify it with.
 	ProxyURL, ProxyCAFile string
 }
@@ -110,6 +112,10 @@ func (i Invitation) trustHub(ctx context.Context) (Trust, error) {
 	}
 	published, err := anonymous.publishedCA(ctx, i.Token)
 	switch {
+	case err == nil && published.OnFirstUse && !i.TrustOnFirstUse:
+		return Trust{}, fmt.Errorf("%w: nothing vouches for %s but the server itself, which sent the certificate authority %s\n"+
+			"Name its hash, --ca-cert-hash, which \"capstan get token\" on the hub prints, or a file with it, --ca-file FILE. "+
+			"--trust-on-first-use joins whoever answers there.", ErrUntrusted, i.Server, Fingerprint(published.CA))
 	case err == nil && len(published.CA) > 0:
 		return published, nil
 	case errors.Is(err, ErrUntrusted):

@@ -69,18 +69,23 @@ func TestTrust(t *testing.T) {
 		token      string
 		signatures map[string]string
 		silent     bool // the hub publishes nothing
+		believing  bool
 		pinned     bool
 		hashes     []string
 		reason     string
 		onFirstUse bool
 		fails      string
 	}{
-		"signed with the bootstrap token":            {token: bootstrapToken, signatures: good, reason: "verified with the bootstrap token"},
-		"signed by somebody who lacks the token":     {token: bootstrapToken, signatures: other, fails: "impostor"},
-		"not signed":                                 {token: bootstrapToken, fails: "does not know the bootstrap token abc123"},
-		"signed with another token":                  {token: bootstrapToken, signatures: map[string]string{"zzz999": "0123456789abcdef"}, fails: "does not know"},
-		"nothing published for a bootstrap token":    {token: bootstrapToken, silent: true, fails: "does not know"},
-		"a service account token":                    {token: accountToken, signatures: good, onFirstUse: true, reason: "not verified"},
+		"signed with the bootstrap token":         {token: bootstrapToken, signatures: good, reason: "verified with the bootstrap token"},
+		"signed by somebody who lacks the token":  {token: bootstrapToken, signatures: other, fails: "impostor"},
+		"not signed":                              {token: bootstrapToken, fails: "does not know the bootstrap token abc123"},
+		"signed with another token":               {token: bootstrapToken, signatures: map[string]string{"zzz999": "0123456789abcdef"}, fails: "does not know"},
+		"nothing published for a bootstrap token": {token: bootstrapToken, silent: true, fails: "does not know"},
+		"a service account token":                 {token: accountToken, signatures: good, believing: true, onFirstUse: true, reason: "not verified"},
+		// "trust on first use only with an explicit flag"
+		"a service account token alone":              {token: accountToken, signatures: good, fails: "--trust-on-first-use"},
+		"believed, and not signed":                   {token: bootstrapToken, believing: true, fails: "does not know the bootstrap token abc123"},
+		"believed, and another hash":                 {token: accountToken, believing: true, hashes: []string{otherPin}, fails: "impostor"},
 		"nothing published for an account's token":   {token: accountToken, silent: true, fails: "--ca-file"},
 		"the hash of its CA, for an account's token": {token: accountToken, hashes: []string{"THIS"}, reason: "verified with --ca-cert-hash"},
 		"the hash of its CA, not signed":             {token: bootstrapToken, hashes: []string{"THIS"}, reason: "verified with --ca-cert-hash"},
@@ -97,7 +102,7 @@ func TestTrust(t *testing.T) {
 			if !test.silent {
 				publish(t, hub, hub.CA(), test.signatures)
 			}
-			invitation := hubapi.Invitation{Server: hub.URL, Token: test.token, Pins: test.hashes}
+			invitation := hubapi.Invitation{Server: hub.URL, Token: test.token, Pins: test.hashes, TrustOnFirstUse: test.believing}
 			for i, hash := range invitation.Pins {
 				invitation.Pins[i] = strings.ReplaceAll(hash, "THIS", hubPin(hub))
 			}
@@ -175,7 +180,7 @@ func TestTrustThroughProxy(t *testing.T) {
 	t.Parallel()
 	proxy := httptest.NewServer(nil)
 	proxy.Close()
-	invitation := hubapi.Invitation{Server: "https://hub.invalid", Token: accountToken, ProxyURL: proxy.URL}
+	invitation := hubapi.Invitation{Server: "https://hub.invalid", Token: accountToken, ProxyURL: proxy.URL, TrustOnFirstUse: true}
 	_, err := invitation.Trust(t.Context())
 	if err == nil || !strings.Contains(err.Error(), strings.TrimPrefix(proxy.URL, "http://")) {
 		t.Errorf("error %v, want one about the proxy %s", err, proxy.URL)
@@ -189,7 +194,7 @@ func TestTrustThroughSecureProxy(t *testing.T) {
 	hub := fakehub.New(t)
 	publish(t, hub, hub.CA(), nil)
 	proxy := env.StartProxy(t, true, url.UserPassword("me", "s3cr3t"), map[string]string{"hub.invalid:443": strings.TrimPrefix(hub.URL, "https://")})
-	invitation := hubapi.Invitation{Server: "https://hub.invalid", Token: accountToken, ProxyURL: proxy.URLFor(url.UserPassword("me", "s3cr3t"))}
+	invitation := hubapi.Invitation{Server: "https://hub.invalid", Token: accountToken, ProxyURL: proxy.URLFor(url.UserPassword("me", "s3cr3t")), TrustOnFirstUse: true}
 	_, err := invitation.Trust(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "--proxy-ca-file") || strings.Contains(err.Error(), "s3cr3t") || proxy.Connections() > 0 {
 		t.Errorf("a proxy that nothing vouches for: %d connections, error %v", proxy.Connections(), err)
