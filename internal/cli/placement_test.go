@@ -151,6 +151,10 @@ func TestExplainPlacement(t *testing.T) {
 	h.run(t, "", append(explain, "-c", "b")...).succeeds(t, "Cluster b is selected by placement team-a/web: score 200", "yes        200     100           50")
 	h.run(t, "", append(explain, "-c", "b", "-o", "json")...).succeeds(t, `"selected": true`)
 	h.run(t, "", append(explain, "-c", "gone")...).fails(t, `cluster "gone" does not exist`, "capstan get clusters")
+	h.Answer("GET "+report.Path+"team-a/stranger", fakehub.JSON(strings.Replace(aReport, `"fleet": 9, `, "", 1)))
+	if out := h.run(t, "", "explain", "placement", "stranger", "-n", "team-a").out; strings.Contains(out, "in the fleet") || !strings.Contains(out, "in the cluster sets          3\n") {
+		t.Errorf("of a fleet whose size is not told: %s", out)
+	}
 	var whole report.Report
 	if err := json.Unmarshal([]byte(h.run(t, "", append(explain, "-o", "json")...).out), &whole); err != nil || whole.Funnel.Fleet != 9 {
 		t.Errorf("as JSON: %+v, %v", whole, err)

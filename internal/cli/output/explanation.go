@@ -49,6 +49,9 @@ func funnelGrid(f report.Funnel) Grid {
 	} {
 		grid.Rows = append(grid.Rows, []Cell{Plain(step.clusters), Plain(strconv.Itoa(step.number))})
 	}
+	if f.Fleet == 0 { // the hub keeps it to itself
+		grid.Rows = grid.Rows[1:]
+	}
 	return grid
 }
 

@@ -62,8 +62,8 @@ type ClusterScore struct {
 
 // Funnel counts clusters.
 type Funnel struct {
-	// Fleet is all ManagedClusters.
-	Fleet int `json:"fleet"`
+	// Fleet is all ManagedClusters; 0 for those who may not list all of them.
+	Fleet int `json:"fleet,omitempty"`
 	// InClusterSets of those, are in the cluster sets that are bound and wanted.
 	InClusterSets int `json:"inClusterSets"`
 	// Matched of those, meet the predicates.

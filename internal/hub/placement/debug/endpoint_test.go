@@ -171,5 +171,9 @@ func TestOutsidersStaySecret(t *testing.T) {
 		if got.Code != http.StatusOK || strings.Contains(got.Body.String(), "secret") != known {
 			t.Errorf("with the rights %q: %d %s", rights, got.Code, got.Body)
 		}
+		// "the debug endpoint keeps the size of the fleet to itself"
+		if strings.Contains(got.Body.String(), `"fleet":1`) != known || strings.Contains(got.Body.String(), `"fleet"`) != known {
+			t.Errorf("with the rights %q the size of the fleet: %s", rights, got.Body)
+		}
 	}
 }
