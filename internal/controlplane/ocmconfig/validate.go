@@ -76,6 +76,15 @@ func (a *Aggregator) validate(d *document) {
 		"aggregator.proxyClientKeyFile":        a.ProxyClientKeyFile,
 		"aggregator.requestheaderClientCAFile": a.RequestheaderClientCAFile,
 	})
+	if a.RequestheaderClientCAFile != "" && len(a.RequestheaderAllowedNames) == 0 {
+		d.invalid("aggregator.requestheaderAllowedNames", "is missing: whoever has any certificate of aggregator.requestheaderClientCAFile could act as anybody, "+
+			"administrators too; list the common names of the proxies, that of aggregator.proxyClientCertFile among them")
+	}
+	for _, name := range a.RequestheaderAllowedNames {
+		if name == "" {
+			d.invalid("aggregator.requestheaderAllowedNames", "%q is no common name of a proxy's certificate", name)
+		}
+	}
 	for field, headers := range map[string][]string{
 		"aggregator.requestheaderUsernameHeaders":    a.RequestheaderUsernameHeaders,
 		"aggregator.requestheaderGroupHeaders":       a.RequestheaderGroupHeaders,
