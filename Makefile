@@ -6,6 +6,9 @@ CRDS           := deploy/crds
 CONTROLLER_GEN := $(GO) tool -modfile=tools/go.mod controller-gen
 GOLANGCI_LINT  := $(GO) tool -modfile=tools/lint/go.mod golangci-lint
 
+# What a release has.
+PROGRAMS := capstan capstan-agent capstan-charts capstan-hub capstan-sandbox
+
 # Which measures: TestBench/works is those of works.
 BENCH ?= TestBench
 
@@ -87,3 +90,12 @@ bench-controllers: build ## Measure the hub's controllers as a process of their 
 .PHONY: lint
 lint: ## Check the code with golangci-lint
 	$(GOLANGCI_LINT) run
+
+.PHONY: audit
+audit: build ## Check the licences of all modules in the programs; writes sbom.json, which lists them
+	$(GO) -C tools/audit test ./...
+	$(GO) -C tools/audit run . -out "$(CURDIR)/sbom.json" -modcache "$$($(GO) env GOMODCACHE)" $(addprefix "$(CURDIR)"/bin/,$(PROGRAMS))
+
+.PHONY: vuln
+vuln: build ## Look for known vulnerabilities in the programs; VULNDB names another database than vuln.go.dev
+	.ci/vuln

@@ -2,8 +2,11 @@ module github.com/capstan-io/capstan
 
 go 1.26.0
 
+toolchain go1.26.8
+
 require (
 	github.com/KimMachineGun/automemlimit v1.0.1
+	github.com/go-jose/go-jose/v4 v4.1.4
 	github.com/go-logr/logr v1.4.3
 	github.com/google/cel-go v0.29.2
 	github.com/google/go-cmp v0.7.0

@@ -3,6 +3,8 @@ module github.com/capstan-io/capstan/tools
 
 go 1.26.0
 
+toolchain go1.26.8
+
 tool sigs.k8s.io/controller-tools/cmd/controller-gen
 
 require (

@@ -6,7 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"gopkg.in/go-jose/go-jose.v2/jwt"
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -72,6 +73,11 @@ func (c *Controller) newToken(ctx context.Context, addOn *addonv1beta1.ManagedCl
 // errNoAccount says that the hub has no service account for the add-on yet.
 var errNoAccount = errors.New("the service account of the add-on is not ready")
 
+// tokenAlgorithms are those with which API servers sign tokens of service accounts.
+var tokenAlgorithms = []jose.SignatureAlgorithm{
+	jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512, jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,
+}
+
 // claims are what the agent reads of a token. It need not verify it: it is no judge of it, and what it does about a bad one is to
 // ask for another.
 type claims struct {
@@ -92,7 +98,7 @@ func (c *Controller) readToken(addOn *addonv1beta1.ManagedClusterAddOn, w *wante
 	if err := c.checkHub(w, secret); err != nil {
 		return outcome{}, err
 	}
-	token, err := jwt.ParseSigned(string(secret.Data[fleet.KeyToken]))
+	token, err := jwt.ParseSigned(string(secret.Data[fleet.KeyToken]), tokenAlgorithms)
 	if err != nil {
 		return outcome{}, fmt.Errorf("the token cannot be read: %w", err)
 	}
