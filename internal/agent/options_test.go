@@ -32,7 +32,7 @@ func parse(args ...string) (*Options, error) {
 	return o, o.Validate()
 }
 
-// WK-18 WK-19 WK-38 RG-54 KL-14 KL-16: command lines of other agents of the contract are accepted, and what changes nothing is
+// WK-18 WK-19 WK-38 RG-54 KL-14 KL-16 KL-13 KL-22: command lines of other agents of the contract are accepted, and what changes nothing is
 // said.
 func TestFlagsOfOthers(t *testing.T) {
 	t.Parallel()
@@ -123,7 +123,7 @@ func TestAnnotationsOfOthers(t *testing.T) {
 	}
 }
 
-// Section 2.1 of the features: what the gates of agents switch.
+// SC-23: what the gates of agents switch.
 func TestFeatureGates(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[string]struct {

@@ -181,7 +181,7 @@ metadata: {name: hello, namespace: team-a}
 spec: {agentInstallNamespace: hello}
 `
 
-// CA-37
+// CA-37 CA-06
 func TestAddOnEnable(t *testing.T) {
 	t.Parallel()
 	h := newHubWithClusters(t)
@@ -290,7 +290,7 @@ func fakeCharts(t *testing.T, script string) (log string) {
 	return log
 }
 
-// CA-39 CA-40
+// CA-39 CA-40 AR-08
 func TestHubAddOn(t *testing.T) { //nolint:paralleltest // it changes PATH
 	h := newHubWithClusters(t)
 	install := []string{"install", "hub-addon", "--names", "governance-policy-framework,argocd"}

@@ -251,6 +251,7 @@ func TestVersion(t *testing.T) {
 	run(t.Context(), "", "version", "-o", "json").succeeds(t, `"version":`, `"platform":`)
 }
 
+// CA-02 CA-03
 func TestBadCommandLine(t *testing.T) {
 	t.Parallel()
 	for command, says := range map[string][]string{
@@ -271,7 +272,7 @@ func TestBadCommandLine(t *testing.T) {
 	}
 }
 
-// Names of clusters complete from the hub, the last one of a list.
+// CA-02: names of clusters complete from the hub, the last one of a list.
 func TestCompletion(t *testing.T) {
 	t.Parallel()
 	h := newHub(t)

@@ -122,7 +122,7 @@ func writeCA(t *testing.T, h hub) string {
 	return file
 }
 
-// CA-17: the URL that a cluster publishes is what its agent reports.
+// CA-17 KL-09: the URL that a cluster publishes is what its agent reports.
 func TestJoinReportsURL(t *testing.T) {
 	programs := t.TempDir()
 	if err := os.WriteFile(filepath.Join(programs, "capstan-agent"), nil, 0o700); err != nil {

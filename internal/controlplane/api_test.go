@@ -98,7 +98,7 @@ func TestServedGroups(t *testing.T) {
 	}
 }
 
-// SC-18: the hub's kinds are served and can be used.
+// SC-18 SC-01: the hub's kinds are served and can be used.
 func TestHubKinds(t *testing.T) {
 	t.Parallel()
 	installed, err := shared.dynamic.Resource(crdResource).List(t.Context(), list)

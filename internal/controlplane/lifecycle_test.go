@@ -333,7 +333,7 @@ func TestBootstrapTokenStaysCurrent(t *testing.T) {
 	})
 }
 
-// Aggregated APIs are proxied to; one that is down says so in its condition, and its return is noticed.
+// SC-26: aggregated APIs are proxied to; one that is down says so in its condition, and its return is noticed.
 func TestAggregatedAPI(t *testing.T) {
 	t.Parallel()
 	var down atomic.Bool
@@ -408,7 +408,7 @@ func TestFailingControllersEndTheHub(t *testing.T) {
 	says(t, err, "hub controllers", "no such thing")
 }
 
-// The hub is not ready before its controllers run, and hands them a client that may do everything.
+// SC-01: the hub is not ready before its controllers run, and hands them a client that may do everything.
 func TestReadyAfterControllers(t *testing.T) {
 	t.Parallel()
 	began := make(chan struct{})

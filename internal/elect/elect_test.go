@@ -78,7 +78,7 @@ func (l *fakeLease) holder() string {
 	return l.record.HolderIdentity
 }
 
-// W19: a replica that cannot renew its lease has ended its work before another one may lead.
+// W19 CM-32: a replica that cannot renew its lease has ended its work before another one may lead.
 func TestLeaderIsCutOff(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -99,7 +99,7 @@ func TestLeaderIsCutOff(t *testing.T) {
 	})
 }
 
-// W19: a replica that ends gives the lease back, and not before its work has ended.
+// W19 CM-32: a replica that ends gives the lease back, and not before its work has ended.
 func TestLeaderEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

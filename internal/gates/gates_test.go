@@ -12,7 +12,7 @@ import (
 	"github.com/capstan-io/capstan/internal/gates"
 )
 
-// Section 2.1 of the features: every gate is accepted where it belongs, with either value, and is what it is set to.
+// SC-23: every gate is accepted where it belongs, with either value, and is what it is set to.
 func TestEveryGateOfTheContract(t *testing.T) {
 	t.Parallel()
 	hub := []featuregate.Feature{

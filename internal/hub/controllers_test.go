@@ -65,7 +65,7 @@ func set(t *testing.T, value string) *gates.Set {
 	return s
 }
 
-// Section 2.1 of the features: what each feature gate switches off, or on.
+// SC-17, SC-23: what each feature gate switches off, or on.
 func TestFeatureGates(t *testing.T) {
 	t.Parallel()
 	names := func(value string) (found []string) {

@@ -9,7 +9,7 @@ import (
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
-// PL-15, PL-16
+// PL-15, PL-16, SD-05
 func TestSelected(t *testing.T) {
 	t.Parallel()
 	decision := func(labels map[string]string, names ...string) (d clusterv1beta1.PlacementDecision) {

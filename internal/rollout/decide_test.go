@@ -62,6 +62,7 @@ func verdicts(p Plan) string {
 	return strings.Join(all, " ")
 }
 
+// SD-06
 func TestDecide(t *testing.T) {
 	t.Parallel()
 	const (

@@ -49,7 +49,7 @@ const (
 // What a fleet of so many clusters has as targets.
 var fleetTargets = map[int]struct{ join, memory, cpu string }{1000: {"120", "1024", "25"}}
 
-// TestFleet measures what fleets of several sizes cost a hub, and how soon it knows about them.
+// TestFleet measures what fleets of several sizes cost a hub, and how soon it knows about them (SC-28).
 func TestFleet(t *testing.T) {
 	log.SetLogger(logr.Discard())
 	klog.SetLogger(logr.Discard())

@@ -171,7 +171,7 @@ func touchEngine(t *testing.T, addOn *addonv1beta1.ManagedClusterAddOn, annotati
 	}
 }
 
-// AF-07 AF-09 AF-10 AF-12 AF-14 AF-23: the life of an add-on, from installation to removal.
+// AF-07 AF-09 AF-10 AF-12 AF-14 AF-23 AF-24: the life of an add-on, from installation to removal.
 func TestEngineLife(t *testing.T) {
 	t.Parallel()
 	const cluster, name = "engine-life", "engine-life"
@@ -400,7 +400,7 @@ func awaitEngineIssued(t *testing.T, csr *certificatesv1.CertificateSigningReque
 	})
 }
 
-// AF-05 AF-06 AF-28 RG-60 A2: an agent gets the certificates that its add-ons register for, with the rights of these on its own
+// AF-05 AF-06 AF-28 RG-60 A2 AF-24: an agent gets the certificates that its add-ons register for, with the rights of these on its own
 // cluster; and nobody gets anything else.
 func TestEngineCertificates(t *testing.T) {
 	t.Parallel()

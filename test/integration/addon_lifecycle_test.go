@@ -299,7 +299,7 @@ spec:
   installNamespace: helloworld
 `
 
-// AM-02, AM-03, AM-11, A5: placements install an add-on and move it with their decisions; what somebody has enabled by
+// AM-02, AM-03, AM-11, A5, AM-01: placements install an add-on and move it with their decisions; what somebody has enabled by
 // hand stays; all of it goes with the ClusterManagementAddOn.
 func TestAddOnInstallStrategy(t *testing.T) {
 	t.Parallel()

@@ -23,7 +23,7 @@ import (
 	"github.com/capstan-io/capstan/test/env"
 )
 
-// RG-53 AM-40 RG-62: with the driver token an add-on gets tokens of a service account of its own, which the hub makes, revokes and removes.
+// RG-53 AM-40 RG-62 KL-19: with the driver token an add-on gets tokens of a service account of its own, which the hub makes, revokes and removes.
 func TestAddOnTokens(t *testing.T) {
 	t.Parallel()
 	const cluster, name = "addontoken", "addontoken"

@@ -147,7 +147,7 @@ func TestRolloutStrategiesAreAdmitted(t *testing.T) {
 	}
 }
 
-// WH-10, W4: what the limit lets through the hub can also store, with a status of ordinary size; what is larger is refused
+// WH-10, W4, WK-37: what the limit lets through the hub can also store, with a status of ordinary size; what is larger is refused
 // with the sizes.
 func TestLargeWorks(t *testing.T) {
 	t.Parallel()

@@ -197,7 +197,7 @@ func TestRelativePathsInBootstrapKubeconfig(t *testing.T) {
 	}
 }
 
-// RG-04 RG-09: an agent in a new pod, with nothing but the Secret, is who it was. Of several replicas, one acts; when it
+// RG-04 RG-09 KL-07: an agent in a new pod, with nothing but the Secret, is who it was. Of several replicas, one acts; when it
 // stops, the next one does.
 func TestReplicasShareASecret(t *testing.T) {
 	t.Parallel()

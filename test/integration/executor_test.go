@@ -74,7 +74,7 @@ func TestExecutor(t *testing.T) {
 	awaitConfigMap(t, m, ns, "a", "1")
 }
 
-// Gap W20: failures and recoveries are events on the work, one each, and a failure that goes on is none.
+// WK-35, gap W20: failures and recoveries are events on the work, one each, and a failure that goes on is none.
 func TestApplyEvents(t *testing.T) {
 	t.Parallel()
 	const name = "apply-events"

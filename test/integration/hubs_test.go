@@ -200,7 +200,7 @@ func TestBootstrapNamesAnotherHub(t *testing.T) {
 	}
 }
 
-// RG-54 R13: an agent with two hubs works with the first, turns to the second when the first denies its cluster, and back
+// RG-54 R13 KL-17: an agent with two hubs works with the first, turns to the second when the first denies its cluster, and back
 // when the second is gone.
 func TestSwitchesHubs(t *testing.T) {
 	t.Parallel()
@@ -256,7 +256,7 @@ func TestSwitchesHubs(t *testing.T) {
 	awaitEvent(t, first.Client(t), name, fleet.EventAvailable)
 }
 
-// RG-54: agents of several hubs beside one cluster leave each other alone, also when one of them goes.
+// RG-54 KL-36: agents of several hubs beside one cluster leave each other alone, also when one of them goes.
 func TestTwoAgentsBesideOneCluster(t *testing.T) {
 	t.Parallel()
 	const name = "beside-one-cluster"

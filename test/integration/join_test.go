@@ -43,7 +43,7 @@ func managedCluster(t *testing.T, name string) *clusterv1.ManagedCluster {
 	return mc
 }
 
-// RG-01 RG-04 RG-05 RG-06: nothing is set up before both opt-ins, and the request is exactly the contract's.
+// RG-01 RG-04 RG-05 RG-06 RG-50: nothing is set up before both opt-ins, and the request is exactly the contract's.
 func TestJoinNeedsBothOptIns(t *testing.T) {
 	t.Parallel()
 	c := hub.Client(t)

@@ -122,7 +122,7 @@ func heldDependent(t *testing.T, name string, option *workv1.DeleteOption) (w *w
 	return w, held, func() { hold("null") }
 }
 
-// Gap W15: a work that says Foreground goes after the dependents of its objects. If they stay, the work says so, and it does not wait
+// WK-12, gap W15: a work that says Foreground goes after the dependents of its objects. If they stay, the work says so, and it does not wait
 // for them any more when it is told not to.
 func TestForegroundDeletion(t *testing.T) {
 	t.Parallel()

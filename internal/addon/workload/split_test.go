@@ -23,7 +23,7 @@ func TestSplit(t *testing.T) {
 	h.expectObjects("cluster1", "addon-hello-deploy-2", "ConfigMap d")
 }
 
-// AF-13: what is added goes where there is room, and moves nothing.
+// AF-13 SD-09: what is added goes where there is room, and moves nothing.
 func TestSplitIsStable(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, configMap("b", 30_000), configMap("d", 30_000))

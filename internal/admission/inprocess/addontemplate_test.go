@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// AM-30, AM-34, AM-35, A2: what no add-on can be made of is refused when it is written.
+// AM-30, AM-34, AM-35, A2, WH-16: what no add-on can be made of is refused when it is written.
 func TestAddOnTemplateIsValidated(t *testing.T) {
 	t.Parallel()
 	const (

@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// WH-12: templates are held against the rules of a ManifestWork, and strategies against what a rollout can use.
+// WH-12 WH-16: templates are held against the rules of a ManifestWork, and strategies against what a rollout can use.
 func TestManifestWorkReplicaSetIsValidated(t *testing.T) {
 	t.Parallel()
 	set := func(manifests, strategy, more string) *unstructured.Unstructured {
@@ -71,7 +71,7 @@ func TestRolloutStrategiesOfAddOnsAreValidated(t *testing.T) {
 	}
 }
 
-// A4, A6, AM-05: what else of a ClusterManagementAddOn is held against what the hub can use.
+// A4, A6, AM-05, WH-14: what else of a ClusterManagementAddOn is held against what the hub can use.
 func TestClusterManagementAddOnIsValidated(t *testing.T) {
 	t.Parallel()
 	addOn := func(annotation, config string) *unstructured.Unstructured {

@@ -61,7 +61,7 @@ func publish(t *testing.T, hub *fakehub.Hub, ca []byte, secrets map[string]strin
 	hub.Put(t, clusterInfo, info)
 }
 
-// CA-17: how a cluster that joins recognises the hub.
+// CA-17 SD-10: how a cluster that joins recognises the hub.
 func TestTrust(t *testing.T) {
 	t.Parallel()
 	good, other := map[string]string{"abc123": "0123456789abcdef"}, map[string]string{"abc123": "ffffffffffffffff"}

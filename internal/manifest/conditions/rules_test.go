@@ -32,7 +32,7 @@ func rule(expressions ...string) workv1.ConditionRule {
 	return workv1.ConditionRule{Condition: "Done", Type: workv1.CelConditionExpressionsType, CelExpressions: expressions}
 }
 
-// WK-28: rules of type CEL.
+// WK-28 SD-08: rules of type CEL.
 func TestCEL(t *testing.T) {
 	t.Parallel()
 	withMessage := func(r workv1.ConditionRule, message, expression string) workv1.ConditionRule {

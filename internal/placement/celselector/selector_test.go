@@ -38,7 +38,7 @@ func scores(name string) []clusterv1alpha1.AddOnPlacementScoreItem {
 	return []clusterv1alpha1.AddOnPlacementScoreItem{{Name: "cpu", Value: 66}, {Name: "mem", Value: -5}}
 }
 
-// PL-03
+// PL-03 SD-08
 func TestMatches(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// RG-04: asked for, remembered, random, in this order; and what was used is remembered.
+// RG-04 KL-08 KL-33: asked for, remembered, random, in this order; and what was used is remembered.
 func TestResolve(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "made")

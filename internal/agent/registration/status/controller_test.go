@@ -67,7 +67,7 @@ func claim(name string) *clusterv1alpha1.ClusterClaim {
 	return &clusterv1alpha1.ClusterClaim{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: clusterv1alpha1.ClusterClaimSpec{Value: "value"}}
 }
 
-// RG-27 R15: reserved claims come first and are never dropped; the others are up to the limit, and dropping some is no
+// RG-27 R15 KL-20: reserved claims come first and are never dropped; the others are up to the limit, and dropping some is no
 // secret.
 func TestClaimsBeyondTheLimit(t *testing.T) {
 	t.Parallel()

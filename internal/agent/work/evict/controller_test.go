@@ -78,7 +78,7 @@ func theWork() *workv1.ManifestWork {
 	return &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: "cluster1", Name: "work"}}
 }
 
-// WK-15: whose works are looked for, and which of them are missed.
+// WK-15 KL-33: whose works are looked for, and which of them are missed.
 func TestWhoIsEvicted(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -108,7 +108,7 @@ func TestWhoIsEvicted(t *testing.T) {
 	}
 }
 
-// WK-15: an eviction ends after the grace period, not before, and a work that returns calls it off.
+// WK-15 KL-21: an eviction ends after the grace period, not before, and a work that returns calls it off.
 func TestGracePeriod(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, time.Hour, applied("hub", "agent", "cluster1"))

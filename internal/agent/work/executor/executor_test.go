@@ -67,7 +67,7 @@ func (a *authorizer) check(t *testing.T, name string, readOnly bool) (Verdict, e
 	return a.Check(t.Context(), deployer, Object{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("configmaps"), NamespacedName: types.NamespacedName{Namespace: "ns", Name: name}, Owned: true, ReadOnly: readOnly})
 }
 
-// WK-33: a verdict holds until the first of the answers that it rests on expires, and not a moment longer.
+// WK-33 WK-34: a verdict holds until the first of the answers that it rests on expires, and not a moment longer.
 func TestVerdictHolds(t *testing.T) {
 	t.Parallel()
 	a := newAuthorizer("get", "create", "update", "patch", "delete")

@@ -139,7 +139,7 @@ func (c *cluster) awaitLevel(t *testing.T, owner, want string) {
 	c.await(t, "level "+want, func() bool { return c.level(owner) == want })
 }
 
-// Gap W2: an object is read when it has changed, and its owner is called when that is news to it.
+// WK-18, gap W2: an object is read when it has changed, and its owner is called when that is news to it.
 func TestReadsOnChange(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)

@@ -49,7 +49,7 @@ func expect(t *testing.T, what string, got []string, want ...string) {
 	}
 }
 
-// Gap W1: owners are told of every change of theirs, and of nothing else.
+// WK-17, gap W1: owners are told of every change of theirs, and of nothing else.
 func TestOwnersAreTold(t *testing.T) {
 	t.Parallel()
 	tracker, k, told := newKind(t)

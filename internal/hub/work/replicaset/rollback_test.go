@@ -199,7 +199,7 @@ func TestRollbackOfTheFirst(t *testing.T) {
 	h.expectClusters(t, "c1", "c2")
 }
 
-// WH-11: what is restored is what admission has let pass: not a template that somebody else put into the Secret, and not
+// WH-11 gap W11: what is restored is what admission has let pass: not a template that somebody else put into the Secret, and not
 // one with another executor.
 func TestForgedRevisions(t *testing.T) {
 	t.Parallel()
