@@ -73,7 +73,7 @@ func TestHubFlags(t *testing.T) {
 	}
 }
 
-// Section 2 of the features: the programs say which value of a flag they have, and which feature gates.
+// SC-02: the programs say which values of a flag they have, and which feature gates.
 func TestRefusedFlags(t *testing.T) {
 	t.Parallel()
 	for arg, want := range map[string]string{

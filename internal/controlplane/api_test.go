@@ -130,7 +130,7 @@ func TestHubKinds(t *testing.T) {
 	must(t, err)
 }
 
-// Add-on objects convert between their versions in this process: the webhook's service does not exist.
+// WH-13: add-on objects convert between their versions in this process: the webhook's service does not exist.
 func TestConversion(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t, shared)

@@ -136,7 +136,7 @@ func TestNoSelectIfNew(t *testing.T) {
 	wantClusters(t, schedule(t, s, asking(named("q"))), "b")
 }
 
-// P2: a cluster with the taint is selected when no other is left.
+// P2 PL-04: a cluster with the taint is selected when no other is left.
 func TestPreferNoSelect(t *testing.T) {
 	t.Parallel()
 	s := newFleet(member("a", "taint:slow:PreferNoSelect"), member("b"), member("c"))

@@ -63,7 +63,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// Gap W22: what does not fit is replaced by the nearest value that does, and the plan says so.
+// AM-20, gap W22: what does not fit is replaced by the nearest value that does, and the plan says so.
 func TestValuesThatDoNotFitAreClampedAndNoted(t *testing.T) {
 	t.Parallel()
 	const none, hour = 0, time.Hour

@@ -32,7 +32,7 @@ func trustingHub(t *testing.T) *env.Server {
 	return own
 }
 
-// R8: whoever may join clusters cannot take over one that is connected. When it is lost, its name is free again.
+// R8 RG-13: whoever may join clusters cannot take over one that is connected. When it is lost, its name is free again.
 func TestConnectedClusterIsNotTakenOver(t *testing.T) {
 	t.Parallel()
 	own := trustingHub(t)

@@ -146,7 +146,7 @@ func checkWatch(t *testing.T, config *rest.Config, own string) {
 	}
 }
 
-// R10: who joins looks at what it knows the name of, and changes nothing.
+// R10 SC-19: who joins looks at what it knows the name of, and changes nothing.
 func TestJoiningSeesNoFleet(t *testing.T) {
 	t.Parallel()
 	const cluster = "joining-sees"

@@ -101,7 +101,7 @@ func TestJoinNeedsBothOptIns(t *testing.T) {
 	env.AwaitAvailable(t, c, name)
 }
 
-// RG-09 RG-16 RG-20 RG-23 RG-24 RG-26 RG-27: what there is once a cluster has joined.
+// RG-09 RG-16 RG-20 RG-23 RG-24 RG-26 RG-27 SC-20: what there is once a cluster has joined.
 func TestJoined(t *testing.T) {
 	t.Parallel()
 	const name = "joined"

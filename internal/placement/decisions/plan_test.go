@@ -129,7 +129,7 @@ func TestEmpty(t *testing.T) {
 	}
 }
 
-// P5
+// P5 PL-16
 func TestFewWrites(t *testing.T) {
 	t.Parallel()
 	all := numbered(1, 1000)
