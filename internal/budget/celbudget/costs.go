@@ -1,0 +1,77 @@
+package celbudget
+
+import (
+	"math"
+	"slices"
+
+	"github.com/google/cel-go/common"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
+	"github.com/google/cel-go/interpreter"
+	"k8s.io/apiserver/pkg/cel/library"
+)
+
+// costs are those of Kubernetes, and more for operations that may take far longer than these say.
+type costs struct {
+	library.CostEstimator
+	own interpreter.ActualCostEstimator
+}
+
+// CallCost is the price of one call.
+func (c costs) CallCost(function, overload string, args []ref.Val, result ref.Val) *uint64 {
+	if c.own != nil {
+		if cost := c.own.CallCost(function, overload, args, result); cost != nil {
+			return cost
+		}
+	}
+	if types.IsError(result) {
+		return nil // a check may have kept it from what it would cost
+	}
+	var least uint64
+	switch function {
+	case "matches", "find", "findAll":
+		least = matchCost(textOf(args[1]), lengthOf(args[0]))
+	case "_==_", "_!=_":
+		if isDeep(args[0]) && isDeep(args[1]) && lengthOf(args[0]) == lengthOf(args[1]) {
+			least = weightOf(args)
+		}
+	case "@in", "indexOf", "lastIndexOf", "includes", "distinct", "flatten", "sets.contains", "sets.equivalent", "sets.intersects":
+		least = weightOf(args)
+	}
+	return dearer(c.CostEstimator.CallCost(function, overload, args, result), least)
+}
+
+func dearer(price *uint64, least uint64) *uint64 {
+	if least == 0 || price != nil && *price >= least {
+		return price
+	}
+	return &least
+}
+
+// matchCost is the price of Kubernetes, which follows from the length of the regular expression, or one that follows from its parts.
+func matchCost(pattern string, text int) uint64 {
+	const partsPerUnit = 16 // a byte of a text is tried with one part in some 6 ns
+	byLength := math.Ceil(float64(1+text)*common.StringTraversalCostFactor) * math.Ceil(float64(len(pattern))*common.RegexStringLengthCostFactor)
+	return max(uint64(byLength), uint64(partsOf(pattern)*text/partsPerUnit))
+}
+
+// weightOf is nothing for texts and numbers, of which Kubernetes knows the price.
+func weightOf(args []ref.Val) uint64 {
+	if !slices.ContainsFunc(args, isDeep) {
+		return 0
+	}
+	left := mostWeight
+	for _, arg := range args {
+		weigh(arg, &left)
+	}
+	return uint64(mostWeight - left)
+}
+
+func isDeep(value ref.Val) bool {
+	switch value.(type) {
+	case traits.Lister, traits.Mapper:
+		return true
+	}
+	return false
+}
