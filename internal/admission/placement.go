@@ -1,29 +1,35 @@
 package admission
 
 import (
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	"github.com/capstan-io/capstan/internal/fleet"
+	scheduler "github.com/capstan-io/capstan/internal/placement"
 )
 
 var placementKind = clusterv1beta1.GroupVersion.WithKind("Placement").GroupKind()
 
-// ValidatePlacement refuses to create a Placement whose name is no value of a label: its PlacementDecisions could not carry
-// it, and are found by it (PL-16). It fails with 400. One that exists (old is not nil) may be changed all the same.
-func ValidatePlacement(placement, old metav1.Object) error {
-	if old != nil {
-		return nil
-	}
+// ValidatePlacement refuses to create a Placement (old is nil) whose name is no value of a label: its PlacementDecisions could not carry
+// it, and are found by it (PL-16). And it refuses a spec, when it is written, that has more expressions, selectors or other entries than
+// there may be. It fails with 400. Whatever else makes no sense is for the condition PlacementMisconfigured to tell.
+func ValidatePlacement(placement, old *clusterv1beta1.Placement) error {
 	var errs field.ErrorList
-	for _, problem := range validation.IsValidLabelValue(placement.GetName()) {
-		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), placement.GetName(),
-			"the label "+fleet.LabelPlacement+" of its PlacementDecisions has to hold the name, which "+problem))
+	if old == nil {
+		for _, problem := range validation.IsValidLabelValue(placement.Name) {
+			errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), placement.Name,
+				"the label "+fleet.LabelPlacement+" of its PlacementDecisions has to hold the name, which "+problem))
+		}
+	}
+	if old == nil || !equality.Semantic.DeepEqual(placement.Spec, old.Spec) {
+		if bad := scheduler.CheckBounds(&placement.Spec); bad != nil {
+			errs = append(errs, field.Forbidden(field.NewPath("spec"), bad.Reason))
+		}
 	}
 	if len(errs) == 0 {
 		return nil
 	}
-	return badRequest(placementKind, placement.GetName(), errs)
+	return badRequest(placementKind, placement.Name, errs)
 }

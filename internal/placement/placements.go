@@ -11,6 +11,7 @@ import (
 // SetPlacement takes in a Placement that is new or has changed. A change of its status is no change; one that is being
 // deleted is as good as gone.
 func (s *Scheduler) SetPlacement(object *clusterv1beta1.Placement) []Key {
+	compile(&object.Spec)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := keyOf(object)

@@ -47,6 +47,9 @@ func newPlan(placement *clusterv1beta1.Placement, known func(signature string) *
 			placement.Name, len(placement.Name), longestLabel, fleet.LabelPlacement)
 	}
 	spec := &placement.Spec
+	if bad := CheckBounds(spec); bad != nil {
+		return nil, bad
+	}
 	p := &plan{limit: unlimited, byScore: spec.SortBy == clusterv1beta1.SortByScore}
 	if spec.NumberOfClusters != nil {
 		if p.limit = int(*spec.NumberOfClusters); p.limit < 0 {
@@ -84,9 +87,6 @@ func newPlan(placement *clusterv1beta1.Placement, known func(signature string) *
 }
 
 func (p *plan) parseSpread(spec *clusterv1beta1.PlacementSpec) *Misconfiguration {
-	if n := len(spec.SpreadPolicy.SpreadConstraints); n > mostConstraints {
-		return misconfigured(partSpread, "spec.spreadPolicy.spreadConstraints: there are %d; there must be %d at most", n, mostConstraints)
-	}
 	for i, term := range spec.SpreadPolicy.SpreadConstraints {
 		parsed, bad := parseConstraint(i, term)
 		if bad != nil {

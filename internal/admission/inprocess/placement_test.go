@@ -31,3 +31,27 @@ func TestPlacementName(t *testing.T) {
 		})
 	}
 }
+
+// A placement of any number of expressions would be compiled by the hub, again at every start. One that was stored may be changed otherwise.
+func TestPlacementBounds(t *testing.T) {
+	t.Parallel()
+	placement := func(expressions int, more string) *unstructured.Unstructured {
+		return object(t, `{apiVersion: cluster.open-cluster-management.io/v1beta1, kind: Placement, metadata: {namespace: team-a, name: a`+more+`},
+			spec: {predicates: [{requiredClusterSelector: {celSelector: {celExpressions: [`+strings.Repeat(`"true", `, expressions)+`]}}}]}}`)
+	}
+	const tooMany = "spec.predicates: CEL expressions: there are 25000; the limit is 100"
+	for name, test := range map[string]struct {
+		object, old *unstructured.Unstructured
+		text        string
+	}{
+		"as many as there may be": {placement(100, ""), nil, ""},
+		"too many":                {placement(25_000, ""), nil, tooMany},
+		"more than before":        {placement(25_000, ""), placement(1, ""), tooMany},
+		"there already":           {placement(25_000, ", labels: {a: b}"), placement(25_000, ""), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			writeAndCheck(t, test.object, test.old, test.text)
+		})
+	}
+}

@@ -14,52 +14,42 @@ import (
 	"fmt"
 
 	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
+	"github.com/capstan-io/capstan/internal/budget"
+	"github.com/capstan-io/capstan/internal/budget/celbudget"
 )
 
 // Scores looks the items of an AddOnPlacementScore of the cluster up; none when there is none that is valid.
 type Scores func(name string) []clusterv1alpha1.AddOnPlacementScoreItem
 
-// Selector is a compiled celSelector. It is safe for concurrent use.
+// Selector is a celSelector that compiles. It is safe for concurrent use. It has no programs itself: those that were used last are kept
+// for all selectors together, so that memory does not grow with the number of selectors.
 type Selector struct {
-	programs []program
+	expressions []string
 }
 
-type program struct {
-	cel.Program
-	expression string
-}
+var compiler = celbudget.NewCompiler(variable, environment, cel.BoolType, functionCosts{})
 
 // evaluationCost is what an evaluation costs beside what the expression does.
 const evaluationCost = 5
 
-// Compile parses the expressions, all of which a cluster must meet. It fails on one that does not compile or that is not
-// of type bool.
+// Compile checks the expressions, all of which a cluster must meet. It fails if there are more than there may be, and on one that does not
+// compile or that is not of type bool.
 func Compile(expressions []string) (*Selector, error) {
-	env, err := environment()
-	if err != nil {
-		return nil, fmt.Errorf("setting up CEL: %w", err)
+	if err := celbudget.Count(expressions); err != nil {
+		return nil, fmt.Errorf("celExpressions: %w", err)
 	}
-	selector := &Selector{programs: make([]program, len(expressions))}
 	for i, expression := range expressions {
-		ast, issues := env.Compile(expression)
-		if issues.Err() != nil {
-			return nil, fmt.Errorf("celExpressions[%d]: compilation failed: %w", i, issues.Err())
-		}
-		if kind := ast.OutputType(); !kind.IsExactType(cel.BoolType) && !kind.IsExactType(cel.DynType) {
-			return nil, fmt.Errorf("celExpressions[%d]: compilation failed: %q is of type %s, it must be of type bool",
-				i, expression, kind)
-		}
-		compiled, err := env.Program(ast, cel.CostTracking(costs{}))
-		if err != nil {
+		if _, err := compiler.Compile(expression); err != nil {
 			return nil, fmt.Errorf("celExpressions[%d]: compilation failed: %w", i, err)
 		}
-		selector.programs[i] = program{Program: compiled, expression: expression}
 	}
-	return selector, nil
+	return &Selector{expressions}, nil
 }
 
 // Matches tells whether the cluster meets all expressions. The error says why it does not: an expression that is false,
@@ -68,7 +58,11 @@ func Compile(expressions []string) (*Selector, error) {
 func (s *Selector) Matches(cluster *clusterv1.ManagedCluster, scores Scores, costs *Costs) error {
 	input := activation{newClusterValue(cluster, scores)}
 	left := uint64(celconfig.RuntimeCELCostBudget)
-	for _, program := range s.programs {
+	for _, expression := range s.expressions {
+		program, err := compiler.Compile(expression)
+		if err != nil {
+			return &unmet{expression: expression, err: err}
+		}
 		value, details, err := program.Eval(input)
 		if details != nil && details.ActualCost() != nil {
 			cost := *details.ActualCost()
@@ -78,10 +72,10 @@ func (s *Selector) Matches(cluster *clusterv1.ManagedCluster, scores Scores, cos
 			left -= cost
 		}
 		if err != nil {
-			return &unmet{expression: program.expression, err: err}
+			return &unmet{expression: expression, err: err}
 		}
-		if value.Value() != true {
-			return &unmet{expression: program.expression, value: value.Value()}
+		if value != types.True {
+			return &unmet{expression: expression, value: value}
 		}
 	}
 	return nil
@@ -90,15 +84,20 @@ func (s *Selector) Matches(cluster *clusterv1.ManagedCluster, scores Scores, cos
 // unmet is why a cluster does not match. Thousands do not, and of few somebody reads why.
 type unmet struct {
 	expression string
-	value      any
+	value      ref.Val
 	err        error // of an evaluation without a value
 }
 
+// Error tells the type of a value that is no bool, and not the value, which may be of any size.
 func (u *unmet) Error() string {
-	if u.err != nil {
-		return fmt.Sprintf("the CEL expression %q failed: %v", u.expression, u.err)
+	switch value := u.value.(type) {
+	case nil:
+		return fmt.Sprintf("the CEL expression %s failed: %v", budget.Quote(u.expression), u.err)
+	case types.Bool:
+		return fmt.Sprintf("the CEL expression %s is %t", budget.Quote(u.expression), bool(value))
+	default:
+		return fmt.Sprintf("the CEL expression %s is a %s; it must be a bool", budget.Quote(u.expression), value.Type().TypeName())
 	}
-	return fmt.Sprintf("the CEL expression %q is %v", u.expression, u.value)
 }
 
 var errTooDear = errors.New("the CEL expressions cost too much; use fewer or simpler ones")

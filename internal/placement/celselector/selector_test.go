@@ -59,7 +59,7 @@ func TestMatches(t *testing.T) {
 		"has":                   {expressions: []string{`has(managedCluster.metadata.labels) && !has(managedCluster.metadata.finalizers)`}},
 		"a failing one":         {expressions: []string{`managedCluster.metadata.labels["zone"] == "a"`}, err: "no such key"},
 		"no JSON":               {expressions: []string{`"{".parseJSON().a == 1`}, err: "parseJSON"},
-		"dynamic, but no bool":  {expressions: []string{`managedCluster.metadata.name`}, err: "is c1"},
+		"dynamic, but no bool":  {expressions: []string{`managedCluster.metadata.name`}, err: "is a string; it must be a bool"},
 		"scores of another map": {expressions: []string{`{"a": dyn(1)}.scores("usage").size() == 0`}, err: "managedCluster alone"},
 		"one too dear":          {expressions: []string{dear(4)}, err: "cost limit"},
 		"too many": {

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
+	"github.com/capstan-io/capstan/internal/budget"
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
@@ -20,6 +21,9 @@ func Selector(set *clusterv1beta2.ManagedClusterSet) (labels.Selector, error) {
 		return labels.SelectorFromSet(labels.Set{fleet.LabelClusterSet: set.Name}), nil
 	case clusterv1beta2.LabelSelector:
 		// None selects nothing, as in all of Kubernetes; an empty one selects everything.
+		if err := budget.Selectors(spec.LabelSelector); err != nil {
+			return nil, fmt.Errorf("spec.clusterSelector.labelSelector: %w", err)
+		}
 		selector, err := metav1.LabelSelectorAsSelector(spec.LabelSelector)
 		if err != nil {
 			return nil, fmt.Errorf("spec.clusterSelector.labelSelector: %w", err)

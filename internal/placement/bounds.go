@@ -1,0 +1,87 @@
+package placement
+
+import (
+	"errors"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
+	"github.com/capstan-io/capstan/internal/budget"
+	"github.com/capstan-io/capstan/internal/budget/celbudget"
+	"github.com/capstan-io/capstan/internal/placement/celselector"
+)
+
+// Bounds of the lists of a Placement, beside those of package budget for what is in them. Each entry may be asked of each cluster.
+const (
+	mostSets         = 1000
+	mostPredicates   = 100
+	mostTolerations  = 250
+	mostPrioritizers = 100
+	mostGroups       = 500
+)
+
+// CheckBounds says what a Placement has more of than there may be, with the field.
+func CheckBounds(spec *clusterv1beta1.PlacementSpec) *Misconfiguration {
+	groups := &spec.DecisionStrategy.GroupStrategy
+	for _, list := range []struct {
+		part, field string
+		n, limit    int
+	}{
+		{partPlacement, "spec.clusterSets", len(spec.ClusterSets), mostSets},
+		{partPredicate, "spec.predicates", len(spec.Predicates), mostPredicates},
+		{partToleration, "spec.tolerations", len(spec.Tolerations), mostTolerations},
+		{partPrioritizer, "spec.prioritizerPolicy.configurations", len(spec.PrioritizerPolicy.Configurations), mostPrioritizers},
+		{partSpread, "spec.spreadPolicy.spreadConstraints", len(spec.SpreadPolicy.SpreadConstraints), mostConstraints},
+		{partGroups, "spec.decisionStrategy.groupStrategy.decisionGroups", len(groups.DecisionGroups), mostGroups},
+	} {
+		if list.n > list.limit {
+			return misconfigured(list.part, "%s: there are %d; there must be %d at most", list.field, list.n, list.limit)
+		}
+	}
+	if err := checkPredicates(spec.Predicates); err != nil {
+		return misconfigured(partPredicate, "spec.predicates: %v", err)
+	}
+	if err := checkGroups(groups.DecisionGroups); err != nil {
+		return misconfigured(partGroups, "spec.decisionStrategy.groupStrategy.decisionGroups: %v", err)
+	}
+	return nil
+}
+
+// checkPredicates looks at all of them together: a cluster is asked about one after the other.
+func checkPredicates(predicates []clusterv1beta1.ClusterPredicate) error {
+	var selectors []*metav1.LabelSelector
+	var expressions []string
+	for i := range predicates {
+		s := &predicates[i].RequiredClusterSelector
+		selectors = append(selectors, &s.LabelSelector, &metav1.LabelSelector{MatchExpressions: s.ClaimSelector.MatchExpressions})
+		for j, expression := range s.CelSelector.CelExpressions {
+			if n := len(expression); n > celbudget.ExpressionBytes {
+				return fmt.Errorf("[%d].requiredClusterSelector.celSelector.celExpressions[%d] has %d bytes; the limit is %d bytes", i, j, n, celbudget.ExpressionBytes)
+			}
+		}
+		expressions = append(expressions, s.CelSelector.CelExpressions...)
+	}
+	return errors.Join(budget.Selectors(selectors...), celbudget.Count(expressions))
+}
+
+func checkGroups(groups []clusterv1beta1.DecisionGroup) error {
+	var selectors []*metav1.LabelSelector
+	for i := range groups {
+		s := &groups[i].ClusterSelector
+		selectors = append(selectors, &s.LabelSelector, &metav1.LabelSelector{MatchExpressions: s.ClaimSelector.MatchExpressions})
+	}
+	return budget.Selectors(selectors...)
+}
+
+// compile compiles the CEL expressions of a Placement, as far as there may be so many. It is called before the scheduler is locked, so that
+// nobody waits for it: their programs are known when the spec is parsed.
+func compile(spec *clusterv1beta1.PlacementSpec) {
+	if checkPredicates(spec.Predicates) != nil {
+		return
+	}
+	for i := range spec.Predicates {
+		// What does not compile is told when the spec is parsed.
+		_, _ = celselector.Compile(spec.Predicates[i].RequiredClusterSelector.CelSelector.CelExpressions)
+	}
+}
