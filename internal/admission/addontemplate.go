@@ -38,6 +38,7 @@ func ValidateAddOnTemplate(ctx context.Context, template, old *addonv1beta1.AddO
 	if old != nil {
 		execution.before = &old.Spec.AgentSpec
 	}
+	errs = append(errs, validateManifestConfigs(spec.Child("agentSpec"), execution.now, execution.before)...)
 	if err := validateExecutor(ctx, spec.Child("agentSpec", "executor"), execution, metav1.NamespaceAll, sender, opts); err != nil {
 		errs = append(errs, err)
 	}

@@ -50,6 +50,9 @@ func ValidateManifestWork(
 	if old != nil {
 		execution.before = &old.Spec
 	}
+	if errs := validateManifestConfigs(field.NewPath("spec"), execution.now, execution.before); len(errs) > 0 {
+		return badRequest(manifestWorkKind, work.Name, errs)
+	}
 	if err := validateExecutor(ctx, field.NewPath("spec", "executor"), execution, work.Namespace, sender, opts); err != nil {
 		return badRequest(manifestWorkKind, work.Name, field.ErrorList{err})
 	}

@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,16 +31,15 @@ func ValidateManifestWorkReplicaSet(
 	if old == nil || !equality.Semantic.DeepEqual(work.Workload, old.Spec.ManifestWorkTemplate.Workload) {
 		errs = append(errs, validateManifests(template.Child("workload", "manifests"), work.Workload.Manifests, opts.Limit)...)
 	}
-	if err := validateExecutor(ctx, template.Child("executor"), executionOf(set, old), metav1.NamespaceAll, sender, opts); err != nil {
+	execution := executionOf(set, old)
+	errs = append(errs, validateManifestConfigs(template, execution.now, execution.before)...)
+	if err := validateExecutor(ctx, template.Child("executor"), execution, metav1.NamespaceAll, sender, opts); err != nil {
 		errs = append(errs, err)
 	}
 	if old == nil || !equality.Semantic.DeepEqual(set.Spec.PlacementRefs, old.Spec.PlacementRefs) {
 		errs = append(errs, validatePlacementRefs(field.NewPath("spec", "placementRefs"), set.Spec.PlacementRefs)...)
 	}
-	if overrides := set.Annotations[fleet.AnnotationOverrides]; old == nil || overrides != old.Annotations[fleet.AnnotationOverrides] {
-		_, wrong := override.Parse(field.NewPath("metadata", "annotations").Key(fleet.AnnotationOverrides), overrides)
-		errs = append(errs, wrong...)
-	}
+	errs = append(errs, validateOverrides(field.NewPath("metadata", "annotations").Key(fleet.AnnotationOverrides), set, old)...)
 	if len(errs) == 0 {
 		return nil
 	}
@@ -58,6 +58,27 @@ func executionOf(set, old *workv1alpha1.ManifestWorkReplicaSet) execution {
 		e.amended = e.amended || set.Annotations[annotation] != old.Annotations[annotation]
 	}
 	return e
+}
+
+// validateOverrides reads the overrides when they change, and tries them when they or the manifests do: whether they take too much depends on
+// both.
+func validateOverrides(path *field.Path, set, old *workv1alpha1.ManifestWorkReplicaSet) field.ErrorList {
+	text, manifests := set.Annotations[fleet.AnnotationOverrides], set.Spec.ManifestWorkTemplate.Workload.Manifests
+	changed := old == nil || text != old.Annotations[fleet.AnnotationOverrides]
+	if text == "" || !changed && equality.Semantic.DeepEqual(manifests, old.Spec.ManifestWorkTemplate.Workload.Manifests) {
+		return nil
+	}
+	overrides, errs := override.Parse(path, text)
+	if len(errs) > 0 {
+		if changed {
+			return errs
+		}
+		return nil
+	}
+	if err := override.Try(overrides, manifests); err != nil {
+		return field.ErrorList{field.Invalid(path, fmt.Sprintf("%d bytes", len(text)), err.Error())}
+	}
+	return nil
 }
 
 func validatePlacementRefs(path *field.Path, refs []workv1alpha1.LocalPlacementReference) (errs field.ErrorList) {

@@ -1,7 +1,6 @@
 package conditions
 
 import (
-	"errors"
 	"fmt"
 	"sync"
 
@@ -12,7 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"k8s.io/apiserver/pkg/cel/environment"
-	"k8s.io/utils/lru"
+
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/budget"
+	"github.com/capstan-io/capstan/internal/budget/celbudget"
 )
 
 // Variables of expressions.
@@ -21,17 +23,21 @@ const (
 	resultVariable = "result" // of expressions for messages: whether the condition is True
 )
 
-// compiledExpressions is how many expressions are kept compiled. To compile one takes about a millisecond.
-const compiledExpressions = 256
+// compilers compile expressions that say whether a condition is True, and those for its message.
+type compilers struct{ rules, messages *celbudget.Compiler }
 
-// compiler compiles expressions, and keeps those that it compiled last.
-type compiler struct {
-	environments func() (environments, error)
-	compiled     *lru.Cache
-}
-
-func newCompiler() *compiler {
-	return &compiler{environments: sync.OnceValues(newEnvironments), compiled: lru.New(compiledExpressions)}
+func newCompilers() compilers {
+	made := sync.OnceValues(newEnvironments)
+	return compilers{
+		rules: celbudget.NewCompiler("condition rules", func() (*cel.Env, error) {
+			envs, err := made()
+			return envs.rules, err
+		}, cel.BoolType, nil),
+		messages: celbudget.NewCompiler("messages of condition rules", func() (*cel.Env, error) {
+			envs, err := made()
+			return envs.messages, err
+		}, cel.StringType, nil),
+	}
 }
 
 // environments are those of rules and of messages. They offer what the expressions of Kubernetes offer, and hasConditions.
@@ -74,92 +80,48 @@ func hasConditions(status ref.Val) ref.Val {
 	return types.Bool(ok && list.Size() != types.IntZero)
 }
 
-// program is a compiled expression, or why there is none.
-type program struct {
-	cel.Program
-	err error
-}
-
-type programKey struct {
-	message    bool
-	expression string
-}
-
-// errEnvironment is of failures that are not the expression's.
-var errEnvironment = errors.New("the CEL environment cannot be made")
-
-// condition compiles an expression that says whether a condition is True.
-func (c *compiler) condition(expression string) (cel.Program, error) {
-	return c.compile(programKey{expression: expression}, types.BoolType)
-}
-
-// message compiles an expression for a message.
-func (c *compiler) message(expression string) (cel.Program, error) {
-	return c.compile(programKey{message: true, expression: expression}, types.StringType)
-}
-
-func (c *compiler) compile(key programKey, output *cel.Type) (cel.Program, error) {
-	if known, ok := c.compiled.Get(key); ok {
-		return known.(program).Program, known.(program).err
-	}
-	compiled, err := c.compileAnew(key, output)
-	c.compiled.Add(key, program{compiled, err})
-	return compiled, err
-}
-
-func (c *compiler) compileAnew(key programKey, output *cel.Type) (cel.Program, error) {
-	envs, err := c.environments()
+// compile names the expression that does not compile.
+func compile(c *celbudget.Compiler, expression string) (cel.Program, error) {
+	program, err := c.Compile(expression)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errEnvironment, err)
+		return nil, fmt.Errorf("%s does not compile: %w", budget.Quote(expression), err)
 	}
-	env := envs.rules
-	if key.message {
-		env = envs.messages
-	}
-	ast, issues := env.Compile(key.expression)
-	if issues.Err() != nil {
-		return nil, fmt.Errorf("%q does not compile: %w", key.expression, issues.Err())
-	}
-	if t := ast.OutputType(); !t.IsExactType(output) && !t.IsExactType(types.DynType) {
-		return nil, fmt.Errorf("%q results in a value of type %s; it must be a %s", key.expression, t, output)
-	}
-	compiled, err := env.Program(ast)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errEnvironment, err)
-	}
-	return compiled, nil
+	return program, nil
 }
 
-// budget is what the expressions of one manifest may still cost, in the units of Kubernetes.
-type budget int64
-
-// newBudget is that of all rules of one manifest together, about a second of processor time.
-func newBudget() *budget {
-	b := budget(celconfig.RuntimeCELCostBudget)
-	return &b
+// allowance is what the expressions of one manifest may still cost, in the units of Kubernetes.
+type allowance struct {
+	left int64
+	// refused is why none of them is compiled at all.
+	refused error
 }
 
-// evaluate runs a program on variables, at the expense of the budget.
-func (b *budget) evaluate(p cel.Program, variables map[string]any) (ref.Val, error) {
-	if *b < 0 {
-		return nil, b.exceeded()
+// newAllowance is that of all rules of one manifest together, about a second of processor time.
+func newAllowance(rules []workv1.ConditionRule) *allowance {
+	return &allowance{left: celconfig.RuntimeCELCostBudget, refused: celbudget.Count(expressionsOf(rules))}
+}
+
+// evaluate runs a program on variables, at the expense of the allowance.
+func (a *allowance) evaluate(p cel.Program, variables map[string]any) (ref.Val, error) {
+	if a.left < 0 {
+		return nil, a.exceeded()
 	}
 	value, details, err := p.Eval(variables)
 	if details != nil {
 		if cost := details.ActualCost(); cost != nil {
-			*b -= budget(min(*cost, celconfig.RuntimeCELCostBudget+1))
+			a.left -= int64(min(*cost, celconfig.RuntimeCELCostBudget+1))
 		}
 	}
 	switch {
 	case err != nil:
 		return nil, err
-	case *b < 0:
-		return nil, b.exceeded()
+	case a.left < 0:
+		return nil, a.exceeded()
 	}
 	return value, nil
 }
 
-func (*budget) exceeded() error {
+func (*allowance) exceeded() error {
 	return fmt.Errorf("the condition rules of this manifest cost more than %d together; make their expressions cheaper",
 		celconfig.RuntimeCELCostBudget)
 }

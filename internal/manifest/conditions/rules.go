@@ -13,14 +13,16 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/budget"
+	"github.com/capstan-io/capstan/internal/budget/celbudget"
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
 // Evaluator evaluates condition rules. It may be used by several goroutines; they share the expressions that it compiled.
-type Evaluator struct{ compiler *compiler }
+type Evaluator struct{ compilers compilers }
 
 // NewEvaluator returns an Evaluator. The first rule of type CEL takes some milliseconds more.
-func NewEvaluator() *Evaluator { return &Evaluator{compiler: newCompiler()} }
+func NewEvaluator() *Evaluator { return &Evaluator{compilers: newCompilers()} }
 
 // reserved are the conditions that say what became of a manifest itself.
 var reserved = []string{fleet.ConditionApplied, fleet.ConditionAvailable, fleet.ConditionStatusFeedbackSynced, fleet.ConditionDeleting}
@@ -30,12 +32,26 @@ var conditionType = regexp.MustCompile(`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-
 
 const maxConditionType = 316
 
+// expressionsOf are all CEL expressions of the rules of a manifest, which are bounded together.
+func expressionsOf(rules []workv1.ConditionRule) (all []string) {
+	for i := range rules {
+		all = append(all, rules[i].CelExpressions...)
+		if rules[i].MessageExpression != "" {
+			all = append(all, rules[i].MessageExpression)
+		}
+	}
+	return all
+}
+
 // Evaluate returns the conditions that the rules set on the manifest of an object (WK-28, WK-29), without times and
 // generations. The error names rules that cannot set a condition at all, one a line.
 func (e *Evaluator) Evaluate(object *unstructured.Unstructured, rules []workv1.ConditionRule) ([]metav1.Condition, error) {
+	if err := budget.Count("condition rules", len(rules), celbudget.Rules); err != nil {
+		return nil, err
+	}
 	var set []metav1.Condition
 	var failures []error
-	left := newBudget()
+	left := newAllowance(rules)
 	for _, rule := range rules {
 		if err := check(rule); err != nil {
 			failures = append(failures, err)
@@ -63,7 +79,7 @@ func check(rule workv1.ConditionRule) error {
 	return nil
 }
 
-func (e *Evaluator) evaluate(object *unstructured.Unstructured, rule workv1.ConditionRule, left *budget) (cond metav1.Condition, ok bool) {
+func (e *Evaluator) evaluate(object *unstructured.Unstructured, rule workv1.ConditionRule, left *allowance) (cond metav1.Condition, ok bool) {
 	if rule.Type == workv1.WellKnownConditionsType {
 		return wellKnown(object, rule)
 	}
@@ -74,7 +90,7 @@ func (e *Evaluator) evaluate(object *unstructured.Unstructured, rule workv1.Cond
 		cond.Status = statusOf(holds)
 		cond.Message = clip(e.message(object, rule, holds, left))
 		return cond, true
-	case errors.Is(err, errEnvironment):
+	case errors.As(err, new(*celbudget.EnvironmentError)):
 		cond.Status, cond.Reason = metav1.ConditionUnknown, fleet.ReasonConditionRuleInternalError
 	case errors.Is(err, errInvalid):
 		cond.Status, cond.Reason = metav1.ConditionFalse, fleet.ReasonConditionRuleInvalid
@@ -90,13 +106,16 @@ var errInvalid = errors.New("the rule is invalid")
 
 // holds tells whether all expressions of a rule are true. They are evaluated in their order as far as the first that is false,
 // so one may guard those after it; one that does not compile is told at once, wherever it stands.
-func (e *Evaluator) holds(object *unstructured.Unstructured, rule workv1.ConditionRule, left *budget) (bool, error) {
+func (e *Evaluator) holds(object *unstructured.Unstructured, rule workv1.ConditionRule, left *allowance) (bool, error) {
 	if len(rule.CelExpressions) == 0 {
 		return false, fmt.Errorf("%w: it has no celExpressions", errInvalid)
 	}
+	if left.refused != nil {
+		return false, fmt.Errorf("%w: of all condition rules of the manifest, %w", errInvalid, left.refused)
+	}
 	programs := make([]cel.Program, 0, len(rule.CelExpressions))
 	for _, expression := range rule.CelExpressions {
-		compiled, err := e.compiler.condition(expression)
+		compiled, err := compile(e.compilers.rules, expression)
 		if err != nil {
 			return false, err
 		}
@@ -105,11 +124,11 @@ func (e *Evaluator) holds(object *unstructured.Unstructured, rule workv1.Conditi
 	for i, expression := range rule.CelExpressions {
 		value, err := left.evaluate(programs[i], map[string]any{objectVariable: object.Object})
 		if err != nil {
-			return false, fmt.Errorf("%q cannot be evaluated: %w", expression, err)
+			return false, fmt.Errorf("%s cannot be evaluated: %w", budget.Quote(expression), err)
 		}
 		holds, ok := value.(types.Bool)
 		if !ok {
-			return false, fmt.Errorf("%q results in a value of type %s; it must be a bool", expression, value.Type().TypeName())
+			return false, fmt.Errorf("%s results in a value of type %s; it must be a bool", budget.Quote(expression), value.Type().TypeName())
 		}
 		if !bool(holds) {
 			return false, nil
@@ -119,7 +138,7 @@ func (e *Evaluator) holds(object *unstructured.Unstructured, rule workv1.Conditi
 }
 
 // message of a rule that was evaluated. What is wrong with an expression for it does not take the result away.
-func (e *Evaluator) message(object *unstructured.Unstructured, rule workv1.ConditionRule, holds bool, left *budget) string {
+func (e *Evaluator) message(object *unstructured.Unstructured, rule workv1.ConditionRule, holds bool, left *allowance) string {
 	message := rule.Message
 	if message == "" {
 		message = defaultMessage(rule.Condition, holds)
@@ -134,18 +153,18 @@ func (e *Evaluator) message(object *unstructured.Unstructured, rule workv1.Condi
 	return expressed
 }
 
-func (e *Evaluator) express(object *unstructured.Unstructured, expression string, holds bool, left *budget) (string, error) {
-	compiled, err := e.compiler.message(expression)
+func (e *Evaluator) express(object *unstructured.Unstructured, expression string, holds bool, left *allowance) (string, error) {
+	compiled, err := compile(e.compilers.messages, expression)
 	if err != nil {
 		return "", err
 	}
 	value, err := left.evaluate(compiled, map[string]any{objectVariable: object.Object, resultVariable: holds})
 	if err != nil {
-		return "", fmt.Errorf("%q cannot be evaluated: %w", expression, err)
+		return "", fmt.Errorf("%s cannot be evaluated: %w", budget.Quote(expression), err)
 	}
 	text, ok := value.(types.String)
 	if !ok {
-		return "", fmt.Errorf("%q results in a value of type %s; it must be a string", expression, value.Type().TypeName())
+		return "", fmt.Errorf("%s results in a value of type %s; it must be a string", budget.Quote(expression), value.Type().TypeName())
 	}
 	return string(text), nil
 }

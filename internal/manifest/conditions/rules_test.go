@@ -189,8 +189,8 @@ func TestRefusedRules(t *testing.T) {
 	}
 }
 
-// Expressions are compiled once, and the same when they come from the cache.
-func TestCompiledOnce(t *testing.T) {
+// Expressions are the same when they come from the cache.
+func TestFromCache(t *testing.T) {
 	t.Parallel()
 	e := NewEvaluator()
 	r := rule(`object.status.ready == 2`)
@@ -200,9 +200,6 @@ func TestCompiledOnce(t *testing.T) {
 	first, err := e.Evaluate(object(t, thing), []workv1.ConditionRule{r, bad})
 	if err != nil {
 		t.Fatal(err)
-	}
-	if n := e.compiler.compiled.Len(); n != 3 {
-		t.Errorf("%d expressions are kept, want 3", n)
 	}
 	second, err := e.Evaluate(object(t, thing), []workv1.ConditionRule{r, bad})
 	if err != nil || !cmp.Equal(first, second) {

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/budget"
 	"github.com/capstan-io/capstan/internal/manifest/override"
 )
 
@@ -124,6 +125,59 @@ func TestParseFails(t *testing.T) {
 	} {
 		if _, errs := override.Parse(field.NewPath("o"), overrides); !strings.Contains(errs.ToAggregate().Error(), want) {
 			t.Errorf("%s: got %v, want %q", overrides, errs, want)
+		}
+	}
+}
+
+// Overrides that double an object, or pad a list, are refused when they are written, and again when they are applied. A cluster's own
+// overrides do not add up with those of other clusters.
+func TestBounds(t *testing.T) {
+	t.Parallel()
+	copies := "[" + strings.TrimSuffix(strings.Repeat("{op: copy, from: /spec, path: /spec/template/spec/containers/-}, ", 21), ", ") + "]"
+	large := strings.Repeat("a", 100_000)
+	for name, test := range map[string]struct{ overrides, want string }{
+		"copies":               {"- jsonPatch: " + copies, "override 0: jsonPatch: its copy operations copy too many bytes; the limit is 1048576 bytes"},
+		"copies for a cluster": {"- {clusters: {names: [berlin]}, jsonPatch: " + copies + "}", "its copy operations copy too many bytes"},
+		"behind a label":       {"- {set: [{path: /a, label: size}], jsonPatch: " + copies + "}", "its copy operations copy too many bytes"},
+		"an index":             {"- set: [{path: /spec/template/spec/containers/2000000000/name, value: a}]", "/spec/template/spec/containers/2000000000 is element 2000000000 of a list of 2; the limit is 2, the one after the last"},
+		"an index in nothing":  {"- set: [{path: /spec/ports/1, label: size}]", "/spec/ports/1 is element 1 of a list of 0"},
+		"the next element":     {"- set: [{path: /spec/template/spec/containers/2, value: {name: c}}, {path: /spec/ports/0, value: 1}]", ""},
+		"a key like an index":  {"- set: [{path: /metadata/2000000000, value: a}]", ""},
+		"a large value":        {"- mergePatch: {a: " + large + "}", ""},
+		"one for each cluster": {strings.Repeat("- {clusters: {names: [berlin]}, mergePatch: {a: "+large[:10_000]+"}}\n", 150), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			parsed, errs := override.Parse(field.NewPath("o"), test.overrides)
+			if len(errs) > 0 {
+				t.Fatal(errs)
+			}
+			tried := override.Try(parsed, manifests(deployment))
+			_, applied := override.Apply(parsed, manifests(deployment), berlin)
+			for _, err := range []error{tried, applied} {
+				if test.want == "" && err != nil || test.want != "" && (!budget.Is(err) || !strings.Contains(err.Error(), test.want)) {
+					t.Errorf("got %v, want %q", err, test.want)
+				}
+			}
+		})
+	}
+}
+
+// Many small manifests do not become one large work.
+func TestBoundOfAllManifests(t *testing.T) {
+	t.Parallel()
+	parsed, errs := override.Parse(field.NewPath("o"), "- mergePatch: {a: "+strings.Repeat("a", 200_000)+"}")
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	var many []workv1.Manifest
+	for range 1000 {
+		many = append(many, manifests(deployment)...)
+	}
+	_, err := override.Apply(parsed, many, berlin)
+	for _, err := range []error{override.Try(parsed, many), err} {
+		if !budget.Is(err) || !strings.Contains(err.Error(), "with the overrides, the manifests have too many bytes; the limit is") {
+			t.Errorf("got %v", err)
 		}
 	}
 }

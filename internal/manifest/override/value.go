@@ -9,6 +9,8 @@ import (
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/capstan-io/capstan/internal/budget"
 )
 
 func (a *Assignment) validate(path *field.Path) (errs field.ErrorList) {
@@ -37,12 +39,16 @@ func (a *Assignment) validate(path *field.Path) (errs field.ErrorList) {
 
 // apply makes what is missing on the way to the field, and the field.
 func (a *Assignment) apply(raw []byte, cluster Cluster) ([]byte, error) {
+	element, err := a.namesElement(raw)
+	if err != nil {
+		return nil, err
+	}
 	value, err := a.valueFor(cluster)
 	if err != nil {
 		return nil, err
 	}
 	operation := "add"
-	if a.namesElement(raw) {
+	if element {
 		operation = "replace" // to add would push it aside
 	}
 	content, err := json.Marshal([]map[string]any{{"op": operation, "path": a.Path, "value": value}})
@@ -58,32 +64,39 @@ func (a *Assignment) apply(raw []byte, cluster Cluster) ([]byte, error) {
 	return patch.ApplyWithOptions(raw, options)
 }
 
-// namesElement tells whether the path leads to an element of a list that is there.
-func (a *Assignment) namesElement(raw []byte) bool {
+// namesElement tells whether the path leads to an element of a list that is there. It fails on an element further on than the one after the
+// last: those in between would have to be made up, and there may be any number of them.
+func (a *Assignment) namesElement(raw []byte) (bool, error) {
 	var at any
 	if json.Unmarshal(raw, &at) != nil {
-		return false
+		return false, nil
 	}
 	steps := strings.Split(a.Path, "/")[1:]
 	unescape := strings.NewReplacer("~1", "/", "~0", "~")
 	for i, step := range steps {
-		switch here := at.(type) {
-		case map[string]any:
+		if here, ok := at.(map[string]any); ok {
 			at = here[unescape.Replace(step)]
-		case []any:
-			n, err := strconv.Atoi(step)
-			if err != nil || n < 0 || n >= len(here) {
-				return false
+			continue
+		}
+		list, isList := at.([]any)
+		n, err := strconv.ParseUint(step, 10, 64)
+		switch {
+		case err != nil || !isList && at != nil:
+			return false, nil //nolint:nilerr // the patch fails, or makes an object
+		case n > uint64(len(list)):
+			return false, &budget.Exceeded{
+				What:  fmt.Sprintf("%s is element %d of a list of %d", "/"+strings.Join(steps[:i+1], "/"), n, len(list)),
+				Limit: fmt.Sprintf("%d, the one after the last", len(list)),
 			}
-			if i == len(steps)-1 {
-				return true
-			}
-			at = here[n]
+		case n == uint64(len(list)):
+			at = nil // it is made
+		case i == len(steps)-1:
+			return true, nil
 		default:
-			return false
+			at = list[n]
 		}
 	}
-	return false
+	return false, nil
 }
 
 func (a *Assignment) valueFor(cluster Cluster) (json.RawMessage, error) {

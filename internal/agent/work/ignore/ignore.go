@@ -14,9 +14,11 @@ import (
 	"github.com/itchyny/gojq"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/budget"
+	"github.com/capstan-io/capstan/internal/budget/jqbudget"
 )
 
-// timeout is how long one expression may run on one object.
+// timeout is how long all expressions of a manifest may run on one object.
 const timeout = time.Second
 
 // Fields are a selection of fields. The zero value selects none.
@@ -24,8 +26,8 @@ type Fields struct{ selections []selection }
 
 // selection is one expression, in the two forms in which it is used.
 type selection struct {
-	source       string
-	without, get *gojq.Code
+	source     string
+	paths, get *gojq.Code
 }
 
 // Error says which expression cannot be used, and why.
@@ -36,7 +38,7 @@ type Error struct {
 }
 
 func (e *Error) Error() string {
-	return fmt.Sprintf("updateStrategy.serverSideApply.ignoreFields: %s %q: %v", e.Field, e.Expression, e.Err)
+	return fmt.Sprintf("updateStrategy.serverSideApply.ignoreFields: %s %s: %v", e.Field, budget.Quote(e.Expression), e.Err)
 }
 
 // Unwrap returns why.
@@ -45,6 +47,9 @@ func (e *Error) Unwrap() error { return e.Err }
 // Compile reads the entries with one of the conditions. What is wrong with an expression is an *Error.
 func Compile(entries []workv1.IgnoreField, conditions ...workv1.IgnoreFieldsCondition) (Fields, error) {
 	var fields Fields
+	if err := count(entries); err != nil {
+		return Fields{}, fmt.Errorf("updateStrategy.serverSideApply.ignoreFields: %w", err)
+	}
 	for _, entry := range entries {
 		if !isAmong(entry.Condition, conditions) {
 			continue
@@ -71,6 +76,15 @@ func Compile(entries []workv1.IgnoreField, conditions ...workv1.IgnoreFieldsCond
 	return fields, nil
 }
 
+// count fails if the entries have more expressions together than a manifest may have.
+func count(entries []workv1.IgnoreField) error {
+	n := 0
+	for i := range entries {
+		n += len(entries[i].JSONPaths) + len(entries[i].JSONPointers) + len(entries[i].JQPathExpressions)
+	}
+	return budget.Count("expressions", n, budget.FieldExpressions)
+}
+
 // isAmong takes an entry without a condition for one of the default, OnSpokePresent.
 func isAmong(condition workv1.IgnoreFieldsCondition, conditions []workv1.IgnoreFieldsCondition) bool {
 	if condition == "" {
@@ -85,24 +99,19 @@ func isAmong(condition workv1.IgnoreFieldsCondition, conditions []workv1.IgnoreF
 }
 
 func compile(expression string, translate func(string) (string, error)) (selection, error) {
+	if err := budget.Length("the expression", len(expression), budget.FieldExpressionBytes); err != nil {
+		return selection{}, err
+	}
 	path, err := translate(expression)
 	if err != nil {
 		return selection{}, err
 	}
-	without, err := compileJQ("del(" + path + ")")
+	paths, err := jqbudget.CompilePaths(path)
 	if err != nil {
 		return selection{}, err
 	}
-	get, err := compileJQ("[" + path + "]")
-	return selection{without: without, get: get}, err
-}
-
-func compileJQ(program string) (*gojq.Code, error) {
-	query, err := gojq.Parse(program)
-	if err != nil {
-		return nil, err
-	}
-	return gojq.Compile(query) // without an environment, files or inputs to read
+	get, err := jqbudget.Compile(path)
+	return selection{paths: paths, get: get}, err
 }
 
 // Empty tells whether nothing is selected.
@@ -110,9 +119,11 @@ func (f Fields) Empty() bool { return len(f.selections) == 0 }
 
 // Without returns a copy of the object that lacks the fields. The identity of the object is not among what can be ignored.
 func (f Fields) Without(ctx context.Context, object map[string]any) (map[string]any, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
 	result := toJQ(object)
 	for _, s := range f.selections {
-		one, err := run(ctx, s.without, result)
+		one, err := s.without(ctx, result)
 		if err == nil {
 			err = sameIdentity(result, one)
 		}
@@ -122,36 +133,28 @@ func (f Fields) Without(ctx context.Context, object map[string]any) (map[string]
 		}
 		result = one
 	}
-	return fromJQ(result).(map[string]any), nil // run and sameIdentity made sure
+	return fromJQ(result).(map[string]any), nil // sameIdentity made sure
+}
+
+func (s selection) without(ctx context.Context, object any) (any, error) {
+	paths, err := jqbudget.Run(ctx, s.paths, object)
+	if err != nil {
+		return nil, err
+	}
+	return jqbudget.Delete(ctx, object, paths)
 }
 
 // Values are what an object has in the fields; where an expression does not apply to the object, there is none.
 func (f Fields) Values(ctx context.Context, object map[string]any) []any {
-	values := make([]any, len(f.selections))
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	in, values := toJQ(object), make([]any, len(f.selections))
 	for i, s := range f.selections {
-		if value, err := run(ctx, s.get, toJQ(object)); err == nil {
-			values[i] = value
+		if found, err := jqbudget.Run(ctx, s.get, in); err == nil {
+			values[i] = append([]any{}, found...)
 		}
 	}
 	return values
-}
-
-// run returns the only result of a program.
-func run(ctx context.Context, code *gojq.Code, input any) (any, error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	results := code.RunWithContext(ctx, input)
-	result, ok := results.Next()
-	if !ok {
-		return nil, errors.New("it has no result")
-	}
-	if err, failed := result.(error); failed {
-		return nil, err
-	}
-	if _, more := results.Next(); more {
-		return nil, errors.New("it has more than one result")
-	}
-	return result, nil
 }
 
 func sameIdentity(before, after any) error {
