@@ -5,12 +5,18 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+
+	"github.com/capstan-io/capstan/internal/budget"
 )
 
 // Pattern matches the containers that an identifier means, as RESOURCE:NAME:CONTAINER. A * stands for anything; apart from that the
 // identifier is a regular expression.
 func Pattern(containerID string) (*regexp.Regexp, error) {
-	pattern, err := regexp.Compile("^(?:" + strings.ReplaceAll(containerID, "*", ".+") + ")$")
+	expression := "^(?:" + strings.ReplaceAll(containerID, "*", ".+") + ")$"
+	if err := budget.Regexp(expression); err != nil {
+		return nil, fmt.Errorf("containerID %s: %w", budget.Quote(containerID), err)
+	}
+	pattern, err := regexp.Compile(expression)
 	if err != nil {
 		return nil, fmt.Errorf("containerID %q is not of the form deployments:NAME:CONTAINER, where * stands for anything: %w", containerID, err)
 	}

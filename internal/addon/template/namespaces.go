@@ -22,7 +22,7 @@ func Namespace(in Input) string {
 	}
 	// A template that says {{INSTALL_NAMESPACE}} leaves it to us.
 	in.Namespace = fleet.NamespaceAgentAddOn
-	s := newSubstitution(variablesOf(in).of)
+	s := newSubstitution(variablesOf(in).of, 0)
 	namespaces := map[string]string{} // of the first one of each kind
 	for _, m := range in.Template.AgentSpec.Workload.Manifests {
 		var object metav1.PartialObjectMetadata

@@ -1,6 +1,8 @@
 package template
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -14,6 +16,7 @@ import (
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	"github.com/capstan-io/capstan/internal/addon/containers"
 	"github.com/capstan-io/capstan/internal/addon/images"
+	"github.com/capstan-io/capstan/internal/budget"
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
@@ -35,8 +38,11 @@ func isDecorated(kind schema.GroupVersionKind) bool {
 	return kind.Group == appsv1.GroupName && decorated[kind.Kind] != ""
 }
 
-// decoratePods gives the pods of Deployments and DaemonSets what they need on this cluster (AM-32).
-func decoratePods(in Input, values variables, objects []*unstructured.Unstructured) error {
+// mostMatches is how many containers are compared with identifiers of containers.
+const mostMatches = 1_000_000
+
+// decoratePods gives the pods of Deployments and DaemonSets what they need on this cluster (AM-32), which may have so many bytes together.
+func decoratePods(in Input, values variables, objects []*unstructured.Unstructured, most int) error {
 	d := decoration{
 		environment: environment(in, values),
 		volumes:     volumes(in),
@@ -46,6 +52,9 @@ func decoratePods(in Input, values variables, objects []*unstructured.Unstructur
 		if err := d.configure(in.Config); err != nil {
 			return err
 		}
+	}
+	if err := d.bound(most); err != nil {
+		return err
 	}
 	for _, object := range objects {
 		if !isDecorated(object.GroupVersionKind()) {
@@ -66,6 +75,34 @@ type decoration struct {
 	nodeSelector map[string]any
 	tolerations  []any
 	resources    []containerResources
+
+	// podBytes and containerBytes are what is added to each at most. The same is added many times, and the meters count it.
+	podBytes, containerBytes int
+	bytes, matches           *budget.Meter
+}
+
+// bound prepares counting what is added.
+func (d *decoration) bound(most int) error {
+	pod, err := json.Marshal([]any{d.nodeSelector, d.tolerations})
+	if err != nil {
+		return fmt.Errorf("spec.nodePlacement of the AddOnDeploymentConfig: %w", err)
+	}
+	resources := 0
+	for i := range d.resources {
+		text, err := json.Marshal(d.resources[i].resources)
+		if err != nil {
+			return fmt.Errorf("spec.resourceRequirements[%d] of the AddOnDeploymentConfig: %w", i, err)
+		}
+		resources = max(resources, len(text))
+	}
+	container, err := json.Marshal(d.environment)
+	if err != nil {
+		return fmt.Errorf("the environment of the pods: %w", err)
+	}
+	d.podBytes, d.containerBytes = len(pod), len(container)+resources
+	d.bytes = budget.NewMeter("what the AddOnDeploymentConfig and the variables add to the pods of the template has too many bytes", most)
+	d.matches = budget.NewMeter("spec.resourceRequirements of the AddOnDeploymentConfig has too many entries for the containers of the template, counted one for each of them", mostMatches)
+	return nil
 }
 
 type containerResources struct {
@@ -118,6 +155,9 @@ func (d *decoration) decorate(object *unstructured.Unstructured) error {
 	if err != nil || !found {
 		return fmt.Errorf("spec.template.spec is missing or no object: write the spec of a pod")
 	}
+	if err := d.bytes.Spend(d.podBytes); err != nil {
+		return err
+	}
 	for _, volume := range d.volumes {
 		if err := appendNamed(pod, "volumes", volume.volume); err != nil {
 			return err
@@ -146,6 +186,9 @@ func (d *decoration) decorate(object *unstructured.Unstructured) error {
 }
 
 func (d *decoration) decorateContainer(container map[string]any, id string) error {
+	if err := errors.Join(d.bytes.Spend(d.containerBytes), d.matches.Spend(len(d.resources))); err != nil {
+		return err
+	}
 	for _, variable := range d.environment {
 		if err := setNamed(container, "env", variable.(map[string]any)); err != nil {
 			return err

@@ -15,6 +15,7 @@ import (
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/budget"
 	"github.com/capstan-io/capstan/internal/manifest"
 )
 
@@ -65,7 +66,7 @@ func Render(in Input) (*Rendered, error) {
 		}
 		rendered.Objects = append(rendered.Objects, m.Object)
 	}
-	if err := decoratePods(in, values, rendered.Objects); err != nil {
+	if err := decoratePods(in, values, rendered.Objects, budget.Result(sizeOf(spec))); err != nil {
 		return nil, err
 	}
 	if in.Config != nil && in.Config.AgentInstallNamespace != "" {
@@ -79,6 +80,13 @@ func Render(in Input) (*Rendered, error) {
 	return rendered, nil
 }
 
+func sizeOf(spec *workv1.ManifestWorkSpec) (bytes int) {
+	for i := range spec.Workload.Manifests {
+		bytes += len(spec.Workload.Manifests[i].Raw)
+	}
+	return bytes
+}
+
 // substitute replaces the variables of a spec.
 func substitute(spec *workv1.ManifestWorkSpec, values map[string]string) (*workv1.ManifestWorkSpec, []string, error) {
 	text, err := json.Marshal(spec)
@@ -89,8 +97,11 @@ func substitute(spec *workv1.ManifestWorkSpec, values map[string]string) (*workv
 	if err := utiljson.Unmarshal(text, &content); err != nil {
 		return nil, nil, fmt.Errorf("spec.agentSpec is no JSON: %w", err)
 	}
-	s := newSubstitution(values)
+	s := newSubstitution(values, len(text))
 	replaced, err := s.in(content)
+	if s.exceeded != nil {
+		return nil, nil, fmt.Errorf("spec.agentSpec: %w", s.exceeded)
+	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("spec.agentSpec%w", err)
 	}

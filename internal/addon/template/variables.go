@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	"github.com/capstan-io/capstan/internal/budget"
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
@@ -76,14 +77,21 @@ var reference = regexp.MustCompile(`\{\{\s*([a-zA-Z_][_a-zA-Z0-9]*)\s*\}\}`)
 type substitution struct {
 	values  map[string]string
 	unknown map[string]bool
+	// left are the bytes of values that may still be put in, and exceeded is why there are none.
+	left     *budget.Meter
+	exceeded error
 }
 
-func newSubstitution(values map[string]string) substitution {
-	return substitution{values: values, unknown: map[string]bool{}}
+// newSubstitution is for a template of so many bytes: a variable takes few of them each time, and its value may take many.
+func newSubstitution(values map[string]string, template int) *substitution {
+	return &substitution{
+		values: values, unknown: map[string]bool{},
+		left: budget.NewMeter("with the values of its variables, the template has too many bytes", budget.Result(template)),
+	}
 }
 
 // in returns a copy of the value. An error begins with the path in it.
-func (s substitution) in(value any) (any, error) {
+func (s *substitution) in(value any) (any, error) {
 	switch value := value.(type) {
 	case string:
 		return s.inText(value), nil
@@ -104,7 +112,7 @@ func (s substitution) in(value any) (any, error) {
 	}
 }
 
-func (s substitution) inObject(object map[string]any) (any, error) {
+func (s *substitution) inObject(object map[string]any) (any, error) {
 	result := make(map[string]any, len(object))
 	was := make(map[string]string, len(object))
 	for _, key := range slices.Sorted(maps.Keys(object)) {
@@ -121,18 +129,22 @@ func (s substitution) inObject(object map[string]any) (any, error) {
 	return result, nil
 }
 
-func (s substitution) inText(text string) string {
+func (s *substitution) inText(text string) string {
 	return reference.ReplaceAllStringFunc(text, func(match string) string {
 		name := strings.TrimSpace(match[2 : len(match)-2])
 		value, known := s.values[name]
 		if !known {
 			s.unknown[name] = true
 		}
+		if err := s.left.Spend(len(value)); err != nil {
+			s.exceeded = err
+			return ""
+		}
 		return value
 	})
 }
 
-func (s substitution) unknownNames() []string {
+func (s *substitution) unknownNames() []string {
 	return slices.Sorted(maps.Keys(s.unknown))
 }
 
