@@ -45,12 +45,10 @@ func (s *Scheduler) describe(c *cluster, object *clusterv1.ManagedCluster) []Key
 	if ch.claims {
 		s.byClaim.replace(c.id, former.claims, c.claims)
 	}
-	if ch.labels || ch.existence {
-		for _, set := range s.sets {
-			set.consider(c)
-		}
-	}
 	found := affected{}
+	if ch.labels || ch.existence {
+		s.reconsider(c, found)
+	}
 	s.reassessAll(ch, found)
 	return found.keys()
 }

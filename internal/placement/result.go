@@ -2,6 +2,7 @@ package placement
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -87,11 +88,17 @@ func (s *Scheduler) broken(p *placement, bad *Misconfiguration) *Result {
 		Message: fmt.Sprintf("The placement is misconfigured; the %d clusters selected before stay", len(p.ids)),
 	}}
 	bound := s.bound(s.namespaces[p.key.Namespace])
-	if len(chosen(bound, p.object.Spec.ClusterSets)) == 0 {
+	switch sets := chosen(bound, p.object.Spec.ClusterSets); {
+	case len(sets) == 0:
 		result.Satisfied.Reason, result.Satisfied.Message = unbound(p, bound)
+	case !slices.ContainsFunc(sets, (*clusterSet).hasMembers):
+		result.Satisfied.Reason, result.Satisfied.Message = fleet.ReasonAllManagedClusterSetsEmpty, noMembers
 	}
 	return result
 }
+
+// noMembers is what is said of placements whose cluster sets have no clusters.
+const noMembers = "The bound ManagedClusterSets have no clusters"
 
 // unbound is why a placement has no cluster sets.
 func unbound(p *placement, bound []*clusterSet) (reason, message string) {
@@ -110,7 +117,7 @@ func (s *Scheduler) satisfied(p *placement, st *standing, candidates, selected i
 		condition.Reason, condition.Message = unbound(p, s.bound(s.namespaces[p.key.Namespace]))
 	case st.inSets.empty():
 		condition.Reason = fleet.ReasonAllManagedClusterSetsEmpty
-		condition.Message = "The bound ManagedClusterSets have no clusters"
+		condition.Message = noMembers
 	case candidates == 0:
 		condition.Reason = fleet.ReasonNoManagedClusterMatched
 		condition.Message = "No cluster of the bound ManagedClusterSets matches spec.predicates with all its taints tolerated"

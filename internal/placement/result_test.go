@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -171,6 +172,52 @@ func TestMisconfiguredAndUnbound(t *testing.T) {
 		t.Errorf("a binding is about %v", keys)
 	}
 	check(unbound, "NotAllDecisionsScheduled")
+}
+
+// PL-18, PL-19: so does that there are no clusters in its sets.
+func TestMisconfiguredOnEmptySets(t *testing.T) {
+	t.Parallel()
+	for what, breaking := range map[string]func(*Scheduler) option{
+		"its spec": func(*Scheduler) option { return matching(byCEL("broken")) },
+		"its cost": func(s *Scheduler) option {
+			s.celBudget = 1
+			return matching(byCEL(`managedCluster.metadata.name.startsWith("a")`))
+		},
+	} {
+		s := newFleet(member("a"))
+		p := asking(breaking(s))
+		elsewhere := asking(named("elsewhere"), matching(byCEL("broken")))
+		elsewhere.Namespace = "unbound"
+		schedule(t, s, elsewhere)
+		check := func(when, reason string) {
+			t.Helper()
+			result := schedule(t, s, p)
+			if result.Satisfied.Status != metav1.ConditionFalse || result.Satisfied.Reason != reason || reason == "NotAllDecisionsScheduled" && result.Misconfigured == nil {
+				t.Errorf("%s, %s: %+v, %v, want %s", what, when, result.Satisfied, result.Misconfigured, reason)
+			}
+		}
+		check("one cluster", "NotAllDecisionsScheduled")
+		affects := func(when string, keys []Key, reason string) {
+			t.Helper()
+			if !slices.Contains(keys, keyOf(p)) || slices.Contains(keys, keyOf(elsewhere)) {
+				t.Errorf("%s, %s: it affects %v", what, when, keys)
+			}
+			check(when, reason)
+		}
+		affects("the cluster goes", s.DeleteCluster("a"), "AllManagedClusterSetsEmpty")
+		affects("another comes", s.SetCluster(member("b")), "NotAllDecisionsScheduled")
+		if keys := s.SetCluster(member("c")); slices.Contains(keys, keyOf(p)) {
+			t.Errorf("%s: one more cluster affects %v", what, keys)
+		}
+		other := set("default")
+		other.Spec.ClusterSelector = clusterv1beta2.ManagedClusterSelector{
+			SelectorType: clusterv1beta2.LabelSelector, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"no": "such"}},
+		}
+		affects("the set selects none", s.SetClusterSet(other), "AllManagedClusterSetsEmpty")
+		if what == "its spec" { // what is known of clusters costs nothing again
+			affects("the set selects some", s.SetClusterSet(set("default")), "NotAllDecisionsScheduled")
+		}
+	}
 }
 
 // PL-26, P11

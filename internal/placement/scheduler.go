@@ -99,6 +99,11 @@ func (p *placement) take(object *clusterv1beta1.Placement) {
 	}
 }
 
+// isBroken tells whether the placement was misconfigured when it was last looked at.
+func (p *placement) isBroken() bool {
+	return p.plan == nil || p.class != nil && p.class.tooDear()
+}
+
 // New returns a scheduler of an empty fleet.
 func New(options Options) *Scheduler {
 	if options.CachedCandidates == 0 {

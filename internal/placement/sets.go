@@ -63,6 +63,9 @@ func (s *Scheduler) SetClusterSet(object *clusterv1beta2.ManagedClusterSet) []Ke
 		s.rebind(object.Name, found)
 	} else if !slices.Equal(former, set.members) {
 		s.dropClassesOf(set, found)
+		if former.empty() == set.hasMembers() {
+			s.addBroken(set, found)
+		}
 	}
 	return found.keys()
 }
@@ -90,6 +93,33 @@ func (s *Scheduler) fill(set *clusterSet) {
 
 func (set *clusterSet) consider(c *cluster) {
 	set.members.put(c.id, c.selectable() && set.selector.Matches(c.labels()))
+}
+
+func (set *clusterSet) hasMembers() bool { return !set.members.empty() }
+
+// reconsider is consider for all sets, when one cluster has changed.
+func (s *Scheduler) reconsider(c *cluster, found affected) {
+	for _, set := range s.sets {
+		had := set.hasMembers()
+		set.consider(c)
+		if had != set.hasMembers() {
+			s.addBroken(set, found)
+		}
+	}
+}
+
+// addBroken finds the misconfigured placements with a set that has members now, or none any more: they select nothing, but say why.
+func (s *Scheduler) addBroken(set *clusterSet, found affected) {
+	for _, n := range s.namespaces {
+		if _, bound := n.bindings[set.name]; !bound {
+			continue
+		}
+		for _, p := range n.placements {
+			if p.isBroken() {
+				found.add(p)
+			}
+		}
+	}
 }
 
 // DeleteClusterSet forgets a ManagedClusterSet.
