@@ -4,11 +4,15 @@ package predecessor
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/url"
 	"sync"
 	"time"
 
+	"golang.org/x/sync/singleflight"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 // Recheck is how often the hub is asked about a cluster, which an agent cannot watch because it is not its own.
@@ -20,6 +24,7 @@ type Clusters struct {
 	Known func(ctx context.Context, cluster string) (bool, error)
 	Clock clock.PassiveClock
 
+	asking  singleflight.Group
 	mu      sync.Mutex
 	answers map[string]answer
 }
@@ -30,21 +35,53 @@ type answer struct {
 	at   time.Time
 }
 
-// Left tells whether a cluster has left the hub. Works ask about the same few clusters, so an answer is good for a while.
+// Left tells whether a cluster has left the hub. Works ask about the same few clusters, so an answer is good for a while, and those
+// that ask at the same time wait for the same one. The error is for a condition.
 func (c *Clusters) Left(ctx context.Context, cluster string) (bool, error) {
+	if known, ok := c.recall(cluster); ok {
+		return known.left, known.err
+	}
+	found := c.asking.DoChan(cluster, func() (any, error) { return c.ask(ctx, cluster), nil })
+	select {
+	case result := <-found:
+		now := result.Val.(answer)
+		return now.left, now.err
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+}
+
+func (c *Clusters) recall(cluster string) (answer, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if known, ok := c.answers[cluster]; ok && c.Clock.Since(known.at) < Recheck/2 {
-		return known.left, known.err
+	known, ok := c.answers[cluster]
+	return known, ok && c.Clock.Since(known.at) < Recheck/2
+}
+
+func (c *Clusters) ask(ctx context.Context, cluster string) answer {
+	if known, ok := c.recall(cluster); ok { // which came a moment ago
+		return known
 	}
 	known, err := c.Known(ctx, cluster)
 	if err != nil {
-		err = fmt.Errorf("it cannot be found out whether cluster %s is still on the hub: %w", cluster, err)
+		log.FromContext(ctx).Info("It cannot be found out whether a cluster is still on the hub", "cluster", cluster, "error", err.Error())
+		err = fmt.Errorf("it cannot be found out whether cluster %s is still on the hub: %w", cluster, lasting(err))
 	}
+	now := answer{left: err == nil && !known, err: err, at: c.Clock.Now()}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.answers == nil {
 		c.answers = map[string]answer{}
 	}
-	now := answer{left: err == nil && !known, err: err, at: c.Clock.Now()}
 	c.answers[cluster] = now
-	return now.left, now.err
+	return now
+}
+
+// lasting is what a condition may say of an error. What a connection fails with has addresses and ports in it, is another every time,
+// and would be written every time.
+func lasting(err error) error {
+	if failed := new(url.Error); errors.As(err, &failed) {
+		return errors.New("the hub does not answer; the log of the agent says more")
+	}
+	return err
 }

@@ -3,7 +3,11 @@ package predecessor
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net/url"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -36,4 +40,68 @@ func TestLeft(t *testing.T) {
 	expect("gone", true, 3)
 	known = true
 	expect("there again", false, 4)
+}
+
+// Works that ask about one cluster do not wait for the answer about another, nor longer than they live.
+func TestAsksAboutEachByItself(t *testing.T) {
+	t.Parallel()
+	asked, answer := make(chan struct{}), make(chan struct{})
+	var times atomic.Int32
+	c := &Clusters{Clock: clocktesting.NewFakePassiveClock(time.Now()), Known: func(_ context.Context, cluster string) (bool, error) {
+		if cluster == "slow" {
+			if times.Add(1) == 1 {
+				close(asked)
+			}
+			<-answer
+		}
+		return false, nil
+	}}
+	var slow sync.WaitGroup
+	slow.Go(func() {
+		if left, err := c.Left(t.Context(), "slow"); !left || err != nil {
+			t.Errorf("left %t (%v)", left, err)
+		}
+	})
+	<-asked
+	if left, err := c.Left(t.Context(), "other"); !left || err != nil {
+		t.Errorf("another cluster: left %t (%v)", left, err)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if left, err := c.Left(ended, "slow"); left || !errors.Is(err, context.Canceled) {
+		t.Errorf("after its end: left %t (%v)", left, err)
+	}
+	slow.Go(func() {
+		if left, err := c.Left(t.Context(), "slow"); !left || err != nil {
+			t.Errorf("left %t (%v)", left, err)
+		}
+	})
+	close(answer)
+	slow.Wait()
+	if n := times.Load(); n != 1 {
+		t.Errorf("asked %d times", n)
+	}
+}
+
+// WK-03: the error is for a condition: of a connection that fails, it says the same every time, and tells nobody addresses.
+func TestErrorsLast(t *testing.T) {
+	t.Parallel()
+	port := 40000
+	clock := clocktesting.NewFakePassiveClock(time.Now())
+	failure := func() error {
+		port++
+		return fmt.Errorf("get it: %w", &url.Error{Op: "Get", URL: "https://hub.internal:6443/apis", Err: fmt.Errorf("read tcp 10.0.0.1:%d: reset", port)})
+	}
+	c := &Clusters{Clock: clock, Known: func(context.Context, string) (bool, error) { return false, failure() }}
+	_, first := c.Left(t.Context(), "old")
+	clock.SetTime(clock.Now().Add(Recheck))
+	_, second := c.Left(t.Context(), "old")
+	if first == nil || second == nil || first.Error() != second.Error() || strings.Contains(first.Error(), "hub.internal") {
+		t.Errorf("%v, then %v", first, second)
+	}
+	failure = func() error { return errors.New("there is no bootstrap kubeconfig") }
+	clock.SetTime(clock.Now().Add(Recheck))
+	if _, err := c.Left(t.Context(), "old"); err == nil || !strings.Contains(err.Error(), "there is no bootstrap kubeconfig") {
+		t.Errorf("what can be mended is not told: %v", err)
+	}
 }
