@@ -37,6 +37,8 @@ type hub struct {
 	writes     int
 	// refuse is what the next writes of a status fail with.
 	refuse error
+	// refuseWorks is what it fails with to create works in the namespace of a cluster.
+	refuseWorks map[string]error
 	// refuseDelete is what deletions fail with.
 	refuseDelete error
 	// awaited are the names of what was deleted in such a way that reads of its kind wait until the cache has heard of it.
@@ -111,6 +113,9 @@ func (h *hub) count() interceptor.Funcs {
 	return interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 			h.writes++
+			if err := h.refuseWorks[o.GetNamespace()]; err != nil {
+				return err
+			}
 			return c.Create(ctx, o, opts...)
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {

@@ -228,9 +228,19 @@ func (p *pass) deploy(ctx context.Context) {
 	if err := p.carryOut(ctx, plan); err != nil {
 		p.problems, p.finalizers = append(p.problems, err), p.addOn.Finalizers
 		if !apierrors.IsConflict(err) {
-			p.set(fleet.ConditionManifestApplied, metav1.ConditionFalse, fleet.ReasonManifestWorkApplyFailed, err.Error())
+			p.tellUnwritten(err)
 		}
 	}
+}
+
+// tellUnwritten says what could not be done of a plan, of the cluster that it was for.
+func (p *pass) tellUnwritten(err error) {
+	if of := new(workError); errors.As(err, &of) {
+		condition := workload.Unwritten(client.ObjectKeyFromObject(p.addOn), of.work, err)
+		p.set(condition.Type, condition.Status, condition.Reason, condition.Message)
+		return
+	}
+	p.set(fleet.ConditionManifestApplied, metav1.ConditionFalse, fleet.ReasonManifestWorkApplyFailed, err.Error())
 }
 
 // dependencies are the add-ons that have to be available before this one is deployed, and those that have to be gone before it

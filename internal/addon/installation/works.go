@@ -31,7 +31,7 @@ func (p *pass) carryOut(ctx context.Context, plan workload.Plan) error {
 	}
 	for _, work := range plan.Create {
 		if err := p.client.Create(ctx, work); err != nil {
-			return p.explain(err, work)
+			return &workError{p.explain(err, work), work}
 		}
 		p.works = append(p.works, *work)
 	}
@@ -41,16 +41,24 @@ func (p *pass) carryOut(ctx context.Context, plan workload.Plan) error {
 			return fmt.Errorf("ManifestWork %s/%s is planned to be changed but does not exist", work.Namespace, work.Name)
 		}
 		if _, err := patch.Object(ctx, p.client, work, before); err != nil {
-			return err
+			return &workError{err, work}
 		}
 	}
 	for _, work := range plan.Delete {
 		if err := p.remove(ctx, work); err != nil {
-			return err
+			return &workError{err, work}
 		}
 	}
 	return nil
 }
+
+// workError is that a work could not be written or deleted.
+type workError struct {
+	error
+	work *workv1.ManifestWork
+}
+
+func (e *workError) Unwrap() error { return e.error }
 
 // explain says what to do about a work that cannot be created.
 func (p *pass) explain(err error, work *workv1.ManifestWork) error {

@@ -20,7 +20,7 @@ import (
 func (p *planner) deployTo(s side) error {
 	works := p.worksAt(s)
 	switch {
-	case p.Workload == nil && p.Unrendered != nil && !s.hosting:
+	case p.Workload == nil && p.Unrendered != nil:
 		p.Conditions = append(p.Conditions, failing(s.condition, fleet.ReasonManifestWorkApplyFailed,
 			"The manifests could not be made, so those on the cluster stay as they are: "+p.Unrendered.Error()))
 		return nil

@@ -33,6 +33,19 @@ func Owner(w client.Object) (key types.NamespacedName, ok bool) {
 	return key, true
 }
 
+// Unwritten is the condition that tells that a work of an add-on could not be written or deleted.
+func Unwritten(owner types.NamespacedName, w client.Object, why error) metav1.Condition {
+	switch of, _ := parse(w.GetName(), owner); {
+	case of.hook:
+		return failing(fleet.ConditionHookManifestCompleted, fleet.ReasonHookManifestIsNotCompleted,
+			"The add-on stays until its pre-delete hooks are done. They could not be brought to the cluster: "+why.Error())
+	case of.hosting:
+		return failing(fleet.ConditionHostingManifestApplied, fleet.ReasonManifestWorkApplyFailed, why.Error())
+	default:
+		return failing(fleet.ConditionManifestApplied, fleet.ReasonManifestWorkApplyFailed, why.Error())
+	}
+}
+
 // place is what the name of a work says of it.
 type place struct {
 	hosting, hook bool
