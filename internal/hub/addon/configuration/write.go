@@ -58,7 +58,8 @@ func (c *standing) after() (*addonv1beta1.ManagedClusterAddOn, metav1.Condition)
 	references, before := c.references(), c.addOn.Status.ConfigReferences
 	condition := c.configured(references)
 	has := meta.FindStatusCondition(c.addOn.Status.Conditions, condition.Type)
-	told := has != nil && has.Status == condition.Status && has.Reason == condition.Reason && has.Message == condition.Message
+	told := has != nil && has.Status == condition.Status && has.Reason == condition.Reason && has.Message == condition.Message &&
+		has.ObservedGeneration == c.addOn.Generation
 	if told && equality.Semantic.DeepEqual(references, before) {
 		return nil, condition
 	}
