@@ -64,7 +64,7 @@ const (
 	ReasonCompleted                        = "Completed"                        // False
 	ReasonFailed                           = "Failed"                           // False
 	ReasonConfigurationUnsupported         = "ConfigurationUnsupported"         // False
-	ReasonWaitingForCanary                 = "WaitingForCanary"                 // False
+	ReasonWaitingForCanary                 = "WaitingForCanary"                 // False; reserved: ConditionConfigured tells who waits
 	ReasonWaitingForManifestApplied        = "WaitingForManifestApplied"        // False
 	ReasonWaitingForHostingManifestApplied = "WaitingForHostingManifestApplied" // False
 )

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -172,6 +173,93 @@ func serve(t *testing.T, leases ...coordinationv1.Lease) *rest.Config {
 	return &rest.Config{Host: server.URL}
 }
 
+// newHub has the add-on, and its own cluster and the one that hosts the agent with their leases.
+func newHub(t *testing.T, addOn *addonv1beta1.ManagedClusterAddOn, there ...coordinationv1.Lease) (*Controller, *clocktesting.FakeClock, workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := addonv1beta1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	clock, c := clocktesting.NewFakeClock(begin), newController(0)
+	c.Clock = clock
+	c.hub = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(addOn).WithObjects(addOn).Build()
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	t.Cleanup(queue.ShutDown)
+	var err error
+	if c.managed, err = newLeases(serve(t, there...)); err == nil {
+		c.hosting, err = newLeases(serve(t))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, leases := range []*leases{c.managed, c.hosting} {
+		if err := leases.Start(t.Context(), queue); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return c, clock, queue
+}
+
+// settle reconciles until it is known whether there is a lease.
+func settle(t *testing.T, c *Controller, queue workqueue.TypedRateLimitingInterface[reconcile.Request], addOn *addonv1beta1.ManagedClusterAddOn) *metav1.Condition {
+	t.Helper()
+	for {
+		if err := c.hub.Get(t.Context(), owner, addOn); err != nil {
+			t.Fatal(err)
+		}
+		if said := meta.FindStatusCondition(addOn.Status.Conditions, fleet.ConditionAvailable); said != nil && said.Reason != "Before" {
+			return said
+		}
+		key, _ := queue.Get()
+		if _, err := c.Reconcile(t.Context(), key); err != nil {
+			t.Fatal(err)
+		}
+		queue.Done(key)
+	}
+}
+
+// Contract section 6, RG-63: Available of an add-on whose agent has a lease: its time is that at which its status changed.
+func TestAvailable(t *testing.T) {
+	t.Parallel()
+	const isTrue, isFalse, isUnknown = metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown
+	earlier := metav1.NewTime(begin.Add(-time.Hour).Local())
+	lease := func(renewed time.Time) []coordinationv1.Lease {
+		l := leaseFor(60, renewed)
+		l.Namespace, l.Name = fleet.NamespaceAgentAddOn, owner.Name
+		return []coordinationv1.Lease{*l}
+	}
+	for name, test := range map[string]struct {
+		leases  []coordinationv1.Lease
+		status  metav1.ConditionStatus
+		reason  string
+		message string
+	}{
+		"renewed":     {lease(begin), isTrue, "ManagedClusterAddOnLeaseUpdated", "hello add-on is available."},
+		"not renewed": {lease(begin.Add(-time.Hour)), isFalse, "ManagedClusterAddOnLeaseUpdateStopped", "hello add-on is not available"},
+		"not there":   {nil, isUnknown, "ManagedClusterAddOnLeaseNotFound", "The status of hello add-on is unknown"},
+	} {
+		for _, before := range []metav1.ConditionStatus{"", isTrue, isFalse, isUnknown} {
+			t.Run(name+"/"+string(before), func(t *testing.T) {
+				t.Parallel()
+				addOn := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: owner.Namespace, Name: owner.Name}}
+				addOn.Status.HealthCheck.Mode = addonv1beta1.HealthCheckModeLease
+				if before != "" {
+					addOn.Status.Conditions = []metav1.Condition{{Type: "Available", Status: before, Reason: "Before", LastTransitionTime: earlier}}
+				}
+				c, _, queue := newHub(t, addOn, test.leases...)
+				queue.Add(reconcile.Request{NamespacedName: owner})
+				at := begin
+				if test.status == before {
+					at = earlier.Time
+				}
+				if got := settle(t, c, queue, addOn); got.Status != test.status || got.Reason != test.reason || !strings.Contains(got.Message, test.message) || !got.LastTransitionTime.Time.Equal(at) {
+					t.Errorf("got %+v, want %s %s %q at %s", got, test.status, test.reason, test.message, at)
+				}
+			})
+		}
+	}
+}
+
 // AM-03, RG-63: an add-on of which nobody says whether it is hosted has its lease on its own cluster, though that names a hosting cluster.
 func TestNobodySaysWhere(t *testing.T) {
 	t.Parallel()
@@ -186,29 +274,9 @@ func TestNobodySaysWhere(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			scheme := runtime.NewScheme()
-			if err := addonv1beta1.AddToScheme(scheme); err != nil {
-				t.Fatal(err)
-			}
 			addOn := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: owner.Namespace, Name: owner.Name}}
 			metav1.SetMetaDataAnnotation(&addOn.ObjectMeta, fleet.AnnotationHostingClusterName, "host")
-			clock, c := clocktesting.NewFakeClock(begin), newController(0)
-			c.Clock = clock
-			c.hub = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(addOn).WithObjects(addOn).Build()
-			queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
-			defer queue.ShutDown()
-			var err error
-			if c.managed, err = newLeases(serve(t, test.leases...)); err == nil {
-				c.hosting, err = newLeases(serve(t))
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, leases := range []*leases{c.managed, c.hosting} {
-				if err := leases.Start(t.Context(), queue); err != nil {
-					t.Fatal(err)
-				}
-			}
+			c, clock, queue := newHub(t, addOn, test.leases...)
 			if result, err := c.Reconcile(t.Context(), reconcile.Request{NamespacedName: owner}); err != nil || result.RequeueAfter != patience {
 				t.Fatalf("%+v, %v", result, err)
 			}
@@ -216,17 +284,7 @@ func TestNobodySaysWhere(t *testing.T) {
 			if _, err := c.Reconcile(t.Context(), reconcile.Request{NamespacedName: owner}); err != nil {
 				t.Fatal(err)
 			}
-			for len(addOn.Status.Conditions) == 0 { // until it is known whether there is a lease
-				key, _ := queue.Get()
-				if _, err := c.Reconcile(t.Context(), key); err != nil {
-					t.Fatal(err)
-				}
-				queue.Done(key)
-				if err := c.hub.Get(t.Context(), owner, addOn); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if available := meta.FindStatusCondition(addOn.Status.Conditions, fleet.ConditionAvailable); available == nil || available.Reason != test.want {
+			if available := settle(t, c, queue, addOn); available.Reason != test.want {
 				t.Errorf("%+v, want %s", available, test.want)
 			}
 		})

@@ -108,6 +108,22 @@ func TestRenewal(t *testing.T) {
 	}
 }
 
+// Contract section 6: new conditions come in the same order each time.
+func TestReportInOrder(t *testing.T) {
+	t.Parallel()
+	for range 50 {
+		var conditions []metav1.Condition
+		r := newReport(begin)
+		for _, w := range []*wanted{{}, {request: &clientcert.AddOn{}}} {
+			r.add(w, outcome{notBefore: begin, notAfter: begin.Add(time.Hour)})
+		}
+		r.write(&conditions)
+		if len(conditions) != 2 || conditions[0].Type != "ClusterCertificateRotated" || conditions[1].Type != "TokenRefreshed" {
+			t.Fatalf("%+v", conditions)
+		}
+	}
+}
+
 // RG-64 RG-53: one condition for each way to a credential, about what ends or failed first.
 func TestReport(t *testing.T) {
 	t.Parallel()

@@ -67,8 +67,8 @@ func (r *report) hasNews() bool {
 // write sets the conditions, and takes those away that are about no registration any more. While the hub has not decided on the first
 // request, there is nothing to tell; once it has been told that all is well, it is told when that is over.
 func (r *report) write(conditions *[]metav1.Condition) {
-	for name, k := range r.kinds {
-		switch {
+	for _, name := range []string{fleet.ConditionCertificateRotated, fleet.ConditionTokenRefreshed} { // always in this order
+		switch k := r.kinds[name]; {
 		case !k.used:
 			meta.RemoveStatusCondition(conditions, name)
 		case k.err != nil:
