@@ -71,7 +71,7 @@ func (t *target) do(ctx context.Context, what func(context.Context, *charts.Rele
 type source struct{ repository, version string }
 
 func (s *source) add(flags *pflag.FlagSet) {
-	flags.StringVar(&s.repository, "repo", "", "URL of the Helm repository")
+	flags.StringVar(&s.repository, "repository", "", "URL of the Helm repository")
 	flags.StringVar(&s.version, "version", "", "version of the chart (default: the newest)")
 }
 

@@ -334,7 +334,7 @@ func TestHubAddOn(t *testing.T) { //nolint:paralleltest // it changes PATH
 	if err != nil {
 		t.Fatal(err)
 	}
-	const repo, mirror = " --repo https://open-cluster-management.io/helm-charts --namespace ", " --repo https://mirror.example.com --namespace "
+	const repo, mirror = " --repository https://open-cluster-management.io/helm-charts --namespace ", " --repository https://mirror.example.com --namespace "
 	lines := strings.Split(strings.TrimSpace(strings.ReplaceAll(string(content), h.kubeconfig+": ", "")), "\n")
 	want := []string{
 		"template governance-policy-framework governance-policy-framework" + repo + "open-cluster-management --version v0.18.0 --kube-context hub",

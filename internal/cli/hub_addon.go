@@ -203,7 +203,7 @@ type hubAddOnSource struct {
 
 // chartArgs are the arguments of the program for charts.
 func (h hubAddOn) chartArgs(verb string, from hubAddOnSource) []string {
-	args := []string{verb, h.chart, h.chart, "--repo", from.repository, "--namespace", h.namespace}
+	args := []string{verb, h.chart, h.chart, "--repository", from.repository, "--namespace", h.namespace}
 	if version := h.version(from.versions); version != "" {
 		args = append(args, "--version", version)
 	}
