@@ -3,12 +3,15 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -123,6 +126,10 @@ func (f *hubFlags) options() (o hub.Options, err error) {
 		return o, err
 	}
 	o.Gates = f.gates
+	if len(o.Groups) > 0 && len(o.Running()) == 0 {
+		return o, fmt.Errorf("--controllers %s and --feature-gates leave nothing to run; switch on %s, or name other groups out of %s",
+			strings.Join(o.Groups, ","), strings.Join(gatesOf(o.Groups), " or "), strings.Join(hub.Groups(), ", "))
+	}
 	if f.gates.Enabled(gates.ManagedClusterAutoApproval) {
 		o.AutoApprovedUsers = f.users()
 	}
@@ -147,14 +154,20 @@ func (f *hubFlags) options() (o hub.Options, err error) {
 	return o, nil
 }
 
-// checkLabels refuses what is no label, and those by which the hub knows what it has made.
+// checkLabels refuses what is no label, those by which the hub knows what it has made, and those with which the API server would do
+// something else than label it.
 func (f *hubFlags) checkLabels() (map[string]string, error) {
 	if problems := metavalidation.ValidateLabels(f.labels, field.NewPath("--"+flagLabels)); len(problems) > 0 {
 		return nil, problems.ToAggregate()
 	}
-	for key := range f.labels {
-		if prefix, _, _ := strings.Cut(key, "/"); prefix == fleet.Domain || strings.HasSuffix(prefix, "."+fleet.Domain) {
+	for _, key := range slices.Sorted(maps.Keys(f.labels)) {
+		switch prefix, _, _ := strings.Cut(key, "/"); {
+		case prefix == fleet.Domain || strings.HasSuffix(prefix, "."+fleet.Domain):
 			return nil, fmt.Errorf("--%s: labels of %s are the hub's own; leave %s out", flagLabels, fleet.Domain, key)
+		case key == corev1.LabelMetadataName:
+			return nil, fmt.Errorf("--%s: Kubernetes sets %s of each namespace to the namespace's name, and takes no other; leave it out", flagLabels, key)
+		case prefix == rbacv1.GroupName:
+			return nil, fmt.Errorf("--%s: labels of %s add the rights of the agents' roles to other roles; leave %s out", flagLabels, prefix, key)
 		}
 	}
 	return f.labels, nil
@@ -185,6 +198,15 @@ func parseGroups(names []string) ([]string, error) {
 		return nil, fmt.Errorf("--controllers: name at least one of %s, or %s", strings.Join(hub.Groups(), ", "), noGroups)
 	}
 	return names, nil
+}
+
+func gatesOf(groups []string) (names []string) {
+	for _, group := range groups {
+		for _, gate := range hub.GatesOf(group) {
+			names = append(names, string(gate))
+		}
+	}
+	return names
 }
 
 // inProcess is a controlplane.ControllersFunc.

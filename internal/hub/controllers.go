@@ -71,7 +71,8 @@ const GroupPlacement = "placement"
 // group is a set of controllers that is switched on and off as one.
 type group struct {
 	name string
-	gate featuregate.Feature // empty if nothing but its name switches the group on
+	// gates have controllers behind them. A group whose gates are all off has none to run; one without gates always has.
+	gates []featuregate.Feature
 	// reads is what the controllers cannot do without, beside what every Kubernetes API serves.
 	reads    func(Options) []schema.GroupVersionResource
 	register []func(ctrl.Manager, Options) error
@@ -124,11 +125,11 @@ var groups = []group{
 			return placement.Register(mgr, o.Clock, scheduler.Options{TieBreak: o.TieBreak}, o.PlacementDebug)
 		},
 	}},
-	{name: "work", reads: workReads, register: []func(ctrl.Manager, Options) error{
+	{name: "work", gates: []featuregate.Feature{gates.ManifestWorkReplicaSet, gates.CleanUpCompletedManifestWork}, reads: workReads, register: []func(ctrl.Manager, Options) error{
 		behind(gates.ManifestWorkReplicaSet, withClock(replicaset.Register)),
 		behind(gates.CleanUpCompletedManifestWork, withClock(ttl.Register)),
 	}},
-	{name: "addon", gate: gates.AddonManagement, reads: always(managedClusters, placements, placementDecisions, manifestWorks,
+	{name: "addon", gates: []featuregate.Feature{gates.AddonManagement}, reads: always(managedClusters, placements, placementDecisions, manifestWorks,
 		managedClusterAddOns, clusterManagementAddOns, addOnTemplates, addOnDeploymentConfigs), register: []func(ctrl.Manager, Options) error{
 		func(mgr ctrl.Manager, _ Options) error {
 			return lookup.AddIndexes(context.Background(), mgr.GetFieldIndexer())
@@ -153,7 +154,7 @@ func withClock(register func(ctrl.Manager, clock.Clock) error) func(ctrl.Manager
 // chosen are the groups that run.
 func (o Options) chosen() (chosen []group) {
 	for _, g := range groups {
-		if (len(o.Groups) == 0 || slices.Contains(o.Groups, g.name)) && (g.gate == "" || o.enabled(g.gate)) {
+		if (len(o.Groups) == 0 || slices.Contains(o.Groups, g.name)) && (len(g.gates) == 0 || slices.ContainsFunc(g.gates, o.enabled)) {
 			chosen = append(chosen, g)
 		}
 	}
@@ -166,6 +167,16 @@ func (o Options) Running() (names []string) {
 		names = append(names, g.name)
 	}
 	return names
+}
+
+// GatesOf are the feature gates of which one has to be on for the group of that name to run; none if it always does.
+func GatesOf(name string) []featuregate.Feature {
+	for _, g := range groups {
+		if g.name == name {
+			return g.gates
+		}
+	}
+	return nil
 }
 
 // Groups returns the names that Options.Groups may hold, in the order in which they start.
