@@ -54,7 +54,7 @@ func Register(mgr ctrl.Manager, cat catalogue.Catalogue, again *trigger.Trigger,
 		Watches(&addonv1beta1.ManagedClusterAddOn{}, handler.EnqueueRequestsFromMapFunc(withheld), builder.WithPredicates(certrequest.AddOnChanged())).
 		WatchesRawSource(again.Source(withheld)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
-		Complete(c)
+		Complete(retry.Conflicts(c))
 }
 
 func ofAddOn(o client.Object) bool {

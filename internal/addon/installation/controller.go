@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -64,7 +63,7 @@ func Register(mgr ctrl.Manager, o Options) error {
 	if err := c.watch(builder, mgr.GetRESTMapper()); err != nil {
 		return err
 	}
-	return builder.Complete(c)
+	return builder.Complete(retry.Conflicts(c))
 }
 
 // Reconcile brings the add-on one step further to where it is to be, and says in its status how far that is. What it waits
@@ -74,7 +73,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	err := c.client.Get(ctx, req.NamespacedName, addOn)
 	if apierrors.IsNotFound(err) {
 		c.hosted.note(req.NamespacedName, "")
-		return again(0, c.withdraw(ctx, req.NamespacedName))
+		return ctrl.Result{}, c.withdraw(ctx, req.NamespacedName)
 	}
 	if err != nil {
 		return ctrl.Result{}, err
@@ -86,36 +85,27 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if agent == nil {
 		// It may have been this manager's before. What runs on the cluster is for whoever has it now to take over.
 		c.hosted.note(req.NamespacedName, "")
-		return again(0, c.withdraw(ctx, req.NamespacedName))
+		return ctrl.Result{}, c.withdraw(ctx, req.NamespacedName)
 	}
 	p := &pass{Controller: c, agent: agent, options: agent.Options(), before: addOn, addOn: addOn.DeepCopy()}
 	if err := p.look(ctx); err != nil {
 		return ctrl.Result{}, err
 	}
 	if p.installation.Cluster == nil {
-		return again(0, p.abandon(ctx))
+		return ctrl.Result{}, p.abandon(ctx)
 	}
 	p.register(ctx)
 	p.deploy(ctx)
 	p.judge()
 	_, err = patch.Status(ctx, c.client, p.addOn, p.before)
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return again(0, client.IgnoreNotFound(err))
+		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	// What fails here may fail for ever: an add-on that may go does not wait for it (gap A6).
 	if err := errors.Join(append(p.problems, err, p.release(ctx))...); err != nil {
-		return again(0, err)
+		return ctrl.Result{}, err
 	}
-	return again(p.after, nil)
-}
-
-// again comes back after a while. A conflict is no error: somebody else was faster, and the cache hears of it shortly.
-func again(after time.Duration, err error) (ctrl.Result, error) {
-	const shortly = 100 * time.Millisecond
-	if apierrors.IsConflict(err) {
-		return ctrl.Result{RequeueAfter: shortly}, nil
-	}
-	return ctrl.Result{RequeueAfter: after}, err
+	return ctrl.Result{RequeueAfter: p.after}, nil
 }
 
 // cluster returns a ManagedCluster; nil if there is none.

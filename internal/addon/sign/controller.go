@@ -52,7 +52,7 @@ func Register(mgr ctrl.Manager, cat catalogue.Catalogue, again *trigger.Trigger)
 		Watches(&addonv1beta1.ManagedClusterAddOn{}, handler.EnqueueRequestsFromMapFunc(waiting), builder.WithPredicates(certrequest.AddOnChanged())).
 		WatchesRawSource(again.Source(waiting)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
-		Complete(c)
+		Complete(retry.Conflicts(c))
 }
 
 // toBeSigned tells whether the request is approved, and of an add-on with a signer that may be its own.

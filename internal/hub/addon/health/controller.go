@@ -62,7 +62,7 @@ func Register(mgr ctrl.Manager, clk clock.Clock) error {
 		Watches(&addonv1beta1.ManagedClusterAddOn{}, lookup.Later(clusterOf),
 			builder.WithPredicates(predicate.Funcs{UpdateFunc: availabilityChanged})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
-		Complete(c)
+		Complete(retry.Conflicts(c))
 }
 
 // clusterOf is the cluster of an add-on. The add-ons of a cluster come together, and are told of together.

@@ -45,7 +45,7 @@ func Register(mgr ctrl.Manager) error {
 				return !equality.Semantic.DeepEqual(shared(e.ObjectOld), shared(e.ObjectNew))
 			}})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
-		Complete(c)
+		Complete(retry.Conflicts(c))
 }
 
 // entryChanged matches a ClusterManagementAddOn of which an add-on says something: by whom it is owned, and annotations.

@@ -10,9 +10,11 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -46,23 +48,26 @@ func TestHubAccepted(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	earlier := metav1.NewTime(now.Add(-time.Hour).Local())
 	const isTrue, isFalse = metav1.ConditionTrue, metav1.ConditionFalse
+	noLuck, raced := errors.New("no luck"), apierrors.NewConflict(schema.GroupResource{Resource: "clusterroles"}, "c1", errors.New("it has changed"))
 	for name, test := range map[string]struct {
 		accepted bool
 		before   metav1.ConditionStatus // of the condition; empty for none
-		fails    bool                   // writes of roles and bindings
+		fails    error                  // of writes of roles and bindings
 		status   metav1.ConditionStatus // afterwards; empty for none
 		reason   string
 		message  string
 		event    string
 	}{
-		"not decided":                        {false, "", false, "", "", "", ""},
-		"accepted":                           {true, "", false, isTrue, "HubClusterAdminAccepted", "Accepted", "Normal ManagedClusterAccepted"},
-		"accepted, which fails":              {true, "", true, isFalse, "Error", "could not set up the cluster and tries again: ", ""},
-		"accepted again, which fails":        {true, isTrue, true, isFalse, "Error", "could not set up the cluster and tries again: ", ""},
-		"accepted again":                     {true, isFalse, false, isTrue, "HubClusterAdminAccepted", "Accepted", "Normal ManagedClusterAccepted"},
-		"denied":                             {false, isTrue, false, isFalse, "HubClusterAdminDenied", "Denied", "Normal ManagedClusterDenied"},
-		"denied, which fails":                {false, isTrue, true, isFalse, "Error", "is denied; the hub could not take its rights away and tries again: ", ""},
-		"denied, when acceptance had failed": {false, isFalse, false, isFalse, "HubClusterAdminDenied", "Denied", "Normal ManagedClusterDenied"},
+		"not decided":                        {false, "", nil, "", "", "", ""},
+		"accepted":                           {true, "", nil, isTrue, "HubClusterAdminAccepted", "Accepted", "Normal ManagedClusterAccepted"},
+		"accepted, which fails":              {true, "", noLuck, isFalse, "Error", "could not set up the cluster and tries again: ", ""},
+		"accepted again, which fails":        {true, isTrue, noLuck, isFalse, "Error", "could not set up the cluster and tries again: ", ""},
+		"accepted again":                     {true, isFalse, nil, isTrue, "HubClusterAdminAccepted", "Accepted", "Normal ManagedClusterAccepted"},
+		"denied":                             {false, isTrue, nil, isFalse, "HubClusterAdminDenied", "Denied", "Normal ManagedClusterDenied"},
+		"denied, which fails":                {false, isTrue, noLuck, isFalse, "Error", "is denied; the hub could not take its rights away and tries again: ", ""},
+		"denied, when acceptance had failed": {false, isFalse, nil, isFalse, "HubClusterAdminDenied", "Denied", "Normal ManagedClusterDenied"},
+		"accepted, and somebody is faster":   {true, isTrue, raced, isTrue, "Before", "", ""},
+		"denied, and somebody is faster":     {false, isTrue, raced, isTrue, "Before", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -72,8 +77,8 @@ func TestHubAccepted(t *testing.T) {
 			}
 			failing := interceptor.Funcs{
 				Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-					if _, role := o.(*rbacv1.ClusterRole); role && test.fails && o.GetName() == "open-cluster-management:managedcluster:c1" {
-						return errors.New("no luck")
+					if _, role := o.(*rbacv1.ClusterRole); role && test.fails != nil && o.GetName() == "open-cluster-management:managedcluster:c1" {
+						return test.fails
 					}
 					return c.Create(ctx, o, opts...)
 				},
@@ -82,7 +87,7 @@ func TestHubAccepted(t *testing.T) {
 			recorder := events.NewFakeRecorder(10)
 			controller := accept.New(c, c, recorder, accept.Options{Clock: clocktesting.NewFakeClock(now)})
 			_, err := controller.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(cluster)})
-			if (err != nil) != test.fails {
+			if !errors.Is(err, test.fails) {
 				t.Errorf("error %v", err)
 			}
 			if err := c.Get(t.Context(), client.ObjectKeyFromObject(cluster), cluster); err != nil {

@@ -75,7 +75,7 @@ func Register(mgr ctrl.Manager, o Options) error {
 		Watches(&rbacv1.RoleBinding{}, ofCluster, others).
 		Watches(&coordinationv1.Lease{}, ofCluster, others).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
-		Complete(c)
+		Complete(retry.Conflicts(c))
 }
 
 // clusterOfObject finds the cluster an object belongs to by its label. What belongs to an add-on on the cluster is not looked at here.
@@ -159,7 +159,10 @@ func (c *Controller) accept(ctx context.Context, cluster *clusterv1.ManagedClust
 	if err := c.setFinalizer(ctx, cluster, controllerutil.AddFinalizer); err != nil {
 		return err
 	}
-	if err := c.admit(ctx, cluster.Name); err != nil {
+	switch err := c.admit(ctx, cluster.Name); {
+	case retry.IsConflict(err): // somebody else was faster, which is nothing to tell
+		return err
+	case err != nil:
 		return c.report(ctx, cluster, metav1.Condition{
 			Type: fleet.ConditionHubAccepted, Status: metav1.ConditionFalse, Reason: fleet.ReasonHubClusterAdminAcceptFail,
 			Message: fmt.Sprintf("The hub could not set up the cluster and tries again: %v", err),
@@ -193,7 +196,10 @@ func (c *Controller) deny(ctx context.Context, cluster *clusterv1.ManagedCluster
 	if err == nil {
 		err = c.ensureClusterRole(ctx, cluster.Name, deniedRules(cluster.Name))
 	}
-	if err != nil {
+	switch {
+	case retry.IsConflict(err):
+		return ctrl.Result{}, err
+	case err != nil:
 		return ctrl.Result{}, c.report(ctx, cluster, metav1.Condition{
 			Type: fleet.ConditionHubAccepted, Status: metav1.ConditionFalse, Reason: fleet.ReasonHubClusterAdminAcceptFail,
 			Message: fmt.Sprintf("The cluster is denied; the hub could not take its rights away and tries again: %v", err),

@@ -50,7 +50,7 @@ func Register(mgr ctrl.Manager, clk clock.Clock, users []string) error {
 		For(&clusterv1.ManagedCluster{}, builder.WithPredicates(changed.Generation())).
 		Watches(&certificatesv1.CertificateSigningRequest{}, handler.EnqueueRequestsFromMapFunc(clusterOf)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
-		Complete(New(mgr.GetClient(), clk, users))
+		Complete(retry.Conflicts(New(mgr.GetClient(), clk, users)))
 }
 
 func clusterOf(_ context.Context, o client.Object) []reconcile.Request {

@@ -53,7 +53,7 @@ func Register(mgr ctrl.Manager, clk clock.Clock, users []string) error {
 			UpdateFunc: func(e event.UpdateEvent) bool { return connected(e.ObjectOld) && !connected(e.ObjectNew) },
 		})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
-		Complete(c)
+		Complete(retry.Conflicts(c))
 }
 
 // connected says whether a cluster has an agent that the hub hears of.

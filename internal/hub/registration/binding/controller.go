@@ -54,7 +54,7 @@ func Register(mgr ctrl.Manager, clk clock.Clock) error {
 		For(&clusterv1beta2.ManagedClusterSetBinding{}, builder.WithPredicates(changed.Generation())).
 		Watches(&clusterv1beta2.ManagedClusterSet{}, handler.EnqueueRequestsFromMapFunc(c.ofSet), builder.WithPredicates(comesOrGoes())).
 		WithOptions(controller.Options{RateLimiter: retry.Limiter()}).
-		Complete(c)
+		Complete(retry.Conflicts(c))
 }
 
 // comesOrGoes matches the only two events of a set that concern its bindings.

@@ -96,7 +96,7 @@ func Register(mgr ctrl.Manager, o Options) error {
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(clusterOfNamespace), builder.WithPredicates(present())).
 		WatchesRawSource(source.Channel(changes, &handler.EnqueueRequestForObject{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
-		Complete(c)
+		Complete(retry.Conflicts(c))
 }
 
 // availabilityChanged matters to a deletion that may have to go on without the agent.

@@ -55,7 +55,7 @@ func Register(mgr ctrl.Manager) error {
 		Watches(&clusterv1beta2.ManagedClusterSetBinding{}, each(c.ofBinding)).
 		Watches(&clusterv1beta2.ManagedClusterSet{}, each(c.ofSet), builder.WithPredicates(changed.Generation())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
-		Complete(c)
+		Complete(retry.Conflicts(c))
 }
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]

@@ -51,7 +51,7 @@ func Register(mgr ctrl.Manager, clk clock.Clock) error {
 			},
 		}, builder.WithPredicates(predicate.LabelChangedPredicate{})).
 		WithOptions(controller.Options{RateLimiter: retry.Limiter()}).
-		Complete(c)
+		Complete(retry.Conflicts(c))
 }
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]

@@ -67,7 +67,7 @@ func Register(mgr ctrl.Manager) error {
 		Watches(&clusterv1beta2.ManagedClusterSet{}, &handler.EnqueueRequestForObject{}).
 		WatchesRawSource(atStart).
 		WithOptions(controller.Options{RateLimiter: retry.Limiter()}).
-		Complete(New(mgr.GetClient(), mgr.GetEventRecorder("default-managed-cluster-set-controller")))
+		Complete(retry.Conflicts(New(mgr.GetClient(), mgr.GetEventRecorder("default-managed-cluster-set-controller"))))
 }
 
 // Reconcile creates the set anew if it is gone, and takes back a change of its selector.

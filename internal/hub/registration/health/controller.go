@@ -58,7 +58,7 @@ func Register(mgr ctrl.Manager, clk clock.Clock) error {
 			changed.Generation(), predicate.AnnotationChangedPredicate{}))).
 		Watches(&coordinationv1.Lease{}, handler.EnqueueRequestsFromMapFunc(c.onLease)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
-		Complete(c)
+		Complete(retry.Conflicts(c))
 }
 
 func (c *Controller) onLease(_ context.Context, o client.Object) []reconcile.Request {

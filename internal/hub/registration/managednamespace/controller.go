@@ -58,7 +58,7 @@ func Register(mgr ctrl.Manager, _ clock.Clock) error {
 			},
 		}, builder.WithPredicates(changed.Generation())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
-		Complete(c)
+		Complete(retry.Conflicts(c))
 }
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]

@@ -56,7 +56,7 @@ func Register(mgr ctrl.Manager, clk clock.Clock) error {
 		For(&certificatesv1.CertificateSigningRequest{}).
 		Watches(&clusterv1.ManagedCluster{}, handler.EnqueueRequestsFromMapFunc(c.requestsOfCluster), builder.WithPredicates(becameAccepted())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
-		Complete(c)
+		Complete(retry.Conflicts(c))
 }
 
 // becameAccepted matches a cluster whose agent has just got its rights back.

@@ -45,7 +45,7 @@ func Register(mgr ctrl.Manager, _ clock.Clock) error {
 		For(&clusterv1.ManagedCluster{}, builder.WithPredicates(predicate.Or[client.Object](
 			changed.Generation(), availabilityChanged()))).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
-		Complete(New(mgr.GetClient(), mgr.GetEventRecorder("taint-controller")))
+		Complete(retry.Conflicts(New(mgr.GetClient(), mgr.GetEventRecorder("taint-controller"))))
 }
 
 func availabilityChanged() predicate.Predicate {

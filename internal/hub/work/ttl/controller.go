@@ -48,7 +48,7 @@ func Register(mgr ctrl.Manager, clk clock.Clock) error {
 			return ends
 		}))).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
-		Complete(New(mgr.GetClient(), clk))
+		Complete(retry.Conflicts(New(mgr.GetClient(), clk)))
 }
 
 // Reconcile deletes the work when its time has come.

@@ -1,0 +1,52 @@
+package retry
+
+import (
+	"context"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// How long a reconcile waits after a conflict, which doubles, and how many in a row are no error.
+const (
+	firstAfterConflict = 20 * time.Millisecond
+	manyConflicts      = 6
+)
+
+// Conflicts has a reconciler try again shortly when somebody else has written an object since it was read: the cache hears of that
+// within a moment, and nobody has to. Conflicts that do not end are an error as any other.
+func Conflicts(r reconcile.Reconciler) reconcile.Reconciler {
+	inARow := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstAfterConflict, last)
+	return reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+		result, err := r.Reconcile(ctx, req)
+		switch {
+		case !IsConflict(err):
+			inARow.Forget(req)
+			return result, err
+		case inARow.NumRequeues(req) >= manyConflicts:
+			return result, err
+		default:
+			return reconcile.Result{RequeueAfter: inARow.When(req)}, nil
+		}
+	})
+}
+
+// IsConflict tells whether an error is a conflict and nothing else: of several that are joined, all are.
+func IsConflict(err error) bool {
+	switch wrapping := err.(type) { //nolint:errorlint // it goes through all that is wrapped itself
+	case interface{ Unwrap() []error }:
+		for _, one := range wrapping.Unwrap() {
+			if !IsConflict(one) {
+				return false
+			}
+		}
+		return true
+	case interface{ Unwrap() error }:
+		if inner := wrapping.Unwrap(); inner != nil {
+			return IsConflict(inner)
+		}
+	}
+	return apierrors.IsConflict(err)
+}
