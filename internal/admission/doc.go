@@ -10,13 +10,13 @@
 //	ValidateManifestWorkReplicaSet  WH-12           manifests of the template, rollout strategies
 //	ValidateClusterManagementAddOn  AM-20, A4, A6   rollout strategies, configurations, dependencies
 //	ValidateManagedClusterAddOn     A6, AF-16       how long it may take to go, hosting cluster
-//	ValidateManagedClusterAddOnStatus  R10          what agents tell of add-ons
+//	ValidateManagedClusterAddOnStatus  R10, AM-07   what agents tell of add-ons, configurations before the agent
 //	ValidateAddOnTemplate           WH-11, AM-30, A2  manifests, executor, registrations and what they give to agents
 //	ValidateCertificateSigningRequest  R10          label of the requests of agents
 //
 // Every function takes the object as it is to be stored and the object it replaces, nil when it is created. An error
 // is always an *apierrors.StatusError: 400 BadRequest for content, 403 Forbidden for a missing permission, as the rows
-// say. Its message names the field, the value and what would be right; for a permission, what to grant.
+// say, and 409 Conflict for what comes too early. Its message names the field, the value and what would be right; for a permission, what to grant.
 //
 // Rules that could only be broken by content an update does not touch are not asked again on that update. So an
 // object stored under older rules, or under a larger limit, can still be labelled, accepted, and above all lose its

@@ -38,7 +38,12 @@ func ValidateManagedClusterAddOn(ctx context.Context, addOn, old metav1.Object, 
 // the add-on gets its access to the hub (RG-62). RBAC lets it write all of the status, but status.registrations is the identity that the
 // hub approves certificates for and gives rights to: an agent that could write it would name itself another. The objects may be of
 // either version. It fails with 403.
+//
+// It holds everybody to the order in which an add-on is configured and deployed, and fails with 409 (AM-07).
 func ValidateManagedClusterAddOnStatus(addOn, old *unstructured.Unstructured, sender Sender) error {
+	if err := validateConfigured(addOn, old); err != nil {
+		return err
+	}
 	if len(sender.Clusters) == 0 {
 		return nil
 	}
@@ -65,9 +70,8 @@ func statusOfHub(addOn *unstructured.Unstructured) map[string]any {
 	if addOn == nil {
 		return nil
 	}
-	all, _ := addOn.Object["status"].(map[string]any)
 	status := map[string]any{}
-	for name, value := range all {
+	for name, value := range statusOf(addOn) {
 		switch name {
 		case "conditions", "kubeClientDriver": // the latter is the driver of v1alpha1
 		case "registrations":
