@@ -591,6 +591,41 @@ func TestAddOnConfigurationsAreAnnounced(t *testing.T) {
 	}
 }
 
+// AM-07, AF-11: a manager that is faster than the hub is told so by a conflict, on which it tries again.
+func TestAddOnIsConfiguredBeforeItIsDeployed(t *testing.T) {
+	t.Parallel()
+	s := newAddOnSite(t, "lifecycle-order", "c1")
+	addOn := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{
+		Namespace: s.key("c1").Namespace, Name: s.name, Annotations: map[string]string{fleet.AnnotationInstalledBy: fleet.InstalledByStrategy},
+	}}
+	create(t, s.c, addOn)
+	patch := func(change func(*addonv1beta1.ManagedClusterAddOnStatus)) error {
+		if err := s.c.Get(t.Context(), s.key("c1"), addOn); err != nil {
+			t.Fatal(err)
+		}
+		before := addOn.DeepCopy()
+		change(&addOn.Status)
+		return s.c.Status().Patch(t.Context(), addOn, client.MergeFrom(before))
+	}
+	register := func(status *addonv1beta1.ManagedClusterAddOnStatus) {
+		meta.SetStatusCondition(&status.Conditions, metav1.Condition{Type: fleet.ConditionRegistrationApplied, Status: metav1.ConditionTrue, Reason: fleet.ReasonSetPermissionApplied})
+	}
+	if err := patch(register); !apierrors.IsConflict(err) || !strings.Contains(err.Error(), "which configurations it has") {
+		t.Errorf("registered before its configurations are known: %v", err)
+	}
+	if err := patch(func(status *addonv1beta1.ManagedClusterAddOnStatus) {
+		status.ConfigReferences = addonconfig.Pending([]addonv1beta1.AddOnConfig{{
+			ConfigGroupResource: addonv1beta1.ConfigGroupResource{Group: addonv1beta1.GroupVersion.Group, Resource: "addondeploymentconfigs"},
+			ConfigReferent:      addonv1beta1.ConfigReferent{Namespace: s.name, Name: "one"},
+		}})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := patch(register); err != nil {
+		t.Errorf("not registered when they are announced: %v", err)
+	}
+}
+
 // firstStatus is the first status of the first add-on that is seen.
 func firstStatus(t *testing.T, w watch.Interface) addonv1beta1.ManagedClusterAddOnStatus {
 	t.Helper()
