@@ -22,6 +22,8 @@ type Sender struct {
 	Name string
 	// Clusters are those as whose agent the sender acts; none for anybody else.
 	Clusters []string
+	// Joining tells whether the sender has a bootstrap credential.
+	Joining bool
 	// Authorize answers questions about this sender.
 	Authorize Authorizer
 }

@@ -31,13 +31,21 @@ type MutateOptions struct {
 	Now time.Time
 	// DefaultClusterSet is the feature gate of this name: clusters without a set join the set default (WH-03).
 	DefaultClusterSet bool
+	// Requester is the user name of the sender if that has a bootstrap credential, empty for anybody else.
+	Requester string
 }
 
 // MutateManagedCluster completes a cluster that is created (old is nil) or updated, in place: it stamps taints with the
-// time they were added (WH-01, WH-02) and puts the cluster in the set default when it is in none (WH-03). It touches
-// nothing else. It fails with 400 when an update sets a taint's timeAdded by hand.
+// time they were added (WH-01, WH-02), puts the cluster in the set default when it is in none (WH-03) and notes who asks to join. It
+// touches nothing else. It fails with 400 when an update sets a taint's timeAdded by hand, and with 403 when who asks to join sets what is
+// for administrators.
 func MutateManagedCluster(cluster, old *clusterv1.ManagedCluster, opts MutateOptions) error {
 	now := metav1.NewTime(opts.Now).Rfc3339Copy()
+	if old == nil && opts.Requester != "" {
+		if err := requestToJoin(cluster, opts.Requester); err != nil {
+			return err
+		}
+	}
 	if old == nil {
 		stampAll(cluster.Spec.Taints, now)
 	} else if errs := stampChanged(cluster.Spec.Taints, old.Spec.Taints, now); len(errs) > 0 {
@@ -98,7 +106,7 @@ type NamespaceGetter func(ctx context.Context, name string) (*corev1.Namespace, 
 // ValidateManagedCluster holds a cluster that is created (old is nil) or updated against WH-04 to WH-07, after
 // MutateManagedCluster. It fails with 400 when the name is reserved, or the name or an address is wrong, and with 403 when
 // the sender may not accept the cluster, or take that back, may not move it between sets, or let the add-ons of the cluster run on
-// another one, or when the namespace of the cluster is still being deleted.
+// another one, when the namespace of the cluster is still being deleted, or when somebody joins under the name of a namespace that is no cluster's.
 func ValidateManagedCluster(
 	ctx context.Context, cluster, old *clusterv1.ManagedCluster, sender Sender, namespaces NamespaceGetter,
 ) error {
@@ -128,6 +136,11 @@ func ValidateManagedCluster(
 	}
 	if err := validateSetChange(ctx, setBefore, cluster.Labels[fleet.LabelClusterSet], sender); err != nil {
 		return err
+	}
+	if old == nil && sender.Joining {
+		if err := validateFreeName(ctx, cluster.Name, sender, namespaces); err != nil {
+			return err
+		}
 	}
 	if old == nil {
 		return validateHosting(ctx, managedClusterResource, cluster, nil, sender)

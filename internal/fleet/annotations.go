@@ -6,6 +6,9 @@ const (
 	AnnotationAutomaticallyAcceptedOn = "open-cluster-management.io/automatically-accepted-on"
 	// AnnotationAgentPrefix begins the annotations that an agent may set on the ManagedCluster it creates.
 	AnnotationAgentPrefix = "agent.open-cluster-management.io/"
+	// AnnotationRequestedBy on a ManagedCluster is the user with a bootstrap credential who created it. The hub writes it. It is an
+	// extension.
+	AnnotationRequestedBy = "capstan.io/requested-by"
 	// AnnotationManagedClusterARN is the ARN of an EKS cluster that joins through AWS IAM.
 	AnnotationManagedClusterARN = AnnotationAgentPrefix + "managed-cluster-arn"
 	// AnnotationManagedClusterIAMRoleSuffix is the suffix of the IAM role of such a cluster.

@@ -113,9 +113,11 @@ func AgentClusters(groups []string) []string {
 }
 
 // IsJoining tells whether somebody has a bootstrap credential, with which agents ask to join: a bootstrap token, or a token of
-// ServiceAccountBootstrap.
+// ServiceAccountBootstrap or of the account that was used before it.
 func IsJoining(user string, groups []string) bool {
-	return slices.Contains(groups, GroupBootstrap) || user == ServiceAccountUser(NamespaceOperators, ServiceAccountBootstrap)
+	return slices.Contains(groups, GroupBootstrap) ||
+		user == ServiceAccountUser(NamespaceOperators, ServiceAccountBootstrap) ||
+		user == ServiceAccountUser(NamespaceOperators, ServiceAccountLegacyBootstrap)
 }
 
 // ClusterCSRGenerateName begins the names of the certificate requests of a cluster.

@@ -57,8 +57,14 @@ func TestClustersAreAdmitted(t *testing.T) {
 	created.Spec.ManagedClusterClientConfigs = []clusterv1.ClientConfig{{URL: "http://admitted"}}
 	expectRefusal(t, agent.Create(t.Context(), created), apierrors.IsBadRequest, "spec.managedClusterClientConfigs[0].url")
 	created.Spec.ManagedClusterClientConfigs = nil
-	created.Spec.Taints = []clusterv1.Taint{{Key: "a", Effect: clusterv1.TaintEffectNoSelect}}
 	create(t, agent, created)
+	if created.Labels[fleet.LabelClusterSet] != "default" || created.Annotations[fleet.AnnotationRequestedBy] != "newcomer" {
+		t.Errorf("created with labels %v and annotations %v, want the set default and who asks", created.Labels, created.Annotations)
+	}
+	created = cluster("admitted-tainted")
+	created.Spec.Taints = []clusterv1.Taint{{Key: "a", Effect: clusterv1.TaintEffectNoSelect}}
+	expectRefusal(t, agent.Create(t.Context(), created.DeepCopy()), apierrors.IsForbidden, "spec.taints")
+	create(t, admin, created)
 	if created.Labels[fleet.LabelClusterSet] != "default" || created.Spec.Taints[0].TimeAdded.IsZero() {
 		t.Errorf("created with labels %v and taints %v, want the set default and a time", created.Labels, created.Spec.Taints)
 	}

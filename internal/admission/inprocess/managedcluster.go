@@ -17,6 +17,7 @@ import (
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	rules "github.com/capstan-io/capstan/internal/admission"
+	"github.com/capstan-io/capstan/internal/fleet"
 )
 
 var managedClusters = clusterv1.GroupVersion.WithResource("managedclusters").GroupResource()
@@ -46,10 +47,12 @@ func (p *clusterMutator) Admit(_ context.Context, request admission.Attributes, 
 		return nil
 	}
 	before := cluster.DeepCopy()
-	err = rules.MutateManagedCluster(cluster, old, rules.MutateOptions{
-		Now: p.clock.Now(), DefaultClusterSet: p.defaultClusterSet,
-	})
-	if err != nil {
+	options := rules.MutateOptions{Now: p.clock.Now(), DefaultClusterSet: p.defaultClusterSet}
+	// When the server asks again, because a webhook changed the object, it is not the sender's any more.
+	if who := request.GetUserInfo(); fleet.IsJoining(who.GetName(), who.GetGroups()) && !request.GetReinvocationContext().IsReinvoke() {
+		options.Requester = who.GetName()
+	}
+	if err := rules.MutateManagedCluster(cluster, old, options); err != nil {
 		return err
 	}
 	return writeMutation(request.GetObject(), before, cluster)
@@ -70,6 +73,9 @@ func writeMutation(target runtime.Object, before, after *clusterv1.ManagedCluste
 	}
 	if !maps.Equal(before.Labels, after.Labels) {
 		object.SetLabels(after.Labels)
+	}
+	if !maps.Equal(before.Annotations, after.Annotations) {
+		object.SetAnnotations(after.Annotations)
 	}
 	return nil
 }

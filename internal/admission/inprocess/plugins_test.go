@@ -47,37 +47,39 @@ func (f *fakeAuthorizer) Authorize(_ context.Context, a authorizer.Attributes) (
 	return authorizer.DecisionNoOpinion, "no rule", nil
 }
 
-// fakeClient has the namespace c1 in a phase, or none; no other call works.
+// fakeClient has the namespace c1, or none if that has no phase; no other call works.
 type (
 	fakeClient struct {
 		kubernetes.Interface
-		phase corev1.NamespacePhase
+		namespace corev1.Namespace
 	}
 	fakeCore struct {
 		corev1client.CoreV1Interface
-		phase corev1.NamespacePhase
+		namespace corev1.Namespace
 	}
 	fakeNamespaces struct {
 		corev1client.NamespaceInterface
-		phase corev1.NamespacePhase
+		namespace corev1.Namespace
 	}
 )
 
-func (f fakeClient) CoreV1() corev1client.CoreV1Interface { return fakeCore{phase: f.phase} }
+func (f fakeClient) CoreV1() corev1client.CoreV1Interface { return fakeCore{namespace: f.namespace} }
 
-func (f fakeCore) Namespaces() corev1client.NamespaceInterface { return fakeNamespaces{phase: f.phase} }
+func (f fakeCore) Namespaces() corev1client.NamespaceInterface {
+	return fakeNamespaces{namespace: f.namespace}
+}
 
 func (f fakeNamespaces) Get(_ context.Context, name string, _ metav1.GetOptions) (*corev1.Namespace, error) {
-	if name != "c1" || f.phase == "" {
+	if name != "c1" || f.namespace.Status.Phase == "" {
 		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, name)
 	}
-	return &corev1.Namespace{Status: corev1.NamespaceStatus{Phase: f.phase}}, nil
+	return f.namespace.DeepCopy(), nil
 }
 
 // server has what an API server hands to admission plugins.
 type server struct {
 	authorizer fakeAuthorizer
-	phase      corev1.NamespacePhase
+	namespace  corev1.Namespace
 	options    inprocess.Options
 	// who sends the requests; sender, if nil.
 	who *user.DefaultInfo
@@ -99,7 +101,7 @@ func (s *server) plugins(t *testing.T) []inprocess.Plugin {
 			wants.SetUnconditionalAuthorizer(&s.authorizer)
 		}
 		if wants, ok := plugin.Plugin.(initializer.WantsExternalKubeClientSet); ok {
-			wants.SetExternalKubeClientSet(fakeClient{phase: s.phase})
+			wants.SetExternalKubeClientSet(fakeClient{namespace: s.namespace})
 		}
 		if err := admission.ValidateInitialization(plugin.Plugin); err != nil {
 			t.Fatalf("%s: %v", plugin.Name, err)
@@ -288,7 +290,7 @@ func TestTerminatingNamespace(t *testing.T) {
 	t.Parallel()
 	for phase, code := range map[corev1.NamespacePhase]int32{"": 0, corev1.NamespaceActive: 0, corev1.NamespaceTerminating: 403} {
 		s := newServer("create join", "update accept")
-		s.phase = phase
+		s.namespace.Status.Phase = phase
 		checkStatus(t, s.write(t, cluster(t, `metadata: {name: c1}, spec: {hubAcceptsClient: true}`), nil, ""), code, "is being deleted")
 	}
 }

@@ -53,6 +53,7 @@ func (p *asking) sender(who user.Info) rules.Sender {
 	return rules.Sender{
 		Name:     who.GetName(),
 		Clusters: fleet.AgentClusters(who.GetGroups()),
+		Joining:  fleet.IsJoining(who.GetName(), who.GetGroups()),
 		Authorize: func(ctx context.Context, asked authorizationv1.ResourceAttributes) (bool, string, error) {
 			decision, reason, err := p.authorizer.Authorize(ctx, authorizer.AttributesRecord{
 				User:            who,

@@ -144,7 +144,7 @@ func (s *server) api(t *testing.T) kubernetes.Interface {
 		respond(w, sar)
 	})
 	mux.HandleFunc("GET /api/v1/namespaces/{name}", func(w http.ResponseWriter, r *http.Request) {
-		namespace, err := fakeNamespaces{phase: s.phase}.Get(r.Context(), r.PathValue("name"), metav1.GetOptions{})
+		namespace, err := fakeNamespaces{namespace: s.namespace}.Get(r.Context(), r.PathValue("name"), metav1.GetOptions{})
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusNotFound)
 			return

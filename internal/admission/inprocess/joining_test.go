@@ -1,0 +1,121 @@
+package inprocess_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authentication/user"
+)
+
+// newcomers have a bootstrap credential, each in its way.
+var newcomers = map[string]*user.DefaultInfo{
+	"bootstrap token":           {Name: "system:bootstrap:abcdef", Groups: []string{"system:bootstrappers", "system:bootstrappers:managedcluster"}},
+	"service account":           {Name: "system:serviceaccount:open-cluster-management:agent-registration-bootstrap"},
+	"service account of before": {Name: "system:serviceaccount:open-cluster-management:cluster-bootstrap"},
+}
+
+// as is a server that the user sends requests to. The set default would take a permission that its authorizer does not give.
+func as(who *user.DefaultInfo) *server {
+	s := newServer()
+	s.who = who
+	s.options.DefaultClusterSet = false
+	return s
+}
+
+// A joiner does not choose set, labels, taints, finalizers and owners of its ManagedCluster. What it may choose is what agents of Open
+// Cluster Management send: the name, client configs and annotations of their prefix, with what the schema fills in.
+func TestWhoJoinsAsksForNoMore(t *testing.T) {
+	t.Parallel()
+	const joins = "has a bootstrap credential and cannot set "
+	for _, test := range []struct{ name, more, refused string }{
+		{name: "nothing but the name", more: "metadata: {name: c1}"},
+		{name: "what the schema fills in", more: "metadata: {name: c1}, spec: {hubAcceptsClient: false, leaseDurationSeconds: 60}"},
+		{name: "what agents send", more: `metadata: {name: c1, annotations: {agent.open-cluster-management.io/a: b}},
+			spec: {hubAcceptsClient: false, managedClusterClientConfigs: [{url: "https://c1", caBundle: Y2E=}]}`},
+		{name: "set", more: "metadata: {name: c1, labels: {cluster.open-cluster-management.io/clusterset: prod}}", refused: joins + "metadata.labels"},
+		{name: "set default", more: "metadata: {name: c1, labels: {cluster.open-cluster-management.io/clusterset: default}}", refused: joins + "metadata.labels"},
+		{name: "label", more: "metadata: {name: c1, labels: {env: prod}}", refused: joins + "metadata.labels"},
+		{name: "annotation", more: "metadata: {name: c1, annotations: {a: b}}", refused: joins + "metadata.annotations[a]"},
+		{name: "somebody else's name", more: "metadata: {name: c1, annotations: {capstan.io/requested-by: admin}}", refused: joins + "metadata.annotations[capstan.io/requested-by]"},
+		{name: "finalizer", more: "metadata: {name: c1, finalizers: [a.io/b]}", refused: joins + "metadata.finalizers"},
+		{name: "owner", more: "metadata: {name: c1, ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: a, uid: b}]}", refused: joins + "metadata.ownerReferences"},
+		{name: "taint", more: "metadata: {name: c1}, spec: {taints: [{key: a, effect: NoSelect}]}", refused: joins + "spec.taints"},
+		{name: "lease duration", more: "metadata: {name: c1}, spec: {leaseDurationSeconds: 1}", refused: joins + "spec.leaseDurationSeconds"},
+		{name: "acceptance", more: "metadata: {name: c1}, spec: {hubAcceptsClient: true}", refused: "cannot update the HubAcceptsClient field"},
+	} {
+		for credential, who := range newcomers {
+			t.Run(test.name+"/"+credential, func(t *testing.T) {
+				t.Parallel()
+				created := cluster(t, test.more)
+				code := int32(0)
+				if test.refused != "" {
+					code = 403
+				}
+				checkStatus(t, as(who).write(t, created, nil, ""), code, test.refused)
+				if asked := created.GetAnnotations()["capstan.io/requested-by"]; code == 0 && asked != who.Name {
+					t.Errorf("requested by %q, want %q", asked, who.Name)
+				}
+			})
+		}
+	}
+}
+
+// Everybody else who may create ManagedClusters creates what they like, in nobody's name.
+func TestAdministratorsCreateAnyCluster(t *testing.T) {
+	t.Parallel()
+	created := cluster(t, `metadata: {name: c1, labels: {env: prod}, annotations: {a: b}, finalizers: [a.io/b]}, spec: {leaseDurationSeconds: 1}`)
+	want := created.DeepCopy()
+	s := newServer()
+	s.options.DefaultClusterSet = false
+	s.namespace = corev1.Namespace{Status: corev1.NamespaceStatus{Phase: corev1.NamespaceActive}}
+	checkStatus(t, s.write(t, created, nil, ""), 0, "")
+	if diff := cmp.Diff(want.Object, created.Object); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// A joiner does not take a tenant's namespace as its name; that of a cluster which had the name before is free.
+func TestWhoJoinsTakesNoNamespace(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name   string
+		labels map[string]string
+		code   int32
+	}{
+		{name: "a tenant's", labels: map[string]string{"team": "a"}, code: 403},
+		{name: "another cluster's", labels: map[string]string{"open-cluster-management.io/cluster-name": "c2"}, code: 403},
+		{name: "its own", labels: map[string]string{"open-cluster-management.io/cluster-name": "c1"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			s := as(newcomers["bootstrap token"])
+			s.namespace.Labels, s.namespace.Status.Phase = test.labels, corev1.NamespaceActive
+			checkStatus(t, s.write(t, cluster(t, "metadata: {name: c1}"), nil, ""), test.code,
+				`cannot take the name "c1": the hub has a namespace of this name that is no cluster's`)
+		})
+	}
+}
+
+// A webhook that labels new clusters has the server ask the plugins again; what the hub itself put there is not held against the joiner.
+func TestWhoJoinsIsJudgedOnce(t *testing.T) {
+	t.Parallel()
+	s := as(newcomers["bootstrap token"])
+	created := cluster(t, "metadata: {name: c1}")
+	request := admission.NewAttributesRecord(created, nil, created.GroupVersionKind(), "", "c1", resourceOf(created.GroupVersionKind()), "",
+		admission.Create, nil, false, s.who)
+	for _, plugin := range s.plugins(t) {
+		mutating, ok := plugin.Plugin.(admission.MutationInterface)
+		if !ok {
+			continue
+		}
+		checkStatus(t, mutating.Admit(t.Context(), request, nil), 0, "")
+		created.SetLabels(map[string]string{"env": "prod"})
+		request.GetReinvocationContext().SetIsReinvoke()
+		checkStatus(t, mutating.Admit(t.Context(), request, nil), 0, "")
+	}
+	if created.GetLabels()["env"] != "prod" || created.GetAnnotations()["capstan.io/requested-by"] == "" {
+		t.Errorf("created with %v", created.Object["metadata"])
+	}
+}
