@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,13 +15,15 @@ import (
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/output"
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
 // acceptance is one run of "capstan accept".
 type acceptance struct {
 	*app
-	hub *hubapi.Hub
+	hub    *hubapi.Hub
+	format *output.Choice
 
 	wait             bool
 	skipApproveCheck bool
@@ -29,12 +33,13 @@ type acceptance struct {
 const acceptLong = `Let clusters work with the hub.
 
 Of each cluster it approves the certificate requests that its agent made with a bootstrap credential, and sets
-spec.hubAcceptsClient of its ManagedCluster. Requests that merely carry the label of the cluster are left alone.
+spec.hubAcceptsClient of its ManagedCluster. Requests that merely carry the label of the cluster are left alone. What is
+accepted is shown before: who asked, the addresses, labels and annotations of the cluster, and the requests.
 
-When several agents ask to be the same cluster, none is approved until you say which: --requesters names them,
---skip-approve-check approves all of them.`
+When several agents ask to be the same cluster, or one asks to be a cluster whose agent has a certificate already, none is
+approved until you say which: --requesters names them, --skip-approve-check approves all of them. -o json shows them to a script.`
 
-// acceptCommand is CA-18.
+// acceptCommand is "capstan accept".
 func (a *app) acceptCommand() *cobra.Command {
 	clusters := &clusterFlags{}
 	run := &acceptance{app: a}
@@ -48,8 +53,10 @@ func (a *app) acceptCommand() *cobra.Command {
 	}
 	clusters.add(a, command)
 	command.Flags().BoolVar(&run.wait, "wait", false, "wait for the clusters to ask, for --timeout seconds at most")
-	command.Flags().BoolVar(&run.skipApproveCheck, "skip-approve-check", false, "approve requests of several agents for the same cluster, too")
+	command.Flags().BoolVar(&run.skipApproveCheck, "skip-approve-check", false,
+		"approve requests of several agents for the same cluster, and for a cluster that has joined, too")
 	command.Flags().StringSliceVar(&run.requesters, "requesters", nil, "common names of the agents to approve, separated by commas; each has to match exactly")
+	run.format = addOutputFlag(command, output.Tree, output.YAML, output.JSON)
 	complete(command, "requesters", a.completeRequesters(clusters))
 	command.RunE = func(command *cobra.Command, _ []string) error {
 		names, err := clusters.required()
@@ -66,35 +73,76 @@ func (a *app) acceptCommand() *cobra.Command {
 
 func (r *acceptance) acceptAll(ctx context.Context, clusters []string) error {
 	var errs []error
+	results := []*output.Acceptance{}
 	for _, cluster := range clusters {
-		if err := r.accept(ctx, cluster); err != nil {
+		result := &output.Acceptance{Cluster: cluster}
+		if err := r.accept(ctx, result); err != nil {
+			result.Error = err.Error()
 			errs = append(errs, err)
-			continue
+		} else if !r.dryRun {
+			r.tell("cluster %s is accepted; \"capstan get clusters\" shows when it is available", cluster)
 		}
-		if !r.dryRun {
-			r.say("cluster %s is accepted; \"capstan get clusters\" shows when it is available", cluster)
-		}
+		results = append(results, result)
+	}
+	if r.format.Format() != output.Tree {
+		errs = append(errs, r.print(r.format.Format(), output.View{Object: results}))
 	}
 	return errors.Join(errs...)
 }
 
-func (r *acceptance) accept(ctx context.Context, name string) error {
-	cluster, err := r.cluster(ctx, name)
+// tell says what is done to a person; a program reads the result.
+func (r *acceptance) tell(format string, args ...any) {
+	if r.format.Format() == output.Tree {
+		r.say(format, args...)
+	}
+}
+
+func (r *acceptance) accept(ctx context.Context, result *output.Acceptance) error {
+	cluster, err := r.cluster(ctx, result.Cluster)
 	if err != nil {
 		return err
 	}
-	if err := r.approve(ctx, cluster); err != nil {
+	if err := r.describe(ctx, cluster, result); err != nil {
+		return err
+	}
+	chosen, err := r.requests(ctx, cluster, result)
+	if err != nil {
+		return err
+	}
+	if r.format.Format() == output.Tree {
+		if err := output.StyleOf(r.out).WriteTree(r.out, output.AcceptanceTree(result, r.clock.Now())); err != nil {
+			return err
+		}
+	}
+	if err := r.approve(ctx, chosen, result); err != nil {
 		return err
 	}
 	if r.dryRun {
-		r.say("would set hubAcceptsClient to true for managed cluster %s", name)
+		r.tell("would set hubAcceptsClient to true for managed cluster %s", cluster.Name)
 		return nil
 	}
-	if err := r.hub.AcceptCluster(ctx, name); err != nil {
+	if err := r.hub.AcceptCluster(ctx, cluster.Name); err != nil {
 		return err
 	}
-	r.say("set hubAcceptsClient to true for managed cluster %s", name)
+	result.Accepted = true
+	r.tell("set hubAcceptsClient to true for managed cluster %s", cluster.Name)
 	return nil
+}
+
+// describe notes what the hub knows of a cluster.
+func (r *acceptance) describe(ctx context.Context, cluster *clusterv1.ManagedCluster, result *output.Acceptance) error {
+	result.Accepted = cluster.Spec.HubAcceptsClient
+	result.Joined = meta.IsStatusConditionTrue(cluster.Status.Conditions, fleet.ConditionJoined)
+	result.Labels, result.Taints = cluster.Labels, cluster.Spec.Taints
+	result.RequestedBy = cluster.Annotations[fleet.AnnotationRequestedBy]
+	result.Annotations = maps.Clone(cluster.Annotations)
+	delete(result.Annotations, fleet.AnnotationRequestedBy)
+	for _, config := range cluster.Spec.ManagedClusterClientConfigs {
+		result.URLs = append(result.URLs, config.URL)
+	}
+	var err error
+	result.ForeignNamespace, err = r.hub.ForeignNamespace(ctx, cluster.Name)
+	return err
 }
 
 // cluster reads the ManagedCluster, which its agent creates, and waits for it if that was asked for.
@@ -127,60 +175,103 @@ func (r *acceptance) waitFor(subject, what string, waiting func() error) error {
 	return err
 }
 
-// approve approves what there is to approve. It fails when the agent of the cluster has and gets no way in.
-func (r *acceptance) approve(ctx context.Context, cluster *clusterv1.ManagedCluster) error {
+// requests returns the requests to approve, and waits for one if that was asked for. It fails when the agent of the cluster has and gets
+// no way in.
+func (r *acceptance) requests(ctx context.Context, cluster *clusterv1.ManagedCluster, result *output.Acceptance) ([]hubapi.JoinRequest, error) {
 	requests, rejected, err := r.hub.JoinRequests(ctx, cluster.Name)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	chosen, approved, err := r.choose(cluster.Name, requests)
+	note(result, requests, rejected)
+	chosen, approved, err := r.choose(result, requests)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	others := r.unwanted(requests)
-	if len(chosen) == 0 && !approved && (len(others) > 0 || !needsNoRequest(cluster)) {
-		if !r.wait {
-			return noRequest(cluster.Name, others, rejected)
-		}
-		if err := r.awaitRequest(ctx, cluster.Name); err != nil {
-			return err
-		}
-		return r.approve(ctx, cluster)
+	if len(chosen) > 0 || approved || len(others) == 0 && needsNoRequest(cluster) {
+		return chosen, nil
 	}
+	if !r.wait {
+		return nil, noRequest(cluster.Name, others, rejected)
+	}
+	if err := r.awaitRequest(ctx, cluster.Name); err != nil {
+		return nil, err
+	}
+	return r.requests(ctx, cluster, result)
+}
+
+// note puts the requests of a cluster into the result.
+func note(result *output.Acceptance, requests []hubapi.JoinRequest, rejected []hubapi.RejectedRequest) {
+	result.Requests, result.Rejected = nil, nil
+	for _, request := range requests {
+		if request.Pending || request.Approved {
+			result.Requests = append(result.Requests, output.AgentRequest{
+				Name: request.Name, Agent: request.CommonName, Requester: request.Requester, Created: request.Created, Approved: request.Approved,
+			})
+		}
+	}
+	for _, request := range rejected {
+		result.Rejected = append(result.Rejected, output.RejectedRequest{Name: request.Name, Why: request.Why.Error()})
+	}
+}
+
+func (r *acceptance) approve(ctx context.Context, chosen []hubapi.JoinRequest, result *output.Acceptance) error {
 	for _, request := range chosen {
 		if r.dryRun {
-			r.say("would approve CSR %s of %s", request.Name, request.CommonName)
+			r.tell("would approve CSR %s of %s", request.Name, output.Printable(request.CommonName))
 			continue
 		}
 		if err := r.hub.Approve(ctx, request.Name); err != nil {
 			return err
 		}
-		r.say("CSR %s approved", request.Name)
+		for i := range result.Requests {
+			result.Requests[i].Approved = result.Requests[i].Approved || result.Requests[i].Name == request.Name
+		}
+		r.tell("CSR %s approved", request.Name)
 	}
 	return nil
 }
 
 // choose tells which requests to approve, and whether one of those wanted was approved before.
-func (r *acceptance) choose(cluster string, requests []hubapi.JoinRequest) (chosen []hubapi.JoinRequest, approved bool, err error) {
-	var agents []string
+func (r *acceptance) choose(result *output.Acceptance, requests []hubapi.JoinRequest) (chosen []hubapi.JoinRequest, approved bool, err error) {
+	agents, holders := map[string]bool{}, map[string]bool{}
 	for _, request := range requests {
+		if request.Approved {
+			holders[request.CommonName] = true
+		}
 		if !r.wanted(request) {
 			continue
 		}
 		approved = approved || request.Approved
-		if !request.Pending {
-			continue
-		}
-		chosen = append(chosen, request)
-		if !slices.Contains(agents, request.CommonName) {
-			agents = append(agents, request.CommonName)
+		if request.Pending {
+			chosen = append(chosen, request)
+			agents[request.CommonName] = true
 		}
 	}
-	if len(agents) > 1 && len(r.requesters) == 0 && !r.skipApproveCheck {
+	if len(chosen) == 0 || len(r.requesters) > 0 || r.skipApproveCheck {
+		return chosen, approved, nil
+	}
+	maps.DeleteFunc(holders, func(agent string, _ bool) bool { return agents[agent] })
+	switch {
+	case len(agents) > 1:
 		return nil, approved, fmt.Errorf("%d agents ask to be cluster %s, so none is approved. Choose the ones you know with --requesters, "+
-			"or approve all with --skip-approve-check:\n  %s", len(agents), cluster, strings.Join(agents, "\n  "))
+			"or approve all with --skip-approve-check:%s", len(agents), result.Cluster, listed(chosen))
+	case result.Joined || len(holders) > 0:
+		return nil, approved, fmt.Errorf("an agent of cluster %s has a certificate already, and one asks for another, so it is not approved. It may be the same agent, "+
+			"which has lost its credential, or somebody who would get all that goes to the cluster. If you know it, name it with --requesters, "+
+			"or approve whoever asks with --skip-approve-check:%s", result.Cluster, listed(chosen))
 	}
 	return chosen, approved, nil
+}
+
+// listed is who asks, one a line.
+func listed(requests []hubapi.JoinRequest) string {
+	var lines strings.Builder
+	for _, request := range requests {
+		fmt.Fprintf(&lines, "\n  %s (CSR %s of %s by %s)", output.Printable(request.CommonName), request.Name,
+			request.Created.UTC().Format(time.RFC3339), output.Printable(request.Requester))
+	}
+	return lines.String()
 }
 
 // wanted matches common names whole (O16).

@@ -2,11 +2,13 @@ package cli_test
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"strings"
 	"testing"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
@@ -208,5 +210,102 @@ func TestAcceptForbidden(t *testing.T) {
 	got.fails(t, "accept cluster cluster1", "may not accept", "ask an administrator")
 	if !strings.Contains(got.out, "CSR one approved") {
 		t.Errorf("output %s", got.out)
+	}
+}
+
+// "accept" on a cluster that has an agent does not approve another one silently: whoever has a bootstrap credential could take the cluster
+// over the next time that an administrator accepts it.
+func TestAcceptAsksForAnotherAgent(t *testing.T) {
+	t.Parallel()
+	const other = "system:open-cluster-management:cluster1:other"
+	joined := acceptedCluster("cluster1", "ManagedClusterJoined")
+	denied := cluster("cluster1", nil, "ManagedClusterJoined")
+	approved := fakehub.JoinRequest(t, "first", "cluster1", "a1")
+	approved.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved}}
+	for name, test := range map[string]struct {
+		cluster *clusterv1.ManagedCluster
+		earlier *certificatesv1.CertificateSigningRequest
+		flags   []string
+		refused bool
+	}{
+		"of a cluster that has joined":             {cluster: joined, refused: true},
+		"of a cluster that was denied":             {cluster: denied, refused: true},
+		"of a cluster whose agent was approved":    {cluster: cluster("cluster1", nil), earlier: approved, refused: true},
+		"of a cluster that has joined, named":      {cluster: joined, flags: []string{"--requesters", other}},
+		"of a cluster that has joined, unchecked":  {cluster: joined, flags: []string{"--skip-approve-check"}},
+		"of a cluster that nobody has been so far": {cluster: cluster("cluster1", nil)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHub(t)
+			h.Put(t, clustersPath+"/cluster1", test.cluster)
+			if test.earlier != nil {
+				h.putRequest(t, test.earlier)
+			}
+			h.putRequest(t, fakehub.JoinRequest(t, "another", "cluster1", "other"))
+			got := h.run(t, "", append([]string{"accept", "--clusters", "cluster1"}, test.flags...)...)
+			if !test.refused {
+				got.succeeds(t, "CSR another approved")
+				return
+			}
+			got.fails(t, "an agent of cluster cluster1 has a certificate already", other, "CSR another", "agent-registration-bootstrap", "--requesters", "--skip-approve-check")
+			if h.approved(t, "another") || len(h.Requests(http.MethodPatch)) > 0 {
+				t.Error("the other agent is let in all the same")
+			}
+		})
+	}
+}
+
+// "accept" shows what is accepted, also what strangers wrote, without letting them write to the terminal.
+func TestAcceptShowsWhatIsAccepted(t *testing.T) {
+	t.Parallel()
+	h := newHub(t)
+	requested := cluster("cluster1", map[string]string{"cluster.open-cluster-management.io/clusterset": "default"})
+	requested.Annotations = map[string]string{"capstan.io/requested-by": "system:bootstrap:abcdef", "agent.open-cluster-management.io/a": "b\x1b[2K"}
+	requested.Spec.ManagedClusterClientConfigs = []clusterv1.ClientConfig{{URL: "https://cluster1.example.com"}}
+	requested.Spec.Taints = []clusterv1.Taint{{Key: "k", Value: "v", Effect: clusterv1.TaintEffectNoSelect}}
+	h.Put(t, clustersPath+"/cluster1", requested)
+	h.putRequest(t, fakehub.JoinRequest(t, "one", "cluster1", "a1"))
+	h.Put(t, "/api/v1/namespaces/cluster1", &corev1.Namespace{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{Name: "cluster1"},
+	})
+	got := h.run(t, "", "accept", "--clusters", "cluster1", "--dry-run")
+	got.succeeds(t, "RequestedBy: system:bootstrap:abcdef", "URLs: https://cluster1.example.com", "clusterset: default", `agent.open-cluster-management.io/a: "b\x1b[2K"`,
+		"Taint: k=v:NoSelect", "Namespace: exists and was not made for a cluster", "Request: one", "Agent: system:open-cluster-management:cluster1:a1",
+		"Requester: system:serviceaccount:open-cluster-management:agent-registration-bootstrap")
+	if strings.Contains(got.out, "\x1b") {
+		t.Errorf("the terminal acts on %q", got.out)
+	}
+}
+
+// A script learns from JSON who asks, and chooses.
+func TestAcceptJSON(t *testing.T) {
+	t.Parallel()
+	h := newHub(t)
+	h.Put(t, clustersPath+"/cluster1", acceptedCluster("cluster1", "ManagedClusterJoined"))
+	h.putRequest(t, fakehub.JoinRequest(t, "one", "cluster1", "a1"))
+	type answer struct {
+		Cluster, Error   string
+		Accepted, Joined bool
+		Requests         []struct {
+			Name, Agent, Requester string
+			Approved               bool
+		}
+	}
+	accept := func(flags ...string) (answer, int) {
+		t.Helper()
+		got := h.run(t, "", append([]string{"accept", "--clusters", "cluster1", "-o", "json"}, flags...)...)
+		var answers []answer
+		if err := json.Unmarshal([]byte(got.out), &answers); err != nil || len(answers) != 1 || len(answers[0].Requests) != 1 {
+			t.Fatalf("%v: %s%s", err, got.out, got.errOut)
+		}
+		return answers[0], got.code
+	}
+	asked, code := accept()
+	if code != 1 || !asked.Joined || !strings.Contains(asked.Error, "has a certificate already") || asked.Requests[0].Approved {
+		t.Errorf("exit code %d: %+v", code, asked)
+	}
+	if done, code := accept("--requesters", asked.Requests[0].Agent); code != 0 || !done.Accepted || !done.Requests[0].Approved || done.Error != "" || !h.approved(t, "one") {
+		t.Errorf("exit code %d: %+v", code, done)
 	}
 }

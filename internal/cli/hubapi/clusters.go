@@ -5,6 +5,8 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -47,6 +49,17 @@ func (h *Hub) AcceptCluster(ctx context.Context, name string) error {
 	err := h.clusters.Patch(types.MergePatchType).Resource(managedClusters).Name(name).
 		Body([]byte(`{"spec":{"hubAcceptsClient":true}}`)).Do(ctx).Error()
 	return h.explain("accept cluster "+name, err)
+}
+
+// ForeignNamespace tells whether the hub has a namespace of a cluster's name that was not made for the cluster. Who may not look sees
+// none.
+func (h *Hub) ForeignNamespace(ctx context.Context, cluster string) (bool, error) {
+	namespace := &corev1.Namespace{}
+	err := h.core.Get().Resource("namespaces").Name(cluster).Do(ctx).Into(namespace)
+	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+		return false, nil
+	}
+	return err == nil && namespace.Labels[fleet.LabelClusterName] != cluster, h.explain("read namespace "+cluster, err)
 }
 
 // WaitForCluster returns once the cluster exists and is as wanted. It fails only with what waiting cannot mend.

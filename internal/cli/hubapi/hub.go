@@ -58,6 +58,9 @@ func New(config *rest.Config) (*Hub, error) {
 	config.UserAgent = "capstan"
 	config.QPS = -1 // the API server's priority and fairness is the throttle
 	config.WarningHandler = rest.NewWarningWriter(os.Stderr, rest.WarningWriterOptions{Deduplicate: true})
+	if err := tunnel.CheckCredential(config); err != nil {
+		return nil, err
+	}
 	if err := rest.LoadTLSFiles(config); err != nil {
 		return nil, err
 	}
@@ -101,7 +104,7 @@ func New(config *rest.Config) (*Hub, error) {
 func newScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	kinds := map[schema.GroupVersion][]runtime.Object{
-		corev1.SchemeGroupVersion:           {&corev1.ConfigMap{}, &corev1.NamespaceList{}, &corev1.Secret{}, &corev1.SecretList{}, &corev1.ServiceAccount{}},
+		corev1.SchemeGroupVersion:           {&corev1.ConfigMap{}, &corev1.Namespace{}, &corev1.NamespaceList{}, &corev1.Secret{}, &corev1.SecretList{}, &corev1.ServiceAccount{}},
 		authenticationv1.SchemeGroupVersion: {&authenticationv1.TokenRequest{}},
 		certificatesv1.SchemeGroupVersion:   {&certificatesv1.CertificateSigningRequest{}, &certificatesv1.CertificateSigningRequestList{}},
 		coordinationv1.SchemeGroupVersion:   {&coordinationv1.Lease{}, &coordinationv1.LeaseList{}},

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -28,8 +29,10 @@ const ApprovalReason = "capstan Approve"
 type JoinRequest struct {
 	// Name of the CertificateSigningRequest.
 	Name string
-	// CommonName is who the agent will be on the hub.
-	CommonName string
+	// CommonName is who the agent will be on the hub, Requester is the user who asks for it.
+	CommonName, Requester string
+	// Created is when.
+	Created time.Time
 	// Approved tells whether somebody approved it; it is neither approved nor denied when Pending.
 	Approved, Pending bool
 }
@@ -54,7 +57,9 @@ func exactly(pattern string) *regexp.Regexp { return regexp.MustCompile(`^(?:` +
 // joinRequest reads a certificate request that carries the label of the cluster. The error says why it is not one that an
 // agent of this cluster makes to join.
 func joinRequest(csr *certificatesv1.CertificateSigningRequest, cluster string) (JoinRequest, error) {
-	request := JoinRequest{Name: csr.Name, Pending: len(csr.Status.Conditions) == 0}
+	request := JoinRequest{
+		Name: csr.Name, Requester: csr.Spec.Username, Created: csr.CreationTimestamp.Time, Pending: len(csr.Status.Conditions) == 0,
+	}
 	for _, condition := range csr.Status.Conditions {
 		request.Approved = request.Approved || condition.Type == certificatesv1.CertificateApproved
 	}
