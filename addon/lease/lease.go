@@ -17,6 +17,8 @@ import (
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/capstan-io/capstan/internal/tunnel"
 )
 
 const (
@@ -85,6 +87,9 @@ func New(cluster *rest.Config, o Options) (*Updater, error) {
 	u := &Updater{options: o, leases: own.Leases(o.Namespace)}
 	if o.Hub == nil {
 		return u, nil
+	}
+	if err := tunnel.CheckCredential(o.Hub); err != nil {
+		return nil, fmt.Errorf("lease: reach the hub: %w", err)
 	}
 	hub, err := coordinationclient.NewForConfig(o.Hub)
 	if err != nil {

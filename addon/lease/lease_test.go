@@ -182,6 +182,7 @@ func TestOptions(t *testing.T) {
 		"no namespace":        {AddOn: "hello"},
 		"hub without cluster": {AddOn: "hello", Namespace: "ns", Hub: &rest.Config{}},
 		"cluster without hub": {AddOn: "hello", Namespace: "ns", Cluster: "c1"},
+		"hub without TLS":     {AddOn: "hello", Namespace: "ns", Hub: &rest.Config{Host: "http://hub", BearerToken: "t"}, Cluster: "c1"},
 		"too often":           {AddOn: "hello", Namespace: "ns", Interval: time.Second - 1},
 	} {
 		if _, err := lease.New(&rest.Config{}, o); err == nil {

@@ -53,6 +53,7 @@ import (
 	"github.com/capstan-io/capstan/internal/addon/trigger"
 	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/ownwrites"
+	"github.com/capstan-io/capstan/internal/tunnel"
 )
 
 // Options of a Manager. Name is required.
@@ -82,6 +83,9 @@ type Manager struct {
 func New(hub *rest.Config, o Options) (*Manager, error) {
 	if err := checkName(o.Name); err != nil {
 		return nil, err
+	}
+	if err := tunnel.CheckCredential(hub); err != nil {
+		return nil, fmt.Errorf("prepare the manager %s: %w", o.Name, err)
 	}
 	mgr, err := ctrl.NewManager(hub, o.controllers())
 	if err != nil {

@@ -68,6 +68,10 @@ func TestMistakes(t *testing.T) {
 			t.Errorf("name %q: %v", name, err)
 		}
 	}
+	cleartext := &rest.Config{Host: "http://hub", BearerToken: "t"}
+	if _, err := manager.New(cleartext, manager.Options{Name: "hello"}); err == nil || !strings.Contains(err.Error(), "without TLS") {
+		t.Errorf("a token without TLS: %v", err)
+	}
 	for what, test := range map[string]struct {
 		agents []addon.Agent
 		says   string

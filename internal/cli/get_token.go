@@ -118,11 +118,15 @@ func (a *app) joinInfo(ctx context.Context, useBootstrapToken bool) (joinInfo, e
 	if err != nil {
 		return joinInfo{}, err
 	}
-	token, err := newToken(ctx, hub, useBootstrapToken, a.clock.Now())
+	published, err := hub.Published(ctx)
 	if err != nil {
 		return joinInfo{}, err
 	}
-	published, err := hub.Published(ctx)
+	if !strings.HasPrefix(published.Server, "https://") {
+		return joinInfo{}, fmt.Errorf("agents would reach the hub at %q, without TLS: whoever is on the way could read their token and answer in place of the hub. "+
+			"Its address has to begin with https://; ConfigMap kube-public/cluster-info says what it is, or else the kubeconfig", published.Server)
+	}
+	token, err := newToken(ctx, hub, useBootstrapToken, a.clock.Now())
 	return joinInfo{Token: token, Server: published.Server, Pins: published.Pins}, err
 }
 

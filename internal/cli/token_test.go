@@ -140,3 +140,18 @@ func TestGetTokenRestores(t *testing.T) {
 		})
 	}
 }
+
+// An http:// address that the hub publishes leads no agent to send its token in clear text: no token is made for it.
+func TestGetTokenWithoutTLS(t *testing.T) {
+	t.Parallel()
+	h := newHub(t)
+	h.putCredentials(t)
+	h.Put(t, "/api/v1/namespaces/kube-public/configmaps/cluster-info", &corev1.ConfigMap{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Name: "cluster-info"},
+		Data: map[string]string{"kubeconfig": "apiVersion: v1\nkind: Config\nclusters: [{name: '', cluster: {server: 'http://hub.example.com'}}]"},
+	})
+	h.run(t, "", "get", "token").fails(t, `"http://hub.example.com", without TLS`, "cluster-info")
+	if made := h.Requests(http.MethodPost); len(made) > 0 {
+		t.Errorf("made %+v", made)
+	}
+}

@@ -217,6 +217,8 @@ func TestCheckInvitation(t *testing.T) {
 	}{
 		"good":              {invitation: hubapi.Invitation{Server: "https://hub:6443"}},
 		"no scheme":         {invitation: hubapi.Invitation{Server: "hub:6443"}, fails: "--hub-apiserver"},
+		"no TLS":            {invitation: hubapi.Invitation{Server: "http://hub:6443", Token: "t"}, fails: "--hub-apiserver: \"http://hub:6443\" is not a URL that begins with https://"},
+		"no TLS, with hash": {invitation: hubapi.Invitation{Server: "http://hub:6443", Token: "t", Pins: []string{otherPin}}, fails: "without TLS"},
 		"hash":              {invitation: hubapi.Invitation{Server: "https://hub", Pins: []string{otherPin}}},
 		"hash too short":    {invitation: hubapi.Invitation{Server: "https://hub", Pins: []string{"sha256:abc"}}, fails: "--ca-cert-hash: \"sha256:abc\""},
 		"proxy no scheme":   {invitation: hubapi.Invitation{Server: "https://hub", ProxyURL: "proxy:3128"}, fails: "--proxy-url"},
@@ -226,6 +228,15 @@ func TestCheckInvitation(t *testing.T) {
 		if (err == nil) != (test.fails == "") || err != nil && !strings.Contains(err.Error(), test.fails) {
 			t.Errorf("%s: error %v, want %q", name, err, test.fails)
 		}
+	}
+}
+
+// A token goes nowhere in clear text, whatever the hub is trusted for.
+func TestTokenWithoutTLS(t *testing.T) {
+	t.Parallel()
+	invitation := hubapi.Invitation{Server: "http://hub.invalid", Token: accountToken}
+	if _, err := invitation.Hub(hubapi.Trust{CA: fakehub.New(t).CA()}); err == nil || !strings.Contains(err.Error(), "without TLS") {
+		t.Errorf("error %v", err)
 	}
 }
 

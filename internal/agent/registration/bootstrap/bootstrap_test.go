@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/pem"
 	"fmt"
 	"math/big"
 	"net/http"
@@ -65,10 +66,11 @@ func newHub(t *testing.T, status int) *clientcmdapi.Config {
 
 func serve(t *testing.T, handler http.HandlerFunc) *clientcmdapi.Config {
 	t.Helper()
-	server := httptest.NewServer(handler)
+	server := httptest.NewTLSServer(handler)
 	t.Cleanup(server.Close)
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 	return &clientcmdapi.Config{
-		Clusters:       map[string]*clientcmdapi.Cluster{"hub": {Server: server.URL}},
+		Clusters:       map[string]*clientcmdapi.Cluster{"hub": {Server: server.URL, CertificateAuthorityData: ca}},
 		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"bootstrap": {Token: "abcdef.0123456789abcdef"}},
 		Contexts:       map[string]*clientcmdapi.Context{"bootstrap": {Cluster: "hub", AuthInfo: "bootstrap"}},
 		CurrentContext: "bootstrap",
@@ -171,6 +173,30 @@ func TestSettleTellsOfItsHub(t *testing.T) {
 	}
 	if !strings.Contains(told, "hub.example.com") || strings.Contains(told, "other.example.com") {
 		t.Errorf("told %q", told)
+	}
+}
+
+// An http:// hub gets no token in clear text, and is not believed: the agent does not register there, and one that has a credential of
+// another address keeps that.
+func TestHubWithoutTLS(t *testing.T) {
+	t.Parallel()
+	before := newHub(t, http.StatusForbidden)
+	reached := make(chan struct{}, 10)
+	cleartext := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached <- struct{}{} }))
+	t.Cleanup(cleartext.Close)
+	now := before.DeepCopy()
+	now.Clusters["hub"].Server = cleartext.URL
+	b, credential := registered(t, before, now)
+	if stays, err := b.stays(t.Context(), credential); !stays || err != nil {
+		t.Errorf("an agent with a credential stays: %t, %v", stays, err)
+	}
+	if _, err := b.choose(t.Context(), b.candidates()); err == nil || !strings.Contains(err.Error(), "is reached without TLS") || !strings.Contains(err.Error(), cleartext.URL) {
+		t.Errorf("an agent without a credential: %v", err)
+	}
+	select {
+	case <-reached:
+		t.Error("the hub was asked something")
+	default:
 	}
 }
 

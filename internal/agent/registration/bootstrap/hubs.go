@@ -60,7 +60,22 @@ func load(file string) (*clientcmdapi.Config, error) {
 		}
 		hub.CertificateAuthority = ""
 	}
+	if err := checkTLS(config); err != nil {
+		return nil, fmt.Errorf("bootstrap kubeconfig %s: %w", file, err)
+	}
 	return config, nil
+}
+
+// checkTLS fails if the current context leads to a hub without TLS. That there is no such context is found out elsewhere.
+func checkTLS(config *clientcmdapi.Config) error {
+	current := config.Contexts[config.CurrentContext]
+	if current == nil || config.Clusters[current.Cluster] == nil {
+		return nil
+	}
+	hub := config.Clusters[current.Cluster]
+	return tunnel.CheckTLS(&rest.Config{
+		Host: hub.Server, TLSClientConfig: rest.TLSClientConfig{CAData: hub.CertificateAuthorityData, Insecure: hub.InsecureSkipTLSVerify},
+	})
 }
 
 // files are the bootstrap kubeconfigs and the files that they name.

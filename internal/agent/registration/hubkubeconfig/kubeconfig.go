@@ -143,6 +143,9 @@ func (c *Credential) ClientConfig() (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the hub kubeconfig cannot be used: %w", err)
 	}
+	if err := tunnel.CheckTLS(client); err != nil {
+		return nil, fmt.Errorf("the hub kubeconfig cannot be used: %w", err)
+	}
 	if err := tunnel.Use(client); err != nil {
 		return nil, fmt.Errorf("the hub kubeconfig cannot be used: %w", err)
 	}
