@@ -14,7 +14,6 @@ import (
 	"k8s.io/apiserver/pkg/util/notfoundhandler"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
-	authenticationv1client "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	"k8s.io/client-go/rest"
 	aggregatorapiserver "k8s.io/kube-aggregator/pkg/apiserver"
 	aggregatorscheme "k8s.io/kube-aggregator/pkg/apiserver/scheme"
@@ -41,10 +40,10 @@ type serverConfigs struct {
 	extensions *apiextensionsapiserver.Config
 }
 
-// newServer builds the API server. Nothing runs yet. It calls itself by the loopback client, and the embedded storage, unless that is nil. Reviews, unless nil,
-// tell of more users. Whoever asks for something at the endpoints is let through to them.
-func newServer(options kubeoptions.CompletedOptions, loopback *rest.Config, embedded *direct.Storage, services *serviceResolver, reviews authenticationv1client.AuthenticationV1Interface, endpoints []string) (*aggregatorapiserver.APIAggregator, error) {
-	configs, err := newServerConfigs(options, loopback, embedded, services, reviews)
+// newServer builds the API server. Nothing runs yet. It calls itself by the loopback client, and the embedded storage, unless that is nil. The users
+// of the hosting cluster are let in unless that is nil. Whoever asks for something at the endpoints is let through to them.
+func newServer(options kubeoptions.CompletedOptions, loopback *rest.Config, embedded *direct.Storage, services *serviceResolver, hosting *hostingUsers, endpoints []string) (*aggregatorapiserver.APIAggregator, error) {
+	configs, err := newServerConfigs(options, loopback, embedded, services, hosting)
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +53,7 @@ func newServer(options kubeoptions.CompletedOptions, loopback *rest.Config, embe
 	return configs.chain()
 }
 
-func newServerConfigs(options kubeoptions.CompletedOptions, loopback *rest.Config, embedded *direct.Storage, services *serviceResolver, reviews authenticationv1client.AuthenticationV1Interface) (*serverConfigs, error) {
+func newServerConfigs(options kubeoptions.CompletedOptions, loopback *rest.Config, embedded *direct.Storage, services *serviceResolver, hosting *hostingUsers) (*serverConfigs, error) {
 	generic, err := newGenericConfig(options, loopback, []*runtime.Scheme{legacyscheme.Scheme, apiextensionsapiserver.Scheme, aggregatorscheme.Scheme})
 	if err != nil {
 		return nil, fmt.Errorf("configure the API server: %w", err)
@@ -64,8 +63,8 @@ func newServerConfigs(options kubeoptions.CompletedOptions, loopback *rest.Confi
 	generic.EffectiveVersion = kubeversion.Report(generic.EffectiveVersion)
 	// The endpoint is ours too: it has the metrics of all parts of the process.
 	generic.EnableMetrics = false
-	if reviews != nil {
-		if err := alsoReviewedBy(reviews, &generic.Authentication); err != nil {
+	if hosting != nil {
+		if err := hosting.join(&generic.Authentication); err != nil {
 			return nil, err
 		}
 	}
@@ -80,6 +79,12 @@ func newServerConfigs(options kubeoptions.CompletedOptions, loopback *rest.Confi
 	})
 	if err != nil {
 		return nil, fmt.Errorf("follow the certificates of the API server: %w", err)
+	}
+	if hosting != nil {
+		// Clients send a certificate only to a server that names its CA.
+		if err := generic.Authentication.ApplyClientCert(hosting.clientCA, generic.SecureServing); err != nil {
+			return nil, fmt.Errorf("delegate authentication: %w", err)
+		}
 	}
 	extensions, err := controlplaneapiserver.CreateAPIExtensionsConfig(*generic.Config, generic.informers, initializers, options, replicas,
 		services, services.inProcess(native))

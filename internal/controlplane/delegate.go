@@ -4,18 +4,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
 	authenticationgroup "k8s.io/apiserver/pkg/authentication/group"
 	"k8s.io/apiserver/pkg/authentication/request/bearertoken"
 	"k8s.io/apiserver/pkg/authentication/request/union"
 	"k8s.io/apiserver/pkg/authentication/request/websocket"
+	"k8s.io/apiserver/pkg/authentication/request/x509"
 	tokencache "k8s.io/apiserver/pkg/authentication/token/cache"
+	authenticationuser "k8s.io/apiserver/pkg/authentication/user"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
@@ -24,7 +29,8 @@ import (
 	authenticationv1client "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
-	controlplaneoptions "k8s.io/kubernetes/pkg/controlplane/apiserver/options"
+
+	"github.com/capstan-io/capstan/internal/fleet"
 )
 
 const (
@@ -39,9 +45,17 @@ const (
 	clientCAKey             = "client-ca-file"
 )
 
+// hostingUsers are the users of the hosting cluster, when these are let in.
+type hostingUsers struct {
+	// reviews tell whose a token is.
+	reviews authenticationv1client.AuthenticationV1Interface
+	// clientCA signs their certificates.
+	clientCA dynamiccertificates.CAContentProvider
+}
+
 // delegateAuthentication lets the users of the hosting cluster in: their tokens are shown to it, their certificates are
-// held against its client CA (SC-15). They have no rights on the hub but those granted here.
-func (h *hub) delegateAuthentication(ctx context.Context, k *controlplaneoptions.Options) error {
+// held against its client CA. They have no rights on the hub but those granted here.
+func (h *hub) delegateAuthentication(ctx context.Context) error {
 	if !h.DelegatingAuthentication {
 		return nil
 	}
@@ -56,20 +70,18 @@ func (h *hub) delegateAuthentication(ctx context.Context, k *controlplaneoptions
 	if err != nil {
 		return fmt.Errorf("delegate authentication: %w", err)
 	}
-	h.hostingReviews = client.AuthenticationV1()
-	theirs, err := dynamiccertificates.NewDynamicCAFromConfigMapController("hosting-cluster-client-ca", authenticationNamespace, authenticationConfigMap, clientCAKey, client)
+	clientCA, err := dynamiccertificates.NewDynamicCAFromConfigMapController("hosting-cluster-client-ca", authenticationNamespace, authenticationConfigMap, clientCAKey, client)
 	if err != nil {
 		return fmt.Errorf("delegate authentication: %w", err)
 	}
-	certificates := k.Authentication.ClientCert
-	certificates.CAContentProvider = dynamiccertificates.NewUnionCAContentProvider(certificates.CAContentProvider, theirs)
+	h.hostingUsers = &hostingUsers{reviews: client.AuthenticationV1(), clientCA: clientCA}
 	return nil
 }
 
-// alsoReviewedBy adds the users that the hosting cluster knows by their tokens to those the hub knows itself. The API server's
-// own option for this waits 30 seconds for an answer, and cannot be told otherwise.
-func alsoReviewedBy(reviews authenticationv1client.AuthenticationV1Interface, info *genericapiserver.AuthenticationInfo) error {
-	uncached, err := webhook.NewFromInterface(reviews, info.APIAudiences, *genericoptions.DefaultAuthWebhookRetryBackoff(), delegationTimeout,
+// join adds the users of the hosting cluster to those the hub knows itself. The API server's own option for tokens waits 30 seconds for an
+// answer, and cannot be told otherwise; and its own for certificates does not tell which CA signed one.
+func (u *hostingUsers) join(info *genericapiserver.AuthenticationInfo) error {
+	uncached, err := webhook.NewFromInterface(u.reviews, info.APIAudiences, *genericoptions.DefaultAuthWebhookRetryBackoff(), delegationTimeout,
 		webhook.AuthenticatorMetrics{
 			RecordRequestTotal:   func(context.Context, string) {},
 			RecordRequestLatency: func(context.Context, string, float64) {},
@@ -78,9 +90,45 @@ func alsoReviewedBy(reviews authenticationv1client.AuthenticationV1Interface, in
 		return fmt.Errorf("delegate authentication: %w", err)
 	}
 	tokens := tokencache.New(uncached, false, delegationTTL, delegationTTL)
-	theirs := union.New(bearertoken.New(tokens), websocket.NewProtocolAuthenticator(tokens))
-	info.Authenticator = union.New(info.Authenticator, authenticationgroup.NewAuthenticatedGroupAdder(theirs))
+	theirs := union.New(
+		x509.NewDynamic(u.clientCA.VerifyOptions, x509.CommonNameUserConversion),
+		bearertoken.New(tokens), websocket.NewProtocolAuthenticator(tokens))
+	info.Authenticator = union.New(info.Authenticator, authenticationgroup.NewAuthenticatedGroupAdder(guests{theirs}))
 	return nil
+}
+
+// hostingPrefix begins the names on the hub of what has a name of the system in the hosting cluster.
+const hostingPrefix = "hosting-cluster:"
+
+// guests authenticates users of another cluster. Names that the system of either cluster gives, such as those of service accounts, agents
+// and bootstrap tokens, mean somebody else here than there, so these get a prefix. Who is master of the hosting cluster has the hub in hand
+// anyway, and stays master.
+type guests struct{ authenticator.Request }
+
+// AuthenticateRequest implements authenticator.Request.
+func (g guests) AuthenticateRequest(r *http.Request) (*authenticator.Response, bool, error) {
+	response, ok, err := g.Request.AuthenticateRequest(r)
+	if err != nil || !ok {
+		return nil, false, err
+	}
+	theirs := response.User
+	guest := &authenticationuser.DefaultInfo{Name: guestName(theirs.GetName()), UID: theirs.GetUID(), Extra: theirs.GetExtra()}
+	for _, group := range theirs.GetGroups() {
+		if group != authenticationuser.SystemPrivilegedGroup && group != authenticationuser.AllAuthenticated {
+			group = guestName(group)
+		}
+		guest.Groups = append(guest.Groups, group)
+	}
+	return &authenticator.Response{Audiences: response.Audiences, User: guest}, true, nil
+}
+
+func guestName(name string) string {
+	for _, ours := range []string{"system:", fleet.AWSClusterGroup(""), hostingPrefix} {
+		if strings.HasPrefix(name, ours) {
+			return hostingPrefix + name
+		}
+	}
+	return name
 }
 
 // The signer of OpenShift's load balancer certificates, which its clients already trust, and the folder it is copied to

@@ -1,22 +1,27 @@
 package controlplane
 
 import (
+	"crypto/x509"
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	authenticationuser "k8s.io/apiserver/pkg/authentication/user"
 	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 )
 
 // SC-15: the hosting cluster is asked about tokens the hub does not know, has ten seconds to answer, and is asked once in
 // ten seconds.
-func TestAlsoReviewedBy(t *testing.T) {
+func TestUsersOfTheHostingCluster(t *testing.T) {
 	t.Parallel()
 	asked := 0
 	hosting := func(r *http.Request) (*http.Response, error) {
@@ -31,17 +36,13 @@ func TestAlsoReviewedBy(t *testing.T) {
 		_, err := answer.WriteString(`{"kind":"TokenReview","apiVersion":"authentication.k8s.io/v1","status":{"authenticated":true,"user":{"username":"theirs"}}}`)
 		return answer.Result(), err
 	}
-	client, err := kubernetes.NewForConfig(&rest.Config{Host: "http://hosting.test", Transport: roundTripper(hosting)})
-	must(t, err)
 	info := genericapiserver.AuthenticationInfo{Authenticator: authenticator.RequestFunc(func(r *http.Request) (*authenticator.Response, bool, error) {
 		known := r.Header.Get("Authorization") == "Bearer ours"
 		return &authenticator.Response{User: &authenticationuser.DefaultInfo{Name: "ours"}}, known, nil
 	})}
-	must(t, alsoReviewedBy(client.AuthenticationV1(), &info))
+	must(t, hostedBy(t, hosting).join(&info))
 	for _, name := range []string{"ours", "theirs", "theirs"} {
-		request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody)
-		request.Header.Set("Authorization", "Bearer "+name)
-		got, ok, err := info.Authenticator.AuthenticateRequest(request)
+		got, ok, err := authenticate(t, &info, name)
 		if err != nil || !ok || got.User.GetName() != name {
 			t.Fatalf("%s: %+v, %t, %v", name, got, ok, err)
 		}
@@ -51,6 +52,66 @@ func TestAlsoReviewedBy(t *testing.T) {
 	}
 	if asked != 1 {
 		t.Errorf("the hosting cluster was asked %d times", asked)
+	}
+}
+
+// hostedBy are the users of a hosting cluster that answers reviews of tokens, and trusts no certificate.
+func hostedBy(t *testing.T, answer roundTripper) *hostingUsers {
+	t.Helper()
+	client, err := kubernetes.NewForConfig(&rest.Config{Host: "http://hosting.test", Transport: answer})
+	must(t, err)
+	return &hostingUsers{reviews: client.AuthenticationV1(), clientCA: noCA{}}
+}
+
+type noCA struct {
+	dynamiccertificates.CAContentProvider
+}
+
+func (noCA) VerifyOptions() (x509.VerifyOptions, bool) { return x509.VerifyOptions{}, false }
+
+func authenticate(t *testing.T, info *genericapiserver.AuthenticationInfo, token string) (*authenticator.Response, bool, error) {
+	t.Helper()
+	request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody)
+	request.Header.Set("Authorization", "Bearer "+token)
+	return info.Authenticator.AuthenticateRequest(request)
+}
+
+// Names of the hosting cluster do not become identities of the hub: a tenant there who has the namespace open-cluster-management, or a
+// certificate signed for a name, is not whoever has this name here.
+func TestNamesOfTheHostingCluster(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ user, groups, wantUser, wantGroups string }{
+		{"ann", "team", "ann", "team system:authenticated"},
+		{"kube:admin", "system:cluster-admins", "kube:admin", "hosting-cluster:system:cluster-admins system:authenticated"},
+		{"system:admin", "system:masters", "hosting-cluster:system:admin", "system:masters system:authenticated"},
+		{"system:serviceaccount:open-cluster-management:agent-registration-bootstrap", "system:serviceaccounts system:authenticated",
+			"hosting-cluster:system:serviceaccount:open-cluster-management:agent-registration-bootstrap", "hosting-cluster:system:serviceaccounts system:authenticated"},
+		{"system:open-cluster-management:c1:agent", "system:open-cluster-management:c1 system:open-cluster-management:managed-clusters", "hosting-cluster:system:open-cluster-management:c1:agent",
+			"hosting-cluster:system:open-cluster-management:c1 hosting-cluster:system:open-cluster-management:managed-clusters system:authenticated"},
+		{"ann", "open-cluster-management:c1", "ann", "hosting-cluster:open-cluster-management:c1 system:authenticated"},
+		{"system:bootstrap:abcdef", "system:bootstrappers:managedcluster", "hosting-cluster:system:bootstrap:abcdef", "hosting-cluster:system:bootstrappers:managedcluster system:authenticated"},
+		{"hosting-cluster:system:admin", "", "hosting-cluster:hosting-cluster:system:admin", "system:authenticated"},
+	} {
+		t.Run(test.user, func(t *testing.T) {
+			t.Parallel()
+			who := authenticationv1.UserInfo{Username: test.user, Groups: strings.Fields(test.groups)}
+			answer := httptest.NewRecorder()
+			answer.Header().Set("Content-Type", "application/json")
+			must(t, json.NewEncoder(answer).Encode(authenticationv1.TokenReview{
+				TypeMeta: metav1.TypeMeta{APIVersion: "authentication.k8s.io/v1", Kind: "TokenReview"},
+				Status:   authenticationv1.TokenReviewStatus{Authenticated: true, User: who},
+			}))
+			nobody := authenticator.RequestFunc(func(*http.Request) (*authenticator.Response, bool, error) { return nil, false, nil })
+			info := genericapiserver.AuthenticationInfo{Authenticator: nobody}
+			must(t, hostedBy(t, func(*http.Request) (*http.Response, error) { return answer.Result(), nil }).join(&info))
+			got, ok, err := authenticate(t, &info, "theirs")
+			if err != nil || !ok {
+				t.Fatalf("%t, %v", ok, err)
+			}
+			if groups := strings.Join(got.User.GetGroups(), " "); got.User.GetName() != test.wantUser || groups != test.wantGroups {
+				t.Errorf("%q in %q, want %q in %q", got.User.GetName(), groups, test.wantUser, test.wantGroups)
+			}
+		})
 	}
 }
 

@@ -181,8 +181,8 @@ func served(t *testing.T, port int) *x509.Certificate {
 	return conn.ConnectionState().PeerCertificates[0]
 }
 
-// SC-15: with delegated authentication the users of the hosting cluster are let in as whom they are there, and have no
-// rights but those given here. Its kube:admin is an admin.
+// SC-15: with delegated authentication the users of the hosting cluster are let in, and have no rights but those given here. Its kube:admin
+// is an admin. Its service accounts are not those of the hub, whatever their names are.
 func TestDelegatedAuthentication(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t, shared)
@@ -198,7 +198,7 @@ func TestDelegatedAuthentication(t *testing.T) {
 		}
 		return ""
 	})
-	if got, want := review.Status.UserInfo.Username, "system:serviceaccount:"+namespace+":alice"; got != want {
+	if got, want := review.Status.UserInfo.Username, "hosting-cluster:system:serviceaccount:"+namespace+":alice"; got != want {
 		t.Errorf("alice is %q, want %q", got, want)
 	}
 	if _, err := alice.CoreV1().Secrets(metav1.NamespaceSystem).List(t.Context(), list); !apierrors.IsForbidden(err) {

@@ -16,7 +16,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/client-go/kubernetes"
-	authenticationv1client "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
 	"k8s.io/klog/v2"
@@ -67,8 +66,8 @@ type hub struct {
 	tokenKeys *serviceaccounttoken.Keys
 	storage   *storage
 	services  *serviceResolver
-	// hostingReviews tell of the users of the hosting cluster, when these are let in.
-	hostingReviews authenticationv1client.AuthenticationV1Interface
+	// hostingUsers are let in unless nil.
+	hostingUsers *hostingUsers
 	// What the hub shows to aggregated APIs.
 	proxyCertFile, proxyKeyFile string
 	server                      *aggregatorapiserver.APIAggregator
@@ -149,7 +148,7 @@ func (h *hub) build(ctx context.Context) error {
 	}
 	options.Authentication.ServiceAccounts.ExternalPublicKeysGetter = h.tokenKeys
 	h.proxyCertFile, h.proxyKeyFile = options.ProxyClientCertFile, options.ProxyClientKeyFile
-	if err := h.delegateAuthentication(ctx, options); err != nil {
+	if err := h.delegateAuthentication(ctx); err != nil {
 		return err
 	}
 	completed, err := options.Complete(ctx, nil, nil)
@@ -167,7 +166,7 @@ func (h *hub) build(ctx context.Context) error {
 	}
 	transport := &inmemory.Transport{}
 	h.loopback = loopbackClient(transport)
-	if h.server, err = newServer(completed, h.loopback, embedded, h.services, h.hostingReviews, slices.Collect(maps.Keys(h.Endpoints))); err != nil {
+	if h.server, err = newServer(completed, h.loopback, embedded, h.services, h.hostingUsers, slices.Collect(maps.Keys(h.Endpoints))); err != nil {
 		return err
 	}
 	generic := h.server.GenericAPIServer
