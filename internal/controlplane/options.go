@@ -66,6 +66,8 @@ type EtcdOptions struct {
 	ClientPort, PeerPort int
 	// WALSizeBytes is the size of a write-ahead log file; 0 means 64 MB.
 	WALSizeBytes int64
+	// QuotaBytes is the size of the database at which it takes no more writes; 0 means etcd.DefaultQuotaBytes.
+	QuotaBytes int64
 	// SnapshotCount is the number of writes between two snapshots; 0 means 5000.
 	SnapshotCount uint64
 	// NoFsync loses data when the power fails. For tests only.
@@ -109,6 +111,8 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 		"Port on localhost, conventionally 2380, at which the embedded etcd serves peers with a certificate of the etcd CA, so that a member can be added to move the data; 0 serves none.")
 	flags.Int64Var(&o.Etcd.WALSizeBytes, "embedded-etcd-wal-size-bytes", o.Etcd.WALSizeBytes,
 		"Size of the embedded etcd's write-ahead log files in bytes; 0 means 64 MB.")
+	flags.Int64Var(&o.Etcd.QuotaBytes, "embedded-etcd-quota-bytes", o.Etcd.QuotaBytes,
+		"Size of the embedded etcd's database in bytes at which it takes no more writes; 0 means 8 GiB, the most that etcd advises.")
 	o.addStockFlags(flags)
 }
 

@@ -66,6 +66,7 @@ func TestWrongFlags(t *testing.T) {
 		"--embedded-etcd-client-port=70000":          "use 1 to 65535",
 		"--embedded-etcd-peer-port=-1":               "use 1 to 65535",
 		"--embedded-etcd-wal-size-bytes=-5":          "number of bytes",
+		"--embedded-etcd-quota-bytes=-5":             "number of bytes",
 		"--tls-min-version=1.2":                      "VersionTLS12",
 		"--tls-cipher-suites=FOO":                    "TLS_AES_128_GCM_SHA256",
 		"--oidc-issuer-url=https://issuer.test":      "oidc-client-id",
@@ -96,7 +97,7 @@ func TestNoFlagWithoutEffect(t *testing.T) {
 	}
 	for _, name := range []string{
 		"delegating-authentication", "bind-address", "tls-min-version", "encryption-provider-config", "etcd-compaction-interval",
-		"embedded-etcd-directory", "embedded-etcd-peer-port", "embedded-etcd-client-port", "embedded-etcd-wal-size-bytes",
+		"embedded-etcd-directory", "embedded-etcd-peer-port", "embedded-etcd-client-port", "embedded-etcd-wal-size-bytes", "embedded-etcd-quota-bytes",
 	} {
 		if flags.Lookup(name) == nil {
 			t.Errorf("--%s is no flag", name)

@@ -210,6 +210,10 @@ func (h *hub) work(ctx context.Context) error {
 		return nil
 	})
 	group.Go(func() error {
+		h.storage.keepSpace(ctx)
+		return nil
+	})
+	group.Go(func() error {
 		(&tokenKeeper{client: h.client, clock: clock.RealClock{}}).run(ctx)
 		return nil
 	})

@@ -20,6 +20,7 @@ import (
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"github.com/capstan-io/capstan/internal/controlplane/direct"
 	"github.com/capstan-io/capstan/internal/controlplane/etcd"
@@ -35,6 +36,8 @@ type storage struct {
 	transport storagebackend.TransportConfig
 	// embedded calls the embedded etcd; it is nil if there is none.
 	embedded *clientv3.Client
+	// keepSpace looks after the size of an embedded etcd until the context ends.
+	keepSpace func(ctx context.Context)
 	// failed delivers the end of an embedded etcd that nobody asked for.
 	failed <-chan error
 	close  func()
@@ -51,6 +54,7 @@ func (o *Options) openStorage(ctx context.Context, keys func() (*pki.Store, erro
 		NoFsync:       o.Etcd.NoFsync,
 		SnapshotCount: o.Etcd.SnapshotCount,
 		WALSizeBytes:  o.Etcd.WALSizeBytes,
+		QuotaBytes:    o.Etcd.QuotaBytes,
 		ClientPort:    o.Etcd.ClientPort,
 		PeerPort:      o.Etcd.PeerPort,
 		Logger:        klog.FromContext(ctx),
@@ -76,6 +80,7 @@ func (o *Options) openStorage(ctx context.Context, keys func() (*pki.Store, erro
 	return &storage{
 		transport: storagebackend.TransportConfig{ServerList: []string{server.Endpoint()}},
 		embedded:  server.Client(),
+		keepSpace: func(ctx context.Context) { server.KeepSpace(ctx, clock.RealClock{}) },
 		failed:    server.Err(),
 		close:     server.Close,
 	}, nil
@@ -121,6 +126,7 @@ func openExternal(ctx context.Context, e ocmconfig.Etcd, file string) (*storage,
 	}
 	return &storage{
 		transport: storagebackend.TransportConfig{ServerList: e.Servers, TrustedCAFile: e.CAFile, CertFile: e.CertFile, KeyFile: e.KeyFile},
+		keepSpace: func(context.Context) {},
 		close:     func() {},
 	}, nil
 }

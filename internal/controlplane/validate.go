@@ -19,6 +19,9 @@ func (o *Options) validate() error {
 			reject(flag, "%d is no port; use 1 to 65535, or 0 for none", port)
 		}
 	}
+	if o.Etcd.QuotaBytes < 0 {
+		reject("embedded-etcd-quota-bytes", "%d is no size; use a number of bytes such as 8589934592, or 0 for the default", o.Etcd.QuotaBytes)
+	}
 	if o.Etcd.WALSizeBytes < 0 {
 		reject("embedded-etcd-wal-size-bytes", "%d is no size; use a number of bytes such as 64000000, or 0 for the default", o.Etcd.WALSizeBytes)
 	}

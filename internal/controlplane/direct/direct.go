@@ -49,7 +49,7 @@ func New(client *clientv3.Client, endpoint string, options genericoptions.EtcdOp
 		s.uncached[resource] = size == 0
 	}
 	s.client = &etcdkubernetes.Client{Client: client}
-	s.client.KV = etcd3.NewETCDLatencyTracker(client.KV)
+	s.client.KV = explaining{etcd3.NewETCDLatencyTracker(client.KV)}
 	s.client.Kubernetes = s.client
 	if interval := options.StorageConfig.CompactionInterval; interval > 0 {
 		s.compactor = etcd3.NewCompactor(client, interval, clock.RealClock{}, nil)

@@ -2,6 +2,7 @@
 package etcd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"expvar"
@@ -48,8 +49,8 @@ const (
 	// idle process ten times a second. The write-ahead log keeps what a crash interrupts.
 	commitInterval = time.Second
 
-	// quotaBytes is the size at which etcd refuses writes; etcd's own default is 2 GiB, its advised maximum 8.
-	quotaBytes = 8 << 30
+	// DefaultQuotaBytes is the size at which etcd refuses writes; etcd's own default is 2 GiB, its advised maximum 8.
+	DefaultQuotaBytes = 8 << 30
 
 	memberName = "hub"
 
@@ -67,6 +68,8 @@ type Options struct {
 	SnapshotCount uint64
 	// WALSizeBytes is the size of a write-ahead log file; 0 means etcd's own 64 MB. It holds for the whole process.
 	WALSizeBytes int64
+	// QuotaBytes is the size of the database at which it takes no more writes; 0 means DefaultQuotaBytes.
+	QuotaBytes int64
 	// ClientPort and PeerPort, when set, serve mutual TLS on localhost beside the private socket (SC-10); TLS is
 	// then required.
 	ClientPort, PeerPort int
@@ -86,8 +89,16 @@ type TLS struct {
 type Server struct {
 	etcd     *embed.Etcd
 	log      *logCore
+	logger   logr.Logger
 	endpoint string
 	cleanup  func()
+	quota    int64
+
+	// What KeepSpace remembers: when it defragmented, at which revision it last made room, and whether it has said that the database is nearly
+	// full.
+	defragmented time.Time
+	shrunkAt     int64
+	warned       bool
 }
 
 // starting lets one member of this process start at a time: raft's status, which campaign needs, is published for the
@@ -122,7 +133,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		cleanup()
 		return nil, fmt.Errorf("start etcd in %s: %w", o.Dir, err)
 	}
-	server := &Server{etcd: member, log: core, endpoint: "unix://" + socket.Path, cleanup: cleanup}
+	server := &Server{etcd: member, log: core, logger: o.Logger, endpoint: "unix://" + socket.Path, cleanup: cleanup, quota: cfg.QuotaBackendBytes}
 	if err := server.waitReady(ctx); err != nil {
 		server.abandon()
 		return nil, fmt.Errorf("start etcd in %s: %w", o.Dir, err)
@@ -130,6 +141,10 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	if err := ctx.Err(); err != nil {
 		server.Close()
 		return nil, fmt.Errorf("start etcd in %s: %w", o.Dir, err)
+	}
+	if server.full() {
+		// Nothing would start on it. What there is no room for is said again as long as that is so.
+		server.checkSpace(ctx, time.Now())
 	}
 	go func() {
 		for err := range member.Err() {
@@ -196,7 +211,7 @@ func config(o Options, socket url.URL, core *logCore) (*embed.Config, error) {
 	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
 	cfg.TickMs, cfg.ElectionMs = tickMillis, electionMillis
 	cfg.UnsafeNoFsync = o.NoFsync
-	cfg.QuotaBackendBytes = quotaBytes
+	cfg.QuotaBackendBytes = cmp.Or(o.QuotaBytes, DefaultQuotaBytes)
 	cfg.BackendBatchInterval = commitInterval
 	cfg.SnapshotCatchUpEntries = catchUpEntries
 	cfg.SnapshotCount = o.SnapshotCount
