@@ -76,7 +76,7 @@ func authenticate(t *testing.T, info *genericapiserver.AuthenticationInfo, token
 	return info.Authenticator.AuthenticateRequest(request)
 }
 
-// Names of the hosting cluster do not become identities of the hub: a tenant there who has the namespace open-cluster-management, or a
+// SC-15: names of the hosting cluster do not become identities of the hub: a tenant there who has the namespace open-cluster-management, or a
 // certificate signed for a name, is not whoever has this name here.
 func TestNamesOfTheHostingCluster(t *testing.T) {
 	t.Parallel()

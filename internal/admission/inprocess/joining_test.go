@@ -24,7 +24,7 @@ func as(who *user.DefaultInfo) *server {
 	return s
 }
 
-// A joiner does not choose set, labels, taints, finalizers and owners of its ManagedCluster. What it may choose is what agents of Open
+// RG-05: a joiner does not choose set, labels, taints, finalizers and owners of its ManagedCluster. What it may choose is what agents of Open
 // Cluster Management send: the name, client configs and annotations of their prefix, with what the schema fills in.
 func TestWhoJoinsAsksForNoMore(t *testing.T) {
 	t.Parallel()
@@ -76,7 +76,7 @@ func TestAdministratorsCreateAnyCluster(t *testing.T) {
 	}
 }
 
-// A joiner does not take a tenant's namespace as its name; that of a cluster which had the name before is free.
+// RG-16: a joiner does not take a tenant's namespace as its name; that of a cluster which had the name before is free.
 func TestWhoJoinsTakesNoNamespace(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

@@ -231,7 +231,7 @@ func TestCheckInvitation(t *testing.T) {
 	}
 }
 
-// A token goes nowhere in clear text, whatever the hub is trusted for.
+// CA-17: a token goes nowhere in clear text, whatever the hub is trusted for.
 func TestTokenWithoutTLS(t *testing.T) {
 	t.Parallel()
 	invitation := hubapi.Invitation{Server: "http://hub.invalid", Token: accountToken}

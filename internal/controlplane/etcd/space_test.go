@@ -42,7 +42,7 @@ func takesWrites(t *testing.T, c *clientv3.Client) bool {
 	return err == nil
 }
 
-// A storage that is full of history takes writes again by itself.
+// SC-10: a storage that is full of history takes writes again by itself.
 func TestHistoryMakesRoom(t *testing.T) {
 	t.Parallel()
 	s := start(t, Options{Dir: t.TempDir(), QuotaBytes: smallQuota})
