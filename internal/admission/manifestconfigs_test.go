@@ -8,7 +8,7 @@ import (
 	"github.com/capstan-io/capstan/internal/admission"
 )
 
-// What an agent compiles and interprets is bounded when it is written: in number and length, for each manifest. What is there already may
+// WK-28: what an agent compiles and interprets is bounded when it is written: in number and length, for each manifest. What is there already may
 // stay.
 func TestManifestConfigs(t *testing.T) {
 	t.Parallel()

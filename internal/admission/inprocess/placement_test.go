@@ -32,7 +32,7 @@ func TestPlacementName(t *testing.T) {
 	}
 }
 
-// A placement of any number of expressions would be compiled by the hub, again at every start. One that was stored may be changed otherwise.
+// WH-14: a placement of any number of expressions would be compiled by the hub, again at every start. One that was stored may be changed otherwise.
 func TestPlacementBounds(t *testing.T) {
 	t.Parallel()
 	placement := func(expressions int, more string) *unstructured.Unstructured {

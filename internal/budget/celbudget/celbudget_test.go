@@ -18,7 +18,7 @@ func newTestCompiler(t testing.TB) *Compiler {
 	}, cel.BoolType, nil)
 }
 
-// What is beyond a bound is refused before it takes the time or the memory: each of these would take minutes, or gigabytes.
+// PL-03: what is beyond a bound is refused before it takes the time or the memory: each of these would take minutes, or gigabytes.
 func TestBombs(t *testing.T) {
 	t.Parallel()
 	c := newTestCompiler(t)

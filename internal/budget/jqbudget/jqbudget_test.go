@@ -36,7 +36,7 @@ func TestAllowed(t *testing.T) {
 	}
 }
 
-// Each of these fills the memory, or cannot be stopped; none is compiled.
+// WK-08: each of these fills the memory, or cannot be stopped; none is compiled.
 func TestNotAllowed(t *testing.T) {
 	t.Parallel()
 	for _, expression := range []string{

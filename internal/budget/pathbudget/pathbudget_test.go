@@ -23,7 +23,7 @@ func deep(levels int) any {
 	return value
 }
 
-// Values multiply with each .. and each union; what would visit too many is refused before it does.
+// WK-25: values multiply with each .. and each union; what would visit too many is refused before it does.
 func TestAllow(t *testing.T) {
 	t.Parallel()
 	for path, test := range map[string]struct {
