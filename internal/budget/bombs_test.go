@@ -163,7 +163,7 @@ var bombs = map[string]struct {
 	"a regular expression in CEL": {`"ab".matches("` + strings.Repeat("(x{0,900})", 100) + `$")`, cel("repeats too much")},
 	"a regular expression":        {strings.Repeat("(x{0,900})", 100), map[string]string{"identifier of a container": "repeats too much"}},
 	"JSON path, recursion": {strings.Repeat("..a", 7), map[string]string{
-		"feedback": "values of the object; the limit is 2000000", "ignored JSON path": "leads to too many fields of the object",
+		"feedback": "values of the object; the limit is 2000000", "ignored JSON path": "", // by the number of results, or by time
 	}},
 	"JSON path, unions":                   {".list" + strings.Repeat("[0,0,0,0,0,0,0,0]", 20), map[string]string{"feedback": "alternatives of a JSON path"}},
 	"JSON path, loops":                    {".list}{range .list[*]}{range .list[*]}{.a}{end}{end", map[string]string{"feedback": "it must be one path", "ignored JSON path": "it must be one path"}},
@@ -172,7 +172,7 @@ var bombs = map[string]struct {
 	"jq, a range":                         {"[range(1e9)]", jq("an array of what is not constant")},
 	"jq, a list":                          {".[500000000] = 1", jq("this operator")},
 	"jq, a fold":                          {`reduce range(1e9) as $i (""; . + "a")`, jq("loops")},
-	"jq, recursion":                       {".. | .. | .. | .. | ..", jq("leads to too many fields of the object")},
+	"jq, recursion":                       {".. | .. | .. | .. | ..", jq("")},
 	"overrides, copies":                   {"- jsonPatch: [" + strings.Repeat("{op: copy, from: /list, path: /list/0}, ", 30) + "]", overrides("its copy operations copy too many bytes")},
 	"overrides, an index":                 {"- set: [{path: /list/2000000000, value: 1}]", overrides("/list/2000000000 is element 2000000000 of a list of 500; the limit is 500")},
 	"overrides, an index in what is made": {"- set: [{path: /new/2000000000/a, value: 1}]", overrides("/new/2000000000 is element 2000000000 of a list of 0")},

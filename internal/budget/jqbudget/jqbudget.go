@@ -27,7 +27,7 @@ const (
 // functions are those that may be called, by their number of arguments. Of some, the argument has to be written down: how long they take
 // follows from it.
 var functions = map[string]bool{ // whether the argument has to be written down
-	"empty/0": false, "not/0": false, "length/0": false, "utf8bytelength/0": false, "keys/0": false, "keys_unsorted/0": false, "type/0": false,
+	"empty/0": false, "error/0": false, "error/1": false, "not/0": false, "length/0": false, "utf8bytelength/0": false, "keys/0": false, "keys_unsorted/0": false, "type/0": false,
 	"tostring/0": false, "tonumber/0": false, "ascii_downcase/0": false, "ascii_upcase/0": false, "trim/0": false, "ltrim/0": false, "rtrim/0": false,
 	"first/0": false, "last/0": false, "any/0": false, "all/0": false, "recurse/0": false, "floor/0": false, "ceil/0": false, "abs/0": false,
 	"values/0": false, "nulls/0": false, "booleans/0": false, "numbers/0": false, "strings/0": false, "arrays/0": false, "objects/0": false,

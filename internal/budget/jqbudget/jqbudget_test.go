@@ -22,6 +22,7 @@ func TestAllowed(t *testing.T) {
 		`.spec.list[] | select(.name as $n | $n == "web") | .image`:                             1,
 		`.spec.list[] | select(.image == .name + ":1") | .image`:                                2,
 		`.spec.list[] | if .name == "web" then .image elif .name == "a" then .a else empty end`: 1,
+		`.spec.list[] | if .name == "a" then error("no a") else .image end`:                     2,
 		`.spec.list[0:1][].name`: 1, `.spec.list[-1].name`: 1, `.spec.list | first`: 1, `.spec.list[] | .ports // .image`: 2,
 		`getpath(["spec", "replicas"])`: 1, `.spec | .list[] | select(has("ports")) | .ports[0]`: 1,
 	} {

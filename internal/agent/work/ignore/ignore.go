@@ -32,12 +32,15 @@ type selection struct {
 
 // Error says which expression cannot be used, and why.
 type Error struct {
-	// Field is the list that the expression is from, such as jsonPaths.
+	// Field is the list that the expression is from, such as jsonPaths. It is empty if it is not about one expression.
 	Field, Expression string
 	Err               error
 }
 
 func (e *Error) Error() string {
+	if e.Field == "" {
+		return fmt.Sprintf("updateStrategy.serverSideApply.ignoreFields: %v", e.Err)
+	}
 	return fmt.Sprintf("updateStrategy.serverSideApply.ignoreFields: %s %s: %v", e.Field, budget.Quote(e.Expression), e.Err)
 }
 
@@ -48,7 +51,7 @@ func (e *Error) Unwrap() error { return e.Err }
 func Compile(entries []workv1.IgnoreField, conditions ...workv1.IgnoreFieldsCondition) (Fields, error) {
 	var fields Fields
 	if err := count(entries); err != nil {
-		return Fields{}, fmt.Errorf("updateStrategy.serverSideApply.ignoreFields: %w", err)
+		return Fields{}, &Error{Err: err}
 	}
 	for _, entry := range entries {
 		if !isAmong(entry.Condition, conditions) {

@@ -107,6 +107,15 @@ func TestErrors(t *testing.T) {
 	}
 }
 
+// Of more expressions than a manifest may have none is compiled, and it is the same error to a condition.
+func TestTooMany(t *testing.T) {
+	t.Parallel()
+	_, err := Compile([]workv1.IgnoreField{{JSONPointers: strings.Split(strings.Repeat("/a ", 60)+"/a", " ")}, {JQPathExpressions: strings.Split(strings.Repeat(".a ", 60)+".a", " ")}})
+	if bad := (*Error)(nil); !errors.As(err, &bad) || err.Error() != "updateStrategy.serverSideApply.ignoreFields: expressions: there are 122; the limit is 100" {
+		t.Errorf("got %v", err)
+	}
+}
+
 // WK-08: entries count by their condition, and OnSpokePresent is the default.
 func TestConditions(t *testing.T) {
 	t.Parallel()
