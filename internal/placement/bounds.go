@@ -40,7 +40,7 @@ func CheckBounds(spec *clusterv1beta1.PlacementSpec) *Misconfiguration {
 		}
 	}
 	if err := checkPredicates(spec.Predicates); err != nil {
-		return misconfigured(partPredicate, "spec.predicates: %v", err)
+		return misconfigured(partPredicate, "spec.predicates%v", err)
 	}
 	if err := checkGroups(groups.DecisionGroups); err != nil {
 		return misconfigured(partGroups, "spec.decisionStrategy.groupStrategy.decisionGroups: %v", err)
@@ -48,7 +48,7 @@ func CheckBounds(spec *clusterv1beta1.PlacementSpec) *Misconfiguration {
 	return nil
 }
 
-// checkPredicates looks at all of them together: a cluster is asked about one after the other.
+// checkPredicates looks at all of them together: a cluster is asked about one after the other. The error goes on where spec.predicates ends.
 func checkPredicates(predicates []clusterv1beta1.ClusterPredicate) error {
 	var selectors []*metav1.LabelSelector
 	var expressions []string
@@ -62,7 +62,10 @@ func checkPredicates(predicates []clusterv1beta1.ClusterPredicate) error {
 		}
 		expressions = append(expressions, s.CelSelector.CelExpressions...)
 	}
-	return errors.Join(budget.Selectors(selectors...), celbudget.Count(expressions))
+	if err := errors.Join(budget.Selectors(selectors...), celbudget.Count(expressions)); err != nil {
+		return fmt.Errorf(": %w", err)
+	}
+	return nil
 }
 
 func checkGroups(groups []clusterv1beta1.DecisionGroup) error {

@@ -114,6 +114,21 @@ func TestMisconfigured(t *testing.T) {
 			s.PrioritizerPolicy.Mode = "Some"
 		}),
 
+		"Predicate:spec.predicates: CEL expressions: there are 25000; the limit is 100":                                              matching(byCEL(slices.Repeat([]string{"true"}, 25_000)...)),
+		"Predicate:spec.predicates[0].requiredClusterSelector.celSelector.celExpressions[0] has 9000 bytes; the limit is 8192 bytes": matching(byCEL(strings.Repeat("a", 9000))),
+		"Predicate:spec.predicates: there are 101; there must be 100 at most": spec(func(s *clusterv1beta1.PlacementSpec) {
+			s.Predicates = make([]clusterv1beta1.ClusterPredicate, 101)
+		}),
+		"Predicate:spec.predicates: entries of matchLabels and matchExpressions: there are 501; the limit is 500": spec(func(s *clusterv1beta1.PlacementSpec) {
+			s.Predicates = make([]clusterv1beta1.ClusterPredicate, 3)
+			for i := range s.Predicates {
+				s.Predicates[i].RequiredClusterSelector.ClaimSelector.MatchExpressions = make([]metav1.LabelSelectorRequirement, 167)
+			}
+		}),
+		"DecisionGroups:spec.decisionStrategy.groupStrategy.decisionGroups: there are 501; there must be 500 at most": spec(func(s *clusterv1beta1.PlacementSpec) {
+			s.DecisionStrategy.GroupStrategy.DecisionGroups = make([]clusterv1beta1.DecisionGroup, 501)
+		}),
+
 		"Predicate:spec.predicates[0].requiredClusterSelector.labelSelector: ":                                   matching(badLabels),
 		"Predicate:spec.predicates[0].requiredClusterSelector.claimSelector: ":                                   matching(byClaim("a", "Like")),
 		"Predicate:spec.predicates[0].requiredClusterSelector.celSelector.celExpressions[0]: compilation failed": matching(byCEL("1 +")),

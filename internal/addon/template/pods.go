@@ -38,8 +38,12 @@ func isDecorated(kind schema.GroupVersionKind) bool {
 	return kind.Group == appsv1.GroupName && decorated[kind.Kind] != ""
 }
 
-// mostMatches is how many containers are compared with identifiers of containers.
-const mostMatches = 1_000_000
+const (
+	// mostRequirements is how many resourceRequirements a configuration may have, and mostMatches how often containers are compared with the
+	// identifiers in them.
+	mostRequirements = 500
+	mostMatches      = 1_000_000
+)
 
 // decoratePods gives the pods of Deployments and DaemonSets what they need on this cluster (AM-32), which may have so many bytes together.
 func decoratePods(in Input, values variables, objects []*unstructured.Unstructured, most int) error {
@@ -126,6 +130,9 @@ func (d *decoration) configure(config *addonv1beta1.AddOnDeploymentConfigSpec) e
 			}
 			d.tolerations = append(d.tolerations, toleration)
 		}
+	}
+	if err := budget.Count("spec.resourceRequirements of the AddOnDeploymentConfig", len(config.ResourceRequirements), mostRequirements); err != nil {
+		return err
 	}
 	for i := range config.ResourceRequirements {
 		requirements, err := resourcesOf(&config.ResourceRequirements[i])

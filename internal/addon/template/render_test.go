@@ -7,10 +7,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
@@ -144,6 +146,18 @@ func TestRenderErrors(t *testing.T) {
 			want: `DaemonSet d: container "c": env is a string, not a list`},
 		{name: "no pattern", manifests: []string{deployment}, want: `spec.resourceRequirements[1] of the AddOnDeploymentConfig: containerID "deployments:(:c" is not of the form deployments:NAME:CONTAINER`,
 			config: &addonv1beta1.AddOnDeploymentConfigSpec{ResourceRequirements: []addonv1beta1.ContainerResourceRequirements{{ContainerID: "*:*:*"}, {ContainerID: "deployments:(:c"}}}},
+		{name: "variables of any size", manifests: []string{`{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {a: "` + strings.Repeat("{{A}}", 2000) + `"}}`},
+			config: &addonv1beta1.AddOnDeploymentConfigSpec{CustomizedVariables: []addonv1beta1.CustomizedVariable{{Name: "A", Value: strings.Repeat("a", 1024)}}},
+			want:   "spec.agentSpec: with the values of its variables, the template has too many bytes; the limit is 1048576"},
+		{name: "tolerations of any size", manifests: slices.Repeat([]string{deployment}, 20),
+			config: &addonv1beta1.AddOnDeploymentConfigSpec{NodePlacement: &addonv1beta1.NodePlacement{Tolerations: []corev1.Toleration{{Key: strings.Repeat("a", 100_000)}}}},
+			want:   "Deployment d: what the AddOnDeploymentConfig and the variables add to the pods of the template has too many bytes; the limit is 1048576"},
+		{name: "resources of any number", manifests: []string{deployment},
+			config: &addonv1beta1.AddOnDeploymentConfigSpec{ResourceRequirements: slices.Repeat([]addonv1beta1.ContainerResourceRequirements{{ContainerID: "*:*:x"}}, 501)},
+			want:   "spec.resourceRequirements of the AddOnDeploymentConfig: there are 501; the limit is 500"},
+		{name: "a pattern that repeats", manifests: []string{deployment},
+			config: &addonv1beta1.AddOnDeploymentConfigSpec{ResourceRequirements: []addonv1beta1.ContainerResourceRequirements{{ContainerID: "deployments:" + strings.Repeat("(x{0,900})", 50) + ":c"}}},
+			want:   "repeats too much: it has too many parts; the limit is 10000 parts"},
 		{name: "two objects become one", manifests: []string{`{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: x}}`, `{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: z}}`},
 			config: &addonv1beta1.AddOnDeploymentConfigSpec{AgentInstallNamespace: "ns"},
 			want:   `v1 ConfigMap x/a and v1 ConfigMap z/a of the template would both be v1 ConfigMap ns/a: the AddOnDeploymentConfig moves all objects to the namespace ns`},
