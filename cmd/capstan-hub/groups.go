@@ -47,6 +47,7 @@ type hubFlags struct {
 	approvedUsersOld []string
 	cleanupResources []string
 	deletionTimeout  time.Duration
+	pendingExpiry    time.Duration
 	labels           map[string]string
 	tieBreak         string
 	withoutElection  bool
@@ -58,10 +59,11 @@ const (
 	flagApprovedUsersOld = "cluster-auto-approval-users"
 	flagCleanupResources = "gc-resource-list"
 	flagLabels           = "labels"
+	flagPendingExpiry    = "pending-cluster-expiry"
 )
 
 func newHubFlags() hubFlags {
-	f := hubFlags{groups: hub.Groups(), gates: gates.Hub(), tieBreak: string(placement.TieBreakName)}
+	f := hubFlags{groups: hub.Groups(), gates: gates.Hub(), tieBreak: string(placement.TieBreakName), pendingExpiry: 7 * 24 * time.Hour}
 	for _, r := range cleanup.DefaultResources() {
 		f.cleanupResources = append(f.cleanupResources, strings.Join([]string{r.Group, r.Version, r.Resource}, "/"))
 	}
@@ -80,6 +82,9 @@ func (f *hubFlags) add(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.deletionTimeout, "cluster-deletion-timeout", f.deletionTimeout,
 		"How long the deletion of a cluster that is not available waits for its agent before the hub goes on without it; 0 waits for ever. "+
 			"The annotation "+fleet.AnnotationDeletionTimeout+" of a ManagedCluster goes before it.")
+	flags.DurationVar(&f.pendingExpiry, flagPendingExpiry, f.pendingExpiry,
+		"How long a ManagedCluster that somebody with a bootstrap credential created waits to be accepted before the hub deletes it; one whose agent "+
+			"still asks stays, and so do those that administrators created. 0 waits for ever.")
 	flags.StringToStringVar(&f.labels, flagLabels, f.labels,
 		"Labels of what the hub makes for a cluster (namespace, lease, service accounts, roles and role bindings), beside its own, each as KEY=VALUE.")
 	flags.BoolVar(&f.withoutElection, "disable-leader-election", f.withoutElection, "Act without a Lease, whoever else may run the same controllers.")
@@ -139,7 +144,10 @@ func (f *hubFlags) options() (o hub.Options, err error) {
 	if f.deletionTimeout < 0 {
 		return o, fmt.Errorf("--cluster-deletion-timeout %s is negative; use a duration such as 10m, or 0 to wait for ever", f.deletionTimeout)
 	}
-	o.DeletionTimeout = f.deletionTimeout
+	if f.pendingExpiry < 0 {
+		return o, fmt.Errorf("--%s %s is negative; use a duration such as 168h, or 0 to wait for ever", flagPendingExpiry, f.pendingExpiry)
+	}
+	o.DeletionTimeout, o.PendingClusterExpiry = f.deletionTimeout, f.pendingExpiry
 	if !slices.Contains(tieBreaks, f.tieBreak) {
 		return o, fmt.Errorf("--placement-tie-break is %q; use one of %s", f.tieBreak, strings.Join(tieBreaks, ", "))
 	}

@@ -34,6 +34,7 @@ import (
 	"github.com/capstan-io/capstan/internal/hub/registration/clusterprofile"
 	"github.com/capstan-io/capstan/internal/hub/registration/clusterset"
 	"github.com/capstan-io/capstan/internal/hub/registration/defaultset"
+	"github.com/capstan-io/capstan/internal/hub/registration/expire"
 	"github.com/capstan-io/capstan/internal/hub/registration/health"
 	"github.com/capstan-io/capstan/internal/hub/registration/managednamespace"
 	"github.com/capstan-io/capstan/internal/hub/registration/renewal"
@@ -57,6 +58,8 @@ type Options struct {
 	CleanupResources []schema.GroupVersionResource
 	// DeletionTimeout is how long the deletion of a cluster that is not available waits for its agent; 0 means for ever.
 	DeletionTimeout time.Duration
+	// PendingClusterExpiry is how long a cluster that somebody with a bootstrap credential asked for waits to be accepted; 0 means for ever.
+	PendingClusterExpiry time.Duration
 	// TieBreak is how placements choose among clusters of equal scores.
 	TieBreak scheduler.TieBreak
 	// PlacementDebug answers why placements select what they do, once the controllers are registered; nil answers nobody.
@@ -110,6 +113,12 @@ var groups = []group{
 				return nil
 			}
 			return errors.Join(autoapprove.Register(mgr, o.Clock, o.AutoApprovedUsers), autoaccept.Register(mgr, o.Clock, o.AutoApprovedUsers))
+		},
+		func(mgr ctrl.Manager, o Options) error {
+			if o.PendingClusterExpiry == 0 {
+				return nil
+			}
+			return expire.Register(mgr, o.Clock, o.PendingClusterExpiry)
 		},
 		behind(gates.DefaultClusterSet, func(mgr ctrl.Manager, _ Options) error { return defaultset.Register(mgr) }),
 		withClock(clusterset.Register),

@@ -1,0 +1,100 @@
+// Package expire deletes ManagedClusters that were asked for and never accepted, so that what strangers ask for does not stay for ever.
+package expire
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/certrequest"
+	"github.com/capstan-io/capstan/internal/changed"
+	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/retry"
+)
+
+// stillAsks is how soon an expired cluster is looked at again whose agent still asks.
+const stillAsks = time.Hour
+
+// Controller reconciles ManagedClusters that somebody with a bootstrap credential created. Those that administrators made wait for their agent
+// as long as it takes.
+type Controller struct {
+	client client.Client
+	clock  clock.Clock
+	after  time.Duration
+}
+
+// New returns a Controller that works through the client, for clusters that nobody accepts for that long.
+func New(c client.Client, clk clock.Clock, after time.Duration) *Controller {
+	return &Controller{client: c, clock: clk, after: after}
+}
+
+// Register adds the controller to the manager.
+func Register(mgr ctrl.Manager, clk clock.Clock, after time.Duration) error {
+	return ctrl.NewControllerManagedBy(mgr).Named("expire").
+		For(&clusterv1.ManagedCluster{}, builder.WithPredicates(changed.Generation())).
+		WithOptions(controller.Options{RateLimiter: retry.Limiter()}).
+		Complete(New(mgr.GetClient(), clk, after))
+}
+
+// Reconcile deletes the cluster when its time is over and no agent asks for it any more. One that does would make it anew: its certificate
+// requests expire, too, so it asks again every day.
+func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	cluster := &clusterv1.ManagedCluster{}
+	if err := c.client.Get(ctx, req.NamespacedName, cluster); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if !undecided(cluster) {
+		return ctrl.Result{}, nil
+	}
+	if left := c.after - c.clock.Since(cluster.CreationTimestamp.Time); left > 0 {
+		return ctrl.Result{RequeueAfter: left}, nil
+	}
+	asks, err := c.asks(ctx, cluster.Name)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if asks {
+		return ctrl.Result{RequeueAfter: stillAsks}, nil
+	}
+	// Whoever accepts it at this moment has changed it.
+	unchanged := client.Preconditions{UID: &cluster.UID, ResourceVersion: &cluster.ResourceVersion}
+	if err := c.client.Delete(ctx, cluster, unchanged); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	log.FromContext(ctx).Info("Deleted a ManagedCluster that nobody accepted", "cluster", cluster.Name,
+		"requestedBy", cluster.Annotations[fleet.AnnotationRequestedBy], "created", cluster.CreationTimestamp)
+	return ctrl.Result{}, nil
+}
+
+// undecided tells whether somebody asked for a cluster who may not decide, and nobody who may has. The finalizer stays of one that was
+// accepted once.
+func undecided(cluster *clusterv1.ManagedCluster) bool {
+	return cluster.Annotations[fleet.AnnotationRequestedBy] != "" && cluster.DeletionTimestamp.IsZero() &&
+		!cluster.Spec.HubAcceptsClient && !controllerutil.ContainsFinalizer(cluster, fleet.FinalizerManagedCluster) &&
+		meta.FindStatusCondition(cluster.Status.Conditions, fleet.ConditionHubAccepted) == nil
+}
+
+// asks tells whether a certificate request of the cluster waits.
+func (c *Controller) asks(ctx context.Context, cluster string) (bool, error) {
+	requests := &certificatesv1.CertificateSigningRequestList{}
+	if err := c.client.List(ctx, requests, client.MatchingLabels{fleet.LabelClusterName: cluster}); err != nil {
+		return false, fmt.Errorf("list the certificate requests of cluster %s: %w", cluster, err)
+	}
+	for i := range requests.Items {
+		if !certrequest.Decided(&requests.Items[i]) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
