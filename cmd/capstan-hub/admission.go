@@ -14,12 +14,17 @@ import (
 type admissionFlags struct {
 	// manifestLimit is how many bytes the manifests of a ManifestWork may take.
 	manifestLimit int
+	// joinLimit is how much one bootstrap credential may ask for until somebody decides.
+	joinLimit int
 }
 
-const flagManifestLimit = "manifestLimit"
+const (
+	flagManifestLimit = "manifestLimit"
+	flagJoinLimit     = "join-limit"
+)
 
 func newAdmissionFlags() admissionFlags {
-	return admissionFlags{manifestLimit: admission.DefaultManifestLimit}
+	return admissionFlags{manifestLimit: admission.DefaultManifestLimit, joinLimit: admission.DefaultJoinLimit}
 }
 
 func (f *admissionFlags) add(flags *pflag.FlagSet) {
@@ -27,12 +32,21 @@ func (f *admissionFlags) add(flags *pflag.FlagSet) {
 		"Most bytes that the manifests of one ManifestWork may take together; what etcd takes in one write, 1.5 MiB by default, bounds it.")
 }
 
+// addCounting adds the flags of rules that count what is there, as only a standalone hub does.
+func (f *admissionFlags) addCounting(flags *pflag.FlagSet) {
+	flags.IntVar(&f.joinLimit, flagJoinLimit, f.joinLimit,
+		"Most ManagedClusters that nobody has accepted, and most certificate requests that nobody has decided on, that one bootstrap credential may have at a time.")
+}
+
 func (f *admissionFlags) options(g *gates.Set) (inprocess.Options, error) {
 	options := inprocess.DefaultOptions()
 	if f.manifestLimit < 1 {
 		return options, fmt.Errorf("--%s=%d: a ManifestWork needs room for its manifests; use a number of bytes such as %d", flagManifestLimit, f.manifestLimit, admission.DefaultManifestLimit)
 	}
-	options.ManifestWork.Limit = f.manifestLimit
+	if f.joinLimit < 1 {
+		return options, fmt.Errorf("--%s=%d: nobody could join; use a number such as %d", flagJoinLimit, f.joinLimit, admission.DefaultJoinLimit)
+	}
+	options.ManifestWork.Limit, options.JoinLimit = f.manifestLimit, f.joinLimit
 	options.DefaultClusterSet = g.Enabled(gates.DefaultClusterSet)
 	options.ManifestWork.NilExecutorValidating = g.Enabled(gates.NilExecutorValidating)
 	return options, nil

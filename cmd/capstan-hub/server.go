@@ -85,6 +85,7 @@ func (f *serverFlags) add(flags *pflag.FlagSet) {
 	f.hub.add(flags)
 	f.addSelfManagement(flags)
 	f.admission.add(flags)
+	f.admission.addCounting(flags)
 	f.logs.addFlags(flags)
 }
 

@@ -12,7 +12,9 @@
 //	ValidateManagedClusterAddOn     A6, AF-16       how long it may take to go, hosting cluster
 //	ValidateManagedClusterAddOnStatus  R10, AM-07   what agents tell of add-ons, configurations before the agent
 //	ValidateAddOnTemplate           WH-11, AM-30, A2  manifests, executor, registrations and what they give to agents
-//	ValidateCertificateSigningRequest  R10          label of the requests of agents
+//	ValidateCertificateSigningRequest  label of the requests of agents, and their size
+//	ValidateRequestCount, ValidateClusterCount  how much who joins may ask for until somebody decides
+//	ValidateManagedClusterStatus, ValidateEvent  how much agents may say
 //
 // Every function takes the object as it is to be stored and the object it replaces, nil when it is created. An error
 // is always an *apierrors.StatusError: 400 BadRequest for content, 403 Forbidden for a missing permission, as the rows

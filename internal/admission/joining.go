@@ -51,6 +51,7 @@ func requestToJoin(cluster *clusterv1.ManagedCluster, requester string) error {
 		}
 	}
 	metav1.SetMetaDataAnnotation(&cluster.ObjectMeta, fleet.AnnotationRequestedBy, requester)
+	metav1.SetMetaDataLabel(&cluster.ObjectMeta, fleet.LabelRequestedBy, fleet.RequesterLabel(requester))
 	return nil
 }
 

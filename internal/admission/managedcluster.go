@@ -51,6 +51,9 @@ func MutateManagedCluster(cluster, old *clusterv1.ManagedCluster, opts MutateOpt
 	} else if errs := stampChanged(cluster.Spec.Taints, old.Spec.Taints, now); len(errs) > 0 {
 		return badRequest(managedClusterKind, cluster.Name, errs)
 	}
+	if old != nil && cluster.Spec.HubAcceptsClient && !old.Spec.HubAcceptsClient {
+		delete(cluster.Labels, fleet.LabelRequestedBy)
+	}
 	if opts.DefaultClusterSet && cluster.Labels[fleet.LabelClusterSet] == "" {
 		metav1.SetMetaDataLabel(&cluster.ObjectMeta, fleet.LabelClusterSet, defaultClusterSet)
 	}
@@ -135,6 +138,9 @@ func ValidateManagedCluster(
 		setBefore = old.Labels[fleet.LabelClusterSet]
 	}
 	if err := validateSetChange(ctx, setBefore, cluster.Labels[fleet.LabelClusterSet], sender); err != nil {
+		return err
+	}
+	if err := validateClusterSize(cluster, old, sender); err != nil {
 		return err
 	}
 	if old == nil && sender.Joining {

@@ -3,6 +3,9 @@ package fleet
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // Domain ends the prefixes of all labels and annotations of Open Cluster Management.
@@ -14,6 +17,9 @@ const (
 	LabelClusterSet = "cluster.open-cluster-management.io/clusterset"
 	// LabelClusterName is the name of the cluster that a CSR, a namespace, a lease or RBAC on the hub is for.
 	LabelClusterName = "open-cluster-management.io/cluster-name"
+	// LabelRequestedBy on a ManagedCluster that somebody with a bootstrap credential created is who that was, as RequesterLabel writes it,
+	// until the cluster is accepted. It is an extension.
+	LabelRequestedBy = AnnotationRequestedBy
 	// LabelAddOnFeaturePrefix and the name of an add-on make the label of a ManagedCluster that tells how the
 	// add-on is doing there; see AddOnFeatureLabel.
 	LabelAddOnFeaturePrefix = "feature.open-cluster-management.io/addon-"
@@ -132,6 +138,16 @@ func labelName(hash string) string {
 // LabelValue makes of that if it is too long. No two sets have the same, since a namespace has no dot.
 func ManifestWorkReplicaSetKey(namespace, name string) string {
 	return LabelValue(namespace + "." + name)
+}
+
+// RequesterLabel is a user name as the value of LabelRequestedBy: with dots for colons, or a hash of it where that is no label yet.
+func RequesterLabel(user string) string {
+	value := LabelValue(strings.ReplaceAll(user, ":", "."))
+	if len(validation.IsValidLabelValue(value)) == 0 {
+		return value
+	}
+	sum := sha256.Sum256([]byte(user))
+	return hex.EncodeToString(sum[:16])
 }
 
 // LabelValue is a name as the value of a label. One that is longer than a label holds (gap W13) is its beginning, a dash

@@ -56,3 +56,19 @@ func TestManifestWorkReplicaSetKey(t *testing.T) {
 		}
 	}
 }
+
+// Whatever a user is called, its label is one.
+func TestRequesterLabel(t *testing.T) {
+	t.Parallel()
+	seen := map[string]string{}
+	for user, want := range map[string]string{
+		"system:bootstrap:abcdef": "system.bootstrap.abcdef",
+		"system:serviceaccount:open-cluster-management:agent-registration-bootstrap": "system.serviceaccount.open-cluster-management.", "jane@example.com": "", ":": "", "é": "",
+	} {
+		got := RequesterLabel(user)
+		if !strings.HasPrefix(got, want) || len(validation.IsValidLabelValue(got)) > 0 || seen[got] != "" {
+			t.Errorf("%q: %q, which is also that of %q", user, got, seen[got])
+		}
+		seen[got] = user
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -72,6 +73,45 @@ func TestClustersAreAdmitted(t *testing.T) {
 	forged := created.DeepCopy()
 	forged.Spec.Taints[0].TimeAdded = metav1.Unix(0, 0)
 	expectRefusal(t, admin.Patch(t.Context(), forged, client.MergeFrom(created)), apierrors.IsBadRequest, `TimeAdded of taint "a"`)
+}
+
+// Who joins does not fill the hub: a certificate request has its size, and one credential has so many requests and clusters that wait. Nor does
+// it take the namespace of a tenant.
+func TestJoiningIsBounded(t *testing.T) {
+	t.Parallel()
+	const limit = 2
+	own := env.StartHub(t, "none", fmt.Sprintf("--join-limit=%d", limit))
+	admin, joiner := own.Client(t), env.ClientFor(t, withToken(t, own, own.BootstrapToken(t)))
+	cluster := func(name string) *clusterv1.ManagedCluster {
+		return &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	}
+	request := func() *certificatesv1.CertificateSigningRequest {
+		csr, _ := newRequest(t, agentSubject("c", "agent"), ofCluster("c"))
+		return csr
+	}
+	create(t, admin, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "tenant"}})
+	expectRefusal(t, joiner.Create(t.Context(), cluster("tenant")), apierrors.IsForbidden, "namespace of this name")
+
+	for i := range limit {
+		create(t, joiner, cluster(fmt.Sprintf("bounded-%d", i)))
+	}
+	expectRefusal(t, joiner.Create(t.Context(), cluster("bounded-more")), apierrors.IsTooManyRequests, "--join-limit")
+	accepted := cluster("bounded-0")
+	if err := admin.Patch(t.Context(), accepted, merge(`{"spec":{"hubAcceptsClient":true}}`)); err != nil {
+		t.Fatal(err)
+	}
+	create(t, joiner, cluster("bounded-more"))
+
+	large := request()
+	large.Annotations = map[string]string{"a": strings.Repeat("x", 200_000)}
+	expectRefusal(t, joiner.Create(t.Context(), large), apierrors.IsRequestEntityTooLargeError, "CertificateSigningRequest")
+	var err error
+	for range 100 { // which are counted as soon as the hub has seen them come
+		if err = joiner.Create(t.Context(), request()); err != nil {
+			break
+		}
+	}
+	expectRefusal(t, err, apierrors.IsTooManyRequests, "nobody has decided on")
 }
 
 // RG-16: a cluster cannot take a name whose group or roles all clusters share.

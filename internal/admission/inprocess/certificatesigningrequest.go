@@ -7,19 +7,51 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/initializer"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/cache"
 
 	rules "github.com/capstan-io/capstan/internal/admission"
-	"github.com/capstan-io/capstan/internal/fleet"
 )
 
 var certificateRequests = certificatesv1.Resource("certificatesigningrequests")
 
-// requestValidator checks the CertificateSigningRequests of agents (R10).
-type requestValidator struct{ *admission.Handler }
+// requestValidator checks the CertificateSigningRequests of agents, and of those who join. It counts them only where the server gives it
+// informers, as a standalone hub does.
+type requestValidator struct {
+	*admission.Handler
+	joinLimit int
 
-var _ admission.ValidationInterface = (*requestValidator)(nil)
+	requests cache.SharedIndexInformer
+	failed   error
+}
 
-func newRequestValidator() *requestValidator { return &requestValidator{Handler: writes()} }
+var (
+	_ admission.ValidationInterface                = (*requestValidator)(nil)
+	_ initializer.WantsExternalKubeInformerFactory = (*requestValidator)(nil)
+)
+
+func newRequestValidator(joinLimit int) *requestValidator {
+	return &requestValidator{Handler: writes(), joinLimit: joinLimit}
+}
+
+// undecidedOf indexes the requests that nobody has decided on by who made them.
+const undecidedOf = "undecided-of"
+
+// SetExternalKubeInformerFactory is called by the server.
+func (p *requestValidator) SetExternalKubeInformerFactory(factory informers.SharedInformerFactory) {
+	p.requests = factory.Certificates().V1().CertificateSigningRequests().Informer()
+	p.failed = p.requests.AddIndexers(cache.Indexers{undecidedOf: func(object any) ([]string, error) {
+		csr, ok := object.(*certificatesv1.CertificateSigningRequest)
+		if !ok || len(csr.Status.Conditions) > 0 {
+			return nil, nil
+		}
+		return []string{csr.Spec.Username}, nil
+	}})
+}
+
+// ValidateInitialization is called by the server before the first request.
+func (p *requestValidator) ValidateInitialization() error { return p.failed }
 
 // Validate is called by the server.
 func (p *requestValidator) Validate(_ context.Context, request admission.Attributes, _ admission.ObjectInterfaces) error {
@@ -30,6 +62,22 @@ func (p *requestValidator) Validate(_ context.Context, request admission.Attribu
 	if err != nil {
 		return fmt.Errorf("read the metadata of a CertificateSigningRequest: %w", err)
 	}
-	who := request.GetUserInfo()
-	return rules.ValidateCertificateSigningRequest(csr, rules.Sender{Name: who.GetName(), Clusters: fleet.AgentClusters(who.GetGroups())})
+	sender := identify(request.GetUserInfo())
+	if err := rules.ValidateCertificateSigningRequest(csr, sender); err != nil || request.GetOperation() != admission.Create {
+		return err
+	}
+	undecided, err := p.undecided(sender.Name)
+	if err != nil {
+		return err
+	}
+	return rules.ValidateRequestCount(sender, undecided, p.joinLimit)
+}
+
+// undecided is how many requests of a user wait, as far as the cache knows.
+func (p *requestValidator) undecided(user string) (int, error) {
+	if p.requests == nil {
+		return 0, nil
+	}
+	waiting, err := p.requests.GetIndexer().IndexKeys(undecidedOf, user)
+	return len(waiting), err
 }

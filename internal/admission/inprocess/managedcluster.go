@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/initializer"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
@@ -97,17 +98,25 @@ func setTimeAdded(object *unstructured.Unstructured, index int, added metav1.Tim
 type clusterValidator struct {
 	*admission.Handler
 	asking
-	client kubernetes.Interface
+	client    kubernetes.Interface
+	clusters  dynamic.Interface
+	joinLimit int
 }
 
 var (
 	_ admission.ValidationInterface            = (*clusterValidator)(nil)
 	_ initializer.WantsUnconditionalAuthorizer = (*clusterValidator)(nil)
 	_ initializer.WantsExternalKubeClientSet   = (*clusterValidator)(nil)
+	_ initializer.WantsDynamicClient           = (*clusterValidator)(nil)
 )
 
-func newClusterValidator() *clusterValidator {
-	return &clusterValidator{Handler: writes()}
+func newClusterValidator(joinLimit int) *clusterValidator {
+	return &clusterValidator{Handler: writes(), joinLimit: joinLimit}
+}
+
+// SetDynamicClient is called by a server that lets the plugin count the clusters that wait to be accepted, as a standalone hub does.
+func (p *clusterValidator) SetDynamicClient(client dynamic.Interface) {
+	p.clusters = client
 }
 
 // SetExternalKubeClientSet is called by the server.
@@ -125,6 +134,10 @@ func (p *clusterValidator) ValidateInitialization() error {
 
 // Validate is called by the server.
 func (p *clusterValidator) Validate(ctx context.Context, request admission.Attributes, _ admission.ObjectInterfaces) error {
+	sender := p.sender(request.GetUserInfo())
+	if request.GetSubresource() == "status" && request.GetResource().GroupResource() == managedClusters {
+		return validateStatus(request, sender)
+	}
 	if !isAbout(request, managedClusters) {
 		return nil
 	}
@@ -132,7 +145,37 @@ func (p *clusterValidator) Validate(ctx context.Context, request admission.Attri
 	if err != nil {
 		return err
 	}
-	return rules.ValidateManagedCluster(ctx, cluster, old, p.sender(request.GetUserInfo()), p.namespace)
+	if err := rules.ValidateManagedCluster(ctx, cluster, old, sender, p.namespace); err != nil || old != nil || !sender.Joining {
+		return err
+	}
+	pending, err := p.pending(ctx, sender.Name)
+	if err != nil {
+		return err
+	}
+	return rules.ValidateClusterCount(sender, pending, p.joinLimit)
+}
+
+func validateStatus(request admission.Attributes, sender rules.Sender) error {
+	cluster, ok := request.GetObject().(*unstructured.Unstructured)
+	if !ok {
+		return nil
+	}
+	status, _ := cluster.Object["status"].(map[string]any)
+	return rules.ValidateManagedClusterStatus(cluster.GetName(), status, sender)
+}
+
+// pending is how many clusters wait to be accepted that a user has asked for.
+func (p *clusterValidator) pending(ctx context.Context, user string) (int, error) {
+	if p.clusters == nil {
+		return 0, nil
+	}
+	list, err := p.clusters.Resource(clusterv1.GroupVersion.WithResource("managedclusters")).List(ctx, metav1.ListOptions{
+		LabelSelector: fleet.LabelRequestedBy + "=" + fleet.RequesterLabel(user),
+	})
+	if err != nil {
+		return 0, fmt.Errorf("count the clusters that %q has asked for: %w", user, err)
+	}
+	return len(list.Items), nil
 }
 
 // namespace reads the namespace itself and not a cache: acceptance is rare, and the moment at which a namespace starts

@@ -23,6 +23,7 @@ const (
 	ManagedClusterAddOnValidating      = "ManagedClusterAddOnValidating"
 	AddOnTemplateValidating            = "AddOnTemplateValidating"
 	AgentRequestValidating             = "AgentRequestValidating"
+	AgentEventLimiting                 = "AgentEventLimiting"
 )
 
 // Options configures the plugins. Start from DefaultOptions.
@@ -34,6 +35,9 @@ type Options struct {
 	// ManifestWork configures the checks of ManifestWorks: the size limit, which is that of templates of
 	// ManifestWorkReplicaSets and of AddOnTemplates, too, and the gate NilExecutorValidating.
 	ManifestWork rules.ManifestWorkOptions
+	// JoinLimit is how many clusters that nobody has accepted, and how many certificate requests that nobody has decided on, one bootstrap
+	// credential may have at a time.
+	JoinLimit int
 }
 
 // DefaultOptions has the real clock, the gates at their defaults (DefaultClusterSet on, NilExecutorValidating off) and
@@ -43,6 +47,7 @@ func DefaultOptions() Options {
 		Clock:             clock.RealClock{},
 		DefaultClusterSet: true,
 		ManifestWork:      rules.ManifestWorkOptions{Limit: rules.DefaultManifestLimit},
+		JoinLimit:         rules.DefaultJoinLimit,
 	}
 }
 
@@ -58,7 +63,7 @@ func Plugins(opts Options) []Plugin {
 	return []Plugin{
 		{ManagedClusterMutating, newClusterMutator(opts)},
 		{HubTypeValidating, newTypeValidator()},
-		{ManagedClusterValidating, newClusterValidator()},
+		{ManagedClusterValidating, newClusterValidator(opts.JoinLimit)},
 		{ManagedClusterSetBindingValidating, newBindingValidator()},
 		{PlacementValidating, newPlacementValidator()},
 		{ManifestWorkValidating, newWorkValidator(opts.ManifestWork)},
@@ -66,6 +71,7 @@ func Plugins(opts Options) []Plugin {
 		{ClusterManagementAddOnValidating, newManagementAddOnValidator()},
 		{ManagedClusterAddOnValidating, newAddOnValidator()},
 		{AddOnTemplateValidating, newTemplateValidator(opts.ManifestWork)},
-		{AgentRequestValidating, newRequestValidator()},
+		{AgentRequestValidating, newRequestValidator(opts.JoinLimit)},
+		{AgentEventLimiting, newEventLimiter(opts.Clock)},
 	}
 }

@@ -48,30 +48,36 @@ func (p *asking) ValidateInitialization() error {
 	return nil
 }
 
-// sender binds the server's authorizer to the identity of a request.
-func (p *asking) sender(who user.Info) rules.Sender {
+// identify tells who sent a request, for rules that ask no authorizer.
+func identify(who user.Info) rules.Sender {
 	return rules.Sender{
 		Name:     who.GetName(),
 		Clusters: fleet.AgentClusters(who.GetGroups()),
 		Joining:  fleet.IsJoining(who.GetName(), who.GetGroups()),
-		Authorize: func(ctx context.Context, asked authorizationv1.ResourceAttributes) (bool, string, error) {
-			decision, reason, err := p.authorizer.Authorize(ctx, authorizer.AttributesRecord{
-				User:            who,
-				Verb:            asked.Verb,
-				Namespace:       asked.Namespace,
-				APIGroup:        asked.Group,
-				APIVersion:      "*",
-				Resource:        asked.Resource,
-				Subresource:     asked.Subresource,
-				Name:            asked.Name,
-				ResourceRequest: true,
-			})
-			if decision == authorizer.DecisionAllow {
-				return true, reason, nil
-			}
-			return false, reason, err
-		},
 	}
+}
+
+// sender binds the server's authorizer to the identity of a request.
+func (p *asking) sender(who user.Info) rules.Sender {
+	sender := identify(who)
+	sender.Authorize = func(ctx context.Context, asked authorizationv1.ResourceAttributes) (bool, string, error) {
+		decision, reason, err := p.authorizer.Authorize(ctx, authorizer.AttributesRecord{
+			User:            who,
+			Verb:            asked.Verb,
+			Namespace:       asked.Namespace,
+			APIGroup:        asked.Group,
+			APIVersion:      "*",
+			Resource:        asked.Resource,
+			Subresource:     asked.Subresource,
+			Name:            asked.Name,
+			ResourceRequest: true,
+		})
+		if decision == authorizer.DecisionAllow {
+			return true, reason, nil
+		}
+		return false, reason, err
+	}
+	return sender
 }
 
 // decode reads the object of a request, which the server holds as it came, into one of our types; nil stays nil.

@@ -43,6 +43,7 @@ var webhookPaths = map[string][]string{
 
 // statusWebhookPaths are those for the subresource status.
 var statusWebhookPaths = map[string][]string{
+	"ManagedCluster":      {"/validate-cluster-open-cluster-management-io-v1-managedcluster"},
 	"ManagedClusterAddOn": {"/validate-addon-open-cluster-management-io-v1beta1-managedclusteraddon"},
 }
 

@@ -55,6 +55,9 @@ func Handlers(client kubernetes.Interface, o inprocess.Options) (map[string]http
 	handlers := map[string]http.Handler{}
 	var readable admission.Interface
 	for _, plugin := range inprocess.Plugins(o) {
+		if paths[plugin.Name] == "" && plugin.Name != inprocess.HubTypeValidating {
+			continue // works only in the API server
+		}
 		if wants, ok := plugin.Plugin.(initializer.WantsUnconditionalAuthorizer); ok {
 			wants.SetUnconditionalAuthorizer(access)
 		}

@@ -1,0 +1,76 @@
+package inprocess
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/lru"
+
+	rules "github.com/capstan-io/capstan/internal/admission"
+)
+
+const (
+	// eventRate is how many events a second the hub takes of a cluster for long, eventBurst how many at once. They stay for an hour.
+	eventRate  = 1
+	eventBurst = 200
+	// eventClusters is of how many clusters it is remembered what they sent last; whose that is not begins anew.
+	eventClusters = 10000
+)
+
+// eventResources are two ways to the same objects.
+var eventResources = []schema.GroupResource{corev1.Resource("events"), eventsv1.Resource("events")}
+
+// eventLimiter keeps agents from filling the storage of the hub with events. Whoever records events drops those that are refused. It needs
+// memory of what came before, so it is no webhook.
+type eventLimiter struct {
+	*admission.Handler
+	clock    clock.PassiveClock
+	limiters *lru.Cache
+}
+
+var _ admission.ValidationInterface = (*eventLimiter)(nil)
+
+func newEventLimiter(clk clock.PassiveClock) *eventLimiter {
+	return &eventLimiter{Handler: writes(), clock: clk, limiters: lru.New(eventClusters)}
+}
+
+// Validate is called by the server.
+func (p *eventLimiter) Validate(_ context.Context, request admission.Attributes, _ admission.ObjectInterfaces) error {
+	if request.GetSubresource() != "" || !slices.Contains(eventResources, request.GetResource().GroupResource()) {
+		return nil
+	}
+	sender := identify(request.GetUserInfo())
+	if len(sender.Clusters) == 0 {
+		return nil
+	}
+	event, err := meta.Accessor(request.GetObject())
+	if err != nil {
+		return fmt.Errorf("read the metadata of an event: %w", err)
+	}
+	if err := rules.ValidateEvent(event, sender); err != nil {
+		return err
+	}
+	if !p.limiter(strings.Join(sender.Clusters, ",")).TryAccept() {
+		return rules.TooManyEvents(sender)
+	}
+	return nil
+}
+
+// limiter is that of a cluster. Two requests at once may make two of the first; one is kept.
+func (p *eventLimiter) limiter(cluster string) flowcontrol.PassiveRateLimiter {
+	if found, ok := p.limiters.Get(cluster); ok {
+		return found.(flowcontrol.PassiveRateLimiter) //nolint:forcetypeassert // Nothing else is put there.
+	}
+	made := flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(eventRate, eventBurst, p.clock)
+	p.limiters.Add(cluster, made)
+	return made
+}

@@ -1,0 +1,203 @@
+package inprocess_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/client-go/dynamic"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/informers"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/capstan-io/capstan/internal/admission/inprocess"
+)
+
+var agentOfC1 = &user.DefaultInfo{Name: "system:open-cluster-management:c1:a", Groups: []string{"system:open-cluster-management:c1", "system:open-cluster-management:managed-clusters"}}
+
+func request(t *testing.T, bytes int) *unstructured.Unstructured {
+	t.Helper()
+	return object(t, `{apiVersion: certificates.k8s.io/v1, kind: CertificateSigningRequest, metadata: {name: r, labels: {open-cluster-management.io/cluster-name: c1}},
+		spec: {request: "`+strings.Repeat("A", bytes)+`"}}`)
+}
+
+// What agents and joiners may write is bounded: certificate requests of 250 kB, client configs and claims of a megabyte.
+func TestSizes(t *testing.T) {
+	t.Parallel()
+	joiner := newcomers["bootstrap token"]
+	configs := func(bytes int) *unstructured.Unstructured {
+		return cluster(t, `metadata: {name: c1}, spec: {managedClusterClientConfigs: [{url: "https://c1", caBundle: "`+strings.Repeat("QUJD", bytes/4)+`"}]}`)
+	}
+	claims := func(bytes int) *unstructured.Unstructured {
+		return cluster(t, `metadata: {name: c1}, status: {clusterClaims: [{name: a, value: "`+strings.Repeat("v", bytes)+`"}]}`)
+	}
+	namespaces := cluster(t, `metadata: {name: c1}, status: {managedNamespaces: [{name: a, clusterSet: "`+strings.Repeat("v", 1<<20)+`"}]}`)
+	const requestTooLarge, configsTooLarge = `CertificateSigningRequest "r" takes`, `ManagedCluster "c1", its annotations and spec.managedClusterClientConfigs, takes`
+	for _, test := range []struct {
+		name        string
+		who         *user.DefaultInfo
+		object, old *unstructured.Unstructured
+		subresource string
+		refused     string
+	}{
+		{name: "request of an agent", who: agentOfC1, object: request(t, 8<<10)},
+		{name: "large request of an agent", who: agentOfC1, object: request(t, 250_000), refused: requestTooLarge},
+		{name: "large request of a joiner", who: joiner, object: request(t, 250_000), refused: requestTooLarge},
+		{name: "large request of somebody else", who: sender, object: request(t, 250_000)},
+		{name: "client configs of a joiner", who: joiner, object: configs(32 << 10)},
+		{name: "large client configs of a joiner", who: joiner, object: configs(1 << 20), refused: configsTooLarge},
+		{name: "large client configs of somebody else", who: sender, object: configs(1 << 20)},
+		{name: "client configs of an agent", who: agentOfC1, object: configs(32 << 10), old: configs(16)},
+		{name: "large client configs of an agent", who: agentOfC1, object: configs(1 << 20), old: configs(16), refused: configsTooLarge},
+		{name: "client configs that others made large", who: agentOfC1, object: configs(1 << 20), old: configs(1 << 20)},
+		{name: "claims of an agent", who: agentOfC1, object: claims(100_000), old: claims(1), subresource: "status"},
+		{name: "large claims of an agent", who: agentOfC1, object: claims(1 << 20), old: claims(1), subresource: "status", refused: `status of ManagedCluster "c1" takes`},
+		{name: "what the hub says of namespaces", who: agentOfC1, object: namespaces, old: claims(1), subresource: "status"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			s := as(test.who)
+			code := int32(0)
+			if test.refused != "" {
+				code = 413
+			}
+			checkStatus(t, s.write(t, test.object, test.old, test.subresource), code, test.refused)
+		})
+	}
+}
+
+// plugin is one of the plugins, as an API server has it.
+func plugin[T any](t *testing.T, s *server, name string) T {
+	t.Helper()
+	for _, p := range s.plugins(t) {
+		if found, ok := p.Plugin.(T); ok && p.Name == name {
+			return found
+		}
+	}
+	t.Fatalf("there is no plugin %s", name)
+	panic("unreachable")
+}
+
+func creation(o runtime.Object, resource schema.GroupVersionResource, who user.Info) admission.Attributes {
+	return admission.NewAttributesRecord(o, nil, o.GetObjectKind().GroupVersionKind(), "", "", resource, "", admission.Create, nil, false, who)
+}
+
+type counting interface {
+	admission.ValidationInterface
+	SetExternalKubeInformerFactory(factory informers.SharedInformerFactory)
+}
+
+// One credential has no more undecided certificate requests than it may; those of others, and those that somebody decided on, do not count.
+func TestUndecidedRequests(t *testing.T) {
+	t.Parallel()
+	joiner := newcomers["bootstrap token"]
+	for _, test := range []struct {
+		name              string
+		who               *user.DefaultInfo
+		waiting, decided  int
+		ofOthers, refused bool
+	}{
+		{name: "joiner", who: joiner, waiting: 2},
+		{name: "joiner with many", who: joiner, waiting: 3, refused: true},
+		{name: "joiner with many that are decided", who: joiner, waiting: 2, decided: 5},
+		{name: "joiner beside others", who: joiner, waiting: 5, ofOthers: true},
+		{name: "agent", who: agentOfC1, waiting: 199},
+		{name: "agent with many", who: agentOfC1, waiting: 200, refused: true},
+		{name: "somebody else", who: sender, waiting: 300},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			s := newServer()
+			s.options.JoinLimit = 3
+			validator := plugin[counting](t, s, inprocess.AgentRequestValidating)
+			factory := informers.NewSharedInformerFactory(nil, 0)
+			validator.SetExternalKubeInformerFactory(factory)
+			known := factory.Certificates().V1().CertificateSigningRequests().Informer().GetIndexer()
+			for i := range test.waiting + test.decided {
+				csr := &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint(i)}}
+				if !test.ofOthers {
+					csr.Spec.Username = test.who.Name
+				}
+				if i >= test.waiting {
+					csr.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateDenied}}
+				}
+				if err := known.Add(csr); err != nil {
+					t.Fatal(err)
+				}
+			}
+			err := validator.Validate(t.Context(), creation(request(t, 1), certificatesv1.SchemeGroupVersion.WithResource("certificatesigningrequests"), test.who), nil)
+			code := int32(0)
+			if test.refused {
+				code = 429
+			}
+			checkStatus(t, err, code, fmt.Sprintf("user %q has %d requests that nobody has decided on", test.who.Name, test.waiting))
+		})
+	}
+}
+
+// One credential has no more clusters that nobody has accepted than it may. A cluster that is accepted does not count any more.
+func TestPendingClusters(t *testing.T) {
+	t.Parallel()
+	joiner := newcomers["bootstrap token"]
+	s := as(joiner)
+	s.options.JoinLimit = 2
+	created := cluster(t, "metadata: {name: c1}")
+	checkStatus(t, s.write(t, created, nil, ""), 0, "")
+	others := cluster(t, `metadata: {name: c2, labels: {capstan.io/requested-by: system.bootstrap.another}}`)
+	second := created.DeepCopy()
+	second.SetName("c3")
+	create := func(clusters ...runtime.Object) error {
+		validator := plugin[interface {
+			admission.ValidationInterface
+			SetDynamicClient(client dynamic.Interface)
+		}](t, s, inprocess.ManagedClusterValidating)
+		kinds := map[schema.GroupVersionResource]string{resourceOf(created.GroupVersionKind()): "ManagedClusterList"}
+		validator.SetDynamicClient(dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds, clusters...))
+		return validator.Validate(t.Context(), creation(cluster(t, "metadata: {name: c4}"), resourceOf(created.GroupVersionKind()), joiner), nil)
+	}
+	checkStatus(t, create(created, others), 0, "")
+	checkStatus(t, create(created, second, others), 429, `user "system:bootstrap:abcdef" has asked for 2 clusters that nobody has accepted`)
+
+	accepted := second.DeepCopy()
+	accepted.Object["spec"] = map[string]any{"hubAcceptsClient": true}
+	administrator := newServer("update accept")
+	administrator.options.DefaultClusterSet = false
+	checkStatus(t, administrator.write(t, accepted, second, ""), 0, "")
+	checkStatus(t, create(created, accepted, others), 0, "")
+	if accepted.GetAnnotations()["capstan.io/requested-by"] != joiner.Name {
+		t.Errorf("who asked is forgotten: %v", accepted.Object["metadata"])
+	}
+}
+
+// An agent does not fill the hub with events; those of others, and of other agents, are not limited.
+func TestEventsOfAgents(t *testing.T) {
+	t.Parallel()
+	s := newServer()
+	now := clocktesting.NewFakeClock(now)
+	s.options.Clock = now
+	limiter := plugin[admission.ValidationInterface](t, s, inprocess.AgentEventLimiting)
+	send := func(who user.Info, note string) error {
+		event := object(t, `{apiVersion: events.k8s.io/v1, kind: Event, metadata: {namespace: c1, name: e}, note: "`+note+`"}`)
+		return limiter.Validate(t.Context(), creation(event, schema.GroupVersionResource{Group: "events.k8s.io", Version: "v1", Resource: "events"}, who), nil)
+	}
+	for range 200 {
+		checkStatus(t, send(agentOfC1, "n"), 0, "")
+	}
+	checkStatus(t, send(agentOfC1, "n"), 429, "sends more events than the hub keeps")
+	checkStatus(t, send(&user.DefaultInfo{Name: "b", Groups: []string{"system:open-cluster-management:c2"}}, "n"), 0, "")
+	for range 300 {
+		checkStatus(t, send(sender, strings.Repeat("n", 10_000)), 0, "")
+	}
+	now.Step(time.Second)
+	checkStatus(t, send(agentOfC1, strings.Repeat("n", 10_000)), 413, "event c1/e takes")
+	checkStatus(t, send(agentOfC1, "n"), 0, "")
+	checkStatus(t, send(agentOfC1, "n"), 429, "")
+}
