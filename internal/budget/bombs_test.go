@@ -110,7 +110,7 @@ var interpreters = map[string]func(t *testing.T, text string) error{
 		tried := override.Try(overrides, manifests)
 		_, applied := override.Apply(overrides, manifests, override.Cluster{Name: "a"})
 		if (tried == nil) != (applied == nil) {
-			return fmt.Errorf("admission says %w, and the controller %w", tried, applied) //nolint:errorlint // a failure of the test
+			return fmt.Errorf("admission says %w, and the controller %w", tried, applied)
 		}
 		return applied
 	},

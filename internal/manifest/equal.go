@@ -6,6 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/capstan-io/capstan/internal/budget"
 )
 
 // sameScalar compares texts, numbers and booleans: numbers by value (1 is 1.0), quantities by what they mean.
@@ -35,13 +37,20 @@ func number(value any) (float64, bool) {
 	}
 }
 
+// sameQuantity compares two quantities by what they mean. One that would take minutes to compare is not the same as any other.
 func sameQuantity(required, live any) bool {
-	want, err := resource.ParseQuantity(fmt.Sprint(required))
-	if err != nil {
-		return false
+	want, wanted := quantityOf(required)
+	have, there := quantityOf(live)
+	return wanted && there && want.Cmp(have) == 0
+}
+
+func quantityOf(value any) (resource.Quantity, bool) {
+	text := fmt.Sprint(value)
+	if budget.Quantity(text) != nil {
+		return resource.Quantity{}, false
 	}
-	have, err := resource.ParseQuantity(fmt.Sprint(live))
-	return err == nil && want.Cmp(have) == 0
+	quantity, err := resource.ParseQuantity(text)
+	return quantity, err == nil
 }
 
 func sameOwners(a, b []metav1.OwnerReference) bool {

@@ -43,6 +43,8 @@ func TestBombs(t *testing.T) {
 		"a tree that is written":  {chain("[dyn(0)]", ".map(l, dyn([l,l]))", 60, `.exists(l, "%s".format([l]) == "")`), "too many elements, counted to its depth"},
 		"lists of lists":          {`sets.contains(o.numbers, o.numbers.map(x, x + 1))`, "cost limit exceeded"},
 		"distinct":                {`o.numbers.distinct().size() == 0`, "cost limit exceeded"},
+		"a quantity":              {`quantity("1e2000000000").isGreaterThan(quantity("1"))`, `the quantity "1e2000000000" has too large an exponent; the limit is 100`},
+		"a small quantity":        {`quantity(string(dyn("1e-2000000000"))).isGreaterThan(quantity("1"))`, "has too large an exponent"},
 		"a loop":                  {`o.numbers.all(x, o.numbers.all(y, o.numbers.all(z, x + y + z >= 0)))`, "cost limit exceeded"},
 		"a loop that compares":    {`o.numbers.all(x, o.tree == o.tree)`, "cost limit exceeded"},
 		"a loop that matches":     {`o.numbers.all(x, o.text.matches("(ab?){500}$"))`, "cost limit exceeded"},
@@ -88,6 +90,7 @@ func TestHonest(t *testing.T) {
 		`"a,b,c".split(",").map(x, x + "!").join(" ") == "a! b! c!" && "%s-%d".format(["x", 3]) == "x-3" && "aXa".replace("X", "--") == "a--a"`,
 		`sets.contains(["a", "b"], ["a"]) && [1, 1, 2].distinct().size() == 2 && [[1], [2]].flatten() == [1, 2] && [1] + [2] == [1, 2]`,
 		`["a", "b"].indexOf("b") == 1 && "banana".indexOf("n") == 2 && b"a" + b"b" == b"ab" && string(3) == "3" && 1 + 1 == 2 && 0.5 + 0.5 == 1.0`,
+		`quantity("1Ei").isGreaterThan(quantity("1e3")) && quantity("5e-2").isLessThan(quantity("1")) && !isQuantity("a") && quantity("1E2").asInteger() == 100`,
 		`timestamp("2026-01-01T00:00:00Z") + duration("1h") > timestamp("2026-01-01T00:00:00Z")`,
 	} {
 		program, err := c.Compile(expression)

@@ -13,9 +13,9 @@ package celbudget
 import (
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/google/cel-go/cel"
-	"github.com/google/cel-go/common/functions"
 	"github.com/google/cel-go/interpreter"
 
 	"github.com/capstan-io/capstan/internal/budget"
@@ -50,16 +50,32 @@ func Count(expressions []string) error {
 
 // Compiler compiles expressions of one environment and one type. It may be used by several goroutines.
 type Compiler struct {
-	name        string
-	environment func() (*cel.Env, error)
-	output      *cel.Type
-	costs       interpreter.ActualCostEstimator
+	name    string
+	prepare func() (prepared, error) // once
+	output  *cel.Type
+	costs   interpreter.ActualCostEstimator
+}
+
+// prepared is an environment, and what its functions do.
+type prepared struct {
+	*cel.Env
+	guard guard
 }
 
 // NewCompiler returns a Compiler. Its name tells the environment from others. The costs are those of functions that the environment has
 // beside those of Kubernetes; nil if it has none.
 func NewCompiler(name string, environment func() (*cel.Env, error), output *cel.Type, costs interpreter.ActualCostEstimator) *Compiler {
-	return &Compiler{name: name, environment: environment, output: output, costs: costs}
+	return &Compiler{name: name, output: output, costs: costs, prepare: sync.OnceValues(func() (prepared, error) {
+		env, err := environment()
+		if err != nil {
+			return prepared{}, &EnvironmentError{err}
+		}
+		implementations, err := implementationsOf(env)
+		if err != nil {
+			return prepared{}, &EnvironmentError{err}
+		}
+		return prepared{env, guard{implementations}}, nil
+	})}
 }
 
 // EnvironmentError is of failures that are not the expression's.
@@ -81,9 +97,9 @@ func (c *Compiler) Compile(expression string) (cel.Program, error) {
 }
 
 func (c *Compiler) compile(expression string) (cel.Program, error) {
-	env, err := c.environment()
+	env, err := c.prepare()
 	if err != nil {
-		return nil, &EnvironmentError{err}
+		return nil, err
 	}
 	if err := checkMacros(expression); err != nil {
 		return nil, err
@@ -102,24 +118,10 @@ func (c *Compiler) compile(expression string) (cel.Program, error) {
 	if t := checked.OutputType(); !t.IsExactType(c.output) && !t.IsExactType(cel.DynType) {
 		return nil, fmt.Errorf("it results in a value of type %s; it must be a %s", t, c.output)
 	}
-	implementations, err := implementationsOf(env)
-	if err != nil {
-		return nil, &EnvironmentError{err}
-	}
-	program, err := env.Program(checked, c.options(implementations)...)
-	if err != nil {
-		return nil, err
-	}
-	return program, nil
-}
-
-func (c *Compiler) options(implementations map[string]*functions.Overload) []cel.ProgramOption {
-	g := guard{implementations}
-	return []cel.ProgramOption{
-		cel.CustomDecoratorV2(g.decorate),
+	return env.Program(checked,
+		cel.CustomDecoratorV2(env.guard.decorate),
 		cel.OptimizeRegex(constantMatches("matches"), constantMatches("matches_string")),
-		cel.CostTracking(costs{own: c.costs}),
-	}
+		cel.CostTracking(costs{own: c.costs}))
 }
 
 // firstOf is the first issue, and how many there are. Each quotes the line that it is about, which is all of the expression.

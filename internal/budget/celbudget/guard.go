@@ -4,7 +4,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/functions"
@@ -35,6 +34,7 @@ var checks = map[string]func([]ref.Val) error{
 	"matches": checkMatch, "find": checkMatch, "findAll": checkMatch, "parseJSON": checkText, "string": checkWeight,
 	"_==_": checkEquality, "_!=_": checkEquality, "@in": checkWeight, "indexOf": checkWeight, "lastIndexOf": checkWeight, "includes": checkWeight,
 	"distinct": checkPairs, "flatten": checkWeight,
+	"quantity": checkQuantity, "isQuantity": checkQuantity,
 	"sets.contains": checkPairs, "sets.equivalent": checkPairs, "sets.intersects": checkPairs,
 }
 
@@ -112,12 +112,7 @@ func operate(i *functions.Overload, call interpreter.InterpretableCall, args []r
 	return types.NewErr("no such overload: %s", call.Function())
 }
 
-var known sync.Map // the implementations of an environment
-
 func implementationsOf(env *cel.Env) (map[string]*functions.Overload, error) {
-	if found, ok := known.Load(env); ok {
-		return found.(map[string]*functions.Overload), nil
-	}
 	all := map[string]*functions.Overload{}
 	for name, function := range env.Functions() {
 		if checks[name] == nil {
@@ -131,7 +126,6 @@ func implementationsOf(env *cel.Env) (map[string]*functions.Overload, error) {
 			all[binding.Operator] = binding
 		}
 	}
-	known.Store(env, all)
 	return all, nil
 }
 
@@ -154,6 +148,8 @@ func constantMatches(overload string) *interpreter.RegexOptimization {
 		}), nil
 	}}
 }
+
+func checkQuantity(args []ref.Val) error { return budget.Quantity(textOf(args[0])) }
 
 func checkText(args []ref.Val) error { return text(lengthOf(args[0])) }
 
@@ -238,7 +234,7 @@ func checkPairs(args []ref.Val) error {
 
 // weigh takes the number of values in a value, as long as there are any left. Of a long text it takes more.
 func weigh(value ref.Val, left *int) {
-	if *left -= 1; *left < 0 {
+	if *left--; *left < 0 {
 		return
 	}
 	switch value := value.(type) {
