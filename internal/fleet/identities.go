@@ -112,6 +112,31 @@ func AgentClusters(groups []string) []string {
 	return clusters
 }
 
+// ClustersBehind are the clusters that somebody acts for: as the agent of one, as an add-on on it, or as a service account in its namespace, which
+// is how add-ons with tokens do. Most service accounts of the hub are in namespaces of no cluster.
+func ClustersBehind(user string, groups []string) []string {
+	clusters := AgentClusters(groups)
+	add := func(cluster string) {
+		if cluster != "" && !slices.Contains(clusters, cluster) {
+			clusters = append(clusters, cluster)
+		}
+	}
+	for _, name := range append([]string{user}, groups...) {
+		if rest, ok := strings.CutPrefix(name, identityPrefix+"cluster:"); ok {
+			cluster, _, _ := strings.Cut(rest, ":")
+			add(cluster)
+		}
+	}
+	if cluster, _, err := ParseClusterUser(user); err == nil && !strings.HasPrefix(user, identityPrefix+"cluster:") {
+		add(cluster)
+	}
+	if rest, ok := strings.CutPrefix(user, serviceAccountUser); ok {
+		namespace, _, _ := strings.Cut(rest, ":")
+		add(namespace)
+	}
+	return clusters
+}
+
 // IsJoining tells whether somebody has a bootstrap credential, with which agents ask to join: a bootstrap token, or a token of
 // ServiceAccountBootstrap or of the account that was used before it.
 func IsJoining(user string, groups []string) bool {

@@ -167,3 +167,29 @@ func TestIsReservedSigner(t *testing.T) {
 		}
 	}
 }
+
+// "The identity refused from then on": whoever acts for a cluster is known by that, however it got its credential, and nobody else is.
+func TestClustersBehind(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		user   string
+		groups []string
+		want   []string
+	}{
+		{"system:open-cluster-management:c1:agent1", []string{"system:open-cluster-management:c1", "system:open-cluster-management:managed-clusters"}, []string{"c1"}},
+		{"system:open-cluster-management:c1:agent1", nil, []string{"c1"}},
+		{"arn", []string{"open-cluster-management:c1"}, []string{"c1"}},
+		{"system:open-cluster-management:cluster:c1:addon:a:agent:a-agent", []string{"system:open-cluster-management:cluster:c1:addon:a", "system:open-cluster-management:addon:a"}, []string{"c1"}},
+		{"system:open-cluster-management:cluster:c1:addon:a:agent:a-agent", nil, []string{"c1"}},
+		{"whoever the add-on says", []string{"system:open-cluster-management:cluster:c1:addon:a"}, []string{"c1"}},
+		{"system:serviceaccount:c1:a-agent", []string{"system:serviceaccounts", "system:serviceaccounts:c1"}, []string{"c1"}},
+		{"system:open-cluster-management:c1:agent1", []string{"system:open-cluster-management:c2"}, []string{"c2", "c1"}},
+		{"ann", []string{"system:masters", "system:authenticated"}, nil},
+		{"system:bootstrap:abcdef", []string{"system:bootstrappers:managedcluster"}, nil},
+		{"system:open-cluster-management:", []string{"system:open-cluster-management:addon:a", "system:open-cluster-management:managed-clusters"}, nil},
+	} {
+		if got := ClustersBehind(test.user, test.groups); !slices.Equal(got, test.want) {
+			t.Errorf("%s of %v acts for %v, want %v", test.user, test.groups, got, test.want)
+		}
+	}
+}

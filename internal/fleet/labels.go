@@ -15,6 +15,9 @@ const Domain = "open-cluster-management.io"
 const (
 	// LabelClusterSet on a ManagedCluster is the one exclusive ManagedClusterSet it is a member of.
 	LabelClusterSet = "cluster.open-cluster-management.io/clusterset"
+	// LabelCutOff, when LabelTrue, on a ManagedCluster that is not accepted cuts it off: its agent and its add-ons have no right at all, not even
+	// to clean up. It means nothing on one that is accepted. It is an extension, and a label so that the hub can watch for it.
+	LabelCutOff = "capstan.io/cut-off"
 	// LabelClusterName is the name of the cluster that a CSR, a namespace, a lease or RBAC on the hub is for.
 	LabelClusterName = "open-cluster-management.io/cluster-name"
 	// LabelRequestedBy on a ManagedCluster that somebody with a bootstrap credential created is who that was, as RequesterLabel writes it,

@@ -54,6 +54,12 @@ func WorkRoleBinding(cluster string) string {
 	return ManagedClusterClusterRole(cluster) + ":work"
 }
 
+// RemainingWorksRole is the role, and its binding, in the namespace of a denied cluster by which its agents may finish with the works that were
+// there when it was denied. It is an extension. It carries FinalizerManifestWorkCleanup.
+func RemainingWorksRole(cluster string) string {
+	return ManagedClusterClusterRole(cluster) + ":remaining-works"
+}
+
 // AddOnTokenRole is the role, and its binding, in the namespace of a cluster by which its agent may create tokens for
 // an add-on (RG-53).
 func AddOnTokenRole(addOn string) string {

@@ -47,6 +47,28 @@ func TestClusterSets(t *testing.T) {
 	wantClusters(t, schedule(t, s, asking()))
 }
 
+// "Placements drop clusters that were denied (those that nobody has decided on stay selectable)".
+func TestDeniedClusters(t *testing.T) {
+	t.Parallel()
+	decided := func(accepts bool, status metav1.ConditionStatus) *clusterv1.ManagedCluster {
+		c := member("a")
+		c.Spec.HubAcceptsClient = accepts
+		c.Status.Conditions = []metav1.Condition{{Type: "HubAcceptedManagedCluster", Status: status}}
+		return c
+	}
+	s := newFleet(member("a"), member("undecided"))
+	wantClusters(t, schedule(t, s, asking()), "a", "undecided")
+	s.SetCluster(decided(true, metav1.ConditionTrue))
+	wantClusters(t, schedule(t, s, asking()), "a", "undecided")
+	// At once, and not only when the hub has said so in the condition.
+	s.SetCluster(decided(false, metav1.ConditionTrue))
+	wantClusters(t, schedule(t, s, asking()), "undecided")
+	s.SetCluster(decided(false, metav1.ConditionFalse))
+	wantClusters(t, schedule(t, s, asking()), "undecided")
+	s.SetCluster(decided(true, metav1.ConditionFalse))
+	wantClusters(t, schedule(t, s, asking()), "a", "undecided")
+}
+
 // PL-02, PL-03
 func TestPredicates(t *testing.T) {
 	t.Parallel()

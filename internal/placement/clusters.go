@@ -12,6 +12,7 @@ import (
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
+	"github.com/capstan-io/capstan/internal/acceptance"
 )
 
 // cluster is what placements look at. Its object and its scores are those of the caller and never written to.
@@ -35,9 +36,9 @@ type measure struct {
 // resourceNames are what the prioritizers ResourceAllocatable… compare, by their index.
 var resourceNames = [...]corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory}
 
-// selectable clusters exist and are to stay (PL-01).
+// selectable clusters exist, are to stay, and have not been denied. Those that nobody has decided on are selected as the accepted ones are.
 func (c *cluster) selectable() bool {
-	return c.object != nil && c.object.DeletionTimestamp == nil
+	return c.object != nil && c.object.DeletionTimestamp == nil && !acceptance.Denied(c.object)
 }
 
 func (c *cluster) labels() labels.Set {

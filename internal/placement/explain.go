@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
+	"github.com/capstan-io/capstan/internal/acceptance"
 	"github.com/capstan-io/capstan/internal/placement/celselector"
 	"github.com/capstan-io/capstan/internal/placement/report"
 )
@@ -287,6 +288,8 @@ func (r *refusal) of(c *cluster) string {
 	switch {
 	case c.object.DeletionTimestamp != nil:
 		return "it is being deleted"
+	case acceptance.Denied(c.object):
+		return "it is denied: spec.hubAcceptsClient of the ManagedCluster is false"
 	case !r.st.inSets.has(c.id):
 		return r.outside()
 	case !r.st.matched.has(c.id):

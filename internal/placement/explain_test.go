@@ -16,7 +16,9 @@ func TestWhyNot(t *testing.T) {
 	t.Parallel()
 	deleted := member("deleted")
 	deleted.DeletionTimestamp = &metav1.Time{Time: start}
-	s := newFleet(deleted,
+	denied := member("denied", "region=eu")
+	denied.Status.Conditions = []metav1.Condition{{Type: "HubAcceptedManagedCluster", Status: metav1.ConditionFalse, Reason: "HubClusterAdminDenied"}}
+	s := newFleet(deleted, denied,
 		member("best", "region=eu", "cpu=3"),
 		member("good", "region=eu", "cpu=2"),
 		member("bad", "region=eu", "cpu=1"),
@@ -31,6 +33,7 @@ func TestWhyNot(t *testing.T) {
 	for cluster, wanted := range map[string]string{
 		"best":    "score 100 = ResourceAllocatableCPU 100",
 		"deleted": "it is being deleted",
+		"denied":  "it is denied: spec.hubAcceptsClient of the ManagedCluster is false",
 		"other":   `it is in none of the bound ManagedClusterSets ["default"]`,
 		"us":      `spec.predicates[0]: its labels do not match; spec.predicates[1]: the CEL expression "false" is false`,
 		"down":    "it has the taint down=very:NoSelect, which is not or no longer tolerated",
@@ -44,7 +47,7 @@ func TestWhyNot(t *testing.T) {
 			t.Errorf("%s: %+v, want %q", cluster, got, wanted)
 		}
 	}
-	if wanted := (Funnel{Fleet: 9, InClusterSets: 7, Matched: 6, Tolerated: 4, Selected: 2}); explanation.Result.Funnel != wanted {
+	if wanted := (Funnel{Fleet: 10, InClusterSets: 7, Matched: 6, Tolerated: 4, Selected: 2}); explanation.Result.Funnel != wanted {
 		t.Errorf("the funnel is %+v, want %+v", explanation.Result.Funnel, wanted)
 	}
 	for reason, q := range map[string]*clusterv1beta1.Placement{
