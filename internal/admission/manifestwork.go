@@ -31,12 +31,14 @@ type ManifestWorkOptions struct {
 	// NilExecutorValidating is the feature gate of this name: a ManifestWork without executor needs the permission to
 	// execute as the agent.
 	NilExecutorValidating bool
+	// Clusters finds the cluster that a ManifestWork is for; with nil, any cluster gets any.
+	Clusters ClusterGetter
 }
 
 // ValidateManifestWork holds a ManifestWork that is created (old is nil) or updated against WH-10 and WH-11. It fails
-// with 400 in every case: manifests that are missing, too large, no objects or the same object twice, and an executor
-// the sender may not use. An update that leaves manifests alone is not asked about them again; that of a work with an executor
-// is asked about it whenever it changes what the executor does.
+// with 400 for manifests that are missing, too large, no objects or the same object twice, and an executor
+// the sender may not use, and with 403 for anything new for a cluster that is denied or being deleted. An update that leaves manifests alone is
+// not asked about them again; that of a work with an executor is asked about it whenever it changes what the executor does.
 func ValidateManifestWork(
 	ctx context.Context, work, old *workv1.ManifestWork, sender Sender, opts ManifestWorkOptions,
 ) error {
@@ -44,6 +46,9 @@ func ValidateManifestWork(
 		path := field.NewPath("spec", "workload", "manifests")
 		if errs := validateManifests(path, work.Spec.Workload.Manifests, opts.Limit); len(errs) > 0 {
 			return badRequest(manifestWorkKind, work.Name, errs)
+		}
+		if err := validateCluster(ctx, work, old, opts.Clusters); err != nil {
+			return err
 		}
 	}
 	execution := execution{now: &work.Spec}

@@ -2,33 +2,56 @@ package inprocess
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"maps"
 	"reflect"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/initializer"
+	"k8s.io/client-go/kubernetes"
 
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	rules "github.com/capstan-io/capstan/internal/admission"
 )
 
 var manifestWorks = workv1.GroupVersion.WithResource("manifestworks").GroupResource()
 
-// workValidator checks ManifestWorks (WH-10, WH-11).
+// workValidator checks ManifestWorks (WH-10, WH-11), and whether their clusters take them.
 type workValidator struct {
 	*admission.Handler
 	asking
 	options rules.ManifestWorkOptions
+	client  kubernetes.Interface
 }
 
 var (
 	_ admission.ValidationInterface            = (*workValidator)(nil)
 	_ initializer.WantsUnconditionalAuthorizer = (*workValidator)(nil)
+	_ initializer.WantsExternalKubeClientSet   = (*workValidator)(nil)
 )
 
 func newWorkValidator(options rules.ManifestWorkOptions) *workValidator {
-	return &workValidator{Handler: writes(), options: options}
+	p := &workValidator{Handler: writes(), options: options}
+	p.options.Clusters = p.cluster
+	return p
+}
+
+// SetExternalKubeClientSet is called by the server.
+func (p *workValidator) SetExternalKubeClientSet(client kubernetes.Interface) {
+	p.client = client
+}
+
+// ValidateInitialization is called by the server before the first request.
+func (p *workValidator) ValidateInitialization() error {
+	if p.client == nil {
+		return errors.New("the plugin needs a client to read clusters: add an initializer that sets it")
+	}
+	return p.asking.ValidateInitialization()
 }
 
 // Validate is called by the server.
@@ -41,6 +64,21 @@ func (p *workValidator) Validate(ctx context.Context, request admission.Attribut
 		return err
 	}
 	return rules.ValidateManifestWork(ctx, work, old, p.sender(request.GetUserInfo()), p.options)
+}
+
+// cluster reads a ManagedCluster from the cache of the API server, which is a moment behind at most: there is one read for each work that
+// is created, and a work that comes at the same time as a denial could as well have come before it.
+func (p *workValidator) cluster(ctx context.Context, name string) (*clusterv1.ManagedCluster, error) {
+	raw, err := p.client.CoreV1().RESTClient().Get().AbsPath("/apis", clusterv1.GroupVersion.Group, clusterv1.GroupVersion.Version, managedClusters.Resource, name).
+		SetHeader("Accept", runtime.ContentTypeJSON).Param("resourceVersion", "0").DoRaw(ctx)
+	if err != nil {
+		return nil, err
+	}
+	cluster := &clusterv1.ManagedCluster{}
+	if err := json.Unmarshal(raw, cluster); err != nil {
+		return nil, fmt.Errorf("read ManagedCluster %s: %w", name, err)
+	}
+	return cluster, nil
 }
 
 // keepsSpec says whether an update leaves the spec alone, as adding labels and finalizers does. The rules would let it

@@ -22,6 +22,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/client-go/kubernetes"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/yaml"
 
@@ -47,15 +48,17 @@ func (f *fakeAuthorizer) Authorize(_ context.Context, a authorizer.Attributes) (
 	return authorizer.DecisionNoOpinion, "no rule", nil
 }
 
-// fakeClient has the namespace c1, or none if that has no phase; no other call works.
+// fakeClient has the namespace c1, or none if that has no phase, and an API with the cluster of the server; no other call works.
 type (
 	fakeClient struct {
 		kubernetes.Interface
 		namespace corev1.Namespace
+		clusters  rest.Interface
 	}
 	fakeCore struct {
 		corev1client.CoreV1Interface
 		namespace corev1.Namespace
+		clusters  rest.Interface
 	}
 	fakeNamespaces struct {
 		corev1client.NamespaceInterface
@@ -63,7 +66,11 @@ type (
 	}
 )
 
-func (f fakeClient) CoreV1() corev1client.CoreV1Interface { return fakeCore{namespace: f.namespace} }
+func (f fakeClient) CoreV1() corev1client.CoreV1Interface {
+	return fakeCore{namespace: f.namespace, clusters: f.clusters}
+}
+
+func (f fakeCore) RESTClient() rest.Interface { return f.clusters }
 
 func (f fakeCore) Namespaces() corev1client.NamespaceInterface {
 	return fakeNamespaces{namespace: f.namespace}
@@ -80,7 +87,9 @@ func (f fakeNamespaces) Get(_ context.Context, name string, _ metav1.GetOptions)
 type server struct {
 	authorizer fakeAuthorizer
 	namespace  corev1.Namespace
-	options    inprocess.Options
+	// cluster is the ManagedCluster c1, as JSON; there is none if it is empty.
+	cluster string
+	options inprocess.Options
 	// who sends the requests; sender, if nil.
 	who *user.DefaultInfo
 }
@@ -101,7 +110,7 @@ func (s *server) plugins(t *testing.T) []inprocess.Plugin {
 			wants.SetUnconditionalAuthorizer(&s.authorizer)
 		}
 		if wants, ok := plugin.Plugin.(initializer.WantsExternalKubeClientSet); ok {
-			wants.SetExternalKubeClientSet(fakeClient{namespace: s.namespace})
+			wants.SetExternalKubeClientSet(fakeClient{namespace: s.namespace, clusters: s.api(t).CoreV1().RESTClient()})
 		}
 		if err := admission.ValidateInitialization(plugin.Plugin); err != nil {
 			t.Fatalf("%s: %v", plugin.Name, err)

@@ -152,6 +152,13 @@ func (s *server) api(t *testing.T) kubernetes.Interface {
 		}
 		respond(w, namespace)
 	})
+	mux.HandleFunc("GET /apis/cluster.open-cluster-management.io/v1/managedclusters/{name}", func(w http.ResponseWriter, r *http.Request) {
+		if r.PathValue("name") != "c1" || s.cluster == "" {
+			http.Error(w, "no such cluster", http.StatusNotFound)
+			return
+		}
+		respond(w, json.RawMessage(s.cluster))
+	})
 	listening := httptest.NewServer(mux)
 	t.Cleanup(listening.Close)
 	client, err := kubernetes.NewForConfig(&rest.Config{Host: listening.URL, QPS: -1})

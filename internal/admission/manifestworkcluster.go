@@ -1,0 +1,67 @@
+package admission
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	decided "github.com/capstan-io/capstan/internal/acceptance"
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+var manifestWorkResource = workv1.GroupVersion.WithResource("manifestworks").GroupResource()
+
+// ClusterGetter reads a ManagedCluster of the hub. One that does not exist is an error for which apierrors.IsNotFound holds.
+type ClusterGetter func(ctx context.Context, name string) (*clusterv1.ManagedCluster, error)
+
+// validateCluster keeps what is new from a cluster that is denied or being deleted: its agent may still read the works that there are, to
+// clean up, and need not be honest. The hooks of an add-on that is being removed are part of the cleanup of a deleted cluster. Where there
+// is no cluster of the name, or nobody has decided on it, no agent can read anything yet.
+func validateCluster(ctx context.Context, work, old *workv1.ManifestWork, clusters ClusterGetter) error {
+	if clusters == nil || old != nil && !addsManifests(work, old) {
+		return nil
+	}
+	cluster, err := clusters(ctx, work.Namespace)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return apierrors.NewForbidden(manifestWorkResource, work.Name, fmt.Errorf(
+			"it could not be found out whether cluster %q takes works, for which its ManagedCluster is read: %w", work.Namespace, err))
+	case decided.Denied(cluster):
+		return takesNoWorks(work, cluster.Name, fmt.Errorf(
+			"cluster %q is denied (spec.hubAcceptsClient of its ManagedCluster is false) and gets nothing new: accept it first, as with capstan accept --clusters %s",
+			cluster.Name, cluster.Name))
+	case !cluster.DeletionTimestamp.IsZero() && !isHook(work):
+		return takesNoWorks(work, cluster.Name, fmt.Errorf(
+			"cluster %q is being deleted and gets nothing new: choose another cluster, or wait until its ManagedCluster is gone and has joined again", cluster.Name))
+	}
+	return nil
+}
+
+// addsManifests tells whether an update brings more to a cluster than it has. It may always get less.
+func addsManifests(work, old *workv1.ManifestWork) bool {
+	return slices.ContainsFunc(work.Spec.Workload.Manifests, func(manifest workv1.Manifest) bool {
+		return !slices.ContainsFunc(old.Spec.Workload.Manifests, func(known workv1.Manifest) bool { return bytes.Equal(manifest.Raw, known.Raw) })
+	})
+}
+
+// isHook tells whether a work has the pre-delete hooks of an add-on, by the name that all managers of add-ons give it.
+func isHook(work *workv1.ManifestWork) bool {
+	addOn, namespace := work.Labels[fleet.LabelAddOnName], work.Labels[fleet.LabelAddOnNamespace]
+	return addOn != "" && (work.Name == fleet.AddOnPreDeleteWork(addOn) || namespace != "" && work.Name == fleet.AddOnHostingPreDeleteWork(addOn, namespace))
+}
+
+func takesNoWorks(work *workv1.ManifestWork, cluster string, why error) error {
+	err := apierrors.NewForbidden(manifestWorkResource, work.Name, why)
+	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{
+		Type: fleet.CauseClusterTakesNoWorks, Message: fmt.Sprintf("cluster %q gets nothing new", cluster), Field: "metadata.namespace",
+	})
+	return err
+}
