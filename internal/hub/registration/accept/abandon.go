@@ -47,7 +47,7 @@ func (c *Controller) abandon(ctx context.Context, cluster string) (ctrl.Result, 
 		}
 	}
 	if !works {
-		if err := c.deleteWorkRoleBinding(ctx, cluster); err != nil {
+		if err := c.deleteRightsToWorks(ctx, cluster); err != nil {
 			return ctrl.Result{}, err
 		}
 	}
@@ -65,7 +65,7 @@ func (c *Controller) disinherit(ctx context.Context, cluster string) (ctrl.Resul
 	if err := c.deleteClusterRole(ctx, cluster); err != nil {
 		return ctrl.Result{}, err
 	}
-	done, err := c.expel(ctx, cluster)
+	done, err := c.confine(ctx, cluster)
 	if err != nil || !done {
 		return again(done), err
 	}
@@ -85,7 +85,9 @@ func holds(ctx context.Context, in client.Reader, cluster string) bool {
 		&rbacv1.ClusterRole{ObjectMeta: global},
 		&rbacv1.ClusterRoleBinding{ObjectMeta: global},
 		&rbacv1.RoleBinding{ObjectMeta: local(fleet.RegistrationRoleBinding(cluster))},
-		&rbacv1.RoleBinding{ObjectMeta: local(fleet.WorkRoleBinding(cluster))},
+		workRoleBinding(cluster),
+		remainingWorksBinding(cluster),
+		remainingWorksRole(cluster),
 		&coordinationv1.Lease{ObjectMeta: local(fleet.ClusterNamespaceLease)},
 	} {
 		if err := in.Get(ctx, client.ObjectKeyFromObject(o), o); err == nil {

@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/acceptance"
 	"github.com/capstan-io/capstan/internal/changed"
 	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/patch"
@@ -73,6 +74,7 @@ func Register(mgr ctrl.Manager, o Options) error {
 		Watches(&rbacv1.ClusterRole{}, handler.EnqueueRequestsFromMapFunc(c.clusterOfRole), others).
 		Watches(&rbacv1.ClusterRoleBinding{}, ofCluster, others).
 		Watches(&rbacv1.RoleBinding{}, ofCluster, others).
+		Watches(&rbacv1.Role{}, ofCluster, others).
 		Watches(&coordinationv1.Lease{}, ofCluster, others).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
 		Complete(retry.Conflicts(c))
@@ -148,7 +150,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	// The finalizer comes before the first right, so without it there is nothing to take away, even after a crash, but what was left behind
 	// by a cluster that had the name before.
-	if meta.FindStatusCondition(cluster.Status.Conditions, fleet.ConditionHubAccepted) == nil && !controllerutil.ContainsFinalizer(cluster, fleet.FinalizerManagedCluster) {
+	if !acceptance.Denied(cluster) && !acceptance.CutOff(cluster) {
 		return c.disinherit(ctx, cluster.Name) // nobody has decided yet
 	}
 	return c.deny(ctx, cluster)
@@ -156,7 +158,10 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 // accept is RG-16: the finalizer before anything that it has to clean up.
 func (c *Controller) accept(ctx context.Context, cluster *clusterv1.ManagedCluster) error {
-	if err := c.setFinalizer(ctx, cluster, controllerutil.AddFinalizer); err != nil {
+	before := cluster.DeepCopy()
+	controllerutil.AddFinalizer(cluster, fleet.FinalizerManagedCluster)
+	delete(cluster.Labels, fleet.LabelCutOff)
+	if _, err := patch.Object(ctx, c.client, cluster, before); err != nil {
 		return err
 	}
 	switch err := c.admit(ctx, cluster.Name); {
@@ -189,11 +194,15 @@ func (c *Controller) refuse(ctx context.Context, cluster *clusterv1.ManagedClust
 	}, nil)
 }
 
-// deny takes the rights away, but that the agent may go on reading its own ManagedCluster, so that it learns of it. Its rights on works stay as
-// long as there are works, for it has to clean them up.
+// deny takes the rights away, but that the agent may go on reading its own ManagedCluster, so that it learns of it, and may finish with the works
+// that there are. One that is cut off keeps neither.
 func (c *Controller) deny(ctx context.Context, cluster *clusterv1.ManagedCluster) (ctrl.Result, error) {
-	done, err := c.expel(ctx, cluster.Name)
-	if err == nil {
+	done, message := true, "Denied by hub cluster admin"
+	var err error
+	if acceptance.CutOff(cluster) {
+		message += " and cut off: its agent and its add-ons have no rights, not even to clean up"
+		err = c.takeAll(ctx, cluster.Name)
+	} else if done, err = c.confine(ctx, cluster.Name); err == nil {
 		err = c.ensureClusterRole(ctx, cluster.Name, deniedRules(cluster.Name))
 	}
 	switch {
@@ -206,14 +215,13 @@ func (c *Controller) deny(ctx context.Context, cluster *clusterv1.ManagedCluster
 		}, err)
 	}
 	err = c.report(ctx, cluster, metav1.Condition{
-		Type: fleet.ConditionHubAccepted, Status: metav1.ConditionFalse, Reason: fleet.ReasonHubClusterAdminDenied,
-		Message: "Denied by hub cluster admin",
+		Type: fleet.ConditionHubAccepted, Status: metav1.ConditionFalse, Reason: fleet.ReasonHubClusterAdminDenied, Message: message,
 	}, nil)
 	return again(done), err
 }
 
 // release takes the rights away; the namespace stays. While the hub empties it, the agent needs them: it learns by them what it has to undo on
-// the cluster. The end of that brings the cluster back here.
+// the cluster. The end of that brings the cluster back here. One that is cut off undoes nothing.
 func (c *Controller) release(ctx context.Context, cluster *clusterv1.ManagedCluster) (ctrl.Result, error) {
 	if !controllerutil.ContainsFinalizer(cluster, fleet.FinalizerManagedCluster) {
 		return ctrl.Result{}, nil
@@ -221,9 +229,12 @@ func (c *Controller) release(ctx context.Context, cluster *clusterv1.ManagedClus
 	if cluster.Spec.HubAcceptsClient && controllerutil.ContainsFinalizer(cluster, fleet.FinalizerResourceCleanup) {
 		return ctrl.Result{}, nil
 	}
-	done, err := c.expel(ctx, cluster.Name)
-	if err != nil || !done {
-		return again(done), err
+	if !acceptance.CutOff(cluster) {
+		if done, err := c.seeOff(ctx, cluster.Name); err != nil || !done {
+			return again(done), err
+		}
+	} else if err := c.takeAll(ctx, cluster.Name); err != nil {
+		return ctrl.Result{}, err
 	}
 	if err := c.deleteLease(ctx, cluster.Name); err != nil {
 		return ctrl.Result{}, err

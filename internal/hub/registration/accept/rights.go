@@ -2,8 +2,10 @@ package accept
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
+	"slices"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -38,23 +40,126 @@ func (c *Controller) admit(ctx context.Context, cluster string) error {
 		return c.ensureRoleBinding(thenCtx, cluster, fleet.RegistrationRoleBinding(cluster), fleet.ClusterRoleRegistration)
 	})
 	then.Go(func() error {
-		return c.ensureRoleBinding(thenCtx, cluster, fleet.WorkRoleBinding(cluster), fleet.ClusterRoleWork, fleet.FinalizerManifestWorkCleanup)
+		if err := c.ensureWorkRoleBinding(thenCtx, cluster); err != nil {
+			return err
+		}
+		// Most clusters never had it, and the cache knows.
+		if err := c.client.Get(thenCtx, client.ObjectKeyFromObject(remainingWorksRole(cluster)), &rbacv1.Role{}); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+		return c.deleteRemainingWorksRole(thenCtx, cluster)
 	})
 	then.Go(func() error { return c.ensureLease(thenCtx, cluster) })
 	return then.Wait()
 }
 
-// expel takes away what a cluster may do in its namespace. It reports false while ManifestWorks remain there: the agent
-// keeps its rights on them until it has cleaned up.
-func (c *Controller) expel(ctx context.Context, cluster string) (bool, error) {
+// confine leaves a cluster that was denied nothing in its namespace but to finish, by their names, with the works that were there then: to
+// list or watch them would show it those that come after. It reports false while there are any of these.
+func (c *Controller) confine(ctx context.Context, cluster string) (bool, error) {
+	if err := c.deleteRegistrationRoleBinding(ctx, cluster); err != nil {
+		return false, err
+	}
+	names, err := c.finishable(ctx, cluster)
+	if err != nil {
+		return false, err
+	}
+	if len(names) == 0 {
+		return true, c.deleteRightsToWorks(ctx, cluster)
+	}
+	if err := c.ensureRightsToRemainingWorks(ctx, cluster, names); err != nil {
+		return false, err
+	}
+	return false, c.deleteHeld(ctx, workRoleBinding(cluster))
+}
+
+// finishable are the works that a denied cluster may finish with: all that there are when its rights to works are taken away, and from then on
+// those of them that are left. Another one of the same name is none of them, unless it comes before that is noticed.
+func (c *Controller) finishable(ctx context.Context, cluster string) ([]string, error) {
+	there, err := c.works(ctx, cluster)
+	if err != nil || len(there) == 0 {
+		return nil, err
+	}
+	unconfined := c.live.Get(ctx, client.ObjectKeyFromObject(workRoleBinding(cluster)), &rbacv1.RoleBinding{})
+	if unconfined == nil {
+		return there, nil
+	}
+	role := remainingWorksRole(cluster)
+	if err := errors.Join(client.IgnoreNotFound(unconfined), client.IgnoreNotFound(c.live.Get(ctx, client.ObjectKeyFromObject(role), role))); err != nil {
+		return nil, fmt.Errorf("read what cluster %s may do with its works: %w", cluster, err)
+	}
+	var known []string
+	for _, rule := range role.Rules {
+		known = append(known, rule.ResourceNames...)
+	}
+	return slices.DeleteFunc(there, func(name string) bool { return !slices.Contains(known, name) }), nil
+}
+
+// works are the names of the works in the namespace of a cluster, in order.
+func (c *Controller) works(ctx context.Context, cluster string) (names []string, err error) {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(workv1.GroupVersion.WithKind("ManifestWorkList"))
+	err = c.live.List(ctx, list, client.InNamespace(cluster))
+	if meta.IsNoMatchError(err) {
+		return nil, nil // a hub that does not have the kind
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list the works of cluster %s: %w", cluster, err)
+	}
+	for i := range list.Items {
+		names = append(names, list.Items[i].Name)
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+func (c *Controller) ensureRightsToRemainingWorks(ctx context.Context, cluster string, works []string) error {
+	name := fleet.RemainingWorksRole(cluster)
+	err := ensure(ctx, c, client.ObjectKey{Namespace: cluster, Name: name}, func(role *rbacv1.Role) {
+		c.label(role, cluster)
+		controllerutil.AddFinalizer(role, fleet.FinalizerManifestWorkCleanup)
+		role.Rules = remainingWorksRules(works)
+	})
+	if err != nil {
+		return err
+	}
+	return ensure(ctx, c, client.ObjectKey{Namespace: cluster, Name: name}, func(binding *rbacv1.RoleBinding) {
+		c.label(binding, cluster)
+		controllerutil.AddFinalizer(binding, fleet.FinalizerManifestWorkCleanup)
+		binding.RoleRef = rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name}
+		binding.Subjects = agents(cluster)
+	})
+}
+
+// seeOff leaves a cluster that is being deleted its right to works while there are any: its agent learns by that what it has to undo. One that was
+// denied before gets it back: admission lets nothing new come to it, and agents of others know works only by listing them.
+func (c *Controller) seeOff(ctx context.Context, cluster string) (bool, error) {
 	if err := c.deleteRegistrationRoleBinding(ctx, cluster); err != nil {
 		return false, err
 	}
 	remain, err := c.remain(ctx, cluster, &workv1.ManifestWorkList{})
-	if err != nil || remain {
+	if err != nil {
 		return false, err
 	}
-	return true, c.deleteWorkRoleBinding(ctx, cluster)
+	if !remain {
+		return true, c.deleteRightsToWorks(ctx, cluster)
+	}
+	err = c.ensureWorkRoleBinding(ctx, cluster)
+	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		return false, nil // nothing can be made there any more; what it has stays
+	}
+	if err != nil {
+		return false, err
+	}
+	return false, c.deleteRemainingWorksRole(ctx, cluster)
+}
+
+// takeAll leaves the agents of a cluster nothing at all.
+func (c *Controller) takeAll(ctx context.Context, cluster string) error {
+	return errors.Join(
+		c.deleteRegistrationRoleBinding(ctx, cluster),
+		c.deleteRightsToWorks(ctx, cluster),
+		c.deleteClusterRole(ctx, cluster),
+	)
 }
 
 // remain tells whether there are objects of the list's kind in the namespace of a cluster.
@@ -85,23 +190,44 @@ func (c *Controller) deleteLease(ctx context.Context, cluster string) error {
 	return nil
 }
 
-func (c *Controller) deleteWorkRoleBinding(ctx context.Context, cluster string) error {
-	work := &rbacv1.RoleBinding{}
-	key := client.ObjectKey{Namespace: cluster, Name: fleet.WorkRoleBinding(cluster)}
+func (c *Controller) deleteRightsToWorks(ctx context.Context, cluster string) error {
+	return errors.Join(c.deleteHeld(ctx, workRoleBinding(cluster)), c.deleteRemainingWorksRole(ctx, cluster))
+}
+
+func (c *Controller) deleteRemainingWorksRole(ctx context.Context, cluster string) error {
+	return errors.Join(c.deleteHeld(ctx, remainingWorksBinding(cluster)), c.deleteHeld(ctx, remainingWorksRole(cluster)))
+}
+
+// deleteHeld deletes what is kept by FinalizerManifestWorkCleanup.
+func (c *Controller) deleteHeld(ctx context.Context, o client.Object) error {
+	key := client.ObjectKeyFromObject(o)
 	// The cache has none that lost its label, and a right must not outlive that.
-	if err := c.live.Get(ctx, key, work); err != nil {
+	if err := c.live.Get(ctx, key, o); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	before := work.DeepCopy()
-	if controllerutil.RemoveFinalizer(work, fleet.FinalizerManifestWorkCleanup) {
-		if err := c.client.Patch(ctx, work, client.MergeFrom(before), client.DisableReadYourWritesConsistency); err != nil {
-			return fmt.Errorf("patch finalizers of RoleBinding %s: %w", key, err)
+	before, ok := o.DeepCopyObject().(client.Object)
+	if ok && controllerutil.RemoveFinalizer(o, fleet.FinalizerManifestWorkCleanup) {
+		err := c.client.Patch(ctx, o, client.MergeFrom(before), client.DisableReadYourWritesConsistency)
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("patch finalizers of %T %s: %w", o, key, err)
 		}
 	}
-	if err := c.delete(ctx, work); err != nil {
-		return fmt.Errorf("delete RoleBinding %s: %w", key, err)
+	if err := c.delete(ctx, o); err != nil {
+		return fmt.Errorf("delete %T %s: %w", o, key, err)
 	}
 	return nil
+}
+
+func workRoleBinding(cluster string) *rbacv1.RoleBinding {
+	return &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: fleet.WorkRoleBinding(cluster)}}
+}
+
+func remainingWorksBinding(cluster string) *rbacv1.RoleBinding {
+	return &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: fleet.RemainingWorksRole(cluster)}}
+}
+
+func remainingWorksRole(cluster string) *rbacv1.Role {
+	return &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: fleet.RemainingWorksRole(cluster)}}
 }
 
 // delete asks the API server itself: the cache has no object that lost its label, and not yet one that is new, and a right
@@ -148,6 +274,10 @@ func (c *Controller) ensureRoleBinding(ctx context.Context, cluster, name, role 
 		binding.RoleRef = clusterRole(role)
 		binding.Subjects = agents(cluster)
 	})
+}
+
+func (c *Controller) ensureWorkRoleBinding(ctx context.Context, cluster string) error {
+	return c.ensureRoleBinding(ctx, cluster, fleet.WorkRoleBinding(cluster), fleet.ClusterRoleWork, fleet.FinalizerManifestWorkCleanup)
 }
 
 // ensureLease is RG-20: the hub makes the lease, the agent renews it.

@@ -28,6 +28,14 @@ func deniedRules(cluster string) []rbacv1.PolicyRule {
 	}
 }
 
+// remainingWorksRules let the agent of a denied cluster finish with works that it knows.
+func remainingWorksRules(works []string) []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{
+		{APIGroups: []string{workv1.GroupVersion.Group}, Resources: []string{"manifestworks"}, ResourceNames: works, Verbs: []string{"get", "update", "patch"}},
+		{APIGroups: []string{workv1.GroupVersion.Group}, Resources: []string{"manifestworks/status"}, ResourceNames: works, Verbs: []string{"patch", "update"}},
+	}
+}
+
 // commonRules are what every accepted cluster's agent may do in the cluster's own namespace.
 var commonRules = map[string][]rbacv1.PolicyRule{
 	fleet.ClusterRoleRegistration: {

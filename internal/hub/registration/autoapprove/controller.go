@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/acceptance"
 	"github.com/capstan-io/capstan/internal/certrequest"
 	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/hub/registration/agentcsr"
@@ -94,6 +95,11 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if connected(mc) {
 		c.recorder.Eventf(csr, nil, corev1.EventTypeWarning, fleet.EventManagedClusterAutoApprovalWithheld, "Approve",
 			"ManagedCluster %s is connected; another agent for it is not approved automatically. If it is meant to be, run: capstan accept --clusters %s", cluster, cluster)
+		return ctrl.Result{}, nil
+	}
+	if acceptance.Denied(mc) || acceptance.CutOff(mc) {
+		c.recorder.Eventf(csr, nil, corev1.EventTypeWarning, fleet.EventManagedClusterAutoApprovalWithheld, "Approve",
+			"ManagedCluster %s is denied; an agent for it is not approved automatically. If it is meant to be, run: capstan accept --clusters %s", cluster, cluster)
 		return ctrl.Result{}, nil
 	}
 	if err := certrequest.Approve(ctx, c.client, csr, c.clock.Now(), "The request comes from a user whose clusters are approved automatically."); err != nil {

@@ -60,7 +60,7 @@ func (c *Controller) isAbandoned(ctx context.Context, cluster string) (bool, err
 	if err == nil || !apierrors.IsNotFound(err) {
 		return false, err
 	}
-	for _, name := range []string{fleet.RegistrationRoleBinding(cluster), fleet.WorkRoleBinding(cluster)} {
+	for _, name := range []string{fleet.RegistrationRoleBinding(cluster), fleet.WorkRoleBinding(cluster), fleet.RemainingWorksRole(cluster)} {
 		err := c.live.Get(ctx, client.ObjectKey{Namespace: cluster, Name: name}, &rbacv1.RoleBinding{})
 		if err == nil || !apierrors.IsNotFound(err) {
 			return err == nil, err

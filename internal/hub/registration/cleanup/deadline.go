@@ -5,6 +5,7 @@ import (
 	"time"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/acceptance"
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
@@ -14,8 +15,12 @@ type deadline struct {
 	passed bool
 }
 
-// deadline of the cluster. As long as the cluster is available its agent does the work, however long that takes.
+// deadline of the cluster. As long as the cluster is available its agent does the work, however long that takes; that of one that is cut off
+// cannot.
 func (c *Controller) deadline(cluster *clusterv1.ManagedCluster) (deadline, error) {
+	if acceptance.CutOff(cluster) {
+		return deadline{at: cluster.DeletionTimestamp.Time, passed: true}, nil
+	}
 	timeout, set := c.Timeout, c.Timeout > 0
 	if value, ok := cluster.Annotations[fleet.AnnotationDeletionTimeout]; ok {
 		var err error

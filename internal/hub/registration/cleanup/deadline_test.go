@@ -48,3 +48,20 @@ func TestSafetyNet(t *testing.T) {
 		})
 	}
 }
+
+// "capstan deny --now": the agent of a cluster that is cut off cannot clean up, so nobody waits for it, however available it says it is.
+func TestNobodyWaitsForACutOffCluster(t *testing.T) {
+	t.Parallel()
+	deleted := metav1.NewTime(time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC))
+	cluster := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &deleted,
+		Labels: map[string]string{"capstan.io/cut-off": "true"}, Annotations: map[string]string{"capstan.io/deletion-timeout": "10h"}}}
+	meta.SetStatusCondition(&cluster.Status.Conditions, metav1.Condition{Type: fleet.ConditionClusterAvailable, Status: metav1.ConditionTrue})
+	controller := &Controller{Options: Options{Clock: clocktesting.NewFakeClock(deleted.Time)}}
+	if d, err := controller.deadline(cluster); err != nil || !d.passed {
+		t.Errorf("%+v, %v", d, err)
+	}
+	cluster.Spec.HubAcceptsClient = true
+	if d, err := controller.deadline(cluster); err != nil || d.passed {
+		t.Errorf("a cluster that is accepted again: %+v, %v", d, err)
+	}
+}
