@@ -50,6 +50,7 @@ type hubFlags struct {
 	pendingExpiry    time.Duration
 	labels           map[string]string
 	tieBreak         string
+	trustDecisions   bool
 	withoutElection  bool
 	accepted         accepted.Flags
 }
@@ -91,6 +92,9 @@ func (f *hubFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.tieBreak, "placement-tie-break", f.tieBreak,
 		"How placements choose among clusters of equal scores: "+string(placement.TieBreakName)+" takes the first by name, "+
 			string(placement.TieBreakHash)+" spreads placements over them.")
+	flags.BoolVar(&f.trustDecisions, "trust-placement-decisions", f.trustDecisions,
+		"Bring works and add-ons to whichever clusters PlacementDecisions name. Whoever may write these in any namespace then has the works of his "+
+			"ManifestWorkReplicaSets on every cluster. Without it, only clusters count that are accepted and in a ManagedClusterSet that is bound to the namespace.")
 	f.accepted.AddLimits(flags, "kube-api-qps", "kube-api-burst")
 	f.addDrivers(flags)
 }
@@ -152,6 +156,7 @@ func (f *hubFlags) options() (o hub.Options, err error) {
 		return o, fmt.Errorf("--placement-tie-break is %q; use one of %s", f.tieBreak, strings.Join(tieBreaks, ", "))
 	}
 	o.TieBreak = placement.TieBreak(f.tieBreak)
+	o.TrustPlacementDecisions = f.trustDecisions
 	for _, text := range f.cleanupResources {
 		parts := strings.Split(text, "/")
 		if len(parts) != 3 || parts[1] == "" || parts[2] == "" {

@@ -64,6 +64,8 @@ type Options struct {
 	TieBreak scheduler.TieBreak
 	// PlacementDebug answers why placements select what they do, once the controllers are registered; nil answers nobody.
 	PlacementDebug *debug.Endpoint
+	// TrustPlacementDecisions has the controllers act on whichever clusters PlacementDecisions name.
+	TrustPlacementDecisions bool
 	// Clock is the source of time; nil means the machine's.
 	Clock clock.Clock
 }
@@ -135,17 +137,22 @@ var groups = []group{
 		},
 	}},
 	{name: "work", gates: []featuregate.Feature{gates.ManifestWorkReplicaSet, gates.CleanUpCompletedManifestWork}, reads: workReads, register: []func(ctrl.Manager, Options) error{
-		behind(gates.ManifestWorkReplicaSet, withClock(replicaset.Register)),
+		behind(gates.ManifestWorkReplicaSet, func(mgr ctrl.Manager, o Options) error {
+			return replicaset.Register(mgr, replicaset.Options{TrustDecisions: o.TrustPlacementDecisions, Clock: o.Clock})
+		}),
 		behind(gates.CleanUpCompletedManifestWork, withClock(ttl.Register)),
 	}},
-	{name: "addon", gates: []featuregate.Feature{gates.AddonManagement}, reads: always(managedClusters, placements, placementDecisions, manifestWorks,
-		managedClusterAddOns, clusterManagementAddOns, addOnTemplates, addOnDeploymentConfigs), register: []func(ctrl.Manager, Options) error{
+	{name: "addon", gates: []featuregate.Feature{gates.AddonManagement}, reads: addOnReads, register: []func(ctrl.Manager, Options) error{
 		func(mgr ctrl.Manager, _ Options) error {
 			return lookup.AddIndexes(context.Background(), mgr.GetFieldIndexer())
 		},
 		func(mgr ctrl.Manager, _ Options) error { return owner.Register(mgr) },
-		withClock(install.Register),
-		withClock(configuration.Register),
+		func(mgr ctrl.Manager, o Options) error {
+			return install.Register(mgr, install.Options{TrustDecisions: o.TrustPlacementDecisions, Clock: o.Clock})
+		},
+		func(mgr ctrl.Manager, o Options) error {
+			return configuration.Register(mgr, configuration.Options{TrustDecisions: o.TrustPlacementDecisions, Clock: o.Clock})
+		},
 		withClock(progress.Register),
 		withClock(addonhealth.Register),
 		func(mgr ctrl.Manager, o Options) error {

@@ -54,8 +54,23 @@ func workReads(o Options) []schema.GroupVersionResource {
 	reads := []schema.GroupVersionResource{manifestWorks}
 	if o.enabled(gates.ManifestWorkReplicaSet) {
 		reads = append(reads, manifestWorkReplicaSets, managedClusters, placements, placementDecisions)
+		reads = append(reads, decisionReads(o)...)
 	}
 	return reads
+}
+
+func addOnReads(o Options) []schema.GroupVersionResource {
+	reads := []schema.GroupVersionResource{managedClusters, placements, placementDecisions, manifestWorks,
+		managedClusterAddOns, clusterManagementAddOns, addOnTemplates, addOnDeploymentConfigs}
+	return append(reads, decisionReads(o)...)
+}
+
+// decisionReads are what decisions are held against.
+func decisionReads(o Options) []schema.GroupVersionResource {
+	if o.TrustPlacementDecisions {
+		return nil
+	}
+	return []schema.GroupVersionResource{managedClusterSets, managedClusterSetBindings}
 }
 
 // reads tells whether any of the chosen controllers reads the resource.

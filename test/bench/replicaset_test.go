@@ -16,7 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
+	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
 	"github.com/capstan-io/capstan/internal/fleet"
@@ -40,9 +42,7 @@ func TestReplicaSet(t *testing.T) {
 	for i := range clusters {
 		clusters[i] = fmt.Sprintf("c-%04d", i)
 	}
-	each(t, clusters, func(cluster string) error {
-		return c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster}})
-	})
+	each(t, clusters, func(cluster string) error { return accepted(t.Context(), c, cluster) })
 	figure := func(name string, took time.Duration) {
 		r.add(fmt.Sprintf("%s, %d clusters", name, setSize), "ms", "", milliseconds([]time.Duration{took})...)
 	}
@@ -117,12 +117,32 @@ func each(t *testing.T, names []string, do func(name string) error) {
 	}
 }
 
+// accepted makes a cluster as the controllers for that would, which do not run.
+func accepted(ctx context.Context, c client.Client, name string) error {
+	cluster := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: clusterv1.ManagedClusterSpec{HubAcceptsClient: true}}
+	if err := c.Create(ctx, cluster); err != nil {
+		return err
+	}
+	meta.SetStatusCondition(&cluster.Status.Conditions, metav1.Condition{Type: fleet.ConditionHubAccepted, Status: metav1.ConditionTrue, Reason: fleet.ReasonHubClusterAdminAccepted})
+	if err := c.Status().Update(ctx, cluster); err != nil {
+		return err
+	}
+	return c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+}
+
 // decideOnAll is a Placement that selects all clusters.
 func decideOnAll(t *testing.T, c client.Client, clusters []string) {
 	t.Helper()
-	p := &clusterv1beta1.Placement{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "all"}}
-	if err := c.Create(t.Context(), p); err != nil {
-		t.Fatal(err)
+	everything := &clusterv1beta2.ManagedClusterSet{ObjectMeta: metav1.ObjectMeta{Name: fleet.ClusterSetGlobal}}
+	everything.Spec.ClusterSelector = clusterv1beta2.ManagedClusterSelector{SelectorType: clusterv1beta2.LabelSelector, LabelSelector: &metav1.LabelSelector{}}
+	for _, o := range []client.Object{
+		everything,
+		&clusterv1beta2.ManagedClusterSetBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: everything.Name}, Spec: clusterv1beta2.ManagedClusterSetBindingSpec{ClusterSet: everything.Name}},
+		&clusterv1beta1.Placement{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "all"}},
+	} {
+		if err := c.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for n := 0; len(clusters) > 0; n++ {
 		some := clusters[:min(len(clusters), clusterv1beta1.MaxDecisionsPerObject)]

@@ -20,6 +20,7 @@ import (
 
 	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
+	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
 	"github.com/capstan-io/capstan/internal/fleet"
@@ -49,14 +50,19 @@ func inTurn(s *workv1alpha1.ManifestWorkReplicaSet, concurrency int) *workv1alph
 	return s
 }
 
-// decide makes a namespace with a Placement of its name that has decided on clusters. Experimental scheduling is off for
-// it: the test is the scheduler.
+// decide makes a namespace with a Placement of its name that has decided on clusters, with all clusters bound to it. Experimental scheduling is
+// off for it: the test is the scheduler.
 func decide(t *testing.T, c client.Client, namespace string, clusters ...string) *clusterv1beta1.PlacementDecision {
 	t.Helper()
 	p := &clusterv1beta1.Placement{ObjectMeta: metav1.ObjectMeta{
 		Namespace: namespace, Name: namespace, Annotations: map[string]string{fleet.AnnotationSchedulingDisable: "true"},
 	}}
-	create(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, p)
+	everything := &clusterv1beta2.ManagedClusterSet{ObjectMeta: metav1.ObjectMeta{Name: fleet.ClusterSetGlobal}}
+	everything.Spec.ClusterSelector = clusterv1beta2.ManagedClusterSelector{SelectorType: clusterv1beta2.LabelSelector, LabelSelector: &metav1.LabelSelector{}}
+	if err := c.Create(t.Context(), everything); client.IgnoreAlreadyExists(err) != nil { // a hub with all its controllers has it
+		t.Fatal(err)
+	}
+	create(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, setBinding(namespace, fleet.ClusterSetGlobal, fleet.ClusterSetGlobal), p)
 	d := &clusterv1beta1.PlacementDecision{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: namespace + "-decision-1", Labels: map[string]string{
 		fleet.LabelPlacement: p.Name, fleet.LabelDecisionGroupIndex: "0", fleet.LabelDecisionGroupName: "",
 	}}}
@@ -76,12 +82,22 @@ func decideAnew(t *testing.T, c client.Client, d *clusterv1beta1.PlacementDecisi
 	}
 }
 
-// clusterNamespaces makes clusters as far as works are concerned.
+// clusterNamespaces makes clusters as far as works are concerned: accepted, whether or not the hub has the controllers for that.
 func clusterNamespaces(t *testing.T, c client.Client, prefix string, n int) (names []string) {
 	t.Helper()
 	for i := range n {
 		names = append(names, fmt.Sprintf("%s-%d", prefix, i))
-		create(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: names[i]}})
+		cluster := acceptedCluster(names[i])
+		create(t, c, cluster)
+		err := c.Status().Patch(t.Context(), cluster, merge(`{"status":{"conditions":[{"type":"HubAcceptedManagedCluster","status":"True",`+
+			`"reason":"HubClusterAdminAccepted","message":"by the test","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: names[i]}})
+		if client.IgnoreAlreadyExists(err) != nil {
+			t.Fatal(err)
+		}
 	}
 	return names
 }

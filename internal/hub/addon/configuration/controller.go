@@ -17,6 +17,7 @@ import (
 	"github.com/capstan-io/capstan/internal/hub/absence"
 	"github.com/capstan-io/capstan/internal/hub/addon/hashes"
 	"github.com/capstan-io/capstan/internal/hub/addon/lookup"
+	"github.com/capstan-io/capstan/internal/hub/selected"
 )
 
 const (
@@ -43,15 +44,26 @@ type Known interface {
 // AM-20, AM-21).
 type Controller struct {
 	client   client.Client
+	selected selected.Reader
 	configs  Known
 	recorder events.EventRecorder
 	clock    clock.PassiveClock
 	absences *absence.Tracker[string, string]
 }
 
+// Options configure the controller.
+type Options struct {
+	// TrustDecisions takes PlacementDecisions at their word, whichever clusters they name.
+	TrustDecisions bool
+	Clock          clock.Clock
+}
+
 // New returns a Controller that works through the client, whose cache needs the indexes of package lookup.
-func New(c client.Client, configs Known, recorder events.EventRecorder, clk clock.PassiveClock) *Controller {
-	return &Controller{client: c, configs: configs, recorder: recorder, clock: clk, absences: absence.NewTracker[string, string]()}
+func New(c client.Client, configs Known, recorder events.EventRecorder, o Options) *Controller {
+	return &Controller{
+		client: c, selected: selected.Reader{Client: c, Trust: o.TrustDecisions}, configs: configs, recorder: recorder, clock: o.Clock,
+		absences: absence.NewTracker[string, string](),
+	}
 }
 
 // Reconcile takes the rollouts of the add-on as far as they may go now, and says in its status how far they are.
@@ -90,7 +102,7 @@ func (c *Controller) read(ctx context.Context, entry *addonv1beta1.ClusterManage
 		s.readDefaults()
 		return s, nil
 	}
-	if s.placements, err = lookup.Placements(ctx, c.client, entry.Spec.InstallStrategy); err != nil {
+	if s.placements, err = lookup.Placements(ctx, c.selected, entry.Spec.InstallStrategy); err != nil {
 		return nil, err
 	}
 	if s.installed, err = lookup.Installations(ctx, c.client, entry.Name); err != nil {

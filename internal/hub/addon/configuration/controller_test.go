@@ -115,7 +115,7 @@ func newHub(t *testing.T, strategy clusterv1alpha1.RolloutStrategy, clusters ...
 		builder.WithIndex(index.Object, index.Name, index.Values)
 	}
 	h.WithWatch = builder.Build()
-	h.Controller = New(h.WithWatch, h, events.NewFakeRecorder(100), h.clock)
+	h.Controller = New(h.WithWatch, h, events.NewFakeRecorder(100), Options{TrustDecisions: true, Clock: h.clock})
 	return h
 }
 

@@ -94,7 +94,7 @@ func (r *placementRollout) progressing() metav1.Condition {
 	if r.isDone() {
 		return metav1.Condition{Type: fleet.ConditionProgressing, Status: metav1.ConditionFalse, Reason: fleet.ReasonCompleted,
 			Message: strings.Join(append([]string{fmt.Sprintf("selected clusters %d. configured addons %d/%d completed with no errors, %s",
-				len(r.Selected), count[rollout.Done], r.configured, failed)}, r.plan.Notes...), " ")}
+				len(r.Selected), count[rollout.Done], r.configured, failed)}, r.notes()...), " ")}
 	}
 	under := count[rollout.Begin] + count[rollout.InProgress] + count[rollout.Soaking] + count[rollout.Done]
 	message := []string{fmt.Sprintf("selected clusters %d. configured addons %d/%d progressing..., %s", len(r.Selected), under, r.configured, failed)}
@@ -106,7 +106,15 @@ func (r *placementRollout) progressing() metav1.Condition {
 		message = append(message, r.plan.Message)
 	}
 	return metav1.Condition{Type: fleet.ConditionProgressing, Status: metav1.ConditionTrue, Reason: fleet.ReasonProgressing,
-		Message: strings.Join(append(message, r.plan.Notes...), " ")}
+		Message: strings.Join(append(message, r.notes()...), " ")}
+}
+
+// notes are what the rollout does otherwise than it was asked.
+func (r *placementRollout) notes() []string {
+	if passed := r.PassedOver.String(); passed != "" {
+		return append(slices.Clone(r.plan.Notes), passed)
+	}
+	return r.plan.Notes
 }
 
 // tell writes an event for each placement whose rollout is over, or has stopped.

@@ -11,7 +11,6 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,7 +21,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
-	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	"github.com/capstan-io/capstan/internal/changed"
 	"github.com/capstan-io/capstan/internal/fleet"
@@ -32,7 +30,7 @@ import (
 )
 
 // Register adds the controller to the manager, whose cache needs the indexes of package lookup.
-func Register(mgr ctrl.Manager, clk clock.Clock) error {
+func Register(mgr ctrl.Manager, o Options) error {
 	config := rest.CopyConfig(mgr.GetConfig())
 	config.ContentType, config.AcceptContentTypes = "", ""
 	configs, err := dynamic.NewForConfigAndClient(config, mgr.GetHTTPClient())
@@ -43,22 +41,21 @@ func Register(mgr ctrl.Manager, clk clock.Clock) error {
 	if err != nil {
 		return fmt.Errorf("prepare a client for what the hub serves: %w", err)
 	}
-	known := hashes.New(configs, served, clk)
-	c := New(mgr.GetClient(), known, mgr.GetEventRecorder("addon-configuration-controller"), clk)
-	return ctrl.NewControllerManagedBy(mgr).Named("addon-configuration").
+	known := hashes.New(configs, served, o.Clock)
+	c := New(mgr.GetClient(), known, mgr.GetEventRecorder("addon-configuration-controller"), o)
+	b := ctrl.NewControllerManagedBy(mgr).Named("addon-configuration").
 		For(&addonv1beta1.ClusterManagementAddOn{}, builder.WithPredicates(lookup.EntryChanged())).
 		Watches(&addonv1beta1.ManagedClusterAddOn{}, lookup.Later(lookup.EntryOf), builder.WithPredicates(predicate.Funcs{UpdateFunc: matters})).
 		Watches(&addonv1beta1.ManagedClusterAddOn{}, handler.EnqueueRequestsFromMapFunc(lookup.EntryOf), builder.WithPredicates(madeByHand())).
 		Watches(&clusterv1beta1.Placement{}, lookup.Later(lookup.OfPlacement(c.client)), builder.WithPredicates(changed.Generation())).
 		Watches(&clusterv1beta1.PlacementDecision{}, lookup.LaterByLabels(lookup.OfDecision(c.client))).
-		Watches(&clusterv1.ManagedCluster{}, lookup.Later(lookup.OfCluster(c.client)), builder.WithPredicates(lookup.InstallableChanged())).
 		WatchesRawSource(known.Source()).
 		Watches(definitions(), handler.EnqueueRequestsFromMapFunc(func(_ context.Context, definition client.Object) []reconcile.Request {
 			known.DefinitionChanged(definition.GetName())
 			return nil
 		})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
-		Complete(c)
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()})
+	return lookup.WatchClusters(b, c.client, o.TrustDecisions).Complete(c)
 }
 
 // madeByHand matches new add-ons to which nobody has announced their configurations, as the install strategy does. Until that is

@@ -32,6 +32,7 @@ import (
 	"github.com/capstan-io/capstan/internal/hub/absence"
 	"github.com/capstan-io/capstan/internal/hub/addon/lookup"
 	"github.com/capstan-io/capstan/internal/hub/addon/owner"
+	"github.com/capstan-io/capstan/internal/hub/selected"
 	"github.com/capstan-io/capstan/internal/patch"
 	controllerretry "github.com/capstan-io/capstan/internal/retry"
 	"github.com/capstan-io/capstan/internal/wording"
@@ -47,27 +48,37 @@ const (
 // Controller reconciles where ClusterManagementAddOns are installed (AM-03).
 type Controller struct {
 	client   client.Client
+	selected selected.Reader
 	recorder events.EventRecorder
 	clock    clock.PassiveClock
 	absences *absence.Tracker[string, string]
 }
 
+// Options configure the controller.
+type Options struct {
+	// TrustDecisions takes PlacementDecisions at their word, whichever clusters they name.
+	TrustDecisions bool
+	Clock          clock.PassiveClock
+}
+
 // New returns a Controller that works through the client.
-func New(c client.Client, recorder events.EventRecorder, clk clock.PassiveClock) *Controller {
-	return &Controller{client: c, recorder: recorder, clock: clk, absences: absence.NewTracker[string, string]()}
+func New(c client.Client, recorder events.EventRecorder, o Options) *Controller {
+	return &Controller{
+		client: c, selected: selected.Reader{Client: c, Trust: o.TrustDecisions}, recorder: recorder, clock: o.Clock,
+		absences: absence.NewTracker[string, string](),
+	}
 }
 
 // Register adds the controller to the manager, whose cache needs the indexes of package lookup.
-func Register(mgr ctrl.Manager, clk clock.Clock) error {
-	c := New(mgr.GetClient(), mgr.GetEventRecorder("addon-install-controller"), clk)
-	return ctrl.NewControllerManagedBy(mgr).Named("addon-install").
+func Register(mgr ctrl.Manager, o Options) error {
+	c := New(mgr.GetClient(), mgr.GetEventRecorder("addon-install-controller"), o)
+	b := ctrl.NewControllerManagedBy(mgr).Named("addon-install").
 		For(&addonv1beta1.ClusterManagementAddOn{}, builder.WithPredicates(lookup.EntryChanged())).
 		Watches(&addonv1beta1.ManagedClusterAddOn{}, lookup.Later(lookup.EntryOf), builder.WithPredicates(cameOrWent())).
 		Watches(&clusterv1beta1.Placement{}, lookup.Later(lookup.OfPlacement(c.client)), builder.WithPredicates(changed.Generation())).
 		Watches(&clusterv1beta1.PlacementDecision{}, lookup.LaterByLabels(lookup.OfDecision(c.client))).
-		Watches(&clusterv1.ManagedCluster{}, lookup.Later(lookup.OfCluster(c.client)), builder.WithPredicates(lookup.InstallableChanged())).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: controllerretry.Limiter()}).
-		Complete(c)
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: controllerretry.Limiter()})
+	return lookup.WatchClusters(b, c.client, o.TrustDecisions).Complete(c)
 }
 
 // cameOrWent matches ManagedClusterAddOns that are there or not there now, and those that are this controller's now or not
@@ -92,7 +103,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		c.absences.Forget(req.Name)
 		return ctrl.Result{}, nil
 	}
-	placements, err := lookup.Placements(ctx, c.client, entry.Spec.InstallStrategy)
+	placements, err := lookup.Placements(ctx, c.selected, entry.Spec.InstallStrategy)
 	if err != nil {
 		return ctrl.Result{}, err
 	}

@@ -19,6 +19,7 @@ import (
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
+	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/hub/addon/lookup"
@@ -36,7 +37,7 @@ type hub struct {
 func newHub(t *testing.T, objects ...client.Object) *hub {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clusterv1.AddToScheme, workv1.AddToScheme, addonv1beta1.AddToScheme, clusterv1beta1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clusterv1.AddToScheme, workv1.AddToScheme, addonv1beta1.AddToScheme, clusterv1beta1.AddToScheme, clusterv1beta2.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
@@ -60,7 +61,7 @@ func newHub(t *testing.T, objects ...client.Object) *hub {
 		builder.WithIndex(index.Object, index.Name, index.Values)
 	}
 	h.WithWatch = builder.Build()
-	h.Controller = New(h.WithWatch, events.NewFakeRecorder(100), h.clock)
+	h.Controller = New(h.WithWatch, events.NewFakeRecorder(100), Options{TrustDecisions: true, Clock: h.clock})
 	return h
 }
 
@@ -239,4 +240,29 @@ func TestNotInstalled(t *testing.T) {
 	h.clock.Step(time.Minute)
 	h.reconcile(t)
 	h.wantInstalled(t, "manual again", "c1")
+}
+
+// "The same check wherever a cluster name in an object becomes a namespace to write to": a decision that names a cluster of others, in a namespace
+// that an install strategy refers to, installs nothing there; nor does it keep what is there.
+func TestForgedDecisionInstallsNothing(t *testing.T) {
+	t.Parallel()
+	in := func(set string) func(*clusterv1.ManagedCluster) {
+		return func(c *clusterv1.ManagedCluster) {
+			c.Spec.HubAcceptsClient, c.Labels = true, map[string]string{fleet.LabelClusterSet: set}
+		}
+	}
+	h := newHub(t, cluster("mine", in("mine")), cluster("theirs", in("theirs")),
+		&clusterv1beta2.ManagedClusterSet{ObjectMeta: metav1.ObjectMeta{Name: "mine"}}, &clusterv1beta2.ManagedClusterSet{ObjectMeta: metav1.ObjectMeta{Name: "theirs"}},
+		&clusterv1beta2.ManagedClusterSetBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "mine"}})
+	h.Controller = New(h.WithWatch, events.NewFakeRecorder(100), Options{Clock: h.clock})
+	h.decide(t, "mine", "theirs")
+	h.reconcile(t)
+	h.wantInstalled(t, "decided", "mine")
+	if err := h.Delete(t.Context(), &clusterv1beta2.ManagedClusterSetBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "mine"}}); err != nil {
+		t.Fatal(err)
+	}
+	h.reconcile(t)
+	h.clock.Step(2 * time.Second)
+	h.reconcile(t)
+	h.wantInstalled(t, "unbound", "")
 }

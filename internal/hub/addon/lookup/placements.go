@@ -11,6 +11,7 @@ import (
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/hub/selected"
 	"github.com/capstan-io/capstan/internal/rollout"
 )
 
@@ -21,19 +22,21 @@ type Placement struct {
 	Unknown string
 	// Selected are the clusters, in the state ToApply.
 	Selected []rollout.Cluster
+	// PassedOver are the clusters of its decisions that are none of them.
+	PassedOver selected.PassedOver
 	// ClustersPerDecisionGroup is that of the Placement, if it has any.
 	ClustersPerDecisionGroup *intstr.IntOrString
 }
 
 // Placements reads what the placements of an install strategy select, in the order of the strategy. There are none if the
 // strategy is not of the type Placements.
-func Placements(ctx context.Context, c client.Reader, strategy addonv1beta1.InstallStrategy) (placements []*Placement, err error) {
+func Placements(ctx context.Context, r selected.Reader, strategy addonv1beta1.InstallStrategy) (placements []*Placement, err error) {
 	if strategy.Type != addonv1beta1.InstallStrategyPlacements {
 		return nil, nil
 	}
 	for _, given := range strategy.Placements {
 		placement := &Placement{PlacementStrategy: given}
-		if err := placement.read(ctx, c); err != nil {
+		if err := placement.read(ctx, r); err != nil {
 			return nil, err
 		}
 		placements = append(placements, placement)
@@ -41,9 +44,9 @@ func Placements(ctx context.Context, c client.Reader, strategy addonv1beta1.Inst
 	return placements, nil
 }
 
-func (p *Placement) read(ctx context.Context, c client.Reader) error {
+func (p *Placement) read(ctx context.Context, r selected.Reader) error {
 	key, found := client.ObjectKey{Namespace: p.Namespace, Name: p.Name}, &clusterv1beta1.Placement{}
-	if err := c.Get(ctx, key, found); apierrors.IsNotFound(err) {
+	if err := r.Client.Get(ctx, key, found); apierrors.IsNotFound(err) {
 		p.Unknown = fmt.Sprintf("Placement %s does not exist: create it, or correct spec.installStrategy.placements; until then nothing is removed from its clusters", key)
 		return nil
 	} else if err != nil {
@@ -53,7 +56,7 @@ func (p *Placement) read(ctx context.Context, c client.Reader) error {
 		p.ClustersPerDecisionGroup = &size
 	}
 	decisions := &clusterv1beta1.PlacementDecisionList{}
-	err := c.List(ctx, decisions, client.InNamespace(p.Namespace), client.MatchingFields{indexDecisionOf: fleet.LabelValue(p.Name)}, client.UnsafeDisableDeepCopy)
+	err := r.Client.List(ctx, decisions, client.InNamespace(p.Namespace), client.MatchingFields{indexDecisionOf: fleet.LabelValue(p.Name)}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return fmt.Errorf("list the PlacementDecisions of Placement %s: %w", key, err)
 	}
@@ -62,8 +65,8 @@ func (p *Placement) read(ctx context.Context, c client.Reader) error {
 		p.Unknown = fmt.Sprintf("Placement %s has not been decided on yet; until then nothing is removed from its clusters", key)
 		return nil
 	}
-	p.Selected = rollout.Selected(decisions.Items)
-	return nil
+	p.Selected, p.PassedOver, err = r.Clusters(ctx, p.Namespace, decisions.Items)
+	return err
 }
 
 // Decisive finds for each selected cluster the placement that counts: the last one that selects it (AM-05).

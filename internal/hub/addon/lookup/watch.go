@@ -5,6 +5,7 @@ import (
 	"time"
 
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -13,9 +14,11 @@ import (
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
 	"github.com/capstan-io/capstan/internal/changed"
 	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/hub/gather"
+	"github.com/capstan-io/capstan/internal/hub/selected"
 )
 
 // moment is how long events are gathered that make a ClusterManagementAddOn be looked at, or something else that is about many
@@ -60,7 +63,7 @@ func OfDecision(c client.Reader) handler.MapFunc {
 }
 
 // OfCluster returns what finds the ClusterManagementAddOns that may be installed on any cluster: few are, and which clusters
-// they are about is in their decisions.
+// they are about is in their decisions. So it finds those of a ManagedClusterSet, and of its binding.
 func OfCluster(c client.Reader) handler.MapFunc {
 	return func(ctx context.Context, _ client.Object) []reconcile.Request {
 		return entries(ctx, c, client.MatchingFields{indexByPlacements: fleet.LabelTrue})
@@ -112,11 +115,22 @@ func EntryChanged() predicate.Predicate {
 	return predicate.Or[client.Object](changed.Generation(), predicate.AnnotationChangedPredicate{})
 }
 
+// WatchClusters has a controller of ClusterManagementAddOns hear of what decides which clusters these may be installed on, beside the decisions
+// themselves: the clusters, and unless decisions are trusted the sets and their bindings.
+func WatchClusters(b *builder.Builder, c client.Reader, trustDecisions bool) *builder.Builder {
+	b.Watches(&clusterv1.ManagedCluster{}, Later(OfCluster(c)), builder.WithPredicates(InstallableChanged()))
+	if !trustDecisions {
+		b.Watches(&clusterv1beta2.ManagedClusterSet{}, Later(OfCluster(c)), builder.WithPredicates(changed.Generation())).
+			Watches(&clusterv1beta2.ManagedClusterSetBinding{}, Later(OfCluster(c)), builder.WithPredicates(changed.Generation()))
+	}
+	return b
+}
+
 // InstallableChanged matches clusters on which add-ons may now be installed, or may not any more.
 func InstallableChanged() predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	return predicate.Or[client.Object](selected.ClusterChanged(), predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		now, ok := e.ObjectNew.(*clusterv1.ManagedCluster)
 		then, thenOK := e.ObjectOld.(*clusterv1.ManagedCluster)
 		return !ok || !thenOK || Installable(now) != Installable(then)
-	}}
+	}})
 }

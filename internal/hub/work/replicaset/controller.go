@@ -20,6 +20,7 @@ import (
 	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
 	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/hub/absence"
+	"github.com/capstan-io/capstan/internal/hub/selected"
 	"github.com/capstan-io/capstan/internal/patch"
 )
 
@@ -32,19 +33,31 @@ const (
 	longestWait = 30 * time.Minute
 )
 
+// Options configure the controller.
+type Options struct {
+	// TrustDecisions takes PlacementDecisions at their word, whichever clusters they name.
+	TrustDecisions bool
+	Clock          clock.Clock
+}
+
 // Controller reconciles ManifestWorkReplicaSets (MR-01 to MR-08).
 type Controller struct {
 	client    client.Client
 	templates templates
 	recorder  events.EventRecorder
 	clock     clock.Clock
+	selected  selected.Reader
 	absences  *absence.Tracker[types.NamespacedName, missing]
+	waiting   waiting
 }
 
 // New returns a Controller that works through the client, whose cache needs the indexes of AddIndexes. The second client
 // is for the Secrets of revisions, and has no cache: of all the Secrets of a hub these are few.
-func New(c, secrets client.Client, recorder events.EventRecorder, clk clock.Clock) *Controller {
-	return &Controller{client: c, templates: templates{secrets}, recorder: recorder, clock: clk, absences: absence.NewTracker[types.NamespacedName, missing]()}
+func New(c, secrets client.Client, recorder events.EventRecorder, o Options) *Controller {
+	return &Controller{
+		client: c, templates: templates{secrets}, recorder: recorder, clock: o.Clock, selected: selected.Reader{Client: c, Trust: o.TrustDecisions},
+		absences: absence.NewTracker[types.NamespacedName, missing](),
+	}
 }
 
 // Reconcile brings the works of the set, and then its status, in line with its template and placements.
@@ -52,6 +65,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	set := &workv1alpha1.ManifestWorkReplicaSet{}
 	if err := c.client.Get(ctx, req.NamespacedName, set); err != nil {
 		c.absences.Forget(req.NamespacedName)
+		c.waiting.note(req.NamespacedName, nil)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	works, err := c.worksOf(ctx, set)
@@ -84,11 +98,14 @@ func (c *Controller) advance(ctx context.Context, set *workv1alpha1.ManifestWork
 		return 0, err
 	}
 	problems := c.write(ctx, s.changes())
+	refused := problems.refused()
+	c.waiting.note(client.ObjectKeyFromObject(set), s.passedOver(), refused)
 	s.decide() // again: the status tells how things stand after these writes
 	maps.Copy(s.unfit, problems)
 	if err := c.report(ctx, s, s.unfit); err != nil {
 		return 0, err
 	}
+	maps.DeleteFunc(problems, func(cluster string, _ error) bool { return refused[cluster] })
 	return s.wait(), errors.Join(problems.asError(), s.again)
 }
 
@@ -134,6 +151,17 @@ func again(after time.Duration, err error) (ctrl.Result, error) {
 
 // problems are the writes that failed, by cluster.
 type problems map[string]error
+
+// refused are those of clusters that take nothing: they are no reason to try again before their clusters change.
+func (p problems) refused() map[string]bool {
+	clusters := map[string]bool{}
+	for cluster, err := range p {
+		if apierrors.HasStatusCause(err, fleet.CauseClusterTakesNoWorks) {
+			clusters[cluster] = true
+		}
+	}
+	return clusters
+}
 
 func (p problems) asError() error {
 	for _, cluster := range sortedKeys(p) {

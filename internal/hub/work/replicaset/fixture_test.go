@@ -2,6 +2,7 @@ package replicaset
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -23,6 +25,7 @@ import (
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
+	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
 	"github.com/capstan-io/capstan/internal/fleet"
@@ -35,9 +38,10 @@ type hub struct {
 	client.WithWatch
 	*Controller
 	clock *clocktesting.FakeClock
-	// writes counts all writes; refuse makes those in some namespaces fail.
+	// writes counts all writes; refuse makes those in some namespaces fail, and denied has admission refuse them.
 	writes atomic.Int32
 	refuse map[string]bool
+	denied map[string]bool
 	// Why Secrets cannot be read or written.
 	unreadable, unwritable error
 }
@@ -45,12 +49,12 @@ type hub struct {
 func newHub(t *testing.T, objects ...client.Object) *hub {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, clusterv1.AddToScheme, workv1.AddToScheme, workv1alpha1.AddToScheme, clusterv1beta1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, clusterv1.AddToScheme, workv1.AddToScheme, workv1alpha1.AddToScheme, clusterv1beta1.AddToScheme, clusterv1beta2.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
 	}
-	h := &hub{clock: clocktesting.NewFakeClock(noon), refuse: map[string]bool{}}
+	h := &hub{clock: clocktesting.NewFakeClock(noon), refuse: map[string]bool{}, denied: map[string]bool{}}
 	builder := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
 		WithStatusSubresource(&workv1.ManifestWork{}, &workv1alpha1.ManifestWorkReplicaSet{}).
 		WithInterceptorFuncs(h.counted())
@@ -58,7 +62,7 @@ func newHub(t *testing.T, objects ...client.Object) *hub {
 		builder.WithIndex(index.Object, index.Name, index.Values)
 	}
 	h.WithWatch = builder.Build()
-	h.Controller = New(h.WithWatch, h.WithWatch, events.NewFakeRecorder(100), h.clock)
+	h.Controller = New(h.WithWatch, h.WithWatch, events.NewFakeRecorder(100), Options{TrustDecisions: true, Clock: h.clock})
 	return h
 }
 
@@ -72,6 +76,11 @@ func (h *hub) counted() interceptor.Funcs {
 		}
 		if h.refuse[o.GetNamespace()] {
 			return fmt.Errorf("%s does not want it", o.GetNamespace())
+		}
+		if h.denied[o.GetNamespace()] {
+			err := apierrors.NewForbidden(workv1.GroupVersion.WithResource("manifestworks").GroupResource(), o.GetName(), errors.New("the cluster is denied"))
+			err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: "ClusterTakesNoWorks"}}
+			return err
 		}
 		return nil
 	}

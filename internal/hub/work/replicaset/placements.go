@@ -10,7 +10,6 @@ import (
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/hub/absence"
-	"github.com/capstan-io/capstan/internal/rollout"
 )
 
 // readPlacements finds out which clusters the placements of a set select. Where that cannot be told, as with a Placement
@@ -63,8 +62,8 @@ func (c *Controller) readDecisions(ctx context.Context, namespace string, p *pla
 		p.message = fmt.Sprintf("Placement %s has not been decided on yet; until then its works stay as they are", p.Name)
 		return nil
 	}
-	p.selected = rollout.Selected(decisions.Items)
-	return nil
+	p.selected, p.passed, err = c.selected.Clusters(ctx, namespace, decisions.Items)
+	return err
 }
 
 // deselected are the clusters that have a work and are not selected.

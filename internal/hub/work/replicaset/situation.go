@@ -6,6 +6,7 @@ import (
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
 	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/hub/selected"
 	"github.com/capstan-io/capstan/internal/rollout"
 )
 
@@ -36,6 +37,8 @@ type placement struct {
 	workv1alpha1.LocalPlacementReference
 	// selected are the clusters that have been decided on. Nothing is known about them if reason is set.
 	selected []rollout.Cluster
+	// passed are the clusters of its decisions that are none of them.
+	passed selected.PassedOver
 	// reason and message say why the decisions are not known, as PlacementVerified does.
 	reason, message string
 	works           map[string]*work // By cluster.
@@ -46,6 +49,17 @@ type placement struct {
 
 // known tells whether there are decisions to go by.
 func (p *placement) known() bool { return p.reason == "" }
+
+// passedOver are the clusters that any of the placements may select, if they change.
+func (s *situation) passedOver() map[string]bool {
+	clusters := map[string]bool{}
+	for _, p := range s.placements {
+		for cluster := range p.passed {
+			clusters[cluster] = true
+		}
+	}
+	return clusters
+}
 
 // newSituation gives each work to the placement for which it was made.
 func newSituation(set *workv1alpha1.ManifestWorkReplicaSet, works []*work, now time.Time) *situation {

@@ -112,9 +112,12 @@ func add(sum *workv1alpha1.ManifestWorkReplicaSetSummary, more workv1alpha1.Mani
 func (s *situation) verified() metav1.Condition {
 	cond := metav1.Condition{Type: fleet.ConditionPlacementVerified, Status: metav1.ConditionTrue, Reason: fleet.ReasonAsExpected}
 	selected := 0
-	var missing, notes []string
+	var missing, notes, passed []string
 	for _, p := range s.placements {
 		selected += len(p.selected)
+		if text := p.passed.String(); text != "" {
+			passed = append(passed, fmt.Sprintf("placement %s: %s", p.Name, text))
+		}
 		switch {
 		case !p.known():
 			missing = append(missing, p.message)
@@ -122,7 +125,7 @@ func (s *situation) verified() metav1.Condition {
 			if cond.Reason != fleet.ReasonPlacementDecisionNotFound {
 				cond.Status, cond.Reason = metav1.ConditionFalse, p.reason
 			}
-		case len(p.selected) == 0:
+		case len(p.selected) == 0 && len(p.passed) == 0:
 			notes = append(notes, fmt.Sprintf("Placement %s selects no clusters, its status says why", p.Name))
 		}
 	}
@@ -133,6 +136,7 @@ func (s *situation) verified() metav1.Condition {
 	if cond.Message == "" {
 		cond.Message = fmt.Sprintf("%s selected by %s", wording.Count(selected, "cluster"), wording.Count(len(s.placements), "placement"))
 	}
+	cond.Message = strings.Join(append([]string{cond.Message}, passed...), "; ")
 	return cond
 }
 

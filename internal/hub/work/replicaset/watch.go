@@ -7,11 +7,10 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
+	runtimecontroller "sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -19,11 +18,13 @@ import (
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
+	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
 	"github.com/capstan-io/capstan/internal/changed"
 	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/hub/gather"
+	"github.com/capstan-io/capstan/internal/hub/selected"
 	"github.com/capstan-io/capstan/internal/retry"
 )
 
@@ -45,7 +46,7 @@ const (
 const moment = 50 * time.Millisecond
 
 // Register adds the controller to the manager.
-func Register(mgr ctrl.Manager, clk clock.Clock) error {
+func Register(mgr ctrl.Manager, o Options) error {
 	if err := AddIndexes(context.Background(), mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
@@ -53,16 +54,22 @@ func Register(mgr ctrl.Manager, clk clock.Clock) error {
 	if err != nil {
 		return fmt.Errorf("prepare a client without cache: %w", err)
 	}
-	c := New(mgr.GetClient(), secrets, mgr.GetEventRecorder("manifestworkreplicaset-controller"), clk)
-	return ctrl.NewControllerManagedBy(mgr).Named("manifestworkreplicaset").
+	c := New(mgr.GetClient(), secrets, mgr.GetEventRecorder("manifestworkreplicaset-controller"), o)
+	controller := ctrl.NewControllerManagedBy(mgr).Named("manifestworkreplicaset").
 		For(&workv1alpha1.ManifestWorkReplicaSet{}, builder.WithPredicates(predicate.Or[client.Object](
 			changed.Generation(), predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
 		Watches(&workv1.ManifestWork{}, gather.ByLabels(moment, c.ofWork), builder.WithPredicates(predicate.Funcs{UpdateFunc: matters})).
 		Watches(&clusterv1beta1.Placement{}, handler.EnqueueRequestsFromMapFunc(c.ofPlacement), builder.WithPredicates(changed.Generation())).
 		Watches(&clusterv1beta1.PlacementDecision{}, handler.EnqueueRequestsFromMapFunc(c.ofDecision)).
 		Watches(&clusterv1.ManagedCluster{}, gather.ByName(moment, c.ofCluster), builder.WithPredicates(predicate.Funcs{UpdateFunc: hasOtherValues})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
-		Complete(c)
+		Watches(&clusterv1.ManagedCluster{}, gather.ByName(moment, c.actingOn), builder.WithPredicates(selected.ClusterChanged())).
+		WithOptions(runtimecontroller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()})
+	if !o.TrustDecisions {
+		controller.
+			Watches(&clusterv1beta2.ManagedClusterSetBinding{}, handler.EnqueueRequestsFromMapFunc(c.ofNamespace), builder.WithPredicates(changed.Generation())).
+			Watches(&clusterv1beta2.ManagedClusterSet{}, handler.EnqueueRequestsFromMapFunc(c.ofClusterSet), builder.WithPredicates(changed.Generation()))
+	}
+	return controller.Complete(c)
 }
 
 // AddIndexes adds the indexes that the controller reads through.
@@ -149,6 +156,44 @@ func (c *Controller) ofDecision(ctx context.Context, o client.Object) []reconcil
 // ofCluster are all sets with overrides: few have any, and which clusters they are about is in their decisions.
 func (c *Controller) ofCluster(ctx context.Context, _ client.Object) []reconcile.Request {
 	return c.sets(ctx, client.MatchingFields{indexOverrides: strconv.FormatBool(true)})
+}
+
+// actingOn are the sets with works on a cluster, and those that would have some.
+func (c *Controller) actingOn(ctx context.Context, cluster client.Object) []reconcile.Request {
+	requests := c.waiting.on(cluster.GetName())
+	works := &workv1.ManifestWorkList{}
+	if err := c.client.List(ctx, works, client.InNamespace(cluster.GetName()), client.UnsafeDisableDeepCopy); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Find the ManifestWorkReplicaSets of a cluster")
+		return requests
+	}
+	known := map[string]bool{}
+	for i := range works.Items {
+		if key := works.Items[i].Labels[fleet.LabelManifestWorkReplicaSet]; !known[key] {
+			known[key] = true
+			requests = append(requests, c.ofWork(ctx, &works.Items[i])...)
+		}
+	}
+	return requests
+}
+
+// ofNamespace are the sets in the namespace of a binding.
+func (c *Controller) ofNamespace(ctx context.Context, binding client.Object) []reconcile.Request {
+	return c.sets(ctx, client.InNamespace(binding.GetNamespace()))
+}
+
+// ofClusterSet are the sets in the namespaces that a ManagedClusterSet is bound to.
+func (c *Controller) ofClusterSet(ctx context.Context, clusterSet client.Object) (requests []reconcile.Request) {
+	bindings := &clusterv1beta2.ManagedClusterSetBindingList{}
+	if err := c.client.List(ctx, bindings, client.UnsafeDisableDeepCopy); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Find the namespaces that a ManagedClusterSet is bound to")
+		return nil
+	}
+	for i := range bindings.Items {
+		if bindings.Items[i].Name == clusterSet.GetName() {
+			requests = append(requests, c.ofNamespace(ctx, &bindings.Items[i])...)
+		}
+	}
+	return requests
 }
 
 // hasOtherValues says whether anything of a cluster has changed that overrides may use.

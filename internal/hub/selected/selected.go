@@ -1,0 +1,122 @@
+// Package selected tells which clusters the hub acts on because a placement selects them.
+//
+// PlacementDecisions are found by a label, and whoever may write them in a namespace may write any names into them. The controllers that read
+// them may write to the namespaces of all clusters. So a decision counts for no more than a placement of its namespace could have decided:
+// clusters that exist, are accepted and to stay, and are in a ManagedClusterSet that is bound to the namespace. This is found out anew from these
+// objects themselves each time, whoever wrote the decision, and whatever the scheduler has yet to put right.
+package selected
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
+	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
+	"github.com/capstan-io/capstan/internal/acceptance"
+	"github.com/capstan-io/capstan/internal/placement/clusterset"
+	"github.com/capstan-io/capstan/internal/rollout"
+	"github.com/capstan-io/capstan/internal/wording"
+)
+
+// Reader reads what placements select.
+type Reader struct {
+	Client client.Reader
+	// Trust takes decisions at their word, as Open Cluster Management does.
+	Trust bool
+}
+
+// PassedOver are the clusters of decisions that the hub does not act on, and why, by name.
+type PassedOver map[string]string
+
+// Clusters are those of the decisions that the hub acts on, in the state ToApply, and those that it passes over. The decisions are those of one
+// placement in the namespace.
+func (r Reader) Clusters(ctx context.Context, namespace string, decisions []clusterv1beta1.PlacementDecision) ([]rollout.Cluster, PassedOver, error) {
+	named := rollout.Selected(decisions)
+	if r.Trust || len(named) == 0 {
+		return named, nil, nil
+	}
+	sets, err := r.bound(ctx, namespace)
+	if err != nil {
+		return nil, nil, err
+	}
+	passed := PassedOver{}
+	for _, cluster := range named {
+		why, err := r.objection(ctx, cluster.Name, namespace, sets)
+		if err != nil {
+			return nil, nil, err
+		}
+		if why != "" {
+			passed[cluster.Name] = why
+		}
+	}
+	return slices.DeleteFunc(named, func(c rollout.Cluster) bool { return passed[c.Name] != "" }), passed, nil
+}
+
+// bound are the members of the sets that are bound to a namespace. As for the scheduler, bindings count by their names.
+func (r Reader) bound(ctx context.Context, namespace string) (members []labels.Selector, err error) {
+	bindings := &clusterv1beta2.ManagedClusterSetBindingList{}
+	if err := r.Client.List(ctx, bindings, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list the ManagedClusterSetBindings of namespace %s: %w", namespace, err)
+	}
+	for i := range bindings.Items {
+		set := &clusterv1beta2.ManagedClusterSet{}
+		err := r.Client.Get(ctx, client.ObjectKey{Name: bindings.Items[i].Name}, set)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("get ManagedClusterSet %s: %w", bindings.Items[i].Name, err)
+		}
+		// One whose selector makes no sense has no members; its status says so.
+		if selector, err := clusterset.Selector(set); err == nil {
+			members = append(members, selector)
+		}
+	}
+	return members, nil
+}
+
+// objection says why the hub does not act on a cluster; it is empty if it does.
+func (r Reader) objection(ctx context.Context, name, namespace string, sets []labels.Selector) (string, error) {
+	cluster := &clusterv1.ManagedCluster{}
+	err := r.Client.Get(ctx, client.ObjectKey{Name: name}, cluster, client.UnsafeDisableDeepCopy)
+	switch {
+	case apierrors.IsNotFound(err):
+		return "there is no such ManagedCluster", nil
+	case err != nil:
+		return "", fmt.Errorf("get ManagedCluster %s: %w", name, err)
+	case !slices.ContainsFunc(sets, func(set labels.Selector) bool { return set.Matches(labels.Set(cluster.Labels)) }):
+		return fmt.Sprintf("it is in no ManagedClusterSet with a ManagedClusterSetBinding in namespace %s", namespace), nil
+	case !cluster.DeletionTimestamp.IsZero():
+		return "it is being deleted", nil
+	case acceptance.Denied(cluster):
+		return "it is denied", nil
+	case !acceptance.Accepted(cluster):
+		return "it is not accepted yet", nil
+	}
+	return "", nil
+}
+
+// String says which clusters are passed over and why, for a condition; it is empty if there are none.
+func (p PassedOver) String() string {
+	if len(p) == 0 {
+		return ""
+	}
+	by := map[string][]string{}
+	for cluster, why := range p {
+		by[why] = append(by[why], cluster)
+	}
+	texts := make([]string, 0, len(by))
+	for why, clusters := range by {
+		slices.Sort(clusters)
+		texts = append(texts, fmt.Sprintf("%s (%s)", wording.FirstFew(clusters), why))
+	}
+	slices.Sort(texts)
+	return fmt.Sprintf("%s of its decisions passed over: %s", wording.Count(len(p), "cluster"), strings.Join(texts, ", "))
+}

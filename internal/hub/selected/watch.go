@@ -1,0 +1,34 @@
+package selected
+
+import (
+	"maps"
+	"strings"
+
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/acceptance"
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+// ClusterChanged matches clusters that the hub may act on now for other reasons, or not any more. Labels that tell how add-ons are doing change
+// often, and are left out: where a set goes by them, the decisions change as well.
+func ClusterChanged() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		now, ok := e.ObjectNew.(*clusterv1.ManagedCluster)
+		then, thenOK := e.ObjectOld.(*clusterv1.ManagedCluster)
+		return !ok || !thenOK || acceptance.ActedOn(now) != acceptance.ActedOn(then) || acceptance.Denied(now) != acceptance.Denied(then) ||
+			!maps.Equal(ofSets(now.Labels), ofSets(then.Labels))
+	}}
+}
+
+func ofSets(all map[string]string) map[string]string {
+	kept := make(map[string]string, len(all))
+	for key, value := range all {
+		if !strings.HasPrefix(key, fleet.LabelAddOnFeaturePrefix) {
+			kept[key] = value
+		}
+	}
+	return kept
+}
