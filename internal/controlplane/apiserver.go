@@ -6,6 +6,7 @@ import (
 
 	apiextensionsapiserver "k8s.io/apiextensions-apiserver/pkg/apiserver"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/authorization/path"
 	"k8s.io/apiserver/pkg/authorization/union"
 	genericapifilters "k8s.io/apiserver/pkg/endpoints/filters"
@@ -41,9 +42,9 @@ type serverConfigs struct {
 }
 
 // newServer builds the API server. Nothing runs yet. It calls itself by the loopback client, and the embedded storage, unless that is nil. The users
-// of the hosting cluster are let in unless that is nil. Whoever asks for something at the endpoints is let through to them.
-func newServer(options kubeoptions.CompletedOptions, loopback *rest.Config, embedded *direct.Storage, services *serviceResolver, hosting *hostingUsers, endpoints []string) (*aggregatorapiserver.APIAggregator, error) {
-	configs, err := newServerConfigs(options, loopback, embedded, services, hosting)
+// of the hosting cluster are let in unless that is nil; cutOff refuses some everything. Whoever asks for something at the endpoints is let through to them.
+func newServer(options kubeoptions.CompletedOptions, loopback *rest.Config, embedded *direct.Storage, services *serviceResolver, hosting *hostingUsers, cutOff *scope.CutOff, endpoints []string) (*aggregatorapiserver.APIAggregator, error) {
+	configs, err := newServerConfigs(options, loopback, embedded, services, hosting, cutOff)
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +54,7 @@ func newServer(options kubeoptions.CompletedOptions, loopback *rest.Config, embe
 	return configs.chain()
 }
 
-func newServerConfigs(options kubeoptions.CompletedOptions, loopback *rest.Config, embedded *direct.Storage, services *serviceResolver, hosting *hostingUsers) (*serverConfigs, error) {
+func newServerConfigs(options kubeoptions.CompletedOptions, loopback *rest.Config, embedded *direct.Storage, services *serviceResolver, hosting *hostingUsers, cutOff *scope.CutOff) (*serverConfigs, error) {
 	generic, err := newGenericConfig(options, loopback, []*runtime.Scheme{legacyscheme.Scheme, apiextensionsapiserver.Scheme, aggregatorscheme.Scheme})
 	if err != nil {
 		return nil, fmt.Errorf("configure the API server: %w", err)
@@ -67,6 +68,13 @@ func newServerConfigs(options kubeoptions.CompletedOptions, loopback *rest.Confi
 		if err := hosting.join(&generic.Authentication); err != nil {
 			return nil, err
 		}
+	}
+
+	generic.Authorization.Authorizer, err = union.New(
+		union.NamedAuthorizer{AuthorizerName: "cut-off", Authorizer: authorizer.AuthorizerFunc(cutOff.Authorize)},
+		union.NamedAuthorizer{AuthorizerName: "others", Authorizer: generic.Authorization.Authorizer})
+	if err != nil {
+		return nil, err
 	}
 
 	native, initializers, err := controlplaneapiserver.CreateConfig(options, generic.Config, generic.informers, nil, generic.storage, services, nil)
@@ -99,7 +107,7 @@ func newServerConfigs(options kubeoptions.CompletedOptions, loopback *rest.Confi
 	// The stock one looks at Services and EndpointSlices, which a hub does not have.
 	aggregator.ExtraConfig.DisableRemoteAvailableConditionController = true
 	// All requests come through the aggregator.
-	if err := narrowToOwn(&aggregator.GenericConfig.Config, generic.informers); err != nil {
+	if err := narrowToOwn(&aggregator.GenericConfig.Config, generic.informers, cutOff); err != nil {
 		return nil, err
 	}
 	if embedded != nil {
@@ -130,12 +138,12 @@ func letThrough(config *genericapiserver.Config, endpoints []string) error {
 }
 
 // narrowToOwn shows agents what is theirs, for as long as it is, after the stock chain of handlers has let them through.
-func narrowToOwn(config *genericapiserver.Config, shared informers.SharedInformerFactory) error {
+func narrowToOwn(config *genericapiserver.Config, shared informers.SharedInformerFactory, cutOff *scope.CutOff) error {
 	client, err := kubernetes.NewForConfig(config.LoopbackClientConfig)
 	if err != nil {
 		return err
 	}
-	watches := scope.NewWatches(config.Authorization.Authorizer)
+	watches := scope.NewWatches(config.Authorization.Authorizer, cutOff)
 	if err := watches.Follow(shared); err != nil {
 		return err
 	}

@@ -1,28 +1,39 @@
 package scope
 
 import (
+	"cmp"
 	"context"
 	"net/http"
+	"slices"
 	"sync"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/filters"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/informers"
+	rbaclisters "k8s.io/client-go/listers/rbac/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
-// Watches are those that agents have open. A watch is authorized when it begins, and may then go on for an hour; these end
-// as soon as the agent has lost the right to them, so that a denied cluster learns of no work that is made after that.
+// Watches are those that are open. A watch is authorized when it begins, and may then go on for an hour; these end as soon as whoever has them
+// open has lost the right to them. So a denied cluster learns of no work that is made after that, and what an add-on of it may see ends with
+// the rights of the add-on. The identities of add-ons have whatever rights anybody gives them, through roles of any name or label: what ends a
+// watch is that one of its subjects is bound to what has changed, for everybody alike.
 type Watches struct {
 	authorizer authorizer.UnconditionalAuthorizer
+	bindings   bindings
 
-	mu   sync.Mutex
-	open map[string]map[*watch]struct{}
+	mu sync.Mutex
+	// open are the watches by their subjects.
+	open map[subject]map[*watch]struct{}
 }
 
 type watch struct {
@@ -30,12 +41,17 @@ type watch struct {
 	end        context.CancelFunc
 }
 
-// NewWatches returns Watches that ask the authorizer whether they may go on.
-func NewWatches(a authorizer.UnconditionalAuthorizer) *Watches {
-	return &Watches{authorizer: a, open: map[string]map[*watch]struct{}{}}
+// subject is a user or a group.
+type subject struct{ kind, name string }
+
+// NewWatches returns Watches that ask the authorizer whether they may go on, when roles change and when cutOff has another cluster.
+func NewWatches(a authorizer.UnconditionalAuthorizer, cutOff *CutOff) *Watches {
+	w := &Watches{authorizer: a, open: map[subject]map[*watch]struct{}{}}
+	cutOff.watches = w
+	return w
 }
 
-// Handler hands requests on, and ends watches of agents that have lost their rights.
+// Handler hands requests on, and ends watches of those who have lost their rights.
 func (w *Watches) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		info, _ := request.RequestInfoFrom(r.Context())
@@ -44,35 +60,45 @@ func (w *Watches) Handler(next http.Handler) http.Handler {
 			next.ServeHTTP(rw, r)
 			return
 		}
-		clusters := fleet.AgentClusters(who.GetGroups())
 		attributes, err := filters.GetAuthorizerAttributes(r.Context())
-		if len(clusters) == 0 || err != nil {
+		if err != nil {
 			next.ServeHTTP(rw, r)
 			return
 		}
 		ctx, end := context.WithCancel(r.Context())
 		defer end()
-		for _, cluster := range clusters {
-			defer w.add(cluster, &watch{attributes: attributes, end: end})()
-		}
+		defer w.add(subjectsOf(who), &watch{attributes: attributes, end: end})()
 		next.ServeHTTP(rw, r.WithContext(ctx))
 	})
 }
 
-// add keeps a watch until the returned function is called. The right to it may have gone since it was authorized.
-func (w *Watches) add(cluster string, added *watch) (remove func()) {
-	w.mu.Lock()
-	if w.open[cluster] == nil {
-		w.open[cluster] = map[*watch]struct{}{}
+// subjectsOf are those by which somebody may have rights.
+func subjectsOf(who user.Info) []subject {
+	subjects := []subject{{rbacv1.UserKind, who.GetName()}}
+	for _, group := range who.GetGroups() {
+		subjects = append(subjects, subject{rbacv1.GroupKind, group})
 	}
-	w.open[cluster][added] = struct{}{}
+	return subjects
+}
+
+// add keeps a watch until the returned function is called. The right to it may have gone since it was authorized.
+func (w *Watches) add(subjects []subject, added *watch) (remove func()) {
+	w.mu.Lock()
+	for _, s := range subjects {
+		if w.open[s] == nil {
+			w.open[s] = map[*watch]struct{}{}
+		}
+		w.open[s][added] = struct{}{}
+	}
 	w.mu.Unlock()
 	w.check(added)
 	return func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if delete(w.open[cluster], added); len(w.open[cluster]) == 0 {
-			delete(w.open, cluster)
+		for _, s := range subjects {
+			if delete(w.open[s], added); len(w.open[s]) == 0 {
+				delete(w.open, s)
+			}
 		}
 	}
 }
@@ -84,12 +110,45 @@ func (w *Watches) check(one *watch) {
 	}
 }
 
-// Follow looks at the watches of a cluster whenever roles or bindings with its label change. The informers have to be those
-// that the authorizer decides by.
+// checkFor looks at the watches of whoever acts for a cluster.
+func (w *Watches) checkFor(cluster string) {
+	var subjects []subject
+	w.mu.Lock()
+	for s := range w.open {
+		user, groups := s.name, []string(nil)
+		if s.kind == rbacv1.GroupKind {
+			user, groups = "", []string{s.name}
+		}
+		if slices.Contains(fleet.ClustersBehind(user, groups), cluster) {
+			subjects = append(subjects, s)
+		}
+	}
+	w.mu.Unlock()
+	w.checkAll(subjects)
+}
+
+// checkAll looks at the watches of these subjects.
+func (w *Watches) checkAll(subjects []subject) {
+	affected := map[*watch]struct{}{}
+	w.mu.Lock()
+	for _, s := range subjects {
+		for one := range w.open[s] {
+			affected[one] = struct{}{}
+		}
+	}
+	w.mu.Unlock()
+	for one := range affected {
+		w.check(one)
+	}
+}
+
+// Follow looks at the watches of whoever a role or binding is for, whenever that changes or goes. The informers have to be those that the
+// authorizer decides by.
 func (w *Watches) Follow(shared informers.SharedInformerFactory) error {
 	rbac := shared.Rbac().V1()
+	w.bindings = bindings{rbac.ClusterRoleBindings().Lister(), rbac.RoleBindings().Lister()}
 	for _, informer := range []cache.SharedIndexInformer{
-		rbac.ClusterRoles().Informer(), rbac.ClusterRoleBindings().Informer(), rbac.RoleBindings().Informer(),
+		rbac.ClusterRoles().Informer(), rbac.ClusterRoleBindings().Informer(), rbac.Roles().Informer(), rbac.RoleBindings().Informer(),
 	} {
 		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 			UpdateFunc: func(before, after any) {
@@ -119,20 +178,85 @@ func versionOf(object any) string {
 	return m.GetResourceVersion()
 }
 
-// changed checks the watches of the cluster that a role or binding is for.
-func (w *Watches) changed(object any) {
-	m, err := meta.Accessor(object)
+// changed checks the watches of those whom a role or binding gave a right.
+func (w *Watches) changed(before any) {
+	subjects, err := w.bindings.subjectsOf(before)
 	if err != nil {
-		klog.Background().Error(err, "Watches of an agent whose rights change go on until they end by themselves")
+		klog.Background().Error(err, "Watches of those whose rights change go on until they end by themselves")
 		return
 	}
-	w.mu.Lock()
-	var affected []*watch
-	for one := range w.open[m.GetLabels()[fleet.LabelClusterName]] {
-		affected = append(affected, one)
+	w.checkAll(subjects)
+}
+
+// bindings tell for whom a role is.
+type bindings struct {
+	global rbaclisters.ClusterRoleBindingLister
+	local  rbaclisters.RoleBindingLister
+}
+
+// subjectsOf are those whom a role or binding gives, or gave, a right.
+func (b bindings) subjectsOf(object any) ([]subject, error) {
+	switch o := object.(type) {
+	case *rbacv1.ClusterRoleBinding:
+		return subjectsIn("", o.Subjects), nil
+	case *rbacv1.RoleBinding:
+		return subjectsIn(o.Namespace, o.Subjects), nil
+	case *rbacv1.Role:
+		return boundIn(b.local.RoleBindings(o.Namespace), rbacv1.RoleRef{Kind: "Role", Name: o.Name})
+	case *rbacv1.ClusterRole:
+		return b.boundTo(rbacv1.RoleRef{Kind: "ClusterRole", Name: o.Name})
 	}
-	w.mu.Unlock()
-	for _, one := range affected {
-		w.check(one)
+	return nil, nil
+}
+
+// boundTo are the subjects of all bindings that refer to a ClusterRole.
+func (b bindings) boundTo(ref rbacv1.RoleRef) ([]subject, error) {
+	subjects, err := boundIn(b.local, ref)
+	if err != nil {
+		return nil, err
 	}
+	all, err := b.global.List(labels.Everything())
+	if err != nil {
+		return nil, err
+	}
+	for _, binding := range all {
+		if refersTo(binding.RoleRef, ref) {
+			subjects = append(subjects, subjectsIn("", binding.Subjects)...)
+		}
+	}
+	return subjects, nil
+}
+
+// roleBindings are those of one namespace, or of all.
+type roleBindings interface {
+	List(labels.Selector) ([]*rbacv1.RoleBinding, error)
+}
+
+// boundIn are the subjects of those of the bindings that refer to a role.
+func boundIn(in roleBindings, ref rbacv1.RoleRef) (subjects []subject, err error) {
+	all, err := in.List(labels.Everything())
+	if err != nil {
+		return nil, err
+	}
+	for _, binding := range all {
+		if refersTo(binding.RoleRef, ref) {
+			subjects = append(subjects, subjectsIn(binding.Namespace, binding.Subjects)...)
+		}
+	}
+	return subjects, nil
+}
+
+func refersTo(a, b rbacv1.RoleRef) bool { return a.Kind == b.Kind && a.Name == b.Name }
+
+// subjectsIn are the subjects of a binding in a namespace, which is where service accounts are that it names without one.
+func subjectsIn(namespace string, bound []rbacv1.Subject) []subject {
+	subjects := make([]subject, 0, len(bound))
+	for _, s := range bound {
+		if s.Kind != rbacv1.ServiceAccountKind {
+			subjects = append(subjects, subject{s.Kind, s.Name})
+			continue
+		}
+		subjects = append(subjects, subject{rbacv1.UserKind, serviceaccount.MakeUsername(cmp.Or(s.Namespace, namespace), s.Name)})
+	}
+	return subjects
 }

@@ -1,0 +1,225 @@
+package scope
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+// allowing allows everything, or nothing, and counts the questions.
+type allowing struct {
+	refuse atomic.Bool
+	asked  atomic.Int32
+}
+
+func (a *allowing) Authorize(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
+	a.asked.Add(1)
+	if a.refuse.Load() {
+		return authorizer.DecisionNoOpinion, "", nil
+	}
+	return authorizer.DecisionAllow, "", nil
+}
+
+// open begins a watch, and tells when it ends.
+func open(t *testing.T, w *Watches, who user.Info) (ended <-chan struct{}) {
+	t.Helper()
+	done, begun := make(chan struct{}), make(chan struct{})
+	handler := w.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		close(begun)
+		<-r.Context().Done()
+		close(done)
+	}))
+	r := authorized(t, who, http.MethodGet, "/api/v1/namespaces/c1/configmaps", map[string][]string{"watch": {"1"}})
+	go handler.ServeHTTP(httptest.NewRecorder(), r)
+	<-begun
+	return done
+}
+
+func isOver(ended <-chan struct{}) bool {
+	synctest.Wait()
+	select {
+	case <-ended:
+		return true
+	default:
+		return false
+	}
+}
+
+var (
+	addOn = &user.DefaultInfo{Name: fleet.AddOnUser("c1", "a", "a-agent"), Groups: fleet.AddOnGroups("c1", "a")}
+	token = &user.DefaultInfo{Name: "system:serviceaccount:c1:a-agent", Groups: []string{"system:serviceaccounts", "system:serviceaccounts:c1"}}
+)
+
+// "Watches of add-on identities outlive their rights: end them as those of agents are ended", whoever bound them to what, without any label.
+func TestWatchesEndWithTheirRights(t *testing.T) {
+	t.Parallel()
+	inC1 := metav1.ObjectMeta{Namespace: "c1", Name: "x"}
+	global := metav1.ObjectMeta{Name: "x"}
+	to := func(kind, name string) []rbacv1.Subject { return []rbacv1.Subject{{Kind: kind, Name: name}} }
+	role, clusterRole := rbacv1.RoleRef{Kind: "Role", Name: "x"}, rbacv1.RoleRef{Kind: "ClusterRole", Name: "x"}
+	group := to("Group", "system:open-cluster-management:cluster:c1:addon:a")
+	for name, test := range map[string]struct {
+		who     user.Info
+		objects []runtime.Object
+	}{
+		"an agent, by a RoleBinding":            {agent, []runtime.Object{&rbacv1.RoleBinding{ObjectMeta: inC1, Subjects: to("Group", "system:open-cluster-management:c1"), RoleRef: clusterRole}}},
+		"an add-on, by a RoleBinding":           {addOn, []runtime.Object{&rbacv1.RoleBinding{ObjectMeta: inC1, Subjects: group, RoleRef: role}}},
+		"an add-on on all clusters":             {addOn, []runtime.Object{&rbacv1.ClusterRoleBinding{ObjectMeta: global, Subjects: to("Group", "system:open-cluster-management:addon:a"), RoleRef: clusterRole}}},
+		"an add-on, by its user":                {addOn, []runtime.Object{&rbacv1.ClusterRoleBinding{ObjectMeta: global, Subjects: to("User", addOn.Name), RoleRef: clusterRole}}},
+		"an add-on with a token":                {token, []runtime.Object{&rbacv1.RoleBinding{ObjectMeta: inC1, Subjects: to("ServiceAccount", "a-agent"), RoleRef: role}}},
+		"an add-on with a token, by its groups": {token, []runtime.Object{&rbacv1.RoleBinding{ObjectMeta: inC1, Subjects: to("Group", "system:serviceaccounts:c1"), RoleRef: role}}},
+		"an add-on, by its Role": {addOn, []runtime.Object{&rbacv1.Role{ObjectMeta: inC1},
+			&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "y"}, Subjects: group, RoleRef: role}}},
+		"an add-on, by a ClusterRole": {addOn, []runtime.Object{&rbacv1.ClusterRole{ObjectMeta: global},
+			&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "y"}, Subjects: group, RoleRef: clusterRole}}},
+		"an add-on, by a ClusterRole in its namespace": {addOn, []runtime.Object{&rbacv1.ClusterRole{ObjectMeta: global},
+			&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "y"}, Subjects: group, RoleRef: clusterRole}}},
+	} {
+		for _, how := range []string{"deleted", "changed"} {
+			t.Run(name+" is "+how, func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					rights, api := &allowing{}, fake.NewClientset(test.objects...)
+					w, shared := NewWatches(rights, &CutOff{}), informers.NewSharedInformerFactory(api, 0)
+					if err := w.Follow(shared); err != nil {
+						t.Fatal(err)
+					}
+					ctx, cancel := context.WithCancel(t.Context())
+					shared.Start(ctx.Done())
+					shared.WaitForCacheSync(ctx.Done())
+					ended := open(t, w, test.who)
+					stranger := open(t, w, &user.DefaultInfo{Name: "system:open-cluster-management:c2:x", Groups: []string{"system:open-cluster-management:c2"}})
+					if isOver(ended) {
+						t.Fatal("it ends before its right does")
+					}
+					asked := rights.asked.Load()
+					rights.refuse.Store(true)
+					if err := revoke(t, api, test.objects[0], how); err != nil {
+						t.Fatal(err)
+					}
+					if !isOver(ended) {
+						t.Error("the watch goes on")
+					}
+					if isOver(stranger) || rights.asked.Load() != asked+1 {
+						t.Errorf("%d watches were looked at, want that of the one concerned alone", rights.asked.Load()-asked)
+					}
+					w.checkAll(subjectsOf(&user.DefaultInfo{Name: "system:open-cluster-management:c2:x"}))
+					cancel()
+					shared.Shutdown()
+					if synctest.Wait(); len(w.open) > 0 {
+						t.Errorf("watches that are over are kept: %v", w.open)
+					}
+				})
+			})
+		}
+	}
+}
+
+// revoke deletes a role or binding, or writes it.
+func revoke(t *testing.T, api *fake.Clientset, o runtime.Object, how string) error {
+	t.Helper()
+	rbac, ctx := api.RbacV1(), t.Context()
+	var err error
+	switch o := o.(type) {
+	case *rbacv1.Role:
+		if how == "deleted" {
+			return rbac.Roles(o.Namespace).Delete(ctx, o.Name, metav1.DeleteOptions{})
+		}
+		o = o.DeepCopy()
+		o.ResourceVersion = "2"
+		_, err = rbac.Roles(o.Namespace).Update(ctx, o, metav1.UpdateOptions{})
+	case *rbacv1.RoleBinding:
+		if how == "deleted" {
+			return rbac.RoleBindings(o.Namespace).Delete(ctx, o.Name, metav1.DeleteOptions{})
+		}
+		o = o.DeepCopy()
+		o.ResourceVersion, o.Subjects = "2", nil
+		_, err = rbac.RoleBindings(o.Namespace).Update(ctx, o, metav1.UpdateOptions{})
+	case *rbacv1.ClusterRole:
+		if how == "deleted" {
+			return rbac.ClusterRoles().Delete(ctx, o.Name, metav1.DeleteOptions{})
+		}
+		o = o.DeepCopy()
+		o.ResourceVersion = "2"
+		_, err = rbac.ClusterRoles().Update(ctx, o, metav1.UpdateOptions{})
+	case *rbacv1.ClusterRoleBinding:
+		if how == "deleted" {
+			return rbac.ClusterRoleBindings().Delete(ctx, o.Name, metav1.DeleteOptions{})
+		}
+		o = o.DeepCopy()
+		o.ResourceVersion, o.Subjects = "2", nil
+		_, err = rbac.ClusterRoleBindings().Update(ctx, o, metav1.UpdateOptions{})
+	}
+	return err
+}
+
+// "The identity refused from then on": whatever roles say, an identity of a cluster that is cut off may nothing, and its watches end.
+func TestCutOff(t *testing.T) {
+	t.Parallel()
+	mc := func(accepted bool) *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": "c1"}, "spec": map[string]any{"hubAcceptsClient": accepted}}}
+	}
+	for name, who := range map[string]user.Info{"the agent": agent, "the agent through AWS": aws, "an add-on": addOn, "an add-on with a token": token} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				cutOff := &CutOff{}
+				refused := func(who user.Info) bool {
+					decision, _, _ := cutOff.Authorize(t.Context(), authorizer.AttributesRecord{User: who})
+					return decision == authorizer.DecisionDeny
+				}
+				w := NewWatches(denying{cutOff}, cutOff)
+				ended, others := open(t, w, who), open(t, w, admin)
+				cutOff.note(mc(true), true)
+				if refused(who) || isOver(ended) {
+					t.Error("refused though its cluster is accepted")
+				}
+				cutOff.note(mc(false), true)
+				if !refused(who) || !isOver(ended) {
+					t.Error("not refused, or its watch goes on")
+				}
+				if refused(admin) || refused(joiner) || isOver(others) {
+					t.Error("somebody else is refused")
+				}
+				cutOff.note(mc(true), true)
+				if refused(who) {
+					t.Error("refused though its cluster is accepted again")
+				}
+				cutOff.note(mc(false), true)
+				cutOff.note(mc(false), false)
+				if refused(who) {
+					t.Error("refused for ever")
+				}
+				for s := range w.open {
+					for one := range w.open[s] {
+						one.end()
+					}
+				}
+			})
+		})
+	}
+}
+
+// denying allows what the other does not deny.
+type denying struct{ *CutOff }
+
+func (d denying) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	if decision, reason, err := d.CutOff.Authorize(ctx, a); decision == authorizer.DecisionDeny {
+		return decision, reason, err
+	}
+	return authorizer.DecisionAllow, "", nil
+}
