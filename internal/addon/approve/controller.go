@@ -20,6 +20,7 @@ import (
 	"github.com/capstan-io/capstan/addon"
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/acceptance"
 	"github.com/capstan-io/capstan/internal/addon/catalogue"
 	"github.com/capstan-io/capstan/internal/addon/registrations"
 	"github.com/capstan-io/capstan/internal/addon/trigger"
@@ -74,6 +75,10 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	installation, err := c.installation(ctx, csr)
 	if err != nil || installation.AddOn == nil {
 		return ctrl.Result{}, err
+	}
+	if acceptance.Denied(installation.Cluster) {
+		c.withhold(ctx, csr, installation, fmt.Sprintf("ManagedCluster %s is denied", installation.Cluster.Name))
+		return ctrl.Result{}, nil
 	}
 	agent, err := c.catalogue.Agent(ctx, installation.AddOn)
 	if err != nil || agent == nil || agent.Options().Registration == nil {

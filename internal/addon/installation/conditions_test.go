@@ -28,7 +28,7 @@ var earlier = metav1.NewTime(now.Add(-time.Hour).Local())
 // heard is a cluster whose agent is there, or is not heard of.
 func heard(name string, status metav1.ConditionStatus) *clusterv1.ManagedCluster {
 	c := cluster(name)
-	c.Status.Conditions = []metav1.Condition{{Type: fleet.ConditionClusterAvailable, Status: status}}
+	c.Status.Conditions = append(c.Status.Conditions, metav1.Condition{Type: fleet.ConditionClusterAvailable, Status: status})
 	return c
 }
 

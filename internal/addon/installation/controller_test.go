@@ -22,6 +22,7 @@ import (
 	"github.com/capstan-io/capstan/addon"
 	"github.com/capstan-io/capstan/addon/config"
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/retry"
@@ -632,6 +633,37 @@ func TestPermissions(t *testing.T) {
 	}
 	if !slices.Equal(h.awaited, []string{role.Name}) {
 		t.Errorf("reads wait for the end of %v; that of what is made anew may go unseen", h.awaited)
+	}
+}
+
+// "Rights gone": the agent of an add-on on a denied cluster is as little to be trusted as that of the cluster. It has its rights back with the
+// acceptance of the cluster.
+func TestPermissionsOfADeniedCluster(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, cluster("c1"), installed())
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "c1-hello"}, Rules: []rbacv1.PolicyRule{{Verbs: []string{"get"}}}}
+	h.agent.options.Registration = &addon.Registration{
+		Configs: func(context.Context, addon.Installation) ([]addonv1beta1.RegistrationConfig, error) { return nil, nil },
+		Permissions: func(context.Context, addon.Installation) ([]client.Object, error) {
+			return []client.Object{role.DeepCopy()}, nil
+		},
+	}
+	for _, accepted := range []bool{true, false, true} {
+		mc := &clusterv1.ManagedCluster{}
+		if err := h.Get(t.Context(), client.ObjectKey{Name: "c1"}, mc); err != nil {
+			t.Fatal(err)
+		}
+		mc.Spec.HubAcceptsClient = accepted
+		if err := h.Update(t.Context(), mc); err != nil {
+			t.Fatal(err)
+		}
+		h.reconcile(t)
+		if has := h.exists(t, role.DeepCopy()); has != accepted {
+			t.Errorf("the cluster is accepted: %t; the add-on has its rights: %t", accepted, has)
+		}
+		if c := h.condition(t, "RegistrationApplied"); (c.Status == metav1.ConditionTrue) != accepted {
+			t.Errorf("%+v", c)
+		}
 	}
 }
 

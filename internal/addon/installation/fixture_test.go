@@ -24,6 +24,7 @@ import (
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/addon/catalogue"
+	"github.com/capstan-io/capstan/internal/fleet"
 )
 
 // now is the time of all tests.
@@ -145,7 +146,9 @@ func (h *hub) count() interceptor.Funcs {
 var key = types.NamespacedName{Namespace: "c1", Name: "hello"}
 
 func cluster(name string) *clusterv1.ManagedCluster {
-	return &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	c := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: clusterv1.ManagedClusterSpec{HubAcceptsClient: true}}
+	c.Status.Conditions = []metav1.Condition{{Type: fleet.ConditionHubAccepted, Status: metav1.ConditionTrue}}
+	return c
 }
 
 func installed(change ...func(*addonv1beta1.ManagedClusterAddOn)) *addonv1beta1.ManagedClusterAddOn {

@@ -20,6 +20,7 @@ import (
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/acceptance"
 	"github.com/capstan-io/capstan/internal/addon/catalogue"
 	addonconfig "github.com/capstan-io/capstan/internal/addon/config"
 	"github.com/capstan-io/capstan/internal/addon/dependencies"
@@ -106,7 +107,11 @@ func (p *pass) register(ctx context.Context) {
 	if err == nil {
 		err = p.chooseIdentities(ctx)
 	}
-	if err == nil {
+	switch {
+	case acceptance.Denied(p.installation.Cluster):
+		p.refuse(ctx)
+		return
+	case err == nil:
 		err = p.grant(ctx)
 	}
 	switch {
@@ -127,6 +132,16 @@ func (p *pass) register(ctx context.Context) {
 	default:
 		p.set(fleet.ConditionRegistrationApplied, metav1.ConditionTrue, fleet.ReasonSetPermissionApplied, "Registration of the addon agent is configured")
 	}
+}
+
+// refuse leaves an add-on of a cluster that was denied no rights: its agent is where the agent of the cluster is. It gets them back with the
+// acceptance of the cluster.
+func (p *pass) refuse(ctx context.Context) {
+	if err := p.withdraw(ctx, client.ObjectKeyFromObject(p.addOn)); err != nil {
+		p.problems = append(p.problems, err)
+	}
+	p.set(fleet.ConditionRegistrationApplied, metav1.ConditionFalse, fleet.ReasonSetPermissionFailed,
+		fmt.Sprintf("ManagedCluster %s is denied; the agent of the add-on has its rights when the cluster is accepted again", p.addOn.Namespace))
 }
 
 func supported(options addon.Options) []addonv1beta1.ConfigGroupResource {

@@ -25,6 +25,7 @@ import (
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/acceptance"
 	"github.com/capstan-io/capstan/internal/addon/catalogue"
 	"github.com/capstan-io/capstan/internal/addon/config"
 	"github.com/capstan-io/capstan/internal/addon/dependencies"
@@ -294,7 +295,7 @@ func (c *Controller) ofCluster() handler.EventHandler {
 					q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&addOn)})
 				}
 			}
-			if available(before) != available(after) || before.Status.Version != after.Status.Version {
+			if available(before) != available(after) || acceptance.ActedOn(before) != acceptance.ActedOn(after) || before.Status.Version != after.Status.Version {
 				add(q, c.hosted.by(after.Name))
 			}
 		},
@@ -314,6 +315,9 @@ func (c *Controller) concerns(ctx context.Context, addOn *addonv1beta1.ManagedCl
 		return err != nil
 	}
 	if c.depends(ctx, addOn, agent.Options().Health.Mode, available(before), available(after)) {
+		return true
+	}
+	if acceptance.Denied(before) != acceptance.Denied(after) {
 		return true
 	}
 	if catalogue.Installation(agent, before, addOn).HostingCluster != catalogue.Installation(agent, after, addOn).HostingCluster {

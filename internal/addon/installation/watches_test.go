@@ -76,7 +76,7 @@ func TestOfCluster(t *testing.T) {
 		a.Annotations = map[string]string{fleet.AnnotationHostingClusterName: "host"}
 	})
 	unknown := func(c *clusterv1.ManagedCluster) {
-		c.Status.Conditions = []metav1.Condition{{Type: "ManagedClusterConditionAvailable", Status: metav1.ConditionTrue}}
+		c.Status.Conditions = append(c.Status.Conditions, metav1.Condition{Type: "ManagedClusterConditionAvailable", Status: metav1.ConditionTrue})
 	}
 	upgraded := func(c *clusterv1.ManagedCluster) { c.Status.Version.Kubernetes = "v1.37.1" }
 	labelled := func(c *clusterv1.ManagedCluster) { c.Labels = map[string]string{"a": "b"} }
@@ -136,7 +136,7 @@ func TestAvailability(t *testing.T) {
 	isNow := func(status metav1.ConditionStatus) *clusterv1.ManagedCluster {
 		c := cluster("c1")
 		if status != "" {
-			c.Status.Conditions = []metav1.Condition{{Type: "ManagedClusterConditionAvailable", Status: status}}
+			c.Status.Conditions = append(c.Status.Conditions, metav1.Condition{Type: "ManagedClusterConditionAvailable", Status: status})
 		}
 		return c
 	}

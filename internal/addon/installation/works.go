@@ -10,6 +10,7 @@ import (
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/addon/workload"
+	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/patch"
 )
 
@@ -30,7 +31,11 @@ func (p *pass) carryOut(ctx context.Context, plan workload.Plan) error {
 		return err
 	}
 	for _, work := range plan.Create {
-		if err := p.client.Create(ctx, work); err != nil {
+		err := p.client.Create(ctx, work)
+		if apierrors.HasStatusCause(err, fleet.CauseClusterTakesNoWorks) {
+			continue // the cluster goes, and is about to bring the add-on back for that
+		}
+		if err != nil {
 			return &workError{p.explain(err, work), work}
 		}
 		p.works = append(p.works, *work)

@@ -11,12 +11,13 @@ import (
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/acceptance"
 	"github.com/capstan-io/capstan/internal/addon/config"
 	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/wording"
 )
 
-// deployTo brings the objects of a side to its cluster. To a cluster that is being deleted nothing is brought any more.
+// deployTo brings the objects of a side to its cluster. To a cluster that is being deleted or was denied nothing is brought any more.
 func (p *planner) deployTo(s side) error {
 	works := p.worksAt(s)
 	switch {
@@ -25,6 +26,10 @@ func (p *planner) deployTo(s side) error {
 			"The manifests could not be made, so those on the cluster stay as they are: "+p.Unrendered.Error()))
 		return nil
 	case p.Workload == nil || s.cluster == nil || !s.cluster.DeletionTimestamp.IsZero():
+		return nil
+	case acceptance.Denied(s.cluster):
+		p.Conditions = append(p.Conditions, failing(s.condition, fleet.ReasonManifestWorkApplyFailed,
+			fmt.Sprintf("Cluster %s is denied; once it is accepted again, the add-on is deployed there", s.namespace)))
 		return nil
 	}
 	hashes, err := config.Annotation(p.Installation.AddOn.Status.ConfigReferences)

@@ -47,8 +47,11 @@ func newHub(t *testing.T, objects ...client.Object) *hub {
 }
 
 func cluster(name string, available metav1.ConditionStatus) *clusterv1.ManagedCluster {
-	return &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: clusterv1.ManagedClusterStatus{
-		Conditions: []metav1.Condition{{Type: fleet.ConditionClusterAvailable, Status: available, LastTransitionTime: metav1.NewTime(noon.Add(-time.Hour))}},
+	return &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: clusterv1.ManagedClusterSpec{HubAcceptsClient: true}, Status: clusterv1.ManagedClusterStatus{
+		Conditions: []metav1.Condition{
+			{Type: fleet.ConditionHubAccepted, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(noon.Add(-2 * time.Hour))},
+			{Type: fleet.ConditionClusterAvailable, Status: available, LastTransitionTime: metav1.NewTime(noon.Add(-time.Hour))},
+		},
 	}}
 }
 

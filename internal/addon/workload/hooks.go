@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/acceptance"
 	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/wording"
 )
@@ -71,6 +72,8 @@ func (p *planner) hooks(s side) run {
 	switch {
 	case s.cluster == nil:
 		return run{done: true} // there is nowhere to run
+	case acceptance.CutOff(s.cluster):
+		return run{done: true} // nobody is left to run them
 	case w != nil && !w.DeletionTimestamp.IsZero():
 		return run{message: fmt.Sprintf("ManifestWork %s/%s of an earlier run is being deleted; the hooks run when it is gone", w.Namespace, w.Name)}
 	case w != nil && p.isOfAnother(w):
@@ -85,6 +88,9 @@ func (p *planner) hooks(s side) run {
 	hooks := p.at(s, true)
 	if len(hooks) == 0 {
 		return run{done: true}
+	}
+	if acceptance.Denied(s.cluster) {
+		return run{message: fmt.Sprintf("%s on cluster %s: to be started when the cluster is accepted again", names(hooks), s.namespace)}
 	}
 	p.Create = append(p.Create, p.hookWork(s, hooks))
 	return run{message: fmt.Sprintf("%s on cluster %s: to be started", names(hooks), s.namespace)}

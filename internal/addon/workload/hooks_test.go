@@ -257,7 +257,7 @@ func TestHookTimeoutBegins(t *testing.T) {
 	h.removed()
 	h.Now = noon.Add(time.Hour)
 	h.Installation.Cluster = cluster("cluster1", metav1.ConditionUnknown)
-	h.Installation.Cluster.Status.Conditions[0].LastTransitionTime = metav1.NewTime(h.Now)
+	h.Installation.Cluster.Status.Conditions[1].LastTransitionTime = metav1.NewTime(h.Now)
 	h.reconcile()
 	if h.plan.RequeueAfter != 10*time.Minute {
 		t.Errorf("comes back after %s", h.plan.RequeueAfter)

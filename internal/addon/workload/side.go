@@ -7,6 +7,7 @@ import (
 
 	"github.com/capstan-io/capstan/addon"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/acceptance"
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
@@ -30,12 +31,13 @@ func (p *planner) managedSide() side {
 	}
 }
 
-// hostingSide has no cluster while that is being deleted: what is brought there now would be left behind.
+// hostingSide has no cluster while that is being deleted: what is brought there now would be left behind. Nor has it one that is not accepted:
+// whoever names it may name anything, and the works go to the namespace of that name.
 func (p *planner) hostingSide() side {
 	s := side{hosting: true, condition: fleet.ConditionHostingManifestApplied, preDelete: finalizers[1]}
 	if p.hosted() {
 		s.namespace = p.Installation.HostingCluster
-		if p.Hosting != nil && p.Hosting.DeletionTimestamp.IsZero() {
+		if p.Hosting != nil && acceptance.ActedOn(p.Hosting) {
 			s.cluster = p.Hosting
 		}
 	}
@@ -89,6 +91,10 @@ func (p *planner) validity() metav1.Condition {
 	case !p.Hosting.DeletionTimestamp.IsZero():
 		return failing(fleet.ConditionHostingClusterValidity, fleet.ReasonHostingClusterInvalid,
 			fmt.Sprintf("ManagedCluster %s, which hosts the agent, is being deleted: name another one in the annotation %s",
+				name, fleet.AnnotationHostingClusterName))
+	case !acceptance.ActedOn(p.Hosting):
+		return failing(fleet.ConditionHostingClusterValidity, fleet.ReasonHostingClusterInvalid,
+			fmt.Sprintf("ManagedCluster %s, which is to host the agent, is not accepted: accept it, or name another one in the annotation %s",
 				name, fleet.AnnotationHostingClusterName))
 	default:
 		return holding(fleet.ConditionHostingClusterValidity, fleet.ReasonHostingClusterValid, fmt.Sprintf("ManagedCluster %s hosts the agent", name))
