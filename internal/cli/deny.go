@@ -1,0 +1,134 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/capstan-io/capstan/internal/cli/hubapi"
+)
+
+// denial is one run of "capstan deny".
+type denial struct {
+	*app
+	hub *hubapi.Hub
+	now bool
+}
+
+const denyLong = `Take the rights of clusters back.
+
+It sets spec.hubAcceptsClient of each ManagedCluster to false. The agent of a denied cluster loses its rights and its certificate is not renewed;
+placements select the cluster no more, and it gets no new works. The works that it has are deleted if something selects it no longer, and the
+agent may finish with them, by their names. "capstan accept" takes the cluster back.
+
+--now is for a cluster that is compromised. It leaves nothing to the cluster, not even to clean up: all rights of its agent go, its pending
+certificate requests and those of its add-ons are denied, and a standalone hub refuses everything to any credential of the cluster and its
+add-ons from then on. The command returns when the rights are gone, and says so when they are not.`
+
+// denyCommand takes back what "capstan accept" gives.
+func (a *app) denyCommand() *cobra.Command {
+	clusters := &clusterFlags{}
+	run := &denial{app: a}
+	command := &cobra.Command{
+		Use:               "deny --clusters CLUSTER,...",
+		Short:             "Take the rights of clusters back",
+		Long:              denyLong,
+		Example:           "  capstan deny --clusters cluster1\n  capstan deny --clusters cluster1 --now",
+		Args:              flagsOnly,
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	clusters.add(a, command)
+	command.Flags().BoolVar(&run.now, "now", false, "cut compromised clusters off: leave no right to their agents and add-ons, and deny what they ask for")
+	command.RunE = func(command *cobra.Command, _ []string) error {
+		names, err := clusters.required()
+		if err != nil {
+			return err
+		}
+		return a.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
+			run.hub = hub
+			return run.denyAll(ctx, names)
+		})
+	}
+	return command
+}
+
+// denyAll denies all of them before it waits for anything.
+func (r *denial) denyAll(ctx context.Context, clusters []string) error {
+	var errs []error
+	var denied []string
+	for _, cluster := range clusters {
+		if err := r.deny(ctx, cluster); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		denied = append(denied, cluster)
+	}
+	if !r.now {
+		return errors.Join(errs...)
+	}
+	for _, cluster := range denied {
+		errs = append(errs, r.denyRequests(ctx, cluster))
+	}
+	if !r.dryRun {
+		for _, cluster := range denied {
+			errs = append(errs, r.awaitNoRights(ctx, cluster))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (r *denial) deny(ctx context.Context, cluster string) error {
+	if r.dryRun {
+		if _, err := r.hub.Cluster(ctx, cluster); err != nil {
+			return err
+		}
+		r.say("would set hubAcceptsClient to false for managed cluster %s", cluster)
+		return nil
+	}
+	if err := r.hub.DenyCluster(ctx, cluster, r.now); err != nil {
+		return err
+	}
+	r.say("set hubAcceptsClient to false for managed cluster %s", cluster)
+	return nil
+}
+
+// denyRequests denies the certificates that the cluster and its add-ons ask for.
+func (r *denial) denyRequests(ctx context.Context, cluster string) error {
+	requests, err := r.hub.PendingRequestsOf(ctx, cluster)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, request := range requests {
+		if r.dryRun {
+			r.say("would deny CSR %s", request)
+			continue
+		}
+		if err := r.hub.DenyRequest(ctx, request); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		r.say("CSR %s denied", request)
+	}
+	return errors.Join(errs...)
+}
+
+// awaitNoRights waits until the hub has taken the rights away. A hub in an existing cluster whose controllers are not of this version does not.
+func (r *denial) awaitNoRights(ctx context.Context, cluster string) error {
+	progress := r.progress()
+	defer progress.Close()
+	progress.Wait(cluster, "waiting for the hub to take its rights away")
+	left, err := r.hub.AwaitNoRights(ctx, cluster)
+	if err != nil && len(left) > 0 {
+		return fmt.Errorf("cluster %s is denied, but the hub has not taken away what gives its agent rights: see whether its controllers run, or delete %s: %w",
+			cluster, strings.Join(left, ", "), err)
+	}
+	if err != nil {
+		return err
+	}
+	r.say("cluster %s is cut off; \"kubectl delete managedcluster %s\" forgets it, and does not wait for its agent", cluster, cluster)
+	return nil
+}
