@@ -20,12 +20,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/acceptance"
 	"github.com/capstan-io/capstan/internal/changed"
 	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/hub/addon/lookup"
 	"github.com/capstan-io/capstan/internal/patch"
 	"github.com/capstan-io/capstan/internal/retry"
 )
@@ -55,13 +60,28 @@ func Register(mgr ctrl.Manager, o Options) error {
 	ofAddOn := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: o.GetNamespace(), Name: o.GetLabels()[fleet.LabelTokenAddOnName]}}}
 	})
+	c := New(mgr.GetClient(), o)
 	return ctrl.NewControllerManagedBy(mgr).Named("addontoken").
 		WithOptions(controller.Options{SkipNameValidation: ptr.To(true), RateLimiter: retry.Limiter()}).
 		For(&addonv1beta1.ManagedClusterAddOn{}).
 		Watches(&corev1.ServiceAccount{}, ofAddOn, marked).
 		Watches(&rbacv1.Role{}, ofAddOn, marked).
 		Watches(&rbacv1.RoleBinding{}, ofAddOn, marked).
-		Complete(New(mgr.GetClient(), o))
+		Watches(&clusterv1.ManagedCluster{}, handler.EnqueueRequestsFromMapFunc(lookup.OnCluster(c.client)), builder.WithPredicates(decided())).
+		Complete(c)
+}
+
+// decided matches clusters that were denied, or are not any more.
+func decided() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false },
+		DeleteFunc: func(event.DeleteEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, ok := e.ObjectOld.(*clusterv1.ManagedCluster)
+			after, too := e.ObjectNew.(*clusterv1.ManagedCluster)
+			return ok && too && acceptance.Denied(before) != acceptance.Denied(after)
+		},
+	}
 }
 
 // isMarked tells whether an object says that it was made here.
@@ -76,17 +96,24 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := c.client.Get(ctx, req.NamespacedName, addOn); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if !addOn.DeletionTimestamp.IsZero() {
+	denied, err := c.isDenied(ctx, addOn.Namespace)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if !addOn.DeletionTimestamp.IsZero() && !denied {
 		return ctrl.Result{}, nil // all of it goes with its owner, and may be needed until then
 	}
 	before := addOn.DeepCopy()
-	var err error
-	if usesToken(addOn) {
+	switch {
+	case usesToken(addOn) && denied:
+		c.report(addOn, nil, fmt.Errorf("ManagedCluster %s is denied: there are no tokens for its add-ons until it is accepted again", addOn.Namespace))
+		err = c.remove(ctx, addOn)
+	case usesToken(addOn):
 		var account *corev1.ServiceAccount
 		account, err = c.apply(ctx, addOn)
 		c.report(addOn, account, err)
 		nameSubject(addOn)
-	} else {
+	default:
 		meta.RemoveStatusCondition(&addOn.Status.Conditions, fleet.ConditionTokenInfrastructureReady)
 		err = c.remove(ctx, addOn)
 	}
@@ -95,6 +122,15 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{RequeueAfter: conflictRetry}, err
 	}
 	return ctrl.Result{}, errors.Join(err, client.IgnoreNotFound(patchErr))
+}
+
+// isDenied tells whether the agent of a cluster, which asks for the tokens, is not to be trusted.
+func (c *Controller) isDenied(ctx context.Context, name string) (bool, error) {
+	cluster := &clusterv1.ManagedCluster{}
+	if err := c.client.Get(ctx, client.ObjectKey{Name: name}, cluster); err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	return acceptance.Denied(cluster), nil
 }
 
 func usesToken(addOn *addonv1beta1.ManagedClusterAddOn) bool {

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/hub/addon/token"
 )
 
@@ -28,7 +29,7 @@ func TestTokenInfrastructureReady(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	earlier := metav1.NewTime(now.Add(-time.Hour).Local())
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, rbacv1.AddToScheme, addonv1beta1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, rbacv1.AddToScheme, addonv1beta1.AddToScheme, clusterv1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
@@ -90,5 +91,43 @@ func TestTokenInfrastructureReady(t *testing.T) {
 				t.Errorf("got %+v, want %s %s %q at %s", cond, test.status, test.reason, test.message, at)
 			}
 		})
+	}
+}
+
+// "Rights gone": the agent of a denied cluster makes no tokens of its add-ons, and those that it has end with their account.
+func TestNoTokensForADeniedCluster(t *testing.T) {
+	t.Parallel()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, rbacv1.AddToScheme, addonv1beta1.AddToScheme, clusterv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	addOn := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "hello", UID: "1"}}
+	addOn.Status.Registrations = []addonv1beta1.RegistrationConfig{{Type: addonv1beta1.KubeClient, KubeClient: &addonv1beta1.KubeClientConfig{Driver: "token"}}}
+	cluster := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "c1"}}
+	cluster.Status.Conditions = []metav1.Condition{{Type: "HubAcceptedManagedCluster", Status: metav1.ConditionTrue}}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(addOn, cluster).WithStatusSubresource(addOn).Build()
+	controller := token.New(c, token.Options{Clock: clocktesting.NewFakeClock(time.Now())})
+	for _, accepted := range []bool{true, false, true} {
+		cluster.Spec.HubAcceptsClient = accepted
+		if err := c.Update(t.Context(), cluster); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := controller.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(addOn)}); err != nil {
+			t.Fatal(err)
+		}
+		for name, o := range map[string]client.Object{"hello-agent": &corev1.ServiceAccount{}, "hello-token-role": &rbacv1.RoleBinding{}} {
+			err := c.Get(t.Context(), client.ObjectKey{Namespace: "c1", Name: name}, o)
+			if client.IgnoreNotFound(err) != nil || (err == nil) != accepted {
+				t.Errorf("accepted %t: %T: %v", accepted, o, err)
+			}
+		}
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(addOn), addOn); err != nil {
+			t.Fatal(err)
+		}
+		if meta.IsStatusConditionTrue(addOn.Status.Conditions, "TokenInfrastructureReady") != accepted {
+			t.Errorf("accepted %t: %+v", accepted, addOn.Status.Conditions)
+		}
 	}
 }
