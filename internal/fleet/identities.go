@@ -72,6 +72,12 @@ func ClusterGroup(cluster string) string {
 	return identityPrefix + cluster
 }
 
+// IsAgentIdentity tells whether a user or a group is one of those that a hub gives to agents of clusters and of add-ons. No part of
+// Kubernetes has such a name.
+func IsAgentIdentity(userOrGroup string) bool {
+	return strings.HasPrefix(userOrGroup, identityPrefix)
+}
+
 // ReservedClusterName tells whether no cluster can have a name, because what is made of it would be something else: the
 // group of the agents of all clusters, a role that all of them share, or a namespace that the hub has for itself.
 func ReservedClusterName(cluster string) bool {

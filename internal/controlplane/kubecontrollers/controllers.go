@@ -22,7 +22,7 @@ import (
 	"github.com/capstan-io/capstan/internal/controlplane/serviceaccounttoken"
 )
 
-// DefaultSigningDuration is how long a signed certificate is valid when the request does not ask for less.
+// DefaultSigningDuration is how long a signed certificate is valid at most; those of agents are valid for less unless they ask for it.
 const DefaultSigningDuration = 365 * 24 * time.Hour
 
 // informerResync is long because no controller here relies on it: what they need they get from the watch.

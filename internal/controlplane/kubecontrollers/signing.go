@@ -26,6 +26,7 @@ import (
 	"k8s.io/kubernetes/pkg/controller/certificates/authority"
 
 	"github.com/capstan-io/capstan/internal/filewatch"
+	"github.com/capstan-io/capstan/internal/fleet"
 )
 
 // What a signed certificate is valid for, as with a stock controller manager: from a little before now unless it is short-lived,
@@ -35,6 +36,11 @@ const (
 	shortLived       = 8 * time.Hour
 	shortestLifetime = 10 * time.Minute
 )
+
+// agentLifetime is for agents of clusters and add-ons that ask for no lifetime of their own. A certificate cannot be taken back, and
+// whoever finds an old one is its agent where the name of the cluster is accepted again. Agents renew theirs when a fifth is left,
+// so one that is away for this long has to join again.
+const agentLifetime = 90 * 24 * time.Hour
 
 // fits tells whether a request is one that its signer signs, by the rules that Kubernetes has for the names of signers.
 var fits = map[string]func(*x509.CertificateRequest, []certificatesv1.KeyUsage) error{
@@ -171,8 +177,11 @@ func (s *signer) handle(ctx context.Context, request *certificatesv1.Certificate
 
 func (s *signer) sign(request *x509.CertificateRequest, spec certificatesv1.CertificateSigningRequestSpec) ([]byte, error) {
 	lifetime := s.longest
-	if spec.ExpirationSeconds != nil {
+	switch {
+	case spec.ExpirationSeconds != nil:
 		lifetime = min(s.longest, max(shortestLifetime, csr.ExpirationSecondsToDuration(*spec.ExpirationSeconds)))
+	case fleet.IsAgentIdentity(request.Subject.CommonName):
+		lifetime = min(s.longest, agentLifetime)
 	}
 	signed, err := s.authority().Sign(request.Raw, authority.PermissiveSigningPolicy{
 		TTL: lifetime, Usages: spec.Usages, Backdate: signingBackdate, Short: shortLived,

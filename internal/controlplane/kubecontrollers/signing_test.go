@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/keyutil"
+	"k8s.io/kubernetes/pkg/apis/certificates"
 	"k8s.io/utils/ptr"
 )
 
@@ -131,6 +132,43 @@ func TestSigning(t *testing.T) {
 			until := time.Until(certs[0].NotAfter)
 			if certs[0].Subject.CommonName != test.subject.CommonName || until > test.lifetime || until < test.lifetime-signingBackdate-time.Minute {
 				t.Errorf("%s, valid for %v, want %v", certs[0].Subject, until, test.lifetime)
+			}
+		})
+	}
+}
+
+// "shorter by default": the certificate of an agent is valid for three months, unless the agent asks for another time.
+func TestAgentsDoNotGetAYear(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	certFile, keyFile := filepath.Join(dir, "ca.crt"), filepath.Join(dir, "ca.key")
+	putCA(t, certFile, keyFile)
+	const hour, day = 3600, 24 * time.Hour
+	for name, test := range map[string]struct {
+		user    string
+		asked   *int32
+		longest time.Duration
+		want    time.Duration
+	}{
+		"agent of a cluster":            {user: "system:open-cluster-management:c1:agent1", longest: 200 * day, want: 90 * day},
+		"agent of an add-on":            {user: "system:open-cluster-management:cluster:c1:addon:a:agent:x", longest: 200 * day, want: 90 * day},
+		"agent that asks for more":      {user: "system:open-cluster-management:c1:agent1", asked: ptr.To[int32](120 * 24 * hour), longest: 200 * day, want: 120 * day},
+		"agent that asks for less":      {user: "system:open-cluster-management:c1:agent1", asked: ptr.To[int32](hour), longest: 200 * day, want: time.Hour},
+		"agent of a hub that is strict": {user: "system:open-cluster-management:c1:agent1", longest: 7 * day, want: 7 * day},
+		"somebody else":                 {user: "ann", longest: 200 * day, want: 200 * day},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, err := newSigner(nil, certFile, keyFile, test.longest)
+			noError(t, err)
+			parsed, err := certificates.ParseCSR(requestOf(t, pkix.Name{CommonName: test.user}))
+			noError(t, err)
+			signed, err := s.sign(parsed, certificatesv1.CertificateSigningRequestSpec{ExpirationSeconds: test.asked, Usages: []certificatesv1.KeyUsage{certificatesv1.UsageClientAuth}})
+			noError(t, err)
+			certs, err := certutil.ParseCertsPEM(signed)
+			noError(t, err)
+			if until := time.Until(certs[0].NotAfter); until > test.want || until < test.want-time.Hour {
+				t.Errorf("valid for %v, want %v", until, test.want)
 			}
 		})
 	}
