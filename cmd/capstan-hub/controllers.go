@@ -14,7 +14,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/capstan-io/capstan/internal/gates"
 	"github.com/capstan-io/capstan/internal/heap"
@@ -44,7 +43,7 @@ type controllersFlags struct {
 
 func newControllersCommand() *cobra.Command {
 	flags := controllersFlags{
-		hub: newHubFlags(), leaderElect: true, leaseNamespace: ownNamespace(), metricsAddress: ":8080", healthAddress: ":8081",
+		hub: newHubFlags(), leaderElect: true, leaseNamespace: ownNamespace(), metricsAddress: defaultMetricsAddress, healthAddress: ":8081",
 		debug: debugserver.Options{Address: ":9443"}, logs: newLogging(),
 	}
 	command := &cobra.Command{
@@ -78,7 +77,7 @@ func (f *controllersFlags) add(flags *pflag.FlagSet) {
 	f.hub.add(flags)
 	flags.BoolVar(&f.leaderElect, "leader-elect", f.leaderElect, "Act only while holding the Lease "+leaderLease+", or one of its own for some groups of controllers, so that several processes may run.")
 	flags.StringVar(&f.leaseNamespace, "leader-election-namespace", f.leaseNamespace, "Namespace of the Lease; it must exist.")
-	flags.StringVar(&f.metricsAddress, "metrics-bind-address", f.metricsAddress, "Address at which /metrics is served; 0 serves none.")
+	addMetricsAddress(flags, &f.metricsAddress)
 	flags.StringVar(&f.healthAddress, "health-probe-bind-address", f.healthAddress, "Address at which /healthz and /readyz are served; 0 serves none.")
 	flags.StringVar(&f.debug.Address, "placement-debug-bind-address", f.debug.Address,
 		"Address at which the placement controllers serve "+report.Path+" over HTTPS, which says why placements select what they do; "+noAddress+" serves none.")
@@ -108,12 +107,14 @@ func (f *controllersFlags) run(ctx context.Context) error {
 		return err
 	}
 	options := hub.ManagerOptions(controllers)
-	options.Metrics = metricsserver.Options{BindAddress: f.metricsAddress}
 	options.HealthProbeBindAddress = f.healthAddress
 	if f.leaderElect && !f.hub.withoutElection {
 		electLeader(&options, f.leaseNamespace, controllers.Groups)
 	}
 	if f.debug.TLS, err = f.tls.apply(); err != nil {
+		return err
+	}
+	if options.Metrics, err = metricsOptions(f.metricsAddress, f.debug.TLS); err != nil {
 		return err
 	}
 	if f.debug.Address != noAddress && f.hub.gates.Enabled(gates.PlacementDebugServer) && slices.Contains(controllers.Groups, hub.GroupPlacement) {

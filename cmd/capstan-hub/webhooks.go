@@ -11,7 +11,6 @@ import (
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/capstan-io/capstan/internal/accepted"
@@ -38,7 +37,7 @@ type webhooksFlags struct {
 func newWebhooksCommand() *cobra.Command {
 	flags := webhooksFlags{
 		gates: gates.Hub(), admission: newAdmissionFlags(), port: webhook.DefaultPort,
-		certDir: "/tmp/k8s-webhook-server/serving-certs", metricsAddress: ":8080", healthAddress: ":8000", logs: newLogging(),
+		certDir: "/tmp/k8s-webhook-server/serving-certs", metricsAddress: defaultMetricsAddress, healthAddress: ":8000", logs: newLogging(),
 	}
 	command := &cobra.Command{
 		Use:   "webhooks",
@@ -67,7 +66,7 @@ func (f *webhooksFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.certDir, "certdir", f.certDir, "The same as --cert-dir.")
 	f.tls.add(flags)
 	f.accepted.AddLimits(flags, "kube-api-qps", "kube-api-burst")
-	flags.StringVar(&f.metricsAddress, "metrics-bind-address", f.metricsAddress, "Address at which /metrics is served; 0 serves none.")
+	addMetricsAddress(flags, &f.metricsAddress)
 	flags.StringVar(&f.healthAddress, "health-probe-bind-address", f.healthAddress, "Address at which /healthz and /readyz are served; 0 serves none.")
 	f.logs.addFlags(flags)
 }
@@ -102,8 +101,12 @@ func (f *webhooksFlags) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	metrics, err := metricsOptions(f.metricsAddress, bounds)
+	if err != nil {
+		return err
+	}
 	manager, err := ctrl.NewManager(config, ctrl.Options{
-		Metrics: metricsserver.Options{BindAddress: f.metricsAddress}, HealthProbeBindAddress: f.healthAddress,
+		Metrics: metrics, HealthProbeBindAddress: f.healthAddress,
 		WebhookServer: webhook.NewServer(webhook.Options{Port: f.port, TLSOpts: []func(*tls.Config){
 			bounds,
 			func(c *tls.Config) { c.GetCertificate = certificate.Get },

@@ -1,0 +1,31 @@
+package main
+
+import "testing"
+
+// "metrics of controllers and webhooks on loopback or authenticated"
+func TestMetricsAreNotForEverybody(t *testing.T) {
+	t.Parallel()
+	for address, guarded := range map[string]bool{
+		defaultMetricsAddress: false, "localhost:8080": false, "[::1]:8080": false, noAddress: false,
+		":8080": true, "0.0.0.0:8080": true, "[::]:8080": true, "10.0.0.1:8080": true, "hub.example.com:8080": true,
+	} {
+		options, err := metricsOptions(address, nil)
+		if err != nil {
+			t.Errorf("%s: %v", address, err)
+		}
+		if options.BindAddress != address || options.SecureServing != guarded || (options.FilterProvider != nil) != guarded {
+			t.Errorf("%s: %+v, want it guarded: %t", address, options, guarded)
+		}
+	}
+	if _, err := metricsOptions("8080", nil); err == nil {
+		t.Error("8080 is taken for an address")
+	}
+	for name, command := range map[string]func() string{
+		"controllers": func() string { return newControllersCommand().Flags().Lookup(flagMetricsAddress).DefValue },
+		"webhooks":    func() string { return newWebhooksCommand().Flags().Lookup(flagMetricsAddress).DefValue },
+	} {
+		if address := command(); address != defaultMetricsAddress {
+			t.Errorf("%s serves metrics at %s", name, address)
+		}
+	}
+}
