@@ -56,7 +56,12 @@ func TestHubInExistingCluster(t *testing.T) {
 		t.Run("bootstrap", func(t *testing.T) { t.Parallel(); testBootstrapRights(t, existing) })
 		t.Run("join", func(t *testing.T) { t.Parallel(); testJoinExisting(t, existing) })
 		t.Run("sets", func(t *testing.T) { t.Parallel(); testSetsExisting(t, existing) })
-		t.Run("rollback", func(t *testing.T) { t.Parallel(); testRollback(t, existing, "set-rollback") })
+		t.Run("rollback", func(t *testing.T) {
+			t.Parallel()
+			testRollback(t, existing, "set-rollback", allowRollback("set-rollback"))
+		})
+		t.Run("registration of add-ons", func(t *testing.T) { t.Parallel(); testAddOnRegistrationExisting(t, existing) })
+		t.Run("stolen tokens", func(t *testing.T) { t.Parallel(); testStolenTokens(t, existing) })
 		t.Run("add-ons", func(t *testing.T) { t.Parallel(); testAddOnsExisting(t, existing) })
 		t.Run("what agents tell of add-ons", func(t *testing.T) { t.Parallel(); testAddOnStatusExisting(t, existing) })
 		t.Run("placement", func(t *testing.T) { t.Parallel(); testPlacementExisting(t, existing) })
@@ -78,7 +83,9 @@ func hubInExistingCluster(t *testing.T) (cluster *env.Server, server *env.Proces
 	c := cluster.Client(t)
 	webhooks := serving{address: env.FreeAddress(t), certDir: t.TempDir()}
 	webhooks.makeCertificate(t)
-	create(t, c, deployed(t, "rights.yaml", func(content []byte) []byte { return content })...)
+	for _, file := range []string{"rights.yaml", "policies.yaml"} {
+		create(t, c, deployed(t, file, func(content []byte) []byte { return content })...)
+	}
 	health := env.FreeAddress(t)
 	server = env.NewWebhooks(t, kubeconfigOf(t, cluster, "registration-webhook-sa"), webhooks.address, webhooks.certDir, "--health-probe-bind-address", health)
 	if err := server.Start(); err != nil {
@@ -110,7 +117,7 @@ func hubInExistingCluster(t *testing.T) (cluster *env.Server, server *env.Proces
 	t.Cleanup(func() {
 		for _, p := range []*env.Process{server, controllers, works, addOns} {
 			if strings.Contains(p.Log(), "forbidden") {
-				t.Errorf("a right is missing in deploy/hub/rights.yaml:\n%s", p.Log())
+				t.Errorf("a right is missing in deploy/hub/rights.yaml, or a policy says too much:\n%s", p.Log())
 			}
 		}
 	})
@@ -133,6 +140,15 @@ func deployed(t *testing.T, name string, change func([]byte) []byte) (objects []
 			t.Fatalf("%s: %v", name, err)
 		}
 		objects = append(objects, object)
+	}
+}
+
+// allowRollback is what docs/works.md has administrators create in the namespaces of sets with rollback.
+func allowRollback(namespace string) *rbacv1.RoleBinding {
+	return &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "rollback"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "open-cluster-management:cluster-manager-work:rollback"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: fleet.NamespaceHub, Name: fleet.ServiceAccountWorkController}},
 	}
 }
 

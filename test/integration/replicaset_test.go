@@ -346,10 +346,11 @@ func testSetsExisting(t *testing.T, existing *env.Server) {
 
 // Gap W11: a rollout that stops is taken back, without anybody at the keyboard and without the spec being touched. Rights
 // for it are in deploy/.
-func testRollback(t *testing.T, server *env.Server, name string) {
+func testRollback(t *testing.T, server *env.Server, name string, rights ...client.Object) {
 	c := server.Client(t)
 	clusters := clusterNamespaces(t, c, name, 3)
 	decide(t, c, name, clusters...)
+	create(t, c, rights...)
 	set := inTurn(replicaSet(name, name, version(name, "1"), name), 1)
 	set.Annotations = map[string]string{fleet.AnnotationRollback: "true"}
 	create(t, c, set)

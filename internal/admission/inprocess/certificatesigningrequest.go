@@ -6,6 +6,7 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/initializer"
 	"k8s.io/client-go/informers"
@@ -16,8 +17,9 @@ import (
 
 var certificateRequests = certificatesv1.Resource("certificatesigningrequests")
 
-// requestValidator checks the CertificateSigningRequests of agents, and of those who join. It counts them only where the server gives it
-// informers, as a standalone hub does.
+// requestValidator checks the CertificateSigningRequests of agents, and of those who join, and what the controllers of a hub in an existing
+// cluster approve: those of a standalone hub are part of its API server, and have no account whose token could be stolen. It counts
+// requests only where the server gives it informers, as a standalone hub does.
 type requestValidator struct {
 	*admission.Handler
 	joinLimit int
@@ -55,6 +57,9 @@ func (p *requestValidator) ValidateInitialization() error { return p.failed }
 
 // Validate is called by the server.
 func (p *requestValidator) Validate(_ context.Context, request admission.Attributes, _ admission.ObjectInterfaces) error {
+	if request.GetSubresource() == "approval" && request.GetResource().GroupResource() == certificateRequests {
+		return validateApproval(request)
+	}
 	if !isAbout(request, certificateRequests) {
 		return nil
 	}
@@ -80,4 +85,15 @@ func (p *requestValidator) undecided(user string) (int, error) {
 	}
 	waiting, err := p.requests.GetIndexer().IndexKeys(undecidedOf, user)
 	return len(waiting), err
+}
+
+func validateApproval(request admission.Attributes) error {
+	if _, ok := request.GetObject().(*unstructured.Unstructured); !ok {
+		return nil // in process the object is of a type of the API server, and the accounts do not exist
+	}
+	csr, err := decode[certificatesv1.CertificateSigningRequest](request.GetObject())
+	if err != nil {
+		return err
+	}
+	return rules.ValidateApproval(csr, rules.Sender{Name: request.GetUserInfo().GetName()})
 }

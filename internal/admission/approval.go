@@ -1,0 +1,60 @@
+package admission
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"slices"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+// approvers are the controllers of a hub in an existing cluster that approve certificates. RBAC can only let them approve all
+// requests with a signer, and the certificates of this one are good for the whole cluster, whoever they name.
+var approvers = []string{
+	fleet.ServiceAccountUser(fleet.NamespaceHub, fleet.ServiceAccountRegistrationController),
+	fleet.ServiceAccountUser(fleet.NamespaceHub, fleet.ServiceAccountAddOnManager),
+}
+
+// ValidateApproval holds the controllers of a hub to identities of a fleet: whoever has the token of one of them must not get a
+// certificate for somebody else of the cluster that the hub is in. It fails with 403. Approvals of other people, and requests with
+// signers of add-ons, are not asked about.
+func ValidateApproval(csr *certificatesv1.CertificateSigningRequest, sender Sender) error {
+	if !slices.Contains(approvers, sender.Name) || csr.Spec.SignerName != fleet.SignerKubeAPIServerClient {
+		return nil
+	}
+	if err := checkFleetIdentity(csr.Spec.Request); err != nil {
+		return apierrors.NewForbidden(certificatesv1.Resource("certificatesigningrequests"), csr.Name, fmt.Errorf(
+			"user %q may approve only identities of agents of clusters and add-ons: %w; if this one is meant to be, let a person approve it", sender.Name, err))
+	}
+	return nil
+}
+
+// checkFleetIdentity says what of the requested subject is not in the names that a hub gives to agents.
+func checkFleetIdentity(content []byte) error {
+	block, _ := pem.Decode(content)
+	if block == nil {
+		return errors.New("spec.request is no PEM block")
+	}
+	request, err := x509.ParseCertificateRequest(block.Bytes)
+	if err != nil {
+		return fmt.Errorf("spec.request: %w", err)
+	}
+	subject := request.Subject
+	if !fleet.IsAgentIdentity(subject.CommonName) {
+		return fmt.Errorf("spec.request is for the user %q", subject.CommonName)
+	}
+	for _, group := range subject.Organization {
+		if !fleet.IsAgentIdentity(group) && group != fleet.GroupAuthenticated {
+			return fmt.Errorf("spec.request is for the group %q", group)
+		}
+	}
+	if len(subject.Names) != 1+len(subject.Organization) {
+		return errors.New("spec.request has attributes of other kinds than a user and groups")
+	}
+	return nil
+}

@@ -1,0 +1,211 @@
+package inprocess_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"strings"
+	"testing"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/plugin/cel"
+	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
+	apiservercel "k8s.io/apiserver/pkg/apis/cel"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/cel/environment"
+)
+
+// policy is one of deploy/hub/policies.yaml, as an API server compiles it.
+type policy struct {
+	name       string
+	expression []string
+	compiled   cel.ConditionEvaluator
+	composed   *cel.CompositedCompiler
+}
+
+func readPolicies(t *testing.T) map[string]policy {
+	t.Helper()
+	content, err := os.ReadFile("../../../deploy/hub/policies.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	policies, bound := map[string]policy{}, map[string]bool{}
+	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096)
+	for {
+		var document struct {
+			metav1.TypeMeta   `json:",inline"`
+			metav1.ObjectMeta `json:"metadata"`
+			Spec              struct {
+				admissionregistrationv1.ValidatingAdmissionPolicySpec `json:",inline"`
+				PolicyName                                            string `json:"policyName"`
+			} `json:"spec"`
+		}
+		if err := decoder.Decode(&document); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if document.Kind == "ValidatingAdmissionPolicyBinding" {
+			bound[document.Spec.PolicyName] = true
+			continue
+		}
+		policies[document.Name] = compilePolicy(t, document.Name, &document.Spec.ValidatingAdmissionPolicySpec)
+	}
+	for name := range policies {
+		if !bound[name] {
+			t.Errorf("nothing puts the policy %s into force", name)
+		}
+	}
+	return policies
+}
+
+func compilePolicy(t *testing.T, name string, spec *admissionregistrationv1.ValidatingAdmissionPolicySpec) policy {
+	t.Helper()
+	compiler, err := cel.NewCompositedCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	declared := cel.OptionalVariableDeclarations{HasAuthorizer: true}
+	for _, variable := range spec.Variables {
+		if result := compiler.CompileAndStoreVariable(&validating.Variable{Name: variable.Name, Expression: variable.Expression}, declared, environment.StoredExpressions); result.Error != nil {
+			t.Errorf("%s: variable %s: %v", name, variable.Name, result.Error)
+		}
+	}
+	p := policy{name: name, composed: compiler}
+	var expressions []cel.ExpressionAccessor
+	for _, validation := range spec.Validations {
+		expressions = append(expressions, &validating.ValidationCondition{Expression: validation.Expression})
+		p.expression = append(p.expression, validation.Expression)
+	}
+	p.compiled = compiler.CompileCondition(expressions, declared, environment.StoredExpressions)
+	for _, err := range p.compiled.CompilationErrors() {
+		t.Errorf("%s: %v", name, err)
+	}
+	return p
+}
+
+// write tells whether the policy lets an object be written; old is nil for one that is created, object for one that is deleted.
+func (p policy) write(t *testing.T, resource, subresource string, object, old *unstructured.Unstructured, namespace *corev1.Namespace) bool {
+	t.Helper()
+	operation, written := admission.Update, object
+	attributes := &admission.VersionedAttributes{}
+	if object != nil {
+		attributes.VersionedObject.Set(object)
+	} else {
+		operation, written = admission.Delete, old
+	}
+	if old != nil {
+		attributes.VersionedOldObject.Set(old)
+	} else {
+		operation = admission.Create
+	}
+	kind := written.GroupVersionKind()
+	attributes.VersionedKind = kind
+	attributes.Attributes = admission.NewAttributesRecord(attributes.VersionedObject.Object(), attributes.VersionedOldObject.Object(), kind, written.GetNamespace(), written.GetName(),
+		schema.GroupVersionResource{Group: kind.Group, Version: kind.Version, Resource: resource}, subresource, operation, nil, false, &user.DefaultInfo{Name: "controller"})
+	request := cel.CreateAdmissionRequest(attributes.Attributes, metav1.GroupVersionResource(attributes.GetResource()), metav1.GroupVersionKind(kind))
+	results, _, err := p.compiled.ForInput(p.composed.CreateContext(t.Context()), attributes, request, cel.OptionalVariableBindings{}, cel.CreateNamespaceObject(namespace), apiservercel.RuntimeCELCostBudget)
+	if err != nil {
+		t.Fatalf("%s: %v", p.name, err)
+	}
+	allowed := true
+	for i, result := range results {
+		if result.Error != nil {
+			t.Errorf("%s: %s: %v", p.name, p.expression[i], result.Error)
+		}
+		allowed = allowed && result.EvalResult != nil && result.EvalResult.Value() == true
+	}
+	return allowed
+}
+
+// filled is an object of a text in which words are replaced.
+func filled(t *testing.T, text string, pairs ...string) *unstructured.Unstructured {
+	t.Helper()
+	return object(t, strings.NewReplacer(pairs...).Replace(text))
+}
+
+// The policies of deploy/hub/policies.yaml let through what the controllers write, and nothing else of the kind.
+func TestPolicies(t *testing.T) {
+	t.Parallel()
+	policies := readPolicies(t)
+	cluster := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "c1", Labels: map[string]string{"open-cluster-management.io/cluster-name": "c1"}}}
+	other := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system"}}
+	const (
+		csr      = `{apiVersion: certificates.k8s.io/v1, kind: CertificateSigningRequest, metadata: {name: r, labels: {LABELS}}, spec: {signerName: kubernetes.io/kube-apiserver-client, username: u, groups: [GROUP]}}`
+		addOnCSR = `{apiVersion: certificates.k8s.io/v1, kind: CertificateSigningRequest, metadata: {name: r, labels: {open-cluster-management.io/cluster-name: c1, open-cluster-management.io/addon-name: a}}, spec: {signerName: example.com/a, username: u, groups: [GROUP]}}`
+		binding  = `{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: "NAME", namespace: c1}, roleRef: {kind: ClusterRole, name: "open-cluster-management:managedcluster:work"}, subjects: [{kind: Group, name: "SUBJECT"}]}`
+		everyone = `{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: "open-cluster-management:managedcluster:c1"}, roleRef: {kind: ClusterRole, name: "open-cluster-management:managedcluster:c1"}, subjects: [{kind: Group, name: "SUBJECT"}]}`
+		token    = `{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: a-token-role, namespace: c1, labels: {addon.open-cluster-management.io/token-infrastructure: "true"}}, rules: [{apiGroups: [""], resources: [serviceaccounts/token], resourceNames: [ACCOUNT], verbs: [create]}, {apiGroups: [""], resources: [serviceaccounts/token], verbs: [subscribe]}]}`
+		bound    = `{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: b, namespace: x, labels: {open-cluster-management.io/addon-name: a}}, roleRef: {kind: ClusterRole, name: view}, subjects: [{kind: KIND, name: "SUBJECT"}]}`
+		account  = `{apiVersion: v1, kind: ServiceAccount, metadata: {name: a-agent, namespace: c1, labels: {addon.open-cluster-management.io/token-infrastructure: "true"}}}`
+		lease    = `{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: NAME, namespace: NAMESPACE}}`
+		ns       = `{apiVersion: v1, kind: Namespace, metadata: {name: NAME, labels: {open-cluster-management.io/cluster-name: NAME}}}`
+		bare     = `{apiVersion: v1, kind: Namespace, metadata: {name: c1, labels: {kubernetes.io/metadata.name: c1}}}`
+		mc       = `{apiVersion: cluster.open-cluster-management.io/v1, kind: ManagedCluster, metadata: {name: c1, labels: {LABELS}}, spec: {hubAcceptsClient: true}}`
+		set      = `{apiVersion: work.open-cluster-management.io/v1alpha1, kind: ManifestWorkReplicaSet, metadata: {name: s, namespace: x}, spec: {placementRefs: [{name: NAME}]}}`
+		secret   = `{apiVersion: v1, kind: Secret, metadata: {name: s, namespace: x}, type: TYPE}`
+	)
+	ofCluster, ofHub := "open-cluster-management.io/cluster-name: c1", "system:serviceaccounts:open-cluster-management-hub"
+	for _, test := range []struct {
+		policy, resource, subresource string
+		object, old                   *unstructured.Unstructured
+		namespace                     *corev1.Namespace
+		allowed                       bool
+	}{
+		{"approvals.registration-controller", "certificatesigningrequests", "approval", filled(t, csr, "LABELS", ofCluster, "GROUP", "g"), filled(t, csr, "LABELS", ofCluster, "GROUP", "g"), nil, true},
+		{"approvals.registration-controller", "certificatesigningrequests", "approval", filled(t, csr, "LABELS", ofCluster, "GROUP", ofHub), filled(t, csr, "LABELS", ofCluster, "GROUP", ofHub), nil, false},
+		{"approvals.registration-controller", "certificatesigningrequests", "approval", filled(t, csr, "LABELS", "", "GROUP", "g"), filled(t, csr, "LABELS", "", "GROUP", "g"), nil, false},
+		{"rights-of-agents.registration-controller", "certificatesigningrequests", "", filled(t, csr, "LABELS", ofCluster, "GROUP", "g"), nil, nil, false},
+		{"roles.registration-controller", "rolebindings", "", filled(t, binding, "NAME", "open-cluster-management:managedcluster:c1:work", "SUBJECT", "system:open-cluster-management:c1"), nil, cluster, true},
+		{"roles.registration-controller", "rolebindings", "", filled(t, binding, "NAME", "open-cluster-management:managedcluster:c1:work", "SUBJECT", "open-cluster-management:c1"), nil, cluster, true},
+		{"roles.registration-controller", "rolebindings", "", filled(t, binding, "NAME", "open-cluster-management:managedcluster:c1:work", "SUBJECT", "system:open-cluster-management:c2"), nil, cluster, false},
+		{"roles.registration-controller", "rolebindings", "", filled(t, binding, "NAME", "b", "SUBJECT", "system:open-cluster-management:c1"), nil, cluster, false},
+		{"roles.registration-controller", "rolebindings", "", nil, filled(t, binding, "NAME", "b", "SUBJECT", "g"), cluster, false},
+		{"roles.registration-controller", "rolebindings", "", nil, filled(t, binding, "NAME", "open-cluster-management:managedcluster:c1:work", "SUBJECT", "g"), cluster, true},
+		{"roles.registration-controller", "clusterrolebindings", "", filled(t, everyone, "SUBJECT", "system:open-cluster-management:c1"), nil, nil, true},
+		{"roles.registration-controller", "clusterrolebindings", "", filled(t, everyone, "SUBJECT", "system:open-cluster-management:c2"), nil, nil, false},
+		{"leases.registration-controller", "leases", "", filled(t, lease, "NAMESPACE", "c1", "NAME", "managed-cluster-lease"), nil, cluster, true},
+		{"leases.registration-controller", "leases", "", filled(t, lease, "NAMESPACE", "open-cluster-management-hub", "NAME", "x"), nil, nil, true},
+		{"leases.registration-controller", "leases", "", filled(t, lease, "NAMESPACE", "kube-system", "NAME", "x"), nil, other, false},
+		{"namespaces.registration-controller", "namespaces", "", filled(t, ns, "NAME", "c1"), nil, nil, true},
+		{"namespaces.registration-controller", "namespaces", "", filled(t, ns, "NAME", "kube-system"), nil, nil, false},
+		{"namespaces.registration-controller", "namespaces", "", filled(t, ns, "NAME", "c1"), filled(t, bare), nil, false}, // a label of Kubernetes goes
+		{"tokens.addon-manager-controller", "serviceaccounts", "token", filled(t, account), nil, cluster, false},
+		{"approvals.addon-manager-controller", "certificatesigningrequests", "approval", filled(t, addOnCSR, "GROUP", "system:open-cluster-management:c1"), filled(t, addOnCSR, "GROUP", "x"), nil, true},
+		{"approvals.addon-manager-controller", "certificatesigningrequests", "approval", filled(t, addOnCSR, "GROUP", "system:open-cluster-management:c2"), filled(t, addOnCSR, "GROUP", "x"), nil, false},
+		{"service-accounts.addon-manager-controller", "serviceaccounts", "", filled(t, account), nil, cluster, true},
+		{"service-accounts.addon-manager-controller", "serviceaccounts", "", filled(t, account), nil, other, false},
+		{"roles.addon-manager-controller", "roles", "", filled(t, token, "ACCOUNT", "a-agent"), nil, cluster, true},
+		{"roles.addon-manager-controller", "roles", "", filled(t, token, "ACCOUNT", "admin"), nil, cluster, false},
+		{"roles.addon-manager-controller", "roles", "", filled(t, token, "ACCOUNT", ""), nil, cluster, false},
+		{"roles.addon-manager-controller", "roles", "", filled(t, token, "ACCOUNT", "a-agent"), nil, other, false},
+		{"role-bindings.addon-manager-controller", "rolebindings", "", filled(t, bound, "KIND", "Group", "SUBJECT", "system:open-cluster-management:cluster:c1:addon:a"), nil, other, true},
+		{"role-bindings.addon-manager-controller", "rolebindings", "", filled(t, bound, "KIND", "ServiceAccount", "SUBJECT", "a-agent"), nil, other, true},
+		{"role-bindings.addon-manager-controller", "rolebindings", "", filled(t, bound, "KIND", "ServiceAccount", "SUBJECT", "addon-manager-controller-sa"), nil, other, false},
+		{"role-bindings.addon-manager-controller", "rolebindings", "", filled(t, bound, "KIND", "User", "SUBJECT", "ann"), nil, other, false},
+		{"clusters.addon-manager-controller", "managedclusters", "", filled(t, mc, "LABELS", "feature.open-cluster-management.io/addon-a: available"), filled(t, mc, "LABELS", "feature.open-cluster-management.io/addon-b: x"), nil, true},
+		{"clusters.addon-manager-controller", "managedclusters", "", filled(t, mc, "LABELS", "cluster.open-cluster-management.io/clusterset: prod"), filled(t, mc, "LABELS", ""), nil, false},
+		{"clusters.registration-controller", "managedclusters", "", nil, filled(t, mc, "LABELS", ""), nil, false},
+		{"clusters.registration-controller", "managedclusters", "", nil, filled(t, mc, "LABELS", "", "true", "false"), nil, true},
+		{"placements.placement-controller", "placements", "", filled(t, set, "NAME", "p"), nil, nil, false},
+		{"sets.work-controller", "manifestworkreplicasets", "", filled(t, set, "NAME", "p"), filled(t, set, "NAME", "p"), nil, true},
+		{"sets.work-controller", "manifestworkreplicasets", "", filled(t, set, "NAME", "p"), filled(t, set, "NAME", "q"), nil, false},
+		{"secrets.work-controller", "secrets", "", filled(t, secret, "TYPE", "capstan.io/manifestworkreplicaset-revision"), nil, nil, true},
+		{"secrets.work-controller", "secrets", "", nil, filled(t, secret, "TYPE", "Opaque"), nil, false},
+	} {
+		p, found := policies[test.policy+".capstan.io"]
+		if !found {
+			t.Fatalf("there is no policy %s", test.policy)
+		}
+		if allowed := p.write(t, test.resource, test.subresource, test.object, test.old, test.namespace); allowed != test.allowed {
+			t.Errorf("%s: write %v over %v: allowed %t", test.policy, test.object, test.old, allowed)
+		}
+	}
+}
