@@ -94,7 +94,7 @@ func BenchmarkScheduleFirst(b *testing.B) {
 					s.decide(s.placements[keyOf(p)], nil)
 					if result, _ := s.Schedule(keyOf(p)); result.Pending {
 						evaluateAll(s)
-						clear(s.celCosts)
+						clear(s.turns)
 						s.Schedule(keyOf(p))
 					}
 				}

@@ -11,6 +11,7 @@ import (
 // for Balance and Steady.
 type class struct {
 	key        string
+	namespace  string // of the placements, if there are CEL expressions: what these cost is its own
 	sets       []*clusterSet
 	selection  *selection
 	placements map[Key]*placement
@@ -29,22 +30,26 @@ func (s *Scheduler) classify(p *placement, n *namespace) {
 		s.leave(p)
 		return
 	}
-	key := classKey(sets, p.plan.selection)
+	key := classKey(p.key.Namespace, sets, p.plan.selection)
 	if p.class != nil && p.class.key == key && slices.Equal(p.class.sets, sets) {
 		return
 	}
 	s.leave(p)
 	cls := s.classes[key]
 	if cls == nil || !slices.Equal(cls.sets, sets) {
-		cls = &class{key: key, sets: sets, selection: p.plan.selection, placements: map[Key]*placement{}}
+		cls = &class{key: key, namespace: p.key.Namespace, sets: sets, selection: p.plan.selection, placements: map[Key]*placement{}}
 		s.classes[key] = cls
 	}
 	cls.placements[p.key] = p
 	p.class = cls
 }
 
-func classKey(sets []*clusterSet, selection *selection) string {
+func classKey(namespace string, sets []*clusterSet, selection *selection) string {
 	var key strings.Builder
+	if selection.cel {
+		key.WriteString(namespace)
+		key.WriteByte('\n')
+	}
 	for _, set := range sets {
 		key.WriteString(set.name)
 		key.WriteByte('\n')
@@ -64,7 +69,7 @@ func (s *Scheduler) leave(p *placement) {
 		return
 	}
 	s.drop(cls)
-	delete(s.unevaluated, cls)
+	cls.evaluation = nil
 	if s.classes[cls.key] == cls {
 		delete(s.classes, cls.key)
 	}
@@ -83,16 +88,22 @@ func (s *Scheduler) dropClassesOf(set *clusterSet, found affected) {
 	for _, cls := range s.classes {
 		if slices.Contains(cls.sets, set) {
 			s.drop(cls)
-			cls.countAgain()
+			cls.evaluateNewMembers()
 			cls.addAll(found)
 		}
 	}
 }
 
-// countAgain has CEL expressions evaluated from the start that cost too much: fewer clusters may be left.
-func (cls *class) countAgain() {
-	if cls.tooDear() {
+// evaluateNewMembers has placements wait until members were looked at that have come with a change of the cluster sets. What cost too
+// much is tried again: fewer clusters may be left.
+func (cls *class) evaluateNewMembers() {
+	switch e := cls.evaluation; {
+	case e == nil:
+	case e.tooDear:
 		cls.evaluation = nil
+	default:
+		e.keep(cls.members())
+		e.complete = without(cls.members(), e.seen).empty()
 	}
 }
 
@@ -119,9 +130,7 @@ func (s *Scheduler) stand(cls *class) *standing {
 		return cls.standing
 	}
 	cls.standing, cls.next = s.build(cls)
-	if cls.evaluation != nil && !cls.tooDear() {
-		s.unevaluated[cls] = struct{}{}
-	}
+	s.queue(cls.evaluation)
 	cls.asOf = s.now
 	s.wake(cls.next)
 	s.cached += cls.standing.size()

@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"hash/fnv"
 	"maps"
+	"math"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/labels"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
@@ -69,10 +71,20 @@ func (c *cluster) describe(object *clusterv1.ManagedCluster) {
 	}
 	for i, name := range resourceNames {
 		allocatable, reported := object.Status.Allocatable[name]
-		if _, whole := object.Status.Capacity[name]; reported && whole { // PL-11 wants both
-			c.resources[i] = measure{value: allocatable.AsApproximateFloat64(), known: true}
+		if _, whole := object.Status.Capacity[name]; reported && whole {
+			c.resources[i] = measured(allocatable)
 		}
 	}
+}
+
+// measured is an amount, unless it is beyond all measure: next to it, all other clusters would count for nothing.
+func measured(amount resource.Quantity) measure {
+	const most = 1e30
+	value := amount.AsApproximateFloat64()
+	if math.Abs(value) > most {
+		return measure{}
+	}
+	return measure{value: value, known: true}
 }
 
 // score returns the AddOnPlacementScore of that name; nil when there is none.

@@ -14,8 +14,8 @@ import (
 
 // What CEL expressions may cost, in the units of Kubernetes. One takes between half a microsecond and a microsecond.
 const (
-	// celBudget is for all clusters together, when a class is evaluated for the first time. For 10,000 clusters it is enough
-	// for expressions that look at hundreds of claims each.
+	// celBudget is for all clusters together, when each is looked at for the first time. For 10,000 clusters it is enough for
+	// expressions that look at hundreds of claims each.
 	celBudget = 2 * celconfig.RuntimeCELCostBudget
 	// celRate is what the placements of one namespace may cost in a second, on average: a quarter of a processor. After
 	// celBurst they wait for their turn.
@@ -24,33 +24,51 @@ const (
 	// batchCost and batchClusters end a batch, after which it may be the turn of another namespace.
 	batchCost     = 100_000
 	batchClusters = 512
-	// explainCost is for finding out why clusters do not match a placement that somebody has explained.
-	explainCost = 100_000
 )
 
 // evaluation is what the CEL expressions of a class say of the members of its cluster sets. It outlives the standing of the class.
 type evaluation struct {
+	class   *class
 	known   bitset // those whose verdict is of what they are now
-	matched bitset // those that meet the predicates, or did before they changed
+	matched bitset // those that meet the predicates, or did when they were last looked at
+	seen    bitset // those that were looked at
 	running bitset // those that a batch looks at, and that have not changed since it began
-	busy    bool   // whether there is a batch
+	last    int32  // that was looked at
+	queued  bool   // whether it waits for its turn, or there is a batch
 
-	complete bool  // whether the verdict on each was known once; placements wait until then
+	complete bool  // whether each was seen; placements wait until then
 	deferred bool  // whether they were told that they wait for their turn
-	spent    int64 // until it was complete
+	spent    int64 // when each was seen first
 	tooDear  bool  // whether that was more than celBudget: nothing else is known then
 }
 
 // pending tells whether nothing can be selected yet.
-func (cls *class) pending() bool { return cls.evaluation != nil && !cls.evaluation.complete }
+func (cls *class) pending() bool {
+	return cls.selection.cel && !cls.tooDear() && (cls.evaluation == nil || !cls.evaluation.complete)
+}
 
 // tooDear tells whether the CEL expressions of the class cost too much.
 func (cls *class) tooDear() bool { return cls.evaluation != nil && cls.evaluation.tooDear }
 
-// settle takes over a verdict.
+// members are those of the cluster sets of a class.
+func (cls *class) members() bitset {
+	var members bitset
+	for _, set := range cls.sets {
+		members.add(set.members)
+	}
+	return members
+}
+
+// settle takes over a verdict on a cluster as it is now.
 func (e *evaluation) settle(id int32, matched bool) {
 	e.known.set(id)
 	e.running.clear(id)
+	e.see(id, matched)
+}
+
+// see takes over a verdict on a cluster as it is or was.
+func (e *evaluation) see(id int32, matched bool) {
+	e.seen.set(id)
 	e.matched.put(id, matched)
 }
 
@@ -60,63 +78,118 @@ func (e *evaluation) doubt(id int32) {
 	e.running.clear(id)
 }
 
-// stop has nothing running any more.
-func (e *evaluation) stop() { e.busy, e.running = false, nil }
-
-func (e *evaluation) forget(id int32) {
-	e.doubt(id)
-	e.matched.clear(id)
+// keep forgets all but some clusters.
+func (e *evaluation) keep(members bitset) {
+	for _, b := range []bitset{e.known, e.matched, e.seen, e.running} {
+		b.keep(members)
+	}
 }
 
-// unknown are the members on which there is no verdict.
-func (e *evaluation) unknown(members bitset) bitset {
-	unknown := slices.Clone(members)
-	unknown.remove(e.known)
-	return unknown
+// forget forgets a cluster.
+func (e *evaluation) forget(id int32) {
+	for _, b := range []bitset{e.known, e.matched, e.seen, e.running} {
+		b.clear(id)
+	}
+}
+
+// without are the members that are not in a set.
+func without(members, others bitset) bitset {
+	left := slices.Clone(members)
+	left.remove(others)
+	return left
 }
 
 // recall finds the members that match as far as that is known, and when time changes that. What takes no CEL is found out.
 func (s *Scheduler) recall(cls *class, st *standing) (next time.Time) {
 	if cls.evaluation == nil {
-		cls.evaluation = &evaluation{}
+		cls.evaluation = &evaluation{class: cls}
 	}
 	e, considered := cls.evaluation, s.consider(st, cls.selection)
+	e.keep(st.inSets)
 	for id := range considered.all() {
 		c := s.fleet.clusters[id]
 		next = earliest(next, cls.selection.deadline(c, s.now))
 		if !e.known.has(id) {
-			s.glance(cls, c)
+			s.glance(e, c)
 		}
 	}
-	others := slices.Clone(st.inSets)
-	others.remove(considered)
+	others := without(st.inSets, considered)
 	e.known.add(others)
+	e.seen.add(others)
 	e.matched.remove(others)
 	st.matched = slices.Clone(e.matched)
-	st.matched.keep(st.inSets)
-	e.complete = e.complete || (!e.tooDear && e.unknown(st.inSets).empty())
+	e.complete = e.complete || (!e.tooDear && without(st.inSets, e.seen).empty())
 	return next
 }
 
 // glance looks at a cluster that is new to a class or has changed.
-func (s *Scheduler) glance(cls *class, c *cluster) {
-	if matched, certain := cls.selection.matchWithoutCEL(c); certain {
-		cls.evaluation.settle(c.id, matched)
+func (s *Scheduler) glance(e *evaluation, c *cluster) {
+	if matched, certain := e.class.selection.matchWithoutCEL(c); certain {
+		e.settle(c.id, matched)
 	} else {
-		cls.evaluation.doubt(c.id)
+		e.doubt(c.id)
 	}
 }
 
 // notice takes in that a cluster has changed.
 func (s *Scheduler) notice(cls *class, c *cluster) {
+	e := cls.evaluation
 	switch {
-	case cls.evaluation == nil:
+	case e == nil:
 	case !cls.has(c):
-		cls.evaluation.forget(c.id)
+		e.forget(c.id)
 	default:
-		s.glance(cls, c)
-		s.unevaluated[cls] = struct{}{}
+		s.glance(e, c)
+		cls.next = earliest(cls.next, cls.selection.deadline(c, s.now))
+		s.wake(cls.next)
+		s.queue(e)
 	}
+}
+
+// turns are the evaluations of the placements of one namespace that wait to go on.
+type turns struct {
+	costs   *rate.Limiter
+	waiting []*evaluation
+	running bool
+}
+
+func newTurns() *turns { return &turns{costs: rate.NewLimiter(celRate, celBurst)} }
+
+// idle turns need not be remembered.
+func (t *turns) idle(now time.Time) bool {
+	return !t.running && len(t.waiting) == 0 && t.costs.TokensAt(now) >= celBurst
+}
+
+// queue has an evaluation go on when it is its turn.
+func (s *Scheduler) queue(e *evaluation) {
+	if e == nil || e.queued || e.tooDear {
+		return
+	}
+	e.queued = true
+	t := s.turns[e.class.namespace]
+	if t == nil {
+		t = newTurns()
+		s.turns[e.class.namespace] = t
+	}
+	t.waiting = append(t.waiting, e)
+}
+
+// batch is clusters that expressions are applied to, as they were when it began.
+type batch struct {
+	turns       *turns
+	evaluations []*evaluation
+	looks       []look
+	now         time.Time
+	costs       *celselector.Costs
+}
+
+// look is what a batch does about one cluster.
+type look struct {
+	evaluation *evaluation
+	cluster    cluster
+	done       bool
+	matched    bool
+	cost       int64
 }
 
 // Evaluate applies CEL expressions to some of the clusters to which they have not been applied as they are now. It takes its
@@ -127,194 +200,198 @@ func (s *Scheduler) Evaluate(now time.Time) (changed []Key, again time.Time) {
 	found := affected{}
 	b, again := s.nextBatch(now, found)
 	if b != nil {
-		b.run(batchCost, s.timed)
-		s.finish(b, now, found)
+		b.run(s.timed)
+		s.finish(b, found)
 		again = now
 	}
 	return found.keys(), again
 }
 
-// nextBatch chooses a class to evaluate: one of the namespace that has cost least, of those of which nothing is evaluated.
+// nextBatch is one of the namespace that has cost least, of those of which nothing is evaluated.
 func (s *Scheduler) nextBatch(now time.Time, found affected) (b *batch, again time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var chosen *class
-	var payer *rate.Limiter
-	most := math.Inf(-1)
-	for cls := range s.unevaluated {
-		if !s.toEvaluate(cls, found) {
+	s.refill(now)
+	for {
+		next, left := s.nextTurns(found)
+		switch {
+		case next == nil:
+			for _, all := range []map[string]*turns{s.turns, s.explanations} {
+				maps.DeleteFunc(all, func(_ string, t *turns) bool { return t.idle(s.charged) })
+			}
+			return nil, time.Time{}
+		case left <= 0:
+			return nil, now.Add(time.Duration((1 - left) / celRate * float64(time.Second)))
+		}
+		if b = s.newBatch(next, found); b != nil {
+			return b, time.Time{}
+		}
+	}
+}
+
+// nextTurns are those of the namespace that has most left to spend. Those that have nothing left are told to wait.
+func (s *Scheduler) nextTurns(found affected) (next *turns, most float64) {
+	most = math.Inf(-1)
+	for _, t := range s.turns {
+		if t.running || len(t.waiting) == 0 {
 			continue
 		}
-		if limiter, left := s.payer(cls, now); limiter != nil && left > most {
-			chosen, payer, most = cls, limiter, left
+		left := t.costs.TokensAt(s.charged)
+		if left <= 0 {
+			t.postpone(found)
+		}
+		if left > most {
+			next, most = t, left
 		}
 	}
-	switch {
-	case chosen == nil:
-		s.forgetCosts(now)
-		return nil, time.Time{}
-	case most <= 0:
-		s.tellDeferred(found)
-		return nil, now.Add(time.Duration((1 - most) / celRate * float64(time.Second)))
-	}
-	b = s.newBatch(chosen, batchClusters)
-	b.payer = payer
-	s.evaluating[payer] = struct{}{}
-	b.evaluation.busy = true
-	for i := range b.clusters {
-		b.evaluation.running.set(b.clusters[i].id)
-	}
-	return b, time.Time{}
+	return next, most
 }
 
-// toEvaluate tells whether there are clusters to evaluate for a class. Where there are none any more, its placements can be scheduled.
-func (s *Scheduler) toEvaluate(cls *class, found affected) bool {
-	switch {
-	case cls.standing == nil || cls.tooDear():
-		delete(s.unevaluated, cls) // until it is built again
-		return false
-	case cls.evaluation.busy:
-		return false
-	case cls.evaluation.unknown(cls.standing.inSets).empty():
-		s.complete(cls, found)
-		return false
-	}
-	return true
-}
-
-// tellDeferred has the placements looked at once that wait for their turn.
-func (s *Scheduler) tellDeferred(found affected) {
-	for cls := range s.unevaluated {
-		if cls.pending() && !cls.evaluation.deferred {
-			cls.evaluation.deferred = true
-			cls.addAll(found)
+// postpone has placements looked at that do not know yet that they wait for their turn.
+func (t *turns) postpone(found affected) {
+	for _, e := range t.waiting {
+		if e.current() && e.class.pending() && !e.deferred {
+			e.deferred = true
+			e.class.addAll(found)
 		}
 	}
 }
 
-// payer is what may be spent for a class: by the namespace that has most, of those with placements of the class of which nothing is
-// evaluated.
-func (s *Scheduler) payer(cls *class, now time.Time) (limiter *rate.Limiter, left float64) {
-	for key := range cls.placements {
-		other := s.costs(key.Namespace)
-		if _, busy := s.evaluating[other]; busy {
+// current tells whether anybody is interested in an evaluation.
+func (e *evaluation) current() bool { return e.class.evaluation == e }
+
+// newBatch takes the evaluations that have waited for longest; nil if there is nothing to evaluate for any.
+func (s *Scheduler) newBatch(t *turns, found affected) *batch {
+	b := &batch{turns: t, now: s.now, costs: celselector.NewCosts(math.MaxInt64)}
+	for len(t.waiting) > 0 && len(b.looks) < batchClusters {
+		e := t.waiting[0]
+		t.waiting = t.waiting[1:]
+		if !e.current() || e.tooDear {
+			e.queued = false
 			continue
 		}
-		if tokens := other.TokensAt(now); limiter == nil || tokens > left {
-			limiter, left = other, tokens
+		if before := len(b.looks); s.lookAt(e, b) == before {
+			e.queued = false
+			s.complete(e, found)
+			continue
 		}
+		b.evaluations = append(b.evaluations, e)
 	}
-	return limiter, left
+	if len(b.looks) == 0 {
+		return nil
+	}
+	t.running = true
+	return b
 }
 
-// costs limits what the placements of a namespace cost.
-func (s *Scheduler) costs(namespace string) *rate.Limiter {
-	limiter := s.celCosts[namespace]
-	if limiter == nil {
-		limiter = rate.NewLimiter(celRate, celBurst)
-		s.celCosts[namespace] = limiter
+// lookAt adds clusters of an evaluation to a batch, from the last one that was looked at, and returns how many the batch has.
+func (s *Scheduler) lookAt(e *evaluation, b *batch) int {
+	unknown := slices.Collect(without(e.class.members(), e.known).all())
+	first, _ := slices.BinarySearch(unknown, e.last+1)
+	for i := range unknown {
+		if len(b.looks) == batchClusters {
+			break
+		}
+		id := unknown[(first+i)%len(unknown)]
+		b.looks = append(b.looks, look{evaluation: e, cluster: *s.fleet.clusters[id]})
+		e.running.set(id)
 	}
-	return limiter
+	return len(b.looks)
 }
 
-// forgetCosts forgets the namespaces that owe nothing.
-func (s *Scheduler) forgetCosts(now time.Time) {
-	maps.DeleteFunc(s.celCosts, func(_ string, limiter *rate.Limiter) bool {
-		_, busy := s.evaluating[limiter]
-		return !busy && limiter.TokensAt(now) >= celBurst
-	})
-}
-
-// finish takes over what was found out about clusters that have not changed meanwhile.
-func (s *Scheduler) finish(b *batch, now time.Time, found affected) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	cost := b.charge(now)
-	delete(s.evaluating, b.payer)
-	cls, e := b.class, b.evaluation
-	defer e.stop()
-	if cls.evaluation != e {
-		return // it is to be evaluated from the start
-	}
-	if !e.complete {
-		if e.spent += cost; e.spent > s.celBudget {
-			e.tooDear = true
-			cls.addAll(found)
+// run matches until that has cost as much as a batch may.
+func (b *batch) run(timed func(PluginType, string) func()) {
+	defer timed(PluginFilter, FilterPredicate)()
+	defer timed(PluginCEL, "")()
+	for i := range b.looks {
+		if b.costs.Spent() >= batchCost {
 			return
 		}
+		b.looks[i].match(b.now, b.costs)
 	}
-	for i, matched := range b.matched {
-		if id := b.clusters[i].id; e.running.has(id) {
-			s.conclude(cls, id, matched, found)
+}
+
+func (l *look) match(now time.Time, costs *celselector.Costs) {
+	before := costs.Spent()
+	l.matched = l.evaluation.class.selection.match(&l.cluster, now, costs)
+	l.done, l.cost = !costs.Exceeded(), costs.Spent()-before
+}
+
+// finish takes over what was found out.
+func (s *Scheduler) finish(b *batch, found affected) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b.turns.running = false
+	s.charge(b.turns.costs, b.costs.Spent())
+	for i := range b.looks {
+		if l := &b.looks[i]; l.done && l.evaluation.current() {
+			s.conclude(l, found)
 		}
 	}
-	if cls.standing != nil && e.unknown(cls.standing.inSets).empty() {
-		s.complete(cls, found)
+	for _, e := range b.evaluations {
+		e.queued, e.running = false, nil
+		if !e.current() {
+			continue
+		}
+		if e.complete || !s.complete(e, found) {
+			s.queue(e) // there may be more
+		}
+	}
+}
+
+// Refill lets time go on to now for what evaluations and explanations may cost. Evaluate does so, too; who has something explained while
+// nothing is to be evaluated calls it before.
+func (s *Scheduler) Refill(now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refill(now)
+}
+
+func (s *Scheduler) refill(now time.Time) {
+	if now.After(s.charged) {
+		s.charged = now
+	}
+}
+
+// charge has somebody pay.
+func (s *Scheduler) charge(costs *rate.Limiter, units int64) {
+	for ; units > 0; units -= celBurst {
+		costs.ReserveN(s.charged, int(min(units, celBurst)))
 	}
 }
 
 // conclude takes over a verdict.
-func (s *Scheduler) conclude(cls *class, id int32, matched bool, found affected) {
-	was := cls.evaluation.matched.has(id)
-	cls.evaluation.settle(id, matched)
-	if cls.evaluation.complete && was != matched {
-		c := s.fleet.clusters[id]
-		s.reassess(cls, change{cluster: c, former: *c, evaluated: true}, found)
+func (s *Scheduler) conclude(l *look, found affected) {
+	e, id := l.evaluation, l.cluster.id
+	c := s.fleet.clusters[id]
+	if e.tooDear || c == nil || c.name != l.cluster.name || !e.class.has(c) {
+		return // it is gone
 	}
-}
-
-// complete lets the placements of a class be scheduled that waited for it.
-func (s *Scheduler) complete(cls *class, found affected) {
-	delete(s.unevaluated, cls)
-	e := cls.evaluation
-	if e.complete {
-		return
-	}
-	e.complete, e.deferred = true, false
-	s.drop(cls) // it has been empty until now
-	cls.addAll(found)
-}
-
-// batch is clusters that expressions are applied to, as they were when it began.
-type batch struct {
-	class      *class
-	evaluation *evaluation
-	payer      *rate.Limiter
-	now        time.Time
-	clusters   []cluster
-	matched    []bool // of the first clusters, as many as could be looked at
-	costs      celselector.Costs
-}
-
-// charge has the namespace pay for what a batch cost.
-func (b *batch) charge(now time.Time) (cost int64) {
-	cost = b.costs.Spent()
-	for left := cost; left > 0; left -= celBurst {
-		b.payer.ReserveN(now, int(min(left, celBurst)))
-	}
-	return cost
-}
-
-// newBatch has the clusters of a class to which the expressions have not been applied, up to a number.
-func (s *Scheduler) newBatch(cls *class, most int) *batch {
-	b := &batch{class: cls, evaluation: cls.evaluation, now: s.now}
-	for id := range cls.evaluation.unknown(cls.standing.inSets).all() {
-		if len(b.clusters) == most {
-			break
-		}
-		b.clusters = append(b.clusters, *s.fleet.clusters[id])
-	}
-	return b
-}
-
-// run matches until that has cost so much.
-func (b *batch) run(limit int64, timed Timer) {
-	defer timed(PluginFilter, FilterPredicate)()
-	defer timed(PluginCEL, "")()
-	for i := range b.clusters {
-		if b.costs.Spent() >= limit {
+	if !e.seen.has(id) {
+		if e.spent += l.cost; e.spent > s.celBudget && !e.complete {
+			e.tooDear = true
+			e.class.addAll(found)
 			return
 		}
-		b.matched = append(b.matched, b.class.selection.match(&b.clusters[i], b.now, &b.costs))
 	}
+	was := e.matched.has(id)
+	if e.running.has(id) {
+		e.settle(id, l.matched)
+	} else {
+		e.see(id, l.matched) // it has changed meanwhile, and is looked at again
+	}
+	e.last = id
+	if e.complete && was != l.matched {
+		s.reassess(e.class, change{cluster: c, former: *c, evaluated: true}, found)
+	}
+}
+
+// complete lets the placements of a class be scheduled that waited for it, when all members were seen.
+func (s *Scheduler) complete(e *evaluation, found affected) bool {
+	if !e.complete && !e.tooDear && without(e.class.members(), e.seen).empty() {
+		e.complete, e.deferred = true, false
+		s.drop(e.class) // it has been empty until now
+		e.class.addAll(found)
+	}
+	return e.complete
 }

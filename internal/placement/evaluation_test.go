@@ -8,7 +8,11 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
+	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
+	"github.com/capstan-io/capstan/internal/fleet"
 )
 
 // costly is an expression that takes a thousand units a cluster, and is the same only for the same number.
@@ -35,7 +39,9 @@ func ofClusters(t *testing.T, n int) *Scheduler {
 func TestCostsOfANamespace(t *testing.T) {
 	t.Parallel()
 	s, now := ofClusters(t, 100), start
-	s.costs("tenant").ReserveN(now, celBurst-batchCost) // lately
+	s.Refill(now)
+	s.turns["tenant"] = newTurns()
+	s.charge(s.turns["tenant"].costs, celBurst-batchCost) // lately
 	const many = 5
 	tenant := func(i int) *clusterv1beta1.Placement {
 		return asking(in("tenant"), named(fmt.Sprintf("p%d", i)), costly(i))
@@ -50,8 +56,8 @@ func TestCostsOfANamespace(t *testing.T) {
 	running, _ := s.nextBatch(now, found)
 	wantClusters(t, schedule(t, s, asking(limit(1))), "c0000")
 	wantClusters(t, schedule(t, s, asking(named("cel"), limit(1), matching(byCEL(`managedCluster.metadata.name == "c0003"`)))), "c0003")
-	running.run(batchCost, s.timed)
-	s.finish(running, now, found)
+	running.run(s.timed)
+	s.finish(running, found)
 
 	changed, again := s.Evaluate(now)
 	for again.Equal(now) {
@@ -84,8 +90,8 @@ func TestCostsOfANamespace(t *testing.T) {
 		}
 	}
 	s.Evaluate(now.Add(time.Hour))
-	if len(s.celCosts) > 0 {
-		t.Errorf("what cost nothing lately is remembered: %v", s.celCosts)
+	if len(s.turns) > 0 {
+		t.Errorf("what cost nothing lately is remembered: %v", s.turns)
 	}
 }
 
@@ -99,11 +105,11 @@ func TestChangesDuringEvaluation(t *testing.T) {
 	s.Schedule(keyOf(p))
 	found := affected{}
 	b, _ := s.nextBatch(s.now, found)
-	b.run(batchCost, s.timed)
+	b.run(s.timed)
 	s.SetCluster(member("c1", "region=us"))
 	s.DeleteCluster("c2")
 	s.SetCluster(member("c4", "region=us"))
-	s.finish(b, s.now, found)
+	s.finish(b, found)
 	if len(found) > 0 {
 		t.Errorf("changes %v", found)
 	}
@@ -150,5 +156,168 @@ func TestExplainWhileEvaluating(t *testing.T) {
 	evaluateAll(s)
 	if result, _ := s.Schedule(keyOf(p)); result.Selected != 100 {
 		t.Errorf("%+v", result)
+	}
+}
+
+// deadlined is a cluster with a score that expires.
+func deadlined(s *Scheduler, name string, after time.Duration) {
+	s.SetCluster(member(name))
+	s.SetScore(usage(name, 1, after))
+}
+
+var withUsage = matching(byCEL(`managedCluster.scores("usage").size() == 1`))
+
+// Time goes on for a placement whose expressions cost too much, and for clusters of it that have gone.
+func TestTimeOfTooDear(t *testing.T) {
+	t.Parallel()
+	s := newFleet()
+	for i := range 3 {
+		deadlined(s, fmt.Sprintf("c%d", i), time.Minute)
+	}
+	s.celBudget = 10
+	if schedule(t, s, asking(costly(1))).Misconfigured == nil {
+		t.Fatal("it does not cost too much")
+	}
+	s.DeleteCluster("c1")
+	s.DeleteScore(Key{Namespace: "c1", Name: "usage"})
+	s.Advance(start.Add(2 * time.Minute))
+	if e := s.Explain(asking(costly(1))); e.Result.Misconfigured == nil || len(s.explanations) > 0 {
+		t.Errorf("explained as %+v, at a cost", e.Result)
+	}
+}
+
+// A class that was put aside, for others that are used more, is evaluated all the same.
+func TestEvaluationOfWhatIsPutAside(t *testing.T) {
+	t.Parallel()
+	s := newFleet(member("c1"), member("c2"))
+	p := asking(matching(byCEL(`managedCluster.metadata.?labels["a"].orValue("") == "b"`)))
+	s.SetPlacement(p)
+	s.Schedule(keyOf(p))
+	s.drop(s.placements[keyOf(p)].class)
+	if changed := evaluateAll(s); !slices.Equal(changed, []Key{keyOf(p)}) {
+		t.Errorf("changes %v", changed)
+	}
+	result, _ := s.Schedule(keyOf(p))
+	wantClusters(t, result)
+	s.drop(s.placements[keyOf(p)].class)
+	s.SetCluster(member("c2", "a=b"))
+	evaluateAll(s)
+	result, _ = s.Schedule(keyOf(p))
+	wantClusters(t, result, "c2")
+}
+
+// A score that comes while a placement is pending, or expires while its class is put aside, expires in time.
+func TestExpiryMeanwhile(t *testing.T) {
+	t.Parallel()
+	s := newFleet(member("c1"), member("c2"))
+	p := asking(withUsage)
+	s.SetPlacement(p)
+	s.Schedule(keyOf(p))
+	s.SetScore(usage("c1", 1, time.Minute))
+	s.SetScore(usage("c2", 1, 2*time.Minute))
+	evaluateAll(s)
+	result, _ := s.Schedule(keyOf(p))
+	wantClusters(t, result, "c1", "c2")
+	s.drop(s.placements[keyOf(p)].class)
+	for after, want := range []string{"c2", ""} {
+		now := start.Add(time.Duration(after+1) * time.Minute)
+		if changed := s.Advance(now); len(changed) == 0 {
+			t.Errorf("at %s nothing changes", now)
+		}
+		if after == 0 {
+			continue // nobody schedules it before the second one has expired, too
+		}
+		evaluateAll(s)
+		result, _ = s.Schedule(keyOf(p))
+		wantClusters(t, result, strings.Fields(want)...)
+	}
+}
+
+// One cluster that changes all the time keeps the others from nothing, and placements of it from nothing.
+func TestRestlessCluster(t *testing.T) {
+	t.Parallel()
+	s := ofClusters(t, 5)
+	p := asking(costly(1))
+	s.SetPlacement(p)
+	s.Schedule(keyOf(p))
+	for range 5 {
+		b, _ := s.nextBatch(s.now, affected{})
+		if b == nil {
+			break
+		}
+		for i := range 1 { // as much as a batch may cost
+			b.looks[i].match(b.now, b.costs)
+		}
+		s.SetCluster(member("c0000", "another=label"))
+		s.finish(b, affected{})
+	}
+	if result, _ := s.Schedule(keyOf(p)); result.Pending || result.Selected != 5 {
+		t.Errorf("%+v", result)
+	}
+}
+
+// Members that come with a change of a cluster set are evaluated before the placement gives up those that it has.
+func TestNewMembersOfASet(t *testing.T) {
+	t.Parallel()
+	s := newFleet(member("c1"), member("c2", fleet.LabelClusterSet+"=other"))
+	p := asking(matching(byCEL(`managedCluster.metadata.name.startsWith("c")`)))
+	wantClusters(t, schedule(t, s, p), "c1")
+	other := set("default")
+	other.Spec.ClusterSelector = clusterv1beta2.ManagedClusterSelector{SelectorType: clusterv1beta2.LabelSelector, LabelSelector: &metav1.LabelSelector{
+		MatchLabels: map[string]string{fleet.LabelClusterSet: "other"},
+	}}
+	s.SetClusterSet(other)
+	if result, _ := s.Schedule(keyOf(p)); !result.Pending || !slices.Equal(clusters(result), []string{"c1"}) {
+		t.Errorf("it does not wait with what it has: %+v", result)
+	}
+	evaluateAll(s)
+	result, _ := s.Schedule(keyOf(p))
+	wantClusters(t, result, "c2")
+}
+
+// Placements of one namespace share a batch: what one update costs beside their expressions does not grow with the square of their number.
+func TestBatchOfManyPlacements(t *testing.T) {
+	t.Parallel()
+	const many = 300
+	s := newFleet(member("c1"))
+	for i := range many {
+		p := asking(named(fmt.Sprintf("p%d", i)), matching(byCEL(fmt.Sprintf(`managedCluster.metadata.name != "%d"`, i))))
+		s.SetPlacement(p)
+		s.Schedule(keyOf(p))
+	}
+	if b, _ := s.nextBatch(s.now, affected{}); b == nil || len(b.looks) != many {
+		t.Errorf("a batch of %+v", b)
+	}
+}
+
+// Who has a placement explained is not told less of it for what others have explained, and pays for what it costs.
+func TestCostsOfExplanations(t *testing.T) {
+	t.Parallel()
+	s := ofClusters(t, 3)
+	s.Refill(s.now)
+	p := asking(costly(1))
+	s.SetPlacement(p)
+	if e := s.Explain(p); e.Result.Selected != 3 || s.explanations["ns"].costs.TokensAt(s.charged) == celBurst {
+		t.Errorf("explained as %+v", e.Result)
+	}
+	s.charge(s.explanationsOf("ns").costs, celBurst)
+	if e := s.Explain(p); !e.Result.Pending || e.Why("c0000").Reason != "it was not selected before its CEL expressions had to be evaluated" {
+		t.Errorf("explained as %+v, %+v", e.Result, e.Clusters)
+	}
+	if e := s.Explain(asking(in("tenant"), costly(1))); e.Result.Selected != 3 {
+		t.Errorf("explained as %+v", e.Result)
+	}
+	s.Schedule(keyOf(p))
+	if evaluateAll(s); s.turns["ns"].costs.TokensAt(s.charged) <= 0 {
+		t.Error("the placement pays for its explanations")
+	}
+	never := asking(named("never"), matching(byCEL(`managedCluster.metadata.name == "x"`)))
+	schedule(t, s, never)
+	if e := s.Explain(never); e.Why("c0000").Reason != "spec.predicates[0]: "+errCEL.Error() {
+		t.Errorf("explained as %+v", e.Clusters)
+	}
+	s.Refill(start.Add(time.Hour))
+	if e := s.Explain(never); !strings.HasSuffix(e.Why("c0000").Reason, "is false") {
+		t.Errorf("explained as %+v", e.Clusters)
 	}
 }

@@ -168,12 +168,11 @@ func (s *Scheduler) noticeTime(cls *class, since time.Time) {
 	if cls.evaluation == nil {
 		return
 	}
-	for _, set := range cls.sets {
-		for id := range set.members.all() {
-			c := s.fleet.clusters[id]
-			if due := cls.selection.deadline(c, since); !due.IsZero() && !due.After(s.now) {
-				s.notice(cls, c)
-			}
+	for id := range cls.members().all() {
+		c := s.fleet.clusters[id]
+		if due := cls.selection.deadline(c, since); !due.IsZero() && !due.After(s.now) {
+			s.notice(cls, c)
 		}
+		cls.next = earliest(cls.next, cls.selection.deadline(c, s.now))
 	}
 }

@@ -2,7 +2,9 @@ package placement
 
 import (
 	"fmt"
+	"maps"
 	"slices"
+	"time"
 
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	"github.com/capstan-io/capstan/internal/acceptance"
@@ -62,9 +64,17 @@ func (e *Explanation) Why(cluster string) ClusterReason {
 }
 
 // Explain tells what a placement would select, and why. It changes nothing. The placement need not exist; when one of
-// its name does, Steady and Balance go by the decisions of that one.
+// its name does, Steady and Balance go by the decisions of that one. CEL expressions are evaluated for it where that is not done yet,
+// which holds nobody up; of a namespace that has had many explained lately, the result is pending.
 func (s *Scheduler) Explain(object *clusterv1beta1.Placement) *Explanation {
-	evaluated := s.evaluate(object)
+	compile(&object.Spec)
+	explanation, unmatched := s.explain(object, s.evaluate(object))
+	unmatched.explain(explanation)
+	s.settleUp(object.Namespace, unmatched.costs)
+	return explanation
+}
+
+func (s *Scheduler) explain(object *clusterv1beta1.Placement, evaluated *evaluation) (*Explanation, *unmatched) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := &placement{key: keyOf(object)}
@@ -73,19 +83,23 @@ func (s *Scheduler) Explain(object *clusterv1beta1.Placement) *Explanation {
 	if saved := s.placements[p.key]; saved != nil {
 		p.decided, p.ids = saved.decided, saved.ids
 	}
+	none := &unmatched{costs: celselector.NewCosts(0)}
 	sets := chosen(s.bound(s.namespaces[p.key.Namespace]), object.Spec.ClusterSets)
 	p.plan, p.bad = newPlan(object, func(signature string) *selection { return s.selections[signature] })
 	if p.plan == nil {
-		return s.explainBroken(p, p.bad, sets)
+		return s.explainKept(p, s.broken(p, p.bad), sets, "the placement was misconfigured"), none
 	}
 	if len(sets) > 0 {
-		p.class = s.classes[classKey(sets, p.plan.selection)]
+		p.class = s.classes[classKey(p.key.Namespace, sets, p.plan.selection)]
 		if p.class == nil || p.class.pending() {
-			p.class = &class{sets: sets, selection: p.plan.selection, evaluation: evaluated}
+			p.class = &class{namespace: p.key.Namespace, sets: sets, selection: p.plan.selection, evaluation: evaluated}
 			p.class.standing, _ = s.build(p.class)
 		}
-		if p.class.tooDear() {
-			return s.explainBroken(p, s.tooDear(), sets)
+		switch {
+		case p.class.tooDear():
+			return s.explainKept(p, s.broken(p, s.tooDear()), sets, "the placement was misconfigured"), none
+		case p.class.pending():
+			return s.explainKept(p, s.waiting(p), sets, "its CEL expressions had to be evaluated"), none
 		}
 	}
 	result, picks := s.resolve(p)
@@ -95,56 +109,108 @@ func (s *Scheduler) Explain(object *clusterv1beta1.Placement) *Explanation {
 		st := s.stand(p.class)
 		explanation.fill(s.contest(st, p))
 	}
-	explanation.Clusters = s.reasons(p, result, picks)
-	return explanation
+	var mismatches *unmatched
+	explanation.Clusters, mismatches = s.reasons(p, result, picks)
+	if t := s.explanations[p.key.Namespace]; t != nil && t.costs.TokensAt(s.charged) <= 0 {
+		mismatches.costs = celselector.NewCosts(0)
+	}
+	return explanation, mismatches
 }
 
-// evaluate applies the CEL expressions of a placement to all clusters, if that is to be done, and holds up nobody but others who
-// have a placement explained. The namespace pays for it, but does not wait for its turn.
+// evaluate applies the CEL expressions of a placement to all clusters, if that is to be done and its namespace has not had it done
+// too often; else it returns nil.
 func (s *Scheduler) evaluate(object *clusterv1beta1.Placement) *evaluation {
-	s.explaining.Lock()
-	defer s.explaining.Unlock()
-	b := s.batchOf(object)
+	e, b := s.beginEvaluation(object)
 	if b == nil {
 		return nil
 	}
-	b.run(s.celBudget, s.timed)
+	b.costs = celselector.NewCosts(s.celBudget)
+	for i := range b.looks {
+		b.looks[i].match(b.now, b.costs)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e := b.evaluation
-	b.charge(s.now)
-	for i, matched := range b.matched {
+	b.turns.running = false
+	s.charge(b.turns.costs, b.costs.Spent())
+	for i := range b.looks {
 		// Of a cluster that has changed meanwhile, what it was is good enough.
-		if c := s.fleet.clusters[b.clusters[i].id]; c != nil && c.name == b.clusters[i].name {
-			e.settle(c.id, matched)
+		l := &b.looks[i]
+		if c := s.fleet.clusters[l.cluster.id]; c != nil && c.name == l.cluster.name {
+			e.settle(c.id, l.matched)
 		}
 	}
-	e.complete, e.tooDear = true, len(b.matched) < len(b.clusters)
+	e.complete, e.tooDear = !b.costs.Exceeded(), b.costs.Exceeded()
 	return e
 }
 
-// batchOf has all clusters that the CEL expressions of a placement are to be applied to; it is nil if there is nothing to apply.
-func (s *Scheduler) batchOf(object *clusterv1beta1.Placement) *batch {
+// beginEvaluation returns what is known without CEL, and a batch of all clusters that the CEL expressions of a placement are to be
+// applied to; it is nil if there is nothing to apply, or it is not to be done.
+func (s *Scheduler) beginEvaluation(object *clusterv1beta1.Placement) (*evaluation, *batch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	plan, _ := newPlan(object, func(signature string) *selection { return s.selections[signature] })
 	sets := chosen(s.bound(s.namespaces[object.Namespace]), object.Spec.ClusterSets)
 	if plan == nil || !plan.selection.cel || len(sets) == 0 {
-		return nil
+		return nil, nil
 	}
-	if cls := s.classes[classKey(sets, plan.selection)]; cls != nil && !cls.pending() {
-		return nil
+	if cls := s.classes[classKey(object.Namespace, sets, plan.selection)]; cls != nil && !cls.pending() {
+		return nil, nil
 	}
-	cls := &class{sets: sets, selection: plan.selection}
+	t := s.explanationsOf(object.Namespace)
+	if t.running || t.costs.TokensAt(s.charged) <= 0 {
+		return nil, nil
+	}
+	t.running = true
+	cls := &class{namespace: object.Namespace, sets: sets, selection: plan.selection}
 	cls.standing, _ = s.build(cls)
-	b := s.newBatch(cls, len(s.fleet.clusters))
-	b.payer = s.costs(object.Namespace)
-	return b
+	b := &batch{turns: t, now: s.now}
+	for id := range without(cls.standing.inSets, cls.evaluation.known).all() {
+		b.looks = append(b.looks, look{evaluation: cls.evaluation, cluster: *s.fleet.clusters[id]})
+	}
+	return cls.evaluation, b
 }
 
-// explainBroken tells which clusters a placement keeps that is misconfigured (PL-26).
-func (s *Scheduler) explainBroken(p *placement, bad *Misconfiguration, sets []*clusterSet) *Explanation {
-	e := &Explanation{Result: s.broken(p, bad)}
+func (s *Scheduler) explanationsOf(namespace string) *turns {
+	t := s.explanations[namespace]
+	if t == nil {
+		t = newTurns()
+		s.explanations[namespace] = t
+	}
+	return t
+}
+
+// settleUp has a namespace pay for what it cost to explain a placement of it.
+func (s *Scheduler) settleUp(namespace string, costs *celselector.Costs) {
+	if costs.Spent() == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.charge(s.explanationsOf(namespace).costs, costs.Spent())
+}
+
+// explainCost is for finding out why clusters do not match a placement that somebody has explained.
+const explainCost = 500_000
+
+// unmatched are the clusters of an explanation that do not meet the predicates. Which they do not meet is found out when nobody
+// waits for it.
+type unmatched struct {
+	selection *selection
+	now       time.Time
+	costs     *celselector.Costs
+	clusters  map[int]cluster // by index in Explanation.Clusters
+}
+
+func (u *unmatched) explain(e *Explanation) {
+	for _, i := range slices.Sorted(maps.Keys(u.clusters)) {
+		c := u.clusters[i]
+		e.Clusters[i].Reason = u.selection.mismatch(&c, u.now, u.costs)
+	}
+}
+
+// explainKept tells which clusters a placement keeps of which nothing else is known since something happened.
+func (s *Scheduler) explainKept(p *placement, result *Result, sets []*clusterSet, since string) *Explanation {
+	e := &Explanation{Result: result}
 	var inSets bitset
 	for _, set := range sets {
 		inSets.add(set.members)
@@ -157,9 +223,9 @@ func (s *Scheduler) explainBroken(p *placement, bad *Misconfiguration, sets []*c
 		if c.object == nil {
 			continue
 		}
-		reason := ClusterReason{ClusterName: c.name, Selected: p.decided.has(id), Reason: "it was not selected before the placement was misconfigured"}
+		reason := ClusterReason{ClusterName: c.name, Selected: p.decided.has(id), Reason: "it was not selected before " + since}
 		if reason.Selected {
-			reason.Reason = "it was selected before the placement was misconfigured, and stays"
+			reason.Reason = "it was selected before " + since + ", and stays"
 		}
 		e.Clusters = append(e.Clusters, reason)
 	}
@@ -208,7 +274,7 @@ func (s *Scheduler) names(ids bitset) []string {
 }
 
 // reasons finds for each cluster of the fleet why it is selected, or the first reason why not.
-func (s *Scheduler) reasons(p *placement, result *Result, picks []int32) []ClusterReason {
+func (s *Scheduler) reasons(p *placement, result *Result, picks []int32) ([]ClusterReason, *unmatched) {
 	s.fleet.order()
 	selected := map[string]string{}
 	for _, group := range result.Groups {
@@ -218,6 +284,7 @@ func (s *Scheduler) reasons(p *placement, result *Result, picks []int32) []Clust
 	}
 	var reasons []ClusterReason
 	var refusal refusal
+	mismatches := &unmatched{selection: p.plan.selection, now: s.now, costs: celselector.NewCosts(explainCost), clusters: map[int]cluster{}}
 	if p.class != nil {
 		refusal = s.refusal(p, picks)
 	}
@@ -230,18 +297,19 @@ func (s *Scheduler) reasons(p *placement, result *Result, picks []int32) []Clust
 		if !yes {
 			reason = result.Satisfied.Message
 			if p.class != nil {
-				reason = refusal.of(c)
+				if reason = refusal.of(c); reason == "" {
+					mismatches.clusters[len(reasons)] = *c
+				}
 			}
 		}
 		reasons = append(reasons, ClusterReason{ClusterName: c.name, Selected: yes, Reason: reason})
 	}
-	return reasons
+	return reasons, mismatches
 }
 
 // refusal finds reasons why not.
 type refusal struct {
 	*contest
-	costs  *celselector.Costs // of finding out why CEL expressions do not hold
 	class  *class
 	order  []pick        // candidates, the best first
 	places map[int32]int // of candidates in order
@@ -252,7 +320,7 @@ type refusal struct {
 }
 
 func (s *Scheduler) refusal(p *placement, picks []int32) refusal {
-	r := refusal{contest: s.contest(s.stand(p.class), p), class: p.class, costs: &celselector.Costs{}, places: map[int32]int{}, picks: len(picks)}
+	r := refusal{contest: s.contest(s.stand(p.class), p), class: p.class, places: map[int32]int{}, picks: len(picks)}
 	r.order = slices.Clone(r.totals())
 	slices.SortFunc(r.order, comparePicks)
 	var selected bitset
@@ -283,6 +351,7 @@ func (r *refusal) replay(selected bitset) {
 	}
 }
 
+// of is why a cluster is not selected; empty if it does not meet the predicates.
 func (r *refusal) of(c *cluster) string {
 	place, candidate := r.places[c.id]
 	switch {
@@ -293,7 +362,10 @@ func (r *refusal) of(c *cluster) string {
 	case !r.st.inSets.has(c.id):
 		return r.outside()
 	case !r.st.matched.has(c.id):
-		return r.plan.selection.mismatch(c, r.now, r.costs)
+		if e := r.class.evaluation; e != nil && !e.known.has(c.id) {
+			return "it has changed, and the CEL expressions of spec.predicates are about to be evaluated"
+		}
+		return "" // to be found out
 	case !candidate:
 		return r.repelled(c)
 	case r.plan.limit == 0:

@@ -43,16 +43,15 @@ func (s *Scheduler) reassess(cls *class, ch change, found affected) {
 	if !ch.evaluated {
 		s.notice(cls, c)
 	}
-	if cls.tooDear() {
-		return
-	}
 	if st == nil {
-		cls.addAll(found)
+		if !cls.tooDear() {
+			cls.addAll(found)
+		}
 		return
 	}
 	size := st.size()
 	defer func() { s.cached += st.size() - size }()
-	if cls.pending() {
+	if cls.tooDear() || cls.pending() {
 		st.inSets.put(c.id, cls.has(c))
 		return
 	}

@@ -23,9 +23,9 @@ type Result struct {
 	// Disabled says that the annotation AnnotationSchedulingDisable keeps everything as it is (PL-21): nothing is
 	// to be written, and nothing else below is set.
 	Disabled bool
-	// Pending says that Evaluate has not yet applied the CEL expressions to all clusters: nothing is to be written, and nothing
-	// else below is set but Deferred, which says that the placements of the namespace have cost so much lately that this one
-	// waits for its turn.
+	// Pending says that Evaluate has not yet applied the CEL expressions to all clusters: nothing is to be written, and
+	// Groups says what the decisions were. Deferred says that the placements of the namespace have cost so much lately that this
+	// one waits for its turn.
 	Pending, Deferred bool
 	// Misconfigured says why the spec makes no sense; nil when it does. The decisions there are stay as they are
 	// (PL-26), and Groups says what they were.
@@ -99,6 +99,18 @@ func (s *Scheduler) broken(p *placement, bad *Misconfiguration) *Result {
 
 // noMembers is what is said of placements whose cluster sets have no clusters.
 const noMembers = "The bound ManagedClusterSets have no clusters"
+
+// waiting is the result of a placement whose CEL expressions were not applied to all clusters: it keeps what it has.
+func (s *Scheduler) waiting(p *placement) *Result {
+	return &Result{
+		Key: p.key, Disabled: p.disabled, Pending: true, Deferred: p.class.evaluation.deferred, Groups: s.kept(p), Selected: len(p.ids), Satisfied: metav1.Condition{
+			Type:    fleet.ConditionPlacementSatisfied,
+			Status:  metav1.ConditionFalse,
+			Reason:  fleet.ReasonNotAllDecisionsScheduled,
+			Message: fmt.Sprintf("The CEL expressions are still to be evaluated; the %d clusters selected before stay", len(p.ids)),
+		},
+	}
+}
 
 // unbound is why a placement has no cluster sets.
 func unbound(p *placement, bound []*clusterSet) (reason, message string) {

@@ -56,7 +56,7 @@ func (s *Scheduler) resolve(p *placement) (*Result, []int32) {
 		return s.broken(p, s.tooDear()), p.ids
 	}
 	if p.class.pending() {
-		return &Result{Key: p.key, Pending: true, Deferred: p.class.evaluation.deferred}, p.ids
+		return s.waiting(p), p.ids
 	}
 	contest := s.contest(st, p)
 	picks := contest.pick()

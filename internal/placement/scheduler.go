@@ -4,7 +4,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/types"
 
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
@@ -45,7 +44,6 @@ type Scheduler struct {
 	options   Options
 	celBudget int64
 
-	explaining sync.Mutex // locked before mu
 	mu         sync.Mutex
 	now        time.Time
 	next       time.Time // before it, time changes nothing; zero is never
@@ -59,14 +57,15 @@ type Scheduler struct {
 	placements map[Key]*placement
 	strays     map[Key]*placement // decisions of no placement that is known, which count for Balance
 	classes    map[string]*class
-	// unevaluated are the classes with clusters to which their CEL expressions may not have been applied.
-	unevaluated map[*class]struct{}
-	celCosts    map[string]*rate.Limiter // by namespace
-	evaluating  map[*rate.Limiter]struct{}
-	selections  map[string]*selection
-	cached      int   // candidates of all standings
-	uses        int64 // of classes, for evicting
-	scratch     scratch
+	// turns are those of namespaces with CEL expressions, and explanations what it costs to explain such placements. charged is the
+	// last time at which somebody paid.
+	turns        map[string]*turns
+	explanations map[string]*turns
+	charged      time.Time
+	selections   map[string]*selection
+	cached       int   // candidates of all standings
+	uses         int64 // of classes, for evicting
+	scratch      scratch
 }
 
 // placement is what the scheduler knows of a Placement.
@@ -110,20 +109,19 @@ func New(options Options) *Scheduler {
 		options.CachedCandidates = defaultCachedCandidates
 	}
 	return &Scheduler{
-		options:     options,
-		celBudget:   celBudget,
-		fleet:       roster{ids: map[string]int32{}},
-		byLabel:     index{},
-		byClaim:     index{},
-		sets:        map[string]*clusterSet{},
-		namespaces:  map[string]*namespace{},
-		placements:  map[Key]*placement{},
-		strays:      map[Key]*placement{},
-		classes:     map[string]*class{},
-		unevaluated: map[*class]struct{}{},
-		celCosts:    map[string]*rate.Limiter{},
-		evaluating:  map[*rate.Limiter]struct{}{},
-		selections:  map[string]*selection{},
+		options:      options,
+		celBudget:    celBudget,
+		fleet:        roster{ids: map[string]int32{}},
+		byLabel:      index{},
+		byClaim:      index{},
+		sets:         map[string]*clusterSet{},
+		namespaces:   map[string]*namespace{},
+		placements:   map[Key]*placement{},
+		strays:       map[Key]*placement{},
+		classes:      map[string]*class{},
+		turns:        map[string]*turns{},
+		explanations: map[string]*turns{},
+		selections:   map[string]*selection{},
 	}
 }
 

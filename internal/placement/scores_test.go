@@ -290,3 +290,15 @@ func TestScores(t *testing.T) {
 		}
 	}
 }
+
+// A cluster that says it has more than there can be scores as one that says nothing, and the others as without it.
+func TestAmountsBeyondMeasure(t *testing.T) {
+	t.Parallel()
+	want := scoresOf(newFleet(member("a", "cpu=1"), member("b", "cpu=2"), member("liar")), asking(exactly(map[string]int32{"ResourceAllocatableCPU": 1})))
+	for _, amount := range []string{"1e400", "1e31", "-1e400"} {
+		got := scoresOf(newFleet(member("a", "cpu=1"), member("b", "cpu=2"), member("liar", "cpu="+amount)), asking(exactly(map[string]int32{"ResourceAllocatableCPU": 1})))
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: %s", amount, diff)
+		}
+	}
+}

@@ -119,12 +119,12 @@ func (s *selection) matchWithoutCEL(c *cluster) (matched, certain bool) {
 	return len(s.predicates) == 0, certain
 }
 
-// mismatch is why the cluster meets none of the predicates. Once CEL has cost more than explainCost, it is not asked again.
+// mismatch is why the cluster meets none of the predicates. Once that has cost as much as it may, CEL is not asked again.
 func (s *selection) mismatch(c *cluster, now time.Time, costs *celselector.Costs) string {
 	var reasons []string
 	for i := range s.predicates {
 		err := errCEL
-		if costs.Spent() < explainCost {
+		if !costs.Exceeded() {
 			err = s.predicates[i].match(c, now, costs)
 		}
 		if err != nil {

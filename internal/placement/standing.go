@@ -43,10 +43,7 @@ func (st *standing) seat(id int32) (int, bool) { return slices.BinarySearch(st.i
 // build finds the candidates of a class as of now, and the time that changes them. Of a class that is pending there are none.
 func (s *Scheduler) build(cls *class) (st *standing, next time.Time) {
 	s.fleet.order()
-	st = &standing{}
-	for _, set := range cls.sets {
-		st.inSets.add(set.members)
-	}
+	st = &standing{inSets: cls.members()}
 	if cls.selection.cel {
 		next = s.recall(cls, st)
 	} else {

@@ -93,7 +93,17 @@ func (c *Compiler) Compile(expression string) (cel.Program, error) {
 	if err := budget.Length("the CEL expression", len(expression), ExpressionBytes); err != nil {
 		return nil, err
 	}
-	return programs.get(programKey{c.name, expression}, func() (cel.Program, error) { return c.compile(expression) })
+	program, _, err := c.Program(expression)
+	return program, err
+}
+
+// Program is what Compile returns for an expression that is not too long, and whether it had to be compiled for that.
+func (c *Compiler) Program(expression string) (program cel.Program, compiled bool, err error) {
+	program, err = programs.get(programKey{c.name, expression}, func() (cel.Program, error) {
+		compiled = true
+		return c.compile(expression)
+	})
+	return program, compiled, err
 }
 
 func (c *Compiler) compile(expression string) (cel.Program, error) {

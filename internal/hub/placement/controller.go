@@ -55,7 +55,7 @@ type Controller struct {
 
 // New returns a Controller that works through the client, which has the index byPlacement.
 func New(c client.Client, recorder events.EventRecorder, clk clock.Clock, s *scheduler.Scheduler) *Controller {
-	return &Controller{client: c, recorder: recorder, clock: clk, scheduler: s, rescheduled: make(chan struct{}, 1), unevaluated: make(chan struct{}, 1),
+	return &Controller{client: c, recorder: recorder, clock: clk, scheduler: s, rescheduled: make(chan struct{}, 1), unevaluated: make(chan struct{}, evaluators),
 		turns:   rate.NewLimiter(eventsPerSecond, eventsAtOnce),
 		retries: workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](firstRetry, lastRetry)}
 }

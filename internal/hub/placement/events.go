@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	"github.com/capstan-io/capstan/internal/fleet"
@@ -32,11 +33,14 @@ const (
 // notice is what an event says.
 type notice struct{ eventType, reason, action, note string }
 
-// tell writes events about a decision when it is their turn, or never if that is not within eventsLatest.
+// tell writes events about a placement, and a decision of it unless that is nil, when it is their turn, or never if that is not within eventsLatest.
 func (c *Controller) tell(owner *clusterv1beta1.Placement, decision *clusterv1beta1.PlacementDecision, notices ...notice) {
 	// Later, the controller may be changing the objects.
 	regarding := &clusterv1beta1.Placement{ObjectMeta: identityOf(owner)}
-	related := &clusterv1beta1.PlacementDecision{ObjectMeta: identityOf(decision)}
+	var related runtime.Object
+	if decision != nil {
+		related = &clusterv1beta1.PlacementDecision{ObjectMeta: identityOf(decision)}
+	}
 	write := func() {
 		for _, n := range notices {
 			c.recorder.Eventf(regarding, related, n.eventType, n.reason, n.action, "%s", n.note)
@@ -100,7 +104,7 @@ func scoresNote(scores []scheduler.ClusterScore) string {
 
 // tellDeferred says why a placement is not decided.
 func (c *Controller) tellDeferred(owner *clusterv1beta1.Placement) {
-	c.recorder.Eventf(&clusterv1beta1.Placement{ObjectMeta: identityOf(owner)}, nil, corev1.EventTypeWarning, fleet.EventCELBudgetExceeded, "Evaluate",
-		"The celExpressions of the Placements in namespace %s cost more than their share; this Placement waits for its turn. "+
-			"Use fewer or simpler expressions, or a labelSelector beside them that leaves fewer clusters", owner.Namespace)
+	c.tell(owner, nil, notice{eventType: corev1.EventTypeWarning, reason: fleet.EventCELBudgetExceeded, action: "Evaluate",
+		note: fmt.Sprintf("The celExpressions of the Placements in namespace %s cost more than their share; this Placement waits for its turn. "+
+			"Use fewer or simpler expressions, or a labelSelector beside them that leaves fewer clusters", owner.Namespace)})
 }

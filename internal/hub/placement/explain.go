@@ -41,6 +41,7 @@ func (e *explainer) openTo(endpoint *debug.Endpoint, mgr ctrl.Manager) error {
 // Explain tells why a placement selects what it does. It need not exist.
 func (e *explainer) Explain(ctx context.Context, placement *clusterv1beta1.Placement) (*scheduler.Explanation, error) {
 	if e.controller.informed.Load() {
+		e.controller.scheduler.Refill(e.controller.clock.Now())
 		return e.controller.scheduler.Explain(placement), nil
 	}
 	s, err := e.model(ctx)

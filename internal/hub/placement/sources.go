@@ -82,11 +82,16 @@ const longestWait = 5 * time.Minute
 
 // wake has those look again who wait for something to do in the scheduler.
 func (c *Controller) wake() {
-	for _, waiting := range []chan struct{}{c.rescheduled, c.unevaluated} {
-		select {
-		case waiting <- struct{}{}:
-		default:
-		}
+	for range evaluators {
+		notify(c.unevaluated)
+	}
+	notify(c.rescheduled)
+}
+
+func notify(waiting chan<- struct{}) {
+	select {
+	case waiting <- struct{}{}:
+	default:
 	}
 }
 

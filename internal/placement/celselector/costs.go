@@ -1,13 +1,20 @@
 package celselector
 
-// Costs sums up what the expressions for many clusters cost, in the units of Kubernetes. nil sums nothing up.
-type Costs struct{ units int64 }
+import "math"
 
-func (c *Costs) add(units uint64) {
-	if c != nil {
-		c.units += int64(units)
-	}
-}
+// Costs sums up what the expressions for many clusters cost, in the units of Kubernetes.
+type Costs struct{ spent, limit int64 }
+
+// NewCosts returns an empty sum. When it has reached the limit, no further expression is evaluated: no cluster matches then.
+func NewCosts(limit int64) *Costs { return &Costs{limit: limit} }
+
+// unlimited are the costs of those who do not count them.
+func unlimited() *Costs { return NewCosts(math.MaxInt64) }
+
+func (c *Costs) add(units int64) { c.spent += units }
 
 // Spent is the sum.
-func (c *Costs) Spent() int64 { return c.units }
+func (c *Costs) Spent() int64 { return c.spent }
+
+// Exceeded tells whether the sum has reached the limit.
+func (c *Costs) Exceeded() bool { return c.spent >= c.limit }

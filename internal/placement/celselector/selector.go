@@ -35,8 +35,11 @@ type Selector struct {
 
 var compiler = celbudget.NewCompiler(variable, environment, cel.BoolType, functionCosts{})
 
-// evaluationCost is what an evaluation costs beside what the expression does.
-const evaluationCost = 5
+// What an evaluation costs beside what the expression does, and a byte of an expression that has to be compiled again before.
+const (
+	evaluationCost = 5
+	compileCost    = 5
+)
 
 // Compile checks the expressions, all of which a cluster must meet. It fails if there are more than there may be, and on one that does not
 // compile or that is not of type bool.
@@ -54,19 +57,28 @@ func Compile(expressions []string) (*Selector, error) {
 
 // Matches tells whether the cluster meets all expressions. The error says why it does not: an expression that is false,
 // that failed, or that costs more than Kubernetes lets one evaluation, or all of them for one cluster, cost. What they
-// cost is added to the costs.
+// cost is added to the costs; nil is for who does not mind.
 func (s *Selector) Matches(cluster *clusterv1.ManagedCluster, scores Scores, costs *Costs) error {
 	input := activation{newClusterValue(cluster, scores)}
+	if costs == nil {
+		costs = unlimited()
+	}
 	left := uint64(celconfig.RuntimeCELCostBudget)
 	for _, expression := range s.expressions {
-		program, err := compiler.Compile(expression)
+		if costs.Exceeded() {
+			return errTooDear
+		}
+		program, compiled, err := compiler.Program(expression)
+		if costs.add(evaluationCost); compiled {
+			costs.add(int64(len(expression)) * compileCost)
+		}
 		if err != nil {
 			return &unmet{expression: expression, err: err}
 		}
 		value, details, err := program.Eval(input)
 		if details != nil && details.ActualCost() != nil {
 			cost := *details.ActualCost()
-			if costs.add(cost + evaluationCost); cost > left {
+			if costs.add(int64(cost)); cost > left {
 				return errTooDear
 			}
 			left -= cost

@@ -1,6 +1,8 @@
 package celselector
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -100,7 +102,7 @@ func TestCosts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		costs := &Costs{}
+		costs := unlimited()
 		if err := selector.Matches(cluster(), scores, costs); costs.Spent() < test.least {
 			t.Errorf("%s: spent %d, want at least %d; error %v", name, costs.Spent(), test.least, err)
 		}
@@ -157,5 +159,31 @@ func TestCompileFails(t *testing.T) {
 				t.Fatalf("got %v, want a compilation error of celExpressions[1]", err)
 			}
 		})
+	}
+}
+
+// What has cost as much as it may is not evaluated any more, and what has to be compiled again costs that.
+func TestLimitOfCosts(t *testing.T) {
+	t.Parallel()
+	selector, err := Compile([]string{"1 < 2 && 'of its own' != ''"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	costs := NewCosts(1)
+	if err := selector.Matches(cluster(), scores, costs); err != nil || !costs.Exceeded() {
+		t.Errorf("%v, spent %d", err, costs.Spent())
+	}
+	if err := selector.Matches(cluster(), scores, costs); err == nil {
+		t.Error("it is evaluated beyond what it may cost")
+	}
+	again, once := unlimited(), unlimited()
+	forgotten := &Selector{expressions: []string{fmt.Sprintf("1 < 2 && %d != 0 // nobody has compiled this", rand.Int64())}}
+	for _, costs := range []*Costs{again, once} {
+		if err := forgotten.Matches(cluster(), scores, costs); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if again.Spent() <= once.Spent() {
+		t.Errorf("compiled at a cost of %d, without %d", again.Spent(), once.Spent())
 	}
 }
