@@ -16,6 +16,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -40,7 +41,8 @@ type Proxy struct {
 }
 
 // Use makes the clients of a configuration go through the proxy that it names, if that is an HTTP or HTTPS one. An HTTPS
-// proxy is verified with the certificate authorities of the configuration. The configuration is changed.
+// proxy is verified with the certificate authorities of the configuration, those that are for proxies alone included (see ForProxy). The
+// configuration is changed.
 func Use(config *rest.Config) error {
 	if config.Proxy == nil {
 		return nil
@@ -120,9 +122,7 @@ func (p Proxy) reach(ctx context.Context, network string) (net.Conn, error) {
 	if err != nil || p.URL.Scheme == "http" {
 		return conn, err
 	}
-	config, err := rest.TLSConfigFor(&rest.Config{TLSClientConfig: rest.TLSClientConfig{
-		ServerName: p.URL.Hostname(), Insecure: p.Trust.Insecure, CAData: p.Trust.CAData, CAFile: p.Trust.CAFile,
-	}})
+	config, err := p.tlsConfig()
 	if err != nil {
 		_ = conn.Close()
 		return nil, err
@@ -135,12 +135,25 @@ func (p Proxy) reach(ctx context.Context, network string) (net.Conn, error) {
 	return secured, nil
 }
 
+func (p Proxy) tlsConfig() (*tls.Config, error) {
+	bundle := p.Trust.CAData
+	if len(bundle) == 0 && p.Trust.CAFile != "" {
+		var err error
+		if bundle, err = os.ReadFile(p.Trust.CAFile); err != nil {
+			return nil, fmt.Errorf("read the certificate authority of the proxy: %w", err)
+		}
+	}
+	return rest.TLSConfigFor(&rest.Config{TLSClientConfig: rest.TLSClientConfig{
+		ServerName: p.URL.Hostname(), Insecure: p.Trust.Insecure, CAData: ForBoth(bundle),
+	}})
+}
+
 // explainTLS adds what to do about a certificate that was not accepted.
 func explainTLS(err error) error {
 	var unverified *tls.CertificateVerificationError
 	if errors.As(err, &unverified) {
-		return fmt.Errorf("%w; the certificate authority of the proxy has to be among those of the hub: add it to certificate-authority-data "+
-			"of the kubeconfig, which \"capstan join --proxy-ca-file\" does", err)
+		return fmt.Errorf("%w; the certificate authority of the proxy has to be in certificate-authority-data of the kubeconfig, where "+
+			"\"capstan join --proxy-ca-file\" adds it for the proxy alone", err)
 	}
 	return err
 }

@@ -95,7 +95,7 @@ func (i Invitation) Trust(ctx context.Context) (Trust, error) {
 	if len(trust.CA) == 0 {
 		return trust, errors.New("--proxy-ca-file: the hub publishes no certificate authority to add it to: name the hub's with --ca-file")
 	}
-	trust.CA = mergeCertificates(trust.CA, proxyCA)
+	trust.CA = mergeCertificates(trust.CA, tunnel.ForProxy(proxyCA))
 	return trust, nil
 }
 

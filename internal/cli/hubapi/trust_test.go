@@ -1,6 +1,7 @@
 package hubapi_test
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/capstan-io/capstan/internal/cli/fakehub"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/tunnel"
 	"github.com/capstan-io/capstan/test/env"
 )
 
@@ -155,7 +157,7 @@ func TestTrustPinnedAlone(t *testing.T) {
 	}
 }
 
-// CA-16: the certificates of the proxy are added to those of the hub, each once.
+// CA-16: the certificates of the proxy are added to those of the hub, each once, and for the proxy alone.
 func TestTrustProxy(t *testing.T) {
 	t.Parallel()
 	hub := fakehub.New(t)
@@ -168,6 +170,14 @@ func TestTrustProxy(t *testing.T) {
 	}
 	if got := strings.Count(string(trust.CA), "BEGIN CERTIFICATE"); got != 1 {
 		t.Errorf("%d certificates, want 1", got)
+	}
+	other, _, err := certutil.GenerateSelfSignedCertKey("proxy", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	invitation.ProxyCAFile = writeFile(t, other)
+	if trust, err = invitation.Trust(t.Context()); err != nil || !bytes.Equal(trust.CA, append(hub.CA(), tunnel.ForProxy(other)...)) {
+		t.Errorf("error %v, these are trusted:\n%s", err, trust.CA)
 	}
 	config := invitation.Kubeconfig(trust)
 	if got := config.Clusters["hub"].ProxyURL; got != "http://proxy:3128" {

@@ -21,6 +21,7 @@ import (
 
 	"github.com/capstan-io/capstan/internal/agent/hubclient"
 	"github.com/capstan-io/capstan/internal/agent/registration/hubkubeconfig"
+	"github.com/capstan-io/capstan/internal/tunnel"
 )
 
 // interval is the time between two looks. A hub publishes its next CA weeks before that signs anything, so a watch would
@@ -136,5 +137,5 @@ func join(trusted, published []byte, now time.Time) []byte {
 	if err != nil {
 		return nil
 	}
-	return bundle
+	return append(bundle, tunnel.OfProxy(trusted)...)
 }

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/util/cert"
+
+	"github.com/capstan-io/capstan/internal/tunnel"
 )
 
 var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -68,4 +70,16 @@ func encode(t *testing.T, certs []*x509.Certificate) []byte {
 		t.Fatal(err)
 	}
 	return encoded
+}
+
+// What is trusted for the proxy alone stays so over a rotation of the hub.
+func TestJoinKeepsProxy(t *testing.T) {
+	t.Parallel()
+	old, next, proxy := authority(t, "old", now.Add(time.Hour)), authority(t, "next", now.Add(time.Hour)), authority(t, "proxy", now.Add(time.Hour))
+	forProxy := tunnel.ForProxy(encode(t, []*x509.Certificate{proxy}))
+	trusted := append(forProxy, encode(t, []*x509.Certificate{old})...)
+	want := append(encode(t, []*x509.Certificate{old, next}), forProxy...)
+	if got := join(trusted, encode(t, []*x509.Certificate{old, next}), now); !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
 }

@@ -8,6 +8,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/tunnel"
 )
 
 // WithCertificate and WithToken are what the user of an add-on's kubeconfig proves itself with: files beside the kubeconfig.
@@ -36,6 +37,8 @@ func (c *Credential) ForAddOn(user clientcmdapi.AuthInfo) ([]byte, error) {
 		}
 		way.CertificateAuthority = ""
 	}
+	// Its clients are not ours: they verify an HTTPS proxy as they verify the hub.
+	way.CertificateAuthorityData = tunnel.ForBoth(way.CertificateAuthorityData)
 	kubeconfig, err := clientcmd.Write(clientcmdapi.Config{
 		Clusters:       map[string]*clientcmdapi.Cluster{name: way},
 		AuthInfos:      map[string]*clientcmdapi.AuthInfo{fleet.KubeconfigUser: &user},
