@@ -329,7 +329,7 @@ func TestConditionsOfOthers(t *testing.T) {
 	for _, c := range h.addOn(t).Status.Conditions {
 		order = append(order, c.Type)
 	}
-	if want := append(kinds, "RegistrationApplied", "ManifestApplied", "Available"); !slices.Equal(order, want) {
+	if want := slices.Concat(kinds, []string{"RegistrationApplied", "ManifestApplied", "Available"}); !slices.Equal(order, want) {
 		t.Errorf("in the order %q, want %q", order, want)
 	}
 }
