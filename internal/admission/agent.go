@@ -51,7 +51,7 @@ func annotationsOfHub(cluster *clusterv1.ManagedCluster) map[string]string {
 
 // ValidateCertificateSigningRequest makes the label of a request say who made it (R10): the agent of a cluster may only
 // create requests that carry the label of this cluster, so that what an agent finds by its label is its own, and the
-// requests of one cluster do not count against another (RG-07). It fails with 403, and with 413 on a request that is far larger than those of
+// requests of one cluster do not count against another. It fails with 403, and with 413 on a request that is far larger than those of
 // agents. What the request asks for is judged by whoever approves it.
 func ValidateCertificateSigningRequest(csr metav1.Object, sender Sender) error {
 	if sender.stranger() {

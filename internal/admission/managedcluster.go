@@ -36,7 +36,7 @@ type MutateOptions struct {
 }
 
 // MutateManagedCluster completes a cluster that is created (old is nil) or updated, in place: it stamps taints with the
-// time they were added (WH-01, WH-02), puts the cluster in the set default when it is in none (WH-03) and notes who asks to join. It
+// time they were added, puts the cluster in the set default when it is in none and notes who asks to join. It
 // touches nothing else. It fails with 400 when an update sets a taint's timeAdded by hand, and with 403 when who asks to join sets what is
 // for administrators.
 func MutateManagedCluster(cluster, old *clusterv1.ManagedCluster, opts MutateOptions) error {

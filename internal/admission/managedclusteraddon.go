@@ -39,7 +39,7 @@ func ValidateManagedClusterAddOn(ctx context.Context, addOn, old metav1.Object, 
 // hub approves certificates for and gives rights to: an agent that could write it would name itself another. The objects may be of
 // either version. It fails with 403.
 //
-// It holds everybody to the order in which an add-on is configured and deployed, and fails with 409 (AM-07).
+// It holds everybody to the order in which an add-on is configured and deployed, and fails with 409.
 func ValidateManagedClusterAddOnStatus(addOn, old *unstructured.Unstructured, sender Sender) error {
 	if err := validateConfigured(addOn, old); err != nil {
 		return err

@@ -13,7 +13,7 @@ import (
 var placementKind = clusterv1beta1.GroupVersion.WithKind("Placement").GroupKind()
 
 // ValidatePlacement refuses to create a Placement (old is nil) whose name is no value of a label: its PlacementDecisions could not carry
-// it, and are found by it (PL-16). And it refuses a spec, when it is written, that has more expressions, selectors or other entries than
+// it, and are found by it. And it refuses a spec, when it is written, that has more expressions, selectors or other entries than
 // there may be. It fails with 400. Whatever else makes no sense is for the condition PlacementMisconfigured to tell.
 func ValidatePlacement(placement, old *clusterv1beta1.Placement) error {
 	var errs field.ErrorList

@@ -45,7 +45,7 @@ const (
 	mostMatches      = 1_000_000
 )
 
-// decoratePods gives the pods of Deployments and DaemonSets what they need on this cluster (AM-32), which may have so many bytes together.
+// decoratePods gives the pods of Deployments and DaemonSets what they need on this cluster, which may have so many bytes together.
 func decoratePods(in Input, values variables, objects []*unstructured.Unstructured, most int) error {
 	d := decoration{
 		environment: environment(in, values),

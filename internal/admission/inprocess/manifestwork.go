@@ -21,7 +21,7 @@ import (
 
 var manifestWorks = workv1.GroupVersion.WithResource("manifestworks").GroupResource()
 
-// workValidator checks ManifestWorks (WH-10, WH-11), and whether their clusters take them.
+// workValidator checks ManifestWorks, and whether their clusters take them.
 type workValidator struct {
 	*admission.Handler
 	asking
