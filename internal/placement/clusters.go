@@ -81,7 +81,7 @@ func (c *cluster) describe(object *clusterv1.ManagedCluster) {
 func measured(amount resource.Quantity) measure {
 	const most = 1e30
 	value := amount.AsApproximateFloat64()
-	if math.Abs(value) > most {
+	if math.IsNaN(value) || math.Abs(value) > most { // 0e400 is zero times infinity
 		return measure{}
 	}
 	return measure{value: value, known: true}

@@ -295,7 +295,7 @@ func TestScores(t *testing.T) {
 func TestAmountsBeyondMeasure(t *testing.T) {
 	t.Parallel()
 	want := scoresOf(newFleet(member("a", "cpu=1"), member("b", "cpu=2"), member("liar")), asking(exactly(map[string]int32{"ResourceAllocatableCPU": 1})))
-	for _, amount := range []string{"1e400", "1e31", "-1e400"} {
+	for _, amount := range []string{"1e400", "1e31", "-1e400", "0e400"} {
 		got := scoresOf(newFleet(member("a", "cpu=1"), member("b", "cpu=2"), member("liar", "cpu="+amount)), asking(exactly(map[string]int32{"ResourceAllocatableCPU": 1})))
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s: %s", amount, diff)
