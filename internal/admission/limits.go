@@ -24,6 +24,8 @@ const (
 	mostClusterBytes = 64 << 10
 	// mostClusterStatusBytes is of the status of a ManagedCluster, without what the hub tells there: 200 claims of the longest kind.
 	mostClusterStatusBytes = 256 << 10
+	// mostManagedBytes is of metadata.managedFields of any object, where long lists are one entry each.
+	mostManagedBytes = 256 << 10
 	// mostEventBytes is of an event, whose note has 1 KiB at most.
 	mostEventBytes = 8 << 10
 )
@@ -111,6 +113,30 @@ func ValidateManagedClusterStatus(name string, status map[string]any, sender Sen
 		}
 	}
 	return limitSize(said, mostClusterStatusBytes, fmt.Sprintf("ManagedCluster %q", name), field.NewPath("status"))
+}
+
+// ValidateManagedFields bounds what says which fields of an object are whose. The server writes it, but takes over what is sent. What an update
+// does not add to is not asked about. It fails with 413.
+func ValidateManagedFields(object, old metav1.Object, resource string, sender Sender) error {
+	if !sender.stranger() {
+		return nil
+	}
+	size := managedBytes(object)
+	if size <= mostManagedBytes || old != nil && size <= managedBytes(old) {
+		return nil
+	}
+	return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("%s %q: metadata.managedFields takes %d bytes; agents and those who join may write %d at most",
+		resource, object.GetName(), size, mostManagedBytes))
+}
+
+func managedBytes(object metav1.Object) (size int) {
+	for _, entry := range object.GetManagedFields() {
+		size += len(entry.Manager) + len(entry.Subresource) + len(entry.APIVersion)
+		if entry.FieldsV1 != nil {
+			size += len(entry.FieldsV1.GetRawBytes())
+		}
+	}
+	return size
 }
 
 // ValidateEvent holds the events of agents to mostEventBytes.

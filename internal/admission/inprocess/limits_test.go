@@ -204,3 +204,27 @@ func TestEventsOfAgents(t *testing.T) {
 	checkStatus(t, send(agentOfC1, "n"), 0, "")
 	checkStatus(t, send(agentOfC1, "n"), 429, "")
 }
+
+// Nobody fills the hub through what the server keeps about an object beside it, whatever the kind; the hub's own may become what they are.
+func TestManagedFields(t *testing.T) {
+	t.Parallel()
+	s := newServer()
+	limiter := plugin[admission.ValidationInterface](t, s, inprocess.AgentMetadataLimiting)
+	of := func(size int) *unstructured.Unstructured {
+		lease := object(t, `{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {namespace: c1, name: managed-cluster-lease}}`)
+		entry := metav1.ManagedFieldsEntry{Manager: "m", Operation: metav1.ManagedFieldsOperationUpdate, FieldsV1: metav1.NewFieldsV1(`{"f:a` + strings.Repeat("a", size) + `":{}}`)}
+		lease.SetManagedFields([]metav1.ManagedFieldsEntry{entry})
+		return lease
+	}
+	leases := schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
+	for _, who := range []user.Info{agentOfC1, newcomers["bootstrap token"]} {
+		checkStatus(t, limiter.Validate(t.Context(), creation(of(100_000), leases, who), nil), 0, "")
+		checkStatus(t, limiter.Validate(t.Context(), creation(of(300_000), leases, who), nil), 413, "metadata.managedFields takes 3000")
+		update := func(before, after int) admission.Attributes {
+			return admission.NewAttributesRecord(of(after), of(before), schema.GroupVersionKind{}, "c1", "l", leases, "", admission.Update, &metav1.UpdateOptions{}, false, who)
+		}
+		checkStatus(t, limiter.Validate(t.Context(), update(1000, 300_000), nil), 413, "metadata.managedFields")
+		checkStatus(t, limiter.Validate(t.Context(), update(300_000, 300_000), nil), 0, "")
+	}
+	checkStatus(t, limiter.Validate(t.Context(), creation(of(300_000), leases, sender), nil), 0, "")
+}

@@ -99,7 +99,7 @@ type clusterValidator struct {
 	*admission.Handler
 	asking
 	client    kubernetes.Interface
-	clusters  dynamic.Interface
+	pending   pendingClusters
 	joinLimit int
 }
 
@@ -108,6 +108,7 @@ var (
 	_ initializer.WantsUnconditionalAuthorizer = (*clusterValidator)(nil)
 	_ initializer.WantsExternalKubeClientSet   = (*clusterValidator)(nil)
 	_ initializer.WantsDynamicClient           = (*clusterValidator)(nil)
+	_ initializer.WantsDrainedNotification     = (*clusterValidator)(nil)
 )
 
 func newClusterValidator(joinLimit int) *clusterValidator {
@@ -116,7 +117,12 @@ func newClusterValidator(joinLimit int) *clusterValidator {
 
 // SetDynamicClient is called by a server that lets the plugin count the clusters that wait to be accepted, as a standalone hub does.
 func (p *clusterValidator) SetDynamicClient(client dynamic.Interface) {
-	p.clusters = client
+	p.pending.client = client
+}
+
+// SetDrainedNotification is called by the server: what is closed then ends the count.
+func (p *clusterValidator) SetDrainedNotification(stopped <-chan struct{}) {
+	p.pending.stopped = stopped
 }
 
 // SetExternalKubeClientSet is called by the server.
@@ -145,10 +151,10 @@ func (p *clusterValidator) Validate(ctx context.Context, request admission.Attri
 	if err != nil {
 		return err
 	}
-	if err := rules.ValidateManagedCluster(ctx, cluster, old, sender, p.namespace); err != nil || old != nil || !sender.Joining {
+	if err := rules.ValidateManagedCluster(ctx, cluster, old, sender, p.namespace); err != nil || old != nil || !sender.Joining || p.pending.client == nil {
 		return err
 	}
-	pending, err := p.pending(ctx, sender.Name)
+	pending, err := p.pending.count(ctx, sender.Name)
 	if err != nil {
 		return err
 	}
@@ -162,20 +168,6 @@ func validateStatus(request admission.Attributes, sender rules.Sender) error {
 	}
 	status, _ := cluster.Object["status"].(map[string]any)
 	return rules.ValidateManagedClusterStatus(cluster.GetName(), status, sender)
-}
-
-// pending is how many clusters wait to be accepted that a user has asked for.
-func (p *clusterValidator) pending(ctx context.Context, user string) (int, error) {
-	if p.clusters == nil {
-		return 0, nil
-	}
-	list, err := p.clusters.Resource(clusterv1.GroupVersion.WithResource("managedclusters")).List(ctx, metav1.ListOptions{
-		LabelSelector: fleet.LabelRequestedBy + "=" + fleet.RequesterLabel(user),
-	})
-	if err != nil {
-		return 0, fmt.Errorf("count the clusters that %q has asked for: %w", user, err)
-	}
-	return len(list.Items), nil
 }
 
 // namespace reads the namespace itself and not a cache: acceptance is rare, and the moment at which a namespace starts

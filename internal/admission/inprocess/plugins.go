@@ -24,6 +24,7 @@ const (
 	AddOnTemplateValidating            = "AddOnTemplateValidating"
 	AgentRequestValidating             = "AgentRequestValidating"
 	AgentEventLimiting                 = "AgentEventLimiting"
+	AgentMetadataLimiting              = "AgentMetadataLimiting"
 )
 
 // Options configures the plugins. Start from DefaultOptions.
@@ -73,5 +74,6 @@ func Plugins(opts Options) []Plugin {
 		{AddOnTemplateValidating, newTemplateValidator(opts.ManifestWork)},
 		{AgentRequestValidating, newRequestValidator(opts.JoinLimit)},
 		{AgentEventLimiting, newEventLimiter(opts.Clock)},
+		{AgentMetadataLimiting, newMetadataLimiter()},
 	}
 }

@@ -77,8 +77,8 @@ func TestJoinKeepsProxy(t *testing.T) {
 	t.Parallel()
 	old, next, proxy := authority(t, "old", now.Add(time.Hour)), authority(t, "next", now.Add(time.Hour)), authority(t, "proxy", now.Add(time.Hour))
 	forProxy := tunnel.ForProxy(encode(t, []*x509.Certificate{proxy}))
-	trusted := append(forProxy, encode(t, []*x509.Certificate{old})...)
-	want := append(encode(t, []*x509.Certificate{old, next}), forProxy...)
+	trusted := slices.Concat(forProxy, encode(t, []*x509.Certificate{old}))
+	want := slices.Concat(encode(t, []*x509.Certificate{old, next}), forProxy)
 	if got := join(trusted, encode(t, []*x509.Certificate{old, next}), now); !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}

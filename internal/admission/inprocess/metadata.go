@@ -1,0 +1,38 @@
+package inprocess
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/admission"
+
+	rules "github.com/capstan-io/capstan/internal/admission"
+)
+
+// metadataLimiter keeps agents, and those who join, from filling the hub through a part of objects that no schema bounds, whatever the kind.
+type metadataLimiter struct{ *admission.Handler }
+
+var _ admission.ValidationInterface = (*metadataLimiter)(nil)
+
+func newMetadataLimiter() *metadataLimiter { return &metadataLimiter{writes()} }
+
+// Validate is called by the server.
+func (p *metadataLimiter) Validate(_ context.Context, request admission.Attributes, _ admission.ObjectInterfaces) error {
+	sender := identify(request.GetUserInfo())
+	if !sender.Joining && len(sender.Clusters) == 0 || request.GetObject() == nil {
+		return nil
+	}
+	object, err := meta.Accessor(request.GetObject())
+	if err != nil {
+		return nil //nolint:nilerr // a review, which is not stored
+	}
+	var old metav1.Object
+	if request.GetOldObject() != nil {
+		if old, err = meta.Accessor(request.GetOldObject()); err != nil {
+			return fmt.Errorf("read the metadata of the %s that is replaced: %w", request.GetResource().Resource, err)
+		}
+	}
+	return rules.ValidateManagedFields(object, old, request.GetResource().Resource, sender)
+}
