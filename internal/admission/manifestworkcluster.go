@@ -1,7 +1,6 @@
 package admission
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -47,9 +46,11 @@ func validateCluster(ctx context.Context, work, old *workv1.ManifestWork, cluste
 
 // addsManifests tells whether an update brings more to a cluster than it has. It may always get less.
 func addsManifests(work, old *workv1.ManifestWork) bool {
-	return slices.ContainsFunc(work.Spec.Workload.Manifests, func(manifest workv1.Manifest) bool {
-		return !slices.ContainsFunc(old.Spec.Workload.Manifests, func(known workv1.Manifest) bool { return bytes.Equal(manifest.Raw, known.Raw) })
-	})
+	known := make(map[string]bool, len(old.Spec.Workload.Manifests))
+	for _, manifest := range old.Spec.Workload.Manifests {
+		known[string(manifest.Raw)] = true
+	}
+	return slices.ContainsFunc(work.Spec.Workload.Manifests, func(manifest workv1.Manifest) bool { return !known[string(manifest.Raw)] })
 }
 
 // isHook tells whether a work has the pre-delete hooks of an add-on, by the name that all managers of add-ons give it.
