@@ -62,6 +62,21 @@ const (
 // namespace.name. It is an extension.
 const LabelWorkPlacement = "capstan.io/placement"
 
+// IsReservedLabel tells whether the key of a label is in a domain of this API, so that it may mean something to the hub, an agent or the
+// manager of an add-on: who labels one object must not give such a label to another one.
+func IsReservedLabel(key string) bool {
+	domain, _, prefixed := strings.Cut(key, "/")
+	if !prefixed {
+		return false
+	}
+	for _, ours := range []string{Domain, "capstan.io"} {
+		if domain == ours || strings.HasSuffix(domain, "."+ours) {
+			return true
+		}
+	}
+	return false
+}
+
 // Labels of add-ons.
 const (
 	// LabelAddOnName is the add-on that a CSR, a ManifestWork or a RoleBinding is for.

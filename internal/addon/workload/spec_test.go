@@ -272,6 +272,42 @@ func TestOwner(t *testing.T) {
 	}
 }
 
+// AF-12: "labels of a ManifestWorkReplicaSet make its work one of an add-on": what a controller keeps for somebody else is no add-on's, whatever it
+// is called. Managers of the add-on framework name the add-on as the controller, in whichever version; one that is there again has another UID.
+func TestOwnerOfControlledWorks(t *testing.T) {
+	t.Parallel()
+	controlledBy := func(apiVersion, kind, name string) []metav1.OwnerReference {
+		isController := true
+		return []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: name, UID: "other", Controller: &isController}}
+	}
+	const number = "6194125052"
+	ofSet := map[string]string{fleet.LabelAddOnName: "a", fleet.LabelManifestWorkReplicaSet: "ns.addon-a-deploy"}
+	hostedOfSet := map[string]string{fleet.LabelAddOnName: "a", fleet.LabelAddOnNamespace: "c2", fleet.LabelManifestWorkReplicaSet: "ns.s"}
+	ofAddOn := map[string]string{fleet.LabelAddOnName: "a"}
+	for name, test := range map[string]struct {
+		meta metav1.ObjectMeta
+		want bool
+	}{
+		"of a set":                    {metav1.ObjectMeta{Name: "addon-a-deploy-" + number, Labels: ofSet}, false},
+		"of a set, hosted":            {metav1.ObjectMeta{Name: "addon-a-deploy-hosting-c2-" + number, Labels: hostedOfSet}, false},
+		"of no set":                   {metav1.ObjectMeta{Name: "addon-a-deploy-" + number, Labels: ofAddOn}, true},
+		"controlled by another kind":  {metav1.ObjectMeta{OwnerReferences: controlledBy("argoproj.io/v1alpha1", "Application", "a")}, false},
+		"controlled by another addon": {metav1.ObjectMeta{OwnerReferences: controlledBy("addon.open-cluster-management.io/v1beta1", addOnKind, "b")}, false},
+		"of the framework":            {metav1.ObjectMeta{OwnerReferences: controlledBy("addon.open-cluster-management.io/v1alpha1", addOnKind, "a")}, true},
+		"lost its owner":              {metav1.ObjectMeta{}, true},
+		"owned, not controlled":       {metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{Kind: "ConfigMap", Name: "b"}}}, true},
+	} {
+		w := &workv1.ManifestWork{ObjectMeta: test.meta}
+		w.Namespace = "c1"
+		if w.Name == "" {
+			w.Name, w.Labels = "addon-a-deploy-0", ofAddOn
+		}
+		if key, ok := Owner(w); ok != test.want {
+			t.Errorf("%s: %v %t", name, key, ok)
+		}
+	}
+}
+
 // AF-14: what failed is named; a change that is just being applied does not make the condition flap.
 func TestManifestApplied(t *testing.T) {
 	t.Parallel()

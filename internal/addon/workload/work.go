@@ -19,10 +19,12 @@ import (
 
 // Owner is the add-on that a ManifestWork belongs to: the name of its ManagedClusterAddOn, and the cluster that this is for. ok is
 // false for works that are none of an add-on's, even if they have the label: whoever may write works in one namespace must not
-// pass one off as that of an add-on in another, unless it could be on its hosting cluster.
+// pass one off as that of an add-on in another, unless it could be on its hosting cluster; and what the hub or another controller makes for
+// somebody, as for a ManifestWorkReplicaSet, must not become that of an add-on by the name and labels that he chooses for it. A work that has
+// lost its owner reference still is the add-on's, and gets it back.
 func Owner(w client.Object) (key types.NamespacedName, ok bool) {
 	key.Name = w.GetLabels()[fleet.LabelAddOnName]
-	if key.Name == "" {
+	if key.Name == "" || controlledByOther(w, key.Name) {
 		return types.NamespacedName{}, false
 	}
 	key.Namespace = cmp.Or(w.GetLabels()[fleet.LabelAddOnNamespace], w.GetNamespace())
@@ -31,6 +33,15 @@ func Owner(w client.Object) (key types.NamespacedName, ok bool) {
 		return types.NamespacedName{}, false
 	}
 	return key, true
+}
+
+// controlledByOther tells whether a work is made, and kept as it is, by a controller that is not the manager of an add-on of that name.
+func controlledByOther(w client.Object, addOn string) bool {
+	if _, ofSet := w.GetLabels()[fleet.LabelManifestWorkReplicaSet]; ofSet {
+		return true
+	}
+	controller := metav1.GetControllerOfNoCopy(w)
+	return controller != nil && (controller.Kind != addOnKind || controller.Name != addOn)
 }
 
 // Unwritten is the condition that tells that a work of an add-on could not be written or deleted.

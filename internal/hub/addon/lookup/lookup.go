@@ -85,10 +85,11 @@ func placementsOf(o client.Object) (keys []string) {
 	return keys
 }
 
-// AddOnOfWork is the ManagedClusterAddOn that a work was made for, by its labels (AF-12).
+// AddOnOfWork is the ManagedClusterAddOn that a work was made for, by its labels (AF-12). The works of a ManifestWorkReplicaSet are
+// made for none.
 func AddOnOfWork(work client.Object) (client.ObjectKey, bool) {
 	name := work.GetLabels()[fleet.LabelAddOnName]
-	if name == "" {
+	if _, ofSet := work.GetLabels()[fleet.LabelManifestWorkReplicaSet]; ofSet || name == "" {
 		return client.ObjectKey{}, false
 	}
 	if namespace := work.GetLabels()[fleet.LabelAddOnNamespace]; namespace != "" {

@@ -166,6 +166,33 @@ func TestWorkInTheWay(t *testing.T) {
 	}
 }
 
+// "A set in another namespace with a colliding name hash could take over the works of a victim's set": a work that has lost its labels is
+// taken back, one that has those of another set is in the way.
+func TestWorkOfAnotherSetIsNotTakenOver(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		labels map[string]string
+		want   string
+	}{
+		"of another set": {map[string]string{fleet.LabelManifestWorkReplicaSet: "victim.web", fleet.LabelPlacementName: "p"}, "3"},
+		"lost":           {nil, "1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			set := webSet(ref("p"))
+			there := &workv1.ManifestWork{Spec: template("3"), ObjectMeta: metav1.ObjectMeta{
+				Namespace: "c1", Name: workName(set, "p", "c1"), Labels: test.labels,
+				Annotations: map[string]string{fleet.AnnotationTemplateWrittenAt: noon.Format(time.RFC3339Nano)},
+			}}
+			h := newHub(t, append(objects(set, decided("p", "c1")), there)...)
+			_, err := h.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(set)})
+			if taken := test.want == "1"; taken != (err == nil) || h.versions(t)["c1"] != test.want {
+				t.Errorf("version %s, want %s; error %v", h.versions(t)["c1"], test.want, err)
+			}
+		})
+	}
+}
+
 // MR-03: a cluster of several placements has a work for each, and the totals count both.
 func TestSeveralPlacements(t *testing.T) {
 	t.Parallel()

@@ -9,12 +9,20 @@ import (
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
-// labels are those of the set, and those by which its works are found.
+// labels are those that works have of the set, and those by which its works are found.
 func (s *situation) labels(p *placement) map[string]string {
-	return merged(s.set.Labels, map[string]string{
+	return merged(s.labelsOfSet(), map[string]string{
 		fleet.LabelManifestWorkReplicaSet: fleet.ManifestWorkReplicaSetKey(s.set.Namespace, s.set.Name),
 		fleet.LabelPlacementName:          fleet.LabelValue(p.Name),
 	})
+}
+
+// labelsOfSet are the labels of the set, without those that mean something to controllers: the hub writes to namespaces in which the
+// author of the set may not, and with such a label could pass a work off as one of an add-on there.
+func (s *situation) labelsOfSet() map[string]string {
+	labels := maps.Clone(s.set.Labels)
+	maps.DeleteFunc(labels, func(key, _ string) bool { return fleet.IsReservedLabel(key) })
+	return labels
 }
 
 // label gives a work the labels. Those that it has of the set from earlier and that the set does not have any more go, those
@@ -45,7 +53,7 @@ func labelled(w *workv1.ManifestWork, labels, ofSet map[string]string) bool {
 
 const separator = ","
 
-// noteOf is the value of the annotation: the keys of the set's labels. They hold no commas.
+// noteOf is the value of the annotation: the keys of the labels that are of the set. They hold no commas.
 func noteOf(ofSet map[string]string) string {
 	return strings.Join(slices.Sorted(maps.Keys(ofSet)), separator)
 }

@@ -61,3 +61,34 @@ func TestLabelsOfOlderWorks(t *testing.T) {
 		t.Errorf("labels %v though the set has none", w.Labels)
 	}
 }
+
+// MR-02: "labels of a ManifestWorkReplicaSet make its work one of an add-on": those that mean something to controllers are not given to works, and
+// go from works that an earlier hub has given them to.
+func TestReservedLabelsStayOnTheSet(t *testing.T) {
+	t.Parallel()
+	set := webSet(ref("p"))
+	set.Labels = map[string]string{
+		"team": "a", fleet.LabelAddOnName: "x", fleet.LabelAddOnNamespace: "c2", fleet.LabelWorkPlacement: "ns.q",
+		fleet.LabelManifestWorkReplicaSet: "other.set", fleet.LabelPlacementName: "q",
+	}
+	h := newHub(t, objects(set, decided("p", "c1"))...)
+	want := map[string]string{"team": "a", fleet.LabelManifestWorkReplicaSet: "ns.web", fleet.LabelPlacementName: "p"}
+	expect := func(when string) {
+		t.Helper()
+		h.reconcile(t)
+		w := h.works(t)["c1"][0]
+		if !maps.Equal(w.Labels, want) {
+			t.Errorf("%s: labels %v, want %v", when, w.Labels, want)
+		}
+		if note := w.Annotations[fleet.AnnotationLabelsOfSet]; note != "team" {
+			t.Errorf("%s: %q are of the set", when, note)
+		}
+	}
+	expect("made")
+	w := h.works(t)["c1"][0]
+	label(&w, merged(set.Labels, want), set.Labels)
+	if err := h.Update(t.Context(), &w); err != nil {
+		t.Fatal(err)
+	}
+	expect("made by an earlier hub")
+}

@@ -106,7 +106,7 @@ func (s *situation) create(p *placement, cluster string, spec *workv1.ManifestWo
 		GenerateName: s.set.Name,
 		Annotations:  map[string]string{fleet.AnnotationTemplateWrittenAt: s.now.UTC().Format(time.RFC3339Nano)},
 	}}
-	label(w, s.labels(p), s.set.Labels)
+	label(w, s.labels(p), s.labelsOfSet())
 	spec.DeepCopyInto(&w.Spec)
 	return change{
 		cluster: cluster,
@@ -115,7 +115,8 @@ func (s *situation) create(p *placement, cluster string, spec *workv1.ManifestWo
 	}
 }
 
-// createOrAdopt takes a work that has lost its labels back.
+// createOrAdopt takes a work that has lost its labels back. One that has the label of another set stays with that, even if it has the name:
+// whoever names sets, placements and namespaces can look for names whose hashes are those of others.
 func (s *situation) createOrAdopt(ctx context.Context, c client.Client, p *placement, w *workv1.ManifestWork) error {
 	wanted := w.DeepCopy()
 	err := c.Create(ctx, w)
@@ -126,11 +127,11 @@ func (s *situation) createOrAdopt(ctx context.Context, c client.Client, p *place
 	if err := c.Get(ctx, client.ObjectKeyFromObject(w), found); err != nil {
 		return err
 	}
-	if found.Annotations[fleet.AnnotationTemplateWrittenAt] == "" {
+	if found.Annotations[fleet.AnnotationTemplateWrittenAt] == "" || s.isOfAnother(found) {
 		return fmt.Errorf("ManifestWork %s/%s is in the way: delete it, or give it the labels of this set", found.Namespace, found.Name)
 	}
 	before := found.DeepCopy()
-	label(found, s.labels(p), s.set.Labels)
+	label(found, s.labels(p), s.labelsOfSet())
 	found.Annotations = merged(found.Annotations, wanted.Annotations)
 	found.Spec = wanted.Spec
 	if err := c.Patch(ctx, found, client.MergeFrom(before)); err != nil {
@@ -140,15 +141,21 @@ func (s *situation) createOrAdopt(ctx context.Context, c client.Client, p *place
 	return nil
 }
 
+// isOfAnother tells whether a work has the label of a set that is not this one.
+func (s *situation) isOfAnother(w *workv1.ManifestWork) bool {
+	set, labelled := w.Labels[fleet.LabelManifestWorkReplicaSet]
+	return labelled && set != fleet.ManifestWorkReplicaSetKey(s.set.Namespace, s.set.Name)
+}
+
 // update is at most one change: the labels always, the template when it is the cluster's turn.
 func (s *situation) update(p *placement, w *work, verdict rollout.Verdict) []change {
 	spec, err := s.specFor(w.Namespace)
 	rewrite := err == nil && verdict.Gets() && !sameSpec(&w.Spec, spec)
-	if !rewrite && labelled(w.ManifestWork, s.labels(p), s.set.Labels) {
+	if !rewrite && labelled(w.ManifestWork, s.labels(p), s.labelsOfSet()) {
 		return nil
 	}
 	after := w.DeepCopy()
-	label(after, s.labels(p), s.set.Labels)
+	label(after, s.labels(p), s.labelsOfSet())
 	if rewrite {
 		spec.DeepCopyInto(&after.Spec)
 		after.Annotations = merged(after.Annotations, map[string]string{fleet.AnnotationTemplateWrittenAt: s.now.UTC().Format(time.RFC3339Nano)})
