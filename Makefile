@@ -38,6 +38,9 @@ generate: ## Generate deepcopy functions and CRDs from api/
 		crd=$(CRDS)/addon.open-cluster-management.io_$$kind.yaml; \
 		sed '/^spec:$$/r tools/crd-conversion.yaml' $$crd > $$crd.new && mv $$crd.new $$crd || exit 1; \
 	done
+	for crd in $(CRDS)/*.yaml; do \
+		sed -E -f tools/crd-quantities.sed $$crd > $$crd.new && mv $$crd.new $$crd || exit 1; \
+	done
 
 .PHONY: verify-generate
 verify-generate: generate ## Fail if generated files are not up to date

@@ -3,6 +3,7 @@ package crds
 import (
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +11,9 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
+	schemavalidation "k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+
+	"github.com/capstan-io/capstan/internal/budget"
 )
 
 // CM-19 SC-18
@@ -120,6 +124,76 @@ func TestValid(t *testing.T) {
 			t.Errorf("%s: %v", crd.Name, problem)
 		}
 	}
+}
+
+// Everything that reads an object parses the quantities in it, controllers and clients too, and one of a few characters can take minutes. So
+// the schema keeps such quantities out, with the bounds that all else has.
+func TestQuantitiesAreBounded(t *testing.T) {
+	t.Parallel()
+	found := 0
+	for _, crd := range all(t) {
+		for _, version := range crd.Spec.Versions {
+			for path, schema := range quantities(crd.Name+" "+version.Name, version.Schema.OpenAPIV3Schema) {
+				found++
+				expectBoundedQuantity(t, path, schema)
+			}
+		}
+	}
+	// Two of a ManagedCluster, a Klusterlet and a ClusterManager, and of either version of an AddOnDeploymentConfig
+	if found != 10 {
+		t.Errorf("there are %d quantities, want 10", found)
+	}
+}
+
+func expectBoundedQuantity(t *testing.T, path string, schema *apiextensionsv1.JSONSchemaProps) {
+	t.Helper()
+	internal := new(apiextensions.JSONSchemaProps)
+	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(schema, internal, nil); err != nil {
+		t.Fatal(err)
+	}
+	validator, _, err := schemavalidation.NewSchemaValidator(internal)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, value := range []any{
+		int64(5), "0", "500m", "5Gi", "1E", "2Ei", ".5", "1e3", "+1.5e+6", "-1E-006", "1e100", "1e-100", "9223372036854775807999999999n", strings.Repeat("1", 64),
+	} {
+		if errs := schemavalidation.ValidateCustomResource(nil, value, validator); len(errs) > 0 {
+			t.Errorf("%s refuses %v: %v", path, value, errs)
+		}
+		if err := budget.Quantity(fmt.Sprint(value)); err != nil {
+			t.Errorf("beyond the schema: %v", err)
+		}
+	}
+	for _, value := range []string{
+		"1e101", "1E-101", "1e+0101", "1e-10000000", "1e-300000000", "1000000000000000000001e3000000", strings.Repeat("1", 65),
+	} {
+		if errs := schemavalidation.ValidateCustomResource(nil, value, validator); len(errs) == 0 {
+			t.Errorf("%s takes %s", path, value)
+		}
+		if budget.Quantity(value) == nil {
+			t.Errorf("only the schema bounds %s", value)
+		}
+	}
+}
+
+// quantities are the schemas of all quantities, by where they are.
+func quantities(path string, schema *apiextensionsv1.JSONSchemaProps) map[string]*apiextensionsv1.JSONSchemaProps {
+	found := map[string]*apiextensionsv1.JSONSchemaProps{}
+	if schema.XIntOrString && strings.Contains(schema.Pattern, "numkMGTPE") {
+		found[path] = schema
+	}
+	if schema.Items != nil {
+		maps.Copy(found, quantities(path+"[]", schema.Items.Schema))
+	}
+	if schema.AdditionalProperties != nil && schema.AdditionalProperties.Schema != nil {
+		maps.Copy(found, quantities(path+"{}", schema.AdditionalProperties.Schema))
+	}
+	for name := range schema.Properties {
+		property := schema.Properties[name]
+		maps.Copy(found, quantities(path+"."+name, &property))
+	}
+	return found
 }
 
 // all decodes every file.

@@ -47,7 +47,8 @@ var hubTypes = sync.OnceValue(func() *runtime.Scheme {
 // cannot hold it: a quantity beyond all bounds, a date in lower case, a number beyond 32 bits. Were one such object stored,
 // every client that lists its kind would fail, over and over, on all objects of the kind. Of a request for the
 // subresource status the status is looked at, otherwise everything but metadata and status. Parts that the update leaves
-// as they were pass, so that an old mistake stands in nobody's way. It fails with 400, naming the field.
+// as they were pass, so that an old mistake stands in nobody's way. It fails with 400, naming the field. Quantities are
+// bounded before anything is read: one of a few characters can take minutes.
 func ValidateReadable(object, old *unstructured.Unstructured, subresource string) error {
 	kind := object.GroupVersionKind()
 	if !hubTypes().Recognizes(kind) {
@@ -59,9 +60,14 @@ func ValidateReadable(object, old *unstructured.Unstructured, subresource string
 		if old != nil && reflect.DeepEqual(part, old.Object[name]) {
 			continue
 		}
+		path := field.NewPath(name)
+		if refused := boundQuantities(path, part, fieldOf(kind, name)); len(refused) > 0 {
+			errs = append(errs, refused...)
+			continue
+		}
 		read := func(part any) error { return readInto(kind, map[string]any{name: part}) }
 		if err := read(part); err != nil {
-			errs = append(errs, blame(field.NewPath(name), part, read))
+			errs = append(errs, blame(path, part, read))
 		}
 	}
 	if len(errs) == 0 {

@@ -21,6 +21,7 @@ import (
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/addon/containers"
 	"github.com/capstan-io/capstan/internal/addon/template"
+	"github.com/capstan-io/capstan/internal/admission"
 	"github.com/capstan-io/capstan/internal/agent/work/ignore"
 	"github.com/capstan-io/capstan/internal/budget"
 	"github.com/capstan-io/capstan/internal/manifest/conditions"
@@ -124,6 +125,13 @@ var interpreters = map[string]func(t *testing.T, text string) error{
 	},
 	"template": func(_ *testing.T, text string) error { return rendered(text, strings.Repeat("v", 1024)) },
 	"variable": func(_ *testing.T, text string) error { return rendered(strings.Repeat("{{A}}", 10_000), text) },
+	"amount of a cluster": func(_ *testing.T, text string) error {
+		cluster := &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": clusterv1.GroupVersion.String(), "kind": "ManagedCluster", "metadata": map[string]any{"name": "a"},
+			"status": map[string]any{"allocatable": map[string]any{"cpu": text}},
+		}}
+		return admission.ValidateReadable(cluster, nil, "status")
+	},
 	"identifier of a container": func(_ *testing.T, text string) error {
 		pattern, err := containers.Pattern(text)
 		if err == nil {
@@ -180,6 +188,8 @@ var bombs = map[string]struct {
 	"overrides, steps":                    {strings.Repeat("- mergePatch: {a: b}\n", 900), overrides("counted in steps; the limit is 40000")},
 	"overrides, aliases":                  {"- mergePatch: {a: &a \"" + strings.Repeat("a", 10_000) + "\", b: [" + strings.Repeat("*a, ", 10_000) + "]}", overrides("with its aliases and anchors, the YAML is too large")},
 	"overrides, nesting":                  {"- mergePatch: " + strings.Repeat("[", 5000) + strings.Repeat("]", 5000), overrides("")},
+	"a small quantity":                    {"1e-10000000", map[string]string{"amount of a cluster": "status.allocatable.cpu: Invalid value: \"1e-10000000\": the quantity \"1e-10000000\" has too large an exponent; the limit is 100"}},
+	"a large quantity":                    {"1000000000000000000001e3000000", map[string]string{"amount of a cluster": "has too large an exponent; the limit is 100"}},
 	"template":                            {strings.Repeat("{{A}}", 100_000), map[string]string{"template": "with the values of its variables, the template has too many bytes"}},
 	"brackets":                            {strings.Repeat("[", 4000), nil},
 	"parentheses":                         {strings.Repeat("(", 4000), nil},

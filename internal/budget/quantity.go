@@ -6,14 +6,19 @@ import (
 	"strings"
 )
 
-// mostExponent is the largest power of ten of a quantity: above it, no two quantities are compared in less than seconds, because both are
-// written out.
-const mostExponent = 100
+const (
+	// mostExponent is the largest power of ten of a quantity, and its inverse the smallest: quantities are written out when they are parsed
+	// and compared, which takes seconds with an exponent of millions.
+	mostExponent = 100
+	// mostQuantityBytes is how long a quantity may be. The largest and most precise one that there is has 28 digits.
+	mostQuantityBytes = 64
+)
 
 // Quantity fails if a text is a resource quantity, such as 1e1000000000, whose exponent is larger than any that people write. What is no
-// quantity it leaves to whoever parses it.
+// quantity it leaves to whoever parses it. It is to be asked before a quantity is parsed, and so before an object is read into a type that
+// has some. The CRDs have the same bounds, from tools/crd-quantities.sed.
 func Quantity(text string) error {
-	if err := Length("a quantity", len(text), 1<<10); err != nil {
+	if err := Length("a quantity", len(text), mostQuantityBytes); err != nil {
 		return err
 	}
 	i := strings.IndexAny(text, "eE")

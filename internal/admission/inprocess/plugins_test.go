@@ -326,12 +326,25 @@ func TestUnreadableValuesAreRefused(t *testing.T) {
 	const taint = `metadata: {name: c1}, spec: {hubAcceptsClient: false, taints: [{key: a, effect: NoSelect, timeAdded: null}, {key: b, effect: NoSelect, timeAdded: "2026-01-01t00:00:00z"}]}`
 	set := object(t, `{apiVersion: work.open-cluster-management.io/v1alpha1, kind: ManifestWorkReplicaSet, metadata: {name: s, namespace: d},
 		spec: {placementRefs: [{name: p, rolloutStrategy: {type: All, all: {maxFailures: 99999999999}}}]}}`)
+	config := func(version, resources string) *unstructured.Unstructured {
+		return object(t, `{apiVersion: addon.open-cluster-management.io/`+version+`, kind: AddOnDeploymentConfig, metadata: {name: a, namespace: d},
+			spec: {customizedVariables: [{name: A, value: "1e-10000000"}], resourceRequirements: [{containerID: "*:*:*", resources: `+resources+`}]}}`)
+	}
 	for _, test := range []struct {
 		name        string
 		object, old *unstructured.Unstructured
 		subresource string
 		text        string
 	}{
+		{name: "quantity that takes long to read", subresource: "status", object: cluster(t, `metadata: {name: c1}, status: {allocatable: {cpu: "1e-10000000"}}`),
+			text: `status.allocatable.cpu: Invalid value: "1e-10000000": the quantity "1e-10000000" has too large an exponent; the limit is 100`},
+		{name: "limit that takes long to read", object: config("v1beta1", `{limits: {cpu: "1000000000000000000001e3000000"}}`),
+			text: `spec.resourceRequirements[0].resources.limits.cpu: Invalid value: "1000000000000000000001e3000000": the quantity`},
+		{name: "request that takes long to read", object: config("v1alpha1", `{requests: {example.com/gpu: "1e-10000000"}}`),
+			text: `spec.resourceRequirements[0].resources.requests[example.com/gpu]: Invalid value: "1e-10000000": the quantity`},
+		{name: "long quantity", object: config("v1beta1", `{limits: {cpu: "`+strings.Repeat("1", 65)+`"}}`),
+			text: "a quantity: it has 65 bytes; the limit is 64 bytes"},
+		{name: "quantities that people write", object: config("v1beta1", `{limits: {cpu: 100m, memory: 5Gi, a: 1E, b: 2Ei, c: "1e-100", d: "1E+6", e: 5, f: "0.5"}}`)},
 		{name: "quantity", subresource: "status", object: cluster(t, `metadata: {name: c1}, status: {capacity: {memory: 5Gi, cpu: 1e99999999999999999999}}`),
 			text: "status.capacity.cpu: Invalid value: \"1e99999999999999999999\""},
 		{name: "quantity with a domain", subresource: "status", object: cluster(t, `metadata: {name: c1}, status: {capacity: {example.com/gpu: x}}`),
