@@ -307,7 +307,10 @@ func needsNoRequest(cluster *clusterv1.ManagedCluster) bool {
 func noRequest(cluster string, others []string, rejected []hubapi.RejectedRequest) error {
 	var left strings.Builder
 	if len(others) > 0 {
-		fmt.Fprintf(&left, "\n  --requesters names none of those who asked, whose names it has to match whole:\n    %s", strings.Join(others, "\n    "))
+		left.WriteString("\n  --requesters names none of those who asked, whose names it has to match whole:")
+	}
+	for _, name := range others {
+		fmt.Fprintf(&left, "\n    %s", output.Printable(name))
 	}
 	for _, request := range rejected {
 		fmt.Fprintf(&left, "\n  CSR %s is left alone: %s", request.Name, request.Why)

@@ -128,6 +128,19 @@ func TestAcceptRequesters(t *testing.T) {
 	}
 }
 
+// "prints common names of requests raw": what a terminal acts on is quoted, and a name in several lines is one.
+func TestAcceptRequestersWithUnprintableNames(t *testing.T) {
+	t.Parallel()
+	h := newHub(t)
+	h.putClusters(t)
+	h.putRequest(t, fakehub.JoinRequest(t, "one", "cluster1", "a1\x1b[2K\nnobody asks"))
+	got := h.run(t, "", "accept", "--cluster", "cluster1", "--requesters", "system:open-cluster-management:cluster1:a2")
+	got.fails(t, "no csr is approved yet", `"system:open-cluster-management:cluster1:a1\x1b[2K\nnobody asks"`)
+	if strings.Contains(got.errOut, "\x1b[2K") {
+		t.Errorf("printed %q", got.errOut)
+	}
+}
+
 // CA-18: that another agent is approved does not help the one that --requesters names.
 func TestAcceptRequestersOfApproved(t *testing.T) {
 	t.Parallel()

@@ -2,6 +2,7 @@ package conversion
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 
@@ -20,13 +21,20 @@ const (
 	kindManagedClusterAddOn    = "ManagedClusterAddOn"
 )
 
+// maxBody bounds what is read of a review. An API server sends all objects of a list in one, so the bound is far above that of one object:
+// it has room for the add-ons of thousands of clusters. Without one, whoever reaches the port could make the process use up its memory,
+// which is several times what it reads.
+const maxBody = 128 << 20
+
 // Path is where the CRDs of the add-on kinds expect the handler.
 const Path = "/convert"
 
 // Handler answers the ConversionReview of the API group apiextensions.k8s.io/v1 for the add-on kinds. What it cannot
 // convert fails the review with a message that names the object; a request that is no such review is answered with 400
-// or 405.
-func Handler() http.Handler {
+// or 405, and one that is too large with 413.
+func Handler() http.Handler { return handler(maxBody) }
+
+func handler(maxBody int64) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodPost {
 			w.Header().Set("Allow", http.MethodPost)
@@ -35,7 +43,13 @@ func Handler() http.Handler {
 			return
 		}
 		review := new(apiextensionsv1.ConversionReview)
-		if err := json.NewDecoder(r.Body).Decode(review); err != nil {
+		err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody)).Decode(review)
+		if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {
+			http.Error(w, fmt.Sprintf("the ConversionReview has more than %d bytes: list fewer objects at once, with limit, or in the version that is stored",
+				tooLarge.Limit), http.StatusRequestEntityTooLarge)
+			return
+		}
+		if err != nil {
 			http.Error(w, fmt.Sprintf("the body is not a ConversionReview: %v", err), http.StatusBadRequest)
 			return
 		}

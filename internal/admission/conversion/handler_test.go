@@ -51,6 +51,27 @@ func TestHandlerFailsTheReview(t *testing.T) {
 	}
 }
 
+// "one 1.5 GB POST took the process to 6.2 GB": no more of a body is read than a review may have.
+func TestHandlerBoundsTheBody(t *testing.T) {
+	t.Parallel()
+	const limit = 1 << 10
+	reviewOf := func(size int) string {
+		start, end := `{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview","request":{"uid":"`, `"}}`
+		return start + strings.Repeat("u", size-len(start)-len(end)) + end
+	}
+	for size, want := range map[int]int{limit: http.StatusOK, limit + 1: http.StatusRequestEntityTooLarge, 100 * limit: http.StatusRequestEntityTooLarge} {
+		body := strings.NewReader(reviewOf(size))
+		answer := httptest.NewRecorder()
+		handler(limit).ServeHTTP(answer, httptest.NewRequest(http.MethodPost, Path, body))
+		if answer.Code != want {
+			t.Errorf("%d bytes are answered with %d %s, want %d", size, answer.Code, answer.Body, want)
+		}
+		if read := size - body.Len(); read > limit+1 {
+			t.Errorf("of %d bytes %d were read", size, read)
+		}
+	}
+}
+
 func review(t *testing.T, desired string, objects ...[]byte) *apiextensionsv1.ConversionResponse {
 	t.Helper()
 	request := &apiextensionsv1.ConversionReview{
