@@ -52,7 +52,8 @@ func asHubAccount(t *testing.T, server *env.Server, account string) client.Clien
 func testStolenTokens(t *testing.T, existing *env.Server) {
 	const name = "stolen"
 	admin := existing.Client(t)
-	create(t, admin, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: ofCluster(name)}}, &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name}},
+	create(t, admin, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: ofCluster(name)}},
+		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: name + "-token-role"}}, &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name}},
 		work(name, name, configMap("default", "a", "b")), replicaSet(name, name, configMap("default", "a", "b"), "p"),
 		&clusterv1beta2.ManagedClusterSet{ObjectMeta: metav1.ObjectMeta{Name: name}}, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: name}})
 	registration, addOns := asHubAccount(t, existing, fleet.ServiceAccountRegistrationController), asHubAccount(t, existing, fleet.ServiceAccountAddOnManager)
@@ -96,6 +97,9 @@ func testStolenTokens(t *testing.T, existing *env.Server) {
 		return &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name + "-token-role", Labels: map[string]string{fleet.LabelTokenInfrastructure: "true"}},
 			Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"serviceaccounts/token"}, ResourceNames: names, Verbs: []string{"create"}}}}
 	}
+	clusterRoleOf := func(cluster string, labels map[string]string, rules ...rbacv1.PolicyRule) *rbacv1.ClusterRole {
+		return &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: fleet.ManagedClusterClusterRole(cluster), Labels: labels}, Rules: rules}
+	}
 	itself := func(account string) rbacv1.Subject {
 		return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: fleet.NamespaceHub, Name: account}
 	}
@@ -129,6 +133,28 @@ func testStolenTokens(t *testing.T, existing *env.Server) {
 		"registration binds a role of another name": func() error {
 			return try(registration, bindingTo(name, name, "ClusterRole", fleet.ClusterRoleWork, nil, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: fleet.ClusterGroup(name)}))
 		},
+		"registration gives an agent the right to approve": func() error {
+			return try(registration, clusterRoleOf("approver", nil,
+				rbacv1.PolicyRule{APIGroups: []string{"certificates.k8s.io"}, Resources: []string{"certificatesigningrequests/approval"}, Verbs: []string{"update"}},
+				rbacv1.PolicyRule{APIGroups: []string{"certificates.k8s.io"}, Resources: []string{"signers"}, ResourceNames: []string{fleet.SignerKubeAPIServerClient}, Verbs: []string{"approve"}}))
+		},
+		"registration gives an agent another cluster": func() error {
+			return try(registration, clusterRoleOf("greedy", nil,
+				rbacv1.PolicyRule{APIGroups: []string{clusterv1.GroupVersion.Group}, Resources: []string{"managedclusters"}, Verbs: []string{"get"}}))
+		},
+		"registration gives viewers a role": func() error {
+			return try(registration, clusterRoleOf("seen", map[string]string{"rbac.authorization.k8s.io/aggregate-to-view": "true"},
+				rbacv1.PolicyRule{APIGroups: []string{"certificates.k8s.io"}, Resources: []string{"certificatesigningrequests"}, Verbs: []string{"get"}}))
+		},
+		"registration gives an agent the works of all clusters": func() error {
+			return try(registration, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: fleet.ManagedClusterClusterRole(name)},
+				RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: fleet.ClusterRoleWork},
+				Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: fleet.ClusterGroup(name)}}})
+		},
+		"registration makes a namespace for privileged pods": func() error {
+			return try(registration, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "privileged",
+				Labels: map[string]string{fleet.LabelClusterName: "privileged", "pod-security.kubernetes.io/enforce": "privileged"}}})
+		},
 		"registration takes the lease of another controller": func() error { return try(registration, lease("kube-system")) },
 		"registration takes over a namespace of Kubernetes": func() error {
 			return change(registration, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system"}}, `{"metadata":{"labels":{"`+fleet.LabelClusterName+`":"kube-system"}}}`)
@@ -155,6 +181,19 @@ func testStolenTokens(t *testing.T, existing *env.Server) {
 		"add-ons give tokens of others":                func() error { return try(addOns, tokenRole(name, name)) },
 		"add-ons give their rights to somebody": func() error {
 			return try(addOns, bindingTo(name, name, "ClusterRole", fleet.ClusterRoleWork, ofAddOn, itself(fleet.ServiceAccountAddOnManager)))
+		},
+		"add-ons give an account of their own making their rights": func() error {
+			return try(addOns, bindingTo("kube-system", name, "ClusterRole", "open-cluster-management:cluster-manager-addon-manager:controller", ofAddOn,
+				rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: "attacker", Name: "x-agent"}))
+		},
+		"add-ons give an agent their rights": func() error {
+			return try(addOns, bindingTo("kube-system", name, "ClusterRole", "open-cluster-management:cluster-manager-addon-manager:controller", ofAddOn,
+				rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: fleet.ClusterGroup(name)}))
+		},
+		"add-ons give a cluster the tokens of another": func() error {
+			tokens := map[string]string{fleet.LabelTokenInfrastructure: "true"}
+			return try(addOns, bindingTo(name, name+"-token-role", "Role", name+"-token-role", tokens,
+				rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: fleet.ClusterGroup("other")}))
 		},
 		"add-ons take rights from Kubernetes": func() error {
 			return remove(addOns, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "system::leader-locking-kube-scheduler"}})

@@ -2,7 +2,9 @@ package inprocess_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -19,6 +21,7 @@ import (
 	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
 	apiservercel "k8s.io/apiserver/pkg/apis/cel"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/cel/environment"
 )
 
@@ -91,6 +94,14 @@ func compilePolicy(t *testing.T, name string, spec *admissionregistrationv1.Vali
 	return p
 }
 
+// mayBindView is what an installer of add-ons has given, and nothing else.
+var mayBindView = authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	if a.GetVerb() == "bind" && a.GetAPIGroup() == "rbac.authorization.k8s.io" && a.GetResource() == "clusterroles" && a.GetName() == "view" && a.GetNamespace() == "x" {
+		return authorizer.DecisionAllow, "", nil
+	}
+	return authorizer.DecisionNoOpinion, "", nil
+})
+
 // write tells whether the policy lets an object be written; old is nil for one that is created, object for one that is deleted.
 func (p policy) write(t *testing.T, resource, subresource string, object, old *unstructured.Unstructured, namespace *corev1.Namespace) bool {
 	t.Helper()
@@ -111,7 +122,7 @@ func (p policy) write(t *testing.T, resource, subresource string, object, old *u
 	attributes.Attributes = admission.NewAttributesRecord(attributes.VersionedObject.Object(), attributes.VersionedOldObject.Object(), kind, written.GetNamespace(), written.GetName(),
 		schema.GroupVersionResource{Group: kind.Group, Version: kind.Version, Resource: resource}, subresource, operation, nil, false, &user.DefaultInfo{Name: "controller"})
 	request := cel.CreateAdmissionRequest(attributes.Attributes, metav1.GroupVersionResource(attributes.GetResource()), metav1.GroupVersionKind(kind))
-	results, _, err := p.compiled.ForInput(p.composed.CreateContext(t.Context()), attributes, request, cel.OptionalVariableBindings{}, cel.CreateNamespaceObject(namespace), apiservercel.RuntimeCELCostBudget)
+	results, _, err := p.compiled.ForInput(p.composed.CreateContext(t.Context()), attributes, request, cel.OptionalVariableBindings{Authorizer: mayBindView}, cel.CreateNamespaceObject(namespace), apiservercel.RuntimeCELCostBudget)
 	if err != nil {
 		t.Fatalf("%s: %v", p.name, err)
 	}
@@ -143,7 +154,11 @@ func TestPolicies(t *testing.T) {
 		binding  = `{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: "NAME", namespace: c1}, roleRef: {kind: ClusterRole, name: "open-cluster-management:managedcluster:work"}, subjects: [{kind: Group, name: "SUBJECT"}]}`
 		everyone = `{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: "open-cluster-management:managedcluster:c1"}, roleRef: {kind: ClusterRole, name: "open-cluster-management:managedcluster:c1"}, subjects: [{kind: Group, name: "SUBJECT"}]}`
 		token    = `{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: a-token-role, namespace: c1, labels: {addon.open-cluster-management.io/token-infrastructure: "true"}}, rules: [{apiGroups: [""], resources: [serviceaccounts/token], resourceNames: [ACCOUNT], verbs: [create]}, {apiGroups: [""], resources: [serviceaccounts/token], verbs: [subscribe]}]}`
-		bound    = `{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: b, namespace: x, labels: {open-cluster-management.io/addon-name: a}}, roleRef: {kind: ClusterRole, name: view}, subjects: [{kind: KIND, name: "SUBJECT"}]}`
+		global   = `{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: "open-cluster-management:managedcluster:NAME", labels: {LABELS}}, rules: [RULES]}`
+		remains  = `{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: "open-cluster-management:managedcluster:NAME", namespace: NAMESPACE}, rules: [RULES]}`
+		refers   = `{apiVersion: rbac.authorization.k8s.io/v1, kind: KIND, metadata: {name: "open-cluster-management:managedcluster:c1", NAMESPACE}, roleRef: {kind: OF, name: "open-cluster-management:managedcluster:ROLE"}, subjects: [{kind: Group, name: "system:open-cluster-management:c1"}]}`
+		bound    = `{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: b, namespace: NAMESPACE, labels: {open-cluster-management.io/addon-name: a, open-cluster-management.io/cluster-name: c1}}, roleRef: {kind: ClusterRole, name: "ROLE"}, subjects: [{kind: KIND, name: "SUBJECT", namespace: WHERE}]}`
+		tokens   = `{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: a-token-role, namespace: c1, labels: {addon.open-cluster-management.io/token-infrastructure: "true", open-cluster-management.io/cluster-name: c1}}, roleRef: {kind: Role, name: ROLE}, subjects: [{kind: Group, name: "SUBJECT"}]}`
 		account  = `{apiVersion: v1, kind: ServiceAccount, metadata: {name: a-agent, namespace: c1, labels: {addon.open-cluster-management.io/token-infrastructure: "true"}}}`
 		lease    = `{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: NAME, namespace: NAMESPACE}}`
 		ns       = `{apiVersion: v1, kind: Namespace, metadata: {name: NAME, labels: {open-cluster-management.io/cluster-name: NAME}}}`
@@ -152,6 +167,33 @@ func TestPolicies(t *testing.T) {
 		set      = `{apiVersion: work.open-cluster-management.io/v1alpha1, kind: ManifestWorkReplicaSet, metadata: {name: s, namespace: x}, spec: {placementRefs: [{name: NAME}]}}`
 		secret   = `{apiVersion: v1, kind: Secret, metadata: {name: s, namespace: x}, type: TYPE}`
 	)
+	rule := func(group, resource, verbs string, names ...string) string {
+		return fmt.Sprintf(`{apiGroups: [%q], resources: [%s], verbs: [%s], resourceNames: [%s]}`, group, resource, verbs, strings.Join(names, ", "))
+	}
+	const clusterGroup, workGroup, certificates = "cluster.open-cluster-management.io", "work.open-cluster-management.io", "certificates.k8s.io"
+	ofAccepted := strings.Join([]string{
+		rule(certificates, "certificatesigningrequests", "create, get, list, watch"), rule("register.open-cluster-management.io", "managedclusters/clientcertificates", "renew"),
+		rule(clusterGroup, "managedclusters", "get, list, update, watch", "c1"), rule(clusterGroup, "managedclusters/status", "patch, update", "c1"),
+	}, ", ")
+	globalRole := func(name, labels string, rules ...string) *unstructured.Unstructured {
+		return filled(t, global, "NAME", name, "LABELS", labels, "RULES", strings.Join(rules, ", "))
+	}
+	remainingRole := func(namespace, name string, rules ...string) *unstructured.Unstructured {
+		return filled(t, remains, "NAMESPACE", namespace, "NAME", name, "RULES", strings.Join(rules, ", "))
+	}
+	aggregated := globalRole("c1", "")
+	aggregated.Object["aggregationRule"] = map[string]any{}
+	of := func(kind, of, role string) *unstructured.Unstructured {
+		namespace := ""
+		if kind == "RoleBinding" {
+			namespace = "namespace: c1"
+		}
+		return filled(t, refers, "KIND", kind, "OF", of, "ROLE", role, "NAMESPACE", namespace)
+	}
+	boundTo := func(kind, where, subject string) *unstructured.Unstructured {
+		return filled(t, bound, "NAMESPACE", "x", "ROLE", "view", "KIND", kind, "WHERE", where, "SUBJECT", subject)
+	}
+	const anAddOn = "system:open-cluster-management:cluster:c1:addon:a"
 	ofCluster, ofHub := "open-cluster-management.io/cluster-name: c1", "system:serviceaccounts:open-cluster-management-hub"
 	for _, test := range []struct {
 		policy, resource, subresource string
@@ -171,12 +213,41 @@ func TestPolicies(t *testing.T) {
 		{"roles.registration-controller", "rolebindings", "", nil, filled(t, binding, "NAME", "open-cluster-management:managedcluster:c1:work", "SUBJECT", "g"), cluster, true},
 		{"roles.registration-controller", "clusterrolebindings", "", filled(t, everyone, "SUBJECT", "system:open-cluster-management:c1"), nil, nil, true},
 		{"roles.registration-controller", "clusterrolebindings", "", filled(t, everyone, "SUBJECT", "system:open-cluster-management:c2"), nil, nil, false},
+		{"roles.registration-controller", "clusterroles", "", globalRole("c1", "", ofAccepted), nil, nil, true},
+		{"roles.registration-controller", "clusterroles", "", globalRole("c1", "", rule(clusterGroup, "managedclusters", "get, list, watch", "c1")), nil, nil, true},
+		{"roles.registration-controller", "clusterroles", "", globalRole("c1", "", rule(clusterGroup, "managedclusters", "get, list, watch", "c2")), nil, nil, false},
+		{"roles.registration-controller", "clusterroles", "", globalRole("c1", "", rule(clusterGroup, "managedclusters", "get, list, watch")), nil, nil, false},
+		{"roles.registration-controller", "clusterroles", "", globalRole("c1", "", ofAccepted, rule(certificates, "certificatesigningrequests/approval", "update")), nil, nil, false},
+		{"roles.registration-controller", "clusterroles", "", globalRole("c1", "", rule(certificates, "signers", "approve", "kubernetes.io/kube-apiserver-client")), nil, nil, false},
+		{"roles.registration-controller", "clusterroles", "", globalRole("c1", "", rule(certificates, "certificatesigningrequests", "'*'")), nil, nil, false},
+		{"roles.registration-controller", "clusterroles", "", globalRole("c1", "", rule("*", "certificatesigningrequests", "get")), nil, nil, false},
+		{"roles.registration-controller", "clusterroles", "", globalRole("c1", "", `{nonResourceURLs: ["/metrics"], verbs: [get]}`), nil, nil, false},
+		{"roles.registration-controller", "clusterroles", "", globalRole("c1", `rbac.authorization.k8s.io/aggregate-to-view: "true"`, ofAccepted), nil, nil, false},
+		{"roles.registration-controller", "clusterroles", "", aggregated, nil, nil, false},
+		{"roles.registration-controller", "clusterroles", "", globalRole("registration", "", rule("coordination.k8s.io", "leases", "get, list, watch, update"), rule("addon.open-cluster-management.io", "managedclusteraddons/status", "patch, update"), rule("events.k8s.io", "events", "create")), nil, nil, true},
+		{"roles.registration-controller", "clusterroles", "", globalRole("registration", "", rule("", "namespaces", "create")), nil, nil, false},
+		{"roles.registration-controller", "clusterroles", "", globalRole("work", "", rule(workGroup, "manifestworks", "get, list, watch, update, patch"), rule("", "events", "create, patch, update"), rule("events.k8s.io", "events", "create")), nil, nil, true},
+		{"roles.registration-controller", "clusterroles", "", globalRole("c1", "", rule(workGroup, "manifestworks", "get, list, watch")), nil, nil, false},
+		{"roles.registration-controller", "roles", "", remainingRole("c1", "c1:remaining-works", rule(workGroup, "manifestworks", "get, update, patch", "w"), rule(workGroup, "manifestworks/status", "patch, update", "w")), nil, cluster, true},
+		{"roles.registration-controller", "roles", "", remainingRole("c1", "c1:remaining-works", rule(workGroup, "manifestworks", "get, update, patch")), nil, cluster, false},
+		{"roles.registration-controller", "roles", "", remainingRole("c1", "c1:remaining-works", rule("rbac.authorization.k8s.io", "rolebindings", "create", "w")), nil, cluster, false},
+		{"roles.registration-controller", "roles", "", remainingRole("c1", "c1", rule(workGroup, "manifestworks", "get", "w")), nil, cluster, false},
+		{"roles.registration-controller", "roles", "", remainingRole("kube-system", "kube-system:remaining-works", rule(workGroup, "manifestworks", "get", "w")), nil, other, false},
+		{"roles.registration-controller", "rolebindings", "", of("RoleBinding", "ClusterRole", "registration"), nil, cluster, true},
+		{"roles.registration-controller", "rolebindings", "", of("RoleBinding", "Role", "c1:remaining-works"), nil, cluster, true},
+		{"roles.registration-controller", "rolebindings", "", of("RoleBinding", "ClusterRole", "c2"), nil, cluster, false},
+		{"roles.registration-controller", "rolebindings", "", of("RoleBinding", "Role", "work"), nil, cluster, false},
+		{"roles.registration-controller", "clusterrolebindings", "", of("ClusterRoleBinding", "ClusterRole", "c1"), nil, nil, true},
+		{"roles.registration-controller", "clusterrolebindings", "", of("ClusterRoleBinding", "ClusterRole", "work"), nil, nil, false},
 		{"leases.registration-controller", "leases", "", filled(t, lease, "NAMESPACE", "c1", "NAME", "managed-cluster-lease"), nil, cluster, true},
 		{"leases.registration-controller", "leases", "", filled(t, lease, "NAMESPACE", "open-cluster-management-hub", "NAME", "x"), nil, nil, true},
 		{"leases.registration-controller", "leases", "", filled(t, lease, "NAMESPACE", "kube-system", "NAME", "x"), nil, other, false},
 		{"namespaces.registration-controller", "namespaces", "", filled(t, ns, "NAME", "c1"), nil, nil, true},
 		{"namespaces.registration-controller", "namespaces", "", filled(t, ns, "NAME", "kube-system"), nil, nil, false},
 		{"namespaces.registration-controller", "namespaces", "", filled(t, ns, "NAME", "c1"), filled(t, bare), nil, false}, // a label of Kubernetes goes
+		{"namespaces.registration-controller", "namespaces", "", filled(t, bare, "c1}", "c1, open-cluster-management.io/cluster-name: c1}"), nil, nil, true},
+		{"namespaces.registration-controller", "namespaces", "", filled(t, bare, "c1}", "c1, open-cluster-management.io/cluster-name: c1, app.kubernetes.io/part-of: hub}"), nil, nil, true},
+		{"namespaces.registration-controller", "namespaces", "", filled(t, bare, "c1}", "c1, open-cluster-management.io/cluster-name: c1, pod-security.kubernetes.io/enforce: privileged}"), nil, nil, false},
 		{"tokens.addon-manager-controller", "serviceaccounts", "token", filled(t, account), nil, cluster, false},
 		{"approvals.addon-manager-controller", "certificatesigningrequests", "approval", filled(t, addOnCSR, "GROUP", "system:open-cluster-management:c1"), filled(t, addOnCSR, "GROUP", "x"), nil, true},
 		{"approvals.addon-manager-controller", "certificatesigningrequests", "approval", filled(t, addOnCSR, "GROUP", "system:open-cluster-management:c2"), filled(t, addOnCSR, "GROUP", "x"), nil, false},
@@ -184,12 +255,25 @@ func TestPolicies(t *testing.T) {
 		{"service-accounts.addon-manager-controller", "serviceaccounts", "", filled(t, account), nil, other, false},
 		{"roles.addon-manager-controller", "roles", "", filled(t, token, "ACCOUNT", "a-agent"), nil, cluster, true},
 		{"roles.addon-manager-controller", "roles", "", filled(t, token, "ACCOUNT", "admin"), nil, cluster, false},
+		{"roles.addon-manager-controller", "roles", "", filled(t, token, "ACCOUNT", "b-agent"), nil, cluster, false},
 		{"roles.addon-manager-controller", "roles", "", filled(t, token, "ACCOUNT", ""), nil, cluster, false},
 		{"roles.addon-manager-controller", "roles", "", filled(t, token, "ACCOUNT", "a-agent"), nil, other, false},
-		{"role-bindings.addon-manager-controller", "rolebindings", "", filled(t, bound, "KIND", "Group", "SUBJECT", "system:open-cluster-management:cluster:c1:addon:a"), nil, other, true},
-		{"role-bindings.addon-manager-controller", "rolebindings", "", filled(t, bound, "KIND", "ServiceAccount", "SUBJECT", "a-agent"), nil, other, true},
-		{"role-bindings.addon-manager-controller", "rolebindings", "", filled(t, bound, "KIND", "ServiceAccount", "SUBJECT", "addon-manager-controller-sa"), nil, other, false},
-		{"role-bindings.addon-manager-controller", "rolebindings", "", filled(t, bound, "KIND", "User", "SUBJECT", "ann"), nil, other, false},
+		{"role-bindings.addon-manager-controller", "rolebindings", "", boundTo("Group", "", anAddOn), nil, other, true},
+		{"role-bindings.addon-manager-controller", "rolebindings", "", boundTo("ServiceAccount", "c1", "a-agent"), nil, other, true},
+		{"role-bindings.addon-manager-controller", "rolebindings", "", boundTo("User", "", "system:serviceaccount:c1:a-agent"), nil, other, true},
+		{"role-bindings.addon-manager-controller", "rolebindings", "", boundTo("ServiceAccount", "attacker", "a-agent"), nil, other, false},
+		{"role-bindings.addon-manager-controller", "rolebindings", "", boundTo("ServiceAccount", "c1", "x-agent"), nil, other, false},
+		{"role-bindings.addon-manager-controller", "rolebindings", "", boundTo("ServiceAccount", "c1", "addon-manager-controller-sa"), nil, other, false},
+		{"role-bindings.addon-manager-controller", "rolebindings", "", boundTo("User", "", "system:serviceaccount:attacker:a-agent"), nil, other, false},
+		{"role-bindings.addon-manager-controller", "rolebindings", "", boundTo("User", "", "ann"), nil, other, false},
+		{"role-bindings.addon-manager-controller", "rolebindings", "", filled(t, bound, "NAMESPACE", "x", "ROLE", "edit", "KIND", "Group", "WHERE", "", "SUBJECT", anAddOn), nil, other, false},
+		{"role-bindings.addon-manager-controller", "rolebindings", "", filled(t, bound, "NAMESPACE", "kube-system", "ROLE", "view", "KIND", "Group", "WHERE", "", "SUBJECT", anAddOn), nil, other, false},
+		{"role-bindings.addon-manager-controller", "rolebindings", "", filled(t, bound, "NAMESPACE", "kube-system", "ROLE", "open-cluster-management:cluster-manager-addon-manager:controller", "KIND", "Group", "WHERE", "", "SUBJECT", anAddOn), nil, other, false},
+		{"role-bindings.addon-manager-controller", "rolebindings", "", filled(t, tokens, "ROLE", "a-token-role", "SUBJECT", "system:open-cluster-management:c1"), nil, cluster, true},
+		{"role-bindings.addon-manager-controller", "rolebindings", "", filled(t, tokens, "ROLE", "a-token-role", "SUBJECT", "open-cluster-management:c1"), nil, cluster, true},
+		{"role-bindings.addon-manager-controller", "rolebindings", "", filled(t, tokens, "ROLE", "a-token-role", "SUBJECT", "system:open-cluster-management:c2"), nil, cluster, false},
+		{"role-bindings.addon-manager-controller", "rolebindings", "", filled(t, tokens, "ROLE", "a-token-role", "SUBJECT", "system:open-cluster-management:c1"), nil, other, false},
+		{"role-bindings.addon-manager-controller", "rolebindings", "", filled(t, tokens, "ROLE", "admin", "SUBJECT", "system:open-cluster-management:c1"), nil, cluster, false},
 		{"clusters.addon-manager-controller", "managedclusters", "", filled(t, mc, "LABELS", "feature.open-cluster-management.io/addon-a: available"), filled(t, mc, "LABELS", "feature.open-cluster-management.io/addon-b: x"), nil, true},
 		{"clusters.addon-manager-controller", "managedclusters", "", filled(t, mc, "LABELS", "cluster.open-cluster-management.io/clusterset: prod"), filled(t, mc, "LABELS", ""), nil, false},
 		{"clusters.registration-controller", "managedclusters", "", nil, filled(t, mc, "LABELS", ""), nil, false},
