@@ -18,8 +18,10 @@ type Authorizer func(ctx context.Context, asked authorizationv1.ResourceAttribut
 
 // Sender is who sent the request under admission.
 type Sender struct {
-	// Name is the user name, for messages.
+	// Name is the user name.
 	Name string
+	// Groups are those that the user is in.
+	Groups []string
 	// Clusters are those as whose agent the sender acts; none for anybody else.
 	Clusters []string
 	// Joining tells whether the sender has a bootstrap credential.

@@ -34,17 +34,17 @@ func ValidateManagedClusterAddOn(ctx context.Context, addOn, old metav1.Object, 
 	return validateHosting(ctx, managedClusterAddOnResource, addOn, old, sender)
 }
 
-// ValidateManagedClusterAddOnStatus holds an agent to what it has to tell of an add-on (R10): conditions, and by which driver
-// the add-on gets its access to the hub (RG-62). RBAC lets it write all of the status, but status.registrations is the identity that the
-// hub approves certificates for and gives rights to: an agent that could write it would name itself another. The objects may be of
-// either version. It fails with 403.
+// ValidateManagedClusterAddOnStatus holds agents, of clusters and of add-ons, to what they have to tell of an add-on: conditions,
+// and by which driver the add-on gets its access to the hub. RBAC lets them write all of the status, but status.registrations is the identity that
+// the hub approves certificates for and gives rights to, and status.configReferences names the AddOnTemplate that says both: an agent that could
+// write these would take what is another's. The objects may be of either version. It fails with 403.
 //
 // It holds everybody to the order in which an add-on is configured and deployed, and fails with 409.
 func ValidateManagedClusterAddOnStatus(addOn, old *unstructured.Unstructured, sender Sender) error {
 	if err := validateConfigured(addOn, old); err != nil {
 		return err
 	}
-	if len(sender.Clusters) == 0 {
+	if !fleet.IsAgentOn(addOn.GetNamespace(), sender.Name, sender.Groups) {
 		return nil
 	}
 	now, before := statusOfHub(addOn), statusOfHub(old)
@@ -61,7 +61,7 @@ func ValidateManagedClusterAddOnStatus(addOn, old *unstructured.Unstructured, se
 
 func forbiddenStatus(addOn *unstructured.Unstructured, sender Sender, path string) error {
 	return apierrors.NewForbidden(managedClusterAddOnResource, addOn.GetName(), fmt.Errorf(
-		"user %q is the agent of a cluster and cannot change %s: it may change status.conditions and the driver of registrations; "+
+		"user %q is an agent, of a cluster or of an add-on on one, and cannot change %s: it may change status.conditions and the driver of registrations; "+
 			"the rest is for the manager of the add-on, on the hub", sender.Name, path))
 }
 

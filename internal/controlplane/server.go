@@ -50,7 +50,7 @@ func Run(ctx context.Context, o *Options) error {
 		return err
 	}
 	defer func() { _ = lock.Release() }()
-	h := &hub{Options: o}
+	h := &hub{Options: o, cutOff: scope.NewCutOff()}
 	if err := h.open(ctx); err != nil {
 		return ignoreStop(ctx, err)
 	}
@@ -71,7 +71,7 @@ type hub struct {
 	// hostingUsers are let in unless nil.
 	hostingUsers *hostingUsers
 	// cutOff has the clusters to whose credentials the API server refuses everything.
-	cutOff scope.CutOff
+	cutOff *scope.CutOff
 	// What the hub shows to aggregated APIs.
 	proxyCertFile, proxyKeyFile string
 	server                      *aggregatorapiserver.APIAggregator
@@ -170,7 +170,7 @@ func (h *hub) build(ctx context.Context) error {
 	}
 	transport := &inmemory.Transport{}
 	h.loopback = loopbackClient(transport)
-	if h.server, err = newServer(completed, h.loopback, embedded, h.services, h.hostingUsers, &h.cutOff, slices.Collect(maps.Keys(h.Endpoints))); err != nil {
+	if h.server, err = newServer(completed, h.loopback, embedded, h.services, h.hostingUsers, h.cutOff, slices.Collect(maps.Keys(h.Endpoints))); err != nil {
 		return err
 	}
 	generic := h.server.GenericAPIServer

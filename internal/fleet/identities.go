@@ -143,6 +143,14 @@ func ClustersBehind(user string, groups []string) []string {
 	return clusters
 }
 
+// IsAgentOn tells whether somebody is an agent with regard to what is in the namespace of a cluster: that of any cluster, an add-on on any, or a
+// service account in this namespace, which is how add-ons with tokens act. Service accounts elsewhere are managers on the hub, as far as can be
+// told by the name.
+func IsAgentOn(cluster, user string, groups []string) bool {
+	return IsAgentIdentity(user) || slices.ContainsFunc(groups, IsAgentIdentity) || len(AgentClusters(groups)) > 0 ||
+		strings.HasPrefix(user, ServiceAccountUser(cluster, ""))
+}
+
 // IsJoining tells whether somebody has a bootstrap credential, with which agents ask to join: a bootstrap token, or a token of
 // ServiceAccountBootstrap or of the account that was used before it.
 func IsJoining(user string, groups []string) bool {

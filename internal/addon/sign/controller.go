@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -19,6 +20,7 @@ import (
 	"github.com/capstan-io/capstan/addon"
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/acceptance"
 	"github.com/capstan-io/capstan/internal/addon/catalogue"
 	"github.com/capstan-io/capstan/internal/addon/registrations"
 	"github.com/capstan-io/capstan/internal/addon/trigger"
@@ -27,8 +29,12 @@ import (
 	"github.com/capstan-io/capstan/internal/retry"
 )
 
-// workers is how many certificates are issued at once.
-const workers = 5
+const (
+	// workers is how many certificates are issued at once.
+	workers = 5
+	// untilAccepted is how long it is until a request of a denied cluster is looked at again: clusters are not watched.
+	untilAccepted = time.Minute
+)
 
 // Controller reconciles the approved CertificateSigningRequests of add-ons to signers that are not of Kubernetes (AF-06).
 type Controller struct {
@@ -62,7 +68,7 @@ func toBeSigned(o client.Object) bool {
 		csr.Labels[fleet.LabelAddOnName] != "" && csr.Labels[fleet.LabelClusterName] != ""
 }
 
-// Reconcile has the add-on sign the request, if it is with one of its signers.
+// Reconcile has the add-on sign the request, if it is with one of its signers. It may have been approved before its cluster was denied.
 func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	csr := &certificatesv1.CertificateSigningRequest{}
 	if err := c.client.Get(ctx, req.NamespacedName, csr); err != nil {
@@ -77,6 +83,11 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	if err := c.client.Get(ctx, client.ObjectKey{Namespace: cluster.Name, Name: csr.Labels[fleet.LabelAddOnName]}, addOn); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if acceptance.Denied(cluster) {
+		c.recorder.Eventf(addOn, csr, corev1.EventTypeWarning, fleet.EventAddOnNotSigned, "Sign",
+			"CertificateSigningRequest %s is not signed: ManagedCluster %s is denied. When it is accepted, it is within a minute", csr.Name, cluster.Name)
+		return ctrl.Result{RequeueAfter: untilAccepted}, nil
 	}
 	agent, err := c.catalogue.Agent(ctx, addOn)
 	if err != nil || agent == nil {

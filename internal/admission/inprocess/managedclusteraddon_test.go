@@ -9,8 +9,8 @@ import (
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
-// R10: whoever decides what an add-on registers for decides as whom certificates are approved. That is the hub, and an agent says no more
-// than how it gets the credential and how the add-on is.
+// R10: whoever decides what an add-on registers for, or by which configurations it is made, decides as whom certificates are approved. That is the
+// hub, and an agent, of the cluster or of any of its add-ons, says no more than how it gets the credential and how the add-on is.
 func TestAgentsDoNotSayWhatAddOnsRegisterFor(t *testing.T) {
 	t.Parallel()
 	const (
@@ -23,10 +23,17 @@ func TestAgentsDoNotSayWhatAddOnsRegisterFor(t *testing.T) {
 	agents := []*user.DefaultInfo{
 		{Name: fleet.ClusterUser("c1", "x"), Groups: fleet.ClusterGroups("c1")},
 		{Name: "arn:aws:sts::1:assumed-role/r", Groups: []string{fleet.AWSClusterGroup("c1")}},
+		{Name: fleet.AddOnUser("c1", "x", "x-agent"), Groups: fleet.AddOnGroups("c1", "x")},
+		{Name: fleet.AddOnUser("c2", "a", "a-agent"), Groups: fleet.AddOnGroups("c2", "a")},
+		{Name: "whoever the add-on says", Groups: []string{"system:open-cluster-management:addon:x"}},
+		{Name: "system:serviceaccount:c1:x-agent", Groups: []string{"system:serviceaccounts", "system:serviceaccounts:c1"}},
 	}
 	others := []*user.DefaultInfo{
 		{Name: "admin", Groups: []string{"system:masters"}},
 		{Name: "system:serviceaccount:open-cluster-management-hub:addon-manager-controller-sa", Groups: []string{"system:serviceaccounts"}},
+		{Name: "system:serviceaccount:addons:manager", Groups: []string{"system:serviceaccounts", "system:serviceaccounts:addons"}},
+		{Name: "system:serviceaccount:c10:manager", Groups: []string{"system:serviceaccounts", "system:serviceaccounts:c10"}},
+		{Name: "manager", Groups: []string{"managers"}},
 	}
 	for _, test := range []struct {
 		name, old, now string
@@ -52,6 +59,7 @@ func TestAgentsDoNotSayWhatAddOnsRegisterFor(t *testing.T) {
 		{"the namespace", beta + betaOld, beta + `{namespace: other, ` + betaOld[len("{namespace: ns, "):], "status.namespace"},
 		{"the health check", beta + `{}`, beta + `{healthCheck: {mode: Customized}}`, "status.healthCheck"},
 		{"the configurations", beta + `{}`, beta + `{configReferences: [{group: g, resource: r, lastAppliedConfig: {name: c1, specHash: h1}}]}`, "status.configReferences"},
+		{"another template", beta + `{configReferences: [{group: addon.open-cluster-management.io, resource: addontemplates, desiredConfig: {name: mine, specHash: h1}}]}`, beta + `{configReferences: [{group: addon.open-cluster-management.io, resource: addontemplates, desiredConfig: {name: victim, specHash: h2}}]}`, "status.configReferences"},
 		{"a field that is not there yet", beta + `{}`, beta + `{more: {x: 1}}`, "status"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -52,6 +52,7 @@ func (p *asking) ValidateInitialization() error {
 func identify(who user.Info) rules.Sender {
 	return rules.Sender{
 		Name:     who.GetName(),
+		Groups:   who.GetGroups(),
 		Clusters: fleet.AgentClusters(who.GetGroups()),
 		Joining:  fleet.IsJoining(who.GetName(), who.GetGroups()),
 	}

@@ -20,22 +20,37 @@ import (
 
 // CutOff refuses everything to whoever acts for a cluster that is cut off, whatever roles give them: those of add-ons may be anybody's, and the
 // certificates that a compromised cluster has go on being valid. It is a beginning: the hub takes the rights of the cluster's agent away besides.
+// Until it is known which clusters are cut off, whoever acts for any waits; so nobody is let in by a restart.
 type CutOff struct {
+	// known is closed when clusters has all there are.
+	known    chan struct{}
 	mu       sync.RWMutex
 	clusters map[string]bool
 	watches  *Watches
 }
 
+// NewCutOff returns a CutOff that has to be run.
+func NewCutOff() *CutOff { return &CutOff{known: make(chan struct{}), clusters: map[string]bool{}} }
+
 var _ authorizer.UnconditionalAuthorizer = (*CutOff)(nil)
 
 // Authorize denies, or leaves it to others.
-func (c *CutOff) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	if len(c.clusters) == 0 || a.GetUser() == nil {
+func (c *CutOff) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	if a.GetUser() == nil {
 		return authorizer.DecisionNoOpinion, "", nil
 	}
-	for _, cluster := range fleet.ClustersBehind(a.GetUser().GetName(), a.GetUser().GetGroups()) {
+	clusters := fleet.ClustersBehind(a.GetUser().GetName(), a.GetUser().GetGroups())
+	if len(clusters) == 0 {
+		return authorizer.DecisionNoOpinion, "", nil
+	}
+	select {
+	case <-c.known:
+	case <-ctx.Done():
+		return authorizer.DecisionDeny, "", fmt.Errorf("the hub does not know yet which clusters are cut off: %w", ctx.Err())
+	}
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	for _, cluster := range clusters {
 		if c.clusters[cluster] {
 			return authorizer.DecisionDeny, fmt.Sprintf("cluster %q is cut off", cluster), nil
 		}
@@ -46,13 +61,13 @@ func (c *CutOff) Authorize(_ context.Context, a authorizer.Attributes) (authoriz
 // resync is never: the watch tells all there is.
 const resync time.Duration = 0
 
-// Run follows which clusters are cut off, until ctx ends. The API has to serve them.
+// Run follows which clusters are cut off, until ctx ends. The API has to serve them. It is called once.
 func (c *CutOff) Run(ctx context.Context, client dynamic.Interface) error {
 	clusters := schema.GroupVersionResource{Group: managedClusters.Group, Version: "v1", Resource: managedClusters.Resource}
 	informer := dynamicinformer.NewFilteredDynamicInformer(client, clusters, metav1.NamespaceAll, resync, cache.Indexers{}, func(o *metav1.ListOptions) {
 		o.LabelSelector = labels.Set{fleet.LabelCutOff: fleet.LabelTrue}.String()
 	}).Informer()
-	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { c.note(o, true) },
 		UpdateFunc: func(_, o any) { c.note(o, true) },
 		DeleteFunc: func(o any) {
@@ -65,6 +80,11 @@ func (c *CutOff) Run(ctx context.Context, client dynamic.Interface) error {
 	if err != nil {
 		return err
 	}
+	go func() {
+		if cache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
+			close(c.known)
+		}
+	}()
 	informer.RunWithContext(ctx)
 	return nil
 }
@@ -82,12 +102,9 @@ func (c *CutOff) note(o any, labelled bool) {
 func (c *CutOff) set(cluster string, is bool) {
 	c.mu.Lock()
 	was := c.clusters[cluster]
-	switch {
-	case is && c.clusters == nil:
-		c.clusters = map[string]bool{cluster: true}
-	case is:
+	if is {
 		c.clusters[cluster] = true
-	default:
+	} else {
 		delete(c.clusters, cluster)
 	}
 	c.mu.Unlock()

@@ -94,7 +94,7 @@ func TestWatchesEndWithTheirRights(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
 					rights, api := &allowing{}, fake.NewClientset(test.objects...)
-					w, shared := NewWatches(rights, &CutOff{}), informers.NewSharedInformerFactory(api, 0)
+					w, shared := NewWatches(rights, NewCutOff()), informers.NewSharedInformerFactory(api, 0)
 					if err := w.Follow(shared); err != nil {
 						t.Fatal(err)
 					}
@@ -177,7 +177,8 @@ func TestCutOff(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				cutOff := &CutOff{}
+				cutOff := NewCutOff()
+				close(cutOff.known)
 				refused := func(who user.Info) bool {
 					decision, _, _ := cutOff.Authorize(t.Context(), authorizer.AttributesRecord{User: who})
 					return decision == authorizer.DecisionDeny
