@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -119,7 +120,8 @@ func (c *Controller) hold(ctx context.Context, set *workv1alpha1.ManifestWorkRep
 	return err
 }
 
-// finish deletes the works of a set that is being deleted, and lets it go: at once, or when they are gone (MR-07).
+// finish deletes the works of a set that is being deleted, and lets it go: at once, or when they are gone (MR-07). It does not wait for
+// works that only have the labels, which the agent of any cluster can give to a work there, with a finalizer.
 func (c *Controller) finish(ctx context.Context, set *workv1alpha1.ManifestWorkReplicaSet, works []*work) error {
 	before := set.DeepCopy()
 	if !controllerutil.ContainsFinalizer(set, fleet.FinalizerManifestWorkReplicaSetCleanup) {
@@ -132,8 +134,11 @@ func (c *Controller) finish(ctx context.Context, set *workv1alpha1.ManifestWorkR
 	if problems := c.write(ctx, all); len(problems) > 0 {
 		return problems.asError()
 	}
-	if set.Spec.CascadeDeletionPolicy == workv1alpha1.Foreground && len(works) > 0 {
-		return c.reportDeletion(ctx, set, before, len(works))
+	if set.Spec.CascadeDeletionPolicy == workv1alpha1.Foreground {
+		works = slices.DeleteFunc(works, func(w *work) bool { return !namedFor(set, w) })
+		if len(works) > 0 {
+			return c.reportDeletion(ctx, set, before, len(works))
+		}
 	}
 	controllerutil.RemoveFinalizer(set, fleet.FinalizerManifestWorkReplicaSetCleanup)
 	_, err := patch.Object(ctx, c.client, set, before)

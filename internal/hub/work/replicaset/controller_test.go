@@ -562,6 +562,36 @@ func TestDeletion(t *testing.T) {
 	}
 }
 
+// "An agent labels its work as one of the tenant's set, with a finalizer: the set then stays." It waits for works with names of its own alone.
+func TestDeletionWaitsForItsOwn(t *testing.T) {
+	t.Parallel()
+	set := webSet(ref("p"))
+	set.Spec.CascadeDeletionPolicy = workv1alpha1.Foreground
+	for name, waits := range map[string]bool{
+		workName(set, "p", "c1"): true, workName(set, "earlier", "c1"): true, "webabcde": true,
+		"mine": false, "web": false, "web-of-me": false, workName(set, "p", "c2"): false, "web-0123456789": false,
+	} {
+		h := newHub(t, objects(set.DeepCopy(), decided("p"), []client.Object{&workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "c1", Name: name, Finalizers: []string{"example.com/stay"},
+			Labels: map[string]string{fleet.LabelManifestWorkReplicaSet: "ns.web", fleet.LabelPlacementName: "earlier"},
+		}}})...)
+		h.change(t, func(set *workv1alpha1.ManifestWorkReplicaSet) {
+			set.Finalizers = []string{fleet.FinalizerManifestWorkReplicaSetCleanup}
+		})
+		if err := h.Delete(t.Context(), h.set(t)); err != nil {
+			t.Fatal(err)
+		}
+		h.reconcile(t)
+		err := h.Get(t.Context(), client.ObjectKeyFromObject(set), &workv1alpha1.ManifestWorkReplicaSet{})
+		if client.IgnoreNotFound(err) != nil || (err == nil) != waits {
+			t.Errorf("with the work %s: %v, want the set to wait: %t", name, err, waits)
+		}
+		if h.works(t)["c1"][0].DeletionTimestamp.IsZero() {
+			t.Errorf("the work %s is not deleted", name)
+		}
+	}
+}
+
 // A cluster whose work is being deleted gets a new one when it is gone.
 func TestWorkThatIsBeingDeleted(t *testing.T) {
 	t.Parallel()

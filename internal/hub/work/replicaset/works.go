@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -200,6 +201,22 @@ func workName(set *workv1alpha1.ManifestWorkReplicaSet, placement, cluster strin
 	sum := sha256.Sum256([]byte(set.Namespace + "/" + set.Name + "/" + placement + "/" + cluster))
 	name := set.Name[:min(len(set.Name), longest-digits-1)]
 	return name + "-" + hex.EncodeToString(sum[:])[:digits]
+}
+
+// namedFor tells whether a work has a name that it gets when it is made for the set: workName, or the one that an API server generates for
+// another hub software.
+func namedFor(set *workv1alpha1.ManifestWorkReplicaSet, w *work) bool {
+	if w.Name == workName(set, w.Labels[fleet.LabelPlacementName], w.Namespace) { // the set may not have the placement any more
+		return true
+	}
+	for _, ref := range set.Spec.PlacementRefs { // the label of a long name is another one
+		if w.Name == workName(set, ref.Name, w.Namespace) {
+			return true
+		}
+	}
+	const mostGenerated, random = 58, 5
+	rest, ok := strings.CutPrefix(w.Name, set.Name[:min(len(set.Name), mostGenerated)])
+	return ok && len(rest) == random
 }
 
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K {
