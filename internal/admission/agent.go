@@ -49,6 +49,36 @@ func annotationsOfHub(cluster *clusterv1.ManagedCluster) map[string]string {
 	return annotations
 }
 
+// ValidateManifestWorkMetadata holds an agent to what it has to change of a work: the finalizers by which it is waited for. With others it would
+// keep a work, and with it its rights, from going when the hub goes on without it; owners would do the same, or have the work deleted; and by
+// labels the hub knows whose a work is.
+func ValidateManifestWorkMetadata(work, old metav1.Object, sender Sender) error {
+	if !sender.actsFor(work.GetNamespace()) {
+		return nil
+	}
+	metadata := field.NewPath("metadata")
+	for _, part := range []struct {
+		path        *field.Path
+		now, before any
+	}{
+		{metadata.Child("finalizers"), finalizersOfOthers(work), finalizersOfOthers(old)},
+		{metadata.Child("ownerReferences"), work.GetOwnerReferences(), old.GetOwnerReferences()},
+		{metadata.Child("labels"), work.GetLabels(), old.GetLabels()},
+	} {
+		if !equality.Semantic.DeepEqual(part.now, part.before) {
+			return apierrors.NewForbidden(manifestWorkResource, work.GetName(), fmt.Errorf(
+				"user %q acts for cluster %q and cannot change %s to %v: of the metadata of a work, it may change finalizers of %s, such as %s, and annotations",
+				sender.Name, work.GetNamespace(), part.path, part.now, fleet.AgentFinalizers[1:len(fleet.AgentFinalizers)-1], fleet.FinalizerManifestWorkCleanup))
+		}
+	}
+	return nil
+}
+
+// finalizersOfOthers are those that agents neither set nor remove, and that nobody removes for them.
+func finalizersOfOthers(o metav1.Object) []string {
+	return slices.DeleteFunc(slices.Clone(o.GetFinalizers()), func(f string) bool { return strings.Contains(f, fleet.AgentFinalizers) })
+}
+
 // ValidateCertificateSigningRequest makes the label of a request say who made it (R10): the agent of a cluster may only
 // create requests that carry the label of this cluster, so that what an agent finds by its label is its own, and the
 // requests of one cluster do not count against another. It fails with 403, and with 413 on a request that is far larger than those of

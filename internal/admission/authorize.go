@@ -24,6 +24,8 @@ type Sender struct {
 	Groups []string
 	// Clusters are those as whose agent the sender acts; none for anybody else.
 	Clusters []string
+	// Behind are those that the sender acts for, as the agent of one or of an add-on there, or as a service account in its namespace.
+	Behind []string
 	// Joining tells whether the sender has a bootstrap credential.
 	Joining bool
 	// Authorize answers questions about this sender.

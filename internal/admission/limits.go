@@ -3,15 +3,20 @@ package admission
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"reflect"
+	"slices"
 	"strings"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
@@ -26,6 +31,14 @@ const (
 	mostClusterStatusBytes = 256 << 10
 	// mostManagedBytes is of metadata.managedFields of any object, where long lists are one entry each.
 	mostManagedBytes = 256 << 10
+	// mostNamespaceBytes is of the conditions of one entry of status.managedNamespaces of a ManagedCluster.
+	mostNamespaceBytes = 4 << 10
+	// mostAddOnStatusBytes is of the conditions of a ManagedClusterAddOn.
+	mostAddOnStatusBytes = 64 << 10
+	// mostWorkStatusBytes is of the status of a ManifestWork, and again of each of its manifests.
+	mostWorkStatusBytes = 64 << 10
+	// mostLeaseBytes is of a Lease. That of a cluster takes 1 KiB.
+	mostLeaseBytes = 8 << 10
 	// mostEventBytes is of an event, whose note has 1 KiB at most.
 	mostEventBytes = 8 << 10
 )
@@ -39,6 +52,9 @@ const (
 
 // stranger tells whether somebody's writes are limited.
 func (s Sender) stranger() bool { return s.Joining || len(s.Clusters) > 0 }
+
+// actsFor tells whether somebody is the cluster, or an add-on there, whose namespace it is.
+func (s Sender) actsFor(cluster string) bool { return slices.Contains(s.Behind, cluster) }
 
 // limitSize says by how much a stranger's object is too large. It fails with 413.
 func limitSize(object any, most int, what string, path *field.Path) error {
@@ -54,6 +70,16 @@ func limitSize(object any, most int, what string, path *field.Path) error {
 		of = fmt.Sprintf("%s of %s", path, what)
 	}
 	return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("%s takes %d bytes; agents and those who join may write %d at most", of, len(encoded), most))
+}
+
+// limitGrowth does the same for an update. What others have made larger stands in nobody's way who does not add to it.
+func limitGrowth(now, before any, most int, what string, path *field.Path) error {
+	after, err := json.Marshal(now)
+	old, errOld := json.Marshal(before)
+	if err == nil && errOld == nil && len(after) <= len(old) {
+		return nil
+	}
+	return limitSize(now, most, what, path)
 }
 
 // ValidateRequestCount keeps one sender from filling the hub with CertificateSigningRequests that nobody decides on. Undecided is how many of
@@ -80,8 +106,7 @@ func ValidateClusterCount(sender Sender, pending, joinLimit int) error {
 		managedClusterResource, sender.Name, pending, fleet.LabelRequestedBy, fleet.RequesterLabel(sender.Name)))
 }
 
-// validateClusterSize holds what strangers write of a ManagedCluster to mostClusterBytes. What an update of others has made larger stands in
-// no agent's way while it does not add to it.
+// validateClusterSize holds what strangers write of a ManagedCluster to mostClusterBytes.
 func validateClusterSize(cluster, old *clusterv1.ManagedCluster, sender Sender) error {
 	if !sender.stranger() {
 		return nil
@@ -90,29 +115,92 @@ func validateClusterSize(cluster, old *clusterv1.ManagedCluster, sender Sender) 
 		Annotations   map[string]string
 		ClientConfigs []clusterv1.ClientConfig
 	}
-	now := written{cluster.Annotations, cluster.Spec.ManagedClusterClientConfigs}
+	now, before := written{cluster.Annotations, cluster.Spec.ManagedClusterClientConfigs}, written{}
 	if old != nil {
-		before, errBefore := json.Marshal(written{old.Annotations, old.Spec.ManagedClusterClientConfigs})
-		after, err := json.Marshal(now)
-		if err == nil && errBefore == nil && len(after) <= len(before) {
-			return nil
-		}
+		before = written{old.Annotations, old.Spec.ManagedClusterClientConfigs}
 	}
-	return limitSize(now, mostClusterBytes, fmt.Sprintf("ManagedCluster %q, its annotations and spec.managedClusterClientConfigs,", cluster.Name), nil)
+	return limitGrowth(now, before, mostClusterBytes, fmt.Sprintf("ManagedCluster %q, its annotations and spec.managedClusterClientConfigs,", cluster.Name), nil)
 }
 
 // ValidateManagedClusterStatus holds what an agent says of its cluster to mostClusterStatusBytes: every client that lists clusters reads it.
-func ValidateManagedClusterStatus(name string, status map[string]any, sender Sender) error {
-	if !sender.stranger() {
+//
+// The entries of status.managedNamespaces are the hub's, as many as it has, with what the agent answers to each. One that the hub has not
+// made, or with an answer beyond mostNamespaceBytes, counts as what the agent says.
+func ValidateManagedClusterStatus(cluster, old *unstructured.Unstructured, sender Sender) error {
+	if !sender.stranger() && !sender.actsFor(cluster.GetName()) {
 		return nil
 	}
-	said := make(map[string]any, len(status))
-	for part, value := range status {
-		if part != "managedNamespaces" { // the hub's, with what the agent answers to each
-			said[part] = value
-		}
+	said := maps.Clone(statusOf(cluster))
+	if entries, ok := said[managedNamespaces].([]any); ok {
+		ofHub, _ := statusOf(old)[managedNamespaces].([]any)
+		said[managedNamespaces] = slices.DeleteFunc(slices.Clone(entries), func(entry any) bool { return answers(entry, ofHub) })
 	}
-	return limitSize(said, mostClusterStatusBytes, fmt.Sprintf("ManagedCluster %q", name), field.NewPath("status"))
+	return limitSize(said, mostClusterStatusBytes, fmt.Sprintf("ManagedCluster %q", cluster.GetName()), field.NewPath("status"))
+}
+
+const managedNamespaces = "managedNamespaces"
+
+// answers tells whether an entry of status.managedNamespaces is one of the hub's with an answer of the usual size.
+func answers(entry any, ofHub []any) bool {
+	asked, conditions := splitEntry(entry)
+	known := slices.ContainsFunc(ofHub, func(one any) bool {
+		known, _ := splitEntry(one)
+		return reflect.DeepEqual(asked, known)
+	})
+	return known && limitSize(conditions, mostNamespaceBytes, "", nil) == nil
+}
+
+// splitEntry takes what the hub asks for apart from what the agent answers.
+func splitEntry(entry any) (asked map[string]any, conditions any) {
+	fields, _ := entry.(map[string]any)
+	return without(fields, "conditions", nil), fields["conditions"]
+}
+
+// validateAddOnStatusSize holds what an agent says of an add-on to mostAddOnStatusBytes. Whatever else is in the status is not for it to write.
+func validateAddOnStatusSize(addOn, old *unstructured.Unstructured, sender Sender) error {
+	if !sender.actsFor(addOn.GetNamespace()) {
+		return nil
+	}
+	what, path := fmt.Sprintf("ManagedClusterAddOn %s/%s", addOn.GetNamespace(), addOn.GetName()), field.NewPath("status", "conditions")
+	return limitGrowth(statusOf(addOn)["conditions"], statusOf(old)["conditions"], mostAddOnStatusBytes, what, path)
+}
+
+// ValidateManifestWorkStatus holds what an agent says of a work to mostWorkStatusBytes, and as much for each manifest: some ten conditions with
+// long messages. A work that asks for texts, by jsonPaths or by conditionRules, has no limit but that of the API: they are as long as what the
+// objects hold.
+func ValidateManifestWorkStatus(work, old *unstructured.Unstructured, sender Sender) error {
+	if !sender.actsFor(work.GetNamespace()) || asksForTexts(work) {
+		return nil
+	}
+	manifests, _, _ := unstructured.NestedFieldNoCopy(work.Object, "spec", "workload", "manifests")
+	list, _ := manifests.([]any)
+	what := fmt.Sprintf("ManifestWork %s/%s with %d manifests", work.GetNamespace(), work.GetName(), len(list))
+	return limitGrowth(statusOf(work), statusOf(old), mostWorkStatusBytes*(1+len(list)), what, field.NewPath("status"))
+}
+
+// asksForTexts tells whether the configs of a work's manifests say what the agent has to report.
+func asksForTexts(work *unstructured.Unstructured) bool {
+	value, _, _ := unstructured.NestedFieldNoCopy(work.Object, "spec", "manifestConfigs")
+	configs, _ := value.([]any)
+	return slices.ContainsFunc(configs, func(one any) bool {
+		config, _ := one.(map[string]any)
+		if conditions, _ := config["conditionRules"].([]any); len(conditions) > 0 {
+			return true
+		}
+		feedback, _ := config["feedbackRules"].([]any)
+		return slices.ContainsFunc(feedback, func(one any) bool {
+			rule, _ := one.(map[string]any)
+			return rule["type"] == string(workv1.JSONPathsType)
+		})
+	})
+}
+
+// ValidateLease holds the Leases of agents to mostLeaseBytes.
+func ValidateLease(lease, old metav1.Object, sender Sender) error {
+	if !sender.actsFor(lease.GetNamespace()) {
+		return nil
+	}
+	return limitGrowth(lease, old, mostLeaseBytes, fmt.Sprintf("Lease %s/%s", lease.GetNamespace(), lease.GetName()), nil)
 }
 
 // ValidateManagedFields bounds what says which fields of an object are whose. The server writes it, but takes over what is sent. What an update

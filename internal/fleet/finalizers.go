@@ -28,6 +28,10 @@ const (
 	FinalizerHostingManifestsCleanup = "addon.open-cluster-management.io/hosting-manifests-cleanup"
 )
 
+// AgentFinalizers is part of the name of every finalizer that agents, and the controllers that work with them, put on what the hub has for
+// a cluster.
+const AgentFinalizers = ".open-cluster-management.io/"
+
 // Finalizers that older add-ons set. They are recognised and removed like their successors, never set.
 const (
 	// DeprecatedFinalizerAddOnPreDelete is the predecessor of FinalizerAddOnPreDelete.

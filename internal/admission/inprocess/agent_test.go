@@ -65,6 +65,49 @@ func TestAgentsChangeTheirOwn(t *testing.T) {
 	}
 }
 
+// An agent puts on works the finalizers that the hub takes off for it when it goes on without it, and no others: one of another domain, or an
+// owner, would keep a work in its namespace, and its rights to works with it.
+func TestAgentsLeaveMetadataOfWorks(t *testing.T) {
+	t.Parallel()
+	const own, held = "cluster.open-cluster-management.io/manifest-work-cleanup", "example.com/hold"
+	work := func(finalizers ...string) *unstructured.Unstructured {
+		w := object(t, `{apiVersion: work.open-cluster-management.io/v1, kind: ManifestWork, metadata: {name: w, namespace: c1, labels: {a: b}},
+			spec: {workload: {manifests: [{apiVersion: v1, kind: ConfigMap, metadata: {name: c}}]}}}`)
+		w.SetFinalizers(finalizers)
+		return w
+	}
+	labelled, owned := work(), work()
+	labelled.SetLabels(map[string]string{"a": "c"})
+	owned.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "a", UID: "1"}})
+	for _, test := range []struct {
+		name         string
+		changed, old *unstructured.Unstructured
+		refused      string
+	}{
+		{"add its own", work(own), work(), ""},
+		{"add its own to another", work(held, own), work(held), ""},
+		{"remove its own", work(held), work(held, own), ""},
+		{"add another", work(own, held), work(own), "metadata.finalizers to [example.com/hold]"},
+		{"remove another", work(own), work(own, held), "metadata.finalizers"},
+		{"labels", labelled, work(), "metadata.labels"},
+		{"owners", owned, work(), "metadata.ownerReferences"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			for _, who := range []*user.DefaultInfo{
+				agentOfC1, {Name: "system:serviceaccount:c1:a-agent"}, {Name: "x", Groups: []string{"system:open-cluster-management:cluster:c1:addon:a"}},
+			} {
+				code := int32(0)
+				if test.refused != "" {
+					code = 403
+				}
+				checkStatus(t, as(who).write(t, test.changed.DeepCopy(), test.old.DeepCopy(), ""), code, test.refused)
+			}
+			checkStatus(t, newServer().write(t, test.changed.DeepCopy(), test.old.DeepCopy(), ""), 0, "")
+		})
+	}
+}
+
 // R10: the label of a request says whose agent made it.
 func TestRequestsOfAgentsAreLabelled(t *testing.T) {
 	t.Parallel()

@@ -29,7 +29,8 @@ func request(t *testing.T, bytes int) *unstructured.Unstructured {
 		spec: {request: "`+strings.Repeat("A", bytes)+`"}}`)
 }
 
-// What agents and joiners may write is bounded: certificate requests of 250 kB, client configs and claims of a megabyte.
+// What agents and joiners may write is bounded: certificate requests of 250 kB, client configs and claims of a megabyte. So is whatever else agents
+// write: entries that they make up in managedNamespaces, the holder of a Lease, the status of add-ons and works. An add-on's agent has the same bounds.
 func TestSizes(t *testing.T) {
 	t.Parallel()
 	joiner := newcomers["bootstrap token"]
@@ -39,7 +40,25 @@ func TestSizes(t *testing.T) {
 	claims := func(bytes int) *unstructured.Unstructured {
 		return cluster(t, `metadata: {name: c1}, status: {clusterClaims: [{name: a, value: "`+strings.Repeat("v", bytes)+`"}]}`)
 	}
-	namespaces := cluster(t, `metadata: {name: c1}, status: {managedNamespaces: [{name: a, clusterSet: "`+strings.Repeat("v", 1<<20)+`"}]}`)
+	namespaces := func(name string, bytes int) *unstructured.Unstructured {
+		entries := strings.Repeat(`{name: a, clusterSet: "`+strings.Repeat("v", 1<<10)+`"}, `, 1<<10)
+		return cluster(t, `metadata: {name: c1}, status: {managedNamespaces: [`+entries+`{name: `+name+`, clusterSet: s, conditions: [{type: A, message: "`+strings.Repeat("m", bytes)+`"}]}]}`)
+	}
+	lease := func(bytes int) *unstructured.Unstructured {
+		return object(t, `{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: l, namespace: c1}, spec: {holderIdentity: "`+strings.Repeat("h", bytes)+`"}}`)
+	}
+	addOn := func(bytes int) *unstructured.Unstructured {
+		return object(t, `{apiVersion: addon.open-cluster-management.io/v1beta1, kind: ManagedClusterAddOn, metadata: {name: a, namespace: c1},
+			status: {namespace: "`+strings.Repeat("n", 1<<20)+`", conditions: [{type: A, message: "`+strings.Repeat("m", bytes)+`"}]}}`)
+	}
+	work := func(manifests, bytes int, configs string) *unstructured.Unstructured {
+		return object(t, `{apiVersion: work.open-cluster-management.io/v1, kind: ManifestWork, metadata: {name: w, namespace: c1},
+			spec: {workload: {manifests: [`+strings.Repeat(`{apiVersion: v1, kind: ConfigMap, metadata: {name: c}},`, manifests)+`]}, manifestConfigs: [`+configs+`]},
+			status: {conditions: [{type: Applied, message: "`+strings.Repeat("m", bytes)+`"}]}}`)
+	}
+	addOnOfC1 := &user.DefaultInfo{Name: "system:open-cluster-management:cluster:c1:addon:a:agent:x", Groups: []string{"system:open-cluster-management:cluster:c1:addon:a"}}
+	tokenOfC1, agentOfC2 := &user.DefaultInfo{Name: "system:serviceaccount:c1:a-agent"}, &user.DefaultInfo{Name: "system:open-cluster-management:c2:a", Groups: []string{"system:open-cluster-management:c2"}}
+	const leaseTooLarge, addOnTooLarge, workTooLarge = "Lease c1/l takes", "status.conditions of ManagedClusterAddOn c1/a takes", "status of ManifestWork c1/w with 1 manifests takes"
 	const requestTooLarge, configsTooLarge = `CertificateSigningRequest "r" takes`, `ManagedCluster "c1", its annotations and spec.managedClusterClientConfigs, takes`
 	for _, test := range []struct {
 		name        string
@@ -60,7 +79,28 @@ func TestSizes(t *testing.T) {
 		{name: "client configs that others made large", who: agentOfC1, object: configs(1 << 20), old: configs(1 << 20)},
 		{name: "claims of an agent", who: agentOfC1, object: claims(100_000), old: claims(1), subresource: "status"},
 		{name: "large claims of an agent", who: agentOfC1, object: claims(1 << 20), old: claims(1), subresource: "status", refused: `status of ManagedCluster "c1" takes`},
-		{name: "what the hub says of namespaces", who: agentOfC1, object: namespaces, old: claims(1), subresource: "status"},
+		{name: "what the hub says of namespaces", who: agentOfC1, object: namespaces("b", 1<<10), old: namespaces("b", 1), subresource: "status"},
+		{name: "namespaces that the hub does not manage", who: agentOfC1, object: namespaces("b", 1), old: claims(1), subresource: "status", refused: `status of ManagedCluster "c1" takes`},
+		{name: "namespace that the hub does not manage", who: agentOfC1, object: namespaces("b", 1), old: namespaces("c", 1), subresource: "status"},
+		{name: "large answer about a namespace", who: agentOfC1, object: namespaces("b", 1<<20), old: namespaces("b", 1), subresource: "status", refused: `status of ManagedCluster "c1" takes`},
+		{name: "Lease of an agent", who: agentOfC1, object: lease(1 << 10), old: lease(1)},
+		{name: "large Lease of an agent", who: agentOfC1, object: lease(1 << 20), old: lease(1), refused: leaseTooLarge},
+		{name: "large Lease of an add-on", who: addOnOfC1, object: lease(1 << 20), refused: leaseTooLarge},
+		{name: "large Lease of an add-on with a token", who: tokenOfC1, object: lease(1 << 20), refused: leaseTooLarge},
+		{name: "large Lease of somebody else", who: sender, object: lease(1 << 20), old: lease(1)},
+		{name: "large Lease of another cluster", who: agentOfC2, object: lease(1 << 20), old: lease(1)},
+		{name: "Lease that others made large", who: agentOfC1, object: lease(1 << 20), old: lease(1 << 20)},
+		{name: "status of an add-on", who: agentOfC1, object: addOn(32 << 10), old: addOn(1), subresource: "status"},
+		{name: "large status of an add-on", who: agentOfC1, object: addOn(1 << 20), old: addOn(1), subresource: "status", refused: addOnTooLarge},
+		{name: "large status of an add-on by its agent", who: addOnOfC1, object: addOn(1 << 20), old: addOn(1), subresource: "status", refused: addOnTooLarge},
+		{name: "large status of an add-on by its manager", who: sender, object: addOn(1 << 20), old: addOn(1), subresource: "status"},
+		{name: "status of a work", who: agentOfC1, object: work(1, 100<<10, ""), old: work(1, 1, ""), subresource: "status"},
+		{name: "large status of a work", who: agentOfC1, object: work(1, 1<<20, ""), old: work(1, 1, ""), subresource: "status", refused: workTooLarge},
+		{name: "large status of a large work", who: agentOfC1, object: work(20, 1<<20, ""), old: work(20, 1, ""), subresource: "status"},
+		{name: "large status of a work that asks for values", who: agentOfC1, object: work(1, 1<<20, "{feedbackRules: [{type: JSONPaths}]}"), old: work(1, 1, ""), subresource: "status"},
+		{name: "large status of a work that asks for conditions", who: agentOfC1, object: work(1, 1<<20, "{conditionRules: [{type: CEL}]}"), old: work(1, 1, ""), subresource: "status"},
+		{name: "large status of a work that asks for what is known well", who: agentOfC1, object: work(1, 1<<20, "{feedbackRules: [{type: WellKnownStatus}]}"), old: work(1, 1, ""), subresource: "status", refused: workTooLarge},
+		{name: "large status of a work by somebody else", who: sender, object: work(1, 1<<20, ""), old: work(1, 1, ""), subresource: "status"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

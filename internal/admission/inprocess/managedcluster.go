@@ -166,8 +166,8 @@ func validateStatus(request admission.Attributes, sender rules.Sender) error {
 	if !ok {
 		return nil
 	}
-	status, _ := cluster.Object["status"].(map[string]any)
-	return rules.ValidateManagedClusterStatus(cluster.GetName(), status, sender)
+	old, _ := request.GetOldObject().(*unstructured.Unstructured)
+	return rules.ValidateManagedClusterStatus(cluster, old, sender)
 }
 
 // namespace reads the namespace itself and not a cache: acceptance is rare, and the moment at which a namespace starts

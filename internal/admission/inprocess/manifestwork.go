@@ -56,14 +56,34 @@ func (p *workValidator) ValidateInitialization() error {
 
 // Validate is called by the server.
 func (p *workValidator) Validate(ctx context.Context, request admission.Attributes, _ admission.ObjectInterfaces) error {
-	if !isAbout(request, manifestWorks) || keepsSpec(request) {
+	if request.GetResource().GroupResource() != manifestWorks {
 		return nil
+	}
+	if err := validateAgentWrites(request); err != nil || request.GetSubresource() != "" || keepsSpec(request) {
+		return err
 	}
 	work, old, err := decodeBoth[workv1.ManifestWork](request)
 	if err != nil {
 		return err
 	}
 	return rules.ValidateManifestWork(ctx, work, old, p.sender(request.GetUserInfo()), p.options)
+}
+
+// validateAgentWrites is about what an agent changes beside the spec, of a work that there is.
+func validateAgentWrites(request admission.Attributes) error {
+	work, ok := request.GetObject().(*unstructured.Unstructured)
+	old, updated := request.GetOldObject().(*unstructured.Unstructured)
+	if !ok || !updated {
+		return nil
+	}
+	sender := identify(request.GetUserInfo())
+	switch request.GetSubresource() {
+	case "":
+		return rules.ValidateManifestWorkMetadata(work, old, sender)
+	case "status":
+		return rules.ValidateManifestWorkStatus(work, old, sender)
+	}
+	return nil
 }
 
 // cluster reads a ManagedCluster from the cache of the API server, which is a moment behind at most: there is one read for each work that

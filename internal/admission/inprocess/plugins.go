@@ -23,6 +23,7 @@ const (
 	ManagedClusterAddOnValidating      = "ManagedClusterAddOnValidating"
 	AddOnTemplateValidating            = "AddOnTemplateValidating"
 	AgentRequestValidating             = "AgentRequestValidating"
+	AgentLeaseValidating               = "AgentLeaseValidating"
 	AgentEventLimiting                 = "AgentEventLimiting"
 	AgentMetadataLimiting              = "AgentMetadataLimiting"
 )
@@ -73,6 +74,7 @@ func Plugins(opts Options) []Plugin {
 		{ManagedClusterAddOnValidating, newAddOnValidator()},
 		{AddOnTemplateValidating, newTemplateValidator(opts.ManifestWork)},
 		{AgentRequestValidating, newRequestValidator(opts.JoinLimit)},
+		{AgentLeaseValidating, newLeaseValidator()},
 		{AgentEventLimiting, newEventLimiter(opts.Clock)},
 		{AgentMetadataLimiting, newMetadataLimiter()},
 	}

@@ -212,7 +212,7 @@ func TestPluginNames(t *testing.T) {
 	}
 	want := []string{"ManagedClusterMutating", "HubTypeValidating", "ManagedClusterValidating", "ManagedClusterSetBindingValidating", "PlacementValidating", "ManifestWorkValidating",
 		"ManifestWorkReplicaSetValidating", "ClusterManagementAddOnValidating", "ManagedClusterAddOnValidating", "AddOnTemplateValidating",
-		"AgentRequestValidating", "AgentEventLimiting", "AgentMetadataLimiting"}
+		"AgentRequestValidating", "AgentLeaseValidating", "AgentEventLimiting", "AgentMetadataLimiting"}
 	if !slices.Equal(names, want) {
 		t.Errorf("plugins are %q, want %q", names, want)
 	}

@@ -54,6 +54,7 @@ func identify(who user.Info) rules.Sender {
 		Name:     who.GetName(),
 		Groups:   who.GetGroups(),
 		Clusters: fleet.AgentClusters(who.GetGroups()),
+		Behind:   fleet.ClustersBehind(who.GetName(), who.GetGroups()),
 		Joining:  fleet.IsJoining(who.GetName(), who.GetGroups()),
 	}
 }

@@ -39,11 +39,13 @@ var webhookPaths = map[string][]string{
 	"ManagedClusterAddOn":       {"/validate-addon-open-cluster-management-io-v1beta1-managedclusteraddon"},
 	"AddOnTemplate":             {"/validate-addon-open-cluster-management-io-v1beta1-addontemplate"},
 	"CertificateSigningRequest": {"/validate-certificates-k8s-io-v1-certificatesigningrequest"},
+	"Lease":                     {"/validate-coordination-k8s-io-v1-lease"},
 }
 
 // statusWebhookPaths are those for the subresource status.
 var statusWebhookPaths = map[string][]string{
 	"ManagedCluster":      {"/validate-cluster-open-cluster-management-io-v1-managedcluster"},
+	"ManifestWork":        {"/validate-work-open-cluster-management-io-v1-manifestwork"},
 	"ManagedClusterAddOn": {"/validate-addon-open-cluster-management-io-v1beta1-managedclusteraddon"},
 }
 

@@ -16,9 +16,6 @@ import (
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
-// agentDomain is that of the finalizers which agents, and the controllers that work with them, remove.
-const agentDomain = ".open-cluster-management.io/"
-
 // empty deletes the objects of the resource that have the lowest priority of those in the cluster's namespace, and returns
 // how many there are of all priorities. It does not wait for the agent with those for which that is given up.
 func (c *Controller) empty(ctx context.Context, cluster string, resource schema.GroupVersionResource, givenUp func(metav1.Object) bool) (int, error) {
@@ -63,9 +60,9 @@ func priority(o metav1.PartialObjectMetadata) int {
 	return p
 }
 
-// release removes the finalizers that wait for the agent.
+// release removes the finalizers that wait for the agent. Admission keeps agents from adding others to works.
 func release(ctx context.Context, objects metadata.ResourceInterface, o metav1.PartialObjectMetadata) error {
-	others := slices.DeleteFunc(slices.Clone(o.Finalizers), func(f string) bool { return strings.Contains(f, agentDomain) })
+	others := slices.DeleteFunc(slices.Clone(o.Finalizers), func(f string) bool { return strings.Contains(f, fleet.AgentFinalizers) })
 	if len(others) == len(o.Finalizers) {
 		return nil
 	}

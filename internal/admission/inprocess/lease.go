@@ -1,0 +1,40 @@
+package inprocess
+
+import (
+	"context"
+	"fmt"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/admission"
+
+	rules "github.com/capstan-io/capstan/internal/admission"
+)
+
+var leases = coordinationv1.Resource("leases")
+
+// leaseValidator bounds the Leases by which agents say that they are there.
+type leaseValidator struct{ *admission.Handler }
+
+var _ admission.ValidationInterface = (*leaseValidator)(nil)
+
+func newLeaseValidator() *leaseValidator { return &leaseValidator{Handler: writes()} }
+
+// Validate is called by the server.
+func (p *leaseValidator) Validate(_ context.Context, request admission.Attributes, _ admission.ObjectInterfaces) error {
+	if !isAbout(request, leases) {
+		return nil
+	}
+	lease, err := meta.Accessor(request.GetObject())
+	if err != nil {
+		return fmt.Errorf("read the metadata of a Lease: %w", err)
+	}
+	var old metav1.Object
+	if request.GetOperation() == admission.Update {
+		if old, err = meta.Accessor(request.GetOldObject()); err != nil {
+			return fmt.Errorf("read the metadata of a Lease before it is updated: %w", err)
+		}
+	}
+	return rules.ValidateLease(lease, old, identify(request.GetUserInfo()))
+}
