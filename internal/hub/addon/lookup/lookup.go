@@ -85,7 +85,7 @@ func placementsOf(o client.Object) (keys []string) {
 	return keys
 }
 
-// AddOnOfWork is the ManagedClusterAddOn that a work was made for, by its labels (AF-12). The works of a ManifestWorkReplicaSet are
+// AddOnOfWork is the ManagedClusterAddOn that a work was made for, by its labels. The works of a ManifestWorkReplicaSet are
 // made for none.
 func AddOnOfWork(work client.Object) (client.ObjectKey, bool) {
 	name := work.GetLabels()[fleet.LabelAddOnName]

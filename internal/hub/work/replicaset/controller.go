@@ -120,7 +120,7 @@ func (c *Controller) hold(ctx context.Context, set *workv1alpha1.ManifestWorkRep
 	return err
 }
 
-// finish deletes the works of a set that is being deleted, and lets it go: at once, or when they are gone (MR-07). It does not wait for
+// finish deletes the works of a set that is being deleted, and lets it go: at once, or when they are gone. It does not wait for
 // works that only have the labels, which the agent of any cluster can give to a work there, with a finalizer.
 func (c *Controller) finish(ctx context.Context, set *workv1alpha1.ManifestWorkReplicaSet, works []*work) error {
 	before := set.DeepCopy()
