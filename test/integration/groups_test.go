@@ -24,8 +24,8 @@ func TestGroupsNeedOnlyWhatTheyRead(t *testing.T) {
 	for _, group := range []struct{ name, reads string }{
 		{"registration", "managedclusters managedclustersets managedclustersetbindings"},
 		{"placement", "managedclusters managedclustersets managedclustersetbindings placements placementdecisions addonplacementscores"},
-		{"work", "managedclusters placements placementdecisions manifestworks manifestworkreplicasets"},
-		{"addon", "managedclusters placements placementdecisions manifestworks managedclusteraddons clustermanagementaddons addontemplates addondeploymentconfigs"},
+		{"work", "managedclusters managedclustersets managedclustersetbindings placements placementdecisions manifestworks manifestworkreplicasets"},
+		{"addon", "managedclusters managedclustersets managedclustersetbindings placements placementdecisions manifestworks managedclusteraddons clustermanagementaddons addontemplates addondeploymentconfigs"},
 	} {
 		t.Run(group.name, func(t *testing.T) {
 			serveOnly(t, existing, strings.Fields(group.reads))
