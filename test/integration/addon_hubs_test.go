@@ -96,7 +96,7 @@ func TestAddOnOfHubSetUpAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	admin := own.Client(t)
-	create(t, admin, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster}})
+	create(t, admin, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster, Labels: map[string]string{fleet.LabelClusterName: cluster}}})
 	addOn = registeredOn(t, admin, cluster, name, registrations...)
 	agent.WriteBootstrap(t, own, own.BootstrapToken(t))
 	env.Accept(t, admin, cluster)

@@ -133,7 +133,7 @@ func TestUnreadableObjectsAreNotStored(t *testing.T) {
 	cluster := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	merge := func(text string) client.Patch { return client.RawPatch(types.MergePatchType, []byte(text)) }
 	expectRefusal(t, agent.Status().Patch(t.Context(), cluster.DeepCopy(), merge(`{"status":{"capacity":{"cpu":"1e99999999999999999999"}}}`)),
-		apierrors.IsBadRequest, "status.capacity.cpu", "1e99999999999999999999")
+		apierrors.IsInvalid, "status.capacity.cpu", "1e99999999999999999999")
 	expectRefusal(t, agent.Status().Patch(t.Context(), cluster.DeepCopy(), merge(`{"status":{"conditions":[
 		{"type":"Joined","status":"True","reason":"R","message":"","lastTransitionTime":"2026-01-01t00:00:00z"}]}}`)),
 		apierrors.IsBadRequest, "status.conditions[0].lastTransitionTime", "2026-01-01t00:00:00z")

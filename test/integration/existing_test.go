@@ -426,7 +426,7 @@ func testUpdatesRefused(t *testing.T, existing *env.Server, c client.Client) {
 		`"passerby" cannot add/remove a ManagedCluster to/from ManagedClusterSet`)
 	expectRefusal(t, c.Patch(t.Context(), object.DeepCopy(), merge(`{"spec":{"taints":[{"key":"a","effect":"NoSelect","timeAdded":"2020-01-01T00:00:00Z"}]}}`)), apierrors.IsBadRequest,
 		`TimeAdded of taint "a"`)
-	expectRefusal(t, c.Status().Patch(t.Context(), object.DeepCopy(), merge(`{"status":{"capacity":{"cpu":"1e99999999999999999999"}}}`)), apierrors.IsBadRequest,
+	expectRefusal(t, c.Status().Patch(t.Context(), object.DeepCopy(), merge(`{"status":{"capacity":{"cpu":"1e99999999999999999999"}}}`)), apierrors.IsInvalid,
 		"status.capacity.cpu")
 }
 

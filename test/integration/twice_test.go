@@ -124,7 +124,7 @@ func TestTakesOverFromPredecessor(t *testing.T) {
 
 	// The work is there first: what has none is evicted at once.
 	w = work(after, kept, configMap(ns, "one", "2"))
-	create(t, h, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: after}}, w)
+	create(t, h, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: after, Labels: map[string]string{fleet.LabelClusterName: after}}}, w)
 	successor := env.Join(t, hub, managed, after, "--appliedmanifestwork-eviction-grace-period", "1s")
 	awaitCondition(t, h, w, fleet.ConditionApplied, metav1.ConditionTrue)
 	awaitConfigMap(t, m, ns, "one", "2")
