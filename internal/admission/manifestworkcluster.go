@@ -17,16 +17,28 @@ import (
 var manifestWorkResource = workv1.GroupVersion.WithResource("manifestworks").GroupResource()
 
 // ClusterGetter reads a ManagedCluster of the hub. One that does not exist is an error for which apierrors.IsNotFound holds.
-type ClusterGetter func(ctx context.Context, name string) (*clusterv1.ManagedCluster, error)
+type ClusterGetter func(ctx context.Context, name string, options metav1.GetOptions) (*clusterv1.ManagedCluster, error)
 
 // validateCluster keeps what is new from a cluster that is denied or being deleted: its agent may still read the works that there are, to
 // clean up, and need not be honest. The hooks of an add-on that is being removed are part of the cleanup of a deleted cluster. Where there
 // is no cluster of the name, or nobody has decided on it, no agent can read anything yet.
+//
+// The cluster is read from the API server's cache, which may be a moment behind: a work that comes together with a denial could as well have
+// come before it. A refusal is confirmed by a read of what is stored, so that a cluster takes works as soon as it is accepted again.
 func validateCluster(ctx context.Context, work, old *workv1.ManifestWork, clusters ClusterGetter) error {
 	if clusters == nil || old != nil && !addsManifests(work, old) {
 		return nil
 	}
-	cluster, err := clusters(ctx, work.Namespace)
+	const anyVersion = "0"
+	err := clusterTakes(ctx, work, clusters, metav1.GetOptions{ResourceVersion: anyVersion})
+	if err != nil {
+		err = clusterTakes(ctx, work, clusters, metav1.GetOptions{})
+	}
+	return err
+}
+
+func clusterTakes(ctx context.Context, work *workv1.ManifestWork, clusters ClusterGetter, options metav1.GetOptions) error {
+	cluster, err := clusters(ctx, work.Namespace, options)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil

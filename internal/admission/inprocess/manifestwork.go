@@ -7,12 +7,14 @@ import (
 	"maps"
 	"reflect"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/initializer"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
@@ -86,11 +88,10 @@ func validateAgentWrites(request admission.Attributes) error {
 	return nil
 }
 
-// cluster reads a ManagedCluster from the cache of the API server, which is a moment behind at most: there is one read for each work that
-// is created, and a work that comes at the same time as a denial could as well have come before it.
-func (p *workValidator) cluster(ctx context.Context, name string) (*clusterv1.ManagedCluster, error) {
+// cluster reads a ManagedCluster: there is one read from the API server's cache for each work that is created.
+func (p *workValidator) cluster(ctx context.Context, name string, options metav1.GetOptions) (*clusterv1.ManagedCluster, error) {
 	raw, err := p.client.CoreV1().RESTClient().Get().AbsPath("/apis", clusterv1.GroupVersion.Group, clusterv1.GroupVersion.Version, managedClusters.Resource, name).
-		SetHeader("Accept", runtime.ContentTypeJSON).Param("resourceVersion", "0").DoRaw(ctx)
+		SetHeader("Accept", runtime.ContentTypeJSON).VersionedParams(&options, scheme.ParameterCodec).DoRaw(ctx)
 	if err != nil {
 		return nil, err
 	}

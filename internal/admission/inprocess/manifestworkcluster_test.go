@@ -31,6 +31,7 @@ func TestWorksOfClustersThatGo(t *testing.T) {
 	for _, test := range []struct {
 		name      string
 		cluster   string
+		cached    string
 		work, old *unstructured.Unstructured
 		refused   string
 	}{
@@ -39,6 +40,8 @@ func TestWorksOfClustersThatGo(t *testing.T) {
 		{name: "accepted", cluster: accepted, work: plain},
 		{name: "denied", cluster: denied, work: plain, refused: `cluster "c1" is denied (spec.hubAcceptsClient of its ManagedCluster is false) and gets nothing new: accept it first, as with capstan accept --clusters c1`},
 		{name: "deleting", cluster: deleting, work: plain, refused: `cluster "c1" is being deleted and gets nothing new`},
+		{name: "just accepted again", cached: denied, cluster: accepted, work: plain},
+		{name: "just made again", cached: deleting, cluster: deciding, work: plain},
 		{name: "denied and deleting", cluster: both, work: plain, refused: "is denied"},
 
 		// What the contract has for a deleted cluster: the hooks of its add-ons run before they go.
@@ -57,7 +60,7 @@ func TestWorksOfClustersThatGo(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			s := newServer()
-			s.cluster = test.cluster
+			s.cluster, s.cachedCluster = test.cluster, test.cached
 			err := s.write(t, test.work.DeepCopy(), test.old, "")
 			if test.refused == "" {
 				checkStatus(t, err, 0, "")

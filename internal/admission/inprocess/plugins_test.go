@@ -89,7 +89,9 @@ type server struct {
 	namespace  corev1.Namespace
 	// cluster is the ManagedCluster c1, as JSON; there is none if it is empty.
 	cluster string
-	options inprocess.Options
+	// cachedCluster is what the API server's cache still has of it, if it is behind.
+	cachedCluster string
+	options       inprocess.Options
 	// who sends the requests; sender, if nil.
 	who *user.DefaultInfo
 }

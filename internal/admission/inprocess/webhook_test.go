@@ -159,6 +159,10 @@ func (s *server) api(t *testing.T) kubernetes.Interface {
 			http.Error(w, "no such cluster", http.StatusNotFound)
 			return
 		}
+		if r.URL.Query().Get("resourceVersion") == "0" && s.cachedCluster != "" {
+			respond(w, json.RawMessage(s.cachedCluster))
+			return
+		}
 		respond(w, json.RawMessage(s.cluster))
 	})
 	listening := httptest.NewServer(mux)
