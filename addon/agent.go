@@ -11,7 +11,7 @@ import (
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 )
 
-// Agent is an add-on as its author writes it (AF-01). Its methods are called from several goroutines.
+// Agent is an add-on as its author writes it. Its methods are called from several goroutines.
 type Agent interface {
 	// Options say how the hub treats the add-on. They are asked for once, when the add-on is given to a manager.
 	Options() Options
@@ -46,7 +46,7 @@ type Workload struct {
 	Executor *workv1.ManifestWorkExecutor
 }
 
-// Options say how the hub treats an add-on (AF-02).
+// Options say how the hub treats an add-on.
 type Options struct {
 	// Name of the add-on: that of its ClusterManagementAddOn and of its ManagedClusterAddOns, of no more than 63 characters. It is
 	// required.
@@ -56,11 +56,10 @@ type Options struct {
 	// Health is how it is found out whether the agent works; the zero value looks at its lease.
 	Health Health
 	// InstallNamespace chooses the namespace of the agent on the managed cluster; nil, or an empty result, leaves it to the annotation
-	// addon.open-cluster-management.io/v1alpha1-install-namespace, and then to open-cluster-management-agent-addon
-	// (AF-09).
+	// addon.open-cluster-management.io/v1alpha1-install-namespace, and then to open-cluster-management-agent-addon.
 	InstallNamespace func(ctx context.Context, installation Installation) (string, error)
-	// HostingCluster names the cluster of the hub on which the agent runs in hosted mode, instead of on the one that it manages
-	// (AF-02, AF-16); empty is the default mode. It follows from the Cluster and the AddOn of the installation alone. nil is for add-ons
+	// HostingCluster names the cluster of the hub on which the agent runs in hosted mode, instead of on the one that it manages;
+	// empty is the default mode. It follows from the Cluster and the AddOn of the installation alone. nil is for add-ons
 	// that know no hosted mode; [AnnotatedHostingCluster] is the usual one.
 	//
 	// The agent of the cluster and the hub go by the annotation that the usual one reads: whoever finds the name elsewhere sees to it that

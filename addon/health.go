@@ -5,7 +5,7 @@ import (
 	"github.com/capstan-io/capstan/internal/addon/ready"
 )
 
-// HealthMode is a way to find out whether the agent of an add-on works (AF-07).
+// HealthMode is a way to find out whether the agent of an add-on works.
 type HealthMode string
 
 const (
@@ -32,7 +32,7 @@ type Health struct {
 	Probes []Probe
 }
 
-// DeploymentProbe wants one Deployment to have a ready replica, or to be scaled to none (AF-22): for add-ons of several that stand or
+// DeploymentProbe wants one Deployment to have a ready replica, or to be scaled to none: for add-ons of several that stand or
 // fall with some of them.
 func DeploymentProbe(namespace, name string) Probe {
 	return Probe{

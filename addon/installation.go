@@ -41,7 +41,7 @@ func AnnotatedHostingCluster(installation Installation) string {
 	return installation.AddOn.Annotations[fleet.AnnotationHostingClusterName]
 }
 
-// Namespace of the agent on the cluster on which it runs (AF-09). [Options.InstallNamespace] and Registration.Configs are asked before it
+// Namespace of the agent on the cluster on which it runs. [Options.InstallNamespace] and Registration.Configs are asked before it
 // is chosen for the first time: there it is that of the annotation, or the usual one.
 func (i Installation) Namespace() string {
 	if i.AddOn.Status.Namespace != "" {

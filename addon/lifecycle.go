@@ -5,7 +5,7 @@ import (
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
-// SelfManaged tells whether the hub leaves the life of an add-on to the add-on itself (AM-04, AF-22): where it is installed, and
+// SelfManaged tells whether the hub leaves the life of an add-on to the add-on itself: where it is installed, and
 // which configurations it has. So it does if the annotation addon.open-cluster-management.io/lifecycle is there and is not
 // addon-manager. A manager runs such an add-on like any other, wherever somebody creates its ManagedClusterAddOn.
 func SelfManaged(catalogueEntry *addonv1beta1.ClusterManagementAddOn) bool {

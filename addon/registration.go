@@ -11,7 +11,7 @@ import (
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
-// Registration is how the agent of an add-on gets access to the hub (AF-03).
+// Registration is how the agent of an add-on gets access to the hub.
 type Registration struct {
 	// Configs are what the agent registers for on a cluster: access to the API server of the hub, certificates of other
 	// signers, or, if there are none, nothing. It is required. [KubeClient] makes the usual one.
@@ -40,8 +40,7 @@ type Registration struct {
 // RegistrationApplied then says PermissionConfigPending.
 var ErrSubjectNotReady = errors.New("the identity of the agent on the hub is not known yet")
 
-// KubeClient is the registration for access to the API server of the hub, with the identities that every add-on has
-// (AF-04).
+// KubeClient is the registration for access to the API server of the hub, with the identities that every add-on has.
 //
 // The agent's name is part of its user name, so that several agents of an add-on on one cluster can be told apart.
 func KubeClient(installation Installation, agentName string) addonv1beta1.RegistrationConfig {

@@ -14,7 +14,7 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 
-	"github.com/capstan-io/capstan/internal/certrequest"
+	"github.com/capstan-io/capstan/internal/signingrequest"
 )
 
 // Validity of the certificates of SignWith, if nobody says otherwise.
@@ -23,7 +23,7 @@ const defaultValidity = 24 * time.Hour
 // clockSkew is how far the clock of whoever checks a certificate may be behind.
 const clockSkew = 5 * time.Minute
 
-// SignWith is a [Registration.Sign] that issues certificates of a certification authority (AF-06). caCert and caKey are its
+// SignWith is a [Registration.Sign] that issues certificates of a certification authority. caCert and caKey are its
 // certificate and its key, PEM-encoded. Certificates are valid as long as the request asks for, at most for validity, and
 // never longer than the authority itself; 0 means 24 hours. It fails if certificate and key are unusable or do not belong
 // together.
@@ -55,7 +55,7 @@ type authority struct {
 }
 
 func (a authority) sign(csr *certificatesv1.CertificateSigningRequest, now time.Time) ([]byte, error) {
-	request, err := certrequest.Parse(csr)
+	request, err := signingrequest.Parse(csr)
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-// Package chart makes the objects of an add-on from a Helm chart, such as one that the program embeds (AF-18). It renders charts with Helm
+// Package chart makes the objects of an add-on from a Helm chart, such as one that the program embeds. It renders charts with Helm
 // itself; nothing is installed by Helm, on no cluster.
 //
 // Charts have the values that they are rendered with, and those that every add-on has:

@@ -138,7 +138,7 @@ func ReadAll[T any, P interface {
 	return nil
 }
 
-// Hash is the specHash of a configuration of any kind, by which status.configReferences tells one state of it from another (AF-17): the
+// Hash is the specHash of a configuration of any kind, by which status.configReferences tells one state of it from another: the
 // SHA-256, in lower-case hexadecimal, of the JSON of all its fields but apiVersion, kind, metadata and status. It has to be read
 // as unstructured: what Go makes of an object may lack what is empty.
 func Hash(configuration *unstructured.Unstructured) (string, error) {

@@ -18,11 +18,11 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/capstan-io/capstan/internal/tunnel"
+	"github.com/capstan-io/capstan/internal/forwardproxy"
 )
 
 const (
-	// defaultInterval is how often a lease is renewed (AF-25). The agent of the cluster waits for three times that, so it misses an
+	// defaultInterval is how often a lease is renewed. The agent of the cluster waits for three times that, so it misses an
 	// add-on within a minute.
 	defaultInterval = 15 * time.Second
 	// jitter keeps agents that start together from renewing together: it adds up to a quarter.
@@ -55,7 +55,7 @@ type Options struct {
 	Clock clock.Clock
 }
 
-// Updater renews the lease of an add-on (AF-25). It can be added to a manager of controller-runtime.
+// Updater renews the lease of an add-on. It can be added to a manager of controller-runtime.
 type Updater struct {
 	options Options
 	leases  coordinationclient.LeaseInterface
@@ -88,7 +88,7 @@ func New(cluster *rest.Config, o Options) (*Updater, error) {
 	if o.Hub == nil {
 		return u, nil
 	}
-	if err := tunnel.CheckCredential(o.Hub); err != nil {
+	if err := forwardproxy.CheckCredential(o.Hub); err != nil {
 		return nil, fmt.Errorf("lease: reach the hub: %w", err)
 	}
 	hub, err := coordinationclient.NewForConfig(o.Hub)

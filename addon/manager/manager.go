@@ -50,10 +50,10 @@ import (
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/addon/catalogue"
 	"github.com/capstan-io/capstan/internal/addon/engine"
-	"github.com/capstan-io/capstan/internal/addon/trigger"
+	"github.com/capstan-io/capstan/internal/addon/requeue"
+	"github.com/capstan-io/capstan/internal/consistentclient"
 	"github.com/capstan-io/capstan/internal/fleet"
-	"github.com/capstan-io/capstan/internal/ownwrites"
-	"github.com/capstan-io/capstan/internal/tunnel"
+	"github.com/capstan-io/capstan/internal/forwardproxy"
 )
 
 // Options of a Manager. Name is required.
@@ -73,10 +73,10 @@ type Options struct {
 
 // Manager runs add-ons.
 type Manager struct {
-	name    string
-	mgr     ctrl.Manager
-	agents  []addon.Agent
-	trigger *trigger.Trigger
+	name   string
+	mgr    ctrl.Manager
+	agents []addon.Agent
+	addOns *requeue.AddOns
 }
 
 // New returns a manager for the hub. It fails if an option does not fit or the hub cannot be reached.
@@ -84,7 +84,7 @@ func New(hub *rest.Config, o Options) (*Manager, error) {
 	if err := checkName(o.Name); err != nil {
 		return nil, err
 	}
-	if err := tunnel.CheckCredential(hub); err != nil {
+	if err := forwardproxy.CheckCredential(hub); err != nil {
 		return nil, fmt.Errorf("prepare the manager %s: %w", o.Name, err)
 	}
 	mgr, err := ctrl.NewManager(hub, o.controllers())
@@ -94,7 +94,7 @@ func New(hub *rest.Config, o Options) (*Manager, error) {
 	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ping", healthz.Ping)); err != nil {
 		return nil, err
 	}
-	return &Manager{name: o.Name, mgr: mgr, trigger: &trigger.Trigger{}}, nil
+	return &Manager{name: o.Name, mgr: mgr, addOns: &requeue.AddOns{}}, nil
 }
 
 // Client reads from the manager's cache, which is filled once it has started, and writes to the hub. It knows the kinds of Kubernetes,
@@ -114,29 +114,29 @@ func (m *Manager) Add(agents ...addon.Agent) { m.agents = append(m.agents, agent
 
 // Start runs the add-ons until the context is done. It fails if there are none, or what they need is missing on the hub.
 func (m *Manager) Start(ctx context.Context) error {
-	if err := setup(m.mgr, m.name, m.trigger, m.agents); err != nil {
+	if err := setup(m.mgr, m.name, m.addOns, m.agents); err != nil {
 		return err
 	}
 	return m.mgr.Start(ctx)
 }
 
 // Trigger has the manager ask an add-on again for what it has on a cluster, and whether to approve or sign the certificate requests that wait
-// there: something has changed that the manager does not watch (AF-23). It returns at once, and may be called from any
+// there: something has changed that the manager does not watch. It returns at once, and may be called from any
 // goroutine. A manager that does not work yet ignores it: it asks for all add-ons when it starts to.
-func (m *Manager) Trigger(cluster, addOn string) { m.trigger.Fire(cluster, addOn) }
+func (m *Manager) Trigger(cluster, addOn string) { m.addOns.Add(cluster, addOn) }
 
 // Setup adds add-ons to a manager of controller-runtime that is there for other reasons, too, under a name as in
 // Options, all of them in one call. The manager's scheme needs what AddToScheme adds, and its client is best one that reads its own writes. The
 // function that it returns is that of [Manager.Trigger].
 func Setup(mgr ctrl.Manager, name string, agents ...addon.Agent) (func(cluster, addOn string), error) {
-	again := &trigger.Trigger{}
-	if err := setup(mgr, name, again, agents); err != nil {
+	addOns := &requeue.AddOns{}
+	if err := setup(mgr, name, addOns, agents); err != nil {
 		return nil, err
 	}
-	return again.Fire, nil
+	return addOns.Add, nil
 }
 
-func setup(mgr ctrl.Manager, name string, again *trigger.Trigger, agents []addon.Agent) error {
+func setup(mgr ctrl.Manager, name string, addOns *requeue.AddOns, agents []addon.Agent) error {
 	if err := checkName(name); err != nil {
 		return err
 	}
@@ -144,7 +144,7 @@ func setup(mgr ctrl.Manager, name string, again *trigger.Trigger, agents []addon
 	if err != nil {
 		return fmt.Errorf("the manager %s: %w", name, err)
 	}
-	return engine.Register(mgr, engine.Options{Manager: name, Catalogue: fixed, Configs: configsOf(agents), Trigger: again, Clock: clock.RealClock{}})
+	return engine.Register(mgr, engine.Options{Manager: name, Catalogue: fixed, Configs: configsOf(agents), Requeue: addOns, Clock: clock.RealClock{}})
 }
 
 // AddToScheme adds the kinds that a manager works with.
@@ -193,7 +193,7 @@ func (o Options) controllers() ctrl.Options {
 				&rbacv1.ClusterRoleBinding{}:                granted,
 			},
 		},
-		NewClient: ownwrites.NewClient,
+		NewClient: consistentclient.NewClient,
 		Client:    client.Options{Cache: &client.CacheOptions{Unstructured: true}},
 		// A process may run several managers.
 		Controller:                    config.Controller{SkipNameValidation: ptr.To(true)},

@@ -1,4 +1,4 @@
-// Package manifests makes the objects of an add-on from Go templates of YAML, such as files that the program embeds (AF-19).
+// Package manifests makes the objects of an add-on from Go templates of YAML, such as files that the program embeds.
 //
 // Templates have the values that they are rendered with, and those that every add-on has:
 //

@@ -119,7 +119,7 @@ func Image(key, image string) Part {
 
 // AgentImage is the Source that says where an image is pulled from on the cluster: from the registries of the
 // AddOnDeploymentConfig, else from those that the annotation open-cluster-management.io/image-registries of the cluster
-// names (AM-37), else from where it is. The key is as that of [Image].
+// names, else from where it is. The key is as that of [Image].
 func AgentImage(c client.Client, key, image string) Source {
 	return func(ctx context.Context, installation addon.Installation) (Values, error) {
 		mirrors, err := images.OfCluster(installation.Cluster)

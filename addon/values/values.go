@@ -1,4 +1,4 @@
-// Package values collects what the manifests of an add-on are rendered with on one cluster (AF-20): from the annotation of the
+// Package values collects what the manifests of an add-on are rendered with on one cluster: from the annotation of the
 // ManagedClusterAddOn, from its AddOnDeploymentConfig, or from wherever the add-on has them. Packages addon/chart and
 // addon/manifests take them.
 package values

@@ -16,7 +16,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/capstan-io/capstan/internal/agent"
-	"github.com/capstan-io/capstan/internal/heap"
+	"github.com/capstan-io/capstan/internal/gcpacer"
 	"github.com/capstan-io/capstan/internal/version"
 )
 
@@ -24,7 +24,7 @@ import (
 const heapRoom = 16 << 20
 
 func main() {
-	heap.Pace(heapRoom, heapRoom)
+	gcpacer.Pace(heapRoom, heapRoom)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	err := newCommand().ExecuteContext(ctx)
 	stop()

@@ -7,7 +7,7 @@ import (
 
 	"github.com/capstan-io/capstan/internal/admission"
 	"github.com/capstan-io/capstan/internal/admission/inprocess"
-	"github.com/capstan-io/capstan/internal/gates"
+	"github.com/capstan-io/capstan/internal/featuregates"
 )
 
 // admissionFlags are those of the admission rules, in process and as webhooks.
@@ -38,7 +38,7 @@ func (f *admissionFlags) addCounting(flags *pflag.FlagSet) {
 		"Most ManagedClusters that nobody has accepted, and most certificate requests that nobody has decided on, that one bootstrap credential may have at a time.")
 }
 
-func (f *admissionFlags) options(g *gates.Set) (inprocess.Options, error) {
+func (f *admissionFlags) options(g *featuregates.Set) (inprocess.Options, error) {
 	options := inprocess.DefaultOptions()
 	if f.manifestLimit < 1 {
 		return options, fmt.Errorf("--%s=%d: a ManifestWork needs room for its manifests; use a number of bytes such as %d", flagManifestLimit, f.manifestLimit, admission.DefaultManifestLimit)
@@ -47,7 +47,7 @@ func (f *admissionFlags) options(g *gates.Set) (inprocess.Options, error) {
 		return options, fmt.Errorf("--%s=%d: nobody could join; use a number such as %d", flagJoinLimit, f.joinLimit, admission.DefaultJoinLimit)
 	}
 	options.ManifestWork.Limit, options.JoinLimit = f.manifestLimit, f.joinLimit
-	options.DefaultClusterSet = g.Enabled(gates.DefaultClusterSet)
-	options.ManifestWork.NilExecutorValidating = g.Enabled(gates.NilExecutorValidating)
+	options.DefaultClusterSet = g.Enabled(featuregates.DefaultClusterSet)
+	options.ManifestWork.NilExecutorValidating = g.Enabled(featuregates.NilExecutorValidating)
 	return options, nil
 }

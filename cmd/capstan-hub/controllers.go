@@ -15,8 +15,8 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 
-	"github.com/capstan-io/capstan/internal/gates"
-	"github.com/capstan-io/capstan/internal/heap"
+	"github.com/capstan-io/capstan/internal/featuregates"
+	"github.com/capstan-io/capstan/internal/gcpacer"
 	"github.com/capstan-io/capstan/internal/hub"
 	"github.com/capstan-io/capstan/internal/hub/placement/debug"
 	"github.com/capstan-io/capstan/internal/hub/placement/debugserver"
@@ -57,7 +57,7 @@ may run; a Lease decides which one acts.`,
   capstan-hub controllers --kubeconfig ~/.kube/config --controllers registration,work`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			heap.Pace(processRoom, mostProcessRoom)
+			gcpacer.Pace(processRoom, mostProcessRoom)
 			return flags.run(command.Context())
 		},
 	}
@@ -117,7 +117,7 @@ func (f *controllersFlags) run(ctx context.Context) error {
 	if options.Metrics, err = metricsOptions(f.metricsAddress, f.debug.TLS); err != nil {
 		return err
 	}
-	if f.debug.Address != noAddress && f.hub.gates.Enabled(gates.PlacementDebugServer) && slices.Contains(controllers.Groups, hub.GroupPlacement) {
+	if f.debug.Address != noAddress && f.hub.gates.Enabled(featuregates.PlacementDebugServer) && slices.Contains(controllers.Groups, hub.GroupPlacement) {
 		controllers.PlacementDebug = &debug.Endpoint{}
 	}
 	manager, err := newManager(client, options, controllers)

@@ -19,12 +19,12 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	"github.com/capstan-io/capstan/internal/accepted"
 	"github.com/capstan-io/capstan/internal/controlplane"
+	"github.com/capstan-io/capstan/internal/featuregates"
 	"github.com/capstan-io/capstan/internal/fleet"
-	"github.com/capstan-io/capstan/internal/gates"
 	"github.com/capstan-io/capstan/internal/hub"
 	"github.com/capstan-io/capstan/internal/hub/registration/cleanup"
+	"github.com/capstan-io/capstan/internal/ignoredflags"
 	"github.com/capstan-io/capstan/internal/placement"
 	"github.com/capstan-io/capstan/internal/version"
 )
@@ -42,7 +42,7 @@ const (
 // hubFlags are those of the hub's controllers, wherever they run.
 type hubFlags struct {
 	groups           []string
-	gates            *gates.Set
+	gates            *featuregates.Set
 	approvedUsers    []string
 	approvedUsersOld []string
 	cleanupResources []string
@@ -52,7 +52,7 @@ type hubFlags struct {
 	tieBreak         string
 	trustDecisions   bool
 	withoutElection  bool
-	accepted         accepted.Flags
+	accepted         ignoredflags.Flags
 }
 
 const (
@@ -64,7 +64,7 @@ const (
 )
 
 func newHubFlags() hubFlags {
-	f := hubFlags{groups: hub.Groups(), gates: gates.Hub(), tieBreak: string(placement.TieBreakName), pendingExpiry: 7 * 24 * time.Hour}
+	f := hubFlags{groups: hub.Groups(), gates: featuregates.Hub(), tieBreak: string(placement.TieBreakName), pendingExpiry: 7 * 24 * time.Hour}
 	for _, r := range cleanup.DefaultResources() {
 		f.cleanupResources = append(f.cleanupResources, strings.Join([]string{r.Group, r.Version, r.Resource}, "/"))
 	}
@@ -76,7 +76,7 @@ func (f *hubFlags) add(flags *pflag.FlagSet) {
 		"Groups of hub controllers to run, out of "+strings.Join(hub.Groups(), ", ")+"; "+noGroups+" runs none.")
 	f.gates.AddFlag(flags)
 	flags.StringSliceVar(&f.approvedUsers, flagApprovedUsers, f.approvedUsers,
-		"Users whose clusters are approved and accepted without a person; nobody's are without the feature gate "+string(gates.ManagedClusterAutoApproval)+".")
+		"Users whose clusters are approved and accepted without a person; nobody's are without the feature gate "+string(featuregates.ManagedClusterAutoApproval)+".")
 	flags.StringSliceVar(&f.approvedUsersOld, flagApprovedUsersOld, f.approvedUsersOld, "The same as --"+flagApprovedUsers+".")
 	flags.StringSliceVar(&f.cleanupResources, flagCleanupResources, f.cleanupResources,
 		"What is deleted from the namespace of a deleted cluster, one after the other, each as group/version/resource.")
@@ -102,23 +102,23 @@ func (f *hubFlags) add(flags *pflag.FlagSet) {
 // addDrivers adds what chooses how agents register and how works get to them: there is one way of each.
 func (f *hubFlags) addDrivers(flags *pflag.FlagSet) {
 	const oneRegistration, oneDelivery = "agents register by certificate requests", "agents get works from the API"
-	f.accepted.Add(flags, "enabled-registration-drivers", accepted.Only("csr"), oneRegistration)
-	f.accepted.Add(flags, "auto-approved-grpc-users", accepted.List, oneRegistration)
-	f.accepted.Add(flags, "grpc-ca-file", accepted.Text, oneRegistration)
-	f.accepted.Add(flags, "grpc-key-file", accepted.Text, oneRegistration)
-	f.accepted.Add(flags, "grpc-signing-duration", accepted.Duration, oneRegistration)
-	f.accepted.Add(flags, "work-driver", accepted.Only("kube"), oneDelivery)
-	f.accepted.Add(flags, "work-driver-config", accepted.Text, oneDelivery)
-	f.accepted.Add(flags, "cloudevents-client-id", accepted.Text, oneDelivery)
+	f.accepted.Add(flags, "enabled-registration-drivers", ignoredflags.Only("csr"), oneRegistration)
+	f.accepted.Add(flags, "auto-approved-grpc-users", ignoredflags.List, oneRegistration)
+	f.accepted.Add(flags, "grpc-ca-file", ignoredflags.Text, oneRegistration)
+	f.accepted.Add(flags, "grpc-key-file", ignoredflags.Text, oneRegistration)
+	f.accepted.Add(flags, "grpc-signing-duration", ignoredflags.Duration, oneRegistration)
+	f.accepted.Add(flags, "work-driver", ignoredflags.Only("kube"), oneDelivery)
+	f.accepted.Add(flags, "work-driver-config", ignoredflags.Text, oneDelivery)
+	f.accepted.Add(flags, "cloudevents-client-id", ignoredflags.Text, oneDelivery)
 }
 
 // log tells of what was set and changes nothing.
 func (f *hubFlags) log(logger logr.Logger) {
 	f.gates.Log(logger)
 	f.accepted.Log(logger)
-	if users := f.users(); len(users) > 0 && !f.gates.Enabled(gates.ManagedClusterAutoApproval) {
+	if users := f.users(); len(users) > 0 && !f.gates.Enabled(featuregates.ManagedClusterAutoApproval) {
 		logger.Info("Nobody's clusters are approved without a person: the feature gate is off", "flag", "--"+flagApprovedUsers, "users", users,
-			"toSwitchItOn", "--feature-gates="+string(gates.ManagedClusterAutoApproval)+"=true")
+			"toSwitchItOn", "--feature-gates="+string(featuregates.ManagedClusterAutoApproval)+"=true")
 	}
 }
 
@@ -139,7 +139,7 @@ func (f *hubFlags) options() (o hub.Options, err error) {
 		return o, fmt.Errorf("--controllers %s and --feature-gates leave nothing to run; switch on %s, or name other groups out of %s",
 			strings.Join(o.Groups, ","), strings.Join(gatesOf(o.Groups), " or "), strings.Join(hub.Groups(), ", "))
 	}
-	if f.gates.Enabled(gates.ManagedClusterAutoApproval) {
+	if f.gates.Enabled(featuregates.ManagedClusterAutoApproval) {
 		o.AutoApprovedUsers = f.users()
 	}
 	if o.Labels, err = f.checkLabels(); err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/capstan-io/capstan/internal/gates"
+	"github.com/capstan-io/capstan/internal/featuregates"
 	"github.com/capstan-io/capstan/internal/hub"
 	"github.com/capstan-io/capstan/internal/placement"
 )
@@ -23,7 +23,7 @@ func TestHubFlags(t *testing.T) {
 		err   string
 	}{
 		"defaults": {nil, func(o hub.Options) bool {
-			return slices.Equal(o.Groups, hub.Groups()) && len(o.AutoApprovedUsers) == 0 && o.Gates.Enabled(gates.DefaultClusterSet) && len(o.CleanupResources) == 2
+			return slices.Equal(o.Groups, hub.Groups()) && len(o.AutoApprovedUsers) == 0 && o.Gates.Enabled(featuregates.DefaultClusterSet) && len(o.CleanupResources) == 2
 		}, ""},
 		"none": {[]string{"--controllers=none"}, func(o hub.Options) bool { return len(o.Groups) == 0 }, ""},
 		"some": {[]string{"--controllers=work,registration"}, func(o hub.Options) bool { return len(o.Groups) == 2 }, ""},
@@ -38,7 +38,7 @@ func TestHubFlags(t *testing.T) {
 		"users": {[]string{"--feature-gates=ManagedClusterAutoApproval=true", "--auto-approved-csr-users=a,b", "--cluster-auto-approval-users=c"},
 			func(o hub.Options) bool { return slices.Equal(o.AutoApprovedUsers, []string{"a", "b", "c"}) }, ""},
 		"users without the gate": {[]string{"--auto-approved-csr-users=a"}, func(o hub.Options) bool { return len(o.AutoApprovedUsers) == 0 }, ""},
-		"no default sets":        {[]string{"--feature-gates=DefaultClusterSet=false"}, func(o hub.Options) bool { return !o.Gates.Enabled(gates.DefaultClusterSet) }, ""},
+		"no default sets":        {[]string{"--feature-gates=DefaultClusterSet=false"}, func(o hub.Options) bool { return !o.Gates.Enabled(featuregates.DefaultClusterSet) }, ""},
 		"labels":                 {[]string{"--labels=team=a,stage=prod"}, func(o hub.Options) bool { return o.Labels["team"] == "a" && o.Labels["stage"] == "prod" }, ""},
 		"no label":               {[]string{"--labels=team=a b"}, nil, `--labels: Invalid value: "a b"`},
 		"label of the hub":       {[]string{"--labels=open-cluster-management.io/cluster-name=c"}, nil, "leave open-cluster-management.io/cluster-name out"},

@@ -14,15 +14,15 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/capstan-io/capstan/deploy/crds"
-	"github.com/capstan-io/capstan/internal/accepted"
 	"github.com/capstan-io/capstan/internal/admission/conversion"
 	"github.com/capstan-io/capstan/internal/admission/inprocess"
 	"github.com/capstan-io/capstan/internal/controlplane"
 	"github.com/capstan-io/capstan/internal/controlplane/ocmconfig"
-	"github.com/capstan-io/capstan/internal/gates"
-	"github.com/capstan-io/capstan/internal/heap"
+	"github.com/capstan-io/capstan/internal/featuregates"
+	"github.com/capstan-io/capstan/internal/gcpacer"
 	"github.com/capstan-io/capstan/internal/hub"
 	"github.com/capstan-io/capstan/internal/hub/placement/debug"
+	"github.com/capstan-io/capstan/internal/ignoredflags"
 	"github.com/capstan-io/capstan/internal/placement/report"
 )
 
@@ -66,7 +66,7 @@ embedded etcd (default 5000).`,
   kubectl --kubeconfig hub/data/cert/kube-aggregator.kubeconfig get managedclusters`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			heap.Pace(serverRoom, mostServerRoom)
+			gcpacer.Pace(serverRoom, mostServerRoom)
 			if err := flags.complete(command.Context(), command.Flags(), options); err != nil {
 				return err
 			}
@@ -92,9 +92,9 @@ func (f *serverFlags) add(flags *pflag.FlagSet) {
 // addSelfManagement adds what makes other hubs their own managed cluster.
 func (f *serverFlags) addSelfManagement(flags *pflag.FlagSet) {
 	const name, how = "self-management", "run capstan-agent beside the hub to have the cluster it runs in managed"
-	f.hub.accepted.Add(flags, name, accepted.Only("false"), how)
+	f.hub.accepted.Add(flags, name, ignoredflags.Only("false"), how)
 	flags.Lookup(name).NoOptDefVal = "true"
-	f.hub.accepted.Add(flags, name+"-cluster-name", accepted.Text, how)
+	f.hub.accepted.Add(flags, name+"-cluster-name", ignoredflags.Text, how)
 }
 
 // complete turns flags, environment and configuration file into the options of the hub.
@@ -128,7 +128,7 @@ func (f *serverFlags) complete(ctx context.Context, flags *pflag.FlagSet, o *con
 	for _, plugin := range inprocess.Plugins(admissionOptions) {
 		o.Admission = append(o.Admission, controlplane.AdmissionPlugin{Name: plugin.Name, Plugin: plugin.Plugin})
 	}
-	if slices.Contains(controllers.Groups, hub.GroupPlacement) && f.hub.gates.Enabled(gates.PlacementDebugServer) {
+	if slices.Contains(controllers.Groups, hub.GroupPlacement) && f.hub.gates.Enabled(featuregates.PlacementDebugServer) {
 		controllers.PlacementDebug = &debug.Endpoint{}
 		o.Endpoints = map[string]http.Handler{report.Path: controllers.PlacementDebug}
 	}

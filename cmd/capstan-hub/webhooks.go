@@ -13,18 +13,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
-	"github.com/capstan-io/capstan/internal/accepted"
 	"github.com/capstan-io/capstan/internal/admission/conversion"
 	admissionwebhook "github.com/capstan-io/capstan/internal/admission/webhook"
-	"github.com/capstan-io/capstan/internal/gates"
-	"github.com/capstan-io/capstan/internal/heap"
+	"github.com/capstan-io/capstan/internal/featuregates"
+	"github.com/capstan-io/capstan/internal/gcpacer"
+	"github.com/capstan-io/capstan/internal/ignoredflags"
 	"github.com/capstan-io/capstan/internal/servingcert"
 )
 
 type webhooksFlags struct {
 	kubeconfig     string
-	gates          *gates.Set
-	accepted       accepted.Flags
+	gates          *featuregates.Set
+	accepted       ignoredflags.Flags
 	tls            tlsFlags
 	admission      admissionFlags
 	port           int
@@ -36,7 +36,7 @@ type webhooksFlags struct {
 
 func newWebhooksCommand() *cobra.Command {
 	flags := webhooksFlags{
-		gates: gates.Hub(), admission: newAdmissionFlags(), port: webhook.DefaultPort,
+		gates: featuregates.Hub(), admission: newAdmissionFlags(), port: webhook.DefaultPort,
 		certDir: "/tmp/k8s-webhook-server/serving-certs", metricsAddress: defaultMetricsAddress, healthAddress: ":8000", logs: newLogging(),
 	}
 	command := &cobra.Command{
@@ -49,7 +49,7 @@ read from tls.crt and tls.key, and again when these change.`,
 		Example: `  capstan-hub webhooks --kubeconfig ~/.kube/config --cert-dir ./certs`,
 		Args:    cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			heap.Pace(processRoom, mostProcessRoom)
+			gcpacer.Pace(processRoom, mostProcessRoom)
 			return flags.run(command.Context())
 		},
 	}

@@ -19,7 +19,7 @@ import (
 	"gopkg.in/natefinch/lumberjack.v2"
 	"k8s.io/klog/v2"
 
-	"github.com/capstan-io/capstan/internal/heap"
+	"github.com/capstan-io/capstan/internal/gcpacer"
 	"github.com/capstan-io/capstan/internal/sandbox"
 	"github.com/capstan-io/capstan/internal/version"
 )
@@ -116,7 +116,7 @@ func configureLog(verbosity int, file string) error {
 }
 
 func serve(ctx context.Context, o sandbox.Options) error {
-	heap.Pace(heapRoom, heapRoom)
+	gcpacer.Pace(heapRoom, heapRoom)
 	begin := time.Now()
 	cluster, err := sandbox.Start(ctx, o)
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {

@@ -14,7 +14,7 @@ import (
 var files embed.FS
 
 // Hub returns what a hub serves. The add-on kinds with two versions that differ, ClusterManagementAddOn and
-// ManagedClusterAddOn, are converted by the service cluster-manager-addon-webhook (WH-13).
+// ManagedClusterAddOn, are converted by the service cluster-manager-addon-webhook.
 //
 // Every call decodes anew, so callers may change what they get.
 func Hub() []*apiextensionsv1.CustomResourceDefinition {
@@ -38,7 +38,7 @@ func Hub() []*apiextensionsv1.CustomResourceDefinition {
 	)
 }
 
-// ManagedCluster returns what an agent installs on its managed cluster (KL-23).
+// ManagedCluster returns what an agent installs on its managed cluster.
 //
 // Every call decodes anew, so callers may change what they get.
 func ManagedCluster() []*apiextensionsv1.CustomResourceDefinition {

@@ -23,9 +23,9 @@ import (
 )
 
 const (
-	// scoreName is the name of the AddOnPlacementScore (RU-02).
+	// scoreName is the name of the AddOnPlacementScore.
 	scoreName = "resource-usage-score"
-	// refresh is how often validUntil moves on while nothing changes (RU-04).
+	// refresh is how often validUntil moves on while nothing changes.
 	refresh = time.Minute
 	// validity is for how long the hub believes the scores of an agent it hears nothing of.
 	validity = 3 * refresh

@@ -39,7 +39,7 @@ func (m maxima) measures() []measure {
 }
 
 // scores say how much of its resources a cluster has left: for each resource on all its nodes together, and on the node
-// that has most left, which is what a single pod can get (RU-02).
+// that has most left, which is what a single pod can get.
 func scores(nodes []corev1.Node, pods []corev1.Pod, m maxima) []clusterv1alpha1.AddOnPlacementScoreItem {
 	requested, pending := requests(pods)
 	var items []clusterv1alpha1.AddOnPlacementScoreItem
@@ -105,7 +105,7 @@ func amount(list corev1.ResourceList, name corev1.ResourceName) float64 {
 	return quantity.AsApproximateFloat64()
 }
 
-// symmetric is from -100 for nothing to 100 for the most (RU-03).
+// symmetric is from -100 for nothing to 100 for the most.
 func symmetric(left, most float64) int32 {
 	return int32(200*share(left, most) - 100)
 }

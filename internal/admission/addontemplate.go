@@ -15,13 +15,13 @@ import (
 
 var addOnTemplateKind = addonv1beta1.GroupVersion.WithKind("AddOnTemplate").GroupKind()
 
-// ValidateAddOnTemplate holds an AddOnTemplate that is created (old is nil) or updated against what the hub can make an add-on of
-// (AM-30, AM-34, AM-35): manifests that are objects, each once, and registrations that are complete and ask for no signer of
+// ValidateAddOnTemplate holds an AddOnTemplate that is created (old is nil) or updated against what the hub can make an add-on of:
+// manifests that are objects, each once, and registrations that are complete and ask for no signer of
 // somebody else. It fails with 400. What an update leaves alone is not asked about again.
 //
-// Then it asks for the permissions to give what the registrations give to agents, and fails with 403 if there are any missing (A2).
+// Then it asks for the permissions to give what the registrations give to agents, and fails with 403 if there are any missing.
 //
-// The executor needs the permission of WH-11, in all namespaces, as that of a ManifestWorkReplicaSet does: the hub writes the
+// The sender needs the right to execute as the executor in all namespaces, as for a ManifestWorkReplicaSet: the hub writes the
 // works of the add-on under its own identity.
 func ValidateAddOnTemplate(ctx context.Context, template, old *addonv1beta1.AddOnTemplate, sender Sender, opts ManifestWorkOptions) error {
 	var errs field.ErrorList
@@ -84,7 +84,7 @@ func validateRegistrations(path *field.Path, registrations []addonv1beta1.Regist
 }
 
 // validateCustomSigner checks one of the signers. Those before it are seen by what their variables are called, which with their volumes
-// and Secrets have the name of the signer in them, as far as such names can have it (AM-32).
+// and Secrets have the name of the signer in them, as far as such names can have it.
 func validateCustomSigner(path *field.Path, signer *addonv1beta1.CustomSignerRegistrationSpec, seen map[string]string) (errs field.ErrorList) {
 	name, variable := path.Child("signerName"), fleet.SignerVariable(signer.SignerName)
 	other, alike := seen[variable]

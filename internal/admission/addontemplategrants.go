@@ -15,8 +15,8 @@ import (
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
-// validateGrants asks whether the sender may give away what a template gives to its agents (gap A2): the hub binds the roles (AM-34)
-// and signs with the CA (AM-35) in its own name, which may do more than whoever writes templates. The permissions are those that
+// validateGrants asks whether the sender may give away what a template gives to its agents: the hub binds the roles
+// and signs with the CA in its own name, which may do more than whoever writes templates. The permissions are those that
 // somebody needs who does the same by hand: `bind` on the role, and `get` on the Secret. The other way that Kubernetes knows to bind
 // a role, to have all its rights oneself, is no way here: what is in the role may change later. What a template of the same add-on gave
 // before is not asked about again.

@@ -16,7 +16,7 @@ import (
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
-// validateAgentUpdate holds an agent to what it has to tell (R10): how its cluster is reached. RBAC lets it update all of
+// validateAgentUpdate holds an agent to what it has to tell: how its cluster is reached. RBAC lets it update all of
 // its ManagedCluster, but labels decide which sets and placements take the cluster in, and with that which secrets come to
 // it; taints keep workloads off it; and finalizers make the hub take the agent's rights away when the cluster is deleted.
 func validateAgentUpdate(cluster, old *clusterv1.ManagedCluster, sender Sender) error {
@@ -79,7 +79,7 @@ func finalizersOfOthers(o metav1.Object) []string {
 	return slices.DeleteFunc(slices.Clone(o.GetFinalizers()), func(f string) bool { return strings.Contains(f, fleet.AgentFinalizers) })
 }
 
-// ValidateCertificateSigningRequest makes the label of a request say who made it (R10): the agent of a cluster may only
+// ValidateCertificateSigningRequest makes the label of a request say who made it: the agent of a cluster may only
 // create requests that carry the label of this cluster, so that what an agent finds by its label is its own, and the
 // requests of one cluster do not count against another. It fails with 403, and with 413 on a request that is far larger than those of
 // agents. What the request asks for is judged by whoever approves it.

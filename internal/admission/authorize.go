@@ -13,7 +13,7 @@ import (
 
 // Authorizer answers whether the sender of the request may do what is asked: the question of a
 // SubjectAccessReview. Whoever makes one binds it to the whole identity of the sender (name, uid, groups and extra),
-// so that any authorizer behind it sees what it would see of a direct request (WH-15). The reason may be empty.
+// so that any authorizer behind it sees what it would see of a direct request. The reason may be empty.
 type Authorizer func(ctx context.Context, asked authorizationv1.ResourceAttributes) (allowed bool, reason string, err error)
 
 // Sender is who sent the request under admission.
@@ -33,7 +33,7 @@ type Sender struct {
 }
 
 // may returns nil when the sender is allowed what is asked, otherwise the reason why not. An authorizer that fails
-// has not allowed anything (WH-15).
+// has not allowed anything.
 func (s Sender) may(ctx context.Context, asked authorizationv1.ResourceAttributes) error {
 	allowed, reason, err := s.Authorize(ctx, asked)
 	switch {

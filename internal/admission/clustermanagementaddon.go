@@ -15,8 +15,8 @@ import (
 var managementAddOnKind = addonv1beta1.GroupVersion.WithKind("ClusterManagementAddOn").GroupKind()
 
 // ValidateClusterManagementAddOn holds a ClusterManagementAddOn that is created (old is nil) or updated against what the hub
-// can use: its rollout strategies (AM-20), its configurations, and the annotations that say what it depends on (gap A4) and
-// how long its removal may take (gap A6). It fails with 400. What an update leaves alone is not asked about again.
+// can use: its rollout strategies, its configurations, and the annotations that say what it depends on and
+// how long its removal may take. It fails with 400. What an update leaves alone is not asked about again.
 func ValidateClusterManagementAddOn(addOn, old *addonv1beta1.ClusterManagementAddOn) error {
 	var errs field.ErrorList
 	if old == nil || !equality.Semantic.DeepEqual(addOn.Spec.InstallStrategy, old.Spec.InstallStrategy) {

@@ -14,9 +14,9 @@ import (
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
-// validateHosting asks whoever names a hosting cluster for the permission to create works there (AF-16): the manager of the add-on does
+// validateHosting asks whoever names a hosting cluster for the permission to create works there: the manager of the add-on does
 // that in its own name, which may in the namespaces of all clusters. A ManagedCluster is asked about as a ManagedClusterAddOn is, for its
-// annotation is copied to all of its add-ons (AM-03). What an update leaves alone is not asked about again.
+// annotation is copied to all of its add-ons. What an update leaves alone is not asked about again.
 func validateHosting(ctx context.Context, resource schema.GroupResource, object, old metav1.Object, sender Sender) error {
 	hosting := object.GetAnnotations()[fleet.AnnotationHostingClusterName]
 	if hosting == "" || old != nil && old.GetAnnotations()[fleet.AnnotationHostingClusterName] == hosting {

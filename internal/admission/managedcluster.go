@@ -29,7 +29,7 @@ var (
 type MutateOptions struct {
 	// Now becomes the time of new and changed taints, cut to whole seconds as the API stores it.
 	Now time.Time
-	// DefaultClusterSet is the feature gate of this name: clusters without a set join the set default (WH-03).
+	// DefaultClusterSet is the feature gate of this name: clusters without a set join the set default.
 	DefaultClusterSet bool
 	// Requester is the user name of the sender if that has a bootstrap credential, empty for anybody else.
 	Requester string
@@ -60,7 +60,7 @@ func MutateManagedCluster(cluster, old *clusterv1.ManagedCluster, opts MutateOpt
 	return nil
 }
 
-// stampAll sets the time of every taint of a new cluster, whatever the sender wrote there (WH-01).
+// stampAll sets the time of every taint of a new cluster, whatever the sender wrote there.
 func stampAll(taints []clusterv1.Taint, now metav1.Time) {
 	for i := range taints {
 		taints[i].TimeAdded = now
@@ -68,7 +68,7 @@ func stampAll(taints []clusterv1.Taint, now metav1.Time) {
 }
 
 // stampChanged sets the time of the taints that old does not have, gives those that it has their time where it was left out,
-// as kubectl apply does, and refuses any other change of a time (WH-02).
+// as kubectl apply does, and refuses any other change of a time.
 func stampChanged(taints, old []clusterv1.Taint, now metav1.Time) field.ErrorList {
 	var errs field.ErrorList
 	for i := range taints {
@@ -106,8 +106,7 @@ func sameTaint(taints []clusterv1.Taint, taint clusterv1.Taint) *clusterv1.Taint
 // apierrors.IsNotFound holds.
 type NamespaceGetter func(ctx context.Context, name string) (*corev1.Namespace, error)
 
-// ValidateManagedCluster holds a cluster that is created (old is nil) or updated against WH-04 to WH-07, after
-// MutateManagedCluster. It fails with 400 when the name is reserved, or the name or an address is wrong, and with 403 when
+// ValidateManagedCluster validates a cluster that is created (old is nil) or updated, after MutateManagedCluster. It fails with 400 when the name is reserved, or the name or an address is wrong, and with 403 when
 // the sender may not accept the cluster, or take that back, may not move it between sets, or let the add-ons of the cluster run on
 // another one, when the namespace of the cluster is still being deleted, or when somebody joins under the name of a namespace that is no cluster's.
 func ValidateManagedCluster(
@@ -161,7 +160,7 @@ func ValidateManagedCluster(
 }
 
 // validateManagedClusterContent checks the name, which becomes the name of a namespace whether or not the cluster has
-// client configs, and the addresses in those (WH-04).
+// client configs, and the addresses in those.
 func validateManagedClusterContent(cluster *clusterv1.ManagedCluster) field.ErrorList {
 	var errs field.ErrorList
 	for _, problem := range validation.ValidateNamespaceName(cluster.Name, false) {
@@ -201,7 +200,7 @@ func acceptance(cluster string) authorizationv1.ResourceAttributes {
 	}
 }
 
-// validateNamespace is asked when a cluster becomes accepted: its namespace must not be on its way out (WH-06).
+// validateNamespace is asked when a cluster becomes accepted: its namespace must not be on its way out.
 func validateNamespace(ctx context.Context, cluster string, namespaces NamespaceGetter) error {
 	namespace, err := namespaces(ctx, cluster)
 	switch {
@@ -216,7 +215,7 @@ func validateNamespace(ctx context.Context, cluster string, namespaces Namespace
 	return nil
 }
 
-// validateAcceptance is asked when a cluster is accepted, and also when that is taken back (WH-05): an agent may update
+// validateAcceptance is asked when a cluster is accepted, and also when that is taken back: an agent may update
 // its own ManagedCluster, and should not be able to throw itself out.
 func validateAcceptance(ctx context.Context, cluster string, sender Sender) error {
 	if err := sender.may(ctx, acceptance(cluster)); err != nil {
@@ -225,7 +224,7 @@ func validateAcceptance(ctx context.Context, cluster string, sender Sender) erro
 	return nil
 }
 
-// validateSetChange is asked for the permission to join both the set that is left and the set that is entered (WH-07).
+// validateSetChange is asked for the permission to join both the set that is left and the set that is entered.
 func validateSetChange(ctx context.Context, before, after string, sender Sender) error {
 	if before == after {
 		return nil

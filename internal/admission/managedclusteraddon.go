@@ -20,8 +20,8 @@ var (
 )
 
 // ValidateManagedClusterAddOn holds the annotations of a ManagedClusterAddOn that is created (old is nil) or updated against what the hub
-// can use: how long its removal may take (gap A6), which would otherwise be found out to be wrong when the add-on is to go; it fails with 400.
-// And it asks for the permission to let another cluster host the agent (AF-16), and fails with 403. What an update leaves alone is not
+// can use: how long its removal may take, which would otherwise be found out to be wrong when the add-on is to go; it fails with 400.
+// And it asks for the permission to let another cluster host the agent, and fails with 403. What an update leaves alone is not
 // asked about again.
 func ValidateManagedClusterAddOn(ctx context.Context, addOn, old metav1.Object, sender Sender) error {
 	timeout := addOn.GetAnnotations()[fleet.AnnotationPreDeleteTimeout]

@@ -13,7 +13,7 @@ import (
 
 var setBindingKind = clusterv1beta2.GroupVersion.WithKind("ManagedClusterSetBinding").GroupKind()
 
-// ValidateManagedClusterSetBinding holds a binding that is created (old is nil) or updated against WH-08 and WH-09. It
+// ValidateManagedClusterSetBinding validates a binding that is created (old is nil) or updated. It
 // fails with 400 when the binding is not named like its set, which also keeps the set from changing, and with 403 when
 // the creator may not bind the set. The set need not exist.
 func ValidateManagedClusterSetBinding(

@@ -35,7 +35,7 @@ type ManifestWorkOptions struct {
 	Clusters ClusterGetter
 }
 
-// ValidateManifestWork holds a ManifestWork that is created (old is nil) or updated against WH-10 and WH-11. It fails
+// ValidateManifestWork validates a ManifestWork that is created (old is nil) or updated: its manifests and its executor. It fails
 // with 400 for manifests that are missing, too large, no objects or the same object twice, and an executor
 // the sender may not use, and with 403 for anything new for a cluster that is denied or being deleted. An update that leaves manifests alone is
 // not asked about them again; that of a work with an executor is asked about it whenever it changes what the executor does.
@@ -64,7 +64,7 @@ func ValidateManifestWork(
 	return nil
 }
 
-// validateManifests checks what can be known of the manifests before they reach their cluster (WH-10).
+// validateManifests checks what can be known of the manifests before they reach their cluster.
 func validateManifests(path *field.Path, manifests []workv1.Manifest, limit int) field.ErrorList {
 	if len(manifests) == 0 {
 		return field.ErrorList{field.Required(path, "a ManifestWork needs at least one manifest")}
@@ -171,7 +171,7 @@ func (e execution) losesExecutor() bool {
 	return e.before != nil && e.before.Executor != nil && e.now.Executor == nil
 }
 
-// validateExecutor asks for the permission to let the agent of a cluster act as somebody (WH-11); without a namespace, the
+// validateExecutor asks for the permission to let the agent of a cluster act as somebody; without a namespace, the
 // agents of all clusters. To act as itself the agent needs no permission of anybody, unless it comes to that by taking an executor
 // away.
 func validateExecutor(

@@ -16,11 +16,11 @@ import (
 
 var replicaSetKind = workv1alpha1.GroupVersion.WithKind("ManifestWorkReplicaSet").GroupKind()
 
-// ValidateManifestWorkReplicaSet holds a ManifestWorkReplicaSet that is created (old is nil) or updated against WH-12: the
-// manifests of its template against the rules of a ManifestWork, its rollout strategies, its executor, and its overrides
-// (gap W8). It fails with 400. What an update leaves alone is not asked about again.
+// ValidateManifestWorkReplicaSet validates a ManifestWorkReplicaSet that is created (old is nil) or updated: the
+// manifests of its template against the rules of a ManifestWork, its rollout strategies, its executor, and its overrides.
+// It fails with 400. What an update leaves alone is not asked about again.
 //
-// The executor needs the permission of WH-11, in all namespaces: the hub writes the works, under its own identity, to
+// The sender needs the right to execute as the executor in all namespaces: the hub writes the works, under its own identity, to
 // whichever clusters the placements select, now or later. Were it not asked for here, whoever may write a
 // ManifestWorkReplicaSet could act as anybody on all clusters.
 func ValidateManifestWorkReplicaSet(

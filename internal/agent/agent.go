@@ -331,7 +331,7 @@ func (a *Agent) takeOverCredential(ctx context.Context) error {
 	return nil
 }
 
-// appliedBy is recorded with what the agent applies (WK-03).
+// appliedBy is recorded with what the agent applies.
 func (a *Agent) appliedBy(hubHash string) string {
 	switch {
 	case a.AgentID != "":

@@ -14,12 +14,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
-	addonlease "github.com/capstan-io/capstan/internal/agent/addon/lease"
+	"github.com/capstan-io/capstan/internal/agent/addon/addonlease"
 	addonregistration "github.com/capstan-io/capstan/internal/agent/addon/registration"
 	"github.com/capstan-io/capstan/internal/agent/registration/clientcert"
 	"github.com/capstan-io/capstan/internal/agent/registration/clientconfig"
+	"github.com/capstan-io/capstan/internal/agent/registration/heartbeat"
 	"github.com/capstan-io/capstan/internal/agent/registration/hubca"
-	"github.com/capstan-io/capstan/internal/agent/registration/lease"
 	"github.com/capstan-io/capstan/internal/agent/registration/managednamespace"
 	"github.com/capstan-io/capstan/internal/agent/registration/monitor"
 	"github.com/capstan-io/capstan/internal/agent/registration/status"
@@ -31,8 +31,8 @@ import (
 	"github.com/capstan-io/capstan/internal/agent/work/observe"
 	"github.com/capstan-io/capstan/internal/agent/work/predecessor"
 	"github.com/capstan-io/capstan/internal/agent/work/tracker"
+	"github.com/capstan-io/capstan/internal/featuregates"
 	"github.com/capstan-io/capstan/internal/fleet"
-	"github.com/capstan-io/capstan/internal/gates"
 )
 
 // registerRegistration adds the controllers of registration: everything that keeps the hub informed of the cluster.
@@ -61,7 +61,7 @@ func (a *Agent) registerRegistration(mgr ctrl.Manager, hub cluster.Cluster, unca
 	if err := mgr.Add(authority); err != nil {
 		return err
 	}
-	if err := lease.Register(mgr, hub, uncached, lease.Options{Doubt: connection.Doubt, Record: a.record, Clock: a.clock}); err != nil {
+	if err := heartbeat.Register(mgr, hub, uncached, heartbeat.Options{Doubt: connection.Doubt, Record: a.record, Clock: a.clock}); err != nil {
 		return err
 	}
 	if err := clientconfig.Register(mgr, hub, a.clientConfigs); err != nil {
@@ -75,7 +75,7 @@ func (a *Agent) registerRegistration(mgr ctrl.Manager, hub cluster.Cluster, unca
 	}
 	return status.Register(mgr, hub, status.Options{
 		Cluster: a.identity.Cluster, Prober: prober, Certificate: certificate, Nodes: nodes,
-		Claims: a.FeatureGates.Enabled(gates.ClusterClaim), Properties: a.FeatureGates.Enabled(gates.ClusterProperty), MaxCustomClaims: a.MaxCustomClusterClaims,
+		Claims: a.FeatureGates.Enabled(featuregates.ClusterClaim), Properties: a.FeatureGates.Enabled(featuregates.ClusterProperty), MaxCustomClaims: a.MaxCustomClusterClaims,
 		ReservedClaimSuffixes: a.ReservedClusterClaimSuffixes, Recorder: hubEvents.NewRecorder(hub.GetScheme(), registrationRecorder), Clock: a.clock,
 	})
 }

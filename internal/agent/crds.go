@@ -17,7 +17,7 @@ import (
 
 	aboutv1alpha1 "github.com/capstan-io/capstan/api/about/v1alpha1"
 	"github.com/capstan-io/capstan/deploy/crds"
-	"github.com/capstan-io/capstan/internal/gates"
+	"github.com/capstan-io/capstan/internal/featuregates"
 )
 
 // errMayNotLook says that the agent has no right to see CustomResourceDefinitions.
@@ -61,7 +61,7 @@ func refused(err error) bool {
 
 // crds are the kinds that the agent needs in the managed cluster.
 func (a *Agent) crds() []*apiextensionsv1.CustomResourceDefinition {
-	if a.parts.Registration && a.FeatureGates.Enabled(gates.ClusterProperty) {
+	if a.parts.Registration && a.FeatureGates.Enabled(featuregates.ClusterProperty) {
 		return append(crds.ManagedCluster(), crds.ClusterProperties()...)
 	}
 	return crds.ManagedCluster()

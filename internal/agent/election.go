@@ -8,7 +8,7 @@ import (
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/capstan-io/capstan/internal/elect"
+	"github.com/capstan-io/capstan/internal/leaderelection"
 )
 
 // elects tells whether several replicas may run as this agent, so that one of them has to be the one that acts. They share an
@@ -37,12 +37,12 @@ func (a *Agent) asLeader(ctx context.Context, act func(context.Context) error) e
 		return fmt.Errorf("make a client for the election of a leader: %w", err)
 	}
 	log.FromContext(ctx).Info("Waiting to lead the replicas of this agent", "namespace", a.Namespace, "lease", a.parts.lock())
-	lock, err := elect.Lock(leases, a.Namespace, a.parts.lock())
+	lock, err := leaderelection.Lock(leases, a.Namespace, a.parts.lock())
 	if err != nil {
 		return err
 	}
-	err = elect.Lead(ctx, lock, act)
-	if errors.Is(err, elect.ErrLost) {
+	err = leaderelection.Lead(ctx, lock, act)
+	if errors.Is(err, leaderelection.ErrLost) {
 		return fmt.Errorf("this replica of the agent does not lead any more: %w", err)
 	}
 	return err

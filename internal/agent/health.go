@@ -17,7 +17,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
 
-// hubKubeconfigCheck is the name of the health check about the hub credential (RG-12).
+// hubKubeconfigCheck is the name of the health check about the hub credential.
 const hubKubeconfigCheck = "hub-kube-config"
 
 // endpointGrace is how long a request under way may take when the agent stops.

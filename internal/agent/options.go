@@ -13,9 +13,9 @@ import (
 	"k8s.io/client-go/rest"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
-	"github.com/capstan-io/capstan/internal/accepted"
+	"github.com/capstan-io/capstan/internal/featuregates"
 	"github.com/capstan-io/capstan/internal/fleet"
-	"github.com/capstan-io/capstan/internal/gates"
+	"github.com/capstan-io/capstan/internal/ignoredflags"
 	"github.com/capstan-io/capstan/internal/manifest/feedback"
 )
 
@@ -77,13 +77,13 @@ type Options struct {
 	// PprofBindAddress serves profiles at /debug/pprof; "0" serves none.
 	PprofBindAddress string
 	// FeatureGates switch features on and off.
-	FeatureGates *gates.Set
+	FeatureGates *featuregates.Set
 	// TerminateOnFiles are files whose changes end the agent, for whoever starts it anew.
 	TerminateOnFiles []string
 	// WorkloadSourceConfig is the hub kubeconfig, which names HubKubeconfigDir in another way.
 	WorkloadSourceConfig string
 
-	accepted accepted.Flags
+	accepted ignoredflags.Flags
 }
 
 // defaultHubKubeconfigDir is where the hub kubeconfig is in a pod.
@@ -96,7 +96,7 @@ func NewOptions() *Options {
 		HubKubeconfigDir:         defaultHubKubeconfigDir,
 		Namespace:                fleet.NamespaceAgent,
 		ClusterHealthCheckPeriod: time.Minute,
-		FeatureGates:             gates.Agent(),
+		FeatureGates:             featuregates.Agent(),
 
 		HubConnectionTimeoutSeconds: 600,
 		MaxCustomClusterClaims:      20,
@@ -132,8 +132,8 @@ func (o *Options) AddCommonFlags(fs *pflag.FlagSet) {
 	o.FeatureGates.AddFlag(fs)
 	o.accepted.AddLimits(fs, "kube-api-qps", "kube-api-burst")
 	const noTLS = "the agent serves nothing over TLS"
-	o.accepted.Add(fs, "tls-min-version", accepted.Text, noTLS)
-	o.accepted.Add(fs, "tls-cipher-suites", accepted.List, noTLS)
+	o.accepted.Add(fs, "tls-min-version", ignoredflags.Text, noTLS)
+	o.accepted.Add(fs, "tls-cipher-suites", ignoredflags.List, noTLS)
 }
 
 // AddRegistrationFlags adds the flags of registration.
@@ -150,8 +150,8 @@ func (o *Options) AddRegistrationFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.AddOnKubeClientRegistrationAuth, "addon-kubeclient-registration-auth", o.AddOnKubeClientRegistrationAuth, "how add-ons get access to the hub: csr for client certificates, token for tokens of service accounts")
 	fs.Int64Var(&o.AddOnTokenExpirationSeconds, "addon-token-expiration-seconds", o.AddOnTokenExpirationSeconds, "lifetime to ask for tokens of add-ons, at least 600; 0 leaves it to the hub")
 	fs.DurationVar(&o.AddOnLeaseGracePeriod, "addon-lease-grace-period", o.AddOnLeaseGracePeriod, "how long an add-on may not renew its lease before it counts as lost; 0 means three times the leaseDurationSeconds of the lease")
-	o.accepted.Add(fs, "bootstrap-kubeconfig-secret", accepted.Text, "changes of --bootstrap-kubeconfig are seen in the file")
-	o.accepted.Add(fs, "registration-auth", accepted.Only("csr"), "there is no other way to register")
+	o.accepted.Add(fs, "bootstrap-kubeconfig-secret", ignoredflags.Text, "changes of --bootstrap-kubeconfig are seen in the file")
+	o.accepted.Add(fs, "registration-auth", ignoredflags.Only("csr"), "there is no other way to register")
 }
 
 // AddWorkFlags adds the flags of the work agent.
@@ -160,13 +160,13 @@ func (o *Options) AddWorkFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.AppliedManifestWorkEvictionGracePeriod, "appliedmanifestwork-eviction-grace-period", o.AppliedManifestWorkEvictionGracePeriod, "how long to keep what was applied for a ManifestWork that is missing on the hub, or for a hub that the agent has left; 876000h and more keep it for ever")
 	fs.IntVar(&o.MaxJSONRawLength, "max-json-raw-length", o.MaxJSONRawLength, fmt.Sprintf("bytes of JSON that a reported value of type JsonRaw may have, %d at most", feedback.MaxJSONRaw))
 	fs.StringVar(&o.WorkloadSourceConfig, "workload-source-config", o.WorkloadSourceConfig, "the file "+fleet.KeyKubeconfig+" in --hub-kubeconfig-dir, which it names in another way")
-	o.accepted.Add(fs, "workload-source-driver", accepted.Only("kube"), "works come by the API of the hub")
-	o.accepted.Add(fs, "status-sync-interval", accepted.Duration, "status is reported when it changes")
-	o.accepted.Add(fs, "max-feedback-watch", accepted.Number, "a kind has one watch, however many works have objects of it")
+	o.accepted.Add(fs, "workload-source-driver", ignoredflags.Only("kube"), "works come by the API of the hub")
+	o.accepted.Add(fs, "status-sync-interval", ignoredflags.Duration, "status is reported when it changes")
+	o.accepted.Add(fs, "max-feedback-watch", ignoredflags.Number, "a kind has one watch, however many works have objects of it")
 	o.accepted.AddLimits(fs, "hub-kube-api-qps", "hub-kube-api-burst")
 	const noCloudEvents = "works come by the API of the hub"
-	o.accepted.Add(fs, "cloudevents-client-id", accepted.Text, noCloudEvents)
-	o.accepted.Add(fs, "cloudevents-client-codecs", accepted.List, noCloudEvents)
+	o.accepted.Add(fs, "cloudevents-client-id", ignoredflags.Text, noCloudEvents)
+	o.accepted.Add(fs, "cloudevents-client-codecs", ignoredflags.List, noCloudEvents)
 }
 
 // drivers are how add-ons may get access to the hub.
@@ -227,7 +227,7 @@ func (o *Options) annotations() (own map[string]string, others []string) {
 
 // maxJSONRaw is how many bytes of JSON a reported value may have; 0 reports none.
 func (o *Options) maxJSONRaw() int {
-	if !o.FeatureGates.Enabled(gates.RawFeedbackJsonString) {
+	if !o.FeatureGates.Enabled(featuregates.RawFeedbackJsonString) {
 		return 0
 	}
 	return o.MaxJSONRawLength
@@ -272,8 +272,8 @@ func (o *Options) Validate() error {
 			return fmt.Errorf("--bootstrap-kubeconfigs: one of %d files has no name", len(o.BootstrapKubeconfigs))
 		}
 	}
-	if len(o.BootstrapKubeconfigs) > 1 && !o.FeatureGates.Enabled(gates.MultipleHubs) {
-		return fmt.Errorf("--bootstrap-kubeconfigs names %d hubs, and --feature-gates=%s=false allows one; name one, or leave the feature gate on", len(o.BootstrapKubeconfigs), gates.MultipleHubs)
+	if len(o.BootstrapKubeconfigs) > 1 && !o.FeatureGates.Enabled(featuregates.MultipleHubs) {
+		return fmt.Errorf("--bootstrap-kubeconfigs names %d hubs, and --feature-gates=%s=false allows one; name one, or leave the feature gate on", len(o.BootstrapKubeconfigs), featuregates.MultipleHubs)
 	}
 	for _, u := range o.SpokeExternalServerURLs {
 		if parsed, err := url.Parse(u); err != nil || parsed.Scheme != "https" || parsed.Host == "" {

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/capstan-io/capstan/internal/gates"
+	"github.com/capstan-io/capstan/internal/featuregates"
 )
 
 // parse reads the flags of an agent of both parts.
@@ -144,7 +144,7 @@ func TestFeatureGates(t *testing.T) {
 			t.Errorf("%s: %d CRDs, %d bytes of JSON, add-ons %t", value, len(a.crds()), a.maxJSONRaw(), a.wantsAddOns())
 		}
 	}
-	if NewOptions().FeatureGates.Enabled(gates.ClusterProperty) {
+	if NewOptions().FeatureGates.Enabled(featuregates.ClusterProperty) {
 		t.Error("ClusterProperty is on by default")
 	}
 }

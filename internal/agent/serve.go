@@ -32,10 +32,10 @@ import (
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/agent/hubclient"
 	"github.com/capstan-io/capstan/internal/agent/registration/monitor"
+	"github.com/capstan-io/capstan/internal/consistentclient"
+	"github.com/capstan-io/capstan/internal/featuregates"
 	"github.com/capstan-io/capstan/internal/fleet"
-	"github.com/capstan-io/capstan/internal/gates"
-	"github.com/capstan-io/capstan/internal/ownwrites"
-	"github.com/capstan-io/capstan/internal/tunnel"
+	"github.com/capstan-io/capstan/internal/forwardproxy"
 )
 
 // serve works on the hub under the stored credential, until the context ends, or the credential, or the way to the hub or the
@@ -48,7 +48,7 @@ func (a *Agent) serve(ctx context.Context) error {
 	}
 	config.QPS = -1
 	config.UserAgent = fleet.AgentUserAgent
-	if err := tunnel.Use(config); err != nil {
+	if err := forwardproxy.Use(config); err != nil {
 		return fmt.Errorf("use the hub kubeconfig: %w", err)
 	}
 	uncached, err := hubclient.New(config)
@@ -133,7 +133,7 @@ func (a *Agent) managerOptions(hubHash string) ctrl.Options {
 	return ctrl.Options{
 		Scheme:    managedScheme(),
 		Metrics:   metricsserver.Options{BindAddress: noEndpoint}, // served since the start of the process
-		NewClient: ownwrites.NewClient,
+		NewClient: consistentclient.NewClient,
 		Cache: cache.Options{
 			DefaultTransform: cache.TransformStripManagedFields(),
 			ByObject: map[client.Object]cache.ByObject{
@@ -213,7 +213,7 @@ func (a *Agent) awaitRights(ctx context.Context, hub client.Client, connection *
 
 // wantsAddOns says whether this process looks after add-ons, if the hub has them.
 func (a *Agent) wantsAddOns() bool {
-	return a.parts.Registration && a.FeatureGates.Enabled(gates.AddonManagement)
+	return a.parts.Registration && a.FeatureGates.Enabled(featuregates.AddonManagement)
 }
 
 // tryRights fails if the hub does not let the agent see what it is to work on. A hub without add-ons is one.

@@ -8,7 +8,7 @@ import (
 	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/capstan-io/capstan/internal/tunnel"
+	"github.com/capstan-io/capstan/internal/forwardproxy"
 )
 
 // access is a cluster as Helm wants it: the context of a kubeconfig, with a namespace. It implements
@@ -30,7 +30,7 @@ func (a access) ToRESTConfig() (*rest.Config, error) {
 	}
 	config.QPS = -1 // the API server's priority and fairness is the throttle
 	config.WarningHandler = rest.NoWarnings{}
-	return config, tunnel.Use(config)
+	return config, forwardproxy.Use(config)
 }
 
 // ToDiscoveryClient tells what the cluster serves.

@@ -274,7 +274,7 @@ func listed(requests []hubapi.JoinRequest) string {
 	return lines.String()
 }
 
-// wanted matches common names whole (O16).
+// wanted matches common names whole.
 func (r *acceptance) wanted(request hubapi.JoinRequest) bool {
 	return len(r.requesters) == 0 || slices.Contains(r.requesters, request.CommonName)
 }

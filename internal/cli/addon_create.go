@@ -39,7 +39,7 @@ type addOnCreation struct {
 	placements      []string
 }
 
-// addOnCreateCommand is CA-36.
+// addOnCreateCommand is "capstan addon create".
 func (a *app) addOnCreateCommand() *cobra.Command {
 	f := &addOnCreation{}
 	command := &cobra.Command{

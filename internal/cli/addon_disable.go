@@ -17,7 +17,7 @@ const addOnDisableLong = `Take add-ons off clusters.
 An add-on is gone once its agent has been taken off the cluster; "capstan get addon" shows that. An add-on that a placement
 deploys comes back as long as the placement selects the cluster.`
 
-// addOnDisableCommand is CA-38.
+// addOnDisableCommand is "capstan addon disable".
 func (a *app) addOnDisableCommand() *cobra.Command {
 	f := &addOnFlags{}
 	command := &cobra.Command{

@@ -42,7 +42,7 @@ type addOnEnabling struct {
 	outputFile  string
 }
 
-// addOnEnableCommand is CA-37.
+// addOnEnableCommand is "capstan addon enable".
 func (a *app) addOnEnableCommand() *cobra.Command {
 	f := &addOnEnabling{}
 	command := &cobra.Command{
@@ -209,7 +209,7 @@ func checkOffered(ctx context.Context, hub *hubapi.Hub, name string, configs []a
 }
 
 // elsewhere says that a configuration has the agents run in another namespace than the one that was asked for, if it does: an
-// AddOnDeploymentConfig decides (AF-09, AM-33), and does so without a word, since the hub fills the field in.
+// AddOnDeploymentConfig decides, and does so without a word, since the hub fills the field in.
 func (f *addOnEnabling) elsewhere(c addOnConfig) string {
 	if !f.inNamespace || c.object.GetKind() != "AddOnDeploymentConfig" || c.resource.Group != addonv1beta1.GroupVersion.Group {
 		return ""

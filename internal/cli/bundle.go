@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// bundle says which versions belong together (CA-07). An empty version is the newest.
+// bundle says which versions belong together. An empty version is the newest.
 type bundle struct {
 	// OCM is the tag of the images of the hub and the agent.
 	OCM string `json:"ocm"`

@@ -17,7 +17,7 @@ import (
 // completionTimeout is how long a shell waits for the hub before it completes nothing.
 const completionTimeout = 3 * time.Second
 
-// clusterFlags choose clusters (CA-03): --cluster names one, --clusters several; together they mean all of them.
+// clusterFlags choose clusters: --cluster names one, --clusters several; together they mean all of them.
 type clusterFlags struct {
 	one  string
 	many []string
@@ -54,7 +54,7 @@ func (f *clusterFlags) required() ([]string, error) {
 	return names, err
 }
 
-// checkClusterName says what is wrong with the name of a cluster (CA-17): it is the name of a namespace on the hub, too.
+// checkClusterName says what is wrong with the name of a cluster: it is the name of a namespace on the hub, too.
 func checkClusterName(flag, name string) error {
 	if len(validation.IsDNS1123Label(name)) == 0 {
 		return nil

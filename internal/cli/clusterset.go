@@ -15,13 +15,13 @@ import (
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
-// clusterSetCommand is CA-35.
+// clusterSetCommand is "capstan clusterset".
 func (a *app) clusterSetCommand() *cobra.Command {
 	return parent("clusterset", "Put clusters into cluster sets, and bind the sets to namespaces",
 		a.clusterSetBindCommand(), a.clusterSetSetCommand(), a.clusterSetUnbindCommand())
 }
 
-// permanentClusterSet tells whether every hub has the set (RG-41).
+// permanentClusterSet tells whether every hub has the set.
 func permanentClusterSet(name string) bool {
 	return name == fleet.ClusterSetDefault || name == fleet.ClusterSetGlobal
 }

@@ -19,7 +19,7 @@ const createClusterSetLong = `Create cluster sets without any clusters.
 
 "capstan clusterset set" puts clusters into one, "capstan clusterset bind" lets a namespace place on them.`
 
-// createClusterSetCommand is CA-29.
+// createClusterSetCommand is "capstan create clusterset".
 func (a *app) createClusterSetCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:               "clusterset NAME...",
@@ -109,7 +109,7 @@ const deleteClusterSetLong = `Delete cluster sets, and wait until they are gone.
 A set that is bound to a namespace is not deleted: "capstan clusterset unbind" takes the binding away. The clusters of a
 deleted set keep its label, and are in no such set until "capstan clusterset set" puts them into another.`
 
-// deleteClusterSetCommand is CA-33.
+// deleteClusterSetCommand is "capstan delete clusterset".
 func (a *app) deleteClusterSetCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:               "clusterset NAME...",

@@ -18,7 +18,7 @@ import (
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 )
 
-// maxWeight bounds the weight of a prioritizer, below zero and above (PL-07).
+// maxWeight bounds the weight of a prioritizer, below zero and above.
 const maxWeight = 10
 
 const createPlacementLong = `Create a placement, which selects clusters of the cluster sets that are bound to its namespace.
@@ -40,7 +40,7 @@ type placementFlags struct {
 	overwrite      bool
 }
 
-// createPlacementCommand is CA-30.
+// createPlacementCommand is "capstan create placement".
 func (a *app) createPlacementCommand() *cobra.Command {
 	f := &placementFlags{}
 	command := &cobra.Command{

@@ -26,7 +26,7 @@ func (d *delivery) replicaSet() *workv1alpha1.ManifestWorkReplicaSet {
 	}
 }
 
-// createReplicaSet creates the set, or changes the manifests and the placement of the one that is there (CA-31).
+// createReplicaSet creates the set, or changes the manifests and the placement of the one that is there.
 func (a *app) createReplicaSet(ctx context.Context, hub *hubapi.Hub, d *delivery) error {
 	if _, err := hub.Placement(ctx, d.placement.Namespace, d.placement.Name); err != nil { // the API would take one that is misspelt
 		return err

@@ -83,7 +83,7 @@ func parsePlacementRef(flag, text string) (*types.NamespacedName, error) {
 	return &types.NamespacedName{Namespace: namespace, Name: name}, nil
 }
 
-// createWorkCommand is CA-31.
+// createWorkCommand is "capstan create work".
 func (a *app) createWorkCommand() *cobra.Command {
 	f := &workFlags{}
 	var overwrite, replicaSet bool
@@ -219,7 +219,7 @@ func (a *app) renderDelivery(d *delivery, replicaSet bool) error {
 	return nil
 }
 
-// render shows an object that would be created (CA-01).
+// render shows an object that would be created.
 func (a *app) render(object any) error {
 	content, err := yaml.Marshal(object)
 	if err != nil {

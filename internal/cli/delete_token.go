@@ -17,7 +17,7 @@ Clusters that have joined do not notice.
 
 "capstan get token" makes new ones. A hub of Capstan makes a new bootstrap token by itself, which nobody has been told.`
 
-// deleteTokenCommand is CA-22.
+// deleteTokenCommand is "capstan delete token".
 func (a *app) deleteTokenCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:               "token",

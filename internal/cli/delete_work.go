@@ -13,8 +13,8 @@ import (
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
-// deletionPatience is how long it waits for the agents to take off what a work delivered, unless --timeout says otherwise.
-const deletionPatience = 10 * time.Second
+// deletionTimeout is how long it waits for the agents to take off what a work delivered, unless --timeout says otherwise.
+const deletionTimeout = 10 * time.Second
 
 const deleteWorkLong = `Delete a work from clusters, and wait until it is gone.
 
@@ -24,7 +24,7 @@ seconds for that, or as long as --timeout says.
 With --force, the work goes at once, whether an agent is there or not. Its objects stay on the cluster until an agent finds
 that their work is gone; if there will be none, they stay.`
 
-// deleteWorkCommand is CA-34.
+// deleteWorkCommand is "capstan delete work".
 func (a *app) deleteWorkCommand() *cobra.Command {
 	clusters := &clusterFlags{}
 	var force bool
@@ -44,16 +44,16 @@ func (a *app) deleteWorkCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		patience := deletionPatience
+		timeout := deletionTimeout
 		if command.Flags().Changed("timeout") {
-			patience = time.Duration(a.timeout) * time.Second
+			timeout = time.Duration(a.timeout) * time.Second
 		}
 		return a.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
 			found, err := findWorks(ctx, hub, args[0], names)
 			if err != nil {
 				return err
 			}
-			return a.deleteWorks(ctx, hub, args[0], found, workDeletion{force, patience})
+			return a.deleteWorks(ctx, hub, args[0], found, workDeletion{force, timeout})
 		})
 	}
 	return command
@@ -99,8 +99,8 @@ func findWorks(ctx context.Context, hub *hubapi.Hub, name string, clusters []str
 
 // workDeletion is how works are deleted.
 type workDeletion struct {
-	force    bool
-	patience time.Duration
+	force   bool
+	timeout time.Duration
 }
 
 // deleteWorks deletes all of them before it waits for any.
@@ -121,7 +121,7 @@ func (a *app) deleteWorks(ctx context.Context, hub *hubapi.Hub, name string, pla
 			going = append(going, p.cluster)
 		}
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, how.patience, timeoutError{how.patience})
+	ctx, cancel := context.WithTimeoutCause(ctx, how.timeout, timeoutError{how.timeout})
 	defer cancel()
 	progress := a.progress()
 	defer progress.Close()

@@ -41,7 +41,7 @@ type explainFlags struct {
 	server    hubapi.DebugServer
 }
 
-// explainPlacementCommand is PL-23 for people.
+// explainPlacementCommand is "capstan explain placement".
 func (a *app) explainPlacementCommand() *cobra.Command {
 	f := &explainFlags{}
 	command := &cobra.Command{

@@ -45,7 +45,7 @@ func flagsOnly(command *cobra.Command, args []string) error {
 	return fmt.Errorf("unexpected argument %q, want flags only: %s", args[0], command.UseLine())
 }
 
-// addOutputFlag adds --output to a command; the first format is the default (CA-05).
+// addOutputFlag adds --output to a command; the first format is the default.
 func addOutputFlag(command *cobra.Command, formats ...output.Format) *output.Choice {
 	choice := output.NewChoice(formats...)
 	command.Flags().VarP(choice, "output", "o", "format of the output")

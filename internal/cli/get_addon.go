@@ -14,7 +14,7 @@ import (
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
-// getAddOnCommand is CA-27.
+// getAddOnCommand is "capstan get addon".
 func (a *app) getAddOnCommand() *cobra.Command {
 	clusters := &clusterFlags{}
 	command := &cobra.Command{

@@ -14,7 +14,7 @@ import (
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
-// getClustersCommand is CA-23.
+// getClustersCommand is "capstan get clusters".
 func (a *app) getClustersCommand() *cobra.Command {
 	var clusterSet string
 	command := &cobra.Command{

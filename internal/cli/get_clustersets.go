@@ -11,7 +11,7 @@ import (
 	"github.com/capstan-io/capstan/internal/cli/output"
 )
 
-// getClusterSetsCommand is CA-24.
+// getClusterSetsCommand is "capstan get clustersets".
 func (a *app) getClusterSetsCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:               "clustersets [NAME...]",

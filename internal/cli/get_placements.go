@@ -12,7 +12,7 @@ import (
 	"github.com/capstan-io/capstan/internal/cli/output"
 )
 
-// getPlacementsCommand is CA-25.
+// getPlacementsCommand is "capstan get placements".
 func (a *app) getPlacementsCommand() *cobra.Command {
 	var namespace string
 	command := &cobra.Command{

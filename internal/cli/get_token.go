@@ -15,7 +15,7 @@ import (
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
-// joinInfo is what a cluster needs to join; the JSON names are those of the contract (CA-21).
+// joinInfo is what a cluster needs to join; the JSON names are those of the contract.
 type joinInfo struct {
 	Token  string `json:"hub-token"`
 	Server string `json:"hub-apiserver"`
@@ -23,7 +23,7 @@ type joinInfo struct {
 	Pins []string `json:"ca-cert-hash,omitempty"`
 }
 
-// commandLine is what to run beside the cluster. What is in angle brackets is for the person to fill in (CA-10).
+// commandLine is what to run beside the cluster. What is in angle brackets is for the person to fill in.
 func (j joinInfo) commandLine() string {
 	words := []string{"capstan", "join", "--hub-token", j.Token, "--hub-apiserver", j.Server}
 	if len(j.Pins) > 0 {
@@ -48,7 +48,7 @@ out of the output as JSON.
 Whoever has the token may ask to join. An administrator still has to accept the cluster. "capstan delete token" ends all
 tokens; what it deletes is made anew here when it is missing.`
 
-// getTokenCommand is CA-21.
+// getTokenCommand is "capstan get token".
 func (a *app) getTokenCommand() *cobra.Command {
 	var useBootstrapToken bool
 	var file string

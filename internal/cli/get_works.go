@@ -12,7 +12,7 @@ import (
 	"github.com/capstan-io/capstan/internal/cli/output"
 )
 
-// getWorksCommand is CA-26.
+// getWorksCommand is "capstan get works".
 func (a *app) getWorksCommand() *cobra.Command {
 	clusters := &clusterFlags{}
 	command := &cobra.Command{

@@ -104,7 +104,7 @@ const installHubAddOnLong = `Install the hub's side of add-ons of the Open Clust
 It needs a hub that runs pods: one in a Kubernetes cluster, not a standalone one. What is installed already is upgraded, and
 keeps its values; "helm list" shows it. "capstan addon enable" then deploys the add-ons on clusters.`
 
-// installHubAddOnCommand is CA-39.
+// installHubAddOnCommand is "capstan install hub-addon".
 func (a *app) installHubAddOnCommand() *cobra.Command {
 	f, versions := &hubAddOnFlags{}, &bundleFlags{}
 	var createNamespace bool
@@ -226,7 +226,7 @@ const uninstallHubAddOnLong = `Uninstall the hub's side of add-ons that "capstan
 
 An add-on that is on clusters is not uninstalled: nobody would take it off them. "capstan addon disable" does.`
 
-// uninstallHubAddOnCommand is CA-40.
+// uninstallHubAddOnCommand is "capstan uninstall hub-addon".
 func (a *app) uninstallHubAddOnCommand() *cobra.Command {
 	f := &hubAddOnFlags{}
 	command := &cobra.Command{

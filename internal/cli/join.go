@@ -48,7 +48,7 @@ All users of a machine see the arguments of its processes. --hub-token-file keep
 
 An administrator of the hub then accepts the cluster; the command for that is printed.`
 
-// joinCommand is CA-15 to CA-17 for an agent that is a local process.
+// joinCommand is "capstan join", for an agent that is a local process.
 func (a *app) joinCommand() *cobra.Command {
 	run := &joining{app: a}
 	command := &cobra.Command{
@@ -208,7 +208,7 @@ func (j *joining) findHub(ctx context.Context) (hubapi.Trust, *hubapi.Hub, error
 	return trust, hub, hub.CheckIsHub(ctx)
 }
 
-// findCluster makes sure that the kubeconfig lets us into a cluster, and finds the URL that the cluster publishes (CA-17), else
+// findCluster makes sure that the kubeconfig lets us into a cluster, and finds the URL that the cluster publishes, else
 // that of the kubeconfig.
 func (j *joining) findCluster(ctx context.Context) (playground.Member, error) {
 	member := playground.Member{Name: j.cluster, Kubeconfig: j.kubeconfig}
@@ -293,7 +293,7 @@ func (j *joining) runAttached(ctx context.Context, hub *hubapi.Hub, program play
 	return fmt.Errorf("the agent ended: %w: its log above says why", err)
 }
 
-// sayAccept is what an administrator of the hub does next (CA-17).
+// sayAccept is what an administrator of the hub does next.
 func (j *joining) sayAccept() {
 	j.say("Please log onto the hub cluster and run the following command:\n\n    capstan accept --clusters %s\n\n"+
 		"A hub with the feature gate ManagedClusterAutoApproval may accept it by itself.", j.cluster)

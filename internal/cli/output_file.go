@@ -34,7 +34,7 @@ func writeOutputFile(file string, content []byte) error {
 	return nil
 }
 
-// writeApplied writes objects that were applied to the file of --output-file, if there is one (CA-06).
+// writeApplied writes objects that were applied to the file of --output-file, if there is one.
 func (a *app) writeApplied(file string, objects []any) error {
 	if file == "" {
 		return nil

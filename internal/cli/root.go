@@ -25,7 +25,7 @@ import (
 	"github.com/capstan-io/capstan/internal/version"
 )
 
-// defaultTimeout is the default of --timeout, in seconds (CA-01).
+// defaultTimeout is the default of --timeout, in seconds.
 const defaultTimeout = 300
 
 // app is what the commands share: where they read and write, and the global flags.
@@ -172,7 +172,7 @@ func (a *app) note(format string, args ...any) { fmt.Fprintf(a.errOut, format+"\
 
 func (a *app) progress() *output.Progress { return output.NewProgress(a.errOut, a.clock) }
 
-// announceDryRun says that nothing is done (CA-01).
+// announceDryRun says that nothing is done.
 func (a *app) announceDryRun(command *cobra.Command) {
 	if a.dryRun {
 		a.note("%s is running in dry-run mode", command.CommandPath())

@@ -33,7 +33,7 @@ refuses; --wait waits until they are gone, --force leaves what was applied where
 
 On the hub nothing is deleted: an administrator does that with "kubectl delete managedcluster NAME", at best before.`
 
-// unjoinCommand is CA-19 for an agent that is a local process.
+// unjoinCommand is "capstan unjoin", for an agent that is a local process.
 func (a *app) unjoinCommand() *cobra.Command {
 	run := &leaving{app: a}
 	command := &cobra.Command{
@@ -143,7 +143,7 @@ func (l *leaving) settle(ctx context.Context) (stays []workv1.AppliedManifestWor
 	return nil, l.awaitNothing(ctx, applied)
 }
 
-// refusal lists what keeps the agent from being removed (CA-19).
+// refusal lists what keeps the agent from being removed.
 func (l *leaving) refusal(applied []workv1.AppliedManifestWork) error {
 	return fmt.Errorf("cluster %s still has what its agent applied for the hub, and only the agent takes it off:\n%s\n--force leaves it there",
 		l.cluster, listWorksApplied(applied))

@@ -16,7 +16,7 @@ type versionInfo struct {
 	Platform string `json:"platform"`
 }
 
-// versionCommand is CA-44; it asks nobody.
+// versionCommand is "capstan version". It sends no request.
 func (a *app) versionCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "version",

@@ -19,7 +19,7 @@ import (
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
-// Names of the standalone control plane's own (SC-15, SC-19).
+// Names of the standalone control plane's own.
 const (
 	roleStandaloneBootstrap    = "system:open-cluster-management:bootstrap"
 	bindingStandaloneBootstrap = "cluster-bootstrap"
@@ -29,7 +29,7 @@ const (
 )
 
 // hubPolicy is what the hub adds to the roles of Kubernetes: those who have a bootstrap token, or a token of the bootstrap
-// service account, may ask to join, and everybody may read where the hub is and whom to trust (SC-19).
+// service account, may ask to join, and everybody may read where the hub is and whom to trust.
 func hubPolicy(delegatedAuthentication bool) rbac.Policy {
 	p := rbac.Policy{
 		ClusterRoles: []rbacv1.ClusterRole{
@@ -108,7 +108,7 @@ func ensureBootstrapServiceAccount(ctx context.Context, client kubernetes.Interf
 	return nil
 }
 
-// ensureClusterInfo publishes where the hub is and the CA to trust, for those who are about to join (SC-19).
+// ensureClusterInfo publishes where the hub is and the CA to trust, for those who are about to join.
 func ensureClusterInfo(ctx context.Context, client kubernetes.Interface, url string, rootCA []byte) error {
 	config := clientcmdapi.NewConfig()
 	config.Clusters[""] = &clientcmdapi.Cluster{Server: url, CertificateAuthorityData: rootCA}

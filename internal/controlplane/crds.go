@@ -32,7 +32,7 @@ const (
 	establishTimeout = 30 * time.Second
 )
 
-// installCRDs makes the hub serve the given CRDs (SC-18): it creates and updates what differs, all at once, and waits
+// installCRDs makes the hub serve the given CRDs: it creates and updates what differs, all at once, and waits
 // until every one is established.
 func installCRDs(ctx context.Context, config *rest.Config, crds []*apiextensionsv1.CustomResourceDefinition) error {
 	if len(crds) == 0 {

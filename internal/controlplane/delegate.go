@@ -34,9 +34,9 @@ import (
 )
 
 const (
-	// delegationTTL is for how long the hosting cluster's word about a token holds (SC-15).
+	// delegationTTL is for how long the hosting cluster's word about a token holds.
 	delegationTTL = 10 * time.Second
-	// delegationTimeout is how long the hosting cluster has to give it (SC-15).
+	// delegationTimeout is how long the hosting cluster has to give it.
 	delegationTimeout = 10 * time.Second
 
 	// Where a cluster says which CA signs its clients.
@@ -131,8 +131,7 @@ func guestName(name string) string {
 	return name
 }
 
-// The signer of OpenShift's load balancer certificates, which its clients already trust, and the folder it is copied to
-// (SC-06).
+// The signer of OpenShift's load balancer certificates, which its clients already trust, and the folder it is copied to.
 const (
 	signerNamespace = "openshift-kube-apiserver-operator"
 	signerSecret    = "loadbalancer-serving-signer"

@@ -38,8 +38,7 @@ import (
 )
 
 // servedGroups are the API groups of the hub besides CRDs and APIServices, all at their stable version. Of the core
-// group there is what does not run containers: namespaces, config maps, secrets, service accounts, events, quotas
-// (SC-12).
+// group there is what does not run containers: namespaces, config maps, secrets, service accounts, events, quotas.
 func servedGroups() *serverstorage.ResourceConfig {
 	served := serverstorage.NewResourceConfig()
 	served.EnableVersions(

@@ -20,7 +20,7 @@ import (
 	"github.com/capstan-io/capstan/internal/controlplane/ocmconfig"
 )
 
-// serviceName is the Service, the Route and the prefix of the Secrets of a hub that runs in a cluster (SC-05, SC-09).
+// serviceName is the Service, the Route and the prefix of the Secrets of a hub that runs in a cluster.
 const serviceName = "multicluster-controlplane"
 
 // namespaceFile is where a pod finds the name of its namespace.
@@ -54,7 +54,7 @@ func DetectHosting() (*Hosting, error) {
 
 // address is how clients reach the hub.
 type address struct {
-	// host and port are for clients outside; port 0 stands for none in the URL (SC-04).
+	// host and port are for clients outside; port 0 stands for none in the URL.
 	host string
 	port int
 	// listen is the port of the API server.
@@ -72,7 +72,7 @@ func (a address) url() string {
 	return "https://" + host
 }
 
-// findAddress says where the hub listens and which name clients use (SC-04, SC-05).
+// findAddress says where the hub listens and which name clients use.
 func (o *Options) findAddress(ctx context.Context) (address, error) {
 	a := address{host: o.Config.APIServer.ExternalHostname, port: o.Config.APIServer.Port, listen: o.Config.APIServer.Port}
 	if o.Hosting != nil {
@@ -152,7 +152,7 @@ func (h *Hosting) hostUnknown(format string, args ...any) error {
 		h.Namespace, fmt.Errorf(format, args...), ocmconfig.FileName)
 }
 
-// serverNames are the names in the serving certificate (SC-07).
+// serverNames are the names in the serving certificate.
 func (o *Options) serverNames(a address) []string {
 	namespace := metav1.NamespaceDefault
 	if o.Hosting != nil {

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// adminKubeconfig is the file of the admin's kubeconfig in the certificate folder (SC-09).
+	// adminKubeconfig is the file of the admin's kubeconfig in the certificate folder.
 	adminKubeconfig = "kube-aggregator.kubeconfig"
 	// inClusterKubeconfig is the same for pods of the hosting cluster.
 	inClusterKubeconfig = "incluster.kubeconfig"
@@ -64,7 +64,7 @@ func (c credential) kubeconfig(url string) ([]byte, error) {
 }
 
 // writeKubeconfigs writes the admin's kubeconfigs: one as a file, and in a hosting cluster also one for pods and both as
-// Secrets (SC-09). It is called again when certificates were renewed.
+// Secrets. It is called again when certificates were renewed.
 func (o *Options) writeKubeconfigs(ctx context.Context, keys *pki.Store, a address) error {
 	admin, err := readCredential(keys)
 	if err != nil {

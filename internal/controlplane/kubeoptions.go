@@ -43,7 +43,7 @@ const (
 	proxyName = "system:auth-proxy"
 )
 
-// stockPlugins are the Kubernetes admission plugins of a hub (SC-13). Admission policies are on, which the original
+// stockPlugins are the Kubernetes admission plugins of a hub. Admission policies are on, which the original
 // leaves off: they cost nothing while there is none.
 var stockPlugins = sets.New(
 	lifecycle.PluginName,
@@ -86,8 +86,8 @@ func uncached() (sizes []string) {
 	return sizes
 }
 
-// kubeOptions says to the Kubernetes API server what this hub is. Priority and fairness stays on, unlike SC-14: it is
-// the one throttle there is, for the hub's own controllers too.
+// kubeOptions configures the Kubernetes API server. Priority and fairness stays on, which the original control plane turns off: it is the
+// only limit on requests, also on those of the hub's own controllers.
 func (o *Options) kubeOptions(keys *pki.Store, storage *storage, listener net.Listener, a address) (*controlplaneoptions.Options, error) {
 	k := controlplaneoptions.NewOptions()
 

@@ -1,5 +1,5 @@
 // Package controlplane is the standalone hub: an API server for everything a hub needs and nothing else, its storage,
-// its keys and certificates, and the Kubernetes controllers behind it, in one process (SC-01). It knows no controller of
+// its keys and certificates, and the Kubernetes controllers behind it, in one process. It knows no controller of
 // Capstan's own; the program that links both hands them in.
 package controlplane
 
@@ -28,20 +28,20 @@ type Options struct {
 	Config *ocmconfig.Config
 	// Hosting is the cluster in which the hub runs as a pod; nil outside of one.
 	Hosting *Hosting
-	// DelegatingAuthentication also accepts the users of the hosting cluster (SC-15).
+	// DelegatingAuthentication also accepts the users of the hosting cluster.
 	DelegatingAuthentication bool
 	// Profiling serves /debug/pprof to those who may.
 	Profiling bool
 	// Etcd configures the embedded etcd.
 	Etcd EtcdOptions
-	// Admission are the plugins that run beside the stock ones (SC-13).
+	// Admission are the plugins that run beside the stock ones.
 	Admission []AdmissionPlugin
 	// Webhooks are served in this process instead of at the service that CRDs and webhook configurations name.
 	Webhooks map[types.NamespacedName]http.Handler
 	// Endpoints are served at paths that end in a slash, and all below these, to everybody: they find out themselves what
 	// who is in the context of a request may.
 	Endpoints map[string]http.Handler
-	// CRDs are installed and kept up to date (SC-18).
+	// CRDs are installed and kept up to date.
 	CRDs []*apiextensionsv1.CustomResourceDefinition
 	// Info is published in ConfigMap fleet.ConfigMapHubInfo.
 	Info map[string]string
@@ -58,7 +58,7 @@ type Options struct {
 	store   *genericoptions.EtcdOptions
 }
 
-// EtcdOptions configure the embedded etcd (SC-10).
+// EtcdOptions configure the embedded etcd.
 type EtcdOptions struct {
 	// Directory is where it keeps its data; empty means etcd in the data directory.
 	Directory string
@@ -84,7 +84,7 @@ type AdmissionPlugin struct {
 // hub is not ready before. When several hubs share an etcd, elect is set and only one of them may act at a time.
 type ControllersFunc func(ctx context.Context, client *rest.Config, elect bool, started func()) error
 
-// NewOptions returns the defaults (SC-02, SC-03).
+// NewOptions returns the defaults.
 func NewOptions() *Options {
 	serving := kubeoptions.NewSecureServingOptions()
 	serving.BindAddress = net.IPv4zero
@@ -128,7 +128,7 @@ var notOurs = sets.New(
 	"permit-address-sharing", "permit-port-sharing",
 )
 
-// addStockFlags adds flags of the Kubernetes API server under their own names (SC-02).
+// addStockFlags adds flags of the Kubernetes API server under their own names.
 func (o *Options) addStockFlags(flags *pflag.FlagSet) {
 	stock := pflag.NewFlagSet("", pflag.ContinueOnError)
 	o.serving.AddFlags(stock)

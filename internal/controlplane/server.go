@@ -232,7 +232,7 @@ func ignoreStop(ctx context.Context, err error) error {
 	return err
 }
 
-// bootstrap makes the API complete: roles, CRDs, the objects that joining needs (SC-18, SC-19).
+// bootstrap makes the API complete: roles, CRDs, the objects that joining needs.
 func (h *hub) bootstrap(ctx context.Context) error {
 	if err := ensureNamespaces(ctx, h.client); err != nil {
 		return err

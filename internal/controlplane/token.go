@@ -33,7 +33,7 @@ const (
 	tokenRecheck = 10 * time.Minute
 )
 
-// tokenKeeper keeps one bootstrap token current (SC-19): found again at every start, replaced ahead of its end, made
+// tokenKeeper keeps one bootstrap token current: found again at every start, replaced ahead of its end, made
 // anew when somebody deletes it. A replaced token stays valid until it ends, but is no longer found under the label;
 // the token cleaner removes it then.
 type tokenKeeper struct {

@@ -102,7 +102,7 @@ const (
 	// also what its absence means, or LifecycleSelf.
 	AnnotationLifecycle = AnnotationAddOnPrefix + "lifecycle"
 	// AnnotationInstallNamespace on a ManagedClusterAddOn of version v1beta1 holds what is spec.installNamespace in
-	// version v1alpha1 (WH-13).
+	// version v1alpha1.
 	AnnotationInstallNamespace = AnnotationAddOnPrefix + "v1alpha1-install-namespace"
 	// AnnotationDependsOn on a ClusterManagementAddOn names the add-ons that it needs, with commas between: it is deployed on a
 	// cluster when they are available there, and they stay until it is gone. The hub copies it to the ManagedClusterAddOns.

@@ -1,6 +1,6 @@
 package fleet
 
-// Claims with a meaning of their own. They are always exposed on the hub, ahead of all others (RG-27).
+// Claims with a meaning of their own. They are always exposed on the hub, ahead of all others.
 const (
 	// ClaimID is the identity of the cluster, unique for all time.
 	ClaimID = "id.k8s.io"

@@ -144,7 +144,7 @@ const (
 	ReasonHealthFailed     = "HealthFailed"     // both are True
 )
 
-// Conditions of a ManifestWorkReplicaSet (MR-06).
+// Conditions of a ManifestWorkReplicaSet.
 const (
 	// ConditionPlacementVerified tells whether the placements it refers to have decisions.
 	ConditionPlacementVerified      = "PlacementVerified"

@@ -27,7 +27,7 @@ const (
 	// ReasonWaitingForDependencies of ConditionManifestApplied: add-ons that it needs are not available. It is an extension.
 	ReasonWaitingForDependencies = "WaitingForDependencies" // False
 
-	// ConditionHookManifestCompleted tells whether the pre-delete hooks are done (AF-15).
+	// ConditionHookManifestCompleted tells whether the pre-delete hooks are done.
 	ConditionHookManifestCompleted   = "HookManifestCompleted"
 	ReasonHookManifestIsCompleted    = "HookManifestIsCompleted"    // True
 	ReasonHookManifestIsNotCompleted = "HookManifestIsNotCompleted" // False
@@ -44,22 +44,22 @@ const (
 	ReasonSetPermissionFailed     = "SetPermissionFailed"     // False
 	ReasonPermissionConfigPending = "PermissionConfigPending" // False
 
-	// ConditionConfigured tells whether the configurations of the add-on are known (AM-08).
+	// ConditionConfigured tells whether the configurations of the add-on are known.
 	ConditionConfigured               = "Configured"
 	ReasonConfigurationsConfigured    = "ConfigurationsConfigured"    // True
 	ReasonConfigurationsNotConfigured = "ConfigurationsNotConfigured" // False
 
-	// ConditionTokenRefreshed tells whether the add-on could renew its token (RG-53).
+	// ConditionTokenRefreshed tells whether the add-on could renew its token.
 	ConditionTokenRefreshed   = "TokenRefreshed"
 	ReasonAddOnTokenRefreshed = "AddonTokenRefreshed" // True
 	ReasonTokenCreationFailed = "TokenCreationFailed" // False
 
-	// ConditionTokenInfrastructureReady tells whether the service account behind the token exists (AM-40).
+	// ConditionTokenInfrastructureReady tells whether the service account behind the token exists.
 	ConditionTokenInfrastructureReady    = "TokenInfrastructureReady"
 	ReasonTokenInfrastructureApplyFailed = "TokenInfrastructureApplyFailed" // False
 )
 
-// Reasons of ConditionProgressing on add-ons, besides ReasonProgressing (AM-09, AM-10).
+// Reasons of ConditionProgressing on add-ons, besides ReasonProgressing.
 const (
 	ReasonCompleted                        = "Completed"                        // False
 	ReasonFailed                           = "Failed"                           // False

@@ -2,7 +2,7 @@ package fleet
 
 // Conditions of both ClusterManager and Klusterlet, besides ConditionApplied.
 const (
-	// ConditionValidFeatureGates tells whether all feature gates in the spec exist (CM-15).
+	// ConditionValidFeatureGates tells whether all feature gates in the spec exist.
 	ConditionValidFeatureGates        = "ValidFeatureGates"
 	ReasonFeatureGatesAllValid        = "FeatureGatesAllValid"        // True
 	ReasonInvalidFeatureGatesExisting = "InvalidFeatureGatesExisting" // False
@@ -11,7 +11,7 @@ const (
 	ReasonCRDApplyFailed = "CRDApplyFailed" // False
 )
 
-// Conditions of a ClusterManager (CM-24).
+// Conditions of a ClusterManager.
 const (
 	// Reasons of ConditionApplied.
 	ReasonClusterManagerApplied      = "ClusterManagerApplied"      // True
@@ -20,7 +20,7 @@ const (
 	ReasonRuntimeResourceApplyFailed = "RuntimeResourceApplyFailed" // False
 	ReasonWebhookApplyFailed         = "WebhookApplyFailed"         // False
 
-	// Reasons of ConditionProgressing (CM-21).
+	// Reasons of ConditionProgressing.
 	ReasonClusterManagerDeploymentRolling = "ClusterManagerDeploymentRolling" // True
 	ReasonClusterManagerUpToDate          = "ClusterManagerUpToDate"          // False
 
@@ -40,7 +40,7 @@ const (
 	ConditionMigrationSucceeded = "MigrationSucceeded"
 )
 
-// Conditions of a Klusterlet, besides ConditionAvailable (KL-30, KL-31).
+// Conditions of a Klusterlet, besides ConditionAvailable.
 const (
 	// Reasons of ConditionApplied.
 	ReasonKlusterletApplied                    = "KlusterletApplied"                    // True

@@ -35,7 +35,7 @@ func IsReservedSigner(signer string) bool {
 // other implementations do not know our extensions.
 const AgentUserAgent = "capstan-agent"
 
-// CSRApprovalReason is the reason on certificate requests that the hub approves by itself (RG-13, AF-05).
+// CSRApprovalReason is the reason on certificate requests that the hub approves by itself.
 const CSRApprovalReason = "AutoApprovedByHubCSRApprovingController"
 
 const (
@@ -45,7 +45,7 @@ const (
 	serviceAccountUser = "system:serviceaccount:"
 )
 
-// ClusterUser is the user as whom an agent of a cluster acts on the hub, the common name of its certificate (RG-06).
+// ClusterUser is the user as whom an agent of a cluster acts on the hub, the common name of its certificate.
 func ClusterUser(cluster, agent string) string {
 	return identityPrefix + cluster + ":" + agent
 }
@@ -90,7 +90,7 @@ func ReservedClusterName(cluster string) bool {
 		ManagedClusterClusterRole(cluster) == ClusterRoleWork
 }
 
-// ClusterGroups are the groups of an agent of a cluster, the organisations of its certificate (RG-06).
+// ClusterGroups are the groups of an agent of a cluster, the organisations of its certificate.
 func ClusterGroups(cluster string) []string {
 	return []string{ClusterGroup(cluster), GroupManagedClusters}
 }
@@ -164,7 +164,7 @@ func ClusterCSRGenerateName(cluster string) string {
 	return cluster + "-"
 }
 
-// AddOnUser is the user as whom an agent of an add-on acts on the hub (AF-04).
+// AddOnUser is the user as whom an agent of an add-on acts on the hub.
 func AddOnUser(cluster, addOn, agent string) string {
 	return AddOnGroup(cluster, addOn) + ":agent:" + agent
 }
@@ -192,23 +192,23 @@ func AddOnGroup(cluster, addOn string) string {
 	return identityPrefix + "cluster:" + cluster + ":addon:" + addOn
 }
 
-// AddOnGroups are the groups of an agent of an add-on: on its cluster, and on all of them (AF-04).
+// AddOnGroups are the groups of an agent of an add-on: on its cluster, and on all of them.
 func AddOnGroups(cluster, addOn string) []string {
 	return []string{AddOnGroup(cluster, addOn), identityPrefix + "addon:" + addOn}
 }
 
-// AddOnDNSName is the DNS name in the certificate requests of an add-on (RG-61).
+// AddOnDNSName is the DNS name in the certificate requests of an add-on.
 func AddOnDNSName(addOn string) string {
 	return addOn + addOnDNSSuffix
 }
 
-// AddOnCSRGenerateName begins the names of the certificate requests of an add-on (RG-61).
+// AddOnCSRGenerateName begins the names of the certificate requests of an add-on.
 func AddOnCSRGenerateName(cluster, addOn string) string {
 	return "addon-" + cluster + "-" + addOn + "-"
 }
 
 // AddOnServiceAccount is the service account, in the namespace of the cluster, of an add-on that registers with
-// tokens (RG-53).
+// tokens.
 func AddOnServiceAccount(addOn string) string {
 	return addOn + "-agent"
 }
@@ -218,8 +218,7 @@ func AddOnTokenUser(cluster, addOn string) string {
 	return ServiceAccountUser(cluster, AddOnServiceAccount(addOn))
 }
 
-// ServiceAccountUser is the user that a service account acts as. It is also the name to execute a ManifestWork as
-// (WH-11).
+// ServiceAccountUser is the user that a service account acts as. It is also the name to execute a ManifestWork as.
 func ServiceAccountUser(namespace, name string) string {
 	return serviceAccountUser + namespace + ":" + name
 }

@@ -129,12 +129,12 @@ const (
 // LabelTrue is the value that switches labels and annotations on.
 const LabelTrue = "true"
 
-// AddOnFeatureLabel is the label of a ManagedCluster that tells how an add-on is doing there (RG-29).
+// AddOnFeatureLabel is the label of a ManagedCluster that tells how an add-on is doing there.
 func AddOnFeatureLabel(addOn string) string {
 	return LabelAddOnFeaturePrefix + addOn
 }
 
-// ManagedNamespaceLabel is the label of namespaces that the sets of a hub want on a managed cluster (RG-43).
+// ManagedNamespaceLabel is the label of namespaces that the sets of a hub want on a managed cluster.
 // The argument is what HubHash returns; a label name holds its first 63 characters.
 func ManagedNamespaceLabel(hubHash string) string {
 	return LabelManagedNamespacePrefix + labelName(hubHash)
@@ -168,7 +168,7 @@ func RequesterLabel(user string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// LabelValue is a name as the value of a label. One that is longer than a label holds (gap W13) is its beginning, a dash
+// LabelValue is a name as the value of a label. One that is longer than a label holds is its beginning, a dash
 // and a hash of it all; whoever looks for it uses this function, too.
 func LabelValue(name string) string {
 	const longest, digits = 63, 16

@@ -21,7 +21,7 @@ const (
 	NamespaceAddOn = "open-cluster-management-addon"
 )
 
-// ManagedClusterSets that every hub has (RG-41).
+// ManagedClusterSets that every hub has.
 const (
 	// ClusterSetDefault takes in the clusters that nobody put into another exclusive set.
 	ClusterSetDefault = "default"
@@ -53,7 +53,7 @@ const (
 
 // Leases.
 const (
-	// ClusterNamespaceLease is the lease in the namespace of a cluster that its agent renews (RG-20).
+	// ClusterNamespaceLease is the lease in the namespace of a cluster that its agent renews.
 	ClusterNamespaceLease = "managed-cluster-lease"
 )
 
@@ -61,7 +61,7 @@ const (
 const (
 	// SecretBootstrapHubKubeconfig in the namespace of the agent is what it joins with.
 	SecretBootstrapHubKubeconfig = "bootstrap-hub-kubeconfig"
-	// SecretHubKubeconfig in the namespace of the agent is its own access to the hub (RG-09).
+	// SecretHubKubeconfig in the namespace of the agent is its own access to the hub.
 	SecretHubKubeconfig = "hub-kubeconfig-secret"
 	// SecretExternalManagedKubeconfig in the namespace of a hosted Klusterlet leads to the managed cluster.
 	SecretExternalManagedKubeconfig = "external-managed-kubeconfig"
@@ -93,14 +93,14 @@ const (
 	KeyHelmValues  = "values.yaml"
 )
 
-// Names within the kubeconfig of an agent (RG-09). Its cluster is named as in the bootstrap kubeconfig.
+// Names within the kubeconfig of an agent. Its cluster is named as in the bootstrap kubeconfig.
 const (
 	KubeconfigContext   = "default-context"
 	KubeconfigUser      = "default-auth"
 	KubeconfigNamespace = "configuration"
 )
 
-// Serving certificates and TLS settings in the namespace of a hub (CM-23, CM-30).
+// Serving certificates and TLS settings in the namespace of a hub.
 const (
 	SecretSigner                = "signer-secret"
 	SecretRegistrationServing   = "registration-webhook-serving-cert"
@@ -126,13 +126,13 @@ func KlusterletWorkServiceAccount(klusterlet string) string {
 	return klusterlet + "-work-sa"
 }
 
-// AddOnHubKubeconfigSecret is the secret with which an add-on reaches the hub (RG-60).
+// AddOnHubKubeconfigSecret is the secret with which an add-on reaches the hub.
 func AddOnHubKubeconfigSecret(addOn string) string {
 	return addOn + "-hub-kubeconfig"
 }
 
 // AddOnClientCertSecret is the secret with the certificate of an add-on by a signer other than
-// SignerKubeAPIServerClient (RG-60).
+// SignerKubeAPIServerClient.
 func AddOnClientCertSecret(addOn, signer string) string {
 	return addOn + "-" + strings.ReplaceAll(signer, "/", "-") + "-client-cert"
 }
@@ -148,8 +148,7 @@ func SignerVariable(signer string) string {
 	}, strings.ToUpper(signer))
 }
 
-// AddOnDeployWork is the name of a ManifestWork that deploys an add-on on its cluster; there are as many as its objects need
-// (AF-12).
+// AddOnDeployWork is the name of a ManifestWork that deploys an add-on on its cluster; there are as many as its objects need.
 func AddOnDeployWork(addOn string, index int) string {
 	return "addon-" + addOn + "-deploy-" + strconv.Itoa(index)
 }
@@ -169,14 +168,14 @@ func AddOnHostingPreDeleteWork(addOn, namespace string) string {
 	return "addon-" + addOn + "-pre-delete-hosting-" + namespace
 }
 
-// HubHash stands for a hub on its managed clusters: the SHA-256 of its URL in lower-case hexadecimal (WK-03).
+// HubHash stands for a hub on its managed clusters: the SHA-256 of its URL in lower-case hexadecimal.
 // The URL is that of the hub kubeconfig, unchanged.
 func HubHash(hubURL string) string {
 	sum := sha256.Sum256([]byte(hubURL))
 	return hex.EncodeToString(sum[:])
 }
 
-// AppliedManifestWorkName is the name of the AppliedManifestWork of a ManifestWork (WK-03).
+// AppliedManifestWorkName is the name of the AppliedManifestWork of a ManifestWork.
 func AppliedManifestWorkName(hubHash, manifestWork string) string {
 	return hubHash + "-" + manifestWork
 }

@@ -10,9 +10,9 @@ const (
 	ClusterRoleBindingBootstrapTokens = "open-cluster-management:bootstrap:managedcluster"
 	// ClusterRoleBindingBootstrapServiceAccount binds it to ServiceAccountBootstrap.
 	ClusterRoleBindingBootstrapServiceAccount = "open-cluster-management:bootstrap:agent-registration"
-	// ClusterRoleRegistration lets an agent keep its lease and report on its add-ons (RG-45).
+	// ClusterRoleRegistration lets an agent keep its lease and report on its add-ons.
 	ClusterRoleRegistration = "open-cluster-management:managedcluster:registration"
-	// ClusterRoleWork lets an agent read and report on its ManifestWorks (RG-45).
+	// ClusterRoleWork lets an agent read and report on its ManifestWorks.
 	ClusterRoleWork = "open-cluster-management:managedcluster:work"
 )
 
@@ -22,17 +22,17 @@ const (
 	GroupRegister = "register.open-cluster-management.io"
 	// ResourceManagedClusters, with SubresourceAccept or SubresourceClientCertificates.
 	ResourceManagedClusters = "managedclusters"
-	// SubresourceAccept is updated by whoever sets spec.hubAcceptsClient of a ManagedCluster to true (WH-05).
+	// SubresourceAccept is updated by whoever sets spec.hubAcceptsClient of a ManagedCluster to true.
 	SubresourceAccept = "accept"
-	// SubresourceClientCertificates is renewed, by VerbRenew, by agents with a certificate (RG-15).
+	// SubresourceClientCertificates is renewed, by VerbRenew, by agents with a certificate.
 	SubresourceClientCertificates = "clientcertificates"
 	// VerbRenew is to renew a client certificate.
 	VerbRenew = "renew"
-	// SubresourceJoin of managedclustersets is created by whoever puts a cluster in or out of a set (WH-07).
+	// SubresourceJoin of managedclustersets is created by whoever puts a cluster in or out of a set.
 	SubresourceJoin = "join"
-	// SubresourceBind of managedclustersets is created by whoever binds a set to a namespace (WH-08).
+	// SubresourceBind of managedclustersets is created by whoever binds a set to a namespace.
 	SubresourceBind = "bind"
-	// VerbExecuteAs on manifestworks is to set the executor of a ManifestWork (WH-11).
+	// VerbExecuteAs on manifestworks is to set the executor of a ManifestWork.
 	VerbExecuteAs = "execute-as"
 	// VerbSubscribe on serviceaccounts/token is to receive tokens through the gRPC server.
 	VerbSubscribe = "subscribe"
@@ -61,14 +61,14 @@ func RemainingWorksRole(cluster string) string {
 }
 
 // AddOnTokenRole is the role, and its binding, in the namespace of a cluster by which its agent may create tokens for
-// an add-on (RG-53).
+// an add-on.
 func AddOnTokenRole(addOn string) string {
 	return addOn + "-token-role"
 }
 
 // BootstrapRules let an agent ask for a certificate and create its ManagedCluster, in a set if it may. Those of
-// ClusterRoleBootstrap have the verbs get, create, list and watch on ManagedClusters. They are narrower than those of SC-19
-// and contract section 10.2 in what nobody who joins makes use of (R10): of the ConfigMaps only those that say where the hub
+// ClusterRoleBootstrap have the verbs get, create, list and watch on ManagedClusters. They are narrower than those of the
+// original in what no agent uses to join: of the ConfigMaps only those that say where the hub
 // is and whom to trust can be read, not all of them; and no ManagedCluster can be updated, which would let whoever joins
 // change the labels and addresses of every other cluster.
 func BootstrapRules(clusterVerbs ...string) []rbacv1.PolicyRule {

@@ -1,6 +1,6 @@
 package fleet
 
-// Taints that the hub puts on clusters by itself (RG-28). Both have the effect NoSelect and no value.
+// Taints that the hub puts on clusters by itself. Both have the effect NoSelect and no value.
 const (
 	// TaintUnreachable is on a cluster whose agent has never said, or no longer says, whether it is available.
 	TaintUnreachable = "cluster.open-cluster-management.io/unreachable"

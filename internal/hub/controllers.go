@@ -15,9 +15,9 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"github.com/capstan-io/capstan/internal/gates"
+	"github.com/capstan-io/capstan/internal/featuregates"
+	"github.com/capstan-io/capstan/internal/hub/addon/addonhealth"
 	"github.com/capstan-io/capstan/internal/hub/addon/configuration"
-	addonhealth "github.com/capstan-io/capstan/internal/hub/addon/health"
 	"github.com/capstan-io/capstan/internal/hub/addon/install"
 	"github.com/capstan-io/capstan/internal/hub/addon/lookup"
 	"github.com/capstan-io/capstan/internal/hub/addon/owner"
@@ -29,13 +29,13 @@ import (
 	"github.com/capstan-io/capstan/internal/hub/registration/accept"
 	"github.com/capstan-io/capstan/internal/hub/registration/autoaccept"
 	"github.com/capstan-io/capstan/internal/hub/registration/autoapprove"
+	"github.com/capstan-io/capstan/internal/hub/registration/availability"
 	"github.com/capstan-io/capstan/internal/hub/registration/binding"
 	"github.com/capstan-io/capstan/internal/hub/registration/cleanup"
 	"github.com/capstan-io/capstan/internal/hub/registration/clusterprofile"
 	"github.com/capstan-io/capstan/internal/hub/registration/clusterset"
 	"github.com/capstan-io/capstan/internal/hub/registration/defaultset"
 	"github.com/capstan-io/capstan/internal/hub/registration/expire"
-	"github.com/capstan-io/capstan/internal/hub/registration/health"
 	"github.com/capstan-io/capstan/internal/hub/registration/managednamespace"
 	"github.com/capstan-io/capstan/internal/hub/registration/renewal"
 	"github.com/capstan-io/capstan/internal/hub/registration/taint"
@@ -51,7 +51,7 @@ type Options struct {
 	// AutoApprovedUsers are the users whose clusters are approved and accepted without a person.
 	AutoApprovedUsers []string
 	// Gates switch controllers on and off; nil means their defaults.
-	Gates *gates.Set
+	Gates *featuregates.Set
 	// Labels are put on what the hub makes for a cluster, beside its own.
 	Labels map[string]string
 	// CleanupResources are deleted from the namespace of a deleted cluster, one after the other; nil means the default ones.
@@ -86,7 +86,7 @@ type group struct {
 // enabled says whether a feature gate is on.
 func (o Options) enabled(gate featuregate.Feature) bool {
 	if o.Gates == nil {
-		return gates.Hub().Enabled(gate)
+		return featuregates.Hub().Enabled(gate)
 	}
 	return o.Gates.Enabled(gate)
 }
@@ -105,10 +105,10 @@ func behind(gate featuregate.Feature, register func(ctrl.Manager, Options) error
 var groups = []group{
 	{name: "registration", reads: registrationReads, register: []func(ctrl.Manager, Options) error{
 		func(mgr ctrl.Manager, o Options) error {
-			return accept.Register(mgr, accept.Options{Labels: o.Labels, KeepsContent: !o.Gates.Enabled(gates.ResourceCleanup), Clock: o.Clock})
+			return accept.Register(mgr, accept.Options{Labels: o.Labels, KeepsContent: !o.Gates.Enabled(featuregates.ResourceCleanup), Clock: o.Clock})
 		},
 		withClock(renewal.Register),
-		withClock(health.Register),
+		withClock(availability.Register),
 		withClock(taint.Register),
 		func(mgr ctrl.Manager, o Options) error {
 			if len(o.AutoApprovedUsers) == 0 {
@@ -122,13 +122,13 @@ var groups = []group{
 			}
 			return expire.Register(mgr, o.Clock, o.PendingClusterExpiry)
 		},
-		behind(gates.DefaultClusterSet, func(mgr ctrl.Manager, _ Options) error { return defaultset.Register(mgr) }),
+		behind(featuregates.DefaultClusterSet, func(mgr ctrl.Manager, _ Options) error { return defaultset.Register(mgr) }),
 		withClock(clusterset.Register),
 		withClock(binding.Register),
 		withClock(managednamespace.Register),
-		behind(gates.ClusterProfile, func(mgr ctrl.Manager, _ Options) error { return clusterprofile.Register(mgr) }),
+		behind(featuregates.ClusterProfile, func(mgr ctrl.Manager, _ Options) error { return clusterprofile.Register(mgr) }),
 		func(mgr ctrl.Manager, o Options) error {
-			return cleanup.Register(mgr, cleanup.Options{Off: !o.enabled(gates.ResourceCleanup), Resources: o.CleanupResources, Timeout: o.DeletionTimeout, Clock: o.Clock})
+			return cleanup.Register(mgr, cleanup.Options{Off: !o.enabled(featuregates.ResourceCleanup), Resources: o.CleanupResources, Timeout: o.DeletionTimeout, Clock: o.Clock})
 		},
 	}},
 	{name: GroupPlacement, reads: always(managedClusters, managedClusterSets, managedClusterSetBindings, placements, placementDecisions, addOnPlacementScores), register: []func(ctrl.Manager, Options) error{
@@ -136,13 +136,13 @@ var groups = []group{
 			return placement.Register(mgr, o.Clock, scheduler.Options{TieBreak: o.TieBreak}, o.PlacementDebug)
 		},
 	}},
-	{name: "work", gates: []featuregate.Feature{gates.ManifestWorkReplicaSet, gates.CleanUpCompletedManifestWork}, reads: workReads, register: []func(ctrl.Manager, Options) error{
-		behind(gates.ManifestWorkReplicaSet, func(mgr ctrl.Manager, o Options) error {
+	{name: "work", gates: []featuregate.Feature{featuregates.ManifestWorkReplicaSet, featuregates.CleanUpCompletedManifestWork}, reads: workReads, register: []func(ctrl.Manager, Options) error{
+		behind(featuregates.ManifestWorkReplicaSet, func(mgr ctrl.Manager, o Options) error {
 			return replicaset.Register(mgr, replicaset.Options{TrustDecisions: o.TrustPlacementDecisions, Clock: o.Clock})
 		}),
-		behind(gates.CleanUpCompletedManifestWork, withClock(ttl.Register)),
+		behind(featuregates.CleanUpCompletedManifestWork, withClock(ttl.Register)),
 	}},
-	{name: "addon", gates: []featuregate.Feature{gates.AddonManagement}, reads: addOnReads, register: []func(ctrl.Manager, Options) error{
+	{name: "addon", gates: []featuregate.Feature{featuregates.AddonManagement}, reads: addOnReads, register: []func(ctrl.Manager, Options) error{
 		func(mgr ctrl.Manager, _ Options) error {
 			return lookup.AddIndexes(context.Background(), mgr.GetFieldIndexer())
 		},

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/capstan-io/capstan/internal/gates"
+	"github.com/capstan-io/capstan/internal/featuregates"
 )
 
 // recorded is a manager that keeps what is added to it.
@@ -56,9 +56,9 @@ func register(t *testing.T, o Options) []manager.Runnable {
 }
 
 // set returns the feature gates of the hub with some of them set.
-func set(t *testing.T, value string) *gates.Set {
+func set(t *testing.T, value string) *featuregates.Set {
 	t.Helper()
-	s := gates.Hub()
+	s := featuregates.Hub()
 	if err := s.Set(value); value != "" && err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 	multiclusterv1alpha1 "github.com/capstan-io/capstan/api/multicluster/v1alpha1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
-	"github.com/capstan-io/capstan/internal/gates"
+	"github.com/capstan-io/capstan/internal/featuregates"
 )
 
 // What the controllers watch of the hub's own API.
@@ -44,7 +44,7 @@ func always(resources ...schema.GroupVersionResource) func(Options) []schema.Gro
 
 func registrationReads(o Options) []schema.GroupVersionResource {
 	reads := []schema.GroupVersionResource{managedClusters, managedClusterSets, managedClusterSetBindings}
-	if o.enabled(gates.ClusterProfile) {
+	if o.enabled(featuregates.ClusterProfile) {
 		reads = append(reads, clusterProfiles)
 	}
 	return reads
@@ -52,7 +52,7 @@ func registrationReads(o Options) []schema.GroupVersionResource {
 
 func workReads(o Options) []schema.GroupVersionResource {
 	reads := []schema.GroupVersionResource{manifestWorks}
-	if o.enabled(gates.ManifestWorkReplicaSet) {
+	if o.enabled(featuregates.ManifestWorkReplicaSet) {
 		reads = append(reads, manifestWorkReplicaSets, managedClusters, placements, placementDecisions)
 		reads = append(reads, decisionReads(o)...)
 	}

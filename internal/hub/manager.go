@@ -26,9 +26,9 @@ import (
 	multiclusterv1alpha1 "github.com/capstan-io/capstan/api/multicluster/v1alpha1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
+	"github.com/capstan-io/capstan/internal/consistentclient"
 	"github.com/capstan-io/capstan/internal/fleet"
-	"github.com/capstan-io/capstan/internal/hub/registration/health"
-	"github.com/capstan-io/capstan/internal/ownwrites"
+	"github.com/capstan-io/capstan/internal/hub/registration/availability"
 	"github.com/capstan-io/capstan/internal/placement/decisions"
 )
 
@@ -44,7 +44,7 @@ func ManagerOptions(o Options) ctrl.Options {
 		&rbacv1.RoleBinding{}:                       ofClusters,
 		&rbacv1.Role{}:                              ofClusters,
 		&corev1.ServiceAccount{}:                    ofClusters,
-		&coordinationv1.Lease{}:                     {Label: hasLabel(fleet.LabelClusterName), Transform: health.StripLease},
+		&coordinationv1.Lease{}:                     {Label: hasLabel(fleet.LabelClusterName), Transform: availability.StripLease},
 		&certificatesv1.CertificateSigningRequest{}: ofClusters,
 	}
 	// A cache asks for each kind here whether it has namespaces, and so needs its CRD.
@@ -55,7 +55,7 @@ func ManagerOptions(o Options) ctrl.Options {
 		Scheme:     newScheme(),
 		Cache:      cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: byObject},
 		Controller: config.Controller{ReconciliationTimeout: longestReconcile},
-		NewClient:  ownwrites.NewClient,
+		NewClient:  consistentclient.NewClient,
 	}
 }
 

@@ -15,7 +15,7 @@ type Config struct {
 	ConditionRules []workv1.ConditionRule
 }
 
-// ConfigFor is WK-10: of the entries that match the resource, the first that has rules of a sort supplies them. The
+// ConfigFor merges the entries that match the resource: of each sort of rules, those of the first entry that has any apply. The
 // character * in the namespace and name of an entry stands for any characters.
 func ConfigFor(configs []workv1.ManifestConfigOption, resource workv1.ResourceIdentifier) Config {
 	found := Config{UpdateStrategy: workv1.UpdateStrategy{Type: workv1.UpdateStrategyTypeUpdate}}

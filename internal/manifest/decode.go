@@ -48,7 +48,7 @@ func (id Identity) String() string {
 }
 
 // Decode reads the manifests of a ManifestWork in the order of the spec. It returns one entry for each, readable or not.
-// Metadata that only an API server can give (uid, resourceVersion and so on) is dropped (WK-04).
+// Metadata that only an API server can give (uid, resourceVersion and so on) is dropped.
 func Decode(manifests []workv1.Manifest) []Manifest {
 	decoded := make([]Manifest, len(manifests))
 	for i := range manifests {
@@ -72,8 +72,8 @@ func decode(ordinal int, raw []byte) (*unstructured.Unstructured, error) {
 	return object, nil
 }
 
-// Clean makes a manifest of an object that came from anywhere: it drops the metadata that only an API server can give
-// (WK-04). It fails if nobody can apply that, and tells which field is wrong.
+// Clean makes a manifest of an object that came from anywhere: it drops the metadata that only an API server can give.
+// It fails if nobody can apply that, and tells which field is wrong.
 func Clean(object *unstructured.Unstructured) error {
 	if err := check(object); err != nil {
 		return err

@@ -5,11 +5,11 @@
 //
 // Decode reads every manifest of a ManifestWork and keeps its ordinal, the index in the spec, which is how status refers
 // to it. What cannot be read keeps its place too, with an error. Order sorts by kind, so that what others need comes
-// first (WK-04).
+// first.
 //
 // # Merging
 //
-// Merge is the update strategy Update (WK-05). The live object holds more than its manifest: defaults of the API server,
+// Merge is the update strategy Update. The live object holds more than its manifest: defaults of the API server,
 // addresses it handed out, fields that controllers own. Writing the manifest over it would fight with all of them, so:
 //
 //   - A field that the manifest names is made equal in the live object. A field it does not name is left alone.
@@ -25,7 +25,7 @@
 //   - null is the same as not naming a field. In the kinds of Kubernetes itself, an empty value is the same as an absent
 //     one where the API server does not store it, and quantities are compared by what they mean ("1000m" is "1").
 //   - Labels and annotations of the manifest are set, others are left. A key that ends in "-" is removed. Owner
-//     references are merged by UID; one whose UID ends in "-" is removed (WK-12). Finalizers are those of the live object.
+//     references are merged by UID; one whose UID ends in "-" is removed. Finalizers are those of the live object.
 //   - status, and all other metadata, are not touched.
 //
 // The result is written with the live object's resource version, so a change in between is a conflict and never lost.

@@ -13,7 +13,7 @@ import (
 const RemovalSuffix = "-"
 
 // Merge returns what to write so that the live object existing becomes what the manifest required says, by the rules of
-// the package comment (WK-05), and whether that differs from existing at all. When changed is false there is nothing to
+// the package comment, and whether that differs from existing at all. When changed is false there is nothing to
 // write. None of the arguments is modified.
 //
 // lastApplied is the manifest that was written last: the one before this until that is written, this one from then on.

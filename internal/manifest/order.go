@@ -12,7 +12,8 @@ const (
 	rankUnreadable = 1001
 )
 
-// ranks is the order of kinds of WK-04. Kinds of one rank do not need each other.
+// ranks is the order in which kinds are applied, so that what others need is there before them. Kinds of one rank do not need each
+// other.
 var ranks = rankOf(
 	[]string{"PriorityClass", "Namespace", "CustomResourceDefinition", "StorageClass", "PersistentVolume", "PodSecurityPolicy"},
 	[]string{"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"},
@@ -35,7 +36,7 @@ func rankOf(tiers ...[]string) map[string]int {
 	return ranks
 }
 
-// Rank says when a manifest is applied: those of a lower rank come first (WK-04). It looks at the kind alone.
+// Rank says when a manifest is applied: those of a lower rank come first. It looks at the kind alone.
 func (m Manifest) Rank() int {
 	if m.Err != nil {
 		return rankUnreadable

@@ -6,7 +6,7 @@ import clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 const reasonKept = "selected before the placement came to be misconfigured"
 
 // Decides tells whether it is the scheduler that decides for a placement. It does not before the first Schedule, while
-// scheduling is disabled (PL-21), and where there is no such placement.
+// scheduling is disabled, and where there is no such placement.
 func (s *Scheduler) Decides(key Key) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -15,7 +15,7 @@ func (s *Scheduler) Decides(key Key) bool {
 }
 
 // Restore tells what the PlacementDecisions of a placement list, for Steady and Balance to go by. Of a placement that the
-// scheduler decides for, it knows best itself, and nothing happens. Those of no placement count for Balance, too (PL-10).
+// scheduler decides for, it knows best itself, and nothing happens. Those of no placement count for Balance, too.
 func (s *Scheduler) Restore(key Key, groups []Group) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

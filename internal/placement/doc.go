@@ -12,7 +12,7 @@
 // Time is an event, too: NextTime tells when a toleration or a score expires, and Advance lets that time come. Until
 // then the scheduler decides as of the last Advance.
 //
-// What is no event: the decisions of other placements. Balance (PL-10) reads them when a placement is scheduled for some
+// What is no event: the decisions of other placements. Balance reads them when a placement is scheduled for some
 // other reason. Were each decision to reschedule all others, they would chase one another.
 //
 // # How it is fast

@@ -112,7 +112,7 @@ func (ch *change) matters(selection *selection) bool {
 }
 
 // Advance lets time go on to now, which must not lie before the last one, and returns the placements that this may
-// change: those for which a toleration (PL-06) or a score (P4) has expired.
+// change: those for which a toleration or a score has expired.
 func (s *Scheduler) Advance(now time.Time) []Key {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/capstan-io/capstan/internal/placement/report"
 )
 
-// Explanation is why a placement selects what it does (P10, PL-23).
+// Explanation is why a placement selects what it does.
 type Explanation struct {
 	// Result is what Schedule would return.
 	Result *Result
@@ -46,7 +46,7 @@ type PrioritizerScores struct {
 	Prioritizer
 	// Scores by cluster, before they are weighted.
 	Scores map[string]int64
-	// Expired are the clusters that score 0 because an AddOnPlacementScore is no longer valid (PL-12), by name.
+	// Expired are the clusters that score 0 because an AddOnPlacementScore is no longer valid, by name.
 	Expired []string
 }
 

@@ -7,8 +7,8 @@ import (
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 )
 
-// groups divides the selected clusters (PL-15): those of the named groups first, a cluster going to the first that
-// matches it, then the rest. Each is cut to size in the order of sortBy (PL-14). The index of a group is its place. Picks are
+// groups divides the selected clusters: those of the named groups first, a cluster going to the first that
+// matches it, then the rest. Each is cut to size in the order of sortBy. The index of a group is its place. Picks are
 // in the order of the groups then.
 func (c *contest) groups(picks []pick) []Group {
 	if c.plan.byScore {
@@ -60,7 +60,7 @@ func (c *contest) decisions(picks []pick) []clusterv1beta1.ClusterDecision {
 	for i, pick := range picks {
 		scored := c.score(pick)
 		decisions[i].ClusterName = scored.ClusterName
-		if c.plan.byScore { // some readers take all fields for text, among them the ApplicationSets of Argo CD 2 (AR-01)
+		if c.plan.byScore { // some readers take all fields for text, among them the ApplicationSets of Argo CD 2
 			decisions[i].Score = scored.Score
 		}
 		text = c.appendReason(text, pick, scored.Score)

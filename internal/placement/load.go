@@ -1,6 +1,6 @@
 package placement
 
-// load counts the decisions for each cluster, of all placements of all namespaces (PL-10).
+// load counts the decisions for each cluster, of all placements of all namespaces.
 type load struct {
 	counts  []int32 // by cluster id
 	holders []int32 // by count, from 1: how many clusters have it
@@ -73,7 +73,7 @@ func (l *load) highestWithout(decided []int32) int32 {
 	return l.highest
 }
 
-// balance is the score of a cluster with that many decisions when the most of any cluster is highest (PL-10): 100 for
+// balance is the score of a cluster with that many decisions when the most of any cluster is highest: 100 for
 // none, -100 for the most.
 func balance(count, highest int32) int64 {
 	if count == 0 || highest == 0 {

@@ -16,7 +16,7 @@ const (
 	partGroups      = "DecisionGroups"
 )
 
-// Misconfiguration is why a Placement makes no sense. It keeps the decisions it has (PL-26).
+// Misconfiguration is why a Placement makes no sense. It keeps the decisions it has.
 type Misconfiguration struct {
 	// Part of the scheduler that it makes no sense to.
 	Part string
@@ -24,7 +24,7 @@ type Misconfiguration struct {
 	Reason string
 }
 
-// Error is the message of the condition PlacementMisconfigured (PL-19).
+// Error is the message of the condition PlacementMisconfigured.
 func (m *Misconfiguration) Error() string { return m.Part + ":" + m.Reason }
 
 func misconfigured(part, format string, args ...any) *Misconfiguration {

@@ -77,7 +77,7 @@ func (c *contest) covers(id int32) bool {
 	return true
 }
 
-// widen takes the candidates that only this placement has into the spans (PL-11).
+// widen takes the candidates that only this placement has into the spans.
 func (c *contest) widen() {
 	among := c.st.among
 	for _, id := range c.kept {
@@ -142,7 +142,7 @@ func (c *contest) key(id int32) int64 {
 	return key
 }
 
-// total adds Balance and Steady to the key of a cluster (PL-08).
+// total adds Balance and Steady to the key of a cluster.
 func (c *contest) total(id int32, key int64) pick {
 	return pick{id: id, total: key + c.scale.of(c.others(id)) + c.steadyOf(id), tie: c.tie(id)}
 }
@@ -157,7 +157,7 @@ func (c *contest) others(id int32) int32 {
 
 func (c *contest) steadyOf(id int32) int64 {
 	if c.decided.has(id) {
-		return c.plan.steady * 100 // PL-09
+		return c.plan.steady * 100
 	}
 	return 0
 }

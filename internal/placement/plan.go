@@ -130,7 +130,7 @@ func parseSize(value intstr.IntOrString) (size, bool) {
 	return size{number: number, percent: percent}, err == nil
 }
 
-// of is the size when so many clusters are selected; at least 1 (PL-15).
+// of is the size when so many clusters are selected; at least 1.
 func (s size) of(total int) int {
 	number := s.number
 	if s.percent {
@@ -142,7 +142,7 @@ func (s size) of(total int) int {
 	return max(number, 1)
 }
 
-// parseRate reads scoreRateLimit, 1m by default (PL-14).
+// parseRate reads scoreRateLimit, 1m by default.
 func (p *plan) parseRate(spec *clusterv1beta1.PlacementSpec) *Misconfiguration {
 	p.scoreEvery = time.Minute
 	if spec.ScoreRateLimit == "" {

@@ -32,7 +32,7 @@ func (s *source) plugin() string {
 	return s.name
 }
 
-// parsePrioritizers resolves spec.prioritizerPolicy (PL-07): all that count, in the order to show them.
+// parsePrioritizers resolves spec.prioritizerPolicy: all that count, in the order to show them.
 func parsePrioritizers(policy *clusterv1beta1.PrioritizerPolicy) ([]Prioritizer, []source, *Misconfiguration) {
 	var used []Prioritizer
 	byName := map[string]source{}
@@ -134,7 +134,7 @@ func (s *span) covers(m measure) bool {
 // spans are those of all resources that prioritizers compare.
 type spans [len(resourceNames)]span
 
-// score is what a source gives a cluster, -100 to 100 (PL-11, PL-12). expired reports that an AddOnPlacementScore is
+// score is what a source gives a cluster, -100 to 100. expired reports that an AddOnPlacementScore is
 // there, but no longer valid.
 func (s *source) score(c *cluster, among *spans, now time.Time) (score int64, expired bool) {
 	if s.addOn != nil {

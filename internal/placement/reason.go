@@ -7,7 +7,7 @@ import (
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 )
 
-// appendReason writes why a cluster was selected (P10). It says nothing that the next schedule would change without need,
+// appendReason writes why a cluster was selected. It says nothing that the next schedule would change without need,
 // such as the rank of the cluster, as decisions with another reason have to be written.
 func (c *contest) appendReason(text []byte, p pick, score int64) []byte {
 	switch {

@@ -20,15 +20,15 @@ type Result struct {
 	// UID and Generation are those of the Placement that Schedule went by. The API may have a newer one by now.
 	UID        types.UID
 	Generation int64
-	// Disabled says that the annotation AnnotationSchedulingDisable keeps everything as it is (PL-21): nothing is
+	// Disabled says that the annotation AnnotationSchedulingDisable keeps everything as it is: nothing is
 	// to be written, and nothing else below is set.
 	Disabled bool
 	// Pending says that Evaluate has not yet applied the CEL expressions to all clusters: nothing is to be written, and
 	// Groups says what the decisions were. Deferred says that the placements of the namespace have cost so much lately that this
 	// one waits for its turn.
 	Pending, Deferred bool
-	// Misconfigured says why the spec makes no sense; nil when it does. The decisions there are stay as they are
-	// (PL-26), and Groups says what they were.
+	// Misconfigured says why the spec makes no sense; nil when it does. The decisions there are stay as they are,
+	// and Groups says what they were.
 	Misconfigured *Misconfiguration
 	// Groups of the selected clusters, in order; one at least, which may be empty.
 	Groups []Group
@@ -36,23 +36,23 @@ type Result struct {
 	Selected int
 	// Changed says that these are not the clusters of the Schedule before.
 	Changed bool
-	// Satisfied is the condition PlacementSatisfied (PL-18), without times and generation.
+	// Satisfied is the condition PlacementSatisfied, without times and generation.
 	Satisfied metav1.Condition
 	// Funnel is how the number of clusters came down to those selected.
 	Funnel Funnel
 	// Prioritizers that apply.
 	Prioritizers []Prioritizer
-	// Scores are the final scores that decided (PL-08), of the candidates whose names come first, for an event of up to
-	// 1000 characters (PL-20).
+	// Scores are the final scores that decided, of the candidates whose names come first, for an event of up to
+	// 1000 characters.
 	Scores []ClusterScore
 	// ExpiredScores names candidates of which an AddOnPlacementScore that the placement uses is no longer valid, by
-	// name (PL-12). It counts as 0.
+	// name. It counts as 0.
 	ExpiredScores []string
-	// ScoreRateLimit is the least time between two writes of scores alone (PL-14).
+	// ScoreRateLimit is the least time between two writes of scores alone.
 	ScoreRateLimit time.Duration
 }
 
-// Group is a decision group (PL-15).
+// Group is a decision group.
 type Group struct {
 	// Name of the group; empty when it has none.
 	Name string
@@ -63,7 +63,7 @@ type Group struct {
 // Funnel counts clusters.
 type Funnel = report.Funnel
 
-// ConditionMisconfigured is the condition PlacementMisconfigured (PL-19), without times and generation.
+// ConditionMisconfigured is the condition PlacementMisconfigured, without times and generation.
 func (r *Result) ConditionMisconfigured() metav1.Condition {
 	condition := metav1.Condition{
 		Type:    fleet.ConditionPlacementMisconfigured,

@@ -76,7 +76,7 @@ func (s *Scheduler) resolve(p *placement) (*Result, []int32) {
 	return result, ids
 }
 
-// expired names the candidates of which a score has expired (PL-12).
+// expired names the candidates of which a score has expired.
 func (c *contest) expired() []string {
 	expired := c.st.expired
 	for _, id := range c.kept {
@@ -103,10 +103,10 @@ func (s *Scheduler) differs(p *placement, ids []int32) bool {
 	return false
 }
 
-// ClusterScore is the final score of a candidate (PL-08).
+// ClusterScore is the final score of a candidate.
 type ClusterScore = report.ClusterScore
 
-// scoresText is how many characters the event with the scores has room for (PL-20).
+// scoresText is how many characters the event with the scores has room for.
 const scoresText = 1000
 
 // scores are those of the first candidates by name.

@@ -17,7 +17,7 @@ type Key = types.NamespacedName
 type TieBreak string
 
 const (
-	// TieBreakName takes those first whose names come first. It is the default (PL-08).
+	// TieBreakName takes those first whose names come first. It is the default.
 	TieBreakName TieBreak = "Name"
 	// TieBreakHash takes them by a hash of placement and cluster, so that placements that select few of many equal
 	// clusters do not all select the same.
@@ -73,7 +73,7 @@ type placement struct {
 	key      Key
 	hash     uint64 // of the key, for TieBreakHash
 	object   *clusterv1beta1.Placement
-	disabled bool  // PL-21
+	disabled bool  // by annotation: another scheduler decides
 	plan     *plan // nil when misconfigured
 	bad      *Misconfiguration
 	class    *class // nil when misconfigured or without a cluster set

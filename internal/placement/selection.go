@@ -158,7 +158,7 @@ func (p *predicate) match(c *cluster, now time.Time, costs *celselector.Costs) e
 	}, costs)
 }
 
-// stale scores count as none (PL-12).
+// stale scores count as none.
 func stale(scores *clusterv1alpha1.AddOnPlacementScore, now time.Time) bool {
 	until := scores.Status.ValidUntil
 	return until != nil && !until.After(now)

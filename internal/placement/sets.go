@@ -144,8 +144,7 @@ func (s *Scheduler) rebind(binding string, found affected) {
 	}
 }
 
-// SetBinding takes in a ManagedClusterSetBinding. It counts by its name, whatever its condition Bound says (PL-01,
-// PL-30).
+// SetBinding adds or updates a ManagedClusterSetBinding. It counts by its name, whatever its condition Bound says.
 func (s *Scheduler) SetBinding(binding *clusterv1beta2.ManagedClusterSetBinding) []Key {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -203,7 +202,7 @@ func (s *Scheduler) bound(n *namespace) []*clusterSet {
 	return sets
 }
 
-// chosen returns those of the sets that a placement wants (PL-01).
+// chosen returns those of the sets that a placement wants.
 func chosen(sets []*clusterSet, wanted []string) []*clusterSet {
 	if len(wanted) == 0 {
 		return sets

@@ -6,7 +6,7 @@ import (
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 )
 
-// constraint is one of spec.spreadPolicy.spreadConstraints (PL-13). The topologies of a constraint are the values that
+// constraint is one of spec.spreadPolicy.spreadConstraints. The topologies of a constraint are the values that
 // its label or claim has on candidates. Its skew is how many more clusters are selected of one topology than of the one
 // with the fewest.
 type constraint struct {

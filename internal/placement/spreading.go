@@ -2,7 +2,7 @@ package placement
 
 import "slices"
 
-// spread is how clusters are selected one by one with constraints (PL-13). Candidates go by their places: the best one has
+// spread is how clusters are selected one by one with constraints. Candidates go by their places: the best one has
 // the place 0.
 //
 // Selecting one takes a few operations on sets of all candidates, 64 of them at once, however many topologies there are.

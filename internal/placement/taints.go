@@ -10,7 +10,7 @@ import (
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 )
 
-// checkToleration refuses what cannot match anything sensible (PL-05).
+// checkToleration refuses what cannot match anything sensible.
 func checkToleration(t clusterv1beta1.Toleration) error {
 	switch t.Operator {
 	case clusterv1beta1.TolerationOpExists:
@@ -28,7 +28,7 @@ func checkToleration(t clusterv1beta1.Toleration) error {
 	return nil
 }
 
-// tolerance is how far the taints of a cluster are tolerated (PL-04).
+// tolerance is how far the taints of a cluster are tolerated.
 type tolerance struct {
 	repelled *clusterv1.Taint // the first taint that keeps the cluster out
 	held     *clusterv1.Taint // the first that keeps it out unless it is selected already

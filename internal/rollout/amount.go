@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/capstan-io/capstan/internal/wording"
+	"github.com/capstan-io/capstan/internal/text"
 )
 
 // amount is a number of clusters, or a percentage of them. It is never negative, and no more than 100 %.
@@ -41,7 +41,7 @@ func (p *problems) readAmount(path *field.Path, written intstr.IntOrString) amou
 	return result
 }
 
-// of is how many clusters of a total it is. Percentages are rounded up (AM-20).
+// of is how many clusters of a total it is. Percentages are rounded up.
 func (a amount) of(total int) int {
 	if !a.percent {
 		return a.value
@@ -57,7 +57,7 @@ func (a amount) slots(total int) (slots int, note string) {
 	case wanted < 1:
 		note = fmt.Sprintf("%s: %s lets no cluster begin: 1 at a time is used", a.path, a)
 	case wanted > total:
-		note = fmt.Sprintf("%s: %s is more than the %s it is about: %d is used", a.path, a, wording.Count(total, "cluster"), total)
+		note = fmt.Sprintf("%s: %s is more than the %s it is about: %d is used", a.path, a, text.Count(total, "cluster"), total)
 	}
 	return min(max(wanted, 1), total), note
 }

@@ -27,7 +27,7 @@ type Cluster struct {
 	Since time.Time
 }
 
-// Group is a decision group of a Placement (PL-15).
+// Group is a decision group of a Placement.
 type Group struct {
 	// Index counts from 0 over all groups.
 	Index int32
@@ -42,8 +42,8 @@ func (g Group) String() string {
 	return fmt.Sprintf("decision group %d (%s)", g.Index, g.Name)
 }
 
-// State is where a cluster stands with a change (AM-20). How it follows from objects is in MR-04 for works and in AM-21
-// for add-ons.
+// State is how far a cluster is with a change. Package internal/hub/work/replicaset derives it from works, and
+// internal/hub/addon/configuration from add-ons.
 type State string
 
 const (
@@ -65,7 +65,7 @@ const (
 )
 
 // Selected lists the clusters that the PlacementDecisions of one Placement select, by group and name, all in the state
-// ToApply. Decisions without the labels of PL-16, which another scheduler may have written, are group 0. A cluster that is
+// ToApply. Decisions without the labels of a decision group, which another scheduler may have written, are group 0. A cluster that is
 // in two of them, as happens while a Placement moves it, is listed once.
 func Selected(decisions []clusterv1beta1.PlacementDecision) []Cluster {
 	total := 0

@@ -15,7 +15,7 @@ type Input struct {
 	// Strategy is the order and the pace.
 	Strategy clusterv1alpha1.RolloutStrategy
 	// DefaultMaxConcurrency is for strategies of type Progressive without a maxConcurrency: for add-ons it is
-	// clustersPerDecisionGroup of the Placement (AM-20). Without it all clusters may begin at once.
+	// clustersPerDecisionGroup of the Placement. Without it all clusters may begin at once.
 	DefaultMaxConcurrency *intstr.IntOrString
 	// Clusters are those that are selected, and those that are not any more but still have what is rolled out. Their
 	// order does not matter.
@@ -24,7 +24,7 @@ type Input struct {
 	Now time.Time
 }
 
-// Decide says what is due on each cluster (AM-20). The same input always gets the same plan.
+// Decide says what is due on each cluster. The same input always gets the same plan.
 func Decide(in Input) Plan {
 	policy, problems := read(field.NewPath("rolloutStrategy"), in.Strategy, in.DefaultMaxConcurrency)
 	r := rollout{policy: policy, input: in, plan: Plan{Clusters: make([]ClusterPlan, len(in.Clusters))}}
@@ -130,7 +130,7 @@ func (p policy) untilDeadline(verdict Verdict, since, now time.Time) (Verdict, t
 }
 
 // inFlight says whether a cluster with the verdict takes a slot. A failed one has until its deadline to recover; without
-// a deadline it would take its slot for ever (gap W22).
+// a deadline it would take its slot for ever.
 func (p policy) inFlight(verdict Verdict) bool {
 	switch verdict {
 	case InProgress, Soaking:

@@ -1,5 +1,5 @@
 // Package rollout decides which clusters get a change now and which ones wait. A change is a new template of a
-// ManifestWorkReplicaSet (MR-04) or a new configuration of an add-on (AM-20); both use this engine. It is pure: it calls
+// ManifestWorkReplicaSet or a new configuration of an add-on; both use this engine. It is pure: it calls
 // no API, keeps no state and takes the time as an argument.
 //
 // Decide is asked whenever something has happened to a cluster, and again when Plan.Next comes. It is told where each
@@ -15,7 +15,7 @@
 //	ProgressivePerGroup  a stage for each mandatory decision group, then one for each other group, by its index
 //
 // Mandatory groups come in the order in which the strategy lists them. A groupName stands for all groups of that name:
-// a Placement cuts a named group into several when it is larger than clustersPerDecisionGroup (PL-15). Without a
+// a Placement cuts a named group into several when it is larger than clustersPerDecisionGroup. Without a
 // groupName, groupIndex counts.
 //
 // # Slots
@@ -39,7 +39,7 @@
 //
 // # Numbers that do not fit
 //
-// A number out of its range counts as the nearest one within (gap W22), and Plan.Notes says so, for the conditions of the
+// A number out of its range counts as the nearest one within, and Plan.Notes says so, for the conditions of the
 // object: a maxFailures of 10 tolerates all failures of 5 clusters, and a maxConcurrency of 0 is 1. Text that is no number
 // or duration has no nearest value. Validate refuses both; if it was not asked, the plan is Invalid and nothing begins.
 package rollout

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/capstan-io/capstan/internal/wording"
+	"github.com/capstan-io/capstan/internal/text"
 )
 
 // explain says why the waiting clusters wait, counts, and sums it all up.
@@ -36,9 +36,9 @@ func (r *rollout) giveReasons(stages []*stage, current *stage) {
 		case stopped != "":
 			reason = stopped
 		case s == current:
-			reason = fmt.Sprintf("maxConcurrency: no more than %s at a time", wording.Count(s.slots, "cluster"))
+			reason = fmt.Sprintf("maxConcurrency: no more than %s at a time", text.Count(s.slots, "cluster"))
 		default:
-			reason = fmt.Sprintf("first comes %s, with %s to go", current.name, wording.Count(current.open(), "cluster"))
+			reason = fmt.Sprintf("first comes %s, with %s to go", current.name, text.Count(current.open(), "cluster"))
 		}
 		for _, i := range s.waiting {
 			r.plan.Clusters[i].Reason = reason
@@ -51,7 +51,7 @@ func (r *rollout) completeMessage() string {
 	if selected == 0 {
 		return "no clusters are selected"
 	}
-	message := fmt.Sprintf("%d of %s successful%s", r.plan.Count[Done], wording.Count(selected, "cluster"), r.others(HasFailed, TimedOut, Skipped))
+	message := fmt.Sprintf("%d of %s successful%s", r.plan.Count[Done], text.Count(selected, "cluster"), r.others(HasFailed, TimedOut, Skipped))
 	failed := slices.Concat(r.plan.Names(HasFailed), r.plan.Names(TimedOut))
 	switch {
 	case r.plan.Succeeded():
@@ -60,11 +60,11 @@ func (r *rollout) completeMessage() string {
 		return "no more clusters begin: " + message
 	}
 	slices.Sort(failed)
-	return fmt.Sprintf("no more clusters begin: %s; repair the failed clusters (%s), or roll out another change", message, wording.FirstFew(failed))
+	return fmt.Sprintf("no more clusters begin: %s; repair the failed clusters (%s), or roll out another change", message, text.FirstFew(failed))
 }
 
 func (r *rollout) rollingMessage(current *stage) string {
-	return fmt.Sprintf("%d of %s successful%s; now: %s, at most %d at a time", r.plan.Count[Done], wording.Count(r.selected(), "cluster"),
+	return fmt.Sprintf("%d of %s successful%s; now: %s, at most %d at a time", r.plan.Count[Done], text.Count(r.selected(), "cluster"),
 		r.others(Begin, InProgress, Soaking, HasFailed, TimedOut, Waiting, Skipped), current.name, current.slots)
 }
 
@@ -74,7 +74,7 @@ func (r *rollout) stoppedMessage(current *stage) string {
 		advice = "repair the failed clusters, or roll out another change"
 	}
 	return fmt.Sprintf("stopped: %s; %d of %s successful%s; %s", r.failures(current), r.plan.Count[Done],
-		wording.Count(r.selected(), "cluster"), r.others(InProgress, Soaking, Waiting, Skipped), advice)
+		text.Count(r.selected(), "cluster"), r.others(InProgress, Soaking, Waiting, Skipped), advice)
 }
 
 // failures tells who has failed, and how many may.
@@ -88,7 +88,7 @@ func (r *rollout) failures(s *stage) string {
 	if s.mandatory {
 		limit = "mandatory groups tolerate none"
 	}
-	return fmt.Sprintf("%s in %s (%s), %s", wording.Count(len(s.failed), "failure"), s.name, wording.FirstFew(names), limit)
+	return fmt.Sprintf("%s in %s (%s), %s", text.Count(len(s.failed), "failure"), s.name, text.FirstFew(names), limit)
 }
 
 var inWords = map[Verdict]string{
@@ -98,13 +98,13 @@ var inWords = map[Verdict]string{
 
 // others counts the clusters with these verdicts, if any: ", 2 failed, 1 waiting".
 func (r *rollout) others(verdicts ...Verdict) string {
-	var text strings.Builder
+	var message strings.Builder
 	for _, verdict := range verdicts {
 		if n := r.plan.Count[verdict]; n > 0 {
-			fmt.Fprintf(&text, ", %d %s", n, inWords[verdict])
+			fmt.Fprintf(&message, ", %d %s", n, inWords[verdict])
 		}
 	}
-	return text.String()
+	return message.String()
 }
 
 func (r *rollout) selected() int {

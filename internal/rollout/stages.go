@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
-	"github.com/capstan-io/capstan/internal/wording"
+	"github.com/capstan-io/capstan/internal/text"
 )
 
 // wholePlacement is the name of a stage without any other.
@@ -40,7 +40,7 @@ func (s *stage) next(clusters []Cluster) []int {
 	return s.waiting[:free]
 }
 
-// stages cuts the selected clusters into stages (AM-20), and notes which numbers do not fit them.
+// stages cuts the selected clusters into stages, and notes which numbers do not fit them.
 func (p policy) stages(clusters []Cluster) (stages []*stage, notes []string) {
 	groups, total := grouped(clusters)
 	stages, groups, notes = p.mandatoryStages(groups)
@@ -139,7 +139,7 @@ func (p policy) groupStages(groups []*members) (stages []*stage, notes []string)
 	}
 	if len(tooSmall) > 0 {
 		notes = []string{fmt.Sprintf("%s: %s is more than the clusters of %s: all of them may fail",
-			p.maxFailures.path, p.maxFailures, wording.FirstFew(tooSmall))}
+			p.maxFailures.path, p.maxFailures, text.FirstFew(tooSmall))}
 	}
 	return stages, notes
 }
@@ -153,7 +153,7 @@ func (p policy) progressiveStage(clusters []int, total int) (last *stage, notes 
 	tolerated, tooLarge := p.maxFailures.tolerated(total)
 	if tooLarge {
 		notes = append(notes, fmt.Sprintf("%s: %s is more than the %s there are: %d is used",
-			p.maxFailures.path, p.maxFailures, wording.Count(total, "cluster"), total))
+			p.maxFailures.path, p.maxFailures, text.Count(total, "cluster"), total))
 	}
 	name := wholePlacement
 	if len(clusters) < total {

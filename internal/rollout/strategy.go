@@ -85,7 +85,7 @@ func read(
 		if block := strategy.All; block != nil {
 			p.readConfig(path.Child("all"), block.RolloutConfig, &result)
 		}
-		result.soak = 0 // AM-20: All knows no soak.
+		result.soak = 0 // the strategy All has no soak time
 	case clusterv1alpha1.Progressive:
 		block := strategy.Progressive
 		if block == nil {

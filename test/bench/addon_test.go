@@ -37,9 +37,9 @@ import (
 const (
 	// addOns are installed on every cluster of the fleet.
 	addOns = 3
-	// addOnPatience is how long a fleet may take to install or change all of them.
-	addOnPatience = 20 * time.Minute
-	addOnConfig   = "bench-config"
+	// addOnTimeout is how long a fleet may take to install or change all of them.
+	addOnTimeout = 20 * time.Minute
+	addOnConfig  = "bench-config"
 )
 
 // TestAddOns measures what it takes to install several add-ons made of templates, each with access to the hub, on fleets of
@@ -68,7 +68,7 @@ func measureAddOns(t *testing.T, r *report, size int) {
 	fleet := newFleet(t, hub, size)
 	seen := watchAvailability(t, hub)
 	fleet.Start()
-	seen.await(t, fleet.Names(), metav1.ConditionTrue, joinPatience)
+	seen.await(t, fleet.Names(), metav1.ConditionTrue, joinTimeout)
 	wait(t, settlePeriod)
 
 	add := func(name, unit string, value float64) {
@@ -242,7 +242,7 @@ func has(t *testing.T, c client.Client) func(*addonv1beta1.ManagedClusterAddOn) 
 // awaitAddOns waits until so many ManagedClusterAddOns are done.
 func awaitAddOns(t *testing.T, hub *env.Server, n int, done func(*addonv1beta1.ManagedClusterAddOn) bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), addOnPatience)
+	ctx, cancel := context.WithTimeout(t.Context(), addOnTimeout)
 	defer cancel()
 	config, err := hub.Config()
 	if err != nil {
@@ -283,6 +283,6 @@ func awaitAddOns(t *testing.T, hub *env.Server, n int, done func(*addonv1beta1.M
 	select {
 	case <-all:
 	case <-ctx.Done():
-		t.Fatalf("not all of %d add-ons are done after %s", n, addOnPatience)
+		t.Fatalf("not all of %d add-ons are done after %s", n, addOnTimeout)
 	}
 }

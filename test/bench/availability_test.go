@@ -83,10 +83,10 @@ func (a *availability) see(o any) {
 }
 
 // await returns when each of the clusters was seen to come to the status in which all are now.
-func (a *availability) await(t *testing.T, clusters []string, status metav1.ConditionStatus, patience time.Duration) []time.Time {
+func (a *availability) await(t *testing.T, clusters []string, status metav1.ConditionStatus, timeout time.Duration) []time.Time {
 	a.expect(clusters, true)
 	defer a.expect(clusters, false)
-	deadline := time.After(patience)
+	deadline := time.After(timeout)
 	for {
 		times, missing, changed := a.times(clusters, status)
 		if missing == 0 {
@@ -95,7 +95,7 @@ func (a *availability) await(t *testing.T, clusters []string, status metav1.Cond
 		select {
 		case <-changed:
 		case <-deadline:
-			t.Fatalf("after %s, %d of %d clusters are not Available=%s", patience, missing, len(clusters), status)
+			t.Fatalf("after %s, %d of %d clusters are not Available=%s", timeout, missing, len(clusters), status)
 		}
 	}
 }

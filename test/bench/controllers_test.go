@@ -43,8 +43,8 @@ func TestControllers(t *testing.T) {
 	})
 	select {
 	case <-satisfied:
-	case <-time.After(placementPatience):
-		t.Fatalf("not all placements are satisfied after %s", placementPatience)
+	case <-time.After(placementTimeout):
+		t.Fatalf("not all placements are satisfied after %s", placementTimeout)
 	}
 	took, busy := time.Since(began), usageOf(t, controllers.Pid())
 	wait(t, settling)

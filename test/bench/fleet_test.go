@@ -42,8 +42,8 @@ const (
 	busyPeriod   = 30 * time.Second
 	// lostShare of the clusters is lost, one in so many.
 	lostShare = 10
-	// joinPatience is how long a fleet may take to join.
-	joinPatience = 10 * time.Minute
+	// joinTimeout is how long a fleet may take to join.
+	joinTimeout = 10 * time.Minute
 )
 
 // What a fleet of so many clusters has as targets.
@@ -82,7 +82,7 @@ func measureFleet(t *testing.T, r *report, size int) {
 	stopProfile := profile(t, hub, size, "join")
 	begin, self := time.Now(), usageOf(t, os.Getpid())
 	fleet.Start()
-	joined := seen.await(t, fleet.Names(), metav1.ConditionTrue, joinPatience)
+	joined := seen.await(t, fleet.Names(), metav1.ConditionTrue, joinTimeout)
 	took := latest(joined).Sub(begin)
 	ready, selfReady, counted := usageOf(t, hub.Pid()), usageOf(t, os.Getpid()), metricsOf(t, hub)
 	stopProfile()
@@ -124,7 +124,7 @@ func measureLoss(t *testing.T, lost fleetsim.Fleet, seen *availability, add func
 	add(fmt.Sprintf("loss of %d seen, leaseDurationSeconds %d", len(lost), fastBeat), "s", "", seconds(since(begin, gone))...)
 	begin = time.Now()
 	lost.Start()
-	back := seen.await(t, lost.Names(), metav1.ConditionTrue, joinPatience)
+	back := seen.await(t, lost.Names(), metav1.ConditionTrue, joinTimeout)
 	add(fmt.Sprintf("start of %d again to Available", len(lost)), "ms", "", since(begin, back)...)
 	seen.check(t)
 }

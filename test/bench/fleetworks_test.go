@@ -84,7 +84,7 @@ func measureFleetWorks(t *testing.T, r *report, size int) {
 	b.fleet = newFleet(t, hub, size)
 	seen := watchAvailability(t, hub)
 	b.fleet.Start()
-	seen.await(t, b.fleet.Names(), metav1.ConditionTrue, joinPatience)
+	seen.await(t, b.fleet.Names(), metav1.ConditionTrue, joinTimeout)
 	wait(t, settlePeriod)
 	// The fleet is there, with what the hub holds of it, and nothing else happens.
 	b.plain = b.measurePlainWrites("beside the fleet", worksEach*size)

@@ -37,8 +37,8 @@ const (
 	placementSet      = "bench"
 	// creators is how many requests are under way at once while things are created.
 	creators = 32
-	// placementPatience is how long all placements may take.
-	placementPatience = 15 * time.Minute
+	// placementTimeout is how long all placements may take.
+	placementTimeout = 15 * time.Minute
 )
 
 // What so many placements have as targets, in seconds.
@@ -75,8 +75,8 @@ func measurePlacements(t *testing.T, r *report, n int) {
 	created := time.Since(began)
 	select {
 	case <-satisfied:
-	case <-time.After(placementPatience):
-		t.Fatalf("not all of %d placements are satisfied after %s", n, placementPatience)
+	case <-time.After(placementTimeout):
+		t.Fatalf("not all of %d placements are satisfied after %s", n, placementTimeout)
 	}
 	took, after, now := time.Since(began), usageOf(t, hub.Pid()), metricsOf(t, hub)
 	stopProfile()

@@ -101,13 +101,13 @@ func (c *tally) add(work client.ObjectKey) {
 
 // await returns when the last was seen.
 func (c *tally) await(t *testing.T) time.Time {
-	const patience = 10 * time.Minute
+	const timeout = 10 * time.Minute
 	select {
 	case <-c.all:
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		t.Fatalf("after %s, %d of %d works are %s", patience, len(c.at), c.want, c.what)
+		t.Fatalf("after %s, %d of %d works are %s", timeout, len(c.at), c.want, c.what)
 	}
 	var times []time.Time
 	for _, at := range c.at {

@@ -24,8 +24,8 @@ import (
 	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
 )
 
-// patience is how long Eventually waits: far longer than anything takes, for a machine that is busy with other tests.
-const patience = 3 * time.Minute
+// eventuallyTimeout is how long Eventually waits: far longer than anything takes, for a machine that is busy with other tests.
+const eventuallyTimeout = 3 * time.Minute
 
 // Scheme knows the kinds of Kubernetes and those of clusters, their properties, works and add-ons.
 func Scheme() *runtime.Scheme {
@@ -68,7 +68,7 @@ func ClientFor(t testing.TB, config *rest.Config) client.WithWatch {
 func Eventually(t testing.TB, check func(ctx context.Context) error) {
 	t.Helper()
 	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, eventuallyTimeout, true, func(ctx context.Context) (bool, error) {
 		err := check(ctx)
 		if ctx.Err() == nil || last == nil {
 			last = err // not that it was cut off, which says nothing
@@ -76,6 +76,6 @@ func Eventually(t testing.TB, check func(ctx context.Context) error) {
 		return err == nil, nil
 	})
 	if err != nil {
-		t.Fatalf("still after %s: %v", patience, last)
+		t.Fatalf("still after %s: %v", eventuallyTimeout, last)
 	}
 }

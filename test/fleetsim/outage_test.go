@@ -37,7 +37,7 @@ import (
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/deploy/crds"
 	"github.com/capstan-io/capstan/internal/agent/hubclient"
-	"github.com/capstan-io/capstan/internal/agent/registration/lease"
+	"github.com/capstan-io/capstan/internal/agent/registration/heartbeat"
 	"github.com/capstan-io/capstan/internal/agent/registration/monitor"
 	"github.com/capstan-io/capstan/internal/agent/work/applied"
 	"github.com/capstan-io/capstan/internal/agent/work/apply"
@@ -46,8 +46,8 @@ import (
 	"github.com/capstan-io/capstan/internal/agent/work/finalize"
 	"github.com/capstan-io/capstan/internal/agent/work/observe"
 	"github.com/capstan-io/capstan/internal/agent/work/tracker"
+	"github.com/capstan-io/capstan/internal/consistentclient"
 	"github.com/capstan-io/capstan/internal/fleet"
-	"github.com/capstan-io/capstan/internal/ownwrites"
 	"github.com/capstan-io/capstan/test/env"
 )
 
@@ -178,12 +178,12 @@ func definition(crd *apiextensionsv1.CustomResourceDefinition) client.Object {
 	return o
 }
 
-// run runs the rooms of the agent as internal/agent does, without what belongs to a machine: files, certificates, sockets.
+// run runs the controllers of the agent as internal/agent does, without what belongs to a machine: files, certificates, sockets.
 func (o *outage) run(hubConfig, clusterConfig *rest.Config) {
 	ctx := o.t.Context()
 	hub := sure(hubclient.NewCluster(hubConfig))
 	mgr := sure(ctrl.NewManager(clusterConfig, ctrl.Options{
-		Scheme: env.Scheme(), NewClient: ownwrites.NewClient, Metrics: metricsserver.Options{BindAddress: "0"},
+		Scheme: env.Scheme(), NewClient: consistentclient.NewClient, Metrics: metricsserver.Options{BindAddress: "0"},
 	}))
 	objects := sure(dynamic.NewForConfig(clusterConfig))
 	partial := sure(metadata.NewForConfig(clusterConfig))
@@ -193,7 +193,7 @@ func (o *outage) run(hubConfig, clusterConfig *rest.Config) {
 	connection := monitor.New(uncached, outageCluster, 0, clock.RealClock{})
 	for _, err := range []error{
 		mgr.Add(hub), mgr.Add(observed), mgr.Add(manager.RunnableFunc(connection.Start)),
-		lease.Register(mgr, hub, uncached, lease.Options{Doubt: connection.Doubt, Record: func(string, string, string, string, ...any) {}, Clock: clock.RealClock{}}),
+		heartbeat.Register(mgr, hub, uncached, heartbeat.Options{Doubt: connection.Doubt, Record: func(string, string, string, string, ...any) {}, Clock: clock.RealClock{}}),
 		finalize.Register(mgr, managed, outageHash, "agent", 10, clock.RealClock{}),
 		evict.Register(mgr, hub, evict.Options{Namespace: outageCluster, HubHash: outageHash, AgentID: "agent", GracePeriod: time.Minute, Clock: clock.RealClock{}}),
 		apply.Register(mgr, hub, objects, managed, observed, apply.Options{

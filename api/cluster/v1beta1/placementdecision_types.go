@@ -21,7 +21,7 @@ type PlacementDecision struct {
 	Status PlacementDecisionStatus `json:"status,omitempty,omitzero"`
 }
 
-// MaxDecisionsPerObject is how many clusters one PlacementDecision lists at most (PL-16).
+// MaxDecisionsPerObject is how many clusters one PlacementDecision lists at most.
 const MaxDecisionsPerObject = 100
 
 // PlacementDecisionStatus lists selected clusters.

@@ -23,16 +23,16 @@ import (
 	"github.com/capstan-io/capstan/internal/acceptance"
 	"github.com/capstan-io/capstan/internal/addon/catalogue"
 	"github.com/capstan-io/capstan/internal/addon/registrations"
-	"github.com/capstan-io/capstan/internal/addon/trigger"
-	"github.com/capstan-io/capstan/internal/certrequest"
+	"github.com/capstan-io/capstan/internal/addon/requeue"
 	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/retry"
+	"github.com/capstan-io/capstan/internal/signingrequest"
 )
 
 // workers is how many requests are judged at once.
 const workers = 10
 
-// Controller reconciles the CertificateSigningRequests of add-ons (AF-05, AF-28).
+// Controller reconciles the CertificateSigningRequests of add-ons.
 type Controller struct {
 	client    client.Client
 	catalogue catalogue.Catalogue
@@ -45,15 +45,15 @@ func New(c client.Client, cat catalogue.Catalogue, recorder events.EventRecorder
 	return &Controller{client: c, catalogue: cat, recorder: recorder, clock: clk}
 }
 
-// Register adds the controller to the manager, whose cache needs the index of package certrequest. The requests of an add-on that
+// Register adds the controller to the manager, whose cache needs the index of package signingrequest. The requests of an add-on that
 // wait are looked at again when it is triggered.
-func Register(mgr ctrl.Manager, cat catalogue.Catalogue, again *trigger.Trigger, clk clock.PassiveClock) error {
+func Register(mgr ctrl.Manager, cat catalogue.Catalogue, addOns *requeue.AddOns, clk clock.PassiveClock) error {
 	c := New(mgr.GetClient(), cat, mgr.GetEventRecorder("addon-csr-approving-controller"), clk)
-	withheld := certrequest.OfAddOn(c.client, certrequest.Undecided)
+	withheld := signingrequest.OfAddOn(c.client, signingrequest.Undecided)
 	return ctrl.NewControllerManagedBy(mgr).Named("addon-approve").
 		For(&certificatesv1.CertificateSigningRequest{}, builder.WithPredicates(predicate.NewPredicateFuncs(ofAddOn))).
-		Watches(&addonv1beta1.ManagedClusterAddOn{}, handler.EnqueueRequestsFromMapFunc(withheld), builder.WithPredicates(certrequest.AddOnChanged())).
-		WatchesRawSource(again.Source(withheld)).
+		Watches(&addonv1beta1.ManagedClusterAddOn{}, handler.EnqueueRequestsFromMapFunc(withheld), builder.WithPredicates(signingrequest.AddOnChanged())).
+		WatchesRawSource(addOns.Source(withheld)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
 		Complete(retry.Conflicts(c))
 }
@@ -69,7 +69,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := c.client.Get(ctx, req.NamespacedName, csr); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if !ofAddOn(csr) || certrequest.Decided(csr) {
+	if !ofAddOn(csr) || signingrequest.Decided(csr) {
 		return ctrl.Result{}, nil
 	}
 	installation, err := c.installation(ctx, csr)
@@ -97,7 +97,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 }
 
 // installation is the add-on that the request is for, without AddOn if that does not exist. One that is about to go needs its access
-// until it is gone, for its pre-delete hooks (RG-60).
+// until it is gone, for its pre-delete hooks.
 func (c *Controller) installation(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) (addon.Installation, error) {
 	cluster, addOn := &clusterv1.ManagedCluster{}, &addonv1beta1.ManagedClusterAddOn{}
 	name := csr.Labels[fleet.LabelClusterName]
@@ -122,7 +122,7 @@ func (c *Controller) decide(ctx context.Context, csr *certificatesv1.Certificate
 			return nil
 		}
 	}
-	return certrequest.Approve(ctx, c.client, csr, c.clock.Now(), "Auto approving addon agent certificate.")
+	return signingrequest.Approve(ctx, c.client, csr, c.clock.Now(), "Auto approving addon agent certificate.")
 }
 
 // withhold leaves the request to a person, and says where an administrator of the add-on looks why.

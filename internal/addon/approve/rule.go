@@ -11,11 +11,11 @@ import (
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	"github.com/capstan-io/capstan/internal/addon/registrations"
-	"github.com/capstan-io/capstan/internal/certrequest"
 	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/signingrequest"
 )
 
-// check returns nil if the request is one of the agent of its cluster (AF-05), for exactly the identity that the add-on
+// check returns nil if the request is one of the agent of its cluster, for exactly the identity that the add-on
 // registers with the signer. The error says what is wrong.
 func check(csr *certificatesv1.CertificateSigningRequest, configs []addonv1beta1.RegistrationConfig) error {
 	cluster, addOn := csr.Labels[fleet.LabelClusterName], csr.Labels[fleet.LabelAddOnName]
@@ -29,7 +29,7 @@ func check(csr *certificatesv1.CertificateSigningRequest, configs []addonv1beta1
 	if err := checkUsages(csr); err != nil {
 		return err
 	}
-	request, err := certrequest.Parse(csr)
+	request, err := signingrequest.Parse(csr)
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func checkUsages(csr *certificatesv1.CertificateSigningRequest) error {
 			}
 		}
 	}
-	if !certrequest.OfClient(usages) {
+	if !signingrequest.OfClient(usages) {
 		return fmt.Errorf("its usages are %q, not those of a client certificate: digital signature, key encipherment, client auth", csr.Spec.Usages)
 	}
 	return nil
@@ -75,14 +75,14 @@ func checkUsages(csr *certificatesv1.CertificateSigningRequest) error {
 
 // checkSubject wants the subject and nothing else.
 func checkSubject(request *x509.CertificateRequest, want addonv1beta1.Subject) error {
-	if !certrequest.IsFor(request, want) {
+	if !signingrequest.IsFor(request, want) {
 		wanted := pkix.Name{CommonName: want.User, Organization: want.Groups, OrganizationalUnit: want.OrganizationUnits}
 		return fmt.Errorf("its subject is %q; the add-on registers as %q", request.Subject, wanted)
 	}
 	return nil
 }
 
-// checkNames wants no other name than the add-on's own (RG-61).
+// checkNames wants no other name than the add-on's own.
 func checkNames(request *x509.CertificateRequest, addOn string) error {
 	for _, name := range request.DNSNames {
 		if !strings.EqualFold(name, fleet.AddOnDNSName(addOn)) {

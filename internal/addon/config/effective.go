@@ -7,10 +7,10 @@ import (
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 )
 
-// Effective are the configurations that apply when several places give some (AM-05). Of each type, the last layer that
+// Effective are the configurations that apply when several places give some. Of each type, the last layer that
 // gives any replaces those before: pass the defaults of the ClusterManagementAddOn first, then the configs of the
 // placement, then those of the ManagedClusterAddOn. A type may have several configurations; they keep their order, and
-// each is listed once. The result is sorted by group and resource (AM-07).
+// each is listed once. The result is sorted by group and resource.
 func Effective(layers ...[]addonv1beta1.AddOnConfig) []addonv1beta1.AddOnConfig {
 	chosen := map[addonv1beta1.ConfigGroupResource][]addonv1beta1.AddOnConfig{}
 	for _, layer := range layers {
@@ -50,8 +50,7 @@ func IsPending(reference addonv1beta1.ConfigReference) bool {
 	return reference.DesiredConfig == nil || reference.DesiredConfig.SpecHash == ""
 }
 
-// Supported splits configurations into those of the types that an add-on supports, and the others, which have no effect
-// (gap A8).
+// Supported splits configurations into those of the types that an add-on supports, and the others, which have no effect.
 func Supported(configs []addonv1beta1.AddOnConfig, types []addonv1beta1.ConfigGroupResource) (supported, others []addonv1beta1.AddOnConfig) {
 	for _, config := range configs {
 		if slices.Contains(types, config.ConfigGroupResource) {

@@ -15,7 +15,7 @@ import (
 // notHashed are the fields that say nothing of what a configuration configures.
 var notHashed = map[string]bool{"apiVersion": true, "kind": true, "metadata": true, "status": true}
 
-// Hash is the specHash of a configuration of any kind (AM-06, AF-17): the SHA-256, in lower-case hexadecimal, of the
+// Hash is the specHash of a configuration of any kind: the SHA-256, in lower-case hexadecimal, of the
 // JSON of all its fields but apiVersion, kind, metadata and status. Managers built on the add-on framework compute the
 // same. It fails only on what is no JSON.
 func Hash(object *unstructured.Unstructured) (string, error) {

@@ -8,14 +8,14 @@ import (
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
-// Key names a configuration in the annotation that says what a ManifestWork was made of (AM-09):
+// Key names a configuration in the annotation that says what a ManifestWork was made of:
 // <resource>.<group>/<namespace>/<name>.
 func Key(kind addonv1beta1.ConfigGroupResource, config addonv1beta1.ConfigReferent) string {
 	return kind.Resource + "." + kind.Group + "/" + config.Namespace + "/" + config.Name
 }
 
 // Annotation is the value of the annotation open-cluster-management.io/config-spec-hash for a ManifestWork made of the
-// desired configurations (AF-12): a JSON map from their keys to their hashes. It is empty if there are none.
+// desired configurations: a JSON map from their keys to their hashes. It is empty if there are none.
 func Annotation(references []addonv1beta1.ConfigReference) (string, error) {
 	hashes := map[string]string{}
 	for _, reference := range references {
@@ -34,7 +34,7 @@ func Annotation(references []addonv1beta1.ConfigReference) (string, error) {
 }
 
 // MadeOf tells whether a ManifestWork with the annotations was made of the desired configurations, all of them in their
-// desired state (AM-09).
+// desired state.
 func MadeOf(annotations map[string]string, references []addonv1beta1.ConfigReference) bool {
 	hashes := map[string]string{}
 	if text := annotations[fleet.AnnotationConfigSpecHash]; text != "" && json.Unmarshal([]byte(text), &hashes) != nil {

@@ -1,4 +1,4 @@
-// Package dependencies orders the add-ons of a cluster (gap A4): an add-on is deployed after those that it needs, and
+// Package dependencies orders the add-ons of a cluster: an add-on is deployed after those that it needs, and
 // removed before them. It is an extension, and pure.
 //
 // What an add-on needs is in the annotation capstan.io/depends-on of its ClusterManagementAddOn: names of other add-ons,

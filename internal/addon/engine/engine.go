@@ -14,9 +14,9 @@ import (
 	"github.com/capstan-io/capstan/internal/addon/approve"
 	"github.com/capstan-io/capstan/internal/addon/catalogue"
 	"github.com/capstan-io/capstan/internal/addon/installation"
+	"github.com/capstan-io/capstan/internal/addon/requeue"
 	"github.com/capstan-io/capstan/internal/addon/sign"
-	"github.com/capstan-io/capstan/internal/addon/trigger"
-	"github.com/capstan-io/capstan/internal/certrequest"
+	"github.com/capstan-io/capstan/internal/signingrequest"
 )
 
 // Options say which add-ons are run.
@@ -28,8 +28,8 @@ type Options struct {
 	Catalogue catalogue.Catalogue
 	// Configs are the types of configurations that any of the add-ons may read.
 	Configs []schema.GroupVersionResource
-	// Trigger has single add-ons looked at again; nil is never used.
-	Trigger *trigger.Trigger
+	// Requeue enqueues single add-ons again; nil enqueues none.
+	Requeue *requeue.AddOns
 	// Clock is the source of time.
 	Clock clock.PassiveClock
 }
@@ -37,10 +37,10 @@ type Options struct {
 // Register adds the controllers to the manager. Its scheme needs RBAC, certificate requests, clusters, works and add-ons.
 func Register(mgr ctrl.Manager, o Options) error {
 	err := errors.Join(
-		certrequest.AddIndex(context.Background(), mgr.GetFieldIndexer()),
-		installation.Register(mgr, installation.Options{Manager: o.Manager, Catalogue: o.Catalogue, Configs: o.Configs, Trigger: o.Trigger, Clock: o.Clock}),
-		approve.Register(mgr, o.Catalogue, o.Trigger, o.Clock),
-		sign.Register(mgr, o.Catalogue, o.Trigger),
+		signingrequest.AddIndex(context.Background(), mgr.GetFieldIndexer()),
+		installation.Register(mgr, installation.Options{Manager: o.Manager, Catalogue: o.Catalogue, Configs: o.Configs, Requeue: o.Requeue, Clock: o.Clock}),
+		approve.Register(mgr, o.Catalogue, o.Requeue, o.Clock),
+		sign.Register(mgr, o.Catalogue, o.Requeue),
 	)
 	if err != nil {
 		return fmt.Errorf("register the controllers of add-ons: %w", err)

@@ -1,4 +1,4 @@
-// Package images replaces the registries from which add-ons pull their images (AF-20, AM-37).
+// Package images replaces the registries from which add-ons pull their images.
 package images
 
 import (

@@ -17,7 +17,7 @@ import (
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/addon/catalogue"
-	"github.com/capstan-io/capstan/internal/addon/trigger"
+	"github.com/capstan-io/capstan/internal/addon/requeue"
 	"github.com/capstan-io/capstan/internal/patch"
 	"github.com/capstan-io/capstan/internal/retry"
 )
@@ -34,13 +34,13 @@ type Options struct {
 	Catalogue catalogue.Catalogue
 	// Configs are the types of configurations that any of its add-ons may read.
 	Configs []schema.GroupVersionResource
-	// Trigger has single add-ons looked at again; nil is never used.
-	Trigger *trigger.Trigger
+	// Requeue enqueues single add-ons again; nil enqueues none.
+	Requeue *requeue.AddOns
 	// Clock is the source of time.
 	Clock clock.PassiveClock
 }
 
-// Controller reconciles ManagedClusterAddOns (AF-07 to AF-16, AF-24).
+// Controller reconciles ManagedClusterAddOns.
 type Controller struct {
 	Options
 	client client.Client
@@ -101,7 +101,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	// What fails here may fail for ever: an add-on that may go does not wait for it (gap A6).
+	// What fails here may fail for ever: an add-on that may go does not wait for it.
 	if err := errors.Join(append(p.problems, err, p.release(ctx))...); err != nil {
 		return ctrl.Result{}, err
 	}

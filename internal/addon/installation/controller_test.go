@@ -104,10 +104,10 @@ func TestWaits(t *testing.T) {
 		t.Fatalf("it does not wait for its configurations: %+v", status)
 	}
 	// If that takes long, it says so.
-	if result.RequeueAfter != configsPatience {
+	if result.RequeueAfter != configuredTimeout {
 		t.Errorf("it comes back after %s", result.RequeueAfter)
 	}
-	clock.SetTime(now.Add(configsPatience))
+	clock.SetTime(now.Add(configuredTimeout))
 	result = h.reconcile(t)
 	if c := h.condition(t, "RegistrationApplied"); c.Status != metav1.ConditionFalse || c.Reason != "PermissionConfigPending" || !strings.Contains(c.Message, "its condition Configured is True") {
 		t.Errorf("it does not say what it waits for: %+v", c)
@@ -234,7 +234,7 @@ func TestSaysNothingOfConfigs(t *testing.T) {
 		back   time.Duration
 		says   metav1.ConditionStatus
 	}{
-		"listed now": {now, func(*addonv1beta1.ManagedClusterAddOn) {}, configsPatience, ""},
+		"listed now": {now, func(*addonv1beta1.ManagedClusterAddOn) {}, configuredTimeout, ""},
 		"missing": {now.Add(-time.Hour), func(a *addonv1beta1.ManagedClusterAddOn) {
 			meta.SetStatusCondition(&a.Status.Conditions, metav1.Condition{Type: "Configured", Status: metav1.ConditionFalse, Reason: "ConfigurationsNotConfigured"})
 		}, 0, ""},

@@ -24,7 +24,7 @@ import (
 	"github.com/capstan-io/capstan/internal/addon/catalogue"
 	addonconfig "github.com/capstan-io/capstan/internal/addon/config"
 	"github.com/capstan-io/capstan/internal/addon/dependencies"
-	"github.com/capstan-io/capstan/internal/addon/health"
+	"github.com/capstan-io/capstan/internal/addon/healthprobe"
 	"github.com/capstan-io/capstan/internal/addon/registrations"
 	"github.com/capstan-io/capstan/internal/addon/workload"
 	"github.com/capstan-io/capstan/internal/fleet"
@@ -99,7 +99,7 @@ func (p *pass) abandon(ctx context.Context) error {
 	return p.release(ctx)
 }
 
-// register says what the agent registers for, and gives it its rights (AF-10).
+// register says what the agent registers for, and gives it its rights.
 func (p *pass) register(ctx context.Context) {
 	status := &p.addOn.Status
 	status.SupportedConfigs = supported(p.options)
@@ -154,7 +154,7 @@ func supported(options addon.Options) []addonv1beta1.ConfigGroupResource {
 	return types
 }
 
-// chooseNamespace decides where the agent is installed (AF-09). One that cannot be told now stays as it was. Until there is one, the
+// chooseNamespace decides where the agent is installed. One that cannot be told now stays as it was. Until there is one, the
 // agent does not even register: it would in a namespace that it leaves again. In a removal nothing moves.
 func (p *pass) chooseNamespace(ctx context.Context) error {
 	chosen := p.addOn.Status.Namespace != ""
@@ -259,7 +259,7 @@ func (p *pass) tellUnwritten(err error) {
 }
 
 // dependencies are the add-ons that have to be available before this one is deployed, and those that have to be gone before it
-// is removed (A4).
+// is removed.
 func (p *pass) dependencies(ctx context.Context) (missing, dependents []string, err error) {
 	others := &addonv1beta1.ManagedClusterAddOnList{}
 	if err := p.client.List(ctx, others, client.InNamespace(p.addOn.Namespace), client.UnsafeDisableDeepCopy); err != nil {
@@ -332,9 +332,9 @@ func (p *pass) reads(reference addonv1beta1.ConfigReference) bool {
 	})
 }
 
-// configsPatience is how long the hub may take to set Configured before that is told of. Mostly it does so at once, and a write for each
+// configuredTimeout is how long the hub may take to set Configured before that is told of. Mostly it does so at once, and a write for each
 // add-on would be in vain.
-const configsPatience = 10 * time.Second
+const configuredTimeout = 10 * time.Second
 
 // tellOfConfigs says that the configurations are waited for, unless the hub has said itself what about them is amiss.
 func (p *pass) tellOfConfigs() {
@@ -345,7 +345,7 @@ func (p *pass) tellOfConfigs() {
 	if p.catalogueEntry != nil && p.catalogueEntry.CreationTimestamp.After(since) {
 		since = p.catalogueEntry.CreationTimestamp.Time
 	}
-	if left := since.Add(configsPatience).Sub(p.Clock.Now()); left > 0 {
+	if left := since.Add(configuredTimeout).Sub(p.Clock.Now()); left > 0 {
 		p.comeBack(left)
 		return
 	}
@@ -364,9 +364,9 @@ func (p *pass) comeBack(after time.Duration) {
 	}
 }
 
-// judge says whether the agent works, where that is the manager's to say (AF-07).
+// judge says whether the agent works, where that is the manager's to say.
 func (p *pass) judge() {
-	condition, mode := health.Condition(health.Input{Options: p.options, Installation: p.installation, Works: p.works})
+	condition, mode := healthprobe.Condition(healthprobe.Input{Options: p.options, Installation: p.installation, Works: p.works})
 	p.addOn.Status.HealthCheck.Mode = mode
 	if condition != nil {
 		p.set(condition.Type, condition.Status, condition.Reason, condition.Message)

@@ -18,7 +18,7 @@ import (
 	"github.com/capstan-io/capstan/internal/patch"
 )
 
-// grant applies the permissions that the add-on wants, and deletes those that it does not want any more (R12).
+// grant applies the permissions that the add-on wants, and deletes those that it does not want any more.
 func (p *pass) grant(ctx context.Context) error {
 	wanted, err := p.permissions(ctx)
 	if err != nil {
@@ -168,7 +168,7 @@ func roleRef(o client.Object) (ref rbacv1.RoleRef) {
 	return ref
 }
 
-// withdraw removes the permissions of an add-on that is gone, or is not the manager's any more (R12). In the namespace of its cluster they go by their owner; this is
+// withdraw removes the permissions of an add-on that is gone, or is not the manager's any more. In the namespace of its cluster they go by their owner; this is
 // about the others, and about those that were left while no manager ran.
 func (c *Controller) withdraw(ctx context.Context, addOn types.NamespacedName) error {
 	left, err := c.permissionsOf(ctx, addOn)

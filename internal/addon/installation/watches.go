@@ -30,8 +30,8 @@ import (
 	"github.com/capstan-io/capstan/internal/addon/config"
 	"github.com/capstan-io/capstan/internal/addon/dependencies"
 	"github.com/capstan-io/capstan/internal/addon/workload"
-	"github.com/capstan-io/capstan/internal/changed"
 	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/predicates"
 )
 
 // Indexes, by which the cost of an event is that of the add-ons it touches.
@@ -121,9 +121,9 @@ func (c *Controller) watch(b *builder.Builder, mapper meta.RESTMapper) error {
 		})).
 		Watches(&clusterv1.ManagedCluster{}, c.ofCluster()).
 		Watches(&addonv1beta1.ClusterManagementAddOn{}, c.listed(indexName, client.Object.GetName), builder.WithPredicates(
-			predicate.Or[client.Object](changed.Generation(), predicate.AnnotationChangedPredicate{}))).
+			predicate.Or[client.Object](predicates.Generation(), predicate.AnnotationChangedPredicate{}))).
 		Watches(&workv1.ManifestWork{}, handler.EnqueueRequestsFromMapFunc(ofWork), builder.WithPredicates(notCreated())).
-		WatchesRawSource(c.Trigger.Source(itself))
+		WatchesRawSource(c.Requeue.Source(itself))
 	for _, kind := range permissionKinds() {
 		b.Watches(kind, handler.EnqueueRequestsFromMapFunc(c.ofPermission), builder.WithPredicates(c.permissionChanged()))
 	}
@@ -172,11 +172,11 @@ func notCreated() predicate.Predicate {
 
 // permissionChanged matches what happens to permissions that the controller has applied, until somebody takes the labels off.
 func (c *Controller) permissionChanged() predicate.Predicate {
-	return predicate.And(changed.Either(c.applied), c.notNew())
+	return predicate.And(predicates.Either(c.applied), c.notNew())
 }
 
 // notNew leaves out the permissions that the controller has just made, but not those that it finds, nor those that come when their add-on
-// is gone: that may have gone while they were made (R12), and has not taken them along, for then they were not in the cache.
+// is gone: that may have gone while they were made, and has not taken them along, for then they were not in the cache.
 func (c *Controller) notNew() predicate.Predicate {
 	return predicate.Funcs{CreateFunc: func(e event.CreateEvent) bool {
 		if e.IsInInitialList {
@@ -218,7 +218,7 @@ func works(o client.Object) bool {
 	return ok && addOn.DeletionTimestamp.IsZero() && meta.IsStatusConditionTrue(addOn.Status.Conditions, fleet.ConditionAvailable)
 }
 
-// waiting are the add-ons on the cluster that may wait for this one, to be available or to be gone (A4).
+// waiting are the add-ons on the cluster that may wait for this one, to be available or to be gone.
 func (c *Controller) waiting(ctx context.Context, o client.Object) (requests []reconcile.Request) {
 	needed := dependencies.Of(o)
 	for _, other := range c.addOns(ctx, client.InNamespace(o.GetNamespace())) {
@@ -331,7 +331,7 @@ func (c *Controller) concerns(ctx context.Context, addOn *addonv1beta1.ManagedCl
 }
 
 // depends tells whether it matters to an add-on that its cluster is heard of, or not any more: to how long hooks are waited for, to what is
-// said of its health, and to what is said of works that the cluster has not answered to (AF-14). An outage of a whole fleet is nothing new
+// said of its health, and to what is said of works that the cluster has not answered to. An outage of a whole fleet is nothing new
 // to most add-ons, and to look at each would be to render all of them.
 func (c *Controller) depends(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn, health addon.HealthMode, before, after metav1.ConditionStatus) bool {
 	switch {

@@ -1,4 +1,4 @@
-// Package ready tells from what managed clusters report of Deployments and DaemonSets whether these are ready (AF-07). It is pure.
+// Package ready tells from what managed clusters report of Deployments and DaemonSets whether these are ready. It is pure.
 package ready
 
 import (
@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
-	"github.com/capstan-io/capstan/internal/wording"
+	"github.com/capstan-io/capstan/internal/text"
 )
 
 // Names under which values are reported.
@@ -34,7 +34,7 @@ func Deployment(reported workv1.StatusFeedbackResult) error {
 	if ready, _ := integer(reported, readyReplicas); ready >= 1 || known && wanted == 0 {
 		return nil
 	}
-	return fmt.Errorf("none of %s is ready", wording.Count(int(wanted), "replica"))
+	return fmt.Errorf("none of %s is ready", text.Count(int(wanted), "replica"))
 }
 
 // DaemonSetFeedback is what DaemonSet has to know. One that its controller has not seen yet wants no pods, like one that fits no
@@ -53,7 +53,7 @@ func DaemonSet(reported workv1.StatusFeedbackResult) error {
 	if ready == wanted {
 		return nil
 	}
-	return fmt.Errorf("%d of %s are ready", ready, wording.Count(int(wanted), "pod"))
+	return fmt.Errorf("%d of %s are ready", ready, text.Count(int(wanted), "pod"))
 }
 
 func wellKnownAnd(name, path string) []workv1.FeedbackRule {

@@ -16,7 +16,8 @@ import (
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
-// Of asks the add-on what its agent registers for. Subjects that it leaves out are those of RG-61. It fails if the add-on asks for
+// Of asks the add-on what its agent registers for. Subjects that it leaves out have the default
+// user and groups of the add-on on that cluster. It fails if the add-on asks for
 // what belongs to somebody else: the identity of another cluster or add-on or of a part of Kubernetes, or a signer of these.
 func Of(ctx context.Context, registration *addon.Registration, installation addon.Installation) ([]addonv1beta1.RegistrationConfig, error) {
 	if registration == nil || registration.Configs == nil {
@@ -63,8 +64,8 @@ func Subject(config *addonv1beta1.RegistrationConfig) addonv1beta1.Subject {
 	}
 }
 
-// Drive sets the driver of a registration for the hub to what the agent of the cluster has declared in the status of the add-on
-// (RG-62), and with tokens the subject to the service account that they are of (RG-53).
+// Drive sets the driver of a registration for the hub to what the agent of the cluster has declared in the status of the add-on,
+// and with tokens the subject to the service account that they are of.
 func Drive(config *addonv1beta1.RegistrationConfig, addOn *addonv1beta1.ManagedClusterAddOn) {
 	for i := range addOn.Status.Registrations {
 		declared := &addOn.Status.Registrations[i]
@@ -119,7 +120,7 @@ func (o owner) complete(config *addonv1beta1.RegistrationConfig) (*addonv1beta1.
 	}
 }
 
-// fill puts the names of RG-61 in place of those that are missing.
+// fill sets the default user and groups of the add-on where they are missing.
 func (o owner) fill(user *string, groups *[]string) {
 	if *user == "" {
 		*user = fleet.AddOnUser(o.cluster, o.addOn, o.addOn)

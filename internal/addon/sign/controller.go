@@ -23,10 +23,10 @@ import (
 	"github.com/capstan-io/capstan/internal/acceptance"
 	"github.com/capstan-io/capstan/internal/addon/catalogue"
 	"github.com/capstan-io/capstan/internal/addon/registrations"
-	"github.com/capstan-io/capstan/internal/addon/trigger"
-	"github.com/capstan-io/capstan/internal/certrequest"
+	"github.com/capstan-io/capstan/internal/addon/requeue"
 	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/retry"
+	"github.com/capstan-io/capstan/internal/signingrequest"
 )
 
 const (
@@ -36,7 +36,7 @@ const (
 	untilAccepted = time.Minute
 )
 
-// Controller reconciles the approved CertificateSigningRequests of add-ons to signers that are not of Kubernetes (AF-06).
+// Controller reconciles the approved CertificateSigningRequests of add-ons to signers that are not of Kubernetes.
 type Controller struct {
 	client    client.Client
 	catalogue catalogue.Catalogue
@@ -48,15 +48,15 @@ func New(c client.Client, cat catalogue.Catalogue, recorder events.EventRecorder
 	return &Controller{client: c, catalogue: cat, recorder: recorder}
 }
 
-// Register adds the controller to the manager, whose cache needs the index of package certrequest. The requests of an add-on that
+// Register adds the controller to the manager, whose cache needs the index of package signingrequest. The requests of an add-on that
 // could not be signed are looked at again when it is triggered.
-func Register(mgr ctrl.Manager, cat catalogue.Catalogue, again *trigger.Trigger) error {
+func Register(mgr ctrl.Manager, cat catalogue.Catalogue, addOns *requeue.AddOns) error {
 	c := New(mgr.GetClient(), cat, mgr.GetEventRecorder("addon-csr-signing-controller"))
-	waiting := certrequest.OfAddOn(c.client, certrequest.ToBeSigned) // it may have had no code or signer for them before
+	waiting := signingrequest.OfAddOn(c.client, signingrequest.ToBeSigned) // it may have had no code or signer for them before
 	return ctrl.NewControllerManagedBy(mgr).Named("addon-sign").
 		For(&certificatesv1.CertificateSigningRequest{}, builder.WithPredicates(predicate.NewPredicateFuncs(toBeSigned))).
-		Watches(&addonv1beta1.ManagedClusterAddOn{}, handler.EnqueueRequestsFromMapFunc(waiting), builder.WithPredicates(certrequest.AddOnChanged())).
-		WatchesRawSource(again.Source(waiting)).
+		Watches(&addonv1beta1.ManagedClusterAddOn{}, handler.EnqueueRequestsFromMapFunc(waiting), builder.WithPredicates(signingrequest.AddOnChanged())).
+		WatchesRawSource(addOns.Source(waiting)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
 		Complete(retry.Conflicts(c))
 }
@@ -64,7 +64,7 @@ func Register(mgr ctrl.Manager, cat catalogue.Catalogue, again *trigger.Trigger)
 // toBeSigned tells whether the request is approved, and of an add-on with a signer that may be its own.
 func toBeSigned(o client.Object) bool {
 	csr, ok := o.(*certificatesv1.CertificateSigningRequest)
-	return ok && certrequest.ToBeSigned(csr) && csr.Spec.SignerName != fleet.SignerKubeAPIServerClient &&
+	return ok && signingrequest.ToBeSigned(csr) && csr.Spec.SignerName != fleet.SignerKubeAPIServerClient &&
 		csr.Labels[fleet.LabelAddOnName] != "" && csr.Labels[fleet.LabelClusterName] != ""
 }
 

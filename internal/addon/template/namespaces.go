@@ -14,7 +14,7 @@ import (
 	"github.com/capstan-io/capstan/internal/manifest"
 )
 
-// Namespace is that of the agent (AM-33): of the AddOnDeploymentConfig, else of the first Deployment of the template, else of
+// Namespace is that of the agent: of the AddOnDeploymentConfig, else of the first Deployment of the template, else of
 // its first DaemonSet, else open-cluster-management-agent-addon. Input.Namespace is not looked at.
 func Namespace(in Input) string {
 	if in.Config != nil && in.Config.AgentInstallNamespace != "" {
@@ -36,7 +36,7 @@ func Namespace(in Input) string {
 	return cmp.Or(namespaces["Deployment"], namespaces["DaemonSet"], fleet.NamespaceAgentAddOn)
 }
 
-// moveTo puts everything of a template that is in a namespace into this one, whatever refers to it included (AM-32).
+// moveTo puts everything of a template that is in a namespace into this one, whatever refers to it included.
 func moveTo(namespace string, rendered *Rendered) error {
 	was := map[manifest.Identity]manifest.Identity{}
 	var objects []*unstructured.Unstructured

@@ -20,7 +20,7 @@ import (
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
-// Where the pods find what the agent registered for (AM-32).
+// Where the pods find what the agent registered for.
 const (
 	managedPath       = "/managed/"
 	hubKubeconfigPath = managedPath + "hub-kubeconfig"

@@ -41,7 +41,7 @@ func Registrations(template *addonv1beta1.AddOnTemplateSpec, addOn, cluster stri
 }
 
 // SigningCA is the Secret of the CA that a template declares for a signer. Of a signer that it does not declare, nothing is
-// signed (gap A2).
+// signed.
 func SigningCA(template *addonv1beta1.AddOnTemplateSpec, signer string) (addonv1beta1.SigningCARef, bool) {
 	i := slices.IndexFunc(template.Registration, func(r addonv1beta1.RegistrationSpec) bool {
 		return r.Type == addonv1beta1.RegistrationTypeCustomSigner && r.CustomSigner != nil && r.CustomSigner.SignerName == signer

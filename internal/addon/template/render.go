@@ -1,9 +1,9 @@
 // Package template renders an AddOnTemplate for a cluster: an add-on without code. It is pure.
 //
-//	variables     AM-31  {{NAME}} in any string of the manifests
-//	pods          AM-32  what the pods of Deployments and DaemonSets get: environment, secrets, placement, images, proxy, resources
-//	namespaces    AM-32  the namespace of an AddOnDeploymentConfig in place of those of the template
-//	registration  AM-33 to AM-35  the namespace of the agent, and as whom it registers
+//	variables     {{NAME}} in any string of the manifests
+//	pods          what the pods of Deployments and DaemonSets get: environment, secrets, placement, images, proxy, resources
+//	namespaces    the namespace of an AddOnDeploymentConfig in place of those of the template
+//	registration  the namespace of the agent, and as whom it registers
 package template
 
 import (
@@ -28,7 +28,7 @@ type Input struct {
 	// Config is how it is deployed; nil if nothing says so.
 	Config *addonv1beta1.AddOnDeploymentConfigSpec
 	// ClusterMirrors are those of the cluster's annotation open-cluster-management.io/image-registries. What Config says of an
-	// image takes precedence (AM-37).
+	// image takes precedence.
 	ClusterMirrors []addonv1beta1.ImageMirror
 	// Namespace of the agent: Namespace returns it, unless it is known already.
 	Namespace string

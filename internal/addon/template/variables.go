@@ -12,7 +12,7 @@ import (
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
-// Variables that a template has without anybody's saying so (AM-31).
+// Variables that a template has without anybody's saying so.
 const (
 	// VariableHubKubeconfig is the file with the access to the hub, if the template registers for that.
 	VariableHubKubeconfig = "HUB_KUBECONFIG"
@@ -22,7 +22,7 @@ const (
 	VariableInstallNamespace = "INSTALL_NAMESPACE"
 
 	// What the certificate and the key of a custom signer are called begins with these, and ends with the name of the signer:
-	// CLIENT_CERT_EXAMPLE_COM_HELLO for example.com/hello. They are an extension (gap A3).
+	// CLIENT_CERT_EXAMPLE_COM_HELLO for example.com/hello. They are an extension.
 	variableClientCertPrefix = "CLIENT_CERT_"
 	variableClientKeyPrefix  = "CLIENT_KEY_"
 )

@@ -14,7 +14,7 @@ import (
 	"github.com/capstan-io/capstan/internal/acceptance"
 	"github.com/capstan-io/capstan/internal/addon/config"
 	"github.com/capstan-io/capstan/internal/fleet"
-	"github.com/capstan-io/capstan/internal/wording"
+	"github.com/capstan-io/capstan/internal/text"
 )
 
 // deployTo brings the objects of a side to its cluster. To a cluster that is being deleted or was denied nothing is brought any more.
@@ -83,7 +83,7 @@ func same(existing, wanted *workv1.ManifestWork) bool {
 		sameSpec(&existing.Spec, &wanted.Spec)
 }
 
-// deployWork is a work as it is to be (AF-12).
+// deployWork is a work as it is to be.
 func (p *planner) deployWork(s side, b *bin, hashes string, objects []*object) *workv1.ManifestWork {
 	addOn := p.Installation.AddOn
 	name := fleet.AddOnDeployWork(addOn.Name, b.index)
@@ -151,23 +151,23 @@ func (p *progress) note(name string, b *bin, written bool) {
 	}
 }
 
-// condition is AF-14. As long as an available cluster has just not answered to a change yet, it is left as it is: it would be
-// written twice for every change otherwise.
+// condition tells whether the manifests of the add-on are applied. While an available cluster has not reported on a change yet, the
+// condition is left as it is: otherwise each change would write it twice.
 func (p *progress) condition(addOn *addonv1beta1.ManagedClusterAddOn) *metav1.Condition {
 	switch {
 	case len(p.failed) > 0:
 		return new(failing(p.side.condition, fleet.ReasonAddOnManifestAppliedFailed,
-			fmt.Sprintf("The agent of cluster %s could not apply ManifestWork %s", p.side.namespace, wording.FirstFew(p.failed))))
+			fmt.Sprintf("The agent of cluster %s could not apply ManifestWork %s", p.side.namespace, text.FirstFew(p.failed))))
 	case len(p.waiting) == 0:
 		return new(holding(p.side.condition, fleet.ReasonAddOnManifestApplied, "manifests of addon are applied successfully"))
 	case available(p.side.cluster) && meta.IsStatusConditionTrue(addOn.Status.Conditions, p.side.condition):
 		return nil
 	case available(p.side.cluster):
 		return new(failing(p.side.condition, fleet.ReasonAddOnManifestAppliedFailed,
-			fmt.Sprintf("The agent of cluster %s has not applied ManifestWork %s yet", p.side.namespace, wording.FirstFew(p.waiting))))
+			fmt.Sprintf("The agent of cluster %s has not applied ManifestWork %s yet", p.side.namespace, text.FirstFew(p.waiting))))
 	default:
 		return new(failing(p.side.condition, fleet.ReasonAddOnManifestAppliedFailed,
-			fmt.Sprintf("Cluster %s is not available; once it is, its agent applies ManifestWork %s", p.side.namespace, wording.FirstFew(p.waiting))))
+			fmt.Sprintf("Cluster %s is not available; once it is, its agent applies ManifestWork %s", p.side.namespace, text.FirstFew(p.waiting))))
 	}
 }
 

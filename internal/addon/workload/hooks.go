@@ -12,7 +12,7 @@ import (
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/acceptance"
 	"github.com/capstan-io/capstan/internal/fleet"
-	"github.com/capstan-io/capstan/internal/wording"
+	"github.com/capstan-io/capstan/internal/text"
 )
 
 // Names under which what matters of hooks is reported. The API server of the cluster reports why a Job has failed.
@@ -23,7 +23,7 @@ const (
 	jobFailedMessage = "JobFailedMessage"
 )
 
-// hookFeedback is what has to be reported of a hook (AF-15); ok is false for other objects.
+// hookFeedback is what has to be reported of a hook; ok is false for other objects.
 func hookFeedback(o *object, authored []workv1.FeedbackRule) (rules []workv1.FeedbackRule, ok bool) {
 	if !o.hook {
 		return nil, false
@@ -46,7 +46,7 @@ func hookFeedback(o *object, authored []workv1.FeedbackRule) (rules []workv1.Fee
 	return rules, true
 }
 
-// hookWork is the work with the hooks of a side (AF-12).
+// hookWork is the work with the hooks of a side.
 func (p *planner) hookWork(s side, hooks []*object) *workv1.ManifestWork {
 	addOn := p.Installation.AddOn
 	name := fleet.AddOnPreDeleteWork(addOn.Name)
@@ -121,7 +121,7 @@ func (p *planner) hookWorkAt(s side) *work {
 	return nil
 }
 
-// progress is AF-15: hooks are done when the work is available, all Jobs are complete and all Pods have succeeded.
+// progress tells how far the pre-delete hooks are: hooks are done when the work is available, all Jobs are complete and all Pods have succeeded.
 func (w *work) progress() run {
 	var failed, waiting []string
 	for o := range w.manifests {
@@ -138,9 +138,9 @@ func (w *work) progress() run {
 	switch {
 	case len(failed) > 0:
 		return run{message: fmt.Sprintf("On cluster %s failed: %s. Put right what they need, and delete ManifestWork %s/%s to have them run again",
-			w.Namespace, wording.FirstFew(failed), w.Namespace, w.Name)}
+			w.Namespace, text.FirstFew(failed), w.Namespace, w.Name)}
 	case len(waiting) > 0:
-		return run{message: fmt.Sprintf("%s on cluster %s: not done yet", wording.FirstFew(waiting), w.Namespace)}
+		return run{message: fmt.Sprintf("%s on cluster %s: not done yet", text.FirstFew(waiting), w.Namespace)}
 	case !observed || !meta.IsStatusConditionTrue(w.Status.Conditions, fleet.ConditionAvailable):
 		if available != nil {
 			return run{message: fmt.Sprintf("ManifestWork %s/%s is not available: %s", w.Namespace, w.Name, available.Message)}
@@ -188,5 +188,5 @@ func names(objects []*object) string {
 	for i, o := range objects {
 		all[i] = o.String()
 	}
-	return wording.FirstFew(all)
+	return text.FirstFew(all)
 }

@@ -211,14 +211,14 @@ func TestHookTimeout(t *testing.T) {
 		want       time.Duration // 0: never
 		says       string
 	}{
-		"available":                 {available: metav1.ConditionTrue, says: "capstan.io/pre-delete-timeout=0s"},
-		"not available":             {available: metav1.ConditionFalse, want: 10 * time.Minute, says: "cluster cluster1 is not available; the hub removes the add-on all the same at 2026-11-21T12:10:00Z"},
-		"unknown":                   {available: metav1.ConditionUnknown, want: 10 * time.Minute},
-		"the add-on says":           {addOn: timeout("1m"), cma: timeout("1h"), available: metav1.ConditionTrue, want: time.Minute},
-		"the add-on says: patience": {addOn: timeout("1h"), available: metav1.ConditionUnknown, want: time.Hour},
-		"the catalogue says":        {cma: timeout("30s"), available: metav1.ConditionUnknown, want: 30 * time.Second},
-		"nonsense":                  {addOn: timeout("soon"), available: metav1.ConditionTrue, says: `capstan.io/pre-delete-timeout="soon" is no duration`},
-		"less than nothing":         {addOn: timeout("-1s"), available: metav1.ConditionUnknown, want: 10 * time.Minute, says: "is no duration, write one such as 30m"},
+		"available":                    {available: metav1.ConditionTrue, says: "capstan.io/pre-delete-timeout=0s"},
+		"not available":                {available: metav1.ConditionFalse, want: 10 * time.Minute, says: "cluster cluster1 is not available; the hub removes the add-on all the same at 2026-11-21T12:10:00Z"},
+		"unknown":                      {available: metav1.ConditionUnknown, want: 10 * time.Minute},
+		"the add-on says":              {addOn: timeout("1m"), cma: timeout("1h"), available: metav1.ConditionTrue, want: time.Minute},
+		"the add-on says: hookTimeout": {addOn: timeout("1h"), available: metav1.ConditionUnknown, want: time.Hour},
+		"the catalogue says":           {cma: timeout("30s"), available: metav1.ConditionUnknown, want: 30 * time.Second},
+		"nonsense":                     {addOn: timeout("soon"), available: metav1.ConditionTrue, says: `capstan.io/pre-delete-timeout="soon" is no duration`},
+		"less than nothing":            {addOn: timeout("-1s"), available: metav1.ConditionUnknown, want: 10 * time.Minute, says: "is no duration, write one such as 30m"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

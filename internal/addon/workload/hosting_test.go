@@ -124,7 +124,7 @@ func TestHostedRemoval(t *testing.T) {
 		h.expectWrites("delete host/addon-hello-deploy-hosting-cluster1-0")
 		h.expectFinalizers(fleet.FinalizerHostingManifestsCleanup)
 		h.expectCondition("HostingManifestApplied", metav1.ConditionFalse, "AddonManifestAppliedFailed", "hosting cluster host is being deleted")
-		h.Now = h.Now.Add(patience)
+		h.Now = h.Now.Add(hookTimeout)
 		h.reconcile()
 		h.expectWrites()
 		if name == "available" {

@@ -36,9 +36,9 @@ type object struct {
 	version string
 	raw     []byte
 	rank    int
-	// hook is a Job or a Pod that runs before the add-on goes (AF-15).
+	// hook is a Job or a Pod that runs before the add-on goes.
 	hook bool
-	// orphan stays on the cluster when the add-on goes (AF-16).
+	// orphan stays on the cluster when the add-on goes.
 	orphan bool
 	// location is where it goes in hosted mode.
 	location string
@@ -138,7 +138,7 @@ func content(o client.Object) (*unstructured.Unstructured, error) {
 	return u, nil
 }
 
-// isHook is AF-15: by annotation, or by the label that older add-ons use.
+// isHook tells whether a Job or Pod is to run before the add-on is deleted: by annotation, or by the label that older add-ons use.
 func isHook(u *unstructured.Unstructured) bool {
 	switch u.GroupVersionKind().GroupKind() {
 	case job, pod:
@@ -158,7 +158,8 @@ func has(m map[string]string, key string) bool {
 	return ok
 }
 
-// location is AF-16: by annotation, or by the label that older add-ons use.
+// location is the cluster, managed or hosting, that the object of a hosted add-on is for: by annotation, or by the label that older
+// add-ons use.
 func location(u *unstructured.Unstructured) string {
 	return cmp.Or(u.GetAnnotations()[fleet.AnnotationHostedManifestLocation], u.GetLabels()[fleet.LabelHostedManifestLocation],
 		fleet.HostedManifestLocationManaged)

@@ -1,9 +1,9 @@
-// Package workload says which ManifestWorks an add-on needs on a cluster, and on its hosting cluster (AF-12 to AF-16). It is
+// Package workload says which ManifestWorks an add-on needs on a cluster, and on its hosting cluster. It is
 // pure: it compares what is to be with what is, and returns what has to be written.
 //
 // # Works
 //
-// The objects of an add-on are spread over as many works as it takes for none to hold more than Input.MaxBytes (AF-13). An
+// The objects of an add-on are spread over as many works as it takes for none to hold more than Input.MaxBytes. An
 // object stays in the work in which it is, as long as it fits there, so that a change of one object is a change of one work. An
 // object that has to move to another work stays in the one it leaves until the other one has applied it: otherwise the agent
 // might delete it in between.
@@ -44,11 +44,10 @@ type Input struct {
 	CMA *addonv1beta1.ClusterManagementAddOn
 	// Existing are all works of this add-on for this cluster: those that Owner says are.
 	Existing []workv1.ManifestWork
-	// Dependents are the add-ons on the cluster that need this one. As long as there are any, one that is being deleted stays as it is
-	// (gap A4).
+	// Dependents are the add-ons on the cluster that need this one. As long as there are any, one that is being deleted stays as it is.
 	Dependents []string
-	// MaxBytes of objects, as JSON, are in one work at most, if there is more than one object in it; 0 is the limit of
-	// AF-13.
+	// MaxBytes of objects, as JSON, are in one work at most, if there is more than one object in it; 0 is the
+	// default, maxBytes.
 	MaxBytes int
 	Now      time.Time
 }
@@ -71,7 +70,7 @@ type Plan struct {
 	RequeueAfter time.Duration
 }
 
-// maxBytes is AF-13: four fifths of 50 KiB.
+// maxBytes is four fifths of 50 KiB, the size of the works that add-ons of the original framework make.
 const maxBytes = 50 << 10 * 8 / 10
 
 // New plans what is to be written for an add-on on a cluster. It fails if an object cannot be deployed; then nothing is to be

@@ -12,8 +12,8 @@ import (
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
-// patience is how long hooks are waited for on a cluster that is not available (gap A6).
-const patience = 10 * time.Minute
+// hookTimeout is how long hooks are waited for on a cluster that is not available.
+const hookTimeout = 10 * time.Minute
 
 // isNeeded tells whether the add-on stays for the sake of others, unless an administrator has said for how long at most.
 func (p *planner) isNeeded() bool {
@@ -151,7 +151,8 @@ func (p *planner) given() (d deadline, set bool) {
 	return deadline{at: p.Installation.AddOn.DeletionTimestamp.Add(timeout)}, true
 }
 
-// deadline is gap A6: what the annotation says; without it, a while after the cluster was last available.
+// deadline is when a removal no longer waits for the cluster: what the annotation says; without it, some time after the cluster was last
+// available.
 func (p *planner) deadline(cluster *clusterv1.ManagedCluster) deadline {
 	d, set := p.given()
 	if set || available(cluster) {
@@ -161,7 +162,7 @@ func (p *planner) deadline(cluster *clusterv1.ManagedCluster) deadline {
 	if c := meta.FindStatusCondition(cluster.Status.Conditions, fleet.ConditionClusterAvailable); c != nil && c.LastTransitionTime.After(since) {
 		since = c.LastTransitionTime.Time
 	}
-	return deadline{at: since.Add(patience), invalid: d.invalid}
+	return deadline{at: since.Add(hookTimeout), invalid: d.invalid}
 }
 
 // timeout is what the annotation says on the add-on, or else on its ClusterManagementAddOn.

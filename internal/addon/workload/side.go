@@ -57,7 +57,7 @@ func (p *planner) at(s side, hooks bool) (objects []*object) {
 	return objects
 }
 
-// isFor tells whether an object goes to a side (AF-16).
+// isFor tells whether an object goes to a side.
 func (p *planner) isFor(o *object, s side) bool {
 	location := fleet.HostedManifestLocationManaged
 	if p.hosted() {
@@ -80,7 +80,7 @@ func Validity(in Input) *metav1.Condition {
 	return new(p.validity())
 }
 
-// validity is the condition HostingClusterValidity (AF-16).
+// validity is the condition HostingClusterValidity.
 func (p *planner) validity() metav1.Condition {
 	name := p.Installation.HostingCluster
 	switch {

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/json"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
-	"github.com/capstan-io/capstan/internal/addon/health"
+	"github.com/capstan-io/capstan/internal/addon/healthprobe"
 	"github.com/capstan-io/capstan/internal/manifest"
 )
 
@@ -28,7 +28,7 @@ func (p *planner) spec(objects []*object) workv1.ManifestWorkSpec {
 	return spec
 }
 
-// deleteOption is the author's, and names the objects that are marked to stay (AF-16).
+// deleteOption is the author's, and names the objects that are marked to stay.
 func (p *planner) deleteOption(objects []*object) *workv1.DeleteOption {
 	option := p.Workload.DeleteOption.DeepCopy()
 	if option != nil && option.PropagationPolicy == workv1.DeletePropagationPolicyTypeOrphan {
@@ -60,7 +60,7 @@ func (p *planner) deleteOption(objects []*object) *workv1.DeleteOption {
 }
 
 // manifestConfigs are those of the author's that are about the objects. Before them come those for what is reported of single
-// objects, because the first that says something of an object counts (WK-10).
+// objects, because the first that says something of an object counts.
 func (p *planner) manifestConfigs(objects []*object) (configs []workv1.ManifestConfigOption) {
 	var authored []workv1.ManifestConfigOption
 	for i := range p.Workload.ManifestConfigs {
@@ -74,7 +74,7 @@ func (p *planner) manifestConfigs(objects []*object) (configs []workv1.ManifestC
 		theirs := manifest.ConfigFor(authored, resource).FeedbackRules
 		rules, ok := hookFeedback(o, theirs)
 		if !ok {
-			rules, ok = health.Feedback(p.Options.Health, o.WithVersion(o.version), resource, theirs)
+			rules, ok = healthprobe.Feedback(p.Options.Health, o.WithVersion(o.version), resource, theirs)
 		}
 		if ok {
 			configs = append(configs, workv1.ManifestConfigOption{ResourceIdentifier: resource, FeedbackRules: rules})

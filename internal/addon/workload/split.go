@@ -39,7 +39,7 @@ func (b *bin) takes(o *object, limit int) bool {
 	return !b.closed() && b.size+len(o.raw) <= limit
 }
 
-// split assigns objects to works (AF-13). Each stays where it is, unless the work has become too large; then as few as possible
+// split assigns objects to works. Each stays where it is, unless the work has become too large; then as few as possible
 // move. What has no work gets the first that has room, or a new one. An object that is larger than the limit is alone in its
 // work.
 func split(objects []*object, works []*work, limit int) []*bin {

@@ -1,5 +1,5 @@
 // Package conversion converts the add-on objects whose versions v1alpha1, which the hub stores, and v1beta1 differ:
-// ClusterManagementAddOn and ManagedClusterAddOn (WH-13). AddOnDeploymentConfig and AddOnTemplate are the same in both.
+// ClusterManagementAddOn and ManagedClusterAddOn. AddOnDeploymentConfig and AddOnTemplate are the same in both.
 //
 // What a conversion returns shares memory with what it was given, so neither may be changed afterwards; annotations are
 // copied.

@@ -12,7 +12,7 @@ import (
 
 var addOnTemplates = addonv1beta1.GroupVersion.WithResource("addontemplates").GroupResource()
 
-// templateValidator checks AddOnTemplates (WH-11, AM-30).
+// templateValidator checks AddOnTemplates.
 type templateValidator struct {
 	*admission.Handler
 	asking

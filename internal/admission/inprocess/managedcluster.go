@@ -23,7 +23,7 @@ import (
 
 var managedClusters = clusterv1.GroupVersion.WithResource("managedclusters").GroupResource()
 
-// clusterMutator completes ManagedClusters (WH-01 to WH-03).
+// clusterMutator completes ManagedClusters.
 type clusterMutator struct {
 	*admission.Handler
 	clock             clock.PassiveClock
@@ -94,7 +94,7 @@ func setTimeAdded(object *unstructured.Unstructured, index int, added metav1.Tim
 	return nil
 }
 
-// clusterValidator checks ManagedClusters (WH-04 to WH-07).
+// clusterValidator checks ManagedClusters.
 type clusterValidator struct {
 	*admission.Handler
 	asking
@@ -171,7 +171,7 @@ func validateStatus(request admission.Attributes, sender rules.Sender) error {
 }
 
 // namespace reads the namespace itself and not a cache: acceptance is rare, and the moment at which a namespace starts
-// to terminate is the one that matters (WH-06).
+// to terminate is the one that matters.
 func (p *clusterValidator) namespace(ctx context.Context, name string) (*corev1.Namespace, error) {
 	return p.client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 }

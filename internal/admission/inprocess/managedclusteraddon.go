@@ -14,7 +14,7 @@ import (
 
 var managedClusterAddOns = addonv1beta1.GroupVersion.WithResource("managedclusteraddons").GroupResource()
 
-// addOnValidator checks ManagedClusterAddOns, and what agents write into their status (R10).
+// addOnValidator checks ManagedClusterAddOns, and what agents write into their status.
 type addOnValidator struct {
 	*admission.Handler
 	asking

@@ -12,7 +12,7 @@ import (
 
 var setBindings = clusterv1beta2.GroupVersion.WithResource("managedclustersetbindings").GroupResource()
 
-// bindingValidator checks ManagedClusterSetBindings (WH-08, WH-09).
+// bindingValidator checks ManagedClusterSetBindings.
 type bindingValidator struct {
 	*admission.Handler
 	asking

@@ -1,6 +1,6 @@
 // Package inprocess runs the rules of package admission inside the API server that `capstan-hub server` embeds: as
 // admission plugins, which ask the server's own authorizer, without webhooks, certificates or a SubjectAccessReview per
-// question (SC-13).
+// question.
 package inprocess
 
 import (
@@ -10,7 +10,7 @@ import (
 	rules "github.com/capstan-io/capstan/internal/admission"
 )
 
-// Names of the plugins, as `--enable-admission-plugins` and `--disable-admission-plugins` take them (SC-13).
+// Names of the plugins, as `--enable-admission-plugins` and `--disable-admission-plugins` take them.
 const (
 	ManagedClusterMutating             = "ManagedClusterMutating"
 	HubTypeValidating                  = "HubTypeValidating"
@@ -32,7 +32,7 @@ const (
 type Options struct {
 	// Clock tells the time that taints are stamped with.
 	Clock clock.PassiveClock
-	// DefaultClusterSet is the feature gate of this name (WH-03).
+	// DefaultClusterSet is the feature gate of this name.
 	DefaultClusterSet bool
 	// ManifestWork configures the checks of ManifestWorks: the size limit, which is that of templates of
 	// ManifestWorkReplicaSets and of AddOnTemplates, too, and the gate NilExecutorValidating.

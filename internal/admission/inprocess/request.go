@@ -19,13 +19,13 @@ import (
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
-// writes handles the operations that all rules are about; the objects may always be deleted (WH-15).
+// writes handles the operations that all rules are about; the objects may always be deleted.
 func writes() *admission.Handler {
 	return admission.NewHandler(admission.Create, admission.Update)
 }
 
 // isAbout says whether a request writes objects of this resource, in whatever version; their status and other
-// subresources are not checked (WH-15).
+// subresources are not checked.
 func isAbout(request admission.Attributes, resource schema.GroupResource) bool {
 	return request.GetSubresource() == "" && request.GetResource().GroupResource() == resource
 }

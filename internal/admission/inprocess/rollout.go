@@ -16,7 +16,7 @@ var (
 	managementAddOns = addonv1beta1.GroupVersion.WithResource("clustermanagementaddons").GroupResource()
 )
 
-// replicaSetValidator checks ManifestWorkReplicaSets (WH-11, WH-12).
+// replicaSetValidator checks ManifestWorkReplicaSets.
 type replicaSetValidator struct {
 	*admission.Handler
 	asking

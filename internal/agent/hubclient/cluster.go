@@ -6,7 +6,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
-	"github.com/capstan-io/capstan/internal/ownwrites"
+	"github.com/capstan-io/capstan/internal/consistentclient"
 )
 
 // Cluster is the hub as a manager runs it. The manager need not wait for its end: a cache that is about to try an absent hub
@@ -16,7 +16,7 @@ type Cluster struct{ cluster.Cluster }
 // NewCluster returns the hub with the kinds that an agent uses there.
 func NewCluster(config *rest.Config, opts ...cluster.Option) (*Cluster, error) {
 	hub, err := cluster.New(config, append([]cluster.Option{func(o *cluster.Options) {
-		o.Scheme, o.MapperProvider, o.NewClient = Scheme(), MapperProvider, ownwrites.NewClient
+		o.Scheme, o.MapperProvider, o.NewClient = Scheme(), MapperProvider, consistentclient.NewClient
 	}}, opts...)...)
 	if err != nil {
 		return nil, err

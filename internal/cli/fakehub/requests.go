@@ -31,7 +31,7 @@ func PEMRequest(t *testing.T, commonName string, organization ...string) []byte 
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
 }
 
-// JoinRequest is what an agent of a cluster makes to join with a token of the bootstrap service account (RG-06).
+// JoinRequest is what an agent of a cluster makes to join with a token of the bootstrap service account.
 func JoinRequest(t *testing.T, name, cluster, agent string) *certificatesv1.CertificateSigningRequest {
 	t.Helper()
 	return &certificatesv1.CertificateSigningRequest{

@@ -44,7 +44,7 @@ func (h *Hub) ClusterWithManagers(ctx context.Context, name string) (*clusterv1.
 	return cluster, h.explain("read cluster "+name, err)
 }
 
-// AcceptCluster lets the agent of a cluster work with the hub (CA-18).
+// AcceptCluster lets the agent of a cluster work with the hub.
 func (h *Hub) AcceptCluster(ctx context.Context, name string) error {
 	err := h.clusters.Patch(types.MergePatchType).Resource(managedClusters).Name(name).
 		Body([]byte(`{"spec":{"hubAcceptsClient":true}}`)).Do(ctx).Error()

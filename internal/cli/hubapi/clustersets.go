@@ -88,7 +88,7 @@ func (h *Hub) AddManagedNamespaces(ctx context.Context, name string, namespaces 
 	return added, h.explain("add namespaces to cluster set "+name, err)
 }
 
-// PutClusterIntoSet labels a cluster with the one exclusive set it is a member of (RG-40).
+// PutClusterIntoSet labels a cluster with the one exclusive set it is a member of.
 func (h *Hub) PutClusterIntoSet(ctx context.Context, cluster, set string) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": map[string]string{fleet.LabelClusterSet: set}}})
 	if err != nil {

@@ -16,10 +16,10 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
-	"github.com/capstan-io/capstan/internal/tunnel"
+	"github.com/capstan-io/capstan/internal/forwardproxy"
 )
 
-// ErrNotAHub is what requests to an API server fail with that is no hub (CA-04).
+// ErrNotAHub is what requests to an API server fail with that is no hub.
 var ErrNotAHub = errors.New("not an Open Cluster Management hub")
 
 // errNoReports is what a request for a report fails with where nobody writes reports.
@@ -52,7 +52,7 @@ func (h *Hub) diagnose(err error) (problem error, next string) { //nolint:revive
 	var unknownAuthority x509.UnknownAuthorityError
 	var wrongHost x509.HostnameError
 	var dns *net.DNSError
-	var noWay *tunnel.Error
+	var noWay *forwardproxy.Error
 	switch {
 	case errors.Is(err, errNoReports):
 		return err, noReportsHint

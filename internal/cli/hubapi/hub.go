@@ -22,7 +22,7 @@ import (
 	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
-	"github.com/capstan-io/capstan/internal/tunnel"
+	"github.com/capstan-io/capstan/internal/forwardproxy"
 )
 
 // Hub is a hub that commands read and write. Its client knows no more kinds than the commands use and never asks the
@@ -58,13 +58,13 @@ func New(config *rest.Config) (*Hub, error) {
 	config.UserAgent = "capstan"
 	config.QPS = -1 // the API server's priority and fairness is the throttle
 	config.WarningHandler = rest.NewWarningWriter(os.Stderr, rest.WarningWriterOptions{Deduplicate: true})
-	if err := tunnel.CheckCredential(config); err != nil {
+	if err := forwardproxy.CheckCredential(config); err != nil {
 		return nil, err
 	}
 	if err := rest.LoadTLSFiles(config); err != nil {
 		return nil, err
 	}
-	if err := tunnel.Use(config); err != nil {
+	if err := forwardproxy.Use(config); err != nil {
 		return nil, err
 	}
 	transport, err := rest.HTTPClientFor(config)
@@ -145,7 +145,7 @@ func (h *Hub) Live(ctx context.Context) error {
 	return h.core.Get().AbsPath("/livez").Do(ctx).Error()
 }
 
-// CheckIsHub makes sure that there is a hub at the other end (CA-04).
+// CheckIsHub makes sure that there is a hub at the other end.
 func (h *Hub) CheckIsHub(ctx context.Context) error {
 	err := h.clusters.Get().AbsPath("/apis", clusterv1.GroupVersion.Group, clusterv1.GroupVersion.Version).Do(ctx).Error()
 	return h.explain("look for "+clusterv1.GroupVersion.String(), err)

@@ -20,7 +20,7 @@ import (
 // PlaygroundContext is the context of the hub in the kubeconfig that "capstan up" writes.
 const PlaygroundContext = "hub"
 
-// Target is what a person says about the hub a command is for (CA-01).
+// Target is what a person says about the hub a command is for.
 type Target struct {
 	// Kubeconfig is the value of --kubeconfig, empty without one.
 	Kubeconfig string

@@ -22,7 +22,7 @@ import (
 
 const certificateSigningRequests = "certificatesigningrequests"
 
-// ApprovalReason is the reason on certificate requests that a person approved with this program (CA-18).
+// ApprovalReason is the reason on certificate requests that a person approved with this program.
 const ApprovalReason = "capstan Approve"
 
 // JoinRequest is the certificate request of an agent that wants to join with a bootstrap credential.
@@ -43,7 +43,7 @@ type requester struct {
 	group string
 }
 
-// requesters are matched whole: a user that merely begins like one of them is somebody else (CA-18, O16).
+// requesters are matched whole: a user that merely begins like one of them is somebody else.
 var requesters = []requester{
 	{user: exactly(`system:bootstrap:[a-z0-9]{6}`), group: fleet.GroupBootstrap},
 	{user: exactly(regexp.QuoteMeta(fleet.ServiceAccountUser(fleet.NamespaceOperators, fleet.ServiceAccountBootstrap))),
@@ -79,7 +79,7 @@ func joinRequest(csr *certificatesv1.CertificateSigningRequest, cluster string) 
 	return request, err
 }
 
-// checkSubject makes sure that the certificate would be that of an agent of this cluster and no more (RG-06).
+// checkSubject makes sure that the certificate would be that of an agent of this cluster and no more.
 func checkSubject(request []byte, cluster string) (commonName string, err error) {
 	block, _ := pem.Decode(request)
 	if block == nil {

@@ -40,7 +40,7 @@ func (o BootstrapObject) String() string {
 	return o.Kind + " " + o.Namespace + "/" + o.Name
 }
 
-// accessObjects let those ask to join who have a token (CA-22). The service account comes first: that it is missing is how
+// accessObjects let those ask to join who have a token. The service account comes first: that it is missing is how
 // ServiceAccountToken knows that there is something to restore.
 func (h *Hub) accessObjects() []BootstrapObject {
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.NamespaceOperators, Name: fleet.ServiceAccountBootstrap}}

@@ -19,13 +19,13 @@ import (
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
-// TokenLifetime is how long a token from ServiceAccountToken can be used to join (CA-13).
+// TokenLifetime is how long a token from ServiceAccountToken can be used to join.
 const TokenLifetime = time.Hour
 
 // bootstrapTokenSelector finds the bootstrap tokens that are meant for joining clusters.
 const bootstrapTokenSelector = "app=cluster-manager"
 
-// ServiceAccountToken makes a token of the bootstrap service account, with which clusters join (CA-13). After the account was
+// ServiceAccountToken makes a token of the bootstrap service account, with which clusters join. After the account was
 // deleted, it is made anew.
 func (h *Hub) ServiceAccountToken(ctx context.Context) (string, error) {
 	token, err := h.requestToken(ctx)
@@ -54,7 +54,7 @@ func (h *Hub) requestToken(ctx context.Context) (string, error) {
 	return request.Status.Token, err
 }
 
-// BootstrapToken reads the newest bootstrap token that has not expired, as <id>.<secret> (CA-13).
+// BootstrapToken reads the newest bootstrap token that has not expired, as <id>.<secret>.
 func (h *Hub) BootstrapToken(ctx context.Context, now time.Time) (string, error) {
 	list := &corev1.SecretList{}
 	err := h.core.Get().Namespace(metav1.NamespaceSystem).Resource("secrets").

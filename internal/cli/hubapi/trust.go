@@ -24,10 +24,10 @@ import (
 	"k8s.io/cluster-bootstrap/token/jws"
 	bootstraputil "k8s.io/cluster-bootstrap/token/util"
 
-	"github.com/capstan-io/capstan/internal/tunnel"
+	"github.com/capstan-io/capstan/internal/forwardproxy"
 )
 
-// Invitation is what a cluster is given to join a hub: the words of the join command (CA-15, CA-16).
+// Invitation is what a cluster is given to join a hub: the words of the join command.
 type Invitation struct {
 	// Server is the URL of the hub, Token is what to join with: a bootstrap token or one of a service account.
 	Server, Token string
@@ -80,7 +80,7 @@ func (i Invitation) Check() error {
 	return nil
 }
 
-// Trust finds the certificates to verify the hub with (CA-17). In this order: the file that was named; what the hub
+// Trust finds the certificates to verify the hub with. In this order: the file that was named; what the hub
 // publishes for everybody, which has to have one of the pins, or else be signed with the bootstrap token, if we have either;
 // the system's own. The token is not sent to a server that is not verified yet.
 func (i Invitation) Trust(ctx context.Context) (Trust, error) {
@@ -95,7 +95,7 @@ func (i Invitation) Trust(ctx context.Context) (Trust, error) {
 	if len(trust.CA) == 0 {
 		return trust, errors.New("--proxy-ca-file: the hub publishes no certificate authority to add it to: name the hub's with --ca-file")
 	}
-	trust.CA = mergeCertificates(trust.CA, tunnel.ForProxy(proxyCA))
+	trust.CA = mergeCertificates(trust.CA, forwardproxy.ForProxy(proxyCA))
 	return trust, nil
 }
 
@@ -268,11 +268,11 @@ func (i Invitation) useProxy(config *rest.Config) error {
 	if trust.Insecure {
 		trust = rest.TLSClientConfig{CAFile: i.ProxyCAFile}
 	}
-	tunnel.Proxy{URL: proxy, Trust: trust}.Carry(config)
+	forwardproxy.Proxy{URL: proxy, Trust: trust}.Carry(config)
 	return nil
 }
 
-// Kubeconfig is what an agent joins with (CA-17): cluster hub, user and context bootstrap.
+// Kubeconfig is what an agent joins with: cluster hub, user and context bootstrap.
 func (i Invitation) Kubeconfig(trust Trust) *clientcmdapi.Config {
 	config := clientcmdapi.NewConfig()
 	config.Clusters["hub"] = &clientcmdapi.Cluster{Server: i.Server, CertificateAuthorityData: trust.CA, ProxyURL: i.ProxyURL}

@@ -22,7 +22,7 @@ import (
 
 	"github.com/capstan-io/capstan/internal/cli/fakehub"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
-	"github.com/capstan-io/capstan/internal/tunnel"
+	"github.com/capstan-io/capstan/internal/forwardproxy"
 	"github.com/capstan-io/capstan/test/env"
 )
 
@@ -176,7 +176,7 @@ func TestTrustProxy(t *testing.T) {
 		t.Fatal(err)
 	}
 	invitation.ProxyCAFile = writeFile(t, other)
-	if trust, err = invitation.Trust(t.Context()); err != nil || !bytes.Equal(trust.CA, append(hub.CA(), tunnel.ForProxy(other)...)) {
+	if trust, err = invitation.Trust(t.Context()); err != nil || !bytes.Equal(trust.CA, append(hub.CA(), forwardproxy.ForProxy(other)...)) {
 		t.Errorf("error %v, these are trusted:\n%s", err, trust.CA)
 	}
 	config := invitation.Kubeconfig(trust)

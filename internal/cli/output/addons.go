@@ -17,7 +17,7 @@ type AddOns struct {
 	Works     []workv1.ManifestWork
 }
 
-// View shows the add-ons (CA-27). Object is what YAML and JSON show: the installations.
+// View shows the add-ons. Object is what YAML and JSON show: the installations.
 func (a AddOns) View(object any) View {
 	return View{
 		Object: object,

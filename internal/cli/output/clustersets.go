@@ -19,7 +19,7 @@ type ClusterSetContext struct {
 	Bindings []clusterv1beta2.ManagedClusterSetBinding
 }
 
-// ClusterSets shows cluster sets (CA-24). Object is what YAML and JSON show: the list, or the one that was asked for.
+// ClusterSets shows cluster sets. Object is what YAML and JSON show: the list, or the one that was asked for.
 func ClusterSets(object any, sets []clusterv1beta2.ManagedClusterSet, of ClusterSetContext) View {
 	return View{
 		Object: object,
@@ -58,7 +58,7 @@ func clusterSetTree(sets []clusterv1beta2.ManagedClusterSet, of ClusterSetContex
 func (c ClusterSetContext) BoundNamespaces(set string) []string {
 	var names []string
 	for i := range c.Bindings {
-		if c.Bindings[i].Name == set { // a binding has the name of its set (WH-08)
+		if c.Bindings[i].Name == set { // a binding has the name of its set
 			names = append(names, c.Bindings[i].Namespace)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
-// Placements shows Placements and their decisions (CA-25). Object is what YAML and JSON show: the list, or the one that was
+// Placements shows Placements and their decisions. Object is what YAML and JSON show: the list, or the one that was
 // asked for.
 func Placements(object any, placements []clusterv1beta1.Placement, decisions []clusterv1beta1.PlacementDecision) View {
 	return View{

@@ -10,7 +10,7 @@ import (
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
-// Works shows ManifestWorks (CA-26). Object is what YAML and JSON show: the list, or the one that was asked for.
+// Works shows ManifestWorks. Object is what YAML and JSON show: the list, or the one that was asked for.
 func Works(object any, works []workv1.ManifestWork) View {
 	return View{
 		Object: object,

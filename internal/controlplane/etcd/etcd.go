@@ -30,7 +30,7 @@ const (
 	// DefaultSnapshotCount is the number of committed writes between two raft snapshots.
 	DefaultSnapshotCount = 5000
 
-	// readyTimeout bounds the wait for a started member to serve (SC-10). Replaying a large log takes seconds.
+	// readyTimeout bounds the wait for a started member to serve. Replaying a large log takes seconds.
 	readyTimeout = 60 * time.Second
 
 	// interruptTimeout is how long a member that is starting may go on after its start was called off. Closed before
@@ -70,7 +70,7 @@ type Options struct {
 	WALSizeBytes int64
 	// QuotaBytes is the size of the database at which it takes no more writes; 0 means DefaultQuotaBytes.
 	QuotaBytes int64
-	// ClientPort and PeerPort, when set, serve mutual TLS on localhost beside the private socket (SC-10); TLS is
+	// ClientPort and PeerPort, when set, serve mutual TLS on localhost beside the private socket; TLS is
 	// then required.
 	ClientPort, PeerPort int
 	// TLS names the files of the TCP listeners.

@@ -1,6 +1,6 @@
 // Package kubecontrollers runs the Kubernetes controllers that make a bare API server behave like a cluster: namespaces
 // are emptied when deleted, objects follow their owners, certificate requests are signed, service accounts and their
-// tokens exist, the root CA is published, expired bootstrap tokens go, quotas are counted (SC-16).
+// tokens exist, the root CA is published, expired bootstrap tokens go, quotas are counted.
 package kubecontrollers
 
 import (

@@ -1,4 +1,4 @@
-// Package ocmconfig reads ocmconfig.yaml, the configuration file of the standalone hub (SC-03). It accepts what it
+// Package ocmconfig reads ocmconfig.yaml, the configuration file of the standalone hub. It accepts what it
 // understands and nothing else: a misspelt field, a wrong type or an impossible value is refused with file, line, field
 // and what would be right.
 package ocmconfig
@@ -17,7 +17,7 @@ const FileName = "ocmconfig.yaml"
 // DefaultDir is the configuration folder when none is named.
 const DefaultDir = "/controlplane_config"
 
-// DefaultPort is where the API server listens (SC-04).
+// DefaultPort is where the API server listens.
 const DefaultPort = 9443
 
 // Config is the content of the file with its defaults filled in.
@@ -36,10 +36,10 @@ type Config struct {
 
 // APIServer is the section apiserver.
 type APIServer struct {
-	// ExternalHostname is the host name or IP address clients use; empty means that it is found out (SC-05).
+	// ExternalHostname is the host name or IP address clients use; empty means that it is found out.
 	ExternalHostname string `yaml:"externalHostname"`
 	// Port is the port to listen on, 9443 by default. Inside a cluster the hub always listens on 9443, and this is the
-	// port written into kubeconfigs for clients outside; 0 there means none (SC-04).
+	// port written into kubeconfigs for clients outside; 0 there means none.
 	Port int `yaml:"port"`
 	// CAFile and CAKeyFile name a root CA of the user's own, in PEM; both or neither.
 	CAFile    string `yaml:"caFile"`
@@ -65,7 +65,7 @@ type Etcd struct {
 	CAFile   string `yaml:"caFile"`
 	CertFile string `yaml:"certFile"`
 	KeyFile  string `yaml:"keyFile"`
-	// Prefix is put before every key, /registry by default. Hubs that share an etcd need different ones (SC-11).
+	// Prefix is put before every key, /registry by default. Hubs that share an etcd need different ones.
 	Prefix string `yaml:"prefix"`
 }
 
@@ -95,7 +95,7 @@ type Options struct {
 	Dir string
 	// Explicit says that the user named Dir, so that its absence is a mistake.
 	Explicit bool
-	// InCluster says that the hub runs in a pod, where apiserver.port has another meaning (SC-04).
+	// InCluster says that the hub runs in a pod, where apiserver.port has another meaning.
 	InCluster bool
 }
 

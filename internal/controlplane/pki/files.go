@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/util/keyutil"
 )
 
-// serviceAccountKeyBits is the size that clients of the published keys expect (SC-08).
+// serviceAccountKeyBits is the size that clients of the published keys expect.
 const serviceAccountKeyBits = 2048
 
 // keyPair is a certificate with its private key. chain is what the certificate file holds, the certificate first.

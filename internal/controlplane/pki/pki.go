@@ -1,5 +1,5 @@
 // Package pki keeps the keys and certificates of a control plane in a folder: made once, found again at every start,
-// renewed before they expire while the server runs (SC-06).
+// renewed before they expire while the server runs.
 //
 // A root CA signs one CA for each purpose, and those sign the certificates. Every CA has a bundle of the certificates
 // that are to be trusted for its purpose; whoever verifies reads the bundle and reloads it when it changes. A CA is
@@ -35,7 +35,7 @@ const (
 	RequestHeaderCA Authority = "request-header-ca"
 	// EtcdCA signs what etcd and its clients show each other.
 	EtcdCA Authority = "etcd-ca"
-	// ServiceAccounts signs service account tokens, not certificates (SC-08). Its key is RSA; its own certificate carries
+	// ServiceAccounts signs service account tokens, not certificates. Its key is RSA; its own certificate carries
 	// the public key and how long tokens of that key are accepted.
 	ServiceAccounts Authority = "kube-serviceaccount"
 )

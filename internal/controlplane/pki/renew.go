@@ -22,8 +22,8 @@ const (
 	backdate = time.Hour
 )
 
-// lifetime is how long certificates of a kind live, and at which part of its life one is renewed: SC-06 renews yearly
-// certificates with seven months left and five-year ones with eighteen.
+// lifetime is how long certificates of a kind live, and at which part of its life one is renewed: yearly
+// certificates with seven months left, and those of five years with eighteen.
 type lifetime struct {
 	total time.Duration
 	// left/of is the part of the life that remains when the certificate is renewed.

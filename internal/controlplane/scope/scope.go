@@ -1,4 +1,4 @@
-// Package scope narrows what agents, and those who ask to join, read on a standalone hub to what is theirs (R10).
+// Package scope narrows what agents, and those who ask to join, read on a standalone hub to what is theirs.
 //
 // Their roles are those of every hub (contract section 10), and let them list all certificate requests and, to those who
 // join, all clusters. RBAC cannot do better: the names of requests are random, and it knows no labels. Nor can an

@@ -1,5 +1,5 @@
 // Package serviceaccounttoken signs service account tokens and verifies them, with keys that rotate while the API server
-// runs (SC-08).
+// runs.
 package serviceaccounttoken
 
 import (

@@ -19,7 +19,7 @@ import (
 
 // bind writes what a placement selects: first the decisions, which others act on, then the status that says so. again is
 // when scores that are held back may be written; zero if there are none. A placement that makes no sense keeps the
-// decisions it has (PL-26): whoever changes them does so in vain.
+// decisions it has: whoever changes them does so in vain.
 func (c *Controller) bind(ctx context.Context, owner *clusterv1beta1.Placement, result *scheduler.Result) (again time.Time, err error) {
 	if len(validation.IsValidLabelValue(owner.Name)) > 0 { // it is misconfigured, and no PlacementDecision can be found by it
 		return time.Time{}, c.writeStatus(ctx, owner, result, nil)
@@ -77,7 +77,8 @@ func (c *Controller) remove(ctx context.Context, owner *clusterv1beta1.Placement
 	return nil
 }
 
-// writeStatus is PL-17 to PL-19. Without a plan there are no decisions, and the status says nothing of them.
+// writeStatus writes the conditions, the number of selected clusters and the decision groups of a Placement. Without a plan there are no
+// decisions, and that part of the status is left out.
 func (c *Controller) writeStatus(ctx context.Context, owner *clusterv1beta1.Placement, result *scheduler.Result, plan *decisions.Plan) error {
 	before := owner.DeepCopy()
 	now := metav1.NewTime(c.clock.Now())

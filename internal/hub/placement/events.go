@@ -13,10 +13,10 @@ import (
 	"github.com/capstan-io/capstan/internal/fleet"
 	scheduler "github.com/capstan-io/capstan/internal/placement"
 	"github.com/capstan-io/capstan/internal/placement/decisions"
-	"github.com/capstan-io/capstan/internal/wording"
+	"github.com/capstan-io/capstan/internal/text"
 )
 
-// maxScoresNote bounds the length of the note with the scores, and cut ends one that was longer (PL-20).
+// maxScoresNote bounds the length of the note with the scores, and cut ends one that was longer.
 const (
 	maxScoresNote = 1000
 	cut           = "......"
@@ -66,7 +66,7 @@ func identityOf(o metav1.Object) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(), ResourceVersion: o.GetResourceVersion()}
 }
 
-// tellWritten is PL-20 for decisions that were made or have changed.
+// tellWritten records the event of a decision that was created or updated.
 func (c *Controller) tellWritten(owner *clusterv1beta1.Placement, result *scheduler.Result, w *decisions.Write) {
 	n := notice{eventType: corev1.EventTypeNormal, reason: fleet.EventDecisionUpdate, action: "DecisionUpdated",
 		note: fmt.Sprintf("PlacementDecision %s has %d clusters now", w.Decision.Name, len(w.Decision.Status.Decisions))}
@@ -76,7 +76,7 @@ func (c *Controller) tellWritten(owner *clusterv1beta1.Placement, result *schedu
 	}
 	if len(result.ExpiredScores) > 0 {
 		n.eventType = corev1.EventTypeWarning
-		n.note += fmt.Sprintf("; the AddOnPlacementScores of %s have expired and count as 0", wording.FirstFew(result.ExpiredScores))
+		n.note += fmt.Sprintf("; the AddOnPlacementScores of %s have expired and count as 0", text.FirstFew(result.ExpiredScores))
 	}
 	notices := []notice{n}
 	if scores := scoresNote(result.Scores); scores != "" {

@@ -8,8 +8,8 @@ import (
 	scheduler "github.com/capstan-io/capstan/internal/placement"
 )
 
-// The metrics of PL-24. Deciding and writing are those of one placement. Plugins are measured at work on all clusters, which they
-// are once for all placements that select alike; after that, clusters are looked at one by one as they change.
+// Deciding and writing are measured per placement. Plugins are measured when they evaluate all clusters, which happens once for all
+// placements with the same predicates and scores; after that, clusters are evaluated one by one as they change.
 var (
 	schedulingSeconds = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Subsystem: "scheduling", Name: "scheduling_duration_seconds",

@@ -21,7 +21,7 @@ import (
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// sources feed the scheduler all that it looks at, and the queue what that may change (PL-22). No placement is reconciled
+// sources feed the scheduler all that it looks at, and the queue what that may change. No placement is reconciled
 // before the scheduler has seen everything there is.
 func (c *Controller) sources(objects cache.Cache) []source.Source {
 	s := c.scheduler

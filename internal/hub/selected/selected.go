@@ -22,7 +22,7 @@ import (
 	"github.com/capstan-io/capstan/internal/acceptance"
 	"github.com/capstan-io/capstan/internal/placement/clusterset"
 	"github.com/capstan-io/capstan/internal/rollout"
-	"github.com/capstan-io/capstan/internal/wording"
+	"github.com/capstan-io/capstan/internal/text"
 )
 
 // Reader reads what placements select.
@@ -115,8 +115,8 @@ func (p PassedOver) String() string {
 	texts := make([]string, 0, len(by))
 	for why, clusters := range by {
 		slices.Sort(clusters)
-		texts = append(texts, fmt.Sprintf("%s (%s)", wording.FirstFew(clusters), why))
+		texts = append(texts, fmt.Sprintf("%s (%s)", text.FirstFew(clusters), why))
 	}
 	slices.Sort(texts)
-	return fmt.Sprintf("%s of its decisions passed over: %s", wording.Count(len(p), "cluster"), strings.Join(texts, ", "))
+	return fmt.Sprintf("%s of its decisions passed over: %s", text.Count(len(p), "cluster"), strings.Join(texts, ", "))
 }

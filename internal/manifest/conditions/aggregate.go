@@ -29,7 +29,7 @@ func IsAggregated(cond metav1.Condition) bool {
 	return cond.Reason == fleet.ReasonConditionRulesAggregated
 }
 
-// Aggregate returns the conditions of a ManifestWork that follow from those of its manifests (WK-30), without times and
+// Aggregate returns the conditions of a ManifestWork that follow from those of its manifests, without times and
 // generations, sorted by type. ruled are the types that rules are about: those follow from rules alone.
 func Aggregate(manifests []workv1.ManifestCondition, ruled sets.Set[string]) []metav1.Condition {
 	aggregated := aggregateRules(manifests)

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
-	"github.com/capstan-io/capstan/internal/manifest/health"
+	"github.com/capstan-io/capstan/internal/manifest/objecthealth"
 )
 
 // manifest is an applied one with the conditions.
@@ -57,8 +57,8 @@ func TestAggregateRules(t *testing.T) {
 // Gap W6: without rules, works are Progressing and Degraded by what is in them. WK-31: with a rule, it decides alone.
 func TestAggregateHealth(t *testing.T) {
 	t.Parallel()
-	of := func(ordinal int32, phase health.Phase) workv1.ManifestCondition {
-		return manifest(ordinal, Derive(health.Health{Phase: phase, Message: "so it is"})...)
+	of := func(ordinal int32, phase objecthealth.Phase) workv1.ManifestCondition {
+		return manifest(ordinal, Derive(objecthealth.Health{Phase: phase, Message: "so it is"})...)
 	}
 	unapplied := manifest(0)
 	unapplied.Conditions[0].Status = metav1.ConditionFalse
@@ -70,13 +70,13 @@ func TestAggregateHealth(t *testing.T) {
 	}{
 		"nothing":            {nil, nil, "False", "False", "as they should be"},
 		"things that exist":  {[]workv1.ManifestCondition{manifest(0), manifest(1)}, nil, "False", "False", "as they should be"},
-		"current":            {[]workv1.ManifestCondition{manifest(0), of(1, health.Current)}, nil, "False", "False", "as they should be"},
-		"on its way":         {[]workv1.ManifestCondition{of(0, health.Current), of(1, health.InProgress)}, nil, "True", "False", "1 of 2 resources are on their way: Thing thing1: so it is"},
-		"failed":             {[]workv1.ManifestCondition{of(0, health.Current), of(1, health.Failed)}, nil, "True", "True", "Thing thing1: so it is"},
-		"not applied":        {[]workv1.ManifestCondition{unapplied, of(1, health.Current)}, nil, "True", "False", "Thing thing0: it is not applied yet"},
-		"several":            {[]workv1.ManifestCondition{of(2, health.InProgress), of(0, health.InProgress), of(1, health.InProgress)}, nil, "True", "False", "3 of 3 resources are on their way: Thing thing0: so it is; and 2 more"},
-		"a rule":             {[]workv1.ManifestCondition{manifest(0, ruled("Progressing", "False")), of(1, health.InProgress)}, sets.New("Progressing"), "False", "False", "Progressing is False"},
-		"a rule not yet run": {[]workv1.ManifestCondition{manifest(0), of(1, health.Current)}, sets.New("Progressing"), "", "False", ""},
+		"current":            {[]workv1.ManifestCondition{manifest(0), of(1, objecthealth.Current)}, nil, "False", "False", "as they should be"},
+		"on its way":         {[]workv1.ManifestCondition{of(0, objecthealth.Current), of(1, objecthealth.InProgress)}, nil, "True", "False", "1 of 2 resources are on their way: Thing thing1: so it is"},
+		"failed":             {[]workv1.ManifestCondition{of(0, objecthealth.Current), of(1, objecthealth.Failed)}, nil, "True", "True", "Thing thing1: so it is"},
+		"not applied":        {[]workv1.ManifestCondition{unapplied, of(1, objecthealth.Current)}, nil, "True", "False", "Thing thing0: it is not applied yet"},
+		"several":            {[]workv1.ManifestCondition{of(2, objecthealth.InProgress), of(0, objecthealth.InProgress), of(1, objecthealth.InProgress)}, nil, "True", "False", "3 of 3 resources are on their way: Thing thing0: so it is; and 2 more"},
+		"a rule":             {[]workv1.ManifestCondition{manifest(0, ruled("Progressing", "False")), of(1, objecthealth.InProgress)}, sets.New("Progressing"), "False", "False", "Progressing is False"},
+		"a rule not yet run": {[]workv1.ManifestCondition{manifest(0), of(1, objecthealth.Current)}, sets.New("Progressing"), "", "False", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -102,7 +102,7 @@ func TestAggregateInAnyOrder(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
 	statuses := []metav1.ConditionStatus{"True", "False", "Unknown"}
-	phases := []health.Phase{health.Current, health.InProgress, health.Failed}
+	phases := []objecthealth.Phase{objecthealth.Current, objecthealth.InProgress, objecthealth.Failed}
 	for range 2000 {
 		var manifests []workv1.ManifestCondition
 		for i := range random.IntN(6) {
@@ -112,7 +112,7 @@ func TestAggregateInAnyOrder(t *testing.T) {
 					m.Conditions = append(m.Conditions, ruled(kind, statuses[random.IntN(3)]))
 				}
 			}
-			for _, cond := range Derive(health.Health{Phase: phases[random.IntN(3)], Message: fmt.Sprint(i)}) {
+			for _, cond := range Derive(objecthealth.Health{Phase: phases[random.IntN(3)], Message: fmt.Sprint(i)}) {
 				if meta.FindStatusCondition(m.Conditions, cond.Type) == nil {
 					m.Conditions = append(m.Conditions, cond)
 				}

@@ -7,7 +7,7 @@ import (
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/fleet"
-	"github.com/capstan-io/capstan/internal/manifest/health"
+	"github.com/capstan-io/capstan/internal/manifest/objecthealth"
 )
 
 var (
@@ -15,7 +15,7 @@ var (
 	podKind = schema.GroupKind{Kind: "Pod"}
 )
 
-// wellKnown is WK-29: whether a Job or a Pod has finished, well or badly. Of other kinds nothing is known.
+// wellKnown evaluates a rule of type WellKnownConditions: whether a Job or a Pod has completed or failed. It knows no other kinds.
 func wellKnown(object *unstructured.Unstructured, rule workv1.ConditionRule) (cond metav1.Condition, ok bool) {
 	if rule.Condition != "" && rule.Condition != fleet.ConditionComplete {
 		return cond, false
@@ -53,12 +53,12 @@ func hasTrueCondition(object *unstructured.Unstructured, kinds ...string) bool {
 }
 
 // Derive returns the conditions that an object of a known kind has without any rule.
-func Derive(h health.Health) []metav1.Condition {
+func Derive(h objecthealth.Health) []metav1.Condition {
 	progressing, degraded, reason := metav1.ConditionFalse, metav1.ConditionFalse, fleet.ReasonHealthCurrent
 	switch h.Phase {
-	case health.InProgress:
+	case objecthealth.InProgress:
 		progressing, reason = metav1.ConditionTrue, fleet.ReasonHealthInProgress
-	case health.Failed:
+	case objecthealth.Failed:
 		progressing, degraded, reason = metav1.ConditionTrue, metav1.ConditionTrue, fleet.ReasonHealthFailed
 	}
 	message := clip(h.Message)

@@ -43,7 +43,7 @@ func expressionsOf(rules []workv1.ConditionRule) (all []string) {
 	return all
 }
 
-// Evaluate returns the conditions that the rules set on the manifest of an object (WK-28, WK-29), without times and
+// Evaluate returns the conditions that the rules set on the manifest of an object, without times and
 // generations. The error names rules that cannot set a condition at all, one a line.
 func (e *Evaluator) Evaluate(object *unstructured.Unstructured, rules []workv1.ConditionRule) ([]metav1.Condition, error) {
 	if err := budget.Count("condition rules", len(rules), celbudget.Rules); err != nil {

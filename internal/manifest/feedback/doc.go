@@ -3,7 +3,7 @@
 //
 // # Types of values
 //
-// A path is evaluated on the whole object (WK-25). What it finds decides the type of the value:
+// A path is evaluated on the whole object. What it finds decides the type of the value:
 //
 //   - an integer, a text or a boolean is an Integer, a String or a Boolean;
 //   - a number that is no 64-bit integer is a JsonRaw with its JSON text, such as 0.75: clients that parse JsonRaw as JSON

@@ -6,7 +6,7 @@ import (
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 )
 
-// WellKnown is what a rule of type WellKnownStatus reports of a kind (WK-26). The names for Deployments, DaemonSets, Jobs and
+// WellKnown is what a rule of type WellKnownStatus reports of a kind. The names for Deployments, DaemonSets, Jobs and
 // Pods are those of the original; what other kinds report follows their fields.
 func WellKnown(kind schema.GroupVersionKind) (paths []workv1.JSONPath, ok bool) {
 	paths, ok = wellKnown[kind]

@@ -1,4 +1,4 @@
-// Package override makes the manifests of one template differ from cluster to cluster (gap W8): it sets fields to values of
+// Package override makes the manifests of one template differ from cluster to cluster: it sets fields to values of
 // the cluster, and patches. It is pure, and no text is pasted into other text: a value is a JSON value of a type that is
 // known, so whatever a label holds, it stays one.
 //

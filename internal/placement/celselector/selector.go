@@ -1,4 +1,4 @@
-// Package celselector matches ManagedClusters with CEL (PL-03).
+// Package celselector matches ManagedClusters with CEL.
 //
 // The environment is that of Kubernetes (strings, lists, regular expressions, URLs, IP addresses, quantities, semantic
 // versions, optional values) and, of our own:

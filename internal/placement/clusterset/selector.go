@@ -12,7 +12,7 @@ import (
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
-// Selector matches the labels of the members of the set (RG-40). It fails on a labelSelector or a selectorType that makes
+// Selector matches the labels of the members of the set. It fails on a labelSelector or a selectorType that makes
 // no sense.
 func Selector(set *clusterv1beta2.ManagedClusterSet) (labels.Selector, error) {
 	spec := set.Spec.ClusterSelector

@@ -8,7 +8,7 @@ import (
 )
 
 // hold leaves groups that are cut by scores as they are stored where nothing but scores, reasons and the order of clusters
-// is new (PL-14), and reports whether there is such news. Groups of one name are compared as one: a cluster goes from one to
+// is new, and reports whether there is such news. Groups of one name are compared as one: a cluster goes from one to
 // the next as its score changes.
 func hold(groups, stored []placement.Group) (held []placement.Group, news bool) {
 	held = slices.Clone(groups)

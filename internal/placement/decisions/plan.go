@@ -1,4 +1,4 @@
-// Package decisions turns what a placement selects into its PlacementDecisions with as few writes as possible (PL-16).
+// Package decisions turns what a placement selects into its PlacementDecisions with as few writes as possible.
 //
 // A PlacementDecision, a slice of the decisions of a group, keeps the clusters it has for as long as they are selected.
 // Clusters that are new go where there is room, and only then to a new slice; a slice is dissolved when it is empty, or
@@ -42,7 +42,7 @@ type Plan struct {
 	Writes []Write
 	// Deletes are names of PlacementDecisions to delete after the writes.
 	Deletes []string
-	// Groups is status.decisionGroups of the Placement (PL-17).
+	// Groups is status.decisionGroups of the Placement.
 	Groups []clusterv1beta1.DecisionGroupStatus
 	// ScoresWritten is when scores were last written, as far as is known from what is stored (WrittenAt); zero if it is not.
 	ScoresWritten time.Time

@@ -1,4 +1,4 @@
-// Package report is how a hub says over the wire why a placement selects what it does (PL-23), for the hub, which writes it,
+// Package report is how a hub says over the wire why a placement selects what it does, for the hub, which writes it,
 // and those who read it.
 package report
 

@@ -12,7 +12,7 @@ import (
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
-// Namespace is that of the add-on's agent, on the cluster on which it runs (RG-60).
+// Namespace is that of the add-on's agent, on the cluster on which it runs.
 func Namespace(addOn *addonv1beta1.ManagedClusterAddOn) string {
 	if addOn.Status.Namespace != "" {
 		return addOn.Status.Namespace
@@ -25,8 +25,8 @@ func Namespace(addOn *addonv1beta1.ManagedClusterAddOn) string {
 
 // Hosted tells whether the add-on's agent runs on a hosting cluster. To the agent of the managed cluster that is the cluster that it
 // runs in itself: a hosted add-on wants a hosted agent. The annotation alone does not say so: it is copied from the cluster to all of
-// its add-ons (AM-03), and means nothing to those that do not know this mode. Managers of the others say whether there is such a
-// cluster (AF-16), together with what they deploy. As long as a manager has said neither, it is not known.
+// its add-ons, and means nothing to those that do not know this mode. Managers of the others say whether there is such a
+// cluster, together with what they deploy. As long as a manager has said neither, it is not known.
 func Hosted(addOn *addonv1beta1.ManagedClusterAddOn) (hosted, known bool) {
 	says := func(condition string) bool {
 		return meta.FindStatusCondition(addOn.Status.Conditions, condition) != nil
@@ -38,9 +38,9 @@ func Hosted(addOn *addonv1beta1.ManagedClusterAddOn) (hosted, known bool) {
 	return hosted, hosted || says(fleet.ConditionManifestApplied)
 }
 
-// Patience is how long the manager of an add-on has to say whether that is hosted. Not every add-on has a manager that says anything. It is
-// the period of RG-63, so nobody can count on hearing of an agent sooner.
-const Patience = 30 * time.Second
+// ModeTimeout is how long the manager of an add-on has to report whether it is hosted; not every add-on has a manager that does. It equals
+// the default lease duration of add-on agents, so the state of an agent cannot be expected any sooner.
+const ModeTimeout = 30 * time.Second
 
 // Places remember since when it is not known where the agents of add-ons run. They have no lock.
 type Places struct {
@@ -52,7 +52,7 @@ type unsaid struct {
 	since time.Time
 }
 
-// Hosted tells what the function does. An add-on of which nobody says it for Patience, from when it was first asked for, is not hosted.
+// Hosted tells what the function does. An add-on of which nobody says it for ModeTimeout, from when it was first asked for, is not hosted.
 // Until then, wait is how long that will take; it is 0 once the answer is known.
 func (p *Places) Hosted(addOn *addonv1beta1.ManagedClusterAddOn, now time.Time) (hosted bool, wait time.Duration) {
 	key := client.ObjectKeyFromObject(addOn)
@@ -67,7 +67,7 @@ func (p *Places) Hosted(addOn *addonv1beta1.ManagedClusterAddOn, now time.Time) 
 	if p.unsaid[key].addOn != addOn.UID || p.unsaid[key].since.IsZero() {
 		p.unsaid[key] = unsaid{addOn: addOn.UID, since: now}
 	}
-	return false, max(0, p.unsaid[key].since.Add(Patience).Sub(now))
+	return false, max(0, p.unsaid[key].since.Add(ModeTimeout).Sub(now))
 }
 
 // Forget since when it is not known of an add-on.

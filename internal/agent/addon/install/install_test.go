@@ -12,7 +12,7 @@ import (
 )
 
 // RG-60, RG-63: an add-on of which nobody says whether it is hosted is not, from half a minute on.
-func TestPatience(t *testing.T) {
+func TestModeTimeout(t *testing.T) {
 	t.Parallel()
 	begin, places := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC), install.Places{}
 	addOn := &addonv1beta1.ManagedClusterAddOn{}

@@ -32,7 +32,7 @@ import (
 	"github.com/capstan-io/capstan/internal/patch"
 )
 
-// resync bounds how late a machine that was asleep sees that a credential is due (RG-64), and how long a namespace stays away that
+// resync bounds how late a machine that was asleep sees that a credential is due, and how long a namespace stays away that
 // somebody deleted. It costs one request in each place.
 const resync = 10 * time.Minute
 

@@ -38,8 +38,8 @@ func TestSecretsStay(t *testing.T) {
 		hosting string
 		waits   []time.Duration
 	}{
-		"without a credential": {"", []time.Duration{driverPatience, lastRetry, lastRetry}},
-		"somewhere":            {"host", []time.Duration{driverPatience, install.Patience - driverPatience}},
+		"without a credential": {"", []time.Duration{driverTimeout, lastRetry, lastRetry}},
+		"somewhere":            {"host", []time.Duration{driverTimeout, install.ModeTimeout - driverTimeout}},
 	} {
 		hosting := test.hosting
 		t.Run(name, func(t *testing.T) {
@@ -108,11 +108,11 @@ func TestPlace(t *testing.T) {
 	}
 	expect(0, fleet.AddOnCredentialManaged, 0)
 	metav1.SetMetaDataAnnotation(&addOn.ObjectMeta, fleet.AnnotationHostingClusterName, "host")
-	expect(0, "", install.Patience)
-	expect(time.Hour, "", install.Patience) // as long as it registers for nothing
+	expect(0, "", install.ModeTimeout)
+	expect(time.Hour, "", install.ModeTimeout) // as long as it registers for nothing
 	addOn.Status.Registrations = []addonv1beta1.RegistrationConfig{{Type: addonv1beta1.KubeClient}}
-	expect(0, "", install.Patience)
-	expect(install.Patience-1, "", 1)
+	expect(0, "", install.ModeTimeout)
+	expect(install.ModeTimeout-1, "", 1)
 	expect(1, fleet.AddOnCredentialManaged, 0)
 	addOn.Status.Conditions = []metav1.Condition{{Type: fleet.ConditionHostingClusterValidity, Status: metav1.ConditionFalse}}
 	expect(0, fleet.AddOnCredentialHosted, 0)
@@ -132,7 +132,7 @@ func TestDriver(t *testing.T) {
 		news         bool
 		wait         time.Duration
 	}{
-		"on the way":     {csr, undeclared, false, driverPatience},
+		"on the way":     {csr, undeclared, false, driverTimeout},
 		"with its news":  {csr, undeclared, true, 0},
 		"by token":       {token, undeclared, false, 0},
 		"no longer":      {csr, declared(token), false, 0},

@@ -8,11 +8,11 @@ import (
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 )
 
-// driverPatience is how long the driver of an add-on may stay untold while its first certificate is on the way: mostly that takes no
+// driverTimeout is how long the driver of an add-on may stay untold while its first certificate is on the way: mostly that takes no
 // longer, and both are told in one write. Managers may wait for the driver.
-const driverPatience = time.Second
+const driverTimeout = time.Second
 
-// declareDriver tells the hub how the add-on gets its access (RG-62): at once, or together with the first news of a certificate. It
+// declareDriver tells the hub how the add-on gets its access: at once, or together with the first news of a certificate. It
 // returns when to come back for that; zero is never.
 func (c *Controller) declareDriver(addOn *addonv1beta1.ManagedClusterAddOn, news bool) (due time.Time) {
 	key := client.ObjectKeyFromObject(addOn)
@@ -20,7 +20,7 @@ func (c *Controller) declareDriver(addOn *addonv1beta1.ManagedClusterAddOn, news
 		if c.silent[key].IsZero() {
 			c.silent[key] = c.Clock.Now()
 		}
-		if due := c.silent[key].Add(driverPatience); c.Clock.Now().Before(due) {
+		if due := c.silent[key].Add(driverTimeout); c.Clock.Now().Before(due) {
 			return due
 		}
 	}

@@ -90,7 +90,7 @@ func (c *Controller) wantedFor(
 	return w, err
 }
 
-// request fills in the identity that an add-on has if it names none (RG-61).
+// request fills in the identity that an add-on has if it names none.
 func (c *Controller) request(addOn, signer string, subject pkix.Name) *clientcert.AddOn {
 	if subject.CommonName == "" {
 		subject.CommonName = fleet.AddOnUser(c.Identity.Cluster, addOn, addOn)

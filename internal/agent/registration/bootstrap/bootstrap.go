@@ -45,7 +45,7 @@ type Bootstrap struct {
 	Identity identity.Identity
 	// ClientConfigs say how the hub's users may reach the cluster.
 	ClientConfigs []clusterv1.ClientConfig
-	// Annotations go on the ManagedCluster (RG-05).
+	// Annotations go on the ManagedCluster.
 	Annotations map[string]string
 	// CertificateLifetime asks for a validity of the client certificate; zero leaves it to the hub.
 	CertificateLifetime time.Duration
@@ -82,7 +82,7 @@ func (b *Bootstrap) Leave(refused bool) {
 	}
 }
 
-// Ensure returns once the store holds a credential to work with, registering for as long as that takes (RG-02). What stands
+// Ensure returns once the store holds a credential to work with, registering for as long as that takes. What stands
 // in the way is logged with every attempt. It fails only when the context ends.
 func (b *Bootstrap) Ensure(ctx context.Context) error {
 	watching, stop := context.WithCancel(ctx)
@@ -133,7 +133,8 @@ func (b *Bootstrap) attemptUntil(ctx context.Context, changes <-chan struct{}) (
 	}
 }
 
-// attempt is the table of RG-02: a credential that holds is used even when the bootstrap kubeconfig has become unusable.
+// attempt tries once to get a credential for the hub. A credential that is valid is used even when the bootstrap kubeconfig has become
+// unusable.
 func (b *Bootstrap) attempt(ctx context.Context) error {
 	if err := b.Store.Restore(ctx); err != nil {
 		return err
@@ -268,7 +269,7 @@ func (b *Bootstrap) registrationConfig(c *candidate) (*rest.Config, error) {
 	return config, c.throughProxy(config)
 }
 
-// ensureManagedCluster is RG-05: the agent proposes, it never accepts itself.
+// ensureManagedCluster creates the ManagedCluster if it does not exist, never accepted: that is for an administrator.
 func (b *Bootstrap) ensureManagedCluster(ctx context.Context, hub client.Client) error {
 	cluster := &clusterv1.ManagedCluster{}
 	err := hub.Get(ctx, client.ObjectKey{Name: b.Identity.Cluster}, cluster)

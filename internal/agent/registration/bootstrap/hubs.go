@@ -20,7 +20,7 @@ import (
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/agent/hubclient"
 	"github.com/capstan-io/capstan/internal/agent/registration/monitor"
-	"github.com/capstan-io/capstan/internal/tunnel"
+	"github.com/capstan-io/capstan/internal/forwardproxy"
 )
 
 // answerTimeout is how long a hub may take to answer one question where there may be others to turn to.
@@ -73,7 +73,7 @@ func checkTLS(config *clientcmdapi.Config) error {
 		return nil
 	}
 	hub := config.Clusters[current.Cluster]
-	return tunnel.CheckTLS(&rest.Config{
+	return forwardproxy.CheckTLS(&rest.Config{
 		Host: hub.Server, TLSClientConfig: rest.TLSClientConfig{CAData: hub.CertificateAuthorityData, Insecure: hub.InsecureSkipTLSVerify},
 	})
 }
@@ -117,13 +117,13 @@ func (c *candidate) clientConfig() (*rest.Config, error) {
 
 // throughProxy makes clients go through the proxy that the bootstrap kubeconfig names, if it does.
 func (c *candidate) throughProxy(config *rest.Config) error {
-	if err := tunnel.Use(config); err != nil {
+	if err := forwardproxy.Use(config); err != nil {
 		return fmt.Errorf("bootstrap kubeconfig %s: %w", c.file, err)
 	}
 	return nil
 }
 
-// choose picks the hub to register with (RG-54): the first that would have the cluster, and one that denied it or was gone
+// choose picks the hub to register with: the first that would have the cluster, and one that denied it or was gone
 // only if no other would. With one there is no choice.
 func (b *Bootstrap) choose(ctx context.Context, all []candidate) (*candidate, error) {
 	if len(all) == 1 {

@@ -9,7 +9,7 @@ import (
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
-// AddOn is what an agent asks for on behalf of an add-on (RG-61).
+// AddOn is what an agent asks for on behalf of an add-on.
 type AddOn struct {
 	// Name of the add-on.
 	Name string

@@ -10,7 +10,7 @@ import (
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
-// Condition says how long the certificate of a credential is valid (RG-11).
+// Condition says how long the certificate of a credential is valid.
 func Condition(c *hubkubeconfig.Credential) (metav1.Condition, error) {
 	notBefore, notAfter, err := c.Lifetime()
 	if err != nil {

@@ -27,7 +27,7 @@ import (
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
-// maxPending is how many requests of a cluster may be visible on the hub before its agent makes no more (RG-07).
+// maxPending is how many requests of a cluster may be visible on the hub before its agent makes no more.
 const maxPending = 10
 
 // DeniedError says that an administrator of the hub denied the request.
@@ -37,8 +37,7 @@ func (e *DeniedError) Error() string {
 	return fmt.Sprintf("CertificateSigningRequest %s was denied on the hub: %s", e.Request, e.Message)
 }
 
-// HaltedError says that the hub holds so many undecided requests of the cluster, or of its add-on, that no more are made
-// (RG-07).
+// HaltedError says that the hub holds so many undecided requests of the cluster, or of its add-on, that no more are made.
 type HaltedError struct {
 	Cluster  string
 	AddOn    string
@@ -79,7 +78,7 @@ type Requester struct {
 	// AddOn is whom the certificate is for; nil is the agent itself.
 	AddOn *AddOn
 	// Renews says that Hub is reached under Identity already. What others asked for under the name of the cluster then does
-	// not hold up the agent (RG-07).
+	// not hold up the agent.
 	Renews bool
 	// Lifetime asks for a validity; zero leaves it to the hub. The hub may grant less.
 	Lifetime time.Duration
@@ -87,7 +86,7 @@ type Requester struct {
 	Record Recorder
 }
 
-// Request makes a key and a CertificateSigningRequest for it (RG-06), or takes up one that it made before, and waits until
+// Request makes a key and a CertificateSigningRequest for it, or takes up one that it made before, and waits until
 // the hub has issued the certificate. Both results are PEM. It fails with a *DeniedError if the request is denied.
 func (r *Requester) Request(ctx context.Context) (certificate, key []byte, err error) {
 	private, key, err := r.key()
@@ -160,8 +159,8 @@ func (r *Requester) newRequest(request []byte) *certificatesv1.CertificateSignin
 	return csr
 }
 
-// pending is the request that was made with the key before, if there is one. Where there is none, it is RG-07 that rules
-// whether one may be made. A denial holds until somebody deletes the denied request.
+// pending is the earlier request with this key, if there is one. Where there is none, it fails if too many requests of this cluster are
+// undecided to make another. A denial holds until somebody deletes the denied request.
 func (r *Requester) pending(ctx context.Context, private *ecdsa.PrivateKey) (*certificatesv1.CertificateSigningRequest, error) {
 	list := &certificatesv1.CertificateSigningRequestList{}
 	if err := r.Hub.List(ctx, list, client.MatchingLabels(r.labels())); err != nil {

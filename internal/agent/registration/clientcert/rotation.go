@@ -16,7 +16,7 @@ import (
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
-// The share of its lifetime that a certificate has left when it is renewed (RG-08). Drawn at random, so that a fleet that
+// The share of its lifetime that a certificate has left when it is renewed. Drawn at random, so that a fleet that
 // registered together does not renew together.
 const (
 	renewAtMost  = 0.25
@@ -26,7 +26,7 @@ const (
 // RetryRenewal is the least time between two renewals. There is a fifth of the certificate's life for retries.
 const RetryRenewal = time.Minute
 
-// resync is how often the credential is compared with its Secret (RG-08, RG-09): there may be other processes that write
+// resync is how often the credential is compared with its Secret: there may be other processes that write
 // it, and somebody may delete it. It also bounds how late a machine that was asleep sees that a certificate is due.
 const resync = 5 * time.Minute
 

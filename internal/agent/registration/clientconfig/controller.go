@@ -19,7 +19,7 @@ import (
 	"github.com/capstan-io/capstan/internal/retry"
 )
 
-// Controller merges the agent's client configs, by their URL, into its ManagedCluster (RG-05). Those of others stay.
+// Controller merges the agent's client configs, by their URL, into its ManagedCluster. Those of others stay.
 type Controller struct {
 	hub     client.Client
 	configs []clusterv1.ClientConfig

@@ -21,7 +21,7 @@ import (
 
 	"github.com/capstan-io/capstan/internal/agent/hubclient"
 	"github.com/capstan-io/capstan/internal/agent/registration/hubkubeconfig"
-	"github.com/capstan-io/capstan/internal/tunnel"
+	"github.com/capstan-io/capstan/internal/forwardproxy"
 )
 
 // interval is the time between two looks. A hub publishes its next CA weeks before that signs anything, so a watch would
@@ -137,5 +137,5 @@ func join(trusted, published []byte, now time.Time) []byte {
 	if err != nil {
 		return nil
 	}
-	return append(bundle, tunnel.OfProxy(trusted)...)
+	return append(bundle, forwardproxy.OfProxy(trusted)...)
 }

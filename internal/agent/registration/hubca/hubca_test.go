@@ -13,7 +13,7 @@ import (
 
 	"k8s.io/client-go/util/cert"
 
-	"github.com/capstan-io/capstan/internal/tunnel"
+	"github.com/capstan-io/capstan/internal/forwardproxy"
 )
 
 var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -76,7 +76,7 @@ func encode(t *testing.T, certs []*x509.Certificate) []byte {
 func TestJoinKeepsProxy(t *testing.T) {
 	t.Parallel()
 	old, next, proxy := authority(t, "old", now.Add(time.Hour)), authority(t, "next", now.Add(time.Hour)), authority(t, "proxy", now.Add(time.Hour))
-	forProxy := tunnel.ForProxy(encode(t, []*x509.Certificate{proxy}))
+	forProxy := forwardproxy.ForProxy(encode(t, []*x509.Certificate{proxy}))
 	trusted := slices.Concat(forProxy, encode(t, []*x509.Certificate{old}))
 	want := slices.Concat(encode(t, []*x509.Certificate{old, next}), forProxy)
 	if got := join(trusted, encode(t, []*x509.Certificate{old, next}), now); !slices.Equal(got, want) {

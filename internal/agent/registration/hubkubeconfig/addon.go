@@ -8,7 +8,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/capstan-io/capstan/internal/fleet"
-	"github.com/capstan-io/capstan/internal/tunnel"
+	"github.com/capstan-io/capstan/internal/forwardproxy"
 )
 
 // WithCertificate and WithToken are what the user of an add-on's kubeconfig proves itself with: files beside the kubeconfig.
@@ -17,7 +17,7 @@ var (
 	WithToken       = clientcmdapi.AuthInfo{TokenFile: fleet.KeyToken}
 )
 
-// ForAddOn is a hub kubeconfig for the agent of an add-on (RG-09, RG-10, RG-60): the way to the hub is the agent's own, proxy and CA
+// ForAddOn is a hub kubeconfig for the agent of an add-on: the way to the hub is the agent's own, proxy and CA
 // bundle included.
 func (c *Credential) ForAddOn(user clientcmdapi.AuthInfo) ([]byte, error) {
 	config, err := clientcmd.Load(c.Kubeconfig)
@@ -38,7 +38,7 @@ func (c *Credential) ForAddOn(user clientcmdapi.AuthInfo) ([]byte, error) {
 		way.CertificateAuthority = ""
 	}
 	// Its clients are not ours: they verify an HTTPS proxy as they verify the hub.
-	way.CertificateAuthorityData = tunnel.ForBoth(way.CertificateAuthorityData)
+	way.CertificateAuthorityData = forwardproxy.ForBoth(way.CertificateAuthorityData)
 	kubeconfig, err := clientcmd.Write(clientcmdapi.Config{
 		Clusters:       map[string]*clientcmdapi.Cluster{name: way},
 		AuthInfos:      map[string]*clientcmdapi.AuthInfo{fleet.KubeconfigUser: &user},

@@ -15,7 +15,7 @@ import (
 
 	"github.com/capstan-io/capstan/internal/agent/registration/identity"
 	"github.com/capstan-io/capstan/internal/fleet"
-	"github.com/capstan-io/capstan/internal/tunnel"
+	"github.com/capstan-io/capstan/internal/forwardproxy"
 )
 
 // Credential is a hub kubeconfig with the files that it refers to.
@@ -81,8 +81,8 @@ func hubCluster(config *clientcmdapi.Config) (string, *clientcmdapi.Cluster, err
 	return current.Cluster, hub, nil
 }
 
-// Valid is the part of RG-03 that the credential alone decides. It returns why it cannot be used under this identity; nil
-// means that it can.
+// Valid checks the credential by itself, without a bootstrap kubeconfig to compare it with. The error says why it cannot be used
+// under this identity.
 func (c *Credential) Valid(id identity.Identity, now time.Time) error {
 	config, err := clientcmd.Load(c.Kubeconfig)
 	if err != nil {
@@ -143,10 +143,10 @@ func (c *Credential) ClientConfig() (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the hub kubeconfig cannot be used: %w", err)
 	}
-	if err := tunnel.CheckTLS(client); err != nil {
+	if err := forwardproxy.CheckTLS(client); err != nil {
 		return nil, fmt.Errorf("the hub kubeconfig cannot be used: %w", err)
 	}
-	if err := tunnel.Use(client); err != nil {
+	if err := forwardproxy.Use(client); err != nil {
 		return nil, fmt.Errorf("the hub kubeconfig cannot be used: %w", err)
 	}
 	return client, nil

@@ -101,8 +101,8 @@ func recordedOrigin(name string, hub *clientcmdapi.Cluster) origin {
 	return o
 }
 
-// MadeFor is the part of RG-03 that compares the credential with a bootstrap kubeconfig. It returns how what that says of
-// the hub differs from what it said when the credential was made; nil means that it is the same.
+// MadeFor checks that the credential was made for the hub of a bootstrap kubeconfig. The error says how that differs from the hub for
+// which the credential was made.
 func (c *Credential) MadeFor(bootstrap *clientcmdapi.Config) error {
 	config, err := clientcmd.Load(c.Kubeconfig)
 	if err != nil {

@@ -82,7 +82,7 @@ func (s *Store) pending() PendingKey {
 	}}
 }
 
-// NewKey makes a key as a cluster's agent has it (RG-06), and its PEM.
+// NewKey makes a key as a cluster's agent has it, and its PEM.
 func NewKey() (*ecdsa.PrivateKey, []byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

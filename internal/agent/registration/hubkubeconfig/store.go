@@ -152,7 +152,7 @@ func (s *Store) saveSecret(ctx context.Context, c *Credential) error {
 	return nil
 }
 
-// data is the credential as the Secret and the files hold it (RG-09).
+// data is the credential as the Secret and the files hold it.
 func (c *Credential) data() map[string][]byte {
 	return map[string][]byte{
 		fleet.KeyTLSKey:      c.Key,

@@ -25,11 +25,11 @@ type Identity struct {
 // User is the user name that the agent's client certificate carries.
 func (i Identity) User() string { return fleet.ClusterUser(i.Cluster, i.Agent) }
 
-// agentNameLength is the length of an agent name that nobody chose (RG-04).
+// agentNameLength is the length of an agent name that nobody chose.
 const agentNameLength = 5
 
-// Resolve is RG-04: a name that was asked for wins over the one that dir remembers from an earlier run, and that over a
-// random one. The result is remembered in dir, so that a restart before registration is complete keeps it.
+// Resolve returns the names of the cluster and the agent: the requested ones take precedence over those that dir holds from an earlier
+// run, and these over random ones. The result is stored in dir, so that a restart before registration is complete keeps it.
 func Resolve(cluster, agent, dir string) (Identity, error) {
 	if err := validate(cluster); cluster != "" && err != nil {
 		return Identity{}, err

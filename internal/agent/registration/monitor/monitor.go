@@ -39,7 +39,7 @@ type LostError struct {
 func (e *LostError) Error() string { return e.message }
 
 const (
-	// persistence is for how long a hub has to object to the agent before that is believed. One that is starting may do so
+	// persistence is for how long a hub has to object to the agent before the agent acts on it. One that is starting may do so
 	// for a moment.
 	persistence = 10 * time.Second
 	// recheck is the pause between two looks at a hub that objects.

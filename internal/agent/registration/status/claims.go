@@ -17,7 +17,7 @@ import (
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
 	"github.com/capstan-io/capstan/internal/fleet"
-	"github.com/capstan-io/capstan/internal/wording"
+	"github.com/capstan-io/capstan/internal/text"
 )
 
 // longestClaim is how many characters of a value a ManagedCluster takes.
@@ -108,7 +108,7 @@ func (c *Controller) setClaimsReported(mc *clusterv1.ManagedCluster, custom, dro
 			dropped, custom, c.MaxCustomClaims))
 	}
 	if len(unfit) > 0 {
-		problems = append(problems, fmt.Sprintf("not reported, because the hub takes values of 1 to %d characters: %s", longestClaim, wording.FirstFew(unfit)))
+		problems = append(problems, fmt.Sprintf("not reported, because the hub takes values of 1 to %d characters: %s", longestClaim, text.FirstFew(unfit)))
 	}
 	message := strings.Join(problems, "; ")
 	was := meta.FindStatusCondition(mc.Status.Conditions, fleet.ConditionClaimsReported)

@@ -21,7 +21,7 @@ import (
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
-// A failure is reported when it has lasted; until then the API server is asked more often (RG-23).
+// A failure is reported when it has lasted; until then the API server is asked more often.
 const (
 	failureMustLast = 20 * time.Second
 	probeAgain      = 5 * time.Second

@@ -9,7 +9,7 @@ import (
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 )
 
-// setResources is RG-26: the capacity of all nodes, and what the schedulable ones can give. Capacities of other names, which
+// setResources sums the capacity of all nodes, and the allocatable resources of the schedulable ones. Capacities of other names, which
 // others report, are kept.
 func (c *Controller) setResources(ctx context.Context, mc *clusterv1.ManagedCluster) error {
 	if !c.Nodes {

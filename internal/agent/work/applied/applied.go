@@ -29,7 +29,7 @@ import (
 
 const kind = "AppliedManifestWork"
 
-// OwnerReference is what every object of the work carries (WK-11).
+// OwnerReference is what every object of the work carries.
 func OwnerReference(amw *workv1.AppliedManifestWork) metav1.OwnerReference {
 	return metav1.OwnerReference{APIVersion: workv1.GroupVersion.String(), Kind: kind, Name: amw.Name, UID: amw.UID}
 }
@@ -56,7 +56,7 @@ type Cluster struct {
 	// Discovery tells which resources are served, and in which version.
 	Discovery discovery.DiscoveryInterfaceWithContext
 	Tracked   *tracker.Tracker
-	// asked has the objects whose deletion was asked for, by UID: of these, the tracker is believed when it says that they have
+	// asked has the objects whose deletion was asked for, by UID: of these, the tracker is trusted when it reports that they have
 	// gone, or that nothing has happened yet, so that a work of a thousand objects does not ask for each of them again.
 	asked  sync.Map
 	delays delays
@@ -72,13 +72,13 @@ type request struct {
 
 // Remove deletes resources that the AppliedManifestWork owns, and returns those that are still there: being deleted, or
 // not deleted because of the error. An object that somebody made anew, or that is not owned any more, is left alone; one
-// that other works own as well only loses this owner (WK-13). The tracker tells the owner when a remaining one has gone.
+// that other works own as well only loses this owner. The tracker tells the owner when a remaining one has gone.
 func (c *Cluster) Remove(ctx context.Context, amw *workv1.AppliedManifestWork, resources []workv1.AppliedManifestResourceMeta) (remaining []workv1.AppliedManifestResourceMeta, err error) {
 	unasked := func(r workv1.AppliedManifestResourceMeta) bool { return !c.isWaitedFor(amw, r) }
 	return c.each(amw, "delete", resources, unasked, func(r *workv1.AppliedManifestResourceMeta) (bool, error) { return c.remove(ctx, amw, r) })
 }
 
-// Release makes resources not be owned by the AppliedManifestWork any more, without deleting them (WK-12). It returns those
+// Release makes resources not be owned by the AppliedManifestWork any more, without deleting them. It returns those
 // that still are, because of the error.
 func (c *Cluster) Release(ctx context.Context, amw *workv1.AppliedManifestWork, resources []workv1.AppliedManifestResourceMeta) (remaining []workv1.AppliedManifestResourceMeta, err error) {
 	all := func(workv1.AppliedManifestResourceMeta) bool { return true }
@@ -97,7 +97,7 @@ func (c *Cluster) Release(ctx context.Context, amw *workv1.AppliedManifestWork, 
 const atOnce = 16
 
 // each does something with those resources that are due, many at a time. But what takes others with it, on its own terms, comes last,
-// and waits for all that come before it: in a namespace that is being deleted no object heeds its own propagation policy any more.
+// and waits for all that come before it: in a namespace that is being deleted the propagation policies of objects have no effect any more.
 func (c *Cluster) each(amw *workv1.AppliedManifestWork, verb string, resources []workv1.AppliedManifestResourceMeta, due func(workv1.AppliedManifestResourceMeta) bool,
 	do func(*workv1.AppliedManifestResourceMeta) (gone bool, err error)) (remaining []workv1.AppliedManifestResourceMeta, err error) {
 	after := slices.SortedStableFunc(slices.Values(resources), func(a, b workv1.AppliedManifestResourceMeta) int {

@@ -46,7 +46,7 @@ type task struct {
 	before *outcome
 }
 
-// apply applies every manifest of the work, in the order of WK-04; one that fails does not stop the others. The outcomes
+// apply applies every manifest of the work, in the order of their kinds; one that fails does not stop the others. The outcomes
 // are in the order of the spec.
 func (a *applier) apply(ctx context.Context, amw *workv1.AppliedManifestWork, work *workv1.ManifestWork, last *pass) []outcome {
 	manifests := manifest.Decode(work.Spec.Workload.Manifests)

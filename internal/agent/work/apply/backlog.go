@@ -13,21 +13,21 @@ import (
 )
 
 const (
-	// scoutPause is the time between two tries to reach a hub that does not answer.
-	scoutPause = 10 * time.Second
-	// unheard is when a work tries by itself that the scout has not woken: a safety net.
-	unheard = time.Hour
+	// probeInterval is the time between two attempts to reach a hub that does not answer.
+	probeInterval = 10 * time.Second
+	// fallback is when a work is reconciled that the probing work has not requeued: a safety net.
+	fallback = time.Hour
 )
 
-// backlog are the works that have something to tell a hub that does not answer. One of them, the scout, goes on trying, and
-// when the hub takes what any has to say, all are heard: whatever their number, an absent hub is asked once in a while, and one
-// that is back knows everything at once.
+// backlog holds the works with a status to report to a hub that does not answer. One of them, the probing work, goes on trying, and
+// when the hub accepts any write, all are requeued: whatever their number, a hub that is down gets one request per probeInterval, and one
+// that is back gets all reports at once.
 type backlog struct {
 	mu    sync.Mutex
 	works map[string]bool
-	scout string
-	// wake has a work looked at after a time.
-	wake func(work string, after time.Duration)
+	probe string // the probing work
+	// requeue enqueues a work after a time.
+	requeue func(work string, after time.Duration)
 }
 
 // unreachableError is that the hub did not answer.
@@ -35,23 +35,24 @@ type unreachableError struct{ error }
 
 func (e *unreachableError) Unwrap() error { return e.error }
 
-// heard passes on what became of a write on the hub, and wakes the works of the backlog if the hub took it.
-func (b *backlog) heard(err error) error {
+// observe returns the error of a write to the hub, as an unreachableError if the hub did not answer. A write that succeeded requeues the
+// backlog.
+func (b *backlog) observe(err error) error {
 	var answer apierrors.APIStatus
 	switch {
 	case err == nil:
 		b.flush()
 		return nil
-	case errors.As(err, &answer) && !isUnwell(answer.Status().Code):
+	case errors.As(err, &answer) && !isOverloaded(answer.Status().Code):
 		return err
 	default:
 		return &unreachableError{err}
 	}
 }
 
-// isUnwell tells whether an answer is that of a hub that has no time or is about to start, or of a proxy in its place. The next
-// request will hardly fare better, whatever it is about.
-func isUnwell(code int32) bool {
+// isOverloaded tells whether an answer is that of a hub that is overloaded or starting, or of a proxy in its place: other requests are
+// likely to fail, too.
+func isOverloaded(code int32) bool {
 	return code == http.StatusTooManyRequests || code >= http.StatusInternalServerError
 }
 
@@ -59,14 +60,14 @@ func (b *backlog) flush() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for work := range b.works {
-		b.wake(work, 0)
+		b.requeue(work, 0)
 	}
 	clear(b.works)
-	b.scout = ""
+	b.probe = ""
 }
 
-// judge decides when a work is looked at again, by how the last look ended.
-func (b *backlog) judge(ctx context.Context, work string, result ctrl.Result, err error) (ctrl.Result, error) {
+// resultOf decides when a work is reconciled again, by the result of its last reconcile.
+func (b *backlog) resultOf(ctx context.Context, work string, result ctrl.Result, err error) (ctrl.Result, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var unreachable *unreachableError
@@ -74,24 +75,24 @@ func (b *backlog) judge(ctx context.Context, work string, result ctrl.Result, er
 		b.leave(work)
 		return result, err
 	}
-	if b.wake == nil || hasOtherCauses(err) {
+	if b.requeue == nil || hasOtherCauses(err) {
 		return result, err
 	}
 	b.works[work] = true
-	if b.scout == "" {
-		b.scout = work
+	if b.probe == "" {
+		b.probe = work
 		log.FromContext(ctx).Info("The hub does not answer; what there is to report waits until it does", "reason", err.Error())
 	}
-	if b.scout != work {
-		return ctrl.Result{RequeueAfter: unheard}, nil
+	if b.probe != work {
+		return ctrl.Result{RequeueAfter: fallback}, nil
 	}
-	// Another one the next time: the hub may have no answer to this one alone.
-	b.scout = b.other(work)
-	if b.scout == work {
-		return ctrl.Result{RequeueAfter: scoutPause}, nil
+	// The next probe is another work: it may be this one alone that the hub does not answer.
+	b.probe = b.other(work)
+	if b.probe == work {
+		return ctrl.Result{RequeueAfter: probeInterval}, nil
 	}
-	b.wake(b.scout, scoutPause)
-	return ctrl.Result{RequeueAfter: unheard}, nil
+	b.requeue(b.probe, probeInterval)
+	return ctrl.Result{RequeueAfter: fallback}, nil
 }
 
 // other is any other work of the backlog, or the same if there is none.
@@ -104,22 +105,22 @@ func (b *backlog) other(work string) string {
 	return work
 }
 
-// leave is for a work that has nothing to say any more, or cannot say it although the hub answers. If it was the scout, another
-// takes its place, and passes it on if it fares alike.
+// leave removes a work that has nothing more to report, or that the hub answered with an error. If it was the probing work, another one
+// takes its place.
 func (b *backlog) leave(work string) {
 	delete(b.works, work)
-	if b.scout != work {
+	if b.probe != work {
 		return
 	}
-	b.scout = ""
+	b.probe = ""
 	for next := range b.works {
-		b.scout = next
-		b.wake(next, 0)
+		b.probe = next
+		b.requeue(next, 0)
 		return
 	}
 }
 
-// hasOtherCauses tells whether there is more to try again than what concerns the hub.
+// hasOtherCauses tells whether an error is not about the hub alone.
 func hasOtherCauses(err error) bool {
 	joined, ok := err.(interface{ Unwrap() []error })
 	return ok && len(joined.Unwrap()) > 1

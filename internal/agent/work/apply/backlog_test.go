@@ -18,7 +18,7 @@ import (
 func TestBacklog(t *testing.T) {
 	t.Parallel()
 	var woken []string
-	b := backlog{works: map[string]bool{}, wake: func(work string, after time.Duration) {
+	b := backlog{works: map[string]bool{}, requeue: func(work string, after time.Duration) {
 		if after > 0 {
 			work += " after " + after.String()
 		}
@@ -32,22 +32,22 @@ func TestBacklog(t *testing.T) {
 		}
 		woken = nil
 	}
-	silent := func() error { return errors.Join(fmt.Errorf("report: %w", b.heard(syscall.ECONNREFUSED)), nil) }
-	judge := func(work string, err error) ctrl.Result {
+	silent := func() error { return errors.Join(fmt.Errorf("report: %w", b.observe(syscall.ECONNREFUSED)), nil) }
+	resultOf := func(work string, err error) ctrl.Result {
 		t.Helper()
-		result, err := b.judge(t.Context(), work, ctrl.Result{}, err)
+		result, err := b.resultOf(t.Context(), work, ctrl.Result{}, err)
 		if err != nil {
 			t.Errorf("%s is tried again as if it was to blame: %v", work, err)
 		}
 		return result
 	}
 	for range 2 {
-		if got := judge("scout", silent()); got != (ctrl.Result{RequeueAfter: scoutPause}) {
+		if got := resultOf("probe", silent()); got != (ctrl.Result{RequeueAfter: probeInterval}) {
 			t.Errorf("the only one: %+v", got)
 		}
 	}
 	for _, work := range []string{"a", "b"} {
-		if got := judge(work, silent()); got != (ctrl.Result{RequeueAfter: unheard}) {
+		if got := resultOf(work, silent()); got != (ctrl.Result{RequeueAfter: fallback}) {
 			t.Errorf("%s: %+v", work, got)
 		}
 	}
@@ -56,48 +56,48 @@ func TestBacklog(t *testing.T) {
 	// A proxy without a hub behind it, and a hub that is about to start, are no better. The next try is another's: a hub may
 	// have nothing but such answers to one work.
 	for _, code := range []int{http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable} {
-		before := b.scout
-		unwell := b.heard(apierrors.NewGenericServerResponse(code, "put", schema.GroupResource{}, before, "", 0, true))
-		if got := judge(before, unwell); got != (ctrl.Result{RequeueAfter: unheard}) || b.scout == before {
-			t.Errorf("%d: %+v, and the next try is that of %s after %s", code, got, b.scout, before)
+		before := b.probe
+		overloaded := b.observe(apierrors.NewGenericServerResponse(code, "put", schema.GroupResource{}, before, "", 0, true))
+		if got := resultOf(before, overloaded); got != (ctrl.Result{RequeueAfter: fallback}) || b.probe == before {
+			t.Errorf("%d: %+v, and the next try is that of %s after %s", code, got, b.probe, before)
 		}
-		expect(http.StatusText(code), b.scout+" after 10s")
+		expect(http.StatusText(code), b.probe+" after 10s")
 	}
-	b.scout = "scout"
+	b.probe = "probe"
 
 	// A refusal is an answer, but none to build upon.
-	refused := b.heard(apierrors.NewForbidden(schema.GroupResource{}, "a", errors.New("not yet")))
-	if _, err := b.judge(t.Context(), "a", ctrl.Result{}, refused); err == nil {
+	refused := b.observe(apierrors.NewForbidden(schema.GroupResource{}, "a", errors.New("not yet")))
+	if _, err := b.resultOf(t.Context(), "a", ctrl.Result{}, refused); err == nil {
 		t.Error("a work that was refused is not tried again")
 	}
 	expect("refused")
 
 	// What else went wrong keeps its own pace.
-	if _, err := b.judge(t.Context(), "b", ctrl.Result{}, errors.Join(b.heard(syscall.ECONNREFUSED), errors.New("webhook"))); err == nil {
+	if _, err := b.resultOf(t.Context(), "b", ctrl.Result{}, errors.Join(b.observe(syscall.ECONNREFUSED), errors.New("webhook"))); err == nil {
 		t.Error("a manifest that failed is not tried again")
 	}
-	judge("b", silent())
-	judge("scout", nil)
-	expect("the scout has nothing to say any more", "b")
-	judge("b", silent())
-	judge("c", silent())
-	if err := b.heard(nil); err != nil {
+	resultOf("b", silent())
+	resultOf("probe", nil)
+	expect("the probing work has nothing to report any more", "b")
+	resultOf("b", silent())
+	resultOf("c", silent())
+	if err := b.observe(nil); err != nil {
 		t.Error(err)
 	}
 	expect("heard", "b", "c")
-	if err := b.heard(nil); err != nil {
+	if err := b.observe(nil); err != nil {
 		t.Error(err)
 	}
 	expect("heard again")
 
-	// A hub that is back may refuse what one scout after the other has to say, if somebody changed their works meanwhile.
+	// A hub that is back may refuse the reports of one probing work after the other, if their works have changed meanwhile.
 	for _, work := range []string{"a", "b", "c"} {
-		judge(work, silent())
+		resultOf(work, silent())
 	}
-	conflict := b.heard(apierrors.NewConflict(schema.GroupResource{}, "a", errors.New("it has changed")))
-	for scout := "a"; scout != ""; scout = b.scout {
-		if _, err := b.judge(t.Context(), scout, ctrl.Result{}, conflict); err == nil {
-			t.Errorf("%s, whose report conflicts, is not tried again", scout)
+	conflict := b.observe(apierrors.NewConflict(schema.GroupResource{}, "a", errors.New("it has changed")))
+	for probe := "a"; probe != ""; probe = b.probe {
+		if _, err := b.resultOf(t.Context(), probe, ctrl.Result{}, conflict); err == nil {
+			t.Errorf("%s, whose report conflicts, is not tried again", probe)
 		}
 	}
 	expect("all conflict", "b", "c")

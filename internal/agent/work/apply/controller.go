@@ -66,7 +66,7 @@ type Options struct {
 	Clock  clock.Clock
 }
 
-// Controller reconciles ManifestWorks (WK-01 to WK-14).
+// Controller reconciles ManifestWorks.
 type Controller struct {
 	Options
 	hub     client.Client
@@ -108,7 +108,7 @@ func Register(mgr ctrl.Manager, hub cluster.Cluster, dyn dynamic.Interface, mana
 	}
 	stays := func(work string) bool { return !c.deletions.has(work) } // what becomes of the objects of others is finalize's to see
 	onReturn := source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-		c.backlog.wake = func(work string, after time.Duration) { queue.AddAfter(workOf(work)[0], after) }
+		c.backlog.requeue = func(work string, after time.Duration) { queue.AddAfter(workOf(work)[0], after) }
 		return nil
 	})
 	return ctrl.NewControllerManagedBy(mgr).Named("apply").
@@ -134,7 +134,7 @@ func Register(mgr ctrl.Manager, hub cluster.Cluster, dyn dynamic.Interface, mana
 // Reconcile is one pass over one work.
 func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	result, err := c.reconcile(ctx, req)
-	return c.backlog.judge(ctx, req.Name, result, err)
+	return c.backlog.resultOf(ctx, req.Name, result, err)
 }
 
 func (c *Controller) reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
@@ -194,7 +194,7 @@ func (c *Controller) reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	c.untrack(last, outcomes, amw)
 	failed := failures(outcomes)
 	if again := c.untilRecheck(outcomes); again > 0 && failed != nil {
-		c.backlog.wake(work.Name, again) // what has failed may wait longer
+		c.backlog.requeue(work.Name, again) // what has failed may wait longer
 	}
 	if err := errors.Join(recordErr, reportErr, failed); err != nil {
 		return ctrl.Result{}, err
@@ -202,7 +202,7 @@ func (c *Controller) reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{RequeueAfter: c.conclude(outcomes, amw)}, nil
 }
 
-// begin takes hold of the work, which is WK-02, and sees to its AppliedManifestWork, both at once: the finalizer has to come
+// begin puts the finalizer on the work and ensures its AppliedManifestWork, both at once: the finalizer has to come
 // before anything that it must clean up, and an AppliedManifestWork that owns nothing is not that. It returns nil while an
 // earlier AppliedManifestWork of the work is going away: the event of its end brings the work back here.
 func (c *Controller) begin(ctx context.Context, work *workv1.ManifestWork, named string) (*workv1.AppliedManifestWork, error) {
@@ -212,7 +212,7 @@ func (c *Controller) begin(ctx context.Context, work *workv1.ManifestWork, named
 	var both sync.WaitGroup
 	if !controllerutil.ContainsFinalizer(work, fleet.FinalizerManifestWorkCleanup) {
 		both.Go(func() {
-			holdErr = c.backlog.heard(finalizer.Add(ctx, c.hub, work, fleet.FinalizerManifestWorkCleanup))
+			holdErr = c.backlog.observe(finalizer.Add(ctx, c.hub, work, fleet.FinalizerManifestWorkCleanup))
 		})
 	}
 	both.Go(func() { amw, ensureErr = c.ensureApplied(ctx, fresh) })
@@ -228,7 +228,8 @@ func (c *Controller) begin(ctx context.Context, work *workv1.ManifestWork, named
 	return nil, errors.Join(holdErr, ensureErr)
 }
 
-// ensureApplied is WK-03. It returns fresh if it made that, and nil while an earlier one is going away. The error is a
+// ensureApplied creates the AppliedManifestWork, or takes on the one that exists. It returns fresh if it created that, and nil while an
+// earlier one is being deleted. The error is a
 // *claimedError if it is another's.
 func (c *Controller) ensureApplied(ctx context.Context, fresh *workv1.AppliedManifestWork) (*workv1.AppliedManifestWork, error) {
 	name := fresh.Name

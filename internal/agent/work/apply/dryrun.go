@@ -23,7 +23,7 @@ import (
 // maxPreview is how many bytes the reports on all manifests of a work may take together: they go into its status.
 const maxPreview = 200 << 10
 
-// isDryRun tells whether the work is only to be tried (gap W12). A value that nobody knows is no leave to apply.
+// isDryRun tells whether the work is only to be tried. A value that nobody knows is no leave to apply.
 func isDryRun(work *workv1.ManifestWork) bool {
 	value := work.Annotations[fleet.AnnotationDryRun]
 	return value != "" && value != fleet.DryRunNone

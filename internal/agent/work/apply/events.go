@@ -53,7 +53,7 @@ func statusOf(work *workv1.ManifestWork, o *outcome) *workv1.ManifestCondition {
 	return nil
 }
 
-// tell records the news, each in one event whatever the number of manifests (gap W20).
+// tell records the news, each in one event whatever the number of manifests.
 func (c *Controller) tell(work *workv1.ManifestWork, n news, all int) {
 	if len(n.failed) > 0 {
 		c.Record(work, corev1.EventTypeWarning, fleet.EventManifestApplyFailed, "Apply",

@@ -14,7 +14,7 @@ import (
 	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/manifest"
 	"github.com/capstan-io/capstan/internal/manifest/conditions"
-	"github.com/capstan-io/capstan/internal/manifest/health"
+	"github.com/capstan-io/capstan/internal/manifest/objecthealth"
 )
 
 // isComplete tells a work that is not applied again, whatever becomes of it.
@@ -53,7 +53,7 @@ func (c *Controller) ask(owner string, work *workv1.ManifestWork, last *pass, ou
 		}
 		config := manifest.ConfigFor(work.Spec.ManifestConfigs, o.resource().ResourceIdentifier)
 		o.question = observe.Question{
-			FeedbackRules: config.FeedbackRules, ConditionRules: config.ConditionRules, Health: health.Known(o.identity.GroupKind()),
+			FeedbackRules: config.FeedbackRules, ConditionRules: config.ConditionRules, Health: objecthealth.Known(o.identity.GroupKind()),
 		}
 		if !o.question.IsEmpty() && !o.withheld {
 			asked[o.object()] = true
@@ -157,7 +157,7 @@ func feedbackCondition(work *workv1.ManifestWork, q observe.Question, reading *o
 	return cond
 }
 
-// aggregate sets the conditions of the work that follow from those of its manifests (WK-30), and removes others of their sort.
+// aggregate sets the conditions of the work that follow from those of its manifests, and removes others of their sort.
 func (c *Controller) aggregate(work *workv1.ManifestWork, outcomes []outcome) {
 	ruled := sets.New[string]()
 	for i := range outcomes {

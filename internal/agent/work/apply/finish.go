@@ -42,7 +42,7 @@ func (c *Controller) finish(ctx context.Context, work *workv1.ManifestWork) (ctr
 		return ctrl.Result{}, fmt.Errorf("get the AppliedManifestWork of ManifestWork %s: %w", work.Name, err)
 	}
 	c.forget(work.Name)
-	if err := c.backlog.heard(finalizer.Remove(ctx, c.hub, work, fleet.FinalizerManifestWorkCleanup)); err != nil {
+	if err := c.backlog.observe(finalizer.Remove(ctx, c.hub, work, fleet.FinalizerManifestWorkCleanup)); err != nil {
 		return ctrl.Result{}, fmt.Errorf("remove the finalizer of ManifestWork %s: %w", work.Name, err)
 	}
 	d.released = true
@@ -107,7 +107,7 @@ func (d *deletions) has(work string) bool {
 
 func (d *deletions) end(work string) { d.m.Delete(work) }
 
-// deleteApplied heeds the delete option as it is now, which the last pass may not have seen.
+// deleteApplied goes by the delete option as it is now, which the last pass may not have seen.
 func (c *Controller) deleteApplied(ctx context.Context, work *workv1.ManifestWork, amw *workv1.AppliedManifestWork) error {
 	unrecorded, err := applied.Unrecorded(c.managed.RESTMapper(), amw)
 	if err != nil {

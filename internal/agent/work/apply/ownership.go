@@ -13,7 +13,7 @@ import (
 	"github.com/capstan-io/capstan/internal/agent/work/applied"
 )
 
-// own makes the work an owner of the live object, or no longer one (WK-12), and takes off what the strategy Update left there,
+// own makes the work an owner of the live object, or no longer one, and takes off what the strategy Update left there,
 // under strategies that look after nothing else.
 func (w *writer) own(ctx context.Context, t *task, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	change := map[string]any{}

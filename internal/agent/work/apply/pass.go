@@ -101,7 +101,7 @@ func failures(outcomes []outcome) error {
 }
 
 // inventory is what a work owns after a pass, and what it no longer owns of what it did before. What could not be applied
-// this time stays owned if it was. A change of version alone is none (WK-13).
+// this time stays owned if it was. A change of version alone is none.
 func inventory(before []workv1.AppliedManifestResourceMeta, outcomes []outcome) (owned, obsolete []workv1.AppliedManifestResourceMeta) {
 	recorded := make(map[workv1.ResourceIdentifier]workv1.AppliedManifestResourceMeta, len(before))
 	for _, r := range before {

@@ -14,7 +14,7 @@ import (
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/agent/work/applied"
 	"github.com/capstan-io/capstan/internal/fleet"
-	"github.com/capstan-io/capstan/internal/wording"
+	"github.com/capstan-io/capstan/internal/text"
 )
 
 // report writes what became of the manifests to the work's status, in one request, if any of it is news. That a work is
@@ -54,19 +54,19 @@ func deleting(work *workv1.ManifestWork, delay *applied.Delay) string {
 	if more := delay.Left - len(reasons); more > 0 {
 		reasons = append(reasons, fmt.Sprintf("and %d more", more))
 	}
-	text := fmt.Sprintf("%s. There is no progress, with %s left: %s", message, wording.Count(delay.Left, "object"), strings.Join(reasons, "; "))
+	explanation := fmt.Sprintf("%s. There is no progress, with %s left: %s", message, text.Count(delay.Left, "object"), strings.Join(reasons, "; "))
 	if delay.Dependents {
-		text += fmt.Sprintf(". If the cluster runs no garbage collector, that has no end; to wait for no dependents, run: kubectl -n %s patch manifestwork %s "+
+		explanation += fmt.Sprintf(". If the cluster runs no garbage collector, that has no end; to wait for no dependents, run: kubectl -n %s patch manifestwork %s "+
 			`--type=merge -p '{"spec":{"deleteOption":null}}'`, work.Namespace, work.Name)
 	}
-	return text
+	return explanation
 }
 
 // writeStatus sends the status alone: the API server looks at nothing else here, and the manifests may be a megabyte.
 func (c *Controller) writeStatus(ctx context.Context, work *workv1.ManifestWork) error {
 	status := &workv1.ManifestWork{Status: work.Status}
 	status.Namespace, status.Name, status.UID, status.ResourceVersion = work.Namespace, work.Name, work.UID, work.ResourceVersion
-	if err := c.backlog.heard(c.hub.Status().Update(ctx, status)); err != nil {
+	if err := c.backlog.observe(c.hub.Status().Update(ctx, status)); err != nil {
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
@@ -141,7 +141,7 @@ func (o *outcome) resourceMeta() workv1.ManifestResourceMeta {
 	return resource
 }
 
-// findStatus finds a manifest's old status even if the manifest has moved within the list (WK-20).
+// findStatus finds a manifest's old status even if the manifest has moved within the list.
 func findStatus(manifests []workv1.ManifestCondition, resource workv1.ManifestResourceMeta) *workv1.ManifestCondition {
 	var moved *workv1.ManifestCondition
 	for i := range manifests {
@@ -181,7 +181,7 @@ func (o *outcome) availableCondition() metav1.Condition {
 	return cond
 }
 
-// appliedCondition is WK-21. The message names the manifests that failed, as far as it has room.
+// appliedCondition tells whether all manifests are applied. The message names those that failed, up to its maximum length.
 func appliedCondition(work *workv1.ManifestWork, outcomes []outcome) metav1.Condition {
 	var failed []string
 	for _, o := range outcomes {
@@ -223,7 +223,7 @@ func summary(failed []string) string {
 	return strings.Join(failed, "; ")
 }
 
-// availableCondition is WK-23.
+// availableCondition tells whether all objects of the work exist.
 func availableCondition(work *workv1.ManifestWork, outcomes []outcome) metav1.Condition {
 	count := map[presence]int{}
 	for _, o := range outcomes {

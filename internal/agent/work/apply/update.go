@@ -23,7 +23,8 @@ type writer struct {
 	dryRun []string
 }
 
-// update is WK-05. An object that was never seen is created without a look first: mostly, it is not there.
+// update implements the update strategy Update: three-way merge. An object that was never seen is created without reading it first:
+// usually it does not exist.
 func (w *writer) update(ctx context.Context, t *task) (*unstructured.Unstructured, error) {
 	t.rememberFields()
 	if !t.owned {
@@ -68,7 +69,7 @@ func (t *task) rememberFields() {
 	t.required.SetAnnotations(annotations)
 }
 
-// disownInManifest asks for the removal of the owner (WK-12).
+// disownInManifest asks for the removal of the owner.
 func (t *task) disownInManifest() {
 	gone := t.owner
 	gone.UID += manifest.RemovalSuffix
@@ -87,7 +88,7 @@ func (t *task) lastApplied(live *unstructured.Unstructured) *unstructured.Unstru
 	return last
 }
 
-// createOnly is WK-06: of an object that is there, only the ownership is looked after.
+// createOnly implements the update strategy CreateOnly: of an object that exists, only the owner references are updated.
 func (w *writer) createOnly(ctx context.Context, t *task) (*unstructured.Unstructured, error) {
 	if t.before == nil || t.before.presence != present {
 		if live, err := w.create(ctx, t); !apierrors.IsAlreadyExists(err) {
@@ -104,7 +105,8 @@ func (w *writer) createOnly(ctx context.Context, t *task) (*unstructured.Unstruc
 	return w.own(ctx, t, live)
 }
 
-// readOnly is WK-09: the object is somebody else's. Only what an earlier strategy made of it is undone.
+// readOnly implements the update strategy ReadOnly: the object belongs to another party. Only the owner references that an earlier
+// strategy has set are removed.
 func (w *writer) readOnly(ctx context.Context, t *task) (*unstructured.Unstructured, error) {
 	live, err := w.resource.Get(ctx, t.identity.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {

@@ -32,10 +32,10 @@ import (
 )
 
 // The status tells what is left when nothing has gone for as long as quiet: the list of a large work is long, and most are gone at
-// once. What holds up the rest is told after as long as patience.
+// once. What holds up the rest is told after as long as reportAfter.
 const (
-	quiet    = time.Second
-	patience = 10 * time.Second
+	quiet       = time.Second
+	reportAfter = 10 * time.Second
 )
 
 // unwatched is how often objects that are on their way out are looked at if the agent cannot watch their kind.
@@ -134,9 +134,9 @@ func (c *Controller) deletionOf(amw *workv1.AppliedManifestWork) (*deletion, err
 // report says what is left, and what holds it up, once there has been no progress for a while, and tells when to do that.
 func (c *Controller) report(ctx context.Context, amw *workv1.AppliedManifestWork, d *deletion, removeErr error) (again time.Duration, err error) {
 	stands := c.clock.Since(d.progress)
-	if stands < patience {
+	if stands < reportAfter {
 		c.cluster.SetDelay(amw.Name, nil)
-		again = patience - stands
+		again = reportAfter - stands
 	} else {
 		c.cluster.SetDelay(amw.Name, c.cluster.Explain(d.left, removeErr))
 	}

@@ -150,8 +150,8 @@ func testManyObjectsGo(t *testing.T, applied bool) {
 		t.Errorf("the status was written at once: %d are left", n)
 	}
 	<-time.After(quiet)
-	if again := b.pass().RequeueAfter; again != patience-quiet {
-		t.Errorf("another look after %s, want %s", again, patience-quiet)
+	if again := b.pass().RequeueAfter; again != reportAfter-quiet {
+		t.Errorf("another look after %s, want %s", again, reportAfter-quiet)
 	}
 	if n := b.listed(); n != 40 {
 		t.Errorf("%d are left by the status, want 40", n)
@@ -206,9 +206,9 @@ func TestDelay(t *testing.T) {
 		hold("2", metav1.FinalizerDeleteDependents)
 		b.pass()
 		b.vanish(1, 4)
-		<-time.After(patience - quiet)
+		<-time.After(reportAfter - quiet)
 		b.pass()
-		<-time.After(patience - quiet)
+		<-time.After(reportAfter - quiet)
 		b.pass()
 		if told > 0 || b.cluster.Delay(workName) != nil {
 			t.Errorf("told %d times of %+v, after progress", told, b.cluster.Delay(workName))

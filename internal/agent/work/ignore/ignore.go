@@ -1,4 +1,4 @@
-// Package ignore selects the fields of an object that a ManifestWork leaves to others (WK-08).
+// Package ignore selects the fields of an object that a ManifestWork leaves to others.
 //
 // A field can be named by a JSON path, a JSON pointer or a jq expression. All three are brought into one form, a jq path
 // expression, so that there is one way to find what they name.

@@ -39,8 +39,8 @@ const (
 	lastRetry  = time.Minute
 )
 
-// patience is how often an object may be unreadable in a row until its owners are told.
-const patience = 3
+// maxReadFailures is how often an object may be unreadable in a row until its owners are told.
+const maxReadFailures = 3
 
 // readers is how many objects are read at once.
 const readers = 4
@@ -310,7 +310,7 @@ func (o *Observer) observe(ctx context.Context, object tracker.Object) error {
 			o.tell(owner, o.answer(object, owner, asked, o.read(live, asked.Question), live.GetResourceVersion()))
 		case apierrors.IsNotFound(err):
 			o.tell(owner, o.answer(object, owner, asked, absent(asked.Question), version))
-		case o.toRead.NumRequeues(object) >= patience:
+		case o.toRead.NumRequeues(object) >= maxReadFailures:
 			o.tell(owner, o.answer(object, owner, asked, unreadable(asked.Question, err), version))
 		}
 	}

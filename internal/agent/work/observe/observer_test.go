@@ -327,10 +327,10 @@ func TestTroubles(t *testing.T) {
 	}
 	c.await(t, "it is tried again", again(func() bool {
 		got := c.level("a")
-		if reads := c.reads.Load(); reads <= patience && got != "1" {
+		if reads := c.reads.Load(); reads <= maxReadFailures && got != "1" {
 			t.Errorf("level %q after %d failures", got, reads)
 		}
-		return c.reads.Load() >= patience
+		return c.reads.Load() >= maxReadFailures
 	}))
 	c.await(t, "the owner is told", again(func() bool {
 		return strings.Contains(c.Reading("a", thing).Failure, "the object cannot be read: no route")

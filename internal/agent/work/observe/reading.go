@@ -11,7 +11,7 @@ import (
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/manifest/conditions"
 	"github.com/capstan-io/capstan/internal/manifest/feedback"
-	"github.com/capstan-io/capstan/internal/manifest/health"
+	"github.com/capstan-io/capstan/internal/manifest/objecthealth"
 )
 
 // Question is what an owner wants to know of an object.
@@ -35,8 +35,8 @@ func (q Question) isRuled(condition string) bool {
 // Pending is the answer as long as the object has not been read.
 func Pending(q Question) *Reading {
 	r := &Reading{}
-	r.derive(q, func() health.Health {
-		return health.Health{Phase: health.InProgress, Message: "its state has not been read yet"}
+	r.derive(q, func() objecthealth.Health {
+		return objecthealth.Health{Phase: objecthealth.InProgress, Message: "its state has not been read yet"}
 	})
 	return r
 }
@@ -60,12 +60,12 @@ func (o *Observer) read(object *unstructured.Unstructured, q Question) *Reading 
 	if err := errors.Join(feedbackErr, rulesErr); err != nil {
 		r.Failure = err.Error()
 	}
-	r.derive(q, func() health.Health { return health.Of(object) })
+	r.derive(q, func() objecthealth.Health { return objecthealth.Of(object) })
 	return r
 }
 
 // derive adds the conditions that come without rules, unless there are rules for them.
-func (r *Reading) derive(q Question, of func() health.Health) {
+func (r *Reading) derive(q Question, of func() objecthealth.Health) {
 	if !q.Health {
 		return
 	}
@@ -82,8 +82,8 @@ func absent(q Question) *Reading {
 	if len(q.FeedbackRules) > 0 || len(q.ConditionRules) > 0 {
 		r.Failure = "the object does not exist on the managed cluster"
 	}
-	r.derive(q, func() health.Health {
-		return health.Health{Phase: health.InProgress, Message: "the object does not exist"}
+	r.derive(q, func() objecthealth.Health {
+		return objecthealth.Health{Phase: objecthealth.InProgress, Message: "the object does not exist"}
 	})
 	return r
 }
@@ -91,7 +91,9 @@ func absent(q Question) *Reading {
 // unreadable is the answer if the object cannot be got. It is tried again.
 func unreadable(q Question, err error) *Reading {
 	r := &Reading{Failure: fmt.Sprintf("the object cannot be read: %v", err)}
-	r.derive(q, func() health.Health { return health.Health{Phase: health.InProgress, Message: r.Failure} })
+	r.derive(q, func() objecthealth.Health {
+		return objecthealth.Health{Phase: objecthealth.InProgress, Message: r.Failure}
+	})
 	return r
 }
 

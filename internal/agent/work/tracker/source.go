@@ -10,9 +10,9 @@ import (
 	"k8s.io/client-go/metadata"
 )
 
-// patience is how often in a row the API server may refuse a kind until what is known of it is taken for out of date. One that
+// maxRefusals is how often in a row the API server may refuse a kind until what is known of it is taken for out of date. One that
 // starts may refuse what it grants a moment later.
-const patience = 3
+const maxRefusals = 3
 
 // source is where the reflector of a kind has the objects from.
 type source struct {
@@ -25,7 +25,7 @@ type source struct {
 func (s *source) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 	list, err := s.client.List(ctx, o)
 	if err != nil {
-		s.kind.heed(err)
+		s.kind.countRefusal(err)
 		return nil, err
 	}
 	s.failed = false
@@ -36,7 +36,7 @@ func (s *source) watch(ctx context.Context, o metav1.ListOptions) (watch.Interfa
 	w, err := s.tryWatch(ctx, o)
 	if s.failed = err != nil; s.failed {
 		if o.SendInitialEvents == nil { // of an attempt to have a watch instead of a list, the list that follows tells
-			s.kind.heed(err)
+			s.kind.countRefusal(err)
 		}
 		return nil, err
 	}
@@ -56,14 +56,14 @@ func (s *source) tryWatch(ctx context.Context, o metav1.ListOptions) (watch.Inte
 	return s.client.Watch(ctx, o)
 }
 
-// heed counts refusals. When they make what is known doubtful, the owners are told, once: there will be no events to go by.
-func (k *kind) heed(err error) {
+// countRefusal counts refusals. When they make what is known doubtful, the owners are told, once: there will be no events to go by.
+func (k *kind) countRefusal(err error) {
 	if !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
 		return
 	}
 	k.tracker.mu.Lock()
 	defer k.tracker.mu.Unlock()
-	if k.refused++; k.refused != patience || !k.synced {
+	if k.refused++; k.refused != maxRefusals || !k.synced {
 		return
 	}
 	for _, tracked := range k.objects {

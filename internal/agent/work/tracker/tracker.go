@@ -145,7 +145,7 @@ func (t *Tracker) Revision(o Object) (revision Revision, known bool) {
 	if k == nil || k.objects[o.NamespacedName] == nil {
 		return "", false
 	}
-	return k.objects[o.NamespacedName].revision, k.synced && k.refused < patience && k.objects[o.NamespacedName].known
+	return k.objects[o.NamespacedName].revision, k.synced && k.refused < maxRefusals && k.objects[o.NamespacedName].known
 }
 
 // Version is the newest resource version that is known of a tracked object, by the watch or by Saw; empty if none is.

@@ -14,9 +14,9 @@ import (
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	"github.com/capstan-io/capstan/internal/fleet"
-	"github.com/capstan-io/capstan/internal/hub/absence"
 	"github.com/capstan-io/capstan/internal/hub/addon/hashes"
 	"github.com/capstan-io/capstan/internal/hub/addon/lookup"
+	"github.com/capstan-io/capstan/internal/hub/debounce"
 	"github.com/capstan-io/capstan/internal/hub/selected"
 )
 
@@ -25,7 +25,7 @@ const (
 	workers = 5
 	// writers is how many ManagedClusterAddOns of one add-on are written at once.
 	writers = 16
-	// longestWait is when a rollout is looked at again at the latest (AM-20). It is a safety net: everything is watched.
+	// longestWait is when a rollout is looked at again at the latest. It is a safety net: everything is watched.
 	longestWait = 30 * time.Minute
 	// problemWait is when configurations that cannot be had are looked for again. It is a safety net, too: that the hub
 	// serves a kind now is told a moment before it does.
@@ -40,15 +40,14 @@ type Known interface {
 	Of(config addonv1beta1.AddOnConfig) (hashes.State, error)
 }
 
-// Controller reconciles the configurations of ClusterManagementAddOns and their ManagedClusterAddOns (AM-04 to AM-08, AM-10,
-// AM-20, AM-21).
+// Controller reconciles the configurations of ClusterManagementAddOns and their ManagedClusterAddOns.
 type Controller struct {
 	client   client.Client
 	selected selected.Reader
 	configs  Known
 	recorder events.EventRecorder
 	clock    clock.PassiveClock
-	absences *absence.Tracker[string, string]
+	absences *debounce.Tracker[string, string]
 }
 
 // Options configure the controller.
@@ -62,7 +61,7 @@ type Options struct {
 func New(c client.Client, configs Known, recorder events.EventRecorder, o Options) *Controller {
 	return &Controller{
 		client: c, selected: selected.Reader{Client: c, Trust: o.TrustDecisions}, configs: configs, recorder: recorder, clock: o.Clock,
-		absences: absence.NewTracker[string, string](),
+		absences: debounce.NewTracker[string, string](),
 	}
 }
 
@@ -132,7 +131,7 @@ func (c *Controller) settle(s *situation) {
 		}
 	}
 	for name, since := range c.absences.Update(s.entry.Name, absent, s.now) {
-		if due := since.Add(absence.Settle); s.now.Before(due) {
+		if due := since.Add(debounce.Settle); s.now.Before(due) {
 			s.standing[name].kept = true
 			s.lookAgain(due)
 		}

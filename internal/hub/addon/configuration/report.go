@@ -19,7 +19,7 @@ import (
 	"github.com/capstan-io/capstan/internal/rollout"
 )
 
-// report writes the status of the ClusterManagementAddOn (AM-10). How far an add-on is that manages itself, it says itself (AM-04).
+// report writes the status of the ClusterManagementAddOn. How far an add-on is that manages itself, it says itself.
 func (c *Controller) report(ctx context.Context, s *situation) error {
 	before := s.entry.DeepCopy()
 	status := &s.entry.Status

@@ -109,7 +109,7 @@ func (s *situation) look(config addonv1beta1.AddOnConfig) known {
 	return found
 }
 
-// readDefaults is the whole duty for add-ons that manage themselves (AM-04).
+// readDefaults is the whole duty for add-ons that manage themselves.
 func (s *situation) readDefaults() {
 	for _, config := range config.Effective(s.entry.Spec.DefaultConfigs) {
 		s.defaults = append(s.defaults, addonv1beta1.DefaultConfigReference{
@@ -146,8 +146,8 @@ func (s *situation) onlyNew() {
 	})
 }
 
-// choose finds the configurations for a cluster (AM-05). Of a type that the add-on does not support, nothing but a default
-// counts (gap A8).
+// choose finds the configurations for a cluster. Of a type that the add-on does not support, nothing but a default
+// counts.
 func (s *situation) choose(cluster *standing) {
 	layers := [][]addonv1beta1.AddOnConfig{s.entry.Spec.DefaultConfigs, nil, nil}
 	if cluster.placement != nil {

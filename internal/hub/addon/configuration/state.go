@@ -14,7 +14,7 @@ import (
 	"github.com/capstan-io/capstan/internal/rollout"
 )
 
-// stateOf is where a cluster stands with the configurations that it is to have, and since when (AM-21).
+// stateOf is where a cluster stands with the configurations that it is to have, and since when.
 func stateOf(addOn *addonv1beta1.ManagedClusterAddOn, wanted []addonv1beta1.ConfigReference, now time.Time) (rollout.State, time.Time) {
 	if addOn == nil || !hasDesired(addOn.Status.ConfigReferences, wanted) {
 		return rollout.ToApply, time.Time{}

@@ -38,9 +38,9 @@ type State struct {
 	Generation int64
 }
 
-// believed is how long what discovery says is wrong with a kind is believed. All configurations of the kind are asked for one after
+// discoveryErrorTTL is how long the error of discovery for a kind is kept. All configurations of the kind are asked for one after
 // the other, of which there may be thousands, and discovery reads everything that the hub serves.
-const believed = 5 * time.Second
+const discoveryErrorTTL = 5 * time.Second
 
 // Hashes knows the states of configurations.
 type Hashes struct {
@@ -58,7 +58,7 @@ type Hashes struct {
 	changes int                                          // of definitions
 }
 
-// wrong is why a kind cannot be watched, for as long as that is believed.
+// wrong is why a kind cannot be watched, and until when that is kept.
 type wrong struct {
 	err   error
 	until time.Time
@@ -145,7 +145,7 @@ func (h *Hashes) watchFor(kind schema.GroupResource) (*watch, error) {
 	}
 	if err != nil {
 		if h.changes == changes { // otherwise it is of before
-			h.wrong[kind] = wrong{err: err, until: h.clock.Now().Add(believed)}
+			h.wrong[kind] = wrong{err: err, until: h.clock.Now().Add(discoveryErrorTTL)}
 		}
 		return nil, err
 	}
@@ -222,7 +222,7 @@ func versions(group string, lists []*metav1.APIResourceList) map[string][]metav1
 }
 
 // missing forgets a watch whose version the hub does not serve, so that the next one who asks gets the version that it does serve, or hears
-// that there is none. One that has known objects is not to be believed any more. One that has not may be a moment early, and goes on
+// that there is none. One that has known objects is not to be trusted any more. One that has not may be a moment early, and goes on
 // trying, unless there is another version.
 func (h *Hashes) missing(kind schema.GroupResource, w *watch) {
 	if !w.informer.HasSynced() {

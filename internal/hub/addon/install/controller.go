@@ -27,15 +27,15 @@ import (
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	"github.com/capstan-io/capstan/internal/addon/config"
-	"github.com/capstan-io/capstan/internal/changed"
 	"github.com/capstan-io/capstan/internal/fleet"
-	"github.com/capstan-io/capstan/internal/hub/absence"
 	"github.com/capstan-io/capstan/internal/hub/addon/lookup"
 	"github.com/capstan-io/capstan/internal/hub/addon/owner"
+	"github.com/capstan-io/capstan/internal/hub/debounce"
 	"github.com/capstan-io/capstan/internal/hub/selected"
 	"github.com/capstan-io/capstan/internal/patch"
+	"github.com/capstan-io/capstan/internal/predicates"
 	controllerretry "github.com/capstan-io/capstan/internal/retry"
-	"github.com/capstan-io/capstan/internal/wording"
+	"github.com/capstan-io/capstan/internal/text"
 )
 
 const (
@@ -45,13 +45,13 @@ const (
 	writers = 16
 )
 
-// Controller reconciles where ClusterManagementAddOns are installed (AM-03).
+// Controller reconciles where ClusterManagementAddOns are installed.
 type Controller struct {
 	client   client.Client
 	selected selected.Reader
 	recorder events.EventRecorder
 	clock    clock.PassiveClock
-	absences *absence.Tracker[string, string]
+	absences *debounce.Tracker[string, string]
 }
 
 // Options configure the controller.
@@ -65,7 +65,7 @@ type Options struct {
 func New(c client.Client, recorder events.EventRecorder, o Options) *Controller {
 	return &Controller{
 		client: c, selected: selected.Reader{Client: c, Trust: o.TrustDecisions}, recorder: recorder, clock: o.Clock,
-		absences: absence.NewTracker[string, string](),
+		absences: debounce.NewTracker[string, string](),
 	}
 }
 
@@ -75,7 +75,7 @@ func Register(mgr ctrl.Manager, o Options) error {
 	b := ctrl.NewControllerManagedBy(mgr).Named("addon-install").
 		For(&addonv1beta1.ClusterManagementAddOn{}, builder.WithPredicates(lookup.EntryChanged())).
 		Watches(&addonv1beta1.ManagedClusterAddOn{}, lookup.Later(lookup.EntryOf), builder.WithPredicates(cameOrWent())).
-		Watches(&clusterv1beta1.Placement{}, lookup.Later(lookup.OfPlacement(c.client)), builder.WithPredicates(changed.Generation())).
+		Watches(&clusterv1beta1.Placement{}, lookup.Later(lookup.OfPlacement(c.client)), builder.WithPredicates(predicates.Generation())).
 		Watches(&clusterv1beta1.PlacementDecision{}, lookup.LaterByLabels(lookup.OfDecision(c.client))).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: controllerretry.Limiter()})
 	return lookup.WatchClusters(b, c.client, o.TrustDecisions).Complete(c)
@@ -164,7 +164,7 @@ func (c *Controller) leaving(
 	}
 	now := c.clock.Now()
 	for cluster, since := range c.absences.Update(name, absent, now) {
-		due := since.Add(absence.Settle)
+		due := since.Add(debounce.Settle)
 		if !now.Before(due) {
 			all = append(all, installed[cluster])
 			continue
@@ -181,7 +181,7 @@ type problems map[string]error
 
 func (p problems) asError(doing, addOn string) error {
 	for cluster, err := range p {
-		return fmt.Errorf("%s add-on %s: %s could not be written to, one of them %s: %w", doing, addOn, wording.Count(len(p), "cluster"), cluster, err)
+		return fmt.Errorf("%s add-on %s: %s could not be written to, one of them %s: %w", doing, addOn, text.Count(len(p), "cluster"), cluster, err)
 	}
 	return nil
 }
@@ -267,6 +267,6 @@ func (c *Controller) remove(ctx context.Context) func(*addonv1beta1.ManagedClust
 func (c *Controller) tell(entry *addonv1beta1.ClusterManagementAddOn, reason, action, what string, clusters []string) {
 	if len(clusters) > 0 {
 		c.recorder.Eventf(entry, nil, corev1.EventTypeNormal, reason, action,
-			"The add-on %s is %s %s: %s", entry.Name, what, wording.Count(len(clusters), "cluster"), wording.FirstFew(clusters))
+			"The add-on %s is %s %s: %s", entry.Name, what, text.Count(len(clusters), "cluster"), text.FirstFew(clusters))
 	}
 }

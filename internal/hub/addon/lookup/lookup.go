@@ -149,5 +149,5 @@ func Installable(cluster *clusterv1.ManagedCluster) bool {
 		cluster.Annotations[fleet.AnnotationDisableAutomaticInstallation] != fleet.LabelTrue
 }
 
-// SelfManaged tells whether the hub is to leave the life of an add-on to the add-on itself (AM-04).
+// SelfManaged tells whether the hub is to leave the life of an add-on to the add-on itself.
 func SelfManaged(entry *addonv1beta1.ClusterManagementAddOn) bool { return addon.SelfManaged(entry) }

@@ -61,7 +61,7 @@ func (p *Placement) read(ctx context.Context, r selected.Reader) error {
 		return fmt.Errorf("list the PlacementDecisions of Placement %s: %w", key, err)
 	}
 	if len(decisions.Items) == 0 {
-		// A scheduler writes one even if it selects nothing (PL-16).
+		// A scheduler writes one even if it selects nothing.
 		p.Unknown = fmt.Sprintf("Placement %s has not been decided on yet; until then nothing is removed from its clusters", key)
 		return nil
 	}
@@ -69,7 +69,7 @@ func (p *Placement) read(ctx context.Context, r selected.Reader) error {
 	return err
 }
 
-// Decisive finds for each selected cluster the placement that counts: the last one that selects it (AM-05).
+// Decisive finds for each selected cluster the placement that counts: the last one that selects it.
 func Decisive(placements []*Placement) map[string]*Placement {
 	decisive := map[string]*Placement{}
 	for _, placement := range placements {

@@ -15,10 +15,10 @@ import (
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
-	"github.com/capstan-io/capstan/internal/changed"
 	"github.com/capstan-io/capstan/internal/fleet"
-	"github.com/capstan-io/capstan/internal/hub/gather"
+	"github.com/capstan-io/capstan/internal/hub/batch"
 	"github.com/capstan-io/capstan/internal/hub/selected"
+	"github.com/capstan-io/capstan/internal/predicates"
 )
 
 // moment is how long events are gathered that make a ClusterManagementAddOn be looked at, or something else that is about many
@@ -26,10 +26,10 @@ import (
 const moment = 150 * time.Millisecond
 
 // Later asks in a moment for what an object has to do with by its name.
-func Later(of handler.MapFunc) handler.EventHandler { return gather.ByName(moment, of) }
+func Later(of handler.MapFunc) handler.EventHandler { return batch.ByName(moment, of) }
 
 // LaterByLabels does so by its labels, and by those that it had before.
-func LaterByLabels(of handler.MapFunc) handler.EventHandler { return gather.ByLabels(moment, of) }
+func LaterByLabels(of handler.MapFunc) handler.EventHandler { return batch.ByLabels(moment, of) }
 
 // EntryOf is the ClusterManagementAddOn of a ManagedClusterAddOn.
 func EntryOf(_ context.Context, addOn client.Object) []reconcile.Request {
@@ -112,7 +112,7 @@ func installed(ctx context.Context, c client.Reader, by client.ListOption) []rec
 
 // EntryChanged matches what people write of a ClusterManagementAddOn.
 func EntryChanged() predicate.Predicate {
-	return predicate.Or[client.Object](changed.Generation(), predicate.AnnotationChangedPredicate{})
+	return predicate.Or[client.Object](predicates.Generation(), predicate.AnnotationChangedPredicate{})
 }
 
 // WatchClusters has a controller of ClusterManagementAddOns hear of what decides which clusters these may be installed on, beside the decisions
@@ -120,8 +120,8 @@ func EntryChanged() predicate.Predicate {
 func WatchClusters(b *builder.Builder, c client.Reader, trustDecisions bool) *builder.Builder {
 	b.Watches(&clusterv1.ManagedCluster{}, Later(OfCluster(c)), builder.WithPredicates(InstallableChanged()))
 	if !trustDecisions {
-		b.Watches(&clusterv1beta2.ManagedClusterSet{}, Later(OfCluster(c)), builder.WithPredicates(changed.Generation())).
-			Watches(&clusterv1beta2.ManagedClusterSetBinding{}, Later(OfCluster(c)), builder.WithPredicates(changed.Generation()))
+		b.Watches(&clusterv1beta2.ManagedClusterSet{}, Later(OfCluster(c)), builder.WithPredicates(predicates.Generation())).
+			Watches(&clusterv1beta2.ManagedClusterSetBinding{}, Later(OfCluster(c)), builder.WithPredicates(predicates.Generation()))
 	}
 	return b
 }

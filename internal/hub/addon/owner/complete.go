@@ -13,7 +13,7 @@ import (
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
-// sharedPrefix begins the annotations that add-ons share with their cluster (AM-03): without a slash, so that of
+// sharedPrefix begins the annotations that add-ons share with their cluster: without a slash, so that of
 // subdomains, too.
 const sharedPrefix = "addon.open-cluster-management.io"
 
@@ -27,7 +27,7 @@ func Complete(addOn *addonv1beta1.ManagedClusterAddOn, entry *addonv1beta1.Clust
 	}
 }
 
-// owned has the add-on go with its ClusterManagementAddOn (AM-02). A reference to one that was deleted and made anew is
+// owned has the add-on go with its ClusterManagementAddOn. A reference to one that was deleted and made anew is
 // replaced: with that one in it, the add-on would be taken for garbage.
 func owned(references []metav1.OwnerReference, entry *addonv1beta1.ClusterManagementAddOn) []metav1.OwnerReference {
 	const kind = "ClusterManagementAddOn"
@@ -41,7 +41,7 @@ func owned(references []metav1.OwnerReference, entry *addonv1beta1.ClusterManage
 	return append(kept, reference)
 }
 
-// copyAnnotations keeps what an add-on shares with its cluster in sync (AM-03, AM-11): also what the cluster has no longer.
+// copyAnnotations keeps what an add-on shares with its cluster in sync: also what the cluster has no longer.
 // Where somebody has enabled an add-on by hand and given it a value of its own, that one stays.
 func copyAnnotations(addOn *addonv1beta1.ManagedClusterAddOn, wanted map[string]string) {
 	byStrategy := addOn.Annotations[fleet.AnnotationInstalledBy] == fleet.InstalledByStrategy

@@ -18,16 +18,16 @@ import (
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
-	"github.com/capstan-io/capstan/internal/changed"
 	"github.com/capstan-io/capstan/internal/hub/addon/lookup"
 	"github.com/capstan-io/capstan/internal/patch"
+	"github.com/capstan-io/capstan/internal/predicates"
 	"github.com/capstan-io/capstan/internal/retry"
 )
 
 // workers is how many ManagedClusterAddOns are written at once.
 const workers = 10
 
-// Controller reconciles the metadata of ManagedClusterAddOns (AM-02, AM-11).
+// Controller reconciles the metadata of ManagedClusterAddOns.
 type Controller struct{ client client.Client }
 
 // New returns a Controller that works through the client.
@@ -50,7 +50,7 @@ func Register(mgr ctrl.Manager) error {
 
 // entryChanged matches a ClusterManagementAddOn of which an add-on says something: by whom it is owned, and annotations.
 func entryChanged() predicate.Predicate {
-	return predicate.Or[client.Object](predicate.AnnotationChangedPredicate{}, changed.Recreated())
+	return predicate.Or[client.Object](predicate.AnnotationChangedPredicate{}, predicates.Recreated())
 }
 
 func metadataChanged() predicate.Predicate {

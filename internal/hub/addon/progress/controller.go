@@ -34,8 +34,7 @@ const workers = 10
 // conflictRetry is when an add-on is judged again that somebody else has written meanwhile: by then, the cache has heard of that.
 const conflictRetry = 100 * time.Millisecond
 
-// Controller reconciles the condition Progressing and the configurations that are applied, of ManagedClusterAddOns (AM-07,
-// AM-09).
+// Controller reconciles the condition Progressing and the applied configurations of ManagedClusterAddOns.
 type Controller struct {
 	client   client.Client
 	recorder events.EventRecorder
@@ -96,7 +95,7 @@ func workMatters(e event.UpdateEvent) bool {
 		!equality.Semantic.DeepEqual(now.Labels, then.Labels) || !equality.Semantic.DeepEqual(now.Status.Conditions, then.Status.Conditions)
 }
 
-// Reconcile judges the works of the add-on. It leaves those alone that manage themselves (AM-04), and those that are going.
+// Reconcile judges the works of the add-on. It leaves those alone that manage themselves, and those that are going.
 func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	addOn := &addonv1beta1.ManagedClusterAddOn{}
 	if err := c.client.Get(ctx, req.NamespacedName, addOn); err != nil {

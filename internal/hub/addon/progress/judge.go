@@ -14,8 +14,8 @@ import (
 )
 
 // Judge says how far the desired configurations of an add-on have come on its cluster, as the condition Progressing, from its
-// works (AM-09). applied tells whether they are all there. It reads nothing but labels, annotations and conditions, so it
-// does not matter whose manager has made the works. A configuration that is not supported (gap A8) is told of wherever that hides
+// works. applied tells whether they are all there. It reads nothing but labels, annotations and conditions, so it
+// does not matter whose manager has made the works. A configuration that is not supported is told of wherever that hides
 // nothing that a rollout has to know.
 func Judge(addOn *addonv1beta1.ManagedClusterAddOn, works []workv1.ManifestWork) (condition metav1.Condition, applied bool) {
 	condition, applied = judgeWorks(addOn, works)
@@ -24,7 +24,7 @@ func Judge(addOn *addonv1beta1.ManagedClusterAddOn, works []workv1.ManifestWork)
 		return condition, applied
 	}
 	message := unsupportedMessage(unsupported, addOn)
-	if condition.Reason == fleet.ReasonFailed || hasFallenIll(addOn, condition) {
+	if condition.Reason == fleet.ReasonFailed || hasDegraded(addOn, condition) {
 		condition.Message += "; " + message
 		return condition, applied
 	}
@@ -32,9 +32,9 @@ func Judge(addOn *addonv1beta1.ManagedClusterAddOn, works []workv1.ManifestWork)
 	return is(metav1.ConditionFalse, fleet.ReasonConfigurationUnsupported, message), applied
 }
 
-// hasFallenIll tells that configurations had been applied and now are not well any more: a rollout that watches them for a while
-// has to see that (AM-20), as it has to see a failure (AM-21).
-func hasFallenIll(addOn *addonv1beta1.ManagedClusterAddOn, condition metav1.Condition) bool {
+// hasDegraded tells that configurations had been applied and now are not well any more: a rollout that watches them for a while
+// has to see that, as it has to see a failure.
+func hasDegraded(addOn *addonv1beta1.ManagedClusterAddOn, condition metav1.Condition) bool {
 	return condition.Reason != fleet.ReasonCompleted && len(addOn.Status.ConfigReferences) > 0 && IsApplied(addOn)
 }
 
@@ -69,8 +69,8 @@ func judgeWorks(addOn *addonv1beta1.ManagedClusterAddOn, works []workv1.Manifest
 }
 
 // isHosted tells whether the agent of the add-on runs on a hosting cluster. The annotation alone does not say so: it is copied from
-// the cluster to all of its add-ons (AM-03), and means nothing to those that do not know this mode. Managers of the others say
-// whether there is such a cluster (AF-16).
+// the cluster to all of its add-ons, and means nothing to those that do not know this mode. Managers of the others say
+// whether there is such a cluster.
 func isHosted(addOn *addonv1beta1.ManagedClusterAddOn) bool {
 	return addOn.Annotations[fleet.AnnotationHostingClusterName] != "" &&
 		meta.FindStatusCondition(addOn.Status.Conditions, fleet.ConditionHostingClusterValidity) != nil
@@ -80,7 +80,7 @@ func is(status metav1.ConditionStatus, reason, message string) metav1.Condition 
 	return metav1.Condition{Type: fleet.ConditionProgressing, Status: status, Reason: reason, Message: message}
 }
 
-// isReady is AM-09: applied and available, as the agent says of the present generation.
+// isReady tells whether the agent reports the current generation of a work as applied and available.
 func isReady(work *workv1.ManifestWork) bool {
 	return has(work, fleet.ConditionApplied, metav1.ConditionTrue) && has(work, fleet.ConditionAvailable, metav1.ConditionTrue)
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
-// Record judges the works of an add-on, and puts what follows into its status: the condition Progressing, and what is applied
-// (AM-07, AM-09). Most of what the condition may say is False, so its time is also that at which the add-on was done, or was not
-// any more: the soak of a rollout begins then (AM-20, AM-21).
+// Record judges the works of an add-on, and puts what follows into its status: the condition Progressing, and what is applied.
+// Most of what the condition may say is False, so its time is also that at which the add-on was done, or was not
+// any more: the soak of a rollout begins then.
 func Record(addOn *addonv1beta1.ManagedClusterAddOn, works []workv1.ManifestWork, now time.Time) {
 	wasDone := IsDone(addOn)
 	condition, applied := Judge(addOn, works)

@@ -36,10 +36,10 @@ func (a *agent) Options() addon.Options {
 		Registration: &addon.Registration{
 			Configs: a.registrations, Permissions: a.permissions, Sign: a.sign,
 		},
-		Health:           addon.Health{Mode: addon.HealthWorkloads}, // AM-36
+		Health:           addon.Health{Mode: addon.HealthWorkloads},
 		InstallNamespace: a.installNamespace,
-		Configs:          Configs(), // AM-38: it waits for them.
-		RedeployOn: func(before, after *clusterv1.ManagedCluster) bool { // AM-37
+		Configs:          Configs(),
+		RedeployOn: func(before, after *clusterv1.ManagedCluster) bool {
 			return before.Annotations[fleet.AnnotationImageRegistries] != after.Annotations[fleet.AnnotationImageRegistries]
 		},
 	}
@@ -109,7 +109,7 @@ func (a *agent) tell(installation addon.Installation, templateIsFor string, unse
 	}
 }
 
-// installNamespace is that of the template or of the AddOnDeploymentConfig (AM-33).
+// installNamespace is that of the template or of the AddOnDeploymentConfig.
 func (a *agent) installNamespace(ctx context.Context, installation addon.Installation) (string, error) {
 	in, err := a.input(ctx, installation)
 	if errors.Is(err, config.ErrMissing) && isLeaving(installation.AddOn) {

@@ -1,4 +1,4 @@
-// Package template runs the add-ons that have no code of their own but an AddOnTemplate (AM-30 to AM-38): it says which these
+// Package template runs the add-ons that have no code of their own but an AddOnTemplate: it says which these
 // are, and what each of them consists of. The machinery is the one that all add-ons share.
 package template
 
@@ -20,8 +20,7 @@ import (
 // Templates is the type of AddOnTemplates.
 var Templates = addonv1beta1.GroupVersion.WithResource("addontemplates")
 
-// Catalogue has the add-ons of AddOnTemplates: those whose ClusterManagementAddOn names the type among its configurations
-// (AM-30).
+// Catalogue has the add-ons of AddOnTemplates: those whose ClusterManagementAddOn names the type among its configurations.
 type Catalogue struct {
 	client client.Client
 	// uncached reads the secrets of certification authorities, which no cache of the hub is to hold.
@@ -53,7 +52,7 @@ func (c *Catalogue) isTemplate(ctx context.Context, addOn *addonv1beta1.ManagedC
 	entry := &addonv1beta1.ClusterManagementAddOn{}
 	err := c.client.Get(ctx, client.ObjectKey{Name: addOn.Name}, entry)
 	switch {
-	case apierrors.IsNotFound(err): // It goes before what is installed of it (gap A5).
+	case apierrors.IsNotFound(err): // It goes before what is installed of it.
 		return slices.ContainsFunc(addOn.Status.SupportedConfigs, isTemplateType) || refersToTemplate(addOn), nil
 	case err != nil:
 		return false, fmt.Errorf("get ClusterManagementAddOn %s: %w", addOn.Name, err)

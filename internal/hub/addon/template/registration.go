@@ -15,14 +15,14 @@ import (
 	"github.com/capstan-io/capstan/addon/config"
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	"github.com/capstan-io/capstan/internal/addon/template"
-	"github.com/capstan-io/capstan/internal/certrequest"
 	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/signingrequest"
 )
 
-// validity of certificates of custom signers (AM-35).
+// validity of certificates of custom signers.
 const validity = 24 * time.Hour
 
-// registrations are those of the template (AM-34, AM-35). While its rollout has not reached the cluster they are what they were: what the agent
+// registrations are those of the template. While its rollout has not reached the cluster they are what they were: what the agent
 // has from them it must be able to renew, however long that takes. Only what the template does not declare any more, nobody can sign: where its
 // CA was is known from nowhere else, and there is no telling whether its author still wants it.
 func (a *agent) registrations(ctx context.Context, installation addon.Installation) ([]addonv1beta1.RegistrationConfig, error) {
@@ -54,8 +54,8 @@ func (a *agent) asBefore(installation addon.Installation) []addonv1beta1.Registr
 	return registrations
 }
 
-// permissions are the bindings that the template asks for (AM-34), each for the agents of this cluster only. Those in a namespace that
-// clusters share go with the add-on as well (gap R12).
+// permissions are the bindings that the template asks for, each for the agents of this cluster only. Those in a namespace that
+// clusters share go with the add-on as well.
 func (a *agent) permissions(ctx context.Context, installation addon.Installation) ([]client.Object, error) {
 	spec, err := a.template(ctx, installation)
 	if errors.Is(err, config.ErrMissing) && isLeaving(installation.AddOn) {
@@ -98,7 +98,7 @@ func bind(installation addon.Installation, permission *addonv1beta1.HubPermissio
 }
 
 // sign issues the certificate of a custom signer with the CA of the template, for the subject that the template declares and for no
-// other (AM-35, gap A2).
+// other.
 func (a *agent) sign(ctx context.Context, installation addon.Installation, csr *certificatesv1.CertificateSigningRequest) ([]byte, error) {
 	object := &addonv1beta1.AddOnTemplate{}
 	found, err := config.ReadPresent(ctx, a.client, installation, object)
@@ -150,12 +150,12 @@ func checkSubject(spec *addonv1beta1.AddOnTemplateSpec, installation addon.Insta
 	if err != nil {
 		return err
 	}
-	request, err := certrequest.Parse(csr)
+	request, err := signingrequest.Parse(csr)
 	if err != nil {
 		return err
 	}
 	for _, registration := range registrations {
-		if registration.CustomSigner != nil && registration.CustomSigner.SignerName == csr.Spec.SignerName && certrequest.IsFor(request, registration.CustomSigner.Subject) {
+		if registration.CustomSigner != nil && registration.CustomSigner.SignerName == csr.Spec.SignerName && signingrequest.IsFor(request, registration.CustomSigner.Subject) {
 			return nil
 		}
 	}

@@ -1,4 +1,4 @@
-// Package token makes the service accounts of add-ons whose agents get tokens for the hub instead of certificates (AM-40, RG-53).
+// Package token makes the service accounts of add-ons whose agents get tokens for the hub instead of certificates.
 package token
 
 import (
@@ -28,10 +28,10 @@ import (
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/acceptance"
-	"github.com/capstan-io/capstan/internal/changed"
 	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/hub/addon/lookup"
 	"github.com/capstan-io/capstan/internal/patch"
+	"github.com/capstan-io/capstan/internal/predicates"
 	"github.com/capstan-io/capstan/internal/retry"
 )
 
@@ -56,7 +56,7 @@ func New(c client.Client, o Options) *Controller { return &Controller{Options: o
 
 // Register adds the controller to the manager.
 func Register(mgr ctrl.Manager, o Options) error {
-	marked := builder.WithPredicates(changed.Either(isMarked))
+	marked := builder.WithPredicates(predicates.Either(isMarked))
 	ofAddOn := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: o.GetNamespace(), Name: o.GetLabels()[fleet.LabelTokenAddOnName]}}}
 	})
@@ -146,7 +146,7 @@ func byToken(registration addonv1beta1.RegistrationConfig) bool {
 	return registration.Type == addonv1beta1.KubeClient && registration.KubeClient != nil && registration.KubeClient.Driver == addonv1beta1.KubeClientDriverToken
 }
 
-// nameSubject says as whom the add-on acts, so that whoever gives it its rights knows (RG-53).
+// nameSubject says as whom the add-on acts, so that whoever gives it its rights knows.
 func nameSubject(addOn *addonv1beta1.ManagedClusterAddOn) {
 	for _, registration := range addOn.Status.Registrations {
 		user := fleet.AddOnTokenUser(addOn.Namespace, addOn.Name)

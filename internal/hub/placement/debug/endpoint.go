@@ -1,5 +1,4 @@
-// Package debug is the endpoint at which a hub says why placements select what they do, and what unsaved ones would select
-// (PL-23).
+// Package debug is the endpoint at which a hub says why placements select what they do, and what unsaved ones would select.
 package debug
 
 import (
@@ -22,7 +21,7 @@ import (
 	"github.com/capstan-io/capstan/internal/placement/report"
 )
 
-// How long the answer to whether somebody may ask holds (P8). Who is given the right waits less than who loses it.
+// How long the answer to whether somebody may ask holds. Who is given the right waits less than who loses it.
 const (
 	allowedTTL = 10 * time.Second
 	deniedTTL  = 2 * time.Second
@@ -35,10 +34,10 @@ type Explainer interface {
 
 // Endpoint answers GET NAMESPACE/NAME and POST below report.Path. Its zero value is ready to serve; until it is opened, it
 // asks clients to come back. The server has authenticated who asks, and put them into the context of the request.
-type Endpoint struct{ open atomic.Pointer[desk] }
+type Endpoint struct{ open atomic.Pointer[server] }
 
-// desk is where an open endpoint answers.
-type desk struct {
+// server answers the requests of an open endpoint.
+type server struct {
 	api        client.Client
 	authorizer authorizer.Authorizer
 	explainer  Explainer
@@ -56,18 +55,18 @@ func (e *Endpoint) Open(api client.Client, reviews authorizationv1.Authorization
 	if err != nil {
 		return err
 	}
-	e.open.Store(&desk{api: api, authorizer: rights, explainer: explainer})
+	e.open.Store(&server{api: api, authorizer: rights, explainer: explainer})
 	return nil
 }
 
 // ServeHTTP answers one request.
 func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	d := e.open.Load()
-	if d == nil {
+	s := e.open.Load()
+	if s == nil {
 		Refuse(w, r, errStarting)
 		return
 	}
-	answer, err := d.answer(w, r)
+	answer, err := s.answer(w, r)
 	if err != nil {
 		Refuse(w, r, err)
 		return

@@ -36,14 +36,14 @@ func (e explainer) Explain(_ context.Context, p *clusterv1beta1.Placement) (*sch
 	return s.Explain(p), e.err
 }
 
-// desk is an open endpoint at which everybody may do what is in rights, as "VERB RESOURCE".
-type desk struct {
+// testServer is an open endpoint at which all users may do what is in rights, as "VERB RESOURCE".
+type testServer struct {
 	debug.Endpoint
 	rights  []string
 	reviews atomic.Int32
 }
 
-func newDesk(t *testing.T, e explainer, rights ...string) *desk {
+func newTestServer(t *testing.T, e explainer, rights ...string) *testServer {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := clusterv1beta1.AddToScheme(scheme); err != nil {
@@ -51,41 +51,41 @@ func newDesk(t *testing.T, e explainer, rights ...string) *desk {
 	}
 	api := fake.NewClientBuilder().WithScheme(scheme).
 		WithObjects(&clusterv1beta1.Placement{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "web"}}).Build()
-	d := &desk{rights: rights}
-	server := httptest.NewServer(http.HandlerFunc(d.review))
+	s := &testServer{rights: rights}
+	server := httptest.NewServer(http.HandlerFunc(s.review))
 	t.Cleanup(server.Close)
 	reviews, err := authorizationclient.NewForConfig(&rest.Config{Host: server.URL})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := d.Open(api, reviews, e); err != nil {
+	if err := s.Open(api, reviews, e); err != nil {
 		t.Fatal(err)
 	}
-	return d
+	return s
 }
 
 // review answers a SubjectAccessReview.
-func (d *desk) review(w http.ResponseWriter, r *http.Request) {
-	d.reviews.Add(1)
+func (s *testServer) review(w http.ResponseWriter, r *http.Request) {
+	s.reviews.Add(1)
 	review := &authorizationv1.SubjectAccessReview{}
 	if err := json.NewDecoder(r.Body).Decode(review); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
 	what := review.Spec.ResourceAttributes
-	review.Status.Allowed = slices.Contains(d.rights, what.Verb+" "+what.Resource)
+	review.Status.Allowed = slices.Contains(s.rights, what.Verb+" "+what.Resource)
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusCreated)
 	_ = json.NewEncoder(w).Encode(review)
 }
 
-func (d *desk) ask(method, path, body string, who user.Info) *httptest.ResponseRecorder {
+func (s *testServer) ask(method, path, body string, who user.Info) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, path, strings.NewReader(body))
 	if who != nil {
 		r = r.WithContext(request.WithUser(r.Context(), who))
 	}
 	w := httptest.NewRecorder()
-	d.ServeHTTP(w, r)
+	s.ServeHTTP(w, r)
 	return w
 }
 
@@ -125,7 +125,7 @@ func TestRefusals(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := newDesk(t, test.explainer, test.rights...).ask(test.method, report.Path+test.path, test.body, test.who)
+			got := newTestServer(t, test.explainer, test.rights...).ask(test.method, report.Path+test.path, test.body, test.who)
 			var answer struct {
 				metav1.Status
 				Error string `json:"error"`
@@ -141,7 +141,7 @@ func TestRefusals(t *testing.T) {
 			}
 		})
 	}
-	if got := (&desk{}).ask("GET", report.Path+"team-a/web", "", alice); got.Code != http.StatusServiceUnavailable {
+	if got := (&testServer{}).ask("GET", report.Path+"team-a/web", "", alice); got.Code != http.StatusServiceUnavailable {
 		t.Errorf("before it is open it answers %d", got.Code)
 	}
 }
@@ -149,17 +149,17 @@ func TestRefusals(t *testing.T) {
 // P8: who asks again is not reviewed again.
 func TestRightsAreCached(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, explainer{}, "get placements")
+	s := newTestServer(t, explainer{}, "get placements")
 	for range 5 {
-		if got := d.ask("GET", report.Path+"team-a/web", "", alice); got.Code != http.StatusOK {
+		if got := s.ask("GET", report.Path+"team-a/web", "", alice); got.Code != http.StatusOK {
 			t.Fatalf("%d %s", got.Code, got.Body)
 		}
 	}
-	if got := d.reviews.Load(); got != 2 {
+	if got := s.reviews.Load(); got != 2 {
 		t.Errorf("%d reviews for one placement and the fleet, want 2", got)
 	}
-	if got := d.ask("GET", report.Path+"team-b/web", "", alice); got.Code != http.StatusNotFound || d.reviews.Load() != 3 {
-		t.Errorf("%d, with %d reviews: another namespace is another right", got.Code, d.reviews.Load())
+	if got := s.ask("GET", report.Path+"team-b/web", "", alice); got.Code != http.StatusNotFound || s.reviews.Load() != 3 {
+		t.Errorf("%d, with %d reviews: another namespace is another right", got.Code, s.reviews.Load())
 	}
 }
 
@@ -167,7 +167,7 @@ func TestRightsAreCached(t *testing.T) {
 func TestOutsidersStaySecret(t *testing.T) {
 	t.Parallel()
 	for rights, known := range map[string]bool{"get placements": false, "get placements,list managedclusters": true} {
-		got := newDesk(t, explainer{}, strings.Split(rights, ",")...).ask("GET", report.Path+"team-a/web", "", alice)
+		got := newTestServer(t, explainer{}, strings.Split(rights, ",")...).ask("GET", report.Path+"team-a/web", "", alice)
 		if got.Code != http.StatusOK || strings.Contains(got.Body.String(), "secret") != known {
 			t.Errorf("with the rights %q: %d %s", rights, got.Code, got.Body)
 		}

@@ -40,20 +40,20 @@ var (
 )
 
 // answer is the report that a request asks for.
-func (d *desk) answer(w http.ResponseWriter, r *http.Request) (*report.Report, error) {
+func (s *server) answer(w http.ResponseWriter, r *http.Request) (*report.Report, error) {
 	who, known := request.UserFrom(r.Context())
 	if !known || !slices.Contains(who.GetGroups(), user.AllAuthenticated) {
 		return nil, errAnonymous
 	}
-	placement, err := d.placement(w, r, who)
+	placement, err := s.placement(w, r, who)
 	if err != nil {
 		return nil, err
 	}
-	explanation, err := d.explainer.Explain(r.Context(), placement)
+	explanation, err := s.explainer.Explain(r.Context(), placement)
 	if err != nil {
 		return nil, err
 	}
-	everywhere, err := d.may(r.Context(), who, clusters("list"))
+	everywhere, err := s.may(r.Context(), who, clusters("list"))
 	if err != nil {
 		return nil, err
 	}
@@ -61,38 +61,38 @@ func (d *desk) answer(w http.ResponseWriter, r *http.Request) (*report.Report, e
 }
 
 // placement is the one that a request is about.
-func (d *desk) placement(w http.ResponseWriter, r *http.Request, who user.Info) (*clusterv1beta1.Placement, error) {
+func (s *server) placement(w http.ResponseWriter, r *http.Request, who user.Info) (*clusterv1beta1.Placement, error) {
 	rest := strings.TrimPrefix(r.URL.Path, report.Path)
 	switch {
 	case r.Method == http.MethodGet && rest != "":
-		return d.saved(r.Context(), rest, who)
+		return s.saved(r.Context(), rest, who)
 	case r.Method == http.MethodPost && rest == "":
-		return d.unsaved(w, r, who)
+		return s.unsaved(w, r, who)
 	case r.Method == http.MethodGet:
 		return nil, apierrors.NewBadRequest("name a placement: GET " + report.Path + "NAMESPACE/NAME, or POST one that is not saved to " + report.Path)
 	}
 	return nil, apierrors.NewMethodNotSupported(placements, r.Method)
 }
 
-func (d *desk) saved(ctx context.Context, path string, who user.Info) (*clusterv1beta1.Placement, error) {
+func (s *server) saved(ctx context.Context, path string, who user.Info) (*clusterv1beta1.Placement, error) {
 	namespace, name, found := strings.Cut(path, "/")
 	if !found || namespace == "" || name == "" || strings.Contains(name, "/") {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("%q is not NAMESPACE/NAME of a placement", path))
 	}
-	if err := d.authorize(ctx, who, "get", namespace, name); err != nil {
+	if err := s.authorize(ctx, who, "get", namespace, name); err != nil {
 		return nil, err
 	}
 	placement := &clusterv1beta1.Placement{}
-	return placement, d.api.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, placement)
+	return placement, s.api.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, placement)
 }
 
 // unsaved has the API server check and complete what was sent, as it would if it were to be saved.
-func (d *desk) unsaved(w http.ResponseWriter, r *http.Request, who user.Info) (*clusterv1beta1.Placement, error) {
+func (s *server) unsaved(w http.ResponseWriter, r *http.Request, who user.Info) (*clusterv1beta1.Placement, error) {
 	sent, spec, err := decode(http.MaxBytesReader(w, r.Body, maxPlacement))
 	if err != nil {
 		return nil, err
 	}
-	if err := d.authorize(r.Context(), who, "create", sent.Namespace, ""); err != nil {
+	if err := s.authorize(r.Context(), who, "create", sent.Namespace, ""); err != nil {
 		return nil, err
 	}
 	// Written by hand, a spec may leave out what the type would send as zero.
@@ -100,7 +100,7 @@ func (d *desk) unsaved(w http.ResponseWriter, r *http.Request, who user.Info) (*
 	complete.SetGroupVersionKind(placementKind)
 	complete.SetNamespace(sent.Namespace)
 	complete.SetGenerateName(unsavedName)
-	if err := d.api.Create(r.Context(), complete, client.DryRunAll); err != nil {
+	if err := s.api.Create(r.Context(), complete, client.DryRunAll); err != nil {
 		if apierrors.IsInvalid(err) {
 			return nil, apierrors.NewBadRequest("the placement would be refused: " + causes(err))
 		}
@@ -159,8 +159,8 @@ func decode(body io.Reader) (placement *clusterv1beta1.Placement, spec any, err 
 }
 
 // authorize asks whether somebody may do with placements what amounts to what they ask for.
-func (d *desk) authorize(ctx context.Context, who user.Info, verb, namespace, name string) error {
-	yes, err := d.may(ctx, who, authorizer.AttributesRecord{
+func (s *server) authorize(ctx context.Context, who user.Info, verb, namespace, name string) error {
+	yes, err := s.may(ctx, who, authorizer.AttributesRecord{
 		Verb: verb, Namespace: namespace, Name: name,
 		APIGroup: placements.Group, APIVersion: clusterv1beta1.GroupVersion.Version, Resource: placements.Resource,
 	})
@@ -176,9 +176,9 @@ func clusters(verb string) authorizer.AttributesRecord {
 	}
 }
 
-func (d *desk) may(ctx context.Context, who user.Info, what authorizer.AttributesRecord) (bool, error) {
+func (s *server) may(ctx context.Context, who user.Info, what authorizer.AttributesRecord) (bool, error) {
 	what.User, what.ResourceRequest = who, true
-	decision, _, err := d.authorizer.Authorize(ctx, what)
+	decision, _, err := s.authorizer.Authorize(ctx, what)
 	if err != nil {
 		return false, fmt.Errorf("ask what user %q may: %w", who.GetName(), err)
 	}

@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// tokenTTL is for how long the cluster's word about a token holds, reviewTimeout how long it has to give it (P8).
+	// tokenTTL is for how long the cluster's word about a token holds, reviewTimeout how long it has to give it.
 	tokenTTL      = 10 * time.Second
 	reviewTimeout = 10 * time.Second
 

@@ -28,16 +28,16 @@ import (
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/acceptance"
-	"github.com/capstan-io/capstan/internal/changed"
 	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/patch"
+	"github.com/capstan-io/capstan/internal/predicates"
 	"github.com/capstan-io/capstan/internal/retry"
 )
 
 // workers is how many clusters are reconciled at once: each costs a handful of round trips, not CPU.
 const workers = 10
 
-// worksRecheck is how soon a leaving cluster's namespace is looked at again for ManifestWorks (RG-17).
+// worksRecheck is how soon a leaving cluster's namespace is looked at again for ManifestWorks.
 const worksRecheck = 5 * time.Second
 
 // Options configure the controller.
@@ -69,7 +69,7 @@ func Register(mgr ctrl.Manager, o Options) error {
 	others := builder.WithPredicates(predicate.Not(renewal()))
 	return ctrl.NewControllerManagedBy(mgr).Named("accept").
 		For(&clusterv1.ManagedCluster{}, builder.WithPredicates(predicate.Or[client.Object](
-			changed.Generation(), predicate.LabelChangedPredicate{}, finalizersChanged()))).
+			predicates.Generation(), predicate.LabelChangedPredicate{}, finalizersChanged()))).
 		Watches(&corev1.Namespace{}, ofCluster, others).
 		Watches(&rbacv1.ClusterRole{}, handler.EnqueueRequestsFromMapFunc(c.clusterOfRole), others).
 		Watches(&rbacv1.ClusterRoleBinding{}, ofCluster, others).
@@ -156,7 +156,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return c.deny(ctx, cluster)
 }
 
-// accept is RG-16: the finalizer before anything that it has to clean up.
+// accept makes what an accepted cluster has: first of all the finalizer, so that nothing is left behind when the cluster is deleted.
 func (c *Controller) accept(ctx context.Context, cluster *clusterv1.ManagedCluster) error {
 	before := cluster.DeepCopy()
 	controllerutil.AddFinalizer(cluster, fleet.FinalizerManagedCluster)

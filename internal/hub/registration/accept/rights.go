@@ -280,7 +280,7 @@ func (c *Controller) ensureWorkRoleBinding(ctx context.Context, cluster string) 
 	return c.ensureRoleBinding(ctx, cluster, fleet.WorkRoleBinding(cluster), fleet.ClusterRoleWork, fleet.FinalizerManifestWorkCleanup)
 }
 
-// ensureLease is RG-20: the hub makes the lease, the agent renews it.
+// ensureLease creates the Lease of the cluster, which the agent renews.
 func (c *Controller) ensureLease(ctx context.Context, cluster string) error {
 	return ensure(ctx, c, client.ObjectKey{Namespace: cluster, Name: fleet.ClusterNamespaceLease}, func(lease *coordinationv1.Lease) {
 		c.label(lease, cluster)
@@ -291,7 +291,7 @@ func (c *Controller) ensureLease(ctx context.Context, cluster string) error {
 	})
 }
 
-// ensureCommonRoles is RG-45: the roles that every cluster's bindings refer to.
+// ensureCommonRoles applies the roles that the bindings of all clusters refer to.
 func (c *Controller) ensureCommonRoles(ctx context.Context) error {
 	for name, rules := range commonRules {
 		err := ensure(ctx, c, client.ObjectKey{Name: name}, func(role *rbacv1.ClusterRole) {

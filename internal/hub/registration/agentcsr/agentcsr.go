@@ -1,4 +1,4 @@
-// Package agentcsr knows the certificate signing requests of cluster agents (RG-06).
+// Package agentcsr knows the certificate signing requests of cluster agents.
 package agentcsr
 
 import (
@@ -7,8 +7,8 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 
-	"github.com/capstan-io/capstan/internal/certrequest"
 	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/signingrequest"
 )
 
 // Requested returns the cluster and the user that the request is for; ok only if it asks for exactly the identity of an
@@ -18,8 +18,8 @@ func Requested(csr *certificatesv1.CertificateSigningRequest) (cluster, user str
 	if cluster == "" || csr.Labels[fleet.LabelAddOnName] != "" || csr.Spec.SignerName != certificatesv1.KubeAPIServerClientSignerName {
 		return "", "", false
 	}
-	requested, err := certrequest.Parse(csr)
-	if err != nil || !ofAgent(requested, cluster) || !certrequest.OfClient(csr.Spec.Usages) {
+	requested, err := signingrequest.Parse(csr)
+	if err != nil || !ofAgent(requested, cluster) || !signingrequest.OfClient(csr.Spec.Usages) {
 		return "", "", false
 	}
 	return cluster, requested.Subject.CommonName, true

@@ -20,18 +20,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
-	"github.com/capstan-io/capstan/internal/certrequest"
-	"github.com/capstan-io/capstan/internal/changed"
 	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/hub/registration/agentcsr"
 	"github.com/capstan-io/capstan/internal/patch"
+	"github.com/capstan-io/capstan/internal/predicates"
 	"github.com/capstan-io/capstan/internal/retry"
+	"github.com/capstan-io/capstan/internal/signingrequest"
 )
 
 // workers is how many clusters are accepted at once.
 const workers = 10
 
-// Controller reconciles ManagedClusters that nobody has decided about (RG-14). That a ManagedCluster exists is not enough to
+// Controller reconciles ManagedClusters that nobody has decided about. That a ManagedCluster exists is not enough to
 // be accepted: the hub must have approved a certificate for its agent, because a trusted user asked for it.
 type Controller struct {
 	client client.Client
@@ -47,7 +47,7 @@ func New(c client.Client, clk clock.Clock, users []string) *Controller {
 // Register adds the controller to the manager.
 func Register(mgr ctrl.Manager, clk clock.Clock, users []string) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("autoaccept").
-		For(&clusterv1.ManagedCluster{}, builder.WithPredicates(changed.Generation())).
+		For(&clusterv1.ManagedCluster{}, builder.WithPredicates(predicates.Generation())).
 		Watches(&certificatesv1.CertificateSigningRequest{}, handler.EnqueueRequestsFromMapFunc(clusterOf)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
 		Complete(retry.Conflicts(New(mgr.GetClient(), clk, users)))
@@ -55,7 +55,7 @@ func Register(mgr ctrl.Manager, clk clock.Clock, users []string) error {
 
 func clusterOf(_ context.Context, o client.Object) []reconcile.Request {
 	csr, ok := o.(*certificatesv1.CertificateSigningRequest)
-	if !ok || !certrequest.ApprovedByHub(csr) {
+	if !ok || !signingrequest.ApprovedByHub(csr) {
 		return nil
 	}
 	return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: csr.Labels[fleet.LabelClusterName]}}}
@@ -82,7 +82,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 }
 
 // decided tells whether the cluster is, or once was, accepted. Of what tells so, the finalizer is the one that stays when an
-// agent that is about to be denied wipes its status (R8).
+// agent that is about to be denied wipes its status.
 func decided(cluster *clusterv1.ManagedCluster) bool {
 	return cluster.Spec.HubAcceptsClient || controllerutil.ContainsFinalizer(cluster, fleet.FinalizerManagedCluster) ||
 		cluster.Annotations[fleet.AnnotationAutomaticallyAcceptedOn] != "" ||
@@ -98,6 +98,6 @@ func (c *Controller) trusted(ctx context.Context, cluster string) (bool, error) 
 	return slices.ContainsFunc(requests.Items, func(csr certificatesv1.CertificateSigningRequest) bool {
 		// The label can be changed afterwards, the request cannot.
 		_, _, ok := agentcsr.Requested(&csr)
-		return ok && certrequest.ApprovedByHub(&csr) && slices.Contains(c.users, csr.Spec.Username)
+		return ok && signingrequest.ApprovedByHub(&csr) && slices.Contains(c.users, csr.Spec.Username)
 	}), nil
 }

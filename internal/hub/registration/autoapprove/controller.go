@@ -22,16 +22,16 @@ import (
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/acceptance"
-	"github.com/capstan-io/capstan/internal/certrequest"
 	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/hub/registration/agentcsr"
 	"github.com/capstan-io/capstan/internal/retry"
+	"github.com/capstan-io/capstan/internal/signingrequest"
 )
 
 // workers is how many requests are judged at once.
 const workers = 10
 
-// Controller reconciles the CertificateSigningRequests of agents that join (RG-13).
+// Controller reconciles the CertificateSigningRequests of agents that join.
 type Controller struct {
 	client   client.Client
 	recorder events.EventRecorder
@@ -69,7 +69,7 @@ func connected(cluster client.Object) bool {
 
 // withheld are the undecided requests of a cluster.
 func (c *Controller) withheld(ctx context.Context, cluster client.Object) []ctrl.Request {
-	waiting, err := certrequest.List(ctx, c.client, certrequest.Undecided, client.MatchingLabels{fleet.LabelClusterName: cluster.GetName()})
+	waiting, err := signingrequest.List(ctx, c.client, signingrequest.Undecided, client.MatchingLabels{fleet.LabelClusterName: cluster.GetName()})
 	if err != nil {
 		log.FromContext(ctx).Error(err, "The requests that wait for a cluster to be gone cannot be looked at again", "cluster", cluster.GetName())
 	}
@@ -77,7 +77,7 @@ func (c *Controller) withheld(ctx context.Context, cluster client.Object) []ctrl
 }
 
 // Reconcile approves the request of a trusted user for exactly the identity of a cluster's agent. The identity of a cluster
-// that is connected is not given away (gap R8): many clusters share one credential to join with, and whoever has it could
+// that is connected is not given away: many clusters share one credential to join with, and whoever has it could
 // take over any of them. Such a request waits until the cluster is lost, or for a person.
 func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	csr := &certificatesv1.CertificateSigningRequest{}
@@ -85,7 +85,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	cluster, _, ok := agentcsr.Requested(csr)
-	if !ok || certrequest.Decided(csr) || !slices.Contains(c.users, csr.Spec.Username) || fleet.ReservedClusterName(cluster) {
+	if !ok || signingrequest.Decided(csr) || !slices.Contains(c.users, csr.Spec.Username) || fleet.ReservedClusterName(cluster) {
 		return ctrl.Result{}, nil
 	}
 	mc := &clusterv1.ManagedCluster{}
@@ -102,7 +102,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			"ManagedCluster %s is denied; an agent for it is not approved automatically. If it is meant to be, run: capstan accept --clusters %s", cluster, cluster)
 		return ctrl.Result{}, nil
 	}
-	if err := certrequest.Approve(ctx, c.client, csr, c.clock.Now(), "The request comes from a user whose clusters are approved automatically."); err != nil {
+	if err := signingrequest.Approve(ctx, c.client, csr, c.clock.Now(), "The request comes from a user whose clusters are approved automatically."); err != nil {
 		return ctrl.Result{}, err
 	}
 	c.recorder.Eventf(csr, nil, corev1.EventTypeNormal, fleet.EventManagedClusterAutoApproved, "Approve",

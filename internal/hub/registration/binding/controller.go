@@ -19,16 +19,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
-	"github.com/capstan-io/capstan/internal/changed"
 	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/patch"
+	"github.com/capstan-io/capstan/internal/predicates"
 	"github.com/capstan-io/capstan/internal/retry"
 )
 
 // bySet is the index of the bindings by the set that they bind.
 const bySet = "spec.clusterSet"
 
-// Controller reconciles the condition Bound of a ManagedClusterSetBinding (RG-42).
+// Controller reconciles the condition Bound of a ManagedClusterSetBinding.
 type Controller struct {
 	client client.Client
 	clock  clock.Clock
@@ -51,7 +51,7 @@ func Register(mgr ctrl.Manager, clk clock.Clock) error {
 	}
 	c := New(mgr.GetClient(), clk)
 	return ctrl.NewControllerManagedBy(mgr).Named("binding").
-		For(&clusterv1beta2.ManagedClusterSetBinding{}, builder.WithPredicates(changed.Generation())).
+		For(&clusterv1beta2.ManagedClusterSetBinding{}, builder.WithPredicates(predicates.Generation())).
 		Watches(&clusterv1beta2.ManagedClusterSet{}, handler.EnqueueRequestsFromMapFunc(c.ofSet), builder.WithPredicates(comesOrGoes())).
 		WithOptions(controller.Options{RateLimiter: retry.Limiter()}).
 		Complete(retry.Conflicts(c))

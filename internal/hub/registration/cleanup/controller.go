@@ -29,9 +29,9 @@ import (
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
-	"github.com/capstan-io/capstan/internal/changed"
 	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/patch"
+	"github.com/capstan-io/capstan/internal/predicates"
 	"github.com/capstan-io/capstan/internal/retry"
 )
 
@@ -43,7 +43,7 @@ const (
 	safetyNet = time.Minute
 )
 
-// DefaultResources are what RG-44 deletes, in this order.
+// DefaultResources are what is deleted from the namespace of a cluster that leaves, in this order.
 func DefaultResources() []schema.GroupVersionResource {
 	return []schema.GroupVersionResource{
 		addonv1beta1.GroupVersion.WithResource("managedclusteraddons"),
@@ -92,7 +92,7 @@ func Register(mgr ctrl.Manager, o Options) error {
 	}
 	return ctrl.NewControllerManagedBy(mgr).Named("cleanup").
 		For(&clusterv1.ManagedCluster{}, builder.WithPredicates(predicate.Or[client.Object](
-			changed.Generation(), predicate.AnnotationChangedPredicate{}, availabilityChanged()))).
+			predicates.Generation(), predicate.AnnotationChangedPredicate{}, availabilityChanged()))).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(clusterOfNamespace), builder.WithPredicates(present())).
 		WatchesRawSource(source.Channel(changes, &handler.EnqueueRequestForObject{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).

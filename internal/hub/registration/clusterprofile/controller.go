@@ -25,17 +25,17 @@ import (
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
 	multiclusterv1alpha1 "github.com/capstan-io/capstan/api/multicluster/v1alpha1"
-	"github.com/capstan-io/capstan/internal/changed"
 	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/patch"
 	"github.com/capstan-io/capstan/internal/placement/clusterset"
+	"github.com/capstan-io/capstan/internal/predicates"
 	"github.com/capstan-io/capstan/internal/retry"
 )
 
 // workers is how many profiles are written at once.
 const workers = 10
 
-// Controller reconciles ClusterProfiles (RG-46). A request is a profile: a namespace, and the name of a cluster.
+// Controller reconciles ClusterProfiles. A request is a profile: a namespace, and the name of a cluster.
 type Controller struct {
 	client   client.Client
 	recorder events.EventRecorder
@@ -53,7 +53,7 @@ func Register(mgr ctrl.Manager) error {
 		For(&multiclusterv1alpha1.ClusterProfile{}).
 		Watches(&clusterv1.ManagedCluster{}, each(c.ofCluster)).
 		Watches(&clusterv1beta2.ManagedClusterSetBinding{}, each(c.ofBinding)).
-		Watches(&clusterv1beta2.ManagedClusterSet{}, each(c.ofSet), builder.WithPredicates(changed.Generation())).
+		Watches(&clusterv1beta2.ManagedClusterSet{}, each(c.ofSet), builder.WithPredicates(predicates.Generation())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
 		Complete(retry.Conflicts(c))
 }

@@ -22,14 +22,14 @@ import (
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
-	"github.com/capstan-io/capstan/internal/changed"
 	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/patch"
 	"github.com/capstan-io/capstan/internal/placement/clusterset"
+	"github.com/capstan-io/capstan/internal/predicates"
 	"github.com/capstan-io/capstan/internal/retry"
 )
 
-// Controller reconciles the condition ClusterSetEmpty of a ManagedClusterSet (RG-40).
+// Controller reconciles the condition ClusterSetEmpty of a ManagedClusterSet.
 type Controller struct {
 	client client.Client
 	clock  clock.Clock
@@ -42,7 +42,7 @@ func New(c client.Client, clk clock.Clock) *Controller { return &Controller{clie
 func Register(mgr ctrl.Manager, clk clock.Clock) error {
 	c := New(mgr.GetClient(), clk)
 	return ctrl.NewControllerManagedBy(mgr).Named("clusterset").
-		For(&clusterv1beta2.ManagedClusterSet{}, builder.WithPredicates(changed.Generation())).
+		For(&clusterv1beta2.ManagedClusterSet{}, builder.WithPredicates(predicates.Generation())).
 		Watches(&clusterv1.ManagedCluster{}, handler.Funcs{
 			CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { c.enqueue(ctx, q, e.Object.GetLabels(), nil) },
 			DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { c.enqueue(ctx, q, nil, e.Object.GetLabels()) },

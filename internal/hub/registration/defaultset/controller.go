@@ -43,7 +43,7 @@ var sets = map[string]struct {
 	},
 }
 
-// Controller reconciles the two sets (RG-41).
+// Controller reconciles the two sets.
 type Controller struct {
 	client   client.Client
 	recorder events.EventRecorder

@@ -17,10 +17,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
-	"github.com/capstan-io/capstan/internal/certrequest"
-	"github.com/capstan-io/capstan/internal/changed"
 	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/predicates"
 	"github.com/capstan-io/capstan/internal/retry"
+	"github.com/capstan-io/capstan/internal/signingrequest"
 )
 
 // stillAsks is how soon an expired cluster is looked at again whose agent still asks.
@@ -42,7 +42,7 @@ func New(c client.Client, clk clock.Clock, after time.Duration) *Controller {
 // Register adds the controller to the manager.
 func Register(mgr ctrl.Manager, clk clock.Clock, after time.Duration) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("expire").
-		For(&clusterv1.ManagedCluster{}, builder.WithPredicates(changed.Generation())).
+		For(&clusterv1.ManagedCluster{}, builder.WithPredicates(predicates.Generation())).
 		WithOptions(controller.Options{RateLimiter: retry.Limiter()}).
 		Complete(New(mgr.GetClient(), clk, after))
 }
@@ -92,7 +92,7 @@ func (c *Controller) asks(ctx context.Context, cluster string) (bool, error) {
 		return false, fmt.Errorf("list the certificate requests of cluster %s: %w", cluster, err)
 	}
 	for i := range requests.Items {
-		if !certrequest.Decided(&requests.Items[i]) {
+		if !signingrequest.Decided(&requests.Items[i]) {
 			return true, nil
 		}
 	}

@@ -23,17 +23,17 @@ import (
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
-	"github.com/capstan-io/capstan/internal/changed"
 	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/patch"
 	"github.com/capstan-io/capstan/internal/placement/clusterset"
+	"github.com/capstan-io/capstan/internal/predicates"
 	"github.com/capstan-io/capstan/internal/retry"
 )
 
 // workers is how many clusters are told at once when a set changes.
 const workers = 10
 
-// Controller reconciles status.managedNamespaces of a ManagedCluster (RG-43). The conditions there are the agent's.
+// Controller reconciles status.managedNamespaces of a ManagedCluster. The conditions there are the agent's.
 type Controller struct {
 	client   client.Client
 	recorder events.EventRecorder
@@ -48,7 +48,7 @@ func New(c client.Client, recorder events.EventRecorder) *Controller {
 func Register(mgr ctrl.Manager, _ clock.Clock) error {
 	c := New(mgr.GetClient(), mgr.GetEventRecorder("managed-namespace-controller"))
 	return ctrl.NewControllerManagedBy(mgr).Named("managednamespace").
-		For(&clusterv1.ManagedCluster{}, builder.WithPredicates(predicate.Or[client.Object](predicate.LabelChangedPredicate{}, changed.Recreated()))).
+		For(&clusterv1.ManagedCluster{}, builder.WithPredicates(predicate.Or[client.Object](predicate.LabelChangedPredicate{}, predicates.Recreated()))).
 		Watches(&clusterv1beta2.ManagedClusterSet{}, handler.Funcs{
 			CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { c.enqueueMembers(ctx, q, e.Object) },
 			DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { c.enqueueMembers(ctx, q, e.Object) },
@@ -56,7 +56,7 @@ func Register(mgr ctrl.Manager, _ clock.Clock) error {
 				c.enqueueMembers(ctx, q, e.ObjectOld)
 				c.enqueueMembers(ctx, q, e.ObjectNew)
 			},
-		}, builder.WithPredicates(changed.Generation())).
+		}, builder.WithPredicates(predicates.Generation())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
 		Complete(retry.Conflicts(c))
 }

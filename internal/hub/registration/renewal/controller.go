@@ -24,10 +24,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
-	"github.com/capstan-io/capstan/internal/certrequest"
 	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/hub/registration/agentcsr"
 	"github.com/capstan-io/capstan/internal/retry"
+	"github.com/capstan-io/capstan/internal/signingrequest"
 )
 
 // workers is how many requests are judged at once.
@@ -94,7 +94,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	cluster, user, ok := agentcsr.Requested(csr)
-	if !ok || user != csr.Spec.Username || certrequest.Decided(csr) {
+	if !ok || user != csr.Spec.Username || signingrequest.Decided(csr) {
 		return ctrl.Result{}, nil
 	}
 	accepted, err := c.isAccepted(ctx, cluster)
@@ -152,7 +152,7 @@ func (c *Controller) mayRenew(ctx context.Context, csr *certificatesv1.Certifica
 }
 
 func (c *Controller) approve(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) error {
-	if err := certrequest.Approve(ctx, c.client, csr, c.clock.Now(), "The agent of an accepted cluster renews its own client certificate."); err != nil {
+	if err := signingrequest.Approve(ctx, c.client, csr, c.clock.Now(), "The agent of an accepted cluster renews its own client certificate."); err != nil {
 		return err
 	}
 	c.recorder.Eventf(csr, nil, corev1.EventTypeNormal, fleet.EventManagedClusterCSRAutoApproved, "Approve",

@@ -23,8 +23,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
-	"github.com/capstan-io/capstan/internal/certrequest"
 	"github.com/capstan-io/capstan/internal/hub/registration/renewal"
+	"github.com/capstan-io/capstan/internal/signingrequest"
 )
 
 // renewalOf is a request of the agent a1 of the cluster c1 for its own identity.
@@ -98,7 +98,7 @@ func TestRenewal(t *testing.T) {
 			if _, err := controller.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(csr)}); err != nil {
 				t.Fatal(err)
 			}
-			if err := c.Get(t.Context(), client.ObjectKeyFromObject(csr), csr); err != nil || certrequest.Decided(csr) != test.approved {
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(csr), csr); err != nil || signingrequest.Decided(csr) != test.approved {
 				t.Errorf("decided: %v, error %v", csr.Status.Conditions, err)
 			}
 			var event string

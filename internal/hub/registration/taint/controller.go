@@ -19,16 +19,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
-	"github.com/capstan-io/capstan/internal/changed"
 	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/patch"
+	"github.com/capstan-io/capstan/internal/predicates"
 	"github.com/capstan-io/capstan/internal/retry"
 )
 
 // workers is how many clusters are tainted at once, when many are lost together.
 const workers = 10
 
-// Controller reconciles the hub's own taints of a ManagedCluster (RG-28).
+// Controller reconciles the hub's own taints of a ManagedCluster.
 type Controller struct {
 	client   client.Client
 	recorder events.EventRecorder
@@ -43,7 +43,7 @@ func New(c client.Client, recorder events.EventRecorder) *Controller {
 func Register(mgr ctrl.Manager, _ clock.Clock) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("taint").
 		For(&clusterv1.ManagedCluster{}, builder.WithPredicates(predicate.Or[client.Object](
-			changed.Generation(), availabilityChanged()))).
+			predicates.Generation(), availabilityChanged()))).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
 		Complete(retry.Conflicts(New(mgr.GetClient(), mgr.GetEventRecorder("taint-controller"))))
 }

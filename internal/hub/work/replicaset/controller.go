@@ -20,17 +20,17 @@ import (
 
 	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
 	"github.com/capstan-io/capstan/internal/fleet"
-	"github.com/capstan-io/capstan/internal/hub/absence"
+	"github.com/capstan-io/capstan/internal/hub/debounce"
 	"github.com/capstan-io/capstan/internal/hub/selected"
 	"github.com/capstan-io/capstan/internal/patch"
 )
 
 const (
-	// workers is how many sets are reconciled at once (MR-08).
+	// workers is how many sets are reconciled at once.
 	workers = 5
 	// writers is how many works of one set are written at once.
 	writers = 16
-	// longestWait is when a rollout is looked at again at the latest (MR-08). It is a safety net: everything is watched.
+	// longestWait is when a rollout is looked at again at the latest. It is a safety net: everything is watched.
 	longestWait = 30 * time.Minute
 )
 
@@ -41,14 +41,14 @@ type Options struct {
 	Clock          clock.Clock
 }
 
-// Controller reconciles ManifestWorkReplicaSets (MR-01 to MR-08).
+// Controller reconciles ManifestWorkReplicaSets.
 type Controller struct {
 	client    client.Client
 	templates templates
 	recorder  events.EventRecorder
 	clock     clock.Clock
 	selected  selected.Reader
-	absences  *absence.Tracker[types.NamespacedName, missing]
+	absences  *debounce.Tracker[types.NamespacedName, missing]
 	waiting   waiting
 }
 
@@ -57,7 +57,7 @@ type Controller struct {
 func New(c, secrets client.Client, recorder events.EventRecorder, o Options) *Controller {
 	return &Controller{
 		client: c, templates: templates{secrets}, recorder: recorder, clock: o.Clock, selected: selected.Reader{Client: c, Trust: o.TrustDecisions},
-		absences: absence.NewTracker[types.NamespacedName, missing](),
+		absences: debounce.NewTracker[types.NamespacedName, missing](),
 	}
 }
 
@@ -110,7 +110,7 @@ func (c *Controller) advance(ctx context.Context, set *workv1alpha1.ManifestWork
 	return s.wait(), errors.Join(problems.asError(), s.again)
 }
 
-// hold makes sure that the set does not go without its works (MR-07).
+// hold makes sure that the set does not go without its works.
 func (c *Controller) hold(ctx context.Context, set *workv1alpha1.ManifestWorkReplicaSet) error {
 	before := set.DeepCopy()
 	if !controllerutil.AddFinalizer(set, fleet.FinalizerManifestWorkReplicaSetCleanup) {

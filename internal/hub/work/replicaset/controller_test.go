@@ -19,7 +19,7 @@ import (
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
 	"github.com/capstan-io/capstan/internal/fleet"
-	"github.com/capstan-io/capstan/internal/hub/absence"
+	"github.com/capstan-io/capstan/internal/hub/debounce"
 )
 
 // progressive lets so many clusters begin at once.
@@ -356,12 +356,12 @@ func TestDeselectedClusters(t *testing.T) {
 	h.reconcile(t)
 	uid := h.works(t)["c2"][0].UID
 	h.decide(t, decision("p", 1, 0, "c1"))
-	if wait := h.reconcile(t).RequeueAfter; wait != absence.Settle {
+	if wait := h.reconcile(t).RequeueAfter; wait != debounce.Settle {
 		t.Errorf("comes back after %s", wait)
 	}
 	h.expectClusters(t, "c1", "c2")
 	h.decide(t, decision("p", 2, 1, "c2"))
-	h.clock.Step(absence.Settle)
+	h.clock.Step(debounce.Settle)
 	h.reconcile(t)
 	if h.expectClusters(t, "c1", "c2"); h.works(t)["c2"][0].UID != uid {
 		t.Error("the work was made anew")
@@ -370,7 +370,7 @@ func TestDeselectedClusters(t *testing.T) {
 	h.decide(t, decision("p", 2, 1))
 	h.reconcile(t)
 	h.expectClusters(t, "c1", "c2")
-	h.clock.Step(absence.Settle)
+	h.clock.Step(debounce.Settle)
 	h.reconcile(t)
 	h.expectClusters(t, "c1")
 	if sum := h.set(t).Status.Summary; sum.Total != 1 || sum.DesiredTotal != 1 {

@@ -154,7 +154,7 @@ func (t templates) prune(ctx context.Context, set *workv1alpha1.ManifestWorkRepl
 type lostTemplateError struct{ error }
 
 // load reads the template of a revision, or returns a lostTemplateError. It must be the one that the set had: its hash says so.
-// And it must have the same executor as the present one, for which somebody was asked whether he may use it (WH-11).
+// And it must have the same executor as the present one, for which somebody was asked whether he may use it.
 func (t templates) load(ctx context.Context, set *workv1alpha1.ManifestWorkReplicaSet, r *revision) (*workv1.ManifestWorkSpec, error) {
 	secret := &corev1.Secret{}
 	if err := t.Get(ctx, client.ObjectKey{Namespace: set.Namespace, Name: templateName(set, r.Hash)}, secret); apierrors.IsNotFound(err) {

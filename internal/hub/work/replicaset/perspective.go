@@ -13,7 +13,7 @@ import (
 	"github.com/capstan-io/capstan/internal/manifest/override"
 )
 
-// readOverrides prepares what makes the works of a set differ (gap W8). Few sets have any; the others share their template.
+// readOverrides prepares what makes the works of a set differ. Few sets have any; the others share their template.
 func (c *Controller) readOverrides(ctx context.Context, s *situation) error {
 	text := s.set.Annotations[fleet.AnnotationOverrides]
 	if text == "" {
@@ -44,7 +44,7 @@ type variants struct {
 }
 
 // specFor is what a cluster is to have when its turn comes. Overrides change manifests alone: above all not the executor,
-// which nobody would be asked about then (WH-11).
+// which nobody would be asked about then.
 func (s *situation) specFor(cluster string) (*workv1.ManifestWorkSpec, error) {
 	v := s.overrides
 	if v == nil {

@@ -9,7 +9,7 @@ import (
 
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	"github.com/capstan-io/capstan/internal/fleet"
-	"github.com/capstan-io/capstan/internal/hub/absence"
+	"github.com/capstan-io/capstan/internal/hub/debounce"
 )
 
 // readPlacements finds out which clusters the placements of a set select. Where that cannot be told, as with a Placement
@@ -31,7 +31,7 @@ func (c *Controller) readPlacements(ctx context.Context, s *situation) error {
 	for _, p := range s.placements {
 		for cluster := range p.works {
 			gone, found := since[missing{p.Name, cluster}]
-			if due := gone.Add(absence.Settle); found && s.now.Before(due) {
+			if due := gone.Add(debounce.Settle); found && s.now.Before(due) {
 				p.kept[cluster] = true
 				s.lookAgain(due)
 			}
@@ -57,7 +57,7 @@ func (c *Controller) readDecisions(ctx context.Context, namespace string, p *pla
 		return fmt.Errorf("list the PlacementDecisions of Placement %s: %w", key, err)
 	}
 	if len(decisions.Items) == 0 {
-		// A scheduler writes one even if it selects nothing (PL-16).
+		// A scheduler writes one even if it selects nothing.
 		p.reason = fleet.ReasonPlacementDecisionEmpty
 		p.message = fmt.Sprintf("Placement %s has not been decided on yet; until then its works stay as they are", p.Name)
 		return nil

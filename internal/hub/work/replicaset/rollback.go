@@ -13,7 +13,7 @@ import (
 	"github.com/capstan-io/capstan/internal/rollout"
 )
 
-// chooseTemplate is the template of the set, or, once that has failed in a set with rollback (gap W11), the last good one.
+// chooseTemplate is the template of the set, or, once that has failed in a set with rollback, the last good one.
 // The spec is left as its author wrote it, who may be a machine that would write it again at once.
 func (c *Controller) chooseTemplate(ctx context.Context, s *situation) (err error) {
 	if s.set.Annotations[fleet.AnnotationRollback] != fleet.LabelTrue {

@@ -13,7 +13,7 @@ import (
 // situation is a set and all that belongs to it, as of now.
 type situation struct {
 	set *workv1alpha1.ManifestWorkReplicaSet
-	// template is what is rolled out: that of the set, or one that it had before (gap W11).
+	// template is what is rolled out: that of the set, or one that it had before.
 	template   *workv1.ManifestWorkSpec
 	placements []*placement
 	// loose are works that belong to none of the placements, or to one that has another work on the cluster.
@@ -105,7 +105,7 @@ func older(a, b *work) (first, second *work) {
 	}
 }
 
-// decide asks the engine for each placement by itself: each has a strategy of its own (MR-04).
+// decide asks the engine for each placement by itself: each has a strategy of its own.
 func (s *situation) decide() {
 	for _, p := range s.placements {
 		if !p.known() {

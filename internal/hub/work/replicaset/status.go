@@ -14,10 +14,10 @@ import (
 	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/patch"
 	"github.com/capstan-io/capstan/internal/rollout"
-	"github.com/capstan-io/capstan/internal/wording"
+	"github.com/capstan-io/capstan/internal/text"
 )
 
-// report writes the status of the set (MR-06).
+// report writes the status of the set.
 func (c *Controller) report(ctx context.Context, s *situation, failed problems) error {
 	before := s.set.DeepCopy()
 	status := &s.set.Status
@@ -43,7 +43,7 @@ func (c *Controller) reportDeletion(ctx context.Context, set, before *workv1alph
 	set.Status.PlacementsSummary = nil
 	meta.SetStatusCondition(&set.Status.Conditions, metav1.Condition{
 		Type: fleet.ConditionManifestworkApplied, Status: metav1.ConditionFalse, Reason: fleet.ReasonProcessing,
-		Message:            fmt.Sprintf("being deleted: waits for %s to go", wording.Count(works, "work")),
+		Message:            fmt.Sprintf("being deleted: waits for %s to go", text.Count(works, "work")),
 		ObservedGeneration: set.Generation, LastTransitionTime: metav1.NewTime(c.clock.Now()),
 	})
 	_, err := patch.Status(ctx, c.client, set, before)
@@ -115,8 +115,8 @@ func (s *situation) verified() metav1.Condition {
 	var missing, notes, passed []string
 	for _, p := range s.placements {
 		selected += len(p.selected)
-		if text := p.passed.String(); text != "" {
-			passed = append(passed, fmt.Sprintf("placement %s: %s", p.Name, text))
+		if others := p.passed.String(); others != "" {
+			passed = append(passed, fmt.Sprintf("placement %s: %s", p.Name, others))
 		}
 		switch {
 		case !p.known():
@@ -134,7 +134,7 @@ func (s *situation) verified() metav1.Condition {
 	}
 	cond.Message = strings.Join(append(missing, notes...), "; ")
 	if cond.Message == "" {
-		cond.Message = fmt.Sprintf("%s selected by %s", wording.Count(selected, "cluster"), wording.Count(len(s.placements), "placement"))
+		cond.Message = fmt.Sprintf("%s selected by %s", text.Count(selected, "cluster"), text.Count(len(s.placements), "placement"))
 	}
 	cond.Message = strings.Join(append([]string{cond.Message}, passed...), "; ")
 	return cond
@@ -174,7 +174,7 @@ func (s *situation) rolledOut() metav1.Condition {
 func (s *situation) applied(failed problems) metav1.Condition {
 	cond := metav1.Condition{Type: fleet.ConditionManifestworkApplied, Status: metav1.ConditionFalse}
 	sum := s.set.Status.Summary
-	cond.Message = fmt.Sprintf("%d of %s applied", sum.Applied, wording.Count(sum.Total, "work"))
+	cond.Message = fmt.Sprintf("%d of %s applied", sum.Applied, text.Count(sum.Total, "work"))
 	switch notApplied := s.notApplied(); {
 	case len(failed) > 0:
 		cond.Reason, cond.Message = fleet.ReasonNotAsExpected, budget.Message(failed.asError().Error())
@@ -182,7 +182,7 @@ func (s *situation) applied(failed problems) metav1.Condition {
 		cond.Reason, cond.Message = fleet.ReasonPlacementDecisionEmpty, "no clusters are selected"
 	case len(notApplied) > 0:
 		cond.Reason = fleet.ReasonNotAsExpected
-		cond.Message += fmt.Sprintf("; the ManifestWorks %s say what is wrong", wording.FirstFew(notApplied))
+		cond.Message += fmt.Sprintf("; the ManifestWorks %s say what is wrong", text.FirstFew(notApplied))
 	case sum.Total == 0 || sum.Applied < sum.Total:
 		cond.Reason = fleet.ReasonProcessing
 	default:

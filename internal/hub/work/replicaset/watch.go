@@ -21,10 +21,10 @@ import (
 	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
-	"github.com/capstan-io/capstan/internal/changed"
 	"github.com/capstan-io/capstan/internal/fleet"
-	"github.com/capstan-io/capstan/internal/hub/gather"
+	"github.com/capstan-io/capstan/internal/hub/batch"
 	"github.com/capstan-io/capstan/internal/hub/selected"
+	"github.com/capstan-io/capstan/internal/predicates"
 	"github.com/capstan-io/capstan/internal/retry"
 )
 
@@ -57,17 +57,17 @@ func Register(mgr ctrl.Manager, o Options) error {
 	c := New(mgr.GetClient(), secrets, mgr.GetEventRecorder("manifestworkreplicaset-controller"), o)
 	controller := ctrl.NewControllerManagedBy(mgr).Named("manifestworkreplicaset").
 		For(&workv1alpha1.ManifestWorkReplicaSet{}, builder.WithPredicates(predicate.Or[client.Object](
-			changed.Generation(), predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
-		Watches(&workv1.ManifestWork{}, gather.ByLabels(moment, c.ofWork), builder.WithPredicates(predicate.Funcs{UpdateFunc: matters})).
-		Watches(&clusterv1beta1.Placement{}, handler.EnqueueRequestsFromMapFunc(c.ofPlacement), builder.WithPredicates(changed.Generation())).
+			predicates.Generation(), predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
+		Watches(&workv1.ManifestWork{}, batch.ByLabels(moment, c.ofWork), builder.WithPredicates(predicate.Funcs{UpdateFunc: matters})).
+		Watches(&clusterv1beta1.Placement{}, handler.EnqueueRequestsFromMapFunc(c.ofPlacement), builder.WithPredicates(predicates.Generation())).
 		Watches(&clusterv1beta1.PlacementDecision{}, handler.EnqueueRequestsFromMapFunc(c.ofDecision)).
-		Watches(&clusterv1.ManagedCluster{}, gather.ByName(moment, c.ofCluster), builder.WithPredicates(predicate.Funcs{UpdateFunc: hasOtherValues})).
-		Watches(&clusterv1.ManagedCluster{}, gather.ByName(moment, c.actingOn), builder.WithPredicates(selected.ClusterChanged())).
+		Watches(&clusterv1.ManagedCluster{}, batch.ByName(moment, c.ofCluster), builder.WithPredicates(predicate.Funcs{UpdateFunc: hasOtherValues})).
+		Watches(&clusterv1.ManagedCluster{}, batch.ByName(moment, c.actingOn), builder.WithPredicates(selected.ClusterChanged())).
 		WithOptions(runtimecontroller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()})
 	if !o.TrustDecisions {
 		controller.
-			Watches(&clusterv1beta2.ManagedClusterSetBinding{}, handler.EnqueueRequestsFromMapFunc(c.ofNamespace), builder.WithPredicates(changed.Generation())).
-			Watches(&clusterv1beta2.ManagedClusterSet{}, handler.EnqueueRequestsFromMapFunc(c.ofClusterSet), builder.WithPredicates(changed.Generation()))
+			Watches(&clusterv1beta2.ManagedClusterSetBinding{}, handler.EnqueueRequestsFromMapFunc(c.ofNamespace), builder.WithPredicates(predicates.Generation())).
+			Watches(&clusterv1beta2.ManagedClusterSet{}, handler.EnqueueRequestsFromMapFunc(c.ofClusterSet), builder.WithPredicates(predicates.Generation()))
 	}
 	return controller.Complete(c)
 }

@@ -98,7 +98,7 @@ func (c *Controller) write(ctx context.Context, all []change) problems {
 	return failed
 }
 
-// create makes the work of a cluster (MR-02). Its name is always the same, so that a hub that is killed before it hears of
+// create makes the work of a cluster. Its name is always the same, so that a hub that is killed before it hears of
 // its own write does not write it twice.
 func (s *situation) create(p *placement, cluster string, spec *workv1.ManifestWorkSpec) change {
 	w := &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{
@@ -194,7 +194,7 @@ func remove(w *work) change {
 }
 
 // workName is the name of the work of a set for a placement on a cluster. It begins with that of the set, as far as the name
-// of an AppliedManifestWork, which adds a hash to it, has room (WK-03). It is another one on each cluster: one that has
+// of an AppliedManifestWork, which adds a hash to it, has room. It is another one on each cluster: one that has
 // joined twice, under two names, would take their works for the same.
 func workName(set *workv1alpha1.ManifestWorkReplicaSet, placement, cluster string) string {
 	const longest, digits = 253 - 2*sha256.Size - 1, 10

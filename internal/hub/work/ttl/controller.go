@@ -25,7 +25,7 @@ import (
 // workers is how many works are looked at at once.
 const workers = 5
 
-// Controller reconciles ManifestWorks with spec.deleteOption.ttlSecondsAfterFinished (WK-32).
+// Controller reconciles ManifestWorks with spec.deleteOption.ttlSecondsAfterFinished.
 type Controller struct {
 	client client.Client
 	clock  clock.PassiveClock

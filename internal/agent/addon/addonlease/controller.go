@@ -1,0 +1,245 @@
+// Package addonlease reports to the hub whether the agents of add-ons are alive, by the Leases that they renew on the managed cluster.
+package addonlease
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	"github.com/capstan-io/capstan/internal/agent/addon/install"
+	"github.com/capstan-io/capstan/internal/agent/addon/single"
+	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/patch"
+)
+
+const (
+	// durations is for how many of its own durations a lease may go without renewal. An agent may be late by a quarter of it, as those made
+	// with the add-on framework are, and miss one renewal on top of that.
+	durations = 3
+	// defaultDuration holds for a lease that does not tell.
+	defaultDuration = time.Minute
+	// modeTimeout is how long a new add-on may be without a lease before that is told of, if its manager has not said that there is to be
+	// one.
+	modeTimeout = install.ModeTimeout
+)
+
+// The wait after a failure doubles from the first to the last.
+const (
+	firstRetry = time.Second
+	lastRetry  = time.Minute
+)
+
+// Options configure the controller.
+type Options struct {
+	// Managed and Hosting are the clusters on which agents of add-ons run: the managed one, and for add-ons in hosted mode the one
+	// that the agent itself runs in.
+	Managed, Hosting *rest.Config
+	// Grace is how long any lease may go without renewal; zero means three times the lease's own leaseDurationSeconds.
+	Grace time.Duration
+	Clock clock.Clock
+}
+
+// Controller sets the condition Available of ManagedClusterAddOns, unless their health is found in another way.
+type Controller struct {
+	Options
+	hub              client.Client
+	managed, hosting *leases
+	seen             map[types.NamespacedName]renewal
+	// missed is since when a lease is missing of which nothing has been said.
+	missed map[types.NamespacedName]time.Time
+	// agents are where those of add-ons run.
+	agents install.Places
+}
+
+type leases = single.Objects[*coordinationv1.Lease]
+
+// renewal is what a lease said when it was renewed, and when that was seen. The clocks of the agents of add-ons need not agree with
+// this one: what counts is when renewals come.
+type renewal struct {
+	lease      types.UID
+	said, seen time.Time
+}
+
+// Register adds the controller to the manager. Add-ons are read from the cache of hub.
+func Register(mgr ctrl.Manager, hub cluster.Cluster, o Options) error {
+	c := &Controller{Options: o, hub: hub.GetClient(), seen: map[types.NamespacedName]renewal{}, missed: map[types.NamespacedName]time.Time{}}
+	var err error
+	if c.managed, err = newLeases(o.Managed); err != nil {
+		return err
+	}
+	if c.hosting, err = newLeases(o.Hosting); err != nil {
+		return err
+	}
+	return ctrl.NewControllerManagedBy(mgr).Named("addonlease").
+		WithOptions(controller.Options{
+			// One at a time: what was seen has no lock.
+			SkipNameValidation: ptr.To(true), MaxConcurrentReconciles: 1,
+			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
+		}).
+		WatchesRawSource(source.Kind(hub.GetCache(), &addonv1beta1.ManagedClusterAddOn{}, &handler.TypedEnqueueRequestForObject[*addonv1beta1.ManagedClusterAddOn]{})).
+		WatchesRawSource(c.managed).
+		WatchesRawSource(c.hosting).
+		Complete(c)
+}
+
+func newLeases(config *rest.Config) (*leases, error) {
+	coordination, err := coordinationv1client.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make a client for the leases of add-ons: %w", err)
+	}
+	return single.New(coordination.RESTClient(), "leases", &coordinationv1.Lease{}), nil
+}
+
+// Reconcile looks at the lease of one add-on, reports, and comes back when the lease runs out.
+func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	addOn := &addonv1beta1.ManagedClusterAddOn{}
+	if err := c.hub.Get(ctx, req.NamespacedName, addOn); err != nil {
+		c.forget(req.NamespacedName)
+		c.agents.Forget(req.NamespacedName)
+		if apierrors.IsNotFound(err) {
+			return ctrl.Result{}, nil
+		}
+		return ctrl.Result{}, fmt.Errorf("get ManagedClusterAddOn %s: %w", req, err)
+	}
+	now := c.Clock.Now()
+	hosted, wait := c.agents.Hosted(addOn, now)
+	switch {
+	case addOn.Status.HealthCheck.Mode == addonv1beta1.HealthCheckModeCustomized:
+		c.forget(req.NamespacedName)
+		return ctrl.Result{}, nil
+	case wait > 0:
+		c.forget(req.NamespacedName)
+		return ctrl.Result{RequeueAfter: wait}, nil
+	}
+	lease, found, known := c.follow(addOn, hosted).Get(req.NamespacedName, leaseOf(addOn))
+	if !known {
+		return ctrl.Result{}, nil // comes again when it is
+	}
+	if wait := c.silence(addOn, found, now); wait > 0 {
+		return ctrl.Result{RequeueAfter: wait}, nil
+	}
+	cond, end := c.judge(addOn.Name, req.NamespacedName, lease, found, now)
+	before := addOn.DeepCopy()
+	cond.LastTransitionTime = metav1.NewTime(now)
+	meta.SetStatusCondition(&addOn.Status.Conditions, cond)
+	if _, err := patch.Status(ctx, c.hub, addOn, before); err != nil {
+		if apierrors.IsConflict(err) {
+			return ctrl.Result{RequeueAfter: firstRetry}, nil
+		}
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	return ctrl.Result{RequeueAfter: max(0, end.Sub(now))}, nil
+}
+
+func leaseOf(addOn *addonv1beta1.ManagedClusterAddOn) types.NamespacedName {
+	return types.NamespacedName{Namespace: install.Namespace(addOn), Name: addOn.Name}
+}
+
+// follow watches the lease where the add-on's agent runs, and nowhere else.
+func (c *Controller) follow(addOn *addonv1beta1.ManagedClusterAddOn, hosted bool) *leases {
+	here, there := c.managed, c.hosting
+	if hosted {
+		here, there = there, here
+	}
+	owner := client.ObjectKeyFromObject(addOn)
+	there.Follow(owner)
+	here.Follow(owner, leaseOf(addOn))
+	return here
+}
+
+func (c *Controller) forget(owner types.NamespacedName) {
+	c.managed.Follow(owner)
+	c.hosting.Follow(owner)
+	delete(c.seen, owner)
+	delete(c.missed, owner)
+}
+
+// silence is how long to say nothing of a lease that is missing: the manager of the add-on may be about to say that the health is found in
+// another way. It says so with what it deploys. Not every add-on has a manager that says anything; one that was not heard of where the agent
+// runs has had its time.
+func (c *Controller) silence(addOn *addonv1beta1.ManagedClusterAddOn, found bool, now time.Time) time.Duration {
+	says := func(condition string) bool {
+		return meta.FindStatusCondition(addOn.Status.Conditions, condition) != nil
+	}
+	owner := client.ObjectKeyFromObject(addOn)
+	_, placed := install.Hosted(addOn)
+	if found || !placed || addOn.Status.HealthCheck.Mode != "" || says(fleet.ConditionManifestApplied) || says(fleet.ConditionAvailable) {
+		delete(c.missed, owner)
+		return 0
+	}
+	if c.missed[owner].IsZero() {
+		c.missed[owner] = now
+	}
+	return c.missed[owner].Add(modeTimeout).Sub(now)
+}
+
+// judge is the condition that a lease stands for, and when it will stand for another; zero leaves that to events.
+func (c *Controller) judge(addOn string, owner types.NamespacedName, lease *coordinationv1.Lease, found bool, now time.Time) (metav1.Condition, time.Time) {
+	if !found {
+		delete(c.seen, owner)
+		return metav1.Condition{
+			Type: fleet.ConditionAvailable, Status: metav1.ConditionUnknown, Reason: fleet.ReasonAddOnLeaseNotFound,
+			Message: fmt.Sprintf("The status of %s add-on is unknown: its agent has no lease.", addOn),
+		}, time.Time{}
+	}
+	grace := c.graceOf(lease)
+	last := c.observe(owner, lease, now)
+	if end := last.Add(grace); now.Before(end) {
+		return metav1.Condition{
+			Type: fleet.ConditionAvailable, Status: metav1.ConditionTrue, Reason: fleet.ReasonAddOnLeaseUpdated,
+			Message: addOn + " add-on is available.",
+		}, end
+	}
+	return metav1.Condition{
+		Type: fleet.ConditionAvailable, Status: metav1.ConditionFalse, Reason: fleet.ReasonAddOnLeaseUpdateStopped,
+		Message: fmt.Sprintf("%s add-on is not available: its agent has not renewed its lease for more than %s.", addOn, grace),
+	}, time.Time{}
+}
+
+func (c *Controller) graceOf(lease *coordinationv1.Lease) time.Duration {
+	if c.Grace > 0 {
+		return c.Grace
+	}
+	duration := defaultDuration
+	if seconds := lease.Spec.LeaseDurationSeconds; seconds != nil && *seconds > 0 {
+		duration = time.Duration(*seconds) * time.Second
+	}
+	return durations * duration
+}
+
+// observe is when the lease was last renewed. Of a lease that is seen for the first time, nothing but the lease itself can tell.
+func (c *Controller) observe(owner types.NamespacedName, lease *coordinationv1.Lease, now time.Time) time.Time {
+	var said time.Time
+	if lease.Spec.RenewTime != nil {
+		said = lease.Spec.RenewTime.Time
+	}
+	before := c.seen[owner]
+	again := before.lease == lease.UID
+	switch {
+	case !again && said.Before(now):
+		before = renewal{lease: lease.UID, said: said, seen: said}
+	case !again || said.After(before.said):
+		before = renewal{lease: lease.UID, said: said, seen: now}
+	}
+	c.seen[owner] = before
+	return before.seen
+}

@@ -1,0 +1,292 @@
+package addonlease
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/workqueue"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+var (
+	begin = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	owner = types.NamespacedName{Namespace: "cluster1", Name: "hello"}
+)
+
+func leaseFor(seconds int32, renewed time.Time) *coordinationv1.Lease {
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{UID: "1"}}
+	lease.Spec.RenewTime = ptr.To(metav1.NewMicroTime(renewed))
+	if seconds > 0 {
+		lease.Spec.LeaseDurationSeconds = ptr.To(seconds)
+	}
+	return lease
+}
+
+func newController(grace time.Duration) *Controller {
+	return &Controller{Options: Options{Grace: grace}, seen: map[types.NamespacedName]renewal{}, missed: map[types.NamespacedName]time.Time{}}
+}
+
+// RG-63, gap A1: for how long the hub believes a lease that it sees for the first time.
+func TestGrace(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name    string
+		grace   time.Duration
+		seconds int32
+		renewed time.Time
+		// lasts is how long after begin it is believed; zero or less is never.
+		lasts time.Duration
+	}{
+		{"of an add-on of ours", 0, 15, begin, 45 * time.Second},
+		{"of the add-on framework", 0, 60, begin, 3 * time.Minute},
+		{"without a duration", 0, 0, begin, 3 * time.Minute},
+		{"a while ago", 0, 15, begin.Add(-30 * time.Second), 15 * time.Second},
+		{"too long ago", 0, 15, begin.Add(-45 * time.Second), 0},
+		{"in the future", 0, 15, begin.Add(time.Hour), 45 * time.Second},
+		{"never", 0, 15, time.Time{}, -1},
+		{"with a grace for all", 10 * time.Second, 60, begin, 10 * time.Second},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			cond, end := newController(test.grace).judge("hello", owner, leaseFor(test.seconds, test.renewed), true, begin)
+			if test.lasts <= 0 {
+				if cond.Status != metav1.ConditionFalse || cond.Reason != "ManagedClusterAddOnLeaseUpdateStopped" || !end.IsZero() {
+					t.Errorf("%+v until %s", cond, end)
+				}
+				return
+			}
+			if cond.Status != metav1.ConditionTrue || cond.Message != "hello add-on is available." || !end.Equal(begin.Add(test.lasts)) {
+				t.Errorf("%+v until %s, want %s", cond, end, begin.Add(test.lasts))
+			}
+		})
+	}
+}
+
+// RG-63: an agent that renews as the add-on framework does, and is now and then kept from it, is never taken for lost.
+func TestRenewalsAreBelieved(t *testing.T) {
+	t.Parallel()
+	c := newController(0)
+	for now := begin; now.Before(begin.Add(time.Hour)); now = now.Add(150 * time.Second) { // two periods with all of the jitter
+		if _, end := c.judge("hello", owner, leaseFor(60, now), true, now); end.Before(now.Add(150 * time.Second)) {
+			t.Fatalf("a lease renewed at %s is believed until %s", now, end)
+		}
+	}
+}
+
+// RG-63: renewals count, whatever the clock of the agent says. What is seen twice is no renewal.
+func TestClocksNeedNotAgree(t *testing.T) {
+	t.Parallel()
+	c, behind := newController(0), begin.Add(-time.Hour)
+	steps := []struct {
+		at    time.Duration
+		lease *coordinationv1.Lease
+		want  metav1.ConditionStatus
+	}{
+		{0, leaseFor(15, behind), metav1.ConditionFalse},
+		{time.Second, leaseFor(15, behind.Add(time.Second)), metav1.ConditionTrue},
+		{45 * time.Second, leaseFor(15, behind.Add(time.Second)), metav1.ConditionTrue},
+		{46 * time.Second, leaseFor(15, behind.Add(time.Second)), metav1.ConditionFalse},
+		{47 * time.Second, leaseFor(15, behind), metav1.ConditionFalse}, // further behind
+		{48 * time.Second, leaseFor(15, behind.Add(2*time.Second)), metav1.ConditionTrue},
+	}
+	for _, step := range steps {
+		if cond, _ := c.judge("hello", owner, step.lease, true, begin.Add(step.at)); cond.Status != step.want {
+			t.Errorf("after %s: %+v, want %s", step.at, cond, step.want)
+		}
+	}
+	another := leaseFor(15, begin.Add(40*time.Second))
+	another.UID = "2"
+	if cond, end := c.judge("hello", owner, another, true, begin.Add(49*time.Second)); !end.Equal(begin.Add(85 * time.Second)) {
+		t.Errorf("a lease that was made anew is %+v until %s", cond, end)
+	}
+	if cond, _ := c.judge("hello", owner, nil, false, begin); cond.Status != metav1.ConditionUnknown || cond.Reason != "ManagedClusterAddOnLeaseNotFound" {
+		t.Errorf("no lease is %+v", cond)
+	}
+}
+
+// RG-63: that a new add-on has no lease is told at once if there is to be one, and soon if nobody says whether there is.
+func TestMissingLeaseOfNewAddOn(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		mode      addonv1beta1.HealthCheckMode
+		condition string
+		found     bool
+		wait      time.Duration
+	}{
+		"nobody says":    {"", fleet.ConditionRegistrationApplied, false, modeTimeout},
+		"there is one":   {"", "", true, 0},
+		"by lease":       {addonv1beta1.HealthCheckModeLease, "", false, 0},
+		"deployed":       {"", fleet.ConditionManifestApplied, false, 0},
+		"something said": {"", fleet.ConditionAvailable, false, 0},
+	} {
+		c := newController(0)
+		addOn := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: owner.Namespace, Name: owner.Name}}
+		addOn.Status.HealthCheck.Mode = test.mode
+		addOn.Status.Conditions = []metav1.Condition{{Type: test.condition}}
+		if wait := c.silence(addOn, test.found, begin); wait != test.wait {
+			t.Errorf("%s: silent for %s, want %s", name, wait, test.wait)
+		}
+		if wait := c.silence(addOn, test.found, begin.Add(modeTimeout)); wait != 0 {
+			t.Errorf("%s: silent for %s more", name, wait)
+		}
+	}
+}
+
+// serve is a cluster with nothing but leases, which stay as they are.
+func serve(t *testing.T, leases ...coordinationv1.Lease) *rest.Config {
+	t.Helper()
+	list, err := json.Marshal(coordinationv1.LeaseList{
+		TypeMeta: metav1.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "LeaseList"}, ListMeta: metav1.ListMeta{ResourceVersion: "1"}, Items: leases,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch query := r.URL.Query(); {
+		case query.Get("sendInitialEvents") != "":
+			w.WriteHeader(http.StatusBadRequest) // then it is a list that they ask for
+		case query.Get("watch") != "":
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		default:
+			_, _ = w.Write(list)
+		}
+	}))
+	t.Cleanup(func() { server.CloseClientConnections(); server.Close() })
+	return &rest.Config{Host: server.URL}
+}
+
+// newHub has the add-on, and its own cluster and the one that hosts the agent with their leases.
+func newHub(t *testing.T, addOn *addonv1beta1.ManagedClusterAddOn, there ...coordinationv1.Lease) (*Controller, *clocktesting.FakeClock, workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := addonv1beta1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	clock, c := clocktesting.NewFakeClock(begin), newController(0)
+	c.Clock = clock
+	c.hub = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(addOn).WithObjects(addOn).Build()
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	t.Cleanup(queue.ShutDown)
+	var err error
+	if c.managed, err = newLeases(serve(t, there...)); err == nil {
+		c.hosting, err = newLeases(serve(t))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, leases := range []*leases{c.managed, c.hosting} {
+		if err := leases.Start(t.Context(), queue); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return c, clock, queue
+}
+
+// settle reconciles until it is known whether there is a lease.
+func settle(t *testing.T, c *Controller, queue workqueue.TypedRateLimitingInterface[reconcile.Request], addOn *addonv1beta1.ManagedClusterAddOn) *metav1.Condition {
+	t.Helper()
+	for {
+		if err := c.hub.Get(t.Context(), owner, addOn); err != nil {
+			t.Fatal(err)
+		}
+		if said := meta.FindStatusCondition(addOn.Status.Conditions, fleet.ConditionAvailable); said != nil && said.Reason != "Before" {
+			return said
+		}
+		key, _ := queue.Get()
+		if _, err := c.Reconcile(t.Context(), key); err != nil {
+			t.Fatal(err)
+		}
+		queue.Done(key)
+	}
+}
+
+// Contract section 6, RG-63: Available of an add-on whose agent has a lease: its time is that at which its status changed.
+func TestAvailable(t *testing.T) {
+	t.Parallel()
+	const isTrue, isFalse, isUnknown = metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown
+	earlier := metav1.NewTime(begin.Add(-time.Hour).Local())
+	lease := func(renewed time.Time) []coordinationv1.Lease {
+		l := leaseFor(60, renewed)
+		l.Namespace, l.Name = fleet.NamespaceAgentAddOn, owner.Name
+		return []coordinationv1.Lease{*l}
+	}
+	for name, test := range map[string]struct {
+		leases  []coordinationv1.Lease
+		status  metav1.ConditionStatus
+		reason  string
+		message string
+	}{
+		"renewed":     {lease(begin), isTrue, "ManagedClusterAddOnLeaseUpdated", "hello add-on is available."},
+		"not renewed": {lease(begin.Add(-time.Hour)), isFalse, "ManagedClusterAddOnLeaseUpdateStopped", "hello add-on is not available"},
+		"not there":   {nil, isUnknown, "ManagedClusterAddOnLeaseNotFound", "The status of hello add-on is unknown"},
+	} {
+		for _, before := range []metav1.ConditionStatus{"", isTrue, isFalse, isUnknown} {
+			t.Run(name+"/"+string(before), func(t *testing.T) {
+				t.Parallel()
+				addOn := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: owner.Namespace, Name: owner.Name}}
+				addOn.Status.HealthCheck.Mode = addonv1beta1.HealthCheckModeLease
+				if before != "" {
+					addOn.Status.Conditions = []metav1.Condition{{Type: "Available", Status: before, Reason: "Before", LastTransitionTime: earlier}}
+				}
+				c, _, queue := newHub(t, addOn, test.leases...)
+				queue.Add(reconcile.Request{NamespacedName: owner})
+				at := begin
+				if test.status == before {
+					at = earlier.Time
+				}
+				if got := settle(t, c, queue, addOn); got.Status != test.status || got.Reason != test.reason || !strings.Contains(got.Message, test.message) || !got.LastTransitionTime.Time.Equal(at) {
+					t.Errorf("got %+v, want %s %s %q at %s", got, test.status, test.reason, test.message, at)
+				}
+			})
+		}
+	}
+}
+
+// AM-03, RG-63: an add-on of which nobody says whether it is hosted has its lease on its own cluster, though that names a hosting cluster.
+func TestNobodySaysWhere(t *testing.T) {
+	t.Parallel()
+	here := leaseFor(60, begin)
+	here.Namespace, here.Name = fleet.NamespaceAgentAddOn, owner.Name
+	for name, test := range map[string]struct {
+		leases []coordinationv1.Lease
+		want   string
+	}{
+		"with a lease":    {[]coordinationv1.Lease{*here}, fleet.ReasonAddOnLeaseUpdated},
+		"without a lease": {nil, fleet.ReasonAddOnLeaseNotFound},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			addOn := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: owner.Namespace, Name: owner.Name}}
+			metav1.SetMetaDataAnnotation(&addOn.ObjectMeta, fleet.AnnotationHostingClusterName, "host")
+			c, clock, queue := newHub(t, addOn, test.leases...)
+			if result, err := c.Reconcile(t.Context(), reconcile.Request{NamespacedName: owner}); err != nil || result.RequeueAfter != modeTimeout {
+				t.Fatalf("%+v, %v", result, err)
+			}
+			clock.Step(modeTimeout)
+			if _, err := c.Reconcile(t.Context(), reconcile.Request{NamespacedName: owner}); err != nil {
+				t.Fatal(err)
+			}
+			if available := settle(t, c, queue, addOn); available.Reason != test.want {
+				t.Errorf("%+v, want %s", available, test.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,190 @@
+// Package addonhealth sets the condition Available of the add-ons of an unavailable cluster to Unknown, and labels each
+// ManagedCluster with the state of its add-ons.
+package addonhealth
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/hub/addon/lookup"
+	"github.com/capstan-io/capstan/internal/patch"
+	"github.com/capstan-io/capstan/internal/retry"
+)
+
+const (
+	// workers is how many clusters are looked at at once, when many are lost together.
+	workers = 10
+	// writers is how many add-ons of one cluster are written at once.
+	writers = 4
+)
+
+// Controller reconciles the conditions of the add-ons of an unavailable ManagedCluster, and the labels of a ManagedCluster.
+type Controller struct {
+	client   client.Client
+	recorder events.EventRecorder
+	clock    clock.PassiveClock
+}
+
+// New returns a Controller that works through the client.
+func New(c client.Client, recorder events.EventRecorder, clk clock.PassiveClock) *Controller {
+	return &Controller{client: c, recorder: recorder, clock: clk}
+}
+
+// Register adds the controller to the manager.
+func Register(mgr ctrl.Manager, clk clock.Clock) error {
+	c := New(mgr.GetClient(), mgr.GetEventRecorder("addon-health-controller"), clk)
+	return ctrl.NewControllerManagedBy(mgr).Named("addon-health").
+		For(&clusterv1.ManagedCluster{}, builder.WithPredicates(predicate.Or[client.Object](
+			predicate.LabelChangedPredicate{}, predicate.Funcs{UpdateFunc: availabilityChanged}))).
+		Watches(&addonv1beta1.ManagedClusterAddOn{}, lookup.Later(clusterOf),
+			builder.WithPredicates(predicate.Funcs{UpdateFunc: availabilityChanged})).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
+		Complete(retry.Conflicts(c))
+}
+
+// clusterOf is the cluster of an add-on. The add-ons of a cluster come together, and are told of together.
+func clusterOf(_ context.Context, addOn client.Object) []reconcile.Request {
+	return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: addOn.GetNamespace()}}}
+}
+
+// availabilityChanged matches a cluster or add-on that is doing otherwise than before, or is going now.
+func availabilityChanged(e event.UpdateEvent) bool {
+	return e.ObjectNew.GetDeletionTimestamp().IsZero() != e.ObjectOld.GetDeletionTimestamp().IsZero() ||
+		!equality.Semantic.DeepEqual(availability(e.ObjectNew), availability(e.ObjectOld))
+}
+
+// availability is the condition that tells how a cluster or add-on is doing, or nil.
+func availability(o client.Object) *metav1.Condition {
+	switch o := o.(type) {
+	case *clusterv1.ManagedCluster:
+		return meta.FindStatusCondition(o.Status.Conditions, fleet.ConditionClusterAvailable)
+	case *addonv1beta1.ManagedClusterAddOn:
+		return meta.FindStatusCondition(o.Status.Conditions, fleet.ConditionAvailable)
+	default:
+		return nil
+	}
+}
+
+// Reconcile tells the add-ons about their cluster, and then the cluster about its add-ons.
+func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	cluster := &clusterv1.ManagedCluster{}
+	if err := c.client.Get(ctx, req.NamespacedName, cluster); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	available := availability(cluster)
+	if available == nil || !cluster.DeletionTimestamp.IsZero() {
+		return ctrl.Result{}, nil
+	}
+	list := &addonv1beta1.ManagedClusterAddOnList{}
+	if err := c.client.List(ctx, list, client.InNamespace(cluster.Name)); err != nil {
+		return ctrl.Result{}, fmt.Errorf("list the add-ons of cluster %s: %w", cluster.Name, err)
+	}
+	if available.Status == metav1.ConditionUnknown {
+		if err := c.passOn(ctx, list.Items, available); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	before := cluster.DeepCopy()
+	label(cluster, list.Items)
+	_, err := patch.Object(ctx, c.client, cluster, before)
+	return ctrl.Result{}, client.IgnoreNotFound(err)
+}
+
+// passOn has the add-ons say what their cluster says, that they are not heard of.
+func (c *Controller) passOn(ctx context.Context, addOns []addonv1beta1.ManagedClusterAddOn, unknown *metav1.Condition) error {
+	var group errgroup.Group
+	group.SetLimit(writers)
+	for i := range addOns {
+		addOn := &addOns[i]
+		if saysMore(availability(addOn), unknown) {
+			continue
+		}
+		group.Go(func() error {
+			before := addOn.DeepCopy()
+			now := after(c.clock.Now(), unknown.LastTransitionTime.Time)
+			meta.SetStatusCondition(&addOn.Status.Conditions, metav1.Condition{
+				Type: fleet.ConditionAvailable, Status: metav1.ConditionUnknown, Reason: unknown.Reason, Message: unknown.Message, LastTransitionTime: now,
+			})
+			// Also where it was unknown for another reason: see saysMore.
+			availability(addOn).LastTransitionTime = now
+			changed, err := patch.Status(ctx, c.client, addOn, before)
+			if changed && err == nil {
+				c.recorder.Eventf(addOn, nil, corev1.EventTypeWarning, fleet.EventManagedClusterAddOnStatusUpdated, "UpdateCondition",
+					"It is not known whether the add-on %s is available: %s", addOn.Name, unknown.Message)
+			}
+			return client.IgnoreNotFound(err)
+		})
+	}
+	return group.Wait()
+}
+
+// saysMore tells whether an add-on has been told since its cluster was lost. If it says something else after that, its
+// manager watches it in another way, and may know better; and there must be an end to contradicting it.
+func saysMore(addOn, unknown *metav1.Condition) bool {
+	return addOn != nil && addOn.LastTransitionTime.After(unknown.LastTransitionTime.Time)
+}
+
+// after is now, or, since times on the wire are of whole seconds, the first time that is after then.
+func after(now, then time.Time) metav1.Time {
+	if first := then.Add(time.Second); now.Before(first) {
+		return metav1.NewTime(first)
+	}
+	return metav1.NewTime(now)
+}
+
+// label has the labels of a cluster tell how its add-ons are doing.
+func label(cluster *clusterv1.ManagedCluster, addOns []addonv1beta1.ManagedClusterAddOn) {
+	labels := map[string]string{}
+	for i := range addOns {
+		addOn := &addOns[i]
+		key := fleet.AddOnFeatureLabel(addOn.Name)
+		// Names of add-ons may be longer than labels.
+		if addOn.DeletionTimestamp.IsZero() && len(validation.IsQualifiedName(key)) == 0 {
+			labels[key] = feature(availability(addOn))
+		}
+	}
+	for key := range cluster.Labels {
+		if _, wanted := labels[key]; !wanted && strings.HasPrefix(key, fleet.LabelAddOnFeaturePrefix) {
+			delete(cluster.Labels, key)
+		}
+	}
+	if cluster.Labels == nil {
+		cluster.Labels = map[string]string{}
+	}
+	maps.Copy(cluster.Labels, labels)
+}
+
+func feature(available *metav1.Condition) string {
+	switch {
+	case available == nil:
+		return fleet.AddOnFeatureUnreachable
+	case available.Status == metav1.ConditionTrue:
+		return fleet.AddOnFeatureAvailable
+	case available.Status == metav1.ConditionFalse:
+		return fleet.AddOnFeatureUnhealthy
+	default:
+		return fleet.AddOnFeatureUnreachable
+	}
+}

@@ -1,0 +1,49 @@
+// Package debounce keeps controllers from acting on a cluster that is missing from the decisions of a placement for a moment only: a
+// scheduler that moves a cluster from one PlacementDecision to another needs two writes, and between them the cluster may be in neither.
+package debounce
+
+import (
+	"sync"
+	"time"
+)
+
+// Settle is how long a cluster must be in no decision before what it has because of them is taken away.
+const Settle = time.Second
+
+// Tracker remembers since when something is absent, for each owner. After a restart it starts from zero, which only keeps things a
+// little longer.
+type Tracker[Owner, What comparable] struct {
+	mu    sync.Mutex
+	since map[Owner]map[What]time.Time
+}
+
+// NewTracker returns a Tracker in which nothing is absent.
+func NewTracker[Owner, What comparable]() *Tracker[Owner, What] {
+	return &Tracker[Owner, What]{since: map[Owner]map[What]time.Time{}}
+}
+
+// Update sets what is absent now, and returns since when each is.
+func (t *Tracker[Owner, What]) Update(of Owner, absent map[What]bool, now time.Time) map[What]time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	since := make(map[What]time.Time, len(absent))
+	for what := range absent {
+		since[what] = now
+		if before, found := t.since[of][what]; found {
+			since[what] = before
+		}
+	}
+	if len(since) == 0 {
+		delete(t.since, of)
+	} else {
+		t.since[of] = since
+	}
+	return since
+}
+
+// Forget removes everything about an owner.
+func (t *Tracker[Owner, What]) Forget(of Owner) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.since, of)
+}

@@ -1,0 +1,188 @@
+// Package availability keeps the conditions ManagedClusterConditionAvailable and ManagedClusterConditionClockSynced of clusters by
+// the Leases that their agents renew.
+package availability
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/patch"
+	"github.com/capstan-io/capstan/internal/predicates"
+	"github.com/capstan-io/capstan/internal/retry"
+)
+
+const (
+	// workers is how many clusters are looked at at once, when many are lost together.
+	workers = 10
+	// graceFactor is how many lease durations a cluster may be silent.
+	graceFactor = 5
+	// defaultLeaseDuration holds for a ManagedCluster that was written before the field had a default.
+	defaultLeaseDuration = time.Minute
+)
+
+// Controller reconciles the conditions of a ManagedCluster that its heartbeats tell of.
+type Controller struct {
+	client     client.Client
+	recorder   events.EventRecorder
+	clock      clock.Clock
+	heartbeats *heartbeats
+}
+
+// New returns a Controller that works through the client.
+func New(c client.Client, recorder events.EventRecorder, clk clock.Clock) *Controller {
+	return &Controller{client: c, recorder: recorder, clock: clk, heartbeats: newHeartbeats(clk)}
+}
+
+// Register adds the controller to the manager.
+func Register(mgr ctrl.Manager, clk clock.Clock) error {
+	c := New(mgr.GetClient(), mgr.GetEventRecorder("lease-controller"), clk)
+	return ctrl.NewControllerManagedBy(mgr).Named("health").
+		For(&clusterv1.ManagedCluster{}, builder.WithPredicates(predicate.Or[client.Object](
+			predicates.Generation(), predicate.AnnotationChangedPredicate{}))).
+		Watches(&coordinationv1.Lease{}, handler.EnqueueRequestsFromMapFunc(c.onLease)).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
+		Complete(retry.Conflicts(c))
+}
+
+func (c *Controller) onLease(_ context.Context, o client.Object) []reconcile.Request {
+	lease, ok := o.(*coordinationv1.Lease)
+	if !ok || lease.Name != fleet.ClusterNamespaceLease {
+		return nil
+	}
+	c.heartbeats.see(lease)
+	return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: lease.Namespace}}}
+}
+
+// Reconcile judges the last heartbeat of the cluster and comes back when the next one is overdue.
+func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	cluster := &clusterv1.ManagedCluster{}
+	if err := c.client.Get(ctx, req.NamespacedName, cluster); err != nil {
+		c.heartbeats.forget(req.Name)
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if !cluster.Spec.HubAcceptsClient {
+		return ctrl.Result{}, nil
+	}
+	last, known, err := c.last(ctx, cluster.Name)
+	if err != nil || !known {
+		return ctrl.Result{}, err
+	}
+	before := cluster.DeepCopy()
+	remaining := c.heartbeats.overdue(cluster.Name, graceOf(cluster)).Sub(c.clock.Now())
+	c.setClockSynced(cluster, last)
+	if remaining <= 0 {
+		c.setUnknown(cluster)
+	}
+	changed, err := patch.Status(ctx, c.client, cluster, before)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if changed {
+		c.tell(cluster, before)
+	}
+	if remaining <= 0 {
+		// The next heartbeat brings it back here. The agent may say that the cluster is available, and then be lost
+		// before that.
+		remaining = graceOf(cluster)
+	}
+	return ctrl.Result{RequeueAfter: remaining}, nil
+}
+
+// last heartbeat of a cluster. The lease of a cluster that was deleted and made again may have been there all along, so that
+// no event tells of it.
+func (c *Controller) last(ctx context.Context, cluster string) (last heartbeat, known bool, err error) {
+	if last, known = c.heartbeats.of(cluster); known {
+		return last, true, nil
+	}
+	lease := &coordinationv1.Lease{}
+	key := client.ObjectKey{Namespace: cluster, Name: fleet.ClusterNamespaceLease}
+	if err := c.client.Get(ctx, key, lease); err != nil {
+		return last, false, client.IgnoreNotFound(err)
+	}
+	c.heartbeats.see(lease)
+	last, known = c.heartbeats.of(cluster)
+	return last, known, nil
+}
+
+// graceOf is how long the hub does without a heartbeat of the cluster.
+func graceOf(cluster *clusterv1.ManagedCluster) time.Duration {
+	if cluster.Spec.LeaseDurationSeconds <= 0 {
+		return graceFactor * defaultLeaseDuration
+	}
+	return graceFactor * time.Duration(cluster.Spec.LeaseDurationSeconds) * time.Second
+}
+
+func (c *Controller) setUnknown(cluster *clusterv1.ManagedCluster) {
+	c.set(cluster, metav1.Condition{
+		Type: fleet.ConditionClusterAvailable, Status: metav1.ConditionUnknown, Reason: fleet.ReasonManagedClusterLeaseUpdateStopped,
+		Message: "Registration agent stopped updating its lease.",
+	})
+}
+
+// setClockSynced tells whether the clocks of cluster and hub agree. Nothing depends on it: the hub goes by the time at which it received
+// a heartbeat.
+func (c *Controller) setClockSynced(cluster *clusterv1.ManagedCluster, last heartbeat) {
+	skew := last.received.Sub(last.renewTime.Time).Abs()
+	synced := skew < graceOf(cluster) || cluster.Annotations[fleet.AnnotationSkipClockSyncCheck] == "true"
+	cond := metav1.Condition{
+		Type: fleet.ConditionClockSynced, Status: metav1.ConditionTrue, Reason: fleet.ReasonManagedClusterClockSynced,
+		Message: "The clock of the managed cluster is synced with the hub.",
+	}
+	if !synced {
+		cond.Status, cond.Reason = metav1.ConditionFalse, fleet.ReasonManagedClusterClockOutOfSync
+		cond.Message = fmt.Sprintf("The clock of the managed cluster differs from the hub's by %s; set it, for instance with NTP.", skew.Round(time.Second))
+		// The skew differs a little with each heartbeat, which is no news.
+		if now := meta.FindStatusCondition(cluster.Status.Conditions, cond.Type); now != nil && now.Status == cond.Status {
+			return
+		}
+	}
+	c.set(cluster, cond)
+}
+
+func (c *Controller) set(cluster *clusterv1.ManagedCluster, cond metav1.Condition) {
+	cond.LastTransitionTime = metav1.NewTime(c.clock.Now())
+	meta.SetStatusCondition(&cluster.Status.Conditions, cond)
+}
+
+// tell writes an event for each condition whose status is not what it was.
+func (c *Controller) tell(cluster, before *clusterv1.ManagedCluster) {
+	if news := transition(cluster, before, fleet.ConditionClusterAvailable); news != nil {
+		// In the cluster's namespace, beside the agent's own events of its availability.
+		there := cluster.DeepCopy()
+		there.Namespace = cluster.Name
+		c.recorder.Eventf(there, nil, corev1.EventTypeWarning, fleet.EventAvailableUnknown, "UpdateCondition",
+			"The managed cluster %s is not heard of any more: no heartbeat for %s", cluster.Name, graceOf(cluster))
+	}
+	if news := transition(cluster, before, fleet.ConditionClockSynced); news != nil {
+		kind := corev1.EventTypeNormal
+		if news.Status == metav1.ConditionFalse {
+			kind = corev1.EventTypeWarning
+		}
+		c.recorder.Eventf(cluster, nil, kind, fleet.EventManagedClusterClockSyncedConditionUpdated, "UpdateCondition", "%s", news.Message)
+	}
+}
+
+func transition(cluster, before *clusterv1.ManagedCluster, kind string) *metav1.Condition {
+	now, then := meta.FindStatusCondition(cluster.Status.Conditions, kind), meta.FindStatusCondition(before.Status.Conditions, kind)
+	if now == nil || then != nil && then.Status == now.Status {
+		return nil
+	}
+	return now
+}

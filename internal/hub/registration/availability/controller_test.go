@@ -1,0 +1,118 @@
+package availability
+
+import (
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+)
+
+// patience is how long a cluster with the default lease duration may be silent.
+const patience = 5 * time.Minute
+
+// hub is a controller of cluster1, whose lease was last renewed at noon.
+type hub struct {
+	client.Client
+	*Controller
+	clock *clocktesting.FakeClock
+	due   time.Duration
+}
+
+func newHub(t *testing.T) *hub {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{coordinationv1.AddToScheme, clusterv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	renewed := lease(noon)
+	renewed.Name = "managed-cluster-lease"
+	h := &hub{clock: clocktesting.NewFakeClock(noon)}
+	h.Client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(renewed).WithStatusSubresource(&clusterv1.ManagedCluster{}).Build()
+	h.Controller = New(h.Client, events.NewFakeRecorder(10), h.clock)
+	h.onLease(t.Context(), renewed)
+	return h
+}
+
+func (h *hub) join(t *testing.T) {
+	t.Helper()
+	cluster := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "cluster1"}, Spec: clusterv1.ManagedClusterSpec{HubAcceptsClient: true}}
+	if err := h.Create(t.Context(), cluster); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// reconcile the cluster after a while, and check its availability.
+func (h *hub) reconcile(t *testing.T, after time.Duration, available metav1.ConditionStatus) {
+	t.Helper()
+	h.clock.Step(after)
+	request := ctrl.Request{NamespacedName: client.ObjectKey{Name: "cluster1"}}
+	result, err := h.Reconcile(t.Context(), request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.due = result.RequeueAfter
+	cluster := &clusterv1.ManagedCluster{}
+	if err := h.Get(t.Context(), request.NamespacedName, cluster); client.IgnoreNotFound(err) != nil {
+		t.Fatal(err)
+	}
+	cond := meta.FindStatusCondition(cluster.Status.Conditions, "ManagedClusterConditionAvailable")
+	if cond == nil {
+		cond = &metav1.Condition{}
+	}
+	if cond.Status != available {
+		t.Errorf("available is %q, want %q", cond.Status, available)
+	}
+}
+
+// report is what the agent says.
+func (h *hub) report(t *testing.T) {
+	t.Helper()
+	cluster := &clusterv1.ManagedCluster{}
+	if err := h.Get(t.Context(), client.ObjectKey{Name: "cluster1"}, cluster); err != nil {
+		t.Fatal(err)
+	}
+	meta.SetStatusCondition(&cluster.Status.Conditions, metav1.Condition{Type: "ManagedClusterConditionAvailable", Status: metav1.ConditionTrue, Reason: "R"})
+	if err := h.Status().Update(t.Context(), cluster); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// RG-21: a cluster that says it is available, and then dies before its next heartbeat, is judged again.
+func TestLostAgainWithoutHeartbeat(t *testing.T) {
+	t.Parallel()
+	h := newHub(t)
+	h.join(t)
+	h.reconcile(t, 0, "")
+	h.reconcile(t, h.due, metav1.ConditionUnknown)
+	h.report(t)
+	if h.due != patience {
+		t.Fatalf("looked at again after %s, want %s", h.due, patience)
+	}
+	h.reconcile(t, h.due, metav1.ConditionUnknown)
+}
+
+// RG-21: a cluster that is deleted and made again while its lease stays as it is, is judged by that.
+func TestLeaseOfTheOneBefore(t *testing.T) {
+	t.Parallel()
+	h := newHub(t)
+	h.reconcile(t, 0, "") // the cluster is gone
+	h.join(t)
+	h.reconcile(t, time.Minute, "")
+	h.report(t)
+	if h.due <= 0 || h.due > patience {
+		t.Fatalf("looked at again after %s, want no more than %s", h.due, patience)
+	}
+	h.reconcile(t, h.due, metav1.ConditionUnknown)
+}

@@ -1,0 +1,112 @@
+package availability
+
+import (
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+)
+
+// heartbeats knows when the hub received the last heartbeat of each cluster. What counts is the hub's clock: that of the
+// cluster, which is in the heartbeat itself, may be wrong.
+type heartbeats struct {
+	clock  clock.PassiveClock
+	mu     sync.Mutex
+	last   map[string]heartbeat
+	graces map[string]grace
+}
+
+// grace is how long the hub does without a heartbeat of a cluster, and since when it is no longer than that.
+type grace struct {
+	length time.Duration
+	since  time.Time
+}
+
+type heartbeat struct {
+	renewTime metav1.MicroTime
+	received  time.Time
+}
+
+func newHeartbeats(clk clock.PassiveClock) *heartbeats {
+	return &heartbeats{clock: clk, last: map[string]heartbeat{}, graces: map[string]grace{}}
+}
+
+// see takes in a lease at the moment at which the hub's watch brings it. A lease that is seen for the first time, which is
+// so after a restart, was received when the API server wrote it.
+func (h *heartbeats) see(lease *coordinationv1.Lease) {
+	var renewed metav1.MicroTime
+	if lease.Spec.RenewTime != nil {
+		renewed = *lease.Spec.RenewTime
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	last, known := h.last[lease.Namespace]
+	if known && last.renewTime.Equal(&renewed) {
+		return
+	}
+	received := h.clock.Now()
+	if !known {
+		received = writtenAt(lease, received)
+	}
+	h.last[lease.Namespace] = heartbeat{renewTime: renewed, received: received}
+}
+
+// of returns the last heartbeat of a cluster; ok is false if there was none.
+func (h *heartbeats) of(cluster string) (last heartbeat, ok bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	last, ok = h.last[cluster]
+	return last, ok
+}
+
+// overdue is when the next heartbeat of a cluster is, with a grace of this length. A grace that has become shorter begins
+// anew: the last heartbeat came at the old pace, and the next one comes when the agent has heard of the new one.
+func (h *heartbeats) overdue(cluster string, length time.Duration) time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now, known := h.graces[cluster]
+	if known && length < now.length {
+		now.since = h.clock.Now()
+	}
+	now.length = length
+	h.graces[cluster] = now
+	from := h.last[cluster].received
+	if now.since.After(from) {
+		from = now.since
+	}
+	return from.Add(length)
+}
+
+func (h *heartbeats) forget(cluster string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.last, cluster)
+	delete(h.graces, cluster)
+}
+
+// writtenAt is when the API server last wrote the lease, as it notes with the field managers; now, if it does not say.
+func writtenAt(lease *coordinationv1.Lease, now time.Time) time.Time {
+	var written time.Time
+	for _, m := range lease.ManagedFields {
+		if m.Time != nil && m.Time.After(written) {
+			written = m.Time.Time
+		}
+	}
+	if written.IsZero() || written.After(now) {
+		return now
+	}
+	return written
+}
+
+// StripLease is the transform for a cache of leases: of the field managers, it leaves the time of the last write.
+func StripLease(o any) (any, error) {
+	lease, ok := o.(*coordinationv1.Lease)
+	if !ok || len(lease.ManagedFields) == 0 {
+		return o, nil
+	}
+	written := metav1.NewTime(writtenAt(lease, time.Unix(1<<40, 0)))
+	lease.ManagedFields = []metav1.ManagedFieldsEntry{{Time: &written}}
+	return lease, nil
+}

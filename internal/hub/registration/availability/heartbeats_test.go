@@ -1,0 +1,101 @@
+package availability
+
+import (
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+// lease was renewed at a time by the clock of the cluster, and written at others by that of the hub.
+func lease(renewed time.Time, written ...time.Time) *coordinationv1.Lease {
+	l := &coordinationv1.Lease{}
+	l.Namespace = "cluster1"
+	micro := metav1.NewMicroTime(renewed)
+	l.Spec.RenewTime = &micro
+	for _, w := range written {
+		at := metav1.NewTime(w)
+		l.ManagedFields = append(l.ManagedFields, metav1.ManagedFieldsEntry{Manager: "agent", Time: &at, FieldsV1: metav1.NewFieldsV1("{}")})
+	}
+	return l
+}
+
+// RG-21: the hub's time of receipt counts, not the cluster's clock.
+func TestHeartbeats(t *testing.T) {
+	t.Parallel()
+	hourAgo, minuteAgo := noon.Add(-time.Hour), noon.Add(-time.Minute)
+	for name, test := range map[string]struct {
+		seen []*coordinationv1.Lease // a second apart
+		want time.Time
+	}{
+		"none":                                   {},
+		"the first, when it was written":         {[]*coordinationv1.Lease{lease(noon, hourAgo, minuteAgo)}, minuteAgo},
+		"the first, if nobody noted when":        {[]*coordinationv1.Lease{lease(hourAgo)}, noon},
+		"the first, of a hub whose clock is set": {[]*coordinationv1.Lease{lease(noon, noon.Add(time.Hour))}, noon},
+		"the next, by a clock that is behind":    {[]*coordinationv1.Lease{lease(hourAgo), lease(hourAgo.Add(time.Second))}, noon.Add(time.Second)},
+		"the next, by a clock that was set back": {[]*coordinationv1.Lease{lease(noon), lease(hourAgo)}, noon.Add(time.Second)},
+		"a change that is no renewal":            {[]*coordinationv1.Lease{lease(noon), lease(noon)}, noon},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			clk := clocktesting.NewFakePassiveClock(noon)
+			h := newHeartbeats(clk)
+			for i, l := range test.seen {
+				clk.SetTime(noon.Add(time.Duration(i) * time.Second))
+				h.see(l)
+			}
+			last, known := h.of("cluster1")
+			if known != (len(test.seen) > 0) || !last.received.Equal(test.want) {
+				t.Errorf("received at %s, want %s", last.received, test.want)
+			}
+			h.forget("cluster1")
+			if _, known := h.of("cluster1"); known {
+				t.Error("it is not forgotten")
+			}
+		})
+	}
+}
+
+// RG-21: a cluster is not lost because the hub has become less patient while it was silent.
+func TestOverdue(t *testing.T) {
+	t.Parallel()
+	clk := clocktesting.NewFakePassiveClock(noon)
+	h := newHeartbeats(clk)
+	h.see(lease(noon))
+	for _, step := range []struct {
+		at     time.Duration // after noon
+		beat   bool
+		length time.Duration
+		want   time.Duration
+	}{
+		{0, false, 5 * time.Minute, 5 * time.Minute},
+		{time.Minute, false, time.Second, time.Minute + time.Second}, // shorter: begins anew
+		{time.Minute, false, time.Second, time.Minute + time.Second}, // and not again
+		{2 * time.Minute, true, time.Second, 2*time.Minute + time.Second},
+		{3 * time.Minute, false, time.Hour, 2*time.Minute + time.Hour}, // longer: from the last heartbeat
+	} {
+		clk.SetTime(noon.Add(step.at))
+		if step.beat {
+			h.see(lease(noon.Add(step.at)))
+		}
+		if got := h.overdue("cluster1", step.length); !got.Equal(noon.Add(step.want)) {
+			t.Errorf("%s after noon: overdue at %s, want %s", step.at, got, noon.Add(step.want))
+		}
+	}
+}
+
+func TestStripLease(t *testing.T) {
+	t.Parallel()
+	stripped, err := StripLease(lease(noon, noon.Add(-time.Hour), noon.Add(-time.Minute)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fields := stripped.(*coordinationv1.Lease).ManagedFields
+	if len(fields) != 1 || fields[0].FieldsV1 != nil || !fields[0].Time.Time.Equal(noon.Add(-time.Minute)) {
+		t.Errorf("kept %+v", fields)
+	}
+}

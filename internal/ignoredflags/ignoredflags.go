@@ -1,0 +1,97 @@
+// Package ignoredflags declares flags that change nothing, so that command lines written for other programs of Open Cluster
+// Management work. Their use is logged.
+package ignoredflags
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/pflag"
+)
+
+// Flags are those of one program.
+type Flags struct {
+	set map[string]string // why those that were set change nothing, by their names
+}
+
+// Kind is what a flag takes.
+type Kind func(flags *pflag.FlagSet, name string)
+
+// Kinds of flags.
+var (
+	Number   Kind = func(flags *pflag.FlagSet, name string) { flags.Float64(name, 0, "") }
+	Duration Kind = func(flags *pflag.FlagSet, name string) { flags.Duration(name, 0, "") }
+	Text     Kind = func(flags *pflag.FlagSet, name string) { flags.String(name, "", "") }
+	List     Kind = func(flags *pflag.FlagSet, name string) { flags.StringSlice(name, nil, "") }
+)
+
+// Only is a flag that takes no other value than this one, several times perhaps, since another would need what is not here.
+func Only(value string) Kind {
+	return func(flags *pflag.FlagSet, name string) { flags.Var(&only{value: value}, name, "") }
+}
+
+// Add adds a flag, which the help does not show. why says what is done instead of what it asks for.
+func (f *Flags) Add(flags *pflag.FlagSet, name string, kind Kind, why string) {
+	own := pflag.NewFlagSet("", pflag.ContinueOnError)
+	kind(own, name)
+	flag := own.Lookup(name)
+	flag.Usage, flag.Hidden = "Accepted, and changes nothing: "+why, true
+	flag.Value = &recorded{Value: flag.Value, record: func() {
+		if f.set == nil {
+			f.set = map[string]string{}
+		}
+		f.set[name] = why
+	}}
+	flags.AddFlag(flag)
+}
+
+// AddLimits adds the limits of how often programs ask API servers.
+func (f *Flags) AddLimits(flags *pflag.FlagSet, names ...string) {
+	for _, name := range names {
+		f.Add(flags, name, Number, "the priority and fairness of the API server is the limit")
+	}
+}
+
+// Log tells of the flags that were set.
+func (f *Flags) Log(logger logr.Logger) {
+	for _, name := range slices.Sorted(maps.Keys(f.set)) {
+		logger.Info("A flag is accepted and changes nothing", "flag", "--"+name, "reason", f.set[name])
+	}
+}
+
+// recorded is a value that tells when it is set.
+type recorded struct {
+	pflag.Value
+	record func()
+}
+
+// Set implements pflag.Value.
+func (r *recorded) Set(value string) error {
+	if err := r.Value.Set(value); err != nil {
+		return err
+	}
+	r.record()
+	return nil
+}
+
+// only is the value of a flag that has one.
+type only struct{ value string }
+
+// Set implements pflag.Value.
+func (o *only) Set(value string) error {
+	for one := range strings.SplitSeq(value, ",") {
+		if one = strings.TrimSpace(one); one != "" && one != o.value {
+			return fmt.Errorf("%q is not in this version; use %s, or leave the flag out", one, o.value)
+		}
+	}
+	return nil
+}
+
+// Type implements pflag.Value.
+func (o *only) Type() string { return "string" }
+
+// String implements pflag.Value.
+func (o *only) String() string { return o.value }

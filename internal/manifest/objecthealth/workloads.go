@@ -1,0 +1,134 @@
+package objecthealth
+
+// onDelete is the update strategy under which pods become new only when somebody deletes the old ones.
+const onDelete = "OnDelete"
+
+func deploymentHealth(o reading) Health {
+	if _, seen := o.number("status", "observedGeneration"); !seen {
+		return inProgress("its controller has not seen it yet")
+	}
+	if c := o.condition("Progressing"); c.reason == "ProgressDeadlineExceeded" {
+		return failed("%s", c)
+	}
+	if c := o.condition("ReplicaFailure"); c.isTrue() {
+		return failed("%s", c)
+	}
+	wanted, all := o.wanted(), o.count("status", "replicas")
+	updated, available := o.count("status", "updatedReplicas"), o.count("status", "availableReplicas")
+	switch {
+	case updated < wanted:
+		return inProgress("%d of %d replicas are updated", updated, wanted)
+	case all > updated:
+		return inProgress("%d old replicas are still there", all-updated)
+	case available < wanted:
+		return inProgress("%d of %d replicas are available", available, wanted)
+	}
+	return current("%d of %d replicas are available", available, wanted)
+}
+
+func statefulSetHealth(o reading) Health {
+	if _, seen := o.number("status", "observedGeneration"); !seen {
+		return inProgress("its controller has not seen it yet")
+	}
+	wanted, ready := o.wanted(), o.count("status", "readyReplicas")
+	if ready < wanted {
+		return inProgress("%d of %d replicas are ready", ready, wanted)
+	}
+	if o.text("spec", "updateStrategy", "type") == onDelete {
+		return current("%d of %d replicas are ready", ready, wanted)
+	}
+	// Replicas below the partition stay as they are.
+	updated, toUpdate := o.count("status", "updatedReplicas"), max(0, wanted-o.count("spec", "updateStrategy", "rollingUpdate", "partition"))
+	switch {
+	case o.text("status", "updateRevision") != o.text("status", "currentRevision") && updated < toUpdate:
+		return inProgress("%d of %d replicas are updated", updated, toUpdate)
+	case o.count("status", "replicas") > wanted:
+		return inProgress("%d replicas too many are still there", o.count("status", "replicas")-wanted)
+	}
+	return current("%d of %d replicas are ready", ready, wanted)
+}
+
+func daemonSetHealth(o reading) Health {
+	if _, seen := o.number("status", "observedGeneration"); !seen {
+		return inProgress("its controller has not seen it yet")
+	}
+	wanted, available := o.count("status", "desiredNumberScheduled"), o.count("status", "numberAvailable")
+	updated := o.count("status", "updatedNumberScheduled")
+	switch {
+	case o.text("spec", "updateStrategy", "type") != onDelete && updated < wanted:
+		return inProgress("the pods of %d of %d nodes are updated", updated, wanted)
+	case available < wanted:
+		return inProgress("the pods of %d of %d nodes are available", available, wanted)
+	}
+	return current("the pods of %d of %d nodes are available", available, wanted)
+}
+
+func replicaSetHealth(o reading) Health {
+	if _, seen := o.number("status", "observedGeneration"); !seen {
+		return inProgress("its controller has not seen it yet")
+	}
+	if c := o.condition("ReplicaFailure"); c.isTrue() {
+		return failed("%s", c)
+	}
+	wanted, all, available := o.wanted(), o.count("status", "replicas"), o.count("status", "availableReplicas")
+	switch {
+	case available < wanted:
+		return inProgress("%d of %d replicas are available", available, wanted)
+	case all > wanted:
+		return inProgress("%d replicas too many are still there", all-wanted)
+	}
+	return current("%d of %d replicas are available", available, wanted)
+}
+
+// jobHealth calls a Job in progress until it has finished: what comes after a migration must wait for its end.
+func jobHealth(o reading) Health {
+	if c := o.condition("Failed"); c.isTrue() {
+		return failed("%s", c)
+	}
+	if o.condition("Complete").isTrue() {
+		return current("the job is complete")
+	}
+	if c := o.condition("Suspended"); c.isTrue() {
+		return current("the job is suspended")
+	}
+	return inProgress("the job is not complete: %d pods are active, %d succeeded, %d failed",
+		o.count("status", "active"), o.count("status", "succeeded"), o.count("status", "failed"))
+}
+
+func podHealth(o reading) Health {
+	switch phase := o.text("status", "phase"); phase {
+	case "Succeeded":
+		return current("the pod has succeeded")
+	case "Failed":
+		return failed("the pod has failed: %s", firstText(o.text("status", "message"), o.text("status", "reason"), "its containers ended with errors"))
+	}
+	if o.condition("Ready").isTrue() {
+		return current("the pod is ready")
+	}
+	for _, list := range []string{"initContainerStatuses", "containerStatuses"} {
+		for _, container := range o.list("status", list) {
+			if reason := container.text("state", "waiting", "reason"); hopeless[reason] {
+				return failed("the container %s waits: %s", container.text("name"), firstText(container.text("state", "waiting", "message"), reason))
+			}
+		}
+	}
+	if c := o.condition("PodScheduled"); c.isFalse() {
+		return inProgress("the pod is not scheduled: %s", c)
+	}
+	return inProgress("the pod is not ready")
+}
+
+// hopeless are reasons for which containers wait until somebody changes something.
+var hopeless = map[string]bool{
+	"CrashLoopBackOff": true, "ImagePullBackOff": true, "InvalidImageName": true, "ErrImageNeverPull": true,
+	"CreateContainerConfigError": true, "CreateContainerError": true, "RunContainerError": true,
+}
+
+func firstText(texts ...string) string {
+	for _, text := range texts {
+		if text != "" {
+			return text
+		}
+	}
+	return ""
+}
