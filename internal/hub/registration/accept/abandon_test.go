@@ -1,8 +1,10 @@
 package accept_test
 
 import (
+	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -11,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -47,7 +50,7 @@ func TestWhatGoesWithCluster(t *testing.T) {
 		"gone, with add-ons":                      {nil, []client.Object{addOn}, false, []string{registration, lease}},
 		"gone, with works":                        {nil, []client.Object{held}, false, []string{works, lease}},
 		"gone, with both":                         {nil, []client.Object{addOn, held}, false, []string{registration, works, lease}},
-		"gone, with both, which are kept":         {nil, []client.Object{addOn, held}, true, []string{works, lease}},
+		"gone, with both, which are kept":         {nil, []client.Object{addOn, held}, true, []string{lease}}, // it sees nothing being deleted
 		"made again, and not accepted":            {cluster(false), nil, false, nil},
 		// Of the works, it may finish with those that are there, by their names.
 		"made again, with what was there": {cluster(false), []client.Object{addOn, held}, false, []string{lease}},
@@ -97,4 +100,38 @@ func TestWhatGoesWithCluster(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The agent of a cluster that is gone lists its works for long enough to see them being deleted, and no longer, whatever keeps them: it learns
+// of none that come after.
+func TestAgentOfAClusterThatIsGoneStopsListing(t *testing.T) {
+	t.Parallel()
+	j := newJudged(t)
+	now := clocktesting.NewFakeClock(time.Now())
+	j.controller.Clock = now
+	j.add(t, "a", "b")
+	cluster := j.cluster(t)
+	cluster.Finalizers = nil
+	if err := errors.Join(j.Update(t.Context(), cluster), j.Delete(t.Context(), cluster)); err != nil {
+		t.Fatal(err)
+	}
+	j.reconcile(t)
+	j.expect(t, "all")
+	now.Step(10 * time.Second)
+	if result := j.reconcile(t); result.RequeueAfter == 0 {
+		t.Error("nobody looks whether its time is over")
+	}
+	j.expect(t, "all")
+	now.Step(6 * time.Second)
+	j.reconcile(t)
+	j.expect(t, "a,b")
+	j.add(t, "later")
+	j.remove(t, "a")
+	j.reconcile(t)
+	j.expect(t, "b")
+	j.remove(t, "b")
+	if result := j.reconcile(t); result.RequeueAfter != 0 {
+		t.Error("works that it has nothing to do with are waited for")
+	}
+	j.expect(t, "")
 }

@@ -59,6 +59,10 @@ func (c *Controller) confine(ctx context.Context, cluster string) (bool, error) 
 	if err := c.deleteRegistrationRoleBinding(ctx, cluster); err != nil {
 		return false, err
 	}
+	return c.confineToWorks(ctx, cluster)
+}
+
+func (c *Controller) confineToWorks(ctx context.Context, cluster string) (bool, error) {
 	names, err := c.finishable(ctx, cluster)
 	if err != nil {
 		return false, err
