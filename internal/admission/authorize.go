@@ -20,6 +20,8 @@ type Authorizer func(ctx context.Context, asked authorizationv1.ResourceAttribut
 type Sender struct {
 	// Name is the user name.
 	Name string
+	// Credential is the ID of what the sender has shown to be that user; empty where it has none.
+	Credential string
 	// Groups are those that the user is in.
 	Groups []string
 	// Clusters are those as whose agent the sender acts; none for anybody else.

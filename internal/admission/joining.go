@@ -23,7 +23,7 @@ const defaultLeaseDuration = 60
 // accepts the cluster looks at its name: a set or labels of the requester's choice would bring it works and secrets that are meant for
 // others, taints and finalizers would keep administrators from them, and owners would have it deleted. Only what the requester sent is
 // judged, so that other admission of the hub may label new clusters.
-func requestToJoin(cluster *clusterv1.ManagedCluster, requester string) error {
+func requestToJoin(cluster *clusterv1.ManagedCluster, requester, credential string) error {
 	spec := cluster.Spec.DeepCopy()
 	spec.ManagedClusterClientConfigs = nil
 	spec.HubAcceptsClient = false // ValidateManagedCluster asks for the permission.
@@ -52,6 +52,9 @@ func requestToJoin(cluster *clusterv1.ManagedCluster, requester string) error {
 	}
 	metav1.SetMetaDataAnnotation(&cluster.ObjectMeta, fleet.AnnotationRequestedBy, requester)
 	metav1.SetMetaDataLabel(&cluster.ObjectMeta, fleet.LabelRequestedBy, fleet.RequesterLabel(requester))
+	if credential != "" {
+		metav1.SetMetaDataLabel(&cluster.ObjectMeta, fleet.LabelRequestedWith, fleet.RequesterLabel(credential))
+	}
 	return nil
 }
 

@@ -46,6 +46,8 @@ const (
 const (
 	// DefaultJoinLimit is how much one bootstrap credential may ask for until somebody decides.
 	DefaultJoinLimit = 1000
+	// tokensOfAnAccount is how many credentials of one account may ask for that much: no one of them uses up what the others need.
+	tokensOfAnAccount = 4
 	// agentRequestLimit is how many undecided requests one agent may have. It stops by itself at ten, and at ten for each add-on.
 	agentRequestLimit = 200
 )
@@ -82,28 +84,56 @@ func limitGrowth(now, before any, most int, what string, path *field.Path) error
 	return limitSize(now, most, what, path)
 }
 
+// Waiting is how many objects wait for somebody to decide: all of the sender's, and those that came with the credential that it shows now.
+type Waiting struct {
+	OfUser       int
+	OfCredential int
+}
+
+// tooMany tells whether somebody who joins has to wait, and with how many: a credential may have as many as the limit, and the account that
+// it is of some times that. A credential without an ID is one with its account.
+func (w Waiting) tooMany(sender Sender, joinLimit int) (int, bool) {
+	switch {
+	case sender.Credential == "":
+		return w.OfUser, w.OfUser >= joinLimit
+	case w.OfCredential >= joinLimit:
+		return w.OfCredential, true
+	}
+	return w.OfUser, w.OfUser >= tokensOfAnAccount*joinLimit
+}
+
+const joinLimitHint = "--join-limit of the hub is how many one bootstrap credential may have, and all tokens of one account together four times that"
+
 // ValidateRequestCount keeps one sender from filling the hub with CertificateSigningRequests that nobody decides on. Undecided is how many of
 // its requests wait already. It fails with 429.
-func ValidateRequestCount(sender Sender, undecided, joinLimit int) error {
-	limit, hint := agentRequestLimit, "the agents of a cluster have a few"
-	if sender.Joining {
-		limit, hint = joinLimit, "--join-limit of the hub is how many one bootstrap credential may have"
+func ValidateRequestCount(sender Sender, undecided Waiting, joinLimit int) error {
+	if !sender.stranger() {
+		return nil
 	}
-	if !sender.stranger() || undecided < limit {
+	waiting, refused, hint := undecided.OfUser, undecided.OfUser >= agentRequestLimit, "the agents of a cluster have a few"
+	if sender.Joining {
+		waiting, refused = undecided.tooMany(sender, joinLimit)
+		hint = joinLimitHint
+	}
+	if !refused {
 		return nil
 	}
 	return apierrors.NewTooManyRequestsError(fmt.Sprintf("%s: user %q has %d requests that nobody has decided on, and may have no more; %s. "+
-		"Approve, deny or delete some, or wait: they expire after a day", certificatesv1.Resource("certificatesigningrequests"), sender.Name, undecided, hint))
+		"Approve, deny or delete some, or wait: they expire after a day", certificatesv1.Resource("certificatesigningrequests"), sender.Name, waiting, hint))
 }
 
 // ValidateClusterCount does the same for ManagedClusters that nobody has accepted.
-func ValidateClusterCount(sender Sender, pending, joinLimit int) error {
-	if !sender.Joining || pending < joinLimit {
+func ValidateClusterCount(sender Sender, pending Waiting, joinLimit int) error {
+	waiting, refused := pending.tooMany(sender, joinLimit)
+	if !sender.Joining || !refused {
 		return nil
 	}
+	label, value := fleet.LabelRequestedBy, fleet.RequesterLabel(sender.Name)
+	if sender.Credential != "" && pending.OfCredential >= joinLimit {
+		label, value = fleet.LabelRequestedWith, fleet.RequesterLabel(sender.Credential)
+	}
 	return apierrors.NewTooManyRequestsError(fmt.Sprintf("%s: user %q has asked for %d clusters that nobody has accepted, and may have no more; "+
-		"--join-limit of the hub is how many one bootstrap credential may have. Accept or delete some: kubectl get managedclusters -l %s=%s",
-		managedClusterResource, sender.Name, pending, fleet.LabelRequestedBy, fleet.RequesterLabel(sender.Name)))
+		"%s. Accept or delete some: kubectl get managedclusters -l %s=%s", managedClusterResource, sender.Name, waiting, joinLimitHint, label, value))
 }
 
 // validateClusterSize holds what strangers write of a ManagedCluster to mostClusterBytes.

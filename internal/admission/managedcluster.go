@@ -33,6 +33,8 @@ type MutateOptions struct {
 	DefaultClusterSet bool
 	// Requester is the user name of the sender if that has a bootstrap credential, empty for anybody else.
 	Requester string
+	// Credential is the ID of that credential, if it has one.
+	Credential string
 }
 
 // MutateManagedCluster completes a cluster that is created (old is nil) or updated, in place: it stamps taints with the
@@ -42,7 +44,7 @@ type MutateOptions struct {
 func MutateManagedCluster(cluster, old *clusterv1.ManagedCluster, opts MutateOptions) error {
 	now := metav1.NewTime(opts.Now).Rfc3339Copy()
 	if old == nil && opts.Requester != "" {
-		if err := requestToJoin(cluster, opts.Requester); err != nil {
+		if err := requestToJoin(cluster, opts.Requester, opts.Credential); err != nil {
 			return err
 		}
 	}
@@ -53,6 +55,7 @@ func MutateManagedCluster(cluster, old *clusterv1.ManagedCluster, opts MutateOpt
 	}
 	if old != nil && cluster.Spec.HubAcceptsClient && !old.Spec.HubAcceptsClient {
 		delete(cluster.Labels, fleet.LabelRequestedBy)
+		delete(cluster.Labels, fleet.LabelRequestedWith)
 	}
 	if opts.DefaultClusterSet && cluster.Labels[fleet.LabelClusterSet] == "" {
 		metav1.SetMetaDataLabel(&cluster.ObjectMeta, fleet.LabelClusterSet, defaultClusterSet)

@@ -23,6 +23,9 @@ const (
 	// LabelRequestedBy on a ManagedCluster that somebody with a bootstrap credential created is who that was, as RequesterLabel writes it,
 	// until the cluster is accepted. It is an extension.
 	LabelRequestedBy = AnnotationRequestedBy
+	// LabelRequestedWith is there beside LabelRequestedBy where credentials have an ID, as tokens of service accounts do. It is that ID, as
+	// RequesterLabel writes it: of all that one account asks for, what came with the same token.
+	LabelRequestedWith = "capstan.io/requested-with"
 	// LabelAddOnFeaturePrefix and the name of an add-on make the label of a ManagedCluster that tells how the
 	// add-on is doing there; see AddOnFeatureLabel.
 	LabelAddOnFeaturePrefix = "feature.open-cluster-management.io/addon-"
@@ -158,13 +161,13 @@ func ManifestWorkReplicaSetKey(namespace, name string) string {
 	return LabelValue(namespace + "." + name)
 }
 
-// RequesterLabel is a user name as the value of LabelRequestedBy: with dots for colons, or a hash of it where that is no label yet.
-func RequesterLabel(user string) string {
-	value := LabelValue(strings.ReplaceAll(user, ":", "."))
+// RequesterLabel is a user name as the value of LabelRequestedBy, or the ID of a credential as that of LabelRequestedWith: with dots for colons, or a hash of it where that is no label yet.
+func RequesterLabel(requester string) string {
+	value := LabelValue(strings.ReplaceAll(requester, ":", "."))
 	if len(validation.IsValidLabelValue(value)) == 0 {
 		return value
 	}
-	sum := sha256.Sum256([]byte(user))
+	sum := sha256.Sum256([]byte(requester))
 	return hex.EncodeToString(sum[:16])
 }
 

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -112,6 +113,38 @@ func TestJoiningIsBounded(t *testing.T) {
 		}
 	}
 	expectRefusal(t, err, apierrors.IsTooManyRequests, "nobody has decided on")
+}
+
+// Tokens of the account that agents join with are told apart by what the API server notes down of them, on ManagedClusters and requests.
+func TestJoiningIsBoundedForEachToken(t *testing.T) {
+	t.Parallel()
+	const limit = 2
+	own := env.StartHub(t, "none", fmt.Sprintf("--join-limit=%d", limit))
+	greedy, another := env.ClientFor(t, withToken(t, own, bootstrapAccountToken(t, own))), env.ClientFor(t, withToken(t, own, bootstrapAccountToken(t, own)))
+	cluster := func(name string) *clusterv1.ManagedCluster {
+		return &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	}
+	for i := range limit {
+		create(t, greedy, cluster(fmt.Sprintf("greedy-%d", i)))
+	}
+	expectRefusal(t, greedy.Create(t.Context(), cluster("greedy-more")), apierrors.IsTooManyRequests, "--join-limit", fleet.LabelRequestedWith)
+	create(t, another, cluster("another"))
+
+	request := func(cluster string) *certificatesv1.CertificateSigningRequest {
+		csr, _ := newRequest(t, agentSubject(cluster, "agent"), ofCluster(cluster))
+		return csr
+	}
+	for i := range limit {
+		create(t, greedy, request(fmt.Sprintf("greedy-%d", i)))
+	}
+	more := request("greedy-0")
+	env.Eventually(t, func(ctx context.Context) error { // they are counted as soon as the hub has seen them come
+		if err := greedy.Create(ctx, more.DeepCopy(), client.DryRunAll); !apierrors.IsTooManyRequests(err) {
+			return fmt.Errorf("one more request: %w", err)
+		}
+		return nil
+	})
+	create(t, another, request("another"))
 }
 
 // RG-16: a cluster cannot take a name whose group or roles all clusters share.

@@ -37,19 +37,28 @@ func newRequestValidator(joinLimit int) *requestValidator {
 	return &requestValidator{Handler: writes(), joinLimit: joinLimit}
 }
 
-// undecidedOf indexes the requests that nobody has decided on by who made them.
-const undecidedOf = "undecided-of"
+// undecidedOf and undecidedWith index the requests that nobody has decided on by who made them, and with what.
+const (
+	undecidedOf   = "undecided-of"
+	undecidedWith = "undecided-with"
+)
 
 // SetExternalKubeInformerFactory is called by the server.
 func (p *requestValidator) SetExternalKubeInformerFactory(factory informers.SharedInformerFactory) {
 	p.requests = factory.Certificates().V1().CertificateSigningRequests().Informer()
-	p.failed = p.requests.AddIndexers(cache.Indexers{undecidedOf: func(object any) ([]string, error) {
-		csr, ok := object.(*certificatesv1.CertificateSigningRequest)
-		if !ok || len(csr.Status.Conditions) > 0 {
-			return nil, nil
+	undecided := func(by func(*certificatesv1.CertificateSigningRequest) string) cache.IndexFunc {
+		return func(object any) ([]string, error) {
+			csr, ok := object.(*certificatesv1.CertificateSigningRequest)
+			if !ok || len(csr.Status.Conditions) > 0 || by(csr) == "" {
+				return nil, nil
+			}
+			return []string{by(csr)}, nil
 		}
-		return []string{csr.Spec.Username}, nil
-	}})
+	}
+	p.failed = p.requests.AddIndexers(cache.Indexers{
+		undecidedOf:   undecided(func(csr *certificatesv1.CertificateSigningRequest) string { return csr.Spec.Username }),
+		undecidedWith: undecided(func(csr *certificatesv1.CertificateSigningRequest) string { return credentialOf(csr.Spec.Extra) }),
+	})
 }
 
 // ValidateInitialization is called by the server before the first request.
@@ -71,20 +80,19 @@ func (p *requestValidator) Validate(_ context.Context, request admission.Attribu
 	if err := rules.ValidateCertificateSigningRequest(csr, sender); err != nil || request.GetOperation() != admission.Create {
 		return err
 	}
-	undecided, err := p.undecided(sender.Name)
+	undecided, err := p.undecided(sender)
 	if err != nil {
 		return err
 	}
 	return rules.ValidateRequestCount(sender, undecided, p.joinLimit)
 }
 
-// undecided is how many requests of a user wait, as far as the cache knows.
-func (p *requestValidator) undecided(user string) (int, error) {
+// undecided is how many requests of somebody wait, as far as the cache knows.
+func (p *requestValidator) undecided(sender rules.Sender) (rules.Waiting, error) {
 	if p.requests == nil {
-		return 0, nil
+		return rules.Waiting{}, nil
 	}
-	waiting, err := p.requests.GetIndexer().IndexKeys(undecidedOf, user)
-	return len(waiting), err
+	return count(p.requests.GetIndexer(), undecidedOf, sender.Name, undecidedWith, sender.Credential)
 }
 
 func validateApproval(request admission.Attributes) error {

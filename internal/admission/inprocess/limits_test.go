@@ -198,10 +198,7 @@ func TestPendingClusters(t *testing.T) {
 	second := created.DeepCopy()
 	second.SetName("c3")
 	create := func(clusters ...runtime.Object) error {
-		validator := plugin[interface {
-			admission.ValidationInterface
-			SetDynamicClient(client dynamic.Interface)
-		}](t, s, inprocess.ManagedClusterValidating)
+		validator := plugin[clusterCounting](t, s, inprocess.ManagedClusterValidating)
 		kinds := map[schema.GroupVersionResource]string{resourceOf(created.GroupVersionKind()): "ManagedClusterList"}
 		validator.SetDynamicClient(dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds, clusters...))
 		return validator.Validate(t.Context(), creation(cluster(t, "metadata: {name: c4}"), resourceOf(created.GroupVersionKind()), joiner), nil)
@@ -218,6 +215,62 @@ func TestPendingClusters(t *testing.T) {
 	if accepted.GetAnnotations()["capstan.io/requested-by"] != joiner.Name {
 		t.Errorf("who asked is forgotten: %v", accepted.Object["metadata"])
 	}
+}
+
+// tokenOfBootstrapAccount is a user with one of the tokens that the bootstrap account has.
+func tokenOfBootstrapAccount(token string) *user.DefaultInfo {
+	who := *newcomers["service account"]
+	who.Extra = map[string][]string{"authentication.kubernetes.io/credential-id": {"JTI=" + token}}
+	return &who
+}
+
+// Many are given tokens of one account. Whoever uses one up leaves the others theirs; and all of them together have an end, too.
+func TestOneTokenDoesNotUseUpTheAccount(t *testing.T) {
+	t.Parallel()
+	s := newServer()
+	s.options.JoinLimit, s.options.DefaultClusterSet = 2, false
+	requests, clusters := plugin[counting](t, s, inprocess.AgentRequestValidating), []runtime.Object{}
+	factory := informers.NewSharedInformerFactory(nil, 0)
+	requests.SetExternalKubeInformerFactory(factory)
+	known := factory.Certificates().V1().CertificateSigningRequests().Informer().GetIndexer()
+	has := func(token string, number int) {
+		s.who = tokenOfBootstrapAccount(token)
+		for i := range number {
+			name := fmt.Sprintf("%s-%d", token, i)
+			csr := &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: name}}
+			csr.Spec.Username, csr.Spec.Extra = s.who.Name, map[string]certificatesv1.ExtraValue{"authentication.kubernetes.io/credential-id": s.who.Extra["authentication.kubernetes.io/credential-id"]}
+			if err := known.Add(csr); err != nil {
+				t.Fatal(err)
+			}
+			asked := cluster(t, "metadata: {name: "+name+"}")
+			checkStatus(t, s.write(t, asked, nil, ""), 0, "")
+			clusters = append(clusters, asked)
+		}
+	}
+	ask := func(token string, code int32, refusal string) {
+		t.Helper()
+		who, kind := tokenOfBootstrapAccount(token), cluster(t, "metadata: {name: any}").GroupVersionKind()
+		checkStatus(t, requests.Validate(t.Context(), creation(request(t, 1), certificatesv1.SchemeGroupVersion.WithResource("certificatesigningrequests"), who), nil), code, refusal)
+		validator := plugin[clusterCounting](t, s, inprocess.ManagedClusterValidating)
+		kinds := map[schema.GroupVersionResource]string{resourceOf(kind): "ManagedClusterList"}
+		validator.SetDynamicClient(dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds, clusters...))
+		checkStatus(t, validator.Validate(t.Context(), creation(cluster(t, "metadata: {name: more}"), resourceOf(kind), who), nil), code, refusal)
+	}
+	has("a", 2)
+	ask("a", 429, ` 2 `)
+	ask("b", 0, "")
+	for _, token := range []string{"c", "d"} {
+		has(token, 2)
+	}
+	has("e", 1)
+	ask("b", 0, "")
+	has("f", 1)
+	ask("b", 429, ` 8 `)
+}
+
+type clusterCounting interface {
+	admission.ValidationInterface
+	SetDynamicClient(client dynamic.Interface)
 }
 
 // An agent does not fill the hub with events; those of others, and of other agents, are not limited.

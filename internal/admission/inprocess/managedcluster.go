@@ -51,7 +51,7 @@ func (p *clusterMutator) Admit(_ context.Context, request admission.Attributes, 
 	options := rules.MutateOptions{Now: p.clock.Now(), DefaultClusterSet: p.defaultClusterSet}
 	// When the server asks again, because a webhook changed the object, it is not the sender's any more.
 	if who := request.GetUserInfo(); fleet.IsJoining(who.GetName(), who.GetGroups()) && !request.GetReinvocationContext().IsReinvoke() {
-		options.Requester = who.GetName()
+		options.Requester, options.Credential = who.GetName(), credentialOf(who.GetExtra())
 	}
 	if err := rules.MutateManagedCluster(cluster, old, options); err != nil {
 		return err
@@ -154,7 +154,7 @@ func (p *clusterValidator) Validate(ctx context.Context, request admission.Attri
 	if err := rules.ValidateManagedCluster(ctx, cluster, old, sender, p.namespace); err != nil || old != nil || !sender.Joining || p.pending.client == nil {
 		return err
 	}
-	pending, err := p.pending.count(ctx, sender.Name)
+	pending, err := p.pending.count(ctx, sender)
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	rules "github.com/capstan-io/capstan/internal/admission"
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
@@ -26,35 +27,47 @@ type pendingClusters struct {
 	informer cache.SharedIndexInformer
 }
 
-// byRequester indexes clusters by the label that says who asked for them, which acceptance takes off.
-const byRequester = "requester"
+// byRequester and byCredential index clusters by the labels that say who asked for them, and with what, which acceptance takes off.
+const (
+	byRequester  = "requester"
+	byCredential = "credential"
+)
 
 // syncTimeout is how long the first count may take.
 const syncTimeout = 10 * time.Second
 
-// count is how many a user has asked for, as far as the cache knows.
-func (p *pendingClusters) count(ctx context.Context, user string) (int, error) {
+// count is how many somebody has asked for, as far as the cache knows.
+func (p *pendingClusters) count(ctx context.Context, sender rules.Sender) (rules.Waiting, error) {
 	p.begin.Do(p.follow)
 	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()
 	if !cache.WaitForCacheSync(ctx.Done(), p.informer.HasSynced) {
-		return 0, errors.New("the hub has not counted yet the clusters that wait to be accepted; try again")
+		return rules.Waiting{}, errors.New("the hub has not counted yet the clusters that wait to be accepted; try again")
 	}
-	keys, err := p.informer.GetIndexer().IndexKeys(byRequester, fleet.RequesterLabel(user))
-	return len(keys), err
+	return count(p.informer.GetIndexer(), byRequester, fleet.RequesterLabel(sender.Name), byCredential, fleet.RequesterLabel(sender.Credential))
+}
+
+// count looks up how many objects are of a user, and of a credential.
+func count(in cache.Indexer, byUser, user, byCredential, credential string) (rules.Waiting, error) {
+	ofUser, err := in.IndexKeys(byUser, user)
+	ofCredential, errOfCredential := in.IndexKeys(byCredential, credential)
+	return rules.Waiting{OfUser: len(ofUser), OfCredential: len(ofCredential)}, errors.Join(err, errOfCredential)
 }
 
 func (p *pendingClusters) follow() {
-	requester := func(object any) ([]string, error) {
-		cluster, ok := object.(*metav1.PartialObjectMetadata)
-		if !ok {
-			return nil, nil
+	by := func(label string) cache.IndexFunc {
+		return func(object any) ([]string, error) {
+			cluster, ok := object.(*metav1.PartialObjectMetadata)
+			if !ok || cluster.Labels[label] == "" {
+				return nil, nil
+			}
+			return []string{cluster.Labels[label]}, nil
 		}
-		return []string{cluster.Labels[fleet.LabelRequestedBy]}, nil
 	}
+	indexers := cache.Indexers{byRequester: by(fleet.LabelRequestedBy), byCredential: by(fleet.LabelRequestedWith)}
 	const never = 0 // resyncs
 	p.informer = dynamicinformer.NewFilteredDynamicInformer(p.client, clusterv1.GroupVersion.WithResource("managedclusters"), metav1.NamespaceAll, never,
-		cache.Indexers{byRequester: requester}, func(o *metav1.ListOptions) { o.LabelSelector = fleet.LabelRequestedBy }).Informer()
+		indexers, func(o *metav1.ListOptions) { o.LabelSelector = fleet.LabelRequestedBy }).Informer()
 	_ = p.informer.SetTransform(requesterOnly) // fails once it has been started
 	go p.informer.Run(p.stopped)
 }
@@ -67,6 +80,9 @@ func requesterOnly(object any) (any, error) {
 	}
 	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 		Name: cluster.GetName(), UID: cluster.GetUID(), ResourceVersion: cluster.GetResourceVersion(),
-		Labels: map[string]string{fleet.LabelRequestedBy: cluster.GetLabels()[fleet.LabelRequestedBy]},
+		Labels: map[string]string{
+			fleet.LabelRequestedBy:   cluster.GetLabels()[fleet.LabelRequestedBy],
+			fleet.LabelRequestedWith: cluster.GetLabels()[fleet.LabelRequestedWith],
+		},
 	}}, nil
 }

@@ -51,12 +51,21 @@ func (p *asking) ValidateInitialization() error {
 // identify tells who sent a request, for rules that ask no authorizer.
 func identify(who user.Info) rules.Sender {
 	return rules.Sender{
-		Name:     who.GetName(),
-		Groups:   who.GetGroups(),
-		Clusters: fleet.AgentClusters(who.GetGroups()),
-		Behind:   fleet.ClustersBehind(who.GetName(), who.GetGroups()),
-		Joining:  fleet.IsJoining(who.GetName(), who.GetGroups()),
+		Name:       who.GetName(),
+		Groups:     who.GetGroups(),
+		Credential: credentialOf(who.GetExtra()),
+		Clusters:   fleet.AgentClusters(who.GetGroups()),
+		Behind:     fleet.ClustersBehind(who.GetName(), who.GetGroups()),
+		Joining:    fleet.IsJoining(who.GetName(), who.GetGroups()),
 	}
+}
+
+// credentialOf is the ID of the credential that a user has shown, as the API server notes it down; empty for one without.
+func credentialOf[V ~[]string](extra map[string]V) string {
+	if ids := extra[user.CredentialIDKey]; len(ids) == 1 {
+		return ids[0]
+	}
+	return ""
 }
 
 // sender binds the server's authorizer to the identity of a request.
