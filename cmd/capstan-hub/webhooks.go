@@ -4,13 +4,16 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"net/http"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/capstan-io/capstan/internal/admission/conversion"
@@ -29,15 +32,21 @@ type webhooksFlags struct {
 	admission      admissionFlags
 	port           int
 	certDir        string
+	clientCAFile   string
 	metricsAddress string
 	healthAddress  string
 	logs           logging
 }
 
+const (
+	flagCertDir      = "cert-dir"
+	flagClientCAFile = "client-ca-file"
+)
+
 func newWebhooksCommand() *cobra.Command {
 	flags := webhooksFlags{
 		gates: featuregates.Hub(), admission: newAdmissionFlags(), port: webhook.DefaultPort,
-		certDir: "/tmp/k8s-webhook-server/serving-certs", metricsAddress: defaultMetricsAddress, healthAddress: ":8000", logs: newLogging(),
+		metricsAddress: defaultMetricsAddress, healthAddress: ":8000", logs: newLogging(),
 	}
 	command := &cobra.Command{
 		Use:   "webhooks",
@@ -62,8 +71,11 @@ func (f *webhooksFlags) add(flags *pflag.FlagSet) {
 	f.gates.AddFlag(flags)
 	f.admission.add(flags)
 	flags.IntVar(&f.port, "port", f.port, "Port on which the webhooks are served.")
-	flags.StringVar(&f.certDir, "cert-dir", f.certDir, "Folder with the serving certificate, tls.crt and tls.key.")
+	flags.StringVar(&f.certDir, flagCertDir, f.certDir, "Folder with the serving certificate, tls.crt and tls.key.")
 	flags.StringVar(&f.certDir, "certdir", f.certDir, "The same as --cert-dir.")
+	flags.StringVar(&f.clientCAFile, flagClientCAFile, f.clientCAFile,
+		"File with the certificate authorities of the API server's client certificate, which the webhooks of admission then require; "+
+			"conversions need none, as no API server shows one for them. Empty answers whoever connects.")
 	f.tls.add(flags)
 	f.accepted.AddLimits(flags, "kube-api-qps", "kube-api-burst")
 	addMetricsAddress(flags, &f.metricsAddress)
@@ -93,9 +105,12 @@ func (f *webhooksFlags) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if f.certDir == "" {
+		return fmt.Errorf("--%s is not set: name the folder with the serving certificate, tls.crt and tls.key", flagCertDir)
+	}
 	certificate, err := servingcert.Read(f.certDir)
 	if err != nil {
-		return fmt.Errorf("--cert-dir: %w", err)
+		return fmt.Errorf("--%s: %w", flagCertDir, err)
 	}
 	handlers, err := admissionwebhook.Handlers(client, options)
 	if err != nil {
@@ -105,29 +120,50 @@ func (f *webhooksFlags) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	manager, err := ctrl.NewManager(config, ctrl.Options{
+	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Metrics: metrics, HealthProbeBindAddress: f.healthAddress,
 		WebhookServer: webhook.NewServer(webhook.Options{Port: f.port, TLSOpts: []func(*tls.Config){
 			bounds,
-			func(c *tls.Config) { c.GetCertificate = certificate.Get },
+			func(c *tls.Config) { c.GetCertificate, c.ClientAuth = certificate.Get, tls.RequestClientCert },
 		}}),
 	})
 	if err != nil {
 		return fmt.Errorf("prepare the webhooks: %w", err)
 	}
-	if err := manager.Add(certificate); err != nil {
+	if err := mgr.Add(certificate); err != nil {
 		return err
 	}
-	server := manager.GetWebhookServer()
+	if err := f.requireClients(mgr, handlers); err != nil {
+		return err
+	}
+	server := mgr.GetWebhookServer()
 	for path, handler := range handlers {
 		server.Register(path, handler)
 	}
 	server.Register(conversion.Path, conversion.Handler())
-	if err := manager.AddHealthzCheck("ping", healthz.Ping); err != nil {
+	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return err
 	}
-	if err := manager.AddReadyzCheck("webhooks", server.StartedChecker()); err != nil {
+	if err := mgr.AddReadyzCheck("webhooks", server.StartedChecker()); err != nil {
 		return err
 	}
-	return manager.Start(ctx)
+	return mgr.Start(ctx)
+}
+
+// requireClients has the handlers of admission answer the API server alone, as far as its certificate tells. The file is followed.
+func (f *webhooksFlags) requireClients(mgr ctrl.Manager, handlers map[string]http.Handler) error {
+	if f.clientCAFile == "" {
+		return nil
+	}
+	ca, err := dynamiccertificates.NewDynamicCAContentFromFile(flagClientCAFile, f.clientCAFile)
+	if err != nil {
+		return fmt.Errorf("--%s: %w", flagClientCAFile, err)
+	}
+	for path, handler := range handlers {
+		handlers[path] = admissionwebhook.OfClients(ca.VerifyOptions, handler)
+	}
+	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
+		ca.Run(ctx, 1)
+		return nil
+	}))
 }
