@@ -54,12 +54,18 @@ func TestGetAddOn(t *testing.T) {
 	h.putAddOn(t, "cluster1", "hello", metav1.Condition{Type: "Available", Status: "True"}, metav1.Condition{Type: "ManifestApplied", Status: "False", Message: "it is refused"})
 	h.putAddOn(t, "cluster2", "hello")
 	h.putAddOn(t, "cluster2", "orphan")
-	for cluster, labels := range map[string]map[string]string{
-		"cluster1": {"open-cluster-management.io/addon-name": "hello"},
-		"idle":     {"open-cluster-management.io/addon-name": "hello", "open-cluster-management.io/addon-namespace": "cluster2"},
+	for _, w := range []struct {
+		cluster, name string
+		labels        map[string]string
+	}{
+		{"cluster1", "addon-hello-deploy-0", map[string]string{"open-cluster-management.io/addon-name": "hello"}},
+		{"idle", "addon-hello-deploy-hosting-cluster2-0", map[string]string{"open-cluster-management.io/addon-name": "hello", "open-cluster-management.io/addon-namespace": "cluster2"}},
+		// Those that somebody labels like them are none.
+		{"cluster1", "addon-hello-deploy-1", map[string]string{"open-cluster-management.io/addon-name": "hello", "work.open-cluster-management.io/manifestworkreplicaset": "tenant.addon-hello"}},
+		{"cluster2", "addon-hello-deploy-0", map[string]string{"open-cluster-management.io/addon-name": "hello", "open-cluster-management.io/addon-namespace": "cluster1"}},
 	} {
-		h.Put(t, strings.Replace(worksPath, "cluster1", cluster, 1)+"/addon-hello-deploy-0", &workv1.ManifestWork{
-			ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: "addon-hello-deploy-0", Labels: labels},
+		h.Put(t, strings.Replace(worksPath, "cluster1", w.cluster, 1)+"/"+w.name, &workv1.ManifestWork{
+			ObjectMeta: metav1.ObjectMeta{Namespace: w.cluster, Name: w.name, Labels: w.labels},
 			Status: workv1.ManifestWorkStatus{ResourceStatus: workv1.ManifestResourceStatus{Manifests: []workv1.ManifestCondition{{
 				ResourceMeta: workv1.ManifestResourceMeta{Kind: "Deployment", Namespace: "hello", Name: "agent"},
 				Conditions:   []metav1.Condition{{Type: "Applied", Status: "True"}},
@@ -80,7 +86,7 @@ func TestGetAddOn(t *testing.T) {
 │       ├── ManifestApplied: Unknown
 │       ├── RegistrationApplied: Unknown
 │       └── ManifestWorks
-│           └── addon-hello-deploy-0 (on idle)
+│           └── addon-hello-deploy-hosting-cluster2-0 (on idle)
 │               └── Deployment hello/agent: applied
 ├── idle: on no cluster
 └── orphan

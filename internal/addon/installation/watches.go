@@ -29,6 +29,7 @@ import (
 	"github.com/capstan-io/capstan/internal/addon/catalogue"
 	"github.com/capstan-io/capstan/internal/addon/config"
 	"github.com/capstan-io/capstan/internal/addon/dependencies"
+	"github.com/capstan-io/capstan/internal/addon/ownership"
 	"github.com/capstan-io/capstan/internal/addon/workload"
 	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/predicates"
@@ -73,7 +74,7 @@ func permissionKinds() []client.Object {
 }
 
 func ownerOfWork(o client.Object) []string {
-	if key, ok := workload.Owner(o); ok {
+	if key, ok := ownership.Of(o); ok {
 		return []string{key.String()}
 	}
 	return nil
@@ -234,7 +235,7 @@ func itself(_ context.Context, o client.Object) []reconcile.Request {
 }
 
 func ofWork(_ context.Context, o client.Object) []reconcile.Request {
-	key, ok := workload.Owner(o)
+	key, ok := ownership.Of(o)
 	if !ok {
 		return nil
 	}

@@ -13,6 +13,7 @@ import (
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/acceptance"
 	"github.com/capstan-io/capstan/internal/addon/config"
+	"github.com/capstan-io/capstan/internal/addon/ownership"
 	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/text"
 )
@@ -52,7 +53,7 @@ func (p *planner) deployTo(s side) error {
 // worksAt are the works that deploy the objects of a side.
 func (p *planner) worksAt(s side) (works []*work) {
 	for _, w := range p.works {
-		if !w.hook && w.hosting == s.hosting && w.Namespace == s.namespace {
+		if !w.Hook && w.Hosting == s.hosting && w.Namespace == s.namespace {
 			works = append(works, w)
 		}
 	}
@@ -113,13 +114,11 @@ func (p *planner) base(s side, existing *work, name string) *workv1.ManifestWork
 		set(&w.Labels, fleet.LabelAddOnNamespace, addOn.Namespace)
 	} else if !slices.ContainsFunc(w.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == addOn.UID }) {
 		// That of an add-on of this name that was there before leads nowhere.
-		w.OwnerReferences = slices.DeleteFunc(w.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == addOnKind })
-		w.OwnerReferences = append(w.OwnerReferences, *metav1.NewControllerRef(addOn, addonv1beta1.GroupVersion.WithKind(addOnKind)))
+		w.OwnerReferences = slices.DeleteFunc(w.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == ownership.Kind })
+		w.OwnerReferences = append(w.OwnerReferences, *metav1.NewControllerRef(addOn, addonv1beta1.GroupVersion.WithKind(ownership.Kind)))
 	}
 	return w
 }
-
-const addOnKind = "ManagedClusterAddOn"
 
 func set(m *map[string]string, key, value string) {
 	if *m == nil {

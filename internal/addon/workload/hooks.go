@@ -11,6 +11,7 @@ import (
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/acceptance"
+	"github.com/capstan-io/capstan/internal/addon/ownership"
 	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/text"
 )
@@ -108,13 +109,13 @@ func (p *planner) unknownHooks() string {
 
 // isOfAnother tells whether a work belongs to an add-on of the same name that is gone.
 func (p *planner) isOfAnother(w *work) bool {
-	owner := slices.IndexFunc(w.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == addOnKind })
+	owner := slices.IndexFunc(w.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == ownership.Kind })
 	return owner >= 0 && w.OwnerReferences[owner].UID != p.Installation.AddOn.UID
 }
 
 func (p *planner) hookWorkAt(s side) *work {
 	for _, w := range p.works {
-		if w.hook && w.hosting == s.hosting && w.Namespace == s.namespace {
+		if w.Hook && w.Hosting == s.hosting && w.Namespace == s.namespace {
 			return w
 		}
 	}

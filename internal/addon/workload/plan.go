@@ -158,8 +158,8 @@ func (p *planner) deploy() error {
 func (p *planner) tidy(hosting side) {
 	gone := p.hosted() && hosting.cluster == nil
 	for _, w := range p.works {
-		stray := w.hosting && (gone || p.Workload != nil && (!p.hosted() || w.Namespace != hosting.namespace))
-		if (w.hook || stray) && w.DeletionTimestamp.IsZero() {
+		stray := w.Hosting && (gone || p.Workload != nil && (!p.hosted() || w.Namespace != hosting.namespace))
+		if (w.Hook || stray) && w.DeletionTimestamp.IsZero() {
 			p.Delete = append(p.Delete, w.ManifestWork)
 		}
 	}

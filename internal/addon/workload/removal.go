@@ -69,7 +69,7 @@ func (p *planner) remove() {
 func (p *planner) leaveHosting(hosting side) {
 	remaining := false
 	for _, w := range p.works {
-		if !w.hosting {
+		if !w.Hosting {
 			continue
 		}
 		remaining = remaining || hosting.cluster != nil && w.Namespace == hosting.namespace

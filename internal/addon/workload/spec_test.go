@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capstan-io/capstan/addon"
@@ -241,70 +240,6 @@ func TestUnusableObjects(t *testing.T) {
 	h.Installation.AddOn.Name = strings.Repeat("x", 64)
 	if _, err := New(h.Input); err == nil || !strings.Contains(err.Error(), "has 64 characters; choose one of no more than 63") {
 		t.Errorf("error %v", err)
-	}
-}
-
-// AF-12: works are known by labels and name.
-func TestOwner(t *testing.T) {
-	t.Parallel()
-	for name, want := range map[string]string{
-		"addon-a-deploy-0": "c1/a", "addon-a-deploy-12": "c1/a", "addon-a-pre-delete": "c1/a", "addon-a-deploy-hosting-c1-3": "c1/a", "addon-a-pre-delete-hosting-c1": "c1/a",
-		"addon-a-deploy-01": "", "addon-a-deploy--1": "", "addon-a-deploy-x": "", "addon-b-deploy-0": "", "addon-a-deploy-hosting-c2-3": "", "mine": "", "": "",
-	} {
-		w := &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: name, Labels: map[string]string{fleet.LabelAddOnName: "a"}}}
-		key, ok := Owner(w)
-		if ok != (want != "") || ok && key.String() != want {
-			t.Errorf("%s: %v %t", name, key, ok)
-		}
-		w.Labels = nil
-		if _, ok := Owner(w); ok {
-			t.Errorf("%s without the label", name)
-		}
-	}
-	w := &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: "host", Name: "addon-a-deploy-hosting-c1-0",
-		Labels: map[string]string{fleet.LabelAddOnName: "a", fleet.LabelAddOnNamespace: "c1"}}}
-	if key, ok := Owner(w); !ok || key != (types.NamespacedName{Namespace: "c1", Name: "a"}) {
-		t.Errorf("%v %t", key, ok)
-	}
-	w.Name = "addon-a-deploy-0"
-	if key, ok := Owner(w); ok {
-		t.Errorf("a work of another cluster is taken for one of %v", key)
-	}
-}
-
-// AF-12: "labels of a ManifestWorkReplicaSet make its work one of an add-on": what a controller keeps for somebody else is no add-on's, whatever it
-// is called. Managers of the add-on framework name the add-on as the controller, in whichever version; one that is there again has another UID.
-func TestOwnerOfControlledWorks(t *testing.T) {
-	t.Parallel()
-	controlledBy := func(apiVersion, kind, name string) []metav1.OwnerReference {
-		isController := true
-		return []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: name, UID: "other", Controller: &isController}}
-	}
-	const number = "6194125052"
-	ofSet := map[string]string{fleet.LabelAddOnName: "a", fleet.LabelManifestWorkReplicaSet: "ns.addon-a-deploy"}
-	hostedOfSet := map[string]string{fleet.LabelAddOnName: "a", fleet.LabelAddOnNamespace: "c2", fleet.LabelManifestWorkReplicaSet: "ns.s"}
-	ofAddOn := map[string]string{fleet.LabelAddOnName: "a"}
-	for name, test := range map[string]struct {
-		meta metav1.ObjectMeta
-		want bool
-	}{
-		"of a set":                    {metav1.ObjectMeta{Name: "addon-a-deploy-" + number, Labels: ofSet}, false},
-		"of a set, hosted":            {metav1.ObjectMeta{Name: "addon-a-deploy-hosting-c2-" + number, Labels: hostedOfSet}, false},
-		"of no set":                   {metav1.ObjectMeta{Name: "addon-a-deploy-" + number, Labels: ofAddOn}, true},
-		"controlled by another kind":  {metav1.ObjectMeta{OwnerReferences: controlledBy("argoproj.io/v1alpha1", "Application", "a")}, false},
-		"controlled by another addon": {metav1.ObjectMeta{OwnerReferences: controlledBy("addon.open-cluster-management.io/v1beta1", addOnKind, "b")}, false},
-		"of the framework":            {metav1.ObjectMeta{OwnerReferences: controlledBy("addon.open-cluster-management.io/v1alpha1", addOnKind, "a")}, true},
-		"lost its owner":              {metav1.ObjectMeta{}, true},
-		"owned, not controlled":       {metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{Kind: "ConfigMap", Name: "b"}}}, true},
-	} {
-		w := &workv1.ManifestWork{ObjectMeta: test.meta}
-		w.Namespace = "c1"
-		if w.Name == "" {
-			w.Name, w.Labels = "addon-a-deploy-0", ofAddOn
-		}
-		if key, ok := Owner(w); ok != test.want {
-			t.Errorf("%s: %v %t", name, key, ok)
-		}
 	}
 }
 

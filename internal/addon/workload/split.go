@@ -45,7 +45,7 @@ func (b *bin) takes(o *object, limit int) bool {
 func split(objects []*object, works []*work, limit int) []*bin {
 	bins := make([]*bin, len(works))
 	for i, w := range works {
-		bins[i] = &bin{index: w.index, work: w}
+		bins[i] = &bin{index: w.Index, work: w}
 	}
 	homeless := settle(objects, bins, limit)
 	for _, b := range bins {

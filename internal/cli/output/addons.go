@@ -7,6 +7,7 @@ import (
 
 	addonv1alpha1 "github.com/capstan-io/capstan/api/addon/v1alpha1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/addon/ownership"
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
@@ -76,16 +77,13 @@ func (a AddOns) tree() Node {
 	return root
 }
 
-// worksOf are the works with which an add-on is installed. Those on a hosting cluster name the managed one.
+// worksOf are the works with which an add-on is installed. Those on a hosting cluster name the managed one. What somebody has labelled like
+// one, as for a ManifestWorkReplicaSet, is none.
 func (a AddOns) worksOf(installed *addonv1alpha1.ManagedClusterAddOn) []Node {
 	var nodes []Node
 	for i := range a.Works {
 		w := &a.Works[i]
-		cluster := w.Labels[fleet.LabelAddOnNamespace]
-		if cluster == "" {
-			cluster = w.Namespace
-		}
-		if w.Labels[fleet.LabelAddOnName] != installed.Name || cluster != installed.Namespace {
+		if of, ok := ownership.Of(w); !ok || of.Name != installed.Name || of.Namespace != installed.Namespace {
 			continue
 		}
 		key := w.Name
