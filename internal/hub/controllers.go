@@ -126,7 +126,7 @@ var groups = []group{
 		withClock(clusterset.Register),
 		withClock(binding.Register),
 		withClock(managednamespace.Register),
-		behind(featuregates.ClusterProfile, func(mgr ctrl.Manager, _ Options) error { return clusterprofile.Register(mgr) }),
+		behind(featuregates.ClusterProfile, withClock(clusterprofile.Register)),
 		func(mgr ctrl.Manager, o Options) error {
 			return cleanup.Register(mgr, cleanup.Options{Off: !o.enabled(featuregates.ResourceCleanup), Resources: o.CleanupResources, Timeout: o.DeletionTimeout, Clock: o.Clock})
 		},

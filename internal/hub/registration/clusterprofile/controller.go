@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -39,19 +41,20 @@ const workers = 10
 type Controller struct {
 	client   client.Client
 	recorder events.EventRecorder
+	pace     *pace
 }
 
 // New returns a Controller that works through the client.
-func New(c client.Client, recorder events.EventRecorder) *Controller {
-	return &Controller{client: c, recorder: recorder}
+func New(c client.Client, recorder events.EventRecorder, clk clock.Clock) *Controller {
+	return &Controller{client: c, recorder: recorder, pace: newPace(clk)}
 }
 
 // Register adds the controller to the manager.
-func Register(mgr ctrl.Manager) error {
-	c := New(mgr.GetClient(), mgr.GetEventRecorder("cluster-profile-controller"))
+func Register(mgr ctrl.Manager, clk clock.Clock) error {
+	c := New(mgr.GetClient(), mgr.GetEventRecorder("cluster-profile-controller"), clk)
 	return ctrl.NewControllerManagedBy(mgr).Named("clusterprofile").
 		For(&multiclusterv1alpha1.ClusterProfile{}).
-		Watches(&clusterv1.ManagedCluster{}, each(c.ofCluster)).
+		Watches(&clusterv1.ManagedCluster{}, each(c.ofCluster), builder.WithPredicates(presentedChanged())).
 		Watches(&clusterv1beta2.ManagedClusterSetBinding{}, each(c.ofBinding)).
 		Watches(&clusterv1beta2.ManagedClusterSet{}, each(c.ofSet), builder.WithPredicates(predicates.Generation())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
@@ -174,11 +177,14 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	if !wanted {
+		c.pace.forget(req.NamespacedName)
+	}
 	switch {
 	case wanted && exists:
-		return ctrl.Result{}, c.update(ctx, profile, cluster)
+		return c.update(ctx, profile, cluster)
 	case wanted:
-		return ctrl.Result{}, c.create(ctx, req, cluster)
+		return c.create(ctx, req, cluster)
 	case exists && profile.DeletionTimestamp.IsZero():
 		return ctrl.Result{}, client.IgnoreNotFound(c.client.Delete(ctx, profile))
 	}
@@ -223,31 +229,38 @@ func (c *Controller) member(ctx context.Context, binding *clusterv1beta2.Managed
 	return members.Matches(cluster), nil
 }
 
-func (c *Controller) create(ctx context.Context, req ctrl.Request, cluster *clusterv1.ManagedCluster) error {
+func (c *Controller) create(ctx context.Context, req ctrl.Request, cluster *clusterv1.ManagedCluster) (ctrl.Result, error) {
 	profile := &multiclusterv1alpha1.ClusterProfile{ObjectMeta: metav1.ObjectMeta{Namespace: req.Namespace, Name: req.Name}}
 	present(profile, cluster)
 	if err := c.client.Create(ctx, profile); err != nil {
-		return fmt.Errorf("create ClusterProfile %s: %w", req, err)
+		return ctrl.Result{}, fmt.Errorf("create ClusterProfile %s: %w", req, err)
 	}
 	return c.updateStatus(ctx, profile, cluster)
 }
 
-func (c *Controller) update(ctx context.Context, profile *multiclusterv1alpha1.ClusterProfile, cluster *clusterv1.ManagedCluster) error {
+func (c *Controller) update(ctx context.Context, profile *multiclusterv1alpha1.ClusterProfile, cluster *clusterv1.ManagedCluster) (ctrl.Result, error) {
 	before := profile.DeepCopy()
 	present(profile, cluster)
 	if _, err := patch.Object(ctx, c.client, profile, before); err != nil {
-		return err
+		return ctrl.Result{}, err
 	}
 	return c.updateStatus(ctx, profile, cluster)
 }
 
-func (c *Controller) updateStatus(ctx context.Context, profile *multiclusterv1alpha1.ClusterProfile, cluster *clusterv1.ManagedCluster) error {
+// updateStatus writes what the cluster reports, now or when it is time.
+func (c *Controller) updateStatus(ctx context.Context, profile *multiclusterv1alpha1.ClusterProfile, cluster *clusterv1.ManagedCluster) (ctrl.Result, error) {
 	before := profile.DeepCopy()
 	presentStatus(profile, cluster)
-	changed, err := patch.Status(ctx, c.client, profile, before)
-	if changed {
-		c.recorder.Eventf(profile, nil, corev1.EventTypeNormal, fleet.EventClusterProfileStatusUpdated, "UpdateStatus",
-			"The status follows that of ManagedCluster %s", cluster.Name)
+	if equality.Semantic.DeepEqual(profile.Status, before.Status) {
+		return ctrl.Result{}, nil
 	}
-	return err
+	if wait := c.pace.wait(client.ObjectKeyFromObject(profile)); wait > 0 {
+		return ctrl.Result{RequeueAfter: wait}, nil
+	}
+	if _, err := patch.Status(ctx, c.client, profile, before); err != nil {
+		return ctrl.Result{}, err
+	}
+	c.recorder.Eventf(profile, nil, corev1.EventTypeNormal, fleet.EventClusterProfileStatusUpdated, "UpdateStatus",
+		"The status follows that of ManagedCluster %s", cluster.Name)
+	return ctrl.Result{}, nil
 }

@@ -1,12 +1,17 @@
 package clusterprofile
 
 import (
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	multiclusterv1alpha1 "github.com/capstan-io/capstan/api/multicluster/v1alpha1"
 	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/predicates"
 )
 
 // What the SIG's API calls things.
@@ -50,4 +55,22 @@ func translate(profile *multiclusterv1alpha1.ClusterProfile, cluster *clusterv1.
 		cond.Status, cond.Reason, cond.Message, cond.LastTransitionTime = known.Status, known.Reason, known.Message, known.LastTransitionTime
 	}
 	meta.SetStatusCondition(&profile.Status.Conditions, cond)
+}
+
+// presentedChanged matches clusters of which something else is presented, or in other namespaces.
+func presentedChanged() predicate.Predicate {
+	presented := func(o client.Object) *multiclusterv1alpha1.ClusterProfile {
+		profile := &multiclusterv1alpha1.ClusterProfile{}
+		if cluster, ok := o.(*clusterv1.ManagedCluster); ok {
+			present(profile, cluster)
+			presentStatus(profile, cluster)
+		}
+		return profile
+	}
+	return predicate.Or(predicates.Recreated(), predicate.Predicate(predicate.LabelChangedPredicate{}), predicate.Funcs{
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			return e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero() ||
+				!equality.Semantic.DeepEqual(presented(e.ObjectOld), presented(e.ObjectNew))
+		},
+	})
 }

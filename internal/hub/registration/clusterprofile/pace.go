@@ -1,0 +1,54 @@
+package clusterprofile
+
+import (
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// What an agent reports is written to a profile in each namespace that binds a set of its cluster. Each profile takes statusBurst changes as
+// they come, and from then on one every statusInterval: what comes in between is written together.
+const (
+	statusBurst    = 5
+	statusInterval = 10 * time.Second
+)
+
+// pace bounds how often the status of each profile is written. It does not outlive the process.
+type pace struct {
+	clock clock.PassiveClock
+
+	mu      sync.Mutex
+	writers map[client.ObjectKey]*rate.Limiter
+}
+
+func newPace(clk clock.PassiveClock) *pace {
+	return &pace{clock: clk, writers: map[client.ObjectKey]*rate.Limiter{}}
+}
+
+// wait is how long a profile is not written yet. Zero is the permission to write it once.
+func (p *pace) wait(profile client.ObjectKey) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	limiter := p.writers[profile]
+	if limiter == nil {
+		limiter = rate.NewLimiter(rate.Every(statusInterval), statusBurst)
+		p.writers[profile] = limiter
+	}
+	now := p.clock.Now()
+	reservation := limiter.ReserveN(now, 1)
+	wait := reservation.DelayFrom(now)
+	if wait > 0 {
+		reservation.CancelAt(now)
+	}
+	return wait
+}
+
+// forget is for profiles that are gone.
+func (p *pace) forget(profile client.ObjectKey) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.writers, profile)
+}
