@@ -69,7 +69,7 @@ func (s *Scheduler) leave(p *placement) {
 		return
 	}
 	s.drop(cls)
-	cls.evaluation = nil
+	s.dropEvaluation(cls)
 	if s.classes[cls.key] == cls {
 		delete(s.classes, cls.key)
 	}

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -40,6 +41,9 @@ type evaluation struct {
 	deferred bool  // whether they were told that they wait for their turn
 	spent    int64 // when each was seen first
 	tooDear  bool  // whether that was more than celBudget: nothing else is known then
+
+	// dropped tells a batch that has begun that nobody is interested any more.
+	dropped atomic.Bool
 }
 
 // pending tells whether nothing can be selected yet.
@@ -143,6 +147,19 @@ func (s *Scheduler) notice(cls *class, c *cluster) {
 		cls.next = earliest(cls.next, cls.selection.deadline(c, s.now))
 		s.wake(cls.next)
 		s.queue(e)
+	}
+}
+
+// dropEvaluation has nothing of a class evaluated any more, neither what waits for its turn nor what a batch has yet to come to.
+func (s *Scheduler) dropEvaluation(cls *class) {
+	e := cls.evaluation
+	if e == nil {
+		return
+	}
+	cls.evaluation = nil
+	e.dropped.Store(true)
+	if t := s.turns[cls.namespace]; t != nil {
+		t.waiting = slices.DeleteFunc(t.waiting, func(other *evaluation) bool { return other == e })
 	}
 }
 
@@ -307,7 +324,9 @@ func (b *batch) run(timed func(PluginType, string) func()) {
 		if b.costs.Spent() >= batchCost {
 			return
 		}
-		b.looks[i].match(b.now, b.costs)
+		if !b.looks[i].evaluation.dropped.Load() {
+			b.looks[i].match(b.now, b.costs)
+		}
 	}
 }
 

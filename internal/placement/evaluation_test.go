@@ -256,6 +256,42 @@ func TestRestlessCluster(t *testing.T) {
 	}
 }
 
+// What nobody is interested in any more is not evaluated, whether it waits for its turn or a batch has begun with it: placements that come and go
+// cost nothing when they are gone.
+func TestDroppedPlacementsAreNotEvaluated(t *testing.T) {
+	t.Parallel()
+	begun := func(t *testing.T) (*Scheduler, *clusterv1beta1.Placement) {
+		t.Helper()
+		s, p := ofClusters(t, 5), asking(costly(1))
+		s.SetPlacement(p)
+		s.Schedule(keyOf(p))
+		return s, p
+	}
+	s, p := begun(t)
+	if waiting := len(s.turns[p.Namespace].waiting); waiting != 1 {
+		t.Fatalf("%d evaluations wait", waiting)
+	}
+	s.DeletePlacement(keyOf(p))
+	if waiting := len(s.turns[p.Namespace].waiting); waiting != 0 {
+		t.Errorf("%d evaluations of no placement wait", waiting)
+	}
+	for _, deleted := range []bool{false, true} {
+		s, p := begun(t)
+		b, _ := s.nextBatch(s.now, affected{})
+		if b == nil || len(b.looks) == 0 {
+			t.Fatal("nothing is to be evaluated")
+		}
+		if deleted {
+			s.DeletePlacement(keyOf(p))
+		}
+		b.run(s.timed)
+		if evaluated := b.costs.Spent() > 0; evaluated == deleted {
+			t.Errorf("deleted %t, evaluated %t", deleted, evaluated)
+		}
+		s.finish(b, affected{})
+	}
+}
+
 // Members that come with a change of a cluster set are evaluated before the placement gives up those that it has.
 func TestNewMembersOfASet(t *testing.T) {
 	t.Parallel()

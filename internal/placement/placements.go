@@ -54,7 +54,7 @@ func (s *Scheduler) SetPlacement(object *clusterv1beta1.Placement) []Key {
 func (s *Scheduler) retry(cls *class, found affected) {
 	if cls.tooDear() {
 		s.drop(cls)
-		cls.evaluation = nil
+		s.dropEvaluation(cls)
 		cls.addAll(found)
 	}
 }
