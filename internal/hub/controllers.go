@@ -133,7 +133,7 @@ var groups = []group{
 	}},
 	{name: GroupPlacement, reads: always(managedClusters, managedClusterSets, managedClusterSetBindings, placements, placementDecisions, addOnPlacementScores), register: []func(ctrl.Manager, Options) error{
 		func(mgr ctrl.Manager, o Options) error {
-			return placement.Register(mgr, o.Clock, scheduler.Options{TieBreak: o.TieBreak}, o.PlacementDebug)
+			return placement.Register(mgr, o.Clock, scheduler.Options{TieBreak: o.TieBreak, TrustDecisions: o.TrustPlacementDecisions}, o.PlacementDebug)
 		},
 	}},
 	{name: "work", gates: []featuregate.Feature{featuregates.ManifestWorkReplicaSet, featuregates.CleanUpCompletedManifestWork}, reads: workReads, register: []func(ctrl.Manager, Options) error{

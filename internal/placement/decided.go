@@ -1,6 +1,10 @@
 package placement
 
-import clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
+import (
+	"slices"
+
+	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
+)
 
 // reasonKept is that of clusters of which nothing else is known any more.
 const reasonKept = "selected before the placement came to be misconfigured"
@@ -16,14 +20,58 @@ func (s *Scheduler) Decides(key Key) bool {
 
 // Restore tells what the PlacementDecisions of a placement list, for Steady and Balance to go by. Of a placement that the
 // scheduler decides for, it knows best itself, and nothing happens. Those of no placement count for Balance, too.
+//
+// What others decide counts as far as the hub acts on it. When that changes, the placement is among those that SetCluster and the like return,
+// and is restored again.
 func (s *Scheduler) Restore(key Key, groups []Group) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch p := s.placements[key]; {
 	case p == nil:
 		s.restoreStray(key, groups)
+	case p.disabled:
+		s.restore(p, s.actedOn(key.Namespace, groups))
 	case !p.scheduled:
 		s.restore(p, groups)
+	}
+}
+
+// actedOn are the decisions that a placement of the namespace could have made: whoever may write some there may write any names into them,
+// and with them would drive the placements of others off these clusters.
+func (s *Scheduler) actedOn(namespace string, groups []Group) []Group {
+	if s.options.TrustDecisions {
+		return groups
+	}
+	sets := s.bound(s.namespaces[namespace])
+	left := make([]Group, len(groups))
+	for i, group := range groups {
+		left[i].Name = group.Name
+		for _, decision := range group.Decisions {
+			id, known := s.fleet.ids[decision.ClusterName]
+			if known && slices.ContainsFunc(sets, func(set *clusterSet) bool { return set.members.has(id) }) {
+				left[i].Decisions = append(left[i].Decisions, decision)
+			}
+		}
+	}
+	return left
+}
+
+// addDecidedByOthers finds the placements of a namespace for which others decide: the hub may act on other decisions of theirs now.
+func (s *Scheduler) addDecidedByOthers(namespace string, found affected) {
+	if s.options.TrustDecisions {
+		return
+	}
+	for key, stray := range s.strays {
+		if key.Namespace == namespace {
+			found.add(stray)
+		}
+	}
+	if n := s.namespaces[namespace]; n != nil {
+		for _, p := range n.placements {
+			if p.disabled {
+				found.add(p)
+			}
+		}
 	}
 }
 
@@ -32,7 +80,8 @@ func (s *Scheduler) restoreStray(key Key, groups []Group) {
 	if p == nil {
 		p = &placement{key: key}
 	}
-	if s.restore(p, groups); len(p.ids) > 0 {
+	s.restore(p, s.actedOn(key.Namespace, groups))
+	if slices.ContainsFunc(groups, func(group Group) bool { return len(group.Decisions) > 0 }) {
 		s.strays[key] = p
 	} else {
 		delete(s.strays, key)

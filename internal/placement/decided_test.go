@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -81,6 +82,52 @@ func TestOthersDecide(t *testing.T) {
 	}
 	s.SetCluster(member("b", "taint:full:NoSelectIfNew"))
 	wantClusters(t, schedule(t, s, p), "b")
+}
+
+// PL-10: "a decision written by hand versus Balance": whoever may write decisions in a namespace, of no placement or of one that he has disabled, does
+// not drive the placements of others off clusters that the hub does not bring to that namespace.
+func TestDecisionsThatNobodyActsOnAreNoLoad(t *testing.T) {
+	t.Parallel()
+	of := func(edit option) *clusterv1beta1.Placement {
+		return asking(edit, func(p *clusterv1beta1.Placement) { p.Namespace = "tenant" })
+	}
+	for name, p := range map[string]*clusterv1beta1.Placement{"of no placement": of(named("stray")), "of a disabled one": of(disabled)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newFleet(member("a"), member("b"), member("elsewhere", "cluster.open-cluster-management.io/clusterset=another"))
+			balanced := asking(named("balanced"), exactly(map[string]int32{"Balance": 1}))
+			if p.Annotations != nil {
+				s.SetPlacement(p)
+			}
+			expect := func(when string, found []Key, want map[string]int64) {
+				t.Helper()
+				if !slices.Contains(found, keyOf(p)) {
+					t.Errorf("%s: its decisions are not looked at again, but those of %v", when, found)
+				}
+				s.Restore(keyOf(p), listed("b", "elsewhere", "invented"))
+				if diff := cmp.Diff(want, scoresOf(s, balanced)); diff != "" {
+					t.Errorf("%s:\n%s", when, diff)
+				}
+			}
+			even, full := map[string]int64{"a": 100, "b": 100}, map[string]int64{"a": 100, "b": -100}
+			expect("without a binding", []Key{keyOf(p)}, even)
+			expect("with a binding", s.SetBinding(binding("tenant", "default")), full)
+			if count := s.load.of(s.fleet.ids["elsewhere"]); count != 0 {
+				t.Errorf("a cluster of another set has %d decisions", count)
+			}
+			if _, known := s.fleet.ids["invented"]; known {
+				t.Error("whoever writes decisions makes up clusters")
+			}
+			expect("when the cluster leaves the set", s.SetCluster(member("b", "cluster.open-cluster-management.io/clusterset=another")), map[string]int64{"a": 100})
+			expect("when it comes back", s.SetCluster(member("b")), full)
+			expect("when the set goes", s.DeleteClusterSet("default"), map[string]int64{})
+			expect("when it comes back", s.SetClusterSet(set("default")), full)
+			expect("without the binding again", s.DeleteBinding(Key{Namespace: "tenant", Name: "default"}), even)
+
+			s.options.TrustDecisions = true
+			expect("on a hub that trusts decisions", []Key{keyOf(p)}, full)
+		})
+	}
 }
 
 // PL-10: decisions count, of whatever placement; one that comes later has them.

@@ -32,6 +32,8 @@ type Options struct {
 	// placements, it remembers between two schedules, at about 24 bytes each. Classes used least recently are built
 	// anew when they are needed. 4,000,000 by default.
 	CachedCandidates int
+	// TrustDecisions says that the hub acts on whatever others decide, and so that it all counts for Balance.
+	TrustDecisions bool
 	// Timer watches the plugins at work on all clusters at once, for metrics; nil for none. What they do about one cluster
 	// that has changed is not worth it.
 	Timer Timer

@@ -63,6 +63,7 @@ func (s *Scheduler) SetClusterSet(object *clusterv1beta2.ManagedClusterSet) []Ke
 		s.rebind(object.Name, found)
 	} else if !slices.Equal(former, set.members) {
 		s.dropClassesOf(set, found)
+		s.addBoundDecidedByOthers(set.name, found)
 		if former.empty() == set.hasMembers() {
 			s.addBroken(set, found)
 		}
@@ -100,8 +101,11 @@ func (set *clusterSet) hasMembers() bool { return !set.members.empty() }
 // reconsider is consider for all sets, when one cluster has changed.
 func (s *Scheduler) reconsider(c *cluster, found affected) {
 	for _, set := range s.sets {
-		had := set.hasMembers()
+		had, was := set.hasMembers(), set.members.has(c.id)
 		set.consider(c)
+		if was != set.members.has(c.id) {
+			s.addBoundDecidedByOthers(set.name, found)
+		}
 		if had != set.hasMembers() {
 			s.addBroken(set, found)
 		}
@@ -142,6 +146,16 @@ func (s *Scheduler) rebind(binding string, found affected) {
 			s.reclassify(n, found)
 		}
 	}
+	s.addBoundDecidedByOthers(binding, found)
+}
+
+// addBoundDecidedByOthers is addDecidedByOthers for all namespaces with a binding of that name.
+func (s *Scheduler) addBoundDecidedByOthers(binding string, found affected) {
+	for name, n := range s.namespaces {
+		if _, bound := n.bindings[binding]; bound {
+			s.addDecidedByOthers(name, found)
+		}
+	}
 }
 
 // SetBinding adds or updates a ManagedClusterSetBinding. It counts by its name, whatever its condition Bound says.
@@ -155,6 +169,7 @@ func (s *Scheduler) SetBinding(binding *clusterv1beta2.ManagedClusterSetBinding)
 	found := affected{}
 	n.bindings[binding.Name] = struct{}{}
 	s.reclassify(n, found)
+	s.addDecidedByOthers(binding.Namespace, found)
 	return found.keys()
 }
 
@@ -169,6 +184,7 @@ func (s *Scheduler) DeleteBinding(key Key) []Key {
 	found := affected{}
 	delete(n.bindings, key.Name)
 	s.reclassify(n, found)
+	s.addDecidedByOthers(key.Namespace, found)
 	s.forgetNamespace(key.Namespace)
 	return found.keys()
 }
