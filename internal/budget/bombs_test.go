@@ -109,7 +109,7 @@ var interpreters = map[string]func(t *testing.T, text string) error{
 		}
 		manifests := []workv1.Manifest{{RawExtension: kruntime.RawExtension{Raw: raw}}}
 		tried := override.Try(overrides, manifests)
-		_, applied := override.Apply(overrides, manifests, override.Cluster{Name: "a"})
+		applied := overridden(overrides, manifests)
 		if (tried == nil) != (applied == nil) {
 			return fmt.Errorf("admission says %w, and the controller %w", tried, applied)
 		}
@@ -185,7 +185,7 @@ var bombs = map[string]struct {
 	"overrides, an index":                 {"- set: [{path: /list/2000000000, value: 1}]", overrides("/list/2000000000 is element 2000000000 of a list of 500; the limit is 500")},
 	"overrides, an index in what is made": {"- set: [{path: /new/2000000000/a, value: 1}]", overrides("/new/2000000000 is element 2000000000 of a list of 0")},
 	"overrides, operations":               {"- jsonPatch: [" + strings.Repeat("{op: test, path: /kind, value: A}, ", 1001) + "]", overrides("Invalid value: \"1001 changes\": all overrides together may have 1000 changes")},
-	"overrides, steps":                    {strings.Repeat("- mergePatch: {a: b}\n", 900), overrides("counted in steps; the limit is 40000")},
+	"overrides, steps":                    {strings.Repeat("- mergePatch: {a: {"+members(100)+"}}\n", 900), overrides("counted in steps; the limit is 20000")},
 	"overrides, aliases":                  {"- mergePatch: {a: &a \"" + strings.Repeat("a", 10_000) + "\", b: [" + strings.Repeat("*a, ", 10_000) + "]}", overrides("with its aliases and anchors, the YAML is too large")},
 	"overrides, nesting":                  {"- mergePatch: " + strings.Repeat("[", 5000) + strings.Repeat("]", 5000), overrides("")},
 	"a small quantity":                    {"1e-10000000", map[string]string{"amount of a cluster": "status.allocatable.cpu: Invalid value: \"1e-10000000\": the quantity \"1e-10000000\" has too large an exponent; the limit is 100"}},
@@ -259,6 +259,19 @@ func ignored(t *testing.T, entry workv1.IgnoreField) error {
 	return err
 }
 
+func overridden(overrides []override.Override, manifests []workv1.Manifest) error {
+	r, err := override.NewRenderer(overrides, manifests)
+	if err != nil {
+		return err
+	}
+	v, err := r.Variant(override.Cluster{Name: "a"})
+	if err != nil {
+		return err
+	}
+	_, _, err = r.Render(v)
+	return err
+}
+
 func rendered(text, value string) error {
 	raw, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "A", "metadata": map[string]any{"name": "a"}, "text": text})
 	if err != nil {
@@ -270,6 +283,14 @@ func rendered(text, value string) error {
 		CustomizedVariables: []addonv1beta1.CustomizedVariable{{Name: "A", Value: value}},
 	}})
 	return err
+}
+
+// members are some of a YAML object.
+func members(n int) (text string) {
+	for i := range n {
+		text += fmt.Sprintf("m%d: 1, ", i)
+	}
+	return text
 }
 
 // selectorOf has a requirement for each line.

@@ -79,6 +79,9 @@ func (m *Meter) Spend(steps int) error {
 	return nil
 }
 
+// Spent is how many steps were taken.
+func (m *Meter) Spent() int { return m.limit - m.left }
+
 // minResult is what a template may become in any case: as much as fits into one object.
 const minResult = 1 << 20
 

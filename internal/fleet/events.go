@@ -52,6 +52,7 @@ const (
 	EventAddOnTemplateOfAnother                    = "AddOnTemplateOfAnotherAddOn"      // our own
 	EventAddOnNotHosted                            = "AddOnNotHosted"                   // our own
 	EventRolledBack                                = "RolledBack"                       // our own
+	EventOverridesPostponed                        = "OverridesPostponed"               // our own
 	EventManagedClusterAddOnStatusUpdated          = "ManagedClusterAddOnStatusUpdated"
 	EventManagedClusterAddOnInstalled              = "ManagedClusterAddOnInstalled" // our own
 	EventManagedClusterAddOnRemoved                = "ManagedClusterAddOnRemoved"   // our own

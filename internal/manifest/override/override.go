@@ -7,24 +7,22 @@ package override
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 
-	jsonpatch "github.com/evanphx/json-patch/v5"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
 
-	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/budget"
 )
 
-// Bounds of the overrides of a set. The steps are those for one cluster: each change of a manifest is one, and one more for every KiB
-// that it reads.
+// Bounds of the overrides of a set. The steps are those for one cluster. Each change of a manifest is one, and there are more for long paths
+// and values, and where a change has many elements of a list or members of an object copied or moved. One takes some microseconds at most.
 const (
 	mostChanges = 1000
-	mostSteps   = 40_000
+	mostSteps   = 20_000
 )
 
 // Override changes some manifests on some clusters: first it sets fields, then it patches.
@@ -40,8 +38,10 @@ type Override struct {
 	// JSONPatch is a JSON patch (RFC 6902).
 	JSONPatch json.RawMessage `json:"jsonPatch,omitempty"`
 
-	selector labels.Selector
-	patch    jsonpatch.Patch
+	selector   labels.Selector
+	names      sets.Set[string]
+	mergePatch value
+	jsonPatch  []operation
 }
 
 // Manifest names manifests of the template.
@@ -76,6 +76,10 @@ type Assignment struct {
 	Type Type `json:"type,omitempty"`
 	// Default is for clusters that have no value. Without one, such a cluster gets nothing until it has.
 	Default json.RawMessage `json:"default,omitempty"`
+
+	pointer          pointer
+	fixed, otherwise value
+	each             map[string]value
 }
 
 // Type is the type of a value.
@@ -124,7 +128,7 @@ func Parse(path *field.Path, text string) ([]Override, field.ErrorList) {
 
 // changes is how many changes of one manifest the override is.
 func (o *Override) changes() int {
-	changes := len(o.Set) + len(o.patch)
+	changes := len(o.Set) + len(o.jsonPatch)
 	if len(o.MergePatch) > 0 {
 		changes++
 	}
@@ -135,6 +139,7 @@ func (o *Override) changes() int {
 func (o *Override) complete(path *field.Path) (errs field.ErrorList) {
 	o.selector = labels.Everything()
 	if o.Clusters != nil {
+		o.names = sets.New(o.Clusters.Names...)
 		selector, err := selectorOf(&o.Clusters.LabelSelector)
 		if err != nil {
 			errs = append(errs, field.Invalid(path.Child("clusters"), "…", err.Error()))
@@ -146,19 +151,25 @@ func (o *Override) complete(path *field.Path) (errs field.ErrorList) {
 		errs = append(errs, field.Required(path, "write what to change: set, mergePatch or jsonPatch"))
 	}
 	if len(o.MergePatch) > 0 {
-		if _, err := jsonpatch.MergePatch([]byte("{}"), o.MergePatch); err != nil {
+		patch, err := read(o.MergePatch)
+		if err != nil {
 			errs = append(errs, field.Invalid(path.Child("mergePatch"), "…", fmt.Sprintf("this is no JSON merge patch: %v", err)))
 		}
+		o.mergePatch = patch
 	}
 	if len(o.JSONPatch) > 0 {
-		patch, err := jsonpatch.DecodePatch(o.JSONPatch)
+		operations, err := operationsOf(o.JSONPatch)
 		if err != nil {
 			errs = append(errs, field.Invalid(path.Child("jsonPatch"), "…", fmt.Sprintf("this is no JSON patch: %v", err)))
 		}
-		o.patch = patch
+		o.jsonPatch = operations
 	}
 	for i := range o.Set {
-		errs = append(errs, o.Set[i].validate(path.Child("set").Index(i))...)
+		at := path.Child("set").Index(i)
+		errs = append(errs, o.Set[i].validate(at)...)
+		if err := o.Set[i].complete(); err != nil {
+			errs = append(errs, field.Invalid(at, o.Set[i].Path, err.Error()))
+		}
 	}
 	return errs
 }
@@ -170,177 +181,29 @@ func selectorOf(selector *metav1.LabelSelector) (labels.Selector, error) {
 	return metav1.LabelSelectorAsSelector(selector)
 }
 
-// Apply returns the manifests as the cluster is to have them. Those that are given stay as they are. It fails with a budget.Exceeded if
-// that would take too long, or too much would become of them.
-func Apply(overrides []Override, manifests []workv1.Manifest, cluster Cluster) ([]workv1.Manifest, error) {
-	allowed := newAllowance(manifests)
-	result := make([]workv1.Manifest, len(manifests))
-	for i := range manifests {
-		content, err := allowed.applyTo(manifests[i].Raw, overrides, cluster)
-		if err != nil {
-			return nil, fmt.Errorf("overrides of manifest %d: %w", i, err)
-		}
-		result[i].Raw = content
-	}
-	return result, nil
-}
-
-// allowance is what the overrides for one cluster may take.
-type allowance struct {
-	steps *budget.Meter
-	bytes *budget.Meter // of the results
-	most  int           // bytes of one result
-}
-
-func newAllowance(manifests []workv1.Manifest) *allowance {
-	size := 0
-	for i := range manifests {
-		size += len(manifests[i].Raw)
-	}
-	most := budget.Result(size)
-	return &allowance{
-		steps: budget.NewMeter("the overrides change too many manifests too often, counted in steps", mostSteps),
-		bytes: budget.NewMeter("with the overrides, the manifests have too many bytes", most),
-		most:  most,
-	}
-}
-
-// Try finds out whether the overrides go beyond what they may for these manifests: what is larger than it may be for one cluster is refused
-// when it is written. It tries each override on what those before it make of the manifests for all clusters, as if it were for the
-// cluster. Whatever else is wrong with an override may be so on some clusters only.
-func Try(overrides []Override, manifests []workv1.Manifest) error {
-	allowed := newAllowance(manifests)
-	for i := range manifests {
-		if err := allowed.try(manifests[i].Raw, overrides); err != nil {
-			return fmt.Errorf("overrides of manifest %d: %w", i, err)
-		}
-	}
-	return nil
-}
-
-func (a *allowance) try(raw []byte, overrides []Override) error {
-	var object metav1.PartialObjectMetadata
-	if err := json.Unmarshal(raw, &object); err != nil {
-		return nil //nolint:nilerr // not what is tried
-	}
-	result := raw
-	for i := range overrides {
-		o := &overrides[i]
-		if !o.Manifest.matches(&object) {
-			continue
-		}
-		changed, err := o.try(a, result)
-		switch {
-		case budget.Is(err):
-			return fmt.Errorf("override %d: %w", i, err)
-		case err == nil && len(changed) > a.most:
-			return fmt.Errorf("override %d: %w", i, a.bytes.Spend(len(changed)))
-		case err == nil && o.Clusters == nil:
-			result = changed
-		}
-	}
-	return a.bytes.Spend(len(result))
-}
-
-func (a *allowance) applyTo(raw []byte, overrides []Override, cluster Cluster) ([]byte, error) {
-	var object metav1.PartialObjectMetadata
-	if err := json.Unmarshal(raw, &object); err != nil {
-		return nil, fmt.Errorf("the manifest is not a Kubernetes object: %w", err)
-	}
-	changed := raw
-	for i := range overrides {
-		o := &overrides[i]
-		if !o.Manifest.matches(&object) || !o.matches(cluster) {
-			continue
-		}
-		var err error
-		if changed, err = o.apply(a, changed, cluster); err != nil {
-			return nil, fmt.Errorf("override %d: %w", i, err)
-		}
-	}
-	return changed, a.bytes.Spend(len(changed))
-}
-
-// spend takes the steps of a change of a manifest.
-func (a *allowance) spend(raw []byte, changes int) error {
-	return a.steps.Spend(changes + len(raw)>>10)
-}
-
 func (m Manifest) matches(object *metav1.PartialObjectMetadata) bool {
 	is := func(wanted, have string) bool { return wanted == "" || wanted == have }
 	return is(m.APIVersion, object.APIVersion) && is(m.Kind, object.Kind) && is(m.Namespace, object.Namespace) && is(m.Name, object.Name)
 }
 
 func (o *Override) matches(cluster Cluster) bool {
-	if o.Clusters == nil {
-		return true
-	}
-	named := len(o.Clusters.Names) == 0
-	for _, name := range o.Clusters.Names {
-		named = named || name == cluster.Name
-	}
-	return named && o.selector.Matches(labels.Set(cluster.Labels))
+	return o.Clusters == nil || (len(o.names) == 0 || o.names.Has(cluster.Name)) && o.selector.Matches(labels.Set(cluster.Labels))
 }
 
-// try leaves out what it cannot set without a cluster.
-func (o *Override) try(allowed *allowance, raw []byte) (changed []byte, err error) {
-	changed = raw
+// apply changes a manifest, with a value for each assignment.
+func (o *Override) apply(d *document, values []value) error {
 	for i := range o.Set {
-		if err := allowed.spend(changed, 1); err != nil {
-			return nil, err
-		}
-		switch set, err := o.Set[i].apply(changed, Cluster{}); {
-		case budget.Is(err):
-			return nil, fmt.Errorf("set %s: %w", o.Set[i].Path, err)
-		case err == nil:
-			changed = set
+		if err := d.set(o.Set[i].pointer, values[i]); err != nil {
+			return fmt.Errorf("set %s: %w", o.Set[i].Path, err)
 		}
 	}
-	return o.applyPatches(allowed, changed)
-}
-
-func (o *Override) apply(allowed *allowance, raw []byte, cluster Cluster) (changed []byte, err error) {
-	changed = raw
-	for i := range o.Set {
-		if err := allowed.spend(changed, 1); err != nil {
-			return nil, err
-		}
-		if changed, err = o.Set[i].apply(changed, cluster); err != nil {
-			return nil, fmt.Errorf("set %s: %w", o.Set[i].Path, err)
-		}
-	}
-	return o.applyPatches(allowed, changed)
-}
-
-func (o *Override) applyPatches(allowed *allowance, raw []byte) (changed []byte, err error) {
-	changed = raw
 	if len(o.MergePatch) > 0 {
-		if err := allowed.spend(changed, 1); err != nil {
-			return nil, err
-		}
-		if changed, err = jsonpatch.MergePatch(changed, o.MergePatch); err != nil {
-			return nil, fmt.Errorf("mergePatch: %w", err)
+		if err := d.mergePatch(&o.mergePatch); err != nil {
+			return fmt.Errorf("mergePatch: %w", err)
 		}
 	}
-	if len(o.patch) > 0 {
-		if err := allowed.spend(changed, len(o.patch)); err != nil {
-			return nil, err
-		}
-		if changed, err = allowed.patch(changed, o.patch); err != nil {
-			return nil, fmt.Errorf("jsonPatch: %w", err)
-		}
+	if err := d.patch(o.jsonPatch); err != nil {
+		return fmt.Errorf("jsonPatch: %w", err)
 	}
-	return changed, nil
-}
-
-// patch applies a JSON patch. Operations that copy a part of the object double it with each of them.
-func (a *allowance) patch(raw []byte, patch jsonpatch.Patch) ([]byte, error) {
-	options := jsonpatch.NewApplyOptions()
-	options.AccumulatedCopySizeLimit = int64(a.most)
-	changed, err := patch.ApplyWithOptions(raw, options)
-	var copies *jsonpatch.AccumulatedCopySizeError
-	if errors.As(err, &copies) {
-		return nil, &budget.Exceeded{What: "its copy operations copy too many bytes", Limit: fmt.Sprintf("%d bytes", a.most)}
-	}
-	return changed, err
+	return nil
 }

@@ -66,7 +66,7 @@ func TestApply(t *testing.T) {
 			if len(errs) > 0 {
 				t.Fatal(errs)
 			}
-			changed, err := override.Apply(overrides, manifests(deployment), berlin)
+			changed, err := apply(overrides, manifests(deployment), berlin)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -102,7 +102,7 @@ func TestApplyFails(t *testing.T) {
 		if len(errs) > 0 {
 			t.Fatal(errs)
 		}
-		if _, err := override.Apply(parsed, manifests(deployment), berlin); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := apply(parsed, manifests(deployment), berlin); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want an error with %q", overrides, err, want)
 		}
 	}
@@ -136,7 +136,7 @@ func TestBounds(t *testing.T) {
 	copies := "[" + strings.TrimSuffix(strings.Repeat("{op: copy, from: /spec, path: /spec/template/spec/containers/-}, ", 21), ", ") + "]"
 	large := strings.Repeat("a", 100_000)
 	for name, test := range map[string]struct{ overrides, want string }{
-		"copies":               {"- jsonPatch: " + copies, "override 0: jsonPatch: its copy operations copy too many bytes; the limit is 1048576 bytes"},
+		"copies":               {"- jsonPatch: " + copies, "operation 13 (copy /spec/template/spec/containers/-): its copy operations copy too many bytes; the limit is 1048576 bytes"},
 		"copies for a cluster": {"- {clusters: {names: [berlin]}, jsonPatch: " + copies + "}", "its copy operations copy too many bytes"},
 		"behind a label":       {"- {set: [{path: /a, label: size}], jsonPatch: " + copies + "}", "its copy operations copy too many bytes"},
 		"an index":             {"- set: [{path: /spec/template/spec/containers/2000000000/name, value: a}]", "/spec/template/spec/containers/2000000000 is element 2000000000 of a list of 2; the limit is 2, the one after the last"},
@@ -153,7 +153,7 @@ func TestBounds(t *testing.T) {
 				t.Fatal(errs)
 			}
 			tried := override.Try(parsed, manifests(deployment))
-			_, applied := override.Apply(parsed, manifests(deployment), berlin)
+			_, applied := apply(parsed, manifests(deployment), berlin)
 			for _, err := range []error{tried, applied} {
 				if test.want == "" && err != nil || test.want != "" && (!budget.Is(err) || !strings.Contains(err.Error(), test.want)) {
 					t.Errorf("got %v, want %q", err, test.want)
@@ -174,7 +174,7 @@ func TestBoundOfAllManifests(t *testing.T) {
 	for range 1000 {
 		many = append(many, manifests(deployment)...)
 	}
-	_, err := override.Apply(parsed, many, berlin)
+	_, err := apply(parsed, many, berlin)
 	for _, err := range []error{override.Try(parsed, many), err} {
 		if !budget.Is(err) || !strings.Contains(err.Error(), "with the overrides, the manifests have too many bytes; the limit is") {
 			t.Errorf("got %v", err)
@@ -190,9 +190,23 @@ func FuzzParseAndApply(f *testing.F) {
 	f.Fuzz(func(_ *testing.T, overrides, manifest string) {
 		parsed, errs := override.Parse(field.NewPath("o"), overrides)
 		if len(errs) == 0 {
-			_, _ = override.Apply(parsed, manifests(manifest), berlin)
+			_, _ = apply(parsed, manifests(manifest), berlin)
 		}
 	})
+}
+
+// apply renders the manifests for one cluster.
+func apply(overrides []override.Override, manifests []workv1.Manifest, cluster override.Cluster) ([]workv1.Manifest, error) {
+	r, err := override.NewRenderer(overrides, manifests)
+	if err != nil {
+		return nil, err
+	}
+	v, err := r.Variant(cluster)
+	if err != nil {
+		return nil, err
+	}
+	rendered, _, err := r.Render(v)
+	return rendered, err
 }
 
 func manifests(raw string) []workv1.Manifest {

@@ -1,13 +1,12 @@
 package override
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 
-	jsonpatch "github.com/evanphx/json-patch/v5"
+	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/capstan-io/capstan/internal/budget"
@@ -37,78 +36,44 @@ func (a *Assignment) validate(path *field.Path) (errs field.ErrorList) {
 	return errs
 }
 
-// apply makes what is missing on the way to the field, and the field.
-func (a *Assignment) apply(raw []byte, cluster Cluster) ([]byte, error) {
-	element, err := a.namesElement(raw)
-	if err != nil {
-		return nil, err
+// complete reads what is used for each cluster.
+func (a *Assignment) complete() (err error) {
+	a.pointer = pointerOf(a.Path)
+	if a.fixed, err = readMaybe(a.Value); err != nil {
+		return err
 	}
-	value, err := a.valueFor(cluster)
-	if err != nil {
-		return nil, err
+	if a.otherwise, err = readMaybe(a.Default); err != nil {
+		return err
 	}
-	operation := "add"
-	if element {
-		operation = "replace" // to add would push it aside
-	}
-	content, err := json.Marshal([]map[string]any{{"op": operation, "path": a.Path, "value": value}})
-	if err != nil {
-		return nil, err
-	}
-	patch, err := jsonpatch.DecodePatch(content)
-	if err != nil {
-		return nil, err
-	}
-	options := jsonpatch.NewApplyOptions()
-	options.EnsurePathExistsOnAdd = true
-	return patch.ApplyWithOptions(raw, options)
-}
-
-// namesElement tells whether the path leads to an element of a list that is there. It fails on an element further on than the one after the
-// last: those in between would have to be made up, and there may be any number of them.
-func (a *Assignment) namesElement(raw []byte) (bool, error) {
-	var at any
-	if json.Unmarshal(raw, &at) != nil {
-		return false, nil
-	}
-	steps := strings.Split(a.Path, "/")[1:]
-	unescape := strings.NewReplacer("~1", "/", "~0", "~")
-	for i, step := range steps {
-		if here, ok := at.(map[string]any); ok {
-			at = here[unescape.Replace(step)]
-			continue
-		}
-		list, isList := at.([]any)
-		n, err := strconv.ParseUint(step, 10, 64)
-		switch {
-		case err != nil || !isList && at != nil:
-			return false, nil //nolint:nilerr // the patch fails, or makes an object
-		case n > uint64(len(list)):
-			return false, &budget.Exceeded{
-				What:  fmt.Sprintf("%s is element %d of a list of %d", "/"+strings.Join(steps[:i+1], "/"), n, len(list)),
-				Limit: fmt.Sprintf("%d, the one after the last", len(list)),
-			}
-		case n == uint64(len(list)):
-			at = nil // it is made
-		case i == len(steps)-1:
-			return true, nil
-		default:
-			at = list[n]
+	a.each = make(map[string]value, len(a.ByCluster))
+	for cluster, text := range a.ByCluster {
+		if a.each[cluster], err = readMaybe(text); err != nil {
+			return err
 		}
 	}
-	return false, nil
+	return nil
 }
 
-func (a *Assignment) valueFor(cluster Cluster) (json.RawMessage, error) {
+// readMaybe reads a value of an override. What YAML has as null comes as nothing.
+func readMaybe(text []byte) (value, error) {
+	if len(text) == 0 {
+		return null, nil
+	}
+	return read(text)
+}
+
+// valueFor is the value for a cluster, and how many bytes were read for it.
+func (a *Assignment) valueFor(cluster Cluster) (v value, bytes int, err error) {
 	text, found, what := "", false, ""
 	switch {
 	case len(a.Value) > 0:
-		return a.Value, nil
+		return a.fixed, 0, nil
 	case a.ClusterName:
-		return json.Marshal(cluster.Name)
+		v, err := String.read(cluster.Name)
+		return v, len(cluster.Name), err
 	case len(a.ByCluster) > 0:
-		if value, found := a.ByCluster[cluster.Name]; found {
-			return value, nil
+		if v, found := a.each[cluster.Name]; found {
+			return v, len(v.text), nil
 		}
 		what = "entry in byCluster"
 	case a.Label != "":
@@ -120,20 +85,28 @@ func (a *Assignment) valueFor(cluster Cluster) (json.RawMessage, error) {
 	}
 	switch {
 	case found:
-		value, err := a.Type.read(text)
-		if err != nil {
-			return nil, fmt.Errorf("the %s of cluster %s is %q: %w", what, cluster.Name, text, err)
+		if v, err = a.Type.read(text); err != nil {
+			err = fmt.Errorf("the %s of cluster %s is %s: %w", what, cluster.Name, budget.Quote(text), err)
 		}
-		return value, nil
+		return v, len(text), err
 	case len(a.Default) > 0:
-		return a.Default, nil
+		return a.otherwise, 0, nil
 	default:
-		return nil, fmt.Errorf("cluster %s has no %s: give it one, or a default to the override", cluster.Name, what)
+		return v, 0, fmt.Errorf("cluster %s has no %s: give it one, or a default to the override", cluster.Name, what)
 	}
 }
 
 // read makes a JSON value of text.
-func (t Type) read(text string) (json.RawMessage, error) {
+func (t Type) read(text string) (value, error) {
+	written, err := t.write(text)
+	if err != nil {
+		return value{}, err
+	}
+	return read(written)
+}
+
+// write makes JSON of text.
+func (t Type) write(text string) ([]byte, error) {
 	switch t {
 	case Integer:
 		n, err := strconv.ParseInt(text, 10, 64)
@@ -154,14 +127,15 @@ func (t Type) read(text string) (json.RawMessage, error) {
 	case Boolean:
 		switch text {
 		case "true", "false":
-			return json.RawMessage(text), nil
+			return []byte(text), nil
 		}
 		return nil, errors.New("that is neither true nor false")
 	case JSON:
-		if !json.Valid([]byte(text)) {
+		var v any // an API server writes the same value the same way
+		if err := json.Unmarshal([]byte(text), &v); err != nil {
 			return nil, errors.New("that is no JSON")
 		}
-		return json.RawMessage(text), nil
+		return json.Marshal(v)
 	default:
 		return json.Marshal(text)
 	}

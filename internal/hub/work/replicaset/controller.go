@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -50,6 +51,7 @@ type Controller struct {
 	selected  selected.Reader
 	absences  *debounce.Tracker[types.NamespacedName, missing]
 	waiting   waiting
+	shares    shares
 }
 
 // New returns a Controller that works through the client, whose cache needs the indexes of AddIndexes. The second client
@@ -79,12 +81,23 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := c.hold(ctx, set); err != nil {
 		return again(0, err)
 	}
-	return again(c.advance(ctx, set, works))
+	next, err := c.advance(ctx, set, works)
+	if postponed := (*postponedError)(nil); errors.As(err, &postponed) {
+		c.recorder.Eventf(set, nil, corev1.EventTypeWarning, fleet.EventOverridesPostponed, "Reconcile", "%s", postponed.Error())
+		return ctrl.Result{RequeueAfter: postponed.wait}, nil
+	}
+	return again(next, err)
 }
 
 // advance takes the rollout of the set as far as it may go now, and says when to look again.
 func (c *Controller) advance(ctx context.Context, set *workv1alpha1.ManifestWorkReplicaSet, works []*work) (next time.Duration, err error) {
 	s := newSituation(set, works, c.clock.Now())
+	if set.Annotations[fleet.AnnotationOverrides] != "" {
+		if s.pass, err = c.shares.begin(set.Namespace, s.now); err != nil {
+			return 0, err
+		}
+		defer func() { s.pass.end(c.clock.Now()) }()
+	}
 	if err := c.readPlacements(ctx, s); err != nil {
 		return 0, err
 	}
@@ -95,6 +108,9 @@ func (c *Controller) advance(ctx context.Context, set *workv1alpha1.ManifestWork
 		return 0, err
 	}
 	s.decide()
+	if err := s.pass.beginWriting(); err != nil {
+		return 0, err
+	}
 	if err := c.judge(ctx, s); err != nil {
 		return 0, err
 	}

@@ -29,6 +29,7 @@ type situation struct {
 	again             error
 	// overrides are there if works differ; unfit are the clusters for which there can be none, and why.
 	overrides *variants
+	pass      *pass
 	unfit     problems
 }
 
@@ -122,10 +123,11 @@ func (s *situation) clusters(p *placement) []rollout.Cluster {
 	isSelected := make(map[string]bool, len(p.selected))
 	for _, cluster := range p.selected {
 		isSelected[cluster.Name] = true
-		if spec, err := s.specFor(cluster.Name); err != nil {
+		w := p.works[cluster.Name]
+		if same, err := s.upToDate(cluster.Name, w); err != nil {
 			s.unfit[cluster.Name], cluster.State = err, rollout.Skip
 		} else {
-			cluster.State, cluster.Since = stateOf(p.works[cluster.Name], spec)
+			cluster.State, cluster.Since = stateOf(w, same, s.template)
 		}
 		if s.held && cluster.State == rollout.ToApply {
 			cluster.State = rollout.Skip

@@ -11,10 +11,10 @@ import (
 	"github.com/capstan-io/capstan/internal/rollout"
 )
 
-// stateOf is where the cluster of a work stands with the template, and since when. It is Progressing from the
+// stateOf is where the cluster of a work stands with the template, which it has or not, and since when. It is Progressing from the
 // moment the hub writes the work: an agent that is away keeps its place in the rollout, and has its deadline.
-func stateOf(w *work, template *workv1.ManifestWorkSpec) (rollout.State, time.Time) {
-	if w == nil || !w.DeletionTimestamp.IsZero() || !sameSpec(&w.Spec, template) {
+func stateOf(w *work, same bool, template *workv1.ManifestWorkSpec) (rollout.State, time.Time) {
+	if w == nil || !w.DeletionTimestamp.IsZero() || !same {
 		return rollout.ToApply, time.Time{}
 	}
 	given := w.writtenAt()

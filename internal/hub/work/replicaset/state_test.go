@@ -63,7 +63,7 @@ func TestStateOf(t *testing.T) {
 			if test.template.Workload.Manifests == nil {
 				test.template = template("1")
 			}
-			if state, since := stateOf(&work{w}, &test.template); state != test.state || !since.Equal(test.since) {
+			if state, since := stateOf(&work{ManifestWork: w}, sameSpec(&w.Spec, &test.template), &test.template); state != test.state || !since.Equal(test.since) {
 				t.Errorf("%s since %s, want %s since %s", state, since, test.state, test.since)
 			}
 		})

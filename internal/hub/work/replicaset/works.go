@@ -24,7 +24,18 @@ import (
 )
 
 // work is a ManifestWork of a set. What is read comes from the cache and is never changed in place.
-type work struct{ *workv1.ManifestWork }
+type work struct {
+	*workv1.ManifestWork
+	// same tells whether it has what its cluster is to have, once that was compared.
+	compared, same bool
+}
+
+// rewritten takes over what was written. Nobody looks at the spec of a work again that is known to be as it is to be: those of many clusters
+// would take up the memory until the end of a pass.
+func (w *work) rewritten(now *workv1.ManifestWork) {
+	w.ManifestWork, w.compared, w.same = now, true, true
+	w.Spec = workv1.ManifestWorkSpec{}
+}
 
 // worksOf are the works with the label of the set.
 func (c *Controller) worksOf(ctx context.Context, set *workv1alpha1.ManifestWorkReplicaSet) ([]*work, error) {
@@ -35,7 +46,7 @@ func (c *Controller) worksOf(ctx context.Context, set *workv1alpha1.ManifestWork
 	}
 	works := make([]*work, len(list.Items))
 	for i := range list.Items {
-		works[i] = &work{&list.Items[i]}
+		works[i] = &work{ManifestWork: &list.Items[i]}
 	}
 	return works, nil
 }
@@ -61,9 +72,7 @@ func (s *situation) changes() (all []change) {
 					removals = append(removals, remove(w))
 				}
 			case w == nil && cluster.Verdict.Gets():
-				if spec, err := s.specFor(cluster.Name); err == nil {
-					all = append(all, s.create(p, cluster.Name, spec))
-				}
+				all = append(all, s.create(p, cluster.Name))
 			case w != nil && w.DeletionTimestamp.IsZero():
 				all = append(all, s.update(p, w, cluster.Verdict)...)
 			}
@@ -100,7 +109,7 @@ func (c *Controller) write(ctx context.Context, all []change) problems {
 
 // create makes the work of a cluster. Its name is always the same, so that a hub that is killed before it hears of
 // its own write does not write it twice.
-func (s *situation) create(p *placement, cluster string, spec *workv1.ManifestWorkSpec) change {
+func (s *situation) create(p *placement, cluster string) change {
 	w := &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{
 		Namespace:    cluster,
 		Name:         workName(s.set, p.Name, cluster),
@@ -108,11 +117,20 @@ func (s *situation) create(p *placement, cluster string, spec *workv1.ManifestWo
 		Annotations:  map[string]string{fleet.AnnotationTemplateWrittenAt: s.now.UTC().Format(time.RFC3339Nano)},
 	}}
 	label(w, s.labels(p), s.labelsOfSet())
-	spec.DeepCopyInto(&w.Spec)
 	return change{
 		cluster: cluster,
-		write:   func(ctx context.Context, c client.Client) error { return s.createOrAdopt(ctx, c, p, w) },
-		done:    func() { p.works[cluster] = &work{w} },
+		write: func(ctx context.Context, c client.Client) error {
+			spec, err := s.specFor(cluster)
+			if err != nil {
+				return err
+			}
+			spec.DeepCopyInto(&w.Spec)
+			return s.createOrAdopt(ctx, c, p, w)
+		},
+		done: func() {
+			p.works[cluster] = &work{}
+			p.works[cluster].rewritten(w)
+		},
 	}
 }
 
@@ -150,27 +168,39 @@ func (s *situation) isOfAnother(w *workv1.ManifestWork) bool {
 
 // update is at most one change: the labels always, the template when it is the cluster's turn.
 func (s *situation) update(p *placement, w *work, verdict rollout.Verdict) []change {
-	spec, err := s.specFor(w.Namespace)
-	rewrite := err == nil && verdict.Gets() && !sameSpec(&w.Spec, spec)
+	same, err := s.upToDate(w.Namespace, w)
+	rewrite := err == nil && verdict.Gets() && !same
 	if !rewrite && labelled(w.ManifestWork, s.labels(p), s.labelsOfSet()) {
 		return nil
 	}
-	after := w.DeepCopy()
-	label(after, s.labels(p), s.labelsOfSet())
+	before, after := w.ManifestWork, &workv1.ManifestWork{}
+	one := change{cluster: w.Namespace, done: func() { w.ManifestWork = after }}
 	if rewrite {
-		spec.DeepCopyInto(&after.Spec)
-		after.Annotations = merged(after.Annotations, map[string]string{fleet.AnnotationTemplateWrittenAt: s.now.UTC().Format(time.RFC3339Nano)})
+		one.done = func() { w.rewritten(after) }
 	}
-	before := w.ManifestWork
-	return []change{{
-		cluster: w.Namespace,
-		// Without the optimistic lock: the agent writes the status all the time, and what is written here is the
-		// set's alone.
-		write: func(ctx context.Context, c client.Client) error {
-			return client.IgnoreNotFound(c.Patch(ctx, after, client.MergeFrom(before)))
-		},
-		done: func() { w.ManifestWork = after },
-	}}
+	// Without the optimistic lock: the agent writes the status all the time, and what is written here is the set's alone.
+	one.write = func(ctx context.Context, c client.Client) error {
+		before.DeepCopyInto(after)
+		label(after, s.labels(p), s.labelsOfSet())
+		if rewrite {
+			if err := s.rewrite(after); err != nil {
+				return err
+			}
+		}
+		return client.IgnoreNotFound(c.Patch(ctx, after, client.MergeFrom(before)))
+	}
+	return []change{one}
+}
+
+// rewrite gives a work what its cluster is to have.
+func (s *situation) rewrite(w *workv1.ManifestWork) error {
+	spec, err := s.specFor(w.Namespace)
+	if err != nil {
+		return err
+	}
+	spec.DeepCopyInto(&w.Spec)
+	w.Annotations = merged(w.Annotations, map[string]string{fleet.AnnotationTemplateWrittenAt: s.now.UTC().Format(time.RFC3339Nano)})
+	return nil
 }
 
 // remove deletes a work, unless somebody has already.

@@ -1,0 +1,122 @@
+package replicaset
+
+import (
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/capstan-io/capstan/internal/fleet"
+)
+
+// What the overrides of sets may cost, in the steps of a Renderer. One takes about two microseconds at most.
+const (
+	// stepRate is what the sets of one namespace may cost in a second, on average: a quarter of a processor. After stepBurst they wait for
+	// their turn.
+	stepRate  = 125_000
+	stepBurst = 4 * stepRate
+	// shortPass is what a pass may cost before it counts as long. There are longPasses of these at a time, and one of a namespace, so that
+	// there are always workers for other sets.
+	shortPass  = 50_000
+	longPasses = 2
+)
+
+// shares are those of the namespaces in what overrides may cost.
+type shares struct {
+	mu         sync.Mutex
+	namespaces map[string]*share
+	long       int
+}
+
+// share is that of one namespace.
+type share struct {
+	steps  *rate.Limiter
+	passes int  // that are being made
+	long   bool // whether one of them is long
+}
+
+// postponedError is why a pass over a set with overrides cannot be made now.
+type postponedError struct {
+	namespace string
+	wait      time.Duration
+}
+
+// Error says what to do.
+func (e *postponedError) Error() string {
+	return fmt.Sprintf("the annotation %s takes long on all clusters, and the sets with it in namespace %s have had their share of the time: "+
+		"this one waits for its turn; fewer overrides, of fewer manifests, take less", fleet.AnnotationOverrides, e.namespace)
+}
+
+// begin begins a pass over a set with overrides, unless the sets of its namespace have used up their share.
+func (s *shares) begin(namespace string, now time.Time) (*pass, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.namespaces, func(_ string, other *share) bool { return other.passes == 0 && other.steps.TokensAt(now) >= stepBurst })
+	if s.namespaces[namespace] == nil {
+		if s.namespaces == nil {
+			s.namespaces = map[string]*share{}
+		}
+		s.namespaces[namespace] = &share{steps: rate.NewLimiter(stepRate, stepBurst)}
+	}
+	share := s.namespaces[namespace]
+	if left := share.steps.TokensAt(now); left <= 0 {
+		return nil, &postponedError{namespace: namespace, wait: time.Duration((1 - left) / stepRate * float64(time.Second))}
+	}
+	share.passes++
+	return &pass{shares: s, share: share, namespace: namespace}, nil
+}
+
+// pass is one over a set with overrides.
+type pass struct {
+	shares    *shares
+	share     *share
+	namespace string
+	spent     int
+	long      bool
+	writing   bool
+	postponed error
+}
+
+// pay takes steps. It fails, then and from then on, if the pass is long and cannot be so now. One that has begun to write goes on.
+func (p *pass) pay(steps int) error {
+	p.shares.mu.Lock()
+	defer p.shares.mu.Unlock()
+	p.spent += steps
+	switch {
+	case p.writing || p.long || p.spent <= shortPass:
+		return nil
+	case p.postponed != nil:
+		return p.postponed
+	case p.share.long || p.shares.long == longPasses:
+		p.postponed = &postponedError{namespace: p.namespace, wait: time.Second}
+		return p.postponed
+	}
+	p.long, p.share.long = true, true
+	p.shares.long++
+	return nil
+}
+
+// beginWriting fails if the pass was postponed: what was found out until then is not all.
+func (p *pass) beginWriting() error {
+	if p == nil { // a set without overrides
+		return nil
+	}
+	p.writing = true
+	return p.postponed
+}
+
+// end charges the namespace.
+func (p *pass) end(now time.Time) {
+	p.shares.mu.Lock()
+	defer p.shares.mu.Unlock()
+	p.share.passes--
+	for ; p.spent > 0; p.spent -= stepBurst {
+		p.share.steps.ReserveN(now, min(p.spent, stepBurst))
+	}
+	if p.long {
+		p.share.long = false
+		p.shares.long--
+	}
+}
