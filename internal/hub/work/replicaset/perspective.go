@@ -30,11 +30,7 @@ func (c *Controller) readOverrides(ctx context.Context, s *situation) error {
 		return fmt.Errorf("list the clusters for the overrides of ManifestWorkReplicaSet %s/%s: %w", s.set.Namespace, s.set.Name, err)
 	}
 	for i := range list.Items {
-		cluster := override.Cluster{Name: list.Items[i].Name, Labels: list.Items[i].Labels, Claims: map[string]string{}}
-		for _, claim := range list.Items[i].Status.ClusterClaims {
-			cluster.Claims[claim.Name] = claim.Value
-		}
-		s.overrides.clusters[cluster.Name] = cluster
+		s.overrides.add(&list.Items[i])
 	}
 	return nil
 }
@@ -76,6 +72,14 @@ func newVariants(text string, template *workv1.ManifestWorkSpec, pass *pass) (*v
 		return v, nil
 	}
 	return v, pass.pay(v.renderer.Cost())
+}
+
+func (v *variants) add(cluster *clusterv1.ManagedCluster) {
+	known := override.Cluster{Name: cluster.Name, Labels: cluster.Labels, Claims: map[string]string{}}
+	for _, claim := range cluster.Status.ClusterClaims {
+		known.Claims[claim.Name] = claim.Value
+	}
+	v.clusters[cluster.Name] = known
 }
 
 // specFor is what a cluster is to have. Overrides change manifests alone: above all not the executor, which nobody would be asked about then.
