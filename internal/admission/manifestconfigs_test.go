@@ -72,7 +72,7 @@ func TestOverridesAreTried(t *testing.T) {
 	set, small := setExecutedBy(""), setExecutedBy("")
 	set.Annotations, small.Annotations = map[string]string{key: bomb}, map[string]string{key: "- {manifest: {kind: Other}, mergePatch: {a: b}}"}
 	sender := (&fakeAuthorizer{}).sender()
-	const want = `bytes": overrides of manifest 0: override 0: jsonPatch: its copy operations copy too many bytes; the limit is 1048576 bytes`
+	const want = `bytes": overrides of manifest 0: override 0: jsonPatch: operation 17 (copy /list/-): its copy operations copy too many bytes; the limit is 1048576 bytes`
 	checkStatus(t, admission.ValidateManifestWorkReplicaSet(t.Context(), set, nil, sender, admission.ManifestWorkOptions{}), 400, want)
 	checkStatus(t, admission.ValidateManifestWorkReplicaSet(t.Context(), set, small, sender, admission.ManifestWorkOptions{}), 400, want)
 	checkStatus(t, admission.ValidateManifestWorkReplicaSet(t.Context(), small, set, sender, admission.ManifestWorkOptions{}), 0)
