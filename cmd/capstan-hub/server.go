@@ -125,6 +125,7 @@ func (f *serverFlags) complete(ctx context.Context, flags *pflag.FlagSet, o *con
 	if err != nil {
 		return err
 	}
+	admissionOptions.BindCredentials = true // the API server of this process refuses those that do not hold
 	for _, plugin := range inprocess.Plugins(admissionOptions) {
 		o.Admission = append(o.Admission, controlplane.AdmissionPlugin{Name: plugin.Name, Plugin: plugin.Plugin})
 	}

@@ -35,12 +35,16 @@ type MutateOptions struct {
 	Requester string
 	// Credential is the ID of that credential, if it has one.
 	Credential string
+	// BindCredentials has certificates hold for the ManagedCluster alone that they were issued for: a standalone hub can refuse others.
+	BindCredentials bool
+	// Agent tells whether the sender is the agent of a cluster, or of an add-on there.
+	Agent bool
 }
 
 // MutateManagedCluster completes a cluster that is created (old is nil) or updated, in place: it stamps taints with the
-// time they were added, puts the cluster in the set default when it is in none and notes who asks to join. It
-// touches nothing else. It fails with 400 when an update sets a taint's timeAdded by hand, and with 403 when who asks to join sets what is
-// for administrators.
+// time they were added, puts the cluster in the set default when it is in none, notes who asks to join, and from when on certificates hold. It
+// touches nothing else. It fails with 400 when an update sets a taint's timeAdded by hand or the time of certificates to what is none, and with
+// 403 when who asks to join, or an agent, sets what is for administrators.
 func MutateManagedCluster(cluster, old *clusterv1.ManagedCluster, opts MutateOptions) error {
 	now := metav1.NewTime(opts.Now).Rfc3339Copy()
 	if old == nil && opts.Requester != "" {
@@ -52,6 +56,11 @@ func MutateManagedCluster(cluster, old *clusterv1.ManagedCluster, opts MutateOpt
 		stampAll(cluster.Spec.Taints, now)
 	} else if errs := stampChanged(cluster.Spec.Taints, old.Spec.Taints, now); len(errs) > 0 {
 		return badRequest(managedClusterKind, cluster.Name, errs)
+	}
+	if opts.BindCredentials {
+		if err := bindCredentials(cluster, old, opts.Agent, now); err != nil {
+			return err
+		}
 	}
 	if old != nil && cluster.Spec.HubAcceptsClient && !old.Spec.HubAcceptsClient {
 		delete(cluster.Labels, fleet.LabelRequestedBy)

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -73,7 +74,7 @@ func (a *Agent) control(ctx context.Context, config *rest.Config, uncached clien
 	if err := a.awaitRights(ctx, uncached, connection); err != nil {
 		return err
 	}
-	hub, err := hubclient.NewCluster(config, a.hubOptions)
+	hub, err := hubclient.NewCluster(config, a.hubOptions, doubting(connection))
 	if err != nil {
 		return fmt.Errorf("connect to the hub %s: %w", config.Host, err)
 	}
@@ -124,6 +125,18 @@ func (a *Agent) hubOptions(o *cluster.Options) {
 		&clusterv1.ManagedCluster{}:         {Field: fields.OneTermEqualSelector("metadata.name", a.identity.Cluster)},
 		&addonv1beta1.ManagedClusterAddOn{}: {Namespaces: map[string]cache.Config{a.identity.Cluster: {}}},
 		&workv1.ManifestWork{}:              {Namespaces: map[string]cache.Config{a.identity.Cluster: {}}},
+	}
+}
+
+// doubting has the connection looked at when the hub refuses what a cache asks with: where the cluster is gone, nothing else asks.
+func doubting(connection *monitor.Monitor) cluster.Option {
+	return func(o *cluster.Options) {
+		o.Cache.DefaultWatchErrorHandler = func(ctx context.Context, r *toolscache.Reflector, err error) {
+			if apierrors.IsUnauthorized(err) {
+				connection.Doubt()
+			}
+			toolscache.DefaultWatchErrorHandler(ctx, r, err)
+		}
 	}
 }
 

@@ -42,9 +42,9 @@ type serverConfigs struct {
 }
 
 // newServer builds the API server. Nothing runs yet. It calls itself by the loopback client, and the embedded storage, unless that is nil. The users
-// of the hosting cluster are let in unless that is nil; cutOff refuses some everything. Whoever asks for something at the endpoints is let through to them.
-func newServer(options kubeoptions.CompletedOptions, loopback *rest.Config, embedded *direct.Storage, services *serviceResolver, hosting *hostingUsers, cutOff *scope.CutOff, endpoints []string) (*aggregatorapiserver.APIAggregator, error) {
-	configs, err := newServerConfigs(options, loopback, embedded, services, hosting, cutOff)
+// of the hosting cluster are let in unless that is nil; refusals are of agents that are not let in any more. Whoever asks for something at the endpoints is let through to them.
+func newServer(options kubeoptions.CompletedOptions, loopback *rest.Config, embedded *direct.Storage, services *serviceResolver, hosting *hostingUsers, refusals refusals, endpoints []string) (*aggregatorapiserver.APIAggregator, error) {
+	configs, err := newServerConfigs(options, loopback, embedded, services, hosting, refusals)
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +54,7 @@ func newServer(options kubeoptions.CompletedOptions, loopback *rest.Config, embe
 	return configs.chain()
 }
 
-func newServerConfigs(options kubeoptions.CompletedOptions, loopback *rest.Config, embedded *direct.Storage, services *serviceResolver, hosting *hostingUsers, cutOff *scope.CutOff) (*serverConfigs, error) {
+func newServerConfigs(options kubeoptions.CompletedOptions, loopback *rest.Config, embedded *direct.Storage, services *serviceResolver, hosting *hostingUsers, refusals refusals) (*serverConfigs, error) {
 	generic, err := newGenericConfig(options, loopback, []*runtime.Scheme{legacyscheme.Scheme, apiextensionsapiserver.Scheme, aggregatorscheme.Scheme})
 	if err != nil {
 		return nil, fmt.Errorf("configure the API server: %w", err)
@@ -70,8 +70,9 @@ func newServerConfigs(options kubeoptions.CompletedOptions, loopback *rest.Confi
 		}
 	}
 
+	generic.Authentication.Authenticator = refusals.credentials.Authenticator(generic.Authentication.Authenticator)
 	generic.Authorization.Authorizer, err = union.New(
-		union.NamedAuthorizer{AuthorizerName: "cut-off", Authorizer: authorizer.AuthorizerFunc(cutOff.Authorize)},
+		union.NamedAuthorizer{AuthorizerName: "cut-off", Authorizer: authorizer.AuthorizerFunc(refusals.cutOff.Authorize)},
 		union.NamedAuthorizer{AuthorizerName: "others", Authorizer: generic.Authorization.Authorizer})
 	if err != nil {
 		return nil, err
@@ -107,7 +108,7 @@ func newServerConfigs(options kubeoptions.CompletedOptions, loopback *rest.Confi
 	// The stock one looks at Services and EndpointSlices, which a hub does not have.
 	aggregator.ExtraConfig.DisableRemoteAvailableConditionController = true
 	// All requests come through the aggregator.
-	if err := narrowToOwn(&aggregator.GenericConfig.Config, generic.informers, cutOff); err != nil {
+	if err := narrowToOwn(&aggregator.GenericConfig.Config, generic.informers, refusals); err != nil {
 		return nil, err
 	}
 	if embedded != nil {
@@ -138,12 +139,12 @@ func letThrough(config *genericapiserver.Config, endpoints []string) error {
 }
 
 // narrowToOwn shows agents what is theirs, for as long as it is, after the stock chain of handlers has let them through.
-func narrowToOwn(config *genericapiserver.Config, shared informers.SharedInformerFactory, cutOff *scope.CutOff) error {
+func narrowToOwn(config *genericapiserver.Config, shared informers.SharedInformerFactory, refusals refusals) error {
 	client, err := kubernetes.NewForConfig(config.LoopbackClientConfig)
 	if err != nil {
 		return err
 	}
-	watches := scope.NewWatches(config.Authorization.Authorizer, cutOff)
+	watches := scope.NewWatches(config.Authorization.Authorizer, refusals.cutOff, refusals.credentials)
 	if err := watches.Follow(shared); err != nil {
 		return err
 	}

@@ -15,7 +15,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apiserver/pkg/server/healthz"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
@@ -29,7 +28,6 @@ import (
 	"github.com/capstan-io/capstan/internal/controlplane/ocmconfig"
 	"github.com/capstan-io/capstan/internal/controlplane/pki"
 	"github.com/capstan-io/capstan/internal/controlplane/rbac"
-	"github.com/capstan-io/capstan/internal/controlplane/scope"
 	"github.com/capstan-io/capstan/internal/controlplane/serviceaccounttoken"
 )
 
@@ -50,7 +48,7 @@ func Run(ctx context.Context, o *Options) error {
 		return err
 	}
 	defer func() { _ = lock.Release() }()
-	h := &hub{Options: o, cutOff: scope.NewCutOff()}
+	h := &hub{Options: o, refusals: newRefusals()}
 	if err := h.open(ctx); err != nil {
 		return ignoreStop(ctx, err)
 	}
@@ -70,8 +68,8 @@ type hub struct {
 	services  *serviceResolver
 	// hostingUsers are let in unless nil.
 	hostingUsers *hostingUsers
-	// cutOff has the clusters to whose credentials the API server refuses everything.
-	cutOff *scope.CutOff
+	// refusals are of agents whom the API server does not let in any more.
+	refusals refusals
 	// What the hub shows to aggregated APIs.
 	proxyCertFile, proxyKeyFile string
 	server                      *aggregatorapiserver.APIAggregator
@@ -170,7 +168,7 @@ func (h *hub) build(ctx context.Context) error {
 	}
 	transport := &inmemory.Transport{}
 	h.loopback = loopbackClient(transport)
-	if h.server, err = newServer(completed, h.loopback, embedded, h.services, h.hostingUsers, h.cutOff, slices.Collect(maps.Keys(h.Endpoints))); err != nil {
+	if h.server, err = newServer(completed, h.loopback, embedded, h.services, h.hostingUsers, h.refusals, slices.Collect(maps.Keys(h.Endpoints))); err != nil {
 		return err
 	}
 	generic := h.server.GenericAPIServer
@@ -209,7 +207,7 @@ func (h *hub) work(ctx context.Context) error {
 	group.Go(func() error { return h.runHubControllers(ctx) })
 	group.Go(func() error { return h.runKubernetesControllers(ctx) })
 	group.Go(func() error { return h.watchAggregatedAPIs(ctx) })
-	group.Go(func() error { return h.followCutOff(ctx) })
+	group.Go(func() error { return h.refusals.follow(ctx, h.loopback) })
 	group.Go(func() error {
 		h.keys.Run(ctx, func() { h.republish(ctx) })
 		return nil
@@ -279,15 +277,6 @@ func (h *hub) runHubControllers(ctx context.Context) error {
 		return fmt.Errorf("the hub controllers stopped: %w", orUnexpected(err))
 	}
 	return nil
-}
-
-// followCutOff has the API server know which clusters are cut off.
-func (h *hub) followCutOff(ctx context.Context) error {
-	client, err := dynamic.NewForConfig(h.loopback)
-	if err != nil {
-		return err
-	}
-	return h.cutOff.Run(ctx, client)
 }
 
 // shared says whether other hubs may run on the same objects.

@@ -9,6 +9,10 @@ const (
 	// AnnotationRequestedBy on a ManagedCluster is the user with a bootstrap credential who created it. The hub writes it. It is an
 	// extension.
 	AnnotationRequestedBy = "capstan.io/requested-by"
+	// AnnotationCredentialsNotBefore on a ManagedCluster is from when on the certificates of its agents and add-ons hold, in RFC 3339: a
+	// standalone hub refuses those whose validity begins earlier. The hub writes it when the cluster is created and when it is cut off;
+	// one that an administrator gives stays. It is an extension.
+	AnnotationCredentialsNotBefore = "capstan.io/credentials-not-before"
 	// AnnotationManagedClusterARN is the ARN of an EKS cluster that joins through AWS IAM.
 	AnnotationManagedClusterARN = AnnotationAgentPrefix + "managed-cluster-arn"
 	// AnnotationManagedClusterIAMRoleSuffix is the suffix of the IAM role of such a cluster.

@@ -73,6 +73,19 @@ func Decided(csr *certificatesv1.CertificateSigningRequest) bool {
 // Undecided tells whether the request is neither approved nor denied yet.
 func Undecided(csr *certificatesv1.CertificateSigningRequest) bool { return !Decided(csr) }
 
+// Outdated tells whether a request is from before the time from which on certificates of its cluster hold: whoever made it may be somebody that the
+// hub does not let in any more.
+func Outdated(csr *certificatesv1.CertificateSigningRequest, cluster client.Object) bool {
+	notBefore, err := fleet.CredentialsNotBefore(cluster.GetAnnotations())
+	return err != nil || csr.CreationTimestamp.Time.Before(notBefore)
+}
+
+// OutdatedMessage says so of a request.
+func OutdatedMessage(cluster client.Object) string {
+	return fmt.Sprintf("it is older than the certificates that hold for ManagedCluster %s, whose annotation %s is %q",
+		cluster.GetName(), fleet.AnnotationCredentialsNotBefore, cluster.GetAnnotations()[fleet.AnnotationCredentialsNotBefore])
+}
+
 // indexAddOn of requests is the ManagedClusterAddOn that they are labelled to be of.
 const indexAddOn = "certrequest.addon"
 

@@ -28,12 +28,13 @@ type clusterMutator struct {
 	*admission.Handler
 	clock             clock.PassiveClock
 	defaultClusterSet bool
+	bindCredentials   bool
 }
 
 var _ admission.MutationInterface = (*clusterMutator)(nil)
 
 func newClusterMutator(opts Options) *clusterMutator {
-	return &clusterMutator{Handler: writes(), clock: opts.Clock, defaultClusterSet: opts.DefaultClusterSet}
+	return &clusterMutator{Handler: writes(), clock: opts.Clock, defaultClusterSet: opts.DefaultClusterSet, bindCredentials: opts.BindCredentials}
 }
 
 // Admit is called by the server.
@@ -48,10 +49,13 @@ func (p *clusterMutator) Admit(_ context.Context, request admission.Attributes, 
 		return nil
 	}
 	before := cluster.DeepCopy()
-	options := rules.MutateOptions{Now: p.clock.Now(), DefaultClusterSet: p.defaultClusterSet}
+	options := rules.MutateOptions{Now: p.clock.Now(), DefaultClusterSet: p.defaultClusterSet, BindCredentials: p.bindCredentials}
 	// When the server asks again, because a webhook changed the object, it is not the sender's any more.
-	if who := request.GetUserInfo(); fleet.IsJoining(who.GetName(), who.GetGroups()) && !request.GetReinvocationContext().IsReinvoke() {
-		options.Requester, options.Credential = who.GetName(), credentialOf(who.GetExtra())
+	if who := request.GetUserInfo(); !request.GetReinvocationContext().IsReinvoke() {
+		if fleet.IsJoining(who.GetName(), who.GetGroups()) {
+			options.Requester, options.Credential = who.GetName(), credentialOf(who.GetExtra())
+		}
+		options.Agent = fleet.IsAgentOn(cluster.Name, who.GetName(), who.GetGroups())
 	}
 	if err := rules.MutateManagedCluster(cluster, old, options); err != nil {
 		return err

@@ -34,6 +34,8 @@ type Options struct {
 	Clock clock.PassiveClock
 	// DefaultClusterSet is the feature gate of this name.
 	DefaultClusterSet bool
+	// BindCredentials has certificates hold for the ManagedCluster alone that they were issued for, as a standalone hub can see to.
+	BindCredentials bool
 	// ManifestWork configures the checks of ManifestWorks: the size limit, which is that of templates of
 	// ManifestWorkReplicaSets and of AddOnTemplates, too, and the gate NilExecutorValidating.
 	ManifestWork rules.ManifestWorkOptions

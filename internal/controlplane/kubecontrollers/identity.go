@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
 	bootstrapapi "k8s.io/cluster-bootstrap/token/api"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/controller/bootstrap"
@@ -151,7 +152,11 @@ func (c *Controllers) addCertificates(ctx context.Context) error {
 		return err
 	}
 	requests := c.informers.Certificates().V1().CertificateSigningRequests()
-	signing, err := newSigner(client, c.config.SigningCertFile, c.config.SigningKeyFile, c.config.SigningDuration)
+	clusters, err := metadata.NewForConfig(c.clientConfig("certificate-controller"))
+	if err != nil {
+		return err
+	}
+	signing, err := newSigner(client, clusters, c.config.SigningCertFile, c.config.SigningKeyFile, c.config.SigningDuration)
 	if err != nil {
 		return err
 	}

@@ -14,9 +14,11 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
 	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/certificate/csr"
 	"k8s.io/client-go/util/keyutil"
@@ -25,6 +27,7 @@ import (
 	certificatescontroller "k8s.io/kubernetes/pkg/controller/certificates"
 	"k8s.io/kubernetes/pkg/controller/certificates/authority"
 
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/filewatch"
 	"github.com/capstan-io/capstan/internal/fleet"
 )
@@ -37,9 +40,8 @@ const (
 	shortestLifetime = 10 * time.Minute
 )
 
-// agentLifetime is for agents of clusters and add-ons that ask for no lifetime of their own. A certificate cannot be taken back, and
-// whoever finds an old one is its agent where the name of the cluster is accepted again. Agents renew theirs when a fifth is left,
-// so one that is away for this long has to join again.
+// agentLifetime is for agents of clusters and add-ons that ask for no lifetime of their own. Whoever finds a certificate is the agent for as long as
+// it is valid, unless the cluster is cut off. Agents renew theirs when a fifth is left, so one that is away for this long has to join again.
 const agentLifetime = 90 * 24 * time.Hour
 
 // fits tells whether a request is one that its signer signs, by the rules that Kubernetes has for the names of signers.
@@ -84,6 +86,7 @@ func clientUsages(usages []certificatesv1.KeyUsage) error {
 // each name of a signer.
 type signer struct {
 	client            kubernetes.Interface
+	clusters          metadata.Interface // reads ManagedClusters
 	certFile, keyFile string
 	longest           time.Duration
 
@@ -91,8 +94,8 @@ type signer struct {
 	ca *authority.CertificateAuthority
 }
 
-func newSigner(client kubernetes.Interface, certFile, keyFile string, longest time.Duration) (*signer, error) {
-	s := &signer{client: client, certFile: certFile, keyFile: keyFile, longest: longest}
+func newSigner(client kubernetes.Interface, clusters metadata.Interface, certFile, keyFile string, longest time.Duration) (*signer, error) {
+	s := &signer{client: client, clusters: clusters, certFile: certFile, keyFile: keyFile, longest: longest}
 	return s, s.load()
 }
 
@@ -160,12 +163,20 @@ func (s *signer) handle(ctx context.Context, request *certificatesv1.Certificate
 	if err != nil {
 		return fmt.Errorf("read the certificate request %s: %w", request.Name, err)
 	}
-	if err := fits(parsed, request.Spec.Usages); err != nil {
+	notBefore, err := s.notBefore(ctx, parsed)
+	if err != nil {
+		return err
+	}
+	err = fits(parsed, request.Spec.Usages)
+	if err == nil {
+		err = inTime(request, notBefore)
+	}
+	if err != nil {
 		request.Status.Conditions = append(request.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
 			Type: certificatesv1.CertificateFailed, Status: corev1.ConditionTrue, Reason: "SignerValidationFailure", Message: err.Error(),
 			LastUpdateTime: metav1.Now(),
 		})
-	} else if request.Status.Certificate, err = s.sign(parsed, request.Spec); err != nil {
+	} else if request.Status.Certificate, err = s.sign(parsed, request.Spec, notBefore); err != nil {
 		return fmt.Errorf("sign the certificate request %s: %w", request.Name, err)
 	}
 	_, err = s.client.CertificatesV1().CertificateSigningRequests().UpdateStatus(ctx, request, metav1.UpdateOptions{})
@@ -175,7 +186,41 @@ func (s *signer) handle(ctx context.Context, request *certificatesv1.Certificate
 	return nil
 }
 
-func (s *signer) sign(request *x509.CertificateRequest, spec certificatesv1.CertificateSigningRequestSpec) ([]byte, error) {
+var managedClusters = clusterv1.GroupVersion.WithResource(fleet.ResourceManagedClusters)
+
+// notBefore is from when on the hub lets those in for whom a certificate is asked for; the zero time stands for always.
+func (s *signer) notBefore(ctx context.Context, asked *x509.CertificateRequest) (latest time.Time, err error) {
+	for _, name := range fleet.ClustersBehind(asked.Subject.CommonName, asked.Subject.Organization) {
+		cluster, err := s.clusters.Resource(managedClusters).Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return latest, fmt.Errorf("find out from when on certificates of cluster %s hold: %w", name, err)
+		}
+		notBefore, err := fleet.CredentialsNotBefore(cluster.Annotations)
+		if err != nil {
+			return latest, fmt.Errorf("ManagedCluster %s: %w", name, err)
+		}
+		if notBefore.After(latest) {
+			latest = notBefore
+		}
+	}
+	return latest, nil
+}
+
+// inTime fails for a request that an agent made before the hub ceased to let it in: somebody else may have what it was made with.
+func inTime(request *certificatesv1.CertificateSigningRequest, notBefore time.Time) error {
+	if fleet.IsAgentIdentity(request.Spec.Username) && request.CreationTimestamp.Time.Before(notBefore) {
+		return fmt.Errorf("the request is of %s, and certificates of the cluster hold from %s on (%s); ask again",
+			request.CreationTimestamp.UTC().Format(time.RFC3339), notBefore.UTC().Format(time.RFC3339), fleet.AnnotationCredentialsNotBefore)
+	}
+	return nil
+}
+
+// sign begins the validity a little before now, and for agents not before the time from which on the hub takes their certificates: it knows those
+// that are older by that.
+func (s *signer) sign(request *x509.CertificateRequest, spec certificatesv1.CertificateSigningRequestSpec, notBefore time.Time) ([]byte, error) {
 	lifetime := s.longest
 	switch {
 	case spec.ExpirationSeconds != nil:
@@ -183,8 +228,10 @@ func (s *signer) sign(request *x509.CertificateRequest, spec certificatesv1.Cert
 	case fleet.IsAgentIdentity(request.Subject.CommonName):
 		lifetime = min(s.longest, agentLifetime)
 	}
+	now := time.Now()
 	signed, err := s.authority().Sign(request.Raw, authority.PermissiveSigningPolicy{
-		TTL: lifetime, Usages: spec.Usages, Backdate: signingBackdate, Short: shortLived,
+		TTL: lifetime, Usages: spec.Usages, Backdate: min(signingBackdate, now.Sub(notBefore)), Short: shortLived,
+		Now: func() time.Time { return now },
 	})
 	if err != nil {
 		return nil, err

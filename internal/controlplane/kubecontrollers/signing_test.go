@@ -107,7 +107,7 @@ func TestSigning(t *testing.T) {
 				request.Status.Conditions = append(request.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{Type: condition, Status: corev1.ConditionTrue})
 			}
 			client := fake.NewClientset(request)
-			s, err := newSigner(client, certFile, keyFile, longest)
+			s, err := newSigner(client, clusters(t), certFile, keyFile, longest)
 			noError(t, err)
 			noError(t, s.handle(t.Context(), request.DeepCopy()))
 			got, err := client.CertificatesV1().CertificateSigningRequests().Get(t.Context(), "r", metav1.GetOptions{})
@@ -159,11 +159,11 @@ func TestAgentsDoNotGetAYear(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, err := newSigner(nil, certFile, keyFile, test.longest)
+			s, err := newSigner(nil, nil, certFile, keyFile, test.longest)
 			noError(t, err)
 			parsed, err := certificates.ParseCSR(requestOf(t, pkix.Name{CommonName: test.user}))
 			noError(t, err)
-			signed, err := s.sign(parsed, certificatesv1.CertificateSigningRequestSpec{ExpirationSeconds: test.asked, Usages: []certificatesv1.KeyUsage{certificatesv1.UsageClientAuth}})
+			signed, err := s.sign(parsed, certificatesv1.CertificateSigningRequestSpec{ExpirationSeconds: test.asked, Usages: []certificatesv1.KeyUsage{certificatesv1.UsageClientAuth}}, time.Time{})
 			noError(t, err)
 			certs, err := certutil.ParseCertsPEM(signed)
 			noError(t, err)
@@ -179,11 +179,11 @@ func TestSigningFollowsTheCA(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	certFile, keyFile := filepath.Join(dir, "ca.crt"), filepath.Join(dir, "ca.key")
-	if _, err := newSigner(nil, certFile, keyFile, 0); err == nil {
+	if _, err := newSigner(nil, nil, certFile, keyFile, 0); err == nil {
 		t.Error("it signs with a CA that is not there")
 	}
 	first := putCA(t, certFile, keyFile)
-	s, err := newSigner(nil, certFile, keyFile, time.Hour)
+	s, err := newSigner(nil, nil, certFile, keyFile, time.Hour)
 	noError(t, err)
 	key, err := os.ReadFile(keyFile)
 	noError(t, err)

@@ -3,6 +3,7 @@ package scope
 import (
 	"cmp"
 	"context"
+	"crypto/x509"
 	"net/http"
 	"slices"
 	"sync"
@@ -28,8 +29,9 @@ import (
 // the rights of the add-on. The identities of add-ons have whatever rights anybody gives them, through roles of any name or label: what ends a
 // watch is that one of its subjects is bound to what has changed, for everybody alike.
 type Watches struct {
-	authorizer authorizer.UnconditionalAuthorizer
-	bindings   bindings
+	authorizer  authorizer.UnconditionalAuthorizer
+	credentials *Credentials
+	bindings    bindings
 
 	mu sync.Mutex
 	// open are the watches by their subjects.
@@ -38,16 +40,19 @@ type Watches struct {
 
 type watch struct {
 	attributes authorizer.Attributes
-	end        context.CancelFunc
+	// certificate is what who has it open has shown, nil if that was something else.
+	certificate *x509.Certificate
+	end         context.CancelFunc
 }
 
 // subject is a user or a group.
 type subject struct{ kind, name string }
 
-// NewWatches returns Watches that ask the authorizer whether they may go on, when roles change and when cutOff has another cluster.
-func NewWatches(a authorizer.UnconditionalAuthorizer, cutOff *CutOff) *Watches {
-	w := &Watches{authorizer: a, open: map[subject]map[*watch]struct{}{}}
-	cutOff.watches = w
+// NewWatches returns Watches that ask the authorizer whether they may go on, when roles change, when cutOff has another cluster and when
+// certificates of one hold no more.
+func NewWatches(a authorizer.UnconditionalAuthorizer, cutOff *CutOff, credentials *Credentials) *Watches {
+	w := &Watches{authorizer: a, credentials: credentials, open: map[subject]map[*watch]struct{}{}}
+	cutOff.watches, credentials.watches = w, w
 	return w
 }
 
@@ -67,7 +72,7 @@ func (w *Watches) Handler(next http.Handler) http.Handler {
 		}
 		ctx, end := context.WithCancel(r.Context())
 		defer end()
-		defer w.add(subjectsOf(who), &watch{attributes: attributes, end: end})()
+		defer w.add(subjectsOf(who), &watch{attributes: attributes, certificate: certificateOf(r, who), end: end})()
 		next.ServeHTTP(rw, r.WithContext(ctx))
 	})
 }
@@ -105,7 +110,7 @@ func (w *Watches) add(subjects []subject, added *watch) (remove func()) {
 
 func (w *Watches) check(one *watch) {
 	decision, _, _ := w.authorizer.Authorize(context.Background(), one.attributes)
-	if decision != authorizer.DecisionAllow {
+	if decision != authorizer.DecisionAllow || w.credentials.check(context.Background(), one.attributes.GetUser(), one.certificate) != nil {
 		one.end()
 	}
 }

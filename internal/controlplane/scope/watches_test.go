@@ -94,7 +94,7 @@ func TestWatchesEndWithTheirRights(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
 					rights, api := &allowing{}, fake.NewClientset(test.objects...)
-					w, shared := NewWatches(rights, NewCutOff()), informers.NewSharedInformerFactory(api, 0)
+					w, shared := NewWatches(rights, NewCutOff(), NewCredentials()), informers.NewSharedInformerFactory(api, 0)
 					if err := w.Follow(shared); err != nil {
 						t.Fatal(err)
 					}
@@ -183,7 +183,7 @@ func TestCutOff(t *testing.T) {
 					decision, _, _ := cutOff.Authorize(t.Context(), authorizer.AttributesRecord{User: who})
 					return decision == authorizer.DecisionDeny
 				}
-				w := NewWatches(denying{cutOff}, cutOff)
+				w := NewWatches(denying{cutOff}, cutOff, NewCredentials())
 				ended, others := open(t, w, who), open(t, w, admin)
 				cutOff.note(mc(true), true)
 				if refused(who) || isOver(ended) {

@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"path/filepath"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/util/cert"
@@ -66,6 +67,10 @@ func (c *Controller) readCertificate(w *wanted, secret *corev1.Secret) (outcome,
 	}
 	if err := c.checkHub(w, secret); err != nil {
 		return outcome{}, err
+	}
+	if w.request.SignerName == fleet.SignerKubeAPIServerClient && pair.Leaf.NotBefore.Before(w.notBefore) {
+		return outcome{}, fmt.Errorf("the client certificate is valid from %s on, and the hub takes those from %s on, when the cluster was created or cut off",
+			pair.Leaf.NotBefore.UTC().Format(time.RFC3339), w.notBefore.UTC().Format(time.RFC3339))
 	}
 	if err := checkSubject(w, pair.Leaf, secret.Annotations[fleet.AnnotationRequestedSubject]); err != nil {
 		return outcome{}, err

@@ -125,7 +125,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	errs := []error{c.prepare(ctx, addOn, place)}
 	before := addOn.DeepCopy()
 	report := newReport(c.Clock.Now())
-	switch all, err := c.wantedBy(addOn, place); {
+	switch all, err := c.wantedBy(ctx, addOn, place); {
 	case errors.Is(err, errNotYet):
 		if wait == 0 {
 			wait = lastRetry // a safety net: a change of the agent brings it back

@@ -1,6 +1,7 @@
 package registration
 
 import (
+	"context"
 	"crypto/x509/pkix"
 	"errors"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/agent/addon/install"
 	"github.com/capstan-io/capstan/internal/agent/registration/clientcert"
 	"github.com/capstan-io/capstan/internal/agent/registration/hubkubeconfig"
@@ -25,6 +27,8 @@ type wanted struct {
 	kubeconfig []byte
 	// hubID is of the hub that the credential has to be of.
 	hubID string
+	// notBefore is from when on the hub takes certificates; the zero time stands for always.
+	notBefore time.Time
 }
 
 // errNotYet says that it cannot be told which Secrets are wanted. Those that there are stay as they are.
@@ -32,7 +36,7 @@ var errNotYet = errors.New("which Secrets the add-on is to have is not known yet
 
 // wantedBy are the Secrets of an add-on. Of several registrations for the same Secret, the last one counts. It fails with
 // errNotYet while the agent has no credential of its own, and is about to get another, or it is not known where the add-on's agent runs.
-func (c *Controller) wantedBy(addOn *addonv1beta1.ManagedClusterAddOn, place string) ([]wanted, error) {
+func (c *Controller) wantedBy(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn, place string) ([]wanted, error) {
 	if len(addOn.Status.Registrations) == 0 {
 		return nil, nil
 	}
@@ -47,6 +51,10 @@ func (c *Controller) wantedBy(addOn *addonv1beta1.ManagedClusterAddOn, place str
 	if err != nil {
 		return nil, err
 	}
+	notBefore, err := c.notBefore(ctx)
+	if err != nil {
+		return nil, err
+	}
 	var all []wanted
 	for _, registration := range addOn.Status.Registrations {
 		w, err := c.wantedFor(addOn, place, registration, credential)
@@ -54,11 +62,20 @@ func (c *Controller) wantedBy(addOn *addonv1beta1.ManagedClusterAddOn, place str
 			return nil, err
 		}
 		if w != nil {
-			w.hubID = hubID
+			w.hubID, w.notBefore = hubID, notBefore
 			all = append(all, *w)
 		}
 	}
 	return all, nil
+}
+
+// notBefore is from when on the hub takes certificates for the cluster.
+func (c *Controller) notBefore(ctx context.Context) (time.Time, error) {
+	cluster := &clusterv1.ManagedCluster{}
+	if err := c.hub.Get(ctx, client.ObjectKey{Name: c.Identity.Cluster}, cluster); err != nil {
+		return time.Time{}, client.IgnoreNotFound(err)
+	}
+	return fleet.CredentialsNotBefore(cluster.Annotations)
 }
 
 func (c *Controller) wantedFor(

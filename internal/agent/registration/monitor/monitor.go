@@ -123,8 +123,8 @@ func (m *Monitor) look(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return nil
 	case apierrors.IsUnauthorized(err):
-		return m.persistent(now, &LostError{Reason: Refused, message: "the hub does not accept the client certificate: " +
-			"it may have been set up anew, or trust another certificate authority now"})
+		return m.persistent(now, &LostError{Reason: Refused, message: "the hub does not accept the client certificate: the cluster may have been " +
+			"deleted and created again, or cut off, or the hub set up anew, or trust another certificate authority now"})
 	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
 		m.answered = now
 		if m.timeout == 0 {

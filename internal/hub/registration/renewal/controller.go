@@ -10,6 +10,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -97,12 +98,12 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if !ok || user != csr.Spec.Username || signingrequest.Decided(csr) {
 		return ctrl.Result{}, nil
 	}
-	accepted, err := c.isAccepted(ctx, cluster)
+	why, err := c.objection(ctx, csr, cluster)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if !accepted {
-		c.withhold(ctx, csr, cluster)
+	if why != "" {
+		c.withhold(ctx, csr, cluster, why)
 		return ctrl.Result{}, nil
 	}
 	allowed, err := c.mayRenew(ctx, csr)
@@ -116,20 +117,27 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, c.approve(ctx, csr)
 }
 
-// isAccepted tells whether a cluster is there and accepted. A right to renew that somebody has left to its agent is not enough.
-func (c *Controller) isAccepted(ctx context.Context, name string) (bool, error) {
+// objection is what the cluster has against a renewal: that it is not there, or not accepted, or that the request is of an agent which is not let in
+// any more. A right to renew that somebody has left to its agent is not enough.
+func (c *Controller) objection(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, name string) (string, error) {
 	cluster := &clusterv1.ManagedCluster{}
-	if err := c.client.Get(ctx, client.ObjectKey{Name: name}, cluster); err != nil {
-		return false, client.IgnoreNotFound(err)
+	err := c.client.Get(ctx, client.ObjectKey{Name: name}, cluster)
+	switch {
+	case apierrors.IsNotFound(err) || err == nil && !cluster.Spec.HubAcceptsClient:
+		return fmt.Sprintf("ManagedCluster %s does not exist or is not accepted; its agent gets no new certificate. If it is meant to have one, run: "+
+			"capstan accept --clusters %s", name, name), nil
+	case err != nil:
+		return "", err
+	case certrequest.Outdated(csr, cluster):
+		return "The request stays as it is: " + certrequest.OutdatedMessage(cluster), nil
 	}
-	return cluster.Spec.HubAcceptsClient, nil
+	return "", nil
 }
 
 // withhold leaves the request undecided. Acceptance of the cluster brings it back.
-func (c *Controller) withhold(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, cluster string) {
-	log.FromContext(ctx).Info("Renewal withheld: the cluster does not exist or is not accepted", "cluster", cluster, "user", csr.Spec.Username)
-	c.recorder.Eventf(csr, nil, corev1.EventTypeWarning, fleet.EventManagedClusterRenewalWithheld, "Approve",
-		"ManagedCluster %s does not exist or is not accepted; its agent gets no new certificate. If it is meant to have one, run: capstan accept --clusters %s", cluster, cluster)
+func (c *Controller) withhold(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, cluster, why string) {
+	log.FromContext(ctx).Info("Renewal withheld", "cluster", cluster, "user", csr.Spec.Username, "reason", why)
+	c.recorder.Eventf(csr, nil, corev1.EventTypeWarning, fleet.EventManagedClusterRenewalWithheld, "Approve", "%s", why)
 }
 
 // mayRenew asks the hub whether the requester's cluster is still accepted: only then its agent holds this right.

@@ -1,0 +1,38 @@
+package controlplane
+
+import (
+	"context"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+
+	"github.com/capstan-io/capstan/internal/controlplane/scope"
+)
+
+// refusals are of agents and add-ons that are not let in any more, or not with what they have.
+type refusals struct {
+	cutOff      *scope.CutOff
+	credentials *scope.Credentials
+}
+
+func newRefusals() refusals {
+	return refusals{cutOff: scope.NewCutOff(), credentials: scope.NewCredentials()}
+}
+
+// follow has the API server know whom to refuse, until ctx ends.
+func (r refusals) follow(ctx context.Context, loopback *rest.Config) error {
+	objects, err := dynamic.NewForConfig(loopback)
+	if err != nil {
+		return err
+	}
+	metadataOnly, err := metadata.NewForConfig(loopback)
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return r.cutOff.Run(ctx, objects) })
+	group.Go(func() error { return r.credentials.Run(ctx, metadataOnly) })
+	return group.Wait()
+}
