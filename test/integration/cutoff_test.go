@@ -142,14 +142,22 @@ func TestCutOffCluster(t *testing.T) {
 	t.Logf("after %s", time.Since(start).Round(time.Millisecond))
 	awaitEnd(t, works)
 	awaitEnd(t, seen)
-	awaitRights(t, agent, name, none)
-	if err := agent.Get(t.Context(), client.ObjectKeyFromObject(held), held); !apierrors.IsForbidden(err) {
+	awaitRefused(t, agent, name)
+	if err := agent.Get(t.Context(), client.ObjectKeyFromObject(held), held); !apierrors.IsUnauthorized(err) {
 		t.Errorf("the agent reads its work: %v", err)
 	}
-	// Its role and binding are there: it is who it is that is refused.
-	if err := addOn.List(t.Context(), &corev1.ConfigMapList{}, client.InNamespace(name)); !apierrors.IsForbidden(err) {
+	// Its role and binding are there: it is who it is that is refused, by an old certificate and by a new one.
+	if err := addOn.List(t.Context(), &corev1.ConfigMapList{}, client.InNamespace(name)); !apierrors.IsUnauthorized(err) {
 		t.Errorf("the add-on reads ConfigMaps: %v", err)
 	}
+	subject := pkix.Name{CommonName: fleet.AddOnUser(name, "spy", "agent"), Organization: fleet.AddOnGroups(name, "spy")}
+	again := env.ClientFor(t, withCertificate(t, hub, subject, nil))
+	env.Eventually(t, func(ctx context.Context) error { // it is valid from the next second on
+		if err := again.List(ctx, &corev1.ConfigMapList{}, client.InNamespace(name)); !apierrors.IsForbidden(err) {
+			return fmt.Errorf("the add-on reads ConfigMaps by a new certificate: %w", err)
+		}
+		return nil
+	})
 	deleteCluster(t, admin, name)
 	awaitGone(t, admin, &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name}})
 }

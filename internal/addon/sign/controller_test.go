@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -85,5 +86,51 @@ func TestNothingIsSignedForADeniedCluster(t *testing.T) {
 				t.Error(event)
 			}
 		}
+	}
+}
+
+// What was asked for before the cluster was cut off may have been asked for by whoever took it over: it is not signed when the cluster is accepted again.
+func TestNothingIsSignedFromBeforeACutOff(t *testing.T) {
+	t.Parallel()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{certificatesv1.AddToScheme, addonv1beta1.AddToScheme, clusterv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cutOff := time.Date(2026, 11, 22, 17, 0, 0, 0, time.UTC)
+	cluster := &clusterv1.ManagedCluster{
+		ObjectMeta: metav1.ObjectMeta{Name: "c1", Annotations: map[string]string{"capstan.io/credentials-not-before": cutOff.Format(time.RFC3339)}},
+		Spec:       clusterv1.ManagedClusterSpec{HubAcceptsClient: true},
+	}
+	addOn := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "hello"}}
+	request := func(name string, asked time.Time) *certificatesv1.CertificateSigningRequest {
+		return &certificatesv1.CertificateSigningRequest{
+			ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(asked),
+				Labels: map[string]string{"open-cluster-management.io/cluster-name": "c1", "open-cluster-management.io/addon-name": "hello"}},
+			Spec:   certificatesv1.CertificateSigningRequestSpec{SignerName: signer},
+			Status: certificatesv1.CertificateSigningRequestStatus{Conditions: []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved}}},
+		}
+	}
+	before, after := request("before", cutOff.Add(-time.Second)), request("after", cutOff)
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(cluster, addOn, before, after).WithStatusSubresource(before).Build()
+	agents, err := catalogue.Of(hello{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	recorder := events.NewFakeRecorder(2)
+	for _, csr := range []*certificatesv1.CertificateSigningRequest{before, after} {
+		if _, err := sign.New(c, agents, recorder).Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(csr)}); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(csr), csr); err != nil {
+			t.Fatal(err)
+		}
+		if signed := len(csr.Status.Certificate) > 0; signed != (csr == after) {
+			t.Errorf("the request from %s is signed: %t", csr.Name, signed)
+		}
+	}
+	if event := <-recorder.Events; !strings.Contains(event, "CertificateSigningRequest before is not signed: it is older than the certificates that hold") {
+		t.Error(event)
 	}
 }

@@ -18,8 +18,11 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/metadata"
+	metadatafake "k8s.io/client-go/metadata/fake"
 	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/keyutil"
 	"k8s.io/kubernetes/pkg/apis/certificates"
@@ -107,7 +110,7 @@ func TestSigning(t *testing.T) {
 				request.Status.Conditions = append(request.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{Type: condition, Status: corev1.ConditionTrue})
 			}
 			client := fake.NewClientset(request)
-			s, err := newSigner(client, clusters(t), certFile, keyFile, longest)
+			s, err := newSigner(client, clustersSince(t, ""), certFile, keyFile, longest)
 			noError(t, err)
 			noError(t, s.handle(t.Context(), request.DeepCopy()))
 			got, err := client.CertificatesV1().CertificateSigningRequests().Get(t.Context(), "r", metav1.GetOptions{})
@@ -134,6 +137,83 @@ func TestSigning(t *testing.T) {
 				t.Errorf("%s, valid for %v, want %v", certs[0].Subject, until, test.lifetime)
 			}
 		})
+	}
+}
+
+// clustersSince has the ManagedCluster c1, for which certificates hold from some time on.
+func clustersSince(t *testing.T, notBefore string) metadata.Interface {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	noError(t, metav1.AddMetaToScheme(scheme))
+	cluster := &metav1.PartialObjectMetadata{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "cluster.open-cluster-management.io/v1", Kind: "ManagedCluster"},
+		ObjectMeta: metav1.ObjectMeta{Name: "c1", Annotations: map[string]string{"capstan.io/credentials-not-before": notBefore}},
+	}
+	return metadatafake.NewSimpleMetadataClient(scheme, cluster)
+}
+
+// "the hub's own signer does not backdate before the cluster's not-before": a certificate that is issued right after its cluster was created holds,
+// and what an agent asked for before is not signed: whoever did may have the certificate of a cluster that had the name before.
+func TestSigningForAClusterOfNow(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	certFile, keyFile := filepath.Join(dir, "ca.crt"), filepath.Join(dir, "ca.key")
+	putCA(t, certFile, keyFile)
+	const agent, addOn = "system:open-cluster-management:c1:agent1", "system:open-cluster-management:cluster:c1:addon:a:agent:x"
+	now := time.Now().Truncate(time.Second)
+	for name, test := range map[string]struct {
+		user, requester string
+		since           string
+		asked           time.Time
+		want            time.Time // from when on it is valid; zero if it is not signed
+		fails           string
+	}{
+		"a cluster of now":                    {user: agent, since: now.Format(time.RFC3339), asked: now.Add(-time.Minute), want: now},
+		"an add-on on it":                     {user: addOn, requester: agent, since: now.Format(time.RFC3339), asked: now, want: now},
+		"a cluster of a minute ago":           {user: agent, since: now.Add(-time.Minute).Format(time.RFC3339), asked: now, want: now.Add(-time.Minute)},
+		"a cluster of before":                 {user: agent, since: now.Add(-time.Hour).Format(time.RFC3339), asked: now, want: now.Add(-signingBackdate)},
+		"a cluster that says nothing":         {user: agent, asked: now, want: now.Add(-signingBackdate)},
+		"a clock that is behind":              {user: agent, since: now.Add(time.Minute).Format(time.RFC3339), asked: now, want: now.Add(time.Minute)},
+		"somebody else":                       {user: "ann", since: now.Format(time.RFC3339), asked: now, want: now.Add(-signingBackdate)},
+		"a renewal from before":               {user: agent, requester: agent, since: now.Format(time.RFC3339), asked: now.Add(-time.Second), fails: "ask again"},
+		"a request for an add-on from before": {user: addOn, requester: agent, since: now.Format(time.RFC3339), asked: now.Add(-time.Second), fails: "ask again"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			request := &certificatesv1.CertificateSigningRequest{
+				ObjectMeta: metav1.ObjectMeta{Name: "r", CreationTimestamp: metav1.NewTime(test.asked)},
+				Spec: certificatesv1.CertificateSigningRequestSpec{SignerName: certificatesv1.KubeAPIServerClientSignerName, Username: test.requester,
+					Usages: []certificatesv1.KeyUsage{certificatesv1.UsageClientAuth}, Request: requestOf(t, pkix.Name{CommonName: test.user})},
+				Status: certificatesv1.CertificateSigningRequestStatus{Conditions: []certificatesv1.CertificateSigningRequestCondition{
+					{Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue}}},
+			}
+			client := fake.NewClientset(request)
+			s, err := newSigner(client, clustersSince(t, test.since), certFile, keyFile, 24*time.Hour)
+			noError(t, err)
+			noError(t, s.handle(t.Context(), request.DeepCopy()))
+			got, err := client.CertificatesV1().CertificateSigningRequests().Get(t.Context(), "r", metav1.GetOptions{})
+			noError(t, err)
+			if test.want.IsZero() {
+				last := got.Status.Conditions[len(got.Status.Conditions)-1]
+				if len(got.Status.Certificate) > 0 || last.Type != certificatesv1.CertificateFailed || !strings.Contains(last.Message, test.fails) {
+					t.Errorf("signed: %t, conditions %+v", len(got.Status.Certificate) > 0, got.Status.Conditions)
+				}
+				return
+			}
+			certs, err := certutil.ParseCertsPEM(got.Status.Certificate)
+			noError(t, err)
+			// What is signed with the usual backdate is valid from some moments later on, as the test takes these.
+			if late := certs[0].NotBefore.Sub(test.want); late < 0 || late > time.Minute-time.Second {
+				t.Errorf("valid from %s on, want %s", certs[0].NotBefore, test.want)
+			}
+		})
+	}
+	broken, err := newSigner(nil, clustersSince(t, "yesterday"), certFile, keyFile, time.Hour)
+	noError(t, err)
+	parsed, err := certificates.ParseCSR(requestOf(t, pkix.Name{CommonName: agent}))
+	noError(t, err)
+	if _, err := broken.notBefore(t.Context(), parsed); err == nil || !strings.Contains(err.Error(), "ManagedCluster c1") {
+		t.Errorf("a cluster that says no time: %v", err)
 	}
 }
 

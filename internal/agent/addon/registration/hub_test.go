@@ -55,6 +55,10 @@ func TestCredentialOfAnother(t *testing.T) {
 	kube := &wanted{addOn: "hello", hubID: "this", request: &clientcert.AddOn{SignerName: fleet.SignerKubeAPIServerClient, Subject: user}}
 	custom := &wanted{addOn: "hello", hubID: "this", request: &clientcert.AddOn{SignerName: "example.com/a", Subject: withUnit}}
 	token := &wanted{addOn: "hello", hubID: "this"}
+	since := func(notBefore time.Time, w wanted) *wanted {
+		w.notBefore = notBefore
+		return &w
+	}
 	const id, hash, requested = fleet.AnnotationHubID, fleet.AnnotationHubHash, fleet.AnnotationRequestedSubject
 	addOn := &addonv1beta1.ManagedClusterAddOn{}
 	addOn.Status.Conditions = []metav1.Condition{{Type: fleet.ConditionTokenInfrastructureReady, Status: metav1.ConditionTrue, Message: fleet.TokenInfrastructureReadyMessage("c1", "hello-agent", "uid1")}}
@@ -66,6 +70,9 @@ func TestCredentialOfAnother(t *testing.T) {
 	}{
 		"a certificate of this hub":                        {kube, map[string]string{id: "this", hash: "hash"}, certificateOf(t, user), ""},
 		"of this hub, which has moved":                     {kube, map[string]string{id: "this", hash: "before"}, certificateOf(t, user), ""},
+		"of the cluster":                                   {since(begin, *kube), map[string]string{id: "this"}, certificateOf(t, user), ""},
+		"of a cluster that had the name before":            {since(begin.Add(time.Second), *kube), map[string]string{id: "this"}, certificateOf(t, user), "when the cluster was created or cut off"},
+		"of another signer, before the cluster":            {since(begin.Add(time.Second), *custom), map[string]string{id: "this"}, certificateOf(t, withUnit), ""},
 		"of another hub at the same address":               {kube, map[string]string{id: "before", hash: "hash"}, certificateOf(t, user), "another hub"},
 		"of another hub elsewhere":                         {kube, map[string]string{id: "before", hash: "before"}, certificateOf(t, user), "another hub"},
 		"of an agent that did not say":                     {kube, map[string]string{hash: "hash"}, certificateOf(t, user), ""},

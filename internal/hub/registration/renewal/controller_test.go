@@ -10,6 +10,7 @@ import (
 	"encoding/pem"
 	"strings"
 	"testing"
+	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -27,6 +28,9 @@ import (
 	"github.com/capstan-io/capstan/internal/signingrequest"
 )
 
+// asked is when the agent asks.
+var asked = time.Date(2026, 11, 22, 17, 0, 0, 0, time.UTC)
+
 // renewalOf is a request of the agent a1 of the cluster c1 for its own identity.
 func renewalOf(t *testing.T) *certificatesv1.CertificateSigningRequest {
 	t.Helper()
@@ -41,7 +45,7 @@ func renewalOf(t *testing.T) *certificatesv1.CertificateSigningRequest {
 		t.Fatal(err)
 	}
 	return &certificatesv1.CertificateSigningRequest{
-		ObjectMeta: metav1.ObjectMeta{Name: "c1-x", Labels: map[string]string{"open-cluster-management.io/cluster-name": "c1"}},
+		ObjectMeta: metav1.ObjectMeta{Name: "c1-x", CreationTimestamp: metav1.NewTime(asked), Labels: map[string]string{"open-cluster-management.io/cluster-name": "c1"}},
 		Spec: certificatesv1.CertificateSigningRequestSpec{
 			Username: user, SignerName: "kubernetes.io/kube-apiserver-client", Usages: []certificatesv1.KeyUsage{"digital signature", "key encipherment", "client auth"},
 			Request: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}),
@@ -61,12 +65,19 @@ func TestRenewal(t *testing.T) {
 	cluster := func(accepted bool) *clusterv1.ManagedCluster {
 		return &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "c1"}, Spec: clusterv1.ManagedClusterSpec{HubAcceptsClient: accepted}}
 	}
+	since := func(notBefore time.Time) *clusterv1.ManagedCluster {
+		c := cluster(true)
+		c.Annotations = map[string]string{"capstan.io/credentials-not-before": notBefore.Format(time.RFC3339)}
+		return c
+	}
 	for name, test := range map[string]struct {
 		cluster  *clusterv1.ManagedCluster
 		mayRenew bool
 		approved bool
 		event    string
 	}{
+		"accepted, since before":        {since(asked), true, true, "Normal ManagedClusterCSRAutoApproved"},
+		"accepted, and newer":           {since(asked.Add(time.Second)), true, false, "Warning ManagedClusterRenewalWithheld The request stays as it is: it is older than the certificates that hold for ManagedCluster c1"},
 		"accepted":                      {cluster(true), true, true, "Normal ManagedClusterCSRAutoApproved"},
 		"accepted, without the right":   {cluster(true), false, false, ""},
 		"not accepted, with a right":    {cluster(false), true, false, "Warning ManagedClusterRenewalWithheld ManagedCluster c1 does not exist or is not accepted"},
