@@ -77,7 +77,7 @@ func restart(t *testing.T, hub *env.Server) {
 	}
 }
 
-// "The same name accepted again revives nothing": whoever has kept the certificates of a cluster and of its add-on gets nothing by them when another
+// RG-18, "The same name accepted again revives nothing": whoever has kept the certificates of a cluster and of its add-on gets nothing by them when another
 // cluster joins under the name, whose own certificates are good right away. A restart of the hub changes nothing of that.
 func TestSameNameRevivesNothing(t *testing.T) {
 	t.Parallel()
@@ -163,7 +163,7 @@ func TestAgentOfARecreatedClusterJoinsAgain(t *testing.T) {
 	awaitRights(t, env.ClientFor(t, kept(t, agent)), name, all)
 }
 
-// Who restores a ManagedCluster says from when on certificates hold: its agent, which is there all the while, goes on with what it has.
+// RG-18: who restores a ManagedCluster says from when on certificates hold: its agent, which is there all the while, goes on with what it has.
 func TestRestoredClusterKeepsItsAgent(t *testing.T) {
 	t.Parallel()
 	const name = "restored"
@@ -179,6 +179,22 @@ func TestRestoredClusterKeepsItsAgent(t *testing.T) {
 	create(t, admin, &clusterv1.ManagedCluster{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: saved.Labels, Annotations: saved.Annotations}, Spec: saved.Spec,
 	})
+	awaitRights(t, before, name, all)
+	env.AwaitAvailable(t, admin, name)
+}
+
+// Who has created a ManagedCluster anew and meant the old one takes the annotation off: its agent, which waits to be approved, is back without that.
+func TestOldCertificateIsTakenAgain(t *testing.T) {
+	t.Parallel()
+	const name = "taken-again"
+	own := env.StartHub(t, "")
+	admin := own.Client(t)
+	agent := env.Join(t, own, managed, name)
+	before := env.ClientFor(t, kept(t, agent))
+	replace(t, admin, name)
+	create(t, admin, acceptedCluster(name))
+	awaitAnotherRequest(t, admin, name)
+	mergePatch(t, admin, acceptedCluster(name), `{"metadata":{"annotations":{"`+fleet.AnnotationCredentialsNotBefore+`":null}}}`)
 	awaitRights(t, before, name, all)
 	env.AwaitAvailable(t, admin, name)
 }
