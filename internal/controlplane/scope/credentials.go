@@ -67,8 +67,8 @@ func certificateOf(r *http.Request, who user.Info) *x509.Certificate {
 // certificateID begins the credential IDs of those who have shown a certificate.
 const certificateID = "X509SHA256="
 
-// check fails if somebody has shown a certificate that holds no more. That the time is that of the signature, and not the usual while before, the
-// hub's signer sees to where it would matter.
+// check fails if somebody has shown a certificate that holds no more. A certificate begins to be valid a while before it is signed, but the hub's
+// signer has none begin before those of its cluster hold.
 func (c *Credentials) check(ctx context.Context, who user.Info, certificate *x509.Certificate) error {
 	if certificate == nil {
 		return nil
@@ -86,9 +86,9 @@ func (c *Credentials) check(ctx context.Context, who user.Info, certificate *x50
 	defer c.mu.RUnlock()
 	for _, cluster := range clusters {
 		if notBefore := c.clusters[cluster]; certificate.NotBefore.Before(notBefore) {
-			return fmt.Errorf("the certificate of %q is valid from %s on, and those of cluster %q hold from %s on (%s), when the cluster was created or cut off: "+
-				"the agent has to join again", who.GetName(), certificate.NotBefore.UTC().Format(time.RFC3339), cluster, notBefore.UTC().Format(time.RFC3339),
-				fleet.AnnotationCredentialsNotBefore)
+			return fmt.Errorf("the certificate of %q is valid from %s on, and those of cluster %q hold from %s on (%s), "+
+				"when the cluster was created or cut off: the agent has to join again", who.GetName(), certificate.NotBefore.UTC().Format(time.RFC3339),
+				cluster, notBefore.UTC().Format(time.RFC3339), fleet.AnnotationCredentialsNotBefore)
 		}
 	}
 	return nil
@@ -96,7 +96,8 @@ func (c *Credentials) check(ctx context.Context, who user.Info, certificate *x50
 
 // Run follows from when on certificates hold, until ctx ends. The API has to serve ManagedClusters. It is called once.
 func (c *Credentials) Run(ctx context.Context, client metadata.Interface) error {
-	informer := metadatainformer.NewFilteredMetadataInformer(client, managedClusters.WithVersion("v1"), metav1.NamespaceAll, resync, cache.Indexers{}, nil).Informer()
+	clusters := managedClusters.WithVersion("v1")
+	informer := metadatainformer.NewFilteredMetadataInformer(client, clusters, metav1.NamespaceAll, resync, cache.Indexers{}, nil).Informer()
 	if err := informer.SetTransform(onlyCredentials); err != nil {
 		return err
 	}
