@@ -80,8 +80,8 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		c.withhold(ctx, csr, installation, fmt.Sprintf("ManagedCluster %s is denied", installation.Cluster.Name))
 		return ctrl.Result{}, nil
 	}
-	if certrequest.Outdated(csr, installation.Cluster) {
-		c.withhold(ctx, csr, installation, certrequest.OutdatedMessage(installation.Cluster))
+	if signingrequest.Outdated(csr, installation.Cluster) {
+		c.withhold(ctx, csr, installation, signingrequest.OutdatedMessage(installation.Cluster))
 		return ctrl.Result{}, nil
 	}
 	agent, err := c.catalogue.Agent(ctx, installation.AddOn)

@@ -89,9 +89,9 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			"CertificateSigningRequest %s is not signed: ManagedCluster %s is denied. When it is accepted, it is within a minute", csr.Name, cluster.Name)
 		return ctrl.Result{RequeueAfter: untilAccepted}, nil
 	}
-	if certrequest.Outdated(csr, cluster) {
+	if signingrequest.Outdated(csr, cluster) {
 		c.recorder.Eventf(addOn, csr, corev1.EventTypeWarning, fleet.EventAddOnNotSigned, "Sign",
-			"CertificateSigningRequest %s is not signed: %s", csr.Name, certrequest.OutdatedMessage(cluster))
+			"CertificateSigningRequest %s is not signed: %s", csr.Name, signingrequest.OutdatedMessage(cluster))
 		return ctrl.Result{}, nil
 	}
 	agent, err := c.catalogue.Agent(ctx, addOn)

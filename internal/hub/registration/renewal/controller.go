@@ -128,8 +128,8 @@ func (c *Controller) objection(ctx context.Context, csr *certificatesv1.Certific
 			"capstan accept --clusters %s", name, name), nil
 	case err != nil:
 		return "", err
-	case certrequest.Outdated(csr, cluster):
-		return "The request stays as it is: " + certrequest.OutdatedMessage(cluster), nil
+	case signingrequest.Outdated(csr, cluster):
+		return "The request stays as it is: " + signingrequest.OutdatedMessage(cluster), nil
 	}
 	return "", nil
 }
