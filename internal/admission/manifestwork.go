@@ -19,9 +19,6 @@ import (
 // and for the metadata.
 const DefaultManifestLimit = 1 << 20
 
-// agentServiceAccount stands for the identity of the agent itself where a ManifestWork names no executor.
-const agentServiceAccount = "system:serviceaccount::klusterlet-work-sa"
-
 var manifestWorkKind = workv1.GroupVersion.WithKind("ManifestWork").GroupKind()
 
 // ManifestWorkOptions is what ValidateManifestWork needs to know beside the objects.
@@ -205,7 +202,7 @@ func validateExecutor(
 // identityOf is the user as whom the agent acts.
 func identityOf(path *field.Path, executor *workv1.ManifestWorkExecutor) (string, *field.Error) {
 	if executor == nil {
-		return agentServiceAccount, nil
+		return fleet.NoExecutor, nil
 	}
 	subject := path.Child("subject")
 	if executor.Subject.Type != workv1.ExecutorSubjectTypeServiceAccount {

@@ -31,6 +31,7 @@ func TestExecutorOfReplicaSet(t *testing.T) {
 	const (
 		anywhere = "execute-as manifestworks/.work.open-cluster-management.io /system:serviceaccount:apps:bot"
 		inC1     = "execute-as manifestworks/.work.open-cluster-management.io c1/system:serviceaccount:apps:bot"
+		writing  = "patch manifestworkreplicasets/status.work.open-cluster-management.io /"
 		asAgent  = "execute-as manifestworks/.work.open-cluster-management.io /system:serviceaccount::klusterlet-work-sa"
 	)
 	doingOther := setExecutedBy("bot")
@@ -40,6 +41,8 @@ func TestExecutorOfReplicaSet(t *testing.T) {
 		set.Annotations = map[string]string{name: value}
 		return set
 	}
+	forgedBefore := setExecutedBy("")
+	forgedBefore.Annotations = map[string]string{"capstan.io/revisions": "[]"}
 	elsewhere := setExecutedBy("bot")
 	elsewhere.Spec.PlacementRefs[0].Name = "other"
 	refused := []string{"spec.manifestWorkTemplate.executor", `user "ann" cannot manipulate the Manifestwork`, "in the namespaces of all clusters"}
@@ -60,8 +63,16 @@ func TestExecutorOfReplicaSet(t *testing.T) {
 		{name: "unchanged", set: setExecutedBy("bot"), old: setExecutedBy("bot")},
 		{name: "other workload", set: doingOther, old: setExecutedBy("bot"), asked: []string{anywhere}, texts: refused},
 		{name: "overridden", set: annotated("capstan.io/overrides", "[]"), old: setExecutedBy("bot"), asked: []string{anywhere}, texts: refused},
-		{name: "another revision to restore", set: annotated("capstan.io/revisions", "[]"), old: setExecutedBy("bot"), asked: []string{anywhere}, texts: refused},
-		{name: "noted by the controller", set: annotated("capstan.io/revisions", "[]"), old: setExecutedBy("bot"), allowed: []string{anywhere}, asked: []string{anywhere}},
+		{name: "another revision to restore", set: annotated("capstan.io/revisions", "[]"), old: setExecutedBy("bot"), allowed: []string{anywhere},
+			asked: []string{anywhere, writing}, texts: []string{"metadata.annotations[capstan.io/revisions]: Forbidden: the hub writes the revisions of a set", `user "ann"`}},
+		{name: "another revision for an executor that comes later", set: forgedBefore, old: setExecutedBy(""), asked: []string{writing}, texts: []string{"the hub writes the revisions"}},
+		{name: "a new set with revisions", set: forgedBefore, asked: []string{writing}, texts: []string{"the hub writes the revisions"}},
+		{name: "executor for a set with revisions", set: annotated("capstan.io/revisions", "[]"), old: forgedBefore, allowed: []string{anywhere}, asked: []string{anywhere}},
+		{name: "revisions forgotten", set: setExecutedBy(""), old: forgedBefore},
+		{name: "revisions noted by the controller", set: annotated("capstan.io/revisions", "[]"), old: setExecutedBy("bot"),
+			allowed: []string{anywhere, writing}, asked: []string{anywhere, writing}},
+		{name: "rolled back", set: annotated("capstan.io/rollback", "true"), old: setExecutedBy("bot"), asked: []string{anywhere}, texts: refused},
+		{name: "rolled back by who may", set: annotated("capstan.io/rollback", "true"), old: setExecutedBy("bot"), allowed: []string{anywhere}, asked: []string{anywhere}},
 		{name: "annotated by anybody", set: annotated("a", "b"), old: setExecutedBy("bot")},
 		{name: "for other clusters", set: elsewhere, old: setExecutedBy("bot")},
 		{name: "taken away", set: setExecutedBy(""), old: setExecutedBy("bot"), allowed: []string{anywhere}, asked: []string{asAgent}, texts: refused},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -36,6 +37,9 @@ func ValidateManifestWorkReplicaSet(
 	if err := validateExecutor(ctx, template.Child("executor"), execution, metav1.NamespaceAll, sender, opts); err != nil {
 		errs = append(errs, err)
 	}
+	if err := validateRevisions(ctx, field.NewPath("metadata", "annotations").Key(fleet.AnnotationRevisions), set, old, sender); err != nil {
+		errs = append(errs, err)
+	}
 	if old == nil || !equality.Semantic.DeepEqual(set.Spec.PlacementRefs, old.Spec.PlacementRefs) {
 		errs = append(errs, validatePlacementRefs(field.NewPath("spec", "placementRefs"), set.Spec.PlacementRefs)...)
 	}
@@ -47,17 +51,36 @@ func ValidateManifestWorkReplicaSet(
 }
 
 // executionOf counts as part of the template what is done with it: the overrides change manifests, and of the revisions one may be
-// restored.
+// restored if the set says so.
 func executionOf(set, old *workv1alpha1.ManifestWorkReplicaSet) execution {
 	e := execution{now: &set.Spec.ManifestWorkTemplate}
 	if old == nil {
 		return e
 	}
 	e.before = &old.Spec.ManifestWorkTemplate
-	for _, annotation := range []string{fleet.AnnotationOverrides, fleet.AnnotationRevisions} {
+	for _, annotation := range []string{fleet.AnnotationOverrides, fleet.AnnotationRevisions, fleet.AnnotationRollback} {
 		e.amended = e.amended || set.Annotations[annotation] != old.Annotations[annotation]
 	}
 	return e
+}
+
+// validateRevisions leaves the history of a set to the hub, which is whoever may write the status of all sets. The revisions are good for an
+// executor that the set may only get later: whoever has the right to execute as that one sees hashes there, and would not know that one of them
+// is of a template that the set never had.
+func validateRevisions(ctx context.Context, path *field.Path, set, old *workv1alpha1.ManifestWorkReplicaSet, sender Sender) *field.Error {
+	revisions := set.Annotations[fleet.AnnotationRevisions]
+	if revisions == "" || old != nil && revisions == old.Annotations[fleet.AnnotationRevisions] {
+		return nil
+	}
+	err := sender.may(ctx, authorizationv1.ResourceAttributes{
+		Group: workv1alpha1.GroupVersion.Group, Resource: "manifestworkreplicasets", Subresource: "status", Verb: "patch", Namespace: metav1.NamespaceAll,
+	})
+	if err == nil {
+		return nil
+	}
+	return field.Forbidden(path, fmt.Sprintf(
+		"the hub writes the revisions of a set: leave the annotation as it is, or take it out to have them forgotten; for user %q to write it, %v in all namespaces",
+		sender.Name, err))
 }
 
 // validateOverrides reads the overrides when they change, and tries them when they or the manifests do: whether they take too much depends on

@@ -218,6 +218,9 @@ func AddOnTokenUser(cluster, addOn string) string {
 	return ServiceAccountUser(cluster, AddOnServiceAccount(addOn))
 }
 
+// NoExecutor is the name to execute a ManifestWork as that names no executor: that of the agent itself.
+const NoExecutor = "system:serviceaccount::klusterlet-work-sa"
+
 // ServiceAccountUser is the user that a service account acts as. It is also the name to execute a ManifestWork as.
 func ServiceAccountUser(namespace, name string) string {
 	return serviceAccountUser + namespace + ":" + name

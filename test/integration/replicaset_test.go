@@ -2,6 +2,7 @@ package integration
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -10,11 +11,13 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -442,4 +445,67 @@ func TestReplicaSetExample(t *testing.T) {
 	}
 	expectRefusal(t, h.Patch(t.Context(), set, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"capstan.io/overrides":"- set: []"}}}`))),
 		apierrors.IsBadRequest, "metadata.annotations[capstan.io/overrides][0]: Required value")
+}
+
+// Somebody who may write sets and Secrets in a namespace, and not execute as anybody, prepares a revision for an executor that an administrator
+// sets later. The hub has its history, the tenant may have it forgotten.
+func TestForgedHistory(t *testing.T) {
+	t.Parallel()
+	const name = "set-forged"
+	h := hub.Client(t)
+	clusters := clusterNamespaces(t, h, name, 1)
+	decide(t, h, name, clusters...)
+	create(t, h,
+		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "tenant"}, Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{"work.open-cluster-management.io"}, Resources: []string{"*"}, Verbs: []string{"*"}},
+			{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"*"}},
+		}},
+		&rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "tenant"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "tenant"},
+			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "set-forger"}},
+		})
+	config, err := hub.Config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.Impersonate = rest.ImpersonationConfig{UserName: "set-forger", Groups: []string{fleet.GroupAuthenticated}}
+	tenant, err := client.New(config, client.Options{Scheme: h.Scheme(), Mapper: h.RESTMapper()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const forged = `[{"revision":1,"hash":"0123456789abcdef","executor":"system:serviceaccount:apps:bot","state":"Good"}]`
+	set := replicaSet(name, name, version(name, "1"), name)
+	set.Annotations = map[string]string{fleet.AnnotationRollback: "true", fleet.AnnotationRevisions: forged}
+	const refusal = "metadata.annotations[capstan.io/revisions]: Forbidden: the hub writes the revisions of a set"
+	expectRefusal(t, tenant.Create(t.Context(), set.DeepCopy()), apierrors.IsBadRequest, refusal)
+	delete(set.Annotations, fleet.AnnotationRevisions)
+	create(t, tenant, set)
+	awaitSummary(t, h, set, workv1alpha1.ManifestWorkReplicaSetSummary{Total: 1, DesiredTotal: 1, Updated: 1})
+	env.Eventually(t, func(ctx context.Context) error {
+		if err := h.Get(ctx, client.ObjectKeyFromObject(set), set); err != nil || set.Annotations[fleet.AnnotationRevisions] == "" {
+			return fmt.Errorf("the hub has noted no revision: %w", err)
+		}
+		return nil
+	})
+	annotate := func(name string, value any) error {
+		content, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{name: value}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return tenant.Patch(t.Context(), set.DeepCopy(), client.RawPatch(types.MergePatchType, content))
+	}
+	expectRefusal(t, annotate(fleet.AnnotationRevisions, forged), apierrors.IsBadRequest, refusal)
+	updateSet(t, h, set, func(s *workv1alpha1.ManifestWorkReplicaSet) {
+		s.Spec.ManifestWorkTemplate.Executor = &workv1.ManifestWorkExecutor{Subject: workv1.ManifestWorkExecutorSubject{
+			Type: workv1.ExecutorSubjectTypeServiceAccount, ServiceAccount: &workv1.ManifestWorkSubjectServiceAccount{Namespace: "apps", Name: "bot"},
+		}}
+	})
+	expectRefusal(t, annotate(fleet.AnnotationRevisions, forged), apierrors.IsBadRequest, "cannot manipulate the Manifestwork with executor system:serviceaccount:apps:bot")
+	expectRefusal(t, annotate(fleet.AnnotationRollback, nil), apierrors.IsBadRequest, "cannot manipulate the Manifestwork with executor system:serviceaccount:apps:bot")
+	env.Eventually(t, func(ctx context.Context) error {
+		if err := h.Get(ctx, client.ObjectKeyFromObject(set), set); err != nil || !strings.Contains(set.Annotations[fleet.AnnotationRevisions], `"executor":"system:serviceaccount:apps:bot"`) {
+			return fmt.Errorf("the hub has noted %q: %w", set.Annotations[fleet.AnnotationRevisions], err)
+		}
+		return nil
+	})
 }

@@ -41,6 +41,9 @@ type revision struct {
 	// Hash is that of the template. It names the Secret with the template, and vouches for it: who may write Secrets
 	// may not therefore write to clusters.
 	Hash string `json:"hash"`
+	// Executor is as whom its works were done when it was that of the set. Earlier versions of the hub did not note it, nor was the
+	// annotation for the hub alone to write then.
+	Executor string `json:"executor,omitempty"`
 	// State is empty while the revision is rolled out.
 	State revisionState `json:"state,omitempty"`
 	// Message is why it has failed.
@@ -75,7 +78,17 @@ func historyOf(set *workv1alpha1.ManifestWorkReplicaSet) (history, error) {
 		}
 		h = append(h, revision{Number: number, Hash: hash})
 	}
+	h.current().Executor = executorOf(&set.Spec.ManifestWorkTemplate)
 	return h[max(0, len(h)-longestHistory):], nil
+}
+
+// executorOf is as whom a work of a template is done.
+func executorOf(template *workv1.ManifestWorkSpec) string {
+	if template.Executor == nil {
+		return fleet.NoExecutor
+	}
+	account := ptr.Deref(template.Executor.Subject.ServiceAccount, workv1.ManifestWorkSubjectServiceAccount{})
+	return fleet.ServiceAccountUser(account.Namespace, account.Name)
 }
 
 func (h history) current() *revision { return &h[len(h)-1] }
@@ -156,6 +169,13 @@ type lostTemplateError struct{ error }
 // load reads the template of a revision, or returns a lostTemplateError. It must be the one that the set had: its hash says so.
 // And it must have the same executor as the present one, for which somebody was asked whether he may use it.
 func (t templates) load(ctx context.Context, set *workv1alpha1.ManifestWorkReplicaSet, r *revision) (*workv1.ManifestWorkSpec, error) {
+	switch r.Executor {
+	case executorOf(&set.Spec.ManifestWorkTemplate):
+	case "":
+		return nil, &lostTemplateError{fmt.Errorf("an earlier version of the hub has noted revision %d, without its executor", r.Number)}
+	default:
+		return nil, &lostTemplateError{fmt.Errorf("the executor of revision %d is another one: %s", r.Number, r.Executor)}
+	}
 	secret := &corev1.Secret{}
 	if err := t.Get(ctx, client.ObjectKey{Namespace: set.Namespace, Name: templateName(set, r.Hash)}, secret); apierrors.IsNotFound(err) {
 		return nil, &lostTemplateError{err}

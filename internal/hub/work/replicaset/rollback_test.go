@@ -240,6 +240,16 @@ func TestForgedRevisions(t *testing.T) {
 				set.Annotations[fleet.AnnotationRevisions] = strings.ReplaceAll(set.Annotations[fleet.AnnotationRevisions], h.history(t)[0].Hash, hashOf(content))
 			})
 		}, "the executor of revision 1 is another one"},
+		"before there was an executor": {func(t *testing.T, h *hub) {
+			h.change(t, func(set *workv1alpha1.ManifestWorkReplicaSet) {
+				set.Annotations[fleet.AnnotationRevisions] = strings.Replace(set.Annotations[fleet.AnnotationRevisions], fleet.NoExecutor, "system:serviceaccount:apps:bot", 1)
+			})
+		}, "the executor of revision 1 is another one: system:serviceaccount:apps:bot"},
+		"by an earlier version": {func(t *testing.T, h *hub) {
+			h.change(t, func(set *workv1alpha1.ManifestWorkReplicaSet) {
+				set.Annotations[fleet.AnnotationRevisions] = strings.Replace(set.Annotations[fleet.AnnotationRevisions], `,"executor":"`+fleet.NoExecutor+`"`, "", 1)
+			})
+		}, "an earlier version of the hub has noted revision 1, without its executor"},
 		"no template": {func(t *testing.T, h *hub) {
 			if err := h.DeleteAllOf(t.Context(), &corev1.Secret{}, client.InNamespace("ns")); err != nil {
 				t.Fatal(err)
@@ -262,6 +272,23 @@ func TestForgedRevisions(t *testing.T) {
 				t.Errorf("message %q", message)
 			}
 		})
+	}
+}
+
+// The revision that a set has when the hub is upgraded can be gone back to: the template is the one that it has.
+func TestRevisionOfAnEarlierVersion(t *testing.T) {
+	t.Parallel()
+	h := rolledOut(t)
+	h.change(t, func(set *workv1alpha1.ManifestWorkReplicaSet) {
+		set.Annotations[fleet.AnnotationRevisions] = strings.Replace(set.Annotations[fleet.AnnotationRevisions], `,"executor":"`+fleet.NoExecutor+`"`, "", 1)
+	})
+	h.reconcile(t)
+	if executor := h.history(t)[0].Executor; executor != fleet.NoExecutor {
+		t.Errorf("the executor is %q", executor)
+	}
+	h.fail(t)
+	if want := map[string]string{"c1": "1", "c2": "1", "c3": "1", "c4": "1"}; !maps.Equal(h.versions(t), want) {
+		t.Errorf("versions %v, want %v", h.versions(t), want)
 	}
 }
 
