@@ -103,16 +103,23 @@ func TestNoTokensForADeniedCluster(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	addOn := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "hello", UID: "1"}}
+	addOn := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "hello", UID: "1", Finalizers: []string{"example.com/stay"}}}
 	addOn.Status.Registrations = []addonv1beta1.RegistrationConfig{{Type: addonv1beta1.KubeClient, KubeClient: &addonv1beta1.KubeClientConfig{Driver: "token"}}}
 	cluster := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "c1"}}
 	cluster.Status.Conditions = []metav1.Condition{{Type: "HubAcceptedManagedCluster", Status: metav1.ConditionTrue}}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(addOn, cluster).WithStatusSubresource(addOn).Build()
 	controller := token.New(c, token.Options{Clock: clocktesting.NewFakeClock(time.Now())})
-	for _, accepted := range []bool{true, false, true} {
+	steps := []struct{ accepted, deleted bool }{{true, false}, {false, false}, {true, false}, {true, true}, {false, true}}
+	for _, step := range steps { // an add-on that is being deleted may need its token until it is gone, but not that of a denied cluster
+		accepted := step.accepted
 		cluster.Spec.HubAcceptsClient = accepted
 		if err := c.Update(t.Context(), cluster); err != nil {
 			t.Fatal(err)
+		}
+		if step.deleted {
+			if err := c.Delete(t.Context(), addOn); err != nil {
+				t.Fatal(err)
+			}
 		}
 		if _, err := controller.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(addOn)}); err != nil {
 			t.Fatal(err)
