@@ -42,19 +42,27 @@ func Lock(leases coordinationv1client.LeasesGetter, namespace, name string) (res
 	}, nil
 }
 
-// candidate knows at once when it leads; the callbacks of an elector come later, and what it says itself may be of a lease that
-// it is yet to find out about.
+// candidate knows that it leads as soon as it has written so into the Lease. The callbacks of an elector come later.
 type candidate struct {
 	resourcelock.Interface
 	leads atomic.Bool
 }
 
-// RecordEvent implements resourcelock.Interface.
-func (c *candidate) RecordEvent(event string) {
-	if event == "became leader" {
+// Create implements resourcelock.Interface.
+func (c *candidate) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	return c.written(record, c.Interface.Create(ctx, record))
+}
+
+// Update implements resourcelock.Interface.
+func (c *candidate) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	return c.written(record, c.Interface.Update(ctx, record))
+}
+
+func (c *candidate) written(record resourcelock.LeaderElectionRecord, err error) error {
+	if err == nil && record.HolderIdentity == c.Identity() {
 		c.leads.Store(true)
 	}
-	c.Interface.RecordEvent(event)
+	return err
 }
 
 // outcome is how what the leader does has ended: with an error of its own, or because the lease was lost.

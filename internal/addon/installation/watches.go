@@ -183,7 +183,9 @@ func (c *Controller) notNew() predicate.Predicate {
 		if e.IsInInitialList {
 			return true
 		}
-		return c.client.Get(context.Background(), keyOf(e.Object), &addonv1beta1.ManagedClusterAddOn{}) != nil
+		// What the cache has will do, and waiting for what was written last would hold up all events: an add-on that has gone without the
+		// cache knowing yet has an event of its own.
+		return c.client.Get(context.Background(), keyOf(e.Object), &addonv1beta1.ManagedClusterAddOn{}, client.DisableReadYourWritesConsistency) != nil
 	}}
 }
 

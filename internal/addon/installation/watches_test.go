@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -186,6 +187,14 @@ func TestAvailability(t *testing.T) {
 func TestNotNew(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, installed())
+	h.controller.client = interceptor.NewClient(h.WithWatch, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if !(&client.GetOptions{}).ApplyOptions(opts).DisableReadYourWritesConsistency {
+				t.Error("a predicate waits for what was written last")
+			}
+			return c.Get(ctx, key, o, opts...)
+		},
+	})
 	binding := func(addOn string) *rbacv1.RoleBinding {
 		return &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{fleet.LabelClusterName: "c1", fleet.LabelAddOnName: addOn}}}
 	}

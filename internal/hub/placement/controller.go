@@ -116,7 +116,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if result.Pending {
 		c.retries.Forget(req)
 		if result.Deferred {
-			c.tellDeferred(owner)
+			c.tellDeferred(ctx, owner)
 		}
 		return ctrl.Result{}, nil // the scheduler asks for it when it can be decided
 	}

@@ -289,9 +289,9 @@ func TestEvents(t *testing.T) {
 	p := aPlacement(clusterv1beta1.PlacementSpec{})
 	scores := []scheduler.ClusterScore{{ClusterName: "a", Score: 100}, {ClusterName: "b", Score: -7}}
 	decision := &clusterv1beta1.PlacementDecision{ObjectMeta: metav1.ObjectMeta{Name: "web-decision-1"}}
-	b.tellWritten(p, &scheduler.Result{Key: web, Scores: scores}, &decisions.Write{Decision: decision, Create: true})
-	b.tellWritten(p, &scheduler.Result{Key: web, Scores: scores, ExpiredScores: []string{"b"}}, &decisions.Write{Decision: decision})
-	b.tellRemoved(p, decision)
+	b.tellWritten(t.Context(), p, &scheduler.Result{Key: web, Scores: scores}, &decisions.Write{Decision: decision, Create: true})
+	b.tellWritten(t.Context(), p, &scheduler.Result{Key: web, Scores: scores, ExpiredScores: []string{"b"}}, &decisions.Write{Decision: decision})
+	b.tellRemoved(t.Context(), p, decision)
 	want := []string{
 		"Normal DecisionCreate PlacementDecision web-decision-1 is created with 0 clusters", "Normal ScoreUpdate a:100 b:-7",
 		"Warning DecisionUpdate PlacementDecision web-decision-1 has 0 clusters now; the AddOnPlacementScores of b have expired and count as 0", "Normal ScoreUpdate a:100 b:-7",
@@ -301,7 +301,7 @@ func TestEvents(t *testing.T) {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 	for range 1000 {
-		b.tellRemoved(p, decision)
+		b.tellRemoved(t.Context(), p, decision)
 	}
 	if got, want := len(b.heard()), eventsAtOnce-5; got != want {
 		t.Errorf("%d events at once, want %d", got, want)
@@ -317,6 +317,19 @@ func TestEvents(t *testing.T) {
 	if b.clock.HasWaiters() {
 		t.Error("events wait for later than the latest")
 	}
+}
+
+// A controller that ends leaves no goroutines behind that wait to write events.
+func TestEventsEndWithTheController(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, end := context.WithCancel(t.Context())
+		b := newBench(t, interceptor.Funcs{})
+		for range eventsAtOnce + 1 {
+			b.tellRemoved(ctx, aPlacement(clusterv1beta1.PlacementSpec{}), &clusterv1beta1.PlacementDecision{})
+		}
+		end()
+	})
 }
 
 // listener hears what events are about.
@@ -335,7 +348,7 @@ func TestLateEvents(t *testing.T) {
 	p := aPlacement(clusterv1beta1.PlacementSpec{})
 	p.ResourceVersion = "1"
 	for range eventsAtOnce + 1 {
-		b.tellRemoved(p, &clusterv1beta1.PlacementDecision{})
+		b.tellRemoved(t.Context(), p, &clusterv1beta1.PlacementDecision{})
 	}
 	p.ResourceVersion = "2"
 	b.clock.Step(time.Second)

@@ -112,12 +112,11 @@ func newLeases(config *rest.Config) (*leases, error) {
 // Reconcile looks at the lease of one add-on, reports, and comes back when the lease runs out.
 func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	addOn := &addonv1beta1.ManagedClusterAddOn{}
-	if err := c.hub.Get(ctx, req.NamespacedName, addOn); err != nil {
+	if err := c.hub.Get(ctx, req.NamespacedName, addOn); apierrors.IsNotFound(err) {
 		c.forget(req.NamespacedName)
 		c.agents.Forget(req.NamespacedName)
-		if apierrors.IsNotFound(err) {
-			return ctrl.Result{}, nil
-		}
+		return ctrl.Result{}, nil
+	} else if err != nil {
 		return ctrl.Result{}, fmt.Errorf("get ManagedClusterAddOn %s: %w", req, err)
 	}
 	now := c.Clock.Now()

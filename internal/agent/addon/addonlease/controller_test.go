@@ -1,6 +1,7 @@
 package addonlease
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -17,7 +19,9 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
@@ -288,5 +292,28 @@ func TestNobodySaysWhere(t *testing.T) {
 				t.Errorf("%+v, want %s", available, test.want)
 			}
 		})
+	}
+}
+
+// RG-63: a read that fails does not end the watch of the lease.
+func TestFailedReadKeepsTheWatch(t *testing.T) {
+	t.Parallel()
+	addOn := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: owner.Namespace, Name: owner.Name}}
+	addOn.Status.HealthCheck.Mode = addonv1beta1.HealthCheckModeLease
+	lease := leaseFor(60, begin)
+	lease.Namespace, lease.Name = fleet.NamespaceAgentAddOn, owner.Name
+	c, _, queue := newHub(t, addOn, *lease)
+	queue.Add(reconcile.Request{NamespacedName: owner})
+	settle(t, c, queue, addOn)
+	c.hub = interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
+		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+			return apierrors.NewTimeoutError("try again", 1)
+		},
+	})
+	if _, err := c.Reconcile(t.Context(), reconcile.Request{NamespacedName: owner}); err == nil {
+		t.Error("there is no error to try again for")
+	}
+	if _, found, known := c.managed.Get(owner, leaseOf(addOn)); !found || !known {
+		t.Errorf("the lease is found: %t, and known: %t", found, known)
 	}
 }

@@ -11,24 +11,25 @@ import (
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/retry"
 )
 
 // awaitAccepted watches the ManagedCluster until the hub has set it up. Starting to work earlier would only meet refusals,
 // and back off from them for longer than the hub needs.
 func awaitAccepted(ctx context.Context, hub client.WithWatch, cluster string) error {
 	selector := fields.OneTermEqualSelector("metadata.name", cluster)
-	for ctx.Err() == nil {
+	return retry.Until(ctx, func(ctx context.Context) (bool, error) {
 		w, err := hub.Watch(ctx, &clusterv1.ManagedClusterList{}, &client.ListOptions{FieldSelector: selector})
 		if err != nil {
-			return fmt.Errorf("watch ManagedCluster %s: %w", cluster, err)
+			return false, fmt.Errorf("watch ManagedCluster %s: %w", cluster, err)
 		}
+		defer w.Stop()
 		for event := range w.ResultChan() {
 			mc, ok := event.Object.(*clusterv1.ManagedCluster)
 			if ok && event.Type != watch.Deleted && meta.IsStatusConditionTrue(mc.Status.Conditions, fleet.ConditionHubAccepted) {
-				w.Stop()
-				return nil
+				return true, nil
 			}
 		}
-	}
-	return ctx.Err()
+		return false, nil
+	})
 }

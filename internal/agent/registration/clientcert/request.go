@@ -25,6 +25,7 @@ import (
 	"github.com/capstan-io/capstan/internal/agent/registration/hubkubeconfig"
 	"github.com/capstan-io/capstan/internal/agent/registration/identity"
 	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/retry"
 )
 
 // maxPending is how many requests of a cluster may be visible on the hub before its agent makes no more.
@@ -191,14 +192,12 @@ func (r *Requester) pending(ctx context.Context, private *ecdsa.PrivateKey) (*ce
 }
 
 // await watches the one request until the hub has decided upon it. A watch that ends is taken up again.
-func (r *Requester) await(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) ([]byte, error) {
-	for ctx.Err() == nil {
-		issued, err := r.watch(ctx, csr.Name)
-		if issued != nil || err != nil {
-			return issued, err
-		}
-	}
-	return nil, ctx.Err()
+func (r *Requester) await(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) (issued []byte, err error) {
+	err = retry.Until(ctx, func(ctx context.Context) (bool, error) {
+		issued, err = r.watch(ctx, csr.Name)
+		return issued != nil, err
+	})
+	return issued, err
 }
 
 // watch returns when there is a certificate or a denial. Nothing at all means that the watch ended.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -13,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/agent/work/applied"
@@ -28,6 +28,7 @@ const fieldManager = "work-agent"
 
 // applier applies manifests to the managed cluster.
 type applier struct {
+	managed   client.Client
 	objects   dynamic.Interface
 	mapper    meta.RESTMapper
 	tracked   *tracker.Tracker
@@ -108,7 +109,7 @@ func (a *applier) check(ctx context.Context, t *task) error {
 
 // fail records why the manifest is not applied. Whether the object exists is told all the same.
 func (a *applier) fail(ctx context.Context, t *task, err error) {
-	t.err = fmt.Errorf("%s: %w", t.identity, explain(err))
+	t.err = fmt.Errorf("%s: %w", t.identity, a.explain(ctx, t.object(), err))
 	if t.presence == unknown {
 		t.presence = a.look(ctx, t.object())
 	}
@@ -213,16 +214,6 @@ func (a *applier) resolve(o *outcome, object *unstructured.Unstructured) error {
 // on to seek where it was.
 func (a *applier) rediscover(gvk schema.GroupVersionKind) {
 	_, _ = a.mapper.RESTMapping(schema.GroupKind{Group: gvk.Group}, gvk.Version)
-}
-
-// explain adds to an error what to do about it, where the API server does not say.
-func explain(err error) error {
-	// The agent's own rights, not what an admission plugin has against the object.
-	if apierrors.IsForbidden(err) && strings.Contains(err.Error(), " in API group ") && strings.Contains(err.Error(), " cannot ") {
-		return fmt.Errorf("%w; the work agent lacks this right on the managed cluster: grant it in a ClusterRole with the label "+
-			"open-cluster-management.io/aggregate-to-work=true", err)
-	}
-	return err
 }
 
 // failure is the reason of the condition of a manifest that is not applied.

@@ -85,7 +85,7 @@ type Controller struct {
 func New(hub, managed client.Client, dyn dynamic.Interface, cluster *applied.Cluster, observed *observe.Observer, o Options) *Controller {
 	return &Controller{
 		Options: o, hub: hub, managed: managed, cluster: cluster, tracked: cluster.Tracked, observed: observed,
-		applier: &applier{objects: dyn, mapper: managed.RESTMapper(), tracked: cluster.Tracked, executors: o.Executors},
+		applier: &applier{managed: managed, objects: dyn, mapper: managed.RESTMapper(), tracked: cluster.Tracked, executors: o.Executors},
 		backlog: backlog{works: map[string]bool{}},
 	}
 }

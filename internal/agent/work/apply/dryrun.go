@@ -127,7 +127,7 @@ func (a *applier) previewOne(ctx context.Context, o *outcome, owner metav1.Owner
 	}
 	switch {
 	case err != nil:
-		o.err = fmt.Errorf("%s: %w", o.identity, explain(err))
+		o.err = fmt.Errorf("%s: %w", o.identity, a.explain(ctx, o.object(), err))
 		return "", ""
 	case isMissing:
 		return fleet.ReasonWouldCreate, "It would be created"

@@ -68,10 +68,12 @@ func New(c client.Client, configs Known, recorder events.EventRecorder, o Option
 // Reconcile takes the rollouts of the add-on as far as they may go now, and says in its status how far they are.
 func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	entry := &addonv1beta1.ClusterManagementAddOn{}
-	if err := c.client.Get(ctx, req.NamespacedName, entry); err != nil {
+	if err := c.client.Get(ctx, req.NamespacedName, entry); apierrors.IsNotFound(err) {
 		c.configs.Want(req.Name, nil)
 		c.absences.Forget(req.Name)
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+		return ctrl.Result{}, nil
+	} else if err != nil {
+		return ctrl.Result{}, err
 	}
 	if !entry.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, nil
@@ -82,15 +84,15 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	if s.notYet { // the first list of a kind brings it back sooner
 		s.onlyNew()
-		return again(problemWait, c.write(ctx, s))
+		return ctrl.Result{RequeueAfter: problemWait}, c.write(ctx, s)
 	}
 	s.decide()
 	failed := c.write(ctx, s)
 	s.decide() // again: the status tells how things stand after these writes
 	if err := c.report(ctx, s); err != nil {
-		return again(0, err)
+		return ctrl.Result{}, err
 	}
-	return again(s.wait(), failed)
+	return ctrl.Result{RequeueAfter: s.wait()}, failed
 }
 
 // read finds out all that the rollouts of an add-on depend on.
@@ -136,13 +138,4 @@ func (c *Controller) settle(s *situation) {
 			s.lookAgain(due)
 		}
 	}
-}
-
-// again comes back after a while. A conflict is no error: somebody else was faster, and the cache hears of it shortly.
-func again(after time.Duration, err error) (ctrl.Result, error) {
-	const shortly = 200 * time.Millisecond
-	if apierrors.IsConflict(err) {
-		return ctrl.Result{RequeueAfter: shortly}, nil
-	}
-	return ctrl.Result{RequeueAfter: after}, err
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"k8s.io/apimachinery/pkg/api/meta"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -135,6 +136,20 @@ func (h *hub) reconcile(t *testing.T) (writes int32, wait time.Duration) {
 		t.Fatal(err)
 	}
 	return h.writes.Load() - before, result.RequeueAfter
+}
+
+// failToRead reconciles while the API server does not answer.
+func (h *hub) failToRead(t *testing.T) {
+	t.Helper()
+	h.client = interceptor.NewClient(h.WithWatch, interceptor.Funcs{
+		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+			return apierrors.NewTimeoutError("try again", 1)
+		},
+	})
+	defer func() { h.client = h.WithWatch }()
+	if _, err := h.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: "a"}}); err == nil {
+		t.Error("there is no error to try again for")
+	}
 }
 
 func (h *hub) addOn(t *testing.T, cluster string) *addonv1beta1.ManagedClusterAddOn {
@@ -455,6 +470,7 @@ func TestDeselected(t *testing.T) {
 	}
 	want(t, "for a moment", h.have(t, "c1", "c2"), "c1=one@o1 c2=one@o1")
 	h.clock.Step(time.Second)
+	h.failToRead(t) // does not start the wait again
 	h.reconcile(t)
 	want(t, "for good", h.have(t, "c1", "c2"), "c1=default@d1 c2=one@o1")
 }

@@ -55,7 +55,7 @@ func Register(mgr ctrl.Manager, o Options) error {
 			return nil
 		})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()})
-	return lookup.WatchClusters(b, c.client, o.TrustDecisions).Complete(c)
+	return lookup.WatchClusters(b, c.client, o.TrustDecisions).Complete(retry.Conflicts(c))
 }
 
 // madeByHand matches new add-ons to which nobody has announced their configurations, as the install strategy does. Until that is

@@ -5,6 +5,7 @@ package install
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -95,9 +96,11 @@ func cameOrWent() predicate.Predicate {
 // Reconcile installs the add-on where it is to be, and removes what it has installed elsewhere.
 func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	entry := &addonv1beta1.ClusterManagementAddOn{}
-	if err := c.client.Get(ctx, req.NamespacedName, entry); err != nil {
+	if err := c.client.Get(ctx, req.NamespacedName, entry); apierrors.IsNotFound(err) {
 		c.absences.Forget(req.Name)
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+		return ctrl.Result{}, nil
+	} else if err != nil {
+		return ctrl.Result{}, err
 	}
 	if !entry.DeletionTimestamp.IsZero() || lookup.SelfManaged(entry) || entry.Spec.InstallStrategy.Type != addonv1beta1.InstallStrategyPlacements {
 		c.absences.Forget(req.Name)
@@ -180,8 +183,8 @@ func (c *Controller) leaving(
 type problems map[string]error
 
 func (p problems) asError(doing, addOn string) error {
-	for cluster, err := range p {
-		return fmt.Errorf("%s add-on %s: %s could not be written to, one of them %s: %w", doing, addOn, text.Count(len(p), "cluster"), cluster, err)
+	for _, cluster := range slices.Sorted(maps.Keys(p)) {
+		return fmt.Errorf("%s add-on %s: %s could not be written to, the first %s: %w", doing, addOn, text.Count(len(p), "cluster"), cluster, p[cluster])
 	}
 	return nil
 }

@@ -2,11 +2,13 @@ package install
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
@@ -98,6 +100,20 @@ func (h *hub) reconcile(t *testing.T) time.Duration {
 	return result.RequeueAfter
 }
 
+// failToRead reconciles while the API server does not answer.
+func (h *hub) failToRead(t *testing.T) {
+	t.Helper()
+	h.client = interceptor.NewClient(h.WithWatch, interceptor.Funcs{
+		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+			return apierrors.NewTimeoutError("try again", 1)
+		},
+	})
+	defer func() { h.client = h.WithWatch }()
+	if _, err := h.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: "a"}}); err == nil {
+		t.Error("there is no error to try again for")
+	}
+}
+
 func (h *hub) wantInstalled(t *testing.T, when, clusters string) {
 	t.Helper()
 	list := &addonv1beta1.ManagedClusterAddOnList{}
@@ -129,6 +145,7 @@ func TestInstall(t *testing.T) {
 	}
 	h.wantInstalled(t, "for a moment", "c1 c2 manual")
 	h.clock.Step(time.Second)
+	h.failToRead(t) // does not start the wait again
 	h.reconcile(t)
 	h.wantInstalled(t, "deselected", "c1 manual")
 	if err := h.Delete(t.Context(), &clusterv1beta1.Placement{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}}); err != nil {
@@ -200,6 +217,20 @@ func TestInstalledIsAnnounced(t *testing.T) {
 		}
 		if got != test.want {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+}
+
+// The error of many clusters always names the same one, or each retry would look like news.
+func TestProblems(t *testing.T) {
+	t.Parallel()
+	failed := problems{}
+	for _, name := range []string{"c3", "c1", "c2"} {
+		failed[name] = errors.New("refused " + name)
+	}
+	for range 20 {
+		if got, want := failed.asError("install", "a").Error(), "install add-on a: 3 clusters could not be written to, the first c1: refused c1"; got != want {
+			t.Fatalf("got %q, want %q", got, want)
 		}
 	}
 }

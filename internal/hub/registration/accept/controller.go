@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -97,6 +98,7 @@ func (c *Controller) clusterOfRole(ctx context.Context, o client.Object) []recon
 	}
 	clusters := &clusterv1.ManagedClusterList{}
 	if err := c.client.List(ctx, clusters, client.UnsafeDisableDeepCopy); err != nil {
+		log.FromContext(ctx).Error(err, "A role that all clusters share has changed, and is put right when a cluster changes", "role", o.GetName())
 		return nil
 	}
 	for i := range clusters.Items {

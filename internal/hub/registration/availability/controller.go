@@ -9,6 +9,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
@@ -73,9 +74,11 @@ func (c *Controller) onLease(_ context.Context, o client.Object) []reconcile.Req
 // Reconcile judges the last heartbeat of the cluster and comes back when the next one is overdue.
 func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	cluster := &clusterv1.ManagedCluster{}
-	if err := c.client.Get(ctx, req.NamespacedName, cluster); err != nil {
+	if err := c.client.Get(ctx, req.NamespacedName, cluster); apierrors.IsNotFound(err) {
 		c.heartbeats.forget(req.Name)
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+		return ctrl.Result{}, nil
+	} else if err != nil {
+		return ctrl.Result{}, err
 	}
 	if !cluster.Spec.HubAcceptsClient {
 		return ctrl.Result{}, nil

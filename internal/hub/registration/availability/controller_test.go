@@ -1,10 +1,12 @@
 package availability
 
 import (
+	"context"
 	"testing"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -13,6 +15,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 )
@@ -115,4 +118,23 @@ func TestLeaseOfTheOneBefore(t *testing.T) {
 		t.Fatalf("looked at again after %s, want no more than %s", h.due, patience)
 	}
 	h.reconcile(t, h.due, metav1.ConditionUnknown)
+}
+
+// RG-21: a read that fails does not give a silent cluster more time.
+func TestFailedReadGivesNoTime(t *testing.T) {
+	t.Parallel()
+	h := newHub(t)
+	h.join(t)
+	h.reconcile(t, 0, "")
+	h.clock.Step(patience)
+	h.client = interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
+		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+			return apierrors.NewTimeoutError("try again", 1)
+		},
+	})
+	if _, err := h.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: "cluster1"}}); err == nil {
+		t.Error("there is no error to try again for")
+	}
+	h.client = h.Client
+	h.reconcile(t, 0, metav1.ConditionUnknown)
 }

@@ -66,27 +66,29 @@ func New(c, secrets client.Client, recorder events.EventRecorder, o Options) *Co
 // Reconcile brings the works of the set, and then its status, in line with its template and placements.
 func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	set := &workv1alpha1.ManifestWorkReplicaSet{}
-	if err := c.client.Get(ctx, req.NamespacedName, set); err != nil {
+	if err := c.client.Get(ctx, req.NamespacedName, set); apierrors.IsNotFound(err) {
 		c.absences.Forget(req.NamespacedName)
 		c.waiting.note(req.NamespacedName, nil)
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+		return ctrl.Result{}, nil
+	} else if err != nil {
+		return ctrl.Result{}, err
 	}
 	works, err := c.worksOf(ctx, set)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	if !set.DeletionTimestamp.IsZero() {
-		return again(0, c.finish(ctx, set, works))
+		return ctrl.Result{}, c.finish(ctx, set, works)
 	}
 	if err := c.hold(ctx, set); err != nil {
-		return again(0, err)
+		return ctrl.Result{}, err
 	}
 	next, err := c.advance(ctx, set, works)
 	if postponed := (*postponedError)(nil); errors.As(err, &postponed) {
 		c.recorder.Eventf(set, nil, corev1.EventTypeWarning, fleet.EventOverridesPostponed, "Reconcile", "%s", postponed.Error())
 		return ctrl.Result{RequeueAfter: postponed.wait}, nil
 	}
-	return again(next, err)
+	return ctrl.Result{RequeueAfter: next}, err
 }
 
 // advance takes the rollout of the set as far as it may go now, and says when to look again.
@@ -159,15 +161,6 @@ func (c *Controller) finish(ctx context.Context, set *workv1alpha1.ManifestWorkR
 	controllerutil.RemoveFinalizer(set, fleet.FinalizerManifestWorkReplicaSetCleanup)
 	_, err := patch.Object(ctx, c.client, set, before)
 	return client.IgnoreNotFound(err)
-}
-
-// again comes back after a while. A conflict is no error: somebody else was faster, and the cache hears of it shortly.
-func again(after time.Duration, err error) (ctrl.Result, error) {
-	const shortly = 200 * time.Millisecond
-	if apierrors.IsConflict(err) {
-		return ctrl.Result{RequeueAfter: shortly}, nil
-	}
-	return ctrl.Result{RequeueAfter: after}, err
 }
 
 // problems are the writes that failed, by cluster.

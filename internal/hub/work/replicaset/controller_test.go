@@ -371,6 +371,7 @@ func TestDeselectedClusters(t *testing.T) {
 	h.reconcile(t)
 	h.expectClusters(t, "c1", "c2")
 	h.clock.Step(debounce.Settle)
+	h.failToRead(t) // does not start the wait again
 	h.reconcile(t)
 	h.expectClusters(t, "c1")
 	if sum := h.set(t).Status.Summary; sum.Total != 1 || sum.DesiredTotal != 1 {

@@ -66,6 +66,20 @@ func newHub(t *testing.T, objects ...client.Object) *hub {
 	return h
 }
 
+// failToRead reconciles while the API server does not answer.
+func (h *hub) failToRead(t *testing.T) {
+	t.Helper()
+	h.client = interceptor.NewClient(h.WithWatch, interceptor.Funcs{
+		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+			return apierrors.NewTimeoutError("try again", 1)
+		},
+	})
+	defer func() { h.client = h.WithWatch }()
+	if _, err := h.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: "ns", Name: "web"}}); err == nil {
+		t.Error("there is no error to try again for")
+	}
+}
+
 // counted counts writes, and does for works what the API server does: a new spec is a new generation.
 func (h *hub) counted() interceptor.Funcs {
 	write := func(o client.Object) error {

@@ -69,7 +69,7 @@ func Register(mgr ctrl.Manager, o Options) error {
 			Watches(&clusterv1beta2.ManagedClusterSetBinding{}, handler.EnqueueRequestsFromMapFunc(c.ofNamespace), builder.WithPredicates(predicates.Generation())).
 			Watches(&clusterv1beta2.ManagedClusterSet{}, handler.EnqueueRequestsFromMapFunc(c.ofClusterSet), builder.WithPredicates(predicates.Generation()))
 	}
-	return controller.Complete(c)
+	return controller.Complete(retry.Conflicts(c))
 }
 
 // AddIndexes adds the indexes that the controller reads through.
