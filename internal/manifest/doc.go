@@ -15,8 +15,8 @@
 //   - A field that the manifest names is made equal in the live object. A field it does not name is left alone.
 //   - A field that the previous manifest named and this one does not is removed from the live object.
 //   - A list is one value: when any of its elements differs from the manifest (by the two rules above), or their number
-//     does, the list of the manifest takes its place. Lists whose elements have a name, such as containers, volumes and
-//     ports (see mergekeys.go), are matched by it instead: the manifest says which elements there are and in which order,
+//     does, the list of the manifest takes its place. Lists of native kinds whose elements have a name, such as containers,
+//     volumes and ports (see mergekeys.go), are matched by it instead: the manifest says which elements there are and in which order,
 //     and each keeps the fields the manifest does not name.
 //   - Some content has one owner and no defaults, and there a field that the manifest does not name is removed: data of
 //     ConfigMaps and Secrets, selectors, RBAC rules, CRD schemas, rules of network policies (see kinds.go). What a

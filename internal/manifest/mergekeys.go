@@ -8,8 +8,9 @@ import (
 // listKey is the fields whose values name an element of a list.
 type listKey []string
 
-// listKeys are the lists whose elements have names, by the field that holds the list. Where there are several keys, the
-// first one that all elements of both lists have, each its own, is taken.
+// listKeys are the lists of native kinds whose elements have names, by the field that holds the list. Where there are several keys, the
+// first one that all elements of both lists have, each its own, is taken. What a field of the same name holds in a custom resource is
+// not known: there, a list is one value.
 var listKeys = map[string][]listKey{
 	"containers":                {{"name"}},
 	"env":                       {{"name"}},
@@ -33,12 +34,20 @@ func (m merger) keyOf(at place, required, live []any) listKey {
 	if len(required) == 0 && !m.isShared(at) {
 		return nil
 	}
-	for _, key := range listKeys[at.field] {
+	for _, key := range m.listKeys(at) {
 		if key.isUnique(required) && key.isUnique(live) {
 			return key
 		}
 	}
 	return nil
+}
+
+// listKeys are the keys by which the elements of a list may be matched.
+func (m merger) listKeys(at place) []listKey {
+	if !m.native {
+		return nil
+	}
+	return listKeys[at.field]
 }
 
 // of returns the name of an element, empty when it has none.

@@ -89,7 +89,7 @@ func (m merger) namedElement(at place, element map[string]any, depth int) any {
 	if depth > 0 {
 		named = m.namedIn(at, element, depth)
 	}
-	for _, key := range listKeys[at.field] {
+	for _, key := range m.listKeys(at) {
 		for _, field := range key {
 			if value := element[field]; value != nil {
 				named[field] = value

@@ -1,0 +1,102 @@
+package manifest
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/applyconfigurations"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/structured-merge-diff/v6/schema"
+)
+
+// WK-05: the lists of native kinds are matched by the keys that Kubernetes gives them in its schemas.
+func TestListKeysAreThoseOfKubernetes(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	for field, lists := range nativeLists(t) {
+		known := listKeys[field]
+		seen[field] = true
+		for _, list := range lists {
+			keys := strings.Join(list.Keys, " ")
+			switch {
+			case list.ElementRelationship != schema.Associative || len(list.Keys) == 0:
+			case len(known) == 0:
+				if !unkeyed.Has(field) {
+					t.Errorf("the elements of %s have the key [%s] in a native kind, and none here", field, keys)
+				}
+			case !slices.ContainsFunc(known, func(key listKey) bool { return strings.Join(key, " ") == keys }):
+				t.Errorf("the elements of %s have the key [%s] in a native kind, and %v here", field, keys, known)
+			}
+		}
+	}
+	for _, field := range slices.Sorted(maps.Keys(listKeys)) {
+		if !seen[field] || unkeyed.Has(field) {
+			t.Errorf("no native kind has a list %s, or it is listed twice here", field)
+		}
+	}
+}
+
+// unkeyed are lists whose elements have keys in native kinds, and none here: nobody but the manifest sets fields of these elements, so
+// that it makes no difference.
+var unkeyed = sets.New("claims", "compositePodGroupTemplates", "conditions", "drivers", "evictionResponders", "matchConditions", "podGroupTemplates",
+	"schedulingGates", "variables")
+
+// nativeLists are the lists in all native kinds, by the field that holds them.
+func nativeLists(t *testing.T) map[string][]schema.List {
+	t.Helper()
+	converter := applyconfigurations.NewTypeConverter(scheme.Scheme)
+	lists, visited := map[string][]schema.List{}, map[string]bool{}
+	var all *schema.Schema
+	var visit func(field string, ref schema.TypeRef)
+	visit = func(field string, ref schema.TypeRef) {
+		if ref.NamedType != nil {
+			at := field + " " + *ref.NamedType
+			if visited[at] {
+				return
+			}
+			visited[at] = true
+		}
+		atom, found := all.Resolve(ref)
+		if !found {
+			t.Fatalf("the schema of %s is missing", field)
+		}
+		if atom.List != nil {
+			lists[field] = append(lists[field], *atom.List)
+			visit(field, atom.List.ElementType)
+		}
+		if atom.Map != nil {
+			for _, f := range atom.Map.Fields {
+				if f.Name != "status" && f.Name != "metadata" { // neither is merged so
+					visit(f.Name, f.Type)
+				}
+			}
+			if len(atom.Map.Fields) == 0 {
+				visit(field, atom.Map.ElementType)
+			}
+		}
+	}
+	for gvk := range scheme.Scheme.AllKnownTypes() {
+		if !nativeGroups.Has(gvk.Group) || gvk.Version == runtime.APIVersionInternal {
+			continue
+		}
+		object, err := scheme.Scheme.New(gvk)
+		if err != nil {
+			t.Fatal(err)
+		}
+		object.GetObjectKind().SetGroupVersionKind(gvk)
+		typed, err := converter.ObjectToTyped(object)
+		if err != nil {
+			continue // no kind of its own: a list, or options
+		}
+		all = typed.Schema()
+		visit(gvk.Kind, typed.TypeRef())
+	}
+	if len(lists) < 100 {
+		t.Fatalf("only %d lists are found", len(lists))
+	}
+	return lists
+}
