@@ -22,6 +22,10 @@ FLEET ?= 100,500,1000
 VERSION ?=
 LDFLAGS := $(if $(VERSION),-X github.com/capstan-io/capstan/internal/version.version=$(VERSION))
 
+# Lists the packages with tests that neither link an API server or etcd, which takes minutes, nor start the programs.
+LIGHT := $(GO) list -test -f '{{.ImportPath}} {{join .Deps " "}}' ./... | \
+	awk '$$1 ~ /\.test$$/ && !/ (k8s\.io\/kubernetes|go\.etcd\.io\/etcd\/server|github\.com\/capstan-io\/capstan\/test\/env)(\/| |$$)/ { sub(/\.test$$/, "", $$1); print $$1 }'
+
 # Written by `make generate` alone.
 GENERATED := ':(glob)api/**/zz_generated.deepcopy.go' '$(CRDS)/*.yaml'
 
@@ -65,6 +69,14 @@ down: ## Stop what `make up` started; the data stays
 .PHONY: test
 test: build ## Run all tests
 	$(GO) test -timeout 60m $(TESTFLAGS) ./...
+
+.PHONY: test-quick
+test-quick: ## Run the tests that start no server: those to run after each edit
+	$(GO) test -timeout 10m $(TESTFLAGS) $$($(LIGHT))
+
+.PHONY: race
+race: build ## Run all tests but those that link an API server under the race detector, which takes a C compiler
+	CGO_ENABLED=1 $(GO) test -race -timeout 30m $(TESTFLAGS) $$($(LIGHT)) ./test/fleetsim
 
 .PHONY: bench
 bench: build ## Measure start, memory, CPU and latencies; writes bench.json
