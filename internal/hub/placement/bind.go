@@ -63,7 +63,7 @@ func (c *Controller) write(ctx context.Context, owner *clusterv1beta1.Placement,
 		if plan.ScoresWritten = decisions.WrittenAt(w.Decision); plan.ScoresWritten.IsZero() {
 			plan.ScoresWritten = c.clock.Now()
 		}
-		c.tellWritten(ctx, owner, result, w)
+		c.tellWritten(owner, result, w)
 	}
 	return nil
 }
@@ -73,7 +73,7 @@ func (c *Controller) remove(ctx context.Context, owner *clusterv1beta1.Placement
 	if err := c.client.Delete(ctx, decision); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete PlacementDecision %s: %w", client.ObjectKeyFromObject(decision), err)
 	}
-	c.tellRemoved(ctx, owner, decision)
+	c.tellRemoved(owner, decision)
 	return nil
 }
 

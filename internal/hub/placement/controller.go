@@ -42,6 +42,7 @@ type Controller struct {
 
 	// turns paces the events, and retries what goes wrong for a while.
 	turns   *rate.Limiter
+	late    chan lateEvents
 	retries workqueue.TypedRateLimiter[ctrl.Request]
 
 	restoring sync.Mutex
@@ -57,6 +58,7 @@ type Controller struct {
 func New(c client.Client, recorder events.EventRecorder, clk clock.Clock, s *scheduler.Scheduler) *Controller {
 	return &Controller{client: c, recorder: recorder, clock: clk, scheduler: s, rescheduled: make(chan struct{}, 1), unevaluated: make(chan struct{}, evaluators),
 		turns:   rate.NewLimiter(eventsPerSecond, eventsAtOnce),
+		late:    make(chan lateEvents, eventsPerSecond*int(eventsLatest/time.Second)+eventsAtOnce),
 		retries: workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](firstRetry, lastRetry)}
 }
 
@@ -116,7 +118,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if result.Pending {
 		c.retries.Forget(req)
 		if result.Deferred {
-			c.tellDeferred(ctx, owner)
+			c.tellDeferred(owner)
 		}
 		return ctrl.Result{}, nil // the scheduler asks for it when it can be decided
 	}

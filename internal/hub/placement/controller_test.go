@@ -285,50 +285,61 @@ func TestRetriesAreForgotten(t *testing.T) {
 // PL-20: what happens is told, with a warning where scores have expired, and in a sample where much happens at once.
 func TestEvents(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, interceptor.Funcs{})
-	p := aPlacement(clusterv1beta1.PlacementSpec{})
-	scores := []scheduler.ClusterScore{{ClusterName: "a", Score: 100}, {ClusterName: "b", Score: -7}}
-	decision := &clusterv1beta1.PlacementDecision{ObjectMeta: metav1.ObjectMeta{Name: "web-decision-1"}}
-	b.tellWritten(t.Context(), p, &scheduler.Result{Key: web, Scores: scores}, &decisions.Write{Decision: decision, Create: true})
-	b.tellWritten(t.Context(), p, &scheduler.Result{Key: web, Scores: scores, ExpiredScores: []string{"b"}}, &decisions.Write{Decision: decision})
-	b.tellRemoved(t.Context(), p, decision)
-	want := []string{
-		"Normal DecisionCreate PlacementDecision web-decision-1 is created with 0 clusters", "Normal ScoreUpdate a:100 b:-7",
-		"Warning DecisionUpdate PlacementDecision web-decision-1 has 0 clusters now; the AddOnPlacementScores of b have expired and count as 0", "Normal ScoreUpdate a:100 b:-7",
-		"Normal DecisionDelete PlacementDecision web-decision-1 is not needed any more",
-	}
-	if diff := cmp.Diff(want, b.heard()); diff != "" {
-		t.Errorf("events (-want +got):\n%s", diff)
-	}
-	for range 1000 {
-		b.tellRemoved(t.Context(), p, decision)
-	}
-	if got, want := len(b.heard()), eventsAtOnce-5; got != want {
-		t.Errorf("%d events at once, want %d", got, want)
-	}
-	b.clock.Step(time.Second)
-	for range eventsPerSecond {
-		<-b.events.Events
-	}
-	b.clock.Step(eventsLatest)
-	for range eventsPerSecond * (int(eventsLatest.Seconds()) - 1) {
-		<-b.events.Events
-	}
-	if b.clock.HasWaiters() {
-		t.Error("events wait for later than the latest")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		b := newEventBench(t)
+		p := aPlacement(clusterv1beta1.PlacementSpec{})
+		scores := []scheduler.ClusterScore{{ClusterName: "a", Score: 100}, {ClusterName: "b", Score: -7}}
+		decision := &clusterv1beta1.PlacementDecision{ObjectMeta: metav1.ObjectMeta{Name: "web-decision-1"}}
+		b.tellWritten(p, &scheduler.Result{Key: web, Scores: scores}, &decisions.Write{Decision: decision, Create: true})
+		b.tellWritten(p, &scheduler.Result{Key: web, Scores: scores, ExpiredScores: []string{"b"}}, &decisions.Write{Decision: decision})
+		b.tellRemoved(p, decision)
+		want := []string{
+			"Normal DecisionCreate PlacementDecision web-decision-1 is created with 0 clusters", "Normal ScoreUpdate a:100 b:-7",
+			"Warning DecisionUpdate PlacementDecision web-decision-1 has 0 clusters now; the AddOnPlacementScores of b have expired and count as 0",
+			"Normal ScoreUpdate a:100 b:-7",
+			"Normal DecisionDelete PlacementDecision web-decision-1 is not needed any more",
+		}
+		if diff := cmp.Diff(want, b.heard()); diff != "" {
+			t.Errorf("events (-want +got):\n%s", diff)
+		}
+		for range 1000 {
+			b.tellRemoved(p, decision)
+		}
+		inAll := 0
+		for _, test := range []struct {
+			after time.Duration
+			want  int
+		}{{0, eventsAtOnce - 5}, {time.Second, eventsPerSecond}, {eventsLatest, eventsPerSecond * (int(eventsLatest.Seconds()) - 1)}, {time.Hour, 0}} {
+			<-time.After(test.after)
+			synctest.Wait()
+			if got := len(b.heard()); got != test.want {
+				t.Errorf("%d events within %s after %d, want %d", got, test.after, inAll, test.want)
+			}
+			inAll += test.want
+		}
+	})
 }
 
-// A controller that ends leaves no goroutines behind that wait to write events.
+// newEventBench goes by the clock of the machine, and writes events that come late.
+func newEventBench(t *testing.T) *bench {
+	t.Helper()
+	b := newBench(t, interceptor.Funcs{})
+	b.Controller.clock = clock.RealClock{}
+	if err := b.writeLateEvents(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// Events come late, too, when the reconcile that they are about has ended; and none after the controller has.
 func TestEventsEndWithTheController(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		ctx, end := context.WithCancel(t.Context())
-		b := newBench(t, interceptor.Funcs{})
-		for range eventsAtOnce + 1 {
-			b.tellRemoved(ctx, aPlacement(clusterv1beta1.PlacementSpec{}), &clusterv1beta1.PlacementDecision{})
+		b := newEventBench(t)
+		for range eventsAtOnce + 2 {
+			b.tellRemoved(aPlacement(clusterv1beta1.PlacementSpec{}), &clusterv1beta1.PlacementDecision{})
 		}
-		end()
+		synctest.Wait() // and ends while events wait: what is left behind fails the test
 	})
 }
 
@@ -342,21 +353,22 @@ func (l listener) Eventf(regarding, _ runtime.Object, _, _, _, _ string, _ ...an
 // PL-20: an event that comes later is about what it was about; the controller goes on with its objects meanwhile.
 func TestLateEvents(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, interceptor.Funcs{})
-	heard := make(listener, eventsAtOnce+1)
-	b.recorder = heard
-	p := aPlacement(clusterv1beta1.PlacementSpec{})
-	p.ResourceVersion = "1"
-	for range eventsAtOnce + 1 {
-		b.tellRemoved(t.Context(), p, &clusterv1beta1.PlacementDecision{})
-	}
-	p.ResourceVersion = "2"
-	b.clock.Step(time.Second)
-	for range eventsAtOnce + 1 {
-		if version := <-heard; version != "1" {
-			t.Errorf("an event about resource version %s", version)
+	synctest.Test(t, func(t *testing.T) {
+		b := newEventBench(t)
+		heard := make(listener, eventsAtOnce+1)
+		b.recorder = heard
+		p := aPlacement(clusterv1beta1.PlacementSpec{})
+		p.ResourceVersion = "1"
+		for range eventsAtOnce + 1 {
+			b.tellRemoved(p, &clusterv1beta1.PlacementDecision{})
 		}
-	}
+		p.ResourceVersion = "2"
+		for range eventsAtOnce + 1 {
+			if version := <-heard; version != "1" {
+				t.Errorf("an event about resource version %s", version)
+			}
+		}
+	})
 }
 
 func TestScoresNote(t *testing.T) {

@@ -34,9 +34,8 @@ const (
 // notice is what an event says.
 type notice struct{ eventType, reason, action, note string }
 
-// tell writes events about a placement, and a decision of it unless that is nil, when it is their turn, or never if that is not within eventsLatest. The
-// context is that of the controller, not of one reconcile.
-func (c *Controller) tell(ctx context.Context, owner *clusterv1beta1.Placement, decision *clusterv1beta1.PlacementDecision, notices ...notice) {
+// tell writes events about a placement, and a decision of it unless that is nil, when it is their turn, or never if that is not within eventsLatest.
+func (c *Controller) tell(owner *clusterv1beta1.Placement, decision *clusterv1beta1.PlacementDecision, notices ...notice) {
 	// Later, the controller may be changing the objects.
 	regarding := &clusterv1beta1.Placement{ObjectMeta: identityOf(owner)}
 	var related runtime.Object
@@ -56,15 +55,32 @@ func (c *Controller) tell(ctx context.Context, owner *clusterv1beta1.Placement, 
 	case delay > eventsLatest:
 		turn.CancelAt(now)
 	default:
-		due := c.clock.After(delay)
-		go func() {
+		c.late <- lateEvents{due: now.Add(delay), write: write} // has room for all that may come within eventsLatest
+	}
+}
+
+// lateEvents are events that are not written yet because too many are at once.
+type lateEvents struct {
+	due   time.Time
+	write func()
+}
+
+// writeLateEvents writes events when it is their turn, for as long as the controller runs.
+func (c *Controller) writeLateEvents(ctx context.Context, _ queue) error {
+	go func() {
+		for {
 			select {
 			case <-ctx.Done():
-			case <-due:
-				write()
+				return
+			case events := <-c.late:
+				if !c.await(ctx, events.due, nil) {
+					return
+				}
+				events.write()
 			}
-		}()
-	}
+		}
+	}()
+	return nil
 }
 
 func identityOf(o metav1.Object) metav1.ObjectMeta {
@@ -72,7 +88,7 @@ func identityOf(o metav1.Object) metav1.ObjectMeta {
 }
 
 // tellWritten records the event of a decision that was created or updated.
-func (c *Controller) tellWritten(ctx context.Context, owner *clusterv1beta1.Placement, result *scheduler.Result, w *decisions.Write) {
+func (c *Controller) tellWritten(owner *clusterv1beta1.Placement, result *scheduler.Result, w *decisions.Write) {
 	n := notice{eventType: corev1.EventTypeNormal, reason: fleet.EventDecisionUpdate, action: "DecisionUpdated",
 		note: fmt.Sprintf("PlacementDecision %s has %d clusters now", w.Decision.Name, len(w.Decision.Status.Decisions))}
 	if w.Create {
@@ -87,11 +103,11 @@ func (c *Controller) tellWritten(ctx context.Context, owner *clusterv1beta1.Plac
 	if scores := scoresNote(result.Scores); scores != "" {
 		notices = append(notices, notice{corev1.EventTypeNormal, fleet.EventScoreUpdate, "ScoreUpdated", scores})
 	}
-	c.tell(ctx, owner, w.Decision, notices...)
+	c.tell(owner, w.Decision, notices...)
 }
 
-func (c *Controller) tellRemoved(ctx context.Context, owner *clusterv1beta1.Placement, decision *clusterv1beta1.PlacementDecision) {
-	c.tell(ctx, owner, decision, notice{corev1.EventTypeNormal, fleet.EventDecisionDelete, "DecisionDeleted",
+func (c *Controller) tellRemoved(owner *clusterv1beta1.Placement, decision *clusterv1beta1.PlacementDecision) {
+	c.tell(owner, decision, notice{corev1.EventTypeNormal, fleet.EventDecisionDelete, "DecisionDeleted",
 		fmt.Sprintf("PlacementDecision %s is not needed any more", decision.Name)})
 }
 
@@ -108,8 +124,8 @@ func scoresNote(scores []scheduler.ClusterScore) string {
 }
 
 // tellDeferred says why a placement is not decided.
-func (c *Controller) tellDeferred(ctx context.Context, owner *clusterv1beta1.Placement) {
-	c.tell(ctx, owner, nil, notice{eventType: corev1.EventTypeWarning, reason: fleet.EventCELBudgetExceeded, action: "Evaluate",
+func (c *Controller) tellDeferred(owner *clusterv1beta1.Placement) {
+	c.tell(owner, nil, notice{eventType: corev1.EventTypeWarning, reason: fleet.EventCELBudgetExceeded, action: "Evaluate",
 		note: fmt.Sprintf("The celExpressions of the Placements in namespace %s cost more than their share; this Placement waits for its turn. "+
 			"Use fewer or simpler expressions, or a labelSelector beside them that leaves fewer clusters", owner.Namespace)})
 }

@@ -41,6 +41,7 @@ func (c *Controller) sources(objects cache.Cache) []source.Source {
 		c.decisions(objects),
 		source.Func(c.keepTime),
 		source.Func(c.evaluate),
+		source.Func(c.writeLateEvents),
 	}
 }
 
