@@ -101,13 +101,13 @@ const atOnce = 16
 func (c *Cluster) each(amw *workv1.AppliedManifestWork, verb string, resources []workv1.AppliedManifestResourceMeta, due func(workv1.AppliedManifestResourceMeta) bool,
 	do func(*workv1.AppliedManifestResourceMeta) (gone bool, err error)) (remaining []workv1.AppliedManifestResourceMeta, err error) {
 	after := slices.SortedStableFunc(slices.Values(resources), func(a, b workv1.AppliedManifestResourceMeta) int {
-		return cmp.Compare(rank(a), rank(b))
+		return cmp.Compare(rank(&a), rank(&b))
 	})
 	gone, failures := make([]bool, len(after)), make([]error, len(after))
 	var group errgroup.Group
 	group.SetLimit(atOnce)
 	for i := range after {
-		if i > 0 && rank(after[i]) > rank(after[i-1]) {
+		if i > 0 && rank(&after[i]) > rank(&after[i-1]) {
 			_ = group.Wait() // the errors are in failures
 		}
 		switch {
@@ -131,8 +131,8 @@ func (c *Cluster) each(amw *workv1.AppliedManifestWork, verb string, resources [
 }
 
 // rank is 0 of a resource of which no object takes others with it. Namespaces come after definitions: they may hold objects that
-// go with the definition of their kind.
-func rank(r workv1.AppliedManifestResourceMeta) int {
+// go with the definition of their kind. It reads nothing that removing an object changes meanwhile.
+func rank(r *workv1.AppliedManifestResourceMeta) int {
 	switch {
 	case r.Group == apiextensionsv1.GroupName && r.Resource == "customresourcedefinitions":
 		return 1
