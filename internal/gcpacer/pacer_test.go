@@ -3,6 +3,7 @@ package gcpacer
 import (
 	"runtime"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,6 +14,7 @@ const mb = 1 << 20
 // process is a heap that the test fills.
 type process struct {
 	*pacer
+	mu      sync.Mutex
 	heap    usage
 	percent []int
 	freed   int
@@ -24,7 +26,11 @@ func newProcess() *process {
 		least: 128 * mb, most: 500 * mb, room: 128 * mb,
 		set:  func(percent int) int { p.percent = append(p.percent, percent); return 0 },
 		free: func() { p.freed++; p.collected() },
-		read: func() usage { return p.heap },
+		read: func() usage {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			return p.heap
+		},
 	}
 	p.start()
 	return p
@@ -32,9 +38,18 @@ func newProcess() *process {
 
 // allocate lets the process allocate so much within so long, and collects.
 func (p *process) allocate(bytes uint64, within time.Duration) {
+	p.mu.Lock()
 	p.heap.allocated += bytes
+	p.mu.Unlock()
 	pass(within)
 	p.collected()
+}
+
+// keep has the process hold so much.
+func (p *process) keep(bytes uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.heap.live = bytes
 }
 
 func pass(d time.Duration) {
@@ -72,13 +87,13 @@ func TestPacer(t *testing.T) {
 		}, []int{256}, 0},
 		"while it is, it stays so":   {func(p *process) { p.allocate(200*mb, calm-1); pass(1) }, []int{256}, 0},
 		"until the garbage ends":     {func(p *process) { p.allocate(200*mb, calm-1); pass(1); pass(calm) }, []int{256, idlePercent}, 1},
-		"a large heap has its share": {func(p *process) { p.heap.live = 1000 * mb; p.allocate(3000*mb, calm-1); pass(1) }, []int{256, busyPercent}, 0},
+		"a large heap has its share": {func(p *process) { p.keep(1000 * mb); p.allocate(3000*mb, calm-1); pass(1) }, []int{256, busyPercent}, 0},
 		"collections of a large heap are far between": {func(p *process) {
-			p.heap.live = 400 * mb
+			p.keep(400 * mb)
 			pass(calm + 1)
 			p.allocate(160*mb, 3*time.Second)
 		}, []int{256, idlePercent, busyPercent}, 1},
-		"a small heap has no more, too": {func(p *process) { p.heap.live = mb; p.allocate(200*mb, calm-1); pass(1) }, []int{256, 3200}, 0},
+		"a small heap has no more, too": {func(p *process) { p.keep(mb); p.allocate(200*mb, calm-1); pass(1) }, []int{256, 3200}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -174,6 +174,10 @@ func (a *answer) finish() {
 		return
 	}
 	a.WriteHeader(http.StatusOK)
+	if err := a.ctx.Err(); err != nil {
+		a.close(err) // the handler has returned because the client has gone
+		return
+	}
 	a.close(io.EOF)
 }
 

@@ -205,6 +205,8 @@ func TestCutOff(t *testing.T) {
 				if refused(who) {
 					t.Error("refused for ever")
 				}
+				w.mu.Lock()
+				defer w.mu.Unlock()
 				for s := range w.open {
 					for one := range w.open[s] {
 						one.end()
