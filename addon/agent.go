@@ -18,8 +18,8 @@ type Agent interface {
 
 	// Manifests returns what the add-on consists of on a cluster. It is called whenever something it may depend on has
 	// changed: the add-on, its cluster or its configurations, or something else of which the manager is told with Trigger. It has
-	// to return the same for the same input, in any order. If it fails, what is on the cluster stays as it is, the error is shown in the condition
-	// ManifestApplied, and it is called again after a while. To take everything away from the cluster, it returns an
+	// to return the same for the same input, in any order. If it fails, what is on the cluster stays as it is, the error is shown in the
+	// condition ManifestApplied, and it is called again after a while. To take everything away from the cluster, it returns an
 	// empty Workload; nil without an error is a failure.
 	Manifests(ctx context.Context, installation Installation) (*Workload, error)
 }

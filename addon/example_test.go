@@ -46,7 +46,8 @@ func ExampleProbe() {
 		Health: addon.Health{Mode: addon.HealthProbes, Probes: []addon.Probe{addon.DeploymentProbe("hello", "agent"), volume}},
 	}
 	lost := "Lost"
-	reported := workv1.StatusFeedbackResult{Values: []workv1.FeedbackValue{{Name: "phase", Value: workv1.FieldValue{Type: workv1.String, String: &lost}}}}
+	reported := workv1.StatusFeedbackResult{Values: []workv1.FeedbackValue{{Name: "phase",
+		Value: workv1.FieldValue{Type: workv1.String, String: &lost}}}}
 	fmt.Println(options.Health.Probes[1].Healthy(workv1.ManifestResourceMeta{Name: "data-0"}, reported))
 	// Output: it is not bound to a volume
 }
@@ -54,7 +55,8 @@ func ExampleProbe() {
 // The agent gets rights of its own in the namespace of its cluster on the hub.
 func ExampleBindRole() {
 	permissions := func(_ context.Context, i addon.Installation) ([]client.Object, error) {
-		role := addon.NewRole(i, "hello-agent", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get"}})
+		role := addon.NewRole(i, "hello-agent", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"},
+			Verbs: []string{"get"}})
 		binding, err := addon.BindRole(i, role.Name)
 		return []client.Object{role, binding}, err
 	}

@@ -66,7 +66,8 @@ func bind(installation Installation, namespace, kind, role string) (client.Objec
 
 // bindingName is unlike that of any other binding: the namespace may be shared by clusters and add-ons.
 func bindingName(installation Installation, kind, role string) string {
-	return fmt.Sprintf("open-cluster-management:%s:%s:%s:%s", installation.AddOn.Namespace, installation.AddOn.Name, strings.ToLower(kind), role)
+	return fmt.Sprintf("open-cluster-management:%s:%s:%s:%s", installation.AddOn.Namespace, installation.AddOn.Name, strings.ToLower(kind),
+		role)
 }
 
 // subjects are the agents of the add-on on the cluster: the group of only these, if they are in it.
@@ -86,5 +87,6 @@ func subjects(installation Installation) ([]rbacv1.Subject, error) {
 			return []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: subject.User}}, nil
 		}
 	}
-	return nil, fmt.Errorf("the add-on %s on the cluster %s has no registration of type %s: %w", name, cluster, addonv1beta1.KubeClient, ErrSubjectNotReady)
+	return nil, fmt.Errorf("the add-on %s on the cluster %s has no registration of type %s: %w", name, cluster, addonv1beta1.KubeClient,
+		ErrSubjectNotReady)
 }

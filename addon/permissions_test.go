@@ -31,16 +31,20 @@ func TestSubjects(t *testing.T) {
 	declared.KubeClient.Driver = addonv1beta1.KubeClientDriverCSR
 	own := addonv1beta1.RegistrationConfig{Type: addonv1beta1.KubeClient, KubeClient: &addonv1beta1.KubeClientConfig{
 		Subject: addonv1beta1.KubeClientSubject{User: "ann", Groups: []string{"system:open-cluster-management:addon:hello"}}}}
-	custom := addonv1beta1.RegistrationConfig{Type: addonv1beta1.CustomSigner, CustomSigner: &addonv1beta1.CustomSignerConfig{SignerName: "example.com/hello"}}
-	group := rbacv1.Subject{APIGroup: "rbac.authorization.k8s.io", Kind: "Group", Name: "system:open-cluster-management:cluster:c1:addon:hello"}
+	custom := addonv1beta1.RegistrationConfig{Type: addonv1beta1.CustomSigner,
+		CustomSigner: &addonv1beta1.CustomSignerConfig{SignerName: "example.com/hello"}}
+	group := rbacv1.Subject{APIGroup: "rbac.authorization.k8s.io", Kind: "Group",
+		Name: "system:open-cluster-management:cluster:c1:addon:hello"}
 	for name, test := range map[string]struct {
 		registrations []addonv1beta1.RegistrationConfig
 		want          rbacv1.Subject
 	}{
-		"not declared":     {[]addonv1beta1.RegistrationConfig{usual}, group},
-		"certificate":      {[]addonv1beta1.RegistrationConfig{custom, declared}, group},
-		"token":            {[]addonv1beta1.RegistrationConfig{token}, rbacv1.Subject{Kind: "ServiceAccount", Namespace: "c1", Name: "hello-agent"}},
-		"user of its own":  {[]addonv1beta1.RegistrationConfig{own}, rbacv1.Subject{APIGroup: "rbac.authorization.k8s.io", Kind: "User", Name: "ann"}},
+		"not declared": {[]addonv1beta1.RegistrationConfig{usual}, group},
+		"certificate":  {[]addonv1beta1.RegistrationConfig{custom, declared}, group},
+		"token": {[]addonv1beta1.RegistrationConfig{token},
+			rbacv1.Subject{Kind: "ServiceAccount", Namespace: "c1", Name: "hello-agent"}},
+		"user of its own": {[]addonv1beta1.RegistrationConfig{own}, rbacv1.Subject{APIGroup: "rbac.authorization.k8s.io", Kind: "User",
+			Name: "ann"}},
 		"nobody yet":       {},
 		"only own signers": {registrations: []addonv1beta1.RegistrationConfig{custom}},
 	} {

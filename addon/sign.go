@@ -27,7 +27,8 @@ const clockSkew = 5 * time.Minute
 // certificate and its key, PEM-encoded. Certificates are valid as long as the request asks for, at most for validity, and
 // never longer than the authority itself; 0 means 24 hours. It fails if certificate and key are unusable or do not belong
 // together.
-func SignWith(caCert, caKey []byte, validity time.Duration) (func(context.Context, Installation, *certificatesv1.CertificateSigningRequest) ([]byte, error), error) {
+func SignWith(caCert, caKey []byte, validity time.Duration) (func(context.Context, Installation,
+	*certificatesv1.CertificateSigningRequest) ([]byte, error), error) {
 	pair, err := tls.X509KeyPair(caCert, caKey)
 	if err != nil {
 		return nil, fmt.Errorf("read the signing certificate and its key: %w", err)
@@ -37,7 +38,8 @@ func SignWith(caCert, caKey []byte, validity time.Duration) (func(context.Contex
 		return nil, fmt.Errorf("the key of the signing certificate is a %T, which cannot sign", pair.PrivateKey)
 	}
 	if !pair.Leaf.IsCA {
-		return nil, fmt.Errorf("the certificate of %q is not that of a certification authority: it needs CA:TRUE in its basic constraints", pair.Leaf.Subject)
+		return nil, fmt.Errorf("the certificate of %q is not that of a certification authority: it needs CA:TRUE in its basic constraints",
+			pair.Leaf.Subject)
 	}
 	if validity <= 0 {
 		validity = defaultValidity
@@ -60,7 +62,8 @@ func (a authority) sign(csr *certificatesv1.CertificateSigningRequest, now time.
 		return nil, err
 	}
 	if !now.Before(a.certificate.NotAfter) {
-		return nil, fmt.Errorf("the signing certificate of %q expired on %s: replace it", a.certificate.Subject, a.certificate.NotAfter.Format(time.RFC3339))
+		return nil, fmt.Errorf("the signing certificate of %q expired on %s: replace it", a.certificate.Subject,
+			a.certificate.NotAfter.Format(time.RFC3339))
 	}
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
 	if err != nil {
@@ -105,7 +108,8 @@ func usages(requested []certificatesv1.KeyUsage) (usage x509.KeyUsage, extended 
 		case certificatesv1.UsageServerAuth:
 			extended = append(extended, x509.ExtKeyUsageServerAuth)
 		default:
-			return 0, nil, fmt.Errorf("usage %q is not signed for agents: only digital signature, key encipherment, client auth and server auth are", u)
+			return 0, nil, fmt.Errorf("usage %q is not signed for agents: only digital signature, key encipherment, client auth and server auth are",
+				u)
 		}
 	}
 	if len(extended) == 0 {

@@ -30,8 +30,9 @@ func newKey(t *testing.T) crypto.Signer {
 func newAuthority(t *testing.T, isCA bool, until time.Time) (certificate, key []byte) {
 	t.Helper()
 	signer := newKey(t)
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, IsCA: isCA, BasicConstraintsValid: true,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: until, KeyUsage: x509.KeyUsageCertSign}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, IsCA: isCA,
+		BasicConstraintsValid: true,
+		NotBefore:             time.Now().Add(-time.Hour), NotAfter: until, KeyUsage: x509.KeyUsageCertSign}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, signer.Public(), signer)
 	if err != nil {
 		t.Fatal(err)
@@ -96,7 +97,8 @@ func TestSignWith(t *testing.T) {
 			}
 			roots := x509.NewCertPool()
 			roots.AppendCertsFromPEM(caCert)
-			_, err = certificate.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}, DNSName: "hello.addon.open-cluster-management.io"})
+			_, err = certificate.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+				DNSName: "hello.addon.open-cluster-management.io"})
 			if err != nil || certificate.Subject.CommonName != "hello" || certificate.Subject.Organization[0] != "hellos" || certificate.IsCA {
 				t.Errorf("%v, %+v", err, certificate)
 			}
@@ -134,7 +136,8 @@ func TestSignWithUsages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, usages := range [][]certificatesv1.KeyUsage{nil, {certificatesv1.UsageDigitalSignature}, {certificatesv1.UsageClientAuth, certificatesv1.UsageCertSign}} {
+	for _, usages := range [][]certificatesv1.KeyUsage{nil, {certificatesv1.UsageDigitalSignature},
+		{certificatesv1.UsageClientAuth, certificatesv1.UsageCertSign}} {
 		csr := newRequest(t)
 		csr.Spec.Usages = usages
 		if _, err := sign(t.Context(), addon.Installation{}, csr); err == nil {

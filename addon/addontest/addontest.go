@@ -46,21 +46,22 @@ func ClientOf(scheme *runtime.Scheme, objects ...client.Object) client.Client {
 	for i, object := range objects {
 		given[i] = encode(scheme, object)
 	}
-	return interceptor.NewClient(fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).WithObjects(objects...).Build(), interceptor.Funcs{
-		Get: func(ctx context.Context, hub client.WithWatch, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
-			wanted, ok := into.(*unstructured.Unstructured)
-			if !ok {
-				return hub.Get(ctx, key, into, opts...)
-			}
-			for _, object := range given {
-				if object.GroupVersionKind() == wanted.GroupVersionKind() && client.ObjectKeyFromObject(object) == key {
-					object.DeepCopyInto(wanted)
-					return nil
+	return interceptor.NewClient(fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).WithObjects(objects...).Build(),
+		interceptor.Funcs{
+			Get: func(ctx context.Context, hub client.WithWatch, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
+				wanted, ok := into.(*unstructured.Unstructured)
+				if !ok {
+					return hub.Get(ctx, key, into, opts...)
 				}
-			}
-			return apierrors.NewNotFound(schema.GroupResource{Group: wanted.GroupVersionKind().Group, Resource: wanted.GetKind()}, key.Name)
-		},
-	})
+				for _, object := range given {
+					if object.GroupVersionKind() == wanted.GroupVersionKind() && client.ObjectKeyFromObject(object) == key {
+						object.DeepCopyInto(wanted)
+						return nil
+					}
+				}
+				return apierrors.NewNotFound(schema.GroupResource{Group: wanted.GroupVersionKind().Group, Resource: wanted.GetKind()}, key.Name)
+			},
+		})
 }
 
 // encode is the object as the API server would return it.

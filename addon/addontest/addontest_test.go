@@ -42,7 +42,8 @@ func TestRead(t *testing.T) {
 	}{
 		"YAML": {addontest.Object(`{apiVersion: addon.open-cluster-management.io/v1beta1, kind: AddOnDeploymentConfig, metadata: {name: a, namespace: b},
 			spec: {customizedVariables: []}}`), &addonv1beta1.AddOnDeploymentConfig{}},
-		"typed":    {&addonv1beta1.AddOnDeploymentConfig{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b"}}, &addonv1beta1.AddOnDeploymentConfig{}},
+		"typed": {&addonv1beta1.AddOnDeploymentConfig{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b"}},
+			&addonv1beta1.AddOnDeploymentConfig{}},
 		"own":      {mine, &own{}},
 		"built in": {&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b"}}, &corev1.ConfigMap{}},
 	} {

@@ -52,16 +52,19 @@ func TestRender(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"CustomResourceDefinition greetings.example.com", "Deployment hello-agent", "Job clean-up", "ConfigMap first"}, names(objects)); diff != "" {
+	if diff := cmp.Diff([]string{"CustomResourceDefinition greetings.example.com", "Deployment hello-agent", "Job clean-up",
+		"ConfigMap first"}, names(objects)); diff != "" {
 		t.Fatal(diff)
 	}
-	want := map[string]string{"cluster": "cluster1", "namespace": "hello-system", "mode": "Default", "secrets": "mine hello-managed-kubeconfig", "kubernetes": "v1.30.3+k3s1"}
+	want := map[string]string{"cluster": "cluster1", "namespace": "hello-system", "mode": "Default",
+		"secrets": "mine hello-managed-kubeconfig", "kubernetes": "v1.30.3+k3s1"}
 	if diff := cmp.Diff(want, objects[1].GetAnnotations()); diff != "" || objects[1].GetNamespace() != "hello-system" {
 		t.Errorf("%s in %q", diff, objects[1].GetNamespace())
 	}
 	pod, _, _ := unstructured.NestedMap(objects[1].(*unstructured.Unstructured).Object, "spec", "template", "spec")
 	if diff := cmp.Diff(map[string]any{"nodeSelector": map[string]any{"host": "ssd"},
-		"containers": []any{map[string]any{"name": "agent", "image": "quay.io/acme/agent:v1", "args": []any{"--log-level=4"}}}}, pod); diff != "" {
+		"containers": []any{map[string]any{"name": "agent", "image": "quay.io/acme/agent:v1", "args": []any{"--log-level=4"}}}},
+		pod); diff != "" {
 		t.Error(diff)
 	}
 	if _, hook := objects[2].GetAnnotations()["addon.open-cluster-management.io/addon-pre-delete"]; !hook {
@@ -77,7 +80,8 @@ func TestDependencies(t *testing.T) {
 	for i := range 8 {
 		group.Go(func() {
 			enabled := i%2 == 0
-			objects, err := c.Render(addontest.Installation("cluster1", "hello"), values.Values{"sub": values.Values{"enabled": enabled, "who": "world"}})
+			objects, err := c.Render(addontest.Installation("cluster1", "hello"),
+				values.Values{"sub": values.Values{"enabled": enabled, "who": "world"}})
 			if got := strings.Contains(fmt.Sprint(names(objects)), "ConfigMap sub"); err != nil || got != enabled {
 				t.Errorf("enabled %t: %v, %v", enabled, names(objects), err)
 			}
@@ -96,10 +100,11 @@ func TestTrimCRDDescriptions(t *testing.T) {
 		t.Fatal(err)
 	}
 	versions, _, _ := unstructured.NestedSlice(objects[0].(*unstructured.Unstructured).Object, "spec", "versions")
-	want := []any{map[string]any{"name": "v1", "schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "properties": map[string]any{
-		"description": map[string]any{"type": "string", "default": "description"},
-		"list":        map[string]any{"type": "array", "items": map[string]any{"type": "string"}},
-	}}}}}
+	want := []any{map[string]any{"name": "v1",
+		"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "properties": map[string]any{
+			"description": map[string]any{"type": "string", "default": "description"},
+			"list":        map[string]any{"type": "array", "items": map[string]any{"type": "string"}},
+		}}}}}
 	if diff := cmp.Diff(want, versions); diff != "" {
 		t.Error(diff)
 	}
@@ -176,7 +181,8 @@ func TestIgnore(t *testing.T) {
 	c, err := chart.Load(fstest.MapFS{
 		"Chart.yaml": {Data: []byte("{apiVersion: v2, name: hello, version: 0.1.0}")}, ".helmignore": {Data: []byte("*.bak\nold/\n")},
 		"templates/a.yaml.bak": {Data: []byte("{{ broken")}, "templates/old/a.yaml": {Data: []byte("{{ broken")},
-		"templates/.a.yaml.swp": {Data: []byte("{{ broken")}, "templates/a.yaml": {Data: []byte("{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}")},
+		"templates/.a.yaml.swp": {Data: []byte("{{ broken")},
+		"templates/a.yaml":      {Data: []byte("{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}")},
 	}, ".")
 	if err != nil {
 		t.Fatal(err)
@@ -195,7 +201,9 @@ var selfContained embed.FS
 // AF-18: what Go leaves out of an embedded chart is missed at once, and not on the first cluster.
 func TestEmbedded(t *testing.T) {
 	t.Parallel()
-	if _, err := chart.Load(withoutHelpers, "testdata/hello"); err == nil || !strings.Contains(err.Error(), `templates/deployment.yaml includes "hello.name", which no file defines: embed the chart with //go:embed all:`) {
+	if _, err := chart.Load(withoutHelpers, "testdata/hello"); err == nil ||
+		!strings.Contains(err.Error(),
+			`templates/deployment.yaml includes "hello.name", which no file defines: embed the chart with //go:embed all:`) {
 		t.Error(err)
 	}
 }
@@ -212,7 +220,8 @@ func TestDefinitions(t *testing.T) {
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	broken := func(template string) fstest.MapFS {
-		return fstest.MapFS{"Chart.yaml": {Data: []byte("{apiVersion: v2, name: broken, version: 0.1.0}")}, "templates/a.yaml": {Data: []byte(template)}}
+		return fstest.MapFS{"Chart.yaml": {Data: []byte("{apiVersion: v2, name: broken, version: 0.1.0}")},
+			"templates/a.yaml": {Data: []byte(template)}}
 	}
 	for _, test := range []struct {
 		name, want string
@@ -222,7 +231,8 @@ func TestErrors(t *testing.T) {
 		{name: "no chart", files: fstest.MapFS{"values.yaml": {Data: []byte("{}")}}, want: "load the chart .: Chart.yaml file is missing"},
 		{name: "not valid", files: fstest.MapFS{"Chart.yaml": {Data: []byte("{apiVersion: v2, name: broken}")}}, want: "load the chart .: "},
 		{name: "no template", files: broken("{{ if }}"), want: "render the chart broken: "},
-		{name: "no object", files: broken("a: b"), want: "render the chart broken: broken/templates/a.yaml, document 1: it is no object of Kubernetes"},
+		{name: "no object", files: broken("a: b"),
+			want: "render the chart broken: broken/templates/a.yaml, document 1: it is no object of Kubernetes"},
 		{name: "missing value", files: broken("a: {{ .Values.a.b }}"), want: "render the chart broken: "},
 		{name: "missing value, strict", files: broken("a: {{ .Values.a }}"), strict: true, want: `render the chart broken: `},
 	} {
@@ -243,7 +253,8 @@ func TestErrors(t *testing.T) {
 	}
 	installation := addontest.Installation("cluster1", "hello")
 	installation.Cluster.Status.Version.Kubernetes = "new"
-	if _, err := load(t).Render(installation, nil); err == nil || !strings.Contains(err.Error(), `the Kubernetes version "new" of ManagedCluster "cluster1"`) {
+	if _, err := load(t).Render(installation, nil); err == nil ||
+		!strings.Contains(err.Error(), `the Kubernetes version "new" of ManagedCluster "cluster1"`) {
 		t.Error(err)
 	}
 }

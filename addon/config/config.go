@@ -65,7 +65,8 @@ func ReadPresent(ctx context.Context, c client.Client, installation addon.Instal
 	return readLast(ctx, c, installation, config, inAnyState)
 }
 
-func readLast(ctx context.Context, c client.Client, installation addon.Installation, config client.Object, check stateCheck) (found bool, err error) {
+func readLast(ctx context.Context, c client.Client, installation addon.Installation, config client.Object, check stateCheck) (found bool,
+	err error) {
 	resource, gvk, err := typeOf(c, config)
 	if err != nil {
 		return false, err
@@ -171,7 +172,8 @@ func InstallNamespace(c client.Client) func(context.Context, addon.Installation)
 func typeOf(c client.Client, config client.Object) (schema.GroupResource, schema.GroupVersionKind, error) {
 	gvk, err := c.GroupVersionKindFor(config)
 	if err != nil {
-		return schema.GroupResource{}, gvk, fmt.Errorf("find out the type of configuration %T: %w; add it to the scheme of the client", config, err)
+		return schema.GroupResource{}, gvk, fmt.Errorf("find out the type of configuration %T: %w; add it to the scheme of the client", config,
+			err)
 	}
 	mapping, err := c.RESTMapper().RESTMapping(gvk.GroupKind(), gvk.Version)
 	if err != nil {
@@ -180,7 +182,8 @@ func typeOf(c client.Client, config client.Object) (schema.GroupResource, schema
 	return mapping.Resource.GroupResource(), gvk, nil
 }
 
-func read(ctx context.Context, c client.Client, gvk schema.GroupVersionKind, desired addonv1beta1.ConfigSpecHash, config client.Object, check stateCheck) error {
+func read(ctx context.Context, c client.Client, gvk schema.GroupVersionKind, desired addonv1beta1.ConfigSpecHash, config client.Object,
+	check stateCheck) error {
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(gvk)
 	key := client.ObjectKey{Namespace: desired.Namespace, Name: desired.Name}

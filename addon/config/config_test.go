@@ -89,7 +89,8 @@ func TestAnotherState(t *testing.T) {
 		t.Errorf("in another state: %v", err)
 	}
 	present := &addonv1beta1.AddOnDeploymentConfig{}
-	if found, err := config.ReadPresent(t.Context(), c, installed(changed), present); !found || err != nil || present.Spec.AgentInstallNamespace != "hello" {
+	if found, err := config.ReadPresent(t.Context(), c, installed(changed), present); !found || err != nil ||
+		present.Spec.AgentInstallNamespace != "hello" {
 		t.Errorf("as it is now: %v, %t, %v", present.Spec, found, err)
 	}
 	// The hash is that of what is stored, not of what Go makes of it: an empty list is not the absence of one.
@@ -112,7 +113,8 @@ func TestLeaving(t *testing.T) {
 		t.Errorf("namespace %q, %v", got, err)
 	}
 	found := 0
-	if err := config.ReadAll(t.Context(), c, installation, func(*addonv1beta1.AddOnDeploymentConfig) error { found++; return nil }); found != 1 || err != nil {
+	if err := config.ReadAll(t.Context(), c, installation,
+		func(*addonv1beta1.AddOnDeploymentConfig) error { found++; return nil }); found != 1 || err != nil {
 		t.Errorf("%d, %v", found, err)
 	}
 }
@@ -123,7 +125,8 @@ func TestMissing(t *testing.T) {
 	if !errors.Is(err, config.ErrMissing) || !strings.Contains(err.Error(), "AddOnDeploymentConfig default/one does not exist: create it") {
 		t.Error(err)
 	}
-	if _, err := config.Read(t.Context(), hub(), installed(), &apiextensionsv1.CustomResourceDefinition{}); err == nil || !strings.Contains(err.Error(), "add it to the scheme") {
+	if _, err := config.Read(t.Context(), hub(), installed(), &apiextensionsv1.CustomResourceDefinition{}); err == nil ||
+		!strings.Contains(err.Error(), "add it to the scheme") {
 		t.Errorf("a type that the client does not know: %v", err)
 	}
 }
@@ -141,7 +144,8 @@ func TestReadAll(t *testing.T) {
 		t.Errorf("%s, %v", got, err)
 	}
 	enough := errors.New("enough")
-	if err := config.ReadAll(t.Context(), c, installation, func(*addonv1beta1.AddOnDeploymentConfig) error { return enough }); !errors.Is(err, enough) {
+	if err := config.ReadAll(t.Context(), c, installation, func(*addonv1beta1.AddOnDeploymentConfig) error { return enough }); !errors.Is(err,
+		enough) {
 		t.Error(err)
 	}
 }

@@ -34,7 +34,8 @@ func newServer(t *testing.T, without bool) (*server, *rest.Config) {
 	s := &server{without: without, leases: map[string]*coordinationv1.Lease{}}
 	http := httptest.NewServer(s)
 	t.Cleanup(http.Close)
-	return s, &rest.Config{Host: http.URL, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json", AcceptContentTypes: "application/json"}}
+	return s, &rest.Config{Host: http.URL, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json",
+		AcceptContentTypes: "application/json"}}
 }
 
 const group = "/apis/coordination.k8s.io/v1"
@@ -85,7 +86,8 @@ func (s *server) renewed(path string) time.Time {
 
 func eventually(t *testing.T, what string, check func() bool) {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true, func(context.Context) (bool, error) { return check(), nil })
+	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true,
+		func(context.Context) (bool, error) { return check(), nil })
 	if err != nil {
 		t.Fatalf("%s: %v", what, err)
 	}

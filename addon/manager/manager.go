@@ -120,14 +120,14 @@ func (m *Manager) Start(ctx context.Context) error {
 	return m.mgr.Start(ctx)
 }
 
-// Trigger has the manager ask an add-on again for what it has on a cluster, and whether to approve or sign the certificate requests that wait
-// there: something has changed that the manager does not watch. It returns at once, and may be called from any
+// Trigger has the manager ask an add-on again for what it has on a cluster, and whether to approve or sign the certificate requests that
+// wait there: something has changed that the manager does not watch. It returns at once, and may be called from any
 // goroutine. A manager that does not work yet ignores it: it asks for all add-ons when it starts to.
 func (m *Manager) Trigger(cluster, addOn string) { m.addOns.Add(cluster, addOn) }
 
 // Setup adds add-ons to a manager of controller-runtime that is there for other reasons, too, under a name as in
-// Options, all of them in one call. The manager's scheme needs what AddToScheme adds, and its client is best one that reads its own writes. The
-// function that it returns is that of [Manager.Trigger].
+// Options, all of them in one call. The manager's scheme needs what AddToScheme adds, and its client is best one that reads its own writes.
+// The function that it returns is that of [Manager.Trigger].
 func Setup(mgr ctrl.Manager, name string, agents ...addon.Agent) (func(cluster, addOn string), error) {
 	addOns := &requeue.AddOns{}
 	if err := setup(mgr, name, addOns, agents); err != nil {
@@ -144,7 +144,8 @@ func setup(mgr ctrl.Manager, name string, addOns *requeue.AddOns, agents []addon
 	if err != nil {
 		return fmt.Errorf("the manager %s: %w", name, err)
 	}
-	return engine.Register(mgr, engine.Options{Manager: name, Catalogue: fixed, Configs: configsOf(agents), Requeue: addOns, Clock: clock.RealClock{}})
+	return engine.Register(mgr, engine.Options{Manager: name, Catalogue: fixed, Configs: configsOf(agents), Requeue: addOns,
+		Clock: clock.RealClock{}})
 }
 
 // AddToScheme adds the kinds that a manager works with.

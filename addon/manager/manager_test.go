@@ -43,7 +43,8 @@ func TestAPIReader(t *testing.T) {
 			{"name":"clusterroles","kind":"ClusterRole"},{"name":"clusterrolebindings","kind":"ClusterRoleBinding"}`,
 	} {
 		groups = append(groups, fmt.Sprintf(`{"name":%q,"versions":[{"groupVersion":"%[1]s/v1","version":"v1"}]}`, group))
-		api.Handle("/apis/"+group+"/v1", reply(fmt.Sprintf(`{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"%s/v1","resources":[%s]}`, group, resources)))
+		api.Handle("/apis/"+group+"/v1",
+			reply(fmt.Sprintf(`{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"%s/v1","resources":[%s]}`, group, resources)))
 	}
 	api.Handle("/apis", reply(`{"kind":"APIGroupList","apiVersion":"v1","groups":[`+strings.Join(groups, ",")+`]}`))
 	api.Handle("/api/v1", reply(`{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"v1","resources":[

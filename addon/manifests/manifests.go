@@ -79,7 +79,8 @@ func (t *Templates) Render(installation addon.Installation, given values.Values)
 			return nil, fmt.Errorf("render the template: %w", err)
 		}
 		if before, _, missing := bytes.Cut(text.Bytes(), []byte("<no value>")); missing {
-			return nil, fmt.Errorf("render the template %s: a value is missing in what is line %d of the result", file.path, 1+bytes.Count(before, []byte("\n")))
+			return nil, fmt.Errorf("render the template %s: a value is missing in what is line %d of the result", file.path, 1+
+				bytes.Count(before, []byte("\n")))
 		}
 		found, err := documents.Objects(file.path, text.Bytes())
 		if err != nil {

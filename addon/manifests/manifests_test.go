@@ -71,7 +71,8 @@ func TestRender(t *testing.T) {
 	if objects, err = templates.Render(installation, given); err != nil || len(objects) != 4 {
 		t.Fatalf("hosted: %d objects, %v", len(objects), err)
 	}
-	if got := []any{field(t, objects[1], "data", "kubeconfig"), field(t, objects[3], "stringData", "name")}; got[0] != "hello-managed-kubeconfig" || got[1] != "hello-hub-kubeconfig" {
+	if got := []any{field(t, objects[1], "data", "kubeconfig"),
+		field(t, objects[3], "stringData", "name")}; got[0] != "hello-managed-kubeconfig" || got[1] != "hello-hub-kubeconfig" {
 		t.Errorf("secrets %v", got)
 	}
 }
@@ -84,7 +85,8 @@ func TestErrors(t *testing.T) {
 		{"missing value", "a: b\nc: {{ .Missing }}", "render the template a.yaml: a value is missing in what is line 2 of the result"},
 		{"no YAML", "kind: [", "render the template a.yaml, document 1: "},
 		{"no object", "- a", "render the template a.yaml, document 1: it is no object of Kubernetes"},
-		{"no kind", "apiVersion: v1\nkind: A\n---\na: b", "render the template a.yaml, document 2: it is no object of Kubernetes: apiVersion or kind is missing"},
+		{"no kind", "apiVersion: v1\nkind: A\n---\na: b",
+			"render the template a.yaml, document 2: it is no object of Kubernetes: apiVersion or kind is missing"},
 		{"wrong call", "{{ index .ClusterName 99 }}", "render the template: template: a.yaml:1:3:"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

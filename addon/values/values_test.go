@@ -77,7 +77,8 @@ func TestFromAnnotation(t *testing.T) {
 			t.Errorf("%v, %v without the annotation", got, err)
 		}
 	}
-	if _, err := values.FromAnnotation(t.Context(), with(`replicas: 2`)); err == nil || !strings.Contains(err.Error(), "ManagedClusterAddOn cluster1/hello is no JSON object") {
+	if _, err := values.FromAnnotation(t.Context(), with(`replicas: 2`)); err == nil ||
+		!strings.Contains(err.Error(), "ManagedClusterAddOn cluster1/hello is no JSON object") {
 		t.Error(err)
 	}
 }
@@ -111,10 +112,14 @@ func TestFromDeploymentConfig(t *testing.T) {
 		want v
 	}{
 		{"variables", values.Variables, v{"LogLevel": "4"}},
-		{"node placement", values.NodePlacement, v{"global": v{"nodeSelector": v{"host": "ssd"}, "tolerations": []any{v{"key": "dedicated", "operator": "Exists"}}}}},
+		{"node placement", values.NodePlacement,
+			v{"global": v{"nodeSelector": v{"host": "ssd"}, "tolerations": []any{v{"key": "dedicated", "operator": "Exists"}}}}},
 		{"proxy", values.Proxy, v{"global": v{"proxyConfig": v{"httpProxy": "http://proxy:3128", "noProxy": ".svc", "caBundle": "QUJD"}}}},
-		{"resources", values.ResourceRequirements, v{"global": v{"resourceRequirements": []any{v{"containerIDRegex": "^(?:deployments:.+:agent)$", "resources": v{"limits": v{"memory": "64Mi"}}}}}}},
-		{"image", values.Image("global.imageOverrides.agent", "quay.io/acme/agent:v1"), v{"global": v{"imageOverrides": v{"agent": "mirror.example.com/acme/agent:v1"}}}},
+		{"resources", values.ResourceRequirements,
+			v{"global": v{"resourceRequirements": []any{v{"containerIDRegex": "^(?:deployments:.+:agent)$",
+				"resources": v{"limits": v{"memory": "64Mi"}}}}}}},
+		{"image", values.Image("global.imageOverrides.agent", "quay.io/acme/agent:v1"),
+			v{"global": v{"imageOverrides": v{"agent": "mirror.example.com/acme/agent:v1"}}}},
 		{"another image", values.Image("image", "ghcr.io/acme/agent:v1"), v{}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -132,7 +137,8 @@ func TestFromDeploymentConfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]any{"4", map[string]string{"host": "ssd"}}, []any{got["LogLevel"], got["NodeSelector"]}); diff != "" || got["Tolerations"] == nil {
+	if diff := cmp.Diff([]any{"4", map[string]string{"host": "ssd"}}, []any{got["LogLevel"], got["NodeSelector"]}); diff != "" ||
+		got["Tolerations"] == nil {
 		t.Errorf("%s, tolerations %v", diff, got["Tolerations"])
 	}
 }
@@ -147,7 +153,8 @@ func TestEmptyDeploymentConfig(t *testing.T) {
 	}
 	wrong := &addonv1beta1.AddOnDeploymentConfig{Spec: addonv1beta1.AddOnDeploymentConfigSpec{
 		ResourceRequirements: []addonv1beta1.ContainerResourceRequirements{{ContainerID: "deployments:("}}}}
-	if _, err := values.ResourceRequirements(wrong); err == nil || !strings.Contains(err.Error(), `containerID "deployments:(" is not of the form`) {
+	if _, err := values.ResourceRequirements(wrong); err == nil ||
+		!strings.Contains(err.Error(), `containerID "deployments:(" is not of the form`) {
 		t.Error(err)
 	}
 }

@@ -48,7 +48,8 @@ func newCommand() *cobra.Command {
 	root.PersistentPreRunE = func(*cobra.Command, []string) error { return logs.set() }
 	root.AddCommand(
 		newRunCommand("run", "Run registration and work in one process", agent.Parts{Registration: true, Work: true}),
-		newRunCommand("registration", "Run registration alone: join the hub, heartbeat, health, version, resources and claims", agent.Parts{Registration: true}),
+		newRunCommand("registration", "Run registration alone: join the hub, heartbeat, health, version, resources and claims",
+			agent.Parts{Registration: true}),
 		newRunCommand("work", "Run the work agent alone, with the credential that registration obtains", agent.Parts{Work: true}),
 	)
 	return root

@@ -41,7 +41,8 @@ func (f *admissionFlags) addCounting(flags *pflag.FlagSet) {
 func (f *admissionFlags) options(g *featuregates.Set) (inprocess.Options, error) {
 	options := inprocess.DefaultOptions()
 	if f.manifestLimit < 1 {
-		return options, fmt.Errorf("--%s=%d: a ManifestWork needs room for its manifests; use a number of bytes such as %d", flagManifestLimit, f.manifestLimit, admission.DefaultManifestLimit)
+		return options, fmt.Errorf("--%s=%d: a ManifestWork needs room for its manifests; use a number of bytes such as %d", flagManifestLimit,
+			f.manifestLimit, admission.DefaultManifestLimit)
 	}
 	if f.joinLimit < 1 {
 		return options, fmt.Errorf("--%s=%d: nobody could join; use a number such as %d", flagJoinLimit, f.joinLimit, admission.DefaultJoinLimit)

@@ -75,14 +75,18 @@ func ownNamespace() string {
 func (f *controllersFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.kubeconfig, "kubeconfig", f.kubeconfig, "File with the access to the API (default: that of the pod this runs in).")
 	f.hub.add(flags)
-	flags.BoolVar(&f.leaderElect, "leader-elect", f.leaderElect, "Act only while holding the Lease "+leaderLease+", or one of its own for some groups of controllers, so that several processes may run.")
+	flags.BoolVar(&f.leaderElect, "leader-elect", f.leaderElect, "Act only while holding the Lease "+leaderLease+
+		", or one of its own for some groups of controllers, so that several processes may run.")
 	flags.StringVar(&f.leaseNamespace, "leader-election-namespace", f.leaseNamespace, "Namespace of the Lease; it must exist.")
 	addMetricsAddress(flags, &f.metricsAddress)
-	flags.StringVar(&f.healthAddress, "health-probe-bind-address", f.healthAddress, "Address at which /healthz and /readyz are served; 0 serves none.")
+	flags.StringVar(&f.healthAddress, "health-probe-bind-address", f.healthAddress,
+		"Address at which /healthz and /readyz are served; 0 serves none.")
 	flags.StringVar(&f.debug.Address, "placement-debug-bind-address", f.debug.Address,
-		"Address at which the placement controllers serve "+report.Path+" over HTTPS, which says why placements select what they do; "+noAddress+" serves none.")
+		"Address at which the placement controllers serve "+report.Path+" over HTTPS, which says why placements select what they do; "+noAddress+
+			" serves none.")
 	flags.StringVar(&f.debug.CertDir, "placement-debug-cert-dir", f.debug.CertDir,
-		"Folder with the serving certificate of "+report.Path+", tls.crt and tls.key (default: one that is made for the occasion, which nobody can verify).")
+		"Folder with the serving certificate of "+report.Path+
+			", tls.crt and tls.key (default: one that is made for the occasion, which nobody can verify).")
 	f.tls.add(flags)
 	f.logs.addFlags(flags)
 }
@@ -117,7 +121,8 @@ func (f *controllersFlags) run(ctx context.Context) error {
 	if options.Metrics, err = metricsOptions(f.metricsAddress, f.debug.TLS); err != nil {
 		return err
 	}
-	if f.debug.Address != noAddress && f.hub.gates.Enabled(featuregates.PlacementDebugServer) && slices.Contains(controllers.Groups, hub.GroupPlacement) {
+	if f.debug.Address != noAddress && f.hub.gates.Enabled(featuregates.PlacementDebugServer) &&
+		slices.Contains(controllers.Groups, hub.GroupPlacement) {
 		controllers.PlacementDebug = &debug.Endpoint{}
 	}
 	manager, err := newManager(client, options, controllers)

@@ -76,7 +76,8 @@ func (f *hubFlags) add(flags *pflag.FlagSet) {
 		"Groups of hub controllers to run, out of "+strings.Join(hub.Groups(), ", ")+"; "+noGroups+" runs none.")
 	f.gates.AddFlag(flags)
 	flags.StringSliceVar(&f.approvedUsers, flagApprovedUsers, f.approvedUsers,
-		"Users whose clusters are approved and accepted without a person; nobody's are without the feature gate "+string(featuregates.ManagedClusterAutoApproval)+".")
+		"Users whose clusters are approved and accepted without a person; nobody's are without the feature gate "+
+			string(featuregates.ManagedClusterAutoApproval)+".")
 	flags.StringSliceVar(&f.approvedUsersOld, flagApprovedUsersOld, f.approvedUsersOld, "The same as --"+flagApprovedUsers+".")
 	flags.StringSliceVar(&f.cleanupResources, flagCleanupResources, f.cleanupResources,
 		"What is deleted from the namespace of a deleted cluster, one after the other, each as group/version/resource.")
@@ -88,7 +89,8 @@ func (f *hubFlags) add(flags *pflag.FlagSet) {
 			"still asks stays, and so do those that administrators created. 0 waits for ever.")
 	flags.StringToStringVar(&f.labels, flagLabels, f.labels,
 		"Labels of what the hub makes for a cluster (namespace, lease, service accounts, roles and role bindings), beside its own, each as KEY=VALUE.")
-	flags.BoolVar(&f.withoutElection, "disable-leader-election", f.withoutElection, "Act without a Lease, whoever else may run the same controllers.")
+	flags.BoolVar(&f.withoutElection, "disable-leader-election", f.withoutElection,
+		"Act without a Lease, whoever else may run the same controllers.")
 	flags.StringVar(&f.tieBreak, "placement-tie-break", f.tieBreak,
 		"How placements choose among clusters of equal scores: "+string(placement.TieBreakName)+" takes the first by name, "+
 			string(placement.TieBreakHash)+" spreads placements over them.")
@@ -160,7 +162,8 @@ func (f *hubFlags) options() (o hub.Options, err error) {
 	for _, text := range f.cleanupResources {
 		parts := strings.Split(text, "/")
 		if len(parts) != 3 || parts[1] == "" || parts[2] == "" {
-			return o, fmt.Errorf("--%s: %q is not group/version/resource; write for instance work.open-cluster-management.io/v1/manifestworks", flagCleanupResources, text)
+			return o, fmt.Errorf("--%s: %q is not group/version/resource; write for instance work.open-cluster-management.io/v1/manifestworks",
+				flagCleanupResources, text)
 		}
 		o.CleanupResources = append(o.CleanupResources, schema.GroupVersionResource{Group: parts[0], Version: parts[1], Resource: parts[2]})
 	}
@@ -178,7 +181,8 @@ func (f *hubFlags) checkLabels() (map[string]string, error) {
 		case prefix == fleet.Domain || strings.HasSuffix(prefix, "."+fleet.Domain):
 			return nil, fmt.Errorf("--%s: labels of %s are the hub's own; leave %s out", flagLabels, fleet.Domain, key)
 		case key == corev1.LabelMetadataName:
-			return nil, fmt.Errorf("--%s: Kubernetes sets %s of each namespace to the namespace's name, and takes no other; leave it out", flagLabels, key)
+			return nil, fmt.Errorf("--%s: Kubernetes sets %s of each namespace to the namespace's name, and takes no other; leave it out",
+				flagLabels, key)
 		case prefix == rbacv1.GroupName:
 			return nil, fmt.Errorf("--%s: labels of %s add the rights of the agents' roles to other roles; leave %s out", flagLabels, prefix, key)
 		}
@@ -193,7 +197,8 @@ func (f *hubFlags) info(o hub.Options) map[string]string {
 		groups = o.Running()
 	}
 	return map[string]string{
-		fleet.HubInfoVersion: version.String(), fleet.HubInfoControllers: strings.Join(groups, ","), fleet.HubInfoFeatureGates: strings.Join(f.gates.Values(), ","),
+		fleet.HubInfoVersion: version.String(), fleet.HubInfoControllers: strings.Join(groups, ","),
+		fleet.HubInfoFeatureGates: strings.Join(f.gates.Values(), ","),
 	}
 }
 
@@ -204,7 +209,8 @@ func parseGroups(names []string) ([]string, error) {
 	}
 	for _, name := range names {
 		if !slices.Contains(hub.Groups(), name) {
-			return nil, fmt.Errorf("--controllers: %q is no group of controllers; use some of %s, or %s alone", name, strings.Join(hub.Groups(), ", "), noGroups)
+			return nil, fmt.Errorf("--controllers: %q is no group of controllers; use some of %s, or %s alone", name,
+				strings.Join(hub.Groups(), ", "), noGroups)
 		}
 	}
 	if len(names) == 0 {

@@ -23,41 +23,58 @@ func TestHubFlags(t *testing.T) {
 		err   string
 	}{
 		"defaults": {nil, func(o hub.Options) bool {
-			return slices.Equal(o.Groups, hub.Groups()) && len(o.AutoApprovedUsers) == 0 && o.Gates.Enabled(featuregates.DefaultClusterSet) && len(o.CleanupResources) == 2
+			return slices.Equal(o.Groups, hub.Groups()) && len(o.AutoApprovedUsers) == 0 && o.Gates.Enabled(featuregates.DefaultClusterSet) &&
+				len(o.CleanupResources) == 2
 		}, ""},
 		"none": {[]string{"--controllers=none"}, func(o hub.Options) bool { return len(o.Groups) == 0 }, ""},
 		"some": {[]string{"--controllers=work,registration"}, func(o hub.Options) bool { return len(o.Groups) == 2 }, ""},
 		"a group that is off": {[]string{"--controllers=addon", "--feature-gates=AddonManagement=false"}, nil,
 			"--controllers addon and --feature-gates leave nothing to run; switch on AddonManagement, or name"},
-		"controllers that are off": {[]string{"--controllers=work", "--feature-gates=ManifestWorkReplicaSet=false,CleanUpCompletedManifestWork=false"}, nil,
+		"controllers that are off": {[]string{"--controllers=work",
+			"--feature-gates=ManifestWorkReplicaSet=false,CleanUpCompletedManifestWork=false"}, nil,
 			"switch on ManifestWorkReplicaSet or CleanUpCompletedManifestWork"},
-		"one of them is on":           {[]string{"--controllers=work", "--feature-gates=ManifestWorkReplicaSet=false"}, func(o hub.Options) bool { return slices.Equal(o.Running(), []string{"work"}) }, ""},
-		"a group that is off of some": {[]string{"--controllers=addon,placement", "--feature-gates=AddonManagement=false"}, func(o hub.Options) bool { return slices.Equal(o.Running(), []string{"placement"}) }, ""},
-		"no such group":               {[]string{"--controllers=works"}, nil, `"works" is no group of controllers`},
-		"no groups":                   {[]string{"--controllers="}, nil, "name at least one"},
+		"one of them is on": {[]string{"--controllers=work", "--feature-gates=ManifestWorkReplicaSet=false"},
+			func(o hub.Options) bool { return slices.Equal(o.Running(), []string{"work"}) }, ""},
+		"a group that is off of some": {[]string{"--controllers=addon,placement", "--feature-gates=AddonManagement=false"},
+			func(o hub.Options) bool { return slices.Equal(o.Running(), []string{"placement"}) }, ""},
+		"no such group": {[]string{"--controllers=works"}, nil, `"works" is no group of controllers`},
+		"no groups":     {[]string{"--controllers="}, nil, "name at least one"},
 		"users": {[]string{"--feature-gates=ManagedClusterAutoApproval=true", "--auto-approved-csr-users=a,b", "--cluster-auto-approval-users=c"},
 			func(o hub.Options) bool { return slices.Equal(o.AutoApprovedUsers, []string{"a", "b", "c"}) }, ""},
-		"users without the gate": {[]string{"--auto-approved-csr-users=a"}, func(o hub.Options) bool { return len(o.AutoApprovedUsers) == 0 }, ""},
-		"no default sets":        {[]string{"--feature-gates=DefaultClusterSet=false"}, func(o hub.Options) bool { return !o.Gates.Enabled(featuregates.DefaultClusterSet) }, ""},
-		"labels":                 {[]string{"--labels=team=a,stage=prod"}, func(o hub.Options) bool { return o.Labels["team"] == "a" && o.Labels["stage"] == "prod" }, ""},
-		"no label":               {[]string{"--labels=team=a b"}, nil, `--labels: Invalid value: "a b"`},
-		"label of the hub":       {[]string{"--labels=open-cluster-management.io/cluster-name=c"}, nil, "leave open-cluster-management.io/cluster-name out"},
-		"label of a part of it":  {[]string{"--labels=cluster.open-cluster-management.io/x=c"}, nil, "leave cluster.open-cluster-management.io/x out"},
-		"name of a namespace":    {[]string{"--labels=kubernetes.io/metadata.name=x"}, nil, "leave it out"},
-		"aggregated roles":       {[]string{"--labels=rbac.authorization.k8s.io/aggregate-to-admin=true"}, nil, "leave rbac.authorization.k8s.io/aggregate-to-admin out"},
-		"label of Kubernetes":    {[]string{"--labels=app.kubernetes.io/managed-by=x,pod-security.kubernetes.io/enforce=baseline"}, func(o hub.Options) bool { return len(o.Labels) == 2 }, ""},
-		"label of another":       {[]string{"--labels=my-open-cluster-management.io/x=c"}, func(o hub.Options) bool { return len(o.Labels) == 1 }, ""},
+		"users without the gate": {[]string{"--auto-approved-csr-users=a"}, func(o hub.Options) bool { return len(o.AutoApprovedUsers) == 0 },
+			""},
+		"no default sets": {[]string{"--feature-gates=DefaultClusterSet=false"},
+			func(o hub.Options) bool { return !o.Gates.Enabled(featuregates.DefaultClusterSet) }, ""},
+		"labels": {[]string{"--labels=team=a,stage=prod"}, func(o hub.Options) bool {
+			return o.Labels["team"] == "a" &&
+				o.Labels["stage"] == "prod"
+		}, ""},
+		"no label": {[]string{"--labels=team=a b"}, nil, `--labels: Invalid value: "a b"`},
+		"label of the hub": {[]string{"--labels=open-cluster-management.io/cluster-name=c"}, nil,
+			"leave open-cluster-management.io/cluster-name out"},
+		"label of a part of it": {[]string{"--labels=cluster.open-cluster-management.io/x=c"}, nil,
+			"leave cluster.open-cluster-management.io/x out"},
+		"name of a namespace": {[]string{"--labels=kubernetes.io/metadata.name=x"}, nil, "leave it out"},
+		"aggregated roles": {[]string{"--labels=rbac.authorization.k8s.io/aggregate-to-admin=true"}, nil,
+			"leave rbac.authorization.k8s.io/aggregate-to-admin out"},
+		"label of Kubernetes": {[]string{"--labels=app.kubernetes.io/managed-by=x,pod-security.kubernetes.io/enforce=baseline"},
+			func(o hub.Options) bool { return len(o.Labels) == 2 }, ""},
+		"label of another": {[]string{"--labels=my-open-cluster-management.io/x=c"}, func(o hub.Options) bool { return len(o.Labels) == 1 },
+			""},
 		"other flags": {[]string{
-			"--enabled-registration-drivers=csr", "--work-driver=kube", "--work-driver-config=/var/run/secrets/work/config.yaml", "--cloudevents-client-id=x",
-			"--kube-api-qps=50", "--kube-api-burst=100", "--disable-leader-election", "--auto-approved-grpc-users=a", "--grpc-ca-file=f", "--grpc-key-file=f",
+			"--enabled-registration-drivers=csr", "--work-driver=kube", "--work-driver-config=/var/run/secrets/work/config.yaml",
+			"--cloudevents-client-id=x",
+			"--kube-api-qps=50", "--kube-api-burst=100", "--disable-leader-election", "--auto-approved-grpc-users=a", "--grpc-ca-file=f",
+			"--grpc-key-file=f",
 			"--grpc-signing-duration=720h", "--feature-gates=ManifestWorkReplicaSet=true,ResourceCleanup=true,ClusterImporter=true",
 		}, func(hub.Options) bool { return true }, ""},
 		"resources": {[]string{"--gc-resource-list=/v1/configmaps"}, func(o hub.Options) bool {
 			return len(o.CleanupResources) == 1 && o.CleanupResources[0].Resource == "configmaps" && o.CleanupResources[0].Group == ""
 		}, ""},
-		"no resource":       {[]string{"--gc-resource-list=configmaps"}, nil, `"configmaps" is not group/version/resource`},
-		"tie-break":         {nil, func(o hub.Options) bool { return o.TieBreak == placement.TieBreakName }, ""},
-		"tie-break by hash": {[]string{"--placement-tie-break=Hash"}, func(o hub.Options) bool { return o.TieBreak == placement.TieBreakHash }, ""},
+		"no resource": {[]string{"--gc-resource-list=configmaps"}, nil, `"configmaps" is not group/version/resource`},
+		"tie-break":   {nil, func(o hub.Options) bool { return o.TieBreak == placement.TieBreakName }, ""},
+		"tie-break by hash": {[]string{"--placement-tie-break=Hash"}, func(o hub.Options) bool { return o.TieBreak == placement.TieBreakHash },
+			""},
 		"no such tie-break": {[]string{"--placement-tie-break=Random"}, nil, `--placement-tie-break is "Random"; use one of Name, Hash`},
 		"negative timeout":  {[]string{"--cluster-deletion-timeout=-1s"}, nil, "-1s is negative"},
 	} {
@@ -102,11 +119,13 @@ func TestRefusedFlags(t *testing.T) {
 func TestServerFlags(t *testing.T) {
 	t.Parallel()
 	command := newServerCommand()
-	if err := command.ParseFlags([]string{"--self-management=false", "--self-management-cluster-name=hub", "--tls-min-version=VersionTLS12"}); err != nil {
+	if err := command.ParseFlags([]string{"--self-management=false", "--self-management-cluster-name=hub",
+		"--tls-min-version=VersionTLS12"}); err != nil {
 		t.Error(err)
 	}
 	for _, command := range []*cobra.Command{newServerCommand(), newControllersCommand(), newWebhooksCommand()} {
-		if err := command.ParseFlags([]string{"--feature-gates=DefaultClusterSet=true", "--kube-api-qps=50", "--kube-api-burst=100", "--tls-min-version=VersionTLS13", "--tls-cipher-suites=TLS_AES_128_GCM_SHA256"}); err != nil {
+		if err := command.ParseFlags([]string{"--feature-gates=DefaultClusterSet=true", "--kube-api-qps=50", "--kube-api-burst=100",
+			"--tls-min-version=VersionTLS13", "--tls-cipher-suites=TLS_AES_128_GCM_SHA256"}); err != nil {
 			t.Errorf("%s: %v", command.Name(), err)
 		}
 	}

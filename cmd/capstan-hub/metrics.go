@@ -18,7 +18,8 @@ const (
 
 func addMetricsAddress(flags *pflag.FlagSet, address *string) {
 	flags.StringVar(address, flagMetricsAddress, *address,
-		"Address at which /metrics is served; "+noAddress+" serves none. At any that is not of this machine alone it is served over HTTPS, to those whom the API lets get /metrics.")
+		"Address at which /metrics is served; "+noAddress+
+			" serves none. At any that is not of this machine alone it is served over HTTPS, to those whom the API lets get /metrics.")
 }
 
 // metricsOptions serve metrics in plain to who is on this machine. They tell how many clusters there are and what they do, so whoever
@@ -30,7 +31,8 @@ func metricsOptions(address string, bounds func(*tls.Config)) (metricsserver.Opt
 	}
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
-		return options, fmt.Errorf("--%s: %w: write HOST:PORT, such as %s, or %s for none", flagMetricsAddress, err, defaultMetricsAddress, noAddress)
+		return options, fmt.Errorf("--%s: %w: write HOST:PORT, such as %s, or %s for none", flagMetricsAddress, err, defaultMetricsAddress,
+			noAddress)
 	}
 	if ip := net.ParseIP(host); host == "localhost" || ip != nil && ip.IsLoopback() {
 		return options, nil

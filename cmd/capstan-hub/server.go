@@ -142,7 +142,8 @@ func (f *serverFlags) complete(ctx context.Context, flags *pflag.FlagSet, o *con
 func (f *serverFlags) checkEtcd(flags *pflag.FlagSet, o *controlplane.Options) (err error) {
 	embedded := o.Config.Etcd.Mode == ocmconfig.EtcdEmbed
 	if flags.Changed(flagEmbeddedEtcd) && f.embeddedEtcd != embedded {
-		return fmt.Errorf("--%s=%t, but etcd.mode in %s is %s; change one of them", flagEmbeddedEtcd, f.embeddedEtcd, o.Config.File, o.Config.Etcd.Mode)
+		return fmt.Errorf("--%s=%t, but etcd.mode in %s is %s; change one of them", flagEmbeddedEtcd, f.embeddedEtcd, o.Config.File,
+			o.Config.Etcd.Mode)
 	}
 	if count := os.Getenv(envSnapshotCount); count != "" {
 		if o.Etcd.SnapshotCount, err = strconv.ParseUint(count, 10, 64); err != nil {

@@ -15,8 +15,10 @@ type tlsFlags struct {
 }
 
 func (f *tlsFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.minVersion, "tls-min-version", f.minVersion, "Least version of TLS that is served, such as VersionTLS12 or VersionTLS13 (default VersionTLS12).")
-	flags.StringSliceVar(&f.cipherSuites, "tls-cipher-suites", f.cipherSuites, "Cipher suites that are served up to TLS 1.2, by their IANA names (default: those of Go).")
+	flags.StringVar(&f.minVersion, "tls-min-version", f.minVersion,
+		"Least version of TLS that is served, such as VersionTLS12 or VersionTLS13 (default VersionTLS12).")
+	flags.StringSliceVar(&f.cipherSuites, "tls-cipher-suites", f.cipherSuites,
+		"Cipher suites that are served up to TLS 1.2, by their IANA names (default: those of Go).")
 }
 
 // apply returns what makes a TLS configuration be as the flags say.

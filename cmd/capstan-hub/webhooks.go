@@ -79,7 +79,8 @@ func (f *webhooksFlags) add(flags *pflag.FlagSet) {
 	f.tls.add(flags)
 	f.accepted.AddLimits(flags, "kube-api-qps", "kube-api-burst")
 	addMetricsAddress(flags, &f.metricsAddress)
-	flags.StringVar(&f.healthAddress, "health-probe-bind-address", f.healthAddress, "Address at which /healthz and /readyz are served; 0 serves none.")
+	flags.StringVar(&f.healthAddress, "health-probe-bind-address", f.healthAddress,
+		"Address at which /healthz and /readyz are served; 0 serves none.")
 	f.logs.addFlags(flags)
 }
 

@@ -126,8 +126,8 @@ func TestValid(t *testing.T) {
 	}
 }
 
-// Everything that reads an object parses the quantities in it, controllers and clients too, and one of a few characters can take minutes. So
-// the schema keeps such quantities out, with the bounds that all else has.
+// Everything that reads an object parses the quantities in it, controllers and clients too, and one of a few characters can take minutes.
+// So the schema keeps such quantities out, with the bounds that all else has.
 func TestQuantitiesAreBounded(t *testing.T) {
 	t.Parallel()
 	found := 0
@@ -156,7 +156,8 @@ func expectBoundedQuantity(t *testing.T, path string, schema *apiextensionsv1.JS
 		t.Fatal(err)
 	}
 	for _, value := range []any{
-		int64(5), "0", "500m", "5Gi", "1E", "2Ei", ".5", "1e3", "+1.5e+6", "-1E-006", "1e100", "1e-100", "9223372036854775807999999999n", strings.Repeat("1", 64),
+		int64(5), "0", "500m", "5Gi", "1E", "2Ei", ".5", "1e3", "+1.5e+6", "-1E-006", "1e100", "1e-100", "9223372036854775807999999999n",
+		strings.Repeat("1", 64),
 	} {
 		if errs := schemavalidation.ValidateCustomResource(nil, value, validator); len(errs) > 0 {
 			t.Errorf("%s refuses %v: %v", path, value, errs)
@@ -257,7 +258,8 @@ func TestClusterProperty(t *testing.T) {
 	t.Parallel()
 	crd := ClusterProperties()[0]
 	version := crd.Spec.Versions[0]
-	if crd.Spec.Scope != apiextensionsv1.ClusterScoped || version.Name != "v1alpha1" || version.Subresources != nil && version.Subresources.Status != nil {
+	if crd.Spec.Scope != apiextensionsv1.ClusterScoped || version.Name != "v1alpha1" || version.Subresources != nil &&
+		version.Subresources.Status != nil {
 		t.Errorf("scope %s, version %s, subresources %+v", crd.Spec.Scope, version.Name, version.Subresources)
 	}
 	var columns []string

@@ -35,11 +35,13 @@ func newAgentCommand() *cobra.Command {
 		RunE:  func(command *cobra.Command, _ []string) error { return f.run(command.Context()) },
 	}
 	command.Flags().StringVar(&f.hubKubeconfig, "hub-kubeconfig", f.hubKubeconfig, "File with the add-on's access to the hub (required).")
-	command.Flags().StringVar(&f.kubeconfig, "kubeconfig", f.kubeconfig, "File with the access to the managed cluster (default: that of the pod).")
+	command.Flags().StringVar(&f.kubeconfig, "kubeconfig", f.kubeconfig,
+		"File with the access to the managed cluster (default: that of the pod).")
 	command.Flags().StringVar(&f.cluster, "cluster-name", f.cluster, "Name of the cluster on the hub (required).")
 	command.Flags().StringVar(&f.namespace, "addon-namespace", f.namespace, "Namespace of the agent, where its lease is.")
 	command.Flags().StringVar(&f.target, "target-namespace", f.target, "Namespace that the ConfigMaps are copied to.")
-	command.Flags().DurationVar(&f.leaseInterval, "lease-interval", f.leaseInterval, "How often the agent says that it is alive; it is missed after three times as long.")
+	command.Flags().DurationVar(&f.leaseInterval, "lease-interval", f.leaseInterval,
+		"How often the agent says that it is alive; it is missed after three times as long.")
 	for _, required := range []string{"hub-kubeconfig", "cluster-name"} {
 		if err := command.MarkFlagRequired(required); err != nil {
 			panic(err)

@@ -52,7 +52,8 @@ func newCommand() *cobra.Command {
 		RunE:         func(command *cobra.Command, _ []string) error { return f.run(command.Context()) },
 	}
 	command.Flags().StringVar(&f.hubKubeconfig, "hub-kubeconfig", f.hubKubeconfig, "File with the add-on's access to the hub (required).")
-	command.Flags().StringVar(&f.kubeconfig, "kubeconfig", f.kubeconfig, "File with the access to the managed cluster (default: that of the pod).")
+	command.Flags().StringVar(&f.kubeconfig, "kubeconfig", f.kubeconfig,
+		"File with the access to the managed cluster (default: that of the pod).")
 	command.Flags().StringVar(&f.cluster, "cluster-name", f.cluster, "Name of the cluster on the hub (required).")
 	command.Flags().StringVar(&f.mostCPU, "max-cpu", f.mostCPU, "CPU cores that have the highest score; the same on all clusters.")
 	command.Flags().StringVar(&f.mostMemory, "max-memory", f.mostMemory, "Memory that has the highest score; the same on all clusters.")
@@ -111,7 +112,8 @@ func (f *flags) maxima() (m maxima, err error) {
 	for _, flag := range []struct {
 		name, value string
 		into        *resource.Quantity
-	}{{"max-cpu", f.mostCPU, &m.cpu}, {"max-memory", f.mostMemory, &m.memory}, {"max-gpu", f.mostGPU, &m.gpu}, {"max-tpu", f.mostTPU, &m.tpu}} {
+	}{{"max-cpu", f.mostCPU, &m.cpu}, {"max-memory", f.mostMemory, &m.memory}, {"max-gpu", f.mostGPU, &m.gpu},
+		{"max-tpu", f.mostTPU, &m.tpu}} {
 		quantity, err := resource.ParseQuantity(flag.value)
 		if err == nil && quantity.Sign() <= 0 {
 			err = fmt.Errorf("it must be more than 0")

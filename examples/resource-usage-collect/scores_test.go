@@ -15,7 +15,8 @@ var testMaxima = maxima{
 func node(name string, cpu, memory, gpu string, mutate ...func(*corev1.Node)) corev1.Node {
 	n := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{
 		Allocatable: corev1.ResourceList{
-			corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory), "nvidia.com/gpu": resource.MustParse(gpu),
+			corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory),
+			"nvidia.com/gpu": resource.MustParse(gpu),
 		},
 		Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
 	}}
@@ -51,7 +52,8 @@ func TestScores(t *testing.T) {
 		"best node and sum": {
 			nodes: []corev1.Node{node("a", "30", "256Gi", "4"), node("b", "20", "512Gi", "16")},
 			want: map[string]int32{
-				"cpuNodeAvailable": -40, "cpuClusterAvailable": 0, "cpuAvailable": 50, "memNodeAvailable": 0, "memClusterAvailable": 50, "memAvailable": 75,
+				"cpuNodeAvailable": -40, "cpuClusterAvailable": 0, "cpuAvailable": 50, "memNodeAvailable": 0, "memClusterAvailable": 50,
+				"memAvailable":     75,
 				"gpuNodeAvailable": 60, "gpuClusterAvailable": 100,
 			},
 		},

@@ -11,8 +11,8 @@ import (
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
-// Accepted tells whether a cluster is accepted and has got what belongs to that: its namespace, and the rights of its agent. That the hub could
-// not see to these once more changes nothing.
+// Accepted tells whether a cluster is accepted and has got what belongs to that: its namespace, and the rights of its agent. That the hub
+// could not see to these once more changes nothing.
 func Accepted(cluster *clusterv1.ManagedCluster) bool {
 	if !cluster.Spec.HubAcceptsClient || fleet.ReservedClusterName(cluster.Name) {
 		return false

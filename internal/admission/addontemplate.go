@@ -71,7 +71,8 @@ func validateRegistrations(path *field.Path, registrations []addonv1beta1.Regist
 				errs = append(errs, field.Forbidden(path.Child("kubeClient"), "it is for the type KubeClient: remove it, or change the type"))
 			}
 			if registration.CustomSigner == nil {
-				errs = append(errs, field.Required(path.Child("customSigner"), "the type CustomSigner needs a signerName and the signingCA to sign with"))
+				errs = append(errs, field.Required(path.Child("customSigner"),
+					"the type CustomSigner needs a signerName and the signingCA to sign with"))
 				continue
 			}
 			errs = append(errs, validateCustomSigner(path.Child("customSigner"), registration.CustomSigner, signers)...)
@@ -85,7 +86,8 @@ func validateRegistrations(path *field.Path, registrations []addonv1beta1.Regist
 
 // validateCustomSigner checks one of the signers. Those before it are seen by what their variables are called, which with their volumes
 // and Secrets have the name of the signer in them, as far as such names can have it.
-func validateCustomSigner(path *field.Path, signer *addonv1beta1.CustomSignerRegistrationSpec, seen map[string]string) (errs field.ErrorList) {
+func validateCustomSigner(path *field.Path, signer *addonv1beta1.CustomSignerRegistrationSpec,
+	seen map[string]string) (errs field.ErrorList) {
 	name, variable := path.Child("signerName"), fleet.SignerVariable(signer.SignerName)
 	other, alike := seen[variable]
 	switch {
@@ -102,7 +104,8 @@ func validateCustomSigner(path *field.Path, signer *addonv1beta1.CustomSignerReg
 	}
 	seen[variable] = signer.SignerName
 	if signer.SigningCA.Name == "" {
-		errs = append(errs, field.Required(path.Child("signingCA", "name"), "write the name of the Secret of type kubernetes.io/tls with the certificate and key to sign with"))
+		errs = append(errs, field.Required(path.Child("signingCA", "name"),
+			"write the name of the Secret of type kubernetes.io/tls with the certificate and key to sign with"))
 	}
 	return errs
 }
@@ -116,7 +119,8 @@ func validateHubPermissions(path *field.Path, permissions []addonv1beta1.HubPerm
 				errs = append(errs, field.Forbidden(path.Child("singleNamespace"), "it is for the type SingleNamespace: remove it, or change the type"))
 			}
 			if permission.CurrentCluster == nil || permission.CurrentCluster.ClusterRoleName == "" {
-				errs = append(errs, field.Required(path.Child("currentCluster", "clusterRoleName"), "the type CurrentCluster needs the name of a ClusterRole"))
+				errs = append(errs, field.Required(path.Child("currentCluster", "clusterRoleName"),
+					"the type CurrentCluster needs the name of a ClusterRole"))
 			}
 		case addonv1beta1.HubPermissionsBindingSingleNamespace:
 			if permission.CurrentCluster != nil {
@@ -125,7 +129,8 @@ func validateHubPermissions(path *field.Path, permissions []addonv1beta1.HubPerm
 			errs = append(errs, validateSingleNamespace(path.Child("singleNamespace"), permission.SingleNamespace)...)
 		default:
 			errs = append(errs, field.NotSupported(path.Child("type"), permission.Type,
-				[]addonv1beta1.HubPermissionsBindingType{addonv1beta1.HubPermissionsBindingCurrentCluster, addonv1beta1.HubPermissionsBindingSingleNamespace}))
+				[]addonv1beta1.HubPermissionsBindingType{addonv1beta1.HubPermissionsBindingCurrentCluster,
+					addonv1beta1.HubPermissionsBindingSingleNamespace}))
 		}
 	}
 	return errs
@@ -142,7 +147,8 @@ func validateSingleNamespace(path *field.Path, single *addonv1beta1.SingleNamesp
 		errs = append(errs, field.NotSupported(path.Child("roleRef", "kind"), kind, []string{"ClusterRole", "Role"}))
 	}
 	if single.RoleRef.Name == "" {
-		errs = append(errs, field.Required(path.Child("roleRef", "name"), fmt.Sprintf("write the name of a role in the namespace %q, or of a ClusterRole", single.Namespace)))
+		errs = append(errs, field.Required(path.Child("roleRef", "name"),
+			fmt.Sprintf("write the name of a role in the namespace %q, or of a ClusterRole", single.Namespace)))
 	}
 	return errs
 }

@@ -20,7 +20,8 @@ import (
 // somebody needs who does the same by hand: `bind` on the role, and `get` on the Secret. The other way that Kubernetes knows to bind
 // a role, to have all its rights oneself, is no way here: what is in the role may change later. What a template of the same add-on gave
 // before is not asked about again.
-func validateGrants(ctx context.Context, path *field.Path, template, old *addonv1beta1.AddOnTemplate, sender Sender) (errs field.ErrorList) {
+func validateGrants(ctx context.Context, path *field.Path, template, old *addonv1beta1.AddOnTemplate,
+	sender Sender) (errs field.ErrorList) {
 	var before []addonv1beta1.RegistrationSpec
 	if old != nil && old.Spec.AddonName == template.Spec.AddonName {
 		before = old.Spec.Registration
@@ -85,7 +86,8 @@ func validateSigning(ctx context.Context, path *field.Path, ca addonv1beta1.Sign
 	}
 	get := authorizationv1.ResourceAttributes{Resource: "secrets", Verb: "get", Namespace: namespace, Name: ca.Name}
 	if err := sender.may(ctx, get); err != nil {
-		return field.ErrorList{field.Forbidden(path, fmt.Sprintf("user %q cannot have certificates signed with the Secret %s/%s: %v", sender.Name, namespace, ca.Name, err))}
+		return field.ErrorList{field.Forbidden(path, fmt.Sprintf("user %q cannot have certificates signed with the Secret %s/%s: %v", sender.Name,
+			namespace, ca.Name, err))}
 	}
 	return nil
 }

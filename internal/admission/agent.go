@@ -49,9 +49,9 @@ func annotationsOfHub(cluster *clusterv1.ManagedCluster) map[string]string {
 	return annotations
 }
 
-// ValidateManifestWorkMetadata holds an agent to what it has to change of a work: the finalizers by which it is waited for. With others it would
-// keep a work, and with it its rights, from going when the hub goes on without it; owners would do the same, or have the work deleted; and by
-// labels the hub knows whose a work is.
+// ValidateManifestWorkMetadata holds an agent to what it has to change of a work: the finalizers by which it is waited for. With others it
+// would keep a work, and with it its rights, from going when the hub goes on without it; owners would do the same, or have the work
+// deleted; and by labels the hub knows whose a work is.
 func ValidateManifestWorkMetadata(work, old metav1.Object, sender Sender) error {
 	if !sender.actsFor(work.GetNamespace()) {
 		return nil
@@ -68,7 +68,8 @@ func ValidateManifestWorkMetadata(work, old metav1.Object, sender Sender) error 
 		if !equality.Semantic.DeepEqual(part.now, part.before) {
 			return apierrors.NewForbidden(manifestWorkResource, work.GetName(), fmt.Errorf(
 				"user %q acts for cluster %q and cannot change %s to %v: of the metadata of a work, it may change finalizers of %s, such as %s, and annotations",
-				sender.Name, work.GetNamespace(), part.path, part.now, fleet.AgentFinalizers[1:len(fleet.AgentFinalizers)-1], fleet.FinalizerManifestWorkCleanup))
+				sender.Name, work.GetNamespace(), part.path, part.now, fleet.AgentFinalizers[1:len(fleet.AgentFinalizers)-1],
+				fleet.FinalizerManifestWorkCleanup))
 		}
 	}
 	return nil

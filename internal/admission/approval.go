@@ -29,7 +29,8 @@ func ValidateApproval(csr *certificatesv1.CertificateSigningRequest, sender Send
 	}
 	if err := checkFleetIdentity(csr.Spec.Request); err != nil {
 		return apierrors.NewForbidden(certificatesv1.Resource("certificatesigningrequests"), csr.Name, fmt.Errorf(
-			"user %q may approve only identities of agents of clusters and add-ons: %w; if this one is meant to be, let a person approve it", sender.Name, err))
+			"user %q may approve only identities of agents of clusters and add-ons: %w; if this one is meant to be, let a person approve it",
+			sender.Name, err))
 	}
 	return nil
 }

@@ -40,15 +40,19 @@ func TestControllersApproveOnlyAgents(t *testing.T) {
 		"signer of an add-on":  {addOns, "example.com/hello", pkix.Name{CommonName: "hello"}, ""},
 		"user of Kubernetes":   {registration, fleet.SignerKubeAPIServerClient, manager, `the user "system:kube-controller-manager"`},
 		"also of the add-ons'": {addOns, fleet.SignerKubeAPIServerClient, manager, `the user "system:kube-controller-manager"`},
-		"nobody":               {registration, fleet.SignerKubeAPIServerClient, pkix.Name{Organization: fleet.ClusterGroups("c1")}, `the user ""`},
-		"group of Kubernetes":  {registration, fleet.SignerKubeAPIServerClient, pkix.Name{CommonName: agent.CommonName, Organization: []string{"system:nodes"}}, `the group "system:nodes"`},
-		"group of people":      {registration, fleet.SignerKubeAPIServerClient, pkix.Name{CommonName: agent.CommonName, Organization: []string{"admins"}}, `the group "admins"`},
+		"nobody": {registration, fleet.SignerKubeAPIServerClient, pkix.Name{Organization: fleet.ClusterGroups("c1")},
+			`the user ""`},
+		"group of Kubernetes": {registration, fleet.SignerKubeAPIServerClient,
+			pkix.Name{CommonName: agent.CommonName, Organization: []string{"system:nodes"}}, `the group "system:nodes"`},
+		"group of people": {registration, fleet.SignerKubeAPIServerClient,
+			pkix.Name{CommonName: agent.CommonName, Organization: []string{"admins"}}, `the group "admins"`},
 		"UID of somebody": {registration, fleet.SignerKubeAPIServerClient, pkix.Name{CommonName: agent.CommonName,
 			ExtraNames: []pkix.AttributeTypeAndValue{{Type: asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 57683, 2}, Value: "uid"}}}, "other kinds"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			csr := &certificatesv1.CertificateSigningRequest{Spec: certificatesv1.CertificateSigningRequestSpec{SignerName: test.signer, Request: requestFor(t, test.subject)}}
+			csr := &certificatesv1.CertificateSigningRequest{Spec: certificatesv1.CertificateSigningRequestSpec{SignerName: test.signer,
+				Request: requestFor(t, test.subject)}}
 			err := admission.ValidateApproval(csr, admission.Sender{Name: test.sender})
 			if test.refused == "" && err != nil {
 				t.Error(err)
@@ -58,7 +62,8 @@ func TestControllersApproveOnlyAgents(t *testing.T) {
 			}
 		})
 	}
-	unreadable := &certificatesv1.CertificateSigningRequest{Spec: certificatesv1.CertificateSigningRequestSpec{SignerName: fleet.SignerKubeAPIServerClient, Request: []byte("nothing")}}
+	unreadable := &certificatesv1.CertificateSigningRequest{
+		Spec: certificatesv1.CertificateSigningRequestSpec{SignerName: fleet.SignerKubeAPIServerClient, Request: []byte("nothing")}}
 	if err := admission.ValidateApproval(unreadable, admission.Sender{Name: registration}); !apierrors.IsForbidden(err) {
 		t.Errorf("what cannot be read: got %v, want 403", err)
 	}

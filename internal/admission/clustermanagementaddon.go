@@ -25,10 +25,12 @@ func ValidateClusterManagementAddOn(addOn, old *addonv1beta1.ClusterManagementAd
 	annotations := field.NewPath("metadata", "annotations")
 	isNew := func(key string) bool { return old == nil || addOn.Annotations[key] != old.Annotations[key] }
 	if isNew(fleet.AnnotationDependsOn) {
-		errs = append(errs, dependencies.Validate(annotations.Key(fleet.AnnotationDependsOn), addOn.Name, addOn.Annotations[fleet.AnnotationDependsOn])...)
+		errs = append(errs, dependencies.Validate(annotations.Key(fleet.AnnotationDependsOn), addOn.Name,
+			addOn.Annotations[fleet.AnnotationDependsOn])...)
 	}
 	if isNew(fleet.AnnotationPreDeleteTimeout) {
-		errs = append(errs, validateTimeout(annotations.Key(fleet.AnnotationPreDeleteTimeout), addOn.Annotations[fleet.AnnotationPreDeleteTimeout])...)
+		errs = append(errs, validateTimeout(annotations.Key(fleet.AnnotationPreDeleteTimeout),
+			addOn.Annotations[fleet.AnnotationPreDeleteTimeout])...)
 	}
 	if len(errs) == 0 {
 		return nil
@@ -52,7 +54,8 @@ func validateInstallStrategy(path *field.Path, strategy addonv1beta1.InstallStra
 
 func validateTimeout(path *field.Path, value string) field.ErrorList {
 	if timeout, err := time.ParseDuration(value); value != "" && (err != nil || timeout < 0) {
-		return field.ErrorList{field.Invalid(path, value, "write how long the removal may wait for the pre-delete hooks, such as 30m, or 0s for not at all")}
+		return field.ErrorList{field.Invalid(path, value,
+			"write how long the removal may wait for the pre-delete hooks, such as 30m, or 0s for not at all")}
 	}
 	return nil
 }

@@ -13,9 +13,10 @@ import (
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
-// bindCredentials writes down from when on certificates hold for a cluster: since it was created, so that those of a cluster that had the name
-// before open nothing, and since it was last cut off, so that what was stolen before stays of no use when it is accepted again. A time that
-// comes with a new cluster stays: the cluster is restored, and its agents keep their certificates. An administrator may change it later.
+// bindCredentials writes down from when on certificates hold for a cluster: since it was created, so that those of a cluster that had the
+// name before open nothing, and since it was last cut off, so that what was stolen before stays of no use when it is accepted again. A time
+// that comes with a new cluster stays: the cluster is restored, and its agents keep their certificates. An administrator may change it
+// later.
 func bindCredentials(cluster, old *clusterv1.ManagedCluster, agent bool, now metav1.Time) error {
 	var before string
 	if old != nil {
@@ -41,12 +42,14 @@ func setNotBefore(cluster *clusterv1.ManagedCluster, at time.Time) {
 	metav1.SetMetaDataAnnotation(&cluster.ObjectMeta, fleet.AnnotationCredentialsNotBefore, at.UTC().Format(time.RFC3339))
 }
 
-// cutsOff tells whether a cluster is cut off by this write, or was by a hub that did not write down when. One that is created so may be restored.
+// cutsOff tells whether a cluster is cut off by this write, or was by a hub that did not write down when. One that is created so may be
+// restored.
 func cutsOff(cluster, old *clusterv1.ManagedCluster) bool {
 	return old != nil && decided.CutOff(cluster) && (!decided.CutOff(old) || cluster.Annotations[fleet.AnnotationCredentialsNotBefore] == "")
 }
 
-// validateNotBefore judges a time that the sender gives. What is no time, or is yet to come, would refuse the agents of the cluster everything.
+// validateNotBefore judges a time that the sender gives. What is no time, or is yet to come, would refuse the agents of the cluster
+// everything.
 func validateNotBefore(cluster *clusterv1.ManagedCluster, agent bool, now metav1.Time) error {
 	path := field.NewPath("metadata", "annotations").Key(fleet.AnnotationCredentialsNotBefore)
 	given := cluster.Annotations[fleet.AnnotationCredentialsNotBefore]

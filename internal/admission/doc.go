@@ -18,7 +18,8 @@
 //
 // Every function takes the object as it is to be stored and the object it replaces, nil when it is created. An error
 // is always an *apierrors.StatusError: 400 BadRequest for content, 403 Forbidden for a missing permission,
-// and 409 Conflict for what comes too early. Its message names the field, the value and what would be right; for a permission, what to grant.
+// and 409 Conflict for what comes too early. Its message names the field, the value and what would be right; for a permission, what to
+// grant.
 //
 // Rules that could only be broken by content an update does not touch are not asked again on that update. So an
 // object stored under older rules, or under a larger limit, can still be labelled, accepted, and above all lose its

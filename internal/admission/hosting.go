@@ -22,7 +22,8 @@ func validateHosting(ctx context.Context, resource schema.GroupResource, object,
 	if hosting == "" || old != nil && old.GetAnnotations()[fleet.AnnotationHostingClusterName] == hosting {
 		return nil
 	}
-	err := sender.may(ctx, authorizationv1.ResourceAttributes{Group: workv1.GroupVersion.Group, Resource: "manifestworks", Verb: "create", Namespace: hosting})
+	err := sender.may(ctx, authorizationv1.ResourceAttributes{Group: workv1.GroupVersion.Group, Resource: "manifestworks", Verb: "create",
+		Namespace: hosting})
 	if err != nil {
 		return apierrors.NewForbidden(resource, object.GetName(), fmt.Errorf("user %q cannot let the cluster %q host add-ons by %s: %w",
 			sender.Name, hosting, field.NewPath("metadata", "annotations").Key(fleet.AnnotationHostingClusterName), err))

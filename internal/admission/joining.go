@@ -76,7 +76,8 @@ func validateFreeName(ctx context.Context, cluster string, sender Sender, namesp
 	case apierrors.IsNotFound(err):
 		return nil
 	case err != nil:
-		return apierrors.NewForbidden(managedClusterResource, cluster, fmt.Errorf("the namespace %q of the cluster could not be read: %w", cluster, err))
+		return apierrors.NewForbidden(managedClusterResource, cluster, fmt.Errorf("the namespace %q of the cluster could not be read: %w",
+			cluster, err))
 	case namespace.Labels[fleet.LabelClusterName] == cluster:
 		return nil
 	}

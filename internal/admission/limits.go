@@ -71,7 +71,8 @@ func limitSize(object any, most int, what string, path *field.Path) error {
 	if path != nil {
 		of = fmt.Sprintf("%s of %s", path, what)
 	}
-	return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("%s takes %d bytes; agents and those who join may write %d at most", of, len(encoded), most))
+	return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("%s takes %d bytes; agents and those who join may write %d at most", of,
+		len(encoded), most))
 }
 
 // limitGrowth does the same for an update. What others have made larger stands in nobody's way who does not add to it.
@@ -104,8 +105,8 @@ func (w Waiting) tooMany(sender Sender, joinLimit int) (int, bool) {
 
 const joinLimitHint = "--join-limit of the hub is how many one bootstrap credential may have, and all tokens of one account together four times that"
 
-// ValidateRequestCount keeps one sender from filling the hub with CertificateSigningRequests that nobody decides on. Undecided is how many of
-// its requests wait already. It fails with 429.
+// ValidateRequestCount keeps one sender from filling the hub with CertificateSigningRequests that nobody decides on. Undecided is how many
+// of its requests wait already. It fails with 429.
 func ValidateRequestCount(sender Sender, undecided Waiting, joinLimit int) error {
 	if !sender.stranger() {
 		return nil
@@ -119,7 +120,8 @@ func ValidateRequestCount(sender Sender, undecided Waiting, joinLimit int) error
 		return nil
 	}
 	return apierrors.NewTooManyRequestsError(fmt.Sprintf("%s: user %q has %d requests that nobody has decided on, and may have no more; %s. "+
-		"Approve, deny or delete some, or wait: they expire after a day", certificatesv1.Resource("certificatesigningrequests"), sender.Name, waiting, hint))
+		"Approve, deny or delete some, or wait: they expire after a day", certificatesv1.Resource("certificatesigningrequests"), sender.Name,
+		waiting, hint))
 }
 
 // ValidateClusterCount does the same for ManagedClusters that nobody has accepted.
@@ -133,7 +135,8 @@ func ValidateClusterCount(sender Sender, pending Waiting, joinLimit int) error {
 		label, value = fleet.LabelRequestedWith, fleet.RequesterLabel(sender.Credential)
 	}
 	return apierrors.NewTooManyRequestsError(fmt.Sprintf("%s: user %q has asked for %d clusters that nobody has accepted, and may have no more; "+
-		"%s. Accept or delete some: kubectl get managedclusters -l %s=%s", managedClusterResource, sender.Name, waiting, joinLimitHint, label, value))
+		"%s. Accept or delete some: kubectl get managedclusters -l %s=%s", managedClusterResource, sender.Name, waiting, joinLimitHint, label,
+		value))
 }
 
 // validateClusterSize holds what strangers write of a ManagedCluster to mostClusterBytes.
@@ -149,10 +152,12 @@ func validateClusterSize(cluster, old *clusterv1.ManagedCluster, sender Sender) 
 	if old != nil {
 		before = written{old.Annotations, old.Spec.ManagedClusterClientConfigs}
 	}
-	return limitGrowth(now, before, mostClusterBytes, fmt.Sprintf("ManagedCluster %q, its annotations and spec.managedClusterClientConfigs,", cluster.Name), nil)
+	return limitGrowth(now, before, mostClusterBytes, fmt.Sprintf("ManagedCluster %q, its annotations and spec.managedClusterClientConfigs,",
+		cluster.Name), nil)
 }
 
-// ValidateManagedClusterStatus holds what an agent says of its cluster to mostClusterStatusBytes: every client that lists clusters reads it.
+// ValidateManagedClusterStatus holds what an agent says of its cluster to mostClusterStatusBytes: every client that lists clusters reads
+// it.
 //
 // The entries of status.managedNamespaces are the hub's, as many as it has, with what the agent answers to each. One that the hub has not
 // made, or with an answer beyond mostNamespaceBytes, counts as what the agent says.
@@ -186,7 +191,8 @@ func splitEntry(entry any) (asked map[string]any, conditions any) {
 	return without(fields, "conditions", nil), fields["conditions"]
 }
 
-// validateAddOnStatusSize holds what an agent says of an add-on to mostAddOnStatusBytes. Whatever else is in the status is not for it to write.
+// validateAddOnStatusSize holds what an agent says of an add-on to mostAddOnStatusBytes. Whatever else is in the status is not for it to
+// write.
 func validateAddOnStatusSize(addOn, old *unstructured.Unstructured, sender Sender) error {
 	if !sender.actsFor(addOn.GetNamespace()) {
 		return nil
@@ -195,9 +201,9 @@ func validateAddOnStatusSize(addOn, old *unstructured.Unstructured, sender Sende
 	return limitGrowth(statusOf(addOn)["conditions"], statusOf(old)["conditions"], mostAddOnStatusBytes, what, path)
 }
 
-// ValidateManifestWorkStatus holds what an agent says of a work to mostWorkStatusBytes, and as much for each manifest: some ten conditions with
-// long messages. A work that asks for texts, by jsonPaths or by conditionRules, has no limit but that of the API: they are as long as what the
-// objects hold.
+// ValidateManifestWorkStatus holds what an agent says of a work to mostWorkStatusBytes, and as much for each manifest: some ten conditions
+// with long messages. A work that asks for texts, by jsonPaths or by conditionRules, has no limit but that of the API: they are as long as
+// what the objects hold.
 func ValidateManifestWorkStatus(work, old *unstructured.Unstructured, sender Sender) error {
 	if !sender.actsFor(work.GetNamespace()) || asksForTexts(work) {
 		return nil
@@ -233,8 +239,8 @@ func ValidateLease(lease, old metav1.Object, sender Sender) error {
 	return limitGrowth(lease, old, mostLeaseBytes, fmt.Sprintf("Lease %s/%s", lease.GetNamespace(), lease.GetName()), nil)
 }
 
-// ValidateManagedFields bounds what says which fields of an object are whose. The server writes it, but takes over what is sent. What an update
-// does not add to is not asked about. It fails with 413.
+// ValidateManagedFields bounds what says which fields of an object are whose. The server writes it, but takes over what is sent. What an
+// update does not add to is not asked about. It fails with 413.
 func ValidateManagedFields(object, old metav1.Object, resource string, sender Sender) error {
 	if !sender.stranger() {
 		return nil

@@ -42,9 +42,9 @@ type MutateOptions struct {
 }
 
 // MutateManagedCluster completes a cluster that is created (old is nil) or updated, in place: it stamps taints with the
-// time they were added, puts the cluster in the set default when it is in none, notes who asks to join, and from when on certificates hold. It
-// touches nothing else. It fails with 400 when an update sets a taint's timeAdded by hand or the time of certificates to what is none, and with
-// 403 when who asks to join, or an agent, sets what is for administrators.
+// time they were added, puts the cluster in the set default when it is in none, notes who asks to join, and from when on certificates hold.
+// It touches nothing else. It fails with 400 when an update sets a taint's timeAdded by hand or the time of certificates to what is none,
+// and with 403 when who asks to join, or an agent, sets what is for administrators.
 func MutateManagedCluster(cluster, old *clusterv1.ManagedCluster, opts MutateOptions) error {
 	now := metav1.NewTime(opts.Now).Rfc3339Copy()
 	if old == nil && opts.Requester != "" {
@@ -118,9 +118,10 @@ func sameTaint(taints []clusterv1.Taint, taint clusterv1.Taint) *clusterv1.Taint
 // apierrors.IsNotFound holds.
 type NamespaceGetter func(ctx context.Context, name string) (*corev1.Namespace, error)
 
-// ValidateManagedCluster validates a cluster that is created (old is nil) or updated, after MutateManagedCluster. It fails with 400 when the name is reserved, or the name or an address is wrong, and with 403 when
-// the sender may not accept the cluster, or take that back, may not move it between sets, or let the add-ons of the cluster run on
-// another one, when the namespace of the cluster is still being deleted, or when somebody joins under the name of a namespace that is no cluster's.
+// ValidateManagedCluster validates a cluster that is created (old is nil) or updated, after MutateManagedCluster. It fails with 400 when
+// the name is reserved, or the name or an address is wrong, and with 403 when the sender may not accept the cluster, or take that back, may
+// not move it between sets, or let the add-ons of the cluster run on another one, when the namespace of the cluster is still being deleted,
+// or when somebody joins under the name of a namespace that is no cluster's.
 func ValidateManagedCluster(
 	ctx context.Context, cluster, old *clusterv1.ManagedCluster, sender Sender, namespaces NamespaceGetter,
 ) error {

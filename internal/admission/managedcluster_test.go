@@ -49,7 +49,8 @@ func TestTaintTimes(t *testing.T) {
 		{name: "create stamps", taints: []clusterv1.Taint{taint("a", "", none, metav1.Time{})}, want: []metav1.Time{stamped}},
 		{name: "create ignores what the sender wrote", taints: []clusterv1.Taint{taint("a", "", none, earlier)}, want: []metav1.Time{stamped}},
 		// WH-02
-		{name: "update stamps a new taint", old: tainted(), taints: []clusterv1.Taint{taint("a", "", none, metav1.Time{})}, want: []metav1.Time{stamped}},
+		{name: "update stamps a new taint", old: tainted(), taints: []clusterv1.Taint{taint("a", "", none, metav1.Time{})},
+			want: []metav1.Time{stamped}},
 		{name: "update keeps an old taint", old: tainted(taint("a", "x", none, earlier)),
 			taints: []clusterv1.Taint{taint("b", "", none, metav1.Time{}), taint("a", "x", none, earlier)}, want: []metav1.Time{stamped, earlier}},
 		{name: "update stamps a new value", old: tainted(taint("a", "x", none, earlier)),
@@ -62,11 +63,14 @@ func TestTaintTimes(t *testing.T) {
 			refusals: []string{`TimeAdded of taint "a" may not be set`, "spec.taints[0].timeAdded"}},
 		{name: "time of a changed taint", old: tainted(taint("a", "x", none, earlier)), taints: []clusterv1.Taint{taint("a", "y", none, earlier)},
 			refusals: []string{`TimeAdded of taint "a" may not be set`}},
-		{name: "other time of an unchanged taint", old: tainted(taint("a", "x", none, earlier)), taints: []clusterv1.Taint{taint("a", "x", none, stamped)},
+		{name: "other time of an unchanged taint", old: tainted(taint("a", "x", none, earlier)),
+			taints:   []clusterv1.Taint{taint("a", "x", none, stamped)},
 			refusals: []string{`TimeAdded of taint "a" may not be set`, "leave its time at 2026-11-21T03:30:00Z"}},
-		{name: "time of an unchanged taint is left out", old: tainted(taint("a", "x", none, earlier)), taints: []clusterv1.Taint{taint("a", "x", none, metav1.Time{})},
-			want: []metav1.Time{earlier}},
-		{name: "every wrong taint is named", old: tainted(), taints: []clusterv1.Taint{taint("a", "", none, earlier), taint("b", "", none, earlier)},
+		{name: "time of an unchanged taint is left out", old: tainted(taint("a", "x", none, earlier)),
+			taints: []clusterv1.Taint{taint("a", "x", none, metav1.Time{})},
+			want:   []metav1.Time{earlier}},
+		{name: "every wrong taint is named", old: tainted(),
+			taints:   []clusterv1.Taint{taint("a", "", none, earlier), taint("b", "", none, earlier)},
 			refusals: []string{`taint "a"`, `taint "b"`}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -131,7 +135,8 @@ func TestManagedClusterContent(t *testing.T) {
 		{name: "https", cluster: "c1", urls: []string{"https://c1.example.com:6443", "https://10.0.0.1"}},
 		{name: "name without client configs", cluster: "c.1", refusals: []string{"metadata.name", `"c.1"`, "namespace"}},
 		{name: "name with client configs", cluster: "c.1", urls: []string{"https://a"}, refusals: []string{"metadata.name"}},
-		{name: "long name", cluster: "a123456789a123456789a123456789a123456789a123456789a123456789a123456789", refusals: []string{"metadata.name", "63"}},
+		{name: "long name", cluster: "a123456789a123456789a123456789a123456789a123456789a123456789a123456789",
+			refusals: []string{"metadata.name", "63"}},
 		{name: "http", cluster: "c1", urls: []string{"https://a", "http://a"},
 			refusals: []string{"spec.managedClusterClientConfigs[1].url", `"http://a"`, "must start with https://"}},
 		{name: "no scheme", cluster: "c1", urls: []string{"c1.example.com:6443"}, refusals: []string{"https://"}},
@@ -171,7 +176,8 @@ func TestReservedNames(t *testing.T) {
 		for _, test := range []struct {
 			cluster, old *clusterv1.ManagedCluster
 			code         int
-		}{{cluster, nil, 400}, {accepted, nil, 400}, {accepted, cluster, 400}, {cluster, cluster, 0}, {cluster, accepted, 0}, {accepted, accepted, 0}} {
+		}{{cluster, nil, 400}, {accepted, nil, 400}, {accepted, cluster, 400}, {cluster, cluster, 0}, {cluster, accepted, 0},
+			{accepted, accepted, 0}} {
 			authorizer := &fakeAuthorizer{allowed: []string{"update managedclusters/accept.register.open-cluster-management.io /" + name}}
 			err := admission.ValidateManagedCluster(context.Background(), test.cluster, test.old, authorizer.sender(), noNamespace)
 			var texts []string
@@ -214,7 +220,8 @@ func TestAcceptance(t *testing.T) {
 	}{
 		{name: "created accepted", cluster: accepts(true), authorizer: fakeAuthorizer{allowed: []string{accept}}},
 		{name: "created accepted without permission", cluster: accepts(true), code: 403, texts: []string{
-			`user "ann" cannot update the HubAcceptsClient field`, "managedclusters/accept", "register.open-cluster-management.io", "no rule allows it"}},
+			`user "ann" cannot update the HubAcceptsClient field`, "managedclusters/accept", "register.open-cluster-management.io",
+			"no rule allows it"}},
 		{name: "accepted", cluster: accepts(true), old: accepts(false), authorizer: fakeAuthorizer{allowed: []string{accept}}},
 		{name: "accepted without permission", cluster: accepts(true), old: accepts(false), code: 403, texts: []string{`user "ann"`}},
 		{name: "permission for another cluster", cluster: accepts(true), code: 403,
@@ -223,11 +230,13 @@ func TestAcceptance(t *testing.T) {
 		{name: "no longer accepted", cluster: accepts(false), old: accepts(true), authorizer: fakeAuthorizer{allowed: []string{accept}}},
 		{name: "no longer accepted without permission", cluster: accepts(false), old: accepts(true), code: 403, texts: []string{`user "ann"`}},
 		{name: "created unaccepted", cluster: accepts(false), unasked: true},
-		{name: "authorizer fails", cluster: accepts(true), authorizer: fakeAuthorizer{err: errors.New("no connection")}, code: 403, texts: []string{"no connection"}},
+		{name: "authorizer fails", cluster: accepts(true), authorizer: fakeAuthorizer{err: errors.New("no connection")}, code: 403,
+			texts: []string{"no connection"}},
 		{name: "authorizer fails and allows", cluster: accepts(true), code: 403,
 			authorizer: fakeAuthorizer{allowed: []string{accept}, err: errors.New("no connection")}},
 
-		{name: "namespace is there", cluster: accepts(true), namespace: namespaceIn(corev1.NamespaceActive), authorizer: fakeAuthorizer{allowed: []string{accept}}},
+		{name: "namespace is there", cluster: accepts(true), namespace: namespaceIn(corev1.NamespaceActive),
+			authorizer: fakeAuthorizer{allowed: []string{accept}}},
 		{name: "namespace terminates", cluster: accepts(true), namespace: namespaceIn(corev1.NamespaceTerminating),
 			authorizer: fakeAuthorizer{allowed: []string{accept}}, code: 403, texts: []string{`namespace "c1"`, "is being deleted"}, unasked: true},
 		{name: "namespace cannot be read", cluster: accepts(true), namespace: brokenNamespace,

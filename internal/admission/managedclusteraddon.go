@@ -35,9 +35,9 @@ func ValidateManagedClusterAddOn(ctx context.Context, addOn, old metav1.Object, 
 }
 
 // ValidateManagedClusterAddOnStatus holds agents, of clusters and of add-ons, to what they have to tell of an add-on: conditions,
-// and by which driver the add-on gets its access to the hub. RBAC lets them write all of the status, but status.registrations is the identity that
-// the hub approves certificates for and gives rights to, and status.configReferences names the AddOnTemplate that says both: an agent that could
-// write these would take what is another's. The objects may be of either version. It fails with 403,
+// and by which driver the add-on gets its access to the hub. RBAC lets them write all of the status, but status.registrations is the
+// identity that the hub approves certificates for and gives rights to, and status.configReferences names the AddOnTemplate that says both:
+// an agent that could write these would take what is another's. The objects may be of either version. It fails with 403,
 // and with 413 on conditions that are far larger than those of agents.
 //
 // It holds everybody to the order in which an add-on is configured and deployed, and fails with 409.
@@ -52,7 +52,8 @@ func ValidateManagedClusterAddOnStatus(addOn, old *unstructured.Unstructured, se
 		return nil
 	}
 	now, before := statusOfHub(addOn), statusOfHub(old)
-	for _, name := range []string{"registrations", "namespace", "healthCheck", "supportedConfigs", "configReferences", "addOnMeta", "relatedObjects"} {
+	for _, name := range []string{"registrations", "namespace", "healthCheck", "supportedConfigs", "configReferences", "addOnMeta",
+		"relatedObjects"} {
 		if !reflect.DeepEqual(now[name], before[name]) {
 			return forbiddenStatus(addOn, sender, "status."+name)
 		}

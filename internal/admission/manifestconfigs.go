@@ -36,7 +36,8 @@ func validateManifestConfig(path *field.Path, config *workv1.ManifestConfigOptio
 	for i, rule := range config.FeedbackRules {
 		paths += max(len(rule.JSONPaths), 1)
 		for j, jsonPath := range rule.JSONPaths {
-			errs = append(errs, atMost(path.Child("feedbackRules").Index(i).Child("jsonPaths").Index(j).Child("path"), jsonPath.Path, pathbudget.PathBytes)...)
+			errs = append(errs, atMost(path.Child("feedbackRules").Index(i).Child("jsonPaths").Index(j).Child("path"), jsonPath.Path,
+				pathbudget.PathBytes)...)
 		}
 	}
 	if paths > pathbudget.Paths {
@@ -44,7 +45,8 @@ func validateManifestConfig(path *field.Path, config *workv1.ManifestConfigOptio
 	}
 	errs = append(errs, validateConditionRules(path.Child("conditionRules"), config.ConditionRules)...)
 	if strategy := config.UpdateStrategy; strategy != nil && strategy.ServerSideApply != nil {
-		errs = append(errs, validateIgnoreFields(path.Child("updateStrategy", "serverSideApply", "ignoreFields"), strategy.ServerSideApply.IgnoreFields)...)
+		errs = append(errs, validateIgnoreFields(path.Child("updateStrategy", "serverSideApply", "ignoreFields"),
+			strategy.ServerSideApply.IgnoreFields)...)
 	}
 	return errs
 }

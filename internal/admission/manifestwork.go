@@ -34,8 +34,8 @@ type ManifestWorkOptions struct {
 
 // ValidateManifestWork validates a ManifestWork that is created (old is nil) or updated: its manifests and its executor. It fails
 // with 400 for manifests that are missing, too large, no objects or the same object twice, and an executor
-// the sender may not use, and with 403 for anything new for a cluster that is denied or being deleted. An update that leaves manifests alone is
-// not asked about them again; that of a work with an executor is asked about it whenever it changes what the executor does.
+// the sender may not use, and with 403 for anything new for a cluster that is denied or being deleted. An update that leaves manifests
+// alone is not asked about them again; that of a work with an executor is asked about it whenever it changes what the executor does.
 func ValidateManifestWork(
 	ctx context.Context, work, old *workv1.ManifestWork, sender Sender, opts ManifestWorkOptions,
 ) error {
@@ -160,7 +160,8 @@ type execution struct {
 // execute as its executor, could otherwise have anything done with the executor's rights.
 func (e execution) changed() bool {
 	return e.before == nil || e.amended || !equality.Semantic.DeepEqual(e.now.Executor, e.before.Executor) ||
-		!equality.Semantic.DeepEqual(e.now.Workload, e.before.Workload) || !equality.Semantic.DeepEqual(e.now.ManifestConfigs, e.before.ManifestConfigs)
+		!equality.Semantic.DeepEqual(e.now.Workload, e.before.Workload) ||
+		!equality.Semantic.DeepEqual(e.now.ManifestConfigs, e.before.ManifestConfigs)
 }
 
 // losesExecutor tells whether the agent acts from now on, instead of somebody who may do less.

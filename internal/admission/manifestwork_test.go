@@ -55,9 +55,11 @@ func TestManifests(t *testing.T) {
 		{name: "empty", manifests: []string{configMap, ""}, texts: []string{"spec.workload.manifests[1]", "empty"}},
 		{name: "no object", manifests: []string{`"secret"`}, texts: []string{"spec.workload.manifests[0]", "not a Kubernetes object"}},
 		{name: "null", manifests: []string{`null`}, texts: []string{"spec.workload.manifests[0].apiVersion"}},
-		{name: "no apiVersion", manifests: []string{`{"kind":"Secret","metadata":{"name":"a"}}`}, texts: []string{"spec.workload.manifests[0].apiVersion"}},
+		{name: "no apiVersion", manifests: []string{`{"kind":"Secret","metadata":{"name":"a"}}`},
+			texts: []string{"spec.workload.manifests[0].apiVersion"}},
 		{name: "no kind", manifests: []string{`{"apiVersion":"v1","metadata":{"name":"a"}}`}, texts: []string{"spec.workload.manifests[0].kind"}},
-		{name: "no name", manifests: []string{`{"apiVersion":"v1","kind":"Secret"}`}, texts: []string{"spec.workload.manifests[0].metadata.name", "the Secret has no name"}},
+		{name: "no name", manifests: []string{`{"apiVersion":"v1","kind":"Secret"}`}, texts: []string{"spec.workload.manifests[0].metadata.name",
+			"the Secret has no name"}},
 		{name: "generateName", manifests: []string{`{"apiVersion":"v1","kind":"Secret","metadata":{"generateName":"a-"}}`},
 			texts: []string{"spec.workload.manifests[0].metadata.generateName", `"a-"`, "Secret"}},
 		{name: "name and generateName", manifests: []string{`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"a","generateName":"a-"}}`},
@@ -69,7 +71,8 @@ func TestManifests(t *testing.T) {
 		{name: "at the limit", manifests: []string{padded("a", 400), padded("b", 600)}, limit: 1000},
 		{name: "over the limit", manifests: []string{padded("a", 400), padded("b", 601)}, limit: 1000,
 			texts: []string{"size of the manifests is 1001 bytes", "limit is 1000 bytes", "manifest 1, v1 ConfigMap n/b, of 601 bytes"}},
-		{name: "over the limit and unreadable", manifests: []string{strings.Repeat("x", 1001)}, limit: 1000, texts: []string{"manifest 0, unreadable"}},
+		{name: "over the limit and unreadable", manifests: []string{strings.Repeat("x", 1001)}, limit: 1000,
+			texts: []string{"manifest 0, unreadable"}},
 		{name: "at the default limit", manifests: []string{padded("a", 1<<20)}},
 		{name: "over the default limit", manifests: []string{padded("a", 1<<20+1)}, texts: []string{"1048577 bytes", "1048576 bytes"}},
 	} {
@@ -93,14 +96,16 @@ func TestUnchangedManifestsAreNotCheckedAgain(t *testing.T) {
 	t.Parallel()
 	work, old := workOf(padded("a", 2000)), workOf(padded("a", 2000))
 	old.Finalizers = []string{"f"}
-	err := admission.ValidateManifestWork(context.Background(), work, old, (&fakeAuthorizer{}).sender(), admission.ManifestWorkOptions{Limit: 1000})
+	err := admission.ValidateManifestWork(context.Background(), work, old, (&fakeAuthorizer{}).sender(),
+		admission.ManifestWorkOptions{Limit: 1000})
 	checkStatus(t, err, 0)
 }
 
 // A manifest may be a Secret.
 func TestErrorsDoNotQuoteManifests(t *testing.T) {
 	t.Parallel()
-	err := admission.ValidateManifestWork(context.Background(), workOf(`["hunter2"]`), nil, (&fakeAuthorizer{}).sender(), admission.ManifestWorkOptions{})
+	err := admission.ValidateManifestWork(context.Background(), workOf(`["hunter2"]`), nil, (&fakeAuthorizer{}).sender(),
+		admission.ManifestWorkOptions{})
 	checkStatus(t, err, 400)
 	if strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("the content is in the message: %v", err)
@@ -129,7 +134,8 @@ func TestExecutor(t *testing.T) {
 		return work
 	}
 	updating := func(work *workv1.ManifestWork) *workv1.ManifestWork {
-		work.Spec.ManifestConfigs = []workv1.ManifestConfigOption{{UpdateStrategy: &workv1.UpdateStrategy{Type: workv1.UpdateStrategyTypeServerSideApply}}}
+		work.Spec.ManifestConfigs = []workv1.ManifestConfigOption{
+			{UpdateStrategy: &workv1.UpdateStrategy{Type: workv1.UpdateStrategyTypeServerSideApply}}}
 		return work
 	}
 	labelled := func(work *workv1.ManifestWork) *workv1.ManifestWork {
@@ -147,35 +153,45 @@ func TestExecutor(t *testing.T) {
 	}{
 		{name: "create", work: executedBy(account("bot")), authorizer: fakeAuthorizer{allowed: []string{asBot}}, asked: []string{asBot}},
 		{name: "create without permission", work: executedBy(account("bot")), asked: []string{asBot}, texts: []string{
-			`user "ann" cannot manipulate the Manifestwork with executor system:serviceaccount:apps:bot in namespace c1`, "execute-as", "no rule allows it"}},
+			`user "ann" cannot manipulate the Manifestwork with executor system:serviceaccount:apps:bot in namespace c1`, "execute-as",
+			"no rule allows it"}},
 		{name: "create with somebody else's permission", work: executedBy(account("bot")), authorizer: fakeAuthorizer{allowed: []string{asSelf}},
 			asked: []string{asBot}, texts: []string{"cannot manipulate"}},
-		{name: "authorizer fails", work: executedBy(account("bot")), authorizer: fakeAuthorizer{allowed: []string{asBot}, err: errors.New("no connection")},
-			asked: []string{asBot}, texts: []string{"no connection"}},
-		{name: "changed", work: executedBy(account("bot")), old: executedBy(account("other")), asked: []string{asBot}, texts: []string{"cannot manipulate"}},
+		{name: "authorizer fails", work: executedBy(account("bot")),
+			authorizer: fakeAuthorizer{allowed: []string{asBot}, err: errors.New("no connection")},
+			asked:      []string{asBot}, texts: []string{"no connection"}},
+		{name: "changed", work: executedBy(account("bot")), old: executedBy(account("other")), asked: []string{asBot},
+			texts: []string{"cannot manipulate"}},
 		{name: "added", work: executedBy(account("bot")), old: executedBy(nil), asked: []string{asBot}, texts: []string{"cannot manipulate"}},
 		{name: "unchanged", work: executedBy(account("bot")), old: executedBy(account("bot"))},
 		// "An executor is asked for only when it changes": who may not execute as it must not say what it does.
-		{name: "other workload", work: doing(executedBy(account("bot")), otherConfigMap), old: executedBy(account("bot")), asked: []string{asBot}, texts: []string{"cannot manipulate"}},
+		{name: "other workload", work: doing(executedBy(account("bot")), otherConfigMap), old: executedBy(account("bot")), asked: []string{asBot},
+			texts: []string{"cannot manipulate"}},
 		{name: "other workload with permission", work: doing(executedBy(account("bot")), otherConfigMap), old: executedBy(account("bot")),
 			authorizer: fakeAuthorizer{allowed: []string{asBot}}, asked: []string{asBot}},
-		{name: "other configuration", work: updating(executedBy(account("bot"))), old: executedBy(account("bot")), asked: []string{asBot}, texts: []string{"cannot manipulate"}},
-		{name: "taken away", work: executedBy(nil), old: executedBy(account("bot")), authorizer: fakeAuthorizer{allowed: []string{asBot}}, asked: []string{asSelf},
+		{name: "other configuration", work: updating(executedBy(account("bot"))), old: executedBy(account("bot")), asked: []string{asBot},
+			texts: []string{"cannot manipulate"}},
+		{name: "taken away", work: executedBy(nil), old: executedBy(account("bot")), authorizer: fakeAuthorizer{allowed: []string{asBot}},
+			asked: []string{asSelf},
 			texts: []string{"cannot manipulate", "klusterlet-work-sa", "as which the agent acts when the executor is taken away"}},
-		{name: "taken away with permission", work: executedBy(nil), old: executedBy(account("bot")), authorizer: fakeAuthorizer{allowed: []string{asSelf}}, asked: []string{asSelf}},
+		{name: "taken away with permission", work: executedBy(nil), old: executedBy(account("bot")),
+			authorizer: fakeAuthorizer{allowed: []string{asSelf}}, asked: []string{asSelf}},
 		{name: "neither workload nor configuration", work: labelled(executedBy(account("bot"))), old: executedBy(account("bot"))},
 		{name: "other workload of the agent", work: doing(executedBy(nil), otherConfigMap), old: executedBy(nil)},
-		{name: "other workload of the agent with the gate", gate: true, work: doing(executedBy(nil), otherConfigMap), old: executedBy(nil), asked: []string{asSelf},
+		{name: "other workload of the agent with the gate", gate: true, work: doing(executedBy(nil), otherConfigMap), old: executedBy(nil),
+			asked: []string{asSelf},
 			texts: []string{"cannot manipulate"}},
 		{name: "no service account", work: executedBy(&workv1.ManifestWorkExecutor{Subject: workv1.ManifestWorkExecutorSubject{
 			Type: workv1.ExecutorSubjectTypeServiceAccount}}), texts: []string{"spec.executor.subject.serviceAccount"}},
 		{name: "other type", work: executedBy(&workv1.ManifestWorkExecutor{Subject: workv1.ManifestWorkExecutorSubject{Type: "User"}}),
 			texts: []string{"spec.executor.subject.type", `"ServiceAccount"`}},
 		{name: "none", work: executedBy(nil)},
-		{name: "none with the gate", gate: true, work: executedBy(nil), authorizer: fakeAuthorizer{allowed: []string{asSelf}}, asked: []string{asSelf}},
+		{name: "none with the gate", gate: true, work: executedBy(nil), authorizer: fakeAuthorizer{allowed: []string{asSelf}},
+			asked: []string{asSelf}},
 		{name: "none with the gate without permission", gate: true, work: executedBy(nil), asked: []string{asSelf},
 			texts: []string{"system:serviceaccount::klusterlet-work-sa"}},
-		{name: "taken away with the gate", gate: true, work: executedBy(nil), old: executedBy(account("bot")), asked: []string{asSelf}, texts: []string{"cannot manipulate"}},
+		{name: "taken away with the gate", gate: true, work: executedBy(nil), old: executedBy(account("bot")), asked: []string{asSelf},
+			texts: []string{"cannot manipulate"}},
 		{name: "still none with the gate", gate: true, work: executedBy(nil), old: executedBy(nil)},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -201,7 +217,8 @@ func FuzzManifests(f *testing.F) {
 	f.Add([]byte(`{"metadata":{"creationTimestamp":"x"}}`), []byte(`[{"a":{}}]`))
 	f.Fuzz(func(t *testing.T, first, second []byte) {
 		work := workOf(string(first), string(second))
-		err := admission.ValidateManifestWork(context.Background(), work, nil, (&fakeAuthorizer{}).sender(), admission.ManifestWorkOptions{Limit: 4096})
+		err := admission.ValidateManifestWork(context.Background(), work, nil, (&fakeAuthorizer{}).sender(),
+			admission.ManifestWorkOptions{Limit: 4096})
 		if err == nil {
 			if string(first) == string(second) {
 				t.Errorf("%q passed twice", first)

@@ -23,8 +23,8 @@ type ClusterGetter func(ctx context.Context, name string, options metav1.GetOpti
 // clean up, and need not be honest. The hooks of an add-on that is being removed are part of the cleanup of a deleted cluster. Where there
 // is no cluster of the name, or nobody has decided on it, no agent can read anything yet.
 //
-// The cluster is read from the API server's cache, which may be a moment behind: a work that comes together with a denial could as well have
-// come before it. A refusal is confirmed by a read of what is stored, so that a cluster takes works as soon as it is accepted again.
+// The cluster is read from the API server's cache, which may be a moment behind: a work that comes together with a denial could as well
+// have come before it. A refusal is confirmed by a read of what is stored, so that a cluster takes works as soon as it is accepted again.
 func validateCluster(ctx context.Context, work, old *workv1.ManifestWork, clusters ClusterGetter) error {
 	if clusters == nil || old != nil && !addsManifests(work, old) {
 		return nil
@@ -68,7 +68,8 @@ func addsManifests(work, old *workv1.ManifestWork) bool {
 // isHook tells whether a work has the pre-delete hooks of an add-on, by the name that all managers of add-ons give it.
 func isHook(work *workv1.ManifestWork) bool {
 	addOn, namespace := work.Labels[fleet.LabelAddOnName], work.Labels[fleet.LabelAddOnNamespace]
-	return addOn != "" && (work.Name == fleet.AddOnPreDeleteWork(addOn) || namespace != "" && work.Name == fleet.AddOnHostingPreDeleteWork(addOn, namespace))
+	return addOn != "" && (work.Name == fleet.AddOnPreDeleteWork(addOn) || namespace != "" &&
+		work.Name == fleet.AddOnHostingPreDeleteWork(addOn, namespace))
 }
 
 func takesNoWorks(work *workv1.ManifestWork, cluster string, why error) error {

@@ -35,7 +35,8 @@ func TestExecutorOfReplicaSet(t *testing.T) {
 		asAgent  = "execute-as manifestworks/.work.open-cluster-management.io /system:serviceaccount::klusterlet-work-sa"
 	)
 	doingOther := setExecutedBy("bot")
-	doingOther.Spec.ManifestWorkTemplate.Workload = workOf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"n","name":"b"}}`).Spec.Workload
+	doingOther.Spec.ManifestWorkTemplate.Workload = workOf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"n","name":"b"}}`).
+		Spec.Workload
 	annotated := func(name, value string) *workv1alpha1.ManifestWorkReplicaSet {
 		set := setExecutedBy("bot")
 		set.Annotations = map[string]string{name: value}
@@ -45,7 +46,8 @@ func TestExecutorOfReplicaSet(t *testing.T) {
 	forgedBefore.Annotations = map[string]string{"capstan.io/revisions": "[]"}
 	elsewhere := setExecutedBy("bot")
 	elsewhere.Spec.PlacementRefs[0].Name = "other"
-	refused := []string{"spec.manifestWorkTemplate.executor", `user "ann" cannot manipulate the Manifestwork`, "in the namespaces of all clusters"}
+	refused := []string{"spec.manifestWorkTemplate.executor", `user "ann" cannot manipulate the Manifestwork`,
+		"in the namespaces of all clusters"}
 	for _, test := range []struct {
 		name     string
 		set, old *workv1alpha1.ManifestWorkReplicaSet
@@ -63,19 +65,26 @@ func TestExecutorOfReplicaSet(t *testing.T) {
 		{name: "unchanged", set: setExecutedBy("bot"), old: setExecutedBy("bot")},
 		{name: "other workload", set: doingOther, old: setExecutedBy("bot"), asked: []string{anywhere}, texts: refused},
 		{name: "overridden", set: annotated("capstan.io/overrides", "[]"), old: setExecutedBy("bot"), asked: []string{anywhere}, texts: refused},
-		{name: "another revision to restore", set: annotated("capstan.io/revisions", "[]"), old: setExecutedBy("bot"), allowed: []string{anywhere},
-			asked: []string{anywhere, writing}, texts: []string{"metadata.annotations[capstan.io/revisions]: Forbidden: the hub writes the revisions of a set", `user "ann"`}},
-		{name: "another revision for an executor that comes later", set: forgedBefore, old: setExecutedBy(""), asked: []string{writing}, texts: []string{"the hub writes the revisions"}},
+		{name: "another revision to restore", set: annotated("capstan.io/revisions", "[]"), old: setExecutedBy("bot"),
+			allowed: []string{anywhere},
+			asked:   []string{anywhere, writing},
+			texts:   []string{"metadata.annotations[capstan.io/revisions]: Forbidden: the hub writes the revisions of a set", `user "ann"`}},
+		{name: "another revision for an executor that comes later", set: forgedBefore, old: setExecutedBy(""), asked: []string{writing},
+			texts: []string{"the hub writes the revisions"}},
 		{name: "a new set with revisions", set: forgedBefore, asked: []string{writing}, texts: []string{"the hub writes the revisions"}},
-		{name: "executor for a set with revisions", set: annotated("capstan.io/revisions", "[]"), old: forgedBefore, allowed: []string{anywhere}, asked: []string{anywhere}},
+		{name: "executor for a set with revisions", set: annotated("capstan.io/revisions", "[]"), old: forgedBefore, allowed: []string{anywhere},
+			asked: []string{anywhere}},
 		{name: "revisions forgotten", set: setExecutedBy(""), old: forgedBefore},
 		{name: "revisions noted by the controller", set: annotated("capstan.io/revisions", "[]"), old: setExecutedBy("bot"),
 			allowed: []string{anywhere, writing}, asked: []string{anywhere, writing}},
-		{name: "rolled back", set: annotated("capstan.io/rollback", "true"), old: setExecutedBy("bot"), asked: []string{anywhere}, texts: refused},
-		{name: "rolled back by who may", set: annotated("capstan.io/rollback", "true"), old: setExecutedBy("bot"), allowed: []string{anywhere}, asked: []string{anywhere}},
+		{name: "rolled back", set: annotated("capstan.io/rollback", "true"), old: setExecutedBy("bot"), asked: []string{anywhere},
+			texts: refused},
+		{name: "rolled back by who may", set: annotated("capstan.io/rollback", "true"), old: setExecutedBy("bot"), allowed: []string{anywhere},
+			asked: []string{anywhere}},
 		{name: "annotated by anybody", set: annotated("a", "b"), old: setExecutedBy("bot")},
 		{name: "for other clusters", set: elsewhere, old: setExecutedBy("bot")},
-		{name: "taken away", set: setExecutedBy(""), old: setExecutedBy("bot"), allowed: []string{anywhere}, asked: []string{asAgent}, texts: refused},
+		{name: "taken away", set: setExecutedBy(""), old: setExecutedBy("bot"), allowed: []string{anywhere}, asked: []string{asAgent},
+			texts: refused},
 		{name: "none with the gate", set: setExecutedBy(""), gate: true, asked: []string{asAgent}, texts: []string{"klusterlet-work-sa"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

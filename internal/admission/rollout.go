@@ -64,16 +64,17 @@ func executionOf(set, old *workv1alpha1.ManifestWorkReplicaSet) execution {
 	return e
 }
 
-// validateRevisions leaves the history of a set to the hub, which is whoever may write the status of all sets. The revisions are good for an
-// executor that the set may only get later: whoever has the right to execute as that one sees hashes there, and would not know that one of them
-// is of a template that the set never had.
+// validateRevisions leaves the history of a set to the hub, which is whoever may write the status of all sets. The revisions are good for
+// an executor that the set may only get later: whoever has the right to execute as that one sees hashes there, and would not know that one
+// of them is of a template that the set never had.
 func validateRevisions(ctx context.Context, path *field.Path, set, old *workv1alpha1.ManifestWorkReplicaSet, sender Sender) *field.Error {
 	revisions := set.Annotations[fleet.AnnotationRevisions]
 	if revisions == "" || old != nil && revisions == old.Annotations[fleet.AnnotationRevisions] {
 		return nil
 	}
 	err := sender.may(ctx, authorizationv1.ResourceAttributes{
-		Group: workv1alpha1.GroupVersion.Group, Resource: "manifestworkreplicasets", Subresource: "status", Verb: "patch", Namespace: metav1.NamespaceAll,
+		Group: workv1alpha1.GroupVersion.Group, Resource: "manifestworkreplicasets", Subresource: "status", Verb: "patch",
+		Namespace: metav1.NamespaceAll,
 	})
 	if err == nil {
 		return nil
@@ -83,8 +84,8 @@ func validateRevisions(ctx context.Context, path *field.Path, set, old *workv1al
 		sender.Name, err))
 }
 
-// validateOverrides reads the overrides when they change, and tries them when they or the manifests do: whether they take too much depends on
-// both.
+// validateOverrides reads the overrides when they change, and tries them when they or the manifests do: whether they take too much depends
+// on both.
 func validateOverrides(path *field.Path, set, old *workv1alpha1.ManifestWorkReplicaSet) field.ErrorList {
 	text, manifests := set.Annotations[fleet.AnnotationOverrides], set.Spec.ManifestWorkTemplate.Workload.Manifests
 	changed := old == nil || text != old.Annotations[fleet.AnnotationOverrides]

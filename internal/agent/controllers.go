@@ -36,7 +36,8 @@ import (
 )
 
 // registerRegistration adds the controllers of registration: everything that keeps the hub informed of the cluster.
-func (a *Agent) registerRegistration(mgr ctrl.Manager, hub cluster.Cluster, uncached client.WithWatch, connection *monitor.Monitor, hubEvents events.EventBroadcaster) error {
+func (a *Agent) registerRegistration(mgr ctrl.Manager, hub cluster.Cluster, uncached client.WithWatch, connection *monitor.Monitor,
+	hubEvents events.EventBroadcaster) error {
 	prober, err := status.NewProber(a.managed, a.ClusterHealthCheckPeriod, a.clock)
 	if err != nil {
 		return err
@@ -45,7 +46,8 @@ func (a *Agent) registerRegistration(mgr ctrl.Manager, hub cluster.Cluster, unca
 	if err != nil {
 		return err
 	}
-	requester := &clientcert.Requester{Hub: uncached, Keys: a.store, Identity: a.identity, Renews: true, Lifetime: a.certificateLifetime(), Record: a.record}
+	requester := &clientcert.Requester{Hub: uncached, Keys: a.store, Identity: a.identity, Renews: true, Lifetime: a.certificateLifetime(),
+		Record: a.record}
 	certificate, err := a.certificateNotice()
 	if err != nil {
 		return err
@@ -61,36 +63,42 @@ func (a *Agent) registerRegistration(mgr ctrl.Manager, hub cluster.Cluster, unca
 	if err := mgr.Add(authority); err != nil {
 		return err
 	}
-	if err := heartbeat.Register(mgr, hub, uncached, heartbeat.Options{Doubt: connection.Doubt, Record: a.record, Clock: a.clock}); err != nil {
+	if err := heartbeat.Register(mgr, hub, uncached, heartbeat.Options{Doubt: connection.Doubt, Record: a.record,
+		Clock: a.clock}); err != nil {
 		return err
 	}
 	if err := clientconfig.Register(mgr, hub, a.clientConfigs); err != nil {
 		return err
 	}
 	err = managednamespace.Register(mgr, hub, managednamespace.Options{
-		Cluster: a.identity.Cluster, HubHash: fleet.HubHash(hub.GetConfig().Host), Recorder: hubEvents.NewRecorder(hub.GetScheme(), namespaceRecorder), Clock: a.clock,
+		Cluster: a.identity.Cluster, HubHash: fleet.HubHash(hub.GetConfig().Host),
+		Recorder: hubEvents.NewRecorder(hub.GetScheme(), namespaceRecorder), Clock: a.clock,
 	})
 	if err != nil {
 		return err
 	}
 	return status.Register(mgr, hub, status.Options{
 		Cluster: a.identity.Cluster, Prober: prober, Certificate: certificate, Nodes: nodes,
-		Claims: a.FeatureGates.Enabled(featuregates.ClusterClaim), Properties: a.FeatureGates.Enabled(featuregates.ClusterProperty), MaxCustomClaims: a.MaxCustomClusterClaims,
-		ReservedClaimSuffixes: a.ReservedClusterClaimSuffixes, Recorder: hubEvents.NewRecorder(hub.GetScheme(), registrationRecorder), Clock: a.clock,
+		Claims: a.FeatureGates.Enabled(featuregates.ClusterClaim), Properties: a.FeatureGates.Enabled(featuregates.ClusterProperty),
+		MaxCustomClaims:       a.MaxCustomClusterClaims,
+		ReservedClaimSuffixes: a.ReservedClusterClaimSuffixes, Recorder: hubEvents.NewRecorder(hub.GetScheme(), registrationRecorder),
+		Clock: a.clock,
 	})
 }
 
 // registerAddOns adds the controllers of add-ons: their access to the hub, and their health.
 func (a *Agent) registerAddOns(mgr ctrl.Manager, hub cluster.Cluster, uncached client.WithWatch) error {
 	err := addonregistration.Register(mgr, hub, uncached, addonregistration.Options{
-		Identity: a.identity, HubHash: fleet.HubHash(hub.GetConfig().Host), Driver: addonv1beta1.KubeClientDriver(a.AddOnKubeClientRegistrationAuth),
+		Identity: a.identity, HubHash: fleet.HubHash(hub.GetConfig().Host),
+		Driver:              addonv1beta1.KubeClientDriver(a.AddOnKubeClientRegistrationAuth),
 		CertificateLifetime: a.certificateLifetime(), TokenLifetime: time.Duration(a.AddOnTokenExpirationSeconds) * time.Second,
 		Store: a.store, Managed: a.managed, Hosting: a.management, Record: a.record, Clock: a.clock,
 	})
 	if err != nil {
 		return err
 	}
-	return addonlease.Register(mgr, hub, addonlease.Options{Managed: a.managed, Hosting: a.management, Grace: a.AddOnLeaseGracePeriod, Clock: a.clock})
+	return addonlease.Register(mgr, hub, addonlease.Options{Managed: a.managed, Hosting: a.management, Grace: a.AddOnLeaseGracePeriod,
+		Clock: a.clock})
 }
 
 // certificateNotice says of the certificate in use what there is to say, so that the first status has it.

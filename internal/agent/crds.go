@@ -35,7 +35,8 @@ func (a *Agent) installCRDs(ctx context.Context) error {
 		if err == nil || refused(err) {
 			return err
 		}
-		log.FromContext(ctx).Error(err, "The managed cluster could not be prepared; that is tried again", "cluster", a.managed.Host, "after", retry.String())
+		log.FromContext(ctx).Error(err, "The managed cluster could not be prepared; that is tried again", "cluster", a.managed.Host, "after",
+			retry.String())
 		if err := a.sleep(ctx, retry); err != nil {
 			return err
 		}
@@ -159,7 +160,8 @@ func (a *Agent) keepCRD(ctx context.Context, managed client.WithWatch, want *api
 }
 
 // awaitCRD watches a CustomResourceDefinition until it is as wanted. It fails if there is none, or none any more.
-func awaitCRD(ctx context.Context, managed client.WithWatch, name string, wanted func(*apiextensionsv1.CustomResourceDefinition) bool) error {
+func awaitCRD(ctx context.Context, managed client.WithWatch, name string,
+	wanted func(*apiextensionsv1.CustomResourceDefinition) bool) error {
 	for ctx.Err() == nil {
 		if done, err := watchCRD(ctx, managed, name, wanted); done || err != nil {
 			return err
@@ -169,7 +171,8 @@ func awaitCRD(ctx context.Context, managed client.WithWatch, name string, wanted
 }
 
 // watchCRD reports false when the watch ended.
-func watchCRD(ctx context.Context, managed client.WithWatch, name string, wanted func(*apiextensionsv1.CustomResourceDefinition) bool) (bool, error) {
+func watchCRD(ctx context.Context, managed client.WithWatch, name string,
+	wanted func(*apiextensionsv1.CustomResourceDefinition) bool) (bool, error) {
 	selector := fields.OneTermEqualSelector("metadata.name", name)
 	w, err := managed.Watch(ctx, &apiextensionsv1.CustomResourceDefinitionList{}, &client.ListOptions{FieldSelector: selector})
 	if err != nil {

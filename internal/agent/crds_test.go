@@ -40,7 +40,8 @@ func TestRemovedCRD(t *testing.T) {
 	expectInstalled := func() {
 		t.Helper()
 		// It rests once it has installed it.
-		err := wait.PollUntilContextTimeout(ctx, time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) { return clock.HasWaiters(), nil })
+		err := wait.PollUntilContextTimeout(ctx, time.Millisecond, 30*time.Second, true,
+			func(context.Context) (bool, error) { return clock.HasWaiters(), nil })
 		if err != nil {
 			t.Fatal("it is not installed")
 		}

@@ -117,18 +117,24 @@ func NewOptions() *Options {
 // AddCommonFlags adds the flags of every kind of agent.
 func (o *Options) AddCommonFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.HubKubeconfigDir, "hub-kubeconfig-dir", o.HubKubeconfigDir, "folder for the hub kubeconfig and its client certificate")
-	fs.StringVar(&o.HubKubeconfigSecret, "hub-kubeconfig-secret", o.HubKubeconfigSecret, "name of a Secret in --namespace that keeps the hub kubeconfig beyond the life of the folder")
+	fs.StringVar(&o.HubKubeconfigSecret, "hub-kubeconfig-secret", o.HubKubeconfigSecret,
+		"name of a Secret in --namespace that keeps the hub kubeconfig beyond the life of the folder")
 	fs.StringVar(&o.Namespace, "namespace", o.Namespace, "namespace of the agent")
-	fs.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "kubeconfig of the cluster that holds the Secret and the Lease (default in-cluster, or --spoke-kubeconfig)")
+	fs.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig,
+		"kubeconfig of the cluster that holds the Secret and the Lease (default in-cluster, or --spoke-kubeconfig)")
 	fs.StringVar(&o.SpokeKubeconfig, "spoke-kubeconfig", o.SpokeKubeconfig, "kubeconfig of the managed cluster (default in-cluster)")
-	fs.StringVar(&o.ClusterName, "cluster-name", o.ClusterName, "name of the managed cluster on the hub (default the one of an earlier run, or a random one)")
+	fs.StringVar(&o.ClusterName, "cluster-name", o.ClusterName,
+		"name of the managed cluster on the hub (default the one of an earlier run, or a random one)")
 	fs.StringVar(&o.ClusterName, "spoke-cluster-name", o.ClusterName, "the same as --cluster-name")
 	fs.StringVar(&o.AgentID, "agent-id", o.AgentID, "name of the agent on the hub (default the one of an earlier run, or a random one)")
 	fs.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress, "address to serve /metrics on; 0 serves none")
-	fs.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress, "address to serve /healthz and /readyz on; 0 serves none")
-	fs.BoolVar(&o.DisableLeaderElection, "disable-leader-election", o.DisableLeaderElection, "act without a Lease in --namespace; only replicas with --hub-kubeconfig-secret need one")
+	fs.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress,
+		"address to serve /healthz and /readyz on; 0 serves none")
+	fs.BoolVar(&o.DisableLeaderElection, "disable-leader-election", o.DisableLeaderElection,
+		"act without a Lease in --namespace; only replicas with --hub-kubeconfig-secret need one")
 	fs.StringVar(&o.PprofBindAddress, "pprof-bind-address", o.PprofBindAddress, "address to serve profiles on, at /debug/pprof; 0 serves none")
-	fs.StringSliceVar(&o.TerminateOnFiles, "terminate-on-files", o.TerminateOnFiles, "files whose changes end the agent, which has to be started anew then")
+	fs.StringSliceVar(&o.TerminateOnFiles, "terminate-on-files", o.TerminateOnFiles,
+		"files whose changes end the agent, which has to be started anew then")
 	o.FeatureGates.AddFlag(fs)
 	o.accepted.AddLimits(fs, "kube-api-qps", "kube-api-burst")
 	const noTLS = "the agent serves nothing over TLS"
@@ -139,17 +145,28 @@ func (o *Options) AddCommonFlags(fs *pflag.FlagSet) {
 // AddRegistrationFlags adds the flags of registration.
 func (o *Options) AddRegistrationFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.BootstrapKubeconfig, "bootstrap-kubeconfig", o.BootstrapKubeconfig, "kubeconfig with the credential to register with")
-	fs.StringSliceVar(&o.BootstrapKubeconfigs, "bootstrap-kubeconfigs", o.BootstrapKubeconfigs, "kubeconfigs as --bootstrap-kubeconfig, which they replace, one of each hub to register with, in the order of preference; the agent works with one at a time")
-	fs.IntVar(&o.HubConnectionTimeoutSeconds, "hub-connection-timeout-seconds", o.HubConnectionTimeoutSeconds, "seconds for which the hub may not answer before the agent turns to another of --bootstrap-kubeconfigs, at least 5")
-	fs.StringToStringVar(&o.ClusterAnnotations, "cluster-annotations", o.ClusterAnnotations, "annotations of the ManagedCluster that the agent makes; those whose keys do not begin with "+fleet.AnnotationAgentPrefix+" are left out")
-	fs.StringSliceVar(&o.SpokeExternalServerURLs, "spoke-external-server-urls", o.SpokeExternalServerURLs, "URLs under which the managed cluster's API server can be reached, for the hub's users")
-	fs.DurationVar(&o.ClusterHealthCheckPeriod, "cluster-healthcheck-period", o.ClusterHealthCheckPeriod, "time between health probes of the managed cluster's API server")
-	fs.IntVar(&o.MaxCustomClusterClaims, "max-custom-cluster-claims", o.MaxCustomClusterClaims, "how many cluster claims are reported besides the reserved ones")
-	fs.StringSliceVar(&o.ReservedClusterClaimSuffixes, "reserved-cluster-claim-suffixes", o.ReservedClusterClaimSuffixes, "claims whose names end so are always reported")
-	fs.Int32Var(&o.ClientCertExpirationSeconds, "client-cert-expiration-seconds", o.ClientCertExpirationSeconds, "lifetime to ask for client certificates, at least 600; 0 leaves it to the hub")
-	fs.StringVar(&o.AddOnKubeClientRegistrationAuth, "addon-kubeclient-registration-auth", o.AddOnKubeClientRegistrationAuth, "how add-ons get access to the hub: csr for client certificates, token for tokens of service accounts")
-	fs.Int64Var(&o.AddOnTokenExpirationSeconds, "addon-token-expiration-seconds", o.AddOnTokenExpirationSeconds, "lifetime to ask for tokens of add-ons, at least 600; 0 leaves it to the hub")
-	fs.DurationVar(&o.AddOnLeaseGracePeriod, "addon-lease-grace-period", o.AddOnLeaseGracePeriod, "how long an add-on may not renew its lease before it counts as lost; 0 means three times the leaseDurationSeconds of the lease")
+	fs.StringSliceVar(&o.BootstrapKubeconfigs, "bootstrap-kubeconfigs", o.BootstrapKubeconfigs,
+		"kubeconfigs as --bootstrap-kubeconfig, which they replace, one of each hub to register with, in the order of preference; the agent works with one at a time")
+	fs.IntVar(&o.HubConnectionTimeoutSeconds, "hub-connection-timeout-seconds", o.HubConnectionTimeoutSeconds,
+		"seconds for which the hub may not answer before the agent turns to another of --bootstrap-kubeconfigs, at least 5")
+	fs.StringToStringVar(&o.ClusterAnnotations, "cluster-annotations", o.ClusterAnnotations,
+		"annotations of the ManagedCluster that the agent makes; those whose keys do not begin with "+fleet.AnnotationAgentPrefix+" are left out")
+	fs.StringSliceVar(&o.SpokeExternalServerURLs, "spoke-external-server-urls", o.SpokeExternalServerURLs,
+		"URLs under which the managed cluster's API server can be reached, for the hub's users")
+	fs.DurationVar(&o.ClusterHealthCheckPeriod, "cluster-healthcheck-period", o.ClusterHealthCheckPeriod,
+		"time between health probes of the managed cluster's API server")
+	fs.IntVar(&o.MaxCustomClusterClaims, "max-custom-cluster-claims", o.MaxCustomClusterClaims,
+		"how many cluster claims are reported besides the reserved ones")
+	fs.StringSliceVar(&o.ReservedClusterClaimSuffixes, "reserved-cluster-claim-suffixes", o.ReservedClusterClaimSuffixes,
+		"claims whose names end so are always reported")
+	fs.Int32Var(&o.ClientCertExpirationSeconds, "client-cert-expiration-seconds", o.ClientCertExpirationSeconds,
+		"lifetime to ask for client certificates, at least 600; 0 leaves it to the hub")
+	fs.StringVar(&o.AddOnKubeClientRegistrationAuth, "addon-kubeclient-registration-auth", o.AddOnKubeClientRegistrationAuth,
+		"how add-ons get access to the hub: csr for client certificates, token for tokens of service accounts")
+	fs.Int64Var(&o.AddOnTokenExpirationSeconds, "addon-token-expiration-seconds", o.AddOnTokenExpirationSeconds,
+		"lifetime to ask for tokens of add-ons, at least 600; 0 leaves it to the hub")
+	fs.DurationVar(&o.AddOnLeaseGracePeriod, "addon-lease-grace-period", o.AddOnLeaseGracePeriod,
+		"how long an add-on may not renew its lease before it counts as lost; 0 means three times the leaseDurationSeconds of the lease")
 	o.accepted.Add(fs, "bootstrap-kubeconfig-secret", ignoredflags.Text, "changes of --bootstrap-kubeconfig are seen in the file")
 	o.accepted.Add(fs, "registration-auth", ignoredflags.Only("csr"), "there is no other way to register")
 }
@@ -157,9 +174,13 @@ func (o *Options) AddRegistrationFlags(fs *pflag.FlagSet) {
 // AddWorkFlags adds the flags of the work agent.
 func (o *Options) AddWorkFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.WorkloadAgentWorkers, "workload-agent-workers", o.WorkloadAgentWorkers, "how many ManifestWorks are applied at once")
-	fs.DurationVar(&o.AppliedManifestWorkEvictionGracePeriod, "appliedmanifestwork-eviction-grace-period", o.AppliedManifestWorkEvictionGracePeriod, "how long to keep what was applied for a ManifestWork that is missing on the hub, or for a hub that the agent has left; 876000h and more keep it for ever")
-	fs.IntVar(&o.MaxJSONRawLength, "max-json-raw-length", o.MaxJSONRawLength, fmt.Sprintf("bytes of JSON that a reported value of type JsonRaw may have, %d at most", feedback.MaxJSONRaw))
-	fs.StringVar(&o.WorkloadSourceConfig, "workload-source-config", o.WorkloadSourceConfig, "the file "+fleet.KeyKubeconfig+" in --hub-kubeconfig-dir, which it names in another way")
+	fs.DurationVar(&o.AppliedManifestWorkEvictionGracePeriod, "appliedmanifestwork-eviction-grace-period",
+		o.AppliedManifestWorkEvictionGracePeriod,
+		"how long to keep what was applied for a ManifestWork that is missing on the hub, or for a hub that the agent has left; 876000h and more keep it for ever")
+	fs.IntVar(&o.MaxJSONRawLength, "max-json-raw-length", o.MaxJSONRawLength,
+		fmt.Sprintf("bytes of JSON that a reported value of type JsonRaw may have, %d at most", feedback.MaxJSONRaw))
+	fs.StringVar(&o.WorkloadSourceConfig, "workload-source-config", o.WorkloadSourceConfig, "the file "+fleet.KeyKubeconfig+
+		" in --hub-kubeconfig-dir, which it names in another way")
 	o.accepted.Add(fs, "workload-source-driver", ignoredflags.Only("kube"), "works come by the API of the hub")
 	o.accepted.Add(fs, "status-sync-interval", ignoredflags.Duration, "status is reported when it changes")
 	o.accepted.Add(fs, "max-feedback-watch", ignoredflags.Number, "a kind has one watch, however many works have objects of it")
@@ -203,9 +224,11 @@ func (o *Options) complete() error {
 	dir = filepath.Clean(dir)
 	switch {
 	case file != fleet.KeyKubeconfig:
-		return fmt.Errorf("--workload-source-config is %s; it must be a file %s, in the folder with the rest of the credential", o.WorkloadSourceConfig, fleet.KeyKubeconfig)
+		return fmt.Errorf("--workload-source-config is %s; it must be a file %s, in the folder with the rest of the credential",
+			o.WorkloadSourceConfig, fleet.KeyKubeconfig)
 	case o.HubKubeconfigDir != defaultHubKubeconfigDir && filepath.Clean(o.HubKubeconfigDir) != dir:
-		return fmt.Errorf("--workload-source-config is %s, which is not in --hub-kubeconfig-dir %s; leave one of them out", o.WorkloadSourceConfig, o.HubKubeconfigDir)
+		return fmt.Errorf("--workload-source-config is %s, which is not in --hub-kubeconfig-dir %s; leave one of them out",
+			o.WorkloadSourceConfig, o.HubKubeconfigDir)
 	}
 	o.HubKubeconfigDir = dir
 	return nil
@@ -238,7 +261,8 @@ func (o *Options) log(logger logr.Logger) {
 	o.FeatureGates.Log(logger)
 	o.accepted.Log(logger)
 	if _, others := o.annotations(); len(others) > 0 {
-		logger.Info("Annotations of --cluster-annotations are left out: an agent may set those of its own prefix", "keys", others, "prefix", fleet.AnnotationAgentPrefix)
+		logger.Info("Annotations of --cluster-annotations are left out: an agent may set those of its own prefix", "keys", others, "prefix",
+			fleet.AnnotationAgentPrefix)
 	}
 }
 
@@ -250,11 +274,13 @@ func (o *Options) Validate() error {
 	case o.MaxCustomClusterClaims < 0:
 		return fmt.Errorf("--max-custom-cluster-claims is %d; it must not be negative", o.MaxCustomClusterClaims)
 	case o.ClientCertExpirationSeconds != 0 && o.ClientCertExpirationSeconds < minCertificateLifetime:
-		return fmt.Errorf("--client-cert-expiration-seconds is %d; it must be 0 or at least %d", o.ClientCertExpirationSeconds, minCertificateLifetime)
+		return fmt.Errorf("--client-cert-expiration-seconds is %d; it must be 0 or at least %d", o.ClientCertExpirationSeconds,
+			minCertificateLifetime)
 	case !slices.Contains(drivers, addonv1beta1.KubeClientDriver(o.AddOnKubeClientRegistrationAuth)):
 		return fmt.Errorf("--addon-kubeclient-registration-auth is %q; it must be csr or token", o.AddOnKubeClientRegistrationAuth)
 	case o.AddOnTokenExpirationSeconds != 0 && o.AddOnTokenExpirationSeconds < minCertificateLifetime:
-		return fmt.Errorf("--addon-token-expiration-seconds is %d; it must be 0 or at least %d", o.AddOnTokenExpirationSeconds, minCertificateLifetime)
+		return fmt.Errorf("--addon-token-expiration-seconds is %d; it must be 0 or at least %d", o.AddOnTokenExpirationSeconds,
+			minCertificateLifetime)
 	case o.AddOnLeaseGracePeriod < 0:
 		return fmt.Errorf("--addon-lease-grace-period is %s; it must not be negative", o.AddOnLeaseGracePeriod)
 	case o.WorkloadAgentWorkers < 1:
@@ -265,7 +291,8 @@ func (o *Options) Validate() error {
 		return fmt.Errorf("--appliedmanifestwork-eviction-grace-period is %s; it must not be negative", o.AppliedManifestWorkEvictionGracePeriod)
 	}
 	if o.HubConnectionTimeoutSeconds < minHubConnectionTimeout {
-		return fmt.Errorf("--hub-connection-timeout-seconds is %d; it must be at least %d", o.HubConnectionTimeoutSeconds, minHubConnectionTimeout)
+		return fmt.Errorf("--hub-connection-timeout-seconds is %d; it must be at least %d", o.HubConnectionTimeoutSeconds,
+			minHubConnectionTimeout)
 	}
 	for _, file := range o.BootstrapKubeconfigs {
 		if file == "" {

@@ -38,13 +38,16 @@ func TestFlagsOfOthers(t *testing.T) {
 	t.Parallel()
 	o, err := parse(
 		"--spoke-cluster-name=c1", "--bootstrap-kubeconfig=/spoke/bootstrap/kubeconfig", "--bootstrap-kubeconfig-secret=bootstrap-hub-kubeconfig",
-		"--hub-kubeconfig-secret=hub-kubeconfig-secret", "--hub-kubeconfig-dir=/spoke/hub-kubeconfig", "--agent-id=uid", "--registration-auth=csr",
+		"--hub-kubeconfig-secret=hub-kubeconfig-secret", "--hub-kubeconfig-dir=/spoke/hub-kubeconfig", "--agent-id=uid",
+		"--registration-auth=csr",
 		"--feature-gates=AddonManagement=true,ClusterClaim=true,RawFeedbackJsonString=true,ExecutorValidatingCaches=true,V1beta1CSRAPICompatibility=false",
 		"--cluster-annotations=agent.open-cluster-management.io/a=b", "--kube-api-qps=50", "--kube-api-burst=100", "--disable-leader-election",
-		"--workload-source-driver=kube", "--workload-source-config=/spoke/hub-kubeconfig/kubeconfig", "--hub-kube-api-qps=50", "--hub-kube-api-burst=100",
+		"--workload-source-driver=kube", "--workload-source-config=/spoke/hub-kubeconfig/kubeconfig", "--hub-kube-api-qps=50",
+		"--hub-kube-api-burst=100",
 		"--status-sync-interval=60s", "--max-feedback-watch=50", "--max-json-raw-length=1024", "--appliedmanifestwork-eviction-grace-period=60m",
 		"--cloudevents-client-id=c1-work-agent", "--cloudevents-client-codecs=manifestbundle", "--terminate-on-files=/spoke/config/kubeconfig",
-		"--addon-kubeclient-registration-auth=csr", "--client-cert-expiration-seconds=3600", "--tls-min-version=VersionTLS12", "--tls-cipher-suites=TLS_AES_128_GCM_SHA256",
+		"--addon-kubeclient-registration-auth=csr", "--client-cert-expiration-seconds=3600", "--tls-min-version=VersionTLS12",
+		"--tls-cipher-suites=TLS_AES_128_GCM_SHA256",
 	)
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +58,8 @@ func TestFlagsOfOthers(t *testing.T) {
 	var logged strings.Builder
 	o.log(funcr.New(func(_, line string) { logged.WriteString(line + "\n") }, funcr.Options{}))
 	for _, text := range []string{
-		"--bootstrap-kubeconfig-secret", "--status-sync-interval", "--workload-source-driver", "--kube-api-qps", "--hub-kube-api-burst", "--max-feedback-watch",
+		"--bootstrap-kubeconfig-secret", "--status-sync-interval", "--workload-source-driver", "--kube-api-qps", "--hub-kube-api-burst",
+		"--max-feedback-watch",
 		"--cloudevents-client-id", "--registration-auth", "--tls-min-version", "ExecutorValidatingCaches", "V1beta1CSRAPICompatibility",
 	} {
 		if !strings.Contains(logged.String(), text) {
@@ -157,7 +161,8 @@ func TestTerminateOnFiles(t *testing.T) {
 	if err := os.WriteFile(file, []byte("before"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	o, err := parse("--terminate-on-files="+file, "--hub-kubeconfig-dir="+filepath.Join(dir, "hub"), "--bootstrap-kubeconfig="+filepath.Join(dir, "none"))
+	o, err := parse("--terminate-on-files="+file, "--hub-kubeconfig-dir="+filepath.Join(dir, "hub"), "--bootstrap-kubeconfig="+
+		filepath.Join(dir, "none"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -89,7 +89,8 @@ func (a *Agent) control(ctx context.Context, config *rest.Config, uncached clien
 	return mgr.Start(ctx)
 }
 
-func (a *Agent) register(ctx context.Context, mgr ctrl.Manager, hub cluster.Cluster, uncached client.WithWatch, connection *monitor.Monitor) error {
+func (a *Agent) register(ctx context.Context, mgr ctrl.Manager, hub cluster.Cluster, uncached client.WithWatch,
+	connection *monitor.Monitor) error {
 	if err := mgr.Add(hub); err != nil {
 		return err
 	}
@@ -110,7 +111,8 @@ func (a *Agent) register(ctx context.Context, mgr ctrl.Manager, hub cluster.Clus
 			return err
 		}
 	} else if a.wantsAddOns() {
-		log.FromContext(ctx).Info("The hub has no add-ons; install the CRDs of group "+addonv1beta1.GroupVersion.Group+" there and restart the agent to have some", "hub", hub.GetConfig().Host)
+		log.FromContext(ctx).Info("The hub has no add-ons; install the CRDs of group "+addonv1beta1.GroupVersion.Group+
+			" there and restart the agent to have some", "hub", hub.GetConfig().Host)
 	}
 	if a.parts.Work {
 		return a.registerWork(ctx, mgr, hub, hubEvents)

@@ -42,18 +42,21 @@ var interpreters = map[string]func(t *testing.T, text string) error{
 		if err != nil {
 			return err
 		}
-		cluster := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "a", Annotations: map[string]string{"text": strings.Repeat("ab", 50_000)}}}
+		cluster := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "a",
+			Annotations: map[string]string{"text": strings.Repeat("ab", 50_000)}}}
 		return selector.Matches(cluster, func(string) []clusterv1alpha1.AddOnPlacementScoreItem { return nil }, nil)
 	},
 	"placement, list of CEL": func(_ *testing.T, text string) error {
-		return bad(placement.CheckBounds(&clusterv1beta1.PlacementSpec{Predicates: []clusterv1beta1.ClusterPredicate{{RequiredClusterSelector: clusterv1beta1.ClusterSelector{
-			CelSelector: clusterv1beta1.ClusterCelSelector{CelExpressions: strings.Split(text, "\n")},
-		}}}}))
+		return bad(placement.CheckBounds(&clusterv1beta1.PlacementSpec{
+			Predicates: []clusterv1beta1.ClusterPredicate{{RequiredClusterSelector: clusterv1beta1.ClusterSelector{
+				CelSelector: clusterv1beta1.ClusterCelSelector{CelExpressions: strings.Split(text, "\n")},
+			}}}}))
 	},
 	"placement, selector": func(_ *testing.T, text string) error {
-		return bad(placement.CheckBounds(&clusterv1beta1.PlacementSpec{Predicates: []clusterv1beta1.ClusterPredicate{{RequiredClusterSelector: clusterv1beta1.ClusterSelector{
-			LabelSelector: selectorOf(text),
-		}}}}))
+		return bad(placement.CheckBounds(&clusterv1beta1.PlacementSpec{
+			Predicates: []clusterv1beta1.ClusterPredicate{{RequiredClusterSelector: clusterv1beta1.ClusterSelector{
+				LabelSelector: selectorOf(text),
+			}}}}))
 	},
 	"cluster set": func(_ *testing.T, text string) error {
 		selector := selectorOf(text)
@@ -63,19 +66,24 @@ var interpreters = map[string]func(t *testing.T, text string) error{
 		return err
 	},
 	"condition rule": func(_ *testing.T, text string) error {
-		set, err := conditions.NewEvaluator().Evaluate(live, []workv1.ConditionRule{{Condition: "A", Type: workv1.CelConditionExpressionsType, CelExpressions: []string{text}}})
+		set, err := conditions.NewEvaluator().Evaluate(live,
+			[]workv1.ConditionRule{{Condition: "A", Type: workv1.CelConditionExpressionsType, CelExpressions: []string{text}}})
 		return errors.Join(err, errors.New(set[0].Message))
 	},
 	"message of a condition rule": func(_ *testing.T, text string) error {
-		set, err := conditions.NewEvaluator().Evaluate(live, []workv1.ConditionRule{{Condition: "A", Type: workv1.CelConditionExpressionsType, CelExpressions: []string{"true"}, MessageExpression: "string(" + text + ")"}})
+		set, err := conditions.NewEvaluator().Evaluate(live,
+			[]workv1.ConditionRule{{Condition: "A", Type: workv1.CelConditionExpressionsType, CelExpressions: []string{"true"},
+				MessageExpression: "string(" + text + ")"}})
 		return errors.Join(err, errors.New(set[0].Message))
 	},
 	"condition rules": func(_ *testing.T, text string) error {
-		set, err := conditions.NewEvaluator().Evaluate(live, []workv1.ConditionRule{{Condition: "A", Type: workv1.CelConditionExpressionsType, CelExpressions: strings.Split(text, "\n")}})
+		set, err := conditions.NewEvaluator().Evaluate(live,
+			[]workv1.ConditionRule{{Condition: "A", Type: workv1.CelConditionExpressionsType, CelExpressions: strings.Split(text, "\n")}})
 		return errors.Join(err, errors.New(set[0].Message))
 	},
 	"feedback": func(_ *testing.T, text string) error {
-		_, err := feedback.Values(live, []workv1.FeedbackRule{{Type: workv1.JSONPathsType, JSONPaths: []workv1.JSONPath{{Name: "a", Path: text}}}}, feedback.MaxJSONRaw)
+		_, err := feedback.Values(live,
+			[]workv1.FeedbackRule{{Type: workv1.JSONPathsType, JSONPaths: []workv1.JSONPath{{Name: "a", Path: text}}}}, feedback.MaxJSONRaw)
 		return err
 	},
 	"feedback, list": func(_ *testing.T, text string) error {
@@ -147,22 +155,28 @@ var bombs = map[string]struct {
 	refused map[string]string
 }{
 	"25,000 lines": {strings.Repeat("true\n", 25_000), map[string]string{
-		"placement, list of CEL": "spec.predicates: CEL expressions: there are 25001; the limit is 100", "condition rules": "CEL expressions: there are 25001; the limit is 100",
-		"placement, selector": "spec.predicates: entries of matchLabels and matchExpressions: there are 25001; the limit is 500",
-		"cluster set":         "spec.clusterSelector.labelSelector: entries of matchLabels and matchExpressions: there are 25001; the limit is 500",
-		"feedback, list":      "JSON paths of the feedback rules of a manifest: there are 25001; the limit is 250",
-		"ignored list":        "updateStrategy.serverSideApply.ignoreFields: expressions: there are 25001; the limit is 100",
+		"placement, list of CEL": "spec.predicates: CEL expressions: there are 25001; the limit is 100",
+		"condition rules":        "CEL expressions: there are 25001; the limit is 100",
+		"placement, selector":    "spec.predicates: entries of matchLabels and matchExpressions: there are 25001; the limit is 500",
+		"cluster set":            "spec.clusterSelector.labelSelector: entries of matchLabels and matchExpressions: there are 25001; the limit is 500",
+		"feedback, list":         "JSON paths of the feedback rules of a manifest: there are 25001; the limit is 250",
+		"ignored list":           "updateStrategy.serverSideApply.ignoreFields: expressions: there are 25001; the limit is 100",
 	}},
 	"a megabyte": {strings.Repeat("a", 1<<20), map[string]string{
-		"placement, CEL": "it has 1048576 bytes; the limit is 8192 bytes", "condition rule": "the limit is 8192 bytes", "feedback": "the limit is 4096 bytes",
-		"ignored jq": "the limit is 4096 bytes", "ignored JSON path": "the limit is 4096 bytes", "ignored JSON pointer": "the limit is 4096 bytes",
+		"placement, CEL": "it has 1048576 bytes; the limit is 8192 bytes", "condition rule": "the limit is 8192 bytes",
+		"feedback":   "the limit is 4096 bytes",
+		"ignored jq": "the limit is 4096 bytes", "ignored JSON path": "the limit is 4096 bytes",
+		"ignored JSON pointer":      "the limit is 4096 bytes",
 		"identifier of a container": "the limit is 4096 bytes", "variable": "with the values of its variables, the template has too many bytes",
 	}},
-	"CEL, macros that double": {"optional.of(1)" + strings.Repeat(".optMap(x, x)", 60) + ".hasValue()", cel("optMap and optFlatMap in a CEL expression: there are 60; the limit is 8")},
-	"CEL, types that double":  {"[1]" + strings.Repeat(".map(a, {a: a})", 40) + ".size() == 0", cel("entries of maps with a computed key")},
-	"CEL, lists that double":  {"[[0,0]]" + strings.Repeat(".map(l, l+l)", 60) + ".size() == 0", cel("elements of a list in a CEL expression: there are")},
-	"CEL, trees that double":  {"[dyn(0)]" + strings.Repeat(".map(l, dyn([l,l]))", 60) + ".exists(l, l == l)", cel("counted to its depth")},
-	"CEL, texts that double":  {`"ab"` + strings.Repeat(`.replace("a","aa").replace("b","bb")`, 60) + ".size() == 0", cel("a text in a CEL expression: it has")},
+	"CEL, macros that double": {"optional.of(1)" + strings.Repeat(".optMap(x, x)", 60) + ".hasValue()",
+		cel("optMap and optFlatMap in a CEL expression: there are 60; the limit is 8")},
+	"CEL, types that double": {"[1]" + strings.Repeat(".map(a, {a: a})", 40) + ".size() == 0", cel("entries of maps with a computed key")},
+	"CEL, lists that double": {"[[0,0]]" + strings.Repeat(".map(l, l+l)", 60) + ".size() == 0",
+		cel("elements of a list in a CEL expression: there are")},
+	"CEL, trees that double": {"[dyn(0)]" + strings.Repeat(".map(l, dyn([l,l]))", 60) + ".exists(l, l == l)", cel("counted to its depth")},
+	"CEL, texts that double": {`"ab"` + strings.Repeat(`.replace("a","aa").replace("b","bb")`, 60) + ".size() == 0",
+		cel("a text in a CEL expression: it has")},
 	"CEL, a result of any size": {"dyn([dyn(0)]" + strings.Repeat(".map(l, dyn([l,l]))", 60) + ")", map[string]string{
 		"placement, CEL": "is a list; it must be a bool", "condition rule": "results in a value of type list; it must be a bool",
 	}},
@@ -173,32 +187,43 @@ var bombs = map[string]struct {
 	"JSON path, recursion": {strings.Repeat("..a", 7), map[string]string{
 		"feedback": "values of the object; the limit is 2000000", "ignored JSON path": "", // by the number of results, or by time
 	}},
-	"JSON path, unions":                   {".list" + strings.Repeat("[0,0,0,0,0,0,0,0]", 20), map[string]string{"feedback": "alternatives of a JSON path"}},
-	"JSON path, loops":                    {".list}{range .list[*]}{range .list[*]}{.a}{end}{end", map[string]string{"feedback": "it must be one path", "ignored JSON path": "it must be one path"}},
-	"jq, a text":                          {`"a" * 300000000`, jq("this operator")},
-	"jq, a function":                      {"def f: ., f; f", jq("functions of its own")},
-	"jq, a range":                         {"[range(1e9)]", jq("an array of what is not constant")},
-	"jq, a list":                          {".[500000000] = 1", jq("this operator")},
-	"jq, a fold":                          {`reduce range(1e9) as $i (""; . + "a")`, jq("loops")},
-	"jq, recursion":                       {".. | .. | .. | .. | ..", jq("")},
-	"overrides, copies":                   {"- jsonPatch: [" + strings.Repeat("{op: copy, from: /list, path: /list/0}, ", 30) + "]", overrides("its copy operations copy too many bytes")},
-	"overrides, an index":                 {"- set: [{path: /list/2000000000, value: 1}]", overrides("/list/2000000000 is element 2000000000 of a list of 500; the limit is 500")},
-	"overrides, an index in what is made": {"- set: [{path: /new/2000000000/a, value: 1}]", overrides("/new/2000000000 is element 2000000000 of a list of 0")},
-	"overrides, operations":               {"- jsonPatch: [" + strings.Repeat("{op: test, path: /kind, value: A}, ", 1001) + "]", overrides("Invalid value: \"1001 changes\": all overrides together may have 1000 changes")},
-	"overrides, steps":                    {strings.Repeat("- mergePatch: {a: {"+members(100)+"}}\n", 900), overrides("counted in steps; the limit is 20000")},
-	"overrides, aliases":                  {"- mergePatch: {a: &a \"" + strings.Repeat("a", 10_000) + "\", b: [" + strings.Repeat("*a, ", 10_000) + "]}", overrides("with its aliases and anchors, the YAML is too large")},
-	"overrides, nesting":                  {"- mergePatch: " + strings.Repeat("[", 5000) + strings.Repeat("]", 5000), overrides("")},
-	"a small quantity":                    {"1e-10000000", map[string]string{"amount of a cluster": "status.allocatable.cpu: Invalid value: \"1e-10000000\": the quantity \"1e-10000000\" has too large an exponent; the limit is 100"}},
-	"a large quantity":                    {"1000000000000000000001e3000000", map[string]string{"amount of a cluster": "has too large an exponent; the limit is 100"}},
-	"template":                            {strings.Repeat("{{A}}", 100_000), map[string]string{"template": "with the values of its variables, the template has too many bytes"}},
-	"brackets":                            {strings.Repeat("[", 4000), nil},
-	"parentheses":                         {strings.Repeat("(", 4000), nil},
-	"braces":                              {strings.Repeat("{", 4000), nil},
-	"filters":                             {strings.Repeat("[?(@.a", 600), nil},
-	"commas":                              {"." + strings.Repeat(",.a", 1000), nil},
-	"pipes":                               {"." + strings.Repeat("|.a?", 900), nil},
-	"slashes":                             {strings.Repeat("/0", 2000), nil},
-	"quotes":                              {strings.Repeat(`\"`, 2000), nil},
+	"JSON path, unions": {".list" + strings.Repeat("[0,0,0,0,0,0,0,0]", 20),
+		map[string]string{"feedback": "alternatives of a JSON path"}},
+	"JSON path, loops": {".list}{range .list[*]}{range .list[*]}{.a}{end}{end",
+		map[string]string{"feedback": "it must be one path", "ignored JSON path": "it must be one path"}},
+	"jq, a text":     {`"a" * 300000000`, jq("this operator")},
+	"jq, a function": {"def f: ., f; f", jq("functions of its own")},
+	"jq, a range":    {"[range(1e9)]", jq("an array of what is not constant")},
+	"jq, a list":     {".[500000000] = 1", jq("this operator")},
+	"jq, a fold":     {`reduce range(1e9) as $i (""; . + "a")`, jq("loops")},
+	"jq, recursion":  {".. | .. | .. | .. | ..", jq("")},
+	"overrides, copies": {"- jsonPatch: [" + strings.Repeat("{op: copy, from: /list, path: /list/0}, ", 30) + "]",
+		overrides("its copy operations copy too many bytes")},
+	"overrides, an index": {"- set: [{path: /list/2000000000, value: 1}]",
+		overrides("/list/2000000000 is element 2000000000 of a list of 500; the limit is 500")},
+	"overrides, an index in what is made": {"- set: [{path: /new/2000000000/a, value: 1}]",
+		overrides("/new/2000000000 is element 2000000000 of a list of 0")},
+	"overrides, operations": {"- jsonPatch: [" + strings.Repeat("{op: test, path: /kind, value: A}, ", 1001) + "]",
+		overrides("Invalid value: \"1001 changes\": all overrides together may have 1000 changes")},
+	"overrides, steps": {strings.Repeat("- mergePatch: {a: {"+members(100)+"}}\n", 900),
+		overrides("counted in steps; the limit is 20000")},
+	"overrides, aliases": {"- mergePatch: {a: &a \"" + strings.Repeat("a", 10_000) + "\", b: [" +
+		strings.Repeat("*a, ", 10_000) + "]}", overrides("with its aliases and anchors, the YAML is too large")},
+	"overrides, nesting": {"- mergePatch: " + strings.Repeat("[", 5000) + strings.Repeat("]", 5000), overrides("")},
+	"a small quantity": {"1e-10000000",
+		map[string]string{"amount of a cluster": "status.allocatable.cpu: Invalid value: \"1e-10000000\": the quantity \"1e-10000000\" has too large an exponent; the limit is 100"}},
+	"a large quantity": {"1000000000000000000001e3000000",
+		map[string]string{"amount of a cluster": "has too large an exponent; the limit is 100"}},
+	"template": {strings.Repeat("{{A}}", 100_000),
+		map[string]string{"template": "with the values of its variables, the template has too many bytes"}},
+	"brackets":    {strings.Repeat("[", 4000), nil},
+	"parentheses": {strings.Repeat("(", 4000), nil},
+	"braces":      {strings.Repeat("{", 4000), nil},
+	"filters":     {strings.Repeat("[?(@.a", 600), nil},
+	"commas":      {"." + strings.Repeat(",.a", 1000), nil},
+	"pipes":       {"." + strings.Repeat("|.a?", 900), nil},
+	"slashes":     {strings.Repeat("/0", 2000), nil},
+	"quotes":      {strings.Repeat(`\"`, 2000), nil},
 }
 
 func cel(text string) map[string]string {
@@ -279,9 +304,10 @@ func rendered(text, value string) error {
 	}
 	spec := &addonv1beta1.AddOnTemplateSpec{}
 	spec.AgentSpec.Workload.Manifests = []workv1.Manifest{{RawExtension: kruntime.RawExtension{Raw: raw}}}
-	_, err = template.Render(template.Input{AddOn: "a", Cluster: "a", Namespace: "a", Template: spec, Config: &addonv1beta1.AddOnDeploymentConfigSpec{
-		CustomizedVariables: []addonv1beta1.CustomizedVariable{{Name: "A", Value: value}},
-	}})
+	_, err = template.Render(template.Input{AddOn: "a", Cluster: "a", Namespace: "a", Template: spec,
+		Config: &addonv1beta1.AddOnDeploymentConfigSpec{
+			CustomizedVariables: []addonv1beta1.CustomizedVariable{{Name: "A", Value: value}},
+		}})
 	return err
 }
 
@@ -296,7 +322,8 @@ func members(n int) (text string) {
 // selectorOf has a requirement for each line.
 func selectorOf(text string) (selector metav1.LabelSelector) {
 	for line := range strings.SplitSeq(text, "\n") {
-		selector.MatchExpressions = append(selector.MatchExpressions, metav1.LabelSelectorRequirement{Key: line, Operator: metav1.LabelSelectorOpIn, Values: []string{line}})
+		selector.MatchExpressions = append(selector.MatchExpressions,
+			metav1.LabelSelectorRequirement{Key: line, Operator: metav1.LabelSelectorOpIn, Values: []string{line}})
 	}
 	return selector
 }

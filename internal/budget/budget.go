@@ -98,8 +98,8 @@ func Quote(text string) string {
 	return fmt.Sprintf("%q…", beginning(text, most))
 }
 
-// Message is the beginning of what is said in a condition about input of any length. A condition that is too long for the API is not written
-// at all.
+// Message is the beginning of what is said in a condition about input of any length. A condition that is too long for the API is not
+// written at all.
 func Message(text string) string {
 	const most = 4 << 10
 	if len(text) <= most {

@@ -20,7 +20,8 @@ func Regexp(pattern string) error {
 		return err
 	}
 	if RegexpParts(pattern) > patternParts {
-		return &Exceeded{What: fmt.Sprintf("the regular expression %s repeats too much: it has too many parts", Quote(pattern)), Limit: fmt.Sprintf("%d parts", patternParts)}
+		return &Exceeded{What: fmt.Sprintf("the regular expression %s repeats too much: it has too many parts", Quote(pattern)),
+			Limit: fmt.Sprintf("%d parts", patternParts)}
 	}
 	return nil
 }
@@ -30,7 +31,8 @@ func Match(parts, text int) error {
 	if parts*max(text, 1) <= patternSteps {
 		return nil
 	}
-	return &Exceeded{What: fmt.Sprintf("a regular expression of %d parts is too much for a text of %d bytes", parts, text), Limit: fmt.Sprintf("%d, one multiplied by the other", patternSteps)}
+	return &Exceeded{What: fmt.Sprintf("a regular expression of %d parts is too much for a text of %d bytes", parts, text),
+		Limit: fmt.Sprintf("%d, one multiplied by the other", patternSteps)}
 }
 
 // RegexpParts is about how many instructions become of a regular expression. Of more than there may be, it tells only that.

@@ -16,7 +16,8 @@ func YAML(text []byte) error {
 	limit := Result(len(text))
 	m := &expansion{left: limit}
 	if !m.add(&root, 0) {
-		return &Exceeded{What: "with its aliases and anchors, the YAML is too large or nested too deep", Limit: fmt.Sprintf("%d bytes and %d levels", limit, mostLevels)}
+		return &Exceeded{What: "with its aliases and anchors, the YAML is too large or nested too deep",
+			Limit: fmt.Sprintf("%d bytes and %d levels", limit, mostLevels)}
 	}
 	return nil
 }

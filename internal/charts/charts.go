@@ -142,7 +142,8 @@ func (r *Releases) Install(ctx context.Context, name string, of *chart.Chart, cr
 	return nil
 }
 
-func (r *Releases) install(ctx context.Context, name string, of *chart.Chart, createNamespace bool, dryRun action.DryRunStrategy) (release.Releaser, error) {
+func (r *Releases) install(ctx context.Context, name string, of *chart.Chart, createNamespace bool,
+	dryRun action.DryRunStrategy) (release.Releaser, error) {
 	install := action.NewInstall(r.config)
 	install.ReleaseName, install.Namespace, install.CreateNamespace = name, r.namespace, createNamespace
 	install.DryRunStrategy, install.WaitStrategy, install.Timeout = dryRun, kube.HookOnlyStrategy, remaining(ctx)

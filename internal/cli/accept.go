@@ -55,7 +55,8 @@ func (a *app) acceptCommand() *cobra.Command {
 	command.Flags().BoolVar(&run.wait, "wait", false, "wait for the clusters to ask, for --timeout seconds at most")
 	command.Flags().BoolVar(&run.skipApproveCheck, "skip-approve-check", false,
 		"approve requests of several agents for the same cluster, and for a cluster that has joined, too")
-	command.Flags().StringSliceVar(&run.requesters, "requesters", nil, "common names of the agents to approve, separated by commas; each has to match exactly")
+	command.Flags().StringSliceVar(&run.requesters, "requesters", nil,
+		"common names of the agents to approve, separated by commas; each has to match exactly")
 	run.format = addOutputFlag(command, output.Tree, output.YAML, output.JSON)
 	complete(command, "requesters", a.completeRequesters(clusters))
 	command.RunE = func(command *cobra.Command, _ []string) error {
@@ -177,7 +178,8 @@ func (r *acceptance) waitFor(subject, what string, waiting func() error) error {
 
 // requests returns the requests to approve, and waits for one if that was asked for. It fails when the agent of the cluster has and gets
 // no way in.
-func (r *acceptance) requests(ctx context.Context, cluster *clusterv1.ManagedCluster, result *output.Acceptance) ([]hubapi.JoinRequest, error) {
+func (r *acceptance) requests(ctx context.Context, cluster *clusterv1.ManagedCluster, result *output.Acceptance) ([]hubapi.JoinRequest,
+	error) {
 	requests, rejected, err := r.hub.JoinRequests(ctx, cluster.Name)
 	if err != nil {
 		return nil, err
@@ -233,7 +235,8 @@ func (r *acceptance) approve(ctx context.Context, chosen []hubapi.JoinRequest, r
 }
 
 // choose tells which requests to approve, and whether one of those wanted was approved before.
-func (r *acceptance) choose(result *output.Acceptance, requests []hubapi.JoinRequest) (chosen []hubapi.JoinRequest, approved bool, err error) {
+func (r *acceptance) choose(result *output.Acceptance, requests []hubapi.JoinRequest) (chosen []hubapi.JoinRequest, approved bool,
+	err error) {
 	agents, holders := map[string]bool{}, map[string]bool{}
 	for _, request := range requests {
 		if request.Approved {

@@ -102,11 +102,12 @@ func TestAcceptRequesters(t *testing.T) {
 		a1, a2 bool
 		fails  []string
 	}{
-		"not chosen":   {fails: []string{"2 agents ask to be cluster cluster1", first, second, "--requesters", "--skip-approve-check"}},
-		"chosen":       {flags: []string{"--requesters", first}, a1: true},
-		"only a start": {flags: []string{"--requesters", "system:open-cluster-management:cluster1:"}, fails: []string{"no csr is approved yet", "match whole", first, second}},
-		"both":         {flags: []string{"--requesters", first + "," + second}, a1: true, a2: true},
-		"unchecked":    {flags: []string{"--skip-approve-check"}, a1: true, a2: true},
+		"not chosen": {fails: []string{"2 agents ask to be cluster cluster1", first, second, "--requesters", "--skip-approve-check"}},
+		"chosen":     {flags: []string{"--requesters", first}, a1: true},
+		"only a start": {flags: []string{"--requesters", "system:open-cluster-management:cluster1:"},
+			fails: []string{"no csr is approved yet", "match whole", first, second}},
+		"both":      {flags: []string{"--requesters", first + "," + second}, a1: true, a2: true},
+		"unchecked": {flags: []string{"--skip-approve-check"}, a1: true, a2: true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -209,7 +210,8 @@ func TestAcceptWaitIsInterrupted(t *testing.T) {
 func TestAcceptWaitTimesOut(t *testing.T) {
 	t.Parallel()
 	h := newHub(t)
-	h.run(t, "", "accept", "--cluster", "cluster1", "--wait", "--timeout", "1").fails(t, "wait for cluster cluster1", "not done after 1s (--timeout)", "agent of the cluster runs")
+	h.run(t, "", "accept", "--cluster", "cluster1", "--wait", "--timeout", "1").fails(t, "wait for cluster cluster1",
+		"not done after 1s (--timeout)", "agent of the cluster runs")
 }
 
 // The hub refuses what the user may not do; what was done before that stays said.
@@ -226,8 +228,8 @@ func TestAcceptForbidden(t *testing.T) {
 	}
 }
 
-// CA-18: "accept" on a cluster that has an agent does not approve another one silently: whoever has a bootstrap credential could take the cluster
-// over the next time that an administrator accepts it.
+// CA-18: "accept" on a cluster that has an agent does not approve another one silently: whoever has a bootstrap credential could take the
+// cluster over the next time that an administrator accepts it.
 func TestAcceptAsksForAnotherAgent(t *testing.T) {
 	t.Parallel()
 	const other = "system:open-cluster-management:cluster1:other"
@@ -261,7 +263,8 @@ func TestAcceptAsksForAnotherAgent(t *testing.T) {
 				got.succeeds(t, "CSR another approved")
 				return
 			}
-			got.fails(t, "an agent of cluster cluster1 has a certificate already", other, "CSR another", "agent-registration-bootstrap", "--requesters", "--skip-approve-check")
+			got.fails(t, "an agent of cluster cluster1 has a certificate already", other, "CSR another", "agent-registration-bootstrap",
+				"--requesters", "--skip-approve-check")
 			if h.approved(t, "another") || len(h.Requests(http.MethodPatch)) > 0 {
 				t.Error("the other agent is let in all the same")
 			}
@@ -274,7 +277,8 @@ func TestAcceptShowsWhatIsAccepted(t *testing.T) {
 	t.Parallel()
 	h := newHub(t)
 	requested := cluster("cluster1", map[string]string{"cluster.open-cluster-management.io/clusterset": "default"})
-	requested.Annotations = map[string]string{"capstan.io/requested-by": "system:bootstrap:abcdef", "agent.open-cluster-management.io/a": "b\x1b[2K"}
+	requested.Annotations = map[string]string{"capstan.io/requested-by": "system:bootstrap:abcdef",
+		"agent.open-cluster-management.io/a": "b\x1b[2K"}
 	requested.Spec.ManagedClusterClientConfigs = []clusterv1.ClientConfig{{URL: "https://cluster1.example.com"}}
 	requested.Spec.Taints = []clusterv1.Taint{{Key: "k", Value: "v", Effect: clusterv1.TaintEffectNoSelect}}
 	h.Put(t, clustersPath+"/cluster1", requested)
@@ -283,8 +287,10 @@ func TestAcceptShowsWhatIsAccepted(t *testing.T) {
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{Name: "cluster1"},
 	})
 	got := h.run(t, "", "accept", "--clusters", "cluster1", "--dry-run")
-	got.succeeds(t, "RequestedBy: system:bootstrap:abcdef", "URLs: https://cluster1.example.com", "clusterset: default", `agent.open-cluster-management.io/a: "b\x1b[2K"`,
-		"Taint: k=v:NoSelect", "Namespace: exists and was not made for a cluster", "Request: one", "Agent: system:open-cluster-management:cluster1:a1",
+	got.succeeds(t, "RequestedBy: system:bootstrap:abcdef", "URLs: https://cluster1.example.com", "clusterset: default",
+		`agent.open-cluster-management.io/a: "b\x1b[2K"`,
+		"Taint: k=v:NoSelect", "Namespace: exists and was not made for a cluster", "Request: one",
+		"Agent: system:open-cluster-management:cluster1:a1",
 		"Requester: system:serviceaccount:open-cluster-management:agent-registration-bootstrap")
 	if strings.Contains(got.out, "\x1b") {
 		t.Errorf("the terminal acts on %q", got.out)
@@ -318,7 +324,8 @@ func TestAcceptJSON(t *testing.T) {
 	if code != 1 || !asked.Joined || !strings.Contains(asked.Error, "has a certificate already") || asked.Requests[0].Approved {
 		t.Errorf("exit code %d: %+v", code, asked)
 	}
-	if done, code := accept("--requesters", asked.Requests[0].Agent); code != 0 || !done.Accepted || !done.Requests[0].Approved || done.Error != "" || !h.approved(t, "one") {
+	if done, code := accept("--requesters", asked.Requests[0].Agent); code != 0 || !done.Accepted || !done.Requests[0].Approved ||
+		done.Error != "" || !h.approved(t, "one") {
 		t.Errorf("exit code %d: %+v", code, done)
 	}
 }

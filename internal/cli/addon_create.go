@@ -57,9 +57,11 @@ func (a *app) addOnCreateCommand() *cobra.Command {
 	flags.StringVar(&f.version, "version", "0.0.1", "version of the template")
 	flags.BoolVar(&f.overwrite, "overwrite", false, "change an add-on that is there already")
 	flags.BoolVar(&f.hubRegistration, "hub-registration", false, "give the agent of the add-on access to the hub")
-	flags.StringVar(&f.clusterRole, "cluster-role-bind", "", "ClusterRole of the hub that the agent gets in the namespace of its cluster; needs --hub-registration")
+	flags.StringVar(&f.clusterRole, "cluster-role-bind", "",
+		"ClusterRole of the hub that the agent gets in the namespace of its cluster; needs --hub-registration")
 	flags.StringToStringVar(&f.labels, "labels", nil, "labels of the add-on, as key=value,...")
-	flags.StringSliceVar(&f.placements, "placement-ref", nil, "placement that says on which clusters the hub deploys it, as NAMESPACE/NAME; may be repeated")
+	flags.StringSliceVar(&f.placements, "placement-ref", nil,
+		"placement that says on which clusters the hub deploys it, as NAMESPACE/NAME; may be repeated")
 	complete(command, "placement-ref", a.completePlacementRef)
 	command.RunE = func(command *cobra.Command, args []string) error {
 		ctx, cancel := a.limited(command.Context())
@@ -84,7 +86,8 @@ func (a *app) addOnCreateCommand() *cobra.Command {
 }
 
 // objects are what the flags and files describe.
-func (f *addOnCreation) objects(ctx context.Context, name string) (*addonv1alpha1.AddOnTemplate, *addonv1alpha1.ClusterManagementAddOn, error) {
+func (f *addOnCreation) objects(ctx context.Context, name string) (*addonv1alpha1.AddOnTemplate, *addonv1alpha1.ClusterManagementAddOn,
+	error) {
 	templateName := name + "-" + f.version
 	if why := validation.IsDNS1123Subdomain(templateName); len(why) > 0 {
 		return nil, nil, fmt.Errorf("--version: %q cannot end the name of a template: %s", f.version, strings.Join(why, "; "))
@@ -172,7 +175,8 @@ func (f *addOnCreation) installStrategy() (addonv1beta1.InstallStrategy, error) 
 
 // createAddOn looks at everything before it writes anything. The template comes first: an add-on never offers one that is not
 // there.
-func (a *app) createAddOn(ctx context.Context, hub *hubapi.Hub, template *addonv1alpha1.AddOnTemplate, addOn *addonv1alpha1.ClusterManagementAddOn, overwrite bool) error {
+func (a *app) createAddOn(ctx context.Context, hub *hubapi.Hub, template *addonv1alpha1.AddOnTemplate,
+	addOn *addonv1alpha1.ClusterManagementAddOn, overwrite bool) error {
 	for _, p := range addOn.Spec.InstallStrategy.Placements {
 		if _, err := hub.Placement(ctx, p.Namespace, p.Name); err != nil {
 			return err
@@ -213,7 +217,8 @@ func planTemplate(ctx context.Context, hub *hubapi.Hub, template *addonv1alpha1.
 		equality.Semantic.DeepEqual(live.Spec.Registration, template.Spec.Registration):
 		return actionKeep, nil
 	case live.Spec.AddonName != template.Spec.AddonName:
-		return actionKeep, fmt.Errorf("AddonTemplate %s already exists, for add-on %s: choose another --version", template.Name, live.Spec.AddonName)
+		return actionKeep, fmt.Errorf("AddonTemplate %s already exists, for add-on %s: choose another --version", template.Name,
+			live.Spec.AddonName)
 	case !overwrite:
 		return actionKeep, fmt.Errorf("AddonTemplate %s already exists, with other manifests or another registration: choose another --version, or replace them with --overwrite", template.Name)
 	}

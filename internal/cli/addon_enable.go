@@ -129,7 +129,8 @@ func (c addOnConfig) reference() addonv1beta1.AddOnConfig {
 }
 
 // enableAddOns looks at everything before it writes anything.
-func (a *app) enableAddOns(ctx context.Context, hub *hubapi.Hub, f *addOnEnabling, names, clusters []string, objects []*unstructured.Unstructured) error {
+func (a *app) enableAddOns(ctx context.Context, hub *hubapi.Hub, f *addOnEnabling, names, clusters []string,
+	objects []*unstructured.Unstructured) error {
 	configs, err := resolveConfigs(ctx, hub, objects)
 	if err != nil {
 		return err
@@ -184,7 +185,8 @@ func resolveConfigs(ctx context.Context, hub *hubapi.Hub, objects []*unstructure
 		case err != nil:
 			errs = append(errs, fmt.Errorf("--config-file: %w", err))
 		case resource.Namespaced && object.GetNamespace() == "":
-			errs = append(errs, fmt.Errorf("--config-file: %s %s: metadata.namespace is missing: say in which namespace of the hub it is to be", object.GetKind(), object.GetName()))
+			errs = append(errs, fmt.Errorf("--config-file: %s %s: metadata.namespace is missing: say in which namespace of the hub it is to be",
+				object.GetKind(), object.GetName()))
 		default:
 			configs = append(configs, addOnConfig{object, resource})
 		}
@@ -241,11 +243,13 @@ func (f *addOnEnabling) deployment(name, cluster string, configs []addOnConfig) 
 }
 
 // deployAddOns deploys on each cluster it can, once the configurations are there.
-func (a *app) deployAddOns(ctx context.Context, hub *hubapi.Hub, namespace string, configs []addOnConfig, deployments []*addonv1alpha1.ManagedClusterAddOn) error {
+func (a *app) deployAddOns(ctx context.Context, hub *hubapi.Hub, namespace string, configs []addOnConfig,
+	deployments []*addonv1alpha1.ManagedClusterAddOn) error {
 	for _, c := range configs {
 		err := hub.Apply(ctx, c.resource, c.object)
 		if apierrors.IsNotFound(err) {
-			return fmt.Errorf("--config-file: the hub has no namespace %q: \"kubectl create namespace %s\" makes it: %w", c.object.GetNamespace(), c.object.GetNamespace(), err)
+			return fmt.Errorf("--config-file: the hub has no namespace %q: \"kubectl create namespace %s\" makes it: %w", c.object.GetNamespace(),
+				c.object.GetNamespace(), err)
 		}
 		if err != nil {
 			return err

@@ -46,12 +46,14 @@ func (h hub) putCatalogue(t *testing.T, name string, change func(*addonv1alpha1.
 func TestGetAddOn(t *testing.T) {
 	t.Parallel()
 	h := newHubWithClusters(t)
-	if got := h.run(t, "", "get", "addon"); got.code != 0 || !strings.Contains(got.out, "ManagedClusterAddOns: none") || !strings.Contains(got.errOut, "capstan addon create") {
+	if got := h.run(t, "", "get", "addon"); got.code != 0 || !strings.Contains(got.out, "ManagedClusterAddOns: none") ||
+		!strings.Contains(got.errOut, "capstan addon create") {
 		t.Errorf("without any: %+v", got)
 	}
 	h.putCatalogue(t, "idle", nil)
 	h.putCatalogue(t, "hello", nil)
-	h.putAddOn(t, "cluster1", "hello", metav1.Condition{Type: "Available", Status: "True"}, metav1.Condition{Type: "ManifestApplied", Status: "False", Message: "it is refused"})
+	h.putAddOn(t, "cluster1", "hello", metav1.Condition{Type: "Available", Status: "True"},
+		metav1.Condition{Type: "ManifestApplied", Status: "False", Message: "it is refused"})
 	h.putAddOn(t, "cluster2", "hello")
 	h.putAddOn(t, "cluster2", "orphan")
 	for _, w := range []struct {
@@ -59,10 +61,13 @@ func TestGetAddOn(t *testing.T) {
 		labels        map[string]string
 	}{
 		{"cluster1", "addon-hello-deploy-0", map[string]string{"open-cluster-management.io/addon-name": "hello"}},
-		{"idle", "addon-hello-deploy-hosting-cluster2-0", map[string]string{"open-cluster-management.io/addon-name": "hello", "open-cluster-management.io/addon-namespace": "cluster2"}},
+		{"idle", "addon-hello-deploy-hosting-cluster2-0", map[string]string{"open-cluster-management.io/addon-name": "hello",
+			"open-cluster-management.io/addon-namespace": "cluster2"}},
 		// Those that somebody labels like them are none.
-		{"cluster1", "addon-hello-deploy-1", map[string]string{"open-cluster-management.io/addon-name": "hello", "work.open-cluster-management.io/manifestworkreplicaset": "tenant.addon-hello"}},
-		{"cluster2", "addon-hello-deploy-0", map[string]string{"open-cluster-management.io/addon-name": "hello", "open-cluster-management.io/addon-namespace": "cluster1"}},
+		{"cluster1", "addon-hello-deploy-1", map[string]string{"open-cluster-management.io/addon-name": "hello",
+			"work.open-cluster-management.io/manifestworkreplicaset": "tenant.addon-hello"}},
+		{"cluster2", "addon-hello-deploy-0", map[string]string{"open-cluster-management.io/addon-name": "hello",
+			"open-cluster-management.io/addon-namespace": "cluster1"}},
 	} {
 		h.Put(t, strings.Replace(worksPath, "cluster1", w.cluster, 1)+"/"+w.name, &workv1.ManifestWork{
 			ObjectMeta: metav1.ObjectMeta{Namespace: w.cluster, Name: w.name, Labels: w.labels},
@@ -91,13 +96,16 @@ func TestGetAddOn(t *testing.T) {
 ├── idle: on no cluster
 └── orphan
 `)
-	h.run(t, "", "get", "addon", "-o", "table").succeeds(t, "NAME     INSTALLEDCLUSTERS\nhello    cluster1,cluster2\nidle     -\norphan   cluster2\n")
-	h.run(t, "", "get", "addon", "-o", "name", "-c", "cluster2").succeeds(t, "managedclusteraddon.addon.open-cluster-management.io/hello\nmanagedclusteraddon.addon.open-cluster-management.io/orphan\n")
+	h.run(t, "", "get", "addon", "-o", "table").succeeds(t,
+		"NAME     INSTALLEDCLUSTERS\nhello    cluster1,cluster2\nidle     -\norphan   cluster2\n")
+	h.run(t, "", "get", "addon", "-o", "name", "-c", "cluster2").succeeds(t,
+		"managedclusteraddon.addon.open-cluster-management.io/hello\nmanagedclusteraddon.addon.open-cluster-management.io/orphan\n")
 	var list addonv1alpha1.ManagedClusterAddOnList
 	if err := json.Unmarshal([]byte(h.run(t, "", "get", "addon", "orphan", "-o", "json").out), &list); err != nil {
 		t.Fatal(err)
 	}
-	if len(list.Items) != 1 || list.Items[0].Name != "orphan" || list.Items[0].Kind != "ManagedClusterAddOn" || len(list.Items[0].ManagedFields) > 0 {
+	if len(list.Items) != 1 || list.Items[0].Name != "orphan" || list.Items[0].Kind != "ManagedClusterAddOn" ||
+		len(list.Items[0].ManagedFields) > 0 {
 		t.Errorf("as JSON: %+v", list)
 	}
 	h.run(t, "", "get", "addon", "gone").fails(t, `add-on "gone" is not there`, "capstan get addon")
@@ -127,14 +135,17 @@ func TestAddOnCreate(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = `[{"type":"KubeClient","kubeClient":{"hubPermissions":[{"type":"CurrentCluster","currentCluster":{"clusterRoleName":"hello"}}]}}]`
-	if template.Spec.AddonName != "hello" || string(registration) != want || !strings.Contains(string(template.Spec.AgentSpec.Workload.Manifests[0].Raw), "settings") {
+	if template.Spec.AddonName != "hello" || string(registration) != want ||
+		!strings.Contains(string(template.Spec.AgentSpec.Workload.Manifests[0].Raw), "settings") {
 		t.Errorf("template %+v, registration %s", template.Spec, registration)
 	}
 	var addOn addonv1alpha1.ClusterManagementAddOn
 	h.Get(t, cataloguePath+"/hello", &addOn)
 	if addOn.Annotations["addon.open-cluster-management.io/lifecycle"] != "addon-manager" || addOn.Labels["team"] != "a" ||
-		addOn.Spec.InstallStrategy.Type != "Manual" || addOn.Spec.SupportedConfigs[0].Resource != "addontemplates" || addOn.Spec.SupportedConfigs[0].DefaultConfig.Name != "hello-0.0.1" ||
-		len(addOn.Spec.SupportedConfigs) != 2 || addOn.Spec.SupportedConfigs[1].Resource != "addondeploymentconfigs" || addOn.Spec.SupportedConfigs[1].DefaultConfig != nil {
+		addOn.Spec.InstallStrategy.Type != "Manual" || addOn.Spec.SupportedConfigs[0].Resource != "addontemplates" ||
+		addOn.Spec.SupportedConfigs[0].DefaultConfig.Name != "hello-0.0.1" ||
+		len(addOn.Spec.SupportedConfigs) != 2 || addOn.Spec.SupportedConfigs[1].Resource != "addondeploymentconfigs" ||
+		addOn.Spec.SupportedConfigs[1].DefaultConfig != nil {
 		t.Errorf("add-on %+v", addOn)
 	}
 	again := h.run(t, configMap, create...)
@@ -152,12 +163,15 @@ func TestAddOnCreate(t *testing.T) {
 	}
 	h.putPlacement(t, "team-a", "web")
 	h.putPlacement(t, "team-a", "db")
-	addOn.Spec.InstallStrategy = addonv1beta1.InstallStrategy{Type: "Placements", Placements: []addonv1beta1.PlacementStrategy{{PlacementRef: addonv1beta1.PlacementRef{Namespace: "team-a", Name: "web"}}}}
+	addOn.Spec.InstallStrategy = addonv1beta1.InstallStrategy{Type: "Placements",
+		Placements: []addonv1beta1.PlacementStrategy{{PlacementRef: addonv1beta1.PlacementRef{Namespace: "team-a", Name: "web"}}}}
 	addOn.Spec.InstallStrategy.Placements[0].RolloutStrategy.Type = "Progressive"
 	addOn.Spec.SupportedConfigs[1].DefaultConfig = &addonv1beta1.ConfigReferent{Namespace: "team-a", Name: "default"}
-	addOn.Spec.SupportedConfigs = append(addOn.Spec.SupportedConfigs, addonv1alpha1.ConfigMeta{ConfigGroupResource: addonv1beta1.ConfigGroupResource{Resource: "others"}})
+	addOn.Spec.SupportedConfigs = append(addOn.Spec.SupportedConfigs,
+		addonv1alpha1.ConfigMeta{ConfigGroupResource: addonv1beta1.ConfigGroupResource{Resource: "others"}})
 	h.Put(t, cataloguePath+"/hello", &addOn)
-	h.run(t, changed, append(next, "--overwrite", "--placement-ref", "team-a/db,team-a/web")...).succeeds(t, "AddonTemplate hello-0.0.2 is created\n", "ClusterManagementAddon hello is updated\n")
+	h.run(t, changed, append(next, "--overwrite", "--placement-ref", "team-a/db,team-a/web")...).succeeds(t,
+		"AddonTemplate hello-0.0.2 is created\n", "ClusterManagementAddon hello is updated\n")
 	addOn = addonv1alpha1.ClusterManagementAddOn{}
 	h.Get(t, cataloguePath+"/hello", &addOn)
 	placements := addOn.Spec.InstallStrategy.Placements
@@ -166,7 +180,8 @@ func TestAddOnCreate(t *testing.T) {
 		placements[0].Name != "db" || placements[1].RolloutStrategy.Type != "Progressive" {
 		t.Errorf("after --overwrite: %+v", addOn.Spec)
 	}
-	h.run(t, configMap, append(next, "--overwrite")...).succeeds(t, "AddonTemplate hello-0.0.2 is updated\n", "ClusterManagementAddon hello is already created\n")
+	h.run(t, configMap, append(next, "--overwrite")...).succeeds(t, "AddonTemplate hello-0.0.2 is updated\n",
+		"ClusterManagementAddon hello is already created\n")
 
 	for flags, says := range map[string]string{
 		"--cluster-role-bind r":      "add --hub-registration",
@@ -194,7 +209,8 @@ func TestAddOnEnable(t *testing.T) {
 	h.Answer("GET "+addOnAPI, fakehub.JSON(`{"resources":[{"name":"addondeploymentconfigs/status","kind":"AddOnDeploymentConfig"},{"name":"addondeploymentconfigs","kind":"AddOnDeploymentConfig","namespaced":true}]}`))
 	h.Answer("GET /apis/none/v1", http.NotFound)
 	h.putCatalogue(t, "hello", func(a *addonv1alpha1.ClusterManagementAddOn) {
-		a.Spec.SupportedConfigs = []addonv1alpha1.ConfigMeta{{ConfigGroupResource: addonv1beta1.ConfigGroupResource{Group: "addon.open-cluster-management.io", Resource: "addondeploymentconfigs"}}}
+		a.Spec.SupportedConfigs = []addonv1alpha1.ConfigMeta{
+			{ConfigGroupResource: addonv1beta1.ConfigGroupResource{Group: "addon.open-cluster-management.io", Resource: "addondeploymentconfigs"}}}
 	})
 	h.putCatalogue(t, "plain", nil)
 	enable := []string{"addon", "enable", "--names", "hello", "--clusters", "cluster1,cluster2"}
@@ -219,7 +235,8 @@ func TestAddOnEnable(t *testing.T) {
 		t.Errorf("what to do is said %d times:\n%s", n, misspelt.errOut)
 	}
 	h.run(t, strings.Replace(deploymentConfig, ", namespace: team-a", "", 1), configured...).fails(t, "metadata.namespace is missing")
-	h.run(t, strings.Replace(deploymentConfig, "addon.open-cluster-management.io/v1alpha1", "none/v1", 1), configured...).fails(t, "the hub does not serve none/v1")
+	h.run(t, strings.Replace(deploymentConfig, "addon.open-cluster-management.io/v1alpha1", "none/v1", 1), configured...).fails(t,
+		"the hub does not serve none/v1")
 	h.run(t, strings.Replace(deploymentConfig, "AddOnDeploymentConfig", "Config", 1), configured...).fails(t, "the hub serves no Config")
 	h.run(t, deploymentConfig, append(configured, "--dry-run")...).succeeds(t, "kind: AddOnDeploymentConfig", "kind: ManagedClusterAddOn")
 	if written := h.Requests("PATCH"); len(written) > 0 {
@@ -242,7 +259,8 @@ func TestAddOnEnable(t *testing.T) {
 		t.Error("the configuration is missing")
 	}
 	content, err := os.ReadFile(file)
-	if err != nil || strings.Count(string(content), "kind: ManagedClusterAddOn") != 2 || !strings.Contains(string(content), "kind: AddOnDeploymentConfig") {
+	if err != nil || strings.Count(string(content), "kind: ManagedClusterAddOn") != 2 ||
+		!strings.Contains(string(content), "kind: AddOnDeploymentConfig") {
 		t.Errorf("written: %s, %v", content, err)
 	}
 	h.run(t, "", enable...).succeeds(t, "to namespaces open-cluster-management-agent-addon of managed cluster: cluster1.")
@@ -273,7 +291,8 @@ func TestAddOnDisable(t *testing.T) {
 	h.putCatalogue(t, "hello", func(a *addonv1alpha1.ClusterManagementAddOn) { a.Spec.InstallStrategy.Type = "Placements" })
 	h.putAddOn(t, "cluster1", "hello")
 	h.putAddOn(t, "cluster1", "orphan")
-	h.run(t, "", "addon", "disable", "--names", "hello", "--clusters", "cluster1", "--dry-run").succeeds(t, "would undeploy hello add-on in managed cluster: cluster1.")
+	h.run(t, "", "addon", "disable", "--names", "hello", "--clusters", "cluster1", "--dry-run").succeeds(t,
+		"would undeploy hello add-on in managed cluster: cluster1.")
 	got := h.run(t, "", "addon", "disable", "--names", "hello,orphan", "--clusters", "cluster1,cluster2")
 	got.succeeds(t, "Undeploying hello add-on in managed cluster: cluster1.\nhello add-on not found in managed cluster: cluster2.\nUndeploying orphan add-on in managed cluster: cluster1.\n")
 	if !strings.Contains(got.errOut, "placements deploy add-on hello") {
@@ -320,19 +339,22 @@ func TestHubAddOn(t *testing.T) { //nolint:paralleltest // it changes PATH
 
 	t.Setenv("PATH", "/usr/bin:/bin")
 	log := fakeCharts(t, `[ "$1" != template ] || echo "kind: FromChart-$2"`)
-	h.run(t, "", append(install, "--dry-run")...).succeeds(t, "kind: FromChart-governance-policy-framework\nkind: FromChart-argocd-pull-integration\n")
+	h.run(t, "", append(install, "--dry-run")...).succeeds(t,
+		"kind: FromChart-governance-policy-framework\nkind: FromChart-argocd-pull-integration\n")
 	overrides := filepath.Join(t.TempDir(), "overrides.json")
 	if err := os.WriteFile(overrides, []byte(`{"policy_addon":"v0.17.3"}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "applied.yaml")
-	h.run(t, "", append(install, "--bundle-version", "v1.2.0", "--bundle-version-overrides", overrides, "--repository", "https://mirror.example.com", "--create-namespace", "--output-file", file)...).succeeds(t,
+	h.run(t, "", append(install, "--bundle-version", "v1.2.0", "--bundle-version-overrides", overrides, "--repository",
+		"https://mirror.example.com", "--create-namespace", "--output-file", file)...).succeeds(t,
 		"Installing built-in governance-policy-framework add-on to the Hub cluster...\nInstalling built-in argocd add-on to the Hub cluster...\n")
 	if content, err := os.ReadFile(file); err != nil || strings.Count(string(content), "FromChart") != 2 {
 		t.Errorf("written: %s, %v", content, err)
 	}
 	h.putAddOn(t, "cluster1", "argocd")
-	h.run(t, "", "uninstall", "hub-addon", "--names", "argocd-agent,argocd").fails(t, "argocd is on cluster cluster1", "capstan addon disable --names argocd --clusters cluster1")
+	h.run(t, "", "uninstall", "hub-addon", "--names", "argocd-agent,argocd").fails(t, "argocd is on cluster cluster1",
+		"capstan addon disable --names argocd --clusters cluster1")
 	h.Remove(t, addOnsPath+"/argocd")
 	h.run(t, "", "uninstall", "hub-addon", "--names", "argocd", "--dry-run").succeeds(t, "would uninstall argocd from namespace argocd")
 	h.run(t, "", "uninstall", "hub-addon", "--names", "argocd").succeeds(t, "Uninstalling built-in argocd add-on from the Hub cluster...")
@@ -340,14 +362,18 @@ func TestHubAddOn(t *testing.T) { //nolint:paralleltest // it changes PATH
 	if err != nil {
 		t.Fatal(err)
 	}
-	const repo, mirror = " --repository https://open-cluster-management.io/helm-charts --namespace ", " --repository https://mirror.example.com --namespace "
+	const repo, mirror = " --repository https://open-cluster-management.io/helm-charts --namespace ",
+		" --repository https://mirror.example.com --namespace "
 	lines := strings.Split(strings.TrimSpace(strings.ReplaceAll(string(content), h.kubeconfig+": ", "")), "\n")
 	want := []string{
-		"template governance-policy-framework governance-policy-framework" + repo + "open-cluster-management --version v0.18.0 --kube-context hub",
+		"template governance-policy-framework governance-policy-framework" + repo +
+			"open-cluster-management --version v0.18.0 --kube-context hub",
 		"template argocd-pull-integration argocd-pull-integration" + repo + "argocd --kube-context hub",
-		"template governance-policy-framework governance-policy-framework" + mirror + "open-cluster-management --version v0.17.3 --kube-context hub",
+		"template governance-policy-framework governance-policy-framework" + mirror +
+			"open-cluster-management --version v0.17.3 --kube-context hub",
 		"template argocd-pull-integration argocd-pull-integration" + mirror + "argocd --kube-context hub",
-		"install governance-policy-framework governance-policy-framework" + mirror + "open-cluster-management --version v0.17.3 --create-namespace --kube-context hub",
+		"install governance-policy-framework governance-policy-framework" + mirror +
+			"open-cluster-management --version v0.17.3 --create-namespace --kube-context hub",
 		"install argocd-pull-integration argocd-pull-integration" + mirror + "argocd --create-namespace --kube-context hub",
 		"uninstall argocd-pull-integration --namespace argocd --kube-context hub",
 	}

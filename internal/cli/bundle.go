@@ -36,7 +36,8 @@ type bundleFlags struct{ version, overrides string }
 func (f *bundleFlags) add(command *cobra.Command) {
 	flags := command.Flags()
 	flags.StringVar(&f.version, "bundle-version", defaultBundle, "versions that belong together: "+strings.Join(bundleNames(), ", "))
-	flags.StringVar(&f.overrides, "bundle-version-overrides", "", `JSON file with versions that replace those of the bundle, such as {"policy_addon": "v0.18.0"}`)
+	flags.StringVar(&f.overrides, "bundle-version-overrides", "",
+		`JSON file with versions that replace those of the bundle, such as {"policy_addon": "v0.18.0"}`)
 	complete(command, "bundle-version", cobra.FixedCompletions(bundleNames(), cobra.ShellCompDirectiveNoFileComp))
 }
 

@@ -124,7 +124,8 @@ func TestGetClusters(t *testing.T) {
 	h := newHub(t)
 	h.putClusters(t)
 	h.run(t, "", "get", "clusters").succeeds(t, "ManagedClusters: 2", "├── cluster1", "└── cluster2")
-	if got := h.run(t, "", "get", "clusters", "--clusterset", "prod", "-o", "table"); strings.Contains(got.out, "cluster2") || !strings.Contains(got.out, "cluster1") {
+	if got := h.run(t, "", "get", "clusters", "--clusterset", "prod", "-o", "table"); strings.Contains(got.out, "cluster2") ||
+		!strings.Contains(got.out, "cluster1") {
 		t.Errorf("of the set prod: %s", got.out)
 	}
 	var one clusterv1.ManagedCluster
@@ -143,7 +144,8 @@ func TestGetClusters(t *testing.T) {
 	}
 	h.run(t, "", "get", "clusters", "cluster1", "gone").fails(t, `"gone"`, "capstan get clusters")
 	h.run(t, "", "get", "clusters", "gone").fails(t, `"gone" not found`, "capstan get clusters")
-	if got := h.run(t, "", "get", "clusters", "--clusterset", "empty"); got.code != 0 || !strings.Contains(got.errOut, `"empty"`) || strings.Contains(got.errOut, "get token") {
+	if got := h.run(t, "", "get", "clusters", "--clusterset", "empty"); got.code != 0 || !strings.Contains(got.errOut, `"empty"`) ||
+		strings.Contains(got.errOut, "get token") {
 		t.Errorf("of an empty set: %+v", got)
 	}
 	h.run(t, "", "get", "clusters", "-o", "xml").fails(t, "tree, table, yaml, json, name")
@@ -188,7 +190,8 @@ func TestGetWorks(t *testing.T) {
 	h.putClusters(t)
 	h.Put(t, clustersPath+"/idle", cluster("idle", nil))
 	h.run(t, "", "get", "works").succeeds(t, "ManifestWorks: 2", "Cluster: cluster1", "Cluster: cluster2")
-	if got := h.run(t, "", "get", "works", "--clusters", "cluster2", "-o", "table"); strings.Contains(got.out, "cluster1") || !strings.Contains(got.out, "cluster2") {
+	if got := h.run(t, "", "get", "works", "--clusters", "cluster2", "-o", "table"); strings.Contains(got.out, "cluster1") ||
+		!strings.Contains(got.out, "cluster2") {
 		t.Errorf("of cluster2: %s", got.out)
 	}
 	h.run(t, "", "get", "works", "web", "-c", "cluster1", "-o", "yaml").succeeds(t, "kind: ManifestWork\n", "namespace: cluster1")
@@ -207,7 +210,8 @@ func TestGetToken(t *testing.T) {
 	h := newHub(t)
 	h.Answer("POST /api/v1/namespaces/open-cluster-management/serviceaccounts/agent-registration-bootstrap/token",
 		fakehub.JSON(`{"kind":"TokenRequest","apiVersion":"authentication.k8s.io/v1","status":{"token":"secret"}}`))
-	line := "capstan join --hub-token secret --hub-apiserver " + h.URL + " --managed-cluster-kubeconfig <kubeconfig> --cluster-name <cluster_name>\n"
+	line := "capstan join --hub-token secret --hub-apiserver " + h.URL +
+		" --managed-cluster-kubeconfig <kubeconfig> --cluster-name <cluster_name>\n"
 	h.run(t, "", "get", "token").succeeds(t, "token=secret\nplease log on spoke and run:\n", line)
 	if got, want := h.run(t, "", "get", "token", "-o", "json").out, `{"hub-token":"secret","hub-apiserver":"`+h.URL+`"}`+"\n"; got != want {
 		t.Errorf("JSON %s, want %s", got, want)

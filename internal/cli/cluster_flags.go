@@ -112,7 +112,8 @@ func (a *app) clusterNames(ctx context.Context) []string {
 
 // completeClusterSets completes the names of cluster sets that are not on the line yet.
 func (a *app) completeClusterSets(command *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	return slices.DeleteFunc(a.clusterSetNames(command.Context()), func(name string) bool { return slices.Contains(args, name) }), cobra.ShellCompDirectiveNoFileComp
+	return slices.DeleteFunc(a.clusterSetNames(command.Context()), func(name string) bool { return slices.Contains(args, name) }),
+		cobra.ShellCompDirectiveNoFileComp
 }
 
 func (a *app) clusterSetNames(ctx context.Context) []string {

@@ -66,7 +66,8 @@ func (a *app) clusterSetUnbindCommand() *cobra.Command {
 }
 
 // bindingCommand gives a command what those have in common that are about a set and a namespace.
-func (a *app) bindingCommand(command *cobra.Command, run func(ctx context.Context, hub *hubapi.Hub, set, namespace string) error) *cobra.Command {
+func (a *app) bindingCommand(command *cobra.Command,
+	run func(ctx context.Context, hub *hubapi.Hub, set, namespace string) error) *cobra.Command {
 	var namespace string
 	command.Args = oneClusterSet
 	command.ValidArgsFunction = a.completeClusterSet

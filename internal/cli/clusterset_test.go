@@ -55,7 +55,8 @@ func TestGetClusterSets(t *testing.T) {
 	}
 	h.run(t, "", "clusterset", "bind", "prod", "--namespace", "team-a").succeeds(t)
 
-	h.run(t, "", "get", "clustersets").succeeds(t, "ManagedClusterSets: 3", "BoundNamespaces: team-a", "Status: status of prod", "Clusters: cluster1")
+	h.run(t, "", "get", "clustersets").succeeds(t, "ManagedClusterSets: 3", "BoundNamespaces: team-a", "Status: status of prod",
+		"Clusters: cluster1")
 	table := h.run(t, "", "get", "clustersets", "prod", "-o", "table")
 	table.succeeds(t, "NAME", "BOUND NAMESPACES", "STATUS", "MANAGED NAMESPACES", "team-a", "status of prod")
 	if strings.Contains(table.out, "staging") {
@@ -65,10 +66,12 @@ func TestGetClusterSets(t *testing.T) {
 	if err := json.Unmarshal([]byte(h.run(t, "", "get", "clustersets", "prod", "staging", "-o", "json").out), &list); err != nil {
 		t.Fatal(err)
 	}
-	if len(list.Items) != 2 || list.Kind != "ManagedClusterSetList" || list.Items[0].Kind != "ManagedClusterSet" || list.Items[0].ManagedFields != nil {
+	if len(list.Items) != 2 || list.Kind != "ManagedClusterSetList" || list.Items[0].Kind != "ManagedClusterSet" ||
+		list.Items[0].ManagedFields != nil {
 		t.Errorf("sets as JSON: %+v", list)
 	}
-	h.run(t, "", "get", "clustersets", "prod", "-o", "yaml").succeeds(t, "apiVersion: cluster.open-cluster-management.io/v1beta2\nkind: ManagedClusterSet\n")
+	h.run(t, "", "get", "clustersets", "prod", "-o", "yaml").succeeds(t,
+		"apiVersion: cluster.open-cluster-management.io/v1beta2\nkind: ManagedClusterSet\n")
 	h.run(t, "", "get", "clustersets", "gone").fails(t, `"gone" not found`, "capstan get clustersets")
 	h.run(t, "", "get", "clustersets", "prod", "gone").fails(t, `cluster set "gone" is not there`, "capstan get clustersets")
 	if got := newHub(t).run(t, "", "get", "clustersets"); got.code != 0 || !strings.Contains(got.errOut, "capstan create clusterset") {
@@ -185,7 +188,8 @@ func TestSetClusterSet(t *testing.T) {
 	h.putClusters(t)
 	h.putSet(t, "staging")
 	got := h.run(t, "", "clusterset", "set", "staging", "--clusters", "cluster1,cluster2", "--dry-run")
-	got.succeeds(t, "would set Cluster cluster1, from ClusterSet prod to Clusterset staging", "would set Cluster cluster2 to Clusterset staging")
+	got.succeeds(t, "would set Cluster cluster1, from ClusterSet prod to Clusterset staging",
+		"would set Cluster cluster2 to Clusterset staging")
 	if patched := h.Requests(http.MethodPatch); len(patched) != 0 {
 		t.Errorf("a dry run patched %+v", patched)
 	}
@@ -208,7 +212,8 @@ func TestSetClusterSet(t *testing.T) {
 	h.run(t, "", "clusterset", "set", "staging").fails(t, "--clusters or --namespaces needs to be set")
 
 	byLabels := h.set(t, "staging")
-	byLabels.Spec.ClusterSelector = clusterv1beta2.ManagedClusterSelector{SelectorType: clusterv1beta2.LabelSelector, LabelSelector: &metav1.LabelSelector{}}
+	byLabels.Spec.ClusterSelector = clusterv1beta2.ManagedClusterSelector{SelectorType: clusterv1beta2.LabelSelector,
+		LabelSelector: &metav1.LabelSelector{}}
 	h.Put(t, setsPath+"/staging", &byLabels)
 	h.run(t, "", "clusterset", "set", "staging", "-c", "cluster1").fails(t, "its selector matches", "change the labels")
 }
@@ -226,7 +231,8 @@ func TestSetNamespacesOfClusterSet(t *testing.T) {
 	set("one,two").succeeds(t, "Namespace two is managed")
 	set("one").succeeds(t, "Clusterset prod manages these namespaces already")
 	set("Bad").fails(t, "--namespaces", `"Bad"`)
-	if got, want := h.set(t, "prod").Spec.ManagedNamespaces, []clusterv1beta2.ManagedNamespaceConfig{{Name: "one"}, {Name: "two"}}; !slices.Equal(got, want) {
+	if got, want := h.set(t, "prod").Spec.ManagedNamespaces,
+		[]clusterv1beta2.ManagedNamespaceConfig{{Name: "one"}, {Name: "two"}}; !slices.Equal(got, want) {
 		t.Errorf("managed namespaces %v, want %v", got, want)
 	}
 }

@@ -158,7 +158,8 @@ func stillBound(set string, namespaces []string) error {
 	for i, namespace := range namespaces {
 		unbind[i] = fmt.Sprintf("\n  capstan clusterset unbind %s --namespace %s", set, namespace)
 	}
-	return fmt.Errorf("cluster set %s is bound to namespaces, whose placements would lose its clusters. Unbind it first:%s", set, strings.Join(unbind, ""))
+	return fmt.Errorf("cluster set %s is bound to namespaces, whose placements would lose its clusters. Unbind it first:%s", set,
+		strings.Join(unbind, ""))
 }
 
 func (a *app) deleteClusterSet(ctx context.Context, hub *hubapi.Hub, set *clusterv1beta2.ManagedClusterSet, members []string) error {

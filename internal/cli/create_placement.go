@@ -54,9 +54,11 @@ func (a *app) createPlacementCommand() *cobra.Command {
 	}
 	flags := command.Flags()
 	flags.StringVarP(&f.namespace, "namespace", "n", metav1.NamespaceDefault, "namespace of the hub")
-	flags.StringArrayVar(&f.labelSelectors, "label-selectors", nil, "labels that clusters must have, such as region=eu,env!=test; may be repeated, and one of them has to match")
+	flags.StringArrayVar(&f.labelSelectors, "label-selectors", nil,
+		"labels that clusters must have, such as region=eu,env!=test; may be repeated, and one of them has to match")
 	flags.StringSliceVar(&f.clusterSets, "clustersets", nil, "cluster sets to choose from, bound to the namespace (default: all that are)")
-	flags.StringSliceVar(&f.prioritizers, "prioritizers", nil, "which clusters come first, as BuiltIn:NAME:WEIGHT or AddOn:RESOURCE:SCORE:WEIGHT")
+	flags.StringSliceVar(&f.prioritizers, "prioritizers", nil,
+		"which clusters come first, as BuiltIn:NAME:WEIGHT or AddOn:RESOURCE:SCORE:WEIGHT")
 	flags.Int32Var(&f.count, "count", 0, "number of clusters to select (default: all)")
 	flags.BoolVar(&f.overwrite, "overwrite", false, "replace the spec of a placement that is there already")
 	complete(command, "namespace", a.completeNamespaces)
@@ -157,7 +159,8 @@ func parsePrioritizer(text string) (clusterv1beta1.PrioritizerConfig, error) {
 	parts := strings.Split(text, ":")
 	weight, err := strconv.ParseInt(parts[len(parts)-1], 10, 32)
 	if err != nil || weight < -maxWeight || weight > maxWeight {
-		return clusterv1beta1.PrioritizerConfig{}, fmt.Errorf("--prioritizers: %q must end in a weight between -%d and %d, such as :1", text, maxWeight, maxWeight)
+		return clusterv1beta1.PrioritizerConfig{}, fmt.Errorf("--prioritizers: %q must end in a weight between -%d and %d, such as :1", text,
+			maxWeight, maxWeight)
 	}
 	coordinate := &clusterv1beta1.ScoreCoordinate{Type: clusterv1beta1.ScoreCoordinateType(parts[0])}
 	switch {
@@ -170,7 +173,8 @@ func parsePrioritizer(text string) (clusterv1beta1.PrioritizerConfig, error) {
 	case coordinate.Type == clusterv1beta1.ScoreCoordinateTypeAddOn && len(parts) == 4 && parts[1] != "" && parts[2] != "":
 		coordinate.AddOn = &clusterv1beta1.AddOnScore{ResourceName: parts[1], ScoreName: parts[2]}
 	default:
-		return clusterv1beta1.PrioritizerConfig{}, fmt.Errorf("--prioritizers: %q is neither BuiltIn:NAME:WEIGHT nor AddOn:RESOURCE:SCORE:WEIGHT, such as BuiltIn:Balance:1", text)
+		return clusterv1beta1.PrioritizerConfig{},
+			fmt.Errorf("--prioritizers: %q is neither BuiltIn:NAME:WEIGHT nor AddOn:RESOURCE:SCORE:WEIGHT, such as BuiltIn:Balance:1", text)
 	}
 	return clusterv1beta1.PrioritizerConfig{ScoreCoordinate: coordinate, Weight: int32(weight)}, nil
 }
@@ -202,9 +206,11 @@ func (a *app) createPlacement(ctx context.Context, hub *hubapi.Hub, placement *c
 		a.say("Placement '%s' has been updated in '%s' namespace", placement.Name, placement.Namespace)
 		return nil
 	case apierrors.IsAlreadyExists(err):
-		return fmt.Errorf("placement %s in namespace %s already exists: replace it with --overwrite, or choose another name", placement.Name, placement.Namespace)
+		return fmt.Errorf("placement %s in namespace %s already exists: replace it with --overwrite, or choose another name", placement.Name,
+			placement.Namespace)
 	case apierrors.IsNotFound(err) && !errors.Is(err, hubapi.ErrNotAHub):
-		return fmt.Errorf("--namespace: the hub has no namespace %q: \"kubectl create namespace %s\" makes it: %w", placement.Namespace, placement.Namespace, err)
+		return fmt.Errorf("--namespace: the hub has no namespace %q: \"kubectl create namespace %s\" makes it: %w", placement.Namespace,
+			placement.Namespace, err)
 	default:
 		return err
 	}

@@ -100,7 +100,8 @@ func (a *app) createWorkCommand() *cobra.Command {
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	f.add(a, command)
-	command.Flags().BoolVar(&overwrite, "overwrite", false, "replace the manifests of a work that is there already; with --placement, also take it off clusters that are not selected any more")
+	command.Flags().BoolVar(&overwrite, "overwrite", false,
+		"replace the manifests of a work that is there already; with --placement, also take it off clusters that are not selected any more")
 	command.Flags().BoolVarP(&replicaSet, "replicaset", "r", false, "create a ManifestWorkReplicaSet in the namespace of the placement")
 	dryRun := a.addDryRunFlag(command)
 	command.RunE = func(command *cobra.Command, args []string) error {

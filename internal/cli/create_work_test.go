@@ -61,7 +61,8 @@ func TestCreateWorkPlansFirst(t *testing.T) {
 	got := h.run(t, configMap, append(create, "cluster1,gone,pending")...)
 	got.fails(t, `"gone" not found`, "capstan get clusters", "cluster pending has no namespace", "capstan accept --clusters pending")
 	in := func(cluster string) string { return strings.Replace(worksPath, "cluster1", cluster, 1) }
-	owned := &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "cluster2", Labels: map[string]string{"work.open-cluster-management.io/manifestworkreplicaset": "default.web"}}}
+	owned := &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "cluster2",
+		Labels: map[string]string{"work.open-cluster-management.io/manifestworkreplicaset": "default.web"}}}
 	h.Put(t, in("cluster2")+"/web", owned)
 	h.run(t, configMap, append(create, "cluster1,cluster2", "--overwrite")...).fails(t, "belongs to ManifestWorkReplicaSet default.web")
 	owned.Labels = nil
@@ -70,7 +71,8 @@ func TestCreateWorkPlansFirst(t *testing.T) {
 	now := metav1.Now()
 	owned.DeletionTimestamp = &now
 	h.Put(t, in("cluster2")+"/web", owned)
-	h.run(t, configMap, append(create, "cluster1,cluster2", "--overwrite")...).fails(t, "is being deleted", "capstan delete work web --cluster cluster2")
+	h.run(t, configMap, append(create, "cluster1,cluster2", "--overwrite")...).fails(t, "is being deleted",
+		"capstan delete work web --cluster cluster2")
 	if written := append(h.Requests("POST"), h.Requests("PUT")...); len(written) > 0 {
 		t.Errorf("it wrote something: %+v", written)
 	}
@@ -120,11 +122,14 @@ func TestCreateWorkBadInput(t *testing.T) {
 		args []string
 		says []string
 	}{
-		"no cluster":       {[]string{"w", "-f", "-"}, []string{"either --cluster or --clusters needs to be set, or --placement"}},
-		"both":             {[]string{"w", "-f", "-", "--cluster", "c", "--placement", "default/p"}, []string{"[cluster placement] were all set"}},
-		"bad placement":    {[]string{"w", "-f", "-", "--placement", "p"}, []string{`--placement: "p"`, "default/web"}},
-		"set of nothing":   {[]string{"w", "-f", "-", "--cluster", "c", "-r"}, []string{"--replicaset: needs a placement", "--placement NAMESPACE/NAME"}},
-		"set tried":        {[]string{"w", "-f", "-", "--placement", "default/p", "-r", "--dry-run=server"}, []string{"--dry-run=server", "leave out --replicaset"}},
+		"no cluster": {[]string{"w", "-f", "-"}, []string{"either --cluster or --clusters needs to be set, or --placement"}},
+		"both": {[]string{"w", "-f", "-", "--cluster", "c", "--placement", "default/p"},
+			[]string{"[cluster placement] were all set"}},
+		"bad placement": {[]string{"w", "-f", "-", "--placement", "p"}, []string{`--placement: "p"`, "default/web"}},
+		"set of nothing": {[]string{"w", "-f", "-", "--cluster", "c", "-r"},
+			[]string{"--replicaset: needs a placement", "--placement NAMESPACE/NAME"}},
+		"set tried": {[]string{"w", "-f", "-", "--placement", "default/p", "-r", "--dry-run=server"},
+			[]string{"--dry-run=server", "leave out --replicaset"}},
 		"bad dry run":      {[]string{"w", "-f", "-", "--cluster", "c", "--dry-run=sever"}, []string{`"sever" is none of none, client, server`}},
 		"-f and -k":        {[]string{"w", "-f", "-", "-k", dir, "--cluster", "c"}, []string{"[filename kustomize] were all set"}},
 		"no kustomization": {[]string{"w", "-k", dir, "--cluster", "c"}, []string{"-k: " + dir + " cannot be built", "kustomization.yaml"}},
@@ -132,14 +137,18 @@ func TestCreateWorkBadInput(t *testing.T) {
 		"no name":          {[]string{"-f", "-", "--cluster", "c"}, []string{"0 names given"}},
 		"bad name":         {[]string{"W_", "-f", "-", "--cluster", "c"}, []string{`"W_"`, "lower case"}},
 		"missing file":     {[]string{"w", "-f", dir + "/gone", "--cluster", "c"}, []string{dir + "/gone", "no such file"}},
-		"nameless object":  {[]string{"w", "-f", nameless, "--cluster", "c"}, []string{nameless + ": document 3 (Secret): metadata.name is missing"}},
-		"no object":        {[]string{"w", "-f", write("list.yaml", "- a"), "--cluster", "c"}, []string{"list.yaml: document 1 is not a Kubernetes object"}},
-		"bad cluster":      {[]string{"w", "-f", "-", "--clusters", "c,C_"}, []string{`--clusters: "C_"`, "small letters"}},
-		"missing URL":      {[]string{"w", "-f", h.URL + "/gone", "--cluster", "c"}, []string{"-f:", h.URL}},
-		"broken file":      {[]string{"w", "-f", broken, "--cluster", "c"}, []string{broken, "document 1"}},
-		"nothing at all":   {[]string{"w", "-f", write("empty/readme.txt", "x"), "-f", filepath.Dir(write("none/readme.txt", "x")), "--cluster", "c"}, []string{"readme.txt"}},
-		"empty folder":     {[]string{"w", "-f", filepath.Join(dir, "none"), "--cluster", "c"}, []string{"no Kubernetes object"}},
-		"the same twice":   {[]string{"w", "-f", "-", "-f", write("same.yaml", configMap), "--cluster", "c"}, []string{"same.yaml: document 2", "ConfigMap default/settings is in standard input: document 2 already"}},
+		"nameless object": {[]string{"w", "-f", nameless, "--cluster", "c"},
+			[]string{nameless + ": document 3 (Secret): metadata.name is missing"}},
+		"no object": {[]string{"w", "-f", write("list.yaml", "- a"), "--cluster", "c"},
+			[]string{"list.yaml: document 1 is not a Kubernetes object"}},
+		"bad cluster": {[]string{"w", "-f", "-", "--clusters", "c,C_"}, []string{`--clusters: "C_"`, "small letters"}},
+		"missing URL": {[]string{"w", "-f", h.URL + "/gone", "--cluster", "c"}, []string{"-f:", h.URL}},
+		"broken file": {[]string{"w", "-f", broken, "--cluster", "c"}, []string{broken, "document 1"}},
+		"nothing at all": {[]string{"w", "-f", write("empty/readme.txt", "x"), "-f", filepath.Dir(write("none/readme.txt", "x")), "--cluster",
+			"c"}, []string{"readme.txt"}},
+		"empty folder": {[]string{"w", "-f", filepath.Join(dir, "none"), "--cluster", "c"}, []string{"no Kubernetes object"}},
+		"the same twice": {[]string{"w", "-f", "-", "-f", write("same.yaml", configMap), "--cluster", "c"},
+			[]string{"same.yaml: document 2", "ConfigMap default/settings is in standard input: document 2 already"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -151,17 +160,20 @@ func TestCreateWorkBadInput(t *testing.T) {
 
 func TestCreateWorkOfNothing(t *testing.T) {
 	t.Parallel()
-	newHub(t).run(t, "# nothing\n", "create", "work", "w", "-f", "-", "--cluster", "cluster1").fails(t, "no Kubernetes object in standard input")
+	newHub(t).run(t, "# nothing\n", "create", "work", "w", "-f", "-", "--cluster", "cluster1").fails(t,
+		"no Kubernetes object in standard input")
 }
 
 func TestCreateWorkNested(t *testing.T) {
 	t.Parallel()
-	got := newHubWithClusters(t).run(t, "", "create", "work", "web", "-f", "../../deploy/examples/manifestwork-nginx.yaml", "--cluster", "cluster1")
+	got := newHubWithClusters(t).run(t, "", "create", "work", "web", "-f", "../../deploy/examples/manifestwork-nginx.yaml", "--cluster",
+		"cluster1")
 	got.succeeds(t, "create work web")
 	if !strings.Contains(got.errOut, `Warning: ManifestWork "nginx"`) || !strings.Contains(got.errOut, "kubectl apply -f") {
 		t.Errorf("no warning: %s", got.errOut)
 	}
-	if plain := newHubWithClusters(t).run(t, configMap, "create", "work", "web", "-f", "-", "--cluster", "cluster1"); strings.Contains(plain.errOut, "Warning") {
+	if plain := newHubWithClusters(t).run(t, configMap, "create", "work", "web", "-f", "-", "--cluster",
+		"cluster1"); strings.Contains(plain.errOut, "Warning") {
 		t.Errorf("a warning about nothing: %s", plain.errOut)
 	}
 }
@@ -221,10 +233,12 @@ func TestCreateWorkKustomize(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	h.run(t, "", "create", "work", "web", "-k", filepath.Join(dir, "prod"), "--cluster", "cluster1").succeeds(t, "create work web in cluster cluster1")
+	h.run(t, "", "create", "work", "web", "-k", filepath.Join(dir, "prod"), "--cluster", "cluster1").succeeds(t,
+		"create work web in cluster cluster1")
 	var work workv1.ManifestWork
 	h.Get(t, worksPath+"/web", &work)
-	if got := string(work.Spec.Workload.Manifests[0].Raw); !strings.Contains(got, `"prod-settings"`) || !strings.Contains(got, `"stage":"prod"`) {
+	if got := string(work.Spec.Workload.Manifests[0].Raw); !strings.Contains(got, `"prod-settings"`) ||
+		!strings.Contains(got, `"stage":"prod"`) {
 		t.Errorf("manifest %s", got)
 	}
 	for folder, says := range map[string]string{"empty": "-k: ", "nameless": "missing metadata.name"} {
@@ -248,7 +262,8 @@ func TestCreateWorkByPlacement(t *testing.T) {
 	h.run(t, configMap, "create", "work", "web", "-f", "-", "--cluster", "idle").succeeds(t)
 
 	h.putPlacement(t, "team-a", "web", "cluster2", "cluster3")
-	h.run(t, configMap, create...).succeeds(t, "work web in cluster cluster2 already exists, with these manifests\ncreate work web in cluster cluster3\n")
+	h.run(t, configMap, create...).succeeds(t,
+		"work web in cluster cluster2 already exists, with these manifests\ncreate work web in cluster cluster3\n")
 	if !h.Has(in("cluster1")) {
 		t.Error("it was taken off a cluster without --overwrite")
 	}
@@ -260,7 +275,8 @@ func TestCreateWorkByPlacement(t *testing.T) {
 		t.Errorf("in cluster1: %v, made by name: %v", h.Has(in("cluster1")), h.Has(in("idle")))
 	}
 	h.putPlacement(t, "team-a", "web")
-	h.run(t, changed, append(create, "--overwrite")...).succeeds(t, "delete work web in cluster cluster2\ndelete work web in cluster cluster3\n")
+	h.run(t, changed, append(create, "--overwrite")...).succeeds(t,
+		"delete work web in cluster cluster2\ndelete work web in cluster cluster3\n")
 	h.Remove(t, decisionsPath+"/web-decision-1")
 	h.run(t, changed, append(create, "--overwrite")...).fails(t, "has not been decided on yet")
 }

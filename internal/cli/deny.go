@@ -20,9 +20,10 @@ type denial struct {
 
 const denyLong = `Take the rights of clusters back.
 
-It sets spec.hubAcceptsClient of each ManagedCluster to false. The agent of a denied cluster loses its rights and its certificate is not renewed;
-placements select the cluster no more, and it gets no new works. The works that it has are deleted if something selects it no longer, and the
-agent may finish with them, by their names. "capstan accept" takes the cluster back.
+It sets spec.hubAcceptsClient of each ManagedCluster to false. The agent of a denied cluster loses its rights and its
+certificate is not renewed; placements select the cluster no more, and it gets no new works. The works that it has are
+deleted if something selects it no longer, and the agent may finish with them, by their names. "capstan accept" takes
+the cluster back.
 
 --now is for a cluster that is compromised. It leaves nothing to the cluster, not even to clean up: all rights of its agent go, its pending
 certificate requests and those of its add-ons are denied, and a standalone hub refuses everything to any credential of the cluster and its
@@ -41,7 +42,8 @@ func (a *app) denyCommand() *cobra.Command {
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	clusters.add(a, command)
-	command.Flags().BoolVar(&run.now, "now", false, "cut compromised clusters off: leave no right to their agents and add-ons, and deny what they ask for")
+	command.Flags().BoolVar(&run.now, "now", false,
+		"cut compromised clusters off: leave no right to their agents and add-ons, and deny what they ask for")
 	command.RunE = func(command *cobra.Command, _ []string) error {
 		names, err := clusters.required()
 		if err != nil {
@@ -116,7 +118,8 @@ func (r *denial) denyRequests(ctx context.Context, cluster string) error {
 	return errors.Join(errs...)
 }
 
-// awaitNoRights waits until the hub has taken the rights away. A hub in an existing cluster whose controllers are not of this version does not.
+// awaitNoRights waits until the hub has taken the rights away. A hub in an existing cluster whose controllers are not of this version does
+// not.
 func (r *denial) awaitNoRights(ctx context.Context, cluster string) error {
 	progress := r.progress()
 	defer progress.Close()

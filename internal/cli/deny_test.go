@@ -40,8 +40,8 @@ func TestDeny(t *testing.T) {
 	h.run(t, "", "deny", "--clusters", "gone").fails(t, "gone")
 }
 
-// "capstan deny --clusters c --now cuts off a compromised cluster in one command: denial, pending CSRs denied": all that are of the cluster or for
-// it, whatever label they carry, and no others.
+// "capstan deny --clusters c --now cuts off a compromised cluster in one command: denial, pending CSRs denied": all that are of the cluster
+// or for it, whatever label they carry, and no others.
 func TestDenyNow(t *testing.T) {
 	t.Parallel()
 	h := newHub(t)
@@ -58,12 +58,14 @@ func TestDenyNow(t *testing.T) {
 	decided.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved, Status: "True"}}
 	h.putRequest(t, decided)
 
-	h.run(t, "", "deny", "--clusters", "cluster1", "--now", "--dry-run").succeeds(t, "would set hubAcceptsClient to false for managed cluster cluster1", "would deny CSR joins")
+	h.run(t, "", "deny", "--clusters", "cluster1", "--now", "--dry-run").succeeds(t,
+		"would set hubAcceptsClient to false for managed cluster cluster1", "would deny CSR joins")
 	if len(h.Requests(http.MethodPatch))+len(h.Requests(http.MethodPut)) > 0 {
 		t.Error("a dry run writes")
 	}
 	h.run(t, "", "deny", "--clusters", "cluster1", "--now").succeeds(t, "CSR joins denied", "cluster cluster1 is cut off")
-	if patch := h.Requests(http.MethodPatch); len(patch) != 1 || patch[0].Body != `{"metadata":{"labels":{"capstan.io/cut-off":"true"}},"spec":{"hubAcceptsClient":false}}` {
+	if patch := h.Requests(http.MethodPatch); len(patch) != 1 ||
+		patch[0].Body != `{"metadata":{"labels":{"capstan.io/cut-off":"true"}},"spec":{"hubAcceptsClient":false}}` {
 		t.Errorf("patched %+v", patch)
 	}
 	for name, want := range map[string]bool{"joins": true, "unlabelled": true, "asked-by-it": true, "of-another": false, "decided": false} {
@@ -79,9 +81,11 @@ func TestDenyNowSaysWhatIsLeft(t *testing.T) {
 	h := newHub(t)
 	h.putClusters(t)
 	const left = "open-cluster-management:managedcluster:cluster1:work"
-	h.Answer("GET "+rbacPath+"/namespaces/cluster1/rolebindings/"+left, fakehub.JSON(`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"RoleBinding","metadata":{"name":"`+left+`","namespace":"cluster1"}}`))
+	h.Answer("GET "+rbacPath+"/namespaces/cluster1/rolebindings/"+left,
+		fakehub.JSON(`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"RoleBinding","metadata":{"name":"`+left+`","namespace":"cluster1"}}`))
 	got := h.run(t, "", "deny", "--clusters", "cluster1", "--now", "--timeout", "1")
-	got.fails(t, "cluster cluster1 is denied, but the hub has not taken away what gives its agent rights", "RoleBinding cluster1/"+left, "controllers")
+	got.fails(t, "cluster cluster1 is denied, but the hub has not taken away what gives its agent rights", "RoleBinding cluster1/"+left,
+		"controllers")
 	if patch := h.Requests(http.MethodPatch); len(patch) != 1 || !strings.Contains(patch[0].Body, "false") {
 		t.Errorf("patched %+v", patch)
 	}

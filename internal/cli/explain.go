@@ -64,8 +64,10 @@ func (a *app) explainPlacementCommand() *cobra.Command {
 	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace of the hub (default \""+metav1.NamespaceDefault+"\", or that of the file)")
 	flags.StringVarP(&f.cluster, "cluster", "c", "", "say why this cluster is selected or not")
 	flags.StringVar(&f.whatIf, "what-if", "", "file with a Placement that is not saved; - is standard input")
-	flags.StringVar(&f.server.URL, "debug-server", "", "URL of the placement controllers of a hub in an existing cluster, such as https://localhost:9443 (default: the hub)")
-	flags.StringVar(&f.server.CAFile, "debug-server-ca", "", "PEM certificates to verify the server of --debug-server with (default: those of the system)")
+	flags.StringVar(&f.server.URL, "debug-server", "",
+		"URL of the placement controllers of a hub in an existing cluster, such as https://localhost:9443 (default: the hub)")
+	flags.StringVar(&f.server.CAFile, "debug-server-ca", "",
+		"PEM certificates to verify the server of --debug-server with (default: those of the system)")
 	complete(command, "namespace", a.completeNamespaces)
 	complete(command, "cluster", a.completeClusters)
 	command.ValidArgsFunction = a.completePlacement(&f.namespace)
@@ -152,7 +154,8 @@ func (a *app) readPlacement(f *explainFlags, args []string) (*unstructured.Unstr
 		return nil, fmt.Errorf("--what-if: %s is a %s %s, want a %s %s", where, got.GroupVersion(), got.Kind, want.GroupVersion(), want.Kind)
 	}
 	if f.namespace != "" && placement.Namespace != "" && placement.Namespace != f.namespace {
-		return nil, fmt.Errorf("--what-if: the placement in %s is in namespace %s, not in %s: leave out --namespace, or change one of them", where, placement.Namespace, f.namespace)
+		return nil, fmt.Errorf("--what-if: the placement in %s is in namespace %s, not in %s: leave out --namespace, or change one of them",
+			where, placement.Namespace, f.namespace)
 	}
 	written := &unstructured.Unstructured{}
 	if err := yaml.Unmarshal(documents[0].raw.Raw, &written.Object); err != nil {
@@ -206,7 +209,8 @@ func whyOf(r *report.Report, why report.ClusterReason) string {
 		return fmt.Sprintf("%s\nCluster %s is %samong those it keeps.", verdictOf(r), why.ClusterName, not)
 	case r.Disabled:
 		return fmt.Sprintf("The annotation %s of placement %s keeps its decisions as they are: the hub makes none.\n"+
-			"Without the annotation, cluster %s would %sbe selected: %s", fleet.AnnotationSchedulingDisable, title(r.Placement), why.ClusterName, not, why.Reason)
+			"Without the annotation, cluster %s would %sbe selected: %s", fleet.AnnotationSchedulingDisable, title(r.Placement), why.ClusterName,
+			not, why.Reason)
 	}
 	return fmt.Sprintf("Cluster %s is %sselected by placement %s: %s", why.ClusterName, not, title(r.Placement), why.Reason)
 }
@@ -238,7 +242,8 @@ func (a *app) printReport(format output.Format, r *report.Report) error {
 // verdictOf is the whole of it in a sentence.
 func verdictOf(r *report.Report) string {
 	if r.Error != "" {
-		return fmt.Sprintf("Placement %s makes no sense, and keeps the %s it has: %s", title(r.Placement), clusterCount(r.Funnel.Selected), r.Error)
+		return fmt.Sprintf("Placement %s makes no sense, and keeps the %s it has: %s", title(r.Placement), clusterCount(r.Funnel.Selected),
+			r.Error)
 	}
 	sentence := fmt.Sprintf("Placement %s selects %s", title(r.Placement), clusterCount(r.Funnel.Selected))
 	if satisfied := meta.FindStatusCondition(r.Conditions, fleet.ConditionPlacementSatisfied); satisfied != nil {

@@ -10,7 +10,8 @@ import (
 
 func (a *app) getCommand() *cobra.Command {
 	return parent("get", "Show clusters, cluster sets, placements, works, add-ons, what the hub runs, or a token to join with",
-		a.getAddOnCommand(), a.getClustersCommand(), a.getClusterSetsCommand(), a.getHubInfoCommand(), a.getPlacementsCommand(), a.getWorksCommand(), a.getTokenCommand())
+		a.getAddOnCommand(), a.getClustersCommand(), a.getClusterSetsCommand(), a.getHubInfoCommand(), a.getPlacementsCommand(),
+		a.getWorksCommand(), a.getTokenCommand())
 }
 
 // parent is a command that does nothing but hold others.
@@ -34,7 +35,8 @@ func knownCommand(command *cobra.Command, args []string) error {
 	if found := command.SuggestionsFor(args[0]); len(found) > 0 {
 		meant = fmt.Sprintf(" Did you mean %q?", found[0])
 	}
-	return fmt.Errorf("unknown command %q for %q.%s \"%s --help\" lists the commands", args[0], command.CommandPath(), meant, command.CommandPath())
+	return fmt.Errorf("unknown command %q for %q.%s \"%s --help\" lists the commands", args[0], command.CommandPath(), meant,
+		command.CommandPath())
 }
 
 // flagsOnly is for commands without arguments.

@@ -114,7 +114,8 @@ func addOnWorks(ctx context.Context, hub *hubapi.Hub) ([]workv1.ManifestWork, er
 
 // completeAddOns completes the names of add-ons that are not on the line yet.
 func (a *app) completeAddOns(command *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	return slices.DeleteFunc(a.addOnNames(command.Context()), func(name string) bool { return slices.Contains(args, name) }), cobra.ShellCompDirectiveNoFileComp
+	return slices.DeleteFunc(a.addOnNames(command.Context()), func(name string) bool { return slices.Contains(args, name) }),
+		cobra.ShellCompDirectiveNoFileComp
 }
 
 // completeAddOnList completes the last name of a list of add-ons.

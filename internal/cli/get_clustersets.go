@@ -47,7 +47,8 @@ func (a *app) getClusterSetsCommand() *cobra.Command {
 }
 
 // printClusterSets reads what belongs to the sets only for the formats that show it.
-func (a *app) printClusterSets(ctx context.Context, hub *hubapi.Hub, format output.Format, object any, sets []clusterv1beta2.ManagedClusterSet) error {
+func (a *app) printClusterSets(ctx context.Context, hub *hubapi.Hub, format output.Format, object any,
+	sets []clusterv1beta2.ManagedClusterSet) error {
 	var of output.ClusterSetContext
 	if len(sets) > 0 && (format == output.Tree || format == output.Table) {
 		var err error

@@ -60,7 +60,8 @@ func (a *app) getPlacementsCommand() *cobra.Command {
 }
 
 // printPlacements reads the decisions only for the formats that show them.
-func (a *app) printPlacements(ctx context.Context, hub *hubapi.Hub, format output.Format, object any, placements []clusterv1beta1.Placement, namespace string) error {
+func (a *app) printPlacements(ctx context.Context, hub *hubapi.Hub, format output.Format, object any, placements []clusterv1beta1.Placement,
+	namespace string) error {
 	var decisions []clusterv1beta1.PlacementDecision
 	if len(placements) > 0 && (format == output.Tree || format == output.Table) {
 		list, err := hub.PlacementDecisions(ctx, namespace)

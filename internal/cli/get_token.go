@@ -61,7 +61,8 @@ func (a *app) getTokenCommand() *cobra.Command {
 		Args:              flagsOnly,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	command.Flags().BoolVar(&useBootstrapToken, "use-bootstrap-token", false, "print the hub's bootstrap token instead of a service account token")
+	command.Flags().BoolVar(&useBootstrapToken, "use-bootstrap-token", false,
+		"print the hub's bootstrap token instead of a service account token")
 	command.Flags().StringVar(&file, "output-file", "", "write to this file, which only you can read, instead of standard output")
 	format := addOutputFlag(command, output.Text, output.JSON)
 	command.RunE = func(command *cobra.Command, _ []string) error {

@@ -55,7 +55,8 @@ type hubAddOnFlags struct {
 func (f *hubAddOnFlags) add(a *app, command *cobra.Command) {
 	flags := command.Flags()
 	flags.StringSliceVar(&f.names, "names", nil, "which of "+strings.Join(hubAddOnNames(), ", ")+", separated by commas")
-	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace of the hub that they run in (default argocd, or "+fleet.NamespaceOperators+" for governance-policy-framework)")
+	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace of the hub that they run in (default argocd, or "+fleet.NamespaceOperators+
+		" for governance-policy-framework)")
 	complete(command, "names", func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 		return completeList(typed, hubAddOnNames())
 	})
@@ -121,7 +122,8 @@ func (a *app) installHubAddOnCommand() *cobra.Command {
 	f.add(a, command)
 	versions.add(command)
 	command.Flags().BoolVar(&createNamespace, "create-namespace", false, "create the namespace if it is missing")
-	command.Flags().StringVar(&repository, "repository", chartRepository, "Helm repository with the charts, such as a copy that this machine reaches")
+	command.Flags().StringVar(&repository, "repository", chartRepository,
+		"Helm repository with the charts, such as a copy that this machine reaches")
 	command.Flags().StringVar(&outputFile, "output-file", "", "write what was applied to this file")
 	command.RunE = func(command *cobra.Command, _ []string) error {
 		chosen, err := f.chosen()
@@ -162,7 +164,8 @@ func checkNamespaces(ctx context.Context, hub *hubapi.Hub, addOns []hubAddOn) er
 }
 
 // installHubAddOns renders all of them before it installs any.
-func (a *app) installHubAddOns(ctx context.Context, hub *hubapi.Hub, addOns []hubAddOn, from hubAddOnSource, createNamespace bool, outputFile string) error {
+func (a *app) installHubAddOns(ctx context.Context, hub *hubapi.Hub, addOns []hubAddOn, from hubAddOnSource, createNamespace bool,
+	outputFile string) error {
 	if err := checkRunsPods(ctx, hub); err != nil {
 		return err
 	}
@@ -261,7 +264,8 @@ func (a *app) uninstallHubAddOns(ctx context.Context, hub *hubapi.Hub, addOns []
 		for i := range installed.Items {
 			on := &installed.Items[i]
 			if slices.Contains(addOn.addOns, on.Name) {
-				errs = append(errs, fmt.Errorf("add-on %s is on cluster %s. Take it off first:\n  capstan addon disable --names %s --clusters %s", on.Name, on.Namespace, on.Name, on.Namespace))
+				errs = append(errs, fmt.Errorf("add-on %s is on cluster %s. Take it off first:\n  capstan addon disable --names %s --clusters %s",
+					on.Name, on.Namespace, on.Name, on.Namespace))
 			}
 		}
 	}

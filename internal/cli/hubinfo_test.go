@@ -48,7 +48,8 @@ func (h hub) putLease(t *testing.T, name, holder string, renewed time.Time) {
 	t.Helper()
 	h.Put(t, hubLeasesPath+name, &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "open-cluster-management-hub", Name: name},
-		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: ptr.To[int32](3600), RenewTime: &metav1.MicroTime{Time: renewed}},
+		Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: ptr.To[int32](3600),
+			RenewTime: &metav1.MicroTime{Time: renewed}},
 	})
 }
 
@@ -59,7 +60,8 @@ func TestGetHubInfoStandalone(t *testing.T) {
 	h.putCRDs(t, "placements.cluster.open-cluster-management.io")
 	h.Put(t, "/api/v1/namespaces/open-cluster-management-hub/configmaps/hub-info", &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "open-cluster-management-hub", Name: "hub-info"},
-		Data:       map[string]string{"version": "v1.2.3", "controllers": "registration,work", "feature-gates": "ClusterProfile=false,DefaultClusterSet=true"},
+		Data: map[string]string{"version": "v1.2.3", "controllers": "registration,work",
+			"feature-gates": "ClusterProfile=false,DefaultClusterSet=true"},
 	})
 	h.run(t, "", "get", "hub-info").succeeds(t, `Hub: standalone, version v1.2.3
 ├── Registration Operator
@@ -70,7 +72,8 @@ func TestGetHubInfoStandalone(t *testing.T) {
 │   ├── Registration
 `, `Controller: in the process of the hub
 `, `Webhook: in the process of the hub
-`, "managedclustersets.cluster.open-cluster-management.io: installed [*v1beta2]\n", "placements.cluster.open-cluster-management.io: absent\n",
+`, "managedclustersets.cluster.open-cluster-management.io: installed [*v1beta2]\n",
+		"placements.cluster.open-cluster-management.io: absent\n",
 		"ClusterProfile: false\n", "DefaultClusterSet: true\n")
 	var info struct {
 		Standalone struct{ Version string }
@@ -99,8 +102,10 @@ func TestGetHubInfoInCluster(t *testing.T) {
 	h := newHub(t)
 	h.putCRDs(t, "")
 	manager := &operatorv1.ClusterManager{ObjectMeta: metav1.ObjectMeta{Name: "cluster-manager"}}
-	manager.Spec.RegistrationConfiguration = &operatorv1.RegistrationHubConfiguration{FeatureGates: []operatorv1.FeatureGate{{Feature: "DefaultClusterSet", Mode: "Enable"}}}
-	manager.Spec.WorkConfiguration = &operatorv1.WorkConfiguration{FeatureGates: []operatorv1.FeatureGate{{Feature: "ManifestWorkReplicaSet", Mode: "Disable"}}}
+	manager.Spec.RegistrationConfiguration = &operatorv1.RegistrationHubConfiguration{
+		FeatureGates: []operatorv1.FeatureGate{{Feature: "DefaultClusterSet", Mode: "Enable"}}}
+	manager.Spec.WorkConfiguration = &operatorv1.WorkConfiguration{FeatureGates: []operatorv1.FeatureGate{{Feature: "ManifestWorkReplicaSet",
+		Mode: "Disable"}}}
 	h.Put(t, "/apis/operator.open-cluster-management.io/v1/clustermanagers/cluster-manager", manager)
 	h.putDeployment(t, operatorsPath, "open-cluster-management", "cluster-manager", 3, 2)
 	h.putDeployment(t, deploymentsPath, "open-cluster-management-hub", "cluster-manager-registration-controller", 1, 1)

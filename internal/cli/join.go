@@ -64,8 +64,10 @@ func (a *app) joinCommand() *cobra.Command {
 	flags.StringVar(&run.cluster, "cluster-name", "", "name that the cluster is to have on the hub")
 	flags.StringVar(&run.kubeconfig, "managed-cluster-kubeconfig", "", "kubeconfig of the cluster")
 	flags.StringVar(&run.invitation.CAFile, "ca-file", "", "PEM certificates to verify the hub with")
-	flags.StringSliceVar(&run.invitation.Pins, "ca-cert-hash", nil, "sha256: and the hash of the public key of the hub's certificate authority, to verify the hub with; several are alternatives")
-	flags.BoolVar(&run.invitation.TrustOnFirstUse, "trust-on-first-use", false, "join a hub that nothing vouches for but the server itself; whoever answers at the URL gets the token")
+	flags.StringSliceVar(&run.invitation.Pins, "ca-cert-hash", nil,
+		"sha256: and the hash of the public key of the hub's certificate authority, to verify the hub with; several are alternatives")
+	flags.BoolVar(&run.invitation.TrustOnFirstUse, "trust-on-first-use", false,
+		"join a hub that nothing vouches for but the server itself; whoever answers at the URL gets the token")
 	flags.StringVar(&run.invitation.ProxyURL, "proxy-url", "", "URL of an HTTP proxy to reach the hub through")
 	flags.StringVar(&run.invitation.ProxyCAFile, "proxy-ca-file", "", "PEM certificates to verify the proxy with")
 	flags.BoolVar(&run.detach, "detach", false, "run the agent in the background")

@@ -26,11 +26,12 @@ func TestJoinBadInput(t *testing.T) {
 		flag, value string
 		says        []string
 	}{
-		"no token":                {"--hub-token", "", []string{"token is missing", "capstan get token"}},
-		"token twice":             {"--hub-token-file", kubeconfig, []string{"--hub-token, --hub-token-file", "one of them"}},
-		"no hub":                  {"--hub-apiserver", "", []string{"hub-server is missing", "capstan get token"}},
-		"no name":                 {"--cluster-name", "", []string{"cluster-name is missing"}},
-		"no kubeconfig":           {"--managed-cluster-kubeconfig", "", []string{"--managed-cluster-kubeconfig is missing", "process of this machine"}},
+		"no token":    {"--hub-token", "", []string{"token is missing", "capstan get token"}},
+		"token twice": {"--hub-token-file", kubeconfig, []string{"--hub-token, --hub-token-file", "one of them"}},
+		"no hub":      {"--hub-apiserver", "", []string{"hub-server is missing", "capstan get token"}},
+		"no name":     {"--cluster-name", "", []string{"cluster-name is missing"}},
+		"no kubeconfig": {"--managed-cluster-kubeconfig", "",
+			[]string{"--managed-cluster-kubeconfig is missing", "process of this machine"}},
 		"bad name":                {"--cluster-name", "C1", []string{"--cluster-name", `"C1"`}},
 		"long name":               {"--cluster-name", strings.Repeat("c", 64), []string{"63"}},
 		"reserved name":           {"--cluster-name", "managed-clusters", []string{"reserved"}},
@@ -67,7 +68,8 @@ func TestJoinTokenFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	join := func(stdin, tokenFile string) result {
-		return run(t.Context(), stdin, "join", "--dry-run", "--hub-token-file", tokenFile, "--hub-apiserver", h.URL, "--cluster-name", "c1", "--ca-file", writeCA(t, h),
+		return run(t.Context(), stdin, "join", "--dry-run", "--hub-token-file", tokenFile, "--hub-apiserver", h.URL, "--cluster-name", "c1",
+			"--ca-file", writeCA(t, h),
 			"--managed-cluster-kubeconfig", h.kubeconfig)
 	}
 	join("", file)
@@ -107,7 +109,8 @@ func TestJoinUnreachableCluster(t *testing.T) {
 	gone.Close()
 	h.Answer("GET /apis/cluster.open-cluster-management.io/v1", fakehub.JSON("{}"))
 	run(t.Context(), "", "join", "--hub-token", "t", "--hub-apiserver", h.URL, "--cluster-name", "c1", "--ca-file", writeCA(t, h),
-		"--managed-cluster-kubeconfig", gone.kubeconfig).fails(t, "--managed-cluster-kubeconfig: "+gone.kubeconfig, gone.URL, "connection refused", "see whether it runs")
+		"--managed-cluster-kubeconfig", gone.kubeconfig).fails(t, "--managed-cluster-kubeconfig: "+gone.kubeconfig, gone.URL,
+		"connection refused", "see whether it runs")
 	if asked := h.Requests("POST"); len(asked) != 0 {
 		t.Errorf("the hub was asked for %+v", asked)
 	}

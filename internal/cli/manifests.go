@@ -67,7 +67,8 @@ func (m manifestFiles) read(ctx context.Context) ([]workv1.Manifest, error) {
 		return manifests, flagError("-k", err)
 	}
 	if len(m.paths) == 0 {
-		return nil, fmt.Errorf("%s is missing: name the files with the objects, - for standard input, or a folder with a kustomization with -k", m.flag)
+		return nil, fmt.Errorf("%s is missing: name the files with the objects, - for standard input, or a folder with a kustomization with -k",
+			m.flag)
 	}
 	manifests, err := m.readPaths(ctx)
 	return manifests, flagError(m.flag, err)

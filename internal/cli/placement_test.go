@@ -52,8 +52,10 @@ func TestGetPlacements(t *testing.T) {
 	}
 	h.putPlacement(t, "team-a", "web", "cluster1", "cluster2")
 	h.putPlacement(t, "team-b", "db", "cluster3")
-	h.run(t, "", "get", "placements").succeeds(t, "Placements: 2", "Namespace: team-a", "web-decision-1: cluster1,cluster2", "db-decision-1: cluster3")
-	h.run(t, "", "get", "placements", "-o", "table").succeeds(t, "NAME   STATUS   REASON", "web    True     AllDecisionsScheduled   cluster1,cluster2   team-a")
+	h.run(t, "", "get", "placements").succeeds(t, "Placements: 2", "Namespace: team-a", "web-decision-1: cluster1,cluster2",
+		"db-decision-1: cluster3")
+	h.run(t, "", "get", "placements", "-o", "table").succeeds(t, "NAME   STATUS   REASON",
+		"web    True     AllDecisionsScheduled   cluster1,cluster2   team-a")
 	if got := h.run(t, "", "get", "placement", "-n", "team-b"); strings.Contains(got.out, "web") || !strings.Contains(got.out, "db") {
 		t.Errorf("of team-b: %s", got.out)
 	}
@@ -101,13 +103,15 @@ func TestCreatePlacement(t *testing.T) {
 		t.Errorf("spec\n%s, want\n%s", content, want)
 	}
 	h.run(t, "", "create", "placement", "web", "-n", "team-a").fails(t, "web in namespace team-a already exists", "--overwrite")
-	h.run(t, "", "create", "placement", "web", "-n", "team-a", "--overwrite").succeeds(t, "Placement 'web' has been updated in 'team-a' namespace")
+	h.run(t, "", "create", "placement", "web", "-n", "team-a", "--overwrite").succeeds(t,
+		"Placement 'web' has been updated in 'team-a' namespace")
 	var after clusterv1beta1.Placement // all clusters now
 	h.Get(t, placementsPath+"/web", &after)
 	if after.Spec.NumberOfClusters != nil || len(after.Spec.Predicates) > 0 {
 		t.Errorf("after --overwrite: %+v", after.Spec)
 	}
-	h.Answer("POST "+strings.Replace(placementsPath, "team-a", "gone", 1), fakehub.Refuse(http.StatusNotFound, metav1.StatusReasonNotFound, `namespaces "gone" not found`))
+	h.Answer("POST "+strings.Replace(placementsPath, "team-a", "gone", 1), fakehub.Refuse(http.StatusNotFound, metav1.StatusReasonNotFound,
+		`namespaces "gone" not found`))
 	h.run(t, "", "create", "placement", "web", "-n", "gone").fails(t, "--namespace", "kubectl create namespace gone")
 	for flags, says := range map[string]string{
 		"--count -1":                             "--count: -1",
@@ -147,19 +151,23 @@ func TestExplainPlacement(t *testing.T) {
 		"in the fleet                 9\n",
 		"CLUSTER   SELECTED   SCORE   1 × BALANCE   2 × STEADY\nb         yes        200     100           50\na         no         -100    -100          0\n",
 		"NOT SELECTED   BECAUSE\na              it ranks 2 of 2\nus             its labels do not match\n")
-	h.run(t, "", append(explain, "--cluster", "us")...).succeeds(t, "Cluster us is not selected by placement team-a/web: its labels do not match")
-	h.run(t, "", append(explain, "-c", "b")...).succeeds(t, "Cluster b is selected by placement team-a/web: score 200", "yes        200     100           50")
+	h.run(t, "", append(explain, "--cluster", "us")...).succeeds(t,
+		"Cluster us is not selected by placement team-a/web: its labels do not match")
+	h.run(t, "", append(explain, "-c", "b")...).succeeds(t, "Cluster b is selected by placement team-a/web: score 200",
+		"yes        200     100           50")
 	h.run(t, "", append(explain, "-c", "b", "-o", "json")...).succeeds(t, `"selected": true`)
 	h.run(t, "", append(explain, "-c", "gone")...).fails(t, `cluster "gone" does not exist`, "capstan get clusters")
 	h.Answer("GET "+report.Path+"team-a/stranger", fakehub.JSON(strings.Replace(aReport, `"fleet": 9, `, "", 1)))
-	if out := h.run(t, "", "explain", "placement", "stranger", "-n", "team-a").out; strings.Contains(out, "in the fleet") || !strings.Contains(out, "in the cluster sets          3\n") {
+	if out := h.run(t, "", "explain", "placement", "stranger", "-n", "team-a").out; strings.Contains(out, "in the fleet") ||
+		!strings.Contains(out, "in the cluster sets          3\n") {
 		t.Errorf("of a fleet whose size is not told: %s", out)
 	}
 	var whole report.Report
 	if err := json.Unmarshal([]byte(h.run(t, "", append(explain, "-o", "json")...).out), &whole); err != nil || whole.Funnel.Fleet != 9 {
 		t.Errorf("as JSON: %+v, %v", whole, err)
 	}
-	h.Answer("GET "+report.Path+"team-a/broken", fakehub.JSON(`{"placement":{"metadata":{"namespace":"team-a","name":"broken"}},"error":"Predicate:spec is wrong","funnel":{"selected":3},
+	h.Answer("GET "+report.Path+"team-a/broken",
+		fakehub.JSON(`{"placement":{"metadata":{"namespace":"team-a","name":"broken"}},"error":"Predicate:spec is wrong","funnel":{"selected":3},
 		"clusters":[{"clusterName":"a","selected":true},{"clusterName":"b","selected":false}]}`))
 	broken := []string{"explain", "placement", "broken", "-n", "team-a"}
 	const wrong = "makes no sense, and keeps the 3 clusters it has: Predicate:spec is wrong\n"
@@ -173,15 +181,18 @@ func TestExplainPlacement(t *testing.T) {
 
 	expired := strings.Replace(aReport, `{"a": 0, "b": 50}`, `{"a": 0, "b": 50}, "expired": ["a"]`, 1) // PL-12
 	h.Answer("GET "+report.Path+"team-a/late", fakehub.JSON(expired))
-	h.run(t, "", "explain", "placement", "late", "-n", "team-a").succeeds(t, "b         yes        200     100           50\n", "a         no         -100    -100          0 (expired)\n")
+	h.run(t, "", "explain", "placement", "late", "-n", "team-a").succeeds(t, "b         yes        200     100           50\n",
+		"a         no         -100    -100          0 (expired)\n")
 
 	h.Answer("GET "+report.Path+"team-a/gone", fakehub.Refuse(http.StatusNotFound, metav1.StatusReasonNotFound, `placements "gone" not found`))
 	h.run(t, "", "explain", "placement", "gone", "-n", "team-a").fails(t, `"gone" not found`)
 	h.run(t, "", "explain", "placement", "team-a/web").fails(t, "web --namespace team-a")
-	h.Answer("GET "+report.Path+"default/secret", fakehub.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden, "you may not get placements"))
+	h.Answer("GET "+report.Path+"default/secret", fakehub.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden,
+		"you may not get placements"))
 	h.run(t, "", "explain", "placement", "secret").fails(t, "you may not get placements", "lacks this permission")
 	h.Answer("GET "+report.Path+"team-a/elsewhere", http.NotFound)
-	h.run(t, "", "explain", "placement", "elsewhere", "-n", "team-a").fails(t, "does not explain placements", "--debug-server https://localhost:9443", "capstan get placements -o yaml")
+	h.run(t, "", "explain", "placement", "elsewhere", "-n", "team-a").fails(t, "does not explain placements",
+		"--debug-server https://localhost:9443", "capstan get placements -o yaml")
 	h.run(t, "", "explain", "placement").fails(t, "0 names given")
 	h.run(t, "", "explain", "placement", "web", "-c", "C_").fails(t, `--cluster: "C_"`)
 }
@@ -205,8 +216,10 @@ func TestExplainAtDebugServer(t *testing.T) {
 		t.Errorf("it was asked %+v", asked)
 	}
 	h.run(t, "", ask...).fails(t, "--debug-server-ca does not trust", "--placement-debug-cert-dir")
-	h.run(t, "", append(trusting, "--debug-server", "http://localhost:9443")...).fails(t, `--debug-server: "http://localhost:9443"`, "https://localhost:9443")
-	h.run(t, "", append(trusting, "--debug-server", "https://127.0.0.1:1")...).fails(t, "nothing answers at https://127.0.0.1:1", "kubectl port-forward")
+	h.run(t, "", append(trusting, "--debug-server", "http://localhost:9443")...).fails(t, `--debug-server: "http://localhost:9443"`,
+		"https://localhost:9443")
+	h.run(t, "", append(trusting, "--debug-server", "https://127.0.0.1:1")...).fails(t, "nothing answers at https://127.0.0.1:1",
+		"kubectl port-forward")
 	h.run(t, "", append(ask, "--debug-server-ca", "placement_test.go")...).fails(t, "--debug-server-ca: placement_test.go", "PEM certificates")
 	h.run(t, "", "explain", "placement", "web", "--debug-server-ca", "ca.crt").fails(t, "--debug-server https://localhost:9443")
 	if got := server.Requests("GET"); len(got) != len(asked) {
@@ -228,7 +241,8 @@ func TestExplainManyClusters(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.Answer("GET "+report.Path+"default/many", fakehub.JSON(string(content)))
-	h.run(t, "", "explain", "placement", "many").succeeds(t, "p              it is far away\na              it is far away\n", "6 clusters more not selected")
+	h.run(t, "", "explain", "placement", "many").succeeds(t, "p              it is far away\na              it is far away\n",
+		"6 clusters more not selected")
 }
 
 // PL-23: a placement from a file is sent as it is written, so that the hub can tell what is left out from what is zero.

@@ -49,7 +49,8 @@ func (d *delivery) plan(ctx context.Context, hub *hubapi.Hub) ([]step, error) {
 			return nil, err
 		}
 		if len(decided) == 0 && !d.overwrite {
-			return nil, fmt.Errorf("placement %s selects no clusters: \"capstan explain placement %s --namespace %s\" shows why", d.placement, d.placement.Name, d.placement.Namespace)
+			return nil, fmt.Errorf("placement %s selects no clusters: \"capstan explain placement %s --namespace %s\" shows why", d.placement,
+				d.placement.Name, d.placement.Namespace)
 		}
 		clusters = decided
 	}
@@ -102,7 +103,8 @@ func (d *delivery) planCluster(ctx context.Context, hub *hubapi.Hub, cluster str
 	case sameWorkload(live.Spec.Workload, d.workload):
 		s.action = actionKeep
 	case !d.overwrite:
-		return s, fmt.Errorf("work %s in cluster %s already exists, with other manifests: replace them with --overwrite, or choose another name", live.Name, cluster)
+		return s, fmt.Errorf("work %s in cluster %s already exists, with other manifests: replace them with --overwrite, or choose another name",
+			live.Name, cluster)
 	default:
 		s.action = actionUpdate
 	}
@@ -122,7 +124,8 @@ func checkCluster(ctx context.Context, hub *hubapi.Hub, name string) error {
 	}
 	exists, err := hub.HasNamespace(ctx, name)
 	if err == nil && !exists {
-		return fmt.Errorf("cluster %s has no namespace on the hub, because it is not accepted yet: \"capstan accept --clusters %s\" accepts it", name, name)
+		return fmt.Errorf("cluster %s has no namespace on the hub, because it is not accepted yet: \"capstan accept --clusters %s\" accepts it",
+			name, name)
 	}
 	return err
 }
@@ -137,9 +140,11 @@ func decidedClusters(ctx context.Context, hub *hubapi.Hub, ref types.NamespacedN
 	if err != nil {
 		return nil, err
 	}
-	decisions := slices.DeleteFunc(list.Items, func(d clusterv1beta1.PlacementDecision) bool { return d.Labels[fleet.LabelPlacement] != ref.Name })
+	decisions := slices.DeleteFunc(list.Items,
+		func(d clusterv1beta1.PlacementDecision) bool { return d.Labels[fleet.LabelPlacement] != ref.Name })
 	if len(decisions) == 0 {
-		return nil, fmt.Errorf("placement %s has not been decided on yet: \"capstan explain placement %s --namespace %s\" shows why", ref, ref.Name, ref.Namespace)
+		return nil, fmt.Errorf("placement %s has not been decided on yet: \"capstan explain placement %s --namespace %s\" shows why", ref,
+			ref.Name, ref.Namespace)
 	}
 	var clusters []string
 	for _, d := range decisions {

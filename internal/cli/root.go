@@ -96,7 +96,8 @@ func NewCommand(in io.Reader, out, errOut io.Writer) *cobra.Command {
 	}
 	add(playgroundGroup, a.upCommand(), a.statusCommand(), a.downCommand())
 	add(clusterGroup, a.joinCommand(), a.acceptCommand(), a.denyCommand(), a.unjoinCommand())
-	add(hubGroup, a.getCommand(), a.explainCommand(), a.createCommand(), a.diffCommand(), a.deleteCommand(), a.clusterSetCommand(), a.addOnCommand(),
+	add(hubGroup, a.getCommand(), a.explainCommand(), a.createCommand(), a.diffCommand(), a.deleteCommand(), a.clusterSetCommand(),
+		a.addOnCommand(),
 		a.installCommand(), a.uninstallCommand())
 	root.AddCommand(a.versionCommand())
 	return root

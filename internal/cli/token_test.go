@@ -30,8 +30,10 @@ func (h hub) putCredentials(t *testing.T) {
 		return metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: kind}
 	}
 	h.Put(t, rolePath, &rbacv1.ClusterRole{TypeMeta: rbacType("ClusterRole")})
-	for _, name := range []string{"open-cluster-management:bootstrap:agent-registration", "agent-registration-bootstrap", "open-cluster-management:bootstrap:managedcluster"} {
-		h.Put(t, rbacBindings+"/"+name, &rbacv1.ClusterRoleBinding{TypeMeta: rbacType("ClusterRoleBinding"), ObjectMeta: metav1.ObjectMeta{Name: name}})
+	for _, name := range []string{"open-cluster-management:bootstrap:agent-registration", "agent-registration-bootstrap",
+		"open-cluster-management:bootstrap:managedcluster"} {
+		h.Put(t, rbacBindings+"/"+name, &rbacv1.ClusterRoleBinding{TypeMeta: rbacType("ClusterRoleBinding"),
+			ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}
 	putToken := func(id, label, groups string) {
 		h.Put(t, secretsPath+"/bootstrap-token-"+id, &corev1.Secret{
@@ -50,7 +52,8 @@ func (h hub) putCredentials(t *testing.T) {
 
 // revoked are what "delete token" deletes.
 var revoked = []string{
-	accountPath, rolePath, rbacBindings + "/open-cluster-management:bootstrap:agent-registration", rbacBindings + "/agent-registration-bootstrap",
+	accountPath, rolePath, rbacBindings + "/open-cluster-management:bootstrap:agent-registration", rbacBindings +
+		"/agent-registration-bootstrap",
 	secretsPath + "/bootstrap-token-newest", secretsPath + "/bootstrap-token-former",
 }
 
@@ -59,13 +62,15 @@ func TestDeleteToken(t *testing.T) {
 	t.Parallel()
 	h := newHub(t)
 	h.putCredentials(t)
-	h.run(t, "", "delete", "token", "--dry-run").succeeds(t, "would delete ServiceAccount open-cluster-management/agent-registration-bootstrap",
+	h.run(t, "", "delete", "token", "--dry-run").succeeds(t,
+		"would delete ServiceAccount open-cluster-management/agent-registration-bootstrap",
 		"would delete Secret kube-system/bootstrap-token-newest")
 	if deleted := h.Requests(http.MethodDelete); len(deleted) != 0 {
 		t.Errorf("a dry run deleted %+v", deleted)
 	}
 	got := h.run(t, "", "delete", "token")
-	got.succeeds(t, "ServiceAccount open-cluster-management/agent-registration-bootstrap is deleted", "ClusterRole open-cluster-management:bootstrap is deleted")
+	got.succeeds(t, "ServiceAccount open-cluster-management/agent-registration-bootstrap is deleted",
+		"ClusterRole open-cluster-management:bootstrap is deleted")
 	if !strings.Contains(got.errOut, "capstan get token") {
 		t.Errorf("nothing says how to get a new token: %s", got.errOut)
 	}
@@ -131,7 +136,8 @@ func TestGetTokenRestores(t *testing.T) {
 			}
 			var binding rbacv1.ClusterRoleBinding
 			h.Get(t, rbacBindings+"/open-cluster-management:bootstrap:agent-registration", &binding)
-			if len(binding.Subjects) != 1 || binding.Subjects[0].Name != "agent-registration-bootstrap" || binding.RoleRef.Name != "open-cluster-management:bootstrap" {
+			if len(binding.Subjects) != 1 || binding.Subjects[0].Name != "agent-registration-bootstrap" ||
+				binding.RoleRef.Name != "open-cluster-management:bootstrap" {
 				t.Errorf("bound %+v", binding)
 			}
 			if !h.Has(accountPath) || h.Has(rbacBindings+"/agent-registration-bootstrap") {

@@ -112,7 +112,8 @@ func (a *app) tryStep(ctx context.Context, hub *hubapi.Hub, s step) (*output.Tri
 // canTry fails if the cluster would apply what it is to try, or would not answer.
 func canTry(cluster *clusterv1.ManagedCluster) error {
 	if !meta.IsStatusConditionTrue(cluster.Status.Conditions, fleet.ConditionClusterAvailable) {
-		return fmt.Errorf("cluster %s is not available, so it cannot try anything: \"capstan get clusters %s\" shows how it is", cluster.Name, cluster.Name)
+		return fmt.Errorf("cluster %s is not available, so it cannot try anything: \"capstan get clusters %s\" shows how it is", cluster.Name,
+			cluster.Name)
 	}
 	ours := slices.ContainsFunc(cluster.ManagedFields, func(m metav1.ManagedFieldsEntry) bool { return m.Manager == fleet.AgentUserAgent })
 	if !ours {
@@ -192,7 +193,8 @@ func dropped(live *workv1.ManifestWork, workload workv1.ManifestsTemplate) []out
 			continue
 		}
 		key := keyOf(m)
-		gone = append(gone, output.TriedManifest{Group: key.group, Kind: key.kind, Namespace: key.namespace, Name: key.name, Result: result, Message: message})
+		gone = append(gone, output.TriedManifest{Group: key.group, Kind: key.kind, Namespace: key.namespace, Name: key.name, Result: result,
+			Message: message})
 	}
 	return gone
 }

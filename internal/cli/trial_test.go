@@ -37,7 +37,8 @@ func (h hub) tried(t *testing.T, cluster string, reasons ...string) {
 		for i, reason := range reasons {
 			work.Status.ResourceStatus.Manifests = append(work.Status.ResourceStatus.Manifests, workv1.ManifestCondition{
 				ResourceMeta: workv1.ManifestResourceMeta{Ordinal: int32(i), Kind: "ConfigMap", Namespace: "default", Name: "settings"},
-				Conditions:   []metav1.Condition{{Type: "DryRun", Status: "True", Reason: reason, Message: `data.key: "a" -> "b"; data.other: (none) -> "c"`}},
+				Conditions: []metav1.Condition{{Type: "DryRun", Status: "True", Reason: reason,
+					Message: `data.key: "a" -> "b"; data.other: (none) -> "c"`}},
 			})
 		}
 		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(work)
@@ -84,7 +85,8 @@ func TestDiffWork(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "cluster1"},
 		Spec: workv1.ManifestWorkSpec{
 			Workload: workv1.ManifestsTemplate{Manifests: []workv1.Manifest{
-				{RawExtension: runtime.RawExtension{Raw: []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"default","name":"dropped"}}`)}},
+				{RawExtension: runtime.RawExtension{
+					Raw: []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"default","name":"dropped"}}`)}},
 			}},
 			ManifestConfigs: []workv1.ManifestConfigOption{{ResourceIdentifier: workv1.ResourceIdentifier{Resource: "configmaps", Name: "*"}}},
 		},
@@ -96,7 +98,8 @@ func TestDiffWork(t *testing.T) {
 	if sent := h.Requests("POST"); !strings.Contains(sent[len(sent)-1].Body, `"manifestConfigs":[{`) {
 		t.Errorf("tried without the rest of the work: %s", sent[len(sent)-1].Body)
 	}
-	if table := h.run(t, configMap, append(diff, "-o", "table")...); !strings.Contains(table.out, "cluster1   web    ConfigMap default/dropped    would be deleted") {
+	if table := h.run(t, configMap, append(diff, "-o", "table")...); !strings.Contains(table.out,
+		"cluster1   web    ConfigMap default/dropped    would be deleted") {
 		t.Errorf("as a table: %+v", table)
 	}
 	if asJSON := h.run(t, configMap, append(diff, "-o", "json")...); !strings.Contains(asJSON.out, `"result": "WouldDelete"`) {
@@ -118,7 +121,8 @@ func TestDiffWork(t *testing.T) {
 		h.putAgent(t, "foreign", "work-agent")
 		h.putAgent(t, "closed", "capstan-agent")
 		h.putAgent(t, "slow", "capstan-agent")
-		h.Answer("POST "+strings.Replace(worksPath, "cluster1", "closed", 1), fakehub.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden, "you may not create works"))
+		h.Answer("POST "+strings.Replace(worksPath, "cluster1", "closed", 1), fakehub.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden,
+			"you may not create works"))
 		if got := h.run(t, configMap, args...); got.code != 2 || !strings.Contains(got.errOut, says) {
 			t.Errorf("%v: %+v, want exit code 2 and %q", args, got, says)
 		}
@@ -158,7 +162,8 @@ func TestDeleteWork(t *testing.T) {
 	t.Parallel()
 	h := newHubWithClusters(t)
 	put := func(cluster string, labels map[string]string) {
-		h.Put(t, strings.Replace(worksPath, "cluster1", cluster, 1)+"/web", &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: cluster, Labels: labels}})
+		h.Put(t, strings.Replace(worksPath, "cluster1", cluster, 1)+"/web",
+			&workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: cluster, Labels: labels}})
 	}
 	put("cluster1", nil)
 	put("cluster2", nil)
@@ -166,11 +171,13 @@ func TestDeleteWork(t *testing.T) {
 	h.run(t, "", "delete", "work", "web", "--clusters", "cluster1,gone").fails(t, `"gone" not found`, "capstan get clusters")
 	h.run(t, "", "delete", "work", "wbe", "--clusters", "cluster1,cluster2").fails(t, `"wbe" not found`, "capstan get works")
 	h.run(t, "", "delete", "work", "web").fails(t, "either --cluster or --clusters needs to be set")
-	h.run(t, "", append(remove, "--dry-run")...).succeeds(t, "would delete work web in cluster cluster1\n", "work web in cluster idle is already deleted\n")
+	h.run(t, "", append(remove, "--dry-run")...).succeeds(t, "would delete work web in cluster cluster1\n",
+		"work web in cluster idle is already deleted\n")
 	if deleted := h.Requests("DELETE"); len(deleted) > 0 {
 		t.Fatalf("it deleted %+v", deleted)
 	}
-	h.run(t, "", remove...).succeeds(t, "work web in cluster idle is already deleted\nwork web in cluster cluster1 is deleted\nwork web in cluster cluster2 is deleted\n")
+	h.run(t, "", remove...).succeeds(t,
+		"work web in cluster idle is already deleted\nwork web in cluster cluster1 is deleted\nwork web in cluster cluster2 is deleted\n")
 
 	put("cluster1", map[string]string{"work.open-cluster-management.io/manifestworkreplicaset": "default.web"})
 	h.run(t, "", "delete", "work", "web", "--cluster", "cluster1").fails(t, "belongs to ManifestWorkReplicaSet default.web")

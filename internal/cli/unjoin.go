@@ -47,8 +47,10 @@ func (a *app) unjoinCommand() *cobra.Command {
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	command.Flags().StringVar(&run.cluster, "cluster-name", "", "name that the cluster has on the hub")
-	command.Flags().BoolVar(&run.wait, "wait", false, "wait until the works are deleted on the hub and off the cluster, for --timeout seconds at most")
-	command.Flags().BoolVar(&run.force, "force", false, "leave what was applied on the cluster, and do without the cluster if it cannot be reached")
+	command.Flags().BoolVar(&run.wait, "wait", false,
+		"wait until the works are deleted on the hub and off the cluster, for --timeout seconds at most")
+	command.Flags().BoolVar(&run.force, "force", false,
+		"leave what was applied on the cluster, and do without the cluster if it cannot be reached")
 	command.MarkFlagsMutuallyExclusive("wait", "force")
 	complete(command, "cluster-name", a.completeJoined)
 	command.RunE = func(command *cobra.Command, _ []string) error {
@@ -203,7 +205,8 @@ func (l *leaving) stop(ctx context.Context) error {
 func (l *leaving) sayLeft(stays []workv1.AppliedManifestWork) {
 	switch {
 	case !l.force:
-		l.say("Applied resources have been deleted during the %s joined stage. The status of mcl %s will be unknown in the hub cluster.", l.cluster, l.cluster)
+		l.say("Applied resources have been deleted during the %s joined stage. The status of mcl %s will be unknown in the hub cluster.",
+			l.cluster, l.cluster)
 	case len(stays) > 0:
 		l.say("The agent of cluster %s is removed. What it applied stays there:\n%s\nThe status of mcl %s will be unknown in the hub cluster.",
 			l.cluster, listWorksApplied(stays), l.cluster)

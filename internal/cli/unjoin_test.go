@@ -83,7 +83,8 @@ func (j joined) isThere(t *testing.T, want bool) {
 func TestUnjoin(t *testing.T) {
 	j := newJoined(t)
 	j.putApplied(t, "of-another-hub", "a2")
-	run(t.Context(), "", "unjoin", "--cluster-name", "far", "--dry-run").succeeds(t, "would stop the agent of cluster far", j.ClusterDir("far"))
+	run(t.Context(), "", "unjoin", "--cluster-name", "far", "--dry-run").succeeds(t, "would stop the agent of cluster far",
+		j.ClusterDir("far"))
 	j.isThere(t, true)
 	got := run(t.Context(), "", "unjoin", "--cluster-name", "far")
 	got.succeeds(t, "Applied resources have been deleted during the far joined stage. The status of mcl far will be unknown in the hub cluster.")
@@ -102,9 +103,11 @@ func TestUnjoin(t *testing.T) {
 func TestUnjoinRefuses(t *testing.T) {
 	j := newJoined(t)
 	j.putApplied(t, "web", "a1")
-	run(t.Context(), "", "unjoin", "--cluster-name", "far").fails(t, "work web (objects: 2)", "kubectl delete manifestworks --all --namespace far", "--wait", "--force")
+	run(t.Context(), "", "unjoin", "--cluster-name", "far").fails(t, "work web (objects: 2)",
+		"kubectl delete manifestworks --all --namespace far", "--wait", "--force")
 	j.isThere(t, true)
-	run(t.Context(), "", "unjoin", "--cluster-name", "far", "--wait", "--timeout", "1").fails(t, "not done after 1s", "the agent goes on", "capstan get works --cluster far")
+	run(t.Context(), "", "unjoin", "--cluster-name", "far", "--wait", "--timeout", "1").fails(t, "not done after 1s", "the agent goes on",
+		"capstan get works --cluster far")
 	j.isThere(t, true)
 	run(t.Context(), "", "unjoin", "--cluster-name", "far", "--wait", "--force").fails(t, "wait", "force")
 	if _, err := j.agent.Stop(t.Context(), 0); err != nil {

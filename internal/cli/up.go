@@ -32,7 +32,8 @@ func (a *app) upCommand() *cobra.Command {
 		Example: "  capstan up\n  capstan up --clusters 3   # now or later",
 		Args:    flagsOnly,
 	}
-	command.Flags().IntVar(&clusters, "clusters", 0, fmt.Sprintf("number of clusters (default: those there are, at first %d)", playground.DefaultClusters))
+	command.Flags().IntVar(&clusters, "clusters", 0, fmt.Sprintf("number of clusters (default: those there are, at first %d)",
+		playground.DefaultClusters))
 	command.RunE = func(command *cobra.Command, _ []string) error {
 		if clusters < 0 || command.Flags().Changed("clusters") && clusters == 0 {
 			return fmt.Errorf("--clusters: %d: must be at least 1", clusters)

@@ -50,7 +50,8 @@ var (
 // newNamespace is a namespace of the test's own. Most tests leave it behind: its deletion takes five seconds.
 func newNamespace(t *testing.T, h *testHub) string {
 	t.Helper()
-	namespace, err := h.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}, create)
+	namespace, err := h.client.CoreV1().Namespaces().Create(t.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}, create)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +125,8 @@ func TestHubKinds(t *testing.T) {
 	work := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "work.open-cluster-management.io/v1", "kind": "ManifestWork",
 		"metadata": map[string]any{"name": "w"},
-		"spec":     map[string]any{"workload": map[string]any{"manifests": []any{map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "a", "namespace": "default"}}}}},
+		"spec": map[string]any{"workload": map[string]any{"manifests": []any{map[string]any{"apiVersion": "v1", "kind": "ConfigMap",
+			"metadata": map[string]any{"name": "a", "namespace": "default"}}}}},
 	}}
 	_, err = shared.dynamic.Resource(works).Namespace(namespace).Create(t.Context(), work, create)
 	must(t, err)
@@ -153,7 +155,8 @@ func TestConversion(t *testing.T) {
 func TestMetrics(t *testing.T) {
 	metrics, err := shared.client.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
 	must(t, err)
-	for _, want := range []string{"apiserver_request_total", "workqueue_adds_total", "etcd_server_has_leader 1", "process_resident_memory_bytes"} {
+	for _, want := range []string{"apiserver_request_total", "workqueue_adds_total", "etcd_server_has_leader 1",
+		"process_resident_memory_bytes"} {
 		if !strings.Contains(string(metrics), want) {
 			t.Errorf("/metrics has no %s", want)
 		}
@@ -191,7 +194,8 @@ func TestEndpoints(t *testing.T) {
 func TestAuthentication(t *testing.T) {
 	t.Parallel()
 	whoami := func(client *testHub, config func(*rest.Config)) (authenticationv1.UserInfo, error) {
-		review, err := client.as(t, config).AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, create)
+		review, err := client.as(t, config).AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{},
+			create)
 		if err != nil {
 			return authenticationv1.UserInfo{}, err
 		}
@@ -244,7 +248,8 @@ func (w withHeader) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func bootstrapToken(t *testing.T, h *testHub) string {
 	t.Helper()
-	secrets, err := h.client.CoreV1().Secrets(metav1.NamespaceSystem).List(t.Context(), metav1.ListOptions{LabelSelector: "app=cluster-manager"})
+	secrets, err := h.client.CoreV1().Secrets(metav1.NamespaceSystem).List(t.Context(),
+		metav1.ListOptions{LabelSelector: "app=cluster-manager"})
 	must(t, err)
 	if len(secrets.Items) != 1 {
 		t.Fatalf("there are %d current bootstrap tokens", len(secrets.Items))
@@ -273,7 +278,8 @@ func TestBootstrapObjects(t *testing.T) {
 		t.Errorf("anonymous may list config maps: %v", err)
 	}
 
-	issued, err := shared.client.CoreV1().ServiceAccounts("open-cluster-management").CreateToken(t.Context(), "agent-registration-bootstrap", &authenticationv1.TokenRequest{}, create)
+	issued, err := shared.client.CoreV1().ServiceAccounts("open-cluster-management").CreateToken(t.Context(), "agent-registration-bootstrap",
+		&authenticationv1.TokenRequest{}, create)
 	must(t, err)
 	for who, token := range map[string]string{"bootstrap token": bootstrapToken(t, shared), "bootstrap service account": issued.Status.Token} {
 		joiner := shared.withToken(t, token)
@@ -284,7 +290,8 @@ func TestBootstrapObjects(t *testing.T) {
 			t.Errorf("%s may read secrets: %v", who, err)
 		}
 	}
-	for _, name := range []string{"cluster-bootstrap", "open-cluster-management:bootstrap:managedcluster", "open-cluster-management:bootstrap:agent-registration"} {
+	for _, name := range []string{"cluster-bootstrap", "open-cluster-management:bootstrap:managedcluster",
+		"open-cluster-management:bootstrap:agent-registration"} {
 		if _, err := shared.client.RbacV1().ClusterRoleBindings().Get(t.Context(), name, get); err != nil {
 			t.Error(err)
 		}
@@ -322,11 +329,13 @@ func TestGarbageCollection(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t, shared)
 	widgets := newKind(t, shared, "widgets", "Widget")
-	widget := &unstructured.Unstructured{Object: map[string]any{"apiVersion": widgets.GroupVersion().String(), "kind": "Widget", "metadata": map[string]any{"name": "owner"}}}
+	widget := &unstructured.Unstructured{Object: map[string]any{"apiVersion": widgets.GroupVersion().String(), "kind": "Widget",
+		"metadata": map[string]any{"name": "owner"}}}
 	owner, err := shared.dynamic.Resource(widgets).Namespace(namespace).Create(t.Context(), widget, create)
 	must(t, err)
 	owned := configMap("owned")
-	owned.OwnerReferences = []metav1.OwnerReference{{APIVersion: owner.GetAPIVersion(), Kind: owner.GetKind(), Name: owner.GetName(), UID: owner.GetUID()}}
+	owned.OwnerReferences = []metav1.OwnerReference{{APIVersion: owner.GetAPIVersion(), Kind: owner.GetKind(), Name: owner.GetName(),
+		UID: owner.GetUID()}}
 	_, err = shared.client.CoreV1().ConfigMaps(namespace).Create(t.Context(), owned, create)
 	must(t, err)
 	must(t, shared.dynamic.Resource(widgets).Namespace(namespace).Delete(t.Context(), "owner", remove))
@@ -376,7 +385,8 @@ func TestCertificateSigning(t *testing.T) {
 		},
 	}, create)
 	must(t, err)
-	csr.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "Test"}}
+	csr.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved,
+		Status: corev1.ConditionTrue, Reason: "Test"}}
 	_, err = requests.UpdateApproval(t.Context(), csr.Name, csr, metav1.UpdateOptions{})
 	must(t, err)
 	eventually(t, func(ctx context.Context) string {
@@ -397,7 +407,8 @@ func certificateRequest(t *testing.T, user, group string) (keyPEM, requestPEM []
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must(t, err)
-	request, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: user, Organization: []string{group}}}, key)
+	request, err := x509.CreateCertificateRequest(rand.Reader,
+		&x509.CertificateRequest{Subject: pkix.Name{CommonName: user, Organization: []string{group}}}, key)
 	must(t, err)
 	keyPEM, err = keyutil.MarshalPrivateKeyToPEM(key)
 	must(t, err)
@@ -424,7 +435,9 @@ func TestServiceAccounts(t *testing.T) {
 	must(t, err)
 	issued, err := accounts.CreateToken(t.Context(), "robot", &authenticationv1.TokenRequest{}, create)
 	must(t, err)
-	_, err = secrets.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "legacy", Annotations: map[string]string{corev1.ServiceAccountNameKey: "robot"}}, Type: corev1.SecretTypeServiceAccountToken}, create)
+	_, err = secrets.Create(t.Context(),
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "legacy", Annotations: map[string]string{corev1.ServiceAccountNameKey: "robot"}},
+			Type: corev1.SecretTypeServiceAccountToken}, create)
 	must(t, err)
 	legacy := ""
 	eventually(t, func(ctx context.Context) string {
@@ -437,7 +450,8 @@ func TestServiceAccounts(t *testing.T) {
 	})
 	for how, token := range map[string]string{"TokenRequest": issued.Status.Token, "Secret": legacy} {
 		eventually(t, func(ctx context.Context) string {
-			review, err := shared.withToken(t, token).AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, create)
+			review, err := shared.withToken(t, token).AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{},
+				create)
 			if err != nil {
 				return how + ": " + err.Error()
 			}
@@ -449,7 +463,8 @@ func TestServiceAccounts(t *testing.T) {
 	}
 	must(t, accounts.Delete(t.Context(), "robot", remove))
 	eventually(t, func(ctx context.Context) string {
-		_, err := shared.withToken(t, issued.Status.Token).AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, create)
+		_, err := shared.withToken(t, issued.Status.Token).AuthenticationV1().SelfSubjectReviews().Create(ctx,
+			&authenticationv1.SelfSubjectReview{}, create)
 		if !apierrors.IsUnauthorized(err) {
 			return fmt.Sprintf("the token outlives its account: %v", err)
 		}
@@ -468,9 +483,10 @@ func TestResourceQuota(t *testing.T) {
 		return ""
 	})
 	quotas := shared.client.CoreV1().ResourceQuotas(namespace)
-	_, err := quotas.Create(t.Context(), &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "q"}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{
-		"count/configmaps": resource.MustParse("2"), "count/manifestworks.work.open-cluster-management.io": resource.MustParse("0"),
-	}}}, create)
+	_, err := quotas.Create(t.Context(), &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "q"},
+		Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{
+			"count/configmaps": resource.MustParse("2"), "count/manifestworks.work.open-cluster-management.io": resource.MustParse("0"),
+		}}}, create)
 	must(t, err)
 	eventually(t, func(ctx context.Context) string {
 		quota, err := quotas.Get(ctx, "q", get)
@@ -483,7 +499,8 @@ func TestResourceQuota(t *testing.T) {
 		return ""
 	})
 	// Admission has a watch of its own, which may be behind that of the count.
-	work := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "work.open-cluster-management.io/v1", "kind": "ManifestWork", "metadata": map[string]any{"name": "w"}}}
+	work := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "work.open-cluster-management.io/v1", "kind": "ManifestWork",
+		"metadata": map[string]any{"name": "w"}}}
 	eventually(t, func(ctx context.Context) string {
 		_, err := shared.dynamic.Resource(works).Namespace(namespace).Create(ctx, work, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if !apierrors.IsForbidden(err) {
@@ -509,10 +526,11 @@ func TestAdmissionPolicy(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: namespace},
 		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
 			FailurePolicy: &fail,
-			MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
-				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
-				Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
-			}}}},
+			MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{
+				{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+					Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
+				}}}},
 			Validations: []admissionregistrationv1.Validation{
 				{Expression: "object.metadata.name != 'forbidden'", Message: "that name is not allowed"},
 				{Expression: "object.nosuchfield == 'x' || true"},
@@ -526,13 +544,15 @@ func TestAdmissionPolicy(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: namespace},
 		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
 			PolicyName: policy.Name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
-			MatchResources: &admissionregistrationv1.MatchResources{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": namespace}}},
+			MatchResources: &admissionregistrationv1.MatchResources{
+				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": namespace}}},
 		},
 	}, create)
 	must(t, err)
 	t.Cleanup(func() { _ = bindings.Delete(context.Background(), namespace, remove) })
 	eventually(t, func(ctx context.Context) string {
-		_, err := shared.client.CoreV1().ConfigMaps(namespace).Create(ctx, configMap("forbidden"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		_, err := shared.client.CoreV1().ConfigMaps(namespace).Create(ctx, configMap("forbidden"),
+			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if err == nil || !strings.Contains(err.Error(), "that name is not allowed") {
 			return fmt.Sprintf("the policy does not refuse: %v", err)
 		}

@@ -41,9 +41,11 @@ type serverConfigs struct {
 	extensions *apiextensionsapiserver.Config
 }
 
-// newServer builds the API server. Nothing runs yet. It calls itself by the loopback client, and the embedded storage, unless that is nil. The users
-// of the hosting cluster are let in unless that is nil; refusals are of agents that are not let in any more. Whoever asks for something at the endpoints is let through to them.
-func newServer(options kubeoptions.CompletedOptions, loopback *rest.Config, embedded *direct.Storage, services *serviceResolver, hosting *hostingUsers, refusals refusals, endpoints []string) (*aggregatorapiserver.APIAggregator, error) {
+// newServer builds the API server. Nothing runs yet. It calls itself by the loopback client, and the embedded storage, unless that is nil.
+// The users of the hosting cluster are let in unless that is nil; refusals are of agents that are not let in any more. Whoever asks for
+// something at the endpoints is let through to them.
+func newServer(options kubeoptions.CompletedOptions, loopback *rest.Config, embedded *direct.Storage, services *serviceResolver,
+	hosting *hostingUsers, refusals refusals, endpoints []string) (*aggregatorapiserver.APIAggregator, error) {
 	configs, err := newServerConfigs(options, loopback, embedded, services, hosting, refusals)
 	if err != nil {
 		return nil, err
@@ -54,8 +56,10 @@ func newServer(options kubeoptions.CompletedOptions, loopback *rest.Config, embe
 	return configs.chain()
 }
 
-func newServerConfigs(options kubeoptions.CompletedOptions, loopback *rest.Config, embedded *direct.Storage, services *serviceResolver, hosting *hostingUsers, refusals refusals) (*serverConfigs, error) {
-	generic, err := newGenericConfig(options, loopback, []*runtime.Scheme{legacyscheme.Scheme, apiextensionsapiserver.Scheme, aggregatorscheme.Scheme})
+func newServerConfigs(options kubeoptions.CompletedOptions, loopback *rest.Config, embedded *direct.Storage, services *serviceResolver,
+	hosting *hostingUsers, refusals refusals) (*serverConfigs, error) {
+	generic, err := newGenericConfig(options, loopback, []*runtime.Scheme{legacyscheme.Scheme, apiextensionsapiserver.Scheme,
+		aggregatorscheme.Scheme})
 	if err != nil {
 		return nil, fmt.Errorf("configure the API server: %w", err)
 	}
@@ -78,7 +82,8 @@ func newServerConfigs(options kubeoptions.CompletedOptions, loopback *rest.Confi
 		return nil, err
 	}
 
-	native, initializers, err := controlplaneapiserver.CreateConfig(options, generic.Config, generic.informers, nil, generic.storage, services, nil)
+	native, initializers, err := controlplaneapiserver.CreateConfig(options, generic.Config, generic.informers, nil, generic.storage, services,
+		nil)
 	if err != nil {
 		return nil, fmt.Errorf("configure the Kubernetes APIs: %w", err)
 	}
@@ -167,7 +172,8 @@ func (c *serverConfigs) chain() (*aggregatorapiserver.APIAggregator, error) {
 	}
 	const crdsEnabled = true
 	aggregator, err := controlplaneapiserver.CreateAggregatorServer(c.aggregator.Complete(), native.GenericAPIServer,
-		extensions.Informers.Apiextensions().V1().CustomResourceDefinitions(), crdsEnabled, controlplaneapiserver.DefaultGenericAPIServicePriorities())
+		extensions.Informers.Apiextensions().V1().CustomResourceDefinitions(), crdsEnabled,
+		controlplaneapiserver.DefaultGenericAPIServicePriorities())
 	if err != nil {
 		return nil, fmt.Errorf("create the aggregator: %w", err)
 	}

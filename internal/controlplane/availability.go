@@ -117,7 +117,8 @@ func (a *availability) sync(ctx context.Context, name string) (again bool, err e
 	}
 	if problem := a.probe(ctx, api); problem != nil {
 		condition.Status, condition.Reason = apiregistrationv1.ConditionFalse, reasonUnreachable
-		condition.Message = fmt.Sprintf("%v; until it answers, namespaces cannot be deleted: repair the service, or delete this APIService", problem)
+		condition.Message = fmt.Sprintf("%v; until it answers, namespaces cannot be deleted: repair the service, or delete this APIService",
+			problem)
 	}
 	had := apiregistrationhelper.GetAPIServiceConditionByType(api, apiregistrationv1.Available)
 	if had != nil && had.Status == condition.Status && had.Message == condition.Message {

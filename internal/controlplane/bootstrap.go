@@ -81,7 +81,8 @@ func user(name string) rbacv1.Subject {
 // ensureNamespaces creates the namespaces that the hub's objects are in, before anything is put there.
 func ensureNamespaces(ctx context.Context, client kubernetes.Interface) error {
 	var jobs []func() error
-	for _, name := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, fleet.NamespaceOperators, fleet.NamespaceHub} {
+	for _, name := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, fleet.NamespaceOperators,
+		fleet.NamespaceHub} {
 		jobs = append(jobs, func() error {
 			_, err := client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 			if apierrors.IsNotFound(err) {
@@ -100,7 +101,8 @@ func ensureBootstrapServiceAccount(ctx context.Context, client kubernetes.Interf
 	accounts := client.CoreV1().ServiceAccounts(fleet.NamespaceOperators)
 	_, err := accounts.Get(ctx, fleet.ServiceAccountBootstrap, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		_, err = accounts.Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: fleet.ServiceAccountBootstrap}}, metav1.CreateOptions{})
+		_, err = accounts.Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: fleet.ServiceAccountBootstrap}},
+			metav1.CreateOptions{})
 	}
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("ensure service account %s/%s: %w", fleet.NamespaceOperators, fleet.ServiceAccountBootstrap, err)
@@ -147,7 +149,8 @@ func ensureHubInfo(ctx context.Context, client kubernetes.Interface, info map[st
 		published, err := maps.Get(ctx, fleet.ConfigMapHubInfo, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
-			_, err = maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fleet.ConfigMapHubInfo}, Data: info}, metav1.CreateOptions{})
+			_, err = maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fleet.ConfigMapHubInfo}, Data: info},
+				metav1.CreateOptions{})
 		case err == nil && !equality.Semantic.DeepEqual(published.Data, info):
 			published.Data = info
 			_, err = maps.Update(ctx, published, metav1.UpdateOptions{})

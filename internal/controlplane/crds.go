@@ -97,7 +97,8 @@ func findCRD(ctx context.Context, client apiextensionsclient.Interface, name str
 	return crd
 }
 
-func writeCRD(ctx context.Context, client apiextensionsclient.Interface, want, have *apiextensionsv1.CustomResourceDefinition, hash string) error {
+func writeCRD(ctx context.Context, client apiextensionsclient.Interface, want, have *apiextensionsv1.CustomResourceDefinition,
+	hash string) error {
 	crds := client.ApiextensionsV1().CustomResourceDefinitions()
 	switch {
 	case have == nil:

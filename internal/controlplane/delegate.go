@@ -70,7 +70,8 @@ func (h *hub) delegateAuthentication(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("delegate authentication: %w", err)
 	}
-	clientCA, err := dynamiccertificates.NewDynamicCAFromConfigMapController("hosting-cluster-client-ca", authenticationNamespace, authenticationConfigMap, clientCAKey, client)
+	clientCA, err := dynamiccertificates.NewDynamicCAFromConfigMapController("hosting-cluster-client-ca", authenticationNamespace,
+		authenticationConfigMap, clientCAKey, client)
 	if err != nil {
 		return fmt.Errorf("delegate authentication: %w", err)
 	}
@@ -81,7 +82,8 @@ func (h *hub) delegateAuthentication(ctx context.Context) error {
 // join adds the users of the hosting cluster to those the hub knows itself. The API server's own option for tokens waits 30 seconds for an
 // answer, and cannot be told otherwise; and its own for certificates does not tell which CA signed one.
 func (u *hostingUsers) join(info *genericapiserver.AuthenticationInfo) error {
-	uncached, err := webhook.NewFromInterface(u.reviews, info.APIAudiences, *genericoptions.DefaultAuthWebhookRetryBackoff(), delegationTimeout,
+	uncached, err := webhook.NewFromInterface(u.reviews, info.APIAudiences, *genericoptions.DefaultAuthWebhookRetryBackoff(),
+		delegationTimeout,
 		webhook.AuthenticatorMetrics{
 			RecordRequestTotal:   func(context.Context, string) {},
 			RecordRequestLatency: func(context.Context, string, float64) {},

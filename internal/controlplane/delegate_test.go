@@ -36,7 +36,8 @@ func TestUsersOfTheHostingCluster(t *testing.T) {
 		_, err := answer.WriteString(`{"kind":"TokenReview","apiVersion":"authentication.k8s.io/v1","status":{"authenticated":true,"user":{"username":"theirs"}}}`)
 		return answer.Result(), err
 	}
-	info := genericapiserver.AuthenticationInfo{Authenticator: authenticator.RequestFunc(func(r *http.Request) (*authenticator.Response, bool, error) {
+	info := genericapiserver.AuthenticationInfo{Authenticator: authenticator.RequestFunc(func(r *http.Request) (*authenticator.Response, bool,
+		error) {
 		known := r.Header.Get("Authorization") == "Bearer ours"
 		return &authenticator.Response{User: &authenticationuser.DefaultInfo{Name: "ours"}}, known, nil
 	})}
@@ -76,8 +77,8 @@ func authenticate(t *testing.T, info *genericapiserver.AuthenticationInfo, token
 	return info.Authenticator.AuthenticateRequest(request)
 }
 
-// SC-15: names of the hosting cluster do not become identities of the hub: a tenant there who has the namespace open-cluster-management, or a
-// certificate signed for a name, is not whoever has this name here.
+// SC-15: names of the hosting cluster do not become identities of the hub: a tenant there who has the namespace open-cluster-management, or
+// a certificate signed for a name, is not whoever has this name here.
 func TestNamesOfTheHostingCluster(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ user, groups, wantUser, wantGroups string }{
@@ -85,11 +86,14 @@ func TestNamesOfTheHostingCluster(t *testing.T) {
 		{"kube:admin", "system:cluster-admins", "kube:admin", "hosting-cluster:system:cluster-admins system:authenticated"},
 		{"system:admin", "system:masters", "hosting-cluster:system:admin", "system:masters system:authenticated"},
 		{"system:serviceaccount:open-cluster-management:agent-registration-bootstrap", "system:serviceaccounts system:authenticated",
-			"hosting-cluster:system:serviceaccount:open-cluster-management:agent-registration-bootstrap", "hosting-cluster:system:serviceaccounts system:authenticated"},
-		{"system:open-cluster-management:c1:agent", "system:open-cluster-management:c1 system:open-cluster-management:managed-clusters", "hosting-cluster:system:open-cluster-management:c1:agent",
+			"hosting-cluster:system:serviceaccount:open-cluster-management:agent-registration-bootstrap",
+			"hosting-cluster:system:serviceaccounts system:authenticated"},
+		{"system:open-cluster-management:c1:agent", "system:open-cluster-management:c1 system:open-cluster-management:managed-clusters",
+			"hosting-cluster:system:open-cluster-management:c1:agent",
 			"hosting-cluster:system:open-cluster-management:c1 hosting-cluster:system:open-cluster-management:managed-clusters system:authenticated"},
 		{"ann", "open-cluster-management:c1", "ann", "hosting-cluster:open-cluster-management:c1 system:authenticated"},
-		{"system:bootstrap:abcdef", "system:bootstrappers:managedcluster", "hosting-cluster:system:bootstrap:abcdef", "hosting-cluster:system:bootstrappers:managedcluster system:authenticated"},
+		{"system:bootstrap:abcdef", "system:bootstrappers:managedcluster", "hosting-cluster:system:bootstrap:abcdef",
+			"hosting-cluster:system:bootstrappers:managedcluster system:authenticated"},
 		{"hosting-cluster:system:admin", "", "hosting-cluster:hosting-cluster:system:admin", "system:authenticated"},
 	} {
 		t.Run(test.user, func(t *testing.T) {

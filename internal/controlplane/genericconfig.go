@@ -130,7 +130,8 @@ func (c *genericConfig) store(options kubeoptions.CompletedOptions) (err error) 
 // admitUsers says who is who, and who may what.
 func (c *genericConfig) admitUsers(options kubeoptions.CompletedOptions, client kubernetes.Interface) error {
 	ctx := wait.ContextForChannel(c.DrainedNotify())
-	err := options.Authentication.ApplyTo(ctx, &c.Authentication, c.SecureServing, nil, c.OpenAPIConfig, c.OpenAPIV3Config, client, c.informers, c.APIServerID)
+	err := options.Authentication.ApplyTo(ctx, &c.Authentication, c.SecureServing, nil, c.OpenAPIConfig, c.OpenAPIV3Config, client,
+		c.informers, c.APIServerID)
 	if err != nil {
 		return err
 	}

@@ -56,7 +56,8 @@ func servedGroups() *serverstorage.ResourceConfig {
 }
 
 // storageProviders implement the served groups. Their order is that of discovery.
-func storageProviders(c *controlplaneapiserver.CompletedConfig, d discovery.DiscoveryInterface) []controlplaneapiserver.RESTStorageProvider {
+func storageProviders(c *controlplaneapiserver.CompletedConfig,
+	d discovery.DiscoveryInterface) []controlplaneapiserver.RESTStorageProvider {
 	authn, authz := c.Generic.Authentication, c.Generic.Authorization.Authorizer
 	return []controlplaneapiserver.RESTStorageProvider{
 		c.NewCoreGenericConfig(),

@@ -61,14 +61,20 @@ func TestHostedAddress(t *testing.T) {
 	}{
 		"configured":              {config: ocmconfig.APIServer{ExternalHostname: "hub.test", Port: 443}, want: "https://hub.test:443"},
 		"configured without port": {config: ocmconfig.APIServer{ExternalHostname: "hub.test"}, want: "https://hub.test"},
-		"route":                   {objects: map[string]string{servicePath: service("ClusterIP", ""), routePath: route}, want: "https://plane.apps.test"},
-		"no route":                {objects: map[string]string{servicePath: service("ClusterIP", "")}, mistake: "Route multicluster-controlplane"},
-		"balancer with name":      {objects: map[string]string{servicePath: service("LoadBalancer", `{"hostname":"lb.test","ip":"192.0.2.1"}`)}, want: "https://lb.test"},
-		"balancer with IPv4":      {objects: map[string]string{servicePath: service("LoadBalancer", `{"ip":"192.0.2.1"}`)}, want: "https://192.0.2.1"},
-		"balancer with IPv6":      {objects: map[string]string{servicePath: service("LoadBalancer", `{"ip":"2001:db8::1"}`)}, want: "https://[2001:db8::1]"},
-		"balancer pending":        {objects: map[string]string{servicePath: service("LoadBalancer", "")}, mistake: "no load balancer address yet"},
-		"node port":               {objects: map[string]string{servicePath: service("NodePort", "")}, mistake: "type NodePort"},
-		"no service":              {mistake: "Service multicluster-controlplane"},
+		"route": {objects: map[string]string{servicePath: service("ClusterIP", ""), routePath: route},
+			want: "https://plane.apps.test"},
+		"no route": {objects: map[string]string{servicePath: service("ClusterIP", "")},
+			mistake: "Route multicluster-controlplane"},
+		"balancer with name": {objects: map[string]string{servicePath: service("LoadBalancer", `{"hostname":"lb.test","ip":"192.0.2.1"}`)},
+			want: "https://lb.test"},
+		"balancer with IPv4": {objects: map[string]string{servicePath: service("LoadBalancer", `{"ip":"192.0.2.1"}`)},
+			want: "https://192.0.2.1"},
+		"balancer with IPv6": {objects: map[string]string{servicePath: service("LoadBalancer", `{"ip":"2001:db8::1"}`)},
+			want: "https://[2001:db8::1]"},
+		"balancer pending": {objects: map[string]string{servicePath: service("LoadBalancer", "")},
+			mistake: "no load balancer address yet"},
+		"node port":  {objects: map[string]string{servicePath: service("NodePort", "")}, mistake: "type NodePort"},
+		"no service": {mistake: "Service multicluster-controlplane"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -95,7 +101,8 @@ func TestHostedAddress(t *testing.T) {
 func newHosted(t *testing.T, namespace string) *testHub {
 	t.Helper()
 	const name = "plane"
-	_, err := shared.client.CoreV1().ServiceAccounts(namespace).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, create)
+	_, err := shared.client.CoreV1().ServiceAccounts(namespace).Create(t.Context(),
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, create)
 	must(t, err)
 	self := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}
 	must(t, rbac.Ensure(t.Context(), shared.client, rbac.Policy{
@@ -105,7 +112,8 @@ func newHosted(t *testing.T, namespace string) *testHub {
 			Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get", "create", "update"}}},
 		}}},
 		RoleBindings: map[string][]rbacv1.RoleBinding{
-			namespace: {{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, RoleRef: rbacv1.RoleRef{Kind: "Role", Name: name}, Subjects: []rbacv1.Subject{self}}},
+			namespace: {{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, RoleRef: rbacv1.RoleRef{Kind: "Role", Name: name},
+				Subjects: []rbacv1.Subject{self}}},
 			metav1.NamespaceSystem: {{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: namespace},
 				RoleRef: rbacv1.RoleRef{Kind: "Role", Name: "extension-apiserver-authentication-reader"}, Subjects: []rbacv1.Subject{self}}},
 		},
@@ -119,7 +127,8 @@ func newHosted(t *testing.T, namespace string) *testHub {
 		o.DelegatingAuthentication = true
 		o.Hosting = &Hosting{Namespace: namespace, Client: &rest.Config{
 			Host: shared.config.Host, BearerTokenFile: tokenFile,
-			TLSClientConfig: rest.TLSClientConfig{CAFile: filepath.Join(certDir(shared.options.Config.DataDirectory), "ca-bundle", "root-ca-bundle.crt")},
+			TLSClientConfig: rest.TLSClientConfig{CAFile: filepath.Join(certDir(shared.options.Config.DataDirectory), "ca-bundle",
+				"root-ca-bundle.crt")},
 		}}
 	})
 }
@@ -186,7 +195,8 @@ func served(t *testing.T, port int) *x509.Certificate {
 func TestDelegatedAuthentication(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t, shared)
-	_, err := shared.client.CoreV1().ServiceAccounts(namespace).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "alice"}}, create)
+	_, err := shared.client.CoreV1().ServiceAccounts(namespace).Create(t.Context(),
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "alice"}}, create)
 	must(t, err)
 	h := newHosted(t, namespace)
 	token := accountToken(t, namespace, "alice")
@@ -217,7 +227,8 @@ func TestDelegatedAuthentication(t *testing.T) {
 	}
 	binding, err := h.client.RbacV1().ClusterRoleBindings().Get(t.Context(), "kube-admin", get)
 	must(t, err)
-	if binding.RoleRef.Name != "cluster-admin" || !slices.ContainsFunc(binding.Subjects, func(s rbacv1.Subject) bool { return s.Kind == rbacv1.UserKind && s.Name == "kube:admin" }) {
+	if binding.RoleRef.Name != "cluster-admin" ||
+		!slices.ContainsFunc(binding.Subjects, func(s rbacv1.Subject) bool { return s.Kind == rbacv1.UserKind && s.Name == "kube:admin" }) {
 		t.Errorf("kube-admin binds %v to %s", binding.Subjects, binding.RoleRef.Name)
 	}
 }

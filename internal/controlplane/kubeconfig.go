@@ -58,7 +58,8 @@ func (c credential) kubeconfig(url string) ([]byte, error) {
 	config := clientcmdapi.NewConfig()
 	config.Clusters[kubeconfigName] = &clientcmdapi.Cluster{Server: url, CertificateAuthorityData: c.ca}
 	config.AuthInfos[kubeconfigUser] = &clientcmdapi.AuthInfo{ClientCertificateData: c.cert, ClientKeyData: c.key}
-	config.Contexts[kubeconfigName] = &clientcmdapi.Context{Cluster: kubeconfigName, AuthInfo: kubeconfigUser, Namespace: metav1.NamespaceDefault}
+	config.Contexts[kubeconfigName] = &clientcmdapi.Context{Cluster: kubeconfigName, AuthInfo: kubeconfigUser,
+		Namespace: metav1.NamespaceDefault}
 	config.CurrentContext = kubeconfigName
 	return clientcmd.Write(*config)
 }

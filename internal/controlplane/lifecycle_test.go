@@ -38,7 +38,8 @@ func TestRestartKeepsIdentities(t *testing.T) {
 	kubeconfig, err := os.ReadFile(AdminKubeconfig(before.options.Config.DataDirectory))
 	must(t, err)
 	token := bootstrapToken(t, before)
-	issued, err := before.client.CoreV1().ServiceAccounts("open-cluster-management").CreateToken(t.Context(), "agent-registration-bootstrap", &authenticationv1.TokenRequest{}, create)
+	issued, err := before.client.CoreV1().ServiceAccounts("open-cluster-management").CreateToken(t.Context(), "agent-registration-bootstrap",
+		&authenticationv1.TokenRequest{}, create)
 	must(t, err)
 	info, err := before.client.CoreV1().ConfigMaps(metav1.NamespacePublic).Get(t.Context(), "cluster-info", get)
 	must(t, err)
@@ -64,7 +65,8 @@ func TestRestartKeepsIdentities(t *testing.T) {
 		"admin certificate":     func(c *rest.Config) { c.TLSClientConfig = before.config.TLSClientConfig },
 	} {
 		eventually(t, func(ctx context.Context) string {
-			if _, err := after.as(t, credential).AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, create); err != nil {
+			if _, err := after.as(t, credential).AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{},
+				create); err != nil {
 				return fmt.Sprintf("%s: %v", what, err)
 			}
 			return ""
@@ -223,7 +225,8 @@ etcd:
 		}
 		return ""
 	})
-	if _, err := hubs["one"].client.CoordinationV1().Leases(metav1.NamespaceSystem).Get(t.Context(), kubernetesControllersLease, get); err != nil {
+	if _, err := hubs["one"].client.CoordinationV1().Leases(metav1.NamespaceSystem).Get(t.Context(), kubernetesControllersLease,
+		get); err != nil {
 		t.Error(err)
 	}
 }
@@ -234,7 +237,8 @@ func TestOwnCA(t *testing.T) {
 	// Any root CA will do: that of the shared hub.
 	root := certDir(shared.options.Config.DataDirectory) + "/root-ca"
 	dir := t.TempDir()
-	config := fmt.Sprintf("dataDirectory: %s/data\napiserver: {externalHostname: 127.0.0.1, port: %d, caFile: %s.crt, caKeyFile: %s.key}\n", dir, mustPort(t), root, root)
+	config := fmt.Sprintf("dataDirectory: %s/data\napiserver: {externalHostname: 127.0.0.1, port: %d, caFile: %s.crt, caKeyFile: %s.key}\n",
+		dir, mustPort(t), root, root)
 	must(t, os.WriteFile(filepath.Join(dir, ocmconfig.FileName), []byte(config), 0o600))
 	h := newHub(t, dir, nil)
 	trusting := h.as(t, func(c *rest.Config) {
@@ -321,7 +325,8 @@ func TestBootstrapTokenStaysCurrent(t *testing.T) {
 
 	over := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "bootstrap-token-aaaaaa"}, Type: bootstrapapi.SecretTypeBootstrapToken,
-		StringData: map[string]string{"token-id": "aaaaaa", "token-secret": "bbbbbbbbbbbbbbbb", "expiration": time.Now().Add(-time.Minute).UTC().Format(time.RFC3339), "usage-bootstrap-authentication": "true"},
+		StringData: map[string]string{"token-id": "aaaaaa", "token-secret": "bbbbbbbbbbbbbbbb",
+			"expiration": time.Now().Add(-time.Minute).UTC().Format(time.RFC3339), "usage-bootstrap-authentication": "true"},
 	}
 	_, err = secrets.Create(t.Context(), over, create)
 	must(t, err)
@@ -382,7 +387,8 @@ func TestAggregatedAPI(t *testing.T) {
 func touch(t *testing.T, apis apiregistrationclient.Interface, priority int32) {
 	t.Helper()
 	patch := fmt.Appendf(nil, `{"spec":{"versionPriority":%d}}`, priority)
-	_, err := apis.ApiregistrationV1().APIServices().Patch(t.Context(), "v1.things.test", "application/merge-patch+json", patch, metav1.PatchOptions{})
+	_, err := apis.ApiregistrationV1().APIServices().Patch(t.Context(), "v1.things.test", "application/merge-patch+json", patch,
+		metav1.PatchOptions{})
 	must(t, err)
 }
 

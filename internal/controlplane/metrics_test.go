@@ -33,7 +33,8 @@ func TestMetricsAreMerged(t *testing.T) {
 			got[family.GetName()] = append(got[family.GetName()], metric.GetGauge().GetValue())
 		}
 	}
-	if len(families) != 3 || len(got["process_start_time_seconds"]) != 1 || len(got["other"]) != 1 || !slices.Equal(got["workqueue_depth"], []float64{1, 2}) {
+	if len(families) != 3 || len(got["process_start_time_seconds"]) != 1 || len(got["other"]) != 1 ||
+		!slices.Equal(got["workqueue_depth"], []float64{1, 2}) {
 		t.Errorf("got %v", got)
 	}
 }

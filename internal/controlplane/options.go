@@ -101,7 +101,8 @@ func NewOptions() *Options {
 // AddFlags adds the flags whose meaning is the API server's own.
 func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.DelegatingAuthentication, "delegating-authentication", o.DelegatingAuthentication,
-		"Also accept the users of the cluster in which the hub runs; names that begin with system: get the prefix "+hostingPrefix+" here. Ignored, with a warning, outside a cluster.")
+		"Also accept the users of the cluster in which the hub runs; names that begin with system: get the prefix "+hostingPrefix+
+			" here. Ignored, with a warning, outside a cluster.")
 	flags.BoolVar(&o.Profiling, "profiling", o.Profiling, "Serve profiles at /debug/pprof.")
 	flags.StringVar(&o.Etcd.Directory, "embedded-etcd-directory", o.Etcd.Directory,
 		"Folder of the embedded etcd's data (default: etcd in the data directory).")

@@ -53,7 +53,8 @@ func says(t *testing.T, err error, wants ...string) {
 func TestSecondProcessIsRefused(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, ocmconfig.FileName), []byte("dataDirectory: "+shared.options.Config.DataDirectory+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, ocmconfig.FileName), []byte("dataDirectory: "+shared.options.Config.DataDirectory+"\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	says(t, refusal(t, dir, nil), shared.options.Config.DataDirectory, "in use by process "+strconv.Itoa(os.Getpid()))
@@ -97,7 +98,8 @@ func TestNoFlagWithoutEffect(t *testing.T) {
 	}
 	for _, name := range []string{
 		"delegating-authentication", "bind-address", "tls-min-version", "encryption-provider-config", "etcd-compaction-interval",
-		"embedded-etcd-directory", "embedded-etcd-peer-port", "embedded-etcd-client-port", "embedded-etcd-wal-size-bytes", "embedded-etcd-quota-bytes",
+		"embedded-etcd-directory", "embedded-etcd-peer-port", "embedded-etcd-client-port", "embedded-etcd-wal-size-bytes",
+		"embedded-etcd-quota-bytes",
 	} {
 		if flags.Lookup(name) == nil {
 			t.Errorf("--%s is no flag", name)

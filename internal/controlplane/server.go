@@ -168,7 +168,8 @@ func (h *hub) build(ctx context.Context) error {
 	}
 	transport := &inmemory.Transport{}
 	h.loopback = loopbackClient(transport)
-	if h.server, err = newServer(completed, h.loopback, embedded, h.services, h.hostingUsers, h.refusals, slices.Collect(maps.Keys(h.Endpoints))); err != nil {
+	if h.server, err = newServer(completed, h.loopback, embedded, h.services, h.hostingUsers, h.refusals,
+		slices.Collect(maps.Keys(h.Endpoints))); err != nil {
 		return err
 	}
 	generic := h.server.GenericAPIServer

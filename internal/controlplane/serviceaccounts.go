@@ -38,10 +38,12 @@ func (t tokenObjects) GetNode(_ context.Context, name string) (*corev1.Node, err
 	return nil, apierrors.NewNotFound(corev1.Resource("nodes"), name)
 }
 
-func (t tokenObjects) GetValidatingWebhookConfiguration(_ context.Context, name string) (*admissionregistrationv1.ValidatingWebhookConfiguration, error) {
+func (t tokenObjects) GetValidatingWebhookConfiguration(_ context.Context,
+	name string) (*admissionregistrationv1.ValidatingWebhookConfiguration, error) {
 	return nil, apierrors.NewNotFound(admissionregistrationv1.Resource("validatingwebhookconfigurations"), name)
 }
 
-func (t tokenObjects) GetMutatingWebhookConfiguration(_ context.Context, name string) (*admissionregistrationv1.MutatingWebhookConfiguration, error) {
+func (t tokenObjects) GetMutatingWebhookConfiguration(_ context.Context,
+	name string) (*admissionregistrationv1.MutatingWebhookConfiguration, error) {
 	return nil, apierrors.NewNotFound(admissionregistrationv1.Resource("mutatingwebhookconfigurations"), name)
 }

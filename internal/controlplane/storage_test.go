@@ -54,7 +54,8 @@ func TestEtcdPortAndEncryption(t *testing.T) {
 		must(t, err)
 		return config
 	}
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{"https://" + address}, TLS: credential(pki.EtcdClient), Context: t.Context(), Logger: zap.NewNop()})
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{"https://" + address}, TLS: credential(pki.EtcdClient),
+		Context: t.Context(), Logger: zap.NewNop()})
 	must(t, err)
 	t.Cleanup(func() { _ = client.Close() })
 	stored, err := client.Get(t.Context(), "/registry/secrets/default/hidden")

@@ -16,11 +16,14 @@ import (
 func TestEveryGateOfTheContract(t *testing.T) {
 	t.Parallel()
 	hub := []featuregate.Feature{
-		"AddonManagement", "V1beta1CSRAPICompatibility", "DefaultClusterSet", "ManagedClusterAutoApproval", "ResourceCleanup", "ClusterProfile", "ClusterImporter",
-		"NilExecutorValidating", "ManifestWorkReplicaSet", "CloudEventsDrivers", "CleanUpCompletedManifestWork", "SIGPlacementDecision", "PlacementDebugServer",
+		"AddonManagement", "V1beta1CSRAPICompatibility", "DefaultClusterSet", "ManagedClusterAutoApproval", "ResourceCleanup", "ClusterProfile",
+		"ClusterImporter",
+		"NilExecutorValidating", "ManifestWorkReplicaSet", "CloudEventsDrivers", "CleanUpCompletedManifestWork", "SIGPlacementDecision",
+		"PlacementDebugServer",
 	}
 	agent := []featuregate.Feature{
-		"ClusterClaim", "ClusterProperty", "AddonManagement", "V1beta1CSRAPICompatibility", "MultipleHubs", "ExecutorValidatingCaches", "RawFeedbackJsonString",
+		"ClusterClaim", "ClusterProperty", "AddonManagement", "V1beta1CSRAPICompatibility", "MultipleHubs", "ExecutorValidatingCaches",
+		"RawFeedbackJsonString",
 	}
 	for side, test := range map[string]struct {
 		names  []featuregate.Feature
@@ -44,15 +47,18 @@ func TestDefaults(t *testing.T) {
 	t.Parallel()
 	hub, agent := featuregates.Hub(), featuregates.Agent()
 	for name, want := range map[featuregate.Feature]bool{
-		featuregates.AddonManagement: true, featuregates.CleanUpCompletedManifestWork: true, featuregates.ClusterProfile: false, featuregates.DefaultClusterSet: true,
-		featuregates.ManagedClusterAutoApproval: false, featuregates.ManifestWorkReplicaSet: true, featuregates.NilExecutorValidating: false, featuregates.PlacementDebugServer: true, featuregates.ResourceCleanup: true,
+		featuregates.AddonManagement: true, featuregates.CleanUpCompletedManifestWork: true, featuregates.ClusterProfile: false,
+		featuregates.DefaultClusterSet:          true,
+		featuregates.ManagedClusterAutoApproval: false, featuregates.ManifestWorkReplicaSet: true, featuregates.NilExecutorValidating: false,
+		featuregates.PlacementDebugServer: true, featuregates.ResourceCleanup: true,
 	} {
 		if hub.Enabled(name) != want {
 			t.Errorf("hub: %s is %t", name, !want)
 		}
 	}
 	for name, want := range map[featuregate.Feature]bool{
-		featuregates.AddonManagement: true, featuregates.ClusterClaim: true, featuregates.ClusterProperty: false, featuregates.MultipleHubs: true, featuregates.RawFeedbackJsonString: true,
+		featuregates.AddonManagement: true, featuregates.ClusterClaim: true, featuregates.ClusterProperty: false, featuregates.MultipleHubs: true,
+		featuregates.RawFeedbackJsonString: true,
 	} {
 		if agent.Enabled(name) != want {
 			t.Errorf("agent: %s is %t", name, !want)
@@ -67,7 +73,8 @@ func TestRefused(t *testing.T) {
 		value string
 		want  []string
 	}{
-		"unknown":      {featuregates.Hub(), "ClusterProfile=true,Nonsense=true", []string{`"Nonsense" is no feature gate`, "AddonManagement", "V1beta1CSRAPICompatibility"}},
+		"unknown": {featuregates.Hub(), "ClusterProfile=true,Nonsense=true", []string{`"Nonsense" is no feature gate`, "AddonManagement",
+			"V1beta1CSRAPICompatibility"}},
 		"of the agent": {featuregates.Hub(), "ClusterClaim=false", []string{`"ClusterClaim" is no feature gate here (it is one of agents)`}},
 		"of the hub":   {featuregates.Agent(), "DefaultClusterSet=false", []string{"it is one of the hub", "RawFeedbackJsonString"}},
 		"no value":     {featuregates.Agent(), "ClusterClaim", []string{"ClusterClaim"}},

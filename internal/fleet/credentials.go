@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// CredentialsNotBefore reads AnnotationCredentialsNotBefore: the zero time if there is none, so that all certificates hold. The error says what
-// would be right.
+// CredentialsNotBefore reads AnnotationCredentialsNotBefore: the zero time if there is none, so that all certificates hold. The error says
+// what would be right.
 func CredentialsNotBefore(annotations map[string]string) (time.Time, error) {
 	value := annotations[AnnotationCredentialsNotBefore]
 	if value == "" {
@@ -14,7 +14,8 @@ func CredentialsNotBefore(annotations map[string]string) (time.Time, error) {
 	}
 	notBefore, err := time.Parse(time.RFC3339, value)
 	if err != nil {
-		return time.Time{}, fmt.Errorf("annotation %s=%q is no time: write one such as 2026-11-22T17:00:00Z", AnnotationCredentialsNotBefore, value)
+		return time.Time{}, fmt.Errorf("annotation %s=%q is no time: write one such as 2026-11-22T17:00:00Z", AnnotationCredentialsNotBefore,
+			value)
 	}
 	return notBefore, nil
 }

@@ -28,7 +28,8 @@ const (
 // have them signed.
 func IsReservedSigner(signer string) bool {
 	domain, _, _ := strings.Cut(signer, "/")
-	return signer == SignerGRPC || domain == "kubernetes.io" || strings.HasSuffix(domain, ".kubernetes.io") || strings.HasSuffix(domain, ".k8s.io")
+	return signer == SignerGRPC || domain == "kubernetes.io" || strings.HasSuffix(domain, ".kubernetes.io") ||
+		strings.HasSuffix(domain, ".k8s.io")
 }
 
 // AgentUserAgent is as what an agent of ours sends its requests, and so the field manager of what it writes on the hub: those of
@@ -118,8 +119,8 @@ func AgentClusters(groups []string) []string {
 	return clusters
 }
 
-// ClustersBehind are the clusters that somebody acts for: as the agent of one, as an add-on on it, or as a service account in its namespace, which
-// is how add-ons with tokens do. Most service accounts of the hub are in namespaces of no cluster.
+// ClustersBehind are the clusters that somebody acts for: as the agent of one, as an add-on on it, or as a service account in its
+// namespace, which is how add-ons with tokens do. Most service accounts of the hub are in namespaces of no cluster.
 func ClustersBehind(user string, groups []string) []string {
 	clusters := AgentClusters(groups)
 	add := func(cluster string) {
@@ -143,9 +144,9 @@ func ClustersBehind(user string, groups []string) []string {
 	return clusters
 }
 
-// IsAgentOn tells whether somebody is an agent with regard to what is in the namespace of a cluster: that of any cluster, an add-on on any, or a
-// service account in this namespace, which is how add-ons with tokens act. Service accounts elsewhere are managers on the hub, as far as can be
-// told by the name.
+// IsAgentOn tells whether somebody is an agent with regard to what is in the namespace of a cluster: that of any cluster, an add-on on any,
+// or a service account in this namespace, which is how add-ons with tokens act. Service accounts elsewhere are managers on the hub, as far
+// as can be told by the name.
 func IsAgentOn(cluster, user string, groups []string) bool {
 	return IsAgentIdentity(user) || slices.ContainsFunc(groups, IsAgentIdentity) || len(AgentClusters(groups)) > 0 ||
 		strings.HasPrefix(user, ServiceAccountUser(cluster, ""))

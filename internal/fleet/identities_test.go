@@ -77,8 +77,9 @@ func TestReservedClusterName(t *testing.T) {
 func TestAddOnIdentity(t *testing.T) {
 	t.Parallel()
 	for got, want := range map[string]string{
-		AddOnUser("c1", "proxy", "a1"):                                      "system:open-cluster-management:cluster:c1:addon:proxy:agent:a1",
-		strings.Join(AddOnGroups("c1", "proxy"), " "):                       "system:open-cluster-management:cluster:c1:addon:proxy system:open-cluster-management:addon:proxy",
+		AddOnUser("c1", "proxy", "a1"): "system:open-cluster-management:cluster:c1:addon:proxy:agent:a1",
+		strings.Join(AddOnGroups("c1", "proxy"),
+			" "): "system:open-cluster-management:cluster:c1:addon:proxy system:open-cluster-management:addon:proxy",
 		AddOnDNSName("proxy"):                                               "proxy.addon.open-cluster-management.io",
 		AddOnCSRGenerateName("c1", "proxy"):                                 "addon-c1-proxy-",
 		AddOnTokenUser("c1", "proxy"):                                       "system:serviceaccount:c1:proxy-agent",
@@ -176,17 +177,20 @@ func TestClustersBehind(t *testing.T) {
 		groups []string
 		want   []string
 	}{
-		{"system:open-cluster-management:c1:agent1", []string{"system:open-cluster-management:c1", "system:open-cluster-management:managed-clusters"}, []string{"c1"}},
+		{"system:open-cluster-management:c1:agent1",
+			[]string{"system:open-cluster-management:c1", "system:open-cluster-management:managed-clusters"}, []string{"c1"}},
 		{"system:open-cluster-management:c1:agent1", nil, []string{"c1"}},
 		{"arn", []string{"open-cluster-management:c1"}, []string{"c1"}},
-		{"system:open-cluster-management:cluster:c1:addon:a:agent:a-agent", []string{"system:open-cluster-management:cluster:c1:addon:a", "system:open-cluster-management:addon:a"}, []string{"c1"}},
+		{"system:open-cluster-management:cluster:c1:addon:a:agent:a-agent", []string{"system:open-cluster-management:cluster:c1:addon:a",
+			"system:open-cluster-management:addon:a"}, []string{"c1"}},
 		{"system:open-cluster-management:cluster:c1:addon:a:agent:a-agent", nil, []string{"c1"}},
 		{"whoever the add-on says", []string{"system:open-cluster-management:cluster:c1:addon:a"}, []string{"c1"}},
 		{"system:serviceaccount:c1:a-agent", []string{"system:serviceaccounts", "system:serviceaccounts:c1"}, []string{"c1"}},
 		{"system:open-cluster-management:c1:agent1", []string{"system:open-cluster-management:c2"}, []string{"c2", "c1"}},
 		{"ann", []string{"system:masters", "system:authenticated"}, nil},
 		{"system:bootstrap:abcdef", []string{"system:bootstrappers:managedcluster"}, nil},
-		{"system:open-cluster-management:", []string{"system:open-cluster-management:addon:a", "system:open-cluster-management:managed-clusters"}, nil},
+		{"system:open-cluster-management:", []string{"system:open-cluster-management:addon:a", "system:open-cluster-management:managed-clusters"},
+			nil},
 	} {
 		if got := ClustersBehind(test.user, test.groups); !slices.Equal(got, test.want) {
 			t.Errorf("%s of %v acts for %v, want %v", test.user, test.groups, got, test.want)

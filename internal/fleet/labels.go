@@ -15,8 +15,8 @@ const Domain = "open-cluster-management.io"
 const (
 	// LabelClusterSet on a ManagedCluster is the one exclusive ManagedClusterSet it is a member of.
 	LabelClusterSet = "cluster.open-cluster-management.io/clusterset"
-	// LabelCutOff, when LabelTrue, on a ManagedCluster that is not accepted cuts it off: its agent and its add-ons have no right at all, not even
-	// to clean up. It means nothing on one that is accepted. It is an extension, and a label so that the hub can watch for it.
+	// LabelCutOff, when LabelTrue, on a ManagedCluster that is not accepted cuts it off: its agent and its add-ons have no right at all, not
+	// even to clean up. It means nothing on one that is accepted. It is an extension, and a label so that the hub can watch for it.
 	LabelCutOff = "capstan.io/cut-off"
 	// LabelClusterName is the name of the cluster that a CSR, a namespace, a lease or RBAC on the hub is for.
 	LabelClusterName = "open-cluster-management.io/cluster-name"
@@ -161,7 +161,8 @@ func ManifestWorkReplicaSetKey(namespace, name string) string {
 	return LabelValue(namespace + "." + name)
 }
 
-// RequesterLabel is a user name as the value of LabelRequestedBy, or the ID of a credential as that of LabelRequestedWith: with dots for colons, or a hash of it where that is no label yet.
+// RequesterLabel is a user name as the value of LabelRequestedBy, or the ID of a credential as that of LabelRequestedWith: with dots for
+// colons, or a hash of it where that is no label yet.
 func RequesterLabel(requester string) string {
 	value := LabelValue(strings.ReplaceAll(requester, ":", "."))
 	if len(validation.IsValidLabelValue(value)) == 0 {

@@ -63,7 +63,8 @@ func TestRequesterLabel(t *testing.T) {
 	seen := map[string]string{}
 	for user, want := range map[string]string{
 		"system:bootstrap:abcdef": "system.bootstrap.abcdef",
-		"system:serviceaccount:open-cluster-management:agent-registration-bootstrap": "system.serviceaccount.open-cluster-management.", "jane@example.com": "", ":": "", "é": "",
+		"system:serviceaccount:open-cluster-management:agent-registration-bootstrap": "system.serviceaccount.open-cluster-management.",
+		"jane@example.com": "", ":": "", "é": "",
 	} {
 		got := RequesterLabel(user)
 		if !strings.HasPrefix(got, want) || len(validation.IsValidLabelValue(got)) > 0 || seen[got] != "" {

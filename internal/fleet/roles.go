@@ -54,8 +54,8 @@ func WorkRoleBinding(cluster string) string {
 	return ManagedClusterClusterRole(cluster) + ":work"
 }
 
-// RemainingWorksRole is the role, and its binding, in the namespace of a denied cluster by which its agents may finish with the works that were
-// there when it was denied. It is an extension. It carries FinalizerManifestWorkCleanup.
+// RemainingWorksRole is the role, and its binding, in the namespace of a denied cluster by which its agents may finish with the works that
+// were there when it was denied. It is an extension. It carries FinalizerManifestWorkCleanup.
 func RemainingWorksRole(cluster string) string {
 	return ManagedClusterClusterRole(cluster) + ":remaining-works"
 }
@@ -74,8 +74,10 @@ func AddOnTokenRole(addOn string) string {
 func BootstrapRules(clusterVerbs ...string) []rbacv1.PolicyRule {
 	const clusterGroup = "cluster.open-cluster-management.io"
 	return []rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get"}, ResourceNames: []string{"cluster-info", "kube-root-ca.crt"}},
-		{APIGroups: []string{"certificates.k8s.io"}, Resources: []string{"certificatesigningrequests"}, Verbs: []string{"create", "get", "list", "watch"}},
+		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get"},
+			ResourceNames: []string{"cluster-info", "kube-root-ca.crt"}},
+		{APIGroups: []string{"certificates.k8s.io"}, Resources: []string{"certificatesigningrequests"},
+			Verbs: []string{"create", "get", "list", "watch"}},
 		{APIGroups: []string{clusterGroup}, Resources: []string{ResourceManagedClusters}, Verbs: clusterVerbs},
 		{APIGroups: []string{clusterGroup}, Resources: []string{"managedclustersets/" + SubresourceJoin}, Verbs: []string{"create"}},
 	}

@@ -59,7 +59,8 @@ func parseStatus(line string) (*answer, error) {
 // explainEnd is for a proxy that goes away in the middle.
 func explainEnd(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return fmt.Errorf("it closed the connection before the end of the header; see whether it is an HTTP proxy, and what its log says: %w", err)
+		return fmt.Errorf("it closed the connection before the end of the header; see whether it is an HTTP proxy, and what its log says: %w",
+			err)
 	}
 	return err
 }

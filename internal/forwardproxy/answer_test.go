@@ -119,18 +119,26 @@ func TestRefused(t *testing.T) {
 		user *url.Userinfo
 		want []string
 	}{
-		"who asks":             {[]string{"HTTP/1.1 407 Proxy Authentication Required\r\nProxy-Authenticate: Basic realm=\"x\"\r\nTransfer-Encoding: chunked\r\n\r\n"}, nil, []string{"407 Proxy Authentication Required", "put a user and a password into proxy-url"}},
-		"who asks, wrongly":    {[]string{"HTTP/1.1 407 No\r\nProxy-Authenticate: Negotiate\r\nProxy-Authenticate: Basic realm=\"x\"\r\nContent-Length: 5000\r\n\r\n<html>"}, url.UserPassword("me", "s3cr3t"), []string{"407 No", "correct them"}},
-		"who asks, otherwise":  {[]string{"HTTP/1.1 407 No\r\nProxy-Authenticate: Negotiate\r\nProxy-Authenticate: NTLM\r\n\r\n"}, url.UserPassword("me", "s3cr3t"), []string{"by Negotiate, NTLM", "(Basic)"}},
-		"forbidden":            {[]string{"HTTP/1.1 403 Filtered\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n"}, nil, []string{"403 Filtered", "has to allow CONNECT"}},
-		"does not reach it":    {[]string{"HTTP/1.1 503 Service Unavailable\r\n\r\n"}, nil, []string{"cannot connect to hub.invalid:6443 (503"}},
-		"breaks down":          {[]string{"HTTP/1.0 500 Unable to connect\r\n\r\n"}, nil, []string{"cannot connect to hub.invalid:6443 (500 Unable to connect)"}},
-		"is a server with TLS": {[]string{"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"}, nil, []string{"begin with https://"}},
-		"moved":                {[]string{"HTTP/1.1 302 Found\r\nLocation: https://login.invalid\r\n\r\n"}, nil, []string{"302 Found"}},
-		"speaks otherwise":     {[]string{"SSH-2.0-OpenSSH_9.2\r\n"}, nil, []string{"SSH-2.0", "see whether proxy-url names an HTTP proxy"}},
-		"goes away":            {[]string{hangUp}, nil, []string{"closed the connection"}},
-		"goes away, later":     {[]string{"HTTP/1.1 200 OK\r\nVia: ", hangUp}, nil, []string{"closed the connection"}},
-		"speaks on and on":     {slices.Repeat([]string{"HTTP/1.1 100 Continue\r\n\r\n"}, 5000), nil, []string{"more than 65536 bytes"}},
+		"who asks": {[]string{
+			"HTTP/1.1 407 Proxy Authentication Required\r\nProxy-Authenticate: Basic realm=\"x\"\r\nTransfer-Encoding: chunked\r\n\r\n"}, nil,
+			[]string{"407 Proxy Authentication Required", "put a user and a password into proxy-url"}},
+		"who asks, wrongly": {[]string{
+			"HTTP/1.1 407 No\r\nProxy-Authenticate: Negotiate\r\nProxy-Authenticate: Basic realm=\"x\"\r\nContent-Length: 5000\r\n\r\n<html>"},
+			url.UserPassword("me", "s3cr3t"), []string{"407 No", "correct them"}},
+		"who asks, otherwise": {[]string{"HTTP/1.1 407 No\r\nProxy-Authenticate: Negotiate\r\nProxy-Authenticate: NTLM\r\n\r\n"},
+			url.UserPassword("me", "s3cr3t"), []string{"by Negotiate, NTLM", "(Basic)"}},
+		"forbidden": {[]string{"HTTP/1.1 403 Filtered\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n"}, nil,
+			[]string{"403 Filtered", "has to allow CONNECT"}},
+		"does not reach it": {[]string{"HTTP/1.1 503 Service Unavailable\r\n\r\n"}, nil, []string{"cannot connect to hub.invalid:6443 (503"}},
+		"breaks down": {[]string{"HTTP/1.0 500 Unable to connect\r\n\r\n"}, nil,
+			[]string{"cannot connect to hub.invalid:6443 (500 Unable to connect)"}},
+		"is a server with TLS": {[]string{"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"}, nil,
+			[]string{"begin with https://"}},
+		"moved":            {[]string{"HTTP/1.1 302 Found\r\nLocation: https://login.invalid\r\n\r\n"}, nil, []string{"302 Found"}},
+		"speaks otherwise": {[]string{"SSH-2.0-OpenSSH_9.2\r\n"}, nil, []string{"SSH-2.0", "see whether proxy-url names an HTTP proxy"}},
+		"goes away":        {[]string{hangUp}, nil, []string{"closed the connection"}},
+		"goes away, later": {[]string{"HTTP/1.1 200 OK\r\nVia: ", hangUp}, nil, []string{"closed the connection"}},
+		"speaks on and on": {slices.Repeat([]string{"HTTP/1.1 100 Continue\r\n\r\n"}, 5000), nil, []string{"more than 65536 bytes"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

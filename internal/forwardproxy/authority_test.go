@@ -28,8 +28,10 @@ func TestAuthorityOfProxyIsNotTheHubs(t *testing.T) {
 	}
 	bundle := append(bytes.Clone(other), forwardproxy.ForProxy(proxy.CA())...)
 	// The test's servers have one certificate, which stands for one that the CA of the proxy has signed for the hub's name.
-	cluster := clientcmdapi.Cluster{Server: "https://hub.invalid:6443", TLSServerName: "example.com", ProxyURL: proxy.URL, CertificateAuthorityData: bundle}
-	if _, err := get(t, configOf(t, cluster)); err == nil || !strings.Contains(err.Error(), "unknown authority") || strings.Contains(err.Error(), "proxy") {
+	cluster := clientcmdapi.Cluster{Server: "https://hub.invalid:6443", TLSServerName: "example.com", ProxyURL: proxy.URL,
+		CertificateAuthorityData: bundle}
+	if _, err := get(t, configOf(t, cluster)); err == nil || !strings.Contains(err.Error(), "unknown authority") ||
+		strings.Contains(err.Error(), "proxy") {
 		t.Errorf("error %v, want one about the hub", err)
 	}
 	if proxy.Connections() == 0 {

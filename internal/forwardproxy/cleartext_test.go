@@ -18,17 +18,22 @@ func TestCleartextIsRefused(t *testing.T) {
 		config                rest.Config
 		withoutTLS, forbidden bool
 	}{
-		"https":                                 {config: rest.Config{Host: "https://hub:6443", BearerToken: "t"}},
-		"upper case":                            {config: rest.Config{Host: "HTTPS://hub", BearerToken: "t"}},
-		"no scheme, with a CA":                  {config: rest.Config{Host: "hub:6443", BearerToken: "t", TLSClientConfig: ca}},
-		"http without a credential":             {config: rest.Config{Host: "http://localhost:8001"}, withoutTLS: true},
-		"http with a token":                     {config: rest.Config{Host: "http://hub", BearerToken: "t"}, withoutTLS: true, forbidden: true},
-		"http with a token and a CA":            {config: rest.Config{Host: "http://hub", BearerToken: "t", TLSClientConfig: ca}, withoutTLS: true, forbidden: true},
-		"no scheme, with a token":               {config: rest.Config{Host: "hub:6443", BearerToken: "t"}, withoutTLS: true, forbidden: true},
-		"http with a token in a file":           {config: rest.Config{Host: "http://hub", BearerTokenFile: "f"}, withoutTLS: true, forbidden: true},
-		"http with a password":                  {config: rest.Config{Host: "http://hub", Username: "u", Password: "p"}, withoutTLS: true, forbidden: true},
-		"http with a program for the token":     {config: rest.Config{Host: "http://hub", ExecProvider: &clientcmdapi.ExecConfig{}}, withoutTLS: true, forbidden: true},
-		"http with a certificate of the client": {config: rest.Config{Host: "http://hub", TLSClientConfig: rest.TLSClientConfig{CertData: []byte("c")}}, withoutTLS: true, forbidden: true},
+		"https":                     {config: rest.Config{Host: "https://hub:6443", BearerToken: "t"}},
+		"upper case":                {config: rest.Config{Host: "HTTPS://hub", BearerToken: "t"}},
+		"no scheme, with a CA":      {config: rest.Config{Host: "hub:6443", BearerToken: "t", TLSClientConfig: ca}},
+		"http without a credential": {config: rest.Config{Host: "http://localhost:8001"}, withoutTLS: true},
+		"http with a token":         {config: rest.Config{Host: "http://hub", BearerToken: "t"}, withoutTLS: true, forbidden: true},
+		"http with a token and a CA": {config: rest.Config{Host: "http://hub", BearerToken: "t", TLSClientConfig: ca},
+			withoutTLS: true, forbidden: true},
+		"no scheme, with a token": {config: rest.Config{Host: "hub:6443", BearerToken: "t"}, withoutTLS: true, forbidden: true},
+		"http with a token in a file": {config: rest.Config{Host: "http://hub", BearerTokenFile: "f"}, withoutTLS: true,
+			forbidden: true},
+		"http with a password": {config: rest.Config{Host: "http://hub", Username: "u", Password: "p"}, withoutTLS: true,
+			forbidden: true},
+		"http with a program for the token": {config: rest.Config{Host: "http://hub", ExecProvider: &clientcmdapi.ExecConfig{}},
+			withoutTLS: true, forbidden: true},
+		"http with a certificate of the client": {config: rest.Config{Host: "http://hub",
+			TLSClientConfig: rest.TLSClientConfig{CertData: []byte("c")}}, withoutTLS: true, forbidden: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -187,7 +187,8 @@ func (p Proxy) refusal(a *answer, address string) error {
 	switch a.code {
 	case http.StatusProxyAuthRequired:
 		if schemes := a.otherSchemes(); schemes != "" {
-			return fmt.Errorf("the proxy %s wants to know who asks by %s (%s); let it take a user and a password (Basic), which proxy-url holds", p.name(), schemes, a.status)
+			return fmt.Errorf("the proxy %s wants to know who asks by %s (%s); let it take a user and a password (Basic), which proxy-url holds",
+				p.name(), schemes, a.status)
 		}
 		if p.URL.User != nil {
 			return fmt.Errorf("the proxy %s does not accept the user and the password in proxy-url (%s); correct them there", p.name(), a.status)
@@ -201,6 +202,7 @@ func (p Proxy) refusal(a *answer, address string) error {
 		return fmt.Errorf("the proxy %s does not understand the request to connect to %s (%s); see whether proxy-url has to begin with https://, and whether it is an HTTP proxy",
 			p.name(), address, a.status)
 	default:
-		return fmt.Errorf("the proxy %s refuses to connect to %s (%s); it has to allow CONNECT to that host and port", p.name(), address, a.status)
+		return fmt.Errorf("the proxy %s refuses to connect to %s (%s); it has to allow CONNECT to that host and port", p.name(), address,
+			a.status)
 	}
 }

@@ -72,7 +72,8 @@ func TestUse(t *testing.T) {
 			user := url.UserPassword("me", "p@ss:word")
 			proxy := env.StartProxy(t, secure, user, map[string]string{"hub.invalid:6443": hub.Listener.Addr().String()})
 			// The test's servers have one certificate for all, which is for 127.0.0.1, the proxy, and example.com, the hub.
-			cluster := clientcmdapi.Cluster{Server: "https://hub.invalid:6443", TLSServerName: "example.com", ProxyURL: proxy.URLFor(user), CertificateAuthorityData: proxy.CA()}
+			cluster := clientcmdapi.Cluster{Server: "https://hub.invalid:6443", TLSServerName: "example.com", ProxyURL: proxy.URLFor(user),
+				CertificateAuthorityData: proxy.CA()}
 			if !secure {
 				cluster.CertificateAuthorityData = env.StartProxy(t, true, nil, nil).CA()
 			}
@@ -110,7 +111,8 @@ func TestSilentProxy(t *testing.T) {
 			t.Cleanup(func() { _ = conn.Close() })
 		}
 	}()
-	if _, err := proxy.DialContext(ctx, "tcp", "hub.invalid:6443"); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), silent.Addr().String()) {
+	if _, err := proxy.DialContext(ctx, "tcp", "hub.invalid:6443"); !errors.Is(err, context.Canceled) ||
+		!strings.Contains(err.Error(), silent.Addr().String()) {
 		t.Errorf("error %v", err)
 	}
 }

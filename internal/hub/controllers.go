@@ -105,7 +105,8 @@ func behind(gate featuregate.Feature, register func(ctrl.Manager, Options) error
 var groups = []group{
 	{name: "registration", reads: registrationReads, register: []func(ctrl.Manager, Options) error{
 		func(mgr ctrl.Manager, o Options) error {
-			return accept.Register(mgr, accept.Options{Labels: o.Labels, KeepsContent: !o.Gates.Enabled(featuregates.ResourceCleanup), Clock: o.Clock})
+			return accept.Register(mgr, accept.Options{Labels: o.Labels, KeepsContent: !o.Gates.Enabled(featuregates.ResourceCleanup),
+				Clock: o.Clock})
 		},
 		withClock(renewal.Register),
 		withClock(availability.Register),
@@ -128,38 +129,43 @@ var groups = []group{
 		withClock(managednamespace.Register),
 		behind(featuregates.ClusterProfile, withClock(clusterprofile.Register)),
 		func(mgr ctrl.Manager, o Options) error {
-			return cleanup.Register(mgr, cleanup.Options{Off: !o.enabled(featuregates.ResourceCleanup), Resources: o.CleanupResources, Timeout: o.DeletionTimeout, Clock: o.Clock})
+			return cleanup.Register(mgr, cleanup.Options{Off: !o.enabled(featuregates.ResourceCleanup), Resources: o.CleanupResources,
+				Timeout: o.DeletionTimeout, Clock: o.Clock})
 		},
 	}},
-	{name: GroupPlacement, reads: always(managedClusters, managedClusterSets, managedClusterSetBindings, placements, placementDecisions, addOnPlacementScores), register: []func(ctrl.Manager, Options) error{
+	{name: GroupPlacement, reads: always(managedClusters, managedClusterSets, managedClusterSetBindings, placements, placementDecisions,
+		addOnPlacementScores), register: []func(ctrl.Manager, Options) error{
 		func(mgr ctrl.Manager, o Options) error {
-			return placement.Register(mgr, o.Clock, scheduler.Options{TieBreak: o.TieBreak, TrustDecisions: o.TrustPlacementDecisions}, o.PlacementDebug)
+			return placement.Register(mgr, o.Clock, scheduler.Options{TieBreak: o.TieBreak, TrustDecisions: o.TrustPlacementDecisions},
+				o.PlacementDebug)
 		},
 	}},
-	{name: "work", gates: []featuregate.Feature{featuregates.ManifestWorkReplicaSet, featuregates.CleanUpCompletedManifestWork}, reads: workReads, register: []func(ctrl.Manager, Options) error{
-		behind(featuregates.ManifestWorkReplicaSet, func(mgr ctrl.Manager, o Options) error {
-			return replicaset.Register(mgr, replicaset.Options{TrustDecisions: o.TrustPlacementDecisions, Clock: o.Clock})
-		}),
-		behind(featuregates.CleanUpCompletedManifestWork, withClock(ttl.Register)),
-	}},
-	{name: "addon", gates: []featuregate.Feature{featuregates.AddonManagement}, reads: addOnReads, register: []func(ctrl.Manager, Options) error{
-		func(mgr ctrl.Manager, _ Options) error {
-			return lookup.AddIndexes(context.Background(), mgr.GetFieldIndexer())
-		},
-		func(mgr ctrl.Manager, _ Options) error { return owner.Register(mgr) },
-		func(mgr ctrl.Manager, o Options) error {
-			return install.Register(mgr, install.Options{TrustDecisions: o.TrustPlacementDecisions, Clock: o.Clock})
-		},
-		func(mgr ctrl.Manager, o Options) error {
-			return configuration.Register(mgr, configuration.Options{TrustDecisions: o.TrustPlacementDecisions, Clock: o.Clock})
-		},
-		withClock(progress.Register),
-		withClock(addonhealth.Register),
-		func(mgr ctrl.Manager, o Options) error {
-			return token.Register(mgr, token.Options{Labels: o.Labels, Clock: o.Clock})
-		},
-		withClock(template.Register),
-	}},
+	{name: "work", gates: []featuregate.Feature{featuregates.ManifestWorkReplicaSet, featuregates.CleanUpCompletedManifestWork},
+		reads: workReads, register: []func(ctrl.Manager, Options) error{
+			behind(featuregates.ManifestWorkReplicaSet, func(mgr ctrl.Manager, o Options) error {
+				return replicaset.Register(mgr, replicaset.Options{TrustDecisions: o.TrustPlacementDecisions, Clock: o.Clock})
+			}),
+			behind(featuregates.CleanUpCompletedManifestWork, withClock(ttl.Register)),
+		}},
+	{name: "addon", gates: []featuregate.Feature{featuregates.AddonManagement}, reads: addOnReads,
+		register: []func(ctrl.Manager, Options) error{
+			func(mgr ctrl.Manager, _ Options) error {
+				return lookup.AddIndexes(context.Background(), mgr.GetFieldIndexer())
+			},
+			func(mgr ctrl.Manager, _ Options) error { return owner.Register(mgr) },
+			func(mgr ctrl.Manager, o Options) error {
+				return install.Register(mgr, install.Options{TrustDecisions: o.TrustPlacementDecisions, Clock: o.Clock})
+			},
+			func(mgr ctrl.Manager, o Options) error {
+				return configuration.Register(mgr, configuration.Options{TrustDecisions: o.TrustPlacementDecisions, Clock: o.Clock})
+			},
+			withClock(progress.Register),
+			withClock(addonhealth.Register),
+			func(mgr ctrl.Manager, o Options) error {
+				return token.Register(mgr, token.Options{Labels: o.Labels, Clock: o.Clock})
+			},
+			withClock(template.Register),
+		}},
 }
 
 // withClock is for the controllers that have no other options.

@@ -24,7 +24,8 @@ func (s served) ServerResourcesForGroupVersion(version string) (*metav1.APIResou
 	list := &metav1.APIResourceList{GroupVersion: version}
 	for _, resource := range s.resources {
 		if resource.GroupVersion().String() == version {
-			list.APIResources = append(list.APIResources, metav1.APIResource{Name: resource.Resource}, metav1.APIResource{Name: resource.Resource + "/status"})
+			list.APIResources = append(list.APIResources, metav1.APIResource{Name: resource.Resource},
+				metav1.APIResource{Name: resource.Resource + "/status"})
 		}
 	}
 	if len(list.APIResources) == 0 {
@@ -36,17 +37,21 @@ func (s served) ServerResourcesForGroupVersion(version string) (*metav1.APIResou
 // Controllers need the CRDs of what they read, and no others. What is missing is named, with who needs it.
 func TestCheckServed(t *testing.T) {
 	t.Parallel()
-	ofPlacement := []schema.GroupVersionResource{managedClusters, managedClusterSets, managedClusterSetBindings, placements, placementDecisions, addOnPlacementScores}
+	ofPlacement := []schema.GroupVersionResource{managedClusters, managedClusterSets, managedClusterSetBindings, placements,
+		placementDecisions, addOnPlacementScores}
 	older := schema.GroupVersionResource{Group: placements.Group, Version: "v1alpha1", Resource: placements.Resource}
 	for name, test := range map[string]struct {
 		api   served
 		o     Options
 		wants []string
 	}{
-		"placement":                  {served{resources: ofPlacement}, Options{Groups: []string{"placement"}}, nil},
-		"registration":               {served{resources: ofPlacement[:3]}, Options{Groups: []string{"registration"}}, nil},
-		"registration with profiles": {served{resources: ofPlacement[:3]}, Options{Groups: []string{"registration"}, Gates: set(t, "ClusterProfile=true")}, []string{"clusterprofiles.multicluster.x-k8s.io with version v1alpha1, for the controllers of registration"}},
-		"another version": {served{resources: append(slices.Delete(slices.Clone(ofPlacement), 3, 4), older)}, Options{Groups: []string{"placement"}},
+		"placement":    {served{resources: ofPlacement}, Options{Groups: []string{"placement"}}, nil},
+		"registration": {served{resources: ofPlacement[:3]}, Options{Groups: []string{"registration"}}, nil},
+		"registration with profiles": {served{resources: ofPlacement[:3]},
+			Options{Groups: []string{"registration"}, Gates: set(t, "ClusterProfile=true")},
+			[]string{"clusterprofiles.multicluster.x-k8s.io with version v1alpha1, for the controllers of registration"}},
+		"another version": {served{resources: append(slices.Delete(slices.Clone(ofPlacement), 3, 4), older)},
+			Options{Groups: []string{"placement"}},
 			[]string{"placements.cluster.open-cluster-management.io with version v1beta1, for the controllers of placement"}},
 		"several groups": {served{resources: ofPlacement}, Options{Groups: []string{"work", "placement"}}, []string{
 			"manifestworks.work.open-cluster-management.io with version v1, for the controllers of work",
@@ -56,7 +61,8 @@ func TestCheckServed(t *testing.T) {
 			"managedclusters.cluster.open-cluster-management.io with version v1, for the controllers of registration, placement, work, addon",
 			"addontemplates.addon.open-cluster-management.io with version v1beta1, for the controllers of addon",
 		}},
-		"no answer": {served{broken: "cluster.open-cluster-management.io/v1"}, Options{}, []string{"cluster.open-cluster-management.io/v1: no answer"}},
+		"no answer": {served{broken: "cluster.open-cluster-management.io/v1"}, Options{},
+			[]string{"cluster.open-cluster-management.io/v1: no answer"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -134,6 +134,7 @@ func giveBack(ctx context.Context, lock resourcelock.Interface) {
 		})
 	})
 	if err != nil {
-		log.FromContext(ctx).Error(err, "The Lease could not be given back; another process leads when it ends", "lease", lock.Describe(), "after", leaseDuration.String())
+		log.FromContext(ctx).Error(err, "The Lease could not be given back; another process leads when it ends", "lease", lock.Describe(),
+			"after", leaseDuration.String())
 	}
 }

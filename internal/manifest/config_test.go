@@ -10,7 +10,8 @@ import (
 func TestConfigFor(t *testing.T) {
 	t.Parallel()
 	entry := func(namespace, name string, set func(*workv1.ManifestConfigOption)) workv1.ManifestConfigOption {
-		c := workv1.ManifestConfigOption{ResourceIdentifier: workv1.ResourceIdentifier{Group: "apps", Resource: "deployments", Namespace: namespace, Name: name}}
+		c := workv1.ManifestConfigOption{ResourceIdentifier: workv1.ResourceIdentifier{Group: "apps", Resource: "deployments",
+			Namespace: namespace, Name: name}}
 		set(&c)
 		return c
 	}
@@ -28,7 +29,8 @@ func TestConfigFor(t *testing.T) {
 		}),
 	}
 	got := ConfigFor(configs, workv1.ResourceIdentifier{Group: "apps", Resource: "deployments", Namespace: "default", Name: "web-1"})
-	if got.UpdateStrategy.Type != workv1.UpdateStrategyTypeCreateOnly || got.FeedbackRules[0].Type != workv1.WellKnownStatusType || len(got.ConditionRules) != 1 {
+	if got.UpdateStrategy.Type != workv1.UpdateStrategyTypeCreateOnly || got.FeedbackRules[0].Type != workv1.WellKnownStatusType ||
+		len(got.ConditionRules) != 1 {
 		t.Errorf("%+v", got)
 	}
 	got = ConfigFor(configs, workv1.ResourceIdentifier{Group: "apps", Resource: "statefulsets", Namespace: "default", Name: "web-1"})

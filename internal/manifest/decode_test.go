@@ -75,7 +75,8 @@ func TestDecodeErrorsSayWhichAndWhy(t *testing.T) {
 		{"no name", `{"apiVersion":"v1","kind":"Secret","metadata":{"generateName":"s-"}}`, `manifest 0 (Secret): metadata.name is missing`},
 		{"name a number", `{"apiVersion":"v1","kind":"Secret","metadata":{"name":5}}`, "metadata.name is missing"},
 		{"namespace a number", `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s","namespace":5}}`, "metadata.namespace"},
-		{"label a boolean", `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s","labels":{"a":true}}}`, "put numbers and booleans in quotes"},
+		{"label a boolean", `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s","labels":{"a":true}}}`,
+			"put numbers and booleans in quotes"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

@@ -19,7 +19,8 @@ func TestDiff(t *testing.T) {
 		"fields": {
 			`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"a","resourceVersion":"1","labels":{"a":"1"}},"spec":{"replicas":1,"paused":true,"containers":[{"image":"a"},{"image":"b"}],"args":["a"]},"status":{"replicas":1}}`,
 			`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"a","resourceVersion":"2","labels":{"a":"1","b.c/d":"2"}},"spec":{"replicas":3,"containers":[{"image":"a"},{"image":"c"}],"args":["a","b"]},"status":{"replicas":2}}`,
-			[]string{`metadata.labels["b.c/d"]: (none) -> "2"`, `spec.args: ["a"] -> ["a","b"]`, `spec.containers[1].image: "b" -> "c"`, `spec.paused: true -> (none)`, `spec.replicas: 1 -> 3`},
+			[]string{`metadata.labels["b.c/d"]: (none) -> "2"`, `spec.args: ["a"] -> ["a","b"]`, `spec.containers[1].image: "b" -> "c"`,
+				`spec.paused: true -> (none)`, `spec.replicas: 1 -> 3`},
 		},
 		"what the agent adds": {
 			`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","annotations":{"applied-fields.capstan.io/x":"{}"}}}`,

@@ -42,7 +42,8 @@ func TestListKeysAreThoseOfKubernetes(t *testing.T) {
 
 // unkeyed are lists whose elements have keys in native kinds, and none here: nobody but the manifest sets fields of these elements, so
 // that it makes no difference.
-var unkeyed = sets.New("claims", "compositePodGroupTemplates", "conditions", "drivers", "evictionResponders", "matchConditions", "podGroupTemplates",
+var unkeyed = sets.New("claims", "compositePodGroupTemplates", "conditions", "drivers", "evictionResponders", "matchConditions",
+	"podGroupTemplates",
 	"schedulingGates", "variables")
 
 // nativeLists are the lists in all native kinds, by the field that holds them.

@@ -67,7 +67,8 @@ func TestNamedFieldsSize(t *testing.T) {
 	for i := range 5000 {
 		many[fmt.Sprintf("field%d", i)] = map[string]any{"inner": int64(i)}
 	}
-	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Big", "spec": map[string]any{"a": int64(1), "many": many}}}
+	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Big",
+		"spec": map[string]any{"a": int64(1), "many": many}}}
 	if fields, want := NamedFields(o), `{"spec":{"a":true,"many":true}}`; fields != want {
 		t.Errorf("%.200s, want %s", fields, want)
 	}

@@ -12,13 +12,15 @@ import (
 func TestOrderByKind(t *testing.T) {
 	t.Parallel()
 	tiers := map[int][]string{
-		0:    {"PriorityClass", "Namespace", "CustomResourceDefinition", "StorageClass", "PersistentVolume", "PodSecurityPolicy"},
-		1:    {"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"},
-		2:    {"NetworkPolicy", "ResourceQuota", "LimitRange", "PodDisruptionBudget", "ServiceAccount"},
-		3:    {"Secret", "ConfigMap", "PersistentVolumeClaim"},
-		4:    {"Service"},
-		5:    {"DaemonSet", "Pod", "ReplicationController", "ReplicaSet", "Deployment", "HorizontalPodAutoscaler", "StatefulSet", "Job", "CronJob"},
-		6:    {"APIService", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"},
+		0: {"PriorityClass", "Namespace", "CustomResourceDefinition", "StorageClass", "PersistentVolume", "PodSecurityPolicy"},
+		1: {"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"},
+		2: {"NetworkPolicy", "ResourceQuota", "LimitRange", "PodDisruptionBudget", "ServiceAccount"},
+		3: {"Secret", "ConfigMap", "PersistentVolumeClaim"},
+		4: {"Service"},
+		5: {"DaemonSet", "Pod", "ReplicationController", "ReplicaSet", "Deployment", "HorizontalPodAutoscaler", "StatefulSet", "Job",
+			"CronJob"},
+		6: {"APIService", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "ValidatingAdmissionPolicy",
+			"ValidatingAdmissionPolicyBinding"},
 		1000: {"Widget", "Ingress", "namespace"},
 	}
 	for want, kinds := range tiers {

@@ -48,7 +48,8 @@ func CheckBounds(spec *clusterv1beta1.PlacementSpec) *Misconfiguration {
 	return nil
 }
 
-// checkPredicates looks at all of them together: a cluster is asked about one after the other. The error goes on where spec.predicates ends.
+// checkPredicates looks at all of them together: a cluster is asked about one after the other. The error goes on where spec.predicates
+// ends.
 func checkPredicates(predicates []clusterv1beta1.ClusterPredicate) error {
 	var selectors []*metav1.LabelSelector
 	var expressions []string
@@ -57,7 +58,8 @@ func checkPredicates(predicates []clusterv1beta1.ClusterPredicate) error {
 		selectors = append(selectors, &s.LabelSelector, &metav1.LabelSelector{MatchExpressions: s.ClaimSelector.MatchExpressions})
 		for j, expression := range s.CelSelector.CelExpressions {
 			if n := len(expression); n > celbudget.ExpressionBytes {
-				return fmt.Errorf("[%d].requiredClusterSelector.celSelector.celExpressions[%d] has %d bytes; the limit is %d bytes", i, j, n, celbudget.ExpressionBytes)
+				return fmt.Errorf("[%d].requiredClusterSelector.celSelector.celExpressions[%d] has %d bytes; the limit is %d bytes", i, j, n,
+					celbudget.ExpressionBytes)
 			}
 		}
 		expressions = append(expressions, s.CelSelector.CelExpressions...)

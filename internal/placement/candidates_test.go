@@ -87,18 +87,25 @@ func TestPredicates(t *testing.T) {
 		selectors []clusterv1beta1.ClusterSelector
 		wanted    string
 	}{
-		"none":                       {wanted: "a b c d"},
-		"labels":                     {selectors: []clusterv1beta1.ClusterSelector{byLabels(map[string]string{"region": "eu"})}, wanted: "a b"},
-		"labels that others have":    {selectors: []clusterv1beta1.ClusterSelector{notIn}, wanted: "c d"},
-		"claims in":                  {selectors: []clusterv1beta1.ClusterSelector{byClaim("platform", metav1.LabelSelectorOpIn, "aws", "azure")}, wanted: "a c"},
-		"claims not in":              {selectors: []clusterv1beta1.ClusterSelector{byClaim("platform", metav1.LabelSelectorOpNotIn, "aws")}, wanted: "b d"},
-		"claims that exist":          {selectors: []clusterv1beta1.ClusterSelector{byClaim("platform", metav1.LabelSelectorOpExists)}, wanted: "a b c"},
-		"claims that do not":         {selectors: []clusterv1beta1.ClusterSelector{byClaim("platform", metav1.LabelSelectorOpDoesNotExist)}, wanted: "d"},
-		"labels and claims":          {selectors: []clusterv1beta1.ClusterSelector{both}, wanted: "a"},
-		"either of two":              {selectors: []clusterv1beta1.ClusterSelector{both, byLabels(map[string]string{"region": "us"})}, wanted: "a c"},
-		"CEL":                        {selectors: []clusterv1beta1.ClusterSelector{byCEL(`managedCluster.metadata.name > "b"`)}, wanted: "c d"},
-		"CEL that fails for some":    {selectors: []clusterv1beta1.ClusterSelector{byCEL(`managedCluster.metadata.labels["region"] == "us"`)}, wanted: "c"},
-		"CEL of scores that are new": {selectors: []clusterv1beta1.ClusterSelector{byCEL(`managedCluster.scores("usage").exists(s, s.value > 60)`)}, wanted: "b"},
+		"none":                    {wanted: "a b c d"},
+		"labels":                  {selectors: []clusterv1beta1.ClusterSelector{byLabels(map[string]string{"region": "eu"})}, wanted: "a b"},
+		"labels that others have": {selectors: []clusterv1beta1.ClusterSelector{notIn}, wanted: "c d"},
+		"claims in": {selectors: []clusterv1beta1.ClusterSelector{byClaim("platform", metav1.LabelSelectorOpIn, "aws", "azure")},
+			wanted: "a c"},
+		"claims not in": {selectors: []clusterv1beta1.ClusterSelector{byClaim("platform", metav1.LabelSelectorOpNotIn, "aws")},
+			wanted: "b d"},
+		"claims that exist": {selectors: []clusterv1beta1.ClusterSelector{byClaim("platform", metav1.LabelSelectorOpExists)},
+			wanted: "a b c"},
+		"claims that do not": {selectors: []clusterv1beta1.ClusterSelector{byClaim("platform", metav1.LabelSelectorOpDoesNotExist)},
+			wanted: "d"},
+		"labels and claims": {selectors: []clusterv1beta1.ClusterSelector{both}, wanted: "a"},
+		"either of two": {selectors: []clusterv1beta1.ClusterSelector{both, byLabels(map[string]string{"region": "us"})},
+			wanted: "a c"},
+		"CEL": {selectors: []clusterv1beta1.ClusterSelector{byCEL(`managedCluster.metadata.name > "b"`)}, wanted: "c d"},
+		"CEL that fails for some": {selectors: []clusterv1beta1.ClusterSelector{byCEL(`managedCluster.metadata.labels["region"] == "us"`)},
+			wanted: "c"},
+		"CEL of scores that are new": {
+			selectors: []clusterv1beta1.ClusterSelector{byCEL(`managedCluster.scores("usage").exists(s, s.value > 60)`)}, wanted: "b"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			result := schedule(t, s, asking(matching(test.selectors...)))
@@ -120,19 +127,26 @@ func TestTolerations(t *testing.T) {
 		toleration clusterv1beta1.Toleration
 		tolerated  bool
 	}{
-		"none":                   {taint: "k=v:NoSelect", toleration: clusterv1beta1.Toleration{Key: "other", Operator: exists}},
-		"same value":             {taint: "k=v:NoSelect", toleration: clusterv1beta1.Toleration{Key: "k", Value: "v"}, tolerated: true},
-		"same value, by name":    {taint: "k=v:NoSelect", toleration: clusterv1beta1.Toleration{Key: "k", Value: "v", Operator: equal}, tolerated: true},
-		"other value":            {taint: "k=v:NoSelect", toleration: clusterv1beta1.Toleration{Key: "k", Value: "w"}},
-		"any value":              {taint: "k=v:NoSelect", toleration: clusterv1beta1.Toleration{Key: "k", Operator: exists}, tolerated: true},
-		"any key":                {taint: "k=v:NoSelect", toleration: clusterv1beta1.Toleration{Operator: exists}, tolerated: true},
-		"same effect":            {taint: "k:NoSelectIfNew", toleration: clusterv1beta1.Toleration{Operator: exists, Effect: clusterv1.TaintEffectNoSelectIfNew}, tolerated: true},
-		"other effect":           {taint: "k:NoSelectIfNew", toleration: clusterv1beta1.Toleration{Operator: exists, Effect: clusterv1.TaintEffectNoSelect}},
-		"PreferNoSelect as such": {taint: "k:PreferNoSelect", toleration: clusterv1beta1.Toleration{Key: "other", Operator: exists}, tolerated: true},
-		"for a while":            {taint: "k:NoSelect", toleration: clusterv1beta1.Toleration{Operator: exists, TolerationSeconds: seconds(1)}, tolerated: true},
-		"for all time":           {taint: "k:NoSelect", toleration: clusterv1beta1.Toleration{Operator: exists, TolerationSeconds: seconds(math.MaxInt64)}, tolerated: true},
-		"never":                  {taint: "k:NoSelect", toleration: clusterv1beta1.Toleration{Operator: exists, TolerationSeconds: seconds(math.MinInt64)}},
-		"no longer":              {taint: "k:NoSelect", toleration: clusterv1beta1.Toleration{Operator: exists, TolerationSeconds: seconds(0)}},
+		"none":       {taint: "k=v:NoSelect", toleration: clusterv1beta1.Toleration{Key: "other", Operator: exists}},
+		"same value": {taint: "k=v:NoSelect", toleration: clusterv1beta1.Toleration{Key: "k", Value: "v"}, tolerated: true},
+		"same value, by name": {taint: "k=v:NoSelect", toleration: clusterv1beta1.Toleration{Key: "k", Value: "v", Operator: equal},
+			tolerated: true},
+		"other value": {taint: "k=v:NoSelect", toleration: clusterv1beta1.Toleration{Key: "k", Value: "w"}},
+		"any value":   {taint: "k=v:NoSelect", toleration: clusterv1beta1.Toleration{Key: "k", Operator: exists}, tolerated: true},
+		"any key":     {taint: "k=v:NoSelect", toleration: clusterv1beta1.Toleration{Operator: exists}, tolerated: true},
+		"same effect": {taint: "k:NoSelectIfNew",
+			toleration: clusterv1beta1.Toleration{Operator: exists, Effect: clusterv1.TaintEffectNoSelectIfNew}, tolerated: true},
+		"other effect": {taint: "k:NoSelectIfNew",
+			toleration: clusterv1beta1.Toleration{Operator: exists, Effect: clusterv1.TaintEffectNoSelect}},
+		"PreferNoSelect as such": {taint: "k:PreferNoSelect", toleration: clusterv1beta1.Toleration{Key: "other", Operator: exists},
+			tolerated: true},
+		"for a while": {taint: "k:NoSelect", toleration: clusterv1beta1.Toleration{Operator: exists, TolerationSeconds: seconds(1)},
+			tolerated: true},
+		"for all time": {taint: "k:NoSelect",
+			toleration: clusterv1beta1.Toleration{Operator: exists, TolerationSeconds: seconds(math.MaxInt64)}, tolerated: true},
+		"never": {taint: "k:NoSelect",
+			toleration: clusterv1beta1.Toleration{Operator: exists, TolerationSeconds: seconds(math.MinInt64)}},
+		"no longer": {taint: "k:NoSelect", toleration: clusterv1beta1.Toleration{Operator: exists, TolerationSeconds: seconds(0)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -168,8 +182,9 @@ func TestPreferNoSelect(t *testing.T) {
 	if decision := result.Groups[0].Decisions[0]; !strings.Contains(decision.Reason, "slow:PreferNoSelect") {
 		t.Errorf("the reason is %q", decision.Reason)
 	}
-	wantClusters(t, schedule(t, s, asking(limit(1), named("q"), tolerating(clusterv1beta1.Toleration{Key: "slow", Operator: clusterv1beta1.TolerationOpExists}),
-		exactly(nil))), "a")
+	wantClusters(t, schedule(t, s,
+		asking(limit(1), named("q"), tolerating(clusterv1beta1.Toleration{Key: "slow", Operator: clusterv1beta1.TolerationOpExists}),
+			exactly(nil))), "a")
 }
 
 // PL-06, P4
@@ -177,7 +192,8 @@ func TestTolerationExpires(t *testing.T) {
 	t.Parallel()
 	s := newFleet(member("a"), member("b", "taint:gone:NoSelect"))
 	ten := int64(10)
-	p := asking(limit(1), tolerating(clusterv1beta1.Toleration{Key: "down", Operator: clusterv1beta1.TolerationOpExists, TolerationSeconds: &ten}))
+	p := asking(limit(1), tolerating(clusterv1beta1.Toleration{Key: "down", Operator: clusterv1beta1.TolerationOpExists,
+		TolerationSeconds: &ten}))
 	wantClusters(t, schedule(t, s, p), "a")
 	if !s.NextTime().IsZero() {
 		t.Errorf("nothing expires, but time matters at %s", s.NextTime())

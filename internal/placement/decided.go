@@ -21,8 +21,8 @@ func (s *Scheduler) Decides(key Key) bool {
 // Restore tells what the PlacementDecisions of a placement list, for Steady and Balance to go by. Of a placement that the
 // scheduler decides for, it knows best itself, and nothing happens. Those of no placement count for Balance, too.
 //
-// What others decide counts as far as the hub acts on it. When that changes, the placement is among those that SetCluster and the like return,
-// and is restored again.
+// What others decide counts as far as the hub acts on it. When that changes, the placement is among those that SetCluster and the like
+// return, and is restored again.
 func (s *Scheduler) Restore(key Key, groups []Group) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

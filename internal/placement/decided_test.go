@@ -84,8 +84,8 @@ func TestOthersDecide(t *testing.T) {
 	wantClusters(t, schedule(t, s, p), "b")
 }
 
-// PL-10: "a decision written by hand versus Balance": whoever may write decisions in a namespace, of no placement or of one that he has disabled, does
-// not drive the placements of others off clusters that the hub does not bring to that namespace.
+// PL-10: "a decision written by hand versus Balance": whoever may write decisions in a namespace, of no placement or of one that he has
+// disabled, does not drive the placements of others off clusters that the hub does not bring to that namespace.
 func TestDecisionsThatNobodyActsOnAreNoLoad(t *testing.T) {
 	t.Parallel()
 	of := func(edit option) *clusterv1beta1.Placement {
@@ -118,7 +118,8 @@ func TestDecisionsThatNobodyActsOnAreNoLoad(t *testing.T) {
 			if _, known := s.fleet.ids["invented"]; known {
 				t.Error("whoever writes decisions makes up clusters")
 			}
-			expect("when the cluster leaves the set", s.SetCluster(member("b", "cluster.open-cluster-management.io/clusterset=another")), map[string]int64{"a": 100})
+			expect("when the cluster leaves the set", s.SetCluster(member("b", "cluster.open-cluster-management.io/clusterset=another")),
+				map[string]int64{"a": 100})
 			expect("when it comes back", s.SetCluster(member("b")), full)
 			expect("when the set goes", s.DeleteClusterSet("default"), map[string]int64{})
 			expect("when it comes back", s.SetClusterSet(set("default")), full)

@@ -256,8 +256,8 @@ func TestRestlessCluster(t *testing.T) {
 	}
 }
 
-// What nobody is interested in any more is not evaluated, whether it waits for its turn or a batch has begun with it: placements that come and go
-// cost nothing when they are gone.
+// What nobody is interested in any more is not evaluated, whether it waits for its turn or a batch has begun with it: placements that come
+// and go cost nothing when they are gone.
 func TestDroppedPlacementsAreNotEvaluated(t *testing.T) {
 	t.Parallel()
 	begun := func(t *testing.T) (*Scheduler, *clusterv1beta1.Placement) {
@@ -299,9 +299,10 @@ func TestNewMembersOfASet(t *testing.T) {
 	p := asking(matching(byCEL(`managedCluster.metadata.name.startsWith("c")`)))
 	wantClusters(t, schedule(t, s, p), "c1")
 	other := set("default")
-	other.Spec.ClusterSelector = clusterv1beta2.ManagedClusterSelector{SelectorType: clusterv1beta2.LabelSelector, LabelSelector: &metav1.LabelSelector{
-		MatchLabels: map[string]string{fleet.LabelClusterSet: "other"},
-	}}
+	other.Spec.ClusterSelector = clusterv1beta2.ManagedClusterSelector{SelectorType: clusterv1beta2.LabelSelector,
+		LabelSelector: &metav1.LabelSelector{
+			MatchLabels: map[string]string{fleet.LabelClusterSet: "other"},
+		}}
 	s.SetClusterSet(other)
 	if result, _ := s.Schedule(keyOf(p)); !result.Pending || !slices.Equal(clusters(result), []string{"c1"}) {
 		t.Errorf("it does not wait with what it has: %+v", result)

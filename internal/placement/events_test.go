@@ -47,12 +47,14 @@ func TestAffected(t *testing.T) {
 		{name: "a label that nobody asks for", happen: func() []Key { return s.SetCluster(numbered(10, "color=red")) }},
 		{name: "a label that one asks for", happen: func() []Key { return s.SetCluster(numbered(11, "region=eu")) }, wanted: []string{"eu"}},
 		{name: "some CPU more, not enough", happen: func() []Key { return s.SetCluster(numbered(12, "cpu=30")) }},
-		{name: "enough CPU to be among the best", happen: func() []Key { return s.SetCluster(numbered(12, "cpu=48500m")) }, wanted: []string{"cpu"}},
+		{name: "enough CPU to be among the best", happen: func() []Key { return s.SetCluster(numbered(12, "cpu=48500m")) },
+			wanted: []string{"cpu"}},
 		{name: "the most CPU of all", happen: func() []Key { return s.SetCluster(numbered(49, "cpu=200")) }, wanted: []string{"cpu"}},
 		{name: "a low score", happen: func() []Key { return s.SetScore(usage("c03", 5, 0)) }},
 		{name: "a score above a threshold", happen: func() []Key { return s.SetScore(usage("c03", 41, 0)) }, wanted: []string{"cel"}},
 		{name: "a high score", happen: func() []Key { return s.SetScore(usage("c03", 99, 0)) }, wanted: []string{"score"}},
-		{name: "a score that is gone", happen: func() []Key { return s.DeleteScore(Key{Namespace: "c03", Name: "usage"}) }, wanted: []string{"cel", "score"}},
+		{name: "a score that is gone", happen: func() []Key { return s.DeleteScore(Key{Namespace: "c03", Name: "usage"}) },
+			wanted: []string{"cel", "score"}},
 		{name: "another score", happen: func() []Key {
 			other := usage("c49", -1, 0)
 			other.Name = "cost"

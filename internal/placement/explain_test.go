@@ -17,7 +17,8 @@ func TestWhyNot(t *testing.T) {
 	deleted := member("deleted")
 	deleted.DeletionTimestamp = &metav1.Time{Time: start}
 	denied := member("denied", "region=eu")
-	denied.Status.Conditions = []metav1.Condition{{Type: "HubAcceptedManagedCluster", Status: metav1.ConditionFalse, Reason: "HubClusterAdminDenied"}}
+	denied.Status.Conditions = []metav1.Condition{{Type: "HubAcceptedManagedCluster", Status: metav1.ConditionFalse,
+		Reason: "HubClusterAdminDenied"}}
 	s := newFleet(deleted, denied,
 		member("best", "region=eu", "cpu=3"),
 		member("good", "region=eu", "cpu=2"),

@@ -33,8 +33,9 @@ func TestDecisionGroups(t *testing.T) {
 		"less than one":          {size: intstr.FromInt32(-1), wanted: ":a,b,c,d,e"},
 		"named":                  {rules: []clusterv1beta1.DecisionGroup{rule("canary", "us")}, wanted: "canary:b,d :a,c,e"},
 		"the first that matches": {rules: []clusterv1beta1.DecisionGroup{onAWS, rule("canary", "us")}, wanted: "aws:a,b canary:d :c,e"},
-		"named and cut to size":  {rules: []clusterv1beta1.DecisionGroup{rule("eu", "eu")}, size: intstr.FromString("40%"), wanted: "eu:a,c eu:e :b,d"},
-		"named but empty":        {rules: []clusterv1beta1.DecisionGroup{rule("ap", "ap")}, wanted: ":a,b,c,d,e"},
+		"named and cut to size": {rules: []clusterv1beta1.DecisionGroup{rule("eu", "eu")}, size: intstr.FromString("40%"),
+			wanted: "eu:a,c eu:e :b,d"},
+		"named but empty": {rules: []clusterv1beta1.DecisionGroup{rule("ap", "ap")}, wanted: ":a,b,c,d,e"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

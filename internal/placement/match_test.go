@@ -51,7 +51,8 @@ func TestExpressionsThatCostTooMuch(t *testing.T) {
 	dear := asking(limit(1), matching(byCEL(`[`+strings.Repeat("1,", 100)+`1].all(x, x == 1)`)))
 	for range 2 {
 		result := schedule(t, s, dear)
-		if result.Misconfigured == nil || !strings.HasPrefix(result.Misconfigured.Error(), "Predicate:spec.predicates: the celExpressions cost more than 100000") {
+		if result.Misconfigured == nil ||
+			!strings.HasPrefix(result.Misconfigured.Error(), "Predicate:spec.predicates: the celExpressions cost more than 100000") {
 			t.Fatalf("%+v", result)
 		}
 		if result.Selected != 1 || result.Changed || !slices.Equal(clusters(result), []string{"c0003"}) || !s.Selects(keyOf(dear), "c0003") {

@@ -34,6 +34,7 @@ func misconfigured(part, format string, args ...any) *Misconfiguration {
 // tooDear is that of CEL expressions that cost more than celBudget. It stays until somebody changes a spec or the cluster sets,
 // whatever becomes of the clusters one by one: to find out whether it still holds would cost as much again.
 func (s *Scheduler) tooDear() *Misconfiguration {
-	return misconfigured(partPredicate, "spec.predicates: the celExpressions cost more than %d for all clusters of the bound ManagedClusterSets together; "+
-		"use fewer or simpler ones, or a labelSelector beside them that leaves fewer clusters", s.celBudget)
+	return misconfigured(partPredicate,
+		"spec.predicates: the celExpressions cost more than %d for all clusters of the bound ManagedClusterSets together; "+
+			"use fewer or simpler ones, or a labelSelector beside them that leaves fewer clusters", s.celBudget)
 }

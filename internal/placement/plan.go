@@ -43,7 +43,8 @@ type size struct {
 func newPlan(placement *clusterv1beta1.Placement, known func(signature string) *selection) (*plan, *Misconfiguration) {
 	const longestLabel = 63
 	if len(placement.Name) > longestLabel {
-		return nil, misconfigured(partPlacement, "metadata.name: %q has %d characters; it must have %d at most, to fit the label %s of its decisions",
+		return nil, misconfigured(partPlacement,
+			"metadata.name: %q has %d characters; it must have %d at most, to fit the label %s of its decisions",
 			placement.Name, len(placement.Name), longestLabel, fleet.LabelPlacement)
 	}
 	spec := &placement.Spec

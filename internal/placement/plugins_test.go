@@ -25,7 +25,8 @@ func TestPluginsAreTimed(t *testing.T) {
 		s.Schedule(keyOf(p))
 	}
 	schedule(1)
-	want := []string{"Filter Predicate", "Filter TaintToleration", "Prioritizer AddOn", "Prioritizer ResourceAllocatableCPU", "Prioritizer Balance,Steady"}
+	want := []string{"Filter Predicate", "Filter TaintToleration", "Prioritizer AddOn", "Prioritizer ResourceAllocatableCPU",
+		"Prioritizer Balance,Steady"}
 	if !slices.Equal(began, want) || len(done) != len(want) {
 		t.Errorf("began %q, done %q, want %q", began, done, want)
 	}

@@ -92,7 +92,8 @@ func parseCoordinate(i int, coordinate *clusterv1beta1.ScoreCoordinate) (source,
 		case clusterv1beta1.PrioritizerResourceAllocatableMemory:
 			return source{name: coordinate.BuiltIn, resource: 1}, nil
 		}
-		return source{}, misconfigured(partPrioritizer, field+".builtIn: %q is none of %s, %s, %s and %s; to spread clusters, use spec.spreadPolicy",
+		return source{}, misconfigured(partPrioritizer, field+
+			".builtIn: %q is none of %s, %s, %s and %s; to spread clusters, use spec.spreadPolicy",
 			i, coordinate.BuiltIn, clusterv1beta1.PrioritizerBalance, clusterv1beta1.PrioritizerSteady,
 			clusterv1beta1.PrioritizerResourceAllocatableCPU, clusterv1beta1.PrioritizerResourceAllocatableMemory)
 	case clusterv1beta1.ScoreCoordinateTypeAddOn:

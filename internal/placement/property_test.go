@@ -10,8 +10,8 @@ import (
 )
 
 // Whatever happens, a scheduler that has followed all events decides as one that starts from scratch does; and a
-// placement that an event did not name as affected is decided as it would have been before the event. Where the hub acts on other decisions of others
-// after an event, that changes what Balance goes by; nothing is scheduled anew for that alone.
+// placement that an event did not name as affected is decided as it would have been before the event. Where the hub acts on other decisions
+// of others after an event, that changes what Balance goes by; nothing is scheduled anew for that alone.
 func TestIncrementalIsFull(t *testing.T) {
 	t.Parallel()
 	for name, options := range map[string]Options{
@@ -53,7 +53,8 @@ func follow(t *testing.T, r *rand.Rand, options Options) {
 				t.Fatalf("after %d events, the last of which are %q, %s is decided otherwise than from scratch:\n%s",
 					len(history), history[max(0, len(history)-5):], key, diff)
 			}
-			if diff := cmp.Diff(written(outcome(then, key)), written(fresh)); options.TrustDecisions && diff != "" && !slices.Contains(affected, key) {
+			if diff := cmp.Diff(written(outcome(then, key)), written(fresh)); options.TrustDecisions && diff != "" &&
+				!slices.Contains(affected, key) {
 				t.Fatalf("after %d events, %q changes %s, but does not say so:\n%s", len(history), event, key, diff)
 			}
 		}

@@ -81,12 +81,13 @@ func (r *Result) ConditionMisconfigured() metav1.Condition {
 // broken is the result of a placement that is misconfigured: it keeps what it has. That it may not select anything whatever
 // its spec says comes first.
 func (s *Scheduler) broken(p *placement, bad *Misconfiguration) *Result {
-	result := &Result{Key: p.key, Disabled: p.disabled, Misconfigured: bad, Groups: s.kept(p), Selected: len(p.ids), Satisfied: metav1.Condition{
-		Type:    fleet.ConditionPlacementSatisfied,
-		Status:  metav1.ConditionFalse,
-		Reason:  fleet.ReasonNotAllDecisionsScheduled,
-		Message: fmt.Sprintf("The placement is misconfigured; the %d clusters selected before stay", len(p.ids)),
-	}}
+	result := &Result{Key: p.key, Disabled: p.disabled, Misconfigured: bad, Groups: s.kept(p), Selected: len(p.ids),
+		Satisfied: metav1.Condition{
+			Type:    fleet.ConditionPlacementSatisfied,
+			Status:  metav1.ConditionFalse,
+			Reason:  fleet.ReasonNotAllDecisionsScheduled,
+			Message: fmt.Sprintf("The placement is misconfigured; the %d clusters selected before stay", len(p.ids)),
+		}}
 	bound := s.bound(s.namespaces[p.key.Namespace])
 	switch sets := chosen(bound, p.object.Spec.ClusterSets); {
 	case len(sets) == 0:
@@ -103,7 +104,8 @@ const noMembers = "The bound ManagedClusterSets have no clusters"
 // waiting is the result of a placement whose CEL expressions were not applied to all clusters: it keeps what it has.
 func (s *Scheduler) waiting(p *placement) *Result {
 	return &Result{
-		Key: p.key, Disabled: p.disabled, Pending: true, Deferred: p.class.evaluation.deferred, Groups: s.kept(p), Selected: len(p.ids), Satisfied: metav1.Condition{
+		Key: p.key, Disabled: p.disabled, Pending: true, Deferred: p.class.evaluation.deferred, Groups: s.kept(p), Selected: len(p.ids),
+		Satisfied: metav1.Condition{
 			Type:    fleet.ConditionPlacementSatisfied,
 			Status:  metav1.ConditionFalse,
 			Reason:  fleet.ReasonNotAllDecisionsScheduled,
@@ -115,9 +117,11 @@ func (s *Scheduler) waiting(p *placement) *Result {
 // unbound is why a placement has no cluster sets.
 func unbound(p *placement, bound []*clusterSet) (reason, message string) {
 	if len(bound) == 0 {
-		return fleet.ReasonNoManagedClusterSetBindings, fmt.Sprintf("No ManagedClusterSetBinding in namespace %s leads to a ManagedClusterSet; bind one", p.key.Namespace)
+		return fleet.ReasonNoManagedClusterSetBindings,
+			fmt.Sprintf("No ManagedClusterSetBinding in namespace %s leads to a ManagedClusterSet; bind one", p.key.Namespace)
 	}
-	return fleet.ReasonNoIntersection, fmt.Sprintf("None of spec.clusterSets %q is bound to namespace %s", p.object.Spec.ClusterSets, p.key.Namespace)
+	return fleet.ReasonNoIntersection, fmt.Sprintf("None of spec.clusterSets %q is bound to namespace %s", p.object.Spec.ClusterSets,
+		p.key.Namespace)
 }
 
 // satisfied is the condition PlacementSatisfied. Its reasons come in this order. What it says changes only when the placement

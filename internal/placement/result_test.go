@@ -38,7 +38,8 @@ func TestSatisfied(t *testing.T) {
 		"none, of some":                 {placement: asking(matching(none), limit(1)), reason: "NoManagedClusterMatched"},
 		"none wanted, but none matches": {placement: asking(matching(none), limit(0)), reason: "NoManagedClusterMatched"},
 		"none has the topology":         {placement: asking(zones), reason: "NotAllDecisionsScheduled", message: "spec.spreadPolicy wants"},
-		"nor do some":                   {placement: asking(zones, limit(1)), reason: "NotAllDecisionsScheduled", message: "1 cluster decisions unscheduled"},
+		"nor do some": {placement: asking(zones, limit(1)), reason: "NotAllDecisionsScheduled",
+			message: "1 cluster decisions unscheduled"},
 
 		"too few": {placement: asking(limit(5)), reason: "NotAllDecisionsScheduled", message: "3 cluster decisions unscheduled"},
 	} {
@@ -102,14 +103,16 @@ func TestMisconfigured(t *testing.T) {
 		return metav1.LabelSelectorRequirement{Key: key, Operator: "Like"}
 	}
 	for wanted, option := range map[string]option{
-		"TaintToleration:spec.tolerations[0].operator: must be Exists":    toleration(clusterv1beta1.Toleration{Value: "v"}),
-		"TaintToleration:spec.tolerations[0].value: \"v\" must be empty":  toleration(clusterv1beta1.Toleration{Key: "k", Operator: "Exists", Value: "v"}),
+		"TaintToleration:spec.tolerations[0].operator: must be Exists": toleration(clusterv1beta1.Toleration{Value: "v"}),
+		"TaintToleration:spec.tolerations[0].value: \"v\" must be empty": toleration(clusterv1beta1.Toleration{Key: "k", Operator: "Exists",
+			Value: "v"}),
 		"TaintToleration:spec.tolerations[0].operator: \"In\" is neither": toleration(clusterv1beta1.Toleration{Key: "k", Operator: "In"}),
 
 		"Prioritizer:spec.prioritizerPolicy.configurations[0].scoreCoordinate: must": coordinate(nil),
-		"scoreCoordinate.builtIn: \"Spread\" is none of":                             coordinate(&clusterv1beta1.ScoreCoordinate{BuiltIn: "Spread"}),
-		"scoreCoordinate.addOn: must name":                                           coordinate(&clusterv1beta1.ScoreCoordinate{Type: "AddOn"}),
-		"scoreCoordinate.type: \"Other\" is neither":                                 coordinate(&clusterv1beta1.ScoreCoordinate{Type: "Other"}),
+		"scoreCoordinate.builtIn: \"Spread\" is none of": coordinate(&clusterv1beta1.ScoreCoordinate{
+			BuiltIn: "Spread"}),
+		"scoreCoordinate.addOn: must name":           coordinate(&clusterv1beta1.ScoreCoordinate{Type: "AddOn"}),
+		"scoreCoordinate.type: \"Other\" is neither": coordinate(&clusterv1beta1.ScoreCoordinate{Type: "Other"}),
 		"spec.prioritizerPolicy.mode: \"Some\" is neither": spec(func(s *clusterv1beta1.PlacementSpec) {
 			s.PrioritizerPolicy.Mode = "Some"
 		}),
@@ -141,14 +144,16 @@ func TestMisconfigured(t *testing.T) {
 				LabelSelector: metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{badExpression("a")}}}}}
 		}),
 
-		"Spread:spec.spreadPolicy.spreadConstraints[0].topologyKey: must":     evenly(over("Label", "", 1, "")),
-		"spreadConstraints[0].maxSkew: -1 must":                               evenly(over("Label", "a", -1, "")),
-		"spreadConstraints[0].topologyKeyType: \"Zone\" is neither":           evenly(over("Zone", "a", 1, "")),
-		"spreadConstraints[0].whenUnsatisfiable: \"Wait\" is neither":         evenly(over("Label", "a", 1, "Wait")),
-		"spec.spreadPolicy.spreadConstraints: there are 9; there must be 8":   evenly(make([]clusterv1beta1.SpreadConstraintsTerm, 9)...),
-		"Placement:spec.numberOfClusters: -1 must not be negative":            limit(-1),
-		"Placement:spec.scoreRateLimit: \"often\" is no duration such as 30s": spec(func(s *clusterv1beta1.PlacementSpec) { s.ScoreRateLimit = "often" }),
-		"Placement:metadata.name: ":                                           named(strings.Repeat("n", 64)),
+		"Spread:spec.spreadPolicy.spreadConstraints[0].topologyKey: must":   evenly(over("Label", "", 1, "")),
+		"spreadConstraints[0].maxSkew: -1 must":                             evenly(over("Label", "a", -1, "")),
+		"spreadConstraints[0].topologyKeyType: \"Zone\" is neither":         evenly(over("Zone", "a", 1, "")),
+		"spreadConstraints[0].whenUnsatisfiable: \"Wait\" is neither":       evenly(over("Label", "a", 1, "Wait")),
+		"spec.spreadPolicy.spreadConstraints: there are 9; there must be 8": evenly(make([]clusterv1beta1.SpreadConstraintsTerm, 9)...),
+		"Placement:spec.numberOfClusters: -1 must not be negative":          limit(-1),
+		"Placement:spec.scoreRateLimit: \"often\" is no duration such as 30s": spec(func(s *clusterv1beta1.PlacementSpec) {
+			s.ScoreRateLimit = "often"
+		}),
+		"Placement:metadata.name: ": named(strings.Repeat("n", 64)),
 	} {
 		t.Run(wanted, func(t *testing.T) {
 			t.Parallel()
@@ -168,7 +173,8 @@ func TestMisconfiguredAndUnbound(t *testing.T) {
 	check := func(p *clusterv1beta1.Placement, reason string) {
 		t.Helper()
 		result := schedule(t, s, p)
-		if result.Satisfied.Status != metav1.ConditionFalse || result.Satisfied.Reason != reason || result.ConditionMisconfigured().Status != metav1.ConditionTrue {
+		if result.Satisfied.Status != metav1.ConditionFalse || result.Satisfied.Reason != reason ||
+			result.ConditionMisconfigured().Status != metav1.ConditionTrue {
 			t.Errorf("%+v, %+v, want %s", result.Satisfied, result.ConditionMisconfigured(), reason)
 		}
 	}
@@ -207,7 +213,8 @@ func TestMisconfiguredOnEmptySets(t *testing.T) {
 		check := func(when, reason string) {
 			t.Helper()
 			result := schedule(t, s, p)
-			if result.Satisfied.Status != metav1.ConditionFalse || result.Satisfied.Reason != reason || reason == "NotAllDecisionsScheduled" && result.Misconfigured == nil {
+			if result.Satisfied.Status != metav1.ConditionFalse || result.Satisfied.Reason != reason || reason == "NotAllDecisionsScheduled" &&
+				result.Misconfigured == nil {
 				t.Errorf("%s, %s: %+v, %v, want %s", what, when, result.Satisfied, result.Misconfigured, reason)
 			}
 		}
@@ -245,7 +252,8 @@ func TestMisconfiguredKeepsDecisions(t *testing.T) {
 		t.Errorf("%+v", result)
 	}
 	wantClusters(t, result, "a", "b")
-	if result.Satisfied.Reason != "NotAllDecisionsScheduled" || !strings.Contains(result.Satisfied.Message, "the 2 clusters selected before stay") {
+	if result.Satisfied.Reason != "NotAllDecisionsScheduled" ||
+		!strings.Contains(result.Satisfied.Message, "the 2 clusters selected before stay") {
 		t.Errorf("%+v", result.Satisfied)
 	}
 	// They still weigh for others, and once it is mended the placement has them.

@@ -19,13 +19,15 @@ func TestWeights(t *testing.T) {
 		option option
 		wanted []Prioritizer
 	}{
-		"by default":       {option: weighed(nil), wanted: []Prioritizer{{"Balance", 1}, {"Steady", 1}}},
-		"added":            {option: weighed(map[string]int32{"ResourceAllocatableCPU": 2}), wanted: []Prioritizer{{"Balance", 1}, {"Steady", 1}, {"ResourceAllocatableCPU", 2}}},
-		"overridden":       {option: weighed(map[string]int32{"Balance": -3}), wanted: []Prioritizer{{"Balance", -3}, {"Steady", 1}}},
-		"off":              {option: weighed(map[string]int32{"Steady": 0}), wanted: []Prioritizer{{"Balance", 1}}},
-		"exactly":          {option: exactly(map[string]int32{"AddOn/usage/cpu": 1}), wanted: []Prioritizer{{"AddOn/usage/cpu", 1}}},
-		"exactly nothing":  {option: exactly(nil)},
-		"memory, not less": {option: exactly(map[string]int32{"ResourceAllocatableMemory": 10}), wanted: []Prioritizer{{"ResourceAllocatableMemory", 10}}},
+		"by default": {option: weighed(nil), wanted: []Prioritizer{{"Balance", 1}, {"Steady", 1}}},
+		"added": {option: weighed(map[string]int32{"ResourceAllocatableCPU": 2}),
+			wanted: []Prioritizer{{"Balance", 1}, {"Steady", 1}, {"ResourceAllocatableCPU", 2}}},
+		"overridden":      {option: weighed(map[string]int32{"Balance": -3}), wanted: []Prioritizer{{"Balance", -3}, {"Steady", 1}}},
+		"off":             {option: weighed(map[string]int32{"Steady": 0}), wanted: []Prioritizer{{"Balance", 1}}},
+		"exactly":         {option: exactly(map[string]int32{"AddOn/usage/cpu": 1}), wanted: []Prioritizer{{"AddOn/usage/cpu", 1}}},
+		"exactly nothing": {option: exactly(nil)},
+		"memory, not less": {option: exactly(map[string]int32{"ResourceAllocatableMemory": 10}),
+			wanted: []Prioritizer{{"ResourceAllocatableMemory", 10}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -204,7 +206,8 @@ func TestExpiredScores(t *testing.T) {
 	if got := explanation.Prioritizers[0].Expired; !slices.Equal(got, []string{"a", "b"}) {
 		t.Errorf("explained with the expired scores of %q, want a and b", got)
 	}
-	if got := explanation.Why("c").Reason; strings.Contains(got, "AddOn/usage/cpu 0 (expired); the") || !strings.Contains(got, "is b with score 0 = AddOn/usage/cpu 0 (expired)") {
+	if got := explanation.Why("c").Reason; strings.Contains(got, "AddOn/usage/cpu 0 (expired); the") ||
+		!strings.Contains(got, "is b with score 0 = AddOn/usage/cpu 0 (expired)") {
 		t.Errorf("c is not selected as %q", got)
 	}
 }
@@ -270,7 +273,8 @@ func TestScores(t *testing.T) {
 	}
 	s.SetCluster(member("a", "taint:full:NoSelectIfNew"))
 	s.SetCluster(member("d"))
-	want := []ClusterScore{{ClusterName: "a", Score: 200}, {ClusterName: "b", Score: 100}, {ClusterName: "c", Score: 100}, {ClusterName: "d", Score: 100}}
+	want := []ClusterScore{{ClusterName: "a", Score: 200}, {ClusterName: "b", Score: 100}, {ClusterName: "c", Score: 100},
+		{ClusterName: "d", Score: 100}}
 	if diff := cmp.Diff(want, schedule(t, s, p).Scores); diff != "" {
 		t.Error(diff)
 	}
@@ -294,9 +298,11 @@ func TestScores(t *testing.T) {
 // A cluster that says it has more than there can be scores as one that says nothing, and the others as without it.
 func TestAmountsBeyondMeasure(t *testing.T) {
 	t.Parallel()
-	want := scoresOf(newFleet(member("a", "cpu=1"), member("b", "cpu=2"), member("liar")), asking(exactly(map[string]int32{"ResourceAllocatableCPU": 1})))
+	want := scoresOf(newFleet(member("a", "cpu=1"), member("b", "cpu=2"), member("liar")),
+		asking(exactly(map[string]int32{"ResourceAllocatableCPU": 1})))
 	for _, amount := range []string{"1e400", "1e31", "-1e400", "0e400"} {
-		got := scoresOf(newFleet(member("a", "cpu=1"), member("b", "cpu=2"), member("liar", "cpu="+amount)), asking(exactly(map[string]int32{"ResourceAllocatableCPU": 1})))
+		got := scoresOf(newFleet(member("a", "cpu=1"), member("b", "cpu=2"), member("liar", "cpu="+amount)),
+			asking(exactly(map[string]int32{"ResourceAllocatableCPU": 1})))
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s: %s", amount, diff)
 		}

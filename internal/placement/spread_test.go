@@ -12,7 +12,8 @@ func evenly(terms ...clusterv1beta1.SpreadConstraintsTerm) option {
 	return func(p *clusterv1beta1.Placement) { p.Spec.SpreadPolicy.SpreadConstraints = terms }
 }
 
-func over(kind clusterv1beta1.TopologyKeyType, key string, maxSkew int32, when clusterv1beta1.UnsatisfiableMaxSkewAction) clusterv1beta1.SpreadConstraintsTerm {
+func over(kind clusterv1beta1.TopologyKeyType, key string, maxSkew int32,
+	when clusterv1beta1.UnsatisfiableMaxSkewAction) clusterv1beta1.SpreadConstraintsTerm {
 	return clusterv1beta1.SpreadConstraintsTerm{TopologyKeyType: kind, TopologyKey: key, MaxSkew: maxSkew, WhenUnsatisfiable: when}
 }
 
@@ -35,17 +36,23 @@ func TestSpread(t *testing.T) {
 		"by rank alone":           {options: []option{limit(4)}, wanted: "a1 a2 a3 a4", satisfied: true},
 		"one of each":             {options: []option{limit(3), evenly(over(label, "region", 1, strict))}, wanted: "a1 b1 c1", satisfied: true},
 		"maxSkew is 1 by default": {options: []option{limit(3), evenly(over(label, "region", 0, strict))}, wanted: "a1 b1 c1", satisfied: true},
-		"the best of a round":     {options: []option{limit(4), evenly(over(label, "region", 1, strict))}, wanted: "a1 a2 b1 c1", satisfied: true},
-		"more skew":               {options: []option{limit(4), evenly(over(label, "region", 3, strict))}, wanted: "a1 a2 a3 b1", satisfied: true},
-		"fewer than asked":        {options: []option{limit(9), evenly(over(label, "region", 1, strict))}, wanted: "a1 a2 b1 b2 c1"},
-		"as many as can be":       {options: []option{evenly(over(label, "region", 1, strict))}, wanted: "a1 a2 b1 b2 c1", satisfied: true},
-		"as many as asked":        {options: []option{limit(7), evenly(over(label, "region", 1, anyway))}, wanted: "a1 a2 a3 a4 b1 b2 c1", satisfied: true},
-		"anyway, but well":        {options: []option{limit(3), evenly(over(label, "region", 1, anyway))}, wanted: "a1 b1 c1", satisfied: true},
-		"claims":                  {options: []option{limit(4), evenly(over(claim, "platform", 1, strict))}, wanted: "a1 a2 a4 a5", satisfied: true},
-		"both":                    {options: []option{limit(4), evenly(over(claim, "platform", 1, strict), over(label, "region", 1, anyway))}, wanted: "a1 a4 a5 b1", satisfied: true},
-		"a label nobody has":      {options: []option{limit(2), evenly(over(label, "zone", 1, strict))}, wanted: ""},
-		"and anyway":              {options: []option{limit(2), evenly(over(label, "zone", 1, anyway))}, wanted: "a1 a2", satisfied: true},
-		"the first goes first":    {options: []option{limit(2), evenly(over(label, "region", 1, anyway), over(claim, "platform", 1, anyway))}, wanted: "a1 b1", satisfied: true},
+		"the best of a round": {options: []option{limit(4), evenly(over(label, "region", 1, strict))}, wanted: "a1 a2 b1 c1",
+			satisfied: true},
+		"more skew": {options: []option{limit(4), evenly(over(label, "region", 3, strict))}, wanted: "a1 a2 a3 b1",
+			satisfied: true},
+		"fewer than asked":  {options: []option{limit(9), evenly(over(label, "region", 1, strict))}, wanted: "a1 a2 b1 b2 c1"},
+		"as many as can be": {options: []option{evenly(over(label, "region", 1, strict))}, wanted: "a1 a2 b1 b2 c1", satisfied: true},
+		"as many as asked": {options: []option{limit(7), evenly(over(label, "region", 1, anyway))}, wanted: "a1 a2 a3 a4 b1 b2 c1",
+			satisfied: true},
+		"anyway, but well": {options: []option{limit(3), evenly(over(label, "region", 1, anyway))}, wanted: "a1 b1 c1", satisfied: true},
+		"claims": {options: []option{limit(4), evenly(over(claim, "platform", 1, strict))}, wanted: "a1 a2 a4 a5",
+			satisfied: true},
+		"both": {options: []option{limit(4), evenly(over(claim, "platform", 1, strict), over(label, "region", 1, anyway))},
+			wanted: "a1 a4 a5 b1", satisfied: true},
+		"a label nobody has": {options: []option{limit(2), evenly(over(label, "zone", 1, strict))}, wanted: ""},
+		"and anyway":         {options: []option{limit(2), evenly(over(label, "zone", 1, anyway))}, wanted: "a1 a2", satisfied: true},
+		"the first goes first": {options: []option{limit(2), evenly(over(label, "region", 1, anyway), over(claim, "platform", 1, anyway))},
+			wanted: "a1 b1", satisfied: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -17,7 +17,8 @@ func TestUntil(t *testing.T) {
 			attempts++
 			return time.Since(began) > time.Hour, nil
 		})
-		if least, most := int(time.Hour/(longestPause+longestPause/5)), int(time.Hour/longestPause+time.Hour/resetPause*10); err != nil || attempts < least || attempts > most {
+		if least, most := int(time.Hour/(longestPause+longestPause/5)), int(time.Hour/longestPause+time.Hour/resetPause*10); err != nil ||
+			attempts < least || attempts > most {
 			t.Errorf("%d attempts in an hour, want %d to %d: %v", attempts, least, most, err)
 		}
 	})

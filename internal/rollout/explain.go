@@ -51,7 +51,8 @@ func (r *rollout) completeMessage() string {
 	if selected == 0 {
 		return "no clusters are selected"
 	}
-	message := fmt.Sprintf("%d of %s successful%s", r.plan.Count[Done], text.Count(selected, "cluster"), r.others(HasFailed, TimedOut, Skipped))
+	message := fmt.Sprintf("%d of %s successful%s", r.plan.Count[Done], text.Count(selected, "cluster"),
+		r.others(HasFailed, TimedOut, Skipped))
 	failed := slices.Concat(r.plan.Names(HasFailed), r.plan.Names(TimedOut))
 	switch {
 	case r.plan.Succeeded():
@@ -60,7 +61,8 @@ func (r *rollout) completeMessage() string {
 		return "no more clusters begin: " + message
 	}
 	slices.Sort(failed)
-	return fmt.Sprintf("no more clusters begin: %s; repair the failed clusters (%s), or roll out another change", message, text.FirstFew(failed))
+	return fmt.Sprintf("no more clusters begin: %s; repair the failed clusters (%s), or roll out another change", message,
+		text.FirstFew(failed))
 }
 
 func (r *rollout) rollingMessage(current *stage) string {

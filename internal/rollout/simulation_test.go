@@ -69,7 +69,8 @@ func (s *simulation) decide() Plan {
 	})
 	again := Decide(input)
 	slices.SortFunc(again.Clusters, func(a, b ClusterPlan) int { return cmp.Compare(a.Name, b.Name) })
-	if !slices.Equal(plan.Clusters, again.Clusters) || plan.Phase != again.Phase || plan.Message != again.Message || !plan.Next.Equal(again.Next) {
+	if !slices.Equal(plan.Clusters, again.Clusters) || plan.Phase != again.Phase || plan.Message != again.Message ||
+		!plan.Next.Equal(again.Next) {
 		s.fail("the order of the input matters:\n%v\n%v", plan, again)
 	}
 	return plan
@@ -192,7 +193,8 @@ const restOfPlacement = 1000
 // Groups of one mandatory entry come by their index, by which the numbers of one entry differ.
 func (s *simulation) stage(c *simulated) int {
 	for i, m := range s.config.mandatory {
-		if s.kind != clusterv1alpha1.All && (m.GroupName == c.Group.Name && m.GroupName != "" || m.GroupName == "" && m.GroupIndex == c.Group.Index) {
+		if s.kind != clusterv1alpha1.All && (m.GroupName == c.Group.Name && m.GroupName != "" || m.GroupName == "" &&
+			m.GroupIndex == c.Group.Index) {
 			return i*10 + int(c.Group.Index)
 		}
 	}

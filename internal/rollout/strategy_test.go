@@ -34,17 +34,22 @@ func TestValidate(t *testing.T) {
 			`s.progressive.maxConcurrency: Invalid value: "abc": write a number of clusters such as 3, or a percentage such as 25%`},
 		{`{type: Progressive, progressive: {maxConcurrency: ""}}`,
 			`s.progressive.maxConcurrency: Invalid value: "": write a number of clusters such as 3, or a percentage such as 25%`},
-		{`{type: Progressive, progressive: {maxConcurrency: -1}}`, `s.progressive.maxConcurrency: Invalid value: "-1": a number of clusters is not negative`},
-		{`{type: Progressive, progressive: {maxFailures: -10%}}`, `s.progressive.maxFailures: Invalid value: "-10%": a number of clusters is not negative`},
+		{`{type: Progressive, progressive: {maxConcurrency: -1}}`,
+			`s.progressive.maxConcurrency: Invalid value: "-1": a number of clusters is not negative`},
+		{`{type: Progressive, progressive: {maxFailures: -10%}}`,
+			`s.progressive.maxFailures: Invalid value: "-10%": a number of clusters is not negative`},
 		{`{type: ProgressivePerGroup, progressivePerGroup: {maxFailures: 150%}}`,
 			`s.progressivePerGroup.maxFailures: Invalid value: "150%": a percentage of clusters is at most 100%`},
 		{`{type: ProgressivePerGroup, progressivePerGroup: {maxFailures: 99999999999999999999%}}`,
 			`s.progressivePerGroup.maxFailures: Invalid value: "99999999999999999999%": write a number of clusters such as 3, or a percentage such as 25%`},
-		{`{type: All, all: {progressDeadline: 5d}}`, `s.all.progressDeadline: Invalid value: "5d": write a time such as 10m or 2h, or None to wait for ever`},
-		{`{type: All, all: {progressDeadline: 5mNone}}`, `s.all.progressDeadline: Invalid value: "5mNone": write a time such as 10m or 2h, or None to wait for ever`}, // the CRD takes it
+		{`{type: All, all: {progressDeadline: 5d}}`,
+			`s.all.progressDeadline: Invalid value: "5d": write a time such as 10m or 2h, or None to wait for ever`},
+		{`{type: All, all: {progressDeadline: 5mNone}}`,
+			`s.all.progressDeadline: Invalid value: "5mNone": write a time such as 10m or 2h, or None to wait for ever`}, // the CRD takes it
 		{`{type: All, all: {progressDeadline: 0s}}`,
 			`s.all.progressDeadline: Invalid value: "0s": no cluster can keep a deadline of no time; write one such as 10m, or None to wait for ever`},
-		{`{type: All, all: {minSuccessTime: soon}}`, `s.all.minSuccessTime: Invalid value: "soon": write a time such as 5m or 1h30m, or 0 for none`},
+		{`{type: All, all: {minSuccessTime: soon}}`,
+			`s.all.minSuccessTime: Invalid value: "soon": write a time such as 5m or 1h30m, or 0 for none`},
 		{`{type: Progressive, progressive: {minSuccessTime: -5m}}`,
 			`s.progressive.minSuccessTime: Invalid value: "-5m": a time is not negative; write one such as 5m, or 0 for none`},
 		{`{type: Progressive, progressive: {mandatoryDecisionGroups: [{groupIndex: 0}, {groupIndex: -1}]}}`,
@@ -74,8 +79,10 @@ func TestValuesThatDoNotFitAreClampedAndNoted(t *testing.T) {
 	}{
 		// What fits is not noted.
 		{`{type: Progressive, progressive: {maxConcurrency: 3, maxFailures: 3}}`, "a, b, c", Effective{wholePlacement, 3, 3, none, none}, ``},
-		{`{type: Progressive, progressive: {maxConcurrency: 100%, maxFailures: 100%}}`, "a, b, c", Effective{wholePlacement, 3, 3, none, none}, ``},
-		{`{type: Progressive, progressive: {minSuccessTime: 1h, progressDeadline: 1h}}`, "a, b, c", Effective{wholePlacement, 3, 0, hour, hour}, ``},
+		{`{type: Progressive, progressive: {maxConcurrency: 100%, maxFailures: 100%}}`, "a, b, c", Effective{wholePlacement, 3, 3, none, none},
+			``},
+		{`{type: Progressive, progressive: {minSuccessTime: 1h, progressDeadline: 1h}}`, "a, b, c", Effective{wholePlacement, 3, 0, hour, hour},
+			``},
 		{`{type: ProgressivePerGroup, progressivePerGroup: {maxFailures: 34%}}`, "a, b, c", Effective{"decision group 0", 3, 2, none, none}, ``},
 		{`{type: All, all: {minSuccessTime: 1h}}`, "a, b, c", Effective{wholePlacement, 3, 3, none, none}, ``},
 		{`{type: Progressive, progressive: {maxFailures: 3, mandatoryDecisionGroups: [{groupIndex: 1}]}}`, "a, b 1, c",
@@ -103,9 +110,11 @@ func TestValuesThatDoNotFitAreClampedAndNoted(t *testing.T) {
 		{`{type: Progressive, progressive: {minSuccessTime: -1h, progressDeadline: 0h}}`, "a, b, c", Effective{wholePlacement, 3, 0, none, none},
 			`rolloutStrategy.progressive.minSuccessTime: -1h counts as 0: a time is not negative; write one such as 5m, or 0 for none` +
 				"\n" + `rolloutStrategy.progressive.progressDeadline: 0h counts as None: no cluster can keep a deadline of no time; write one such as 10m, or None to wait for ever`},
-		{`{type: Progressive, progressive: {mandatoryDecisionGroups: [{groupName: canry}, {groupIndex: 9}, {groupIndex: -2}]}}`, "a 0/canary, b, c",
+		{`{type: Progressive, progressive: {mandatoryDecisionGroups: [{groupName: canry}, {groupIndex: 9}, {groupIndex: -2}]}}`,
+			"a 0/canary, b, c",
 			Effective{wholePlacement, 3, 0, none, none},
-			`rolloutStrategy.progressive.mandatoryDecisionGroups[2].groupIndex: -2 counts as no group: the indices of decision groups begin at 0` + "\n" +
+			`rolloutStrategy.progressive.mandatoryDecisionGroups[2].groupIndex: -2 counts as no group: the indices of decision groups begin at 0` +
+				"\n" +
 				`rolloutStrategy.progressive.mandatoryDecisionGroups[0]: the placement has no clusters in a decision group named "canry": it is passed over` + "\n" +
 				`rolloutStrategy.progressive.mandatoryDecisionGroups[1]: the placement has no clusters in a decision group with index 9: it is passed over`},
 	} {
@@ -120,7 +129,8 @@ func TestValuesThatDoNotFitAreClampedAndNoted(t *testing.T) {
 }
 
 // weird are values that somebody could write, with and without sense.
-var weird = []string{"0", "1", "-1", "5", "99999999999999999999", "0%", "-0%", "1%", "100%", "101%", "150%", "-5%", "%", "%%", "", " ", "1 %", "abc",
+var weird = []string{"0", "1", "-1", "5", "99999999999999999999", "0%", "-0%", "1%", "100%", "101%", "150%", "-5%", "%", "%%", "", " ",
+	"1 %", "abc",
 	"None", "none", "0.5", "50.5%", "+3", "1e3", "0x10", "5m", "5", "0s", "-1h", "1h1h", "9999999h", "99999999999h", "5|", "1d", "\x00", "½"}
 
 // Whatever a strategy holds, either Validate refuses it or it can be rolled out; and every value that a rollout replaces
@@ -129,7 +139,8 @@ func TestWeirdValues(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []clusterv1alpha1.RolloutType{"", "All", "Progressive", "ProgressivePerGroup", "all", "x"} {
 		for _, value := range weird {
-			for _, number := range []intstr.IntOrString{intstr.FromString(value), intstr.Parse(value), intstr.FromInt32(-1), intstr.FromInt32(1 << 30)} {
+			for _, number := range []intstr.IntOrString{intstr.FromString(value), intstr.Parse(value), intstr.FromInt32(-1),
+				intstr.FromInt32(1 << 30)} {
 				config := clusterv1alpha1.RolloutConfig{MinSuccessTime: value, ProgressDeadline: value, MaxFailures: &number}
 				checkUsable(t, strategyOf(kind, config, &number))
 				checkUsable(t, strategyOf(kind, clusterv1alpha1.RolloutConfig{MinSuccessTime: value}, nil))

@@ -56,7 +56,8 @@ type apiServer struct {
 
 // startAPIServer serves at listener from the database at etcdEndpoint until it is
 // stopped; ctx only carries values. ready is its last readiness check.
-func startAPIServer(ctx context.Context, listener net.Listener, etcdEndpoint string, keys *clusterKeys, ready func() error) (*apiServer, error) {
+func startAPIServer(ctx context.Context, listener net.Listener, etcdEndpoint string, keys *clusterKeys, ready func() error) (*apiServer,
+	error) {
 	stock, err := apiServerOptions(listener, etcdEndpoint, keys)
 	if err != nil {
 		return nil, err

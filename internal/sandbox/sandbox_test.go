@@ -108,7 +108,8 @@ func eventually(t *testing.T, check func(ctx context.Context) string) {
 // namespace makes a namespace for one test, ready for pods.
 func namespace(t *testing.T, client kubernetes.Interface) string {
 	t.Helper()
-	ns, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}, metav1.CreateOptions{})
+	ns, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}},
+		metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -298,9 +299,11 @@ func TestRefusals(t *testing.T) {
 		options sandbox.Options
 		want    []string
 	}{
-		"directory in use":     {sandbox.Options{DataDir: filepath.Dir(shared.Kubeconfig())}, []string{"in use", filepath.Dir(shared.Kubeconfig())}},
-		"port in use":          {sandbox.Options{DataDir: t.TempDir(), Port: busy}, []string{fmt.Sprint(busy), "in use", "--port"}},
-		"remembered port":      {sandbox.Options{DataDir: rememberedBusy}, []string{fmt.Sprint(busy), "in use", "remove " + filepath.Join(rememberedBusy, "port")}},
+		"directory in use": {sandbox.Options{DataDir: filepath.Dir(shared.Kubeconfig())},
+			[]string{"in use", filepath.Dir(shared.Kubeconfig())}},
+		"port in use": {sandbox.Options{DataDir: t.TempDir(), Port: busy}, []string{fmt.Sprint(busy), "in use", "--port"}},
+		"remembered port": {sandbox.Options{DataDir: rememberedBusy},
+			[]string{fmt.Sprint(busy), "in use", "remove " + filepath.Join(rememberedBusy, "port")}},
 		"broken port file":     {sandbox.Options{DataDir: brokenPort}, []string{`"many" is not a port number`}},
 		"no directory":         {sandbox.Options{}, []string{"data-dir"}},
 		"impossible port":      {sandbox.Options{DataDir: t.TempDir(), Port: 70000}, []string{"port: 70000"}},

@@ -50,7 +50,8 @@ func addWorkloads(ctx context.Context, config *rest.Config, shared informers.Sha
 	return addDisruption(ctx, config, client, shared, add)
 }
 
-func addReplicated(ctx context.Context, client kubernetes.Interface, shared informers.SharedInformerFactory, add func(func(context.Context))) error {
+func addReplicated(ctx context.Context, client kubernetes.Interface, shared informers.SharedInformerFactory,
+	add func(func(context.Context))) error {
 	apps, core := shared.Apps().V1(), shared.Core().V1()
 	deployments, err := deployment.NewDeploymentController(ctx, apps.Deployments(), apps.ReplicaSets(), core.Pods(), client)
 	if err != nil {
@@ -62,7 +63,8 @@ func addReplicated(ctx context.Context, client kubernetes.Interface, shared info
 		return fmt.Errorf("prepare the daemon set controller: %w", err)
 	}
 	sets := replicaset.NewReplicaSetController(ctx, apps.ReplicaSets(), core.Pods(), client, replicaset.BurstReplicas)
-	stateful := statefulset.NewStatefulSetController(ctx, core.Pods(), apps.StatefulSets(), core.PersistentVolumeClaims(), apps.ControllerRevisions(), client)
+	stateful := statefulset.NewStatefulSetController(ctx, core.Pods(), apps.StatefulSets(), core.PersistentVolumeClaims(),
+		apps.ControllerRevisions(), client)
 	replications := replication.NewReplicationManager(ctx, core.Pods(), core.ReplicationControllers(), client, replication.BurstReplicas)
 	for _, run := range []func(context.Context, int){deployments.Run, sets.Run, daemons.Run, stateful.Run, replications.Run} {
 		add(func(ctx context.Context) { run(ctx, workers) })
@@ -70,7 +72,8 @@ func addReplicated(ctx context.Context, client kubernetes.Interface, shared info
 	return nil
 }
 
-func addBatch(ctx context.Context, client kubernetes.Interface, shared informers.SharedInformerFactory, add func(func(context.Context))) error {
+func addBatch(ctx context.Context, client kubernetes.Interface, shared informers.SharedInformerFactory,
+	add func(func(context.Context))) error {
 	batch := shared.Batch().V1()
 	// The last two informers are for gang scheduling, an alpha feature that is off.
 	jobs, err := job.NewController(ctx, client, shared.Core().V1().Pods(), batch.Jobs(), nil, nil)
@@ -88,7 +91,8 @@ func addBatch(ctx context.Context, client kubernetes.Interface, shared informers
 	return nil
 }
 
-func addEndpoints(ctx context.Context, client kubernetes.Interface, shared informers.SharedInformerFactory, add func(func(context.Context))) error {
+func addEndpoints(ctx context.Context, client kubernetes.Interface, shared informers.SharedInformerFactory,
+	add func(func(context.Context))) error {
 	core := shared.Core().V1()
 	endpoints := endpoint.NewEndpointController(ctx, core.Pods(), core.Services(), core.Endpoints(), client, 0)
 	slices := endpointslice.NewController(ctx, core.Pods(), core.Services(), core.Nodes(), shared.Discovery().V1().EndpointSlices(),
@@ -101,9 +105,11 @@ func addEndpoints(ctx context.Context, client kubernetes.Interface, shared infor
 
 // addDisruption keeps the status of PodDisruptionBudgets, without which no pod
 // they cover could be evicted.
-func addDisruption(ctx context.Context, config *rest.Config, client kubernetes.Interface, shared informers.SharedInformerFactory, add func(func(context.Context))) error {
+func addDisruption(ctx context.Context, config *rest.Config, client kubernetes.Interface, shared informers.SharedInformerFactory,
+	add func(func(context.Context))) error {
 	mapper := restmapper.NewDeferredDiscoveryRESTMapper(cacheddiscovery.NewMemCacheClient(client.Discovery()))
-	scales, err := scale.NewForConfig(config, mapper, dynamic.LegacyAPIPathResolverFunc, scale.NewDiscoveryScaleKindResolver(client.Discovery()))
+	scales, err := scale.NewForConfig(config, mapper, dynamic.LegacyAPIPathResolverFunc,
+		scale.NewDiscoveryScaleKindResolver(client.Discovery()))
 	if err != nil {
 		return fmt.Errorf("prepare the disruption controller: %w", err)
 	}

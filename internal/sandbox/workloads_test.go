@@ -167,7 +167,8 @@ func TestJobCompletes(t *testing.T) {
 	t.Parallel()
 	client := clientOf(t, shared)
 	ns := namespace(t, client)
-	_, err := client.BatchV1().Jobs(ns).Create(t.Context(), &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "once"}, Spec: jobSpec()}, metav1.CreateOptions{})
+	_, err := client.BatchV1().Jobs(ns).Create(t.Context(), &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "once"}, Spec: jobSpec()},
+		metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -285,7 +286,8 @@ func TestPodDeletion(t *testing.T) {
 		}
 		return ""
 	})
-	if _, err := pods.Patch(t.Context(), "held", "application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
+	if _, err := pods.Patch(t.Context(), "held", "application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`),
+		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	gone("held")
@@ -341,7 +343,8 @@ func TestDisruptionBudget(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = client.PolicyV1().Evictions(ns).Evict(t.Context(), &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: pods.Items[0].Name}})
+	err = client.PolicyV1().Evictions(ns).Evict(t.Context(),
+		&policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: pods.Items[0].Name}})
 	if !apierrors.IsTooManyRequests(err) {
 		t.Errorf("evict below the budget: got %v, want too many requests", err)
 	}
@@ -367,11 +370,13 @@ func TestOwnedObjectsFollow(t *testing.T) {
 	t.Parallel()
 	client := clientOf(t, shared)
 	ns := namespace(t, client)
-	owner, err := client.CoreV1().ConfigMaps(ns).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "owner"}}, metav1.CreateOptions{})
+	owner, err := client.CoreV1().ConfigMaps(ns).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "owner"}},
+		metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	owned := metav1.ObjectMeta{Name: "owned", OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID}}}
+	owned := metav1.ObjectMeta{Name: "owned",
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID}}}
 	if _, err := client.CoreV1().Secrets(ns).Create(t.Context(), &corev1.Secret{ObjectMeta: owned}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}

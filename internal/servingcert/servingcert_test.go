@@ -40,7 +40,8 @@ func host(t *testing.T, c *servingcert.Certificate) string {
 func TestCertificate(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if _, err := servingcert.Read(dir); err == nil || !strings.Contains(err.Error(), "put it and its key into "+dir+" as tls.crt and tls.key") {
+	if _, err := servingcert.Read(dir); err == nil || !strings.Contains(err.Error(), "put it and its key into "+dir+
+		" as tls.crt and tls.key") {
 		t.Errorf("without files: %v", err)
 	}
 	write(t, dir, "one")
@@ -64,7 +65,8 @@ func TestCertificate(t *testing.T) {
 		t.Errorf("it serves %q after nonsense", got)
 	}
 	write(t, dir, "two")
-	err = wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) { return host(t, c) == "two", nil })
+	err = wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 30*time.Second, true,
+		func(context.Context) (bool, error) { return host(t, c) == "two", nil })
 	if err != nil {
 		t.Errorf("it still serves %q", host(t, c))
 	}

@@ -54,7 +54,8 @@ func IsFor(request *x509.CertificateRequest, subject addonv1beta1.Subject) bool 
 
 // OfClient tells whether the usages are those of a client certificate and no others.
 func OfClient(usages []certificatesv1.KeyUsage) bool {
-	allowed := []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment, certificatesv1.UsageClientAuth}
+	allowed := []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment,
+		certificatesv1.UsageClientAuth}
 	for _, u := range usages {
 		if !slices.Contains(allowed, u) {
 			return false
@@ -73,8 +74,8 @@ func Decided(csr *certificatesv1.CertificateSigningRequest) bool {
 // Undecided tells whether the request is neither approved nor denied yet.
 func Undecided(csr *certificatesv1.CertificateSigningRequest) bool { return !Decided(csr) }
 
-// Outdated tells whether a request is from before the time from which on certificates of its cluster hold: whoever made it may be somebody that the
-// hub does not let in any more.
+// Outdated tells whether a request is from before the time from which on certificates of its cluster hold: whoever made it may be somebody
+// that the hub does not let in any more.
 func Outdated(csr *certificatesv1.CertificateSigningRequest, cluster client.Object) bool {
 	notBefore, err := fleet.CredentialsNotBefore(cluster.GetAnnotations())
 	return err != nil || csr.CreationTimestamp.Time.Before(notBefore)

@@ -26,14 +26,18 @@ func TestIsFor(t *testing.T) {
 		asked pkix.Name
 		want  bool
 	}{
-		"the subject":          {pkix.Name{CommonName: "agent", Organization: []string{"b", "a"}, OrganizationalUnit: []string{"unit"}}, true},
-		"and everybody":        {pkix.Name{CommonName: "agent", Organization: []string{"b", "a", "system:authenticated"}, OrganizationalUnit: []string{"unit"}}, true},
-		"another user":         {pkix.Name{CommonName: "admin", Organization: []string{"b", "a"}, OrganizationalUnit: []string{"unit"}}, false},
-		"one group more":       {pkix.Name{CommonName: "agent", Organization: []string{"b", "a", "system:masters"}, OrganizationalUnit: []string{"unit"}}, false},
-		"one group less":       {pkix.Name{CommonName: "agent", Organization: []string{"b"}, OrganizationalUnit: []string{"unit"}}, false},
-		"no unit":              {pkix.Name{CommonName: "agent", Organization: []string{"b", "a"}}, false},
-		"an attribute besides": {pkix.Name{CommonName: "agent", Organization: []string{"b", "a"}, OrganizationalUnit: []string{"unit"}, ExtraNames: uid}, false},
-		"a serial number":      {pkix.Name{CommonName: "agent", Organization: []string{"b", "a"}, OrganizationalUnit: []string{"unit"}, SerialNumber: "1"}, false},
+		"the subject": {pkix.Name{CommonName: "agent", Organization: []string{"b", "a"}, OrganizationalUnit: []string{"unit"}}, true},
+		"and everybody": {pkix.Name{CommonName: "agent", Organization: []string{"b", "a", "system:authenticated"},
+			OrganizationalUnit: []string{"unit"}}, true},
+		"another user": {pkix.Name{CommonName: "admin", Organization: []string{"b", "a"}, OrganizationalUnit: []string{"unit"}}, false},
+		"one group more": {pkix.Name{CommonName: "agent", Organization: []string{"b", "a", "system:masters"},
+			OrganizationalUnit: []string{"unit"}}, false},
+		"one group less": {pkix.Name{CommonName: "agent", Organization: []string{"b"}, OrganizationalUnit: []string{"unit"}}, false},
+		"no unit":        {pkix.Name{CommonName: "agent", Organization: []string{"b", "a"}}, false},
+		"an attribute besides": {pkix.Name{CommonName: "agent", Organization: []string{"b", "a"}, OrganizationalUnit: []string{"unit"},
+			ExtraNames: uid}, false},
+		"a serial number": {pkix.Name{CommonName: "agent", Organization: []string{"b", "a"}, OrganizationalUnit: []string{"unit"},
+			SerialNumber: "1"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -105,10 +109,12 @@ func TestAddOnChanged(t *testing.T) {
 		"configurations": {func(s *addonv1beta1.ManagedClusterAddOnStatus) {
 			s.ConfigReferences = append(s.ConfigReferences, addonv1beta1.ConfigReference{})
 		}, true},
-		"another configuration":      {func(s *addonv1beta1.ManagedClusterAddOnStatus) { s.ConfigReferences[0].DesiredConfig.SpecHash = "b" }, true},
-		"another type":               {func(s *addonv1beta1.ManagedClusterAddOnStatus) { s.ConfigReferences[0].Resource = "others" }, true},
-		"the configuration is there": {func(s *addonv1beta1.ManagedClusterAddOnStatus) { s.ConfigReferences[0].LastAppliedConfig = hash("a") }, false},
-		"the configuration is seen":  {func(s *addonv1beta1.ManagedClusterAddOnStatus) { s.ConfigReferences[0].LastObservedGeneration++ }, false},
+		"another configuration": {func(s *addonv1beta1.ManagedClusterAddOnStatus) { s.ConfigReferences[0].DesiredConfig.SpecHash = "b" },
+			true},
+		"another type": {func(s *addonv1beta1.ManagedClusterAddOnStatus) { s.ConfigReferences[0].Resource = "others" }, true},
+		"the configuration is there": {func(s *addonv1beta1.ManagedClusterAddOnStatus) { s.ConfigReferences[0].LastAppliedConfig = hash("a") },
+			false},
+		"the configuration is seen": {func(s *addonv1beta1.ManagedClusterAddOnStatus) { s.ConfigReferences[0].LastObservedGeneration++ }, false},
 	} {
 		before := &addonv1beta1.ManagedClusterAddOn{}
 		before.Status.ConfigReferences = []addonv1beta1.ConfigReference{{DesiredConfig: hash("a")}}

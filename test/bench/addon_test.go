@@ -170,7 +170,8 @@ func catalogueEntry(name string) *addonv1beta1.ClusterManagementAddOn {
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: addonv1beta1.ClusterManagementAddOnSpec{
 			DefaultConfigs: []addonv1beta1.AddOnConfig{
-				{ConfigGroupResource: addonv1beta1.ConfigGroupResource{Group: group, Resource: "addontemplates"}, ConfigReferent: addonv1beta1.ConfigReferent{Name: name}},
+				{ConfigGroupResource: addonv1beta1.ConfigGroupResource{Group: group, Resource: "addontemplates"},
+					ConfigReferent: addonv1beta1.ConfigReferent{Name: name}},
 				{ConfigGroupResource: addonv1beta1.ConfigGroupResource{Group: group, Resource: "addondeploymentconfigs"},
 					ConfigReferent: addonv1beta1.ConfigReferent{Namespace: metav1.NamespaceDefault, Name: addOnConfig}},
 			},
@@ -272,7 +273,8 @@ func awaitAddOns(t *testing.T, hub *env.Server, n int, done func(*addonv1beta1.M
 			close(all)
 		}
 	}
-	if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: see, UpdateFunc: func(_, o any) { see(o) }}); err != nil {
+	if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: see,
+		UpdateFunc: func(_, o any) { see(o) }}); err != nil {
 		t.Fatal(err)
 	}
 	go func() {

@@ -45,7 +45,8 @@ func watchAvailability(t *testing.T, hub *env.Server) *availability {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: a.see, UpdateFunc: func(_, o any) { a.see(o) }}); err != nil {
+	if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: a.see,
+		UpdateFunc: func(_, o any) { a.see(o) }}); err != nil {
 		t.Fatal(err)
 	}
 	go func() {

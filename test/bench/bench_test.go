@@ -195,7 +195,8 @@ func measureCommands(t *testing.T, r *report, hub *env.Server) {
 
 func isAvailable(o client.Object) bool {
 	mc, ok := o.(*clusterv1.ManagedCluster)
-	return ok && conditionTrue(mc.Status.Conditions, fleet.ConditionJoined) && conditionTrue(mc.Status.Conditions, fleet.ConditionClusterAvailable)
+	return ok && conditionTrue(mc.Status.Conditions, fleet.ConditionJoined) &&
+		conditionTrue(mc.Status.Conditions, fleet.ConditionClusterAvailable)
 }
 
 // wait lets time pass, unless the test ends.

@@ -32,9 +32,10 @@ func measureDeletion(t *testing.T, r *report, hub *env.Server) {
 		}
 		return works
 	})
-	d.measure(r, fmt.Sprintf("work of %d manifests deleted to gone", deletedManifests), "4", deletedManifests, func(round int) []*workv1.ManifestWork {
-		return []*workv1.ManifestWork{workOf(cluster, fmt.Sprintf("large-%d", round), configMapsOf(deletedManifests)...)}
-	})
+	d.measure(r, fmt.Sprintf("work of %d manifests deleted to gone", deletedManifests), "4", deletedManifests,
+		func(round int) []*workv1.ManifestWork {
+			return []*workv1.ManifestWork{workOf(cluster, fmt.Sprintf("large-%d", round), configMapsOf(deletedManifests)...)}
+		})
 }
 
 // deletionBench is an agent on a cluster of its own, of which every request is counted.

@@ -61,7 +61,9 @@ func measureMemory(t *testing.T, r *report, hub *env.Server) {
 	agent := env.Join(t, hub, managed, "full")
 	var manifests []string
 	for i := range configMaps {
-		manifests = append(manifests, fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"default","name":"managed-%d"},"data":{"key":%q}}`, i, content))
+		manifests = append(manifests,
+			fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"default","name":"managed-%d"},"data":{"key":%q}}`, i,
+				content))
 	}
 	applied := watchWorks(t, hub, "full")
 	for i := range configMaps / 10 {
@@ -107,7 +109,8 @@ func fill(t *testing.T, c client.Client) {
 
 func createUpTo(ctx context.Context, c client.Client, next *atomic.Int64) error {
 	for i := next.Add(1); i <= unmanaged; i = next.Add(1) {
-		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: fmt.Sprintf("unmanaged-%d", i)}, Data: map[string]string{"key": content}}
+		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: fmt.Sprintf("unmanaged-%d", i)},
+			Data: map[string]string{"key": content}}
 		if err := c.Create(ctx, cm); err != nil {
 			return err
 		}

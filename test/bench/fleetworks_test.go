@@ -125,7 +125,8 @@ func (b *workBench) measurePlainWrites(when string, n int) (rates plainRates) {
 	}
 	rates.create = rate("creations", func(w *workv1.ManifestWork) error { return b.c.Create(b.t.Context(), w) })
 	rates.patch = rate("patches of finalizers", func(w *workv1.ManifestWork) error {
-		content := fmt.Appendf(nil, `{"metadata":{"finalizers":[%q],"resourceVersion":%q}}`, fleet.FinalizerManifestWorkCleanup, w.ResourceVersion)
+		content := fmt.Appendf(nil, `{"metadata":{"finalizers":[%q],"resourceVersion":%q}}`, fleet.FinalizerManifestWorkCleanup,
+			w.ResourceVersion)
 		return b.c.Patch(b.t.Context(), w, client.RawPatch(types.MergePatchType, content))
 	})
 	rates.status = rate("updates of status", func(w *workv1.ManifestWork) error {
@@ -150,9 +151,11 @@ func (b *workBench) addCPU(what string, writes float64, before usage, took time.
 // reportedStatus is as large as what an agent reports.
 func reportedStatus(w *workv1.ManifestWork) workv1.ManifestWorkStatus {
 	var status workv1.ManifestWorkStatus
-	object := workv1.ManifestCondition{ResourceMeta: workv1.ManifestResourceMeta{Version: "v1", Kind: "ConfigMap", Resource: "configmaps", Name: w.Name, Namespace: "default"}}
+	object := workv1.ManifestCondition{ResourceMeta: workv1.ManifestResourceMeta{Version: "v1", Kind: "ConfigMap", Resource: "configmaps",
+		Name: w.Name, Namespace: "default"}}
 	for _, kind := range []string{fleet.ConditionApplied, fleet.ConditionAvailable} {
-		cond := metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: fleet.ReasonAppliedManifestComplete, Message: "Apply manifest complete", ObservedGeneration: w.Generation}
+		cond := metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: fleet.ReasonAppliedManifestComplete,
+			Message: "Apply manifest complete", ObservedGeneration: w.Generation}
 		meta.SetStatusCondition(&status.Conditions, cond)
 		meta.SetStatusCondition(&object.Conditions, cond)
 	}
@@ -238,7 +241,8 @@ func (b *workBench) measureDrift() {
 		created := creations(b.t, c, &corev1.ConfigMapList{}, "work-0")
 		<-created
 		begin := time.Now()
-		if err := c.Delete(b.t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "work-0"}}); err != nil {
+		if err := c.Delete(b.t.Context(),
+			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "work-0"}}); err != nil {
 			b.t.Fatal(err)
 		}
 		took = append(took, (<-created).Sub(begin))
@@ -263,8 +267,9 @@ func (b *workBench) measureFeedback() {
 		if err := c.Get(b.t.Context(), client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: name}, deployment); err != nil {
 			b.t.Fatal(err)
 		}
-		deployment.Status = appsv1.DeploymentStatus{ObservedGeneration: deployment.Generation, Replicas: 1, UpdatedReplicas: 1, ReadyReplicas: 1, AvailableReplicas: 1,
-			Conditions: []appsv1.DeploymentCondition{{Type: appsv1.DeploymentAvailable, Status: corev1.ConditionTrue}}}
+		deployment.Status = appsv1.DeploymentStatus{ObservedGeneration: deployment.Generation, Replicas: 1, UpdatedReplicas: 1, ReadyReplicas: 1,
+			AvailableReplicas: 1,
+			Conditions:        []appsv1.DeploymentCondition{{Type: appsv1.DeploymentAvailable, Status: corev1.ConditionTrue}}}
 		begin := time.Now()
 		if err := c.Status().Update(b.t.Context(), deployment); err != nil {
 			b.t.Fatal(err)
@@ -294,7 +299,8 @@ func (b *workBench) measureWorksDeletion() {
 func (b *workBench) measureSet() {
 	ctx := b.t.Context()
 	for _, o := range []client.Object{
-		&clusterv1beta2.ManagedClusterSetBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "global"}, Spec: clusterv1beta2.ManagedClusterSetBindingSpec{ClusterSet: "global"}},
+		&clusterv1beta2.ManagedClusterSetBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "global"},
+			Spec: clusterv1beta2.ManagedClusterSetBindingSpec{ClusterSet: "global"}},
 		&clusterv1beta1.Placement{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "all"}},
 	} {
 		create(b.t, b.c, o)

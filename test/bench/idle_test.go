@@ -49,7 +49,9 @@ func measureIdleManifests(t *testing.T, r *report, hub *env.Server) {
 
 func configMapsOf(n int) (manifests []string) {
 	for i := range n {
-		manifests = append(manifests, fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":%q,"name":"idle-%d"},"data":{"key":"value"}}`, corev1.NamespaceDefault, i))
+		manifests = append(manifests,
+			fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":%q,"name":"idle-%d"},"data":{"key":"value"}}`,
+				corev1.NamespaceDefault, i))
 	}
 	return manifests
 }

@@ -38,7 +38,8 @@ func metricsOf(t *testing.T, hub *env.Server) metrics {
 	for _, sample := range families["apiserver_request_total"].GetMetric() {
 		n := sample.GetCounter().GetValue()
 		m.requests += n
-		m.byKind[strings.Join([]string{label(sample, "verb"), label(sample, "resource"), label(sample, "subresource"), label(sample, "code")}, " ")] += n
+		m.byKind[strings.Join([]string{label(sample, "verb"), label(sample, "resource"), label(sample, "subresource"), label(sample, "code")},
+			" ")] += n
 	}
 	for _, sample := range families["apiserver_longrunning_requests"].GetMetric() {
 		if label(sample, "verb") == "WATCH" {

@@ -100,11 +100,15 @@ func benchPlacement(i int) *clusterv1beta1.Placement {
 		ObjectMeta: metav1.ObjectMeta{Namespace: placementSet, Name: fmt.Sprintf("placement-%d", i)},
 		Spec: clusterv1beta1.PlacementSpec{
 			NumberOfClusters: ptr.To[int32](10),
-			PrioritizerPolicy: clusterv1beta1.PrioritizerPolicy{Mode: clusterv1beta1.PrioritizerPolicyModeExact, Configurations: []clusterv1beta1.PrioritizerConfig{
-				prioritize(clusterv1beta1.ScoreCoordinate{Type: clusterv1beta1.ScoreCoordinateTypeAddOn, AddOn: &clusterv1beta1.AddOnScore{ResourceName: "demo", ScoreName: "demo"}}),
-				prioritize(clusterv1beta1.ScoreCoordinate{Type: clusterv1beta1.ScoreCoordinateTypeBuiltIn, BuiltIn: clusterv1beta1.PrioritizerResourceAllocatableCPU}),
-				prioritize(clusterv1beta1.ScoreCoordinate{Type: clusterv1beta1.ScoreCoordinateTypeBuiltIn, BuiltIn: clusterv1beta1.PrioritizerBalance}),
-			}},
+			PrioritizerPolicy: clusterv1beta1.PrioritizerPolicy{Mode: clusterv1beta1.PrioritizerPolicyModeExact,
+				Configurations: []clusterv1beta1.PrioritizerConfig{
+					prioritize(clusterv1beta1.ScoreCoordinate{Type: clusterv1beta1.ScoreCoordinateTypeAddOn,
+						AddOn: &clusterv1beta1.AddOnScore{ResourceName: "demo", ScoreName: "demo"}}),
+					prioritize(clusterv1beta1.ScoreCoordinate{Type: clusterv1beta1.ScoreCoordinateTypeBuiltIn,
+						BuiltIn: clusterv1beta1.PrioritizerResourceAllocatableCPU}),
+					prioritize(clusterv1beta1.ScoreCoordinate{Type: clusterv1beta1.ScoreCoordinateTypeBuiltIn,
+						BuiltIn: clusterv1beta1.PrioritizerBalance}),
+				}},
 		},
 	}
 }
@@ -113,7 +117,8 @@ func makeScoredClusters(t *testing.T, c client.Client) {
 	for _, o := range []client.Object{
 		newNamespace(placementSet),
 		&clusterv1beta2.ManagedClusterSet{ObjectMeta: metav1.ObjectMeta{Name: placementSet}},
-		&clusterv1beta2.ManagedClusterSetBinding{ObjectMeta: metav1.ObjectMeta{Namespace: placementSet, Name: placementSet}, Spec: clusterv1beta2.ManagedClusterSetBindingSpec{ClusterSet: placementSet}},
+		&clusterv1beta2.ManagedClusterSetBinding{ObjectMeta: metav1.ObjectMeta{Namespace: placementSet, Name: placementSet},
+			Spec: clusterv1beta2.ManagedClusterSetBindingSpec{ClusterSet: placementSet}},
 	} {
 		if err := c.Create(t.Context(), o); err != nil {
 			t.Fatal(err)
@@ -178,7 +183,8 @@ func watchSatisfied(t *testing.T, hub *env.Server, n int) <-chan struct{} {
 			}
 		}
 	}
-	if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: see, UpdateFunc: func(_, o any) { see(o) }}); err != nil {
+	if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: see,
+		UpdateFunc: func(_, o any) { see(o) }}); err != nil {
 		t.Fatal(err)
 	}
 	go func() {

@@ -49,7 +49,8 @@ func TestReplicaSet(t *testing.T) {
 
 	begin := time.Now()
 	each(t, clusters, func(cluster string) error {
-		return c.Create(t.Context(), &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: "alone"}, Spec: setTemplate("1")})
+		return c.Create(t.Context(), &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: "alone"},
+			Spec: setTemplate("1")})
 	})
 	figure("the same works created by a client", time.Since(begin))
 
@@ -102,7 +103,8 @@ func TestReplicaSet(t *testing.T) {
 
 func setTemplate(version string) workv1.ManifestWorkSpec {
 	raw := fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"default"},"data":{"version":%q}}`, version)
-	return workv1.ManifestWorkSpec{Workload: workv1.ManifestsTemplate{Manifests: []workv1.Manifest{{RawExtension: runtime.RawExtension{Raw: []byte(raw)}}}}}
+	return workv1.ManifestWorkSpec{
+		Workload: workv1.ManifestsTemplate{Manifests: []workv1.Manifest{{RawExtension: runtime.RawExtension{Raw: []byte(raw)}}}}}
 }
 
 func each(t *testing.T, names []string, do func(name string) error) {
@@ -123,7 +125,8 @@ func accepted(ctx context.Context, c client.Client, name string) error {
 	if err := c.Create(ctx, cluster); err != nil {
 		return err
 	}
-	meta.SetStatusCondition(&cluster.Status.Conditions, metav1.Condition{Type: fleet.ConditionHubAccepted, Status: metav1.ConditionTrue, Reason: fleet.ReasonHubClusterAdminAccepted})
+	meta.SetStatusCondition(&cluster.Status.Conditions, metav1.Condition{Type: fleet.ConditionHubAccepted, Status: metav1.ConditionTrue,
+		Reason: fleet.ReasonHubClusterAdminAccepted})
 	if err := c.Status().Update(ctx, cluster); err != nil {
 		return err
 	}
@@ -134,10 +137,12 @@ func accepted(ctx context.Context, c client.Client, name string) error {
 func decideOnAll(t *testing.T, c client.Client, clusters []string) {
 	t.Helper()
 	everything := &clusterv1beta2.ManagedClusterSet{ObjectMeta: metav1.ObjectMeta{Name: fleet.ClusterSetGlobal}}
-	everything.Spec.ClusterSelector = clusterv1beta2.ManagedClusterSelector{SelectorType: clusterv1beta2.LabelSelector, LabelSelector: &metav1.LabelSelector{}}
+	everything.Spec.ClusterSelector = clusterv1beta2.ManagedClusterSelector{SelectorType: clusterv1beta2.LabelSelector,
+		LabelSelector: &metav1.LabelSelector{}}
 	for _, o := range []client.Object{
 		everything,
-		&clusterv1beta2.ManagedClusterSetBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: everything.Name}, Spec: clusterv1beta2.ManagedClusterSetBindingSpec{ClusterSet: everything.Name}},
+		&clusterv1beta2.ManagedClusterSetBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: everything.Name},
+			Spec: clusterv1beta2.ManagedClusterSetBindingSpec{ClusterSet: everything.Name}},
 		&clusterv1beta1.Placement{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "all"}},
 	} {
 		if err := c.Create(t.Context(), o); err != nil {
@@ -178,7 +183,8 @@ func reportAll(t *testing.T, c client.Client) {
 		w := byCluster[cluster]
 		before := w.DeepCopy()
 		for _, kind := range []string{fleet.ConditionApplied, fleet.ConditionAvailable} {
-			meta.SetStatusCondition(&w.Status.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: "R", ObservedGeneration: w.Generation})
+			meta.SetStatusCondition(&w.Status.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: "R",
+				ObservedGeneration: w.Generation})
 		}
 		return c.Status().Patch(t.Context(), w, client.MergeFrom(before))
 	})

@@ -40,7 +40,8 @@ func newReport() *report {
 	if err != nil {
 		commit = []byte("unknown")
 	}
-	return &report{Commit: strings.TrimSpace(string(commit)), Cores: runtime.NumCPU(), Go: runtime.Version(), Date: time.Now().UTC().Truncate(time.Second)}
+	return &report{Commit: strings.TrimSpace(string(commit)), Cores: runtime.NumCPU(), Go: runtime.Version(),
+		Date: time.Now().UTC().Truncate(time.Second)}
 }
 
 // add takes in the values of a measure.

@@ -68,7 +68,8 @@ func acceptAtOnce(t *testing.T, c client.WithWatch, cluster string) <-chan struc
 	if err != nil {
 		t.Fatal(err)
 	}
-	cluster1, err := c.Watch(ctx, &clusterv1.ManagedClusterList{}, &client.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", cluster)})
+	cluster1, err := c.Watch(ctx, &clusterv1.ManagedClusterList{},
+		&client.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", cluster)})
 	if err != nil {
 		t.Fatal(err)
 	}

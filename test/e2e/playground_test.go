@@ -249,7 +249,8 @@ func joinAnother(t *testing.T, admin user) {
 		}
 	}
 	if _, err := other.try(strings.Fields("join --hub-token abcdef.0123456789abcdef --cluster-name impostor --hub-apiserver " +
-		admin.status(t).Processes[0].Endpoint + " --managed-cluster-kubeconfig " + clusterKubeconfig)...); err == nil || !strings.Contains(err.Error(), "cannot be verified") {
+		admin.status(t).Processes[0].Endpoint + " --managed-cluster-kubeconfig " + clusterKubeconfig)...); err == nil ||
+		!strings.Contains(err.Error(), "cannot be verified") {
 		t.Errorf("joined with a token that the hub does not know: %v", err)
 	}
 	admin.run(t, "accept", "--clusters", "another", "--wait")
@@ -323,17 +324,21 @@ func refuseImpostor(t *testing.T, admin user, clusterKubeconfig string) {
 	if err := json.Unmarshal([]byte(admin.run(t, "get", "token", "-o", "json")), &info); err != nil {
 		t.Fatal(err)
 	}
-	join := []string{"join", "--hub-apiserver", info.Server, "--cluster-name", "another", "--managed-cluster-kubeconfig", clusterKubeconfig, "--detach", "--wait"}
+	join := []string{"join", "--hub-apiserver", info.Server, "--cluster-name", "another", "--managed-cluster-kubeconfig", clusterKubeconfig,
+		"--detach", "--wait"}
 	wrong := "sha256:" + strings.Repeat("0", 64)
-	if _, err := stranger.try(append(join, "--hub-token", info.Token, "--ca-cert-hash", wrong)...); err == nil || !strings.Contains(err.Error(), "impostor") {
+	if _, err := stranger.try(append(join, "--hub-token", info.Token, "--ca-cert-hash", wrong)...); err == nil ||
+		!strings.Contains(err.Error(), "impostor") {
 		t.Errorf("joined a hub of another certificate authority: %v", err)
 	}
-	if _, err := stranger.try(append(join, "--hub-token", info.Token+"x", "--ca-cert-hash", info.Pins[0])...); err == nil || !strings.Contains(err.Error(), "does not accept the credentials") {
+	if _, err := stranger.try(append(join, "--hub-token", info.Token+"x", "--ca-cert-hash", info.Pins[0])...); err == nil ||
+		!strings.Contains(err.Error(), "does not accept the credentials") {
 		t.Errorf("joined with a token that is not signed by the hub: %v", err)
 	}
 	stranger.run(t, append(join, "--hub-token", info.Token, "--ca-cert-hash", info.Pins[0])...)
 	const nobody = "system:open-cluster-management:another:nobody"
-	if _, err := admin.try("accept", "--clusters", "another", "--requesters", nobody); err == nil || !strings.Contains(err.Error(), "--requesters names none of those who asked") {
+	if _, err := admin.try("accept", "--clusters", "another", "--requesters", nobody); err == nil ||
+		!strings.Contains(err.Error(), "--requesters names none of those who asked") {
 		t.Errorf("accepted for an agent that is not there: %v", err)
 	}
 }

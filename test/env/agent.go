@@ -111,7 +111,8 @@ func (a *Agent) HubConfig(t testing.TB) *rest.Config {
 func (s *Server) BootstrapToken(t testing.TB) string {
 	t.Helper()
 	secrets := &corev1.SecretList{}
-	err := s.Client(t).List(t.Context(), secrets, client.InNamespace("kube-system"), client.MatchingLabels{fleet.LabelApp: fleet.AppClusterManager})
+	err := s.Client(t).List(t.Context(), secrets, client.InNamespace("kube-system"),
+		client.MatchingLabels{fleet.LabelApp: fleet.AppClusterManager})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,8 @@ import (
 // NewControllers lays out the controllers of a hub for the cluster of a kubeconfig.
 func NewControllers(t testing.TB, kubeconfig string, flags ...string) *Process {
 	t.Helper()
-	return newHubProcess(t, "controllers", append([]string{"--kubeconfig", kubeconfig, "--metrics-bind-address", "0", "--placement-debug-bind-address", "0"}, flags...))
+	return newHubProcess(t, "controllers",
+		append([]string{"--kubeconfig", kubeconfig, "--metrics-bind-address", "0", "--placement-debug-bind-address", "0"}, flags...))
 }
 
 // NewWebhooks lays out the webhooks of a hub for the cluster of a kubeconfig. They are served at an address with the certificate
@@ -20,7 +21,8 @@ func NewWebhooks(t testing.TB, kubeconfig, address, certDir string, flags ...str
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newHubProcess(t, "webhooks", append([]string{"--kubeconfig", kubeconfig, "--metrics-bind-address", "0", "--port", port, "--cert-dir", certDir}, flags...))
+	return newHubProcess(t, "webhooks",
+		append([]string{"--kubeconfig", kubeconfig, "--metrics-bind-address", "0", "--port", port, "--cert-dir", certDir}, flags...))
 }
 
 func newHubProcess(t testing.TB, command string, flags []string) *Process {

@@ -56,7 +56,8 @@ var gitVersion = version.Info{Major: "1", Minor: "37", GitVersion: "v1.37.1"}
 func NewCluster(name string) *Cluster {
 	c := &Cluster{store: newStore()}
 	for _, namespace := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem} {
-		c.put(schema.GroupVersion{Version: "v1"}.WithKind("Namespace"), "namespaces", &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
+		c.put(schema.GroupVersion{Version: "v1"}.WithKind("Namespace"), "namespaces",
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
 	}
 	for i := range nodes {
 		c.put(schema.GroupVersion{Version: "v1"}.WithKind("Node"), "nodes", node(fmt.Sprintf("%s-%d", name, i)))

@@ -42,7 +42,8 @@ func dynamicFor(t *testing.T, c *Cluster) dynamic.Interface {
 
 func configMap(name, value string) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": name, "namespace": "default"}, "data": map[string]any{"key": value},
+		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": name, "namespace": "default"},
+		"data": map[string]any{"key": value},
 	}}
 }
 
@@ -106,8 +107,10 @@ func TestRefusals(t *testing.T) {
 	o.SetNamespace("missing")
 	for what, err := range map[string]error{
 		"a namespace that is missing": second(d.Resource(configMaps).Namespace("missing").Create(t.Context(), o, metav1.CreateOptions{})),
-		"a kind that is missing":      second(d.Resource(workv1.GroupVersion.WithResource("appliedmanifestworks")).List(t.Context(), metav1.ListOptions{})),
-		"an update of nothing":        second(d.Resource(configMaps).Namespace("default").Update(t.Context(), configMap("no", ""), metav1.UpdateOptions{})),
+		"a kind that is missing": second(d.Resource(workv1.GroupVersion.WithResource("appliedmanifestworks")).List(t.Context(),
+			metav1.ListOptions{})),
+		"an update of nothing": second(d.Resource(configMaps).Namespace("default").Update(t.Context(), configMap("no", ""),
+			metav1.UpdateOptions{})),
 	} {
 		if !apierrors.IsNotFound(err) {
 			t.Errorf("%s: %v", what, err)
@@ -134,7 +137,8 @@ func TestStatusAndGenerations(t *testing.T) {
 	if spec, status := replicas(t, reported); spec != 1 || status != 2 || reported.GetGeneration() != 1 {
 		t.Errorf("status: %v", reported)
 	}
-	scaled, err := services.Patch(t.Context(), "x", types.MergePatchType, []byte(`{"spec":{"replicas":3},"status":{"replicas":3}}`), metav1.PatchOptions{})
+	scaled, err := services.Patch(t.Context(), "x", types.MergePatchType, []byte(`{"spec":{"replicas":3},"status":{"replicas":3}}`),
+		metav1.PatchOptions{})
 	must(t, scaled, err)
 	if spec, status := replicas(t, scaled); spec != 3 || status != 2 || scaled.GetGeneration() != 2 {
 		t.Errorf("spec: %v", scaled)
@@ -155,7 +159,8 @@ func replicas(t *testing.T, o *unstructured.Unstructured) (spec, status int64) {
 func TestDeployments(t *testing.T) {
 	t.Parallel()
 	deploys := dynamicFor(t, NewCluster("c")).Resource(deployments).Namespace("default")
-	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": map[string]any{"name": "x"}}}
+	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apps/v1", "kind": "Deployment",
+		"metadata": map[string]any{"name": "x"}}}
 	made, err := deploys.Create(t.Context(), o, metav1.CreateOptions{})
 	must(t, made, err)
 	scaled, err := deploys.Patch(t.Context(), "x", types.MergePatchType, []byte(`{"spec":{"replicas":3}}`), metav1.PatchOptions{})
@@ -240,7 +245,8 @@ func TestDefinitions(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	amw := &workv1.AppliedManifestWork{ObjectMeta: metav1.ObjectMeta{Name: "x", Finalizers: []string{fleet.FinalizerAppliedManifestWorkCleanup}}}
+	amw := &workv1.AppliedManifestWork{ObjectMeta: metav1.ObjectMeta{Name: "x",
+		Finalizers: []string{fleet.FinalizerAppliedManifestWorkCleanup}}}
 	env.Eventually(t, func(ctx context.Context) error { return c.Create(ctx, amw) })
 	nodes := &corev1.NodeList{}
 	if err := c.List(t.Context(), nodes, client.MatchingFields{"metadata.name": "c-1"}); err != nil || len(nodes.Items) != 1 {
@@ -252,7 +258,8 @@ func TestHealth(t *testing.T) {
 	t.Parallel()
 	c, err := rest.HTTPClientFor(NewCluster("c").Config())
 	must(t, c, err)
-	for path, want := range map[string]int{"/livez": http.StatusOK, "/version": http.StatusOK, "/nothing": http.StatusNotFound, "/apis/apps": http.StatusOK, "/apis/none": http.StatusNotFound} {
+	for path, want := range map[string]int{"/livez": http.StatusOK, "/version": http.StatusOK, "/nothing": http.StatusNotFound,
+		"/apis/apps": http.StatusOK, "/apis/none": http.StatusNotFound} {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://cluster"+path, nil)
 		must(t, request, err)
 		response, err := c.Do(request)

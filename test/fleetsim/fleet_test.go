@@ -47,7 +47,8 @@ func TestFleet(t *testing.T) {
 	for _, m := range members {
 		work := &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: m.Name, Name: "work"}}
 		work.Spec.Workload.Manifests = []workv1.Manifest{{RawExtension: runtime.RawExtension{
-			Raw: fmt.Appendf(nil, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"default","name":"mine"},"data":{"of":%q}}`, m.Name),
+			Raw: fmt.Appendf(nil, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"default","name":"mine"},"data":{"of":%q}}`,
+				m.Name),
 		}}}
 		if err := c.Create(t.Context(), work); err != nil {
 			t.Fatal(err)
@@ -101,7 +102,8 @@ func startFleet(t *testing.T, hub *env.Server, size int) Fleet {
 func beatFast(t *testing.T, c client.Client, cluster string) {
 	t.Helper()
 	mc := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: cluster}}
-	if err := c.Patch(t.Context(), mc, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"leaseDurationSeconds":1}}`))); err != nil {
+	if err := c.Patch(t.Context(), mc,
+		client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"leaseDurationSeconds":1}}`))); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -187,18 +187,22 @@ func (o *outage) run(hubConfig, clusterConfig *rest.Config) {
 	}))
 	objects := sure(dynamic.NewForConfig(clusterConfig))
 	partial := sure(metadata.NewForConfig(clusterConfig))
-	managed := &applied.Cluster{Objects: partial, Discovery: sure(discovery.NewDiscoveryClientForConfig(clusterConfig)), Tracked: tracker.New(ctx, partial)}
+	managed := &applied.Cluster{Objects: partial, Discovery: sure(discovery.NewDiscoveryClientForConfig(clusterConfig)),
+		Tracked: tracker.New(ctx, partial)}
 	observed := observe.New(objects, managed.Tracked, observe.Options{MaxJSONRawLength: 1024, Clock: clock.RealClock{}})
 	uncached := sure(hubclient.New(hubConfig))
 	connection := monitor.New(uncached, outageCluster, 0, clock.RealClock{})
 	for _, err := range []error{
 		mgr.Add(hub), mgr.Add(observed), mgr.Add(manager.RunnableFunc(connection.Start)),
-		heartbeat.Register(mgr, hub, uncached, heartbeat.Options{Doubt: connection.Doubt, Record: func(string, string, string, string, ...any) {}, Clock: clock.RealClock{}}),
+		heartbeat.Register(mgr, hub, uncached, heartbeat.Options{Doubt: connection.Doubt, Record: func(string, string, string, string, ...any) {},
+			Clock: clock.RealClock{}}),
 		finalize.Register(mgr, managed, outageHash, "agent", 10, clock.RealClock{}),
-		evict.Register(mgr, hub, evict.Options{Namespace: outageCluster, HubHash: outageHash, AgentID: "agent", GracePeriod: time.Minute, Clock: clock.RealClock{}}),
+		evict.Register(mgr, hub, evict.Options{Namespace: outageCluster, HubHash: outageHash, AgentID: "agent", GracePeriod: time.Minute,
+			Clock: clock.RealClock{}}),
 		apply.Register(mgr, hub, objects, managed, observed, apply.Options{
-			Namespace: outageCluster, HubHash: outageHash, AgentID: "agent", Workers: 10, Executors: sure(executor.New(clusterConfig, clock.RealClock{})),
-			Record: func(*workv1.ManifestWork, string, string, string, string) {}, Clock: clock.RealClock{},
+			Namespace: outageCluster, HubHash: outageHash, AgentID: "agent", Workers: 10,
+			Executors: sure(executor.New(clusterConfig, clock.RealClock{})),
+			Record:    func(*workv1.ManifestWork, string, string, string, string) {}, Clock: clock.RealClock{},
 		}),
 	} {
 		if err != nil {
@@ -299,7 +303,8 @@ func (o *outage) report(name string, available int32) {
 	if err := o.cluster.Get(o.t.Context(), client.ObjectKey{Namespace: "default", Name: name}, d); err != nil {
 		o.t.Fatal(err)
 	}
-	d.Status = appsv1.DeploymentStatus{ObservedGeneration: d.Generation, Replicas: 1, UpdatedReplicas: 1, ReadyReplicas: available, AvailableReplicas: available}
+	d.Status = appsv1.DeploymentStatus{ObservedGeneration: d.Generation, Replicas: 1, UpdatedReplicas: 1, ReadyReplicas: available,
+		AvailableReplicas: available}
 	if err := o.cluster.Status().Update(o.t.Context(), d); err != nil {
 		o.t.Fatal(err)
 	}
@@ -384,7 +389,8 @@ func TestHubGoneForAnHour(t *testing.T) { //nolint:paralleltest // it counts gor
 		}
 		requests, _ := o.toHub.take()
 		_, writes := o.local.take()
-		t.Logf("in an hour without hub: %d requests to it, %d writes to the cluster, %d goroutines more", requests, writes, runtime.NumGoroutine()-goroutines)
+		t.Logf("in an hour without hub: %d requests to it, %d writes to the cluster, %d goroutines more", requests, writes,
+			runtime.NumGoroutine()-goroutines)
 		// Watches and the heartbeat try again at intervals of 10 to 60 seconds, and all works together once every 10.
 		if requests > 1900 {
 			t.Errorf("%d requests to a hub that is not there", requests)
@@ -447,9 +453,11 @@ func TestHubGoneAfterAReport(t *testing.T) {
 			return r.Method != http.MethodGet && strings.HasSuffix(r.URL.Path, "/manifestworks/work/status")
 		})
 		o.report("app", 1)
-		o.within(10*time.Second, "the last report", func() error { return o.condition("work", fleet.ConditionProgressing, metav1.ConditionFalse) })
+		o.within(10*time.Second, "the last report",
+			func() error { return o.condition("work", fleet.ConditionProgressing, metav1.ConditionFalse) })
 		patch := client.RawPatch("application/merge-patch+json", []byte(`{"data":{"key":"changed"}}`))
-		if err := o.cluster.Patch(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "cm"}}, patch); err != nil {
+		if err := o.cluster.Patch(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "cm"}},
+			patch); err != nil {
 			t.Fatal(err)
 		}
 		o.within(15*time.Second, "changed object is as it was", func() error { return o.value("cm", "1") })

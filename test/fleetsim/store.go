@@ -65,7 +65,8 @@ func (s *store) since(version int) ([]change, <-chan struct{}) {
 
 // write replaces an object by what become makes of it, and returns that. Either is nil for an object that does not exist.
 // An object that comes out equal is not written.
-func (s *store) write(k key, become func(old *unstructured.Unstructured) (*unstructured.Unstructured, error)) (*unstructured.Unstructured, error) {
+func (s *store) write(k key, become func(old *unstructured.Unstructured) (*unstructured.Unstructured, error)) (*unstructured.Unstructured,
+	error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old := s.objects[k]

@@ -17,7 +17,8 @@ var (
 
 // write is the part of every write that is the API server's: what become makes of the object keeps its identity, and what
 // is not its business.
-func (c *Cluster) write(r *call, become func(old *unstructured.Unstructured) (*unstructured.Unstructured, error)) (*unstructured.Unstructured, error) {
+func (c *Cluster) write(r *call, become func(old *unstructured.Unstructured) (*unstructured.Unstructured,
+	error)) (*unstructured.Unstructured, error) {
 	if ns := r.namespace(); ns != "" {
 		where := key{v1("", "namespaces"), types.NamespacedName{Name: ns}}
 		if c.store.get(where) == nil {

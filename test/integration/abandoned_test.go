@@ -38,7 +38,8 @@ func rightsOf(cluster string) []client.Object {
 func contentOf(cluster string) []client.Object {
 	held := work(cluster, cluster+"-work", configMap("default", cluster, "v"))
 	held.Finalizers = []string{fleet.FinalizerManifestWorkCleanup}
-	addOn := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: cluster + "-addon", Finalizers: []string{fleet.FinalizerAddOnPreDelete}}}
+	addOn := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: cluster + "-addon",
+		Finalizers: []string{fleet.FinalizerAddOnPreDelete}}}
 	return []client.Object{held, addOn}
 }
 
@@ -128,14 +129,15 @@ func TestAbandonedClusterWithAgent(t *testing.T) {
 	}
 }
 
-// RG-18 RG-44 RG-60: the agent of a deleted cluster, whoever made it, sees its add-ons and works being deleted, and then gone, before it loses
-// its rights and its watches end.
+// RG-18 RG-44 RG-60: the agent of a deleted cluster, whoever made it, sees its add-ons and works being deleted, and then gone, before it
+// loses its rights and its watches end.
 func TestForeignAgentSeesTheEnd(t *testing.T) {
 	t.Parallel()
 	const name = "foreign-agent"
 	acceptAll(t, name)
 	admin, agent := hub.Client(t), asAgent(t, hub, name)
-	addOn := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "hello", Finalizers: []string{"example.com/manager"}}}
+	addOn := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "hello",
+		Finalizers: []string{"example.com/manager"}}}
 	w := work(name, name, configMap("default", name, "v"))
 	w.Finalizers = []string{"example.com/manager"}
 	create(t, admin, addOn, w)

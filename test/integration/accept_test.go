@@ -37,7 +37,8 @@ func awaitHubAccepted(t *testing.T, c client.Client, name string, status metav1.
 		if err := c.Get(ctx, client.ObjectKey{Name: name}, mc); err != nil {
 			return err
 		}
-		if cond = meta.FindStatusCondition(mc.Status.Conditions, fleet.ConditionHubAccepted); cond == nil || cond.Status != status || cond.Reason != reason {
+		if cond = meta.FindStatusCondition(mc.Status.Conditions, fleet.ConditionHubAccepted); cond == nil || cond.Status != status ||
+			cond.Reason != reason {
 			return fmt.Errorf("conditions %+v, want %s with %s", mc.Status.Conditions, status, reason)
 		}
 		return nil
@@ -66,7 +67,8 @@ func TestRightsAreKept(t *testing.T) {
 		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: role + name + ":work"}},
 	}
 	for _, o := range labelled {
-		if err := c.Patch(t.Context(), o.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":null}}`))); err != nil {
+		if err := c.Patch(t.Context(), o.DeepCopyObject().(client.Object),
+			client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":null}}`))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -78,7 +80,8 @@ func TestRightsAreKept(t *testing.T) {
 			return nil
 		})
 	}
-	if lease := labelled[1].(*coordinationv1.Lease); lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity != "managed-cluster-lease" {
+	if lease := labelled[1].(*coordinationv1.Lease); lease.Spec.HolderIdentity == nil ||
+		*lease.Spec.HolderIdentity != "managed-cluster-lease" {
 		t.Errorf("the lease that was there is %+v", lease.Spec)
 	}
 	for _, common := range []string{role + "registration", role + "work"} {
@@ -101,8 +104,9 @@ func TestDeniedAfterCrash(t *testing.T) {
 	cluster.Spec.HubAcceptsClient = false
 	cluster.Finalizers = []string{"cluster.open-cluster-management.io/api-resource-cleanup"}
 	binding := &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "open-cluster-management:managedcluster:half-done:work", Finalizers: []string{"cluster.open-cluster-management.io/manifest-work-cleanup"}},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "open-cluster-management:managedcluster:work"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "open-cluster-management:managedcluster:half-done:work",
+			Finalizers: []string{"cluster.open-cluster-management.io/manifest-work-cleanup"}},
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "open-cluster-management:managedcluster:work"},
 	}
 	create(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, binding, cluster)
 	if err := own.Stop(); err != nil {
@@ -129,10 +133,12 @@ func TestRenewalAwaitsAcceptance(t *testing.T) {
 	create(t, admin,
 		&clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name}},
 		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: canRequest}, Rules: []rbacv1.PolicyRule{
-			{APIGroups: []string{certificatesv1.GroupName}, Resources: []string{"certificatesigningrequests"}, Verbs: []string{"create", "get", "list", "watch"}},
+			{APIGroups: []string{certificatesv1.GroupName}, Resources: []string{"certificatesigningrequests"},
+				Verbs: []string{"create", "get", "list", "watch"}},
 		}},
 		&rbacv1.ClusterRoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: canRequest}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: canRequest},
+			ObjectMeta: metav1.ObjectMeta{Name: canRequest}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole",
+				Name: canRequest},
 			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: id.User()}},
 		})
 	config, err := own.Config()
@@ -160,7 +166,8 @@ func TestRenewalAwaitsAcceptance(t *testing.T) {
 		}
 		return nil
 	})
-	if err := admin.Patch(t.Context(), acceptedCluster(name), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"hubAcceptsClient":true}}`))); err != nil {
+	if err := admin.Patch(t.Context(), acceptedCluster(name),
+		client.RawPatch(types.MergePatchType, []byte(`{"spec":{"hubAcceptsClient":true}}`))); err != nil {
 		t.Fatal(err)
 	}
 	env.Eventually(t, func(context.Context) error {

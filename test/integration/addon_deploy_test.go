@@ -35,7 +35,8 @@ const (
 // deployHook is a Job that runs before its add-on goes. One that fails finds no node, and does not wait for one.
 func deployHook(namespace, name string, fails bool) *batchv1.Job {
 	hook := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: map[string]string{preDelete: ""}}}
-	hook.Spec.Template.Spec = corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "hook", Image: "example.com/hook:1"}}}
+	hook.Spec.Template.Spec = corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever,
+		Containers: []corev1.Container{{Name: "hook", Image: "example.com/hook:1"}}}
 	if fails {
 		hook.Spec.Template.Spec.NodeSelector = map[string]string{"example.com/no-node": "has-this"}
 		hook.Spec.ActiveDeadlineSeconds = new(int64(1))
@@ -115,7 +116,8 @@ func TestAddOnOnTwoClusters(t *testing.T) {
 	ns := namespace(t, m, cluster)
 	namespace(t, on, ns)
 	here, there := engineConfigMap(ns, "here", "1"), engineConfigMap(ns, "there", "1")
-	a := newEngineAgent(name, here.DeepCopy(), annotated(there.DeepCopy(), hostedLocation, "hosting"), annotated(engineConfigMap(ns, "nowhere", "1"), hostedLocation, "none"),
+	a := newEngineAgent(name, here.DeepCopy(), annotated(there.DeepCopy(), hostedLocation, "hosting"),
+		annotated(engineConfigMap(ns, "nowhere", "1"), hostedLocation, "none"),
 		deployHook(ns, "hook-here", false), annotated(deployHook(ns, "hook-there", false), hostedLocation, "hosting"))
 	a.options.HostingCluster = addon.AnnotatedHostingCluster
 	a.options.Health.Mode = addon.HealthManifests
@@ -155,7 +157,8 @@ func TestAddOnOnTwoClusters(t *testing.T) {
 	// Nothing waits any more for what was on the hosting cluster: it went before.
 	expectAbsent(t, on, there)
 	expectAbsent(t, h, work)
-	expectAbsent(t, h, &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: host, Name: "addon-" + name + "-pre-delete-hosting-" + cluster}})
+	expectAbsent(t, h, &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: host, Name: "addon-" + name + "-pre-delete-hosting-" +
+		cluster}})
 	awaitGone(t, m, here)
 }
 
@@ -199,7 +202,8 @@ func TestAddOnFailingHook(t *testing.T) {
 	env.Join(t, hub, managed, cluster)
 	h, m := hub.Client(t), managed.Client(t)
 	ns := namespace(t, m, cluster)
-	a := newEngineAgent(name, engineConfigMap(ns, "goes", "1"), annotated(engineConfigMap(ns, "stays", "1"), deletionOrphan, ""), deployHook(ns, "good", false), deployHook(ns, "bad", true))
+	a := newEngineAgent(name, engineConfigMap(ns, "goes", "1"), annotated(engineConfigMap(ns, "stays", "1"), deletionOrphan, ""),
+		deployHook(ns, "good", false), deployHook(ns, "bad", true))
 	runEngine(t, a)
 	addOn := installEngine(t, cluster, name)
 	awaitEngine(t, addOn, "ManifestApplied", metav1.ConditionTrue, "AddonManifestApplied")
@@ -211,8 +215,10 @@ func TestAddOnFailingHook(t *testing.T) {
 		if err := h.Get(ctx, client.ObjectKeyFromObject(addOn), addOn); err != nil {
 			return err
 		}
-		for _, text := range []string{"Job " + ns + "/bad", "failed", "delete ManifestWork " + cluster + "/addon-" + name + "-pre-delete", hookTimeout + "=0s"} {
-			if c := meta.FindStatusCondition(addOn.Status.Conditions, preDeleteHooks); c == nil || c.Reason != hooksUnfinished || !strings.Contains(c.Message, text) {
+		for _, text := range []string{"Job " + ns + "/bad", "failed", "delete ManifestWork " + cluster + "/addon-" + name + "-pre-delete",
+			hookTimeout + "=0s"} {
+			if c := meta.FindStatusCondition(addOn.Status.Conditions, preDeleteHooks); c == nil || c.Reason != hooksUnfinished ||
+				!strings.Contains(c.Message, text) {
 				return fmt.Errorf("condition %+v, want %q in it", c, text)
 			}
 		}
@@ -222,7 +228,8 @@ func TestAddOnFailingHook(t *testing.T) {
 	awaitConfigMap(t, m, ns, "goes", "1")
 
 	a.set(func(a *engineAgent) { a.objects[3] = deployHook(ns, "bad", false) })
-	if err := h.Delete(t.Context(), &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: "addon-" + name + "-pre-delete"}}); err != nil {
+	if err := h.Delete(t.Context(),
+		&workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: "addon-" + name + "-pre-delete"}}); err != nil {
 		t.Fatal(err)
 	}
 	awaitGone(t, h, addOn)
@@ -250,7 +257,8 @@ func TestAddOnHooksNobodyRuns(t *testing.T) {
 	if err := h.Delete(t.Context(), addOn); err != nil {
 		t.Fatal(err)
 	}
-	if c := awaitEngine(t, addOn, preDeleteHooks, metav1.ConditionFalse, hooksUnfinished); !strings.Contains(c.Message, "the hub removes the add-on all the same at ") {
+	if c := awaitEngine(t, addOn, preDeleteHooks, metav1.ConditionFalse, hooksUnfinished); !strings.Contains(c.Message,
+		"the hub removes the add-on all the same at ") {
 		t.Errorf("message: %s", c.Message)
 	}
 	awaitGone(t, h, addOn)
@@ -359,7 +367,8 @@ func TestAddOnMovesObjects(t *testing.T) {
 		t.Helper()
 		env.Eventually(t, func(ctx context.Context) error {
 			works := &workv1.ManifestWorkList{}
-			if err := h.List(ctx, works, client.InNamespace(cluster), client.MatchingLabels{"open-cluster-management.io/addon-name": name}); err != nil {
+			if err := h.List(ctx, works, client.InNamespace(cluster),
+				client.MatchingLabels{"open-cluster-management.io/addon-name": name}); err != nil {
 				return err
 			}
 			got := map[string]int{}

@@ -79,7 +79,8 @@ func (a *engineAgent) permissions(_ context.Context, i addon.Installation) (obje
 		if err != nil {
 			return nil, err
 		}
-		objects = append(objects, binding, addon.NewRole(i, name, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get"}}))
+		objects = append(objects, binding,
+			addon.NewRole(i, name, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get"}}))
 	}
 	if a.shared != "" {
 		binding, err := addon.BindClusterRoleIn(i, a.shared, "view")
@@ -132,7 +133,8 @@ func installEngine(t *testing.T, cluster, name string) *addonv1beta1.ManagedClus
 }
 
 // awaitEngine waits until a condition of the add-on has the status and the reason, and returns the add-on in addOn.
-func awaitEngine(t *testing.T, addOn *addonv1beta1.ManagedClusterAddOn, kind string, status metav1.ConditionStatus, reason string) *metav1.Condition {
+func awaitEngine(t *testing.T, addOn *addonv1beta1.ManagedClusterAddOn, kind string, status metav1.ConditionStatus,
+	reason string) *metav1.Condition {
 	t.Helper()
 	var found *metav1.Condition
 	c := hub.Client(t)
@@ -180,7 +182,8 @@ func TestEngineLife(t *testing.T) {
 	ns := namespace(t, m, cluster)
 	a := newEngineAgent(name, engineConfigMap(ns, "first", "1"), engineDeployment(ns, "agent"))
 	a.options.Health.Mode = addon.HealthDeployments
-	a.options.Configs = []schema.GroupVersionResource{{Group: "addon.open-cluster-management.io", Version: "v1beta1", Resource: "addondeploymentconfigs"}}
+	a.options.Configs = []schema.GroupVersionResource{{Group: "addon.open-cluster-management.io", Version: "v1beta1",
+		Resource: "addondeploymentconfigs"}}
 	a.roles = []string{"engine-reader"}
 	runEngine(t, a)
 	addOn := installEngine(t, cluster, name)
@@ -191,19 +194,22 @@ func TestEngineLife(t *testing.T) {
 	status := addOn.Status
 	if status.Namespace != "open-cluster-management-agent-addon" || status.HealthCheck.Mode != "Customized" ||
 		len(status.SupportedConfigs) != 1 || status.SupportedConfigs[0].Resource != "addondeploymentconfigs" || len(status.Registrations) != 2 ||
-		status.Registrations[0].KubeClient.Subject.User != fleet.AddOnUser(cluster, name, name) || status.Registrations[1].CustomSigner.SignerName != engineSigner {
+		status.Registrations[0].KubeClient.Subject.User != fleet.AddOnUser(cluster, name, name) ||
+		status.Registrations[1].CustomSigner.SignerName != engineSigner {
 		t.Errorf("status: %+v", status)
 	}
 	work := &workv1.ManifestWork{}
 	if err := h.Get(t.Context(), client.ObjectKey{Namespace: cluster, Name: "addon-" + name + "-deploy-0"}, work); err != nil {
 		t.Fatal(err)
 	}
-	if work.Labels["open-cluster-management.io/addon-name"] != name || !metav1.IsControlledBy(work, addOn) && (len(work.OwnerReferences) != 1 || work.OwnerReferences[0].UID != addOn.UID) {
+	if work.Labels["open-cluster-management.io/addon-name"] != name || !metav1.IsControlledBy(work, addOn) &&
+		(len(work.OwnerReferences) != 1 || work.OwnerReferences[0].UID != addOn.UID) {
 		t.Errorf("work: labels %v, owners %+v", work.Labels, work.OwnerReferences)
 	}
 
 	// What somebody changes on the hub is put right.
-	if err := h.Patch(t.Context(), work.DeepCopy(), merge(`{"spec":{"workload":{"manifests":[`+configMap(ns, "first", "0")+`]}}}`)); err != nil {
+	if err := h.Patch(t.Context(), work.DeepCopy(), merge(`{"spec":{"workload":{"manifests":[`+configMap(ns, "first", "0")+
+		`]}}}`)); err != nil {
 		t.Fatal(err)
 	}
 	env.Eventually(t, func(ctx context.Context) error {
@@ -230,7 +236,8 @@ func TestEngineLife(t *testing.T) {
 	// A mistake of the add-on's author leaves what is there, and is told.
 	a.set(func(a *engineAgent) { a.broken = errors.New("no template for this cluster") })
 	touchEngine(t, addOn, "example.com/attempt", "1")
-	if cond := awaitEngine(t, addOn, "ManifestApplied", metav1.ConditionFalse, "ManifestWorkApplyFailed"); !strings.Contains(cond.Message, "no template for this cluster") {
+	if cond := awaitEngine(t, addOn, "ManifestApplied", metav1.ConditionFalse, "ManifestWorkApplyFailed"); !strings.Contains(cond.Message,
+		"no template for this cluster") {
 		t.Errorf("message: %s", cond.Message)
 	}
 	awaitConfigMap(t, m, ns, "first", "2")
@@ -255,8 +262,10 @@ func TestEngineHook(t *testing.T) {
 	agent := env.Join(t, hub, managed, cluster)
 	h, m := hub.Client(t), managed.Client(t)
 	ns := namespace(t, m, cluster)
-	hook := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "hook", Annotations: map[string]string{"addon.open-cluster-management.io/addon-pre-delete": ""}}}
-	hook.Spec.Template.Spec = corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "hook", Image: "example.com/hook:1"}}}
+	hook := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "hook",
+		Annotations: map[string]string{"addon.open-cluster-management.io/addon-pre-delete": ""}}}
+	hook.Spec.Template.Spec = corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever,
+		Containers: []corev1.Container{{Name: "hook", Image: "example.com/hook:1"}}}
 	a := newEngineAgent(name, engineConfigMap(ns, "stays", "1"), hook)
 	a.options.Health.Mode = addon.HealthManifests
 	runEngine(t, a)
@@ -298,8 +307,10 @@ func TestEnginePermissions(t *testing.T) {
 	addOn := installEngine(t, cluster, name)
 	awaitEngine(t, addOn, "RegistrationApplied", metav1.ConditionTrue, "SetPermissionApplied")
 
-	outside := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: shared, Name: "open-cluster-management:" + cluster + ":" + name + ":clusterrole:view"}}
-	inside := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: "open-cluster-management:" + cluster + ":" + name + ":role:one"}}
+	outside := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: shared, Name: "open-cluster-management:" + cluster + ":" + name +
+		":clusterrole:view"}}
+	inside := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: "open-cluster-management:" + cluster + ":" + name +
+		":role:one"}}
 	group := fleet.AddOnGroup(cluster, name)
 	for _, binding := range []*rbacv1.RoleBinding{outside, inside} {
 		if err := h.Get(t.Context(), client.ObjectKeyFromObject(binding), binding); err != nil {
@@ -343,7 +354,8 @@ func TestEnginePermissions(t *testing.T) {
 	create(t, h, foreign)
 	a.set(func(a *engineAgent) { a.roles = []string{"two", "foreign"} })
 	touchEngine(t, addOn, "example.com/attempt", "2")
-	if cond := awaitEngine(t, addOn, "RegistrationApplied", metav1.ConditionFalse, "SetPermissionFailed"); !strings.Contains(cond.Message, cluster+"/foreign exists") {
+	if cond := awaitEngine(t, addOn, "RegistrationApplied", metav1.ConditionFalse, "SetPermissionFailed"); !strings.Contains(cond.Message,
+		cluster+"/foreign exists") {
 		t.Errorf("message: %s", cond.Message)
 	}
 	if err := h.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign); err != nil || len(foreign.Rules) > 0 {
@@ -427,7 +439,8 @@ func TestEngineCertificates(t *testing.T) {
 	create(t, agent, own, csr)
 	awaitEngineIssued(t, own)
 	awaitEngineIssued(t, csr)
-	if c := csr.Status.Conditions[0]; c.Reason != "AutoApprovedByHubCSRApprovingController" || c.Message != "Auto approving addon agent certificate." {
+	if c := csr.Status.Conditions[0]; c.Reason != "AutoApprovedByHubCSRApprovingController" ||
+		c.Message != "Auto approving addon agent certificate." {
 		t.Errorf("approved with %+v", c)
 	}
 	config := connect(t, hub)
@@ -445,10 +458,11 @@ func TestEngineCertificates(t *testing.T) {
 		signer  string
 		subject pkix.Name
 	}{
-		"requester who is no agent":    {h, fleet.SignerKubeAPIServerClient, engineSubject(cluster, name)},
-		"add-on of another cluster":    {agent, fleet.SignerKubeAPIServerClient, engineSubject(other, name)},
-		"another add-on":               {agent, fleet.SignerKubeAPIServerClient, engineSubject(cluster, "other")},
-		"one group more":               {agent, fleet.SignerKubeAPIServerClient, pkix.Name{CommonName: fleet.AddOnUser(cluster, name, name), Organization: append(fleet.AddOnGroups(cluster, name), "admins")}},
+		"requester who is no agent": {h, fleet.SignerKubeAPIServerClient, engineSubject(cluster, name)},
+		"add-on of another cluster": {agent, fleet.SignerKubeAPIServerClient, engineSubject(other, name)},
+		"another add-on":            {agent, fleet.SignerKubeAPIServerClient, engineSubject(cluster, "other")},
+		"one group more": {agent, fleet.SignerKubeAPIServerClient, pkix.Name{CommonName: fleet.AddOnUser(cluster, name, name),
+			Organization: append(fleet.AddOnGroups(cluster, name), "admins")}},
 		"the agent of the cluster":     {agent, fleet.SignerKubeAPIServerClient, agentSubject(cluster, "agent2")},
 		"signer of somebody else":      {agent, "example.com/other", engineSubject(cluster, name)},
 		"identity by the wrong signer": {agent, engineSigner, engineSubject(cluster, name)},
@@ -470,7 +484,8 @@ func TestEngineCertificates(t *testing.T) {
 	if err := h.Status().Patch(t.Context(), addOn.DeepCopy(), merge(status)); err != nil {
 		t.Fatal(err)
 	}
-	admin, _ := engineRequest(t, cluster, name, fleet.SignerKubeAPIServerClient, pkix.Name{CommonName: "admin", Organization: []string{"admins"}})
+	admin, _ := engineRequest(t, cluster, name, fleet.SignerKubeAPIServerClient,
+		pkix.Name{CommonName: "admin", Organization: []string{"admins"}})
 	create(t, agent, admin)
 	awaitEngineWithheld(t, addOn, admin.Name)
 	env.Eventually(t, func(ctx context.Context) error {
@@ -577,8 +592,10 @@ func TestEngineLeavingCluster(t *testing.T) {
 	h, m := hub.Client(t), managed.Client(t)
 	namespace(t, h, shared)
 	ns := namespace(t, m, cluster)
-	hook := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "hook", Annotations: map[string]string{"addon.open-cluster-management.io/addon-pre-delete": ""}}}
-	hook.Spec.Template.Spec = corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "hook", Image: "example.com/hook:1"}}}
+	hook := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "hook",
+		Annotations: map[string]string{"addon.open-cluster-management.io/addon-pre-delete": ""}}}
+	hook.Spec.Template.Spec = corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever,
+		Containers: []corev1.Container{{Name: "hook", Image: "example.com/hook:1"}}}
 	a := newEngineAgent(name, engineConfigMap(ns, "object", "1"), hook)
 	a.options.Health.Mode, a.shared = addon.HealthManifests, shared
 	runEngine(t, a)
@@ -591,5 +608,6 @@ func TestEngineLeavingCluster(t *testing.T) {
 	awaitGone(t, h, addOn)
 	awaitGone(t, h, mc)
 	awaitGone(t, m, engineConfigMap(ns, "object", ""))
-	awaitGone(t, h, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: shared, Name: "open-cluster-management:" + cluster + ":" + name + ":clusterrole:view"}})
+	awaitGone(t, h, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: shared, Name: "open-cluster-management:" + cluster + ":" +
+		name + ":clusterrole:view"}})
 }

@@ -22,12 +22,14 @@ import (
 )
 
 // registeredOn makes an add-on on a hub, as one that has come back from a backup: its status says that all is well.
-func registeredOn(t *testing.T, admin client.Client, cluster, name string, registrations ...addonv1beta1.RegistrationConfig) *addonv1beta1.ManagedClusterAddOn {
+func registeredOn(t *testing.T, admin client.Client, cluster, name string,
+	registrations ...addonv1beta1.RegistrationConfig) *addonv1beta1.ManagedClusterAddOn {
 	t.Helper()
 	addOn := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: name}}
 	create(t, admin, addOn)
 	addOn.Status = addonv1beta1.ManagedClusterAddOnStatus{Namespace: name, Registrations: registrations, Conditions: []metav1.Condition{{
-		Type: fleet.ConditionCertificateRotated, Status: metav1.ConditionTrue, Reason: fleet.ReasonClientCertificateUpdated, Message: "from before", LastTransitionTime: metav1.Now(),
+		Type: fleet.ConditionCertificateRotated, Status: metav1.ConditionTrue, Reason: fleet.ReasonClientCertificateUpdated,
+		Message: "from before", LastTransitionTime: metav1.Now(),
 	}}}
 	if err := admin.Status().Update(t.Context(), addOn); err != nil {
 		t.Fatal(err)
@@ -35,7 +37,8 @@ func registeredOn(t *testing.T, admin client.Client, cluster, name string, regis
 	return addOn
 }
 
-func awaitCertificateRotated(t *testing.T, admin client.Client, addOn *addonv1beta1.ManagedClusterAddOn, status metav1.ConditionStatus, words string) {
+func awaitCertificateRotated(t *testing.T, admin client.Client, addOn *addonv1beta1.ManagedClusterAddOn, status metav1.ConditionStatus,
+	words string) {
 	t.Helper()
 	awaitObject(t, admin, addOn, func(addOn *addonv1beta1.ManagedClusterAddOn) error {
 		cond := meta.FindStatusCondition(addOn.Status.Conditions, fleet.ConditionCertificateRotated)
@@ -67,8 +70,8 @@ func awaitAddOnRequests(t *testing.T, admin client.Client, cluster string, signe
 	})
 }
 
-// RG-60 RG-64: certificates of an add-on belong to one hub. Those of one that was set up anew at the same address are asked for at once, and
-// it is not said meanwhile that all is well.
+// RG-60 RG-64: certificates of an add-on belong to one hub. Those of one that was set up anew at the same address are asked for at once,
+// and it is not said meanwhile that all is well.
 func TestAddOnOfHubSetUpAnew(t *testing.T) {
 	t.Parallel()
 	own := env.StartHub(t, "registration")
@@ -96,7 +99,8 @@ func TestAddOnOfHubSetUpAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	admin := own.Client(t)
-	create(t, admin, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster, Labels: map[string]string{fleet.LabelClusterName: cluster}}})
+	create(t, admin, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster,
+		Labels: map[string]string{fleet.LabelClusterName: cluster}}})
 	addOn = registeredOn(t, admin, cluster, name, registrations...)
 	agent.WriteBootstrap(t, own, own.BootstrapToken(t))
 	env.Accept(t, admin, cluster)

@@ -42,7 +42,8 @@ func TestAddOnLease(t *testing.T) {
 		t.Errorf("lost after %s, and its lease says %s", took, grace)
 	}
 	// The agent of an add-on whose clock is behind is alive all the same.
-	lease.Spec.LeaseDurationSeconds, lease.Spec.RenewTime = ptr.To[int32](60), ptr.To(metav1.NewMicroTime(lease.Spec.RenewTime.Add(time.Millisecond)))
+	lease.Spec.LeaseDurationSeconds, lease.Spec.RenewTime = ptr.To[int32](60),
+		ptr.To(metav1.NewMicroTime(lease.Spec.RenewTime.Add(time.Millisecond)))
 	if err := m.Update(t.Context(), lease); err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +59,8 @@ func TestAddOnLease(t *testing.T) {
 		meta.SetStatusCondition(&status.Conditions, hostingClusterIsValid)
 	})
 	mergePatch(t, h, addOn, `{"metadata":{"annotations":{"addon.open-cluster-management.io/hosting-cluster-name":"local"}}}`)
-	create(t, h, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace(t, h, name), Name: name}, Spec: coordinationv1.LeaseSpec{RenewTime: ptr.To(metav1.NowMicro())}})
+	create(t, h, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace(t, h, name), Name: name},
+		Spec: coordinationv1.LeaseSpec{RenewTime: ptr.To(metav1.NowMicro())}})
 	awaitAddOn(t, addOn, "Available", metav1.ConditionTrue, "ManagedClusterAddOnLeaseUpdated", "")
 }
 
@@ -72,7 +74,8 @@ func TestAddOnLeaseIsNotAsked(t *testing.T) {
 	addOn := newAddOn(t, cluster, name, name)
 	changeAddOn(t, addOn, func(status *addonv1beta1.ManagedClusterAddOnStatus) {
 		status.HealthCheck.Mode = addonv1beta1.HealthCheckModeCustomized
-		status.Conditions = []metav1.Condition{{Type: "Available", Status: metav1.ConditionTrue, Reason: fleet.ReasonProbeAvailable, LastTransitionTime: metav1.Now()}}
+		status.Conditions = []metav1.Condition{{Type: "Available", Status: metav1.ConditionTrue, Reason: fleet.ReasonProbeAvailable,
+			LastTransitionTime: metav1.Now()}}
 	})
 	for _, one := range []string{other.Name, name} {
 		create(t, m, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace(t, m, name), Name: one}})

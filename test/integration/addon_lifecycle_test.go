@@ -57,7 +57,8 @@ func (s *addOnSite) join(t *testing.T, end string, labels map[string]string, pla
 		if !meta.IsStatusConditionTrue(mc.Status.Conditions, fleet.ConditionHubAccepted) {
 			return fmt.Errorf("cluster %s is not accepted: %v", mc.Name, mc.Status.Conditions)
 		}
-		meta.SetStatusCondition(&mc.Status.Conditions, metav1.Condition{Type: fleet.ConditionClusterAvailable, Status: metav1.ConditionTrue, Reason: "Test"})
+		meta.SetStatusCondition(&mc.Status.Conditions, metav1.Condition{Type: fleet.ConditionClusterAvailable, Status: metav1.ConditionTrue,
+			Reason: "Test"})
 		if platform != "" {
 			mc.Status.ClusterClaims = []clusterv1.ManagedClusterClaim{{Name: "platform.open-cluster-management.io", Value: platform}}
 		}
@@ -77,7 +78,8 @@ func (s *addOnSite) edit(t *testing.T, o client.Object, change func()) {
 	})
 }
 
-// apply creates or replaces what YAML of the documentation says, with the add-on, the namespace default and cluster1 being those of the site.
+// apply creates or replaces what YAML of the documentation says, with the add-on, the namespace default and cluster1 being those of the
+// site.
 func (s *addOnSite) apply(t *testing.T, documents string) {
 	t.Helper()
 	documents = strings.NewReplacer("helloworld", s.name, "namespace: default", "namespace: "+s.name,
@@ -203,7 +205,8 @@ func (s *addOnSite) deploy(t *testing.T, end string, applied metav1.ConditionSta
 		if err := s.c.Get(ctx, s.key(end), addOn); err != nil {
 			return err
 		}
-		meta.SetStatusCondition(&addOn.Status.Conditions, metav1.Condition{Type: fleet.ConditionManifestApplied, Status: metav1.ConditionTrue, Reason: fleet.ReasonAddOnManifestApplied})
+		meta.SetStatusCondition(&addOn.Status.Conditions, metav1.Condition{Type: fleet.ConditionManifestApplied, Status: metav1.ConditionTrue,
+			Reason: fleet.ReasonAddOnManifestApplied})
 		return s.c.Status().Update(ctx, addOn)
 	})
 	madeOf, err := addonconfig.Annotation(addOn.Status.ConfigReferences)
@@ -218,7 +221,8 @@ func (s *addOnSite) deploy(t *testing.T, end string, applied metav1.ConditionSta
 		}
 		w.Labels = map[string]string{fleet.LabelAddOnName: s.name}
 		w.Annotations = map[string]string{fleet.AnnotationConfigSpecHash: madeOf}
-		w.OwnerReferences = []metav1.OwnerReference{{APIVersion: "addon.open-cluster-management.io/v1alpha1", Kind: "ManagedClusterAddOn", Name: addOn.Name, UID: addOn.UID}}
+		w.OwnerReferences = []metav1.OwnerReference{{APIVersion: "addon.open-cluster-management.io/v1alpha1", Kind: "ManagedClusterAddOn",
+			Name: addOn.Name, UID: addOn.UID}}
 		w.Spec.Workload.Manifests = raw(configMap("default", s.name, madeOf))
 		if apierrors.IsNotFound(err) {
 			return s.c.Create(ctx, w)
@@ -230,7 +234,8 @@ func (s *addOnSite) deploy(t *testing.T, end string, applied metav1.ConditionSta
 			return err
 		}
 		for _, kind := range []string{fleet.ConditionApplied, fleet.ConditionAvailable} {
-			meta.SetStatusCondition(&w.Status.Conditions, metav1.Condition{Type: kind, Status: applied, Reason: "Test", ObservedGeneration: w.Generation})
+			meta.SetStatusCondition(&w.Status.Conditions, metav1.Condition{Type: kind, Status: applied, Reason: "Test",
+				ObservedGeneration: w.Generation})
 		}
 		return s.c.Status().Update(ctx, w)
 	})
@@ -311,7 +316,8 @@ func TestAddOnInstallStrategy(t *testing.T) {
 	s.apply(t, byInstallStrategy)
 	s.awaitInstalled(t, "aws1", "aws2", "cluster1")
 
-	entry := s.awaitProgression(t, metav1.ConditionFalse, "selected clusters 2. configured addons 2/2 completed with no errors, 0 failed 0 timeout.")
+	entry := s.awaitProgression(t, metav1.ConditionFalse,
+		"selected clusters 2. configured addons 2/2 completed with no errors, 0 failed 0 timeout.")
 	for _, end := range []string{"aws1", "cluster1"} {
 		s.await(t, end, func(addOn *addonv1beta1.ManagedClusterAddOn) error {
 			if len(addOn.OwnerReferences) != 1 || addOn.OwnerReferences[0].UID != entry.UID {
@@ -484,7 +490,8 @@ func TestAddOnConfigurations(t *testing.T) {
 	s.apply(t, defaultConfigs+strategyConfigs)
 	s.apply(t, strings.SplitN(byInstallStrategy, "\n---\n", 2)[1])
 	s.apply(t, clusterConfigs)
-	s.await(t, "aws", s.desires(t, "addondeploymentconfigs deploy-config", "exampleconfigs example-config-1", "exampleconfigs example-config-2"))
+	s.await(t, "aws", s.desires(t, "addondeploymentconfigs deploy-config", "exampleconfigs example-config-1",
+		"exampleconfigs example-config-2"))
 	s.await(t, "cluster1", s.desires(t, "addondeploymentconfigs cluster1-deploy-config", "exampleconfigs cluster1-example-config"))
 	s.await(t, "cluster2", s.desires(t, "addondeploymentconfigs default-deploy-config", "exampleconfigs default-example-config"))
 
@@ -496,9 +503,11 @@ func TestAddOnConfigurations(t *testing.T) {
 		}
 	}
 	s.apply(t, deploymentConfig("cluster1-deploy-config", "another"))
-	s.await(t, "cluster1", hasAddOnCondition(fleet.ConditionProgressing, metav1.ConditionTrue, fleet.ReasonProgressing, "mca and work configs mismatch"))
+	s.await(t, "cluster1", hasAddOnCondition(fleet.ConditionProgressing, metav1.ConditionTrue, fleet.ReasonProgressing,
+		"mca and work configs mismatch"))
 	changed := s.await(t, "cluster1", s.desires(t, "addondeploymentconfigs cluster1-deploy-config", "exampleconfigs cluster1-example-config"))
-	if first := changed.Status.ConfigReferences[0]; reflect.DeepEqual(first.LastAppliedConfig, first.DesiredConfig) || first.LastAppliedConfig == nil || first.LastObservedGeneration != 2 {
+	if first := changed.Status.ConfigReferences[0]; reflect.DeepEqual(first.LastAppliedConfig, first.DesiredConfig) ||
+		first.LastAppliedConfig == nil || first.LastObservedGeneration != 2 {
 		t.Errorf("%+v", first)
 	}
 	s.deploy(t, "cluster1", metav1.ConditionUnknown)
@@ -512,7 +521,8 @@ func TestAddOnConfigurations(t *testing.T) {
 		if err := s.c.Get(ctx, s.key("cluster1"), addOn); err != nil {
 			return err
 		}
-		addOn.Status.SupportedConfigs = []addonv1beta1.ConfigGroupResource{{Group: "addon.open-cluster-management.io", Resource: "addondeploymentconfigs"}}
+		addOn.Status.SupportedConfigs = []addonv1beta1.ConfigGroupResource{{Group: "addon.open-cluster-management.io",
+			Resource: "addondeploymentconfigs"}}
 		return s.c.Status().Update(ctx, addOn)
 	})
 	s.await(t, "cluster1", hasAddOnCondition(fleet.ConditionProgressing, metav1.ConditionFalse, fleet.ReasonConfigurationUnsupported,
@@ -569,20 +579,23 @@ func TestAddOnConfigurationsAreAnnounced(t *testing.T) {
 		ConfigGroupResource: addonv1beta1.ConfigGroupResource{Group: addonv1beta1.GroupVersion.Group, Resource: "addondeploymentconfigs"},
 		ConfigReferent:      addonv1beta1.ConfigReferent{Namespace: s.name, Name: "deploy-config"},
 	}}
-	entry.Spec.InstallStrategy = addonv1beta1.InstallStrategy{Type: addonv1beta1.InstallStrategyPlacements, Placements: []addonv1beta1.PlacementStrategy{{
-		PlacementRef: addonv1beta1.PlacementRef{Namespace: s.name, Name: "all"},
-	}}}
+	entry.Spec.InstallStrategy = addonv1beta1.InstallStrategy{Type: addonv1beta1.InstallStrategyPlacements,
+		Placements: []addonv1beta1.PlacementStrategy{{
+			PlacementRef: addonv1beta1.PlacementRef{Namespace: s.name, Name: "all"},
+		}}}
 	s.place(t, "all", clusterv1beta1.PlacementSpec{Predicates: []clusterv1beta1.ClusterPredicate{{
 		RequiredClusterSelector: clusterv1beta1.ClusterSelector{LabelSelector: metav1.LabelSelector{MatchLabels: taken}},
 	}}})
 	create(t, s.c, entry, &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: s.name + "-manual", Name: s.name}})
 	for _, end := range ends {
 		first := firstStatus(t, said[end])
-		if len(first.ConfigReferences) != 1 || first.ConfigReferences[0].DesiredConfig == nil || first.ConfigReferences[0].DesiredConfig.Name != "deploy-config" ||
+		if len(first.ConfigReferences) != 1 || first.ConfigReferences[0].DesiredConfig == nil ||
+			first.ConfigReferences[0].DesiredConfig.Name != "deploy-config" ||
 			first.ConfigReferences[0].DesiredConfig.SpecHash != "" || first.ConfigReferences[0].LastObservedGeneration != 0 {
 			t.Errorf("%s says first: %+v", end, first)
 		}
-		s.await(t, end, hasAddOnCondition(fleet.ConditionConfigured, metav1.ConditionFalse, fleet.ReasonConfigurationsNotConfigured, s.name+"/deploy-config does not exist: create it"))
+		s.await(t, end, hasAddOnCondition(fleet.ConditionConfigured, metav1.ConditionFalse, fleet.ReasonConfigurationsNotConfigured, s.name+
+			"/deploy-config does not exist: create it"))
 	}
 	s.apply(t, deploymentConfig("deploy-config", "one"))
 	for _, end := range ends {
@@ -608,7 +621,8 @@ func TestAddOnIsConfiguredBeforeItIsDeployed(t *testing.T) {
 		return s.c.Status().Patch(t.Context(), addOn, client.MergeFrom(before))
 	}
 	register := func(status *addonv1beta1.ManagedClusterAddOnStatus) {
-		meta.SetStatusCondition(&status.Conditions, metav1.Condition{Type: fleet.ConditionRegistrationApplied, Status: metav1.ConditionTrue, Reason: fleet.ReasonSetPermissionApplied})
+		meta.SetStatusCondition(&status.Conditions, metav1.Condition{Type: fleet.ConditionRegistrationApplied, Status: metav1.ConditionTrue,
+			Reason: fleet.ReasonSetPermissionApplied})
 	}
 	if err := patch(register); !apierrors.IsConflict(err) || !strings.Contains(err.Error(), "which configurations it has") {
 		t.Errorf("registered before its configurations are known: %v", err)
@@ -632,7 +646,8 @@ func firstStatus(t *testing.T, w watch.Interface) addonv1beta1.ManagedClusterAdd
 	for {
 		select {
 		case e := <-w.ResultChan():
-			if addOn, ok := e.Object.(*addonv1beta1.ManagedClusterAddOn); ok && !equality.Semantic.DeepEqual(addOn.Status, addonv1beta1.ManagedClusterAddOnStatus{}) {
+			if addOn, ok := e.Object.(*addonv1beta1.ManagedClusterAddOn); ok &&
+				!equality.Semantic.DeepEqual(addOn.Status, addonv1beta1.ManagedClusterAddOnStatus{}) {
 				return addOn.Status
 			}
 		case <-time.After(30 * time.Second):
@@ -704,15 +719,18 @@ func TestAddOnRollout(t *testing.T) {
 	for _, turn := range []string{"west", "east", "c1", "c2", "c3", "c4"} {
 		s.turnOf(t, turn, all)
 	}
-	entry := s.awaitProgression(t, metav1.ConditionFalse, "selected clusters 6. configured addons 6/6 completed with no errors, 0 failed 0 timeout.")
+	entry := s.awaitProgression(t, metav1.ConditionFalse,
+		"selected clusters 6. configured addons 6/6 completed with no errors, 0 failed 0 timeout.")
 	one := entry.Status.InstallProgressions[0].ConfigReferences[0]
-	if one.DesiredConfig.SpecHash == "" || !reflect.DeepEqual(one.LastAppliedConfig, one.DesiredConfig) || !reflect.DeepEqual(one.LastKnownGoodConfig, one.DesiredConfig) {
+	if one.DesiredConfig.SpecHash == "" || !reflect.DeepEqual(one.LastAppliedConfig, one.DesiredConfig) ||
+		!reflect.DeepEqual(one.LastKnownGoodConfig, one.DesiredConfig) {
 		t.Errorf("%+v", one)
 	}
 
 	s.apply(t, deploymentConfig("deploy-config", "two"))
 	entry = s.awaitProgression(t, metav1.ConditionTrue, "selected clusters 6. configured addons 1/6 progressing..., 0 failed 0 timeout.")
-	if two := entry.Status.InstallProgressions[0].ConfigReferences[0]; two.DesiredConfig.SpecHash == one.DesiredConfig.SpecHash || *two.LastKnownGoodConfig != *one.DesiredConfig {
+	if two := entry.Status.InstallProgressions[0].ConfigReferences[0]; two.DesiredConfig.SpecHash == one.DesiredConfig.SpecHash ||
+		*two.LastKnownGoodConfig != *one.DesiredConfig {
 		t.Errorf("%+v after %+v", two, one)
 	}
 	s.turnOf(t, "west", all)
@@ -745,7 +763,8 @@ func (s *addOnSite) turnOf(t *testing.T, end string, all []string) {
 			if !pending(addOn) {
 				return nil
 			}
-			return hasAddOnCondition(fleet.ConditionConfigured, metav1.ConditionFalse, fleet.ReasonConfigurationsNotConfigured, "Waiting for the rollout: ")(addOn)
+			return hasAddOnCondition(fleet.ConditionConfigured, metav1.ConditionFalse, fleet.ReasonConfigurationsNotConfigured,
+				"Waiting for the rollout: ")(addOn)
 		})
 		if pending(addOn) {
 			continue
@@ -758,7 +777,8 @@ func (s *addOnSite) turnOf(t *testing.T, end string, all []string) {
 	}
 	s.deploy(t, end, metav1.ConditionTrue)
 	s.await(t, end, func(addOn *addonv1beta1.ManagedClusterAddOn) error {
-		if reference := addOn.Status.ConfigReferences[0]; !reflect.DeepEqual(reference.LastAppliedConfig, turn.Status.ConfigReferences[0].DesiredConfig) {
+		if reference := addOn.Status.ConfigReferences[0]; !reflect.DeepEqual(reference.LastAppliedConfig,
+			turn.Status.ConfigReferences[0].DesiredConfig) {
 			return fmt.Errorf("applied is %+v", reference.LastAppliedConfig)
 		}
 		return nil
@@ -808,12 +828,14 @@ func TestAddOnHealthOfClusters(t *testing.T) {
 		}
 		meta.RemoveStatusCondition(&mc.Status.Conditions, fleet.ConditionClusterAvailable)
 		meta.SetStatusCondition(&mc.Status.Conditions, metav1.Condition{
-			Type: fleet.ConditionClusterAvailable, Status: metav1.ConditionUnknown, Reason: fleet.ReasonManagedClusterLeaseUpdateStopped, Message: "Registration agent stopped updating its lease.",
+			Type: fleet.ConditionClusterAvailable, Status: metav1.ConditionUnknown, Reason: fleet.ReasonManagedClusterLeaseUpdateStopped,
+			Message:            "Registration agent stopped updating its lease.",
 			LastTransitionTime: metav1.NewTime(time.Now().Add(time.Second)), // the times on the wire are of whole seconds
 		})
 		return s.c.Status().Update(ctx, mc)
 	})
-	s.await(t, "cluster1", hasAddOnCondition(fleet.ConditionAvailable, metav1.ConditionUnknown, fleet.ReasonManagedClusterLeaseUpdateStopped, "Registration agent stopped updating its lease."))
+	s.await(t, "cluster1", hasAddOnCondition(fleet.ConditionAvailable, metav1.ConditionUnknown, fleet.ReasonManagedClusterLeaseUpdateStopped,
+		"Registration agent stopped updating its lease."))
 	awaitLabel("unreachable")
 
 	addOn := s.await(t, "cluster1", func(*addonv1beta1.ManagedClusterAddOn) error { return nil })
@@ -835,14 +857,16 @@ func TestAddOnThatManagesItself(t *testing.T) {
   - defaultConfig: {name: default-deploy-config, namespace: open-cluster-management}
     group: addon.open-cluster-management.io
     resource: addondeploymentconfigs
-`, "  - group: addon.open-cluster-management.io\n    resource: addondeploymentconfigs\n  installStrategy", "  installStrategy").Replace(canaries)
+`, "  - group: addon.open-cluster-management.io\n    resource: addondeploymentconfigs\n  installStrategy",
+		"  installStrategy").Replace(canaries)
 	s.apply(t, itself)
 	env.Eventually(t, func(ctx context.Context) error {
 		entry := &addonv1beta1.ClusterManagementAddOn{}
 		if err := s.c.Get(ctx, client.ObjectKey{Name: s.name}, entry); err != nil {
 			return err
 		}
-		if references := entry.Status.DefaultConfigReferences; len(references) != 1 || references[0].DesiredConfig.SpecHash == "" || len(entry.Status.InstallProgressions) != 0 {
+		if references := entry.Status.DefaultConfigReferences; len(references) != 1 || references[0].DesiredConfig.SpecHash == "" ||
+			len(entry.Status.InstallProgressions) != 0 {
 			return fmt.Errorf("%+v", entry.Status)
 		}
 		return nil

@@ -53,7 +53,8 @@ func manageAddOnsOn(t *testing.T, hub *env.Server, cluster string, lifetime time
 	t.Helper()
 	m := &addOnManager{asked: map[string][]time.Time{}, lifetime: lifetime}
 	admin := hub.Client(t)
-	w, err := admin.Watch(t.Context(), &certificatesv1.CertificateSigningRequestList{}, client.MatchingLabels(ofCluster(cluster)), client.HasLabels{fleet.LabelAddOnName})
+	w, err := admin.Watch(t.Context(), &certificatesv1.CertificateSigningRequestList{}, client.MatchingLabels(ofCluster(cluster)),
+		client.HasLabels{fleet.LabelAddOnName})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +95,8 @@ func (m *addOnManager) grant(ctx context.Context, admin client.Client, csr *cert
 	}
 	now := time.Now()
 	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
-		SerialNumber: big.NewInt(now.UnixNano()), Subject: request.Subject, DNSNames: request.DNSNames, NotBefore: now.Truncate(time.Second), NotAfter: now.Add(m.lifetime),
+		SerialNumber: big.NewInt(now.UnixNano()), Subject: request.Subject, DNSNames: request.DNSNames, NotBefore: now.Truncate(time.Second),
+		NotAfter: now.Add(m.lifetime),
 	}, &x509.Certificate{Subject: pkix.Name{CommonName: "test"}}, request.PublicKey, ca)
 	if err != nil {
 		return err
@@ -113,7 +115,8 @@ func (m *addOnManager) requests(addOn, signer string) []time.Time {
 }
 
 // newAddOn makes an add-on on a cluster as its manager would: with what its agent registers for.
-func newAddOn(t *testing.T, cluster, name, namespace string, registrations ...addonv1beta1.RegistrationConfig) *addonv1beta1.ManagedClusterAddOn {
+func newAddOn(t *testing.T, cluster, name, namespace string,
+	registrations ...addonv1beta1.RegistrationConfig) *addonv1beta1.ManagedClusterAddOn {
 	t.Helper()
 	addOn := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: name}}
 	create(t, hub.Client(t), addOn)
@@ -198,7 +201,8 @@ func configOf(t *testing.T, secret *corev1.Secret) *rest.Config {
 	return config
 }
 
-func awaitAddOn(t *testing.T, addOn *addonv1beta1.ManagedClusterAddOn, condition string, status metav1.ConditionStatus, reason, words string) {
+func awaitAddOn(t *testing.T, addOn *addonv1beta1.ManagedClusterAddOn, condition string, status metav1.ConditionStatus, reason,
+	words string) {
 	t.Helper()
 	awaitObject(t, hub.Client(t), addOn, func(addOn *addonv1beta1.ManagedClusterAddOn) error {
 		cond := meta.FindStatusCondition(addOn.Status.Conditions, condition)
@@ -222,7 +226,8 @@ func TestAddOnRegistration(t *testing.T) {
 
 	secret := awaitSecret(t, m, namespace, first+"-hub-kubeconfig", kubeKeys, anySecret)
 	who := whoIs(t, configOf(t, secret))
-	if want := append(fleet.AddOnGroups(cluster, first), "system:authenticated"); who.Username != fleet.AddOnUser(cluster, first, "agent") || !slices.Equal(slices.Sorted(slices.Values(who.Groups)), slices.Sorted(slices.Values(want))) {
+	if want := append(fleet.AddOnGroups(cluster, first), "system:authenticated"); who.Username != fleet.AddOnUser(cluster, first, "agent") ||
+		!slices.Equal(slices.Sorted(slices.Values(who.Groups)), slices.Sorted(slices.Values(want))) {
 		t.Errorf("the add-on is %+v", who)
 	}
 	checkAddOnKubeconfig(t, agent, secret)
@@ -232,13 +237,15 @@ func TestAddOnRegistration(t *testing.T) {
 	}
 	custom := awaitSecret(t, m, namespace, first+"-example.com-hello-client-cert", certKeys, anySecret)
 	leaf, err := cert.ParseCertsPEM(custom.Data["tls.crt"])
-	if err != nil || leaf[0].Subject.String() != "CN=hello,OU=u1,O=g1" || !slices.Equal(leaf[0].DNSNames, []string{first + ".addon.open-cluster-management.io"}) {
+	if err != nil || leaf[0].Subject.String() != "CN=hello,OU=u1,O=g1" ||
+		!slices.Equal(leaf[0].DNSNames, []string{first + ".addon.open-cluster-management.io"}) {
 		t.Errorf("a certificate of %v: %v", leaf, err)
 	}
 	awaitAddOn(t, one, "ClusterCertificateRotated", metav1.ConditionTrue, "ClientCertificateUpdated", "valid from")
 	// An identity that is not given is the default one.
 	other := awaitSecret(t, m, fleet.NamespaceAgentAddOn, second+"-hub-kubeconfig", kubeKeys, anySecret)
-	if who := whoIs(t, configOf(t, other)); who.Username != fleet.AddOnUser(cluster, second, second) || !slices.Contains(who.Groups, fleet.AddOnGroup(cluster, second)) {
+	if who := whoIs(t, configOf(t, other)); who.Username != fleet.AddOnUser(cluster, second, second) ||
+		!slices.Contains(who.Groups, fleet.AddOnGroup(cluster, second)) {
 		t.Errorf("the second add-on is %+v", who)
 	}
 	awaitObject(t, h, two, func(addOn *addonv1beta1.ManagedClusterAddOn) error {
@@ -257,7 +264,8 @@ func TestAddOnRegistration(t *testing.T) {
 	again = awaitSecret(t, m, namespace, secret.Name, kubeKeys, fresh(again, "tls.crt"))
 	mergePatch(t, m, again, `{"data":{"kubeconfig":"Zm9v"},"metadata":{"labels":null}}`)
 	awaitSecret(t, m, namespace, secret.Name, kubeKeys, func(now *corev1.Secret) error {
-		if string(now.Data["kubeconfig"]) != string(secret.Data["kubeconfig"]) || string(now.Data["tls.crt"]) != string(again.Data["tls.crt"]) || now.Labels[fleet.LabelAddOnName] != first {
+		if string(now.Data["kubeconfig"]) != string(secret.Data["kubeconfig"]) || string(now.Data["tls.crt"]) != string(again.Data["tls.crt"]) ||
+			now.Labels[fleet.LabelAddOnName] != first {
 			return errors.New("the kubeconfig is not put back")
 		}
 		return nil
@@ -286,7 +294,8 @@ func TestAddOnRegistration(t *testing.T) {
 		t.Fatal(err)
 	}
 	foreign := other.DeepCopy()
-	foreign.ObjectMeta = metav1.ObjectMeta{Namespace: other.Namespace, Name: "addonreg-of-another-hub", Labels: other.Labels, Annotations: map[string]string{fleet.AnnotationHubHash: "x"}}
+	foreign.ObjectMeta = metav1.ObjectMeta{Namespace: other.Namespace, Name: "addonreg-of-another-hub", Labels: other.Labels,
+		Annotations: map[string]string{fleet.AnnotationHubHash: "x"}}
 	create(t, m, foreign)
 	if err := agent.Start(); err != nil {
 		t.Fatal(err)
@@ -309,18 +318,20 @@ func checkAddOnKubeconfig(t *testing.T, agent *env.Agent, secret *corev1.Secret)
 		t.Fatal(err)
 	}
 	current, user := config.Contexts["default-context"], config.AuthInfos["default-auth"]
-	if config.CurrentContext != "default-context" || current == nil || current.AuthInfo != "default-auth" || current.Namespace != "configuration" || current.Cluster != "hub" ||
+	if config.CurrentContext != "default-context" || current == nil || current.AuthInfo != "default-auth" ||
+		current.Namespace != "configuration" || current.Cluster != "hub" ||
 		user == nil || user.ClientCertificate != "tls.crt" || user.ClientKey != "tls.key" {
 		t.Errorf("the kubeconfig of the add-on is laid out otherwise: %s", secret.Data["kubeconfig"])
 		return
 	}
-	if got, want := config.Clusters["hub"], own.Clusters["hub"]; got.Server != want.Server || got.ProxyURL != want.ProxyURL || string(got.CertificateAuthorityData) != string(want.CertificateAuthorityData) {
+	if got, want := config.Clusters["hub"], own.Clusters["hub"]; got.Server != want.Server || got.ProxyURL != want.ProxyURL ||
+		string(got.CertificateAuthorityData) != string(want.CertificateAuthorityData) {
 		t.Errorf("the add-on reaches the hub by another way: %s", secret.Data["kubeconfig"])
 	}
 }
 
-// RG-08 RG-60: certificates are renewed in time, as often as their lifetime asks for and no more often. The Secret of an add-on that is being
-// deleted stays.
+// RG-08 RG-60: certificates are renewed in time, as often as their lifetime asks for and no more often. The Secret of an add-on that is
+// being deleted stays.
 func TestAddOnRotation(t *testing.T) {
 	t.Parallel()
 	const cluster, name, namespace = "addonrotate", "addonrotate", "addonrotate-ns"
@@ -378,7 +389,8 @@ func TestAddOnRequestIsDenied(t *testing.T) {
 		t.Fatal(err)
 	}
 	awaitLog(t, agent.Process, "Request for a certificate taken up again", 1)
-	waiting.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateDenied, Status: corev1.ConditionTrue, Reason: "Test", Message: "no add-ons here"}}
+	waiting.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateDenied,
+		Status: corev1.ConditionTrue, Reason: "Test", Message: "no add-ons here"}}
 	if err := h.SubResource("approval").Update(t.Context(), &waiting); err != nil {
 		t.Fatal(err)
 	}
@@ -408,7 +420,8 @@ func addOnRequests(t *testing.T, cluster, addOn string, n int) []certificatesv1.
 }
 
 // hostingClusterIsValid is what the manager of an add-on that knows hosted mode says when it has found the hosting cluster.
-var hostingClusterIsValid = metav1.Condition{Type: fleet.ConditionHostingClusterValidity, Status: metav1.ConditionTrue, Reason: fleet.ReasonHostingClusterValid}
+var hostingClusterIsValid = metav1.Condition{Type: fleet.ConditionHostingClusterValidity, Status: metav1.ConditionTrue,
+	Reason: fleet.ReasonHostingClusterValid}
 
 // RG-60: what an add-on in hosted mode registers for goes to the cluster that the agent runs in, and nothing to the managed one.
 func TestHostedAddOnRegistration(t *testing.T) {
@@ -418,7 +431,8 @@ func TestHostedAddOnRegistration(t *testing.T) {
 	manageAddOns(t, cluster, time.Hour)
 	hosting := hub.Client(t)
 	addOn := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{
-		Namespace: cluster, Name: name, Annotations: map[string]string{fleet.AnnotationHostingClusterName: "local", fleet.AnnotationInstallNamespace: name},
+		Namespace: cluster, Name: name, Annotations: map[string]string{fleet.AnnotationHostingClusterName: "local",
+			fleet.AnnotationInstallNamespace: name},
 	}}
 	create(t, hosting, addOn)
 	changeAddOn(t, addOn, func(status *addonv1beta1.ManagedClusterAddOnStatus) {

@@ -17,8 +17,8 @@ import (
 	"github.com/capstan-io/capstan/test/env"
 )
 
-// templateDeletion is that of an add-on of a template, which has the name of the add-on, as has the AddOnDeploymentConfig. That is in a namespace in
-// which the agent has rights.
+// templateDeletion is that of an add-on of a template, which has the name of the add-on, as has the AddOnDeploymentConfig. That is in a
+// namespace in which the agent has rights.
 type templateDeletion struct{ deletion }
 
 // AM-30, AM-34, A5, R12: whatever is deleted first of an add-on of a template, nothing remains; and the hooks run, as long as it is
@@ -80,7 +80,8 @@ func (d *templateDeletion) provide(t *testing.T, objects ...client.Object) {
 	t.Helper()
 	c := hub.Client(t)
 	ns := namespace(t, c, shared(d.name))
-	template := &addonv1beta1.AddOnTemplate{ObjectMeta: metav1.ObjectMeta{Name: d.name}, Spec: addonv1beta1.AddOnTemplateSpec{AddonName: d.name}}
+	template := &addonv1beta1.AddOnTemplate{ObjectMeta: metav1.ObjectMeta{Name: d.name},
+		Spec: addonv1beta1.AddOnTemplateSpec{AddonName: d.name}}
 	for _, object := range objects {
 		kind, err := c.GroupVersionKindFor(object)
 		if err != nil {
@@ -93,24 +94,28 @@ func (d *templateDeletion) provide(t *testing.T, objects ...client.Object) {
 		}
 		template.Spec.AgentSpec.Workload.Manifests = append(template.Spec.AgentSpec.Workload.Manifests, raw(string(text))...)
 	}
-	template.Spec.Registration = []addonv1beta1.RegistrationSpec{{Type: addonv1beta1.RegistrationTypeKubeClient, KubeClient: &addonv1beta1.KubeClientRegistrationSpec{
-		HubPermissions: []addonv1beta1.HubPermissionConfig{
-			{Type: addonv1beta1.HubPermissionsBindingCurrentCluster, CurrentCluster: &addonv1beta1.CurrentClusterBindingConfig{ClusterRoleName: "view"}},
-			{Type: addonv1beta1.HubPermissionsBindingSingleNamespace, SingleNamespace: &addonv1beta1.SingleNamespaceBindingConfig{
-				Namespace: ns, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"},
-			}},
-		},
-	}}}
+	template.Spec.Registration = []addonv1beta1.RegistrationSpec{{Type: addonv1beta1.RegistrationTypeKubeClient,
+		KubeClient: &addonv1beta1.KubeClientRegistrationSpec{
+			HubPermissions: []addonv1beta1.HubPermissionConfig{
+				{Type: addonv1beta1.HubPermissionsBindingCurrentCluster,
+					CurrentCluster: &addonv1beta1.CurrentClusterBindingConfig{ClusterRoleName: "view"}},
+				{Type: addonv1beta1.HubPermissionsBindingSingleNamespace, SingleNamespace: &addonv1beta1.SingleNamespaceBindingConfig{
+					Namespace: ns, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"},
+				}},
+			},
+		}}}
 	of := func(resource, namespace string) addonv1beta1.AddOnConfig {
 		return addonv1beta1.AddOnConfig{
 			ConfigGroupResource: addonv1beta1.ConfigGroupResource{Group: addonv1beta1.GroupVersion.Group, Resource: resource},
 			ConfigReferent:      addonv1beta1.ConfigReferent{Namespace: namespace, Name: d.name},
 		}
 	}
-	create(t, c, template, &addonv1beta1.AddOnDeploymentConfig{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: d.name}}, &addonv1beta1.ClusterManagementAddOn{
-		ObjectMeta: metav1.ObjectMeta{Name: d.name},
-		Spec:       addonv1beta1.ClusterManagementAddOnSpec{DefaultConfigs: []addonv1beta1.AddOnConfig{of("addontemplates", ""), of("addondeploymentconfigs", ns)}},
-	})
+	create(t, c, template, &addonv1beta1.AddOnDeploymentConfig{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: d.name}},
+		&addonv1beta1.ClusterManagementAddOn{
+			ObjectMeta: metav1.ObjectMeta{Name: d.name},
+			Spec: addonv1beta1.ClusterManagementAddOnSpec{DefaultConfigs: []addonv1beta1.AddOnConfig{of("addontemplates", ""),
+				of("addondeploymentconfigs", ns)}},
+		})
 }
 
 // awaitRights waits until the agent has as many of the rights of the template.
@@ -119,7 +124,8 @@ func (d *templateDeletion) awaitRights(t *testing.T, want int) {
 	c := hub.Client(t)
 	env.Eventually(t, func(ctx context.Context) error {
 		bindings := &rbacv1.RoleBindingList{}
-		if err := c.List(ctx, bindings, client.MatchingLabels{fleet.LabelAddOnName: d.name, fleet.LabelAddOnManager: "addon-templates"}); err != nil {
+		if err := c.List(ctx, bindings,
+			client.MatchingLabels{fleet.LabelAddOnName: d.name, fleet.LabelAddOnManager: "addon-templates"}); err != nil {
 			return err
 		}
 		if len(bindings.Items) != want {

@@ -17,8 +17,8 @@ import (
 	"github.com/capstan-io/capstan/test/env"
 )
 
-// AM-03, AM-09, AM-11, RG-60: the annotation of a hosting cluster on a ManagedCluster, which all its add-ons get, changes nothing for one of a
-// template: it is deployed, completed and given its access on the managed cluster.
+// AM-03, AM-09, AM-11, RG-60: the annotation of a hosting cluster on a ManagedCluster, which all its add-ons get, changes nothing for one
+// of a template: it is deployed, completed and given its access on the managed cluster.
 func TestAddOnTemplateIsNotHosted(t *testing.T) {
 	t.Parallel()
 	const name = "template-hosting"

@@ -26,7 +26,8 @@ import (
 
 // templateOf is an AddOnTemplate of one ConfigMap, of the name of the add-on.
 func templateOf(addOn, value string, registration ...addonv1beta1.RegistrationSpec) *addonv1beta1.AddOnTemplate {
-	template := &addonv1beta1.AddOnTemplate{ObjectMeta: metav1.ObjectMeta{Name: addOn}, Spec: addonv1beta1.AddOnTemplateSpec{AddonName: addOn, Registration: registration}}
+	template := &addonv1beta1.AddOnTemplate{ObjectMeta: metav1.ObjectMeta{Name: addOn},
+		Spec: addonv1beta1.AddOnTemplateSpec{AddonName: addOn, Registration: registration}}
 	template.Spec.AgentSpec.Workload.Manifests = raw(configMap("default", addOn, value))
 	return template
 }
@@ -71,7 +72,8 @@ func (s *addOnSite) finish(t *testing.T, end, addOn string) {
 			return err
 		}
 		for _, kind := range []string{fleet.ConditionApplied, fleet.ConditionAvailable} {
-			meta.SetStatusCondition(&w.Status.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: "Test", ObservedGeneration: w.Generation})
+			meta.SetStatusCondition(&w.Status.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: "Test",
+				ObservedGeneration: w.Generation})
 		}
 		return s.c.Status().Update(ctx, w)
 	})
@@ -84,12 +86,13 @@ func TestAddOnTemplateRollout(t *testing.T) {
 	ends := []string{"cluster1", "cluster2", "cluster3"}
 	s := newAddOnSite(t, "template-rollout", ends...)
 	template, entry := templateOf(s.name, "first"), entryOf(s.name)
-	entry.Spec.InstallStrategy = addonv1beta1.InstallStrategy{Type: addonv1beta1.InstallStrategyPlacements, Placements: []addonv1beta1.PlacementStrategy{{
-		PlacementRef: addonv1beta1.PlacementRef{Namespace: s.name, Name: "all"},
-		RolloutStrategy: clusterv1alpha1.RolloutStrategy{Type: clusterv1alpha1.Progressive, Progressive: &clusterv1alpha1.RolloutProgressive{
-			MaxConcurrency: ptr.To(intstr.FromInt32(1)),
-		}},
-	}}}
+	entry.Spec.InstallStrategy = addonv1beta1.InstallStrategy{Type: addonv1beta1.InstallStrategyPlacements,
+		Placements: []addonv1beta1.PlacementStrategy{{
+			PlacementRef: addonv1beta1.PlacementRef{Namespace: s.name, Name: "all"},
+			RolloutStrategy: clusterv1alpha1.RolloutStrategy{Type: clusterv1alpha1.Progressive, Progressive: &clusterv1alpha1.RolloutProgressive{
+				MaxConcurrency: ptr.To(intstr.FromInt32(1)),
+			}},
+		}}}
 	s.place(t, "all", clusterv1beta1.PlacementSpec{Tolerations: []clusterv1beta1.Toleration{tolerant}})
 	s.site.await(t, "all", ends...)
 	create(t, s.c, template, entry)
@@ -97,7 +100,8 @@ func TestAddOnTemplateRollout(t *testing.T) {
 	for i, end := range ends {
 		s.awaitWork(t, end, s.name, "first")
 		for _, later := range ends[i+1:] {
-			s.await(t, later, hasAddOnCondition(fleet.ConditionConfigured, metav1.ConditionFalse, fleet.ReasonConfigurationsNotConfigured, "Waiting for the rollout"))
+			s.await(t, later, hasAddOnCondition(fleet.ConditionConfigured, metav1.ConditionFalse, fleet.ReasonConfigurationsNotConfigured,
+				"Waiting for the rollout"))
 			if _, err := s.hasWork(t.Context(), later, s.name, ""); !apierrors.IsNotFound(err) {
 				t.Errorf("%s has a work before its turn: %v", later, err)
 			}
@@ -166,12 +170,15 @@ func TestAddOnTemplateToken(t *testing.T) {
 	const name = "template-token"
 	c := hub.Client(t)
 	create(t, c,
-		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list"}}}},
-		templateOf(name, "token", addonv1beta1.RegistrationSpec{Type: addonv1beta1.RegistrationTypeKubeClient, KubeClient: &addonv1beta1.KubeClientRegistrationSpec{
-			HubPermissions: []addonv1beta1.HubPermissionConfig{{
-				Type: addonv1beta1.HubPermissionsBindingCurrentCluster, CurrentCluster: &addonv1beta1.CurrentClusterBindingConfig{ClusterRoleName: name},
-			}},
-		}}),
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name},
+			Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list"}}}},
+		templateOf(name, "token", addonv1beta1.RegistrationSpec{Type: addonv1beta1.RegistrationTypeKubeClient,
+			KubeClient: &addonv1beta1.KubeClientRegistrationSpec{
+				HubPermissions: []addonv1beta1.HubPermissionConfig{{
+					Type:           addonv1beta1.HubPermissionsBindingCurrentCluster,
+					CurrentCluster: &addonv1beta1.CurrentClusterBindingConfig{ClusterRoleName: name},
+				}},
+			}}),
 		entryOf(name))
 	namespace(t, managed.Client(t), fleet.NamespaceAgentAddOn)
 	env.Join(t, hub, managed, name, "--addon-kubeclient-registration-auth", "token")
@@ -200,7 +207,8 @@ func TestAddOnTemplateThatIsNotNamed(t *testing.T) {
 	entry.Spec.DefaultConfigs[0].Name = addonv1beta1.ReservedNoDefaultConfigName
 	addOn := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: s.name + "-cluster1", Name: s.name}}
 	create(t, s.c, entry, addOn)
-	s.await(t, "cluster1", hasAddOnCondition(fleet.ConditionRegistrationApplied, metav1.ConditionFalse, fleet.ReasonPermissionConfigPending, "name one as default in its ClusterManagementAddOn"))
+	s.await(t, "cluster1", hasAddOnCondition(fleet.ConditionRegistrationApplied, metav1.ConditionFalse, fleet.ReasonPermissionConfigPending,
+		"name one as default in its ClusterManagementAddOn"))
 	template := templateOf(s.name, "used")
 	template.Spec.AddonName = "another"
 	create(t, s.c, template)
@@ -210,7 +218,8 @@ func TestAddOnTemplateThatIsNotNamed(t *testing.T) {
 	s.await(t, "cluster1", hasAddOnCondition(fleet.ConditionRegistrationApplied, metav1.ConditionTrue, fleet.ReasonSetPermissionApplied, ""))
 	awaitAddOnEvent(t, addOn, fleet.EventAddOnTemplateOfAnother, "it is for the add-on another")
 	for line := range strings.Lines(hub.Log()) {
-		if strings.Contains(line, "Reconciler error") && strings.Contains(line, `name="`+s.name+`"`) && strings.Contains(line, "AddOnTemplate for the add-on") {
+		if strings.Contains(line, "Reconciler error") && strings.Contains(line, `name="`+s.name+`"`) &&
+			strings.Contains(line, "AddOnTemplate for the add-on") {
 			t.Error(line)
 		}
 	}

@@ -34,16 +34,19 @@ func TestAddOnTemplateSigner(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: addonv1beta1.AddOnTemplateSpec{
 			AddonName: name,
-			Registration: []addonv1beta1.RegistrationSpec{{Type: addonv1beta1.RegistrationTypeCustomSigner, CustomSigner: &addonv1beta1.CustomSignerRegistrationSpec{
-				SignerName: signer, Subject: &addonv1beta1.TemplateSubject{User: "hello", Groups: []string{"hellos"}}, SigningCA: addonv1beta1.SigningCARef{Name: name + "-ca"},
-			}}},
+			Registration: []addonv1beta1.RegistrationSpec{{Type: addonv1beta1.RegistrationTypeCustomSigner,
+				CustomSigner: &addonv1beta1.CustomSignerRegistrationSpec{
+					SignerName: signer, Subject: &addonv1beta1.TemplateSubject{User: "hello", Groups: []string{"hellos"}},
+					SigningCA: addonv1beta1.SigningCARef{Name: name + "-ca"},
+				}}},
 		},
 	}
 	template.Spec.AgentSpec.Workload.Manifests = raw(configMap(name, name, "{{CLIENT_CERT_EXAMPLE_COM_TEMPLATE}}"))
 	create(t, c, template, &addonv1beta1.ClusterManagementAddOn{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: addonv1beta1.ClusterManagementAddOnSpec{DefaultConfigs: []addonv1beta1.AddOnConfig{{
-			ConfigGroupResource: addonv1beta1.ConfigGroupResource{Group: addonv1beta1.GroupVersion.Group, Resource: "addontemplates"}, ConfigReferent: addonv1beta1.ConfigReferent{Name: name},
+			ConfigGroupResource: addonv1beta1.ConfigGroupResource{Group: addonv1beta1.GroupVersion.Group, Resource: "addontemplates"},
+			ConfigReferent:      addonv1beta1.ConfigReferent{Name: name},
 		}}},
 	})
 	namespace(t, onCluster, name)
@@ -56,7 +59,8 @@ func TestAddOnTemplateSigner(t *testing.T) {
 
 	env.Eventually(t, func(ctx context.Context) error {
 		secret := &corev1.Secret{}
-		if err := onCluster.Get(ctx, client.ObjectKey{Namespace: fleet.NamespaceAgentAddOn, Name: name + "-example.com-template-client-cert"}, secret); err != nil {
+		if err := onCluster.Get(ctx, client.ObjectKey{Namespace: fleet.NamespaceAgentAddOn, Name: name + "-example.com-template-client-cert"},
+			secret); err != nil {
 			return err
 		}
 		block, _ := pem.Decode(secret.Data[corev1.TLSCertKey])
@@ -89,7 +93,8 @@ func TestAddOnTemplateSigner(t *testing.T) {
 	}
 	awaitGone(t, c, addOn)
 	awaitGone(t, onCluster, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: name}})
-	awaitGone(t, onCluster, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.NamespaceAgentAddOn, Name: name + "-example.com-template-client-cert"}})
+	awaitGone(t, onCluster, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.NamespaceAgentAddOn, Name: name +
+		"-example.com-template-client-cert"}})
 }
 
 // newSigningCA is a certification authority as a Secret, and has its name.

@@ -78,12 +78,14 @@ func (c templateCluster) await(t *testing.T) {
 		if err := hubClient.Get(ctx, client.ObjectKey{Namespace: c.name, Name: templated}, addOn); err != nil {
 			return err
 		}
-		for _, kind := range []string{fleet.ConditionRegistrationApplied, fleet.ConditionConfigured, fleet.ConditionManifestApplied, fleet.ConditionAvailable} {
+		for _, kind := range []string{fleet.ConditionRegistrationApplied, fleet.ConditionConfigured, fleet.ConditionManifestApplied,
+			fleet.ConditionAvailable} {
 			if !meta.IsStatusConditionTrue(addOn.Status.Conditions, kind) {
 				return fmt.Errorf("%s is not True: %+v", kind, addOn.Status)
 			}
 		}
-		if progressing := meta.FindStatusCondition(addOn.Status.Conditions, fleet.ConditionProgressing); progressing == nil || progressing.Reason != fleet.ReasonCompleted {
+		if progressing := meta.FindStatusCondition(addOn.Status.Conditions, fleet.ConditionProgressing); progressing == nil ||
+			progressing.Reason != fleet.ReasonCompleted {
 			return fmt.Errorf("not completed: %+v", addOn.Status)
 		}
 		return nil
@@ -135,7 +137,8 @@ func (c templateCluster) awaitValue(t *testing.T, name, value string) {
 func TestAddOnTemplate(t *testing.T) {
 	t.Parallel()
 	c := hub.Client(t)
-	for _, file := range []string{"hub.yaml", "addondeploymentconfig.yaml", "addontemplate.yaml", "clustermanagementaddon.yaml", "placement.yaml"} {
+	for _, file := range []string{"hub.yaml", "addondeploymentconfig.yaml", "addontemplate.yaml", "clustermanagementaddon.yaml",
+		"placement.yaml"} {
 		for _, object := range exampleObjects(t, templated, file) {
 			create(t, c, object)
 		}
@@ -154,7 +157,8 @@ func TestAddOnTemplate(t *testing.T) {
 	// One cluster has a configuration of its own: another greeting, registry and proxy, as in the documentation. The other one has its images
 	// elsewhere, whatever the add-on.
 	one.configure(t, "Good \"morning\"\n")
-	two.annotate(t, fleet.AnnotationImageRegistries, `{"registries": [{"source": "docker.io/library", "mirror": "registry.example.com/team"}]}`)
+	two.annotate(t, fleet.AnnotationImageRegistries,
+		`{"registries": [{"source": "docker.io/library", "mirror": "registry.example.com/team"}]}`)
 	one.awaitGreeting(t, "Good \"morning\"\n from template-one")
 	one.awaitProxy(t)
 	one.awaitImage(t, "mirror.example.com/library/busybox:1.37")
@@ -200,7 +204,8 @@ func awaitAccessOfTemplate(t *testing.T, cluster templateCluster) {
 
 func bindingsOfTemplate(ctx context.Context, c client.Client, namespace, cluster string) ([]rbacv1.RoleBinding, error) {
 	bindings := &rbacv1.RoleBindingList{}
-	err := c.List(ctx, bindings, client.InNamespace(namespace), client.MatchingLabels{fleet.LabelAddOnName: templated, fleet.LabelClusterName: cluster})
+	err := c.List(ctx, bindings, client.InNamespace(namespace),
+		client.MatchingLabels{fleet.LabelAddOnName: templated, fleet.LabelClusterName: cluster})
 	return bindings.Items, err
 }
 
@@ -292,7 +297,8 @@ func upgrade(t *testing.T, c client.Client) {
 			t.Fatal(err)
 		}
 		next := &unstructured.Unstructured{}
-		if err := yaml.Unmarshal([]byte(strings.NewReplacer("busybox:1.37", "busybox:1.38", templated+"-v1", templated+"-v2").Replace(string(text))), &next.Object); err != nil {
+		if err := yaml.Unmarshal([]byte(strings.NewReplacer("busybox:1.37", "busybox:1.38", templated+"-v1", templated+
+			"-v2").Replace(string(text))), &next.Object); err != nil {
 			t.Fatal(err)
 		}
 		create(t, c, next)
@@ -320,7 +326,8 @@ func removeTemplated(t *testing.T, clusters []templateCluster) {
 	}
 	for _, cluster := range clusters {
 		env.Eventually(t, func(ctx context.Context) error {
-			if err := gone(ctx, c, &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.name, Name: templated}}); err != nil {
+			if err := gone(ctx, c, &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.name,
+				Name: templated}}); err != nil {
 				return err
 			}
 			works := &workv1.ManifestWorkList{}

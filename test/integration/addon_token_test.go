@@ -23,7 +23,8 @@ import (
 	"github.com/capstan-io/capstan/test/env"
 )
 
-// RG-53 AM-40 RG-62 KL-19: with the driver token an add-on gets tokens of a service account of its own, which the hub makes, revokes and removes.
+// RG-53 AM-40 RG-62 KL-19: with the driver token an add-on gets tokens of a service account of its own, which the hub makes, revokes and
+// removes.
 func TestAddOnTokens(t *testing.T) {
 	t.Parallel()
 	const cluster, name = "addontoken", "addontoken"
@@ -40,7 +41,8 @@ func TestAddOnTokens(t *testing.T) {
 	}
 	awaitAddOn(t, addOn, "TokenRefreshed", metav1.ConditionTrue, "AddonTokenRefreshed", "valid from")
 	awaitObject(t, h, addOn, func(addOn *addonv1beta1.ManagedClusterAddOn) error {
-		if k := addOn.Status.Registrations[0].KubeClient; k.Driver != addonv1beta1.KubeClientDriverToken || k.Subject.User != user || len(k.Subject.Groups) > 0 {
+		if k := addOn.Status.Registrations[0].KubeClient; k.Driver != addonv1beta1.KubeClientDriverToken || k.Subject.User != user ||
+			len(k.Subject.Groups) > 0 {
 			return fmt.Errorf("registered as %+v", k)
 		}
 		return nil
@@ -84,7 +86,8 @@ func TestAddOnTokensOfAnother(t *testing.T) {
 	registration := kubeClient(cluster, name)
 	registration.KubeClient.Driver = addonv1beta1.KubeClientDriverToken
 	addOn := newAddOn(t, cluster, name, name, registration)
-	awaitAddOn(t, addOn, "TokenInfrastructureReady", metav1.ConditionFalse, "TokenInfrastructureApplyFailed", "delete it, or give it the labels")
+	awaitAddOn(t, addOn, "TokenInfrastructureReady", metav1.ConditionFalse, "TokenInfrastructureApplyFailed",
+		"delete it, or give it the labels")
 	err := asAgent(t, hub, cluster).SubResource("token").Create(t.Context(), account, &authenticationv1.TokenRequest{})
 	if !apierrors.IsForbidden(err) {
 		t.Errorf("the agent asks for a token: %v", err)
@@ -98,7 +101,8 @@ func TestAddOnTokensOfAnother(t *testing.T) {
 		return asAgent(t, hub, cluster).SubResource("token").Create(ctx, account, &authenticationv1.TokenRequest{})
 	})
 	create(t, h, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: "more"}})
-	err = asAgent(t, hub, cluster).SubResource("token").Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: "more"}}, &authenticationv1.TokenRequest{})
+	err = asAgent(t, hub, cluster).SubResource("token").Create(t.Context(),
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: "more"}}, &authenticationv1.TokenRequest{})
 	if !apierrors.IsForbidden(err) {
 		t.Errorf("the agent asks for a token of another service account: %v", err)
 	}
@@ -107,7 +111,8 @@ func TestAddOnTokensOfAnother(t *testing.T) {
 	if err := h.Patch(t.Context(), role, merge(`{"metadata":{"labels":{"`+fleet.LabelTokenInfrastructure+`":null}}}`)); err != nil {
 		t.Fatal(err)
 	}
-	awaitAddOn(t, addOn, "TokenInfrastructureReady", metav1.ConditionFalse, "TokenInfrastructureApplyFailed", "delete it, or give it the labels")
+	awaitAddOn(t, addOn, "TokenInfrastructureReady", metav1.ConditionFalse, "TokenInfrastructureApplyFailed",
+		"delete it, or give it the labels")
 }
 
 // R10: an agent tells how an add-on is. As whom the add-on acts, and for which cluster, it does not.
@@ -124,14 +129,16 @@ func TestAgentsDoNotNameAddOnsOtherwise(t *testing.T) {
 	if err := status(`{"status":{"conditions":[{"type":"Available","status":"True","reason":"R","message":"","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`); err != nil {
 		t.Errorf("tell a condition: %v", err)
 	}
-	escalated := `{"status":{"registrations":[{"type":"kubeClient","kubeClient":{"subject":{"user":"` + fleet.AddOnUser(other, name, "agent") + `","groups":["` + fleet.AddOnGroup(other, name) + `"]}}}]}}`
+	escalated := `{"status":{"registrations":[{"type":"kubeClient","kubeClient":{"subject":{"user":"` + fleet.AddOnUser(other, name, "agent") +
+		`","groups":["` + fleet.AddOnGroup(other, name) + `"]}}}]}}`
 	expectRefusal(t, status(escalated), apierrors.IsForbidden, "cannot change status.registrations")
 	old := &unstructured.Unstructured{}
 	old.SetAPIVersion("addon.open-cluster-management.io/v1alpha1")
 	old.SetKind("ManagedClusterAddOn")
 	old.SetNamespace(own)
 	old.SetName(name)
-	err := agent.Status().Patch(t.Context(), old.DeepCopy(), merge(`{"status":{"registrations":[{"signerName":"kubernetes.io/kube-apiserver-client","subject":{"user":"x"}}]}}`))
+	err := agent.Status().Patch(t.Context(), old.DeepCopy(),
+		merge(`{"status":{"registrations":[{"signerName":"kubernetes.io/kube-apiserver-client","subject":{"user":"x"}}]}}`))
 	expectRefusal(t, err, apierrors.IsForbidden, "cannot change status.registrations")
 	if err := agent.Status().Patch(t.Context(), old.DeepCopy(), merge(`{"status":{"kubeClientDriver":"token"}}`)); err != nil {
 		t.Errorf("tell the driver: %v", err)
@@ -143,7 +150,8 @@ func TestAgentsDoNotNameAddOnsOtherwise(t *testing.T) {
 		t.Errorf("change an add-on: %v", err)
 	}
 	labels := map[string]string{fleet.LabelClusterName: other, fleet.LabelAddOnName: name}
-	csr, _ := newRequest(t, pkix.Name{CommonName: fleet.AddOnUser(other, name, "agent"), Organization: []string{fleet.AddOnGroup(other, name)}}, labels)
+	csr, _ := newRequest(t, pkix.Name{CommonName: fleet.AddOnUser(other, name, "agent"),
+		Organization: []string{fleet.AddOnGroup(other, name)}}, labels)
 	expectRefusal(t, agent.Create(t.Context(), csr), apierrors.IsForbidden, fleet.LabelClusterName)
 	csr.Labels[fleet.LabelClusterName] = own
 	if err := agent.Create(t.Context(), csr); err != nil {
@@ -153,10 +161,11 @@ func TestAgentsDoNotNameAddOnsOtherwise(t *testing.T) {
 	subject := pkix.Name{CommonName: fleet.AddOnUser(own, name, "agent"), Organization: fleet.AddOnGroups(own, name)}
 	addOnAgent := env.ClientFor(t, withCertificate(t, hub, subject, ofCluster(own)))
 	for what, err := range map[string]error{
-		"list requests":           addOnAgent.List(t.Context(), &certificatesv1.CertificateSigningRequestList{}),
-		"list add-ons":            addOnAgent.List(t.Context(), &addonv1beta1.ManagedClusterAddOnList{}, client.InNamespace(own)),
-		"tell how it is":          addOnAgent.Status().Patch(t.Context(), addOn.DeepCopy(), merge(`{"status":{"conditions":[]}}`)),
-		"ask for a certificate":   addOnAgent.Create(t.Context(), &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{GenerateName: "x-", Labels: labels}, Spec: csr.Spec}),
+		"list requests":  addOnAgent.List(t.Context(), &certificatesv1.CertificateSigningRequestList{}),
+		"list add-ons":   addOnAgent.List(t.Context(), &addonv1beta1.ManagedClusterAddOnList{}, client.InNamespace(own)),
+		"tell how it is": addOnAgent.Status().Patch(t.Context(), addOn.DeepCopy(), merge(`{"status":{"conditions":[]}}`)),
+		"ask for a certificate": addOnAgent.Create(t.Context(),
+			&certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{GenerateName: "x-", Labels: labels}, Spec: csr.Spec}),
 		"see its managed cluster": addOnAgent.Get(t.Context(), client.ObjectKey{Name: own}, &clusterv1.ManagedCluster{}),
 	} {
 		if !apierrors.IsForbidden(err) {
@@ -177,10 +186,12 @@ func testAddOnStatusExisting(t *testing.T, existing *env.Server) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config.Impersonate = rest.ImpersonationConfig{UserName: fleet.ClusterUser(cluster, "agent1"), Groups: append(fleet.ClusterGroups(cluster), fleet.GroupAuthenticated)}
+	config.Impersonate = rest.ImpersonationConfig{UserName: fleet.ClusterUser(cluster, "agent1"),
+		Groups: append(fleet.ClusterGroups(cluster), fleet.GroupAuthenticated)}
 	agent := env.ClientFor(t, config)
 	env.Eventually(t, func(ctx context.Context) error {
-		return agent.Status().Patch(ctx, addOn.DeepCopy(), merge(`{"status":{"conditions":[{"type":"A","status":"True","reason":"R","message":"","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`))
+		return agent.Status().Patch(ctx, addOn.DeepCopy(),
+			merge(`{"status":{"conditions":[{"type":"A","status":"True","reason":"R","message":"","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`))
 	})
 	registrations := `{"status":{"registrations":[{"type":"kubeClient","kubeClient":{"driver":"csr","subject":{"user":"x"}}}]}}`
 	err = agent.Status().Patch(t.Context(), addOn.DeepCopy(), merge(registrations))

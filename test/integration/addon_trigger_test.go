@@ -38,7 +38,8 @@ func TestEngineTrigger(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.options.Registration.Sign = func(ctx context.Context, i addon.Installation, csr *certificatesv1.CertificateSigningRequest) ([]byte, error) {
+	a.options.Registration.Sign = func(ctx context.Context, i addon.Installation, csr *certificatesv1.CertificateSigningRequest) ([]byte,
+		error) {
 		if !signs.Load() {
 			asked.Add(1)
 			return nil, nil

@@ -76,8 +76,8 @@ func TestClustersAreAdmitted(t *testing.T) {
 	expectRefusal(t, admin.Patch(t.Context(), forged, client.MergeFrom(created)), apierrors.IsBadRequest, `TimeAdded of taint "a"`)
 }
 
-// Who joins does not fill the hub: a certificate request has its size, and one credential has so many requests and clusters that wait. Nor does
-// it take the namespace of a tenant.
+// Who joins does not fill the hub: a certificate request has its size, and one credential has so many requests and clusters that wait. Nor
+// does it take the namespace of a tenant.
 func TestJoiningIsBounded(t *testing.T) {
 	t.Parallel()
 	const limit = 2
@@ -120,7 +120,8 @@ func TestJoiningIsBoundedForEachToken(t *testing.T) {
 	t.Parallel()
 	const limit = 2
 	own := env.StartHub(t, "none", fmt.Sprintf("--join-limit=%d", limit))
-	greedy, another := env.ClientFor(t, withToken(t, own, bootstrapAccountToken(t, own))), env.ClientFor(t, withToken(t, own, bootstrapAccountToken(t, own)))
+	greedy, another := env.ClientFor(t, withToken(t, own, bootstrapAccountToken(t, own))),
+		env.ClientFor(t, withToken(t, own, bootstrapAccountToken(t, own)))
 	cluster := func(name string) *clusterv1.ManagedCluster {
 		return &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	}
@@ -170,18 +171,21 @@ func TestUnreadableObjectsAreNotStored(t *testing.T) {
 	expectRefusal(t, agent.Status().Patch(t.Context(), cluster.DeepCopy(), merge(`{"status":{"conditions":[
 		{"type":"Joined","status":"True","reason":"R","message":"","lastTransitionTime":"2026-01-01t00:00:00z"}]}}`)),
 		apierrors.IsBadRequest, "status.conditions[0].lastTransitionTime", "2026-01-01t00:00:00z")
-	expectRefusal(t, admin.Patch(t.Context(), cluster.DeepCopy(), merge(`{"spec":{"taints":[{"key":"a","effect":"NoSelect","timeAdded":"2026-01-01t00:00:00z"}]}}`)),
+	expectRefusal(t, admin.Patch(t.Context(), cluster.DeepCopy(),
+		merge(`{"spec":{"taints":[{"key":"a","effect":"NoSelect","timeAdded":"2026-01-01t00:00:00z"}]}}`)),
 		apierrors.IsBadRequest, "spec.taints[0].timeAdded")
 	set := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "work.open-cluster-management.io/v1alpha1", "kind": "ManifestWorkReplicaSet",
 		"metadata": map[string]any{"namespace": "default", "name": name},
 		"spec": map[string]any{
-			"placementRefs": []any{map[string]any{"name": "p", "rolloutStrategy": map[string]any{"type": "All", "all": map[string]any{"maxFailures": int64(99999999999)}}}},
+			"placementRefs": []any{map[string]any{"name": "p",
+				"rolloutStrategy": map[string]any{"type": "All", "all": map[string]any{"maxFailures": int64(99999999999)}}}},
 			"manifestWorkTemplate": map[string]any{"workload": map[string]any{"manifests": []any{map[string]any{
 				"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "a", "namespace": "default"}}}}},
 		},
 	}}
-	expectRefusal(t, admin.Create(t.Context(), set), apierrors.IsBadRequest, "spec.placementRefs[0].rolloutStrategy.all.maxFailures", "99999999999")
+	expectRefusal(t, admin.Create(t.Context(), set), apierrors.IsBadRequest, "spec.placementRefs[0].rolloutStrategy.all.maxFailures",
+		"99999999999")
 	if err := admin.List(t.Context(), &clusterv1.ManagedClusterList{}); err != nil {
 		t.Errorf("the clusters cannot be read any more: %v", err)
 	}
@@ -191,7 +195,8 @@ func TestUnreadableObjectsAreNotStored(t *testing.T) {
 func TestRolloutStrategiesAreAdmitted(t *testing.T) {
 	t.Parallel()
 	admin := hub.Client(t)
-	manifests := []any{map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "a", "namespace": "default"}}}
+	manifests := []any{map[string]any{"apiVersion": "v1", "kind": "ConfigMap",
+		"metadata": map[string]any{"name": "a", "namespace": "default"}}}
 	set := func(name string, manifests []any, strategy map[string]any) *unstructured.Unstructured {
 		return &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "work.open-cluster-management.io/v1alpha1", "kind": "ManifestWorkReplicaSet",
@@ -259,5 +264,6 @@ func TestLargeWorks(t *testing.T) {
 	}
 
 	larger := work(namespace, "larger", append(padded, configMap("default", "one-more", strings.Repeat("x", size)))...)
-	expectRefusal(t, admin.Create(t.Context(), larger), apierrors.IsBadRequest, "the limit is 1048576 bytes", "manifest 300", "default/one-more")
+	expectRefusal(t, admin.Create(t.Context(), larger), apierrors.IsBadRequest, "the limit is 1048576 bytes", "manifest 300",
+		"default/one-more")
 }

@@ -143,7 +143,8 @@ func TestNoRequestWithoutManagedCluster(t *testing.T) {
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
 	create(t, c, account,
 		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{
-			{APIGroups: []string{certificatesv1.GroupName}, Resources: []string{"certificatesigningrequests"}, Verbs: []string{"create", "get", "list", "watch"}},
+			{APIGroups: []string{certificatesv1.GroupName}, Resources: []string{"certificatesigningrequests"},
+				Verbs: []string{"create", "get", "list", "watch"}},
 			{APIGroups: []string{clusterv1.GroupVersion.Group}, Resources: []string{"managedclusters"}, Verbs: []string{"get"}},
 		}},
 		&rbacv1.ClusterRoleBinding{
@@ -179,7 +180,8 @@ func TestRelativePathsInBootstrapKubeconfig(t *testing.T) {
 	}
 	env.ReplaceFile(t, agent.Bootstrap, fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Config","current-context":"a",
 		"clusters":[{"name":"hub","cluster":{"server":%q,"certificate-authority":"ca.crt"}}],
-		"users":[{"name":"a","user":{"token":%q}}],"contexts":[{"name":"a","context":{"cluster":"hub","user":"a"}}]}`, config.Host, hub.BootstrapToken(t)))
+		"users":[{"name":"a","user":{"token":%q}}],"contexts":[{"name":"a","context":{"cluster":"hub","user":"a"}}]}`, config.Host,
+		hub.BootstrapToken(t)))
 	if err := agent.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -48,7 +48,8 @@ func TestArgoCD(t *testing.T) {
 	}
 	g := newGenerator(t, own, applicationSet)
 	g.await(t, "web-paris to paris at https://paris", "web-rome to rome at https://rome")
-	mergePatch(t, c, &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "rome"}}, `{"spec":{"taints":[{"key":"maintenance","effect":"NoSelect"}]}}`)
+	mergePatch(t, c, &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "rome"}},
+		`{"spec":{"taints":[{"key":"maintenance","effect":"NoSelect"}]}}`)
 	g.await(t, "web-paris to paris at https://paris")
 	mergePatch(t, c, &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "tokyo"}}, `{"metadata":{"labels":{"region":"eu"}}}`)
 	g.await(t, "web-paris to paris at https://paris", "web-tokyo to tokyo at https://tokyo")
@@ -81,7 +82,8 @@ func readExample(t *testing.T, files ...string) (objects []*unstructured.Unstruc
 // argoCluster is how Argo CD knows a cluster.
 func argoCluster(name string) *corev1.Secret {
 	return &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: argoNamespace, Name: name, Labels: map[string]string{"argocd.argoproj.io/secret-type": "cluster"}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: argoNamespace, Name: name,
+			Labels: map[string]string{"argocd.argoproj.io/secret-type": "cluster"}},
 		StringData: map[string]string{"name": name, "server": "https://" + name},
 	}
 }
@@ -214,7 +216,8 @@ func (g *generator) parameters(ctx context.Context) (all []map[string]string, er
 }
 
 func (g *generator) servers(ctx context.Context) (map[string]string, error) {
-	secrets, err := g.argo.CoreV1().Secrets(argoNamespace).List(ctx, metav1.ListOptions{LabelSelector: "argocd.argoproj.io/secret-type=cluster"})
+	secrets, err := g.argo.CoreV1().Secrets(argoNamespace).List(ctx,
+		metav1.ListOptions{LabelSelector: "argocd.argoproj.io/secret-type=cluster"})
 	if err != nil {
 		return nil, err
 	}

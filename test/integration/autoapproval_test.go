@@ -20,7 +20,8 @@ const trustedToken = "trust1.0123456789abcdef"
 // trustingHub is a hub that lets in whoever has the trusted token.
 func trustingHub(t *testing.T) *env.Server {
 	t.Helper()
-	own := env.StartHub(t, "registration", "--feature-gates", "ManagedClusterAutoApproval=true", "--auto-approved-csr-users", "system:bootstrap:trust1")
+	own := env.StartHub(t, "registration", "--feature-gates", "ManagedClusterAutoApproval=true", "--auto-approved-csr-users",
+		"system:bootstrap:trust1")
 	create(t, own.Client(t), &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "bootstrap-token-trust1"},
 		Type:       corev1.SecretTypeBootstrapToken,

@@ -98,7 +98,8 @@ func testHubAddOnCharts(t *testing.T, existing *env.Server) {
 	expect("1.2.0", 2)
 
 	const unreachable = "http://127.0.0.1:1"
-	existing.Capstan(t, "", append(install, "--repository", unreachable)...).Ends(t, 1, "add-on argocd", "chart "+release, unreachable, "refused")
+	existing.Capstan(t, "", append(install, "--repository", unreachable)...).Ends(t, 1, "add-on argocd", "chart "+release, unreachable,
+		"refused")
 	expect("1.2.0", 2)
 
 	uninstall := []string{"uninstall", "hub-addon", "--names", "argocd", "-n", namespace}

@@ -97,7 +97,8 @@ func TestCleanupPriority(t *testing.T) {
 	t.Parallel()
 	c := hub.Client(t)
 	const name = "leaves-in-order"
-	create(t, c, &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: clusterv1.ManagedClusterSpec{HubAcceptsClient: true}})
+	create(t, c, &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: clusterv1.ManagedClusterSpec{HubAcceptsClient: true}})
 	awaitCluster(t, c, name, fleet.ConditionHubAccepted, metav1.ConditionTrue, fleet.ReasonHubClusterAdminAccepted, fleet.TaintUnreachable)
 	held := work(name, name+"-held", configMap("default", "a", "v"))
 	held.Finalizers = []string{"example.com/held"}

@@ -28,14 +28,17 @@ func TestCLIAddOn(t *testing.T) {
 		awaitHubAccepted(t, h, c.GetName(), metav1.ConditionTrue, "HubClusterAdminAccepted")
 	}
 	making := []string{"addon", "create", name, "-f", "-", "--hub-registration"}
-	hub.Capstan(t, configMap(name, "agent", "1"), making...).Succeeds(t, "AddonTemplate cli-addon-0.0.1 is created\nClusterManagementAddon cli-addon is created\n")
+	hub.Capstan(t, configMap(name, "agent", "1"), making...).Succeeds(t,
+		"AddonTemplate cli-addon-0.0.1 is created\nClusterManagementAddon cli-addon is created\n")
 	hub.Capstan(t, configMap(name, "agent", "1"), making...).Succeeds(t, "ClusterManagementAddon cli-addon is already created\n")
-	hub.Capstan(t, configMap(name, "agent", "2"), append(making, "--version", "0.0.2", "--overwrite")...).Succeeds(t, "ClusterManagementAddon cli-addon is updated\n")
+	hub.Capstan(t, configMap(name, "agent", "2"), append(making, "--version", "0.0.2", "--overwrite")...).Succeeds(t,
+		"ClusterManagementAddon cli-addon is updated\n")
 	addOn := &addonv1beta1.ClusterManagementAddOn{}
 	if err := h.Get(t.Context(), client.ObjectKey{Name: name}, addOn); err != nil {
 		t.Fatal(err)
 	}
-	if len(addOn.Spec.DefaultConfigs) != 2 || addOn.Spec.DefaultConfigs[0].Resource != "addontemplates" || addOn.Spec.DefaultConfigs[0].Name != name+"-0.0.2" ||
+	if len(addOn.Spec.DefaultConfigs) != 2 || addOn.Spec.DefaultConfigs[0].Resource != "addontemplates" ||
+		addOn.Spec.DefaultConfigs[0].Name != name+"-0.0.2" ||
 		addOn.Spec.DefaultConfigs[1].Resource != "addondeploymentconfigs" || addOn.Spec.DefaultConfigs[1].Name != "__reserved_no_default__" {
 		t.Errorf("default configurations %+v", addOn.Spec.DefaultConfigs)
 	}
@@ -58,7 +61,8 @@ func TestCLIAddOn(t *testing.T) {
 	}
 	hub.Capstan(t, "", "get", "addon", name, "-o", "table").Succeeds(t, "cli-addon   cli-addon-a,cli-addon-b\n")
 	hub.Capstan(t, "", "get", "addon", name, "-c", name+"-a").Succeeds(t, "└── cli-addon\n    └── cli-addon-a\n")
-	hub.Capstan(t, "", "addon", "disable", "--names", name, "--clusters", name+"-a").Succeeds(t, "Undeploying cli-addon add-on in managed cluster: cli-addon-a.\n")
+	hub.Capstan(t, "", "addon", "disable", "--names", name, "--clusters", name+"-a").Succeeds(t,
+		"Undeploying cli-addon add-on in managed cluster: cli-addon-a.\n")
 	awaitGone(t, h, &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: name + "-a", Name: name}})
 	hub.Capstan(t, "", "install", "hub-addon", "--names", "argocd", "--create-namespace").Ends(t, 1, "runs no pods")
 }

@@ -51,11 +51,13 @@ func TestCLIDiffWork(t *testing.T) {
 	changed.Ends(t, 1)
 	changed.Code = 0
 	changed.Succeeds(t, `data.key: "1" -> "2"`, "ConfigMap cli-diff/two: would be deleted")
-	refused := diff(fmt.Sprintf(`{"apiVersion":"v1","kind":"Service","metadata":{"namespace":%q,"name":"bad"},"spec":{"ports":[{"port":0}]}}`, ns))
+	refused := diff(fmt.Sprintf(`{"apiVersion":"v1","kind":"Service","metadata":{"namespace":%q,"name":"bad"},"spec":{"ports":[{"port":0}]}}`,
+		ns))
 	refused.Ends(t, 2, "would not take 1 of the manifests of work web")
 
 	list := &workv1.ManifestWorkList{}
-	if err := h.List(t.Context(), list, client.InNamespace(name)); err != nil || len(list.Items) != 1 || list.Items[0].Generation != w.Generation {
+	if err := h.List(t.Context(), list, client.InNamespace(name)); err != nil || len(list.Items) != 1 ||
+		list.Items[0].Generation != w.Generation {
 		t.Errorf("works %+v, %v", list.Items, err)
 	}
 	awaitConfigMap(t, m, ns, "one", "1")
@@ -115,5 +117,6 @@ func TestCLIReplicaSet(t *testing.T) {
 	if err != nil || len(found) != 2 {
 		t.Fatalf("%d works, %v", len(found), err)
 	}
-	hub.Capstan(t, "", "delete", "work", found[0].Name, "--cluster", found[0].Namespace).Ends(t, 1, "belongs to ManifestWorkReplicaSet "+name+".web")
+	hub.Capstan(t, "", "delete", "work", found[0].Name, "--cluster", found[0].Namespace).Ends(t, 1, "belongs to ManifestWorkReplicaSet "+name+
+		".web")
 }

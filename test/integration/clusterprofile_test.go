@@ -40,12 +40,15 @@ func TestClusterProfiles(t *testing.T) {
 				return err
 			}
 			want := map[string]string{
-				"x-k8s.io/cluster-manager": "open-cluster-management", "open-cluster-management.io/cluster-name": name, "multicluster.x-k8s.io/clusterset": "profiles",
+				"x-k8s.io/cluster-manager": "open-cluster-management", "open-cluster-management.io/cluster-name": name,
+				"multicluster.x-k8s.io/clusterset": "profiles",
 			}
-			if fmt.Sprint(got.Labels) != fmt.Sprint(want) || got.Spec.ClusterManager.Name != "open-cluster-management" || got.Spec.DisplayName != name {
+			if fmt.Sprint(got.Labels) != fmt.Sprint(want) || got.Spec.ClusterManager.Name != "open-cluster-management" ||
+				got.Spec.DisplayName != name {
 				return fmt.Errorf("%+v", got)
 			}
-			if !meta.IsStatusConditionTrue(got.Status.Conditions, "ControlPlaneHealthy") || !meta.IsStatusConditionTrue(got.Status.Conditions, "Joined") ||
+			if !meta.IsStatusConditionTrue(got.Status.Conditions, "ControlPlaneHealthy") ||
+				!meta.IsStatusConditionTrue(got.Status.Conditions, "Joined") ||
 				got.Status.Version.Kubernetes == "" {
 				return fmt.Errorf("%+v", got.Status)
 			}

@@ -41,8 +41,10 @@ func TestClusterProperty(t *testing.T) {
 	property := func(name, value string) *aboutv1alpha1.ClusterProperty {
 		return &aboutv1alpha1.ClusterProperty{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: aboutv1alpha1.ClusterPropertySpec{Value: value}}
 	}
-	create(t, m, &clusterv1alpha1.ClusterClaim{ObjectMeta: metav1.ObjectMeta{Name: "both.properties.example.com"}, Spec: clusterv1alpha1.ClusterClaimSpec{Value: "claim"}})
-	both, hidden, long := property("both.properties.example.com", "property"), property("hidden.properties.example.com", "secret"), property("long.properties.example.com", strings.Repeat("x", 2000))
+	create(t, m, &clusterv1alpha1.ClusterClaim{ObjectMeta: metav1.ObjectMeta{Name: "both.properties.example.com"},
+		Spec: clusterv1alpha1.ClusterClaimSpec{Value: "claim"}})
+	both, hidden, long := property("both.properties.example.com", "property"), property("hidden.properties.example.com", "secret"),
+		property("long.properties.example.com", strings.Repeat("x", 2000))
 	hidden.Labels = map[string]string{fleet.LabelSpokeOnly: ""}
 	create(t, m, hidden)
 	create(t, m, both)

@@ -99,7 +99,8 @@ func incarnate(t *testing.T, ctx context.Context, cluster string, c *crash) inca
 	if err != nil {
 		t.Fatal(err)
 	}
-	onCluster := &onspoke.Cluster{Objects: objects, Discovery: discovery.NewDiscoveryClientForConfigOrDie(config), Tracked: tracker.New(ctx, objects)}
+	onCluster := &onspoke.Cluster{Objects: objects, Discovery: discovery.NewDiscoveryClientForConfigOrDie(config),
+		Tracked: tracker.New(ctx, objects)}
 	h, m := env.ClientFor(t, wrapped(hub)), env.ClientFor(t, config)
 	observed := observe.New(dyn, onCluster.Tracked, observe.Options{MaxJSONRawLength: 1024, Clock: clock.RealClock{}})
 	return incarnation{
@@ -156,7 +157,8 @@ func TestCrashPoints(t *testing.T) {
 		for _, v := range values {
 			name, value, _ := strings.Cut(v, "=")
 			s.Workload.Manifests = append(s.Workload.Manifests, raw(fmt.Sprintf(
-				`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":%q,"name":"%s-%s","labels":{"work":%q}},"data":{"key":%q}}`, ns, work, name, work, value))...)
+				`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":%q,"name":"%s-%s","labels":{"work":%q}},"data":{"key":%q}}`, ns, work,
+				name, work, value))...)
 		}
 		return s
 	}
@@ -299,7 +301,8 @@ func awaitStep(t *testing.T, agent incarnation, h client.Client, w *workv1.Manif
 }
 
 // settled tells whether the clusters are as the last step says.
-func settled(ctx context.Context, h, m client.Client, w *workv1.ManifestWork, ns string, step *workv1.ManifestWorkSpec, want []string) error {
+func settled(ctx context.Context, h, m client.Client, w *workv1.ManifestWork, ns string, step *workv1.ManifestWorkSpec,
+	want []string) error {
 	have, err := objectsOf(ctx, m, ns, w.Name)
 	if err != nil {
 		return err

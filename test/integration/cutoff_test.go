@@ -20,8 +20,8 @@ import (
 	"github.com/capstan-io/capstan/test/env"
 )
 
-// "A denied or deleted cluster that does not cooperate keeps reading new works": one that is denied finishes with the work that it has, by its name,
-// and sees no other; none is admitted. Once its cluster is deleted, it sees the works go, as agents of others do.
+// "A denied or deleted cluster that does not cooperate keeps reading new works": one that is denied finishes with the work that it has, by
+// its name, and sees no other; none is admitted. Once its cluster is deleted, it sees the works go, as agents of others do.
 func TestDeniedAgentFinishesByName(t *testing.T) {
 	t.Parallel()
 	const name = "denied-by-name"
@@ -52,7 +52,8 @@ func TestDeniedAgentFinishesByName(t *testing.T) {
 	if err := agent.Status().Patch(t.Context(), held.DeepCopy(), merge(`{}`)); err != nil {
 		t.Errorf("the agent cannot report on the work that it has: %v", err)
 	}
-	if _, err := agent.Watch(t.Context(), &workv1.ManifestWorkList{}, client.InNamespace(name), client.MatchingFields{"metadata.name": held.Name}); !apierrors.IsForbidden(err) {
+	if _, err := agent.Watch(t.Context(), &workv1.ManifestWorkList{}, client.InNamespace(name),
+		client.MatchingFields{"metadata.name": held.Name}); !apierrors.IsForbidden(err) {
 		t.Errorf("the agent watches the work that it has: %v", err)
 	}
 
@@ -73,8 +74,8 @@ func TestDeniedAgentFinishesByName(t *testing.T) {
 	awaitRights(t, agent, name, none)
 }
 
-// asAddOn is a client with the identity of an add-on on a cluster, and the right to ConfigMaps in the namespace of the cluster by a binding that
-// no label tells of.
+// asAddOn is a client with the identity of an add-on on a cluster, and the right to ConfigMaps in the namespace of the cluster by a binding
+// that no label tells of.
 func asAddOn(t *testing.T, admin client.Client, cluster string) (addOn client.WithWatch, right *rbacv1.RoleBinding) {
 	t.Helper()
 	const name = "spy"

@@ -44,12 +44,14 @@ func TestDryRun(t *testing.T) {
 	h, m := hub.Client(t), managed.Client(t)
 	ns := namespace(t, m, name)
 	secret := `{"apiVersion":"v1","kind":"Secret","metadata":{"namespace":"dry-run","name":"secret"},"data":{"key":%q}}`
-	w := work(name, name, configMap(ns, "changed", "1"), fmt.Sprintf(secret, "Zmlyc3Q="), configMap(ns, "same", "1"), configMap(ns, "dropped", "1"))
+	w := work(name, name, configMap(ns, "changed", "1"), fmt.Sprintf(secret, "Zmlyc3Q="), configMap(ns, "same", "1"),
+		configMap(ns, "dropped", "1"))
 	create(t, h, w)
 	awaitCondition(t, h, w, "Applied", metav1.ConditionTrue)
 	annotate(t, h, w, `"server"`)
 	change(t, h, w, func(s *workv1.ManifestWorkSpec) {
-		s.Workload.Manifests = raw(configMap(ns, "changed", "2"), fmt.Sprintf(secret, "c2Vjb25k"), configMap(ns, "same", "1"), configMap(ns, "new", "1"),
+		s.Workload.Manifests = raw(configMap(ns, "changed", "2"), fmt.Sprintf(secret, "c2Vjb25k"), configMap(ns, "same", "1"),
+			configMap(ns, "new", "1"),
 			`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"dry-run-made"}}`, configMap("dry-run-made", "in-it", "1"),
 			`{"apiVersion":"v1","kind":"Service","metadata":{"namespace":"dry-run","name":"bad"},"spec":{"ports":[{"port":0}]}}`,
 			`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"namespace":"dry-run","name":"web"},"spec":{"selector":{"matchLabels":{"app":"web"}},
@@ -57,17 +59,21 @@ func TestDryRun(t *testing.T) {
 		s.ManifestConfigs = []workv1.ManifestConfigOption{config("apps", "deployments", ns, "web", serverSide(workv1.ServerSideApplyConfig{}))}
 	})
 	cond := dryRunOf(t, h, w, metav1.ConditionFalse)
-	for _, words := range []string{"1 of 8 manifests would fail: v1 Service dry-run/bad", "Of 8 manifests, 3 would be created, 2 changed, 1 left as they are, and 1 cannot be tried; 1 objects would be deleted: configmaps dry-run/dropped"} {
+	for _, words := range []string{"1 of 8 manifests would fail: v1 Service dry-run/bad",
+		"Of 8 manifests, 3 would be created, 2 changed, 1 left as they are, and 1 cannot be tried; 1 objects would be deleted: configmaps dry-run/dropped"} {
 		if !strings.Contains(cond.Message, words) {
 			t.Errorf("%s; want %s", cond.Message, words)
 		}
 	}
 	for i, want := range []struct{ status, reason, message string }{
-		{"True", "WouldChange", `data.key: "1" -> "2"`}, {"True", "WouldChange", "data.key: changed"}, {"True", "WouldNotChange", ""}, {"True", "WouldCreate", ""},
-		{"True", "WouldCreate", ""}, {"Unknown", "CannotBeTried", "v1 Namespace dry-run-made"}, {"False", "WouldFail", "spec.ports[0].port"}, {"True", "WouldCreate", ""},
+		{"True", "WouldChange", `data.key: "1" -> "2"`}, {"True", "WouldChange", "data.key: changed"}, {"True", "WouldNotChange", ""},
+		{"True", "WouldCreate", ""},
+		{"True", "WouldCreate", ""}, {"Unknown", "CannotBeTried", "v1 Namespace dry-run-made"}, {"False", "WouldFail", "spec.ports[0].port"},
+		{"True", "WouldCreate", ""},
 	} {
 		got := meta.FindStatusCondition(w.Status.ResourceStatus.Manifests[i].Conditions, "DryRun")
-		if got == nil || string(got.Status) != want.status || got.Reason != want.reason || !strings.Contains(got.Message, want.message) || strings.Contains(got.Message, "c2Vj") {
+		if got == nil || string(got.Status) != want.status || got.Reason != want.reason || !strings.Contains(got.Message, want.message) ||
+			strings.Contains(got.Message, "c2Vj") {
 			t.Errorf("manifest %d: %+v, want %+v", i, got, want)
 		}
 	}
@@ -86,7 +92,8 @@ func TestDryRun(t *testing.T) {
 	awaitConfigMap(t, m, "dry-run-made", "in-it", "1")
 	awaitGone(t, m, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "dropped"}})
 	awaitManifest(t, h, w, 7, metav1.ConditionTrue, "")
-	if meta.FindStatusCondition(w.Status.Conditions, "DryRun") != nil || meta.FindStatusCondition(w.Status.ResourceStatus.Manifests[0].Conditions, "DryRun") != nil {
+	if meta.FindStatusCondition(w.Status.Conditions, "DryRun") != nil ||
+		meta.FindStatusCondition(w.Status.ResourceStatus.Manifests[0].Conditions, "DryRun") != nil {
 		t.Errorf("the report outlives the dry run: %+v", w.Status.Conditions)
 	}
 }

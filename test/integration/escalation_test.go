@@ -125,7 +125,8 @@ func checkWatch(t *testing.T, config *rest.Config, own string) {
 	last, _ := newRequest(t, agentSubject(own, "agent3"), ofCluster(own))
 	create(t, hub.Client(t), last)
 	for _, path := range []string{"certificatesigningrequests", "watch/certificatesigningrequests"} {
-		w, err := agent.CertificatesV1().RESTClient().Get().AbsPath("/apis/certificates.k8s.io/v1/"+path).Param("watch", "true").Watch(t.Context())
+		w, err := agent.CertificatesV1().RESTClient().Get().AbsPath("/apis/certificates.k8s.io/v1/"+path).Param("watch",
+			"true").Watch(t.Context())
 		if err != nil {
 			t.Fatalf("watch %s: %v", path, err)
 		}
@@ -151,17 +152,22 @@ func TestJoiningSeesNoFleet(t *testing.T) {
 	t.Parallel()
 	const cluster = "joining-sees"
 	acceptAll(t, cluster)
-	for who, token := range map[string]string{"a bootstrap token": hub.BootstrapToken(t), "the bootstrap service account": bootstrapAccountToken(t, hub)} {
+	for who, token := range map[string]string{"a bootstrap token": hub.BootstrapToken(t),
+		"the bootstrap service account": bootstrapAccountToken(t, hub)} {
 		joiner := env.ClientFor(t, withToken(t, hub, token))
 		one := client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("metadata.name", cluster)}
 		mc := &clusterv1.ManagedCluster{}
 		for what, err := range map[string]error{
-			"get a cluster":                   joiner.Get(t.Context(), client.ObjectKey{Name: cluster}, mc),
-			"list one cluster":                joiner.List(t.Context(), &clusterv1.ManagedClusterList{}, one),
-			"list the requests of one":        joiner.List(t.Context(), &certificatesv1.CertificateSigningRequestList{}, client.MatchingLabels(ofCluster(cluster))),
-			"read where the hub is":           joiner.Get(t.Context(), client.ObjectKey{Namespace: metav1.NamespacePublic, Name: "cluster-info"}, &corev1.ConfigMap{}),
-			"read whom to trust":              joiner.Get(t.Context(), client.ObjectKey{Namespace: metav1.NamespacePublic, Name: "kube-root-ca.crt"}, &corev1.ConfigMap{}),
-			"create a cluster, not accepted,": joiner.Create(t.Context(), &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{GenerateName: "joining-"}}),
+			"get a cluster":    joiner.Get(t.Context(), client.ObjectKey{Name: cluster}, mc),
+			"list one cluster": joiner.List(t.Context(), &clusterv1.ManagedClusterList{}, one),
+			"list the requests of one": joiner.List(t.Context(), &certificatesv1.CertificateSigningRequestList{},
+				client.MatchingLabels(ofCluster(cluster))),
+			"read where the hub is": joiner.Get(t.Context(), client.ObjectKey{Namespace: metav1.NamespacePublic, Name: "cluster-info"},
+				&corev1.ConfigMap{}),
+			"read whom to trust": joiner.Get(t.Context(), client.ObjectKey{Namespace: metav1.NamespacePublic, Name: "kube-root-ca.crt"},
+				&corev1.ConfigMap{}),
+			"create a cluster, not accepted,": joiner.Create(t.Context(),
+				&clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{GenerateName: "joining-"}}),
 		} {
 			if err != nil {
 				t.Errorf("%s cannot %s: %v", who, what, err)
@@ -170,18 +176,22 @@ func TestJoiningSeesNoFleet(t *testing.T) {
 		accepted := acceptedCluster("")
 		accepted.GenerateName = "joining-"
 		for what, err := range map[string]error{
-			"list the clusters":              joiner.List(t.Context(), &clusterv1.ManagedClusterList{}),
-			"list the requests":              joiner.List(t.Context(), &certificatesv1.CertificateSigningRequestList{}),
-			"read another ConfigMap":         joiner.Get(t.Context(), client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: "extension-apiserver-authentication"}, &corev1.ConfigMap{}),
-			"update a cluster":               joiner.Update(t.Context(), mc),
-			"patch a cluster":                joiner.Patch(t.Context(), mc.DeepCopy(), merge(`{"metadata":{"labels":{"a":"b"}}}`)),
-			"patch the status of a cluster":  joiner.Status().Patch(t.Context(), mc.DeepCopy(), merge(`{"status":{"capacity":{"cpu":"1"}}}`)),
-			"delete a cluster":               joiner.Delete(t.Context(), mc.DeepCopy()),
-			"create a cluster, accepted,":    joiner.Create(t.Context(), accepted),
-			"read the works of a cluster":    joiner.List(t.Context(), &workv1.ManifestWorkList{}, client.InNamespace(cluster)),
-			"renew the lease of a cluster":   joiner.Patch(t.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: fleet.ClusterNamespaceLease}}, merge(`{}`)),
-			"read the tokens to join with":   joiner.List(t.Context(), &corev1.SecretList{}, client.InNamespace(metav1.NamespaceSystem)),
-			"make tokens for its own":        joiner.SubResource("token").Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.NamespaceOperators, Name: fleet.ServiceAccountBootstrap}}, &authenticationv1.TokenRequest{}),
+			"list the clusters": joiner.List(t.Context(), &clusterv1.ManagedClusterList{}),
+			"list the requests": joiner.List(t.Context(), &certificatesv1.CertificateSigningRequestList{}),
+			"read another ConfigMap": joiner.Get(t.Context(),
+				client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: "extension-apiserver-authentication"}, &corev1.ConfigMap{}),
+			"update a cluster":              joiner.Update(t.Context(), mc),
+			"patch a cluster":               joiner.Patch(t.Context(), mc.DeepCopy(), merge(`{"metadata":{"labels":{"a":"b"}}}`)),
+			"patch the status of a cluster": joiner.Status().Patch(t.Context(), mc.DeepCopy(), merge(`{"status":{"capacity":{"cpu":"1"}}}`)),
+			"delete a cluster":              joiner.Delete(t.Context(), mc.DeepCopy()),
+			"create a cluster, accepted,":   joiner.Create(t.Context(), accepted),
+			"read the works of a cluster":   joiner.List(t.Context(), &workv1.ManifestWorkList{}, client.InNamespace(cluster)),
+			"renew the lease of a cluster": joiner.Patch(t.Context(),
+				&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: fleet.ClusterNamespaceLease}}, merge(`{}`)),
+			"read the tokens to join with": joiner.List(t.Context(), &corev1.SecretList{}, client.InNamespace(metav1.NamespaceSystem)),
+			"make tokens for its own": joiner.SubResource("token").Create(t.Context(),
+				&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.NamespaceOperators, Name: fleet.ServiceAccountBootstrap}},
+				&authenticationv1.TokenRequest{}),
 			"read the namespaces of the hub": joiner.List(t.Context(), &corev1.NamespaceList{}),
 		} {
 			if !apierrors.IsForbidden(err) {
@@ -210,8 +220,9 @@ func TestForgedRequests(t *testing.T) {
 		// refused is what the hub says at once; without it, the request is left for a person.
 		refused string
 	}{
-		"system:masters":           {subject: with("system:masters"), labels: ofCluster(own), refused: "system:masters"},
-		"label of another":         {subject: self, labels: ofCluster(other), refused: `label open-cluster-management.io/cluster-name="forge-other"`},
+		"system:masters": {subject: with("system:masters"), labels: ofCluster(own), refused: "system:masters"},
+		"label of another": {subject: self, labels: ofCluster(other),
+			refused: `label open-cluster-management.io/cluster-name="forge-other"`},
 		"no label":                 {subject: self, refused: `label open-cluster-management.io/cluster-name=""`},
 		"renewal for another":      {subject: agentSubject(other, "agent1"), labels: ofCluster(other), refused: "label"},
 		"name of another cluster":  {subject: agentSubject(other, "agent1"), labels: ofCluster(own)},
@@ -222,9 +233,11 @@ func TestForgedRequests(t *testing.T) {
 		"no group":                 {subject: pkix.Name{CommonName: self.CommonName}, labels: ofCluster(own)},
 		"name of a server":         {subject: self, labels: ofCluster(own), dnsNames: []string{"hub.example.com"}},
 		"as an add-on":             {subject: self, labels: map[string]string{fleet.LabelClusterName: own, fleet.LabelAddOnName: "a"}},
-		"to sign with":             {subject: self, labels: ofCluster(own), change: usages(certificatesv1.UsageClientAuth, certificatesv1.UsageCertSign)},
-		"to serve with":            {subject: self, labels: ofCluster(own), change: usages(certificatesv1.UsageClientAuth, certificatesv1.UsageServerAuth)},
-		"for nothing":              {subject: self, labels: ofCluster(own), change: usages(certificatesv1.UsageDigitalSignature)},
+		"to sign with": {subject: self, labels: ofCluster(own),
+			change: usages(certificatesv1.UsageClientAuth, certificatesv1.UsageCertSign)},
+		"to serve with": {subject: self, labels: ofCluster(own),
+			change: usages(certificatesv1.UsageClientAuth, certificatesv1.UsageServerAuth)},
+		"for nothing": {subject: self, labels: ofCluster(own), change: usages(certificatesv1.UsageDigitalSignature)},
 		"by the signer of kubelets": {subject: self, labels: ofCluster(own), change: func(r *certificatesv1.CertificateSigningRequest) {
 			r.Spec.SignerName = certificatesv1.KubeAPIServerClientKubeletSignerName
 		}},
@@ -232,9 +245,11 @@ func TestForgedRequests(t *testing.T) {
 			r.Spec.Username, r.Spec.Groups = agentSubject(own, "agent2").CommonName, []string{"system:masters"}
 			r.Spec.Request = mustRequest(t, agentSubject(own, "agent2"))
 		}},
-		"approved already": {subject: agentSubject(own, "agent2"), labels: ofCluster(own), change: func(r *certificatesv1.CertificateSigningRequest) {
-			r.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "Me"}}
-		}},
+		"approved already": {subject: agentSubject(own, "agent2"), labels: ofCluster(own),
+			change: func(r *certificatesv1.CertificateSigningRequest) {
+				r.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved,
+					Status: corev1.ConditionTrue, Reason: "Me"}}
+			}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -340,11 +355,12 @@ func TestAgentEscalation(t *testing.T) {
 	masquerade := rest.CopyConfig(config)
 	masquerade.Impersonate = rest.ImpersonationConfig{UserName: agentSubject(other, "agent1").CommonName, Groups: fleet.ClusterGroups(other)}
 	for what, err := range map[string]error{
-		"patch the status of another cluster": agent.Status().Patch(t.Context(), another.DeepCopy(), merge(`{"status":{"capacity":{"cpu":"1"}}}`)),
-		"patch another cluster":               agent.Patch(t.Context(), another.DeepCopy(), merge(`{"metadata":{"labels":{"a":"b"}}}`)),
-		"delete another cluster":              agent.Delete(t.Context(), another.DeepCopy()),
-		"renew the lease of another":          agent.Patch(t.Context(), lease, merge(`{"spec":{"leaseDurationSeconds":1}}`)),
-		"create an accepted cluster":          agent.Create(t.Context(), acceptedCluster("escalate-third")),
+		"patch the status of another cluster": agent.Status().Patch(t.Context(), another.DeepCopy(),
+			merge(`{"status":{"capacity":{"cpu":"1"}}}`)),
+		"patch another cluster":      agent.Patch(t.Context(), another.DeepCopy(), merge(`{"metadata":{"labels":{"a":"b"}}}`)),
+		"delete another cluster":     agent.Delete(t.Context(), another.DeepCopy()),
+		"renew the lease of another": agent.Patch(t.Context(), lease, merge(`{"spec":{"leaseDurationSeconds":1}}`)),
+		"create an accepted cluster": agent.Create(t.Context(), acceptedCluster("escalate-third")),
 		"grant itself a role": agent.Create(t.Context(), &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "escalate"},
 			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"}}),
 		"get a token of a service account": agent.SubResource("token").Create(t.Context(),
@@ -358,7 +374,8 @@ func TestAgentEscalation(t *testing.T) {
 		}
 	}
 	executor := `{"spec":{"executor":{"subject":{"type":"ServiceAccount","serviceAccount":{"namespace":"kube-system","name":"admin"}}}}}`
-	expectRefusal(t, agent.Patch(t.Context(), work(own, own+"-w"), merge(executor)), apierrors.IsBadRequest, "cannot manipulate the Manifestwork with executor")
+	expectRefusal(t, agent.Patch(t.Context(), work(own, own+"-w"), merge(executor)), apierrors.IsBadRequest,
+		"cannot manipulate the Manifestwork with executor")
 }
 
 // WH-07, WH-08: right on the object itself does not make up for that to join or to bind a set.
@@ -372,7 +389,8 @@ func TestSetsNeedPermission(t *testing.T) {
 		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: user}, Rules: []rbacv1.PolicyRule{{
 			APIGroups: []string{clusterAPI}, Resources: []string{"managedclusters", "managedclustersetbindings"}, Verbs: []string{"*"},
 		}}},
-		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: user}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user},
+		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: user},
+			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user},
 			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}}})
 	c := env.ClientFor(t, withCertificate(t, hub, pkix.Name{CommonName: user}, nil))
 	mc := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: cluster}}
@@ -381,9 +399,12 @@ func TestSetsNeedPermission(t *testing.T) {
 	})
 	expectRefusal(t, c.Patch(t.Context(), mc.DeepCopy(), merge(`{"metadata":{"labels":{"`+fleet.LabelClusterSet+`":"prod"}}}`)),
 		apierrors.IsForbidden, `from ManagedClusterSet "default"`)
-	expectRefusal(t, c.Patch(t.Context(), mc.DeepCopy(), merge(`{"spec":{"hubAcceptsClient":true}}`)), apierrors.IsForbidden, "HubAcceptsClient")
-	expectRefusal(t, c.Create(t.Context(), &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "sets-joining"}}), apierrors.IsForbidden, `ManagedClusterSet "default"`)
+	expectRefusal(t, c.Patch(t.Context(), mc.DeepCopy(), merge(`{"spec":{"hubAcceptsClient":true}}`)), apierrors.IsForbidden,
+		"HubAcceptsClient")
+	expectRefusal(t, c.Create(t.Context(), &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "sets-joining"}}),
+		apierrors.IsForbidden, `ManagedClusterSet "default"`)
 	expectRefusal(t, c.Create(t.Context(), &clusterv1beta2.ManagedClusterSetBinding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "default"}, Spec: clusterv1beta2.ManagedClusterSetBindingSpec{ClusterSet: "default"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "default"},
+		Spec:       clusterv1beta2.ManagedClusterSetBindingSpec{ClusterSet: "default"},
 	}), apierrors.IsForbidden, `not allowed to bind cluster set "default"`)
 }

@@ -69,7 +69,8 @@ func runHelloWorldController(t *testing.T) {
 			create(t, hub.Client(t), object)
 		}
 	}
-	controller := env.NewProgram(t, []string{"KUBECONFIG=" + kubeconfigIn(t, hub, "helloworld", "helloworld-controller")}, "helloworld", "controller")
+	controller := env.NewProgram(t, []string{"KUBECONFIG=" + kubeconfigIn(t, hub, "helloworld", "helloworld-controller")}, "helloworld",
+		"controller")
 	startExample(t, controller)
 }
 
@@ -93,7 +94,8 @@ func runExampleAgent(t *testing.T, program, namespace, account string, secret *c
 	for file, content := range secret.Data {
 		env.ReplaceFile(t, filepath.Join(dir, file), content)
 	}
-	agent := env.NewProgram(t, nil, program, append(args, "--hub-kubeconfig", filepath.Join(dir, "kubeconfig"), "--kubeconfig", kubeconfigIn(t, on, namespace, account))...)
+	agent := env.NewProgram(t, nil, program, append(args, "--hub-kubeconfig", filepath.Join(dir, "kubeconfig"), "--kubeconfig",
+		kubeconfigIn(t, on, namespace, account))...)
 	startExample(t, agent)
 	return agent
 }
@@ -107,7 +109,8 @@ func awaitRegistrationOfArticle(t *testing.T, cluster, name string) {
 			return fmt.Errorf("%d registrations", n)
 		}
 		registration := addOn.Status.Registrations[0]
-		groups := []string{"system:open-cluster-management:cluster:" + cluster + ":addon:" + name, "system:open-cluster-management:addon:" + name, "system:authenticated"}
+		groups := []string{"system:open-cluster-management:cluster:" + cluster + ":addon:" + name, "system:open-cluster-management:addon:" + name,
+			"system:authenticated"}
 		if registration.SignerName != certificatesv1.KubeAPIServerClientSignerName || !slices.Equal(registration.Subject.Groups, groups) ||
 			!strings.HasPrefix(registration.Subject.User, groups[0]+":agent:") {
 			return fmt.Errorf("registration %+v", registration)
@@ -121,7 +124,8 @@ func awaitIssued(t *testing.T, cluster, name string) {
 	t.Helper()
 	env.Eventually(t, func(ctx context.Context) error {
 		requests := &certificatesv1.CertificateSigningRequestList{}
-		if err := hub.Client(t).List(ctx, requests, client.MatchingLabels{fleet.LabelClusterName: cluster, fleet.LabelAddOnName: name}); err != nil {
+		if err := hub.Client(t).List(ctx, requests,
+			client.MatchingLabels{fleet.LabelClusterName: cluster, fleet.LabelAddOnName: name}); err != nil {
 			return err
 		}
 		for _, csr := range requests.Items {

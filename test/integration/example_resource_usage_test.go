@@ -30,9 +30,11 @@ const scored = "resource-usage-collect"
 func TestExampleResourceUsage(t *testing.T) {
 	t.Parallel()
 	// The add-on is installed on all clusters of a hub, so the hub is the test's own; so are the clusters, whose pods count.
-	site := &scoredSite{hub: env.StartHub(t, ""), clusters: map[string]*env.Server{"usage1": env.StartSandbox(t), "usage2": env.StartSandbox(t)}}
+	site := &scoredSite{hub: env.StartHub(t, ""), clusters: map[string]*env.Server{"usage1": env.StartSandbox(t),
+		"usage2": env.StartSandbox(t)}}
 	c := site.hub.Client(t)
-	for _, file := range []string{"hub.yaml", "placement.yaml", "addondeploymentconfig.yaml", "addontemplate.yaml", "clustermanagementaddon.yaml", "most-cpu.yaml"} {
+	for _, file := range []string{"hub.yaml", "placement.yaml", "addondeploymentconfig.yaml", "addontemplate.yaml",
+		"clustermanagementaddon.yaml", "most-cpu.yaml"} {
 		for _, object := range exampleObjects(t, scored, file) {
 			create(t, c, object)
 		}
@@ -68,11 +70,13 @@ func (s *scoredSite) runAgent(t *testing.T, cluster, other string) {
 			return hasAddOnCondition(fleet.ConditionAvailable, metav1.ConditionTrue, fleet.ReasonProbeAvailable, "")(addOn)
 		})
 	secret := awaitSecret(t, on.Client(t), fleet.NamespaceAgentAddOn, scored+"-hub-kubeconfig", kubeKeys, anySecret)
-	deployment := awaitObject(t, on.Client(t), &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.NamespaceAgentAddOn, Name: scored + "-agent"}},
+	deployment := awaitObject(t, on.Client(t),
+		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.NamespaceAgentAddOn, Name: scored + "-agent"}},
 		func(*appsv1.Deployment) error { return nil })
 	pod := deployment.Spec.Template.Spec
 	if want := []string{
-		"--cluster-name=" + cluster, "--hub-kubeconfig=/managed/hub-kubeconfig/kubeconfig", "--max-cpu=100", "--max-memory=1Ti", "--max-gpu=20", "--max-tpu=20",
+		"--cluster-name=" + cluster, "--hub-kubeconfig=/managed/hub-kubeconfig/kubeconfig", "--max-cpu=100", "--max-memory=1Ti", "--max-gpu=20",
+		"--max-tpu=20",
 	}; !slices.Equal(pod.Containers[0].Args, want) {
 		t.Fatalf("arguments %q, want %q", pod.Containers[0].Args, want)
 	}
@@ -82,7 +86,8 @@ func (s *scoredSite) runAgent(t *testing.T, cluster, other string) {
 	agent := env.ClientFor(t, configOf(t, secret))
 	theirs := &clusterv1alpha1.AddOnPlacementScore{ObjectMeta: metav1.ObjectMeta{Namespace: other, Name: "resource-usage-score"}}
 	for verb, err := range map[string]error{
-		"create": agent.Create(t.Context(), theirs.DeepCopy()), "get": agent.Get(t.Context(), client.ObjectKeyFromObject(theirs), theirs.DeepCopy()),
+		"create": agent.Create(t.Context(), theirs.DeepCopy()), "get": agent.Get(t.Context(), client.ObjectKeyFromObject(theirs),
+			theirs.DeepCopy()),
 		"update the status of": agent.Status().Update(t.Context(), theirs.DeepCopy()),
 	} {
 		if !apierrors.IsForbidden(err) {
@@ -99,7 +104,8 @@ func (s *scoredSite) use(t *testing.T, cluster, cpu string) {
 	d.Spec.Replicas, d.Spec.Selector = ptr.To[int32](1), &metav1.LabelSelector{MatchLabels: labels}
 	d.Spec.Template.Labels = labels
 	d.Spec.Template.Spec.Containers = []corev1.Container{{
-		Name: "busy", Image: "example.com/busy", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}},
+		Name: "busy", Image: "example.com/busy",
+		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}},
 	}}
 	create(t, s.clusters[cluster].Client(t), d)
 }
@@ -128,7 +134,8 @@ func (s *scoredSite) awaitChosen(t *testing.T, cluster string) {
 	t.Helper()
 	env.Eventually(t, func(ctx context.Context) error {
 		decisions := &clusterv1beta1.PlacementDecisionList{}
-		if err := s.hub.Client(t).List(ctx, decisions, client.InNamespace("default"), client.MatchingLabels{fleet.LabelPlacement: "placement1"}); err != nil {
+		if err := s.hub.Client(t).List(ctx, decisions, client.InNamespace("default"),
+			client.MatchingLabels{fleet.LabelPlacement: "placement1"}); err != nil {
 			return err
 		}
 		var chosen []string

@@ -38,16 +38,19 @@ func TestExecutor(t *testing.T) {
 	ns := namespace(t, m, name)
 	create(t, m, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "deployer"}})
 	apply := []string{"get", "create", "update", "patch", "delete"}
-	grant(t, m, ns, "deployer", "one-secret", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{"allowed"}, Verbs: apply},
+	grant(t, m, ns, "deployer", "one-secret", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"},
+		ResourceNames: []string{"allowed"}, Verbs: apply},
 		rbacv1.PolicyRule{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"roles"}, Verbs: apply},
 		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "create"}})
 	role := func(name, resource string) string {
 		return fmt.Sprintf(`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"Role","metadata":{"namespace":%q,"name":%q},"rules":[{"apiGroups":[""],"resources":[%q],"verbs":["get"]}]}`, ns, name, resource)
 	}
 	secret := `{"apiVersion":"v1","kind":"Secret","metadata":{"namespace":"executor","name":%q}}`
-	w := work(name, name, configMap(ns, "a", "1"), fmt.Sprintf(secret, "allowed"), fmt.Sprintf(secret, "other"), role("same", "configmaps"), role("more", "pods"))
+	w := work(name, name, configMap(ns, "a", "1"), fmt.Sprintf(secret, "allowed"), fmt.Sprintf(secret, "other"), role("same", "configmaps"),
+		role("more", "pods"))
 	w.Spec.Executor = &workv1.ManifestWorkExecutor{Subject: workv1.ManifestWorkExecutorSubject{
-		Type: workv1.ExecutorSubjectTypeServiceAccount, ServiceAccount: &workv1.ManifestWorkSubjectServiceAccount{Namespace: ns, Name: "deployer"},
+		Type: workv1.ExecutorSubjectTypeServiceAccount, ServiceAccount: &workv1.ManifestWorkSubjectServiceAccount{Namespace: ns,
+			Name: "deployer"},
 	}}
 	create(t, h, w)
 	for ordinal, words := range []string{
@@ -62,7 +65,8 @@ func TestExecutor(t *testing.T) {
 			t.Errorf("manifest %d: %s", ordinal, cond.Message)
 		}
 	}
-	if cond := awaitManifest(t, h, w, 0, metav1.ConditionFalse, "kubectl -n executor create role work-deployer --verb=update,patch,delete --resource=configmaps"); cond == nil {
+	if cond := awaitManifest(t, h, w, 0, metav1.ConditionFalse,
+		"kubectl -n executor create role work-deployer --verb=update,patch,delete --resource=configmaps"); cond == nil {
 		t.Error("no command")
 	}
 	grant(t, m, ns, "deployer", "granted", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: apply},
@@ -106,7 +110,9 @@ func TestApplyEvents(t *testing.T) {
 		return found
 	}
 	failed := events("ManifestApplyFailed", 1)[0]
-	if failed.Type != "Warning" || failed.ReportingController != "work-agent" || !strings.Contains(failed.Note, `1 of 2 manifests failed to apply: v1 ConfigMap apply-events-later/a: namespaces "apply-events-later" not found`) {
+	if failed.Type != "Warning" || failed.ReportingController != "work-agent" ||
+		!strings.Contains(failed.Note,
+			`1 of 2 manifests failed to apply: v1 ConfigMap apply-events-later/a: namespaces "apply-events-later" not found`) {
 		t.Errorf("%+v", failed)
 	}
 	// It fails again, in another pass of the same agent, and of one that was restarted.

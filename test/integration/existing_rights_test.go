@@ -44,7 +44,8 @@ func impersonate(t *testing.T, server *env.Server, user string, groups ...string
 // asHubAccount is whoever has stolen the token of a controller of the hub.
 func asHubAccount(t *testing.T, server *env.Server, account string) client.Client {
 	t.Helper()
-	return impersonate(t, server, fleet.ServiceAccountUser(fleet.NamespaceHub, account), "system:serviceaccounts", "system:serviceaccounts:"+fleet.NamespaceHub)
+	return impersonate(t, server, fleet.ServiceAccountUser(fleet.NamespaceHub, account), "system:serviceaccounts", "system:serviceaccounts:"+
+		fleet.NamespaceHub)
 }
 
 // "tokens of all service accounts, approval of all client CSRs": whoever has the token of a controller of the hub gets no further in the
@@ -53,16 +54,21 @@ func testStolenTokens(t *testing.T, existing *env.Server) {
 	const name = "stolen"
 	admin := existing.Client(t)
 	create(t, admin, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: ofCluster(name)}},
-		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: name + "-token-role"}}, &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name}},
+		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: name + "-token-role"}},
+		&clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name}},
 		work(name, name, configMap("default", "a", "b")), replicaSet(name, name, configMap("default", "a", "b"), "p"),
-		&clusterv1beta2.ManagedClusterSet{ObjectMeta: metav1.ObjectMeta{Name: name}}, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: name}})
-	registration, addOns := asHubAccount(t, existing, fleet.ServiceAccountRegistrationController), asHubAccount(t, existing, fleet.ServiceAccountAddOnManager)
-	placement, works := asHubAccount(t, existing, fleet.ServiceAccountPlacementController), asHubAccount(t, existing, fleet.ServiceAccountWorkController)
+		&clusterv1beta2.ManagedClusterSet{ObjectMeta: metav1.ObjectMeta{Name: name}},
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: name}})
+	registration, addOns := asHubAccount(t, existing, fleet.ServiceAccountRegistrationController),
+		asHubAccount(t, existing, fleet.ServiceAccountAddOnManager)
+	placement, works := asHubAccount(t, existing, fleet.ServiceAccountPlacementController),
+		asHubAccount(t, existing, fleet.ServiceAccountWorkController)
 
 	administrator, agent := pkix.Name{CommonName: "system:kube-controller-manager"}, agentSubject(name, "agent1")
 	ofAddOn := map[string]string{fleet.LabelClusterName: name, fleet.LabelAddOnName: name}
 	asCluster := impersonate(t, existing, fleet.ClusterUser(name, "agent1"), fleet.ClusterGroups(name)...)
-	create(t, admin, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: fleet.ClusterRoleBootstrap},
+	create(t, admin, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name},
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: fleet.ClusterRoleBootstrap},
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: fleet.ClusterGroup(name)}}})
 	requested := func(by client.Client, subject pkix.Name, labels map[string]string) *certificatesv1.CertificateSigningRequest {
 		var csr *certificatesv1.CertificateSigningRequest
@@ -74,7 +80,8 @@ func testStolenTokens(t *testing.T, existing *env.Server) {
 	}
 	approve := func(c client.Client, csr *certificatesv1.CertificateSigningRequest) error {
 		csr = csr.DeepCopy()
-		csr.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "Stolen"}}
+		csr.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved,
+			Status: corev1.ConditionTrue, Reason: "Stolen"}}
 		return c.SubResource("approval").Update(t.Context(), csr, client.DryRunAll)
 	}
 	withoutLabel, forAdministrator := requested(admin, agent, nil), requested(admin, administrator, ofCluster(name))
@@ -94,8 +101,10 @@ func testStolenTokens(t *testing.T, existing *env.Server) {
 			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kind, Name: role}, Subjects: []rbacv1.Subject{subject}}
 	}
 	tokenRole := func(namespace string, names ...string) *rbacv1.Role {
-		return &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name + "-token-role", Labels: map[string]string{fleet.LabelTokenInfrastructure: "true"}},
-			Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"serviceaccounts/token"}, ResourceNames: names, Verbs: []string{"create"}}}}
+		return &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name + "-token-role",
+			Labels: map[string]string{fleet.LabelTokenInfrastructure: "true"}},
+			Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"serviceaccounts/token"}, ResourceNames: names,
+				Verbs: []string{"create"}}}}
 	}
 	clusterRoleOf := func(cluster string, labels map[string]string, rules ...rbacv1.PolicyRule) *rbacv1.ClusterRole {
 		return &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: fleet.ManagedClusterClusterRole(cluster), Labels: labels}, Rules: rules}
@@ -111,10 +120,14 @@ func testStolenTokens(t *testing.T, existing *env.Server) {
 	}
 
 	attempts := map[string]func() error{
-		"registration asks for a certificate itself": func() error { csr, _ := newRequest(t, agent, ofCluster(name)); return try(registration, csr) },
-		"registration approves an administrator":     func() error { return approve(registration, forAdministrator) },
-		"registration approves without the label":    func() error { return approve(registration, withoutLabel) },
-		"registration approves an add-on":            func() error { return approve(registration, ofSomebodyElse) },
+		"registration asks for a certificate itself": func() error {
+			csr, _ := newRequest(t, agent, ofCluster(name))
+			return try(registration,
+				csr)
+		},
+		"registration approves an administrator":  func() error { return approve(registration, forAdministrator) },
+		"registration approves without the label": func() error { return approve(registration, withoutLabel) },
+		"registration approves an add-on":         func() error { return approve(registration, ofSomebodyElse) },
 		"registration reports on a work": func() error {
 			return registration.Status().Patch(t.Context(), work(name, name), merge(`{"status":{"conditions":[]}}`))
 		},
@@ -125,18 +138,23 @@ func testStolenTokens(t *testing.T, existing *env.Server) {
 			return remove(registration, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "cluster-admin"}})
 		},
 		"registration gives its rights to somebody": func() error {
-			return try(registration, bindingTo(name, fleet.WorkRoleBinding(name), "ClusterRole", fleet.ClusterRoleWork, nil, itself(fleet.ServiceAccountRegistrationController)))
+			return try(registration, bindingTo(name, fleet.WorkRoleBinding(name), "ClusterRole", fleet.ClusterRoleWork, nil,
+				itself(fleet.ServiceAccountRegistrationController)))
 		},
 		"registration gives rights to another cluster": func() error {
-			return try(registration, bindingTo(name, fleet.WorkRoleBinding(name), "ClusterRole", fleet.ClusterRoleWork, nil, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: fleet.ClusterGroup("other")}))
+			return try(registration, bindingTo(name, fleet.WorkRoleBinding(name), "ClusterRole", fleet.ClusterRoleWork, nil,
+				rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: fleet.ClusterGroup("other")}))
 		},
 		"registration binds a role of another name": func() error {
-			return try(registration, bindingTo(name, name, "ClusterRole", fleet.ClusterRoleWork, nil, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: fleet.ClusterGroup(name)}))
+			return try(registration, bindingTo(name, name, "ClusterRole", fleet.ClusterRoleWork, nil,
+				rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: fleet.ClusterGroup(name)}))
 		},
 		"registration gives an agent the right to approve": func() error {
 			return try(registration, clusterRoleOf("approver", nil,
-				rbacv1.PolicyRule{APIGroups: []string{"certificates.k8s.io"}, Resources: []string{"certificatesigningrequests/approval"}, Verbs: []string{"update"}},
-				rbacv1.PolicyRule{APIGroups: []string{"certificates.k8s.io"}, Resources: []string{"signers"}, ResourceNames: []string{fleet.SignerKubeAPIServerClient}, Verbs: []string{"approve"}}))
+				rbacv1.PolicyRule{APIGroups: []string{"certificates.k8s.io"}, Resources: []string{"certificatesigningrequests/approval"},
+					Verbs: []string{"update"}},
+				rbacv1.PolicyRule{APIGroups: []string{"certificates.k8s.io"}, Resources: []string{"signers"},
+					ResourceNames: []string{fleet.SignerKubeAPIServerClient}, Verbs: []string{"approve"}}))
 		},
 		"registration gives an agent another cluster": func() error {
 			return try(registration, clusterRoleOf("greedy", nil,
@@ -144,7 +162,8 @@ func testStolenTokens(t *testing.T, existing *env.Server) {
 		},
 		"registration gives viewers a role": func() error {
 			return try(registration, clusterRoleOf("seen", map[string]string{"rbac.authorization.k8s.io/aggregate-to-view": "true"},
-				rbacv1.PolicyRule{APIGroups: []string{"certificates.k8s.io"}, Resources: []string{"certificatesigningrequests"}, Verbs: []string{"get"}}))
+				rbacv1.PolicyRule{APIGroups: []string{"certificates.k8s.io"}, Resources: []string{"certificatesigningrequests"},
+					Verbs: []string{"get"}}))
 		},
 		"registration gives an agent the works of all clusters": func() error {
 			return try(registration, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: fleet.ManagedClusterClusterRole(name)},
@@ -157,24 +176,31 @@ func testStolenTokens(t *testing.T, existing *env.Server) {
 		},
 		"registration takes the lease of another controller": func() error { return try(registration, lease("kube-system")) },
 		"registration takes over a namespace of Kubernetes": func() error {
-			return change(registration, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system"}}, `{"metadata":{"labels":{"`+fleet.LabelClusterName+`":"kube-system"}}}`)
+			return change(registration, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system"}}, `{"metadata":{"labels":{"`+
+				fleet.LabelClusterName+`":"kube-system"}}}`)
 		},
 		"registration takes over a namespace as of another": func() error {
-			return change(registration, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, `{"metadata":{"labels":{"`+fleet.LabelClusterName+`":"other"}}}`)
+			return change(registration, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, `{"metadata":{"labels":{"`+
+				fleet.LabelClusterName+`":"other"}}}`)
 		},
 		"registration lets pods be privileged": func() error {
-			return change(registration, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, `{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"privileged"}}}`)
+			return change(registration, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}},
+				`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"privileged"}}}`)
 		},
 		"registration deletes a namespace": func() error {
 			return remove(registration, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 		},
 		"registration changes what a set selects": func() error {
-			return change(registration, &clusterv1beta2.ManagedClusterSet{ObjectMeta: metav1.ObjectMeta{Name: name}}, `{"spec":{"clusterSelector":{"selectorType":"LabelSelector"}}}`)
+			return change(registration, &clusterv1beta2.ManagedClusterSet{ObjectMeta: metav1.ObjectMeta{Name: name}},
+				`{"spec":{"clusterSelector":{"selectorType":"LabelSelector"}}}`)
 		},
 		"registration reads secrets": func() error { return registration.List(t.Context(), &corev1.SecretList{}) },
 
-		"add-ons get a token of Kubernetes":            func() error { return tokenOf(addOns, "kube-system", "default") },
-		"add-ons get a token of the hub":               func() error { return tokenOf(addOns, fleet.NamespaceHub, fleet.ServiceAccountRegistrationController) },
+		"add-ons get a token of Kubernetes": func() error { return tokenOf(addOns, "kube-system", "default") },
+		"add-ons get a token of the hub": func() error {
+			return tokenOf(addOns, fleet.NamespaceHub,
+				fleet.ServiceAccountRegistrationController)
+		},
 		"add-ons get a token in a cluster's namespace": func() error { return tokenOf(addOns, name, name) },
 		"add-ons give tokens of Kubernetes":            func() error { return try(addOns, tokenRole("kube-system", "x-agent")) },
 		"add-ons give all tokens of a namespace":       func() error { return try(addOns, tokenRole(name)) },
@@ -183,11 +209,13 @@ func testStolenTokens(t *testing.T, existing *env.Server) {
 			return try(addOns, bindingTo(name, name, "ClusterRole", fleet.ClusterRoleWork, ofAddOn, itself(fleet.ServiceAccountAddOnManager)))
 		},
 		"add-ons give an account of their own making their rights": func() error {
-			return try(addOns, bindingTo("kube-system", name, "ClusterRole", "open-cluster-management:cluster-manager-addon-manager:controller", ofAddOn,
+			return try(addOns, bindingTo("kube-system", name, "ClusterRole", "open-cluster-management:cluster-manager-addon-manager:controller",
+				ofAddOn,
 				rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: "attacker", Name: "x-agent"}))
 		},
 		"add-ons give an agent their rights": func() error {
-			return try(addOns, bindingTo("kube-system", name, "ClusterRole", "open-cluster-management:cluster-manager-addon-manager:controller", ofAddOn,
+			return try(addOns, bindingTo("kube-system", name, "ClusterRole", "open-cluster-management:cluster-manager-addon-manager:controller",
+				ofAddOn,
 				rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: fleet.ClusterGroup(name)}))
 		},
 		"add-ons give a cluster the tokens of another": func() error {
@@ -196,10 +224,12 @@ func testStolenTokens(t *testing.T, existing *env.Server) {
 				rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: fleet.ClusterGroup("other")}))
 		},
 		"add-ons take rights from Kubernetes": func() error {
-			return remove(addOns, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "system::leader-locking-kube-scheduler"}})
+			return remove(addOns, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system",
+				Name: "system::leader-locking-kube-scheduler"}})
 		},
 		"add-ons make a service account for Kubernetes": func() error {
-			return try(addOns, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "x-agent", Labels: map[string]string{fleet.LabelTokenInfrastructure: "true"}}})
+			return try(addOns, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "x-agent",
+				Labels: map[string]string{fleet.LabelTokenInfrastructure: "true"}}})
 		},
 		"add-ons delete a service account": func() error {
 			return remove(addOns, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: name}})
@@ -210,7 +240,10 @@ func testStolenTokens(t *testing.T, existing *env.Server) {
 		"add-ons move a cluster to another set": func() error {
 			return change(addOns, mc(), `{"metadata":{"labels":{"`+fleet.LabelClusterSet+`":"other"}}}`)
 		},
-		"add-ons taint a cluster":                      func() error { return change(addOns, mc(), `{"spec":{"taints":[{"key":"a","effect":"NoSelect"}]}}`) },
+		"add-ons taint a cluster": func() error {
+			return change(addOns, mc(),
+				`{"spec":{"taints":[{"key":"a","effect":"NoSelect"}]}}`)
+		},
 		"add-ons annotate a cluster":                   func() error { return change(addOns, mc(), `{"metadata":{"annotations":{"a":"b"}}}`) },
 		"add-ons take the lease of another controller": func() error { return try(addOns, lease("kube-system")) },
 		"add-ons read secrets":                         func() error { return addOns.List(t.Context(), &corev1.SecretList{}) },
@@ -255,17 +288,20 @@ func testAddOnRegistrationExisting(t *testing.T, existing *env.Server) {
 	create(t, admin, newSigningCA(t, fleet.NamespaceHub, name), template, &addonv1beta1.ClusterManagementAddOn{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: addonv1beta1.ClusterManagementAddOnSpec{DefaultConfigs: []addonv1beta1.AddOnConfig{{
-			ConfigGroupResource: addonv1beta1.ConfigGroupResource{Group: addonv1beta1.GroupVersion.Group, Resource: "addontemplates"}, ConfigReferent: addonv1beta1.ConfigReferent{Name: name},
+			ConfigGroupResource: addonv1beta1.ConfigGroupResource{Group: addonv1beta1.GroupVersion.Group, Resource: "addontemplates"},
+			ConfigReferent:      addonv1beta1.ConfigReferent{Name: name},
 		}}},
 	}, &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: name}})
 
 	agent := impersonate(t, existing, fleet.ClusterUser(name, "agent1"), fleet.ClusterGroups(name)...)
 	labels := map[string]string{fleet.LabelClusterName: name, fleet.LabelAddOnName: name}
-	awaitSigned(t, agent, pkix.Name{CommonName: fleet.AddOnUser(name, name, fleet.TemplateAgent(name)), Organization: fleet.AddOnGroups(name, name)}, labels, fleet.SignerKubeAPIServerClient)
+	awaitSigned(t, agent, pkix.Name{CommonName: fleet.AddOnUser(name, name, fleet.TemplateAgent(name)),
+		Organization: fleet.AddOnGroups(name, name)}, labels, fleet.SignerKubeAPIServerClient)
 	awaitSigned(t, agent, pkix.Name{CommonName: "hello", Organization: fleet.AddOnGroups(name, name)}, labels, signer)
 	env.Eventually(t, func(ctx context.Context) error {
 		bindings := &rbacv1.RoleBindingList{}
-		if err := admin.List(ctx, bindings, client.InNamespace(metav1.NamespaceDefault), client.MatchingLabels(labels)); err != nil || len(bindings.Items) != 1 {
+		if err := admin.List(ctx, bindings, client.InNamespace(metav1.NamespaceDefault), client.MatchingLabels(labels)); err != nil ||
+			len(bindings.Items) != 1 {
 			return fmt.Errorf("%d bindings: %w", len(bindings.Items), err)
 		}
 		return nil
@@ -307,14 +343,17 @@ func letAddOnsRegister(t *testing.T, admin client.Client, name, signer string) {
 	account := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: fleet.NamespaceHub, Name: fleet.ServiceAccountAddOnManager}}
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterroles"}, ResourceNames: []string{"view"}, Verbs: []string{"bind"}},
-		{APIGroups: []string{"certificates.k8s.io"}, Resources: []string{"signers"}, ResourceNames: []string{signer}, Verbs: []string{"approve", "sign"}},
+		{APIGroups: []string{"certificates.k8s.io"}, Resources: []string{"signers"}, ResourceNames: []string{signer},
+			Verbs: []string{"approve", "sign"}},
 	}}
 	secrets := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.NamespaceHub, Name: name}, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{name}, Verbs: []string{"get"}},
 	}}
 	create(t, admin, role, secrets,
-		&rbacv1.ClusterRoleBinding{ObjectMeta: role.ObjectMeta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name}, Subjects: account},
-		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.NamespaceHub, Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name}, Subjects: account})
+		&rbacv1.ClusterRoleBinding{ObjectMeta: role.ObjectMeta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole",
+			Name: name}, Subjects: account},
+		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.NamespaceHub, Name: name},
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name}, Subjects: account})
 }
 
 // awaitSigned asks for a certificate until there is one.

@@ -87,7 +87,8 @@ func hubInExistingCluster(t *testing.T) (cluster *env.Server, server *env.Proces
 		create(t, c, deployed(t, file, func(content []byte) []byte { return content })...)
 	}
 	health := env.FreeAddress(t)
-	server = env.NewWebhooks(t, kubeconfigOf(t, cluster, "registration-webhook-sa"), webhooks.address, webhooks.certDir, "--health-probe-bind-address", health)
+	server = env.NewWebhooks(t, kubeconfigOf(t, cluster, "registration-webhook-sa"), webhooks.address, webhooks.certDir,
+		"--health-probe-bind-address", health)
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -98,8 +99,10 @@ func hubInExistingCluster(t *testing.T) (cluster *env.Server, server *env.Proces
 		create(t, c, asUnstructured(t, crd))
 	}
 	awaitKinds(t, c)
-	controllers := env.NewControllers(t, kubeconfigOf(t, cluster, "registration-controller-sa"), "--leader-election-namespace", fleet.NamespaceHub,
-		"--controllers", "registration", "--feature-gates", "ClusterProfile=true,ManagedClusterAutoApproval=true", "--auto-approved-csr-users", trusted,
+	controllers := env.NewControllers(t, kubeconfigOf(t, cluster, "registration-controller-sa"), "--leader-election-namespace",
+		fleet.NamespaceHub,
+		"--controllers", "registration", "--feature-gates", "ClusterProfile=true,ManagedClusterAutoApproval=true", "--auto-approved-csr-users",
+		trusted,
 		"--health-probe-bind-address", "0")
 	if err := controllers.Start(); err != nil {
 		t.Fatal(err)
@@ -147,8 +150,9 @@ func deployed(t *testing.T, name string, change func([]byte) []byte) (objects []
 func allowRollback(namespace string) *rbacv1.RoleBinding {
 	return &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "rollback"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "open-cluster-management:cluster-manager-work:rollback"},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: fleet.NamespaceHub, Name: fleet.ServiceAccountWorkController}},
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole",
+			Name: "open-cluster-management:cluster-manager-work:rollback"},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: fleet.NamespaceHub, Name: fleet.ServiceAccountWorkController}},
 	}
 }
 
@@ -173,13 +177,15 @@ var serviceWithPath = regexp.MustCompile(`service: {.* path: ([^,]*),.*}`)
 
 // byURL is what docs/existing-cluster.md does for webhooks outside of the cluster.
 func (s *serving) byURL(configurations []byte) []byte {
-	return serviceWithPath.ReplaceAll(configurations, []byte("url: https://"+s.address+"$1\n    caBundle: "+base64.StdEncoding.EncodeToString(s.certificate)))
+	return serviceWithPath.ReplaceAll(configurations,
+		[]byte("url: https://"+s.address+"$1\n    caBundle: "+base64.StdEncoding.EncodeToString(s.certificate)))
 }
 
 func (s *serving) convertByURL(crd *apiextensionsv1.CustomResourceDefinition) {
 	if conversion := crd.Spec.Conversion; conversion != nil && conversion.Webhook != nil {
 		config := conversion.Webhook.ClientConfig
-		conversion.Webhook.ClientConfig = &apiextensionsv1.WebhookClientConfig{URL: ptr.To("https://" + s.address + *config.Service.Path), CABundle: s.certificate}
+		conversion.Webhook.ClientConfig = &apiextensionsv1.WebhookClientConfig{URL: ptr.To("https://" + s.address + *config.Service.Path),
+			CABundle: s.certificate}
 	}
 }
 
@@ -258,7 +264,8 @@ func passerby(t *testing.T, server *env.Server) client.Client {
 		Resources: []string{"managedclusters", "managedclusters/status", "managedclustersetbindings", "placements", "manifestworkreplicasets"},
 		Verbs:     []string{"list", "create", "patch"},
 	}, {
-		APIGroups: []string{"addon.open-cluster-management.io"}, Resources: []string{"addontemplates", "managedclusteraddons"}, Verbs: []string{"create", "patch"},
+		APIGroups: []string{"addon.open-cluster-management.io"}, Resources: []string{"addontemplates", "managedclusteraddons"},
+		Verbs: []string{"create", "patch"},
 	}}}
 	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
@@ -279,7 +286,8 @@ func passerby(t *testing.T, server *env.Server) client.Client {
 	config.Impersonate = rest.ImpersonationConfig{UserName: name, Groups: []string{fleet.GroupAuthenticated}}
 	c := env.ClientFor(t, config)
 	env.Eventually(t, func(ctx context.Context) error {
-		return errors.Join(c.List(ctx, &clusterv1.ManagedClusterList{}), c.Create(ctx, work(name, "rights", configMap(name, "rights", "")), client.DryRunAll))
+		return errors.Join(c.List(ctx, &clusterv1.ManagedClusterList{}), c.Create(ctx, work(name, "rights", configMap(name, "rights", "")),
+			client.DryRunAll))
 	})
 	return c
 }
@@ -326,10 +334,15 @@ func testRefusals(t *testing.T, existing *env.Server) {
 		}), "400: "},
 		"default set without permission": {cluster("refused", func(*clusterv1.ManagedCluster) {}), `403: `},
 		"set without the permission":     {cluster("refused", func(mc *clusterv1.ManagedCluster) { mc.Labels = set("theirs") }), `403: `},
-		"binding of another name":        {func(c client.Client) error { return c.Create(t.Context(), setBinding("passerby", "one", "another")) }, "400: "},
-		"binding without the permission": {func(c client.Client) error { return c.Create(t.Context(), setBinding("passerby", "theirs", "theirs")) }, "403: "},
+		"binding of another name": {func(c client.Client) error { return c.Create(t.Context(), setBinding("passerby", "one", "another")) },
+			"400: "},
+		"binding without the permission": {func(c client.Client) error {
+			return c.Create(t.Context(),
+				setBinding("passerby", "theirs", "theirs"))
+		}, "403: "},
 		"placement of too long a name": {func(c client.Client) error {
-			return c.Create(t.Context(), &clusterv1beta1.Placement{ObjectMeta: metav1.ObjectMeta{Namespace: "passerby", Name: strings.Repeat("a", 64)}})
+			return c.Create(t.Context(),
+				&clusterv1beta1.Placement{ObjectMeta: metav1.ObjectMeta{Namespace: "passerby", Name: strings.Repeat("a", 64)}})
 		}, `400: Placement "`},
 		"work of nothing": {func(c client.Client) error { return c.Create(t.Context(), work("passerby", "w")) }, "400: "},
 		"work of the same twice": {func(c client.Client) error {
@@ -338,22 +351,30 @@ func testRefusals(t *testing.T, existing *env.Server) {
 		"large work": {func(c client.Client) error {
 			return c.Create(t.Context(), work("passerby", "w", configMap("default", "a", strings.Repeat("x", 1<<20))))
 		}, "400: "},
-		"executor without a name": {withExecutor(&workv1.ManifestWorkExecutor{Subject: workv1.ManifestWorkExecutorSubject{Type: workv1.ExecutorSubjectTypeServiceAccount}}), "400: "},
-		"executor without the permission": {withExecutor(&workv1.ManifestWorkExecutor{Subject: workv1.ManifestWorkExecutorSubject{Type: workv1.ExecutorSubjectTypeServiceAccount,
-			ServiceAccount: &workv1.ManifestWorkSubjectServiceAccount{Namespace: "kube-system", Name: "admin"}}}), "400: "},
+		"executor without a name": {
+			withExecutor(&workv1.ManifestWorkExecutor{Subject: workv1.ManifestWorkExecutorSubject{Type: workv1.ExecutorSubjectTypeServiceAccount}}),
+			"400: "},
+		"executor without the permission": {
+			withExecutor(&workv1.ManifestWorkExecutor{Subject: workv1.ManifestWorkExecutorSubject{Type: workv1.ExecutorSubjectTypeServiceAccount,
+				ServiceAccount: &workv1.ManifestWorkSubjectServiceAccount{Namespace: "kube-system", Name: "admin"}}}), "400: "},
 		"executor of a set without the permission": {func(c client.Client) error {
 			s := replicaSet("passerby", "s", configMap("default", "a", "b"), "p")
-			s.Spec.ManifestWorkTemplate.Executor = &workv1.ManifestWorkExecutor{Subject: workv1.ManifestWorkExecutorSubject{Type: workv1.ExecutorSubjectTypeServiceAccount,
-				ServiceAccount: &workv1.ManifestWorkSubjectServiceAccount{Namespace: "kube-system", Name: "admin"}}}
+			s.Spec.ManifestWorkTemplate.Executor = &workv1.ManifestWorkExecutor{
+				Subject: workv1.ManifestWorkExecutorSubject{Type: workv1.ExecutorSubjectTypeServiceAccount,
+					ServiceAccount: &workv1.ManifestWorkSubjectServiceAccount{Namespace: "kube-system", Name: "admin"}}}
 			return c.Create(t.Context(), s)
 		}, "400: "},
-		"role of a template without the permission": {func(c client.Client) error { return c.Create(t.Context(), givingTemplate("cluster-admin")) },
+		"role of a template without the permission": {func(c client.Client) error {
+			return c.Create(t.Context(),
+				givingTemplate("cluster-admin"))
+		},
 			`403: addontemplates.addon.open-cluster-management.io "passerby" is forbidden: spec.registration[0].kubeClient.hubPermissions[0].singleNamespace.roleRef: Forbidden: user "passerby" cannot give "cluster-admin"`},
 		"CA of a template without the permission": {func(c client.Client) error {
 			template := givingTemplate("view")
-			template.Spec.Registration = []addonv1beta1.RegistrationSpec{{Type: addonv1beta1.RegistrationTypeCustomSigner, CustomSigner: &addonv1beta1.CustomSignerRegistrationSpec{
-				SignerName: "example.com/passerby", SigningCA: addonv1beta1.SigningCARef{Name: "ca"},
-			}}}
+			template.Spec.Registration = []addonv1beta1.RegistrationSpec{{Type: addonv1beta1.RegistrationTypeCustomSigner,
+				CustomSigner: &addonv1beta1.CustomSignerRegistrationSpec{
+					SignerName: "example.com/passerby", SigningCA: addonv1beta1.SigningCARef{Name: "ca"},
+				}}}
 			return c.Create(t.Context(), template)
 		}, `403: addontemplates.addon.open-cluster-management.io "passerby" is forbidden: spec.registration[0].customSigner.signingCA: Forbidden: user "passerby" cannot have certificates signed`},
 		"hosting cluster without the permission": {func(c client.Client) error { return c.Create(t.Context(), hostedAddOn("theirs")) },
@@ -380,36 +401,43 @@ func testGiving(t *testing.T, server *env.Server, c client.Client) {
 		{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterroles"}, ResourceNames: []string{"view"}, Verbs: []string{"bind"}},
 	}}
 	create(t, server.Client(t), role, &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "passerby"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "passerby"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole",
+			Name: name},
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "passerby"}},
 	})
 	for _, allowed := range []client.Object{givingTemplate("view"), hostedAddOn("passerby")} {
 		env.Eventually(t, func(ctx context.Context) error { return c.Create(ctx, allowed) }) // until the authorizer has heard of it
 	}
 	expectRefusal(t, c.Patch(t.Context(), &addonv1beta1.ManagedClusterAddOn{ObjectMeta: hostedAddOn("").ObjectMeta},
-		client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"addon.open-cluster-management.io/hosting-cluster-name":"theirs"}}}`))),
+		client.RawPatch(types.MergePatchType,
+			[]byte(`{"metadata":{"annotations":{"addon.open-cluster-management.io/hosting-cluster-name":"theirs"}}}`))),
 		apierrors.IsForbidden, `cannot let the cluster "theirs" host add-ons`)
 	expectRefusal(t, c.Patch(t.Context(), givingTemplate(""),
-		client.RawPatch(types.JSONPatchType, []byte(`[{"op":"replace","path":"/spec/registration/0/kubeClient/hubPermissions/0/singleNamespace/namespace","value":"kube-system"}]`))),
+		client.RawPatch(types.JSONPatchType,
+			[]byte(`[{"op":"replace","path":"/spec/registration/0/kubeClient/hubPermissions/0/singleNamespace/namespace","value":"kube-system"}]`))),
 		apierrors.IsForbidden, `cannot give "view" to agents in the namespace "kube-system"`)
 }
 
 // givingTemplate gives a ClusterRole to its agents in the namespace passerby.
 func givingTemplate(role string) *addonv1beta1.AddOnTemplate {
-	template := &addonv1beta1.AddOnTemplate{ObjectMeta: metav1.ObjectMeta{Name: "passerby"}, Spec: addonv1beta1.AddOnTemplateSpec{AddonName: "passerby"}}
+	template := &addonv1beta1.AddOnTemplate{ObjectMeta: metav1.ObjectMeta{Name: "passerby"},
+		Spec: addonv1beta1.AddOnTemplateSpec{AddonName: "passerby"}}
 	template.Spec.AgentSpec.Workload.Manifests = raw(configMap("default", "a", "b"))
-	template.Spec.Registration = []addonv1beta1.RegistrationSpec{{Type: addonv1beta1.RegistrationTypeKubeClient, KubeClient: &addonv1beta1.KubeClientRegistrationSpec{
-		HubPermissions: []addonv1beta1.HubPermissionConfig{{
-			Type:            addonv1beta1.HubPermissionsBindingSingleNamespace,
-			SingleNamespace: &addonv1beta1.SingleNamespaceBindingConfig{Namespace: "passerby", RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}},
-		}},
-	}}}
+	template.Spec.Registration = []addonv1beta1.RegistrationSpec{{Type: addonv1beta1.RegistrationTypeKubeClient,
+		KubeClient: &addonv1beta1.KubeClientRegistrationSpec{
+			HubPermissions: []addonv1beta1.HubPermissionConfig{{
+				Type: addonv1beta1.HubPermissionsBindingSingleNamespace,
+				SingleNamespace: &addonv1beta1.SingleNamespaceBindingConfig{Namespace: "passerby",
+					RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}},
+			}},
+		}}}
 	return template
 }
 
 // hostedAddOn is to run on another cluster.
 func hostedAddOn(host string) *addonv1beta1.ManagedClusterAddOn {
-	return annotated(&addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: "passerby", Name: "passerby"}}, hostingCluster, host)
+	return annotated(&addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: "passerby", Name: "passerby"}}, hostingCluster,
+		host)
 }
 
 // testUpdatesRefused is about what an existing cluster may become.
@@ -422,11 +450,14 @@ func testUpdatesRefused(t *testing.T, existing *env.Server, c client.Client) {
 	object := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: mc.Name}}
 	expectRefusal(t, c.Patch(t.Context(), object.DeepCopy(), merge(`{"spec":{"hubAcceptsClient":true}}`)), apierrors.IsForbidden,
 		`user "passerby" cannot update the HubAcceptsClient field`)
-	expectRefusal(t, c.Patch(t.Context(), object.DeepCopy(), merge(`{"metadata":{"labels":{"cluster.open-cluster-management.io/clusterset":"theirs"}}}`)), apierrors.IsForbidden,
+	expectRefusal(t, c.Patch(t.Context(), object.DeepCopy(),
+		merge(`{"metadata":{"labels":{"cluster.open-cluster-management.io/clusterset":"theirs"}}}`)), apierrors.IsForbidden,
 		`"passerby" cannot add/remove a ManagedCluster to/from ManagedClusterSet`)
-	expectRefusal(t, c.Patch(t.Context(), object.DeepCopy(), merge(`{"spec":{"taints":[{"key":"a","effect":"NoSelect","timeAdded":"2020-01-01T00:00:00Z"}]}}`)), apierrors.IsBadRequest,
+	expectRefusal(t, c.Patch(t.Context(), object.DeepCopy(),
+		merge(`{"spec":{"taints":[{"key":"a","effect":"NoSelect","timeAdded":"2020-01-01T00:00:00Z"}]}}`)), apierrors.IsBadRequest,
 		`TimeAdded of taint "a"`)
-	expectRefusal(t, c.Status().Patch(t.Context(), object.DeepCopy(), merge(`{"status":{"capacity":{"cpu":"1e99999999999999999999"}}}`)), apierrors.IsInvalid,
+	expectRefusal(t, c.Status().Patch(t.Context(), object.DeepCopy(), merge(`{"status":{"capacity":{"cpu":"1e99999999999999999999"}}}`)),
+		apierrors.IsInvalid,
 		"status.capacity.cpu")
 }
 
@@ -484,7 +515,8 @@ func testConversion(t *testing.T, existing *env.Server) {
 		t.Errorf("in v1beta1 the install namespace is %q", got)
 	}
 	young := addOn("v1beta1", "ClusterManagementAddOn")
-	young.Object["spec"] = map[string]any{"defaultConfigs": []any{map[string]any{"group": "g", "resource": "r", "namespace": "n", "name": "c"}}}
+	young.Object["spec"] = map[string]any{"defaultConfigs": []any{map[string]any{"group": "g", "resource": "r", "namespace": "n",
+		"name": "c"}}}
 	create(t, c, young)
 	back := addOn("v1alpha1", "ClusterManagementAddOn")
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(young), back); err != nil {
@@ -525,7 +557,8 @@ func testTrustedJoins(t *testing.T, existing *env.Server) {
 	const name = "trusted-in-existing"
 	c := existing.Client(t)
 	binding := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: fleet.ClusterRoleBootstrap},
+		ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole",
+			Name: fleet.ClusterRoleBootstrap},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: metav1.NamespaceDefault, Name: "trusted"}},
 	}
 	create(t, c, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "trusted"}}, binding)
@@ -567,9 +600,11 @@ func testSets(t *testing.T, c client.Client, cluster string) {
 func testWebhooksAway(t *testing.T, existing *env.Server) {
 	c := existing.Client(t)
 	mc := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "unjudged"}}
-	expectRefusal(t, c.Create(t.Context(), mc), apierrors.IsInternalError, "failed calling webhook", "managedclustermutators.admission.cluster.open-cluster-management.io")
+	expectRefusal(t, c.Create(t.Context(), mc), apierrors.IsInternalError, "failed calling webhook",
+		"managedclustermutators.admission.cluster.open-cluster-management.io")
 	create := c.Create(t.Context(), work("default", "unjudged", configMap("default", "a", "b")))
-	expectRefusal(t, create, apierrors.IsInternalError, "failed calling webhook", "manifestworkvalidators.admission.work.open-cluster-management.io")
+	expectRefusal(t, create, apierrors.IsInternalError, "failed calling webhook",
+		"manifestworkvalidators.admission.work.open-cluster-management.io")
 	known := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "defaulted"}}
 	heard := client.RawPatch(types.MergePatchType, []byte(`{"status":{"capacity":{"cpu":"1"}}}`))
 	if err := c.Status().Patch(t.Context(), known, heard); err != nil {

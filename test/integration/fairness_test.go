@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// One agent that asks all the time waits for itself: the hub serves so many requests of agents at once, and tells agents apart by their users when it
-// chooses whose is next. What the hub itself does does not wait with them.
+// One agent that asks all the time waits for itself: the hub serves so many requests of agents at once, and tells agents apart by their
+// users when it chooses whose is next. What the hub itself does does not wait with them.
 func TestAgentsWaitForThemselves(t *testing.T) {
 	t.Parallel()
 	const name = "fair"
@@ -61,7 +61,8 @@ func flowSchemaOf(t *testing.T, config *rest.Config) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, config.Host+"/apis/cluster.open-cluster-management.io/v1/managedclusters", nil)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, config.Host+
+		"/apis/cluster.open-cluster-management.io/v1/managedclusters", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

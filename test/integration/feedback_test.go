@@ -21,7 +21,8 @@ import (
 
 // configured adds a manifestConfig to a work.
 func configured(w *workv1.ManifestWork, group, resource, namespace, name string, set func(*workv1.ManifestConfigOption)) {
-	config := workv1.ManifestConfigOption{ResourceIdentifier: workv1.ResourceIdentifier{Group: group, Resource: resource, Namespace: namespace, Name: name}}
+	config := workv1.ManifestConfigOption{ResourceIdentifier: workv1.ResourceIdentifier{Group: group, Resource: resource, Namespace: namespace,
+		Name: name}}
 	set(&config)
 	w.Spec.ManifestConfigs = append(w.Spec.ManifestConfigs, config)
 }
@@ -69,7 +70,8 @@ func want(found map[string]string, name, value string) error {
 
 func deployment(namespace, name string, replicas int, more string) string {
 	return fmt.Sprintf(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"namespace":%q,"name":%q},"spec":{"replicas":%d,"selector":{"matchLabels":{"app":%q}},
-		"template":{"metadata":{"labels":{"app":%q}},"spec":{%s"containers":[{"name":"web","image":"nginx:1.14.2"}]}}}}`, namespace, name, replicas, name, name, more)
+		"template":{"metadata":{"labels":{"app":%q}},"spec":{%s"containers":[{"name":"web","image":"nginx:1.14.2"}]}}}}`, namespace, name,
+		replicas, name, name, more)
 }
 
 // WK-24 to WK-28, WK-30, gaps W2 and W3: a Deployment becomes available, and the hub is told, whatever the scrape type.
@@ -93,14 +95,16 @@ func TestFeedbackOfDeployment(t *testing.T) {
 			}
 			c.ConditionRules = []workv1.ConditionRule{{
 				Condition: "Serving", Type: workv1.CelConditionExpressionsType,
-				CelExpressions:    []string{`hasConditions(object.status) && object.status.conditions.exists(c, c.type == "Available" && c.status == "True")`},
+				CelExpressions: []string{
+					`hasConditions(object.status) && object.status.conditions.exists(c, c.type == "Available" && c.status == "True")`},
 				MessageExpression: `result ? string(object.status.availableReplicas) + " replicas serve" : "nobody serves"`,
 			}}
 		})
 		create(t, h, w)
 		got := awaitWork(t, h, w, func(w *workv1.ManifestWork) error { return want(values(w, 1), "AvailableReplicas", "2") })
 		for name, value := range map[string]string{
-			"ReadyReplicas": "2", "Replicas": "2", "image": "nginx:1.14.2", "available": "True", "selector": fmt.Sprintf(`{"matchLabels":{"app":%q}}`, name),
+			"ReadyReplicas": "2", "Replicas": "2", "image": "nginx:1.14.2", "available": "True",
+			"selector": fmt.Sprintf(`{"matchLabels":{"app":%q}}`, name),
 		} {
 			if err := want(values(got, 1), name, value); err != nil {
 				t.Error(err)
@@ -113,7 +117,8 @@ func TestFeedbackOfDeployment(t *testing.T) {
 			}
 		}
 		serving := meta.FindStatusCondition(got.Status.Conditions, "Serving")
-		if serving == nil || serving.Status != metav1.ConditionTrue || serving.Reason != "ConditionRulesAggregated" || serving.Message != "2 replicas serve" {
+		if serving == nil || serving.Status != metav1.ConditionTrue || serving.Reason != "ConditionRulesAggregated" ||
+			serving.Message != "2 replicas serve" {
 			t.Errorf("%s: Serving %+v", name, serving)
 		}
 	}
@@ -130,7 +135,8 @@ func TestHealthByDefault(t *testing.T) {
 	stuck := work("health", "stuck", deployment(ns, "stuck", 1, `"nodeSelector":{"no":"node"},`))
 	ruled := work("health", "ruled", deployment(ns, "ruled", 1, `"nodeSelector":{"no":"node"},`))
 	configured(ruled, "apps", "deployments", ns, "ruled", func(c *workv1.ManifestConfigOption) {
-		c.ConditionRules = []workv1.ConditionRule{{Condition: "Progressing", Type: workv1.CelConditionExpressionsType, CelExpressions: []string{"false"}}}
+		c.ConditionRules = []workv1.ConditionRule{{Condition: "Progressing", Type: workv1.CelConditionExpressionsType,
+			CelExpressions: []string{"false"}}}
 	})
 	create(t, h, plain, stuck, ruled)
 	awaitCondition(t, h, plain, "Progressing", metav1.ConditionFalse)
@@ -152,7 +158,8 @@ func TestHealthByDefault(t *testing.T) {
 	}
 	got = awaitCondition(t, h, stuck, "Progressing", metav1.ConditionFalse)
 	manifest := got.Status.ResourceStatus.Manifests[0]
-	if cond := meta.FindStatusCondition(manifest.Conditions, "Progressing"); cond == nil || cond.Status != metav1.ConditionFalse || cond.Reason != "HealthCurrent" {
+	if cond := meta.FindStatusCondition(manifest.Conditions, "Progressing"); cond == nil || cond.Status != metav1.ConditionFalse ||
+		cond.Reason != "HealthCurrent" {
 		t.Errorf("the manifest's Progressing: %+v", cond)
 	}
 }
@@ -173,12 +180,14 @@ func TestCompleteWorksFreeze(t *testing.T) {
 		})
 	}
 	configured(part, "", "configmaps", ns, "part", func(c *workv1.ManifestConfigOption) {
-		c.ConditionRules = []workv1.ConditionRule{{Condition: "Complete", Type: workv1.CelConditionExpressionsType, CelExpressions: []string{"false"}}}
+		c.ConditionRules = []workv1.ConditionRule{{Condition: "Complete", Type: workv1.CelConditionExpressionsType,
+			CelExpressions: []string{"false"}}}
 	})
 	create(t, h, whole, part)
 	awaitCondition(t, h, whole, "Complete", metav1.ConditionTrue)
 	awaitWork(t, h, part, func(w *workv1.ManifestWork) error {
-		if !meta.IsStatusConditionTrue(w.Status.ResourceStatus.Manifests[0].Conditions, "Complete") || !meta.IsStatusConditionFalse(w.Status.Conditions, "Complete") {
+		if !meta.IsStatusConditionTrue(w.Status.ResourceStatus.Manifests[0].Conditions, "Complete") ||
+			!meta.IsStatusConditionFalse(w.Status.Conditions, "Complete") {
 			return fmt.Errorf("%+v", w.Status)
 		}
 		return nil
@@ -203,14 +212,16 @@ func TestCompleteWorksFreeze(t *testing.T) {
 	create(t, h, after)
 	awaitCondition(t, h, after, "Applied", metav1.ConditionTrue)
 	for _, gone := range []client.Object{
-		&batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "whole"}}, &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "part"}}, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "whole"}},
+		&batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "whole"}}, &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "part"}},
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "whole"}},
 	} {
 		if err := m.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: gone.GetName()}, gone); !apierrors.IsNotFound(err) {
 			t.Errorf("%T %s was made again (%v)", gone, gone.GetName(), err)
 		}
 	}
 	got := awaitCondition(t, h, part, "Applied", metav1.ConditionTrue)
-	if got.Status.ResourceStatus.Manifests[0].ResourceMeta.Name != "part" || !meta.IsStatusConditionTrue(got.Status.ResourceStatus.Manifests[0].Conditions, "Complete") {
+	if got.Status.ResourceStatus.Manifests[0].ResourceMeta.Name != "part" ||
+		!meta.IsStatusConditionTrue(got.Status.ResourceStatus.Manifests[0].Conditions, "Complete") {
 		t.Errorf("the complete manifest: %+v", got.Status.ResourceStatus.Manifests[0])
 	}
 	for _, w := range []*workv1.ManifestWork{whole, part} {
@@ -232,7 +243,8 @@ func TestWorkGoesAfterTTL(t *testing.T) {
 	for _, name := range []string{"goes", "stays"} {
 		w := work("ttl", name, configMap(ns, name, "1"))
 		configured(w, "", "configmaps", ns, name, func(c *workv1.ManifestConfigOption) {
-			c.ConditionRules = []workv1.ConditionRule{{Condition: "Complete", Type: workv1.CelConditionExpressionsType, CelExpressions: []string{`object.data.key == "1"`}}}
+			c.ConditionRules = []workv1.ConditionRule{{Condition: "Complete", Type: workv1.CelConditionExpressionsType,
+				CelExpressions: []string{`object.data.key == "1"`}}}
 		})
 		works = append(works, w)
 	}
@@ -255,10 +267,12 @@ func TestFeedbackOfCustomResource(t *testing.T) {
 	env.Join(t, hub, managed, "gauges")
 	h, m := hub.Client(t), managed.Client(t)
 	ns := namespace(t, m, "gauges")
-	w := work("gauges", "gauges", gaugeDefinition, `{"apiVersion":"feedback.example.com/v1","kind":"Gauge","metadata":{"namespace":"gauges","name":"gauge"}}`)
+	w := work("gauges", "gauges", gaugeDefinition,
+		`{"apiVersion":"feedback.example.com/v1","kind":"Gauge","metadata":{"namespace":"gauges","name":"gauge"}}`)
 	configured(w, "feedback.example.com", "gauges", ns, "gauge", func(c *workv1.ManifestConfigOption) {
 		c.FeedbackRules = []workv1.FeedbackRule{{Type: workv1.JSONPathsType, JSONPaths: []workv1.JSONPath{
-			{Name: "level", Path: ".status.level"}, {Name: "count", Path: ".status.count"}, {Name: "wrong", Path: ".status.wrong"}, {Name: "all", Path: ".status.all"},
+			{Name: "level", Path: ".status.level"}, {Name: "count", Path: ".status.count"}, {Name: "wrong", Path: ".status.wrong"},
+			{Name: "all", Path: ".status.all"},
 		}}}
 	})
 	create(t, h, w)
@@ -270,7 +284,8 @@ func TestFeedbackOfCustomResource(t *testing.T) {
 		gauge.SetKind("Gauge")
 		gauge.SetNamespace(ns)
 		gauge.SetName("gauge")
-		if err := m.Status().Patch(t.Context(), gauge, client.RawPatch("application/merge-patch+json", []byte(`{"status":`+status+`}`))); err != nil {
+		if err := m.Status().Patch(t.Context(), gauge,
+			client.RawPatch("application/merge-patch+json", []byte(`{"status":`+status+`}`))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -297,7 +312,8 @@ func TestFeedbackOfCustomResource(t *testing.T) {
 	set(fmt.Sprintf(`{"wrong":[%q],"count":0}`, strings.Repeat("x", 1025)))
 	got := awaitWork(t, h, w, func(w *workv1.ManifestWork) error { return want(values(w, 1), "count", "0") })
 	cond := meta.FindStatusCondition(got.Status.ResourceStatus.Manifests[1].Conditions, "StatusFeedbackSynced")
-	if cond.Status != metav1.ConditionFalse || cond.Reason != "StatusFeedbackSyncFailed" || !strings.Contains(cond.Message, `the value "wrong" cannot be reported: it has 1029 bytes of JSON, and 1024 is the limit`) {
+	if cond.Status != metav1.ConditionFalse || cond.Reason != "StatusFeedbackSyncFailed" ||
+		!strings.Contains(cond.Message, `the value "wrong" cannot be reported: it has 1029 bytes of JSON, and 1024 is the limit`) {
 		t.Errorf("%+v", cond)
 	}
 }

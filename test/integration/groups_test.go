@@ -29,7 +29,8 @@ func TestGroupsNeedOnlyWhatTheyRead(t *testing.T) {
 	} {
 		t.Run(group.name, func(t *testing.T) {
 			serveOnly(t, existing, strings.Fields(group.reads))
-			controllers := env.NewControllers(t, existing.Kubeconfig, "--controllers", group.name, "--leader-elect=false", "--health-probe-bind-address", "0")
+			controllers := env.NewControllers(t, existing.Kubeconfig, "--controllers", group.name, "--leader-elect=false",
+				"--health-probe-bind-address", "0")
 			if err := controllers.Start(); err != nil {
 				t.Fatal(err)
 			}
@@ -51,7 +52,8 @@ func TestGroupsNeedOnlyWhatTheyRead(t *testing.T) {
 	}
 	t.Run("missing", func(t *testing.T) {
 		serveOnly(t, existing, []string{"managedclusters", "placements", "placementdecisions", "manifestworks"})
-		controllers := env.NewControllers(t, existing.Kubeconfig, "--controllers", "placement,work", "--leader-elect=false", "--health-probe-bind-address", "0")
+		controllers := env.NewControllers(t, existing.Kubeconfig, "--controllers", "placement,work", "--leader-elect=false",
+			"--health-probe-bind-address", "0")
 		if err := controllers.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -100,7 +102,8 @@ func expectServed(api discovery.DiscoveryInterface, crd *apiextensionsv1.CustomR
 		if client.IgnoreNotFound(err) != nil {
 			return err
 		}
-		served := list != nil && slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == crd.Spec.Names.Plural })
+		served := list != nil && slices.ContainsFunc(list.APIResources,
+			func(r metav1.APIResource) bool { return r.Name == crd.Spec.Names.Plural })
 		if served != want {
 			return fmt.Errorf("version %s of %s is served: %t", version.Name, crd.Name, served)
 		}

@@ -86,7 +86,8 @@ func TestLostCluster(t *testing.T) {
 		return nil
 	})
 	agent.Kill()
-	awaitCluster(t, c, name, fleet.ConditionClusterAvailable, metav1.ConditionUnknown, fleet.ReasonManagedClusterLeaseUpdateStopped, fleet.TaintUnreachable)
+	awaitCluster(t, c, name, fleet.ConditionClusterAvailable, metav1.ConditionUnknown, fleet.ReasonManagedClusterLeaseUpdateStopped,
+		fleet.TaintUnreachable)
 	awaitEvent(t, c, name, fleet.EventAvailableUnknown)
 	if err := agent.Start(); err != nil {
 		t.Fatal(err)
@@ -99,7 +100,8 @@ func TestNewClusterIsUnreachable(t *testing.T) {
 	t.Parallel()
 	c := hub.Client(t)
 	const name = "never-heard-of"
-	create(t, c, &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: clusterv1.ManagedClusterSpec{HubAcceptsClient: true}})
+	create(t, c, &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: clusterv1.ManagedClusterSpec{HubAcceptsClient: true}})
 	awaitCluster(t, c, name, fleet.ConditionHubAccepted, metav1.ConditionTrue, fleet.ReasonHubClusterAdminAccepted, fleet.TaintUnreachable)
 }
 
@@ -108,7 +110,8 @@ func TestClockSkew(t *testing.T) {
 	t.Parallel()
 	c := hub.Client(t)
 	const name = "skewed"
-	create(t, c, &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: clusterv1.ManagedClusterSpec{HubAcceptsClient: true}})
+	create(t, c, &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: clusterv1.ManagedClusterSpec{HubAcceptsClient: true}})
 	awaitCluster(t, c, name, fleet.ConditionClockSynced, metav1.ConditionTrue, fleet.ReasonManagedClusterClockSynced, fleet.TaintUnreachable)
 	beat := func(clock time.Time) {
 		t.Helper()
@@ -123,7 +126,8 @@ func TestClockSkew(t *testing.T) {
 		}
 	}
 	beat(time.Now().Add(-time.Hour))
-	awaitCluster(t, c, name, fleet.ConditionClockSynced, metav1.ConditionFalse, fleet.ReasonManagedClusterClockOutOfSync, fleet.TaintUnreachable)
+	awaitCluster(t, c, name, fleet.ConditionClockSynced, metav1.ConditionFalse, fleet.ReasonManagedClusterClockOutOfSync,
+		fleet.TaintUnreachable)
 	if meta.FindStatusCondition(managedCluster(t, name).Status.Conditions, fleet.ConditionClusterAvailable) != nil {
 		t.Error("a heartbeat by a clock that is off counts as none")
 	}

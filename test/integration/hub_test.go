@@ -56,7 +56,8 @@ func TestHubKeepsItsIdentity(t *testing.T) {
 		t.Errorf("a token from before the restart is refused: %v, %s", err, review.Status.Error)
 	}
 	secrets := &corev1.SecretList{}
-	if err := own.Client(t).List(t.Context(), secrets, client.InNamespace("kube-system"), client.MatchingLabels{fleet.LabelApp: fleet.AppClusterManager}); err != nil {
+	if err := own.Client(t).List(t.Context(), secrets, client.InNamespace("kube-system"),
+		client.MatchingLabels{fleet.LabelApp: fleet.AppClusterManager}); err != nil {
 		t.Fatal(err)
 	}
 	for _, secret := range secrets.Items {

@@ -249,7 +249,8 @@ func TestSwitchesHubs(t *testing.T) {
 	awaitWorking(t, first.Client(t), name, "of-the-first-hub-again")
 
 	// RG-25 and section 12 of the contract: on the managed cluster one can see what happened.
-	for _, reason := range []string{fleet.EventNoValidCertificateFound, fleet.EventBootstrapSelected, fleet.EventManagedClusterCreated, fleet.EventCSRCreated,
+	for _, reason := range []string{fleet.EventNoValidCertificateFound, fleet.EventBootstrapSelected, fleet.EventManagedClusterCreated,
+		fleet.EventCSRCreated,
 		fleet.EventClientCertificateCreated, fleet.EventHubClientConfigReady, fleet.EventManagedClusterLeaseUpdateStarted} {
 		awaitEvent(t, managed.Client(t), ns, reason)
 	}

@@ -20,7 +20,8 @@ import (
 )
 
 // newRequest makes a certificate request for an identity, and its key.
-func newRequest(t *testing.T, subject pkix.Name, labels map[string]string, dnsNames ...string) (*certificatesv1.CertificateSigningRequest, []byte) {
+func newRequest(t *testing.T, subject pkix.Name, labels map[string]string, dnsNames ...string) (*certificatesv1.CertificateSigningRequest,
+	[]byte) {
 	t.Helper()
 	private, key, err := hubkubeconfig.NewKey()
 	if err != nil {
@@ -34,7 +35,8 @@ func newRequest(t *testing.T, subject pkix.Name, labels map[string]string, dnsNa
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "test-", Labels: labels},
 		Spec: certificatesv1.CertificateSigningRequestSpec{
 			Request: request, SignerName: fleet.SignerKubeAPIServerClient,
-			Usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment, certificatesv1.UsageClientAuth},
+			Usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment,
+				certificatesv1.UsageClientAuth},
 		},
 	}, key
 }

@@ -62,7 +62,8 @@ func TestJoinNeedsBothOptIns(t *testing.T) {
 		csr = &requests.Items[0]
 		return nil
 	})
-	if !strings.HasPrefix(csr.Name, name+"-") || csr.Spec.SignerName != "kubernetes.io/kube-apiserver-client" || *csr.Spec.ExpirationSeconds != 86400 {
+	if !strings.HasPrefix(csr.Name, name+"-") || csr.Spec.SignerName != "kubernetes.io/kube-apiserver-client" ||
+		*csr.Spec.ExpirationSeconds != 86400 {
 		t.Errorf("request %s, signer %s, expiration %d", csr.Name, csr.Spec.SignerName, *csr.Spec.ExpirationSeconds)
 	}
 	block, _ := pem.Decode(csr.Spec.Request)
@@ -94,7 +95,8 @@ func TestJoinNeedsBothOptIns(t *testing.T) {
 	if err := c.Get(t.Context(), client.ObjectKey{Name: name}, &corev1.Namespace{}); !apierrors.IsNotFound(err) {
 		t.Errorf("a cluster that nobody accepted has a namespace: %v", err)
 	}
-	if len(mc.Spec.ManagedClusterClientConfigs) != 1 || mc.Spec.ManagedClusterClientConfigs[0].URL != "https://opt-in.example.com:6443" || len(mc.Spec.ManagedClusterClientConfigs[0].CABundle) == 0 {
+	if len(mc.Spec.ManagedClusterClientConfigs) != 1 || mc.Spec.ManagedClusterClientConfigs[0].URL != "https://opt-in.example.com:6443" ||
+		len(mc.Spec.ManagedClusterClientConfigs[0].CABundle) == 0 {
 		t.Errorf("client configs: %+v", mc.Spec.ManagedClusterClientConfigs)
 	}
 	env.Accept(t, c, name)
@@ -108,19 +110,23 @@ func TestJoined(t *testing.T) {
 	agent := env.Join(t, hub, managed, name)
 	claims := managed.Client(t) // the kind is there since the agent is
 	create(t, claims, &clusterv1alpha1.ClusterClaim{
-		ObjectMeta: metav1.ObjectMeta{Name: "a-secret.joined.example.com", Labels: map[string]string{fleet.LabelSpokeOnly: ""}}, Spec: clusterv1alpha1.ClusterClaimSpec{Value: "hidden"},
+		ObjectMeta: metav1.ObjectMeta{Name: "a-secret.joined.example.com", Labels: map[string]string{fleet.LabelSpokeOnly: ""}},
+		Spec:       clusterv1alpha1.ClusterClaimSpec{Value: "hidden"},
 	})
-	create(t, claims, &clusterv1alpha1.ClusterClaim{ObjectMeta: metav1.ObjectMeta{Name: "region.joined.example.com"}, Spec: clusterv1alpha1.ClusterClaimSpec{Value: "north"}})
+	create(t, claims, &clusterv1alpha1.ClusterClaim{ObjectMeta: metav1.ObjectMeta{Name: "region.joined.example.com"},
+		Spec: clusterv1alpha1.ClusterClaimSpec{Value: "north"}})
 	env.Eventually(t, func(context.Context) error {
-		if have := managedCluster(t, name).Status.ClusterClaims; !slices.Contains(have, clusterv1.ManagedClusterClaim{Name: "region.joined.example.com", Value: "north"}) {
+		if have := managedCluster(t, name).Status.ClusterClaims; !slices.Contains(have,
+			clusterv1.ManagedClusterClaim{Name: "region.joined.example.com", Value: "north"}) {
 			return fmt.Errorf("claims: %v", have)
 		}
 		return nil
 	})
 	mc := managedCluster(t, name)
 	for kind, reason := range map[string]string{
-		"HubAcceptedManagedCluster": "HubClusterAdminAccepted", "ManagedClusterJoined": "ManagedClusterJoined", "ManagedClusterConditionAvailable": "ManagedClusterAvailable",
-		"ClusterCertificateRotated": "ClientCertificateUpdated",
+		"HubAcceptedManagedCluster": "HubClusterAdminAccepted", "ManagedClusterJoined": "ManagedClusterJoined",
+		"ManagedClusterConditionAvailable": "ManagedClusterAvailable",
+		"ClusterCertificateRotated":        "ClientCertificateUpdated",
 	} {
 		if cond := meta.FindStatusCondition(mc.Status.Conditions, kind); cond == nil || cond.Reason != reason {
 			t.Errorf("condition %s: %+v, want reason %s", kind, cond, reason)
@@ -176,7 +182,8 @@ func checkHubKubeconfig(t *testing.T, agent *env.Agent) {
 		t.Fatal(err)
 	}
 	current := kubeconfig.Contexts["default-context"]
-	if kubeconfig.CurrentContext != "default-context" || current.AuthInfo != "default-auth" || current.Namespace != "configuration" || current.Cluster != "hub" {
+	if kubeconfig.CurrentContext != "default-context" || current.AuthInfo != "default-auth" || current.Namespace != "configuration" ||
+		current.Cluster != "hub" {
 		t.Errorf("hub kubeconfig: %+v", kubeconfig)
 	}
 	for _, file := range []string{"kubeconfig", "tls.crt", "tls.key", "cluster-name", "agent-name"} {
@@ -194,7 +201,8 @@ func TestClaimsFollow(t *testing.T) {
 	t.Parallel()
 	env.Join(t, hub, managed, "claims")
 	c := managed.Client(t)
-	claim := &clusterv1alpha1.ClusterClaim{ObjectMeta: metav1.ObjectMeta{Name: "zone.claims.example.com"}, Spec: clusterv1alpha1.ClusterClaimSpec{Value: "a"}}
+	claim := &clusterv1alpha1.ClusterClaim{ObjectMeta: metav1.ObjectMeta{Name: "zone.claims.example.com"},
+		Spec: clusterv1alpha1.ClusterClaimSpec{Value: "a"}}
 	create(t, c, claim)
 	for _, value := range []string{"a", "b"} {
 		claim.Spec.Value = value

@@ -76,7 +76,8 @@ func mkdir(parent, name string) string {
 // namespace makes a namespace on the managed cluster.
 func namespace(t *testing.T, c client.Client, name string) string {
 	t.Helper()
-	if err := c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil && !apierrors.IsAlreadyExists(err) {
+	if err := c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil &&
+		!apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
 	return name
@@ -97,7 +98,8 @@ func raw(manifests ...string) (list []workv1.Manifest) {
 }
 
 func configMap(namespace, name, value string) string {
-	return fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":%q,"name":%q},"data":{"key":%q}}`, namespace, name, value)
+	return fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":%q,"name":%q},"data":{"key":%q}}`, namespace, name,
+		value)
 }
 
 func create(t *testing.T, c client.Client, objects ...client.Object) {
@@ -110,7 +112,8 @@ func create(t *testing.T, c client.Client, objects ...client.Object) {
 }
 
 // awaitCondition waits until the work's condition, at its present generation, has the status, and returns the work.
-func awaitCondition(t *testing.T, c client.Client, w *workv1.ManifestWork, kind string, status metav1.ConditionStatus) *workv1.ManifestWork {
+func awaitCondition(t *testing.T, c client.Client, w *workv1.ManifestWork, kind string,
+	status metav1.ConditionStatus) *workv1.ManifestWork {
 	t.Helper()
 	got := &workv1.ManifestWork{}
 	env.Eventually(t, func(ctx context.Context) error {
@@ -119,7 +122,8 @@ func awaitCondition(t *testing.T, c client.Client, w *workv1.ManifestWork, kind 
 		}
 		cond := meta.FindStatusCondition(got.Status.Conditions, kind)
 		if cond == nil || cond.Status != status || cond.ObservedGeneration != got.Generation {
-			return fmt.Errorf("ManifestWork %s at generation %d: want %s=%s, have %+v", got.Name, got.Generation, kind, status, got.Status.Conditions)
+			return fmt.Errorf("ManifestWork %s at generation %d: want %s=%s, have %+v", got.Name, got.Generation, kind, status,
+				got.Status.Conditions)
 		}
 		return nil
 	})

@@ -64,7 +64,8 @@ func TestManagedNamespaces(t *testing.T) {
 	exclusive.Spec.ManagedNamespaces = []clusterv1beta2.ManagedNamespaceConfig{{Name: "mns-new"}}
 	create(t, c, selected, exclusive)
 	env.Join(t, hub, managed, name)
-	mergePatch(t, c, managedCluster(t, name), `{"metadata":{"labels":{"mns":"yes","cluster.open-cluster-management.io/clusterset":"mns-exclusive"}}}`)
+	mergePatch(t, c, managedCluster(t, name),
+		`{"metadata":{"labels":{"mns":"yes","cluster.open-cluster-management.io/clusterset":"mns-exclusive"}}}`)
 	awaitManagedNamespaces(t, c, name, "mns-exclusive/mns-new", "mns-selected/mns-new", "mns-selected/mns-old")
 	label("mns-old", "true")
 	label("mns-new", "true")

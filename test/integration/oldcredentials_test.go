@@ -77,8 +77,8 @@ func restart(t *testing.T, hub *env.Server) {
 	}
 }
 
-// RG-18, "The same name accepted again revives nothing": whoever has kept the certificates of a cluster and of its add-on gets nothing by them when another
-// cluster joins under the name, whose own certificates are good right away. A restart of the hub changes nothing of that.
+// RG-18, "The same name accepted again revives nothing": whoever has kept the certificates of a cluster and of its add-on gets nothing by
+// them when another cluster joins under the name, whose own certificates are good right away. A restart of the hub changes nothing of that.
 func TestSameNameRevivesNothing(t *testing.T) {
 	t.Parallel()
 	const name, addOn = "same-name", "spy"
@@ -163,7 +163,8 @@ func TestAgentOfARecreatedClusterJoinsAgain(t *testing.T) {
 	awaitRights(t, env.ClientFor(t, kept(t, agent)), name, all)
 }
 
-// RG-18: who restores a ManagedCluster says from when on certificates hold: its agent, which is there all the while, goes on with what it has.
+// RG-18: who restores a ManagedCluster says from when on certificates hold: its agent, which is there all the while, goes on with what it
+// has.
 func TestRestoredClusterKeepsItsAgent(t *testing.T) {
 	t.Parallel()
 	const name = "restored"
@@ -183,7 +184,8 @@ func TestRestoredClusterKeepsItsAgent(t *testing.T) {
 	env.AwaitAvailable(t, admin, name)
 }
 
-// Who has created a ManagedCluster anew and meant the old one takes the annotation off: its agent, which waits to be approved, is back without that.
+// Who has created a ManagedCluster anew and meant the old one takes the annotation off: its agent, which waits to be approved, is back
+// without that.
 func TestOldCertificateIsTakenAgain(t *testing.T) {
 	t.Parallel()
 	const name = "taken-again"
@@ -199,7 +201,8 @@ func TestOldCertificateIsTakenAgain(t *testing.T) {
 	env.AwaitAvailable(t, admin, name)
 }
 
-// A cluster that was cut off is accepted again without what was stolen before: its agent asks for another certificate, and has the add-ons get others.
+// A cluster that was cut off is accepted again without what was stolen before: its agent asks for another certificate, and has the add-ons
+// get others.
 func TestCutOffClusterComesBack(t *testing.T) {
 	t.Parallel()
 	const name = "cut-off-and-back"

@@ -54,7 +54,8 @@ func TestDeleteOptionChanges(t *testing.T) {
 	}
 	selective := &workv1.DeleteOption{
 		PropagationPolicy: workv1.DeletePropagationPolicyTypeSelectivelyOrphan,
-		SelectivelyOrphan: &workv1.SelectivelyOrphan{OrphaningRules: []workv1.OrphaningRule{{Resource: "configmaps", Namespace: ns, Name: "one"}}},
+		SelectivelyOrphan: &workv1.SelectivelyOrphan{OrphaningRules: []workv1.OrphaningRule{{Resource: "configmaps", Namespace: ns,
+			Name: "one"}}},
 	}
 	option(&workv1.DeleteOption{PropagationPolicy: workv1.DeletePropagationPolicyTypeOrphan}, 0, 0)
 	option(nil, 1, 1)
@@ -94,7 +95,8 @@ func TestOrphanedInTheLastMoment(t *testing.T) {
 }
 
 // heldDependent applies a Deployment with a work, and holds its ReplicaSet with a finalizer until it is called.
-func heldDependent(t *testing.T, name string, option *workv1.DeleteOption) (w *workv1.ManifestWork, held *appsv1.ReplicaSet, release func()) {
+func heldDependent(t *testing.T, name string, option *workv1.DeleteOption) (w *workv1.ManifestWork, held *appsv1.ReplicaSet,
+	release func()) {
 	t.Helper()
 	env.Join(t, hub, managed, name)
 	h, m := hub.Client(t), managed.Client(t)
@@ -122,14 +124,15 @@ func heldDependent(t *testing.T, name string, option *workv1.DeleteOption) (w *w
 	return w, held, func() { hold("null") }
 }
 
-// WK-12, gap W15: a work that says Foreground goes after the dependents of its objects. If they stay, the work says so, and it does not wait
-// for them any more when it is told not to.
+// WK-12, gap W15: a work that says Foreground goes after the dependents of its objects. If they stay, the work says so, and it does not
+// wait for them any more when it is told not to.
 func TestForegroundDeletion(t *testing.T) {
 	t.Parallel()
 	for _, released := range []bool{true, false} {
 		t.Run(fmt.Sprintf("released %t", released), func(t *testing.T) {
 			t.Parallel()
-			w, held, release := heldDependent(t, fmt.Sprintf("foreground-%t", released), &workv1.DeleteOption{PropagationPolicy: workv1.DeletePropagationPolicyTypeForeground})
+			w, held, release := heldDependent(t, fmt.Sprintf("foreground-%t", released),
+				&workv1.DeleteOption{PropagationPolicy: workv1.DeletePropagationPolicyTypeForeground})
 			h, m := hub.Client(t), managed.Client(t)
 			if err := h.Delete(t.Context(), w); err != nil {
 				t.Fatal(err)
@@ -157,7 +160,8 @@ func TestForegroundDeletion(t *testing.T) {
 				if cond == nil || cond.Status != metav1.ConditionTrue || cond.Reason != fleet.ReasonWorkDeleting {
 					return fmt.Errorf("conditions: %+v", w.Status.Conditions)
 				}
-				for _, part := range []string{"1 object left", "deployments.apps " + held.Namespace + "/web", "foregroundDeletion", "garbage collector", "kubectl -n " + w.Namespace + " patch"} {
+				for _, part := range []string{"1 object left", "deployments.apps " + held.Namespace + "/web", "foregroundDeletion", "garbage collector",
+					"kubectl -n " + w.Namespace + " patch"} {
 					if !strings.Contains(cond.Message, part) {
 						return fmt.Errorf("the condition does not speak of %q: %s", part, cond.Message)
 					}
@@ -182,7 +186,8 @@ func TestDefaultedForeground(t *testing.T) {
 	t.Parallel()
 	w, held, release := heldDependent(t, "defaulted-foreground", nil)
 	h, m := hub.Client(t), managed.Client(t)
-	if err := h.Patch(t.Context(), w, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"deleteOption":{"ttlSecondsAfterFinished":3600}}}`))); err != nil {
+	if err := h.Patch(t.Context(), w,
+		client.RawPatch(types.MergePatchType, []byte(`{"spec":{"deleteOption":{"ttlSecondsAfterFinished":3600}}}`))); err != nil {
 		t.Fatal(err)
 	}
 	if w.Spec.DeleteOption.PropagationPolicy != workv1.DeletePropagationPolicyTypeForeground {
@@ -216,9 +221,11 @@ func TestVersionGoes(t *testing.T) {
 	w := work(name, "relic", `{"apiVersion":"version.example.com/v1alpha1","kind":"Relic","metadata":{"name":"old"}}`)
 	create(t, h, w)
 	awaitCondition(t, h, w, "Applied", metav1.ConditionTrue)
-	relic := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "version.example.com/v1", Kind: "Relic"}, ObjectMeta: metav1.ObjectMeta{Name: "old"}}
+	relic := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "version.example.com/v1", Kind: "Relic"},
+		ObjectMeta: metav1.ObjectMeta{Name: "old"}}
 	// It shows whether it was deleted by the agent, or by the garbage collector once its owner had gone.
-	if err := m.Patch(t.Context(), relic, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":["example.com/held"]}}`))); err != nil {
+	if err := m.Patch(t.Context(), relic,
+		client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":["example.com/held"]}}`))); err != nil {
 		t.Fatal(err)
 	}
 	change(t, h, crd, func(s *workv1.ManifestWorkSpec) { s.Workload.Manifests = raw(definition(false)) })
@@ -294,7 +301,8 @@ func TestEviction(t *testing.T) {
 	awaitCondition(t, h, w, "Applied", metav1.ConditionTrue)
 	awaitCondition(t, h, beside, "Applied", metav1.ConditionTrue)
 	former := func(agentID string) *workv1.AppliedManifestWork {
-		amw := &workv1.AppliedManifestWork{ObjectMeta: metav1.ObjectMeta{Name: "former-" + agentID}, Spec: workv1.AppliedManifestWorkSpec{HubHash: "former", AgentID: agentID, ManifestWorkName: agentID}}
+		amw := &workv1.AppliedManifestWork{ObjectMeta: metav1.ObjectMeta{Name: "former-" + agentID},
+			Spec: workv1.AppliedManifestWorkSpec{HubHash: "former", AgentID: agentID, ManifestWorkName: agentID}}
 		create(t, m, amw)
 		return amw
 	}

@@ -174,7 +174,8 @@ func TestPermissions(t *testing.T) {
 		{"the agent of another", agent(other), other, own, accepted},
 		{"the agent of a cluster with tokens", agent("rights-token"), "rights-token", other, withTokens},
 		{"the add-on with a token", authenticationv1.UserInfo{
-			Username: fleet.AddOnTokenUser("rights-token", "rights"), Groups: []string{"system:serviceaccounts", "system:serviceaccounts:rights-token", "system:authenticated"},
+			Username: fleet.AddOnTokenUser("rights-token", "rights"),
+			Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:rights-token", "system:authenticated"},
 		}, "rights-token", other, nothing},
 		{"an agent through AWS", certified("arn:aws:sts::1:assumed-role/r", fleet.AWSClusterGroup(own)), own, other, accepted},
 		{"the agent of a cluster nobody accepted", agent("rights-pending"), "rights-pending", other, nothing},
@@ -307,7 +308,8 @@ func (r *reviewer) review(ctx context.Context, spec authorizationv1.SubjectAcces
 // paths are rows of what the hub serves beside its API.
 func (r *reviewer) paths(ctx context.Context) (rows []string, err error) {
 	for _, path := range []string{"/metrics", "/debug/pprof/profile", "/logs/", "/configz"} {
-		allowed, err := r.review(ctx, authorizationv1.SubjectAccessReviewSpec{NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: path, Verb: "get"}})
+		allowed, err := r.review(ctx,
+			authorizationv1.SubjectAccessReviewSpec{NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: path, Verb: "get"}})
 		if err != nil {
 			return nil, err
 		}
@@ -320,7 +322,8 @@ func (r *reviewer) paths(ctx context.Context) (rows []string, err error) {
 
 // configMaps are rows of the ConfigMaps that joining reads, and of one that it does not.
 func (r *reviewer) configMaps(ctx context.Context) (rows []string, err error) {
-	for _, name := range []string{"kube-public/cluster-info", "kube-public/kube-root-ca.crt", "kube-system/extension-apiserver-authentication"} {
+	for _, name := range []string{"kube-public/cluster-info", "kube-public/kube-root-ca.crt",
+		"kube-system/extension-apiserver-authentication"} {
 		var verbs []string
 		for _, verb := range usualVerbs {
 			namespace, object, _ := strings.Cut(name, "/")

@@ -89,7 +89,8 @@ func TestPlacementReport(t *testing.T) {
 	notUS := clusterv1beta1.ClusterPredicate{RequiredClusterSelector: clusterv1beta1.ClusterSelector{LabelSelector: metav1.LabelSelector{
 		MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "region", Operator: metav1.LabelSelectorOpDoesNotExist}}}}}
 	spec := clusterv1beta1.PlacementSpec{
-		NumberOfClusters: ptr.To[int32](1), Tolerations: []clusterv1beta1.Toleration{tolerant}, Predicates: []clusterv1beta1.ClusterPredicate{notUS},
+		NumberOfClusters: ptr.To[int32](1), Tolerations: []clusterv1beta1.Toleration{tolerant},
+		Predicates: []clusterv1beta1.ClusterPredicate{notUS},
 	}
 	s.place(t, "one", spec)
 	s.await(t, "one", "a")
@@ -99,10 +100,12 @@ func TestPlacementReport(t *testing.T) {
 		t.Fatal(err)
 	}
 	both := []string{"why-a", "why-b"}
-	if len(got.FilteredPipelineResults) != 2 || got.FilteredPipelineResults[1].Name != "Predicate,TaintToleration" || !slices.Equal(got.FilteredPipelineResults[0].FilteredClusters, both) {
+	if len(got.FilteredPipelineResults) != 2 || got.FilteredPipelineResults[1].Name != "Predicate,TaintToleration" ||
+		!slices.Equal(got.FilteredPipelineResults[0].FilteredClusters, both) {
 		t.Errorf("filters %+v", got.FilteredPipelineResults)
 	}
-	if len(got.PrioritizeResults) != 2 || len(got.AggregatedScores) != 2 || got.AggregatedScores[0].ClusterName != "why-a" || got.Placement.Name != "one" || got.Error != "" {
+	if len(got.PrioritizeResults) != 2 || len(got.AggregatedScores) != 2 || got.AggregatedScores[0].ClusterName != "why-a" ||
+		got.Placement.Name != "one" || got.Error != "" {
 		t.Errorf("report %+v", got)
 	}
 	if f := got.Funnel; f.InClusterSets != 3 || f.Matched != 2 || f.Tolerated != 2 || f.Selected != 1 || f.Fleet < 3 {
@@ -119,14 +122,16 @@ func TestPlacementReport(t *testing.T) {
 	got, _, err = admin.ask(t.Context(), http.MethodPost, "", unsaved(`{
 		"numberOfClusters":1,"tolerations":[{"key":"cluster.open-cluster-management.io/unreachable","operator":"Exists"}],
 		"prioritizerPolicy":{"mode":"Exact","configurations":[{"scoreCoordinate":{"builtIn":"Steady"}}]}}`))
-	if err != nil || len(got.PrioritizeResults) != 1 || got.PrioritizeResults[0].Weight != 1 || got.AggregatedScores[0].ClusterName != "why-a" {
+	if err != nil || len(got.PrioritizeResults) != 1 || got.PrioritizeResults[0].Weight != 1 ||
+		got.AggregatedScores[0].ClusterName != "why-a" {
 		t.Errorf("report %+v, error %v: the weight is 1 where none is given", got, err)
 	}
 	_, code, err := admin.ask(t.Context(), http.MethodPost, "", unsaved(`{"scoreRateLimit":"often"}`))
 	if code != http.StatusBadRequest || !strings.Contains(err.Error(), "spec.scoreRateLimit") || strings.Contains(err.Error(), "what-if") {
 		t.Errorf("%d %v", code, err)
 	}
-	got, _, err = admin.ask(t.Context(), http.MethodPost, "", unsaved(`{"prioritizerPolicy":{"configurations":[{"scoreCoordinate":{"builtIn":"Nonsense"}}]}}`))
+	got, _, err = admin.ask(t.Context(), http.MethodPost, "",
+		unsaved(`{"prioritizerPolicy":{"configurations":[{"scoreCoordinate":{"builtIn":"Nonsense"}}]}}`))
 	if err != nil || !strings.Contains(got.Error, "Nonsense") || got.Funnel.Selected != 1 {
 		t.Errorf("report %+v, error %v", got, err)
 	}

@@ -31,7 +31,8 @@ func TestMeddledDecisions(t *testing.T) {
 	mergePatch(t, s.c, decision, `{"metadata":{"labels":{"cluster.open-cluster-management.io/placement":"ghost"},"ownerReferences":null}}`)
 	s.await(t, "all", "a", "b") // with one that has another name, as this one is of ghost
 
-	theirs := &clusterv1beta1.PlacementDecision{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: "theirs", Labels: map[string]string{fleet.LabelPlacement: "all"}}}
+	theirs := &clusterv1beta1.PlacementDecision{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: "theirs",
+		Labels: map[string]string{fleet.LabelPlacement: "all"}}}
 	create(t, s.c, theirs)
 	theirs.Status.Decisions = []clusterv1beta1.ClusterDecision{{ClusterName: s.name + "-a"}}
 	if err := s.c.Status().Update(t.Context(), theirs); client.IgnoreNotFound(err) != nil { // it may be gone by then

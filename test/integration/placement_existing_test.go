@@ -71,8 +71,9 @@ func testPlacementExisting(t *testing.T, existing *env.Server) {
 	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: "reader"}, Rules: []rbacv1.PolicyRule{{
 		APIGroups: []string{clusterv1beta1.GroupVersion.Group}, Resources: []string{"placements"}, Verbs: []string{"get"},
 	}}}
-	create(t, s.c, account, role, &rbacv1.RoleBinding{ObjectMeta: role.ObjectMeta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name},
-		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: s.name, Name: account.Name}}})
+	create(t, s.c, account, role,
+		&rbacv1.RoleBinding{ObjectMeta: role.ObjectMeta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name},
+			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: s.name, Name: account.Name}}})
 	reader := bearer(tokenOf(t, existing, s.name, account.Name))
 	unsaved := &clusterv1beta1.Placement{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: "new"}}
 
@@ -114,7 +115,8 @@ func testPlacementExisting(t *testing.T, existing *env.Server) {
 	}
 	explain := []string{"explain", "placement", "one", "--namespace", s.name, "--kubeconfig", existing.Kubeconfig}
 	var out, errOut bytes.Buffer
-	code := cli.Main(t.Context(), append(explain, "--debug-server", "https://"+standby.address, "--debug-server-ca", filepath.Join(standby.certDir, "tls.crt")), nil, &out, &errOut)
+	code := cli.Main(t.Context(), append(explain, "--debug-server", "https://"+standby.address, "--debug-server-ca",
+		filepath.Join(standby.certDir, "tls.crt")), nil, &out, &errOut)
 	if code != 0 || !strings.Contains(out.String(), "Placement existing-why/one selects 1 cluster") {
 		t.Errorf("%d\n%s%s", code, out.String(), errOut.String())
 	}

@@ -39,7 +39,8 @@ func newSiteOn(t *testing.T, on *env.Server, name string, clusters ...string) *s
 	namespace(t, s.c, name)
 	create(t, s.c,
 		&clusterv1beta2.ManagedClusterSet{ObjectMeta: metav1.ObjectMeta{Name: name}},
-		&clusterv1beta2.ManagedClusterSetBinding{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: name}, Spec: clusterv1beta2.ManagedClusterSetBindingSpec{ClusterSet: name}})
+		&clusterv1beta2.ManagedClusterSetBinding{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: name},
+			Spec: clusterv1beta2.ManagedClusterSetBindingSpec{ClusterSet: name}})
 	for _, end := range clusters {
 		s.add(t, end, nil)
 	}
@@ -49,7 +50,8 @@ func newSiteOn(t *testing.T, on *env.Server, name string, clusters ...string) *s
 // add makes a cluster that tells the hub nothing. Its unreachable taint is tolerated by the placements here.
 func (s *site) add(t *testing.T, end string, labels map[string]string) *clusterv1.ManagedCluster {
 	t.Helper()
-	mc := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: s.name + "-" + end, Labels: map[string]string{fleet.LabelClusterSet: s.name}}}
+	mc := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: s.name + "-" + end,
+		Labels: map[string]string{fleet.LabelClusterSet: s.name}}}
 	for key, value := range labels {
 		mc.Labels[key] = value
 	}
@@ -71,7 +73,8 @@ func (s *site) place(t *testing.T, name string, spec clusterv1beta1.PlacementSpe
 // with the name of the placement.
 func (s *site) selected(ctx context.Context, name string) (ends []string, err error) {
 	list := &clusterv1beta1.PlacementDecisionList{}
-	if err := s.c.List(ctx, list, client.InNamespace(s.name), client.MatchingLabels{"cluster.open-cluster-management.io/placement": name}); err != nil {
+	if err := s.c.List(ctx, list, client.InNamespace(s.name),
+		client.MatchingLabels{"cluster.open-cluster-management.io/placement": name}); err != nil {
 		return nil, err
 	}
 	if len(list.Items) == 0 {
@@ -123,7 +126,8 @@ func (s *site) taint(t *testing.T, end string, taints ...clusterv1.Taint) {
 		if err := s.c.Get(ctx, client.ObjectKey{Name: s.name + "-" + end}, mc); err != nil {
 			return err
 		}
-		mc.Spec.Taints = append(slices.DeleteFunc(mc.Spec.Taints, func(taint clusterv1.Taint) bool { return !strings.Contains(taint.Key, "open-cluster-management.io") }), taints...)
+		mc.Spec.Taints = append(slices.DeleteFunc(mc.Spec.Taints,
+			func(taint clusterv1.Taint) bool { return !strings.Contains(taint.Key, "open-cluster-management.io") }), taints...)
 		return s.c.Update(ctx, mc)
 	})
 }
@@ -136,14 +140,16 @@ func TestPlacement(t *testing.T) {
 	s.place(t, "two", clusterv1beta1.PlacementSpec{NumberOfClusters: ptr.To[int32](2), Tolerations: []clusterv1beta1.Toleration{tolerant}})
 	s.await(t, "two", "a", "b")
 	p := s.awaitPlacement(t, "two", fleet.ConditionPlacementSatisfied, metav1.ConditionTrue, fleet.ReasonAllDecisionsScheduled)
-	if p.Status.NumberOfSelectedClusters != 2 || len(p.Status.DecisionGroups) != 1 || !slices.Equal(p.Status.DecisionGroups[0].Decisions, []string{"two-decision-1"}) {
+	if p.Status.NumberOfSelectedClusters != 2 || len(p.Status.DecisionGroups) != 1 ||
+		!slices.Equal(p.Status.DecisionGroups[0].Decisions, []string{"two-decision-1"}) {
 		t.Errorf("status %+v", p.Status)
 	}
 	decision := &clusterv1beta1.PlacementDecision{}
 	if err := s.c.Get(t.Context(), client.ObjectKey{Namespace: s.name, Name: "two-decision-1"}, decision); err != nil {
 		t.Fatal(err)
 	}
-	if decision.Labels[fleet.LabelPlacement] != "two" || decision.Labels[fleet.LabelDecisionGroupIndex] != "0" || !metav1.IsControlledBy(decision, p) {
+	if decision.Labels[fleet.LabelPlacement] != "two" || decision.Labels[fleet.LabelDecisionGroupIndex] != "0" ||
+		!metav1.IsControlledBy(decision, p) {
 		t.Errorf("decision %+v", decision.ObjectMeta)
 	}
 	for _, d := range decision.Status.Decisions {
@@ -191,7 +197,8 @@ func TestPlacementWithoutSets(t *testing.T) {
 	s.place(t, "other-set", clusterv1beta1.PlacementSpec{ClusterSets: []string{"not-bound-here"}})
 	s.awaitPlacement(t, "empty-set", fleet.ConditionPlacementSatisfied, metav1.ConditionFalse, fleet.ReasonAllManagedClusterSetsEmpty)
 	s.awaitPlacement(t, "other-set", fleet.ConditionPlacementSatisfied, metav1.ConditionFalse, fleet.ReasonNoIntersection)
-	(&site{c: s.c, name: "default"}).awaitPlacement(t, "unbound-namespace", fleet.ConditionPlacementSatisfied, metav1.ConditionFalse, fleet.ReasonNoManagedClusterSetBindings)
+	(&site{c: s.c, name: "default"}).awaitPlacement(t, "unbound-namespace", fleet.ConditionPlacementSatisfied, metav1.ConditionFalse,
+		fleet.ReasonNoManagedClusterSetBindings)
 	s.await(t, "empty-set")
 }
 
@@ -203,7 +210,8 @@ func TestMisconfiguredPlacementKeepsItsClusters(t *testing.T) {
 	s.await(t, "all", "a", "b")
 	mergePatch(t, s.c, p, `{"spec":{"prioritizerPolicy":{"configurations":[{"scoreCoordinate":{"type":"BuiltIn","builtIn":"Nonsense"},"weight":1}]}}}`)
 	p = s.awaitPlacement(t, "all", fleet.ConditionPlacementMisconfigured, metav1.ConditionTrue, fleet.ReasonMisconfigured)
-	if message := meta.FindStatusCondition(p.Status.Conditions, fleet.ConditionPlacementMisconfigured).Message; !strings.Contains(message, "Nonsense") {
+	if message := meta.FindStatusCondition(p.Status.Conditions, fleet.ConditionPlacementMisconfigured).Message; !strings.Contains(message,
+		"Nonsense") {
 		t.Errorf("message %q", message)
 	}
 	s.await(t, "all", "a", "b")
@@ -216,9 +224,11 @@ func TestMisconfiguredPlacementKeepsItsClusters(t *testing.T) {
 func steadyOne(tolerations ...clusterv1beta1.Toleration) clusterv1beta1.PlacementSpec {
 	return clusterv1beta1.PlacementSpec{
 		NumberOfClusters: ptr.To[int32](1), Tolerations: tolerations,
-		PrioritizerPolicy: clusterv1beta1.PrioritizerPolicy{Mode: clusterv1beta1.PrioritizerPolicyModeExact, Configurations: []clusterv1beta1.PrioritizerConfig{{
-			ScoreCoordinate: &clusterv1beta1.ScoreCoordinate{Type: clusterv1beta1.ScoreCoordinateTypeBuiltIn, BuiltIn: clusterv1beta1.PrioritizerSteady}, Weight: 1,
-		}}},
+		PrioritizerPolicy: clusterv1beta1.PrioritizerPolicy{Mode: clusterv1beta1.PrioritizerPolicyModeExact,
+			Configurations: []clusterv1beta1.PrioritizerConfig{{
+				ScoreCoordinate: &clusterv1beta1.ScoreCoordinate{Type: clusterv1beta1.ScoreCoordinateTypeBuiltIn,
+					BuiltIn: clusterv1beta1.PrioritizerSteady}, Weight: 1,
+			}}},
 	}
 }
 
@@ -229,7 +239,9 @@ func TestDecisionsMove(t *testing.T) {
 	one := steadyOne(tolerant)
 	const delay = 3 * time.Second
 	s.place(t, "at-once", one)
-	one.Tolerations = append(slices.Clone(one.Tolerations), clusterv1beta1.Toleration{Key: "maintenance", Operator: clusterv1beta1.TolerationOpExists, TolerationSeconds: ptr.To(int64(delay.Seconds()))})
+	one.Tolerations = append(slices.Clone(one.Tolerations),
+		clusterv1beta1.Toleration{Key: "maintenance", Operator: clusterv1beta1.TolerationOpExists,
+			TolerationSeconds: ptr.To(int64(delay.Seconds()))})
 	s.place(t, "later", one)
 	s.await(t, "at-once", "a")
 	s.await(t, "later", "a")
@@ -260,7 +272,8 @@ func TestDecisionsLeaveALostCluster(t *testing.T) {
 	one := steadyOne()
 	const delay = 5 * time.Second
 	s.place(t, "one", one)
-	one.Tolerations = []clusterv1beta1.Toleration{{Key: fleet.TaintUnreachable, Operator: clusterv1beta1.TolerationOpExists, TolerationSeconds: ptr.To(int64(delay.Seconds()))}}
+	one.Tolerations = []clusterv1beta1.Toleration{{Key: fleet.TaintUnreachable, Operator: clusterv1beta1.TolerationOpExists,
+		TolerationSeconds: ptr.To(int64(delay.Seconds()))}}
 	s.place(t, "later", one)
 	s.await(t, "one", "a")
 	s.await(t, "later", "a")
@@ -300,7 +313,8 @@ func TestScoresExpire(t *testing.T) {
 		namespace(t, s.c, ns)
 		o := &clusterv1alpha1.AddOnPlacementScore{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "usage"}}
 		create(t, s.c, o)
-		o.Status = clusterv1alpha1.AddOnPlacementScoreStatus{ValidUntil: ptr.To(metav1.NewTime(validUntil)), Scores: []clusterv1alpha1.AddOnPlacementScoreItem{{Name: "free", Value: value}}}
+		o.Status = clusterv1alpha1.AddOnPlacementScoreStatus{ValidUntil: ptr.To(metav1.NewTime(validUntil)),
+			Scores: []clusterv1alpha1.AddOnPlacementScoreItem{{Name: "free", Value: value}}}
 		if err := s.c.Status().Update(t.Context(), o); err != nil {
 			t.Fatal(err)
 		}
@@ -309,9 +323,11 @@ func TestScoresExpire(t *testing.T) {
 	score("b", 90, time.Now().Add(20*time.Second))
 	s.place(t, "one", clusterv1beta1.PlacementSpec{
 		NumberOfClusters: ptr.To[int32](1), Tolerations: []clusterv1beta1.Toleration{tolerant},
-		PrioritizerPolicy: clusterv1beta1.PrioritizerPolicy{Mode: clusterv1beta1.PrioritizerPolicyModeExact, Configurations: []clusterv1beta1.PrioritizerConfig{{
-			ScoreCoordinate: &clusterv1beta1.ScoreCoordinate{Type: clusterv1beta1.ScoreCoordinateTypeAddOn, AddOn: &clusterv1beta1.AddOnScore{ResourceName: "usage", ScoreName: "free"}}, Weight: 1,
-		}}},
+		PrioritizerPolicy: clusterv1beta1.PrioritizerPolicy{Mode: clusterv1beta1.PrioritizerPolicyModeExact,
+			Configurations: []clusterv1beta1.PrioritizerConfig{{
+				ScoreCoordinate: &clusterv1beta1.ScoreCoordinate{Type: clusterv1beta1.ScoreCoordinateTypeAddOn,
+					AddOn: &clusterv1beta1.AddOnScore{ResourceName: "usage", ScoreName: "free"}}, Weight: 1,
+			}}},
 	})
 	s.await(t, "one", "b")
 	s.await(t, "one", "a")

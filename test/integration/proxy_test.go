@@ -139,12 +139,14 @@ func TestProxyRefuses(t *testing.T) {
 		proxyURL string
 		want     []string
 	}{
-		"forbidden":         {forbidding.URL, []string{forbidding.URL, "refuses to connect to " + unreachable, "403 Forbidden", "allow CONNECT"}},
-		"no-password":       {closed.URL, []string{closed.URL, "407 Proxy Authentication Required", "put a user and a password into proxy-url"}},
-		"wrong-password":    {closed.URLFor(url.UserPassword("agent", "wr0ng")), []string{closed.URL, "407 Proxy Authentication Required", "correct them"}},
+		"forbidden":   {forbidding.URL, []string{forbidding.URL, "refuses to connect to " + unreachable, "403 Forbidden", "allow CONNECT"}},
+		"no-password": {closed.URL, []string{closed.URL, "407 Proxy Authentication Required", "put a user and a password into proxy-url"}},
+		"wrong-password": {closed.URLFor(url.UserPassword("agent", "wr0ng")),
+			[]string{closed.URL, "407 Proxy Authentication Required", "correct them"}},
 		"unknown-authority": {secured.URL, []string{secured.URL, "x509", "certificate-authority-data", "--proxy-ca-file"}},
 		"gone":              {gone.URL, []string{"reach the proxy " + gone.URL, "connection refused"}},
-		"not-tls":           {strings.Replace(open.URL, "http:", "https:", 1), []string{"reach the proxy https:", "tls: first record does not look like a TLS handshake"}},
+		"not-tls": {strings.Replace(open.URL, "http:", "https:", 1),
+			[]string{"reach the proxy https:", "tls: first record does not look like a TLS handshake"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -53,22 +53,25 @@ func inTurn(s *workv1alpha1.ManifestWorkReplicaSet, concurrency int) *workv1alph
 	return s
 }
 
-// decide makes a namespace with a Placement of its name that has decided on clusters, with all clusters bound to it. Experimental scheduling is
-// off for it: the test is the scheduler.
+// decide makes a namespace with a Placement of its name that has decided on clusters, with all clusters bound to it. Experimental
+// scheduling is off for it: the test is the scheduler.
 func decide(t *testing.T, c client.Client, namespace string, clusters ...string) *clusterv1beta1.PlacementDecision {
 	t.Helper()
 	p := &clusterv1beta1.Placement{ObjectMeta: metav1.ObjectMeta{
 		Namespace: namespace, Name: namespace, Annotations: map[string]string{fleet.AnnotationSchedulingDisable: "true"},
 	}}
 	everything := &clusterv1beta2.ManagedClusterSet{ObjectMeta: metav1.ObjectMeta{Name: fleet.ClusterSetGlobal}}
-	everything.Spec.ClusterSelector = clusterv1beta2.ManagedClusterSelector{SelectorType: clusterv1beta2.LabelSelector, LabelSelector: &metav1.LabelSelector{}}
+	everything.Spec.ClusterSelector = clusterv1beta2.ManagedClusterSelector{SelectorType: clusterv1beta2.LabelSelector,
+		LabelSelector: &metav1.LabelSelector{}}
 	if err := c.Create(t.Context(), everything); client.IgnoreAlreadyExists(err) != nil { // a hub with all its controllers has it
 		t.Fatal(err)
 	}
-	create(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, setBinding(namespace, fleet.ClusterSetGlobal, fleet.ClusterSetGlobal), p)
-	d := &clusterv1beta1.PlacementDecision{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: namespace + "-decision-1", Labels: map[string]string{
-		fleet.LabelPlacement: p.Name, fleet.LabelDecisionGroupIndex: "0", fleet.LabelDecisionGroupName: "",
-	}}}
+	create(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}},
+		setBinding(namespace, fleet.ClusterSetGlobal, fleet.ClusterSetGlobal), p)
+	d := &clusterv1beta1.PlacementDecision{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: namespace + "-decision-1",
+		Labels: map[string]string{
+			fleet.LabelPlacement: p.Name, fleet.LabelDecisionGroupIndex: "0", fleet.LabelDecisionGroupName: "",
+		}}}
 	create(t, c, d)
 	decideAnew(t, c, d, clusters...)
 	return d
@@ -113,7 +116,8 @@ func worksOf(ctx context.Context, c client.Client, s *workv1alpha1.ManifestWorkR
 }
 
 // awaitSummary waits until the set has the summary, and returns the set.
-func awaitSummary(t *testing.T, c client.Client, s *workv1alpha1.ManifestWorkReplicaSet, want workv1alpha1.ManifestWorkReplicaSetSummary) *workv1alpha1.ManifestWorkReplicaSet {
+func awaitSummary(t *testing.T, c client.Client, s *workv1alpha1.ManifestWorkReplicaSet,
+	want workv1alpha1.ManifestWorkReplicaSetSummary) *workv1alpha1.ManifestWorkReplicaSet {
 	t.Helper()
 	got := &workv1alpha1.ManifestWorkReplicaSet{}
 	env.Eventually(t, func(ctx context.Context) error {
@@ -188,7 +192,8 @@ func TestReplicaSetLife(t *testing.T) {
 	all := workv1alpha1.ManifestWorkReplicaSetSummary{Total: 4, DesiredTotal: 4, Applied: 4, Available: 4, Updated: 4}
 	awaitUpdated(t, h, set, "1", 4, 2)
 	got := awaitSummary(t, h, set, all)
-	for kind, reason := range map[string]string{"PlacementVerified": "AsExpected", "PlacementRolledOut": "Complete", "ManifestworkApplied": "AsExpected"} {
+	for kind, reason := range map[string]string{"PlacementVerified": "AsExpected", "PlacementRolledOut": "Complete",
+		"ManifestworkApplied": "AsExpected"} {
 		env.Eventually(t, func(ctx context.Context) error {
 			cond := meta.FindStatusCondition(got.Status.Conditions, kind)
 			if cond == nil || cond.Status != metav1.ConditionTrue || cond.Reason != reason || cond.ObservedGeneration != got.Generation {
@@ -312,7 +317,8 @@ func reportApplied(t *testing.T, c client.Client, w *workv1.ManifestWork, more .
 	t.Helper()
 	before := w.DeepCopy()
 	for _, kind := range append([]string{"Applied", "Available"}, more...) {
-		meta.SetStatusCondition(&w.Status.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: "R", ObservedGeneration: w.Generation})
+		meta.SetStatusCondition(&w.Status.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: "R",
+			ObservedGeneration: w.Generation})
 	}
 	if err := c.Status().Patch(t.Context(), w, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
@@ -439,16 +445,18 @@ func TestReplicaSetExample(t *testing.T) {
 	}
 	for _, w := range works {
 		raw := string(w.Spec.Workload.Manifests[0].Raw)
-		if !strings.Contains(raw, fmt.Sprintf(`"cluster":%q`, w.Namespace)) || !strings.Contains(raw, `"region":"unknown"`) || strings.Contains(raw, "debug") {
+		if !strings.Contains(raw, fmt.Sprintf(`"cluster":%q`, w.Namespace)) || !strings.Contains(raw, `"region":"unknown"`) ||
+			strings.Contains(raw, "debug") {
 			t.Errorf("%s has %s", w.Namespace, raw)
 		}
 	}
-	expectRefusal(t, h.Patch(t.Context(), set, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"capstan.io/overrides":"- set: []"}}}`))),
+	expectRefusal(t, h.Patch(t.Context(), set,
+		client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"capstan.io/overrides":"- set: []"}}}`))),
 		apierrors.IsBadRequest, "metadata.annotations[capstan.io/overrides][0]: Required value")
 }
 
-// Somebody who may write sets and Secrets in a namespace, and not execute as anybody, prepares a revision for an executor that an administrator
-// sets later. The hub has its history, the tenant may have it forgotten.
+// Somebody who may write sets and Secrets in a namespace, and not execute as anybody, prepares a revision for an executor that an
+// administrator sets later. The hub has its history, the tenant may have it forgotten.
 func TestForgedHistory(t *testing.T) {
 	t.Parallel()
 	const name = "set-forged"
@@ -461,7 +469,8 @@ func TestForgedHistory(t *testing.T) {
 			{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"*"}},
 		}},
 		&rbacv1.RoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "tenant"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "tenant"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "tenant"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role",
+				Name: "tenant"},
 			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "set-forger"}},
 		})
 	config, err := hub.Config()
@@ -497,13 +506,17 @@ func TestForgedHistory(t *testing.T) {
 	expectRefusal(t, annotate(fleet.AnnotationRevisions, forged), apierrors.IsBadRequest, refusal)
 	updateSet(t, h, set, func(s *workv1alpha1.ManifestWorkReplicaSet) {
 		s.Spec.ManifestWorkTemplate.Executor = &workv1.ManifestWorkExecutor{Subject: workv1.ManifestWorkExecutorSubject{
-			Type: workv1.ExecutorSubjectTypeServiceAccount, ServiceAccount: &workv1.ManifestWorkSubjectServiceAccount{Namespace: "apps", Name: "bot"},
+			Type: workv1.ExecutorSubjectTypeServiceAccount, ServiceAccount: &workv1.ManifestWorkSubjectServiceAccount{Namespace: "apps",
+				Name: "bot"},
 		}}
 	})
-	expectRefusal(t, annotate(fleet.AnnotationRevisions, forged), apierrors.IsBadRequest, "cannot manipulate the Manifestwork with executor system:serviceaccount:apps:bot")
-	expectRefusal(t, annotate(fleet.AnnotationRollback, nil), apierrors.IsBadRequest, "cannot manipulate the Manifestwork with executor system:serviceaccount:apps:bot")
+	expectRefusal(t, annotate(fleet.AnnotationRevisions, forged), apierrors.IsBadRequest,
+		"cannot manipulate the Manifestwork with executor system:serviceaccount:apps:bot")
+	expectRefusal(t, annotate(fleet.AnnotationRollback, nil), apierrors.IsBadRequest,
+		"cannot manipulate the Manifestwork with executor system:serviceaccount:apps:bot")
 	env.Eventually(t, func(ctx context.Context) error {
-		if err := h.Get(ctx, client.ObjectKeyFromObject(set), set); err != nil || !strings.Contains(set.Annotations[fleet.AnnotationRevisions], `"executor":"system:serviceaccount:apps:bot"`) {
+		if err := h.Get(ctx, client.ObjectKeyFromObject(set), set); err != nil || !strings.Contains(set.Annotations[fleet.AnnotationRevisions],
+			`"executor":"system:serviceaccount:apps:bot"`) {
 			return fmt.Errorf("the hub has noted %q: %w", set.Annotations[fleet.AnnotationRevisions], err)
 		}
 		return nil

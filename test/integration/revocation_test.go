@@ -28,13 +28,14 @@ func rights(ctx context.Context, agent client.Client, cluster string) map[string
 	mc := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: cluster}}
 	lease := &coordinationv1.Lease{}
 	return map[string]error{
-		"read its ManagedCluster":          agent.Get(ctx, client.ObjectKeyFromObject(mc), mc.DeepCopy()),
-		"report on its ManagedCluster":     agent.Status().Patch(ctx, mc.DeepCopy(), merge(`{}`)),
-		"read its lease":                   agent.Get(ctx, client.ObjectKey{Namespace: cluster, Name: fleet.ClusterNamespaceLease}, lease),
-		"read its works":                   agent.List(ctx, &workv1.ManifestWorkList{}, client.InNamespace(cluster)),
-		"read its certificate requests":    agent.List(ctx, &certificatesv1.CertificateSigningRequestList{}),
-		"request another certificate":      agent.Create(ctx, &certificatesv1.CertificateSigningRequest{}),
-		"create an event in its namespace": agent.Create(ctx, &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, GenerateName: "e-"}}),
+		"read its ManagedCluster":       agent.Get(ctx, client.ObjectKeyFromObject(mc), mc.DeepCopy()),
+		"report on its ManagedCluster":  agent.Status().Patch(ctx, mc.DeepCopy(), merge(`{}`)),
+		"read its lease":                agent.Get(ctx, client.ObjectKey{Namespace: cluster, Name: fleet.ClusterNamespaceLease}, lease),
+		"read its works":                agent.List(ctx, &workv1.ManifestWorkList{}, client.InNamespace(cluster)),
+		"read its certificate requests": agent.List(ctx, &certificatesv1.CertificateSigningRequestList{}),
+		"request another certificate":   agent.Create(ctx, &certificatesv1.CertificateSigningRequest{}),
+		"create an event in its namespace": agent.Create(ctx,
+			&corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, GenerateName: "e-"}}),
 	}
 }
 
@@ -109,7 +110,8 @@ func TestRevokedBootstrapCredentials(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "bootstrap-token-revoke"},
 		Type:       corev1.SecretTypeBootstrapToken,
 		StringData: map[string]string{
-			"token-id": "revoke", "token-secret": "0123456789abcdef", "usage-bootstrap-authentication": "true", "auth-extra-groups": fleet.GroupBootstrap,
+			"token-id": "revoke", "token-secret": "0123456789abcdef", "usage-bootstrap-authentication": "true",
+			"auth-extra-groups": fleet.GroupBootstrap,
 		},
 	}
 	create(t, admin, secret)
@@ -153,7 +155,8 @@ func TestDeniedAgentStopsWatching(t *testing.T) {
 	acceptAll(t, name)
 	agent := asAgent(t, hub, name)
 	var ended []<-chan watch.Event
-	for _, list := range []client.ObjectList{&workv1.ManifestWorkList{}, &coordinationv1.LeaseList{}, &certificatesv1.CertificateSigningRequestList{}} {
+	for _, list := range []client.ObjectList{&workv1.ManifestWorkList{}, &coordinationv1.LeaseList{},
+		&certificatesv1.CertificateSigningRequestList{}} {
 		options := []client.ListOption{client.InNamespace(name)}
 		if _, clusterScoped := list.(*certificatesv1.CertificateSigningRequestList); clusterScoped {
 			options = nil

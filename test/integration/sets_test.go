@@ -54,7 +54,8 @@ func TestDefaultSets(t *testing.T) {
 			t.Fatal(err)
 		}
 		set = await(name, selector)
-		other := clusterv1beta2.ManagedClusterSelector{SelectorType: clusterv1beta2.LabelSelector, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}}
+		other := clusterv1beta2.ManagedClusterSelector{SelectorType: clusterv1beta2.LabelSelector,
+			LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}}
 		change := func(annotations map[string]string) {
 			t.Helper()
 			before := set.DeepCopy()
@@ -108,7 +109,8 @@ func TestSetMembers(t *testing.T) {
 	awaitMembers(t, c, "members-selected", none, 1)
 	var clusters []*clusterv1.ManagedCluster
 	for _, name := range []string{"member1", "member2"} {
-		mc := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{fleet.LabelClusterSet: "members-exclusive", "members": "yes"}}}
+		mc := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name,
+			Labels: map[string]string{fleet.LabelClusterSet: "members-exclusive", "members": "yes"}}}
 		create(t, c, mc)
 		clusters = append(clusters, mc)
 	}

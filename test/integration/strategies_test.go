@@ -22,7 +22,8 @@ import (
 // config is the manifestConfig of a resource.
 func config(group, resource, namespace, name string, strategy workv1.UpdateStrategy) workv1.ManifestConfigOption {
 	return workv1.ManifestConfigOption{
-		ResourceIdentifier: workv1.ResourceIdentifier{Group: group, Resource: resource, Namespace: namespace, Name: name}, UpdateStrategy: &strategy,
+		ResourceIdentifier: workv1.ResourceIdentifier{Group: group, Resource: resource, Namespace: namespace, Name: name},
+		UpdateStrategy:     &strategy,
 	}
 }
 
@@ -68,16 +69,18 @@ func awaitObject[T client.Object](t *testing.T, c client.Client, o T, check func
 // awaitData waits until a ConfigMap holds this data and no other.
 func awaitData(t *testing.T, c client.Client, namespace, name string, want map[string]string) *corev1.ConfigMap {
 	t.Helper()
-	return awaitObject(t, c, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}, func(cm *corev1.ConfigMap) error {
-		if fmt.Sprint(cm.Data) != fmt.Sprint(want) {
-			return fmt.Errorf("ConfigMap %s holds %v, want %v", name, cm.Data, want)
-		}
-		return nil
-	})
+	return awaitObject(t, c, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}},
+		func(cm *corev1.ConfigMap) error {
+			if fmt.Sprint(cm.Data) != fmt.Sprint(want) {
+				return fmt.Errorf("ConfigMap %s holds %v, want %v", name, cm.Data, want)
+			}
+			return nil
+		})
 }
 
 // awaitManifest waits until the condition Applied of a manifest has the status and a message with the words.
-func awaitManifest(t *testing.T, c client.Client, w *workv1.ManifestWork, ordinal int, status metav1.ConditionStatus, words string) *metav1.Condition {
+func awaitManifest(t *testing.T, c client.Client, w *workv1.ManifestWork, ordinal int, status metav1.ConditionStatus,
+	words string) *metav1.Condition {
 	t.Helper()
 	var applied *metav1.Condition
 	env.Eventually(t, func(ctx context.Context) error {
@@ -108,7 +111,8 @@ func TestCreateOnlyAndReadOnly(t *testing.T) {
 	ns := namespace(t, m, name)
 	create(t, m, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "there"}, Data: map[string]string{"key": "theirs"}})
 	create(t, m, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "read"}, Data: map[string]string{"key": "theirs"}})
-	w := work(name, name, configMap(ns, "there", "ours"), configMap(ns, "made", "ours"), configMap(ns, "read", "ours"), configMap(ns, "read-missing", "ours"))
+	w := work(name, name, configMap(ns, "there", "ours"), configMap(ns, "made", "ours"), configMap(ns, "read", "ours"),
+		configMap(ns, "read-missing", "ours"))
 	w.Spec.ManifestConfigs = []workv1.ManifestConfigOption{
 		config("", "configmaps", ns, "read*", workv1.UpdateStrategy{Type: workv1.UpdateStrategyTypeReadOnly}),
 		config("", "configmaps", "*", "*", workv1.UpdateStrategy{Type: workv1.UpdateStrategyTypeCreateOnly}),
@@ -159,9 +163,11 @@ func TestServerSideApply(t *testing.T) {
 	env.Join(t, hub, managed, name)
 	h, m := hub.Client(t), managed.Client(t)
 	ns := namespace(t, m, name)
-	create(t, m, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "both"}, Data: map[string]string{"key": "theirs", "more": "theirs"}})
+	create(t, m, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "both"},
+		Data: map[string]string{"key": "theirs", "more": "theirs"}})
 	w := work(name, name, configMap(ns, "both", "ours"), configMap(ns, "made", "ours"))
-	w.Spec.ManifestConfigs = []workv1.ManifestConfigOption{config("", "configmaps", ns, "*", serverSide(workv1.ServerSideApplyConfig{FieldManager: "work-agent-test"}))}
+	w.Spec.ManifestConfigs = []workv1.ManifestConfigOption{config("", "configmaps", ns, "*",
+		serverSide(workv1.ServerSideApplyConfig{FieldManager: "work-agent-test"}))}
 	create(t, h, w)
 	awaitManifest(t, h, w, 0, metav1.ConditionFalse, ".data.key (conflict with ")
 	awaitManifest(t, h, w, 0, metav1.ConditionFalse, "set serverSideApply.force")
@@ -247,7 +253,8 @@ func TestIgnoreFields(t *testing.T) {
 				awaitObject(t, m, web, func(d *appsv1.Deployment) error {
 					pod := d.Spec.Template.Spec
 					if *d.Spec.Replicas != replicas || pod.Containers[0].Image != image || *pod.TerminationGracePeriodSeconds != grace {
-						return fmt.Errorf("%d replicas of %s with %d s, want %d of %s with %d s", *d.Spec.Replicas, pod.Containers[0].Image, *pod.TerminationGracePeriodSeconds, replicas, image, grace)
+						return fmt.Errorf("%d replicas of %s with %d s, want %d of %s with %d s", *d.Spec.Replicas, pod.Containers[0].Image,
+							*pod.TerminationGracePeriodSeconds, replicas, image, grace)
 					}
 					return nil
 				})
@@ -290,7 +297,8 @@ func TestIgnoreFieldsOnSpokeChange(t *testing.T) {
 	h, m := hub.Client(t), managed.Client(t)
 	ns := namespace(t, m, name)
 	manifest := func(key, more string) string {
-		return fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":%q,"name":"a"},"data":{"key":%q,"more":%q}}`, ns, key, more)
+		return fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":%q,"name":"a"},"data":{"key":%q,"more":%q}}`, ns, key,
+			more)
 	}
 	w := work(name, name, manifest("1", "1"))
 	ignored := workv1.IgnoreField{Condition: workv1.IgnoreFieldsConditionOnSpokeChange, JSONPaths: []string{".data.key"}}
@@ -316,7 +324,8 @@ func TestIgnoreFieldsOnSpokeChange(t *testing.T) {
 	change(t, h, w, func(s *workv1.ManifestWorkSpec) {
 		s.ManifestConfigs[0].UpdateStrategy.ServerSideApply.IgnoreFields[0].JQPathExpressions = []string{".data |"}
 	})
-	if cond := awaitManifest(t, h, w, 0, metav1.ConditionFalse, `jqPathExpressions ".data |"`); cond.Reason != "AppliedManifestSSAIgnoreFieldError" {
+	if cond := awaitManifest(t, h, w, 0, metav1.ConditionFalse,
+		`jqPathExpressions ".data |"`); cond.Reason != "AppliedManifestSSAIgnoreFieldError" {
 		t.Errorf("%+v", cond)
 	}
 }

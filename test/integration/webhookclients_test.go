@@ -58,7 +58,8 @@ func clientOf(t *testing.T, server *env.Server) (authority string, certificate t
 		t.Fatal(err)
 	}
 	authorities := &corev1.ConfigMap{}
-	if err := server.Client(t).Get(t.Context(), client.ObjectKey{Namespace: "kube-system", Name: "extension-apiserver-authentication"}, authorities); err != nil {
+	if err := server.Client(t).Get(t.Context(), client.ObjectKey{Namespace: "kube-system", Name: "extension-apiserver-authentication"},
+		authorities); err != nil {
 		t.Fatal(err)
 	}
 	authority = filepath.Join(t.TempDir(), "ca.crt")

@@ -56,7 +56,8 @@ func TestStatusRows(t *testing.T) {
 	env.Join(t, hub, managed, cluster)
 	h, m := hub.Client(t), managed.Client(t)
 	ns := namespace(t, m, cluster)
-	create(t, m, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "nobody"}}, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "reader"}})
+	create(t, m, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "nobody"}},
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "reader"}})
 	grant(t, m, ns, "reader", "reader", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get"}})
 
 	as := func(account string) func(*workv1.ManifestWork) {
@@ -83,7 +84,8 @@ func TestStatusRows(t *testing.T) {
 	}
 	rule := func(kind string, expressions ...string) func(*workv1.ManifestWork) {
 		return with(func(c *workv1.ManifestConfigOption) {
-			c.ConditionRules = append(c.ConditionRules, workv1.ConditionRule{Condition: kind, Type: workv1.CelConditionExpressionsType, CelExpressions: expressions})
+			c.ConditionRules = append(c.ConditionRules, workv1.ConditionRule{Condition: kind, Type: workv1.CelConditionExpressionsType,
+				CelExpressions: expressions})
 		})
 	}
 	invalid := func(name string) string {
@@ -100,41 +102,70 @@ func TestStatusRows(t *testing.T) {
 		of, work said
 		values   string
 	}{
-		"applied":        {of: said{"Applied": isApplied, "Available": isThere, "StatusFeedbackSynced": "True NoStatusFeedbackSynced"}, work: good},
-		"adopted":        {exists: true, of: said{"Applied": isApplied, "Available": isThere}, work: good},
-		"no-namespace":   {manifest: configMap("status-rows-none", "a", "1"), of: said{"Applied": isNotApplied, "Available": isNotThere}, work: gone},
-		"no-kind":        {manifest: `{"apiVersion":"example.com/v1","kind":"Unknown","metadata":{"namespace":"status-rows","name":"a"}}`, of: said{"Applied": isNotApplied, "Available": isNotThere, "StatusFeedbackSynced": "True NoStatusFeedbackSynced"}, work: gone},
-		"invalid":        {manifest: invalid("invalid"), of: said{"Applied": isNotApplied, "Available": isNotThere}, work: gone},
-		"turned-invalid": {manifest: invalid("turned-invalid"), exists: true, of: said{"Applied": isNotApplied, "Available": isThere}, work: kept},
+		"applied": {of: said{"Applied": isApplied, "Available": isThere, "StatusFeedbackSynced": "True NoStatusFeedbackSynced"},
+			work: good},
+		"adopted": {exists: true, of: said{"Applied": isApplied, "Available": isThere}, work: good},
+		"no-namespace": {manifest: configMap("status-rows-none", "a", "1"), of: said{"Applied": isNotApplied, "Available": isNotThere},
+			work: gone},
+		"no-kind": {manifest: `{"apiVersion":"example.com/v1","kind":"Unknown","metadata":{"namespace":"status-rows","name":"a"}}`,
+			of: said{"Applied": isNotApplied, "Available": isNotThere, "StatusFeedbackSynced": "True NoStatusFeedbackSynced"}, work: gone},
+		"invalid": {manifest: invalid("invalid"), of: said{"Applied": isNotApplied, "Available": isNotThere}, work: gone},
+		"turned-invalid": {manifest: invalid("turned-invalid"), exists: true, of: said{"Applied": isNotApplied, "Available": isThere},
+			work: kept},
 
-		"refused":          {set: []func(*workv1.ManifestWork){as("nobody")}, of: said{"Applied": isNotApplied, "Available": isNotThere}, work: gone},
-		"refused-there":    {exists: true, set: []func(*workv1.ManifestWork){as("nobody")}, of: said{"Applied": isNotApplied, "Available": isThere, "StatusFeedbackSynced": "True NoStatusFeedbackSynced"}, work: kept},
-		"refused-feedback": {exists: true, set: []func(*workv1.ManifestWork){as("nobody"), path(".data.key"), rule("Right", `object.data.key == "0"`)}, of: said{"Applied": isNotApplied, "Available": isThere, "StatusFeedbackSynced": "False StatusFeedbackSyncFailed", "Right": isNotSaid}, work: kept},
-		"refused-reader":   {exists: true, set: []func(*workv1.ManifestWork){as("reader"), path(".data.key")}, of: said{"Applied": isNotApplied, "Available": isThere, "StatusFeedbackSynced": "True StatusFeedbackSynced"}, work: kept, values: "0"},
-		"refused-look":     {exists: true, set: []func(*workv1.ManifestWork){as("nobody"), readOnly, path(".data.key")}, of: said{"Applied": isNotApplied, "Available": isThere, "StatusFeedbackSynced": "False StatusFeedbackSyncFailed"}, work: kept},
-		"refused-nothing":  {set: []func(*workv1.ManifestWork){as("nobody"), readOnly}, of: said{"Applied": isNotApplied, "Available": isNotThere}, work: gone},
+		"refused": {set: []func(*workv1.ManifestWork){as("nobody")}, of: said{"Applied": isNotApplied, "Available": isNotThere},
+			work: gone},
+		"refused-there": {exists: true, set: []func(*workv1.ManifestWork){as("nobody")},
+			of: said{"Applied": isNotApplied, "Available": isThere, "StatusFeedbackSynced": "True NoStatusFeedbackSynced"}, work: kept},
+		"refused-feedback": {exists: true, set: []func(*workv1.ManifestWork){as("nobody"), path(".data.key"),
+			rule("Right", `object.data.key == "0"`)},
+			of:   said{"Applied": isNotApplied, "Available": isThere, "StatusFeedbackSynced": "False StatusFeedbackSyncFailed", "Right": isNotSaid},
+			work: kept},
+		"refused-reader": {exists: true, set: []func(*workv1.ManifestWork){as("reader"), path(".data.key")},
+			of: said{"Applied": isNotApplied, "Available": isThere, "StatusFeedbackSynced": "True StatusFeedbackSynced"}, work: kept, values: "0"},
+		"refused-look": {exists: true, set: []func(*workv1.ManifestWork){as("nobody"), readOnly, path(".data.key")},
+			of: said{"Applied": isNotApplied, "Available": isThere, "StatusFeedbackSynced": "False StatusFeedbackSyncFailed"}, work: kept},
+		"refused-nothing": {set: []func(*workv1.ManifestWork){as("nobody"), readOnly},
+			of: said{"Applied": isNotApplied, "Available": isNotThere}, work: gone},
 
-		"look":            {exists: true, set: []func(*workv1.ManifestWork){readOnly, path(".data.key")}, of: said{"Applied": isApplied, "Available": isThere, "StatusFeedbackSynced": "True StatusFeedbackSynced"}, work: good, values: "0"},
-		"look-reader":     {exists: true, set: []func(*workv1.ManifestWork){as("reader"), readOnly}, of: said{"Applied": isApplied, "Available": isThere}, work: good},
-		"look-at-nothing": {set: []func(*workv1.ManifestWork){readOnly, path(".data.key")}, of: said{"Applied": isNotApplied, "Available": isNotThere, "StatusFeedbackSynced": "False StatusFeedbackSyncFailed"}, work: gone},
-		"conflict":        {exists: true, set: []func(*workv1.ManifestWork){strategy(serverSide(workv1.ServerSideApplyConfig{}))}, of: said{"Applied": isNotApplied, "Available": isThere}, work: kept},
-		"ignore":          {set: []func(*workv1.ManifestWork){ignoring}, of: said{"Applied": "False AppliedManifestSSAIgnoreFieldError", "Available": isNotThere}, work: gone},
-		"ignore-there":    {exists: true, set: []func(*workv1.ManifestWork){ignoring}, of: said{"Applied": "False AppliedManifestSSAIgnoreFieldError", "Available": isThere}, work: kept},
+		"look": {exists: true, set: []func(*workv1.ManifestWork){readOnly, path(".data.key")},
+			of: said{"Applied": isApplied, "Available": isThere, "StatusFeedbackSynced": "True StatusFeedbackSynced"}, work: good, values: "0"},
+		"look-reader": {exists: true, set: []func(*workv1.ManifestWork){as("reader"), readOnly},
+			of: said{"Applied": isApplied, "Available": isThere}, work: good},
+		"look-at-nothing": {set: []func(*workv1.ManifestWork){readOnly, path(".data.key")},
+			of: said{"Applied": isNotApplied, "Available": isNotThere, "StatusFeedbackSynced": "False StatusFeedbackSyncFailed"}, work: gone},
+		"conflict": {exists: true, set: []func(*workv1.ManifestWork){strategy(serverSide(workv1.ServerSideApplyConfig{}))},
+			of: said{"Applied": isNotApplied, "Available": isThere}, work: kept},
+		"ignore": {set: []func(*workv1.ManifestWork){ignoring}, of: said{"Applied": "False AppliedManifestSSAIgnoreFieldError",
+			"Available": isNotThere}, work: gone},
+		"ignore-there": {exists: true, set: []func(*workv1.ManifestWork){ignoring},
+			of: said{"Applied": "False AppliedManifestSSAIgnoreFieldError", "Available": isThere}, work: kept},
 
-		"value":    {set: []func(*workv1.ManifestWork){path(".data.key")}, of: said{"Applied": isApplied, "StatusFeedbackSynced": "True StatusFeedbackSynced"}, work: good, values: "1"},
-		"bad-path": {set: []func(*workv1.ManifestWork){path(".data[")}, of: said{"Applied": isApplied, "StatusFeedbackSynced": "False StatusFeedbackSyncFailed"}, work: good},
+		"value": {set: []func(*workv1.ManifestWork){path(".data.key")},
+			of: said{"Applied": isApplied, "StatusFeedbackSynced": "True StatusFeedbackSynced"}, work: good, values: "1"},
+		"bad-path": {set: []func(*workv1.ManifestWork){path(".data[")},
+			of: said{"Applied": isApplied, "StatusFeedbackSynced": "False StatusFeedbackSyncFailed"}, work: good},
 		"no-status": {set: []func(*workv1.ManifestWork){with(func(c *workv1.ManifestConfigOption) {
 			c.FeedbackRules = []workv1.FeedbackRule{{Type: workv1.WellKnownStatusType}}
 		})}, of: said{"StatusFeedbackSynced": "False StatusFeedbackSyncFailed"}, work: good},
 
-		"rule":          {set: []func(*workv1.ManifestWork){rule("Right", `object.data.key == "1"`)}, of: said{"Right": "True ConditionRuleEvaluated"}, work: said{"Right": "True ConditionRulesAggregated"}},
-		"rule-fails":    {set: []func(*workv1.ManifestWork){rule("Right", `object.data.key == "2"`)}, of: said{"Right": "False ConditionRuleEvaluated"}, work: said{"Right": "False ConditionRulesAggregated"}},
-		"rule-guarded":  {set: []func(*workv1.ManifestWork){rule("Right", `has(object.status)`, `object.status.ready`)}, of: said{"Right": "False ConditionRuleEvaluated"}, work: said{"Right": "False ConditionRulesAggregated"}},
-		"rule-error":    {set: []func(*workv1.ManifestWork){rule("Right", `object.status.ready`)}, of: said{"Right": "False ConditionRuleExpressionError"}, work: said{"Right": "False ConditionRulesAggregated"}},
-		"rule-syntax":   {set: []func(*workv1.ManifestWork){rule("Right", `object.`)}, of: said{"Right": "False ConditionRuleExpressionError"}, work: said{"Right": "False ConditionRulesAggregated"}},
-		"rule-reserved": {set: []func(*workv1.ManifestWork){rule("Applied", `false`)}, of: said{"Applied": isApplied, "StatusFeedbackSynced": "False StatusFeedbackSyncFailed"}, work: good},
-		"progress":      {set: []func(*workv1.ManifestWork){rule("Progressing", `true`)}, of: said{"Progressing": "True ConditionRuleEvaluated"}, work: said{"Progressing": "True ConditionRulesAggregated", "Degraded": "False ConditionRulesAggregated"}},
-		"complete":      {set: []func(*workv1.ManifestWork){rule("Complete", `true`)}, of: said{"Complete": "True ConditionRuleEvaluated", "Applied": isApplied}, work: said{"Complete": "True ConditionRulesAggregated", "Applied": "True AppliedManifestWorkComplete"}},
+		"rule": {set: []func(*workv1.ManifestWork){rule("Right", `object.data.key == "1"`)},
+			of: said{"Right": "True ConditionRuleEvaluated"}, work: said{"Right": "True ConditionRulesAggregated"}},
+		"rule-fails": {set: []func(*workv1.ManifestWork){rule("Right", `object.data.key == "2"`)},
+			of: said{"Right": "False ConditionRuleEvaluated"}, work: said{"Right": "False ConditionRulesAggregated"}},
+		"rule-guarded": {set: []func(*workv1.ManifestWork){rule("Right", `has(object.status)`, `object.status.ready`)},
+			of: said{"Right": "False ConditionRuleEvaluated"}, work: said{"Right": "False ConditionRulesAggregated"}},
+		"rule-error": {set: []func(*workv1.ManifestWork){rule("Right", `object.status.ready`)},
+			of: said{"Right": "False ConditionRuleExpressionError"}, work: said{"Right": "False ConditionRulesAggregated"}},
+		"rule-syntax": {set: []func(*workv1.ManifestWork){rule("Right", `object.`)}, of: said{"Right": "False ConditionRuleExpressionError"},
+			work: said{"Right": "False ConditionRulesAggregated"}},
+		"rule-reserved": {set: []func(*workv1.ManifestWork){rule("Applied", `false`)},
+			of: said{"Applied": isApplied, "StatusFeedbackSynced": "False StatusFeedbackSyncFailed"}, work: good},
+		"progress": {set: []func(*workv1.ManifestWork){rule("Progressing", `true`)}, of: said{"Progressing": "True ConditionRuleEvaluated"},
+			work: said{"Progressing": "True ConditionRulesAggregated", "Degraded": "False ConditionRulesAggregated"}},
+		"complete": {set: []func(*workv1.ManifestWork){rule("Complete", `true`)},
+			of:   said{"Complete": "True ConditionRuleEvaluated", "Applied": isApplied},
+			work: said{"Complete": "True ConditionRulesAggregated", "Applied": "True AppliedManifestWorkComplete"}},
 	} {
 		if row.exists {
 			cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, Data: map[string]string{"key": "0"}}
@@ -173,8 +204,10 @@ func TestStatusOnTheWire(t *testing.T) {
 	h, m := hub.Client(t), managed.Client(t)
 	ns := namespace(t, m, name)
 	definition := strings.ReplaceAll(gaugeDefinition, "feedback.example.com", "wire.example.com")
-	w := work(name, name, definition, configMap(ns, "b", "1"), deployment(ns, "web", 0, ""), `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"status-wire-made"}}`,
-		configMap(ns, "a", "1"), configMap("status-wire-made", "a", "1"), fmt.Sprintf(`{"apiVersion":"v1","kind":"Secret","metadata":{"namespace":%q,"name":"a"}}`, ns),
+	w := work(name, name, definition, configMap(ns, "b", "1"), deployment(ns, "web", 0, ""),
+		`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"status-wire-made"}}`,
+		configMap(ns, "a", "1"), configMap("status-wire-made", "a", "1"),
+		fmt.Sprintf(`{"apiVersion":"v1","kind":"Secret","metadata":{"namespace":%q,"name":"a"}}`, ns),
 		fmt.Sprintf(`{"apiVersion":"wire.example.com/v1","kind":"Gauge","metadata":{"namespace":%q,"name":"a"}}`, ns))
 	create(t, h, w)
 	awaitCondition(t, h, w, "Applied", metav1.ConditionTrue)
@@ -256,11 +289,13 @@ func TestRightTakenFromExecutor(t *testing.T) {
 	h, m := hub.Client(t), managed.Client(t)
 	ns := namespace(t, m, name)
 	create(t, m, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "deployer"}})
-	rule := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "create", "update", "patch", "delete"}}
+	rule := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"},
+		Verbs: []string{"get", "create", "update", "patch", "delete"}}
 	grant(t, m, ns, "deployer", "deployer", rule)
 	w := work(name, name, configMap(ns, "a", "1"), configMap(ns, "b", "1"))
 	w.Spec.Executor = &workv1.ManifestWorkExecutor{Subject: workv1.ManifestWorkExecutorSubject{
-		Type: workv1.ExecutorSubjectTypeServiceAccount, ServiceAccount: &workv1.ManifestWorkSubjectServiceAccount{Namespace: ns, Name: "deployer"},
+		Type: workv1.ExecutorSubjectTypeServiceAccount, ServiceAccount: &workv1.ManifestWorkSubjectServiceAccount{Namespace: ns,
+			Name: "deployer"},
 	}}
 	create(t, h, w)
 	awaitCondition(t, h, w, "Applied", metav1.ConditionTrue)

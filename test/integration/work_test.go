@@ -69,7 +69,8 @@ func TestWorkLife(t *testing.T) {
 		}
 	}
 	amw := appliedWork(t, agent, "life")
-	if amw.Spec.ManifestWorkName != "life" || amw.Spec.AgentID != "agent1" || amw.Name != amw.Spec.HubHash+"-life" || amw.Labels["team"] != "a" ||
+	if amw.Spec.ManifestWorkName != "life" || amw.Spec.AgentID != "agent1" || amw.Name != amw.Spec.HubHash+"-life" ||
+		amw.Labels["team"] != "a" ||
 		!slices.Contains(amw.Finalizers, "cluster.open-cluster-management.io/applied-manifest-work-cleanup") {
 		t.Errorf("AppliedManifestWork: %+v", amw)
 	}
@@ -137,7 +138,8 @@ func TestDeletionWaitsForObjects(t *testing.T) {
 		return said{"Deleting": "True WorkDeleting"}.check(w.Status.Conditions, w.Generation)
 	})
 	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "held"}}
-	if err := m.Patch(t.Context(), cm, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
+	if err := m.Patch(t.Context(), cm,
+		client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
 		t.Fatal(err)
 	}
 	awaitGone(t, h, w)
@@ -179,7 +181,8 @@ func TestDriftIsRepaired(t *testing.T) {
 		return nil
 	})
 	web := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "web"}}
-	scale := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"replicas":3,"template":{"spec":{"containers":[{"name":"web","image":"other"}]}}}}`))
+	scale := client.RawPatch("application/merge-patch+json",
+		[]byte(`{"spec":{"replicas":3,"template":{"spec":{"containers":[{"name":"web","image":"other"}]}}}}`))
 	if err := m.Patch(t.Context(), web, scale); err != nil {
 		t.Fatal(err)
 	}
@@ -267,10 +270,12 @@ func TestFailuresAreReported(t *testing.T) {
 			t.Errorf("manifest %d: %s (%s), %s; want %+v", i, applied.Reason, applied.Message, available.Reason, want)
 		}
 	}
-	if cond := meta.FindStatusCondition(got.Status.Conditions, "Applied"); cond.Reason != "AppliedManifestWorkFailed" || !strings.Contains(cond.Message, "2 of 3 manifests") {
+	if cond := meta.FindStatusCondition(got.Status.Conditions, "Applied"); cond.Reason != "AppliedManifestWorkFailed" ||
+		!strings.Contains(cond.Message, "2 of 3 manifests") {
 		t.Errorf("Applied: %+v", cond)
 	}
-	if cond := meta.FindStatusCondition(got.Status.Conditions, "Available"); cond.Reason != "ResourcesNotAvailable" || !strings.Contains(cond.Message, "2 of 3 resources") {
+	if cond := meta.FindStatusCondition(got.Status.Conditions, "Available"); cond.Reason != "ResourcesNotAvailable" ||
+		!strings.Contains(cond.Message, "2 of 3 resources") {
 		t.Errorf("Available: %+v", cond)
 	}
 }

@@ -44,7 +44,8 @@ func TestLicences(t *testing.T) {
 	if err != nil || problems != nil {
 		t.Fatal(err, problems)
 	}
-	if len(components) != 1 || components[0].PackageURL != "pkg:golang/example.com/good@v1.0.0" || (*components[0].Licenses)[0].License.ID != "MIT" {
+	if len(components) != 1 || components[0].PackageURL != "pkg:golang/example.com/good@v1.0.0" ||
+		(*components[0].Licenses)[0].License.ID != "MIT" {
 		t.Errorf("components %+v", components)
 	}
 	for name, m := range map[string]*debug.Module{
@@ -52,7 +53,8 @@ func TestLicences(t *testing.T) {
 		"unknown":  add("example.com/unknown", "LICENSE", "All rights are with somebody."),
 		"for docs": add("example.com/docs", "LICENSE.docs", mit),
 	} {
-		if _, problems, err := describe(map[string]*debug.Module{m.Path + "@v1.0.0": m}, cache); err != nil || problems == nil || !strings.Contains(problems.Error(), m.Path) {
+		if _, problems, err := describe(map[string]*debug.Module{m.Path + "@v1.0.0": m}, cache); err != nil || problems == nil ||
+			!strings.Contains(problems.Error(), m.Path) {
 			t.Errorf("%s: %v, %v", name, problems, err)
 		}
 	}

@@ -52,7 +52,8 @@ func Register(mgr ctrl.Manager, cat catalogue.Catalogue, addOns *requeue.AddOns,
 	withheld := signingrequest.OfAddOn(c.client, signingrequest.Undecided)
 	return ctrl.NewControllerManagedBy(mgr).Named("addon-approve").
 		For(&certificatesv1.CertificateSigningRequest{}, builder.WithPredicates(predicate.NewPredicateFuncs(ofAddOn))).
-		Watches(&addonv1beta1.ManagedClusterAddOn{}, handler.EnqueueRequestsFromMapFunc(withheld), builder.WithPredicates(signingrequest.AddOnChanged())).
+		Watches(&addonv1beta1.ManagedClusterAddOn{}, handler.EnqueueRequestsFromMapFunc(withheld),
+			builder.WithPredicates(signingrequest.AddOnChanged())).
 		WatchesRawSource(addOns.Source(withheld)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
 		Complete(retry.Conflicts(c))
@@ -91,7 +92,8 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	installation = catalogue.Installation(agent, installation.Cluster, installation.AddOn)
 	configs, err := registrations.Of(ctx, agent.Options().Registration, installation)
 	if err != nil {
-		return ctrl.Result{}, fmt.Errorf("find out what the add-on %s registers for on the cluster %s: %w", installation.AddOn.Name, installation.Cluster.Name, err)
+		return ctrl.Result{}, fmt.Errorf("find out what the add-on %s registers for on the cluster %s: %w", installation.AddOn.Name,
+			installation.Cluster.Name, err)
 	}
 	if err := check(csr, configs); err != nil {
 		c.withhold(ctx, csr, installation, err.Error())
@@ -115,7 +117,8 @@ func (c *Controller) installation(ctx context.Context, csr *certificatesv1.Certi
 }
 
 // decide asks the add-on, too.
-func (c *Controller) decide(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, installation addon.Installation, registration *addon.Registration) error {
+func (c *Controller) decide(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, installation addon.Installation,
+	registration *addon.Registration) error {
 	if registration.Approve != nil {
 		approved, err := registration.Approve(ctx, installation, csr.DeepCopy())
 		if err != nil {
@@ -130,8 +133,10 @@ func (c *Controller) decide(ctx context.Context, csr *certificatesv1.Certificate
 }
 
 // withhold leaves the request to a person, and says where an administrator of the add-on looks why.
-func (c *Controller) withhold(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, installation addon.Installation, why string) {
-	log.FromContext(ctx).Info("Certificate request of an add-on left for an administrator", "addOn", client.ObjectKeyFromObject(installation.AddOn), "reason", why)
+func (c *Controller) withhold(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, installation addon.Installation,
+	why string) {
+	log.FromContext(ctx).Info("Certificate request of an add-on left for an administrator", "addOn",
+		client.ObjectKeyFromObject(installation.AddOn), "reason", why)
 	c.recorder.Eventf(installation.AddOn, csr, corev1.EventTypeWarning, fleet.EventAddOnApprovalWithheld, "Approve",
 		"CertificateSigningRequest %s is not approved: %s. If it is meant to be, run: kubectl certificate approve %s", csr.Name, why, csr.Name)
 }

@@ -68,7 +68,8 @@ func checkUsages(csr *certificatesv1.CertificateSigningRequest) error {
 		}
 	}
 	if !signingrequest.OfClient(usages) {
-		return fmt.Errorf("its usages are %q, not those of a client certificate: digital signature, key encipherment, client auth", csr.Spec.Usages)
+		return fmt.Errorf("its usages are %q, not those of a client certificate: digital signature, key encipherment, client auth",
+			csr.Spec.Usages)
 	}
 	return nil
 }

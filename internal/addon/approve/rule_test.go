@@ -45,7 +45,8 @@ func good() *asked {
 		csr: &certificatesv1.CertificateSigningRequest{
 			Spec: certificatesv1.CertificateSigningRequestSpec{
 				SignerName: kubeSigner, Username: agentUser, Groups: agentGroups,
-				Usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment, certificatesv1.UsageClientAuth},
+				Usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment,
+					certificatesv1.UsageClientAuth},
 			},
 		},
 		template: &x509.CertificateRequest{Subject: subject, DNSNames: []string{"hello.addon.open-cluster-management.io"}},
@@ -95,7 +96,8 @@ func TestApproved(t *testing.T) {
 			a.csr.Spec.Usages = []certificatesv1.KeyUsage{certificatesv1.UsageServerAuth}
 		},
 		"through the gRPC server": func(a *asked) {
-			a.csr.Spec.Username, a.csr.Spec.Groups = "system:serviceaccount:open-cluster-management-hub:grpc-server-sa", []string{"system:serviceaccounts"}
+			a.csr.Spec.Username, a.csr.Spec.Groups = "system:serviceaccount:open-cluster-management-hub:grpc-server-sa",
+				[]string{"system:serviceaccounts"}
 			a.csr.Annotations = map[string]string{"open-cluster-management.io/csr-user": agentUser}
 		},
 	} {
@@ -121,13 +123,15 @@ func TestForged(t *testing.T) {
 		"agent of another cluster": {func(a *asked) {
 			a.csr.Spec.Username, a.csr.Spec.Groups = "system:open-cluster-management:c2:agent1", []string{"system:open-cluster-management:c2"}
 		}, "requester"},
-		"user of one cluster, groups of another": {func(a *asked) { a.csr.Spec.Groups = []string{"system:open-cluster-management:c2"} }, "requester"},
+		"user of one cluster, groups of another": {func(a *asked) { a.csr.Spec.Groups = []string{"system:open-cluster-management:c2"} },
+			"requester"},
 		"agent of two clusters": {func(a *asked) {
 			a.csr.Spec.Groups = append([]string{"system:open-cluster-management:c2"}, agentGroups...)
 		}, "requester"},
 		"user without groups": {func(a *asked) { a.csr.Spec.Groups = []string{"system:authenticated"} }, "requester"},
 		"whoever joins": {func(a *asked) {
-			a.csr.Spec.Username, a.csr.Spec.Groups = "system:serviceaccount:open-cluster-management:agent-registration-bootstrap", []string{"system:bootstrappers:managedcluster"}
+			a.csr.Spec.Username, a.csr.Spec.Groups = "system:serviceaccount:open-cluster-management:agent-registration-bootstrap",
+				[]string{"system:bootstrappers:managedcluster"}
 		}, "requester"},
 		"another add-on of the cluster": {func(a *asked) {
 			a.csr.Spec.Username = "system:open-cluster-management:cluster:c1:addon:other:agent:other"
@@ -157,7 +161,8 @@ func TestForged(t *testing.T) {
 		"another agent's name": {func(a *asked) {
 			a.template.Subject.CommonName = strings.ReplaceAll(subject.CommonName, "agent:hello", "agent:other")
 		}, "subject"},
-		"the cluster's agent":    {func(a *asked) { a.template.Subject = pkix.Name{CommonName: agentUser, Organization: agentGroups} }, "subject"},
+		"the cluster's agent": {func(a *asked) { a.template.Subject = pkix.Name{CommonName: agentUser, Organization: agentGroups} },
+			"subject"},
 		"a unit":                 {func(a *asked) { a.template.Subject.OrganizationalUnit = []string{"unit"} }, "subject"},
 		"own signer, no unit":    {func(a *asked) { a.own(); a.template.Subject.OrganizationalUnit = nil }, "subject"},
 		"a country":              {func(a *asked) { a.template.Subject.Country = []string{"XX"} }, "subject"},

@@ -16,7 +16,8 @@ func check(options addon.Options) error {
 		return errors.New("there is no Name: set it to that of its ClusterManagementAddOn")
 	}
 	if len(options.Name) > validation.LabelValueMaxLength {
-		return fmt.Errorf("the Name %q has %d characters: choose one of no more than %d, which is what a label holds", options.Name, len(options.Name), validation.LabelValueMaxLength)
+		return fmt.Errorf("the Name %q has %d characters: choose one of no more than %d, which is what a label holds", options.Name,
+			len(options.Name), validation.LabelValueMaxLength)
 	}
 	if problems := validation.IsDNS1123Subdomain(options.Name); len(problems) > 0 {
 		return fmt.Errorf("the Name %q: %s", options.Name, problems[0])

@@ -60,9 +60,11 @@ func TestEffective(t *testing.T) {
 		layers [][]addonv1beta1.AddOnConfig
 		want   []addonv1beta1.AddOnConfig
 	}{
-		"nothing":                     {nil, nil},
-		"defaults":                    {[][]addonv1beta1.AddOnConfig{slices.Concat(of("b", "1"), of("a", "2"), of("c", none))}, slices.Concat(of("a", "2"), of("b", "1"))},
-		"a placement replaces a type": {[][]addonv1beta1.AddOnConfig{slices.Concat(of("a", "1"), of("b", "1")), of("a", "3", "2")}, slices.Concat(of("a", "3", "2"), of("b", "1"))},
+		"nothing": {nil, nil},
+		"defaults": {[][]addonv1beta1.AddOnConfig{slices.Concat(of("b", "1"), of("a", "2"), of("c", none))},
+			slices.Concat(of("a", "2"), of("b", "1"))},
+		"a placement replaces a type": {[][]addonv1beta1.AddOnConfig{slices.Concat(of("a", "1"), of("b", "1")), of("a", "3", "2")},
+			slices.Concat(of("a", "3", "2"), of("b", "1"))},
 		"the cluster has the last word": {
 			[][]addonv1beta1.AddOnConfig{of("a", "1"), of("a", "2", "3"), of("a", "4")}, of("a", "4"),
 		},
@@ -80,10 +82,12 @@ func TestPending(t *testing.T) {
 	t.Parallel()
 	pending := Pending(of("a", "1"))
 	text, err := json.Marshal(pending)
-	if want := `[{"group":"example.com","resource":"a","desiredConfig":{"namespace":"ns","name":"1","specHash":""}}]`; err != nil || string(text) != want {
+	if want := `[{"group":"example.com","resource":"a","desiredConfig":{"namespace":"ns","name":"1","specHash":""}}]`; err != nil ||
+		string(text) != want {
 		t.Errorf("%s, %v, want %s", text, err, want)
 	}
-	if len(Pending(nil)) > 0 || !IsPending(pending[0]) || !IsPending(addonv1beta1.ConfigReference{}) || IsPending(reference("g.io", "ns", "h")) {
+	if len(Pending(nil)) > 0 || !IsPending(pending[0]) || !IsPending(addonv1beta1.ConfigReference{}) ||
+		IsPending(reference("g.io", "ns", "h")) {
 		t.Error("not as it is")
 	}
 }
@@ -91,7 +95,8 @@ func TestPending(t *testing.T) {
 // A8.
 func TestSupported(t *testing.T) {
 	t.Parallel()
-	supported, others := Supported(slices.Concat(of("a", "1"), of("b", "2")), []addonv1beta1.ConfigGroupResource{of("b", "")[0].ConfigGroupResource})
+	supported, others := Supported(slices.Concat(of("a", "1"), of("b", "2")),
+		[]addonv1beta1.ConfigGroupResource{of("b", "")[0].ConfigGroupResource})
 	if !slices.Equal(supported, of("b", "2")) || !slices.Equal(others, of("a", "1")) {
 		t.Errorf("%v and %v", supported, others)
 	}
@@ -114,12 +119,13 @@ func TestMadeOf(t *testing.T) {
 		references []addonv1beta1.ConfigReference
 		want       bool
 	}{
-		"nothing of nothing":     {"", nil, true},
-		"nothing of one":         {"", []addonv1beta1.ConfigReference{reference("g.io", "ns", "h")}, false},
-		"the same":               {`{"things.g.io/ns/one":"h"}`, []addonv1beta1.ConfigReference{reference("g.io", "ns", "h")}, true},
-		"another state":          {`{"things.g.io/ns/one":"i"}`, []addonv1beta1.ConfigReference{reference("g.io", "ns", "h")}, false},
-		"another namespace":      {`{"things.g.io/ns/one":"h"}`, []addonv1beta1.ConfigReference{reference("g.io", "other", "h")}, false},
-		"one of two":             {`{"things.g.io/ns/one":"h"}`, []addonv1beta1.ConfigReference{reference("g.io", "ns", "h"), reference("g.io", "", "h")}, false},
+		"nothing of nothing": {"", nil, true},
+		"nothing of one":     {"", []addonv1beta1.ConfigReference{reference("g.io", "ns", "h")}, false},
+		"the same":           {`{"things.g.io/ns/one":"h"}`, []addonv1beta1.ConfigReference{reference("g.io", "ns", "h")}, true},
+		"another state":      {`{"things.g.io/ns/one":"i"}`, []addonv1beta1.ConfigReference{reference("g.io", "ns", "h")}, false},
+		"another namespace":  {`{"things.g.io/ns/one":"h"}`, []addonv1beta1.ConfigReference{reference("g.io", "other", "h")}, false},
+		"one of two": {`{"things.g.io/ns/one":"h"}`, []addonv1beta1.ConfigReference{reference("g.io", "ns", "h"),
+			reference("g.io", "", "h")}, false},
 		"no namespace":           {`{"things.g.io//one":"h"}`, []addonv1beta1.ConfigReference{reference("g.io", "", "h")}, true},
 		"no namespace, no slash": {`{"things.g.io/one":"h"}`, []addonv1beta1.ConfigReference{reference("g.io", "", "h")}, true},
 		"core group":             {`{"things./ns/one":"h"}`, []addonv1beta1.ConfigReference{reference("", "ns", "h")}, true},

@@ -51,7 +51,8 @@ func IsPending(reference addonv1beta1.ConfigReference) bool {
 }
 
 // Supported splits configurations into those of the types that an add-on supports, and the others, which have no effect.
-func Supported(configs []addonv1beta1.AddOnConfig, types []addonv1beta1.ConfigGroupResource) (supported, others []addonv1beta1.AddOnConfig) {
+func Supported(configs []addonv1beta1.AddOnConfig, types []addonv1beta1.ConfigGroupResource) (supported,
+	others []addonv1beta1.AddOnConfig) {
 	for _, config := range configs {
 		if slices.Contains(types, config.ConfigGroupResource) {
 			supported = append(supported, config)

@@ -42,7 +42,8 @@ func MadeOf(annotations map[string]string, references []addonv1beta1.ConfigRefer
 	}
 	for _, reference := range references {
 		desired := reference.DesiredConfig
-		if desired == nil || desired.SpecHash == "" || recorded(hashes, reference.ConfigGroupResource, desired.ConfigReferent) != desired.SpecHash {
+		if desired == nil || desired.SpecHash == "" ||
+			recorded(hashes, reference.ConfigGroupResource, desired.ConfigReferent) != desired.SpecHash {
 			return false
 		}
 	}

@@ -47,7 +47,8 @@ func Validate(path *field.Path, addOn, annotation string) (errs field.ErrorList)
 			errs = append(errs, field.Invalid(path, annotation, "an add-on cannot wait for itself: name other add-ons"))
 		case len(problems) > 0:
 			errs = append(errs, field.Invalid(path, annotation, fmt.Sprintf(
-				"%q is not the name of an add-on (%s): write names of ClusterManagementAddOns with commas between, such as one,two", name, problems[0])))
+				"%q is not the name of an add-on (%s): write names of ClusterManagementAddOns with commas between, such as one,two", name,
+				problems[0])))
 		}
 	}
 	return errs

@@ -14,7 +14,8 @@ import (
 
 // on is an add-on on the cluster.
 func on(name, needs string, available metav1.ConditionStatus) addonv1beta1.ManagedClusterAddOn {
-	addOn := addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{fleet.AnnotationDependsOn: needs}}}
+	addOn := addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Name: name,
+		Annotations: map[string]string{fleet.AnnotationDependsOn: needs}}}
 	if available != "" {
 		addOn.Status.Conditions = []metav1.Condition{{Type: fleet.ConditionAvailable, Status: available}}
 	}
@@ -44,9 +45,11 @@ func TestOf(t *testing.T) {
 func TestMissing(t *testing.T) {
 	t.Parallel()
 	cluster := []addonv1beta1.ManagedClusterAddOn{
-		on("up", "", metav1.ConditionTrue), on("down", "", metav1.ConditionFalse), on("new", "", ""), going(on("going", "", metav1.ConditionTrue)),
+		on("up", "", metav1.ConditionTrue), on("down", "", metav1.ConditionFalse), on("new", "", ""),
+		going(on("going", "", metav1.ConditionTrue)),
 	}
-	if got := Missing("self", []string{"absent", "down", "going", "new", "up"}, cluster); !slices.Equal(got, []string{"absent", "down", "going", "new"}) {
+	if got := Missing("self", []string{"absent", "down", "going", "new", "up"}, cluster); !slices.Equal(got,
+		[]string{"absent", "down", "going", "new"}) {
 		t.Errorf("%q", got)
 	}
 	if got := Missing("self", []string{"up"}, cluster); len(got) != 0 {
@@ -85,7 +88,8 @@ func TestValidate(t *testing.T) {
 		switch {
 		case want == "" && len(errs) > 0:
 			t.Errorf("%q: %v", annotation, errs)
-		case want != "" && (len(errs) != 1 || !strings.Contains(errs[0].Error(), want) || !strings.Contains(errs[0].Error(), "capstan.io/depends-on")):
+		case want != "" && (len(errs) != 1 || !strings.Contains(errs[0].Error(), want) ||
+			!strings.Contains(errs[0].Error(), "capstan.io/depends-on")):
 			t.Errorf("%q: %v, want %q", annotation, errs, want)
 		}
 	}

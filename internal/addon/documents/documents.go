@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Objects are those of a file of YAML documents, in their order, with those of lists in the place of the list. The file's name is for errors,
-// which also give the number of the document.
+// Objects are those of a file of YAML documents, in their order, with those of lists in the place of the list. The file's name is for
+// errors, which also give the number of the document.
 func Objects(file string, text []byte) ([]client.Object, error) {
 	var objects []client.Object
 	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))

@@ -38,7 +38,8 @@ type Options struct {
 func Register(mgr ctrl.Manager, o Options) error {
 	err := errors.Join(
 		signingrequest.AddIndex(context.Background(), mgr.GetFieldIndexer()),
-		installation.Register(mgr, installation.Options{Manager: o.Manager, Catalogue: o.Catalogue, Configs: o.Configs, Requeue: o.Requeue, Clock: o.Clock}),
+		installation.Register(mgr, installation.Options{Manager: o.Manager, Catalogue: o.Catalogue, Configs: o.Configs, Requeue: o.Requeue,
+			Clock: o.Clock}),
 		approve.Register(mgr, o.Catalogue, o.Requeue, o.Clock),
 		sign.Register(mgr, o.Catalogue, o.Requeue),
 	)

@@ -63,14 +63,16 @@ func (in Input) deployed() (works []workv1.ManifestWork) {
 
 // isUnknown tells whether the hub has not heard of the cluster for too long.
 func isUnknown(installation addon.Installation) bool {
-	return installation.Cluster != nil && meta.IsStatusConditionPresentAndEqual(installation.Cluster.Status.Conditions, fleet.ConditionClusterAvailable, metav1.ConditionUnknown)
+	return installation.Cluster != nil && meta.IsStatusConditionPresentAndEqual(installation.Cluster.Status.Conditions,
+		fleet.ConditionClusterAvailable, metav1.ConditionUnknown)
 }
 
 // ofWorks is whether everything is on the clusters. What is reported of the version of a work before counts until the agent has
 // seen the present one: an add-on that is changed does not stop to work because of that.
 func ofWorks(works []workv1.ManifestWork) metav1.Condition {
 	if len(works) == 0 {
-		return unknown(fleet.ReasonWorkNotFound, "There is no ManifestWork of the add-on: the condition %s tells why, if there should be one", fleet.ConditionManifestApplied)
+		return unknown(fleet.ReasonWorkNotFound, "There is no ManifestWork of the add-on: the condition %s tells why, if there should be one",
+			fleet.ConditionManifestApplied)
 	}
 	found := metav1.Condition{Status: metav1.ConditionTrue, Reason: fleet.ReasonWorkApplied, Message: "Addon manifestWork is applied"}
 	for i := range works {
@@ -130,7 +132,8 @@ func probe(in Input) metav1.Condition {
 	case len(sick) > 0:
 		return unavailable(fleet.ReasonProbeUnavailable, "%s", text.FirstFew(sick))
 	case len(idle) > 0:
-		return unknown(fleet.ReasonNoProbeResult, "Probe results are not returned: the add-on has no object for the probe of %s", text.FirstFew(idle))
+		return unknown(fleet.ReasonNoProbeResult, "Probe results are not returned: the add-on has no object for the probe of %s",
+			text.FirstFew(idle))
 	case len(silent) > 0:
 		return unknown(fleet.ReasonNoProbeResult, "Probe results are not returned: nothing is reported yet of %s", text.FirstFew(silent))
 	default:

@@ -22,7 +22,8 @@ var (
 // Feedback is what has to be reported of an object for its health to be known, together with what the author of the add-on asks
 // for: of the entries in manifestConfigs that are about an object, one alone says what is reported. ok is false if the
 // health does not depend on the object.
-func Feedback(health addon.Health, kind schema.GroupVersionKind, object workv1.ResourceIdentifier, authored []workv1.FeedbackRule) (rules []workv1.FeedbackRule, ok bool) {
+func Feedback(health addon.Health, kind schema.GroupVersionKind, object workv1.ResourceIdentifier,
+	authored []workv1.FeedbackRule) (rules []workv1.FeedbackRule, ok bool) {
 	rules = needed(health, kind, object)
 	if len(rules) == 0 {
 		return nil, false
@@ -67,7 +68,8 @@ func merge(kind schema.GroupVersionKind, rules, more []workv1.FeedbackRule) []wo
 		note(names, kind, rule)
 	}
 	for _, rule := range more {
-		if rule.Type == workv1.WellKnownStatusType && slices.ContainsFunc(rules, func(r workv1.FeedbackRule) bool { return r.Type == rule.Type }) {
+		if rule.Type == workv1.WellKnownStatusType &&
+			slices.ContainsFunc(rules, func(r workv1.FeedbackRule) bool { return r.Type == rule.Type }) {
 			continue
 		}
 		if rule.Type == workv1.JSONPathsType {

@@ -37,13 +37,15 @@ func applied(manifests ...workv1.ManifestCondition) workv1.ManifestWork {
 
 // object with values, in JSON.
 func object(kind, name, values string) workv1.ManifestCondition {
-	m := workv1.ManifestCondition{ResourceMeta: workv1.ManifestResourceMeta{Group: "apps", Kind: kind, Resource: strings.ToLower(kind) + "s", Namespace: "ns", Name: name}}
+	m := workv1.ManifestCondition{ResourceMeta: workv1.ManifestResourceMeta{Group: "apps", Kind: kind, Resource: strings.ToLower(kind) + "s",
+		Namespace: "ns", Name: name}}
 	var numbers map[string]int64
 	if err := json.Unmarshal([]byte(values), &numbers); err != nil {
 		panic(err)
 	}
 	for name, value := range numbers {
-		m.StatusFeedbacks.Values = append(m.StatusFeedbacks.Values, workv1.FeedbackValue{Name: name, Value: workv1.FieldValue{Type: workv1.Integer, Integer: &value}})
+		m.StatusFeedbacks.Values = append(m.StatusFeedbacks.Values,
+			workv1.FeedbackValue{Name: name, Value: workv1.FieldValue{Type: workv1.Integer, Integer: &value}})
 	}
 	return m
 }
@@ -70,33 +72,55 @@ func TestCondition(t *testing.T) {
 		in           Input
 		status, want string // want is the reason, and what the message says; nothing if the condition is not set
 	}{
-		"lease":                    {input(addon.HealthLease, applied()), "", ""},
-		"none":                     {input(none, applied()), "", ""},
-		"no work":                  {input(manifests), "Unknown", "WorkNotFound: ManifestApplied tells why"},
-		"only hooks":               {input(manifests, work("addon-hello-pre-delete"), work("addon-hello-pre-delete-hosting-c1")), "Unknown", "WorkNotFound: "},
-		"work goes":                {input(manifests, gone), "Unknown", "WorkNotFound: "},
-		"not reported":             {input(manifests, work(deploy)), "Unknown", "WorkNotApplied: agent of cluster c1 has not reported on ManifestWork c1/addon-hello-deploy-0"},
-		"not available":            {input(manifests, work(deploy, "Applied", "True", "Available", "False")), "False", "WorkNotApplied: so it is"},
-		"unknown":                  {input(manifests, work(deploy, "Applied", "True", "Available", "Unknown")), "Unknown", "WorkNotApplied: so it is"},
-		"not applied":              {input(manifests, work(deploy, "Applied", "False", "Available", "True")), "False", "WorkApplyFailed: so it is"},
-		"applied":                  {input(manifests, applied()), "True", "WorkApplied: Addon manifestWork is applied"},
-		"the worst counts":         {input(manifests, work(deploy), work("addon-hello-deploy-1", "Available", "False"), applied()), "False", "WorkNotApplied: addon-hello-deploy-1"},
-		"works come first":         {input(deployments, work(deploy, "Available", "False"), applied(object("Deployment", "a", `{"ReadyReplicas":1}`))), "False", "WorkNotApplied: "},
-		"nothing to look at":       {input(workloads, applied()), "True", "ProbeAvailable: hello add-on is available."},
-		"ready":                    {input(deployments, applied(object("Deployment", "a", `{"ReadyReplicas":1,"DesiredReplicas":3}`))), "True", "ProbeAvailable: hello add-on is available."},
-		"none ready":               {input(deployments, applied(object("Deployment", "a", `{"Replicas":2,"DesiredReplicas":2}`))), "False", "ProbeUnavailable: Deployment ns/a on cluster c1: none of 2 replicas is ready"},
-		"zero ready":               {input(deployments, applied(object("Deployment", "a", `{"ReadyReplicas":0,"DesiredReplicas":1}`))), "False", "ProbeUnavailable: none of 1 replica is ready"},
+		"lease":   {input(addon.HealthLease, applied()), "", ""},
+		"none":    {input(none, applied()), "", ""},
+		"no work": {input(manifests), "Unknown", "WorkNotFound: ManifestApplied tells why"},
+		"only hooks": {input(manifests, work("addon-hello-pre-delete"), work("addon-hello-pre-delete-hosting-c1")), "Unknown",
+			"WorkNotFound: "},
+		"work goes": {input(manifests, gone), "Unknown", "WorkNotFound: "},
+		"not reported": {input(manifests, work(deploy)), "Unknown",
+			"WorkNotApplied: agent of cluster c1 has not reported on ManifestWork c1/addon-hello-deploy-0"},
+		"not available": {input(manifests, work(deploy, "Applied", "True", "Available", "False")), "False",
+			"WorkNotApplied: so it is"},
+		"unknown": {input(manifests, work(deploy, "Applied", "True", "Available", "Unknown")), "Unknown",
+			"WorkNotApplied: so it is"},
+		"not applied": {input(manifests, work(deploy, "Applied", "False", "Available", "True")), "False",
+			"WorkApplyFailed: so it is"},
+		"applied": {input(manifests, applied()), "True", "WorkApplied: Addon manifestWork is applied"},
+		"the worst counts": {input(manifests, work(deploy), work("addon-hello-deploy-1", "Available", "False"), applied()), "False",
+			"WorkNotApplied: addon-hello-deploy-1"},
+		"works come first": {input(deployments, work(deploy, "Available", "False"),
+			applied(object("Deployment", "a", `{"ReadyReplicas":1}`))), "False", "WorkNotApplied: "},
+		"nothing to look at": {input(workloads, applied()), "True", "ProbeAvailable: hello add-on is available."},
+		"ready": {input(deployments, applied(object("Deployment", "a", `{"ReadyReplicas":1,"DesiredReplicas":3}`))), "True",
+			"ProbeAvailable: hello add-on is available."},
+		"none ready": {input(deployments, applied(object("Deployment", "a", `{"Replicas":2,"DesiredReplicas":2}`))), "False",
+			"ProbeUnavailable: Deployment ns/a on cluster c1: none of 2 replicas is ready"},
+		"zero ready": {input(deployments, applied(object("Deployment", "a", `{"ReadyReplicas":0,"DesiredReplicas":1}`))), "False",
+			"ProbeUnavailable: none of 1 replica is ready"},
 		"scaled to none":           {input(deployments, applied(object("Deployment", "a", `{"DesiredReplicas":0}`))), "True", "ProbeAvailable: "},
 		"scaled to none, original": {input(deployments, applied(object("Deployment", "a", `{"Replicas":0}`))), "True", "ProbeAvailable: "},
-		"silent":                   {input(deployments, applied(object("Deployment", "a", `{}`), object("Deployment", "b", `{"ReadyReplicas":1}`))), "Unknown", "NoProbeResult: Probe results are not returned: nothing is reported yet of Deployment ns/a on cluster c1"},
-		"wrong beats silent":       {input(deployments, applied(object("Deployment", "a", `{}`), object("Deployment", "b", `{"DesiredReplicas":1}`))), "False", "ProbeUnavailable: ns/b"},
-		"first few":                {input(deployments, applied(object("Deployment", "d", `{"DesiredReplicas":1}`), object("Deployment", "c", `{"DesiredReplicas":1}`), object("Deployment", "b", `{"DesiredReplicas":1}`), object("Deployment", "a", `{"DesiredReplicas":1}`))), "False", "ProbeUnavailable: Deployment ns/c on cluster c1: none of 1 replica is ready and 1 more"},
+		"silent": {input(deployments,
+			applied(object("Deployment", "a", `{}`), object("Deployment", "b", `{"ReadyReplicas":1}`))), "Unknown",
+			"NoProbeResult: Probe results are not returned: nothing is reported yet of Deployment ns/a on cluster c1"},
+		"wrong beats silent": {input(deployments,
+			applied(object("Deployment", "a", `{}`), object("Deployment", "b", `{"DesiredReplicas":1}`))), "False", "ProbeUnavailable: ns/b"},
+		"first few": {input(deployments, applied(object("Deployment", "d", `{"DesiredReplicas":1}`),
+			object("Deployment", "c", `{"DesiredReplicas":1}`), object("Deployment", "b", `{"DesiredReplicas":1}`),
+			object("Deployment", "a", `{"DesiredReplicas":1}`))), "False",
+			"ProbeUnavailable: Deployment ns/c on cluster c1: none of 1 replica is ready and 1 more"},
 		"daemon sets do not count": {input(deployments, applied(object("DaemonSet", "a", `{}`))), "True", "ProbeAvailable: "},
-		"daemon set":               {input(workloads, applied(object("DaemonSet", "a", `{"ObservedGeneration":1,"NumberReady":3,"DesiredNumberScheduled":3}`))), "True", "ProbeAvailable: "},
-		"daemon set nowhere":       {input(workloads, applied(object("DaemonSet", "a", `{"ObservedGeneration":1,"NumberReady":0,"DesiredNumberScheduled":0}`))), "True", "ProbeAvailable: "},
-		"daemon set not ready":     {input(workloads, applied(object("DaemonSet", "a", `{"ObservedGeneration":1,"NumberReady":2,"DesiredNumberScheduled":3}`))), "False", "ProbeUnavailable: DaemonSet ns/a on cluster c1: 2 of 3 pods are ready"},
-		"daemon set not seen":      {input(workloads, applied(object("DaemonSet", "a", `{"NumberReady":0,"DesiredNumberScheduled":0}`))), "False", "ProbeUnavailable: its controller has not seen it yet"},
-		"workloads: deployment":    {input(workloads, applied(object("Deployment", "a", `{"DesiredReplicas":1}`))), "False", "ProbeUnavailable: "},
+		"daemon set": {input(workloads,
+			applied(object("DaemonSet", "a", `{"ObservedGeneration":1,"NumberReady":3,"DesiredNumberScheduled":3}`))), "True", "ProbeAvailable: "},
+		"daemon set nowhere": {input(workloads,
+			applied(object("DaemonSet", "a", `{"ObservedGeneration":1,"NumberReady":0,"DesiredNumberScheduled":0}`))), "True", "ProbeAvailable: "},
+		"daemon set not ready": {input(workloads,
+			applied(object("DaemonSet", "a", `{"ObservedGeneration":1,"NumberReady":2,"DesiredNumberScheduled":3}`))), "False",
+			"ProbeUnavailable: DaemonSet ns/a on cluster c1: 2 of 3 pods are ready"},
+		"daemon set not seen": {input(workloads, applied(object("DaemonSet", "a", `{"NumberReady":0,"DesiredNumberScheduled":0}`))), "False",
+			"ProbeUnavailable: its controller has not seen it yet"},
+		"workloads: deployment": {input(workloads, applied(object("Deployment", "a", `{"DesiredReplicas":1}`))), "False",
+			"ProbeUnavailable: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -111,7 +135,8 @@ func TestCondition(t *testing.T) {
 				return
 			}
 			reason, text, _ := strings.Cut(test.want, ": ")
-			if condition.Type != fleet.ConditionAvailable || string(condition.Status) != test.status || condition.Reason != reason || !strings.Contains(condition.Message, text) {
+			if condition.Type != fleet.ConditionAvailable || string(condition.Status) != test.status || condition.Reason != reason ||
+				!strings.Contains(condition.Message, text) {
 				t.Errorf("%+v, want %s %s", condition, test.status, test.want)
 			}
 		})
@@ -163,7 +188,8 @@ func TestProbes(t *testing.T) {
 			return nil
 		},
 	}}
-	if c, _ := Condition(in); c.Status != metav1.ConditionFalse || c.Message != "Deployment ns/a on cluster c1: x is not 2" || len(asked) != 1 {
+	if c, _ := Condition(in); c.Status != metav1.ConditionFalse || c.Message != "Deployment ns/a on cluster c1: x is not 2" ||
+		len(asked) != 1 {
 		t.Errorf("%+v, asked of %v", c, asked)
 	}
 	in.Works[0].Status.ResourceStatus.Manifests[0] = object("Deployment", "a", `{"x":2}`)
@@ -184,10 +210,12 @@ func TestIdleProbes(t *testing.T) {
 		probes []addon.Probe
 		want   string
 	}{
-		"none":           {nil, "Unknown NoProbeResult: no Probes"},
-		"right":          {[]addon.Probe{addon.DeploymentProbe("ns", "agent")}, "True ProbeAvailable: hello"},
-		"wrong name":     {[]addon.Probe{addon.DeploymentProbe("ns", "agent"), addon.DeploymentProbe("ns", "agnet")}, "Unknown NoProbeResult: the probe of deployments.apps ns/agnet"},
-		"wrong resource": {[]addon.Probe{{Resource: workv1.ResourceIdentifier{Resource: "deployment", Name: "*"}}}, "Unknown NoProbeResult: the probe of deployment *"},
+		"none":  {nil, "Unknown NoProbeResult: no Probes"},
+		"right": {[]addon.Probe{addon.DeploymentProbe("ns", "agent")}, "True ProbeAvailable: hello"},
+		"wrong name": {[]addon.Probe{addon.DeploymentProbe("ns", "agent"), addon.DeploymentProbe("ns", "agnet")},
+			"Unknown NoProbeResult: the probe of deployments.apps ns/agnet"},
+		"wrong resource": {[]addon.Probe{{Resource: workv1.ResourceIdentifier{Resource: "deployment", Name: "*"}}},
+			"Unknown NoProbeResult: the probe of deployment *"},
 	} {
 		in.Options.Health.Probes = test.probes
 		c, _ := Condition(in)
@@ -230,8 +258,10 @@ func TestFeedback(t *testing.T) {
 	known := workv1.FeedbackRule{Type: workv1.WellKnownStatusType}
 	probes := addon.Health{Mode: addon.HealthProbes, Probes: []addon.Probe{
 		{Resource: workv1.ResourceIdentifier{Group: "apps", Resource: "*", Name: "*", Namespace: "*"}},
-		{Resource: workv1.ResourceIdentifier{Group: "apps", Resource: "deployments", Name: "a", Namespace: "*"}, Feedback: []workv1.FeedbackRule{paths("p", "q")}},
-		{Resource: workv1.ResourceIdentifier{Group: "apps", Resource: "deployments", Name: "a*", Namespace: "ns"}, Feedback: []workv1.FeedbackRule{known, paths("q", "ReadyReplicas")}},
+		{Resource: workv1.ResourceIdentifier{Group: "apps", Resource: "deployments", Name: "a", Namespace: "*"},
+			Feedback: []workv1.FeedbackRule{paths("p", "q")}},
+		{Resource: workv1.ResourceIdentifier{Group: "apps", Resource: "deployments", Name: "a*", Namespace: "ns"},
+			Feedback: []workv1.FeedbackRule{known, paths("q", "ReadyReplicas")}},
 	}}
 	for name, test := range map[string]struct {
 		health   addon.Health
@@ -239,18 +269,20 @@ func TestFeedback(t *testing.T) {
 		authored []workv1.FeedbackRule
 		want     string
 	}{
-		"lease":               {addon.Health{}, "Deployment", nil, ""},
-		"deployment":          {addon.Health{Mode: addon.HealthDeployments}, "Deployment", nil, "* DesiredReplicas"},
-		"daemon set":          {addon.Health{Mode: addon.HealthDeployments}, "DaemonSet", nil, ""},
-		"daemon set, too":     {addon.Health{Mode: addon.HealthWorkloads}, "DaemonSet", nil, "* ObservedGeneration"},
-		"authored":            {addon.Health{Mode: addon.HealthWorkloads}, "Deployment", []workv1.FeedbackRule{known, paths("Mine", "Replicas", "DesiredReplicas")}, "* DesiredReplicas Mine"},
+		"lease":           {addon.Health{}, "Deployment", nil, ""},
+		"deployment":      {addon.Health{Mode: addon.HealthDeployments}, "Deployment", nil, "* DesiredReplicas"},
+		"daemon set":      {addon.Health{Mode: addon.HealthDeployments}, "DaemonSet", nil, ""},
+		"daemon set, too": {addon.Health{Mode: addon.HealthWorkloads}, "DaemonSet", nil, "* ObservedGeneration"},
+		"authored": {addon.Health{Mode: addon.HealthWorkloads}, "Deployment",
+			[]workv1.FeedbackRule{known, paths("Mine", "Replicas", "DesiredReplicas")}, "* DesiredReplicas Mine"},
 		"probes":              {probes, "Deployment", nil, "p q *"},
 		"probes and authored": {probes, "Deployment", []workv1.FeedbackRule{paths("p", "r")}, "p q * r"},
 		"probes of others":    {probes, "DaemonSet", []workv1.FeedbackRule{paths("r")}, ""},
 	} {
 		kind := schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: test.kind}
 		before, _ := json.Marshal(test.authored)
-		rules, ok := Feedback(test.health, kind, workv1.ResourceIdentifier{Group: "apps", Resource: strings.ToLower(test.kind) + "s", Namespace: "ns", Name: "a"}, test.authored)
+		rules, ok := Feedback(test.health, kind, workv1.ResourceIdentifier{Group: "apps", Resource: strings.ToLower(test.kind) + "s",
+			Namespace: "ns", Name: "a"}, test.authored)
 		var got []string
 		for _, rule := range rules {
 			if rule.Type == workv1.WellKnownStatusType {

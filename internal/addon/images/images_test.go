@@ -42,7 +42,8 @@ func TestOverride(t *testing.T) {
 		{name: "other registry", image: "ghcr.io/acme/agent:v1", want: "ghcr.io/acme/agent:v1",
 			mirrors: []addonv1beta1.ImageMirror{{Source: "quay.io", Mirror: "m"}}},
 		{name: "the last match wins", image: "quay.io/acme/agent:v1", want: "second/agent:v1",
-			mirrors: []addonv1beta1.ImageMirror{{Source: "quay.io/acme", Mirror: "first"}, {Source: "quay.io/acme", Mirror: "second"}, {Source: "ghcr.io", Mirror: "third"}}},
+			mirrors: []addonv1beta1.ImageMirror{{Source: "quay.io/acme", Mirror: "first"}, {Source: "quay.io/acme", Mirror: "second"},
+				{Source: "ghcr.io", Mirror: "third"}}},
 		{name: "each sees the image as it was", image: "quay.io/acme/agent:v1", want: "first/agent:v1",
 			mirrors: []addonv1beta1.ImageMirror{{Source: "quay.io/acme", Mirror: "first"}, {Source: "first", Mirror: "second"}}},
 	} {
@@ -59,7 +60,8 @@ func TestOverride(t *testing.T) {
 func TestOfCluster(t *testing.T) {
 	t.Parallel()
 	cluster := func(annotation string) *clusterv1.ManagedCluster {
-		return &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "c1", Annotations: map[string]string{"open-cluster-management.io/image-registries": annotation}}}
+		return &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "c1",
+			Annotations: map[string]string{"open-cluster-management.io/image-registries": annotation}}}
 	}
 	got, err := images.OfCluster(cluster(`{"pullSecret":"ns.secret","registries":[{"source":"a","mirror":"b"},{"mirror":"c"}]}`))
 	if err != nil {

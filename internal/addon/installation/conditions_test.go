@@ -55,7 +55,8 @@ func (h *hub) had(t *testing.T, kind string, status metav1.ConditionStatus) {
 	h.change(t, func(a *addonv1beta1.ManagedClusterAddOn) {
 		meta.RemoveStatusCondition(&a.Status.Conditions, kind)
 		if status != "" {
-			meta.SetStatusCondition(&a.Status.Conditions, metav1.Condition{Type: kind, Status: status, Reason: "Before", LastTransitionTime: earlier})
+			meta.SetStatusCondition(&a.Status.Conditions, metav1.Condition{Type: kind, Status: status, Reason: "Before",
+				LastTransitionTime: earlier})
 		}
 	})
 }
@@ -90,8 +91,8 @@ func (h *hub) expect(t *testing.T, kind string, before, status metav1.ConditionS
 
 func generation5(addOn *addonv1beta1.ManagedClusterAddOn) { addOn.Generation = 5 }
 
-// Contract section 6, AF-07, AF-08, RG-30: Available, with each reason that is a manager's to give. That of an add-on whose agent has a lease,
-// or whose cluster is not heard of, is somebody else's.
+// Contract section 6, AF-07, AF-08, RG-30: Available, with each reason that is a manager's to give. That of an add-on whose agent has a
+// lease, or whose cluster is not heard of, is somebody else's.
 func TestAvailable(t *testing.T) {
 	t.Parallel()
 	replicas := func(values ...workv1.FeedbackValue) []workv1.ManifestCondition {
@@ -113,19 +114,24 @@ func TestAvailable(t *testing.T) {
 		reason    string
 		message   string
 	}{
-		"by lease":            {lease, isTrue, "+Applied +Available", nil, "", "", ""},
-		"not at all":          {none, isTrue, "+Applied +Available", nil, "", "", ""},
-		"no work":             {manifests, isTrue, "-", nil, isUnknown, "WorkNotFound", "There is no ManifestWork of the add-on"},
-		"not reported":        {manifests, isTrue, "", nil, isUnknown, "WorkNotApplied", "agent of cluster c1 has not reported on ManifestWork c1/addon-hello-deploy-0"},
-		"not known":           {manifests, isTrue, "+Applied ?Available", nil, isUnknown, "WorkNotApplied", "so it is"},
-		"applied":             {manifests, isTrue, "+Applied +Available", nil, isTrue, "WorkApplied", "Addon manifestWork is applied"},
-		"not applied":         {manifests, isTrue, "-Applied +Available", nil, isFalse, "WorkApplyFailed", "so it is"},
-		"not available":       {manifests, isTrue, "+Applied -Available", nil, isFalse, "WorkNotApplied", "so it is"},
-		"probes":              {deployments, isTrue, "+Applied +Available", replicas(count("ReadyReplicas", 1), count("DesiredReplicas", 1)), isTrue, "ProbeAvailable", "hello add-on is available."},
-		"probes fail":         {deployments, isTrue, "+Applied +Available", replicas(count("DesiredReplicas", 1)), isFalse, "ProbeUnavailable", "Deployment ns/agent"},
-		"probes say nothing":  {deployments, isTrue, "+Applied +Available", replicas(), isUnknown, "NoProbeResult", "Probe results are not returned"},
-		"probes, not applied": {deployments, isTrue, "-Applied +Available", replicas(count("ReadyReplicas", 1)), isFalse, "WorkApplyFailed", "so it is"},
-		"cluster is lost":     {manifests, isUnknown, "-Applied", nil, "", "", ""},
+		"by lease":   {lease, isTrue, "+Applied +Available", nil, "", "", ""},
+		"not at all": {none, isTrue, "+Applied +Available", nil, "", "", ""},
+		"no work":    {manifests, isTrue, "-", nil, isUnknown, "WorkNotFound", "There is no ManifestWork of the add-on"},
+		"not reported": {manifests, isTrue, "", nil, isUnknown, "WorkNotApplied",
+			"agent of cluster c1 has not reported on ManifestWork c1/addon-hello-deploy-0"},
+		"not known":     {manifests, isTrue, "+Applied ?Available", nil, isUnknown, "WorkNotApplied", "so it is"},
+		"applied":       {manifests, isTrue, "+Applied +Available", nil, isTrue, "WorkApplied", "Addon manifestWork is applied"},
+		"not applied":   {manifests, isTrue, "-Applied +Available", nil, isFalse, "WorkApplyFailed", "so it is"},
+		"not available": {manifests, isTrue, "+Applied -Available", nil, isFalse, "WorkNotApplied", "so it is"},
+		"probes": {deployments, isTrue, "+Applied +Available", replicas(count("ReadyReplicas", 1), count("DesiredReplicas", 1)),
+			isTrue, "ProbeAvailable", "hello add-on is available."},
+		"probes fail": {deployments, isTrue, "+Applied +Available", replicas(count("DesiredReplicas", 1)), isFalse, "ProbeUnavailable",
+			"Deployment ns/agent"},
+		"probes say nothing": {deployments, isTrue, "+Applied +Available", replicas(), isUnknown, "NoProbeResult",
+			"Probe results are not returned"},
+		"probes, not applied": {deployments, isTrue, "-Applied +Available", replicas(count("ReadyReplicas", 1)), isFalse, "WorkApplyFailed",
+			"so it is"},
+		"cluster is lost": {manifests, isUnknown, "-Applied", nil, "", "", ""},
 	} {
 		for _, before := range []metav1.ConditionStatus{"", isTrue, isFalse, isUnknown} {
 			t.Run(name+"/"+string(before), func(t *testing.T) {
@@ -176,7 +182,8 @@ func TestManifestsApplied(t *testing.T) {
 		reason  string
 		message string
 	}{
-		"applied":                          {isTrue, "+Applied", nil, nil, "", isTrue, "AddonManifestApplied", "manifests of addon are applied successfully"},
+		"applied": {isTrue, "+Applied", nil, nil, "", isTrue, "AddonManifestApplied",
+			"manifests of addon are applied successfully"},
 		"applied again":                    {isTrue, "+Applied", nil, nil, isFalse, isTrue, "AddonManifestApplied", ""},
 		"applied still":                    {isTrue, "+Applied", nil, nil, isTrue, isTrue, "AddonManifestApplied", ""},
 		"not applied":                      {isTrue, "-Applied", nil, nil, isTrue, isFalse, "AddonManifestAppliedFailed", "so it is"},
@@ -241,7 +248,8 @@ func TestHostingClusterValidity(t *testing.T) {
 		for _, before := range []metav1.ConditionStatus{"", isTrue, isFalse} {
 			t.Run(name+"/"+string(before), func(t *testing.T) {
 				t.Parallel()
-				objects := []client.Object{heard("c1", isTrue), installed(generation5, func(a *addonv1beta1.ManagedClusterAddOn) { a.Annotations = test.annotations })}
+				objects := []client.Object{heard("c1", isTrue),
+					installed(generation5, func(a *addonv1beta1.ManagedClusterAddOn) { a.Annotations = test.annotations })}
 				if test.host != nil {
 					objects = append(objects, test.host)
 				}
@@ -259,9 +267,11 @@ func TestHostingClusterValidity(t *testing.T) {
 func TestHookManifestCompleted(t *testing.T) {
 	t.Parallel()
 	hooks := func(values ...string) []workv1.ManifestCondition {
-		hook := workv1.ManifestCondition{ResourceMeta: workv1.ManifestResourceMeta{Group: "batch", Kind: "Job", Resource: "jobs", Namespace: "default", Name: "last"}}
+		hook := workv1.ManifestCondition{ResourceMeta: workv1.ManifestResourceMeta{Group: "batch", Kind: "Job", Resource: "jobs",
+			Namespace: "default", Name: "last"}}
 		for _, name := range values {
-			hook.StatusFeedbacks.Values = append(hook.StatusFeedbacks.Values, workv1.FeedbackValue{Name: name, Value: workv1.FieldValue{Type: workv1.String, String: new("True")}})
+			hook.StatusFeedbacks.Values = append(hook.StatusFeedbacks.Values,
+				workv1.FeedbackValue{Name: name, Value: workv1.FieldValue{Type: workv1.String, String: new("True")}})
 		}
 		return []workv1.ManifestCondition{hook}
 	}
@@ -274,10 +284,11 @@ func TestHookManifestCompleted(t *testing.T) {
 		reason  string
 		message string
 	}{
-		"it does not leave":        {false, "", nil, nil, "", "", ""},
-		"it begins to":             {true, "", nil, nil, isFalse, "HookManifestIsNotCompleted", "default/last"},
-		"its hooks run":            {true, "+Applied +Available", hooks(), nil, isFalse, "HookManifestIsNotCompleted", "not done yet"},
-		"its hooks have failed":    {true, "+Applied +Available", hooks("JobFailed"), nil, isFalse, "HookManifestIsNotCompleted", "the Job has failed"},
+		"it does not leave": {false, "", nil, nil, "", "", ""},
+		"it begins to":      {true, "", nil, nil, isFalse, "HookManifestIsNotCompleted", "default/last"},
+		"its hooks run":     {true, "+Applied +Available", hooks(), nil, isFalse, "HookManifestIsNotCompleted", "not done yet"},
+		"its hooks have failed": {true, "+Applied +Available", hooks("JobFailed"), nil, isFalse, "HookManifestIsNotCompleted",
+			"the Job has failed"},
 		"its hooks are done":       {true, "+Applied +Available", hooks("JobComplete"), nil, isTrue, "HookManifestIsCompleted", "are done"},
 		"the hub refuses the work": {true, "", nil, errors.New("no luck"), isFalse, "HookManifestIsNotCompleted", "no luck"},
 	} {
@@ -286,7 +297,8 @@ func TestHookManifestCompleted(t *testing.T) {
 				t.Parallel()
 				changes := []func(*addonv1beta1.ManagedClusterAddOn){generation5}
 				if test.leaves {
-					changes = append(changes, leaving, func(a *addonv1beta1.ManagedClusterAddOn) { a.Finalizers = append(a.Finalizers, "example.com/stay") })
+					changes = append(changes, leaving,
+						func(a *addonv1beta1.ManagedClusterAddOn) { a.Finalizers = append(a.Finalizers, "example.com/stay") })
 				}
 				h := newHub(t, heard("c1", isTrue), installed(changes...))
 				h.agent.workload.Objects = []client.Object{&batchv1.Job{ObjectMeta: metav1.ObjectMeta{

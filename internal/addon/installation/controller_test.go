@@ -37,7 +37,8 @@ func listed() *addonv1beta1.ClusterManagementAddOn {
 
 func configured(addOn *addonv1beta1.ManagedClusterAddOn) {
 	addOn.Status.ConfigReferences = []addonv1beta1.ConfigReference{reference("r", "hash")}
-	meta.SetStatusCondition(&addOn.Status.Conditions, metav1.Condition{Type: "Configured", Status: metav1.ConditionTrue, Reason: "ConfigurationsConfigured"})
+	meta.SetStatusCondition(&addOn.Status.Conditions, metav1.Condition{Type: "Configured", Status: metav1.ConditionTrue,
+		Reason: "ConfigurationsConfigured"})
 }
 
 func reference(resource, hash string) addonv1beta1.ConfigReference {
@@ -51,10 +52,12 @@ func reference(resource, hash string) addonv1beta1.ConfigReference {
 func TestStatus(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, cluster("c1"), installed())
-	h.agent.options.Configs = []schema.GroupVersionResource{{Group: "g", Version: "v1", Resource: "r"}, {Group: "g", Version: "v2", Resource: "r"}}
+	h.agent.options.Configs = []schema.GroupVersionResource{{Group: "g", Version: "v1", Resource: "r"},
+		{Group: "g", Version: "v2", Resource: "r"}}
 	h.reconcile(t)
 	status := h.addOn(t).Status
-	if status.Namespace != "open-cluster-management-agent-addon" || !slices.Equal(status.SupportedConfigs, []addonv1beta1.ConfigGroupResource{{Group: "g", Resource: "r"}}) {
+	if status.Namespace != "open-cluster-management-agent-addon" ||
+		!slices.Equal(status.SupportedConfigs, []addonv1beta1.ConfigGroupResource{{Group: "g", Resource: "r"}}) {
 		t.Errorf("%+v", status)
 	}
 	if c := h.condition(t, "RegistrationApplied"); c.Reason != "NilRegistration" || c.Status != metav1.ConditionTrue {
@@ -100,7 +103,8 @@ func TestWaits(t *testing.T) {
 	}
 	result := h.reconcile(t)
 	// Whoever tells the hub what it supports waits for it; nothing of the agent is anywhere yet, not even its identity.
-	if status := h.addOn(t).Status; h.agent.rendered > 0 || len(h.works(t, "c1")) > 0 || status.Namespace != "" || len(status.Conditions) > 0 || len(status.SupportedConfigs) != 1 {
+	if status := h.addOn(t).Status; h.agent.rendered > 0 || len(h.works(t, "c1")) > 0 || status.Namespace != "" ||
+		len(status.Conditions) > 0 || len(status.SupportedConfigs) != 1 {
 		t.Fatalf("it does not wait for its configurations: %+v", status)
 	}
 	// If that takes long, it says so.
@@ -109,7 +113,8 @@ func TestWaits(t *testing.T) {
 	}
 	clock.SetTime(now.Add(configuredTimeout))
 	result = h.reconcile(t)
-	if c := h.condition(t, "RegistrationApplied"); c.Status != metav1.ConditionFalse || c.Reason != "PermissionConfigPending" || !strings.Contains(c.Message, "its condition Configured is True") {
+	if c := h.condition(t, "RegistrationApplied"); c.Status != metav1.ConditionFalse || c.Reason != "PermissionConfigPending" ||
+		!strings.Contains(c.Message, "its condition Configured is True") {
 		t.Errorf("it does not say what it waits for: %+v", c)
 	}
 	if status := h.addOn(t).Status; h.agent.rendered > 0 || status.Namespace != "" || result.RequeueAfter != 0 {
@@ -133,12 +138,14 @@ func TestWaits(t *testing.T) {
 	// From now on, what cannot be told changes nothing, and is asked for again.
 	h.agent.err, h.agent.workload = addon.ErrNotYet, nil
 	result = h.reconcile(t)
-	if after := h.works(t, "c1"); len(after) != 1 || after[0].ResourceVersion != before[0].ResourceVersion || result.RequeueAfter != notYetAgain {
+	if after := h.works(t, "c1"); len(after) != 1 || after[0].ResourceVersion != before[0].ResourceVersion ||
+		result.RequeueAfter != notYetAgain {
 		t.Errorf("works %+v, back after %v", after, result.RequeueAfter)
 	}
 	// To return nothing at all is a mistake, which changes nothing either,
 	h.agent.err = nil
-	if _, err := h.controller.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); err == nil || !strings.Contains(err.Error(), "return an empty Workload") {
+	if _, err := h.controller.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); err == nil ||
+		!strings.Contains(err.Error(), "return an empty Workload") {
 		t.Errorf("neither a workload nor an error: %v", err)
 	}
 	if after := h.works(t, "c1"); len(after) != 1 {
@@ -202,12 +209,14 @@ func TestMissingConfigIsNoError(t *testing.T) {
 	chosen := missing
 	h.agent.options.InstallNamespace = func(context.Context, addon.Installation) (string, error) { return "", chosen }
 	result := h.reconcile(t)
-	if c := h.condition(t, "RegistrationApplied"); c.Status != metav1.ConditionFalse || c.Reason != "PermissionConfigPending" || !strings.Contains(c.Message, "Thing one does not exist: create it") || result.RequeueAfter != notYetAgain {
+	if c := h.condition(t, "RegistrationApplied"); c.Status != metav1.ConditionFalse || c.Reason != "PermissionConfigPending" ||
+		!strings.Contains(c.Message, "Thing one does not exist: create it") || result.RequeueAfter != notYetAgain {
 		t.Errorf("before it registers: %+v, back after %s", c, result.RequeueAfter)
 	}
 	chosen, h.agent.err = nil, missing
 	result = h.reconcile(t)
-	if c := h.condition(t, "ManifestApplied"); c.Status != metav1.ConditionFalse || c.Reason != "ManifestWorkApplyFailed" || !strings.Contains(c.Message, "Thing one does not exist: create it") || result.RequeueAfter != notYetAgain {
+	if c := h.condition(t, "ManifestApplied"); c.Status != metav1.ConditionFalse || c.Reason != "ManifestWorkApplyFailed" ||
+		!strings.Contains(c.Message, "Thing one does not exist: create it") || result.RequeueAfter != notYetAgain {
 		t.Errorf("before it is deployed: %+v, back after %s", c, result.RequeueAfter)
 	}
 	h.agent.err = nil
@@ -216,10 +225,12 @@ func TestMissingConfigIsNoError(t *testing.T) {
 	// Once it is deployed, the hub says what is missing, and nothing else changes.
 	chosen, h.agent.err = missing, missing
 	h.change(t, func(a *addonv1beta1.ManagedClusterAddOn) {
-		meta.SetStatusCondition(&a.Status.Conditions, metav1.Condition{Type: "Configured", Status: metav1.ConditionFalse, Reason: "ConfigurationsNotConfigured"})
+		meta.SetStatusCondition(&a.Status.Conditions, metav1.Condition{Type: "Configured", Status: metav1.ConditionFalse,
+			Reason: "ConfigurationsNotConfigured"})
 	})
 	h.reconcile(t)
-	if c := h.condition(t, "RegistrationApplied"); c.Status != metav1.ConditionTrue || h.condition(t, "ManifestApplied") != applied || len(h.works(t, "c1")) != 1 {
+	if c := h.condition(t, "RegistrationApplied"); c.Status != metav1.ConditionTrue || h.condition(t, "ManifestApplied") != applied ||
+		len(h.works(t, "c1")) != 1 {
 		t.Errorf("when it is gone again: %+v, %+v", c, h.condition(t, "ManifestApplied"))
 	}
 }
@@ -236,19 +247,22 @@ func TestSaysNothingOfConfigs(t *testing.T) {
 	}{
 		"listed now": {now, func(*addonv1beta1.ManagedClusterAddOn) {}, configuredTimeout, ""},
 		"missing": {now.Add(-time.Hour), func(a *addonv1beta1.ManagedClusterAddOn) {
-			meta.SetStatusCondition(&a.Status.Conditions, metav1.Condition{Type: "Configured", Status: metav1.ConditionFalse, Reason: "ConfigurationsNotConfigured"})
+			meta.SetStatusCondition(&a.Status.Conditions, metav1.Condition{Type: "Configured", Status: metav1.ConditionFalse,
+				Reason: "ConfigurationsNotConfigured"})
 		}, 0, ""},
 		// What was said of one that is registered stays.
 		"registered": {now.Add(-time.Hour), func(a *addonv1beta1.ManagedClusterAddOn) {
 			a.Status.Namespace = "here"
-			meta.SetStatusCondition(&a.Status.Conditions, metav1.Condition{Type: "RegistrationApplied", Status: metav1.ConditionTrue, Reason: "SetPermissionApplied"})
+			meta.SetStatusCondition(&a.Status.Conditions, metav1.Condition{Type: "RegistrationApplied", Status: metav1.ConditionTrue,
+				Reason: "SetPermissionApplied"})
 		}, notYetAgain, metav1.ConditionTrue},
 	} {
 		entry := listed()
 		entry.CreationTimestamp = metav1.NewTime(test.listed)
 		h := newHub(t, cluster("c1"), installed(test.change), entry)
 		h.agent.options.Configs = someConfigs
-		h.agent.options.Registration = &addon.Registration{Configs: func(context.Context, addon.Installation) ([]addonv1beta1.RegistrationConfig, error) {
+		h.agent.options.Registration = &addon.Registration{Configs: func(context.Context, addon.Installation) ([]addonv1beta1.RegistrationConfig,
+			error) {
 			return nil, addon.ErrNotYet
 		}}
 		result := h.reconcile(t)
@@ -331,12 +345,14 @@ func TestSubjectNotReady(t *testing.T) {
 		},
 	}
 	h.reconcile(t)
-	if c := h.condition(t, "RegistrationApplied"); c.Status != metav1.ConditionFalse || c.Reason != "PermissionConfigPending" || len(h.works(t, "c1")) > 0 {
+	if c := h.condition(t, "RegistrationApplied"); c.Status != metav1.ConditionFalse || c.Reason != "PermissionConfigPending" ||
+		len(h.works(t, "c1")) > 0 {
 		t.Fatalf("%+v", c)
 	}
 	binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "open-cluster-management:c1:hello:role:r"}}
 	for driver, want := range map[addonv1beta1.KubeClientDriver]rbacv1.Subject{
-		addonv1beta1.KubeClientDriverCSR:   {APIGroup: "rbac.authorization.k8s.io", Kind: "Group", Name: "system:open-cluster-management:cluster:c1:addon:hello"},
+		addonv1beta1.KubeClientDriverCSR: {APIGroup: "rbac.authorization.k8s.io", Kind: "Group",
+			Name: "system:open-cluster-management:cluster:c1:addon:hello"},
 		addonv1beta1.KubeClientDriverToken: {Kind: "ServiceAccount", Namespace: "c1", Name: "hello-agent"},
 	} {
 		h.change(t, func(a *addonv1beta1.ManagedClusterAddOn) { a.Status.Registrations[0].KubeClient.Driver = driver })
@@ -344,7 +360,8 @@ func TestSubjectNotReady(t *testing.T) {
 		if !h.exists(t, binding) || len(binding.Subjects) != 1 || binding.Subjects[0] != want || len(h.works(t, "c1")) != 1 {
 			t.Errorf("driver %s: %+v", driver, binding.Subjects)
 		}
-		if got := h.addOn(t).Status.Registrations[0].KubeClient; got.Driver != driver || (got.Subject.User == "system:serviceaccount:c1:hello-agent") != (driver == "token") {
+		if got := h.addOn(t).Status.Registrations[0].KubeClient; got.Driver != driver ||
+			(got.Subject.User == "system:serviceaccount:c1:hello-agent") != (driver == "token") {
 			t.Errorf("driver %s: %+v", driver, got)
 		}
 	}
@@ -395,8 +412,10 @@ func TestRemovalOfBroken(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			available := cluster("c1")
-			meta.SetStatusCondition(&available.Status.Conditions, metav1.Condition{Type: fleet.ConditionClusterAvailable, Status: metav1.ConditionTrue})
-			hook := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "last", Annotations: map[string]string{fleet.AnnotationAddOnPreDelete: ""}}}
+			meta.SetStatusCondition(&available.Status.Conditions,
+				metav1.Condition{Type: fleet.ConditionClusterAvailable, Status: metav1.ConditionTrue})
+			hook := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "last",
+				Annotations: map[string]string{fleet.AnnotationAddOnPreDelete: ""}}}
 			h := newHub(t, available, installed(leaving, func(a *addonv1beta1.ManagedClusterAddOn) {
 				a.Finalizers = append(a.Finalizers, "others.example.com/stay")
 			}))
@@ -411,7 +430,8 @@ func TestRemovalOfBroken(t *testing.T) {
 				}
 			}
 			pass()
-			if c := h.condition(t, "HookManifestCompleted"); c.Status != metav1.ConditionFalse || !slices.Contains(h.addOn(t).Finalizers, fleet.FinalizerAddOnPreDelete) {
+			if c := h.condition(t, "HookManifestCompleted"); c.Status != metav1.ConditionFalse ||
+				!slices.Contains(h.addOn(t).Finalizers, fleet.FinalizerAddOnPreDelete) {
 				t.Fatalf("it does not wait for its hooks: %+v, finalizers %v", c, h.addOn(t).Finalizers)
 			}
 			h.change(t, func(a *addonv1beta1.ManagedClusterAddOn) {
@@ -430,14 +450,17 @@ func TestRemovalOfBroken(t *testing.T) {
 func TestRemovalMissesConfig(t *testing.T) {
 	t.Parallel()
 	available := cluster("c1")
-	meta.SetStatusCondition(&available.Status.Conditions, metav1.Condition{Type: fleet.ConditionClusterAvailable, Status: metav1.ConditionTrue})
+	meta.SetStatusCondition(&available.Status.Conditions,
+		metav1.Condition{Type: fleet.ConditionClusterAvailable, Status: metav1.ConditionTrue})
 	h := newHub(t, available, installed(leaving, func(a *addonv1beta1.ManagedClusterAddOn) {
-		meta.SetStatusCondition(&a.Status.Conditions, metav1.Condition{Type: "Configured", Status: metav1.ConditionFalse, Reason: "ConfigurationsNotConfigured"})
+		meta.SetStatusCondition(&a.Status.Conditions, metav1.Condition{Type: "Configured", Status: metav1.ConditionFalse,
+			Reason: "ConfigurationsNotConfigured"})
 	}))
 	h.agent.options.Configs = someConfigs
 	h.agent.workload, h.agent.err = nil, fmt.Errorf("Thing one %w: create it", config.ErrMissing)
 	h.reconcile(t)
-	if c := h.condition(t, "HookManifestCompleted"); c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, "Thing one does not exist: create it") {
+	if c := h.condition(t, "HookManifestCompleted"); c.Status != metav1.ConditionFalse ||
+		!strings.Contains(c.Message, "Thing one does not exist: create it") {
 		t.Errorf("%+v", c)
 	}
 }
@@ -492,10 +515,12 @@ func TestHostedFromTheFirst(t *testing.T) {
 func TestDependencies(t *testing.T) {
 	t.Parallel()
 	other := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "base"}}
-	entry := &addonv1beta1.ClusterManagementAddOn{ObjectMeta: metav1.ObjectMeta{Name: "hello", Annotations: map[string]string{fleet.AnnotationDependsOn: "base"}}}
+	entry := &addonv1beta1.ClusterManagementAddOn{ObjectMeta: metav1.ObjectMeta{Name: "hello",
+		Annotations: map[string]string{fleet.AnnotationDependsOn: "base"}}}
 	h := newHub(t, cluster("c1"), installed(), other, entry)
 	h.reconcile(t)
-	if c := h.condition(t, "ManifestApplied"); c.Reason != "WaitingForDependencies" || !strings.HasSuffix(c.Message, ": base") || len(h.works(t, "c1")) > 0 {
+	if c := h.condition(t, "ManifestApplied"); c.Reason != "WaitingForDependencies" || !strings.HasSuffix(c.Message, ": base") ||
+		len(h.works(t, "c1")) > 0 {
 		t.Fatalf("%+v, %d works", c, len(h.works(t, "c1")))
 	}
 	other.Status.Conditions = []metav1.Condition{{Type: "Available", Status: metav1.ConditionTrue}}
@@ -516,7 +541,8 @@ func TestDependencies(t *testing.T) {
 		t.Error("the add-on was taken away")
 	}
 
-	needs := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "next", Annotations: map[string]string{fleet.AnnotationDependsOn: "hello"}}}
+	needs := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "next",
+		Annotations: map[string]string{fleet.AnnotationDependsOn: "hello"}}}
 	h = newHub(t, cluster("c1"), installed(), needs)
 	h.reconcile(t)
 	if err := h.Delete(t.Context(), installed()); err != nil {
@@ -529,7 +555,8 @@ func TestDependencies(t *testing.T) {
 	if len(h.addOn(t).Finalizers) == 0 {
 		t.Error("the add-on went before one that needs it")
 	}
-	if c := h.condition(t, "HookManifestCompleted"); c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, "delete these, too: next") {
+	if c := h.condition(t, "HookManifestCompleted"); c.Status != metav1.ConditionFalse ||
+		!strings.Contains(c.Message, "delete these, too: next") {
 		t.Errorf("it does not say what it waits for: %+v", c)
 	}
 	if requests := h.controller.waiting(t.Context(), needs); len(requests) != 1 || requests[0].NamespacedName != key {
@@ -636,8 +663,8 @@ func TestPermissions(t *testing.T) {
 	}
 }
 
-// "Rights gone": the agent of an add-on on a denied cluster is as little to be trusted as that of the cluster. It has its rights back with the
-// acceptance of the cluster.
+// "Rights gone": the agent of an add-on on a denied cluster is as little to be trusted as that of the cluster. It has its rights back with
+// the acceptance of the cluster.
 func TestPermissionsOfADeniedCluster(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, cluster("c1"), installed())

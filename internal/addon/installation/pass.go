@@ -130,12 +130,13 @@ func (p *pass) register(ctx context.Context) {
 	case p.options.Registration == nil:
 		p.set(fleet.ConditionRegistrationApplied, metav1.ConditionTrue, fleet.ReasonNilRegistration, "The add-on does not register with the hub")
 	default:
-		p.set(fleet.ConditionRegistrationApplied, metav1.ConditionTrue, fleet.ReasonSetPermissionApplied, "Registration of the addon agent is configured")
+		p.set(fleet.ConditionRegistrationApplied, metav1.ConditionTrue, fleet.ReasonSetPermissionApplied,
+			"Registration of the addon agent is configured")
 	}
 }
 
-// refuse leaves an add-on of a cluster that was denied no rights: its agent is where the agent of the cluster is. It gets them back with the
-// acceptance of the cluster.
+// refuse leaves an add-on of a cluster that was denied no rights: its agent is where the agent of the cluster is. It gets them back with
+// the acceptance of the cluster.
 func (p *pass) refuse(ctx context.Context) {
 	if err := p.withdraw(ctx, client.ObjectKeyFromObject(p.addOn)); err != nil {
 		p.problems = append(p.problems, err)

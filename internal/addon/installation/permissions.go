@@ -77,7 +77,8 @@ func (p *pass) own(permission client.Object) (client.Object, error) {
 	labels[fleet.LabelAddOnName], labels[fleet.LabelClusterName], labels[fleet.LabelAddOnManager] = p.addOn.Name, p.addOn.Namespace, p.Manager
 	o.SetLabels(labels)
 	if o.GetNamespace() == p.addOn.Namespace {
-		o.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(p.addOn, addonv1beta1.GroupVersion.WithKind("ManagedClusterAddOn"))})
+		o.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(p.addOn,
+			addonv1beta1.GroupVersion.WithKind("ManagedClusterAddOn"))})
 	}
 	return o, nil
 }
@@ -110,7 +111,8 @@ func (p *pass) apply(ctx context.Context, wanted, existing client.Object) error 
 	if existing == nil {
 		err := p.client.Create(ctx, wanted)
 		if apierrors.IsAlreadyExists(err) {
-			return fmt.Errorf("%s exists and is not of the add-on %s on the cluster %s: give it a name that has both in it", identify(wanted), p.addOn.Name, p.addOn.Namespace)
+			return fmt.Errorf("%s exists and is not of the add-on %s on the cluster %s: give it a name that has both in it", identify(wanted),
+				p.addOn.Name, p.addOn.Namespace)
 		}
 		if err != nil {
 			return fmt.Errorf("create %s: %w", identify(wanted), err)
@@ -168,8 +170,8 @@ func roleRef(o client.Object) (ref rbacv1.RoleRef) {
 	return ref
 }
 
-// withdraw removes the permissions of an add-on that is gone, or is not the manager's any more. In the namespace of its cluster they go by their owner; this is
-// about the others, and about those that were left while no manager ran.
+// withdraw removes the permissions of an add-on that is gone, or is not the manager's any more. In the namespace of its cluster they go by
+// their owner; this is about the others, and about those that were left while no manager ran.
 func (c *Controller) withdraw(ctx context.Context, addOn types.NamespacedName) error {
 	left, err := c.permissionsOf(ctx, addOn)
 	if err != nil {

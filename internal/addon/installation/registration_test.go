@@ -28,7 +28,8 @@ func TestRegistrationApplied(t *testing.T) {
 		}
 	}
 	forOthers := &addon.Registration{Configs: func(context.Context, addon.Installation) ([]addonv1beta1.RegistrationConfig, error) {
-		return []addonv1beta1.RegistrationConfig{{Type: addonv1beta1.KubeClient, KubeClient: &addonv1beta1.KubeClientConfig{Subject: addonv1beta1.KubeClientSubject{User: "system:admin"}}}}, nil
+		return []addonv1beta1.RegistrationConfig{{Type: addonv1beta1.KubeClient,
+			KubeClient: &addonv1beta1.KubeClientConfig{Subject: addonv1beta1.KubeClientSubject{User: "system:admin"}}}}, nil
 	}}
 	for name, test := range map[string]struct {
 		registration *addon.Registration
@@ -38,12 +39,13 @@ func TestRegistrationApplied(t *testing.T) {
 		message      string
 		fails        bool
 	}{
-		"it does not register":                 {nil, "", "True", "NilRegistration", "does not register", false},
-		"it registers":                         {registers(nil), "", "True", "SetPermissionApplied", "configured", false},
-		"it registers after a failure":         {registers(nil), "False", "True", "SetPermissionApplied", "configured", false},
-		"it registers still":                   {registers(nil), "True", "True", "SetPermissionApplied", "configured", false},
-		"its rights cannot be given":           {registers(errors.New("no luck")), "True", "False", "SetPermissionFailed", "no luck", true},
-		"its rights wait for its identity":     {registers(addon.ErrSubjectNotReady), "", "False", "PermissionConfigPending", "not known yet", false},
+		"it does not register":         {nil, "", "True", "NilRegistration", "does not register", false},
+		"it registers":                 {registers(nil), "", "True", "SetPermissionApplied", "configured", false},
+		"it registers after a failure": {registers(nil), "False", "True", "SetPermissionApplied", "configured", false},
+		"it registers still":           {registers(nil), "True", "True", "SetPermissionApplied", "configured", false},
+		"its rights cannot be given":   {registers(errors.New("no luck")), "True", "False", "SetPermissionFailed", "no luck", true},
+		"its rights wait for its identity": {registers(addon.ErrSubjectNotReady), "", "False", "PermissionConfigPending", "not known yet",
+			false},
 		"its identity is somebody else's":      {forOthers, "", "False", "SetPermissionFailed", "system:admin", true},
 		"it does not know yet":                 {registers(addon.ErrNotYet), "", "", "", "", false},
 		"it does not know yet, and was set up": {registers(addon.ErrNotYet), "True", "True", "Before", "", false},
@@ -52,7 +54,8 @@ func TestRegistrationApplied(t *testing.T) {
 			t.Parallel()
 			h := newHub(t, cluster("c1"), installed(func(a *addonv1beta1.ManagedClusterAddOn) {
 				if test.before != "" {
-					a.Status.Conditions = []metav1.Condition{{Type: "RegistrationApplied", Status: test.before, Reason: "Before", LastTransitionTime: earlier}}
+					a.Status.Conditions = []metav1.Condition{{Type: "RegistrationApplied", Status: test.before, Reason: "Before",
+						LastTransitionTime: earlier}}
 				}
 			}))
 			h.agent.options.Registration = test.registration
@@ -64,7 +67,8 @@ func TestRegistrationApplied(t *testing.T) {
 				at = earlier.Time
 			}
 			cond := h.condition(t, "RegistrationApplied")
-			if cond.Status != test.status || cond.Reason != test.reason || !strings.Contains(cond.Message, test.message) || test.status != "" && !cond.LastTransitionTime.Time.Equal(at) {
+			if cond.Status != test.status || cond.Reason != test.reason || !strings.Contains(cond.Message, test.message) || test.status != "" &&
+				!cond.LastTransitionTime.Time.Equal(at) {
 				t.Errorf("got %+v, want %s %s %q at %s", cond, test.status, test.reason, test.message, at)
 			}
 		})

@@ -63,7 +63,8 @@ func (c *Controller) index(indexer client.FieldIndexer) error {
 	}
 	for _, i := range indexes {
 		if err := indexer.IndexField(context.Background(), i.of, i.name, i.extract); err != nil {
-			return fmt.Errorf("index %T by %s: %w; a manager of controller-runtime runs add-ons once: give it all of them together", i.of, i.name, err)
+			return fmt.Errorf("index %T by %s: %w; a manager of controller-runtime runs add-ons once: give it all of them together", i.of, i.name,
+				err)
 		}
 	}
 	return nil
@@ -185,7 +186,8 @@ func (c *Controller) notNew() predicate.Predicate {
 		}
 		// What the cache has will do, and waiting for what was written last would hold up all events: an add-on that has gone without the
 		// cache knowing yet has an event of its own.
-		return c.client.Get(context.Background(), keyOf(e.Object), &addonv1beta1.ManagedClusterAddOn{}, client.DisableReadYourWritesConsistency) != nil
+		return c.client.Get(context.Background(), keyOf(e.Object), &addonv1beta1.ManagedClusterAddOn{},
+			client.DisableReadYourWritesConsistency) != nil
 	}}
 }
 
@@ -298,7 +300,8 @@ func (c *Controller) ofCluster() handler.EventHandler {
 					q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&addOn)})
 				}
 			}
-			if available(before) != available(after) || acceptance.ActedOn(before) != acceptance.ActedOn(after) || before.Status.Version != after.Status.Version {
+			if available(before) != available(after) || acceptance.ActedOn(before) != acceptance.ActedOn(after) ||
+				before.Status.Version != after.Status.Version {
 				add(q, c.hosted.by(after.Name))
 			}
 		},
@@ -336,7 +339,8 @@ func (c *Controller) concerns(ctx context.Context, addOn *addonv1beta1.ManagedCl
 // depends tells whether it matters to an add-on that its cluster is heard of, or not any more: to how long hooks are waited for, to what is
 // said of its health, and to what is said of works that the cluster has not answered to. An outage of a whole fleet is nothing new
 // to most add-ons, and to look at each would be to render all of them.
-func (c *Controller) depends(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn, health addon.HealthMode, before, after metav1.ConditionStatus) bool {
+func (c *Controller) depends(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn, health addon.HealthMode, before,
+	after metav1.ConditionStatus) bool {
 	switch {
 	case before == after:
 		return false

@@ -77,7 +77,8 @@ func TestOfCluster(t *testing.T) {
 		a.Annotations = map[string]string{fleet.AnnotationHostingClusterName: "host"}
 	})
 	unknown := func(c *clusterv1.ManagedCluster) {
-		c.Status.Conditions = append(c.Status.Conditions, metav1.Condition{Type: "ManagedClusterConditionAvailable", Status: metav1.ConditionTrue})
+		c.Status.Conditions = append(c.Status.Conditions,
+			metav1.Condition{Type: "ManagedClusterConditionAvailable", Status: metav1.ConditionTrue})
 	}
 	upgraded := func(c *clusterv1.ManagedCluster) { c.Status.Version.Kubernetes = "v1.37.1" }
 	labelled := func(c *clusterv1.ManagedCluster) { c.Labels = map[string]string{"a": "b"} }
@@ -93,15 +94,18 @@ func TestOfCluster(t *testing.T) {
 		"claims": {installed(), "c1", func(c *clusterv1.ManagedCluster) {
 			c.Status.ClusterClaims = []clusterv1.ManagedClusterClaim{{Name: "a"}}
 		}, nil, true},
-		"annotations":                         {installed(), "c1", func(c *clusterv1.ManagedCluster) { c.Annotations = map[string]string{"a": "b"} }, nil, true},
+		"annotations": {installed(), "c1",
+			func(c *clusterv1.ManagedCluster) { c.Annotations = map[string]string{"a": "b"} }, nil, true},
 		"version":                             {installed(), "c1", upgraded, nil, true}, // AF-18
 		"labels it does not look at":          {installed(), "c1", labelled, never, false},
 		"another cluster":                     {installed(), "c2", labelled, nil, false},
 		"labels of the hosting cluster":       {hosted, "host", labelled, nil, false},
 		"availability of the hosting cluster": {hosted, "host", unknown, never, true},  // AF-16, A6
 		"version of the hosting cluster":      {hosted, "host", upgraded, never, true}, // AF-18
-		"deletion of the hosting cluster":     {hosted, "host", func(c *clusterv1.ManagedCluster) { now := metav1.Now(); c.DeletionTimestamp = &now }, nil, true},
-		"deletion of a cluster it ignores":    {installed(), "c1", func(c *clusterv1.ManagedCluster) { now := metav1.Now(); c.DeletionTimestamp = &now }, never, true},
+		"deletion of the hosting cluster": {hosted, "host",
+			func(c *clusterv1.ManagedCluster) { now := metav1.Now(); c.DeletionTimestamp = &now }, nil, true},
+		"deletion of a cluster it ignores": {installed(), "c1",
+			func(c *clusterv1.ManagedCluster) { now := metav1.Now(); c.DeletionTimestamp = &now }, never, true},
 	} {
 		h := newHub(t, test.addOn, cluster("c1"))
 		h.agent.options.RedeployOn, h.agent.options.HostingCluster = test.look, addon.AnnotatedHostingCluster
@@ -196,7 +200,8 @@ func TestNotNew(t *testing.T) {
 		},
 	})
 	binding := func(addOn string) *rbacv1.RoleBinding {
-		return &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{fleet.LabelClusterName: "c1", fleet.LabelAddOnName: addOn}}}
+		return &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{fleet.LabelClusterName: "c1",
+			fleet.LabelAddOnName: addOn}}}
 	}
 	for name, test := range map[string]struct {
 		event event.CreateEvent

@@ -18,8 +18,8 @@ const Kind = "ManagedClusterAddOn"
 // Of is the add-on that a ManifestWork belongs to: the name of its ManagedClusterAddOn, and the cluster that this is for. ok is
 // false for works that are none of an add-on's, even if they have the label: whoever may write works in one namespace must not
 // pass one off as that of an add-on in another, unless it could be on its hosting cluster; and what the hub or another controller makes for
-// somebody, as for a ManifestWorkReplicaSet, must not become that of an add-on by the name and labels that he chooses for it. A work that has
-// lost its owner reference still is the add-on's, and gets it back.
+// somebody, as for a ManifestWorkReplicaSet, must not become that of an add-on by the name and labels that he chooses for it. A work that
+// has lost its owner reference still is the add-on's, and gets it back.
 func Of(w metav1.Object) (key types.NamespacedName, ok bool) {
 	key.Name = w.GetLabels()[fleet.LabelAddOnName]
 	if key.Name == "" || controlledByOther(w, key.Name) {

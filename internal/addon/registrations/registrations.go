@@ -84,7 +84,8 @@ func Drive(config *addonv1beta1.RegistrationConfig, addOn *addonv1beta1.ManagedC
 func tokenSubject(cluster, addOn string, declared []string) addonv1beta1.KubeClientSubject {
 	subject := addonv1beta1.KubeClientSubject{User: fleet.AddOnTokenUser(cluster, addOn)}
 	for _, group := range declared {
-		if group == fleet.GroupAuthenticated || group == serviceaccount.AllServiceAccountsGroup || group == serviceaccount.MakeNamespaceGroupName(cluster) {
+		if group == fleet.GroupAuthenticated || group == serviceaccount.AllServiceAccountsGroup ||
+			group == serviceaccount.MakeNamespaceGroupName(cluster) {
 			subject.Groups = append(subject.Groups, group)
 		}
 	}

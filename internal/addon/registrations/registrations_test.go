@@ -102,9 +102,11 @@ func TestForeignIdentities(t *testing.T) {
 // RG-53 RG-62: how the agent gets its credential is its to say, and as whom it acts then is not.
 func TestDrive(t *testing.T) {
 	t.Parallel()
-	csr, token := kube("eve", "system:masters"), kube("eve", "system:masters", "system:serviceaccounts", "system:serviceaccounts:c1", "system:serviceaccounts:c2")
+	csr, token := kube("eve", "system:masters"), kube("eve", "system:masters", "system:serviceaccounts", "system:serviceaccounts:c1",
+		"system:serviceaccounts:c2")
 	csr.KubeClient.Driver, token.KubeClient.Driver = "csr", "token"
-	byCSR, byToken := kube("hello", "hellos"), kube("system:serviceaccount:c1:hello-agent", "system:serviceaccounts", "system:serviceaccounts:c1")
+	byCSR, byToken := kube("hello", "hellos"), kube("system:serviceaccount:c1:hello-agent", "system:serviceaccounts",
+		"system:serviceaccounts:c1")
 	byCSR.KubeClient.Driver, byToken.KubeClient.Driver = "csr", "token"
 	for name, test := range map[string]struct {
 		declared []addonv1beta1.RegistrationConfig

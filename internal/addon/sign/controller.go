@@ -55,7 +55,8 @@ func Register(mgr ctrl.Manager, cat catalogue.Catalogue, addOns *requeue.AddOns)
 	waiting := signingrequest.OfAddOn(c.client, signingrequest.ToBeSigned) // it may have had no code or signer for them before
 	return ctrl.NewControllerManagedBy(mgr).Named("addon-sign").
 		For(&certificatesv1.CertificateSigningRequest{}, builder.WithPredicates(predicate.NewPredicateFuncs(toBeSigned))).
-		Watches(&addonv1beta1.ManagedClusterAddOn{}, handler.EnqueueRequestsFromMapFunc(waiting), builder.WithPredicates(signingrequest.AddOnChanged())).
+		Watches(&addonv1beta1.ManagedClusterAddOn{}, handler.EnqueueRequestsFromMapFunc(waiting),
+			builder.WithPredicates(signingrequest.AddOnChanged())).
 		WatchesRawSource(addOns.Source(waiting)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
 		Complete(retry.Conflicts(c))
@@ -86,7 +87,8 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	if acceptance.Denied(cluster) {
 		c.recorder.Eventf(addOn, csr, corev1.EventTypeWarning, fleet.EventAddOnNotSigned, "Sign",
-			"CertificateSigningRequest %s is not signed: ManagedCluster %s is denied. When it is accepted, it is within a minute", csr.Name, cluster.Name)
+			"CertificateSigningRequest %s is not signed: ManagedCluster %s is denied. When it is accepted, it is within a minute", csr.Name,
+			cluster.Name)
 		return ctrl.Result{RequeueAfter: untilAccepted}, nil
 	}
 	if signingrequest.Outdated(csr, cluster) {
@@ -105,7 +107,8 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, c.sign(ctx, csr, catalogue.Installation(agent, cluster, addOn), registration)
 }
 
-func (c *Controller) sign(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, installation addon.Installation, registration *addon.Registration) error {
+func (c *Controller) sign(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, installation addon.Installation,
+	registration *addon.Registration) error {
 	what := fmt.Sprintf("CertificateSigningRequest %s of the add-on %s", csr.Name, client.ObjectKeyFromObject(installation.AddOn))
 	configs, err := registrations.Of(ctx, registration, installation)
 	if err != nil {

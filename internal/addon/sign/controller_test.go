@@ -29,7 +29,8 @@ type hello struct{ addon.Agent }
 func (hello) Options() addon.Options {
 	return addon.Options{Name: "hello", Registration: &addon.Registration{
 		Configs: func(context.Context, addon.Installation) ([]addonv1beta1.RegistrationConfig, error) {
-			return []addonv1beta1.RegistrationConfig{{Type: addonv1beta1.CustomSigner, CustomSigner: &addonv1beta1.CustomSignerConfig{SignerName: signer}}}, nil
+			return []addonv1beta1.RegistrationConfig{{Type: addonv1beta1.CustomSigner,
+				CustomSigner: &addonv1beta1.CustomSignerConfig{SignerName: signer}}}, nil
 		},
 		Sign: func(context.Context, addon.Installation, *certificatesv1.CertificateSigningRequest) ([]byte, error) {
 			return []byte("certificate"), nil
@@ -50,9 +51,11 @@ func TestNothingIsSignedForADeniedCluster(t *testing.T) {
 	cluster.Status.Conditions = []metav1.Condition{{Type: "HubAcceptedManagedCluster", Status: metav1.ConditionTrue}}
 	addOn := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "hello"}}
 	csr := &certificatesv1.CertificateSigningRequest{
-		ObjectMeta: metav1.ObjectMeta{Name: "x", Labels: map[string]string{"open-cluster-management.io/cluster-name": "c1", "open-cluster-management.io/addon-name": "hello"}},
-		Spec:       certificatesv1.CertificateSigningRequestSpec{SignerName: signer},
-		Status:     certificatesv1.CertificateSigningRequestStatus{Conditions: []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved}}},
+		ObjectMeta: metav1.ObjectMeta{Name: "x", Labels: map[string]string{"open-cluster-management.io/cluster-name": "c1",
+			"open-cluster-management.io/addon-name": "hello"}},
+		Spec: certificatesv1.CertificateSigningRequestSpec{SignerName: signer},
+		Status: certificatesv1.CertificateSigningRequestStatus{Conditions: []certificatesv1.CertificateSigningRequestCondition{
+			{Type: certificatesv1.CertificateApproved}}},
 	}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(cluster, addOn, csr).WithStatusSubresource(csr).Build()
 	agents, err := catalogue.Of(hello{})
@@ -89,7 +92,8 @@ func TestNothingIsSignedForADeniedCluster(t *testing.T) {
 	}
 }
 
-// What was asked for before the cluster was cut off may have been asked for by whoever took it over: it is not signed when the cluster is accepted again.
+// What was asked for before the cluster was cut off may have been asked for by whoever took it over: it is not signed when the cluster is
+// accepted again.
 func TestNothingIsSignedFromBeforeACutOff(t *testing.T) {
 	t.Parallel()
 	scheme := runtime.NewScheme()
@@ -100,16 +104,18 @@ func TestNothingIsSignedFromBeforeACutOff(t *testing.T) {
 	}
 	cutOff := time.Date(2026, 11, 22, 17, 0, 0, 0, time.UTC)
 	cluster := &clusterv1.ManagedCluster{
-		ObjectMeta: metav1.ObjectMeta{Name: "c1", Annotations: map[string]string{"capstan.io/credentials-not-before": cutOff.Format(time.RFC3339)}},
-		Spec:       clusterv1.ManagedClusterSpec{HubAcceptsClient: true},
+		ObjectMeta: metav1.ObjectMeta{Name: "c1",
+			Annotations: map[string]string{"capstan.io/credentials-not-before": cutOff.Format(time.RFC3339)}},
+		Spec: clusterv1.ManagedClusterSpec{HubAcceptsClient: true},
 	}
 	addOn := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "hello"}}
 	request := func(name string, asked time.Time) *certificatesv1.CertificateSigningRequest {
 		return &certificatesv1.CertificateSigningRequest{
 			ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(asked),
 				Labels: map[string]string{"open-cluster-management.io/cluster-name": "c1", "open-cluster-management.io/addon-name": "hello"}},
-			Spec:   certificatesv1.CertificateSigningRequestSpec{SignerName: signer},
-			Status: certificatesv1.CertificateSigningRequestStatus{Conditions: []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved}}},
+			Spec: certificatesv1.CertificateSigningRequestSpec{SignerName: signer},
+			Status: certificatesv1.CertificateSigningRequestStatus{Conditions: []certificatesv1.CertificateSigningRequestCondition{
+				{Type: certificatesv1.CertificateApproved}}},
 		}
 	}
 	before, after := request("before", cutOff.Add(-time.Second)), request("after", cutOff)
@@ -120,7 +126,8 @@ func TestNothingIsSignedFromBeforeACutOff(t *testing.T) {
 	}
 	recorder := events.NewFakeRecorder(2)
 	for _, csr := range []*certificatesv1.CertificateSigningRequest{before, after} {
-		if _, err := sign.New(c, agents, recorder).Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(csr)}); err != nil {
+		if _, err := sign.New(c, agents, recorder).Reconcile(t.Context(),
+			ctrl.Request{NamespacedName: client.ObjectKeyFromObject(csr)}); err != nil {
 			t.Fatal(err)
 		}
 		if err := c.Get(t.Context(), client.ObjectKeyFromObject(csr), csr); err != nil {
@@ -130,7 +137,8 @@ func TestNothingIsSignedFromBeforeACutOff(t *testing.T) {
 			t.Errorf("the request from %s is signed: %t", csr.Name, signed)
 		}
 	}
-	if event := <-recorder.Events; !strings.Contains(event, "CertificateSigningRequest before is not signed: it is older than the certificates that hold") {
+	if event := <-recorder.Events; !strings.Contains(event,
+		"CertificateSigningRequest before is not signed: it is older than the certificates that hold") {
 		t.Error(event)
 	}
 }

@@ -95,7 +95,8 @@ func moveConfigs(configs []workv1.ManifestConfigOption, namespace string) []work
 	var moved []workv1.ManifestConfigOption
 	seen := map[workv1.ResourceIdentifier]bool{}
 	for _, config := range configs {
-		moveIdentifier(&config.ResourceIdentifier.Namespace, &config.ResourceIdentifier.Name, config.ResourceIdentifier.Group, config.ResourceIdentifier.Resource, namespace)
+		moveIdentifier(&config.ResourceIdentifier.Namespace, &config.ResourceIdentifier.Name, config.ResourceIdentifier.Group,
+			config.ResourceIdentifier.Resource, namespace)
 		if seen[config.ResourceIdentifier] {
 			continue // of two namespaces that have become one
 		}

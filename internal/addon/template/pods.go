@@ -131,7 +131,8 @@ func (d *decoration) configure(config *addonv1beta1.AddOnDeploymentConfigSpec) e
 			d.tolerations = append(d.tolerations, toleration)
 		}
 	}
-	if err := budget.Count("spec.resourceRequirements of the AddOnDeploymentConfig", len(config.ResourceRequirements), mostRequirements); err != nil {
+	if err := budget.Count("spec.resourceRequirements of the AddOnDeploymentConfig", len(config.ResourceRequirements),
+		mostRequirements); err != nil {
 		return err
 	}
 	for i := range config.ResourceRequirements {

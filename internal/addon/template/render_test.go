@@ -67,7 +67,8 @@ func inputOf(t *testing.T, dir string) template.Input {
 	t.Helper()
 	in := template.Input{
 		AddOn: "hello", Cluster: "cluster1", Template: &addonv1beta1.AddOnTemplateSpec{},
-		ClusterMirrors: []addonv1beta1.ImageMirror{{Source: "ghcr.io", Mirror: "cluster-mirror.example.com"}, {Source: "quay.io/acme", Mirror: "not-this.example.com"}},
+		ClusterMirrors: []addonv1beta1.ImageMirror{{Source: "ghcr.io", Mirror: "cluster-mirror.example.com"},
+			{Source: "quay.io/acme", Mirror: "not-this.example.com"}},
 	}
 	if strings.HasSuffix(dir, "plain") {
 		in.ClusterMirrors = nil
@@ -133,37 +134,53 @@ func TestRenderErrors(t *testing.T) {
 		manifests  []string
 		config     *addonv1beta1.AddOnDeploymentConfigSpec
 	}{
-		{name: "no object", manifests: []string{`{metadata: {name: a}}`}, want: `spec.agentSpec.workload: manifest 0 ("a"): apiVersion is missing`},
-		{name: "no name without the variable", manifests: []string{`{apiVersion: v1, kind: ConfigMap, metadata: {name: "{{NOBODY}}"}}`}, want: "metadata.name is missing"},
-		{name: "two keys become one", manifests: []string{`{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {"{{A}}": x, "{{B}}": "y"}}`},
-			want: `spec.agentSpec.workload.manifests[0].data: with their variables, the keys "{{A}}" and "{{B}}" are both ""`},
-		{name: "no pods", manifests: []string{`{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}}`}, want: "Deployment d: spec.template.spec is missing or no object"},
-		{name: "containers are no list", manifests: []string{`{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: d}, spec: {template: {spec: {containers: {name: c}}}}}`},
-			want: "DaemonSet d: containers is a map[string]interface {}, not a list"},
-		{name: "a container is no object", manifests: []string{`{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: d}, spec: {template: {spec: {containers: [c]}}}}`},
-			want: "DaemonSet d: containers[0] is a string, not an object"},
-		{name: "environment is no list", manifests: []string{`{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: d}, spec: {template: {spec: {containers: [{name: c, env: x}]}}}}`},
-			want: `DaemonSet d: container "c": env is a string, not a list`},
-		{name: "no pattern", manifests: []string{deployment}, want: `spec.resourceRequirements[1] of the AddOnDeploymentConfig: containerID "deployments:(:c" is not of the form deployments:NAME:CONTAINER`,
-			config: &addonv1beta1.AddOnDeploymentConfigSpec{ResourceRequirements: []addonv1beta1.ContainerResourceRequirements{{ContainerID: "*:*:*"}, {ContainerID: "deployments:(:c"}}}},
-		{name: "variables of any size", manifests: []string{`{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {a: "` + strings.Repeat("{{A}}", 2000) + `"}}`},
-			config: &addonv1beta1.AddOnDeploymentConfigSpec{CustomizedVariables: []addonv1beta1.CustomizedVariable{{Name: "A", Value: strings.Repeat("a", 1024)}}},
-			want:   "spec.agentSpec: with the values of its variables, the template has too many bytes; the limit is 1048576"},
+		{name: "no object", manifests: []string{`{metadata: {name: a}}`},
+			want: `spec.agentSpec.workload: manifest 0 ("a"): apiVersion is missing`},
+		{name: "no name without the variable", manifests: []string{`{apiVersion: v1, kind: ConfigMap, metadata: {name: "{{NOBODY}}"}}`},
+			want: "metadata.name is missing"},
+		{name: "two keys become one",
+			manifests: []string{`{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {"{{A}}": x, "{{B}}": "y"}}`},
+			want:      `spec.agentSpec.workload.manifests[0].data: with their variables, the keys "{{A}}" and "{{B}}" are both ""`},
+		{name: "no pods", manifests: []string{`{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}}`},
+			want: "Deployment d: spec.template.spec is missing or no object"},
+		{name: "containers are no list",
+			manifests: []string{`{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: d}, spec: {template: {spec: {containers: {name: c}}}}}`},
+			want:      "DaemonSet d: containers is a map[string]interface {}, not a list"},
+		{name: "a container is no object",
+			manifests: []string{`{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: d}, spec: {template: {spec: {containers: [c]}}}}`},
+			want:      "DaemonSet d: containers[0] is a string, not an object"},
+		{name: "environment is no list",
+			manifests: []string{`{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: d}, spec: {template: {spec: {containers: [{name: c, env: x}]}}}}`},
+			want:      `DaemonSet d: container "c": env is a string, not a list`},
+		{name: "no pattern", manifests: []string{deployment},
+			want: `spec.resourceRequirements[1] of the AddOnDeploymentConfig: containerID "deployments:(:c" is not of the form deployments:NAME:CONTAINER`,
+			config: &addonv1beta1.AddOnDeploymentConfigSpec{ResourceRequirements: []addonv1beta1.ContainerResourceRequirements{
+				{ContainerID: "*:*:*"}, {ContainerID: "deployments:(:c"}}}},
+		{name: "variables of any size", manifests: []string{`{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {a: "` +
+			strings.Repeat("{{A}}", 2000) + `"}}`},
+			config: &addonv1beta1.AddOnDeploymentConfigSpec{CustomizedVariables: []addonv1beta1.CustomizedVariable{{Name: "A",
+				Value: strings.Repeat("a", 1024)}}},
+			want: "spec.agentSpec: with the values of its variables, the template has too many bytes; the limit is 1048576"},
 		{name: "tolerations of any size", manifests: slices.Repeat([]string{deployment}, 20),
-			config: &addonv1beta1.AddOnDeploymentConfigSpec{NodePlacement: &addonv1beta1.NodePlacement{Tolerations: []corev1.Toleration{{Key: strings.Repeat("a", 100_000)}}}},
-			want:   "Deployment d: what the AddOnDeploymentConfig and the variables add to the pods of the template has too many bytes; the limit is 1048576"},
+			config: &addonv1beta1.AddOnDeploymentConfigSpec{
+				NodePlacement: &addonv1beta1.NodePlacement{Tolerations: []corev1.Toleration{{Key: strings.Repeat("a", 100_000)}}}},
+			want: "Deployment d: what the AddOnDeploymentConfig and the variables add to the pods of the template has too many bytes; the limit is 1048576"},
 		{name: "resources of any number", manifests: []string{deployment},
-			config: &addonv1beta1.AddOnDeploymentConfigSpec{ResourceRequirements: slices.Repeat([]addonv1beta1.ContainerResourceRequirements{{ContainerID: "*:*:x"}}, 501)},
-			want:   "spec.resourceRequirements of the AddOnDeploymentConfig: there are 501; the limit is 500"},
+			config: &addonv1beta1.AddOnDeploymentConfigSpec{
+				ResourceRequirements: slices.Repeat([]addonv1beta1.ContainerResourceRequirements{{ContainerID: "*:*:x"}}, 501)},
+			want: "spec.resourceRequirements of the AddOnDeploymentConfig: there are 501; the limit is 500"},
 		{name: "a pattern that repeats", manifests: []string{deployment},
-			config: &addonv1beta1.AddOnDeploymentConfigSpec{ResourceRequirements: []addonv1beta1.ContainerResourceRequirements{{ContainerID: "deployments:" + strings.Repeat("(x{0,900})", 50) + ":c"}}},
-			want:   "repeats too much: it has too many parts; the limit is 10000 parts"},
-		{name: "two objects become one", manifests: []string{`{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: x}}`, `{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: z}}`},
+			config: &addonv1beta1.AddOnDeploymentConfigSpec{ResourceRequirements: []addonv1beta1.ContainerResourceRequirements{
+				{ContainerID: "deployments:" + strings.Repeat("(x{0,900})", 50) + ":c"}}},
+			want: "repeats too much: it has too many parts; the limit is 10000 parts"},
+		{name: "two objects become one", manifests: []string{`{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: x}}`,
+			`{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: z}}`},
 			config: &addonv1beta1.AddOnDeploymentConfigSpec{AgentInstallNamespace: "ns"},
 			want:   `v1 ConfigMap x/a and v1 ConfigMap z/a of the template would both be v1 ConfigMap ns/a: the AddOnDeploymentConfig moves all objects to the namespace ns`},
-		{name: "subjects are no list", manifests: []string{`{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: a, namespace: x}, subjects: {}}`},
-			config: &addonv1beta1.AddOnDeploymentConfigSpec{AgentInstallNamespace: "ns"},
-			want:   `rbac.authorization.k8s.io/v1 RoleBinding x/a: subjects is a map[string]interface {}, not a list`},
+		{name: "subjects are no list",
+			manifests: []string{`{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: a, namespace: x}, subjects: {}}`},
+			config:    &addonv1beta1.AddOnDeploymentConfigSpec{AgentInstallNamespace: "ns"},
+			want:      `rbac.authorization.k8s.io/v1 RoleBinding x/a: subjects is a map[string]interface {}, not a list`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -221,7 +238,8 @@ func FuzzVariables(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		manifest := `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"other":"x","text":` + string(data) + `},"list":[1,true,null,` + string(data) + `,0.5]}`
+		manifest := `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"other":"x","text":` + string(data) +
+			`},"list":[1,true,null,` + string(data) + `,0.5]}`
 		rendered, err := template.Render(template.Input{
 			AddOn: "a", Cluster: "c1", Namespace: "ns",
 			Config:   &addonv1beta1.AddOnDeploymentConfigSpec{CustomizedVariables: []addonv1beta1.CustomizedVariable{{Name: name, Value: value}}},
@@ -238,7 +256,8 @@ func FuzzVariables(f *testing.F) {
 			t.Errorf("the same text became %q and %q", got, list[3])
 		}
 		list[3] = ""
-		want := map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "a"}, "data": map[string]any{"other": "x"},
+		want := map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "a"},
+			"data": map[string]any{"other": "x"},
 			"list": []any{int64(1), true, nil, "", 0.5}}
 		if diff := cmp.Diff(want, object); diff != "" {
 			t.Errorf("%q with %q=%q changed the structure: %s", text, name, value, diff)

@@ -14,13 +14,14 @@ func denied(c *clusterv1.ManagedCluster) *clusterv1.ManagedCluster {
 	return c
 }
 
-// "The same check wherever a cluster name in an object becomes a namespace to write to: hosted add-ons": whoever may annotate an add-on names a
-// ManagedCluster that nobody has accepted, or that was denied.
+// "The same check wherever a cluster name in an object becomes a namespace to write to: hosted add-ons": whoever may annotate an add-on
+// names a ManagedCluster that nobody has accepted, or that was denied.
 func TestHostingClusterHasToBeAccepted(t *testing.T) {
 	t.Parallel()
 	undecided := denied(cluster("host", metav1.ConditionTrue))
 	undecided.Status.Conditions = nil
-	for name, host := range map[string]*clusterv1.ManagedCluster{"nobody has decided on it": undecided, "it is denied": denied(cluster("host", metav1.ConditionTrue))} {
+	for name, host := range map[string]*clusterv1.ManagedCluster{"nobody has decided on it": undecided,
+		"it is denied": denied(cluster("host", metav1.ConditionTrue))} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := newHub(t, configMap("a", 1), annotated(configMap("b", 1), at, "hosting")).hosted()

@@ -22,7 +22,8 @@ func TestDeploy(t *testing.T) {
 	h.reconcile()
 	h.expectWrites("create cluster1/addon-hello-deploy-0")
 	h.expectObjects("cluster1", "addon-hello-deploy-0", "Namespace ns", "ConfigMap a", "ConfigMap b")
-	h.expectCondition("ManifestApplied", metav1.ConditionFalse, "AddonManifestAppliedFailed", "agent of cluster cluster1 has not applied ManifestWork addon-hello-deploy-0 yet")
+	h.expectCondition("ManifestApplied", metav1.ConditionFalse, "AddonManifestAppliedFailed",
+		"agent of cluster cluster1 has not applied ManifestWork addon-hello-deploy-0 yet")
 	w := h.work("cluster1", "addon-hello-deploy-0")
 	if !maps.Equal(w.Labels, map[string]string{"open-cluster-management.io/addon-name": "hello"}) {
 		t.Errorf("labels %v", w.Labels)

@@ -47,12 +47,13 @@ func newHub(t *testing.T, objects ...client.Object) *hub {
 }
 
 func cluster(name string, available metav1.ConditionStatus) *clusterv1.ManagedCluster {
-	return &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: clusterv1.ManagedClusterSpec{HubAcceptsClient: true}, Status: clusterv1.ManagedClusterStatus{
-		Conditions: []metav1.Condition{
-			{Type: fleet.ConditionHubAccepted, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(noon.Add(-2 * time.Hour))},
-			{Type: fleet.ConditionClusterAvailable, Status: available, LastTransitionTime: metav1.NewTime(noon.Add(-time.Hour))},
-		},
-	}}
+	return &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: clusterv1.ManagedClusterSpec{HubAcceptsClient: true},
+		Status: clusterv1.ManagedClusterStatus{
+			Conditions: []metav1.Condition{
+				{Type: fleet.ConditionHubAccepted, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(noon.Add(-2 * time.Hour))},
+				{Type: fleet.ConditionClusterAvailable, Status: available, LastTransitionTime: metav1.NewTime(noon.Add(-time.Hour))},
+			},
+		}}
 }
 
 func yamlObject(text string) *unstructured.Unstructured {
@@ -113,7 +114,8 @@ func (h *hub) reconcile() {
 		}
 		created := w.DeepCopy()
 		h.uids++
-		created.UID, created.Generation, created.Finalizers = types.UID(fmt.Sprint("work-", h.uids)), 1, []string{fleet.FinalizerManifestWorkCleanup}
+		created.UID, created.Generation, created.Finalizers = types.UID(fmt.Sprint("work-", h.uids)), 1,
+			[]string{fleet.FinalizerManifestWorkCleanup}
 		h.Existing = append(h.Existing, *created)
 	}
 	for _, w := range plan.Update {
@@ -128,7 +130,8 @@ func (h *hub) reconcile() {
 		h.work(w.Namespace, w.Name).DeletionTimestamp = new(metav1.NewTime(h.Now))
 	}
 	addOn.Finalizers = slices.DeleteFunc(addOn.Finalizers, func(f string) bool {
-		return slices.ContainsFunc(finalizers, func(known finalizer) bool { return f == known.name || f == known.deprecated }) && !slices.Contains(plan.Finalizers, f)
+		return slices.ContainsFunc(finalizers, func(known finalizer) bool { return f == known.name || f == known.deprecated }) &&
+			!slices.Contains(plan.Finalizers, f)
 	})
 	for _, c := range plan.Conditions {
 		meta.SetStatusCondition(&addOn.Status.Conditions, c)
@@ -175,7 +178,8 @@ func (h *hub) agents(values map[string]map[string]string) {
 			w.Status.ResourceStatus.Manifests = append(w.Status.ResourceStatus.Manifests, reported)
 		}
 		for _, kind := range []string{fleet.ConditionApplied, fleet.ConditionAvailable} {
-			meta.SetStatusCondition(&w.Status.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionTrue, ObservedGeneration: w.Generation})
+			meta.SetStatusCondition(&w.Status.Conditions,
+				metav1.Condition{Type: kind, Status: metav1.ConditionTrue, ObservedGeneration: w.Generation})
 		}
 	}
 }

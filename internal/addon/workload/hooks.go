@@ -76,10 +76,12 @@ func (p *planner) hooks(s side) run {
 	case acceptance.CutOff(s.cluster):
 		return run{done: true} // nobody is left to run them
 	case w != nil && !w.DeletionTimestamp.IsZero():
-		return run{message: fmt.Sprintf("ManifestWork %s/%s of an earlier run is being deleted; the hooks run when it is gone", w.Namespace, w.Name)}
+		return run{message: fmt.Sprintf("ManifestWork %s/%s of an earlier run is being deleted; the hooks run when it is gone", w.Namespace,
+			w.Name)}
 	case w != nil && p.isOfAnother(w):
 		p.Delete = append(p.Delete, w.ManifestWork)
-		return run{message: fmt.Sprintf("ManifestWork %s/%s is of an add-on that was there before; the hooks run when it is gone", w.Namespace, w.Name)}
+		return run{message: fmt.Sprintf("ManifestWork %s/%s is of an add-on that was there before; the hooks run when it is gone", w.Namespace,
+			w.Name)}
 	case w != nil:
 		return w.progress()
 	case p.Workload == nil:
@@ -122,7 +124,8 @@ func (p *planner) hookWorkAt(s side) *work {
 	return nil
 }
 
-// progress tells how far the pre-delete hooks are: hooks are done when the work is available, all Jobs are complete and all Pods have succeeded.
+// progress tells how far the pre-delete hooks are: hooks are done when the work is available, all Jobs are complete and all Pods have
+// succeeded.
 func (w *work) progress() run {
 	var failed, waiting []string
 	for o := range w.manifests {

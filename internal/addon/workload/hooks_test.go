@@ -14,7 +14,8 @@ import (
 )
 
 func hookJob(name string) *unstructured.Unstructured {
-	return annotated(yamlObject(`{apiVersion: batch/v1, kind: Job, metadata: {namespace: ns, name: `+name+`}, spec: {}}`), fleet.AnnotationAddOnPreDelete, "")
+	return annotated(yamlObject(`{apiVersion: batch/v1, kind: Job, metadata: {namespace: ns, name: `+name+`}, spec: {}}`),
+		fleet.AnnotationAddOnPreDelete, "")
 }
 
 func hookPod(name string) *unstructured.Unstructured {
@@ -42,13 +43,15 @@ func TestHooks(t *testing.T) {
 	h.reconcile()
 	h.expectWrites()
 	h.expectFinalizers(fleet.FinalizerAddOnPreDelete)
-	h.expectCondition("HookManifestCompleted", metav1.ConditionFalse, "HookManifestIsNotCompleted", "delete these, too: b, c", "capstan.io/pre-delete-timeout=0s")
+	h.expectCondition("HookManifestCompleted", metav1.ConditionFalse, "HookManifestIsNotCompleted", "delete these, too: b, c",
+		"capstan.io/pre-delete-timeout=0s")
 	h.Dependents = nil
 	h.Workload.Objects[0] = configMap("a", 99)
 	h.reconcile()
 	h.expectWrites("create cluster1/addon-hello-pre-delete")
 	h.expectObjects("cluster1", "addon-hello-pre-delete", "Pod ciao", "Job bye")
-	h.expectCondition("HookManifestCompleted", metav1.ConditionFalse, "HookManifestIsNotCompleted", "Job ns/bye", "Pod ns/ciao", "to be started")
+	h.expectCondition("HookManifestCompleted", metav1.ConditionFalse, "HookManifestIsNotCompleted", "Job ns/bye", "Pod ns/ciao",
+		"to be started")
 	w := h.work("cluster1", "addon-hello-pre-delete")
 	if len(w.OwnerReferences) != 1 || w.Labels[fleet.LabelAddOnName] != "hello" {
 		t.Errorf("owners %v, labels %v", w.OwnerReferences, w.Labels)
@@ -58,12 +61,14 @@ func TestHooks(t *testing.T) {
 			t.Errorf("config %+v", c)
 		}
 	}
-	for _, half := range []values{nil, {"Job": {"JobComplete": "True"}}, {"Pod": {"PodPhase": "Succeeded"}}, {"Job": {"JobComplete": "True"}, "Pod": {"PodPhase": "Running"}}} {
+	for _, half := range []values{nil, {"Job": {"JobComplete": "True"}}, {"Pod": {"PodPhase": "Succeeded"}},
+		{"Job": {"JobComplete": "True"}, "Pod": {"PodPhase": "Running"}}} {
 		h.agents(half)
 		h.reconcile()
 		h.expectWrites()
 		h.expectFinalizers(fleet.FinalizerAddOnPreDelete)
-		h.expectCondition("HookManifestCompleted", metav1.ConditionFalse, "HookManifestIsNotCompleted", "not done yet", "capstan.io/pre-delete-timeout=0s")
+		h.expectCondition("HookManifestCompleted", metav1.ConditionFalse, "HookManifestIsNotCompleted", "not done yet",
+			"capstan.io/pre-delete-timeout=0s")
 	}
 	h.agents(values{"Job": {"JobComplete": "True"}, "Pod": {"PodPhase": "Succeeded"}})
 	h.reconcile()
@@ -117,7 +122,8 @@ func TestFailedHook(t *testing.T) {
 	h.reconcile()
 	h.expectFinalizers(fleet.FinalizerAddOnPreDelete)
 	h.expectCondition("HookManifestCompleted", metav1.ConditionFalse, "HookManifestIsNotCompleted",
-		"On cluster cluster1 failed: Job ns/bye (Job has reached the specified backoff limit)", "delete ManifestWork cluster1/addon-hello-pre-delete",
+		"On cluster cluster1 failed: Job ns/bye (Job has reached the specified backoff limit)",
+		"delete ManifestWork cluster1/addon-hello-pre-delete",
 		"kubectl annotate managedclusteraddon -n cluster1 hello capstan.io/pre-delete-timeout=0s")
 	if h.plan.RequeueAfter != 0 {
 		t.Errorf("comes back after %s", h.plan.RequeueAfter)
@@ -162,7 +168,8 @@ func TestDependentsNotWaitedFor(t *testing.T) {
 	set(&h.Installation.AddOn.Annotations, fleet.AnnotationPreDeleteTimeout, "30m")
 	h.reconcile()
 	h.expectFinalizers(fleet.FinalizerAddOnPreDelete)
-	h.expectCondition("HookManifestCompleted", metav1.ConditionFalse, "HookManifestIsNotCompleted", "delete these, too: b", "all the same at 2026-11-21T12:30:00Z")
+	h.expectCondition("HookManifestCompleted", metav1.ConditionFalse, "HookManifestIsNotCompleted", "delete these, too: b",
+		"all the same at 2026-11-21T12:30:00Z")
 	if h.plan.RequeueAfter != 30*time.Minute {
 		t.Errorf("it comes back after %s", h.plan.RequeueAfter)
 	}
@@ -183,7 +190,8 @@ func TestHostedHooks(t *testing.T) {
 	h.removed()
 	h.reconcile()
 	h.expectWrites("create cluster1/addon-hello-pre-delete", "create host/addon-hello-pre-delete-hosting-cluster1")
-	h.expectCondition("HookManifestCompleted", metav1.ConditionFalse, "HookManifestIsNotCompleted", "Job ns/a on cluster cluster1", "Job ns/b on cluster host")
+	h.expectCondition("HookManifestCompleted", metav1.ConditionFalse, "HookManifestIsNotCompleted", "Job ns/a on cluster cluster1",
+		"Job ns/b on cluster host")
 	done := h.work("host", "addon-hello-pre-delete-hosting-cluster1")
 	h.agents(values{"Job": {"JobComplete": "True"}})
 	done.Status = workv1.ManifestWorkStatus{}
@@ -211,14 +219,17 @@ func TestHookTimeout(t *testing.T) {
 		want       time.Duration // 0: never
 		says       string
 	}{
-		"available":                    {available: metav1.ConditionTrue, says: "capstan.io/pre-delete-timeout=0s"},
-		"not available":                {available: metav1.ConditionFalse, want: 10 * time.Minute, says: "cluster cluster1 is not available; the hub removes the add-on all the same at 2026-11-21T12:10:00Z"},
+		"available": {available: metav1.ConditionTrue, says: "capstan.io/pre-delete-timeout=0s"},
+		"not available": {available: metav1.ConditionFalse, want: 10 * time.Minute,
+			says: "cluster cluster1 is not available; the hub removes the add-on all the same at 2026-11-21T12:10:00Z"},
 		"unknown":                      {available: metav1.ConditionUnknown, want: 10 * time.Minute},
 		"the add-on says":              {addOn: timeout("1m"), cma: timeout("1h"), available: metav1.ConditionTrue, want: time.Minute},
 		"the add-on says: hookTimeout": {addOn: timeout("1h"), available: metav1.ConditionUnknown, want: time.Hour},
 		"the catalogue says":           {cma: timeout("30s"), available: metav1.ConditionUnknown, want: 30 * time.Second},
-		"nonsense":                     {addOn: timeout("soon"), available: metav1.ConditionTrue, says: `capstan.io/pre-delete-timeout="soon" is no duration`},
-		"less than nothing":            {addOn: timeout("-1s"), available: metav1.ConditionUnknown, want: 10 * time.Minute, says: "is no duration, write one such as 30m"},
+		"nonsense": {addOn: timeout("soon"), available: metav1.ConditionTrue,
+			says: `capstan.io/pre-delete-timeout="soon" is no duration`},
+		"less than nothing": {addOn: timeout("-1s"), available: metav1.ConditionUnknown, want: 10 * time.Minute,
+			says: "is no duration, write one such as 30m"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -291,7 +302,8 @@ func TestUnrenderedHooks(t *testing.T) {
 	h.reconcile()
 	h.expectWrites()
 	h.expectFinalizers(fleet.FinalizerAddOnPreDelete)
-	h.expectCondition("HookManifestCompleted", metav1.ConditionFalse, "HookManifestIsNotCompleted", "no such chart", "capstan.io/pre-delete-timeout=0s")
+	h.expectCondition("HookManifestCompleted", metav1.ConditionFalse, "HookManifestIsNotCompleted", "no such chart",
+		"capstan.io/pre-delete-timeout=0s")
 	set(&h.Installation.AddOn.Annotations, fleet.AnnotationPreDeleteTimeout, "0s")
 	h.reconcile()
 	h.expectFinalizers()
@@ -310,7 +322,8 @@ func TestUnusableHooks(t *testing.T) {
 	if h.plan.RequeueAfter != rerender {
 		t.Errorf("the add-on is asked again after %s", h.plan.RequeueAfter)
 	}
-	h.CMA = &addonv1beta1.ClusterManagementAddOn{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{fleet.AnnotationPreDeleteTimeout: "0s"}}}
+	h.CMA = &addonv1beta1.ClusterManagementAddOn{
+		ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{fleet.AnnotationPreDeleteTimeout: "0s"}}}
 	h.reconcile()
 	h.expectFinalizers()
 }

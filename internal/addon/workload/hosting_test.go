@@ -26,7 +26,8 @@ func TestHosted(t *testing.T) {
 	h.expectFinalizers(fleet.FinalizerHostingManifestsCleanup)
 	h.expectCondition("HostingClusterValidity", metav1.ConditionTrue, "HostingClusterValid")
 	w := h.work("host", "addon-hello-deploy-hosting-cluster1-0")
-	if len(w.OwnerReferences) != 0 || !maps.Equal(w.Labels, map[string]string{fleet.LabelAddOnName: "hello", fleet.LabelAddOnNamespace: "cluster1"}) {
+	if len(w.OwnerReferences) != 0 ||
+		!maps.Equal(w.Labels, map[string]string{fleet.LabelAddOnName: "hello", fleet.LabelAddOnNamespace: "cluster1"}) {
 		t.Errorf("owners %v, labels %v", w.OwnerReferences, w.Labels)
 	}
 	h.agents(nil)
@@ -83,7 +84,8 @@ func TestHostedByItself(t *testing.T) {
 	h.Hosting = h.Installation.Cluster
 	h.reconcile()
 	h.expectWrites("create cluster1/addon-hello-deploy-0", "create cluster1/addon-hello-deploy-hosting-cluster1-0")
-	if w := h.work("cluster1", "addon-hello-deploy-hosting-cluster1-0"); len(w.OwnerReferences) != 1 || w.Labels[fleet.LabelAddOnNamespace] != "" {
+	if w := h.work("cluster1", "addon-hello-deploy-hosting-cluster1-0"); len(w.OwnerReferences) != 1 ||
+		w.Labels[fleet.LabelAddOnNamespace] != "" {
 		t.Errorf("owners %v, labels %v", w.OwnerReferences, w.Labels)
 	}
 	h.agents(nil)
@@ -100,7 +102,8 @@ func TestHostingClusterIsGone(t *testing.T) {
 	h.Hosting.DeletionTimestamp = new(metav1.NewTime(noon))
 	h.reconcile()
 	h.expectWrites("delete host/addon-hello-deploy-hosting-cluster1-0")
-	h.expectCondition("HostingClusterValidity", metav1.ConditionFalse, "HostingClusterInvalid", "ManagedCluster host", "is being deleted", fleet.AnnotationHostingClusterName)
+	h.expectCondition("HostingClusterValidity", metav1.ConditionFalse, "HostingClusterInvalid", "ManagedCluster host", "is being deleted",
+		fleet.AnnotationHostingClusterName)
 	h.expectFinalizers()
 	h.Hosting = nil
 	h.reconcile()
@@ -140,7 +143,8 @@ func TestHostedRemoval(t *testing.T) {
 func TestUnknownLocation(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, annotated(configMap("b", 1), at, "moon"))
-	if _, err := New(h.Input); err == nil || err.Error() != `manifest 0 (*unstructured.Unstructured ns/b): `+at+` is "moon"; it has to be managed, hosting or none` {
+	if _, err := New(h.Input); err == nil || err.Error() != `manifest 0 (*unstructured.Unstructured ns/b): `+at+
+		` is "moon"; it has to be managed, hosting or none` {
 		t.Errorf("error %v", err)
 	}
 }

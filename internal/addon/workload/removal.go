@@ -159,7 +159,8 @@ func (p *planner) deadline(cluster *clusterv1.ManagedCluster) deadline {
 		return d
 	}
 	since := p.Installation.AddOn.DeletionTimestamp.Time
-	if c := meta.FindStatusCondition(cluster.Status.Conditions, fleet.ConditionClusterAvailable); c != nil && c.LastTransitionTime.After(since) {
+	if c := meta.FindStatusCondition(cluster.Status.Conditions, fleet.ConditionClusterAvailable); c != nil &&
+		c.LastTransitionTime.After(since) {
 		since = c.LastTransitionTime.Time
 	}
 	return deadline{at: since.Add(hookTimeout), invalid: d.invalid}

@@ -31,8 +31,8 @@ func (p *planner) managedSide() side {
 	}
 }
 
-// hostingSide has no cluster while that is being deleted: what is brought there now would be left behind. Nor has it one that is not accepted:
-// whoever names it may name anything, and the works go to the namespace of that name.
+// hostingSide has no cluster while that is being deleted: what is brought there now would be left behind. Nor has it one that is not
+// accepted: whoever names it may name anything, and the works go to the namespace of that name.
 func (p *planner) hostingSide() side {
 	s := side{hosting: true, condition: fleet.ConditionHostingManifestApplied, preDelete: finalizers[1]}
 	if p.hosted() {
@@ -97,7 +97,8 @@ func (p *planner) validity() metav1.Condition {
 			fmt.Sprintf("ManagedCluster %s, which is to host the agent, is not accepted: accept it, or name another one in the annotation %s",
 				name, fleet.AnnotationHostingClusterName))
 	default:
-		return holding(fleet.ConditionHostingClusterValidity, fleet.ReasonHostingClusterValid, fmt.Sprintf("ManagedCluster %s hosts the agent", name))
+		return holding(fleet.ConditionHostingClusterValidity, fleet.ReasonHostingClusterValid,
+			fmt.Sprintf("ManagedCluster %s hosts the agent", name))
 	}
 }
 

@@ -57,7 +57,8 @@ func TestDeletionOrphan(t *testing.T) {
 		t.Errorf("policy %s", w.Spec.DeleteOption.PropagationPolicy)
 	}
 	// Nobody guesses the plural of mouse. The cluster reports it.
-	w.Status.ResourceStatus.Manifests = []workv1.ManifestCondition{{ResourceMeta: workv1.ManifestResourceMeta{Group: "example.com", Kind: "Mouse", Resource: "mice", Name: "g"}}}
+	w.Status.ResourceStatus.Manifests = []workv1.ManifestCondition{{ResourceMeta: workv1.ManifestResourceMeta{Group: "example.com",
+		Kind: "Mouse", Resource: "mice", Name: "g"}}}
 	if got := orphans(); got != fmt.Sprintf(want, "mice") {
 		t.Errorf("rules %s", got)
 	}
@@ -70,7 +71,8 @@ func TestDeleteOption(t *testing.T) {
 	marked := annotated(configMap("a", 1), fleet.AnnotationDeletionOrphan, "")
 	selective := func(rules ...workv1.OrphaningRule) *workv1.DeleteOption {
 		return &workv1.DeleteOption{
-			PropagationPolicy: workv1.DeletePropagationPolicyTypeSelectivelyOrphan, SelectivelyOrphan: &workv1.SelectivelyOrphan{OrphaningRules: rules},
+			PropagationPolicy: workv1.DeletePropagationPolicyTypeSelectivelyOrphan,
+			SelectivelyOrphan: &workv1.SelectivelyOrphan{OrphaningRules: rules},
 		}
 	}
 	other := workv1.OrphaningRule{Resource: "secrets", Namespace: "ns", Name: "s"}
@@ -78,13 +80,16 @@ func TestDeleteOption(t *testing.T) {
 		object         client.Object
 		authored, want *workv1.DeleteOption
 	}{
-		"nothing":        {configMap("a", 1), nil, nil},
-		"default":        {configMap("a", 1), &workv1.DeleteOption{}, &workv1.DeleteOption{PropagationPolicy: workv1.DeletePropagationPolicyTypeForeground}},
-		"marked":         {marked, nil, selective(rule)},
-		"all stay":       {marked, &workv1.DeleteOption{PropagationPolicy: workv1.DeletePropagationPolicyTypeOrphan}, &workv1.DeleteOption{PropagationPolicy: workv1.DeletePropagationPolicyTypeOrphan}},
+		"nothing": {configMap("a", 1), nil, nil},
+		"default": {configMap("a", 1), &workv1.DeleteOption{},
+			&workv1.DeleteOption{PropagationPolicy: workv1.DeletePropagationPolicyTypeForeground}},
+		"marked": {marked, nil, selective(rule)},
+		"all stay": {marked, &workv1.DeleteOption{PropagationPolicy: workv1.DeletePropagationPolicyTypeOrphan},
+			&workv1.DeleteOption{PropagationPolicy: workv1.DeletePropagationPolicyTypeOrphan}},
 		"others as well": {marked, selective(other), selective(other, rule)},
 		"said twice":     {marked, selective(rule), selective(rule)},
-		"rules without effect": {marked, &workv1.DeleteOption{SelectivelyOrphan: &workv1.SelectivelyOrphan{OrphaningRules: []workv1.OrphaningRule{other}}},
+		"rules without effect": {marked,
+			&workv1.DeleteOption{SelectivelyOrphan: &workv1.SelectivelyOrphan{OrphaningRules: []workv1.OrphaningRule{other}}},
 			selective(rule)},
 	} {
 		h := newHub(t, test.object)
@@ -109,7 +114,8 @@ func equalJSON(a, b any) bool {
 // Objects of the SDK's types need no apiVersion and kind, and what a cluster says of an object does not get into works.
 func TestManifests(t *testing.T) {
 	t.Parallel()
-	meta := metav1.ObjectMeta{Namespace: "ns", Name: "a", UID: "u", ResourceVersion: "7", Generation: 3, ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m"}},
+	meta := metav1.ObjectMeta{Namespace: "ns", Name: "a", UID: "u", ResourceVersion: "7", Generation: 3,
+		ManagedFields:     []metav1.ManagedFieldsEntry{{Manager: "m"}},
 		CreationTimestamp: metav1.NewTime(noon)}
 	deployment := &appsv1.Deployment{ObjectMeta: meta, Status: appsv1.DeploymentStatus{ReadyReplicas: 1}}
 	read := yamlObject(`{apiVersion: example.com/v1, kind: Thing, metadata: {name: t, uid: x, creationTimestamp: null}, spec: {x: 1.5, s: "<&>"}, status: {ready: true}}`)
@@ -180,7 +186,8 @@ func TestComparison(t *testing.T) {
 		h.reconcile()
 		h.expectWrites()
 		w := h.work("cluster1", "addon-hello-deploy-0")
-		if w.Labels["mine"] != "x" || w.Annotations[fleet.AnnotationLoggingPrefix+"a"] != "b" || len(w.OwnerReferences) != 1 || w.OwnerReferences[0].UID != "addon-uid" {
+		if w.Labels["mine"] != "x" || w.Annotations[fleet.AnnotationLoggingPrefix+"a"] != "b" || len(w.OwnerReferences) != 1 ||
+			w.OwnerReferences[0].UID != "addon-uid" {
 			t.Errorf("%s: metadata %+v", name, w.ObjectMeta)
 		}
 	}
@@ -192,12 +199,14 @@ func TestManifestConfigs(t *testing.T) {
 	h := newHub(t, configMap("a", 30_000), configMap("b", 30_000))
 	named := func(name string) workv1.ManifestConfigOption {
 		return workv1.ManifestConfigOption{
-			ResourceIdentifier: workv1.ResourceIdentifier{Resource: "configmaps", Namespace: "ns", Name: name}, FeedbackScrapeType: workv1.FeedbackPollType,
+			ResourceIdentifier: workv1.ResourceIdentifier{Resource: "configmaps", Namespace: "ns", Name: name},
+			FeedbackScrapeType: workv1.FeedbackPollType,
 		}
 	}
 	h.Workload.ManifestConfigs = []workv1.ManifestConfigOption{named("b"), named("*"), named("c")}
 	h.reconcile()
-	for work, want := range map[string][]workv1.ManifestConfigOption{"addon-hello-deploy-0": {named("*")}, "addon-hello-deploy-1": {named("b"), named("*")}} {
+	for work, want := range map[string][]workv1.ManifestConfigOption{"addon-hello-deploy-0": {named("*")},
+		"addon-hello-deploy-1": {named("b"), named("*")}} {
 		if got := h.work("cluster1", work).Spec.ManifestConfigs; !equalJSON(got, want) {
 			t.Errorf("%s: %+v", work, got)
 		}
@@ -211,11 +220,13 @@ func TestHealthFeedback(t *testing.T) {
 	h.Options.Health.Mode = addon.HealthDeployments
 	theirs := workv1.FeedbackRule{Type: workv1.JSONPathsType, JSONPaths: []workv1.JSONPath{{Name: "Mine", Path: ".metadata.name"}}}
 	h.Workload.ManifestConfigs = []workv1.ManifestConfigOption{{
-		ResourceIdentifier: workv1.ResourceIdentifier{Group: "apps", Resource: "deployments", Namespace: "*", Name: "*"}, FeedbackRules: []workv1.FeedbackRule{theirs},
+		ResourceIdentifier: workv1.ResourceIdentifier{Group: "apps", Resource: "deployments", Namespace: "*", Name: "*"},
+		FeedbackRules:      []workv1.FeedbackRule{theirs},
 	}}
 	h.reconcile()
 	configs := h.work("cluster1", "addon-hello-deploy-0").Spec.ManifestConfigs
-	if len(configs) != 2 || configs[0].ResourceIdentifier.Name != "d" || configs[0].FeedbackRules[0].Type != workv1.WellKnownStatusType || !equalJSON(configs[0].FeedbackRules[2], theirs) {
+	if len(configs) != 2 || configs[0].ResourceIdentifier.Name != "d" || configs[0].FeedbackRules[0].Type != workv1.WellKnownStatusType ||
+		!equalJSON(configs[0].FeedbackRules[2], theirs) {
 		t.Errorf("configs %+v", configs)
 	}
 }
@@ -225,8 +236,9 @@ func TestUnusableObjects(t *testing.T) {
 	t.Parallel()
 	for want, objects := range map[string][]client.Object{
 		"manifest 1: it is nil": {configMap("a", 1), nil},
-		"manifest 0 (*unstructured.Unstructured ns/a): kind is missing":    {yamlObject(`{apiVersion: v1, metadata: {namespace: ns, name: a}}`)},
-		"manifest 0: metadata.name is missing":                             {yamlObject(`{apiVersion: v1, kind: ConfigMap, metadata: {generateName: a-}}`)},
+		"manifest 0 (*unstructured.Unstructured ns/a): kind is missing": {yamlObject(`{apiVersion: v1, metadata: {namespace: ns, name: a}}`)},
+		"manifest 0: metadata.name is missing": {
+			yamlObject(`{apiVersion: v1, kind: ConfigMap, metadata: {generateName: a-}}`)},
 		"manifest 1 is another ConfigMap ns/a that differs from the first": {configMap("a", 1), configMap("a", 2)},
 	} {
 		h := newHub(t, objects...)
@@ -258,12 +270,14 @@ func TestManifestApplied(t *testing.T) {
 	h.expectCondition("ManifestApplied", metav1.ConditionTrue, "AddonManifestApplied")
 	h.Installation.Cluster = cluster("cluster1", metav1.ConditionUnknown)
 	h.reconcile()
-	h.expectCondition("ManifestApplied", metav1.ConditionFalse, "AddonManifestAppliedFailed", "Cluster cluster1 is not available", "addon-hello-deploy-0")
+	h.expectCondition("ManifestApplied", metav1.ConditionFalse, "AddonManifestAppliedFailed", "Cluster cluster1 is not available",
+		"addon-hello-deploy-0")
 	h.agents(nil)
 	w := h.work("cluster1", "addon-hello-deploy-0")
 	w.Status.Conditions[0].Status, w.Status.Conditions[0].Message = metav1.ConditionFalse, "1 of 1 manifests failed to apply: no namespace"
 	h.reconcile()
-	h.expectCondition("ManifestApplied", metav1.ConditionFalse, "AddonManifestAppliedFailed", "addon-hello-deploy-0: 1 of 1 manifests failed to apply: no namespace")
+	h.expectCondition("ManifestApplied", metav1.ConditionFalse, "AddonManifestAppliedFailed",
+		"addon-hello-deploy-0: 1 of 1 manifests failed to apply: no namespace")
 	h.Workload.Objects = nil
 	h.reconcile()
 	h.expectWrites("delete cluster1/addon-hello-deploy-0")

@@ -206,7 +206,8 @@ func grewBeyond(before map[string][]string, sizes map[string]int, works []string
 	total := map[string]int{}
 	for name, homes := range before {
 		if size, still := sizes[name]; still {
-			total[homes[0]] += len(fmt.Sprintf(`{"apiVersion":"v1","data":{"k":""},"kind":"ConfigMap","metadata":{"name":"%s","namespace":"ns"}}`, name)) + size
+			total[homes[0]] += len(fmt.Sprintf(`{"apiVersion":"v1","data":{"k":""},"kind":"ConfigMap","metadata":{"name":"%s","namespace":"ns"}}`,
+				name)) + size
 		}
 	}
 	return total[works[0]] > limit

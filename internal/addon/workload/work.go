@@ -106,7 +106,8 @@ func (w *work) has(o id) bool {
 	return reported != nil && meta.IsStatusConditionTrue(reported.Conditions, fleet.ConditionApplied)
 }
 
-// Answered tells whether the agent has said of a work, as it is now, whether it is applied. One that is being deleted is not what it will be.
+// Answered tells whether the agent has said of a work, as it is now, whether it is applied. One that is being deleted is not what it will
+// be.
 func Answered(w *workv1.ManifestWork) bool {
 	_, observed := (&work{ManifestWork: w}).observed(fleet.ConditionApplied)
 	return observed && w.DeletionTimestamp.IsZero()

@@ -59,7 +59,8 @@ func TestHandlerBoundsTheBody(t *testing.T) {
 		start, end := `{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview","request":{"uid":"`, `"}}`
 		return start + strings.Repeat("u", size-len(start)-len(end)) + end
 	}
-	for size, want := range map[int]int{limit: http.StatusOK, limit + 1: http.StatusRequestEntityTooLarge, 100 * limit: http.StatusRequestEntityTooLarge} {
+	for size, want := range map[int]int{limit: http.StatusOK, limit + 1: http.StatusRequestEntityTooLarge,
+		100 * limit: http.StatusRequestEntityTooLarge} {
 		body := strings.NewReader(reviewOf(size))
 		answer := httptest.NewRecorder()
 		handler(limit).ServeHTTP(answer, httptest.NewRequest(http.MethodPost, Path, body))

@@ -11,7 +11,8 @@ import (
 // R10: an agent tells how its cluster is reached, and nothing that others decide by.
 func TestAgentsChangeTheirOwn(t *testing.T) {
 	t.Parallel()
-	const metadata, spec = "metadata: {name: c1, labels: {env: test}, finalizers: [a], annotations: {x: z}}", "hubAcceptsClient: true, leaseDurationSeconds: 60"
+	const metadata, spec = "metadata: {name: c1, labels: {env: test}, finalizers: [a], annotations: {x: z}}",
+		"hubAcceptsClient: true, leaseDurationSeconds: 60"
 	before := func() *unstructured.Unstructured {
 		c := cluster(t, metadata+", spec: {"+spec+"}")
 		c.SetLabels(map[string]string{"env": "test", "cluster.open-cluster-management.io/clusterset": "default"})
@@ -51,7 +52,8 @@ func TestAgentsChangeTheirOwn(t *testing.T) {
 			changed := before()
 			test.change(changed)
 			agent := newServer()
-			agent.who = &user.DefaultInfo{Name: "agent", Groups: []string{"system:open-cluster-management:c1", "system:open-cluster-management:managed-clusters"}}
+			agent.who = &user.DefaultInfo{Name: "agent",
+				Groups: []string{"system:open-cluster-management:c1", "system:open-cluster-management:managed-clusters"}}
 			code := int32(0)
 			if test.refused != "" {
 				code = 403
@@ -65,8 +67,8 @@ func TestAgentsChangeTheirOwn(t *testing.T) {
 	}
 }
 
-// An agent puts on works the finalizers that the hub takes off for it when it goes on without it, and no others: one of another domain, or an
-// owner, would keep a work in its namespace, and its rights to works with it.
+// An agent puts on works the finalizers that the hub takes off for it when it goes on without it, and no others: one of another domain, or
+// an owner, would keep a work in its namespace, and its rights to works with it.
 func TestAgentsLeaveMetadataOfWorks(t *testing.T) {
 	t.Parallel()
 	const own, held = "cluster.open-cluster-management.io/manifest-work-cleanup", "example.com/hold"
@@ -95,7 +97,8 @@ func TestAgentsLeaveMetadataOfWorks(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			for _, who := range []*user.DefaultInfo{
-				agentOfC1, {Name: "system:serviceaccount:c1:a-agent"}, {Name: "x", Groups: []string{"system:open-cluster-management:cluster:c1:addon:a"}},
+				agentOfC1, {Name: "system:serviceaccount:c1:a-agent"},
+				{Name: "x", Groups: []string{"system:open-cluster-management:cluster:c1:addon:a"}},
 			} {
 				code := int32(0)
 				if test.refused != "" {

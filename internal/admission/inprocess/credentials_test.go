@@ -17,8 +17,8 @@ func bindingServer(who *user.DefaultInfo) *server {
 	return s
 }
 
-// Certificates hold for the ManagedCluster that they were issued for: the hub writes down since when when somebody creates it, or cuts it off, and
-// an administrator who restores it says so.
+// Certificates hold for the ManagedCluster that they were issued for: the hub writes down since when when somebody creates it, or cuts it
+// off, and an administrator who restores it says so.
 func TestCredentialsAreBoundToTheCluster(t *testing.T) {
 	t.Parallel()
 	const created, cutOff, earlier = "2026-11-21T04:30:00Z", "2026-11-21T04:30:01Z", "2026-01-01T00:00:00Z"
@@ -41,8 +41,10 @@ func TestCredentialsAreBoundToTheCluster(t *testing.T) {
 		{name: "it is cut off", cluster: with(earlier, label), old: with(earlier, "}, spec: {hubAcceptsClient: true}"), want: cutOff},
 		{name: "one that was there before is cut off", cluster: "metadata: {name: c1" + label, old: "metadata: {name: c1}", want: cutOff},
 		{name: "it stays cut off", cluster: with(earlier, label), old: with(earlier, label), want: earlier},
-		{name: "it is cut off, and nobody wrote down when", cluster: "metadata: {name: c1" + label, old: "metadata: {name: c1" + label, want: cutOff},
-		{name: "it is accepted again", cluster: with(earlier, label+", spec: {hubAcceptsClient: true}"), old: with(earlier, label), want: earlier},
+		{name: "it is cut off, and nobody wrote down when", cluster: "metadata: {name: c1" + label, old: "metadata: {name: c1" + label,
+			want: cutOff},
+		{name: "it is accepted again", cluster: with(earlier, label+", spec: {hubAcceptsClient: true}"), old: with(earlier, label),
+			want: earlier},
 		{name: "an administrator changes it", cluster: with(earlier, "}"), old: with(created, "}"), want: earlier},
 		{name: "an administrator takes it back", cluster: "metadata: {name: c1}", old: with(created, "}"), want: ""},
 	} {
@@ -85,11 +87,13 @@ func TestCredentialsNotBeforeIsRefused(t *testing.T) {
 		text        string
 	}{
 		{"no time", "yesterday", nil, 400, `"yesterday" is no time: write one such as 2026-`},
-		{"yet to come", "2026-11-21T04:30:01Z", nil, 400, "it is yet to come, and no certificate would hold until then: write 2026-11-21T04:30:00Z or earlier"},
+		{"yet to come", "2026-11-21T04:30:01Z", nil, 400,
+			"it is yet to come, and no certificate would hold until then: write 2026-11-21T04:30:00Z or earlier"},
 		{"an agent", "2026-01-01T00:00:00Z", agentOfC1, 403, "agents cannot set " + where},
 		{"an agent that takes it back", "", agentOfC1, 403, "agents cannot set " + where},
 		{"an add-on", "2026-01-01T00:00:00Z", addOn, 403, "agents cannot set " + where},
-		{"an add-on with a token", "2026-01-01T00:00:00Z", &user.DefaultInfo{Name: "system:serviceaccount:c1:a-agent"}, 403, "agents cannot set " + where},
+		{"an add-on with a token", "2026-01-01T00:00:00Z", &user.DefaultInfo{Name: "system:serviceaccount:c1:a-agent"}, 403,
+			"agents cannot set " + where},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

@@ -11,7 +11,8 @@ import (
 
 // newcomers have a bootstrap credential, each in its way.
 var newcomers = map[string]*user.DefaultInfo{
-	"bootstrap token":           {Name: "system:bootstrap:abcdef", Groups: []string{"system:bootstrappers", "system:bootstrappers:managedcluster"}},
+	"bootstrap token": {Name: "system:bootstrap:abcdef",
+		Groups: []string{"system:bootstrappers", "system:bootstrappers:managedcluster"}},
 	"service account":           {Name: "system:serviceaccount:open-cluster-management:agent-registration-bootstrap"},
 	"service account of before": {Name: "system:serviceaccount:open-cluster-management:cluster-bootstrap"},
 }
@@ -24,8 +25,8 @@ func as(who *user.DefaultInfo) *server {
 	return s
 }
 
-// RG-05: a joiner does not choose set, labels, taints, finalizers and owners of its ManagedCluster. What it may choose is what agents of Open
-// Cluster Management send: the name, client configs and annotations of their prefix, with what the schema fills in.
+// RG-05: a joiner does not choose set, labels, taints, finalizers and owners of its ManagedCluster. What it may choose is what agents of
+// Open Cluster Management send: the name, client configs and annotations of their prefix, with what the schema fills in.
 func TestWhoJoinsAsksForNoMore(t *testing.T) {
 	t.Parallel()
 	const joins = "has a bootstrap credential and cannot set "
@@ -34,13 +35,17 @@ func TestWhoJoinsAsksForNoMore(t *testing.T) {
 		{name: "what the schema fills in", more: "metadata: {name: c1}, spec: {hubAcceptsClient: false, leaseDurationSeconds: 60}"},
 		{name: "what agents send", more: `metadata: {name: c1, annotations: {agent.open-cluster-management.io/a: b}},
 			spec: {hubAcceptsClient: false, managedClusterClientConfigs: [{url: "https://c1", caBundle: Y2E=}]}`},
-		{name: "set", more: "metadata: {name: c1, labels: {cluster.open-cluster-management.io/clusterset: prod}}", refused: joins + "metadata.labels"},
-		{name: "set default", more: "metadata: {name: c1, labels: {cluster.open-cluster-management.io/clusterset: default}}", refused: joins + "metadata.labels"},
+		{name: "set", more: "metadata: {name: c1, labels: {cluster.open-cluster-management.io/clusterset: prod}}", refused: joins +
+			"metadata.labels"},
+		{name: "set default", more: "metadata: {name: c1, labels: {cluster.open-cluster-management.io/clusterset: default}}", refused: joins +
+			"metadata.labels"},
 		{name: "label", more: "metadata: {name: c1, labels: {env: prod}}", refused: joins + "metadata.labels"},
 		{name: "annotation", more: "metadata: {name: c1, annotations: {a: b}}", refused: joins + "metadata.annotations[a]"},
-		{name: "somebody else's name", more: "metadata: {name: c1, annotations: {capstan.io/requested-by: admin}}", refused: joins + "metadata.annotations[capstan.io/requested-by]"},
+		{name: "somebody else's name", more: "metadata: {name: c1, annotations: {capstan.io/requested-by: admin}}", refused: joins +
+			"metadata.annotations[capstan.io/requested-by]"},
 		{name: "finalizer", more: "metadata: {name: c1, finalizers: [a.io/b]}", refused: joins + "metadata.finalizers"},
-		{name: "owner", more: "metadata: {name: c1, ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: a, uid: b}]}", refused: joins + "metadata.ownerReferences"},
+		{name: "owner", more: "metadata: {name: c1, ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: a, uid: b}]}", refused: joins +
+			"metadata.ownerReferences"},
 		{name: "taint", more: "metadata: {name: c1}, spec: {taints: [{key: a, effect: NoSelect}]}", refused: joins + "spec.taints"},
 		{name: "lease duration", more: "metadata: {name: c1}, spec: {leaseDurationSeconds: 1}", refused: joins + "spec.leaseDurationSeconds"},
 		{name: "acceptance", more: "metadata: {name: c1}, spec: {hubAcceptsClient: true}", refused: "cannot update the HubAcceptsClient field"},

@@ -21,7 +21,8 @@ import (
 	"github.com/capstan-io/capstan/internal/admission/inprocess"
 )
 
-var agentOfC1 = &user.DefaultInfo{Name: "system:open-cluster-management:c1:a", Groups: []string{"system:open-cluster-management:c1", "system:open-cluster-management:managed-clusters"}}
+var agentOfC1 = &user.DefaultInfo{Name: "system:open-cluster-management:c1:a",
+	Groups: []string{"system:open-cluster-management:c1", "system:open-cluster-management:managed-clusters"}}
 
 func request(t *testing.T, bytes int) *unstructured.Unstructured {
 	t.Helper()
@@ -29,23 +30,27 @@ func request(t *testing.T, bytes int) *unstructured.Unstructured {
 		spec: {request: "`+strings.Repeat("A", bytes)+`"}}`)
 }
 
-// What agents and joiners may write is bounded: certificate requests of 250 kB, client configs and claims of a megabyte. So is whatever else agents
-// write: entries that they make up in managedNamespaces, the holder of a Lease, the status of add-ons and works. An add-on's agent has the same bounds.
+// What agents and joiners may write is bounded: certificate requests of 250 kB, client configs and claims of a megabyte. So is whatever
+// else agents write: entries that they make up in managedNamespaces, the holder of a Lease, the status of add-ons and works. An add-on's
+// agent has the same bounds.
 func TestSizes(t *testing.T) {
 	t.Parallel()
 	joiner := newcomers["bootstrap token"]
 	configs := func(bytes int) *unstructured.Unstructured {
-		return cluster(t, `metadata: {name: c1}, spec: {managedClusterClientConfigs: [{url: "https://c1", caBundle: "`+strings.Repeat("QUJD", bytes/4)+`"}]}`)
+		return cluster(t, `metadata: {name: c1}, spec: {managedClusterClientConfigs: [{url: "https://c1", caBundle: "`+
+			strings.Repeat("QUJD", bytes/4)+`"}]}`)
 	}
 	claims := func(bytes int) *unstructured.Unstructured {
 		return cluster(t, `metadata: {name: c1}, status: {clusterClaims: [{name: a, value: "`+strings.Repeat("v", bytes)+`"}]}`)
 	}
 	namespaces := func(name string, bytes int) *unstructured.Unstructured {
 		entries := strings.Repeat(`{name: a, clusterSet: "`+strings.Repeat("v", 1<<10)+`"}, `, 1<<10)
-		return cluster(t, `metadata: {name: c1}, status: {managedNamespaces: [`+entries+`{name: `+name+`, clusterSet: s, conditions: [{type: A, message: "`+strings.Repeat("m", bytes)+`"}]}]}`)
+		return cluster(t, `metadata: {name: c1}, status: {managedNamespaces: [`+entries+`{name: `+name+
+			`, clusterSet: s, conditions: [{type: A, message: "`+strings.Repeat("m", bytes)+`"}]}]}`)
 	}
 	lease := func(bytes int) *unstructured.Unstructured {
-		return object(t, `{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: l, namespace: c1}, spec: {holderIdentity: "`+strings.Repeat("h", bytes)+`"}}`)
+		return object(t, `{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: l, namespace: c1}, spec: {holderIdentity: "`+
+			strings.Repeat("h", bytes)+`"}}`)
 	}
 	addOn := func(bytes int) *unstructured.Unstructured {
 		return object(t, `{apiVersion: addon.open-cluster-management.io/v1beta1, kind: ManagedClusterAddOn, metadata: {name: a, namespace: c1},
@@ -53,13 +58,18 @@ func TestSizes(t *testing.T) {
 	}
 	work := func(manifests, bytes int, configs string) *unstructured.Unstructured {
 		return object(t, `{apiVersion: work.open-cluster-management.io/v1, kind: ManifestWork, metadata: {name: w, namespace: c1},
-			spec: {workload: {manifests: [`+strings.Repeat(`{apiVersion: v1, kind: ConfigMap, metadata: {name: c}},`, manifests)+`]}, manifestConfigs: [`+configs+`]},
+			spec: {workload: {manifests: [`+strings.Repeat(`{apiVersion: v1, kind: ConfigMap, metadata: {name: c}},`, manifests)+
+			`]}, manifestConfigs: [`+configs+`]},
 			status: {conditions: [{type: Applied, message: "`+strings.Repeat("m", bytes)+`"}]}}`)
 	}
-	addOnOfC1 := &user.DefaultInfo{Name: "system:open-cluster-management:cluster:c1:addon:a:agent:x", Groups: []string{"system:open-cluster-management:cluster:c1:addon:a"}}
-	tokenOfC1, agentOfC2 := &user.DefaultInfo{Name: "system:serviceaccount:c1:a-agent"}, &user.DefaultInfo{Name: "system:open-cluster-management:c2:a", Groups: []string{"system:open-cluster-management:c2"}}
-	const leaseTooLarge, addOnTooLarge, workTooLarge = "Lease c1/l takes", "status.conditions of ManagedClusterAddOn c1/a takes", "status of ManifestWork c1/w with 1 manifests takes"
-	const requestTooLarge, configsTooLarge = `CertificateSigningRequest "r" takes`, `ManagedCluster "c1", its annotations and spec.managedClusterClientConfigs, takes`
+	addOnOfC1 := &user.DefaultInfo{Name: "system:open-cluster-management:cluster:c1:addon:a:agent:x",
+		Groups: []string{"system:open-cluster-management:cluster:c1:addon:a"}}
+	tokenOfC1, agentOfC2 := &user.DefaultInfo{Name: "system:serviceaccount:c1:a-agent"},
+		&user.DefaultInfo{Name: "system:open-cluster-management:c2:a", Groups: []string{"system:open-cluster-management:c2"}}
+	const leaseTooLarge, addOnTooLarge, workTooLarge = "Lease c1/l takes", "status.conditions of ManagedClusterAddOn c1/a takes",
+		"status of ManifestWork c1/w with 1 manifests takes"
+	const requestTooLarge, configsTooLarge = `CertificateSigningRequest "r" takes`,
+		`ManagedCluster "c1", its annotations and spec.managedClusterClientConfigs, takes`
 	for _, test := range []struct {
 		name        string
 		who         *user.DefaultInfo
@@ -78,11 +88,15 @@ func TestSizes(t *testing.T) {
 		{name: "large client configs of an agent", who: agentOfC1, object: configs(1 << 20), old: configs(16), refused: configsTooLarge},
 		{name: "client configs that others made large", who: agentOfC1, object: configs(1 << 20), old: configs(1 << 20)},
 		{name: "claims of an agent", who: agentOfC1, object: claims(100_000), old: claims(1), subresource: "status"},
-		{name: "large claims of an agent", who: agentOfC1, object: claims(1 << 20), old: claims(1), subresource: "status", refused: `status of ManagedCluster "c1" takes`},
+		{name: "large claims of an agent", who: agentOfC1, object: claims(1 << 20), old: claims(1), subresource: "status",
+			refused: `status of ManagedCluster "c1" takes`},
 		{name: "what the hub says of namespaces", who: agentOfC1, object: namespaces("b", 1<<10), old: namespaces("b", 1), subresource: "status"},
-		{name: "namespaces that the hub does not manage", who: agentOfC1, object: namespaces("b", 1), old: claims(1), subresource: "status", refused: `status of ManagedCluster "c1" takes`},
-		{name: "namespace that the hub does not manage", who: agentOfC1, object: namespaces("b", 1), old: namespaces("c", 1), subresource: "status"},
-		{name: "large answer about a namespace", who: agentOfC1, object: namespaces("b", 1<<20), old: namespaces("b", 1), subresource: "status", refused: `status of ManagedCluster "c1" takes`},
+		{name: "namespaces that the hub does not manage", who: agentOfC1, object: namespaces("b", 1), old: claims(1), subresource: "status",
+			refused: `status of ManagedCluster "c1" takes`},
+		{name: "namespace that the hub does not manage", who: agentOfC1, object: namespaces("b", 1), old: namespaces("c", 1),
+			subresource: "status"},
+		{name: "large answer about a namespace", who: agentOfC1, object: namespaces("b", 1<<20), old: namespaces("b", 1), subresource: "status",
+			refused: `status of ManagedCluster "c1" takes`},
 		{name: "Lease of an agent", who: agentOfC1, object: lease(1 << 10), old: lease(1)},
 		{name: "large Lease of an agent", who: agentOfC1, object: lease(1 << 20), old: lease(1), refused: leaseTooLarge},
 		{name: "large Lease of an add-on", who: addOnOfC1, object: lease(1 << 20), refused: leaseTooLarge},
@@ -92,14 +106,19 @@ func TestSizes(t *testing.T) {
 		{name: "Lease that others made large", who: agentOfC1, object: lease(1 << 20), old: lease(1 << 20)},
 		{name: "status of an add-on", who: agentOfC1, object: addOn(32 << 10), old: addOn(1), subresource: "status"},
 		{name: "large status of an add-on", who: agentOfC1, object: addOn(1 << 20), old: addOn(1), subresource: "status", refused: addOnTooLarge},
-		{name: "large status of an add-on by its agent", who: addOnOfC1, object: addOn(1 << 20), old: addOn(1), subresource: "status", refused: addOnTooLarge},
+		{name: "large status of an add-on by its agent", who: addOnOfC1, object: addOn(1 << 20), old: addOn(1), subresource: "status",
+			refused: addOnTooLarge},
 		{name: "large status of an add-on by its manager", who: sender, object: addOn(1 << 20), old: addOn(1), subresource: "status"},
 		{name: "status of a work", who: agentOfC1, object: work(1, 100<<10, ""), old: work(1, 1, ""), subresource: "status"},
-		{name: "large status of a work", who: agentOfC1, object: work(1, 1<<20, ""), old: work(1, 1, ""), subresource: "status", refused: workTooLarge},
+		{name: "large status of a work", who: agentOfC1, object: work(1, 1<<20, ""), old: work(1, 1, ""), subresource: "status",
+			refused: workTooLarge},
 		{name: "large status of a large work", who: agentOfC1, object: work(20, 1<<20, ""), old: work(20, 1, ""), subresource: "status"},
-		{name: "large status of a work that asks for values", who: agentOfC1, object: work(1, 1<<20, "{feedbackRules: [{type: JSONPaths}]}"), old: work(1, 1, ""), subresource: "status"},
-		{name: "large status of a work that asks for conditions", who: agentOfC1, object: work(1, 1<<20, "{conditionRules: [{type: CEL}]}"), old: work(1, 1, ""), subresource: "status"},
-		{name: "large status of a work that asks for what is known well", who: agentOfC1, object: work(1, 1<<20, "{feedbackRules: [{type: WellKnownStatus}]}"), old: work(1, 1, ""), subresource: "status", refused: workTooLarge},
+		{name: "large status of a work that asks for values", who: agentOfC1, object: work(1, 1<<20, "{feedbackRules: [{type: JSONPaths}]}"),
+			old: work(1, 1, ""), subresource: "status"},
+		{name: "large status of a work that asks for conditions", who: agentOfC1, object: work(1, 1<<20, "{conditionRules: [{type: CEL}]}"),
+			old: work(1, 1, ""), subresource: "status"},
+		{name: "large status of a work that asks for what is known well", who: agentOfC1,
+			object: work(1, 1<<20, "{feedbackRules: [{type: WellKnownStatus}]}"), old: work(1, 1, ""), subresource: "status", refused: workTooLarge},
 		{name: "large status of a work by somebody else", who: sender, object: work(1, 1<<20, ""), old: work(1, 1, ""), subresource: "status"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -176,7 +195,8 @@ func TestUndecidedRequests(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			err := validator.Validate(t.Context(), creation(request(t, 1), certificatesv1.SchemeGroupVersion.WithResource("certificatesigningrequests"), test.who), nil)
+			err := validator.Validate(t.Context(),
+				creation(request(t, 1), certificatesv1.SchemeGroupVersion.WithResource("certificatesigningrequests"), test.who), nil)
 			code := int32(0)
 			if test.refused {
 				code = 429
@@ -238,7 +258,9 @@ func TestOneTokenDoesNotUseUpTheAccount(t *testing.T) {
 		for i := range number {
 			name := fmt.Sprintf("%s-%d", token, i)
 			csr := &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: name}}
-			csr.Spec.Username, csr.Spec.Extra = s.who.Name, map[string]certificatesv1.ExtraValue{"authentication.kubernetes.io/credential-id": s.who.Extra["authentication.kubernetes.io/credential-id"]}
+			csr.Spec.Username, csr.Spec.Extra = s.who.Name,
+				map[string]certificatesv1.ExtraValue{
+					"authentication.kubernetes.io/credential-id": s.who.Extra["authentication.kubernetes.io/credential-id"]}
 			if err := known.Add(csr); err != nil {
 				t.Fatal(err)
 			}
@@ -250,7 +272,8 @@ func TestOneTokenDoesNotUseUpTheAccount(t *testing.T) {
 	ask := func(token string, code int32, refusal string) {
 		t.Helper()
 		who, kind := tokenOfBootstrapAccount(token), cluster(t, "metadata: {name: any}").GroupVersionKind()
-		checkStatus(t, requests.Validate(t.Context(), creation(request(t, 1), certificatesv1.SchemeGroupVersion.WithResource("certificatesigningrequests"), who), nil), code, refusal)
+		checkStatus(t, requests.Validate(t.Context(),
+			creation(request(t, 1), certificatesv1.SchemeGroupVersion.WithResource("certificatesigningrequests"), who), nil), code, refusal)
 		validator := plugin[clusterCounting](t, s, inprocess.ManagedClusterValidating)
 		kinds := map[schema.GroupVersionResource]string{resourceOf(kind): "ManagedClusterList"}
 		validator.SetDynamicClient(dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds, clusters...))
@@ -282,7 +305,8 @@ func TestEventsOfAgents(t *testing.T) {
 	limiter := plugin[admission.ValidationInterface](t, s, inprocess.AgentEventLimiting)
 	send := func(who user.Info, note string) error {
 		event := object(t, `{apiVersion: events.k8s.io/v1, kind: Event, metadata: {namespace: c1, name: e}, note: "`+note+`"}`)
-		return limiter.Validate(t.Context(), creation(event, schema.GroupVersionResource{Group: "events.k8s.io", Version: "v1", Resource: "events"}, who), nil)
+		return limiter.Validate(t.Context(),
+			creation(event, schema.GroupVersionResource{Group: "events.k8s.io", Version: "v1", Resource: "events"}, who), nil)
 	}
 	for range 200 {
 		checkStatus(t, send(agentOfC1, "n"), 0, "")
@@ -305,7 +329,8 @@ func TestManagedFields(t *testing.T) {
 	limiter := plugin[admission.ValidationInterface](t, s, inprocess.AgentMetadataLimiting)
 	of := func(size int) *unstructured.Unstructured {
 		lease := object(t, `{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {namespace: c1, name: managed-cluster-lease}}`)
-		entry := metav1.ManagedFieldsEntry{Manager: "m", Operation: metav1.ManagedFieldsOperationUpdate, FieldsV1: metav1.NewFieldsV1(`{"f:a` + strings.Repeat("a", size) + `":{}}`)}
+		entry := metav1.ManagedFieldsEntry{Manager: "m", Operation: metav1.ManagedFieldsOperationUpdate,
+			FieldsV1: metav1.NewFieldsV1(`{"f:a` + strings.Repeat("a", size) + `":{}}`)}
 		lease.SetManagedFields([]metav1.ManagedFieldsEntry{entry})
 		return lease
 	}
@@ -314,7 +339,8 @@ func TestManagedFields(t *testing.T) {
 		checkStatus(t, limiter.Validate(t.Context(), creation(of(100_000), leases, who), nil), 0, "")
 		checkStatus(t, limiter.Validate(t.Context(), creation(of(300_000), leases, who), nil), 413, "metadata.managedFields takes 3000")
 		update := func(before, after int) admission.Attributes {
-			return admission.NewAttributesRecord(of(after), of(before), schema.GroupVersionKind{}, "c1", "l", leases, "", admission.Update, &metav1.UpdateOptions{}, false, who)
+			return admission.NewAttributesRecord(of(after), of(before), schema.GroupVersionKind{}, "c1", "l", leases, "", admission.Update,
+				&metav1.UpdateOptions{}, false, who)
 		}
 		checkStatus(t, limiter.Validate(t.Context(), update(1000, 300_000), nil), 413, "metadata.managedFields")
 		checkStatus(t, limiter.Validate(t.Context(), update(300_000, 300_000), nil), 0, "")

@@ -34,7 +34,8 @@ type clusterMutator struct {
 var _ admission.MutationInterface = (*clusterMutator)(nil)
 
 func newClusterMutator(opts Options) *clusterMutator {
-	return &clusterMutator{Handler: writes(), clock: opts.Clock, defaultClusterSet: opts.DefaultClusterSet, bindCredentials: opts.BindCredentials}
+	return &clusterMutator{Handler: writes(), clock: opts.Clock, defaultClusterSet: opts.DefaultClusterSet,
+		bindCredentials: opts.BindCredentials}
 }
 
 // Admit is called by the server.
@@ -155,7 +156,8 @@ func (p *clusterValidator) Validate(ctx context.Context, request admission.Attri
 	if err != nil {
 		return err
 	}
-	if err := rules.ValidateManagedCluster(ctx, cluster, old, sender, p.namespace); err != nil || old != nil || !sender.Joining || p.pending.client == nil {
+	if err := rules.ValidateManagedCluster(ctx, cluster, old, sender, p.namespace); err != nil || old != nil || !sender.Joining ||
+		p.pending.client == nil {
 		return err
 	}
 	pending, err := p.pending.count(ctx, sender)

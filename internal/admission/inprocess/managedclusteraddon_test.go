@@ -9,8 +9,8 @@ import (
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
-// R10: whoever decides what an add-on registers for, or by which configurations it is made, decides as whom certificates are approved. That is the
-// hub, and an agent, of the cluster or of any of its add-ons, says no more than how it gets the credential and how the add-on is.
+// R10: whoever decides what an add-on registers for, or by which configurations it is made, decides as whom certificates are approved. That
+// is the hub, and an agent, of the cluster or of any of its add-ons, says no more than how it gets the credential and how the add-on is.
 func TestAgentsDoNotSayWhatAddOnsRegisterFor(t *testing.T) {
 	t.Parallel()
 	const (
@@ -42,23 +42,33 @@ func TestAgentsDoNotSayWhatAddOnsRegisterFor(t *testing.T) {
 	}{
 		{"nothing", beta + betaOld, beta + betaOld, ""},
 		{"a condition", beta + betaOld, beta + `{conditions: [{type: Available, status: "True"}], ` + betaOld[1:], ""},
-		{"the driver", beta + betaOld, beta + `{namespace: ns, registrations: [{type: kubeClient, kubeClient: {driver: token, subject: {user: u, groups: [g, h]}}}, {type: customSigner, customSigner: {signerName: example.com/s}}]}`, ""},
+		{"the driver", beta + betaOld, beta +
+			`{namespace: ns, registrations: [{type: kubeClient, kubeClient: {driver: token, subject: {user: u, groups: [g, h]}}}, {type: customSigner, customSigner: {signerName: example.com/s}}]}`, ""},
 		{"the driver of v1alpha1", alpha + alphaOld, alpha + `{kubeClientDriver: token, ` + alphaOld[1:], ""},
-		{"the driver of nobody in particular", beta + `{registrations: [{type: kubeClient}]}`, beta + `{registrations: [{type: kubeClient, kubeClient: {driver: csr, subject: {}}}]}`, ""},
+		{"the driver of nobody in particular", beta + `{registrations: [{type: kubeClient}]}`, beta +
+			`{registrations: [{type: kubeClient, kubeClient: {driver: csr, subject: {}}}]}`, ""},
 		{"what clients leave out", beta + `{registrations: [], healthCheck: {}, namespace: ""}`, beta + `{}`, ""},
 
-		{"the user", beta + betaOld, beta + `{namespace: ns, registrations: [{type: kubeClient, kubeClient: {subject: {user: other, groups: [g, h]}}}, {type: customSigner, customSigner: {signerName: example.com/s}}]}`, "status.registrations"},
-		{"the user, with the driver", beta + betaOld, beta + `{namespace: ns, registrations: [{type: kubeClient, kubeClient: {driver: csr, subject: {user: other, groups: [g, h]}}}, {type: customSigner, customSigner: {signerName: example.com/s}}]}`, "status.registrations"},
-		{"a group", beta + betaOld, beta + `{namespace: ns, registrations: [{type: kubeClient, kubeClient: {subject: {user: u, groups: [g, h, i]}}}, {type: customSigner, customSigner: {signerName: example.com/s}}]}`, "status.registrations"},
-		{"the user of v1alpha1", alpha + alphaOld, alpha + `{namespace: ns, registrations: [{signerName: kubernetes.io/kube-apiserver-client, subject: {user: other, groups: [g, h]}}, {signerName: example.com/s}]}`, "status.registrations"},
-		{"the signer", alpha + alphaOld, alpha + `{namespace: ns, registrations: [{signerName: kubernetes.io/kube-apiserver-client, subject: {user: u, groups: [g, h]}}, {signerName: example.com/t}]}`, "status.registrations"},
+		{"the user", beta + betaOld, beta +
+			`{namespace: ns, registrations: [{type: kubeClient, kubeClient: {subject: {user: other, groups: [g, h]}}}, {type: customSigner, customSigner: {signerName: example.com/s}}]}`, "status.registrations"},
+		{"the user, with the driver", beta + betaOld, beta +
+			`{namespace: ns, registrations: [{type: kubeClient, kubeClient: {driver: csr, subject: {user: other, groups: [g, h]}}}, {type: customSigner, customSigner: {signerName: example.com/s}}]}`, "status.registrations"},
+		{"a group", beta + betaOld, beta +
+			`{namespace: ns, registrations: [{type: kubeClient, kubeClient: {subject: {user: u, groups: [g, h, i]}}}, {type: customSigner, customSigner: {signerName: example.com/s}}]}`, "status.registrations"},
+		{"the user of v1alpha1", alpha + alphaOld, alpha +
+			`{namespace: ns, registrations: [{signerName: kubernetes.io/kube-apiserver-client, subject: {user: other, groups: [g, h]}}, {signerName: example.com/s}]}`, "status.registrations"},
+		{"the signer", alpha + alphaOld, alpha +
+			`{namespace: ns, registrations: [{signerName: kubernetes.io/kube-apiserver-client, subject: {user: u, groups: [g, h]}}, {signerName: example.com/t}]}`, "status.registrations"},
 		{"one more", beta + `{}`, beta + betaOld, "status.registrations"},
-		{"one less", beta + betaOld, beta + `{namespace: ns, registrations: [{type: customSigner, customSigner: {signerName: example.com/s}}]}`, "status.registrations"},
+		{"one less", beta + betaOld, beta + `{namespace: ns, registrations: [{type: customSigner, customSigner: {signerName: example.com/s}}]}`,
+			"status.registrations"},
 		{"all of them", beta + betaOld, beta + `{namespace: ns}`, "status.registrations"},
-		{"a driver of another signer", beta + betaOld, beta + `{namespace: ns, registrations: [{type: kubeClient, kubeClient: {subject: {user: u, groups: [g, h]}}}, {type: customSigner, kubeClient: {subject: {user: x}}, customSigner: {signerName: example.com/s}}]}`, "status.registrations"},
+		{"a driver of another signer", beta + betaOld, beta +
+			`{namespace: ns, registrations: [{type: kubeClient, kubeClient: {subject: {user: u, groups: [g, h]}}}, {type: customSigner, kubeClient: {subject: {user: x}}, customSigner: {signerName: example.com/s}}]}`, "status.registrations"},
 		{"the namespace", beta + betaOld, beta + `{namespace: other, ` + betaOld[len("{namespace: ns, "):], "status.namespace"},
 		{"the health check", beta + `{}`, beta + `{healthCheck: {mode: Customized}}`, "status.healthCheck"},
-		{"the configurations", beta + `{}`, beta + `{configReferences: [{group: g, resource: r, lastAppliedConfig: {name: c1, specHash: h1}}]}`, "status.configReferences"},
+		{"the configurations", beta + `{}`, beta + `{configReferences: [{group: g, resource: r, lastAppliedConfig: {name: c1, specHash: h1}}]}`,
+			"status.configReferences"},
 		{"another template", beta + `{configReferences: [{group: addon.open-cluster-management.io, resource: addontemplates, desiredConfig: {name: mine, specHash: h1}}]}`, beta + `{configReferences: [{group: addon.open-cluster-management.io, resource: addontemplates, desiredConfig: {name: victim, specHash: h2}}]}`, "status.configReferences"},
 		{"a field that is not there yet", beta + `{}`, beta + `{more: {x: 1}}`, "status"},
 	} {
@@ -86,21 +96,24 @@ func TestAgentsDoNotSayWhatAddOnsRegisterFor(t *testing.T) {
 func TestTimeoutOfAddOn(t *testing.T) {
 	t.Parallel()
 	addOn := func(version, timeout string) string {
-		return `{apiVersion: addon.open-cluster-management.io/` + version + `, kind: ManagedClusterAddOn, metadata: {name: a, namespace: c1, annotations: {capstan.io/pre-delete-timeout: "` + timeout + `"}}, spec: {}}`
+		return `{apiVersion: addon.open-cluster-management.io/` + version +
+			`, kind: ManagedClusterAddOn, metadata: {name: a, namespace: c1, annotations: {capstan.io/pre-delete-timeout: "` + timeout +
+			`"}}, spec: {}}`
 	}
 	for _, version := range []string{"v1alpha1", "v1beta1"} {
 		s := newServer()
 		s.who = &user.DefaultInfo{Name: "admin", Groups: []string{"system:masters"}}
 		for timeout, code := range map[string]int32{"30m": 0, "0s": 0, "": 0, "soon": 400, "-1m": 400} {
 			checkStatus(t, s.write(t, object(t, addOn(version, timeout)), nil, ""), code, "write how long the removal may wait")
-			checkStatus(t, s.write(t, object(t, addOn(version, timeout)), object(t, addOn(version, "1m")), ""), code, "write how long the removal may wait")
+			checkStatus(t, s.write(t, object(t, addOn(version, timeout)), object(t, addOn(version, "1m")), ""), code,
+				"write how long the removal may wait")
 		}
 		checkStatus(t, s.write(t, object(t, addOn(version, "soon")), object(t, addOn(version, "soon")), ""), 0, "")
 	}
 }
 
-// AF-16, A2: works for the hosting cluster are written by the manager of the add-on. So whoever names the cluster is asked for the permission, on the
-// add-on as on the cluster whose annotations its add-ons get; and nobody else is.
+// AF-16, A2: works for the hosting cluster are written by the manager of the add-on. So whoever names the cluster is asked for the
+// permission, on the add-on as on the cluster whose annotations its add-ons get; and nobody else is.
 func TestHostingClusterIsValidated(t *testing.T) {
 	t.Parallel()
 	const hosting = "addon.open-cluster-management.io/hosting-cluster-name"
@@ -121,7 +134,8 @@ func TestHostingClusterIsValidated(t *testing.T) {
 			name, before, after string
 			asked               bool
 		}{
-			{"set", "", "host", true}, {"changed", "host", "other", true}, {"kept", "host", "host", false}, {"removed", "host", "", false}, {"none", "", "", false},
+			{"set", "", "host", true}, {"changed", "host", "other", true}, {"kept", "host", "host", false}, {"removed", "host", "", false},
+			{"none", "", "", false},
 		} {
 			t.Run(kind+"/"+test.name, func(t *testing.T) {
 				t.Parallel()
@@ -130,7 +144,8 @@ func TestHostingClusterIsValidated(t *testing.T) {
 					code = 403
 				}
 				checkStatus(t, newServer().write(t, on(test.after), on(test.before), ""), code,
-					`user "ann" cannot let the cluster "`+test.after+`" host add-ons by metadata.annotations[`+hosting+`]: it needs the permission to create manifestworks of work.open-cluster-management.io in namespace "`+test.after+`"`)
+					`user "ann" cannot let the cluster "`+test.after+`" host add-ons by metadata.annotations[`+hosting+
+						`]: it needs the permission to create manifestworks of work.open-cluster-management.io in namespace "`+test.after+`"`)
 				checkStatus(t, newServer("create ").write(t, on(test.after), on(test.before), ""), 0, "")
 			})
 		}

@@ -90,7 +90,8 @@ func validateAgentWrites(request admission.Attributes) error {
 
 // cluster reads a ManagedCluster: there is one read from the API server's cache for each work that is created.
 func (p *workValidator) cluster(ctx context.Context, name string, options metav1.GetOptions) (*clusterv1.ManagedCluster, error) {
-	raw, err := p.client.CoreV1().RESTClient().Get().AbsPath("/apis", clusterv1.GroupVersion.Group, clusterv1.GroupVersion.Version, managedClusters.Resource, name).
+	raw, err := p.client.CoreV1().RESTClient().Get().AbsPath("/apis", clusterv1.GroupVersion.Group, clusterv1.GroupVersion.Version,
+		managedClusters.Resource, name).
 		SetHeader("Accept", runtime.ContentTypeJSON).VersionedParams(&options, scheme.ParameterCodec).DoRaw(ctx)
 	if err != nil {
 		return nil, err

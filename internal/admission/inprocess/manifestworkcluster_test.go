@@ -23,7 +23,8 @@ func TestWorksOfClustersThatGo(t *testing.T) {
 		return `{apiVersion: v1, kind: ConfigMap, metadata: {namespace: ns, name: ` + name + `}}`
 	}
 	work := func(name, labels, more, manifests string) *unstructured.Unstructured {
-		return object(t, `{apiVersion: work.open-cluster-management.io/v1, kind: ManifestWork, metadata: {namespace: c1, name: `+name+`, labels: {`+labels+`}},
+		return object(t, `{apiVersion: work.open-cluster-management.io/v1, kind: ManifestWork, metadata: {namespace: c1, name: `+name+
+			`, labels: {`+labels+`}},
 			spec: {`+more+`workload: {manifests: [`+manifests+`]}}}`)
 	}
 	plain := work("w", "", "", manifest("a"))
@@ -38,7 +39,8 @@ func TestWorksOfClustersThatGo(t *testing.T) {
 		{name: "there is no cluster yet", work: plain},
 		{name: "nobody has decided", cluster: deciding, work: plain},
 		{name: "accepted", cluster: accepted, work: plain},
-		{name: "denied", cluster: denied, work: plain, refused: `cluster "c1" is denied (spec.hubAcceptsClient of its ManagedCluster is false) and gets nothing new: accept it first, as with capstan accept --clusters c1`},
+		{name: "denied", cluster: denied, work: plain,
+			refused: `cluster "c1" is denied (spec.hubAcceptsClient of its ManagedCluster is false) and gets nothing new: accept it first, as with capstan accept --clusters c1`},
 		{name: "deleting", cluster: deleting, work: plain, refused: `cluster "c1" is being deleted and gets nothing new`},
 		{name: "just accepted again", cached: denied, cluster: accepted, work: plain},
 		{name: "just made again", cached: deleting, cluster: deciding, work: plain},
@@ -46,13 +48,15 @@ func TestWorksOfClustersThatGo(t *testing.T) {
 
 		// What the contract has for a deleted cluster: the hooks of its add-ons run before they go.
 		{name: "hooks of a deleting cluster", cluster: deleting, work: work("addon-a-pre-delete", ofAddOn, "", manifest("a"))},
-		{name: "hooks of a hosted add-on", cluster: deleting, work: work("addon-a-pre-delete-hosting-c2", ofAddOn+`, open-cluster-management.io/addon-namespace: c2`, "", manifest("a"))},
+		{name: "hooks of a hosted add-on", cluster: deleting,
+			work: work("addon-a-pre-delete-hosting-c2", ofAddOn+`, open-cluster-management.io/addon-namespace: c2`, "", manifest("a"))},
 		{name: "hooks of a denied cluster", cluster: denied, work: work("addon-a-pre-delete", ofAddOn, "", manifest("a")), refused: "is denied"},
 		{name: "called like hooks", cluster: deleting, work: work("addon-a-pre-delete", "", "", manifest("a")), refused: "is being deleted"},
 		{name: "the add-on itself", cluster: deleting, work: work("addon-a-deploy-0", ofAddOn, "", manifest("a")), refused: "is being deleted"},
 
 		{name: "other content", cluster: denied, work: work("w", "", "", manifest("b")), old: plain, refused: "is denied"},
-		{name: "more content", cluster: deleting, work: work("w", "", "", manifest("a")+", "+manifest("b")), old: plain, refused: "is being deleted"},
+		{name: "more content", cluster: deleting, work: work("w", "", "", manifest("a")+", "+manifest("b")), old: plain,
+			refused: "is being deleted"},
 		{name: "less content", cluster: denied, work: plain, old: work("w", "", "", manifest("a")+", "+manifest("b"))},
 		{name: "other options", cluster: denied, work: work("w", "", "deleteOption: {propagationPolicy: Orphan}, ", manifest("a")), old: plain},
 		{name: "other labels", cluster: denied, work: work("w", "a: b", "", manifest("a")), old: plain},

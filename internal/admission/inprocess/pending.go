@@ -44,7 +44,8 @@ func (p *pendingClusters) count(ctx context.Context, sender rules.Sender) (rules
 	if !cache.WaitForCacheSync(ctx.Done(), p.informer.HasSynced) {
 		return rules.Waiting{}, errors.New("the hub has not counted yet the clusters that wait to be accepted; try again")
 	}
-	return count(p.informer.GetIndexer(), byRequester, fleet.RequesterLabel(sender.Name), byCredential, fleet.RequesterLabel(sender.Credential))
+	return count(p.informer.GetIndexer(), byRequester, fleet.RequesterLabel(sender.Name), byCredential,
+		fleet.RequesterLabel(sender.Credential))
 }
 
 // count looks up how many objects are of a user, and of a credential.
@@ -66,7 +67,8 @@ func (p *pendingClusters) follow() {
 	}
 	indexers := cache.Indexers{byRequester: by(fleet.LabelRequestedBy), byCredential: by(fleet.LabelRequestedWith)}
 	const never = 0 // resyncs
-	p.informer = dynamicinformer.NewFilteredDynamicInformer(p.client, clusterv1.GroupVersion.WithResource("managedclusters"), metav1.NamespaceAll, never,
+	p.informer = dynamicinformer.NewFilteredDynamicInformer(p.client, clusterv1.GroupVersion.WithResource("managedclusters"),
+		metav1.NamespaceAll, never,
 		indexers, func(o *metav1.ListOptions) { o.LabelSelector = fleet.LabelRequestedBy }).Informer()
 	_ = p.informer.SetTransform(requesterOnly) // fails once it has been started
 	go p.informer.Run(p.stopped)

@@ -12,7 +12,8 @@ import (
 func TestPlacementName(t *testing.T) {
 	t.Parallel()
 	placement := func(name, more string) *unstructured.Unstructured {
-		return object(t, `{apiVersion: cluster.open-cluster-management.io/v1beta1, kind: Placement, metadata: {namespace: team-a, `+name+more+`}, spec: {}}`)
+		return object(t, `{apiVersion: cluster.open-cluster-management.io/v1beta1, kind: Placement, metadata: {namespace: team-a, `+name+more+
+			`}, spec: {}}`)
 	}
 	longest, tooLong := "name: a."+strings.Repeat("b", 61), "name: a."+strings.Repeat("b", 62)
 	for name, test := range map[string]struct {
@@ -21,9 +22,10 @@ func TestPlacementName(t *testing.T) {
 	}{
 		"the longest":                  {placement(longest, ""), nil, ""},
 		"one that the server makes up": {placement("generateName: a-", ""), nil, ""},
-		"too long":                     {placement(tooLong, ""), nil, "metadata.name: Invalid value: \"a." + strings.Repeat("b", 62) + "\": the label cluster.open-cluster-management.io/placement of its PlacementDecisions has to hold the name, which must be no more than 63 bytes"},
-		"too long, and there already":  {placement(tooLong, ", labels: {a: b}"), placement(tooLong, ""), ""},
-		"too long, and let go":         {placement(tooLong, ""), placement(tooLong, ", finalizers: [a/b]"), ""},
+		"too long": {placement(tooLong, ""), nil, "metadata.name: Invalid value: \"a." + strings.Repeat("b", 62) +
+			"\": the label cluster.open-cluster-management.io/placement of its PlacementDecisions has to hold the name, which must be no more than 63 bytes"},
+		"too long, and there already": {placement(tooLong, ", labels: {a: b}"), placement(tooLong, ""), ""},
+		"too long, and let go":        {placement(tooLong, ""), placement(tooLong, ", finalizers: [a/b]"), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -32,11 +34,13 @@ func TestPlacementName(t *testing.T) {
 	}
 }
 
-// WH-14: a placement of any number of expressions would be compiled by the hub, again at every start. One that was stored may be changed otherwise.
+// WH-14: a placement of any number of expressions would be compiled by the hub, again at every start. One that was stored may be changed
+// otherwise.
 func TestPlacementBounds(t *testing.T) {
 	t.Parallel()
 	placement := func(expressions int, more string) *unstructured.Unstructured {
-		return object(t, `{apiVersion: cluster.open-cluster-management.io/v1beta1, kind: Placement, metadata: {namespace: team-a, name: a`+more+`},
+		return object(t, `{apiVersion: cluster.open-cluster-management.io/v1beta1, kind: Placement, metadata: {namespace: team-a, name: a`+more+
+			`},
 			spec: {predicates: [{requiredClusterSelector: {celSelector: {celExpressions: [`+strings.Repeat(`"true", `, expressions)+`]}}}]}}`)
 	}
 	const tooMany = "spec.predicates: CEL expressions: there are 25000; the limit is 100"

@@ -212,7 +212,8 @@ func TestPluginNames(t *testing.T) {
 	for _, plugin := range inprocess.Plugins(inprocess.DefaultOptions()) {
 		names = append(names, plugin.Name)
 	}
-	want := []string{"ManagedClusterMutating", "HubTypeValidating", "ManagedClusterValidating", "ManagedClusterSetBindingValidating", "PlacementValidating", "ManifestWorkValidating",
+	want := []string{"ManagedClusterMutating", "HubTypeValidating", "ManagedClusterValidating", "ManagedClusterSetBindingValidating",
+		"PlacementValidating", "ManifestWorkValidating",
 		"ManifestWorkReplicaSetValidating", "ClusterManagementAddOnValidating", "ManagedClusterAddOnValidating", "AddOnTemplateValidating",
 		"AgentRequestValidating", "AgentLeaseValidating", "AgentEventLimiting", "AgentMetadataLimiting"}
 	if !slices.Equal(names, want) {
@@ -239,7 +240,8 @@ func TestManagedClusterIsCompleted(t *testing.T) {
 		spec: {leaseDurationSeconds: 60, unknown: {x: 1}, taints: [{key: k, effect: NoSelect, unknown: 2, timeAdded: null}]}, status: {x: y}`)
 	checkStatus(t, newServer("create join").write(t, got, nil, ""), 0, "")
 	want := cluster(t, `metadata: {name: c1, labels: {a: b, cluster.open-cluster-management.io/clusterset: default}},
-		spec: {leaseDurationSeconds: 60, unknown: {x: 1}, taints: [{key: k, effect: NoSelect, unknown: 2, timeAdded: "2026-11-21T04:30:00Z"}]}, status: {x: y}`)
+		spec: {leaseDurationSeconds: 60, unknown: {x: 1}, taints: [{key: k, effect: NoSelect, unknown: 2, timeAdded: "2026-11-21T04:30:00Z"}]},
+		status: {x: y}`)
 	if diff := cmp.Diff(want.Object, got.Object); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -283,7 +285,8 @@ func TestManagedClusterIsValidated(t *testing.T) {
 			code: 403, text: `ManagedClusterSet "default"`},
 		{name: "stays accepted", server: newServer(), object: accepted, old: accepted},
 		{name: "name", server: newServer("create join"), object: cluster(t, `metadata: {name: c.1}, spec: {}`), code: 400, text: "metadata.name"},
-		{name: "unreadable", server: newServer("create join"), object: cluster(t, `metadata: {name: c1}, spec: {taints: 5}`), code: 400, text: `ManagedCluster "c1" is invalid: spec.taints`},
+		{name: "unreadable", server: newServer("create join"), object: cluster(t, `metadata: {name: c1}, spec: {taints: 5}`), code: 400,
+			text: `ManagedCluster "c1" is invalid: spec.taints`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -329,8 +332,10 @@ func TestUnreadableValuesAreRefused(t *testing.T) {
 	set := object(t, `{apiVersion: work.open-cluster-management.io/v1alpha1, kind: ManifestWorkReplicaSet, metadata: {name: s, namespace: d},
 		spec: {placementRefs: [{name: p, rolloutStrategy: {type: All, all: {maxFailures: 99999999999}}}]}}`)
 	config := func(version, resources string) *unstructured.Unstructured {
-		return object(t, `{apiVersion: addon.open-cluster-management.io/`+version+`, kind: AddOnDeploymentConfig, metadata: {name: a, namespace: d},
-			spec: {customizedVariables: [{name: A, value: "1e-10000000"}], resourceRequirements: [{containerID: "*:*:*", resources: `+resources+`}]}}`)
+		return object(t, `{apiVersion: addon.open-cluster-management.io/`+version+
+			`, kind: AddOnDeploymentConfig, metadata: {name: a, namespace: d},
+			spec: {customizedVariables: [{name: A, value: "1e-10000000"}], resourceRequirements: [{containerID: "*:*:*", resources: `+resources+
+			`}]}}`)
 	}
 	for _, test := range []struct {
 		name        string
@@ -338,26 +343,31 @@ func TestUnreadableValuesAreRefused(t *testing.T) {
 		subresource string
 		text        string
 	}{
-		{name: "quantity that takes long to read", subresource: "status", object: cluster(t, `metadata: {name: c1}, status: {allocatable: {cpu: "1e-10000000"}}`),
-			text: `status.allocatable.cpu: Invalid value: "1e-10000000": the quantity "1e-10000000" has too large an exponent; the limit is 100`},
+		{name: "quantity that takes long to read", subresource: "status",
+			object: cluster(t, `metadata: {name: c1}, status: {allocatable: {cpu: "1e-10000000"}}`),
+			text:   `status.allocatable.cpu: Invalid value: "1e-10000000": the quantity "1e-10000000" has too large an exponent; the limit is 100`},
 		{name: "limit that takes long to read", object: config("v1beta1", `{limits: {cpu: "1000000000000000000001e3000000"}}`),
 			text: `spec.resourceRequirements[0].resources.limits.cpu: Invalid value: "1000000000000000000001e3000000": the quantity`},
 		{name: "request that takes long to read", object: config("v1alpha1", `{requests: {example.com/gpu: "1e-10000000"}}`),
 			text: `spec.resourceRequirements[0].resources.requests[example.com/gpu]: Invalid value: "1e-10000000": the quantity`},
 		{name: "long quantity", object: config("v1beta1", `{limits: {cpu: "`+strings.Repeat("1", 65)+`"}}`),
 			text: "a quantity: it has 65 bytes; the limit is 64 bytes"},
-		{name: "quantities that people write", object: config("v1beta1", `{limits: {cpu: 100m, memory: 5Gi, a: 1E, b: 2Ei, c: "1e-100", d: "1E+6", e: 5, f: "0.5"}}`)},
-		{name: "quantity", subresource: "status", object: cluster(t, `metadata: {name: c1}, status: {capacity: {memory: 5Gi, cpu: 1e99999999999999999999}}`),
-			text: "status.capacity.cpu: Invalid value: \"1e99999999999999999999\""},
-		{name: "quantity with a domain", subresource: "status", object: cluster(t, `metadata: {name: c1}, status: {capacity: {example.com/gpu: x}}`),
-			text: "status.capacity[example.com/gpu]"},
+		{name: "quantities that people write",
+			object: config("v1beta1", `{limits: {cpu: 100m, memory: 5Gi, a: 1E, b: 2Ei, c: "1e-100", d: "1E+6", e: 5, f: "0.5"}}`)},
+		{name: "quantity", subresource: "status",
+			object: cluster(t, `metadata: {name: c1}, status: {capacity: {memory: 5Gi, cpu: 1e99999999999999999999}}`),
+			text:   "status.capacity.cpu: Invalid value: \"1e99999999999999999999\""},
+		{name: "quantity with a domain", subresource: "status",
+			object: cluster(t, `metadata: {name: c1}, status: {capacity: {example.com/gpu: x}}`),
+			text:   "status.capacity[example.com/gpu]"},
 		{name: "date of a taint", object: cluster(t, taint), text: `spec.taints[1].timeAdded: Invalid value: "2026-01-01t00:00:00z"`},
 		{name: "date of a condition", subresource: "status",
 			object: object(t, `{apiVersion: work.open-cluster-management.io/v1, kind: ManifestWork, metadata: {name: w, namespace: c1},
 				status: {conditions: [{type: Applied, lastTransitionTime: "2026-01-01t00:00:00z"}]}}`),
 			text: "status.conditions[0].lastTransitionTime"},
 		{name: "number", object: set, text: "spec.placementRefs[0].rolloutStrategy.all.maxFailures: Invalid value: 99999999999"},
-		{name: "seconds", object: cluster(t, `metadata: {name: c1}, spec: {leaseDurationSeconds: 3000000000}`), text: "spec.leaseDurationSeconds"},
+		{name: "seconds", object: cluster(t, `metadata: {name: c1}, spec: {leaseDurationSeconds: 3000000000}`),
+			text: "spec.leaseDurationSeconds"},
 		{name: "unchanged", object: set, old: set},
 		{name: "of another part", object: cluster(t, `metadata: {name: c1}, spec: {}, status: {capacity: {cpu: x}}`)},
 		{name: "of another part, too", subresource: "status", object: cluster(t, taint)},
@@ -383,7 +393,8 @@ func TestOtherRequestsPass(t *testing.T) {
 	for _, test := range []struct{ name, text, subresource string }{
 		{"status of a cluster", `{apiVersion: cluster.open-cluster-management.io/v1, kind: ManagedCluster, metadata: {name: c.1}}`, "status"},
 		{"status of a work", `{apiVersion: work.open-cluster-management.io/v1, kind: ManifestWork, metadata: {name: w}}`, "status"},
-		{"status of a binding", `{apiVersion: cluster.open-cluster-management.io/v1beta2, kind: ManagedClusterSetBinding, metadata: {name: b}}`, "status"},
+		{"status of a binding", `{apiVersion: cluster.open-cluster-management.io/v1beta2, kind: ManagedClusterSetBinding, metadata: {name: b}}`,
+			"status"},
 		{"another kind", `{apiVersion: example.com/v1, kind: ManagedCluster, metadata: {name: c.1}}`, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -77,7 +77,8 @@ func compilePolicy(t *testing.T, name string, spec *admissionregistrationv1.Vali
 	}
 	declared := cel.OptionalVariableDeclarations{HasAuthorizer: true}
 	for _, variable := range spec.Variables {
-		if result := compiler.CompileAndStoreVariable(&validating.Variable{Name: variable.Name, Expression: variable.Expression}, declared, environment.StoredExpressions); result.Error != nil {
+		if result := compiler.CompileAndStoreVariable(&validating.Variable{Name: variable.Name, Expression: variable.Expression}, declared,
+			environment.StoredExpressions); result.Error != nil {
 			t.Errorf("%s: variable %s: %v", name, variable.Name, result.Error)
 		}
 	}
@@ -96,14 +97,16 @@ func compilePolicy(t *testing.T, name string, spec *admissionregistrationv1.Vali
 
 // mayBindView is what an installer of add-ons has given, and nothing else.
 var mayBindView = authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
-	if a.GetVerb() == "bind" && a.GetAPIGroup() == "rbac.authorization.k8s.io" && a.GetResource() == "clusterroles" && a.GetName() == "view" && a.GetNamespace() == "x" {
+	if a.GetVerb() == "bind" && a.GetAPIGroup() == "rbac.authorization.k8s.io" && a.GetResource() == "clusterroles" && a.GetName() == "view" &&
+		a.GetNamespace() == "x" {
 		return authorizer.DecisionAllow, "", nil
 	}
 	return authorizer.DecisionNoOpinion, "", nil
 })
 
 // write tells whether the policy lets an object be written; old is nil for one that is created, object for one that is deleted.
-func (p policy) write(t *testing.T, resource, subresource string, object, old *unstructured.Unstructured, namespace *corev1.Namespace) bool {
+func (p policy) write(t *testing.T, resource, subresource string, object, old *unstructured.Unstructured,
+	namespace *corev1.Namespace) bool {
 	t.Helper()
 	operation, written := admission.Update, object
 	attributes := &admission.VersionedAttributes{}
@@ -119,10 +122,14 @@ func (p policy) write(t *testing.T, resource, subresource string, object, old *u
 	}
 	kind := written.GroupVersionKind()
 	attributes.VersionedKind = kind
-	attributes.Attributes = admission.NewAttributesRecord(attributes.VersionedObject.Object(), attributes.VersionedOldObject.Object(), kind, written.GetNamespace(), written.GetName(),
-		schema.GroupVersionResource{Group: kind.Group, Version: kind.Version, Resource: resource}, subresource, operation, nil, false, &user.DefaultInfo{Name: "controller"})
-	request := cel.CreateAdmissionRequest(attributes.Attributes, metav1.GroupVersionResource(attributes.GetResource()), metav1.GroupVersionKind(kind))
-	results, _, err := p.compiled.ForInput(p.composed.CreateContext(t.Context()), attributes, request, cel.OptionalVariableBindings{Authorizer: mayBindView}, cel.CreateNamespaceObject(namespace), apiservercel.RuntimeCELCostBudget)
+	attributes.Attributes = admission.NewAttributesRecord(attributes.VersionedObject.Object(), attributes.VersionedOldObject.Object(), kind,
+		written.GetNamespace(), written.GetName(),
+		schema.GroupVersionResource{Group: kind.Group, Version: kind.Version, Resource: resource}, subresource, operation, nil, false,
+		&user.DefaultInfo{Name: "controller"})
+	request := cel.CreateAdmissionRequest(attributes.Attributes, metav1.GroupVersionResource(attributes.GetResource()),
+		metav1.GroupVersionKind(kind))
+	results, _, err := p.compiled.ForInput(p.composed.CreateContext(t.Context()), attributes, request,
+		cel.OptionalVariableBindings{Authorizer: mayBindView}, cel.CreateNamespaceObject(namespace), apiservercel.RuntimeCELCostBudget)
 	if err != nil {
 		t.Fatalf("%s: %v", p.name, err)
 	}
@@ -146,7 +153,8 @@ func filled(t *testing.T, text string, pairs ...string) *unstructured.Unstructur
 func TestPolicies(t *testing.T) {
 	t.Parallel()
 	policies := readPolicies(t)
-	cluster := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "c1", Labels: map[string]string{"open-cluster-management.io/cluster-name": "c1"}}}
+	cluster := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "c1",
+		Labels: map[string]string{"open-cluster-management.io/cluster-name": "c1"}}}
 	other := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system"}}
 	const (
 		csr      = `{apiVersion: certificates.k8s.io/v1, kind: CertificateSigningRequest, metadata: {name: r, labels: {LABELS}}, spec: {signerName: kubernetes.io/kube-apiserver-client, username: u, groups: [GROUP]}}`
@@ -168,12 +176,16 @@ func TestPolicies(t *testing.T) {
 		secret   = `{apiVersion: v1, kind: Secret, metadata: {name: s, namespace: x}, type: TYPE}`
 	)
 	rule := func(group, resource, verbs string, names ...string) string {
-		return fmt.Sprintf(`{apiGroups: [%q], resources: [%s], verbs: [%s], resourceNames: [%s]}`, group, resource, verbs, strings.Join(names, ", "))
+		return fmt.Sprintf(`{apiGroups: [%q], resources: [%s], verbs: [%s], resourceNames: [%s]}`, group, resource, verbs,
+			strings.Join(names, ", "))
 	}
-	const clusterGroup, workGroup, certificates = "cluster.open-cluster-management.io", "work.open-cluster-management.io", "certificates.k8s.io"
+	const clusterGroup, workGroup, certificates = "cluster.open-cluster-management.io", "work.open-cluster-management.io",
+		"certificates.k8s.io"
 	ofAccepted := strings.Join([]string{
-		rule(certificates, "certificatesigningrequests", "create, get, list, watch"), rule("register.open-cluster-management.io", "managedclusters/clientcertificates", "renew"),
-		rule(clusterGroup, "managedclusters", "get, list, update, watch", "c1"), rule(clusterGroup, "managedclusters/status", "patch, update", "c1"),
+		rule(certificates, "certificatesigningrequests", "create, get, list, watch"),
+		rule("register.open-cluster-management.io", "managedclusters/clientcertificates", "renew"),
+		rule(clusterGroup, "managedclusters", "get, list, update, watch", "c1"), rule(clusterGroup, "managedclusters/status", "patch, update",
+			"c1"),
 	}, ", ")
 	globalRole := func(name, labels string, rules ...string) *unstructured.Unstructured {
 		return filled(t, global, "NAME", name, "LABELS", labels, "RULES", strings.Join(rules, ", "))
@@ -201,56 +213,97 @@ func TestPolicies(t *testing.T) {
 		namespace                     *corev1.Namespace
 		allowed                       bool
 	}{
-		{"approvals.registration-controller", "certificatesigningrequests", "approval", filled(t, csr, "LABELS", ofCluster, "GROUP", "g"), filled(t, csr, "LABELS", ofCluster, "GROUP", "g"), nil, true},
-		{"approvals.registration-controller", "certificatesigningrequests", "approval", filled(t, csr, "LABELS", ofCluster, "GROUP", ofHub), filled(t, csr, "LABELS", ofCluster, "GROUP", ofHub), nil, false},
-		{"approvals.registration-controller", "certificatesigningrequests", "approval", filled(t, csr, "LABELS", "", "GROUP", "g"), filled(t, csr, "LABELS", "", "GROUP", "g"), nil, false},
-		{"rights-of-agents.registration-controller", "certificatesigningrequests", "", filled(t, csr, "LABELS", ofCluster, "GROUP", "g"), nil, nil, false},
-		{"roles.registration-controller", "rolebindings", "", filled(t, binding, "NAME", "open-cluster-management:managedcluster:c1:work", "SUBJECT", "system:open-cluster-management:c1"), nil, cluster, true},
-		{"roles.registration-controller", "rolebindings", "", filled(t, binding, "NAME", "open-cluster-management:managedcluster:c1:work", "SUBJECT", "open-cluster-management:c1"), nil, cluster, true},
-		{"roles.registration-controller", "rolebindings", "", filled(t, binding, "NAME", "open-cluster-management:managedcluster:c1:work", "SUBJECT", "system:open-cluster-management:c2"), nil, cluster, false},
-		{"roles.registration-controller", "rolebindings", "", filled(t, binding, "NAME", "b", "SUBJECT", "system:open-cluster-management:c1"), nil, cluster, false},
+		{"approvals.registration-controller", "certificatesigningrequests", "approval", filled(t, csr, "LABELS", ofCluster, "GROUP", "g"),
+			filled(t, csr, "LABELS", ofCluster, "GROUP", "g"), nil, true},
+		{"approvals.registration-controller", "certificatesigningrequests", "approval", filled(t, csr, "LABELS", ofCluster, "GROUP", ofHub),
+			filled(t, csr, "LABELS", ofCluster, "GROUP", ofHub), nil, false},
+		{"approvals.registration-controller", "certificatesigningrequests", "approval", filled(t, csr, "LABELS", "", "GROUP", "g"),
+			filled(t, csr, "LABELS", "", "GROUP", "g"), nil, false},
+		{"rights-of-agents.registration-controller", "certificatesigningrequests", "", filled(t, csr, "LABELS", ofCluster, "GROUP", "g"), nil,
+			nil, false},
+		{"roles.registration-controller", "rolebindings", "", filled(t, binding, "NAME", "open-cluster-management:managedcluster:c1:work",
+			"SUBJECT", "system:open-cluster-management:c1"), nil, cluster, true},
+		{"roles.registration-controller", "rolebindings", "", filled(t, binding, "NAME", "open-cluster-management:managedcluster:c1:work",
+			"SUBJECT", "open-cluster-management:c1"), nil, cluster, true},
+		{"roles.registration-controller", "rolebindings", "", filled(t, binding, "NAME", "open-cluster-management:managedcluster:c1:work",
+			"SUBJECT", "system:open-cluster-management:c2"), nil, cluster, false},
+		{"roles.registration-controller", "rolebindings", "", filled(t, binding, "NAME", "b", "SUBJECT", "system:open-cluster-management:c1"),
+			nil, cluster, false},
 		{"roles.registration-controller", "rolebindings", "", nil, filled(t, binding, "NAME", "b", "SUBJECT", "g"), cluster, false},
-		{"roles.registration-controller", "rolebindings", "", nil, filled(t, binding, "NAME", "open-cluster-management:managedcluster:c1:work", "SUBJECT", "g"), cluster, true},
-		{"roles.registration-controller", "clusterrolebindings", "", filled(t, everyone, "SUBJECT", "system:open-cluster-management:c1"), nil, nil, true},
-		{"roles.registration-controller", "clusterrolebindings", "", filled(t, everyone, "SUBJECT", "system:open-cluster-management:c2"), nil, nil, false},
+		{"roles.registration-controller", "rolebindings", "", nil, filled(t, binding, "NAME", "open-cluster-management:managedcluster:c1:work",
+			"SUBJECT", "g"), cluster, true},
+		{"roles.registration-controller", "clusterrolebindings", "", filled(t, everyone, "SUBJECT", "system:open-cluster-management:c1"), nil,
+			nil, true},
+		{"roles.registration-controller", "clusterrolebindings", "", filled(t, everyone, "SUBJECT", "system:open-cluster-management:c2"), nil,
+			nil, false},
 		{"roles.registration-controller", "clusterroles", "", globalRole("c1", "", ofAccepted), nil, nil, true},
-		{"roles.registration-controller", "clusterroles", "", globalRole("c1", "", rule(clusterGroup, "managedclusters", "get, list, watch", "c1")), nil, nil, true},
-		{"roles.registration-controller", "clusterroles", "", globalRole("c1", "", rule(clusterGroup, "managedclusters", "get, list, watch", "c2")), nil, nil, false},
-		{"roles.registration-controller", "clusterroles", "", globalRole("c1", "", rule(clusterGroup, "managedclusters", "get, list, watch")), nil, nil, false},
-		{"roles.registration-controller", "clusterroles", "", globalRole("c1", "", ofAccepted, rule(certificates, "certificatesigningrequests/approval", "update")), nil, nil, false},
-		{"roles.registration-controller", "clusterroles", "", globalRole("c1", "", rule(certificates, "signers", "approve", "kubernetes.io/kube-apiserver-client")), nil, nil, false},
-		{"roles.registration-controller", "clusterroles", "", globalRole("c1", "", rule(certificates, "certificatesigningrequests", "'*'")), nil, nil, false},
-		{"roles.registration-controller", "clusterroles", "", globalRole("c1", "", rule("*", "certificatesigningrequests", "get")), nil, nil, false},
-		{"roles.registration-controller", "clusterroles", "", globalRole("c1", "", `{nonResourceURLs: ["/metrics"], verbs: [get]}`), nil, nil, false},
-		{"roles.registration-controller", "clusterroles", "", globalRole("c1", `rbac.authorization.k8s.io/aggregate-to-view: "true"`, ofAccepted), nil, nil, false},
+		{"roles.registration-controller", "clusterroles", "",
+			globalRole("c1", "", rule(clusterGroup, "managedclusters", "get, list, watch", "c1")), nil, nil, true},
+		{"roles.registration-controller", "clusterroles", "",
+			globalRole("c1", "", rule(clusterGroup, "managedclusters", "get, list, watch", "c2")), nil, nil, false},
+		{"roles.registration-controller", "clusterroles", "", globalRole("c1", "", rule(clusterGroup, "managedclusters", "get, list, watch")),
+			nil, nil, false},
+		{"roles.registration-controller", "clusterroles", "",
+			globalRole("c1", "", ofAccepted, rule(certificates, "certificatesigningrequests/approval", "update")), nil, nil, false},
+		{"roles.registration-controller", "clusterroles", "",
+			globalRole("c1", "", rule(certificates, "signers", "approve", "kubernetes.io/kube-apiserver-client")), nil, nil, false},
+		{"roles.registration-controller", "clusterroles", "", globalRole("c1", "", rule(certificates, "certificatesigningrequests", "'*'")), nil,
+			nil, false},
+		{"roles.registration-controller", "clusterroles", "", globalRole("c1", "", rule("*", "certificatesigningrequests", "get")), nil, nil,
+			false},
+		{"roles.registration-controller", "clusterroles", "", globalRole("c1", "", `{nonResourceURLs: ["/metrics"], verbs: [get]}`), nil, nil,
+			false},
+		{"roles.registration-controller", "clusterroles", "", globalRole("c1", `rbac.authorization.k8s.io/aggregate-to-view: "true"`, ofAccepted),
+			nil, nil, false},
 		{"roles.registration-controller", "clusterroles", "", aggregated, nil, nil, false},
-		{"roles.registration-controller", "clusterroles", "", globalRole("registration", "", rule("coordination.k8s.io", "leases", "get, list, watch, update"), rule("addon.open-cluster-management.io", "managedclusteraddons/status", "patch, update"), rule("events.k8s.io", "events", "create")), nil, nil, true},
+		{"roles.registration-controller", "clusterroles", "",
+			globalRole("registration", "", rule("coordination.k8s.io", "leases", "get, list, watch, update"),
+				rule("addon.open-cluster-management.io", "managedclusteraddons/status", "patch, update"), rule("events.k8s.io", "events", "create")),
+			nil, nil, true},
 		{"roles.registration-controller", "clusterroles", "", globalRole("registration", "", rule("", "namespaces", "create")), nil, nil, false},
-		{"roles.registration-controller", "clusterroles", "", globalRole("work", "", rule(workGroup, "manifestworks", "get, list, watch, update, patch"), rule("", "events", "create, patch, update"), rule("events.k8s.io", "events", "create")), nil, nil, true},
-		{"roles.registration-controller", "clusterroles", "", globalRole("c1", "", rule(workGroup, "manifestworks", "get, list, watch")), nil, nil, false},
-		{"roles.registration-controller", "roles", "", remainingRole("c1", "c1:remaining-works", rule(workGroup, "manifestworks", "get, update, patch", "w"), rule(workGroup, "manifestworks/status", "patch, update", "w")), nil, cluster, true},
-		{"roles.registration-controller", "roles", "", remainingRole("c1", "c1:remaining-works", rule(workGroup, "manifestworks", "get, update, patch")), nil, cluster, false},
-		{"roles.registration-controller", "roles", "", remainingRole("c1", "c1:remaining-works", rule("rbac.authorization.k8s.io", "rolebindings", "create", "w")), nil, cluster, false},
-		{"roles.registration-controller", "roles", "", remainingRole("c1", "c1", rule(workGroup, "manifestworks", "get", "w")), nil, cluster, false},
-		{"roles.registration-controller", "roles", "", remainingRole("kube-system", "kube-system:remaining-works", rule(workGroup, "manifestworks", "get", "w")), nil, other, false},
+		{"roles.registration-controller", "clusterroles", "",
+			globalRole("work", "", rule(workGroup, "manifestworks", "get, list, watch, update, patch"), rule("", "events", "create, patch, update"),
+				rule("events.k8s.io", "events", "create")), nil, nil, true},
+		{"roles.registration-controller", "clusterroles", "", globalRole("c1", "", rule(workGroup, "manifestworks", "get, list, watch")), nil,
+			nil, false},
+		{"roles.registration-controller", "roles", "",
+			remainingRole("c1", "c1:remaining-works", rule(workGroup, "manifestworks", "get, update, patch", "w"),
+				rule(workGroup, "manifestworks/status", "patch, update", "w")), nil, cluster, true},
+		{"roles.registration-controller", "roles", "",
+			remainingRole("c1", "c1:remaining-works", rule(workGroup, "manifestworks", "get, update, patch")), nil, cluster, false},
+		{"roles.registration-controller", "roles", "",
+			remainingRole("c1", "c1:remaining-works", rule("rbac.authorization.k8s.io", "rolebindings", "create", "w")), nil, cluster, false},
+		{"roles.registration-controller", "roles", "", remainingRole("c1", "c1", rule(workGroup, "manifestworks", "get", "w")), nil, cluster,
+			false},
+		{"roles.registration-controller", "roles", "", remainingRole("kube-system", "kube-system:remaining-works",
+			rule(workGroup, "manifestworks", "get", "w")), nil, other, false},
 		{"roles.registration-controller", "rolebindings", "", of("RoleBinding", "ClusterRole", "registration"), nil, cluster, true},
 		{"roles.registration-controller", "rolebindings", "", of("RoleBinding", "Role", "c1:remaining-works"), nil, cluster, true},
 		{"roles.registration-controller", "rolebindings", "", of("RoleBinding", "ClusterRole", "c2"), nil, cluster, false},
 		{"roles.registration-controller", "rolebindings", "", of("RoleBinding", "Role", "work"), nil, cluster, false},
 		{"roles.registration-controller", "clusterrolebindings", "", of("ClusterRoleBinding", "ClusterRole", "c1"), nil, nil, true},
 		{"roles.registration-controller", "clusterrolebindings", "", of("ClusterRoleBinding", "ClusterRole", "work"), nil, nil, false},
-		{"leases.registration-controller", "leases", "", filled(t, lease, "NAMESPACE", "c1", "NAME", "managed-cluster-lease"), nil, cluster, true},
-		{"leases.registration-controller", "leases", "", filled(t, lease, "NAMESPACE", "open-cluster-management-hub", "NAME", "x"), nil, nil, true},
+		{"leases.registration-controller", "leases", "", filled(t, lease, "NAMESPACE", "c1", "NAME", "managed-cluster-lease"), nil, cluster,
+			true},
+		{"leases.registration-controller", "leases", "", filled(t, lease, "NAMESPACE", "open-cluster-management-hub", "NAME", "x"), nil, nil,
+			true},
 		{"leases.registration-controller", "leases", "", filled(t, lease, "NAMESPACE", "kube-system", "NAME", "x"), nil, other, false},
 		{"namespaces.registration-controller", "namespaces", "", filled(t, ns, "NAME", "c1"), nil, nil, true},
 		{"namespaces.registration-controller", "namespaces", "", filled(t, ns, "NAME", "kube-system"), nil, nil, false},
-		{"namespaces.registration-controller", "namespaces", "", filled(t, ns, "NAME", "c1"), filled(t, bare), nil, false}, // a label of Kubernetes goes
-		{"namespaces.registration-controller", "namespaces", "", filled(t, bare, "c1}", "c1, open-cluster-management.io/cluster-name: c1}"), nil, nil, true},
-		{"namespaces.registration-controller", "namespaces", "", filled(t, bare, "c1}", "c1, open-cluster-management.io/cluster-name: c1, app.kubernetes.io/part-of: hub}"), nil, nil, true},
-		{"namespaces.registration-controller", "namespaces", "", filled(t, bare, "c1}", "c1, open-cluster-management.io/cluster-name: c1, pod-security.kubernetes.io/enforce: privileged}"), nil, nil, false},
+		{"namespaces.registration-controller", "namespaces", "", filled(t, ns, "NAME", "c1"), filled(t, bare), nil, false},
+		// a label of Kubernetes goes
+		{"namespaces.registration-controller", "namespaces", "", filled(t, bare, "c1}", "c1, open-cluster-management.io/cluster-name: c1}"), nil,
+			nil, true},
+		{"namespaces.registration-controller", "namespaces", "",
+			filled(t, bare, "c1}", "c1, open-cluster-management.io/cluster-name: c1, app.kubernetes.io/part-of: hub}"), nil, nil, true},
+		{"namespaces.registration-controller", "namespaces", "",
+			filled(t, bare, "c1}", "c1, open-cluster-management.io/cluster-name: c1, pod-security.kubernetes.io/enforce: privileged}"), nil, nil,
+			false},
 		{"tokens.addon-manager-controller", "serviceaccounts", "token", filled(t, account), nil, cluster, false},
-		{"approvals.addon-manager-controller", "certificatesigningrequests", "approval", filled(t, addOnCSR, "GROUP", "system:open-cluster-management:c1"), filled(t, addOnCSR, "GROUP", "x"), nil, true},
-		{"approvals.addon-manager-controller", "certificatesigningrequests", "approval", filled(t, addOnCSR, "GROUP", "system:open-cluster-management:c2"), filled(t, addOnCSR, "GROUP", "x"), nil, false},
+		{"approvals.addon-manager-controller", "certificatesigningrequests", "approval",
+			filled(t, addOnCSR, "GROUP", "system:open-cluster-management:c1"), filled(t, addOnCSR, "GROUP", "x"), nil, true},
+		{"approvals.addon-manager-controller", "certificatesigningrequests", "approval",
+			filled(t, addOnCSR, "GROUP", "system:open-cluster-management:c2"), filled(t, addOnCSR, "GROUP", "x"), nil, false},
 		{"service-accounts.addon-manager-controller", "serviceaccounts", "", filled(t, account), nil, cluster, true},
 		{"service-accounts.addon-manager-controller", "serviceaccounts", "", filled(t, account), nil, other, false},
 		{"roles.addon-manager-controller", "roles", "", filled(t, token, "ACCOUNT", "a-agent"), nil, cluster, true},
@@ -263,19 +316,33 @@ func TestPolicies(t *testing.T) {
 		{"role-bindings.addon-manager-controller", "rolebindings", "", boundTo("User", "", "system:serviceaccount:c1:a-agent"), nil, other, true},
 		{"role-bindings.addon-manager-controller", "rolebindings", "", boundTo("ServiceAccount", "attacker", "a-agent"), nil, other, false},
 		{"role-bindings.addon-manager-controller", "rolebindings", "", boundTo("ServiceAccount", "c1", "x-agent"), nil, other, false},
-		{"role-bindings.addon-manager-controller", "rolebindings", "", boundTo("ServiceAccount", "c1", "addon-manager-controller-sa"), nil, other, false},
-		{"role-bindings.addon-manager-controller", "rolebindings", "", boundTo("User", "", "system:serviceaccount:attacker:a-agent"), nil, other, false},
+		{"role-bindings.addon-manager-controller", "rolebindings", "", boundTo("ServiceAccount", "c1", "addon-manager-controller-sa"), nil, other,
+			false},
+		{"role-bindings.addon-manager-controller", "rolebindings", "", boundTo("User", "", "system:serviceaccount:attacker:a-agent"), nil, other,
+			false},
 		{"role-bindings.addon-manager-controller", "rolebindings", "", boundTo("User", "", "ann"), nil, other, false},
-		{"role-bindings.addon-manager-controller", "rolebindings", "", filled(t, bound, "NAMESPACE", "x", "ROLE", "edit", "KIND", "Group", "WHERE", "", "SUBJECT", anAddOn), nil, other, false},
-		{"role-bindings.addon-manager-controller", "rolebindings", "", filled(t, bound, "NAMESPACE", "kube-system", "ROLE", "view", "KIND", "Group", "WHERE", "", "SUBJECT", anAddOn), nil, other, false},
-		{"role-bindings.addon-manager-controller", "rolebindings", "", filled(t, bound, "NAMESPACE", "kube-system", "ROLE", "open-cluster-management:cluster-manager-addon-manager:controller", "KIND", "Group", "WHERE", "", "SUBJECT", anAddOn), nil, other, false},
-		{"role-bindings.addon-manager-controller", "rolebindings", "", filled(t, tokens, "ROLE", "a-token-role", "SUBJECT", "system:open-cluster-management:c1"), nil, cluster, true},
-		{"role-bindings.addon-manager-controller", "rolebindings", "", filled(t, tokens, "ROLE", "a-token-role", "SUBJECT", "open-cluster-management:c1"), nil, cluster, true},
-		{"role-bindings.addon-manager-controller", "rolebindings", "", filled(t, tokens, "ROLE", "a-token-role", "SUBJECT", "system:open-cluster-management:c2"), nil, cluster, false},
-		{"role-bindings.addon-manager-controller", "rolebindings", "", filled(t, tokens, "ROLE", "a-token-role", "SUBJECT", "system:open-cluster-management:c1"), nil, other, false},
-		{"role-bindings.addon-manager-controller", "rolebindings", "", filled(t, tokens, "ROLE", "admin", "SUBJECT", "system:open-cluster-management:c1"), nil, cluster, false},
-		{"clusters.addon-manager-controller", "managedclusters", "", filled(t, mc, "LABELS", "feature.open-cluster-management.io/addon-a: available"), filled(t, mc, "LABELS", "feature.open-cluster-management.io/addon-b: x"), nil, true},
-		{"clusters.addon-manager-controller", "managedclusters", "", filled(t, mc, "LABELS", "cluster.open-cluster-management.io/clusterset: prod"), filled(t, mc, "LABELS", ""), nil, false},
+		{"role-bindings.addon-manager-controller", "rolebindings", "", filled(t, bound, "NAMESPACE", "x", "ROLE", "edit", "KIND", "Group",
+			"WHERE", "", "SUBJECT", anAddOn), nil, other, false},
+		{"role-bindings.addon-manager-controller", "rolebindings", "", filled(t, bound, "NAMESPACE", "kube-system", "ROLE", "view", "KIND",
+			"Group", "WHERE", "", "SUBJECT", anAddOn), nil, other, false},
+		{"role-bindings.addon-manager-controller", "rolebindings", "",
+			filled(t, bound, "NAMESPACE", "kube-system", "ROLE", "open-cluster-management:cluster-manager-addon-manager:controller", "KIND", "Group",
+				"WHERE", "", "SUBJECT", anAddOn), nil, other, false},
+		{"role-bindings.addon-manager-controller", "rolebindings", "",
+			filled(t, tokens, "ROLE", "a-token-role", "SUBJECT", "system:open-cluster-management:c1"), nil, cluster, true},
+		{"role-bindings.addon-manager-controller", "rolebindings", "",
+			filled(t, tokens, "ROLE", "a-token-role", "SUBJECT", "open-cluster-management:c1"), nil, cluster, true},
+		{"role-bindings.addon-manager-controller", "rolebindings", "",
+			filled(t, tokens, "ROLE", "a-token-role", "SUBJECT", "system:open-cluster-management:c2"), nil, cluster, false},
+		{"role-bindings.addon-manager-controller", "rolebindings", "",
+			filled(t, tokens, "ROLE", "a-token-role", "SUBJECT", "system:open-cluster-management:c1"), nil, other, false},
+		{"role-bindings.addon-manager-controller", "rolebindings", "",
+			filled(t, tokens, "ROLE", "admin", "SUBJECT", "system:open-cluster-management:c1"), nil, cluster, false},
+		{"clusters.addon-manager-controller", "managedclusters", "",
+			filled(t, mc, "LABELS", "feature.open-cluster-management.io/addon-a: available"),
+			filled(t, mc, "LABELS", "feature.open-cluster-management.io/addon-b: x"), nil, true},
+		{"clusters.addon-manager-controller", "managedclusters", "",
+			filled(t, mc, "LABELS", "cluster.open-cluster-management.io/clusterset: prod"), filled(t, mc, "LABELS", ""), nil, false},
 		{"clusters.registration-controller", "managedclusters", "", nil, filled(t, mc, "LABELS", ""), nil, false},
 		{"clusters.registration-controller", "managedclusters", "", nil, filled(t, mc, "LABELS", "", "true", "false"), nil, true},
 		{"placements.placement-controller", "placements", "", filled(t, set, "NAME", "p"), nil, nil, false},

@@ -10,8 +10,10 @@ import (
 func TestManifestWorkReplicaSetIsValidated(t *testing.T) {
 	t.Parallel()
 	set := func(manifests, strategy, more string) *unstructured.Unstructured {
-		return object(t, `{apiVersion: work.open-cluster-management.io/v1alpha1, kind: ManifestWorkReplicaSet, metadata: {name: s, namespace: ns`+more+`},
-			spec: {manifestWorkTemplate: {workload: {manifests: [`+manifests+`]}}, placementRefs: [{name: p}, {name: q, rolloutStrategy: `+strategy+`}]}}`)
+		return object(t, `{apiVersion: work.open-cluster-management.io/v1alpha1, kind: ManifestWorkReplicaSet, metadata: {name: s, namespace: ns`+
+			more+`},
+			spec: {manifestWorkTemplate: {workload: {manifests: [`+manifests+`]}}, placementRefs: [{name: p}, {name: q, rolloutStrategy: `+strategy+
+			`}]}}`)
 	}
 	const (
 		configMap = `{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: ns}}`
@@ -30,7 +32,8 @@ func TestManifestWorkReplicaSetIsValidated(t *testing.T) {
 			text: `spec.placementRefs[1].rolloutStrategy.progressive.maxFailures: Invalid value: "-1": a number of clusters is not negative`},
 		{name: "overrides", object: set(configMap, quarter, `, annotations: {capstan.io/overrides: "- set: []"}`),
 			text: "metadata.annotations[capstan.io/overrides][0]: Required value"},
-		{name: "a new mistake in overrides", object: set(configMap, quarter, `, annotations: {capstan.io/overrides: "- set: []"}`), old: set(configMap, quarter, ""),
+		{name: "a new mistake in overrides", object: set(configMap, quarter, `, annotations: {capstan.io/overrides: "- set: []"}`),
+			old:  set(configMap, quarter, ""),
 			text: "metadata.annotations[capstan.io/overrides][0]: Required value"},
 		{name: "an old mistake", object: set(configMap, negative, ", labels: {a: b}"), old: set(configMap, negative, "")},
 		{name: "an old mistake in the template", object: set("", quarter, ""), old: set("", negative, "")},
@@ -47,7 +50,8 @@ func TestExecutorOfReplicaSetIsValidated(t *testing.T) {
 	t.Parallel()
 	set := func() *unstructured.Unstructured {
 		return object(t, `{apiVersion: work.open-cluster-management.io/v1alpha1, kind: ManifestWorkReplicaSet, metadata: {name: s, namespace: ns},
-			spec: {placementRefs: [{name: p}], manifestWorkTemplate: {workload: {manifests: [{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: ns}}]},
+			spec: {placementRefs: [{name: p}], manifestWorkTemplate: {
+				workload: {manifests: [{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: ns}}]},
 				executor: {subject: {type: ServiceAccount, serviceAccount: {namespace: apps, name: bot}}}}}}`)
 	}
 	checkStatus(t, newServer().write(t, set(), nil, ""), 400, "spec.manifestWorkTemplate.executor")
@@ -76,7 +80,8 @@ func TestClusterManagementAddOnIsValidated(t *testing.T) {
 	t.Parallel()
 	addOn := func(annotation, config string) *unstructured.Unstructured {
 		return object(t, `{apiVersion: addon.open-cluster-management.io/v1beta1, kind: ClusterManagementAddOn, metadata: {name: a, annotations: {`+annotation+`}},
-			spec: {installStrategy: {type: Placements, placements: [{name: p, namespace: ns, configs: [{resource: configmaps, namespace: ns, name: `+config+`}]}]}}}`)
+			spec: {installStrategy: {type: Placements, placements: [{name: p, namespace: ns, configs: [{resource: configmaps, namespace: ns, name: `+
+			config+`}]}]}}}`)
 	}
 	const none = "__reserved_no_default__"
 	for _, test := range []struct {
@@ -85,11 +90,13 @@ func TestClusterManagementAddOnIsValidated(t *testing.T) {
 		text        string
 	}{
 		{name: "all right", object: addOn(`capstan.io/depends-on: "b, c", capstan.io/pre-delete-timeout: 0s`, "x")},
-		{name: "itself", object: addOn(`capstan.io/depends-on: "b,a"`, "x"), text: "metadata.annotations[capstan.io/depends-on]: Invalid value: \"b,a\": an add-on cannot wait for itself"},
+		{name: "itself", object: addOn(`capstan.io/depends-on: "b,a"`, "x"),
+			text: "metadata.annotations[capstan.io/depends-on]: Invalid value: \"b,a\": an add-on cannot wait for itself"},
 		{name: "itself, from now on", object: addOn(`capstan.io/depends-on: "a"`, "x"), old: addOn("", "x"), text: "cannot wait for itself"},
 		{name: "itself, as ever", object: addOn(`capstan.io/depends-on: "a", b: c`, "x"), old: addOn(`capstan.io/depends-on: "a"`, "x")},
 		{name: "no name", object: addOn(`capstan.io/depends-on: "b c"`, "x"), text: "names of ClusterManagementAddOns with commas between"},
-		{name: "no duration", object: addOn("capstan.io/pre-delete-timeout: soon", "x"), text: `metadata.annotations[capstan.io/pre-delete-timeout]: Invalid value: "soon": write how long`},
+		{name: "no duration", object: addOn("capstan.io/pre-delete-timeout: soon", "x"),
+			text: `metadata.annotations[capstan.io/pre-delete-timeout]: Invalid value: "soon": write how long`},
 		{name: "negative", object: addOn("capstan.io/pre-delete-timeout: -1m", "x"), text: `Invalid value: "-1m"`},
 		{name: "no default", object: addOn("", none), text: "spec.installStrategy.placements[0].configs[0].name: Invalid value"},
 		{name: "no default, as ever", object: addOn("b: c", none), old: addOn("", none)},

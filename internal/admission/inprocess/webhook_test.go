@@ -80,13 +80,16 @@ func (s *server) compare(t *testing.T, object, old, inProcess *unstructured.Unst
 }
 
 // review is what an API server does with a webhook.
-func review(t *testing.T, handler http.Handler, object, old *unstructured.Unstructured, subresource string, sender *user.DefaultInfo) (*unstructured.Unstructured, *admissionv1.AdmissionResponse) {
+func review(t *testing.T, handler http.Handler, object, old *unstructured.Unstructured, subresource string,
+	sender *user.DefaultInfo) (*unstructured.Unstructured, *admissionv1.AdmissionResponse) {
 	t.Helper()
 	kind := object.GroupVersionKind()
 	request := &admissionv1.AdmissionRequest{
-		UID: "1", Kind: metav1.GroupVersionKind(kind), Name: object.GetName(), Namespace: object.GetNamespace(), Operation: admissionv1.Create, SubResource: subresource,
-		Resource: metav1.GroupVersionResource(resourceOf(kind)), Object: runtime.RawExtension{Raw: marshal(t, object)},
-		UserInfo: authenticationv1.UserInfo{Username: sender.Name, UID: sender.UID, Groups: sender.Groups, Extra: map[string]authenticationv1.ExtraValue{}},
+		UID: "1", Kind: metav1.GroupVersionKind(kind), Name: object.GetName(), Namespace: object.GetNamespace(), Operation: admissionv1.Create,
+		SubResource: subresource,
+		Resource:    metav1.GroupVersionResource(resourceOf(kind)), Object: runtime.RawExtension{Raw: marshal(t, object)},
+		UserInfo: authenticationv1.UserInfo{Username: sender.Name, UID: sender.UID, Groups: sender.Groups,
+			Extra: map[string]authenticationv1.ExtraValue{}},
 	}
 	for key, value := range sender.Extra {
 		request.UserInfo.Extra[key] = value
@@ -174,7 +177,8 @@ func (s *server) api(t *testing.T) kubernetes.Interface {
 	return client
 }
 
-func answer(ctx context.Context, access authorizer.UnconditionalAuthorizer, asked authorizationv1.SubjectAccessReviewSpec) authorizationv1.SubjectAccessReviewStatus {
+func answer(ctx context.Context, access authorizer.UnconditionalAuthorizer,
+	asked authorizationv1.SubjectAccessReviewSpec) authorizationv1.SubjectAccessReviewStatus {
 	extra := map[string][]string{}
 	for key, value := range asked.Extra {
 		extra[key] = value

@@ -8,14 +8,15 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// OfClients answers those alone who show a certificate that verify takes, and all others with 401: what a webhook says of an object tells what
-// its user may do. The connection has to have asked for a certificate.
+// OfClients answers those alone who show a certificate that verify takes, and all others with 401: what a webhook says of an object tells
+// what its user may do. The connection has to have asked for a certificate.
 func OfClients(verify x509.VerifyOptionFunc, handler http.Handler) http.Handler {
 	authenticator := x509.NewDynamic(verify, x509.CommonNameUserConversion)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, known, err := authenticator.AuthenticateRequest(r)
 		if !known {
-			klog.FromContext(r.Context()).Error(errors.Join(errUnknownClient, err), "A request to a webhook is refused", "path", r.URL.Path, "from", r.RemoteAddr)
+			klog.FromContext(r.Context()).Error(errors.Join(errUnknownClient, err), "A request to a webhook is refused", "path", r.URL.Path, "from",
+				r.RemoteAddr)
 			http.Error(w, errUnknownClient.Error(), http.StatusUnauthorized)
 			return
 		}

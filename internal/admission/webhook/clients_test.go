@@ -25,7 +25,8 @@ type authority struct {
 
 func newAuthority(t *testing.T) *authority {
 	t.Helper()
-	template := &x509.Certificate{Subject: pkix.Name{CommonName: "ca"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	template := &x509.Certificate{Subject: pkix.Name{CommonName: "ca"}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign}
 	signed := (&authority{}).sign(t, template)
 	certificate, err := x509.ParseCertificate(signed.Certificate[0])
 	if err != nil {
@@ -68,7 +69,8 @@ func TestOfClients(t *testing.T) {
 	t.Cleanup(server.Close)
 
 	certificate := func(by *authority, usage x509.ExtKeyUsage) []tls.Certificate {
-		return []tls.Certificate{by.sign(t, &x509.Certificate{Subject: pkix.Name{CommonName: "apiserver"}, ExtKeyUsage: []x509.ExtKeyUsage{usage}})}
+		return []tls.Certificate{by.sign(t, &x509.Certificate{Subject: pkix.Name{CommonName: "apiserver"},
+			ExtKeyUsage: []x509.ExtKeyUsage{usage}})}
 	}
 	for name, test := range map[string]struct {
 		shown []tls.Certificate

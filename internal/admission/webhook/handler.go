@@ -154,7 +154,8 @@ func attributesOf(r ctrladmission.Request) (admission.Attributes, error) {
 		return nil, fmt.Errorf("read the old object of the review: %w", err)
 	}
 	return admission.NewAttributesRecord(object, old, schema.GroupVersionKind(r.Kind), r.Namespace, r.Name,
-		schema.GroupVersionResource(r.Resource), r.SubResource, admission.Operation(r.Operation), nil, r.DryRun != nil && *r.DryRun, userOf(r.UserInfo)), nil
+		schema.GroupVersionResource(r.Resource), r.SubResource, admission.Operation(r.Operation), nil, r.DryRun != nil && *r.DryRun,
+		userOf(r.UserInfo)), nil
 }
 
 // decode returns nil for no object.

@@ -63,7 +63,8 @@ func TestEventsOfACluster(t *testing.T) {
 		asked <- r.Method + " " + r.URL.Path
 	}))
 	t.Cleanup(hub.Close)
-	logged := lines{LogSink: funcr.New(func(string, string) {}, funcr.Options{Verbosity: 1}).GetSink(), infos: make(chan string, 10), errors: &atomic.Int32{}}
+	logged := lines{LogSink: funcr.New(func(string, string) {}, funcr.Options{Verbosity: 1}).GetSink(), infos: make(chan string, 10),
+		errors: &atomic.Int32{}}
 	ctx, stop := context.WithCancel(klog.NewContext(t.Context(), logr.New(logged)))
 	defer stop()
 	broadcaster, err := hubevents.Begin(ctx, &rest.Config{Host: hub.URL}, hub.Client())

@@ -52,7 +52,8 @@ func dearer(price *uint64, least uint64) *uint64 {
 // matchCost is the price of Kubernetes, which follows from the length of the regular expression, or one that follows from its parts.
 func matchCost(pattern string, text int) uint64 {
 	const partsPerUnit = 16 // a byte of a text is tried with one part in some 6 ns
-	byLength := math.Ceil(float64(1+text)*common.StringTraversalCostFactor) * math.Ceil(float64(len(pattern))*common.RegexStringLengthCostFactor)
+	byLength := math.Ceil(float64(1+
+		text)*common.StringTraversalCostFactor) * math.Ceil(float64(len(pattern))*common.RegexStringLengthCostFactor)
 	return max(uint64(byLength), uint64(partsOf(pattern)*text/partsPerUnit))
 }
 

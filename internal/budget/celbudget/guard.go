@@ -32,7 +32,8 @@ const (
 var checks = map[string]func([]ref.Val) error{
 	"_+_": checkSum, "replace": checkReplace, "join": checkJoin, "split": checkSplit, "format": checkWeight, "strings.quote": checkText,
 	"matches": checkMatch, "find": checkMatch, "findAll": checkMatch, "parseJSON": checkText, "string": checkWeight,
-	"_==_": checkEquality, "_!=_": checkEquality, "@in": checkWeight, "indexOf": checkWeight, "lastIndexOf": checkWeight, "includes": checkWeight,
+	"_==_": checkEquality, "_!=_": checkEquality, "@in": checkWeight, "indexOf": checkWeight, "lastIndexOf": checkWeight,
+	"includes": checkWeight,
 	"distinct": checkPairs, "flatten": checkWeight,
 	"quantity": checkQuantity, "isQuantity": checkQuantity,
 	"sets.contains": checkPairs, "sets.equivalent": checkPairs, "sets.intersects": checkPairs,
@@ -131,22 +132,23 @@ func implementationsOf(env *cel.Env) (map[string]*functions.Overload, error) {
 
 // constantMatches compiles a regular expression once that is written down in the expression.
 func constantMatches(overload string) *interpreter.RegexOptimization {
-	return &interpreter.RegexOptimization{Function: "matches", OverloadID: overload, RegexIndex: 1, Factory: func(call interpreter.InterpretableCall, pattern string) (interpreter.InterpretableCall, error) {
-		expression, err := regexp.Compile(pattern)
-		if err != nil {
-			return nil, err
-		}
-		return interpreter.NewCall(call.ID(), call.Function(), call.OverloadID(), call.Args(), func(args ...ref.Val) ref.Val {
-			text, ok := args[0].(types.String)
-			if !ok {
-				return types.MaybeNoSuchOverloadErr(args[0])
+	return &interpreter.RegexOptimization{Function: "matches", OverloadID: overload, RegexIndex: 1,
+		Factory: func(call interpreter.InterpretableCall, pattern string) (interpreter.InterpretableCall, error) {
+			expression, err := regexp.Compile(pattern)
+			if err != nil {
+				return nil, err
 			}
-			if err := checkMatch(args); err != nil {
-				return types.NewErr("%v", err)
-			}
-			return types.Bool(expression.MatchString(string(text)))
-		}), nil
-	}}
+			return interpreter.NewCall(call.ID(), call.Function(), call.OverloadID(), call.Args(), func(args ...ref.Val) ref.Val {
+				text, ok := args[0].(types.String)
+				if !ok {
+					return types.MaybeNoSuchOverloadErr(args[0])
+				}
+				if err := checkMatch(args); err != nil {
+					return types.NewErr("%v", err)
+				}
+				return types.Bool(expression.MatchString(string(text)))
+			}), nil
+		}}
 }
 
 func checkQuantity(args []ref.Val) error { return budget.Quantity(textOf(args[0])) }

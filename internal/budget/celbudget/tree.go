@@ -21,7 +21,8 @@ const (
 
 // checkMacros is asked before macros are written out.
 func checkMacros(expression string) error {
-	return budget.Count("optMap and optFlatMap in a CEL expression", strings.Count(expression, "optMap")+strings.Count(expression, "optFlatMap"), mostOptionalMacros)
+	return budget.Count("optMap and optFlatMap in a CEL expression", strings.Count(expression, "optMap")+
+		strings.Count(expression, "optFlatMap"), mostOptionalMacros)
 }
 
 // checkTree is asked before types are checked and regular expressions compiled.

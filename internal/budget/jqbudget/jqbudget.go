@@ -1,7 +1,7 @@
 // Package jqbudget lets jq expressions name fields of an object, and nothing that takes memory or time without a bound.
 //
-// An interpreter of jq can be stopped between two steps, but one step is enough to fill the memory: "a" * 300000000. What is allowed is what
-// leads to fields and compares them, and makes nothing that is larger than what it is made from.
+// An interpreter of jq can be stopped between two steps, but one step is enough to fill the memory: "a" * 300000000. What is allowed is
+// what leads to fields and compares them, and makes nothing that is larger than what it is made from.
 package jqbudget
 
 import (
@@ -27,12 +27,15 @@ const (
 // functions are those that may be called, by their number of arguments. Of some, the argument has to be written down: how long they take
 // follows from it.
 var functions = map[string]bool{ // whether the argument has to be written down
-	"empty/0": false, "error/0": false, "error/1": false, "not/0": false, "length/0": false, "utf8bytelength/0": false, "keys/0": false, "keys_unsorted/0": false, "type/0": false,
-	"tostring/0": false, "tonumber/0": false, "ascii_downcase/0": false, "ascii_upcase/0": false, "trim/0": false, "ltrim/0": false, "rtrim/0": false,
+	"empty/0": false, "error/0": false, "error/1": false, "not/0": false, "length/0": false, "utf8bytelength/0": false, "keys/0": false,
+	"keys_unsorted/0": false, "type/0": false,
+	"tostring/0": false, "tonumber/0": false, "ascii_downcase/0": false, "ascii_upcase/0": false, "trim/0": false, "ltrim/0": false,
+	"rtrim/0": false,
 	"first/0": false, "last/0": false, "any/0": false, "all/0": false, "recurse/0": false, "floor/0": false, "ceil/0": false, "abs/0": false,
 	"values/0": false, "nulls/0": false, "booleans/0": false, "numbers/0": false, "strings/0": false, "arrays/0": false, "objects/0": false,
 	"iterables/0": false, "scalars/0": false, "true/0": false, "false/0": false, "null/0": false,
-	"select/1": false, "any/1": false, "all/1": false, "any/2": false, "all/2": false, "first/1": false, "isempty/1": false, "IN/1": false, "IN/2": false,
+	"select/1": false, "any/1": false, "all/1": false, "any/2": false, "all/2": false, "first/1": false, "isempty/1": false, "IN/1": false,
+	"IN/2":  false,
 	"has/1": false, "getpath/1": false, "startswith/1": false, "endswith/1": false, "ltrimstr/1": false, "rtrimstr/1": false,
 	"contains/1": true, "inside/1": true, "index/1": true, "rindex/1": true, "split/1": true, "test/1": true, "test/2": true,
 }
@@ -249,7 +252,8 @@ func checkTest(pattern *gojq.Query) error {
 	if err := budget.Regexp(pattern.Term.Str.Str); err != nil {
 		return err
 	}
-	return budget.Count("parts of the regular expression, with its repetitions written out", budget.RegexpParts(pattern.Term.Str.Str), mostParts)
+	return budget.Count("parts of the regular expression, with its repetitions written out", budget.RegexpParts(pattern.Term.Str.Str),
+		mostParts)
 }
 
 // isConstant tells whether a query is written down: a text, a number, or a list of such.

@@ -88,7 +88,8 @@ func (r *Reader) visits(s shape) (int, error) {
 		return times(r.size.values, s.alternatives), nil
 	}
 	if r.size.levels > mostLevels {
-		return 0, &budget.Exceeded{What: fmt.Sprintf("the object is nested %d levels deep, and the JSON path has ..", r.size.levels), Limit: fmt.Sprint(mostLevels)}
+		return 0, &budget.Exceeded{What: fmt.Sprintf("the object is nested %d levels deep, and the JSON path has ..", r.size.levels),
+			Limit: fmt.Sprint(mostLevels)}
 	}
 	n := times(r.size.values+r.size.bytes, s.alternatives)
 	for range s.recursions - 1 {

@@ -70,7 +70,8 @@ func TestAllTogether(t *testing.T) {
 			t.Fatalf("path %d: %v", i, err)
 		}
 	}
-	if err := r.Allow(parsed); !budget.Is(err) || !strings.Contains(err.Error(), "visit too many values of the object; the limit is 10000000") {
+	if err := r.Allow(parsed); !budget.Is(err) ||
+		!strings.Contains(err.Error(), "visit too many values of the object; the limit is 10000000") {
 		t.Errorf("got %v", err)
 	}
 }

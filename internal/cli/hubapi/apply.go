@@ -26,7 +26,8 @@ func (h *Hub) ResourceOf(ctx context.Context, kind schema.GroupVersionKind) (Res
 	result := h.core.Get().AbsPath(versionPath(kind.GroupVersion())...).Do(ctx)
 	err := result.Error()
 	if notServed(err) {
-		return Resource{}, fmt.Errorf("the hub does not serve %s, so it has no %s: install its CustomResourceDefinition, or correct apiVersion", kind.GroupVersion(), kind.Kind)
+		return Resource{}, fmt.Errorf("the hub does not serve %s, so it has no %s: install its CustomResourceDefinition, or correct apiVersion",
+			kind.GroupVersion(), kind.Kind)
 	}
 	if err != nil {
 		return Resource{}, h.explain("look for "+kind.GroupVersion().String(), err)

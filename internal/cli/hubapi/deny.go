@@ -31,11 +31,12 @@ func (h *Hub) DenyCluster(ctx context.Context, name string, cutOff bool) error {
 	return h.explain("deny cluster "+name, err)
 }
 
-// PendingRequestsOf are the names of the certificate requests that nobody has decided on and that are for or of a cluster or its add-ons, whatever
-// label they carry: by who asks, and by whom the certificate would name.
+// PendingRequestsOf are the names of the certificate requests that nobody has decided on and that are for or of a cluster or its add-ons,
+// whatever label they carry: by who asks, and by whom the certificate would name.
 func (h *Hub) PendingRequestsOf(ctx context.Context, cluster string) (names []string, err error) {
 	list := &certificatesv1.CertificateSigningRequestList{}
-	err = h.certificates.Get().Resource(certificateSigningRequests).VersionedParams(&metav1.ListOptions{}, metav1.ParameterCodec).Do(ctx).Into(list)
+	err = h.certificates.Get().Resource(certificateSigningRequests).VersionedParams(&metav1.ListOptions{},
+		metav1.ParameterCodec).Do(ctx).Into(list)
 	for i := range list.Items {
 		if csr := &list.Items[i]; isPending(csr) && isOfCluster(csr, cluster) {
 			names = append(names, csr.Name)

@@ -64,7 +64,8 @@ func (h *Hub) diagnose(err error) (problem error, next string) { //nolint:revive
 		return fmt.Errorf("%s is %w: it does not serve %s (%w)", h.Server, ErrNotAHub, clusterv1.GroupVersion, err), h.otherHubHint()
 	case apierrors.IsUnauthorized(err) || strings.Contains(err.Error(), "tls: expired certificate"):
 		return fmt.Errorf("%s does not accept the credentials of %s: %w%s", h.Server, h.Source, err, h.credentialExpiry()), h.renewHint()
-	case strings.HasPrefix(h.Server, "http://") && (apierrors.IsBadRequest(err) || apierrors.ReasonForError(err) == metav1.StatusReasonUnknown):
+	case strings.HasPrefix(h.Server, "http://") &&
+		(apierrors.IsBadRequest(err) || apierrors.ReasonForError(err) == metav1.StatusReasonUnknown):
 		return fmt.Errorf("%s does not answer as an API server does: %w", h.Server, err), "Begin the URL with https:// if that is what it speaks."
 	case apierrors.IsForbidden(err):
 		return err, fmt.Sprintf("The user of %s lacks this permission: ask an administrator of the hub for it, or use another context with --context.", h.Source)
@@ -86,7 +87,8 @@ func (h *Hub) diagnose(err error) (problem error, next string) { //nolint:revive
 	case errors.As(err, &dns):
 		return fmt.Errorf("the host of %s is not known: %w", h.Server, err), fmt.Sprintf("Check the server of %s and the network.", h.Source)
 	case errors.Is(err, context.DeadlineExceeded) || isTimeout(err):
-		return fmt.Errorf("%s did not answer in time: %w", h.Server, err), "Check that it can be reached from this machine (network, proxy, firewall), or wait longer with --timeout."
+		return fmt.Errorf("%s did not answer in time: %w", h.Server, err),
+			"Check that it can be reached from this machine (network, proxy, firewall), or wait longer with --timeout."
 	default:
 		return err, fmt.Sprintf("Asked %s, with %s.", h.Server, h.Source)
 	}
@@ -129,7 +131,8 @@ func (h *Hub) renewHint() string {
 // missingHint says how to see what is there instead.
 func (h *Hub) missingHint(err error) string {
 	list := map[string]string{
-		managedClusters: "capstan get clusters", managedClusterSets: "capstan get clustersets", manifestWorks: "capstan get works", placements: "capstan get placements",
+		managedClusters: "capstan get clusters", managedClusterSets: "capstan get clustersets", manifestWorks: "capstan get works",
+		placements:           "capstan get placements",
 		managedClusterAddOns: "capstan get addon", clusterManagementAddOns: "capstan get addon",
 	}
 	var status apierrors.APIStatus

@@ -104,7 +104,8 @@ func New(config *rest.Config) (*Hub, error) {
 func newScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	kinds := map[schema.GroupVersion][]runtime.Object{
-		corev1.SchemeGroupVersion:           {&corev1.ConfigMap{}, &corev1.Namespace{}, &corev1.NamespaceList{}, &corev1.Secret{}, &corev1.SecretList{}, &corev1.ServiceAccount{}},
+		corev1.SchemeGroupVersion: {&corev1.ConfigMap{}, &corev1.Namespace{}, &corev1.NamespaceList{}, &corev1.Secret{},
+			&corev1.SecretList{}, &corev1.ServiceAccount{}},
 		authenticationv1.SchemeGroupVersion: {&authenticationv1.TokenRequest{}},
 		certificatesv1.SchemeGroupVersion:   {&certificatesv1.CertificateSigningRequest{}, &certificatesv1.CertificateSigningRequestList{}},
 		coordinationv1.SchemeGroupVersion:   {&coordinationv1.Lease{}, &coordinationv1.LeaseList{}},

@@ -50,7 +50,8 @@ func TestErrors(t *testing.T) {
 		"not a hub": {
 			answer: func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "404 page not found", http.StatusNotFound) },
 			is:     func(err error) bool { return errors.Is(err, hubapi.ErrNotAHub) },
-			says:   []string{"is not an Open Cluster Management hub", "cluster.open-cluster-management.io/v1", `context "hub"`, "--context", "capstan up"},
+			says: []string{"is not an Open Cluster Management hub", "cluster.open-cluster-management.io/v1", `context "hub"`, "--context",
+				"capstan up"},
 		},
 		"unauthorized": {
 			answer: fakehub.Refuse(http.StatusUnauthorized, metav1.StatusReasonUnauthorized, "Unauthorized"),
@@ -218,7 +219,8 @@ func TestPublished(t *testing.T) {
 	expect("nothing published", fake.URL)
 	put("/api/v1/namespaces/kube-public/configmaps/kube-root-ca.crt", map[string]string{"ca.crt": string(fake.CA())})
 	expect("only a CA published", fake.URL, hubPin(fake))
-	put(clusterInfo, map[string]string{"kubeconfig": "apiVersion: v1\nkind: Config\nclusters: [{name: '', cluster: {server: 'https://hub.example.com'}}]"})
+	put(clusterInfo, map[string]string{
+		"kubeconfig": "apiVersion: v1\nkind: Config\nclusters: [{name: '', cluster: {server: 'https://hub.example.com'}}]"})
 	expect("a server whose certificate anybody can verify", "https://hub.example.com")
 	publish(t, fake, fake.CA(), nil)
 	expect("a server and its CA", fake.URL, hubPin(fake))

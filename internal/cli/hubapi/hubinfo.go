@@ -142,7 +142,8 @@ func (h *Hub) HubInfo(ctx context.Context, now time.Time) (*HubInfo, error) {
 		return nil, err
 	}
 	info := &HubInfo{Standalone: objects.standalone(), FeatureGates: objects.featureGates()}
-	info.Operator = Component{Name: "Registration Operator", Controller: find(objects.operators, clusterManager), CRDs: []CRD{objects.crd(clusterManagerCRD)}}
+	info.Operator = Component{Name: "Registration Operator", Controller: find(objects.operators, clusterManager),
+		CRDs: []CRD{objects.crd(clusterManagerCRD)}}
 	for _, p := range parts {
 		component := Component{Name: p.name, Controller: objects.controller(p, now), Webhook: objects.webhook(p)}
 		for _, name := range p.crds {

@@ -82,7 +82,8 @@ func (h *Hub) BootstrapObjects(ctx context.Context) ([]BootstrapObject, error) {
 		}
 	}
 	for _, object := range h.accessObjects() {
-		err := object.client.Get().NamespaceIfScoped(object.Namespace, object.Namespace != "").Resource(object.resource).Name(object.Name).Do(ctx).Error()
+		err := object.client.Get().NamespaceIfScoped(object.Namespace,
+			object.Namespace != "").Resource(object.resource).Name(object.Name).Do(ctx).Error()
 		switch {
 		case err == nil:
 			found = append(found, object)
@@ -105,7 +106,8 @@ func joins(secret *corev1.Secret) bool {
 
 // DeleteBootstrapObject deletes an object that BootstrapObjects found. One that is gone already is well.
 func (h *Hub) DeleteBootstrapObject(ctx context.Context, object BootstrapObject) error {
-	err := object.client.Delete().NamespaceIfScoped(object.Namespace, object.Namespace != "").Resource(object.resource).Name(object.Name).Do(ctx).Error()
+	err := object.client.Delete().NamespaceIfScoped(object.Namespace,
+		object.Namespace != "").Resource(object.resource).Name(object.Name).Do(ctx).Error()
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -118,7 +120,8 @@ func (h *Hub) restoreAccess(ctx context.Context) error {
 		if object.content == nil {
 			continue
 		}
-		err := object.client.Post().NamespaceIfScoped(object.Namespace, object.Namespace != "").Resource(object.resource).Body(object.content).Do(ctx).Error()
+		err := object.client.Post().NamespaceIfScoped(object.Namespace,
+			object.Namespace != "").Resource(object.resource).Body(object.content).Do(ctx).Error()
 		switch {
 		case err == nil || apierrors.IsAlreadyExists(err):
 		case apierrors.IsNotFound(err):

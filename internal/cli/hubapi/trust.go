@@ -225,7 +225,8 @@ func trustOnFirstUse(ca []byte) Trust {
 	if len(ca) == 0 {
 		return Trust{}
 	}
-	return Trust{CA: ca, OnFirstUse: true, Reason: "not verified: trusting the certificate authority that the server itself sent, " + Fingerprint(ca)}
+	return Trust{CA: ca, OnFirstUse: true, Reason: "not verified: trusting the certificate authority that the server itself sent, " +
+		Fingerprint(ca)}
 }
 
 // Fingerprint names the first certificate of a PEM bundle so that two people can compare it.

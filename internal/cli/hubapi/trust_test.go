@@ -78,12 +78,14 @@ func TestTrust(t *testing.T) {
 		onFirstUse bool
 		fails      string
 	}{
-		"signed with the bootstrap token":         {token: bootstrapToken, signatures: good, reason: "verified with the bootstrap token"},
-		"signed by somebody who lacks the token":  {token: bootstrapToken, signatures: other, fails: "impostor"},
-		"not signed":                              {token: bootstrapToken, fails: "does not know the bootstrap token abc123"},
-		"signed with another token":               {token: bootstrapToken, signatures: map[string]string{"zzz999": "0123456789abcdef"}, fails: "does not know"},
+		"signed with the bootstrap token":        {token: bootstrapToken, signatures: good, reason: "verified with the bootstrap token"},
+		"signed by somebody who lacks the token": {token: bootstrapToken, signatures: other, fails: "impostor"},
+		"not signed":                             {token: bootstrapToken, fails: "does not know the bootstrap token abc123"},
+		"signed with another token": {token: bootstrapToken, signatures: map[string]string{"zzz999": "0123456789abcdef"},
+			fails: "does not know"},
 		"nothing published for a bootstrap token": {token: bootstrapToken, silent: true, fails: "does not know"},
-		"a service account token":                 {token: accountToken, signatures: good, believing: true, onFirstUse: true, reason: "not verified"},
+		"a service account token": {token: accountToken, signatures: good, believing: true, onFirstUse: true,
+			reason: "not verified"},
 		// "trust on first use only with an explicit flag"
 		"a service account token alone":              {token: accountToken, signatures: good, fails: "--trust-on-first-use"},
 		"believed, and not signed":                   {token: bootstrapToken, believing: true, fails: "does not know the bootstrap token abc123"},
@@ -91,11 +93,12 @@ func TestTrust(t *testing.T) {
 		"nothing published for an account's token":   {token: accountToken, silent: true, fails: "--ca-file"},
 		"the hash of its CA, for an account's token": {token: accountToken, hashes: []string{"THIS"}, reason: "verified with --ca-cert-hash"},
 		"the hash of its CA, not signed":             {token: bootstrapToken, hashes: []string{"THIS"}, reason: "verified with --ca-cert-hash"},
-		"one of several hashes":                      {token: accountToken, hashes: []string{otherPin, "THIS"}, reason: "verified with --ca-cert-hash"},
-		"the hash of another CA":                     {token: accountToken, hashes: []string{otherPin}, fails: "impostor"},
-		"another CA, though signed":                  {token: bootstrapToken, signatures: good, hashes: []string{otherPin}, fails: "impostor"},
-		"a hash and nothing published":               {token: accountToken, hashes: []string{"THIS"}, silent: true, fails: "--ca-file"},
-		"a file is believed before all":              {token: bootstrapToken, signatures: other, pinned: true, reason: "verified with"},
+		"one of several hashes": {token: accountToken, hashes: []string{otherPin, "THIS"},
+			reason: "verified with --ca-cert-hash"},
+		"the hash of another CA":        {token: accountToken, hashes: []string{otherPin}, fails: "impostor"},
+		"another CA, though signed":     {token: bootstrapToken, signatures: good, hashes: []string{otherPin}, fails: "impostor"},
+		"a hash and nothing published":  {token: accountToken, hashes: []string{"THIS"}, silent: true, fails: "--ca-file"},
+		"a file is believed before all": {token: bootstrapToken, signatures: other, pinned: true, reason: "verified with"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -203,8 +206,10 @@ func TestTrustThroughSecureProxy(t *testing.T) {
 	t.Parallel()
 	hub := fakehub.New(t)
 	publish(t, hub, hub.CA(), nil)
-	proxy := env.StartProxy(t, true, url.UserPassword("me", "s3cr3t"), map[string]string{"hub.invalid:443": strings.TrimPrefix(hub.URL, "https://")})
-	invitation := hubapi.Invitation{Server: "https://hub.invalid", Token: accountToken, ProxyURL: proxy.URLFor(url.UserPassword("me", "s3cr3t")), TrustOnFirstUse: true}
+	proxy := env.StartProxy(t, true, url.UserPassword("me", "s3cr3t"),
+		map[string]string{"hub.invalid:443": strings.TrimPrefix(hub.URL, "https://")})
+	invitation := hubapi.Invitation{Server: "https://hub.invalid", Token: accountToken,
+		ProxyURL: proxy.URLFor(url.UserPassword("me", "s3cr3t")), TrustOnFirstUse: true}
 	_, err := invitation.Trust(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "--proxy-ca-file") || strings.Contains(err.Error(), "s3cr3t") || proxy.Connections() > 0 {
 		t.Errorf("a proxy that nothing vouches for: %d connections, error %v", proxy.Connections(), err)
@@ -214,7 +219,8 @@ func TestTrustThroughSecureProxy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.HasSuffix(string(trust.CA), string(proxy.CA())) || !strings.HasPrefix(string(trust.CA), string(hub.CA())) || proxy.Connections() == 0 {
+	if !strings.HasSuffix(string(trust.CA), string(proxy.CA())) || !strings.HasPrefix(string(trust.CA), string(hub.CA())) ||
+		proxy.Connections() == 0 {
 		t.Errorf("after %d connections through the proxy these are trusted:\n%s", proxy.Connections(), trust.CA)
 	}
 }
@@ -225,12 +231,15 @@ func TestCheckInvitation(t *testing.T) {
 		invitation hubapi.Invitation
 		fails      string
 	}{
-		"good":              {invitation: hubapi.Invitation{Server: "https://hub:6443"}},
-		"no scheme":         {invitation: hubapi.Invitation{Server: "hub:6443"}, fails: "--hub-apiserver"},
-		"no TLS":            {invitation: hubapi.Invitation{Server: "http://hub:6443", Token: "t"}, fails: "--hub-apiserver: \"http://hub:6443\" is not a URL that begins with https://"},
-		"no TLS, with hash": {invitation: hubapi.Invitation{Server: "http://hub:6443", Token: "t", Pins: []string{otherPin}}, fails: "without TLS"},
-		"hash":              {invitation: hubapi.Invitation{Server: "https://hub", Pins: []string{otherPin}}},
-		"hash too short":    {invitation: hubapi.Invitation{Server: "https://hub", Pins: []string{"sha256:abc"}}, fails: "--ca-cert-hash: \"sha256:abc\""},
+		"good":      {invitation: hubapi.Invitation{Server: "https://hub:6443"}},
+		"no scheme": {invitation: hubapi.Invitation{Server: "hub:6443"}, fails: "--hub-apiserver"},
+		"no TLS": {invitation: hubapi.Invitation{Server: "http://hub:6443", Token: "t"},
+			fails: "--hub-apiserver: \"http://hub:6443\" is not a URL that begins with https://"},
+		"no TLS, with hash": {invitation: hubapi.Invitation{Server: "http://hub:6443", Token: "t", Pins: []string{otherPin}},
+			fails: "without TLS"},
+		"hash": {invitation: hubapi.Invitation{Server: "https://hub", Pins: []string{otherPin}}},
+		"hash too short": {invitation: hubapi.Invitation{Server: "https://hub", Pins: []string{"sha256:abc"}},
+			fails: "--ca-cert-hash: \"sha256:abc\""},
 		"proxy no scheme":   {invitation: hubapi.Invitation{Server: "https://hub", ProxyURL: "proxy:3128"}, fails: "--proxy-url"},
 		"proxy CA no proxy": {invitation: hubapi.Invitation{Server: "https://hub", ProxyCAFile: "f"}, fails: "--proxy-ca-file"},
 	} {
@@ -255,7 +264,8 @@ func TestBootstrapKubeconfig(t *testing.T) {
 	t.Parallel()
 	config := hubapi.Invitation{Server: "https://hub", Token: "t"}.Kubeconfig(hubapi.Trust{CA: []byte("ca")})
 	context := config.Contexts["bootstrap"]
-	if config.CurrentContext != "bootstrap" || context == nil || context.Cluster != "hub" || context.AuthInfo != "bootstrap" || context.Namespace != "default" {
+	if config.CurrentContext != "bootstrap" || context == nil || context.Cluster != "hub" || context.AuthInfo != "bootstrap" ||
+		context.Namespace != "default" {
 		t.Fatalf("context %+v", context)
 	}
 	if config.AuthInfos["bootstrap"].Token != "t" || config.Clusters["hub"].Server != "https://hub" {

@@ -64,7 +64,8 @@ func AcceptanceTree(a *Acceptance, now time.Time) Node {
 		root.Children = append(root.Children, Leaf("Taint", Plain(taint.Key+"="+taint.Value+":"+string(taint.Effect))))
 	}
 	if a.ForeignNamespace {
-		root.Children = append(root.Children, Leaf("Namespace", Cell{Text: "exists and was not made for a cluster; the agent will read and write there", Bad: true}))
+		root.Children = append(root.Children,
+			Leaf("Namespace", Cell{Text: "exists and was not made for a cluster; the agent will read and write there", Bad: true}))
 	}
 	for _, request := range a.Requests {
 		root.Children = append(root.Children, Node{Key: "Request", Value: Plain(Printable(request.Name)), Children: []Node{

@@ -81,7 +81,8 @@ var status = playground.Status{
 var sets = []clusterv1beta2.ManagedClusterSet{
 	{
 		ObjectMeta: metav1.ObjectMeta{Name: "default"},
-		Spec:       clusterv1beta2.ManagedClusterSetSpec{ManagedNamespaces: []clusterv1beta2.ManagedNamespaceConfig{{Name: "team-a"}, {Name: "team-b"}}},
+		Spec: clusterv1beta2.ManagedClusterSetSpec{ManagedNamespaces: []clusterv1beta2.ManagedNamespaceConfig{{Name: "team-a"},
+			{Name: "team-b"}}},
 		Status: clusterv1beta2.ManagedClusterSetStatus{
 			Conditions: []metav1.Condition{{Type: "ClusterSetEmpty", Status: "False", Message: "1 ManagedClusters selected"}},
 		},
@@ -97,7 +98,8 @@ var sets = []clusterv1beta2.ManagedClusterSet{
 var setContext = output.ClusterSetContext{
 	Clusters: clusters,
 	Bindings: []clusterv1beta2.ManagedClusterSetBinding{
-		{ObjectMeta: metav1.ObjectMeta{Namespace: "team-b", Name: "global"}}, {ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "global"}},
+		{ObjectMeta: metav1.ObjectMeta{Namespace: "team-b", Name: "global"}},
+		{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "global"}},
 	},
 }
 
@@ -122,7 +124,8 @@ var placements = []clusterv1beta1.Placement{
 
 func decision(namespace, placement, index string, clusters ...string) clusterv1beta1.PlacementDecision {
 	d := clusterv1beta1.PlacementDecision{ObjectMeta: metav1.ObjectMeta{
-		Namespace: namespace, Name: placement + "-decision-" + index, Labels: map[string]string{"cluster.open-cluster-management.io/placement": placement},
+		Namespace: namespace, Name: placement + "-decision-" + index,
+		Labels: map[string]string{"cluster.open-cluster-management.io/placement": placement},
 	}}
 	for _, c := range clusters {
 		d.Status.Decisions = append(d.Status.Decisions, clusterv1beta1.ClusterDecision{ClusterName: c})

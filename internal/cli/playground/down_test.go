@@ -62,7 +62,8 @@ func TestSettleAwaitsStopping(t *testing.T) {
 	t.Parallel()
 	home := newHome(t)
 	// It works in the home. Asked to stop, it waits until it may.
-	process := start(t, home, shell(t, "hub", "trap 'echo x >> asked; until [ -e may ]; do sleep 0.02; done; exit' TERM; echo ready; while :; do sleep 0.02; done"))
+	process := start(t, home, shell(t, "hub",
+		"trap 'echo x >> asked; until [ -e may ]; do sleep 0.02; done; exit' TERM; echo ready; while :; do sleep 0.02; done"))
 	if !eventually(t, func() bool { return strings.Contains(process.tail(), "ready") }) {
 		t.Fatal("the process does not start")
 	}

@@ -185,7 +185,8 @@ func TestPurgeTakesNothingElse(t *testing.T) {
 	t.Parallel()
 	home := newHome(t)
 	mine := filepath.Join(home.Dir, "letters.txt")
-	for _, file := range []string{mine, home.Kubeconfig(), home.stateFile(), home.bootstrapKubeconfig("cluster1"), filepath.Join(home.hubDataDir(), "x")} {
+	for _, file := range []string{mine, home.Kubeconfig(), home.stateFile(), home.bootstrapKubeconfig("cluster1"),
+		filepath.Join(home.hubDataDir(), "x")} {
 		if err := WriteSecretFile(file, nil); err != nil {
 			t.Fatal(err)
 		}

@@ -282,7 +282,8 @@ func FindProgram(name string) (string, error) {
 	if found, err := exec.LookPath(name); err == nil {
 		return filepath.Abs(found)
 	}
-	return "", fmt.Errorf("%s is neither in %s nor in PATH: install it there; \"make build\" makes all programs of Capstan", name, filepath.Dir(self))
+	return "", fmt.Errorf("%s is neither in %s nor in PATH: install it there; \"make build\" makes all programs of Capstan", name,
+		filepath.Dir(self))
 }
 
 // attach runs the program as a child that writes to logs. It is asked to stop when the context ends.
@@ -295,7 +296,8 @@ func (p Program) attach(ctx context.Context, logs io.Writer) (*Process, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", p.Name, err)
 	}
-	process := &Process{Name: p.Name, PID: cmd.Process.Pid, Command: cmd.Args, StartedAt: time.Now().UTC(), Log: attachedLog, exited: make(chan struct{})}
+	process := &Process{Name: p.Name, PID: cmd.Process.Pid, Command: cmd.Args, StartedAt: time.Now().UTC(), Log: attachedLog,
+		exited: make(chan struct{})}
 	go func() {
 		process.result = cmd.Wait()
 		close(process.exited)

@@ -97,11 +97,14 @@ func TestProcessIDReused(t *testing.T) {
 		change func(*Process)
 		ours   bool
 	}{
-		"ours":                              {change: func(*Process) {}, ours: true},
-		"another command, another start":    {change: func(p *Process) { p.Command, p.StartedAt = []string{"x"}, p.StartedAt.Add(-time.Hour) }},
-		"a script that became our program":  {change: func(p *Process) { p.Command = []string{"wrapper"} }, ours: true},
-		"ours after the clock has been set": {change: func(p *Process) { p.Command, p.StartedAt = []string{"sleep", "1000"}, p.StartedAt.Add(time.Hour) }, ours: true},
-		"a process ID that nobody has":      {change: func(p *Process) { p.PID = 1 << 30 }},
+		"ours":                             {change: func(*Process) {}, ours: true},
+		"another command, another start":   {change: func(p *Process) { p.Command, p.StartedAt = []string{"x"}, p.StartedAt.Add(-time.Hour) }},
+		"a script that became our program": {change: func(p *Process) { p.Command = []string{"wrapper"} }, ours: true},
+		"ours after the clock has been set": {change: func(p *Process) {
+			p.Command, p.StartedAt = []string{"sleep", "1000"},
+				p.StartedAt.Add(time.Hour)
+		}, ours: true},
+		"a process ID that nobody has": {change: func(p *Process) { p.PID = 1 << 30 }},
 	}
 	if !eventually(t, func() bool { // until the shell has become sleep
 		probe := reread(t, home, "hub")
@@ -211,7 +214,8 @@ func TestAttach(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder
 	ctx, cancel := context.WithCancel(t.Context())
-	process, err := shell(t, "agent", `trap "echo bye; exit 0" TERM; echo hello; while :; do sleep 0.05; done`).attach(ctx, &watchedLog{w: &log, on: "hello", then: cancel})
+	process, err := shell(t, "agent", `trap "echo bye; exit 0" TERM; echo hello; while :; do sleep 0.05; done`).attach(ctx,
+		&watchedLog{w: &log, on: "hello", then: cancel})
 	if err != nil {
 		t.Fatal(err)
 	}

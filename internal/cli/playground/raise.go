@@ -227,7 +227,8 @@ func (u *up) publish(name, kubeconfig string) error {
 }
 
 // awaitServer returns when the API server that the process runs answers a question with yes.
-func (u *up) awaitServer(ctx context.Context, process *Process, kubeconfig string, ask func(*hubapi.Hub, context.Context) error) (*hubapi.Hub, error) {
+func (u *up) awaitServer(ctx context.Context, process *Process, kubeconfig string,
+	ask func(*hubapi.Hub, context.Context) error) (*hubapi.Hub, error) {
 	var server *hubapi.Hub
 	last := errors.New("it has not answered yet")
 	ctx, release := guard(ctx, process)

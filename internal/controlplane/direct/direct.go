@@ -91,14 +91,16 @@ func (r restOptions) GetRESTOptions(resource schema.GroupResource, example runti
 
 // plain is a generic.StorageDecorator: generic.UndecoratedStorage on this storage.
 func (s *Storage) plain(config *storagebackend.ConfigForResource, prefix string, _ func(runtime.Object) (string, error),
-	newFunc, newListFunc func() runtime.Object, _ storage.AttrFunc, _ storage.IndexerFuncs, _ *cache.Indexers) (storage.Interface, factory.DestroyFunc, error) {
+	newFunc, newListFunc func() runtime.Object, _ storage.AttrFunc, _ storage.IndexerFuncs, _ *cache.Indexers) (storage.Interface,
+	factory.DestroyFunc, error) {
 	return s.open(config, prefix, newFunc, newListFunc)
 }
 
 // cached is a generic.StorageDecorator: that of genericregistry.StorageWithCacher on this storage, with a cache that begins with
 // its first use.
 func (s *Storage) cached(config *storagebackend.ConfigForResource, prefix string, keyFunc func(runtime.Object) (string, error),
-	newFunc, newListFunc func() runtime.Object, attributes storage.AttrFunc, triggers storage.IndexerFuncs, indexers *cache.Indexers) (storage.Interface, factory.DestroyFunc, error) {
+	newFunc, newListFunc func() runtime.Object, attributes storage.AttrFunc, triggers storage.IndexerFuncs,
+	indexers *cache.Indexers) (storage.Interface, factory.DestroyFunc, error) {
 	store, destroy, err := s.open(config, prefix, newFunc, newListFunc)
 	if err != nil {
 		return nil, nil, err
@@ -124,7 +126,8 @@ func (s *Storage) cached(config *storagebackend.ConfigForResource, prefix string
 }
 
 // open does what the factory of storagebackend does with a connection.
-func (s *Storage) open(config *storagebackend.ConfigForResource, prefix string, newFunc, newListFunc func() runtime.Object) (storage.Interface, factory.DestroyFunc, error) {
+func (s *Storage) open(config *storagebackend.ConfigForResource, prefix string, newFunc,
+	newListFunc func() runtime.Object) (storage.Interface, factory.DestroyFunc, error) {
 	transformer := config.Transformer
 	if transformer == nil {
 		transformer = identity.NewEncryptCheckTransformer()

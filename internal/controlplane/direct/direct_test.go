@@ -28,7 +28,8 @@ import (
 type kept string
 
 func (k kept) GetRESTOptions(resource schema.GroupResource, _ runtime.Object) (generic.RESTOptions, error) {
-	config := storagebackend.NewDefaultConfig("/registry", runtime.NewCodec(unstructured.UnstructuredJSONScheme, unstructured.UnstructuredJSONScheme))
+	config := storagebackend.NewDefaultConfig("/registry",
+		runtime.NewCodec(unstructured.UnstructuredJSONScheme, unstructured.UnstructuredJSONScheme))
 	config.Transport.ServerList = []string{string(k)}
 	return generic.RESTOptions{StorageConfig: config.ForResource(resource)}, nil
 }
@@ -89,7 +90,8 @@ func TestDirect(t *testing.T) {
 				t.Error("there is a watch cache that nobody needs")
 			}
 			list := &unstructured.UnstructuredList{}
-			if err := store.GetList(ctx, prefix, storage.ListOptions{Predicate: everything, Recursive: true}, list); err != nil || len(list.Items) != 1 {
+			if err := store.GetList(ctx, prefix, storage.ListOptions{Predicate: everything, Recursive: true}, list); err != nil ||
+				len(list.Items) != 1 {
 				t.Fatalf("%d objects are listed (%v)", len(list.Items), err)
 			}
 			if cached := resource == "configmaps"; direct.HasCache(store) != cached {
@@ -98,7 +100,8 @@ func TestDirect(t *testing.T) {
 			if err := store.Delete(ctx, key, newObject(), nil, storage.ValidateAllObjectFunc, nil, storage.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			events, err := store.Watch(ctx, prefix, storage.ListOptions{ResourceVersion: list.GetResourceVersion(), Predicate: everything, Recursive: true})
+			events, err := store.Watch(ctx, prefix, storage.ListOptions{ResourceVersion: list.GetResourceVersion(), Predicate: everything,
+				Recursive: true})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -118,7 +121,8 @@ func TestCacheOnDemand(t *testing.T) {
 		t.Fatal(err)
 	}
 	open := func() (storage.Interface, func()) {
-		store, destroy, err := options.Decorator(options.StorageConfig, "/things/", func(runtime.Object) (string, error) { return "", nil }, newObject, newList, attributes, nil, nil)
+		store, destroy, err := options.Decorator(options.StorageConfig, "/things/", func(runtime.Object) (string, error) { return "", nil },
+			newObject, newList, attributes, nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -133,7 +133,8 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		cleanup()
 		return nil, fmt.Errorf("start etcd in %s: %w", o.Dir, err)
 	}
-	server := &Server{etcd: member, log: core, logger: o.Logger, endpoint: "unix://" + socket.Path, cleanup: cleanup, quota: cfg.QuotaBackendBytes}
+	server := &Server{etcd: member, log: core, logger: o.Logger, endpoint: "unix://" + socket.Path, cleanup: cleanup,
+		quota: cfg.QuotaBackendBytes}
 	if err := server.waitReady(ctx); err != nil {
 		server.abandon()
 		return nil, fmt.Errorf("start etcd in %s: %w", o.Dir, err)
@@ -286,7 +287,8 @@ func (s *Server) waitReady(ctx context.Context) error {
 // isMember makes sure that the data is this member's: with another's it would wait for ever for that one's vote. Right after a
 // start that was killed, the log may tell of the membership and the storage not yet.
 func (s *Server) isMember() error {
-	if !replayed() || s.etcd.Server.AppliedIndex() < s.etcd.Server.CommittedIndex() || s.etcd.Server.Cluster().Member(s.etcd.Server.MemberID()) != nil {
+	if !replayed() || s.etcd.Server.AppliedIndex() < s.etcd.Server.CommittedIndex() ||
+		s.etcd.Server.Cluster().Member(s.etcd.Server.MemberID()) != nil {
 		return nil
 	}
 	return errOtherMember

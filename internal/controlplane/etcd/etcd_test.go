@@ -139,7 +139,8 @@ func TestDataOfAnotherMember(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = Start(t.Context(), Options{Dir: dir, NoFsync: true, Logger: logr.Discard()})
-	if err == nil || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), "--name hub --initial-cluster hub=http://127.0.0.1:2380") {
+	if err == nil || !strings.Contains(err.Error(), dir) ||
+		!strings.Contains(err.Error(), "--name hub --initial-cluster hub=http://127.0.0.1:2380") {
 		t.Errorf("got %v", err)
 	}
 }

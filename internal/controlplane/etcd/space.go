@@ -23,8 +23,8 @@ const (
 	leastDefragmented = 512 << 20
 )
 
-// KeepSpace looks after the size of the database until ctx ends: it gives free space back, says when the database gets full, and has one that
-// was full take writes again as soon as there is room. The API server compacts the history.
+// KeepSpace looks after the size of the database until ctx ends: it gives free space back, says when the database gets full, and has one
+// that was full take writes again as soon as there is room. The API server compacts the history.
 func (s *Server) KeepSpace(ctx context.Context, clk clock.WithTicker) {
 	ticker := clk.NewTicker(spaceInterval)
 	defer ticker.Stop()
@@ -62,8 +62,8 @@ func (s *Server) sizes() (size, used int64) {
 	return backend.Size(), backend.SizeInUse()
 }
 
-// worthDefragmenting tells whether so much of the file is free that it pays to stop for it. What counts for the quota is the file, so near the
-// quota less is enough.
+// worthDefragmenting tells whether so much of the file is free that it pays to stop for it. What counts for the quota is the file, so near
+// the quota less is enough.
 func worthDefragmenting(size, used, quota int64) bool {
 	free := size - used
 	nearlyFull := size > quota/10*8

@@ -120,7 +120,8 @@ func (c *Controllers) rootCAPublisher() (consumer, error) {
 		return nil, err
 	}
 	// A hub may hold many ConfigMaps; the publisher cares about one name.
-	byName := c.selected(client, metav1.NamespaceAll, fields.OneTermEqualSelector(metav1.ObjectNameField, rootcacertpublisher.RootCACertConfigMapName))
+	byName := c.selected(client, metav1.NamespaceAll,
+		fields.OneTermEqualSelector(metav1.ObjectNameField, rootcacertpublisher.RootCACertConfigMapName))
 	return func(bundle []byte) (func(context.Context), error) {
 		publisher, err := rootcacertpublisher.NewPublisher(byName.Core().V1().ConfigMaps(), c.informers.Core().V1().Namespaces(), client, bundle)
 		if err != nil {
@@ -176,8 +177,10 @@ func (c *Controllers) addBootstrapTokens(context.Context) error {
 	if err != nil {
 		return err
 	}
-	tokens := c.selected(signerClient, metav1.NamespaceSystem, fields.OneTermEqualSelector("type", string(bootstrapapi.SecretTypeBootstrapToken))).Core().V1().Secrets()
-	info := c.selected(signerClient, metav1.NamespacePublic, fields.OneTermEqualSelector(metav1.ObjectNameField, bootstrapapi.ConfigMapClusterInfo)).Core().V1().ConfigMaps()
+	tokens := c.selected(signerClient, metav1.NamespaceSystem,
+		fields.OneTermEqualSelector("type", string(bootstrapapi.SecretTypeBootstrapToken))).Core().V1().Secrets()
+	info := c.selected(signerClient, metav1.NamespacePublic,
+		fields.OneTermEqualSelector(metav1.ObjectNameField, bootstrapapi.ConfigMapClusterInfo)).Core().V1().ConfigMaps()
 	sign, err := bootstrap.NewSigner(signerClient, tokens, info, bootstrap.DefaultSignerOptions())
 	if err != nil {
 		return err

@@ -40,8 +40,9 @@ const (
 	shortestLifetime = 10 * time.Minute
 )
 
-// agentLifetime is for agents of clusters and add-ons that ask for no lifetime of their own. Whoever finds a certificate is the agent for as long as
-// it is valid, unless the cluster is cut off. Agents renew theirs when a fifth is left, so one that is away for this long has to join again.
+// agentLifetime is for agents of clusters and add-ons that ask for no lifetime of their own. Whoever finds a certificate is the agent for
+// as long as it is valid, unless the cluster is cut off. Agents renew theirs when a fifth is left, so one that is away for this long has to
+// join again.
 const agentLifetime = 90 * 24 * time.Hour
 
 // fits tells whether a request is one that its signer signs, by the rules that Kubernetes has for the names of signers.
@@ -218,9 +219,10 @@ func inTime(request *certificatesv1.CertificateSigningRequest, notBefore time.Ti
 	return nil
 }
 
-// sign begins the validity a little before now, and for agents not before the time from which on the hub takes their certificates: it knows those
-// that are older by that.
-func (s *signer) sign(request *x509.CertificateRequest, spec certificatesv1.CertificateSigningRequestSpec, notBefore time.Time) ([]byte, error) {
+// sign begins the validity a little before now, and for agents not before the time from which on the hub takes their certificates: it knows
+// those that are older by that.
+func (s *signer) sign(request *x509.CertificateRequest, spec certificatesv1.CertificateSigningRequestSpec, notBefore time.Time) ([]byte,
+	error) {
 	lifetime := s.longest
 	switch {
 	case spec.ExpirationSeconds != nil:

@@ -82,32 +82,45 @@ func TestSigning(t *testing.T) {
 		lifetime   time.Duration // 0 means that it is not signed
 		fails      string
 	}{
-		"client":              {signer: certificatesv1.KubeAPIServerClientSignerName, subject: agent, usages: clientAuth, lifetime: longest},
-		"client, an hour":     {signer: certificatesv1.KubeAPIServerClientSignerName, subject: agent, usages: clientAuth, expiration: ptr.To[int32](3600), lifetime: time.Hour},
-		"client, a moment":    {signer: certificatesv1.KubeAPIServerClientSignerName, subject: agent, usages: clientAuth, expiration: ptr.To[int32](1), lifetime: shortestLifetime},
-		"client, for ever":    {signer: certificatesv1.KubeAPIServerClientSignerName, subject: agent, usages: clientAuth, expiration: ptr.To[int32](1 << 30), lifetime: longest},
-		"client as a server":  {signer: certificatesv1.KubeAPIServerClientSignerName, subject: agent, usages: serverAuth, fails: "server auth"},
-		"client without auth": {signer: certificatesv1.KubeAPIServerClientSignerName, subject: agent, usages: clientAuth[:1], fails: "client auth"},
-		"kubelet":             {signer: certificatesv1.KubeAPIServerClientKubeletSignerName, subject: node, usages: clientAuth, lifetime: longest},
-		"no kubelet":          {signer: certificatesv1.KubeAPIServerClientKubeletSignerName, subject: agent, usages: clientAuth, fails: "system:nodes"},
-		"node serving":        {signer: certificatesv1.KubeletServingSignerName, subject: node, dns: []string{"n"}, usages: serverAuth, lifetime: longest},
-		"no node serving":     {signer: certificatesv1.KubeletServingSignerName, subject: node, usages: serverAuth, fails: "DNS or IP subjectAltName"},
-		"another signer":      {signer: "example.com/own", subject: agent, usages: clientAuth},
-		"not approved":        {signer: certificatesv1.KubeAPIServerClientSignerName, subject: agent, usages: clientAuth, conditions: []certificatesv1.RequestConditionType{}},
-		"failed":              {signer: certificatesv1.KubeAPIServerClientSignerName, subject: agent, usages: clientAuth, conditions: []certificatesv1.RequestConditionType{certificatesv1.CertificateApproved, certificatesv1.CertificateFailed}},
-		"denied":              {signer: certificatesv1.KubeAPIServerClientSignerName, subject: agent, usages: clientAuth, conditions: []certificatesv1.RequestConditionType{certificatesv1.CertificateApproved, certificatesv1.CertificateDenied}},
+		"client": {signer: certificatesv1.KubeAPIServerClientSignerName, subject: agent, usages: clientAuth, lifetime: longest},
+		"client, an hour": {signer: certificatesv1.KubeAPIServerClientSignerName, subject: agent, usages: clientAuth,
+			expiration: ptr.To[int32](3600), lifetime: time.Hour},
+		"client, a moment": {signer: certificatesv1.KubeAPIServerClientSignerName, subject: agent, usages: clientAuth,
+			expiration: ptr.To[int32](1), lifetime: shortestLifetime},
+		"client, for ever": {signer: certificatesv1.KubeAPIServerClientSignerName, subject: agent, usages: clientAuth,
+			expiration: ptr.To[int32](1 << 30), lifetime: longest},
+		"client as a server": {signer: certificatesv1.KubeAPIServerClientSignerName, subject: agent, usages: serverAuth, fails: "server auth"},
+		"client without auth": {signer: certificatesv1.KubeAPIServerClientSignerName, subject: agent, usages: clientAuth[:1],
+			fails: "client auth"},
+		"kubelet": {signer: certificatesv1.KubeAPIServerClientKubeletSignerName, subject: node, usages: clientAuth,
+			lifetime: longest},
+		"no kubelet": {signer: certificatesv1.KubeAPIServerClientKubeletSignerName, subject: agent, usages: clientAuth,
+			fails: "system:nodes"},
+		"node serving": {signer: certificatesv1.KubeletServingSignerName, subject: node, dns: []string{"n"}, usages: serverAuth,
+			lifetime: longest},
+		"no node serving": {signer: certificatesv1.KubeletServingSignerName, subject: node, usages: serverAuth,
+			fails: "DNS or IP subjectAltName"},
+		"another signer": {signer: "example.com/own", subject: agent, usages: clientAuth},
+		"not approved": {signer: certificatesv1.KubeAPIServerClientSignerName, subject: agent, usages: clientAuth,
+			conditions: []certificatesv1.RequestConditionType{}},
+		"failed": {signer: certificatesv1.KubeAPIServerClientSignerName, subject: agent, usages: clientAuth,
+			conditions: []certificatesv1.RequestConditionType{certificatesv1.CertificateApproved, certificatesv1.CertificateFailed}},
+		"denied": {signer: certificatesv1.KubeAPIServerClientSignerName, subject: agent, usages: clientAuth,
+			conditions: []certificatesv1.RequestConditionType{certificatesv1.CertificateApproved, certificatesv1.CertificateDenied}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			request := &certificatesv1.CertificateSigningRequest{
 				ObjectMeta: metav1.ObjectMeta{Name: "r"},
-				Spec:       certificatesv1.CertificateSigningRequestSpec{SignerName: test.signer, Usages: test.usages, ExpirationSeconds: test.expiration, Request: requestOf(t, test.subject, test.dns...)},
+				Spec: certificatesv1.CertificateSigningRequestSpec{SignerName: test.signer, Usages: test.usages,
+					ExpirationSeconds: test.expiration, Request: requestOf(t, test.subject, test.dns...)},
 			}
 			if test.conditions == nil {
 				test.conditions = []certificatesv1.RequestConditionType{certificatesv1.CertificateApproved}
 			}
 			for _, condition := range test.conditions {
-				request.Status.Conditions = append(request.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{Type: condition, Status: corev1.ConditionTrue})
+				request.Status.Conditions = append(request.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{Type: condition,
+					Status: corev1.ConditionTrue})
 			}
 			client := fake.NewClientset(request)
 			s, err := newSigner(client, clustersSince(t, ""), certFile, keyFile, longest)
@@ -152,8 +165,9 @@ func clustersSince(t *testing.T, notBefore string) metadata.Interface {
 	return metadatafake.NewSimpleMetadataClient(scheme, cluster)
 }
 
-// "the hub's own signer does not backdate before the cluster's not-before": a certificate that is issued right after its cluster was created holds,
-// and what an agent asked for before is not signed: whoever did may have the certificate of a cluster that had the name before.
+// "the hub's own signer does not backdate before the cluster's not-before": a certificate that is issued right after its cluster was
+// created holds, and what an agent asked for before is not signed: whoever did may have the certificate of a cluster that had the name
+// before.
 func TestSigningForAClusterOfNow(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -168,15 +182,20 @@ func TestSigningForAClusterOfNow(t *testing.T) {
 		want            time.Time // from when on it is valid; zero if it is not signed
 		fails           string
 	}{
-		"a cluster of now":                    {user: agent, since: now.Format(time.RFC3339), asked: now.Add(-time.Minute), want: now},
-		"an add-on on it":                     {user: addOn, requester: agent, since: now.Format(time.RFC3339), asked: now, want: now},
-		"a cluster of a minute ago":           {user: agent, since: now.Add(-time.Minute).Format(time.RFC3339), asked: now, want: now.Add(-time.Minute)},
-		"a cluster of before":                 {user: agent, since: now.Add(-time.Hour).Format(time.RFC3339), asked: now, want: now.Add(-signingBackdate)},
-		"a cluster that says nothing":         {user: agent, asked: now, want: now.Add(-signingBackdate)},
-		"a clock that is behind":              {user: agent, since: now.Add(time.Minute).Format(time.RFC3339), asked: now, want: now.Add(time.Minute)},
-		"somebody else":                       {user: "ann", since: now.Format(time.RFC3339), asked: now, want: now.Add(-signingBackdate)},
-		"a renewal from before":               {user: agent, requester: agent, since: now.Format(time.RFC3339), asked: now.Add(-time.Second), fails: "ask again"},
-		"a request for an add-on from before": {user: addOn, requester: agent, since: now.Format(time.RFC3339), asked: now.Add(-time.Second), fails: "ask again"},
+		"a cluster of now": {user: agent, since: now.Format(time.RFC3339), asked: now.Add(-time.Minute), want: now},
+		"an add-on on it":  {user: addOn, requester: agent, since: now.Format(time.RFC3339), asked: now, want: now},
+		"a cluster of a minute ago": {user: agent, since: now.Add(-time.Minute).Format(time.RFC3339), asked: now,
+			want: now.Add(-time.Minute)},
+		"a cluster of before": {user: agent, since: now.Add(-time.Hour).Format(time.RFC3339), asked: now,
+			want: now.Add(-signingBackdate)},
+		"a cluster that says nothing": {user: agent, asked: now, want: now.Add(-signingBackdate)},
+		"a clock that is behind": {user: agent, since: now.Add(time.Minute).Format(time.RFC3339), asked: now,
+			want: now.Add(time.Minute)},
+		"somebody else": {user: "ann", since: now.Format(time.RFC3339), asked: now, want: now.Add(-signingBackdate)},
+		"a renewal from before": {user: agent, requester: agent, since: now.Format(time.RFC3339), asked: now.Add(-time.Second),
+			fails: "ask again"},
+		"a request for an add-on from before": {user: addOn, requester: agent, since: now.Format(time.RFC3339), asked: now.Add(-time.Second),
+			fails: "ask again"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -230,10 +249,12 @@ func TestAgentsDoNotGetAYear(t *testing.T) {
 		longest time.Duration
 		want    time.Duration
 	}{
-		"agent of a cluster":            {user: "system:open-cluster-management:c1:agent1", longest: 200 * day, want: 90 * day},
-		"agent of an add-on":            {user: "system:open-cluster-management:cluster:c1:addon:a:agent:x", longest: 200 * day, want: 90 * day},
-		"agent that asks for more":      {user: "system:open-cluster-management:c1:agent1", asked: ptr.To[int32](120 * 24 * hour), longest: 200 * day, want: 120 * day},
-		"agent that asks for less":      {user: "system:open-cluster-management:c1:agent1", asked: ptr.To[int32](hour), longest: 200 * day, want: time.Hour},
+		"agent of a cluster": {user: "system:open-cluster-management:c1:agent1", longest: 200 * day, want: 90 * day},
+		"agent of an add-on": {user: "system:open-cluster-management:cluster:c1:addon:a:agent:x", longest: 200 * day, want: 90 * day},
+		"agent that asks for more": {user: "system:open-cluster-management:c1:agent1", asked: ptr.To[int32](120 * 24 * hour),
+			longest: 200 * day, want: 120 * day},
+		"agent that asks for less": {user: "system:open-cluster-management:c1:agent1", asked: ptr.To[int32](hour), longest: 200 * day,
+			want: time.Hour},
 		"agent of a hub that is strict": {user: "system:open-cluster-management:c1:agent1", longest: 7 * day, want: 7 * day},
 		"somebody else":                 {user: "ann", longest: 200 * day, want: 200 * day},
 	} {
@@ -243,7 +264,8 @@ func TestAgentsDoNotGetAYear(t *testing.T) {
 			noError(t, err)
 			parsed, err := certificates.ParseCSR(requestOf(t, pkix.Name{CommonName: test.user}))
 			noError(t, err)
-			signed, err := s.sign(parsed, certificatesv1.CertificateSigningRequestSpec{ExpirationSeconds: test.asked, Usages: []certificatesv1.KeyUsage{certificatesv1.UsageClientAuth}}, time.Time{})
+			signed, err := s.sign(parsed, certificatesv1.CertificateSigningRequestSpec{ExpirationSeconds: test.asked,
+				Usages: []certificatesv1.KeyUsage{certificatesv1.UsageClientAuth}}, time.Time{})
 			noError(t, err)
 			certs, err := certutil.ParseCertsPEM(signed)
 			noError(t, err)

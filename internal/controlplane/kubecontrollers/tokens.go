@@ -42,7 +42,8 @@ func (c *Controllers) tokenIssuer(logger klog.Logger) (consumer, error) {
 	generator := c.config.ServiceAccountKeys.Generator(serviceaccount.LegacyIssuer)
 	c.addTokenRenewal(client, secrets, generator)
 	return func(bundle []byte) (func(context.Context), error) {
-		issuer, err := serviceaccountcontroller.NewTokensController(logger, c.informers.Core().V1().ServiceAccounts(), secrets.Core().V1().Secrets(), client,
+		issuer, err := serviceaccountcontroller.NewTokensController(logger, c.informers.Core().V1().ServiceAccounts(),
+			secrets.Core().V1().Secrets(), client,
 			serviceaccountcontroller.TokensControllerOptions{TokenGenerator: generator, RootCA: bundle})
 		if err != nil {
 			return nil, err
@@ -51,7 +52,8 @@ func (c *Controllers) tokenIssuer(logger klog.Logger) (consumer, error) {
 	}, nil
 }
 
-func (c *Controllers) addTokenRenewal(client kubernetes.Interface, secrets informers.SharedInformerFactory, generator serviceaccount.TokenGenerator) {
+func (c *Controllers) addTokenRenewal(client kubernetes.Interface, secrets informers.SharedInformerFactory,
+	generator serviceaccount.TokenGenerator) {
 	accounts := c.informers.Core().V1().ServiceAccounts()
 	r := &tokenRenewal{
 		keys:      c.config.ServiceAccountKeys,

@@ -22,7 +22,8 @@ func (c *Config) validate(d *document, inCluster bool) {
 
 func (a *APIServer) validate(d *document, inCluster bool) {
 	if host := a.ExternalHostname; host != "" && net.ParseIP(host) == nil && len(validation.IsDNS1123Subdomain(host)) > 0 {
-		d.invalid("apiserver.externalHostname", "%q is neither a host name nor an IP address; give the bare name, without https:// and without a port", host)
+		d.invalid("apiserver.externalHostname",
+			"%q is neither a host name nor an IP address; give the bare name, without https:// and without a port", host)
 	}
 	lowest := 1
 	if inCluster {
@@ -77,8 +78,9 @@ func (a *Aggregator) validate(d *document) {
 		"aggregator.requestheaderClientCAFile": a.RequestheaderClientCAFile,
 	})
 	if a.RequestheaderClientCAFile != "" && len(a.RequestheaderAllowedNames) == 0 {
-		d.invalid("aggregator.requestheaderAllowedNames", "is missing: whoever has any certificate of aggregator.requestheaderClientCAFile could act as anybody, "+
-			"administrators too; list the common names of the proxies, that of aggregator.proxyClientCertFile among them")
+		d.invalid("aggregator.requestheaderAllowedNames",
+			"is missing: whoever has any certificate of aggregator.requestheaderClientCAFile could act as anybody, "+
+				"administrators too; list the common names of the proxies, that of aggregator.proxyClientCertFile among them")
 	}
 	for _, name := range a.RequestheaderAllowedNames {
 		if name == "" {

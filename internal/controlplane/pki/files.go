@@ -148,9 +148,11 @@ func loadUserCA(certFile, keyFile string, now time.Time) (*keyPair, error) {
 	case !c.IsCA:
 		return nil, fmt.Errorf("%s holds a certificate that is no CA (basic constraint CA:TRUE is missing)", certFile)
 	case c.MaxPathLen == 0 && c.MaxPathLenZero:
-		return nil, fmt.Errorf("%s may not sign other CAs (path length 0), which the control plane needs; supply one with path length 1 or more", certFile)
+		return nil, fmt.Errorf("%s may not sign other CAs (path length 0), which the control plane needs; supply one with path length 1 or more",
+			certFile)
 	case !pair.validAt(now):
-		return nil, fmt.Errorf("%s is valid from %s to %s, not now; supply a current CA", certFile, c.NotBefore.Format(time.RFC3339), c.NotAfter.Format(time.RFC3339))
+		return nil, fmt.Errorf("%s is valid from %s to %s, not now; supply a current CA", certFile, c.NotBefore.Format(time.RFC3339),
+			c.NotAfter.Format(time.RFC3339))
 	}
 	return pair, nil
 }

@@ -99,7 +99,8 @@ func Open(options Options) (*Store, error) {
 		s.clock = clock.RealClock{}
 	}
 	if (options.CAFile == "") != (options.CAKeyFile == "") {
-		return nil, fmt.Errorf("a CA of your own needs both its certificate and its key, got certificate %q and key %q", options.CAFile, options.CAKeyFile)
+		return nil, fmt.Errorf("a CA of your own needs both its certificate and its key, got certificate %q and key %q", options.CAFile,
+			options.CAKeyFile)
 	}
 	if err := os.MkdirAll(filepath.Join(options.Dir, bundleDir), 0o700); err != nil {
 		return nil, fmt.Errorf("create the certificate folder: %w", err)

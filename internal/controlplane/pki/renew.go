@@ -244,7 +244,8 @@ func (r *renewal) leaves() []leafSpec {
 		{name: APIServer, signer: ServerCA, user: "kube-apiserver", usages: server, names: r.store.options.ServerNames, withSignerCert: true},
 		{name: Admin, signer: ClientCA, user: "system:admin", groups: []string{"system:masters"}, usages: client},
 		{name: AuthProxy, signer: RequestHeaderCA, user: "system:auth-proxy", usages: client},
-		{name: EtcdServer, signer: EtcdCA, user: "etcd-server", usages: append(server, client...), names: []string{"localhost", "127.0.0.1", "::1"}},
+		{name: EtcdServer, signer: EtcdCA, user: "etcd-server", usages: append(server, client...),
+			names: []string{"localhost", "127.0.0.1", "::1"}},
 		{name: EtcdClient, signer: EtcdCA, user: "etcd-client", usages: client},
 	}
 }

@@ -39,9 +39,9 @@ func Kubernetes() Policy {
 	}
 }
 
-// Ensure adds what a policy has and the API server has not, and creates namespaces of its roles that are missing. It takes away no rule and no subject, and leaves objects with
-// the annotation rbac.authorization.kubernetes.io/autoupdate=false alone. At a restart, when all is there, it only reads,
-// and that once for each kind.
+// Ensure adds what a policy has and the API server has not, and creates namespaces of its roles that are missing. It takes away no rule and
+// no subject, and leaves objects with the annotation rbac.authorization.kubernetes.io/autoupdate=false alone. At a restart, when all is
+// there, it only reads, and that once for each kind.
 func Ensure(ctx context.Context, client kubernetes.Interface, p Policy) error {
 	found, err := find(ctx, client, p)
 	if err != nil {
@@ -74,7 +74,8 @@ func Ensure(ctx context.Context, client kubernetes.Interface, p Policy) error {
 	}
 	rbac, namespaces := client.RbacV1(), client.CoreV1().Namespaces()
 	for i := range p.ClusterRoles {
-		role(reconciliation.ClusterRoleRuleOwner{ClusterRole: &p.ClusterRoles[i]}, reconciliation.ClusterRoleModifier{Client: rbac.ClusterRoles()})
+		role(reconciliation.ClusterRoleRuleOwner{ClusterRole: &p.ClusterRoles[i]},
+			reconciliation.ClusterRoleModifier{Client: rbac.ClusterRoles()})
 	}
 	for _, roles := range p.Roles {
 		for i := range roles {
@@ -82,11 +83,13 @@ func Ensure(ctx context.Context, client kubernetes.Interface, p Policy) error {
 		}
 	}
 	for i := range p.ClusterRoleBindings {
-		binding(reconciliation.ClusterRoleBindingAdapter{ClusterRoleBinding: &p.ClusterRoleBindings[i]}, reconciliation.ClusterRoleBindingClientAdapter{Client: rbac.ClusterRoleBindings()})
+		binding(reconciliation.ClusterRoleBindingAdapter{ClusterRoleBinding: &p.ClusterRoleBindings[i]},
+			reconciliation.ClusterRoleBindingClientAdapter{Client: rbac.ClusterRoleBindings()})
 	}
 	for _, bindings := range p.RoleBindings {
 		for i := range bindings {
-			binding(reconciliation.RoleBindingAdapter{RoleBinding: &bindings[i]}, reconciliation.RoleBindingClientAdapter{Client: rbac, NamespaceClient: namespaces})
+			binding(reconciliation.RoleBindingAdapter{RoleBinding: &bindings[i]},
+				reconciliation.RoleBindingClientAdapter{Client: rbac, NamespaceClient: namespaces})
 		}
 	}
 	return group.Wait()
@@ -119,7 +122,8 @@ func find(ctx context.Context, client kubernetes.Interface, p Policy) (existing,
 		return found, err
 	}
 	for i := range clusterBindings.Items {
-		found.bindings[key("", clusterBindings.Items[i].Name)] = reconciliation.ClusterRoleBindingAdapter{ClusterRoleBinding: &clusterBindings.Items[i]}
+		found.bindings[key("", clusterBindings.Items[i].Name)] = reconciliation.ClusterRoleBindingAdapter{
+			ClusterRoleBinding: &clusterBindings.Items[i]}
 	}
 	// Those in other namespaces may be many.
 	for namespace := range p.namespaces() {

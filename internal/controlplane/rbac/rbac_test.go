@@ -49,7 +49,9 @@ func TestTwoAtOnce(t *testing.T) {
 						apierrors.NewConflict(action.GetResource().GroupResource(), "test", errors.New("changed")))
 				})
 			}
-			if err := Ensure(t.Context(), client, Policy{ClusterRoles: []rbacv1.ClusterRole{*role("ours")}, ClusterRoleBindings: []rbacv1.ClusterRoleBinding{*binding("ours")}}); err != nil {
+			if err := Ensure(t.Context(), client,
+				Policy{ClusterRoles: []rbacv1.ClusterRole{*role("ours")},
+					ClusterRoleBindings: []rbacv1.ClusterRoleBinding{*binding("ours")}}); err != nil {
 				t.Fatal(err)
 			}
 			gotRole, err := client.RbacV1().ClusterRoles().Get(t.Context(), "test", metav1.GetOptions{})

@@ -33,7 +33,8 @@ func NewCABundle(purpose, file string) (*CABundle, error) {
 type Files struct{ ServingCert, ServingKey, RequestHeaderCA string }
 
 // Follow has an API server follow its files. The client CA comes from a provider that follows its own.
-func Follow(server *genericapiserver.Config, published *clusterauthenticationtrust.ClusterAuthenticationInfo, clientCA dynamiccertificates.CAContentProvider, files Files) error {
+func Follow(server *genericapiserver.Config, published *clusterauthenticationtrust.ClusterAuthenticationInfo,
+	clientCA dynamiccertificates.CAContentProvider, files Files) error {
 	serving := server.SecureServing
 	cert, ok := serving.Cert.(dynamiccertificates.ControllerRunner)
 	if !ok {

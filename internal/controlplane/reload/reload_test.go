@@ -35,7 +35,8 @@ func put(t *testing.T, certFile, keyFile string) (cert, key []byte) {
 
 func eventually(t *testing.T, what string, check func() bool) {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) { return check(), nil })
+	err := wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, 30*time.Second, true,
+		func(context.Context) (bool, error) { return check(), nil })
 	if err != nil {
 		t.Errorf("%s: %v", what, err)
 	}
@@ -58,7 +59,8 @@ func TestFollow(t *testing.T) {
 	server := &genericapiserver.Config{SecureServing: &genericapiserver.SecureServingInfo{Cert: serving}}
 	server.Authentication.RequestHeaderConfig = &authenticatorfactory.RequestHeaderConfig{CAContentProvider: headers}
 	published := &clusterauthenticationtrust.ClusterAuthenticationInfo{}
-	must(t, Follow(server, published, clientCA, Files{ServingCert: file("serving.crt"), ServingKey: file("serving.key"), RequestHeaderCA: file("header-ca.crt")}))
+	must(t, Follow(server, published, clientCA, Files{ServingCert: file("serving.crt"), ServingKey: file("serving.key"),
+		RequestHeaderCA: file("header-ca.crt")}))
 	for _, content := range []any{server.SecureServing.Cert, server.SecureServing.ClientCA, published.ClientCA, published.RequestHeaderCA} {
 		runner, ok := content.(dynamiccertificates.ControllerRunner)
 		if !ok {
@@ -78,7 +80,8 @@ func TestFollow(t *testing.T) {
 			bytes.Contains(server.SecureServing.ClientCA.CurrentCABundleContent(), bytes.TrimSpace(client))
 	})
 	header, _ := put(t, file("header-ca.crt"), file("header-ca.key"))
-	eventually(t, "the CA of request headers, where the authenticator has it", func() bool { return bytes.Equal(headers.CurrentCABundleContent(), header) })
+	eventually(t, "the CA of request headers, where the authenticator has it",
+		func() bool { return bytes.Equal(headers.CurrentCABundleContent(), header) })
 
 	must(t, os.WriteFile(file("client-ca.crt"), []byte("nonsense"), 0o600))
 	if err := clientCA.RunOnce(t.Context()); err == nil {

@@ -20,9 +20,10 @@ import (
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
-// Credentials refuses the certificates of agents and add-ons that are older than what they were issued for: that of a cluster which had the name
-// before, or one from before the cluster was cut off. They name an identity, and whoever accepts a cluster of the same name would give it rights
-// again. Nobody is let in by a restart: until it is known from when on certificates hold, whoever comes with one for a cluster waits.
+// Credentials refuses the certificates of agents and add-ons that are older than what they were issued for: that of a cluster which had the
+// name before, or one from before the cluster was cut off. They name an identity, and whoever accepts a cluster of the same name would give
+// it rights again. Nobody is let in by a restart: until it is known from when on certificates hold, whoever comes with one for a cluster
+// waits.
 type Credentials struct {
 	// known is closed when clusters has all there are.
 	known chan struct{}
@@ -67,8 +68,8 @@ func certificateOf(r *http.Request, who user.Info) *x509.Certificate {
 // certificateID begins the credential IDs of those who have shown a certificate.
 const certificateID = "X509SHA256="
 
-// check fails if somebody has shown a certificate that holds no more. A certificate begins to be valid a while before it is signed, but the hub's
-// signer has none begin before those of its cluster hold.
+// check fails if somebody has shown a certificate that holds no more. A certificate begins to be valid a while before it is signed, but the
+// hub's signer has none begin before those of its cluster hold.
 func (c *Credentials) check(ctx context.Context, who user.Info, certificate *x509.Certificate) error {
 	if certificate == nil {
 		return nil

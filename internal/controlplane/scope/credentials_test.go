@@ -52,7 +52,8 @@ func clusterSince(name, notBefore string) *metav1.PartialObjectMetadata {
 	return cluster
 }
 
-// "The same name accepted again revives nothing": who shows a certificate for a cluster that is older than the cluster is refused, and nobody else.
+// "The same name accepted again revives nothing": who shows a certificate for a cluster that is older than the cluster is refused, and
+// nobody else.
 func TestOldCertificatesAreRefused(t *testing.T) {
 	t.Parallel()
 	c := NewCredentials()
@@ -90,7 +91,8 @@ func TestOldCertificatesAreRefused(t *testing.T) {
 			if refused := err != nil; refused != test.refused || ok == refused || (response == nil) != refused {
 				t.Fatalf("%v, %t, %v", response, ok, err)
 			}
-			if test.refused && (!strings.Contains(err.Error(), fleet.AnnotationCredentialsNotBefore) || !strings.Contains(err.Error(), "join again")) {
+			if test.refused && (!strings.Contains(err.Error(), fleet.AnnotationCredentialsNotBefore) ||
+				!strings.Contains(err.Error(), "join again")) {
 				t.Errorf("it does not say why, and what to do: %v", err)
 			}
 		})

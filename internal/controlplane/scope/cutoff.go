@@ -18,9 +18,9 @@ import (
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
-// CutOff refuses everything to whoever acts for a cluster that is cut off, whatever roles give them: those of add-ons may be anybody's, and the
-// certificates that a compromised cluster has go on being valid. It is a beginning: the hub takes the rights of the cluster's agent away besides.
-// Until it is known which clusters are cut off, whoever acts for any waits; so nobody is let in by a restart.
+// CutOff refuses everything to whoever acts for a cluster that is cut off, whatever roles give them: those of add-ons may be anybody's, and
+// the certificates that a compromised cluster has go on being valid. It is a beginning: the hub takes the rights of the cluster's agent
+// away besides. Until it is known which clusters are cut off, whoever acts for any waits; so nobody is let in by a restart.
 type CutOff struct {
 	// known is closed when clusters has all there are.
 	known    chan struct{}
@@ -64,9 +64,10 @@ const resync time.Duration = 0
 // Run follows which clusters are cut off, until ctx ends. The API has to serve them. It is called once.
 func (c *CutOff) Run(ctx context.Context, client dynamic.Interface) error {
 	clusters := schema.GroupVersionResource{Group: managedClusters.Group, Version: "v1", Resource: managedClusters.Resource}
-	informer := dynamicinformer.NewFilteredDynamicInformer(client, clusters, metav1.NamespaceAll, resync, cache.Indexers{}, func(o *metav1.ListOptions) {
-		o.LabelSelector = labels.Set{fleet.LabelCutOff: fleet.LabelTrue}.String()
-	}).Informer()
+	informer := dynamicinformer.NewFilteredDynamicInformer(client, clusters, metav1.NamespaceAll, resync, cache.Indexers{},
+		func(o *metav1.ListOptions) {
+			o.LabelSelector = labels.Set{fleet.LabelCutOff: fleet.LabelTrue}.String()
+		}).Informer()
 	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { c.note(o, true) },
 		UpdateFunc: func(_, o any) { c.note(o, true) },

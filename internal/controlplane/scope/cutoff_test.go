@@ -15,8 +15,8 @@ import (
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
-// "The identity refused from then on", by a hub that has just started, too: nobody who acts for a cluster is answered before it is known which are
-// cut off, and nobody else waits for that.
+// "The identity refused from then on", by a hub that has just started, too: nobody who acts for a cluster is answered before it is known
+// which are cut off, and nobody else waits for that.
 func TestCutOffAfterARestart(t *testing.T) {
 	t.Parallel()
 	mc := func(name string, labels map[string]any) *unstructured.Unstructured {
@@ -26,7 +26,8 @@ func TestCutOffAfterARestart(t *testing.T) {
 		}}
 	}
 	client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
-		map[schema.GroupVersionResource]string{{Group: "cluster.open-cluster-management.io", Version: "v1", Resource: "managedclusters"}: "ManagedClusterList"},
+		map[schema.GroupVersionResource]string{{Group: "cluster.open-cluster-management.io", Version: "v1",
+			Resource: "managedclusters"}: "ManagedClusterList"},
 		mc("c1", map[string]any{fleet.LabelCutOff: "true"}), mc("c2", nil))
 	synctest.Test(t, func(t *testing.T) {
 		cutOff := NewCutOff()
@@ -53,7 +54,8 @@ func TestCutOffAfterARestart(t *testing.T) {
 		}
 		ended, end := context.WithCancel(t.Context())
 		end()
-		if decision, _, err := cutOff.Authorize(ended, authorizer.AttributesRecord{User: addOn}); decision != authorizer.DecisionDeny || err == nil {
+		if decision, _, err := cutOff.Authorize(ended, authorizer.AttributesRecord{User: addOn}); decision != authorizer.DecisionDeny ||
+			err == nil {
 			t.Errorf("a request that has ended: %v, %v", decision, err)
 		}
 

@@ -27,7 +27,8 @@ func (ownedBy) Get(_ context.Context, name string, _ metav1.GetOptions) (*certif
 	if !found {
 		return nil, apierrors.NewNotFound(certificateRequests, name)
 	}
-	return &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{fleet.LabelClusterName: cluster}}}, nil
+	return &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: name,
+		Labels: map[string]string{fleet.LabelClusterName: cluster}}}, nil
 }
 
 var (
@@ -63,8 +64,10 @@ func TestHandler(t *testing.T) {
 		{name: "agent watches the old way", who: agent, path: watched, selector: own},
 		{name: "agent watches one the old way", who: agent, path: watched + "/c2.x", selector: own},
 		{name: "agent selects by name", who: agent, path: csrs, query: url.Values{"fieldSelector": {"metadata.name=c2.x"}}, selector: own},
-		{name: "agent selects its own", who: agent, path: csrs, query: url.Values{"labelSelector": {label + "=c1,a!=b"}}, selector: "a!=b," + label + "=c1," + own},
-		{name: "agent selects another's", who: agent, path: csrs, query: url.Values{"labelSelector": {label + "=c2"}}, selector: label + "=c2," + own},
+		{name: "agent selects its own", who: agent, path: csrs, query: url.Values{"labelSelector": {label + "=c1,a!=b"}}, selector: "a!=b," +
+			label + "=c1," + own},
+		{name: "agent selects another's", who: agent, path: csrs, query: url.Values{"labelSelector": {label + "=c2"}}, selector: label + "=c2," +
+			own},
 		{name: "agent selects twice", who: agent, path: csrs, query: url.Values{"labelSelector": {"", label + "=c2"}}, selector: own},
 		{name: "agent selects nonsense", who: agent, path: csrs, query: url.Values{"labelSelector": {"a in (b"}}, code: 400},
 		{name: "agent gets its own", who: agent, path: csrs + "/c1.x"},
@@ -77,7 +80,8 @@ func TestHandler(t *testing.T) {
 		{name: "joiner lists", who: joiner, path: csrs, code: 403},
 		{name: "joiner watches", who: joiner, path: watched, code: 403},
 		{name: "joiner selects a cluster", who: joiner, path: csrs, query: url.Values{"labelSelector": {label + "=c1"}}, selector: label + "=c1"},
-		{name: "joiner selects several clusters", who: joiner, path: csrs, query: url.Values{"labelSelector": {label + " in (c1,c2)"}}, code: 403},
+		{name: "joiner selects several clusters", who: joiner, path: csrs, query: url.Values{"labelSelector": {label + " in (c1,c2)"}},
+			code: 403},
 		{name: "joiner selects all clusters", who: joiner, path: csrs, query: url.Values{"labelSelector": {label}}, code: 403},
 		{name: "joiner selects nonsense", who: joiner, path: csrs, query: url.Values{"labelSelector": {"a in (b"}}, code: 400},
 		{name: "joiner selects by name", who: joiner, path: csrs, query: url.Values{"fieldSelector": {"metadata.name=x"}}},
@@ -85,7 +89,8 @@ func TestHandler(t *testing.T) {
 		{name: "joiner lists clusters", who: joiner, path: clusters, code: 403},
 		{name: "joiner watches clusters", who: joiner, path: clusters, query: url.Values{"watch": {"true"}}, code: 403},
 		{name: "joiner lists labelled clusters", who: joiner, path: clusters, query: url.Values{"labelSelector": {label + "=c1"}}, code: 403},
-		{name: "joiner watches a cluster", who: joiner, path: clusters, query: url.Values{"watch": {"true"}, "fieldSelector": {"metadata.name=c1"}}},
+		{name: "joiner watches a cluster", who: joiner, path: clusters,
+			query: url.Values{"watch": {"true"}, "fieldSelector": {"metadata.name=c1"}}},
 		{name: "joiner gets a cluster", who: joiner, path: clusters + "/c1"},
 		{name: "joiner creates a cluster", who: joiner, method: http.MethodPost, path: clusters},
 

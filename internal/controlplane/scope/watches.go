@@ -24,10 +24,10 @@ import (
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
-// Watches are those that are open. A watch is authorized when it begins, and may then go on for an hour; these end as soon as whoever has them
-// open has lost the right to them. So a denied cluster learns of no work that is made after that, and what an add-on of it may see ends with
-// the rights of the add-on. The identities of add-ons have whatever rights anybody gives them, through roles of any name or label: what ends a
-// watch is that one of its subjects is bound to what has changed, for everybody alike.
+// Watches are those that are open. A watch is authorized when it begins, and may then go on for an hour; these end as soon as whoever has
+// them open has lost the right to them. So a denied cluster learns of no work that is made after that, and what an add-on of it may see
+// ends with the rights of the add-on. The identities of add-ons have whatever rights anybody gives them, through roles of any name or
+// label: what ends a watch is that one of its subjects is bound to what has changed, for everybody alike.
 type Watches struct {
 	authorizer  authorizer.UnconditionalAuthorizer
 	credentials *Credentials

@@ -61,10 +61,12 @@ func isOver(ended <-chan struct{}) bool {
 
 var (
 	addOn = &user.DefaultInfo{Name: fleet.AddOnUser("c1", "a", "a-agent"), Groups: fleet.AddOnGroups("c1", "a")}
-	token = &user.DefaultInfo{Name: "system:serviceaccount:c1:a-agent", Groups: []string{"system:serviceaccounts", "system:serviceaccounts:c1"}}
+	token = &user.DefaultInfo{Name: "system:serviceaccount:c1:a-agent",
+		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:c1"}}
 )
 
-// "Watches of add-on identities outlive their rights: end them as those of agents are ended", whoever bound them to what, without any label.
+// "Watches of add-on identities outlive their rights: end them as those of agents are ended", whoever bound them to what, without any
+// label.
 func TestWatchesEndWithTheirRights(t *testing.T) {
 	t.Parallel()
 	inC1 := metav1.ObjectMeta{Namespace: "c1", Name: "x"}
@@ -76,12 +78,19 @@ func TestWatchesEndWithTheirRights(t *testing.T) {
 		who     user.Info
 		objects []runtime.Object
 	}{
-		"an agent, by a RoleBinding":            {agent, []runtime.Object{&rbacv1.RoleBinding{ObjectMeta: inC1, Subjects: to("Group", "system:open-cluster-management:c1"), RoleRef: clusterRole}}},
-		"an add-on, by a RoleBinding":           {addOn, []runtime.Object{&rbacv1.RoleBinding{ObjectMeta: inC1, Subjects: group, RoleRef: role}}},
-		"an add-on on all clusters":             {addOn, []runtime.Object{&rbacv1.ClusterRoleBinding{ObjectMeta: global, Subjects: to("Group", "system:open-cluster-management:addon:a"), RoleRef: clusterRole}}},
-		"an add-on, by its user":                {addOn, []runtime.Object{&rbacv1.ClusterRoleBinding{ObjectMeta: global, Subjects: to("User", addOn.Name), RoleRef: clusterRole}}},
-		"an add-on with a token":                {token, []runtime.Object{&rbacv1.RoleBinding{ObjectMeta: inC1, Subjects: to("ServiceAccount", "a-agent"), RoleRef: role}}},
-		"an add-on with a token, by its groups": {token, []runtime.Object{&rbacv1.RoleBinding{ObjectMeta: inC1, Subjects: to("Group", "system:serviceaccounts:c1"), RoleRef: role}}},
+		"an agent, by a RoleBinding": {agent,
+			[]runtime.Object{&rbacv1.RoleBinding{ObjectMeta: inC1, Subjects: to("Group", "system:open-cluster-management:c1"),
+				RoleRef: clusterRole}}},
+		"an add-on, by a RoleBinding": {addOn, []runtime.Object{&rbacv1.RoleBinding{ObjectMeta: inC1, Subjects: group, RoleRef: role}}},
+		"an add-on on all clusters": {addOn,
+			[]runtime.Object{&rbacv1.ClusterRoleBinding{ObjectMeta: global, Subjects: to("Group", "system:open-cluster-management:addon:a"),
+				RoleRef: clusterRole}}},
+		"an add-on, by its user": {addOn,
+			[]runtime.Object{&rbacv1.ClusterRoleBinding{ObjectMeta: global, Subjects: to("User", addOn.Name), RoleRef: clusterRole}}},
+		"an add-on with a token": {token,
+			[]runtime.Object{&rbacv1.RoleBinding{ObjectMeta: inC1, Subjects: to("ServiceAccount", "a-agent"), RoleRef: role}}},
+		"an add-on with a token, by its groups": {token,
+			[]runtime.Object{&rbacv1.RoleBinding{ObjectMeta: inC1, Subjects: to("Group", "system:serviceaccounts:c1"), RoleRef: role}}},
 		"an add-on, by its Role": {addOn, []runtime.Object{&rbacv1.Role{ObjectMeta: inC1},
 			&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "y"}, Subjects: group, RoleRef: role}}},
 		"an add-on, by a ClusterRole": {addOn, []runtime.Object{&rbacv1.ClusterRole{ObjectMeta: global},
@@ -102,7 +111,8 @@ func TestWatchesEndWithTheirRights(t *testing.T) {
 					shared.Start(ctx.Done())
 					shared.WaitForCacheSync(ctx.Done())
 					ended := open(t, w, test.who)
-					stranger := open(t, w, &user.DefaultInfo{Name: "system:open-cluster-management:c2:x", Groups: []string{"system:open-cluster-management:c2"}})
+					stranger := open(t, w, &user.DefaultInfo{Name: "system:open-cluster-management:c2:x",
+						Groups: []string{"system:open-cluster-management:c2"}})
 					if isOver(ended) {
 						t.Fatal("it ends before its right does")
 					}
@@ -171,9 +181,11 @@ func revoke(t *testing.T, api *fake.Clientset, o runtime.Object, how string) err
 func TestCutOff(t *testing.T) {
 	t.Parallel()
 	mc := func(accepted bool) *unstructured.Unstructured {
-		return &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": "c1"}, "spec": map[string]any{"hubAcceptsClient": accepted}}}
+		return &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": "c1"},
+			"spec": map[string]any{"hubAcceptsClient": accepted}}}
 	}
-	for name, who := range map[string]user.Info{"the agent": agent, "the agent through AWS": aws, "an add-on": addOn, "an add-on with a token": token} {
+	for name, who := range map[string]user.Info{"the agent": agent, "the agent through AWS": aws, "an add-on": addOn,
+		"an add-on with a token": token} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {

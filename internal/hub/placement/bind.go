@@ -42,7 +42,8 @@ func (c *Controller) bind(ctx context.Context, owner *clusterv1beta1.Placement, 
 	return plan.ScoresDue, c.writeStatus(ctx, owner, result, plan)
 }
 
-func (c *Controller) write(ctx context.Context, owner *clusterv1beta1.Placement, result *scheduler.Result, plan *decisions.Plan, w *decisions.Write) error {
+func (c *Controller) write(ctx context.Context, owner *clusterv1beta1.Placement, result *scheduler.Result, plan *decisions.Plan,
+	w *decisions.Write) error {
 	selected := w.Decision.Status.DeepCopy()
 	switch {
 	case w.Create:
@@ -79,7 +80,8 @@ func (c *Controller) remove(ctx context.Context, owner *clusterv1beta1.Placement
 
 // writeStatus writes the conditions, the number of selected clusters and the decision groups of a Placement. Without a plan there are no
 // decisions, and that part of the status is left out.
-func (c *Controller) writeStatus(ctx context.Context, owner *clusterv1beta1.Placement, result *scheduler.Result, plan *decisions.Plan) error {
+func (c *Controller) writeStatus(ctx context.Context, owner *clusterv1beta1.Placement, result *scheduler.Result,
+	plan *decisions.Plan) error {
 	before := owner.DeepCopy()
 	now := metav1.NewTime(c.clock.Now())
 	for _, condition := range []metav1.Condition{result.Satisfied, result.ConditionMisconfigured()} {

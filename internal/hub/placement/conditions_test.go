@@ -15,14 +15,15 @@ import (
 	scheduler "github.com/capstan-io/capstan/internal/placement"
 )
 
-// Contract section 6, PL-17 to PL-19: each reason of PlacementSatisfied and PlacementMisconfigured, as it is written: with the generation, with
-// the time at which the status changed, and in that order.
+// Contract section 6, PL-17 to PL-19: each reason of PlacementSatisfied and PlacementMisconfigured, as it is written: with the generation,
+// with the time at which the status changed, and in that order.
 func TestConditions(t *testing.T) {
 	t.Parallel()
 	earlier := metav1.NewTime(start.Add(-time.Hour).Local())
 	selecting := func(key string) clusterv1beta1.PlacementSpec {
-		return clusterv1beta1.PlacementSpec{Predicates: []clusterv1beta1.ClusterPredicate{{RequiredClusterSelector: clusterv1beta1.ClusterSelector{
-			LabelSelector: metav1.LabelSelector{MatchLabels: map[string]string{key: "x"}}}}}}
+		return clusterv1beta1.PlacementSpec{
+			Predicates: []clusterv1beta1.ClusterPredicate{{RequiredClusterSelector: clusterv1beta1.ClusterSelector{
+				LabelSelector: metav1.LabelSelector{MatchLabels: map[string]string{key: "x"}}}}}}
 	}
 	broken := clusterv1beta1.PlacementSpec{Tolerations: []clusterv1beta1.Toleration{{Operator: "Nonsense"}}}
 	with := func(spec clusterv1beta1.PlacementSpec, change func(*clusterv1beta1.PlacementSpec)) clusterv1beta1.PlacementSpec {
@@ -40,13 +41,15 @@ func TestConditions(t *testing.T) {
 		problem  string // in the message of PlacementMisconfigured; empty if it is False
 		selected int32
 	}{
-		"all":                          {clusterv1beta1.PlacementSpec{}, nil, "AllDecisionsScheduled", "All", "", 2},
-		"no binding":                   {clusterv1beta1.PlacementSpec{}, unbound, "NoManagedClusterSetBindings", "namespace team-a", "", 0},
-		"no intersection":              {with(clusterv1beta1.PlacementSpec{}, inOther), nil, "NoIntersection", `"other"`, "", 0},
-		"empty sets":                   {clusterv1beta1.PlacementSpec{}, empty, "AllManagedClusterSetsEmpty", "no clusters", "", 0},
-		"none matches":                 {selecting("no"), nil, "NoManagedClusterMatched", "spec.predicates", "", 0},
-		"too few":                      {clusterv1beta1.PlacementSpec{NumberOfClusters: ptr.To[int32](3)}, nil, "NotAllDecisionsScheduled", "1 cluster decisions unscheduled", "", 2},
-		"misconfigured":                {broken, nil, "NotAllDecisionsScheduled", "misconfigured", "TaintToleration:spec.tolerations[0].operator", 0},
+		"all":             {clusterv1beta1.PlacementSpec{}, nil, "AllDecisionsScheduled", "All", "", 2},
+		"no binding":      {clusterv1beta1.PlacementSpec{}, unbound, "NoManagedClusterSetBindings", "namespace team-a", "", 0},
+		"no intersection": {with(clusterv1beta1.PlacementSpec{}, inOther), nil, "NoIntersection", `"other"`, "", 0},
+		"empty sets":      {clusterv1beta1.PlacementSpec{}, empty, "AllManagedClusterSetsEmpty", "no clusters", "", 0},
+		"none matches":    {selecting("no"), nil, "NoManagedClusterMatched", "spec.predicates", "", 0},
+		"too few": {clusterv1beta1.PlacementSpec{NumberOfClusters: ptr.To[int32](3)}, nil, "NotAllDecisionsScheduled",
+			"1 cluster decisions unscheduled", "", 2},
+		"misconfigured": {broken, nil, "NotAllDecisionsScheduled", "misconfigured", "TaintToleration:spec.tolerations[0].operator",
+			0},
 		"misconfigured selectors":      {selecting("a b"), nil, "NotAllDecisionsScheduled", "misconfigured", "Predicate:spec.predicates[0]", 0},
 		"misconfigured on empty sets":  {broken, empty, "AllManagedClusterSetsEmpty", "no clusters", "TaintToleration:", 0},
 		"misconfigured without sets":   {broken, unbound, "NoManagedClusterSetBindings", "namespace team-a", "TaintToleration:", 0},
@@ -94,10 +97,12 @@ func TestConditions(t *testing.T) {
 				}
 				expect("PlacementSatisfied", satisfied, test.reason, test.message)
 				expect("PlacementMisconfigured", misconfigured, configuration, test.problem)
-				if order := slices.IndexFunc(p.Status.Conditions, func(c metav1.Condition) bool { return c.Type == "PlacementSatisfied" }); order != 0 || len(p.Status.Conditions) != 2 {
+				if order := slices.IndexFunc(p.Status.Conditions,
+					func(c metav1.Condition) bool { return c.Type == "PlacementSatisfied" }); order != 0 || len(p.Status.Conditions) != 2 {
 					t.Errorf("conditions %+v", p.Status.Conditions)
 				}
-				if p.Status.NumberOfSelectedClusters != test.selected || len(p.Status.DecisionGroups) != 1 || p.Status.DecisionGroups[0].ClustersCount != test.selected {
+				if p.Status.NumberOfSelectedClusters != test.selected || len(p.Status.DecisionGroups) != 1 ||
+					p.Status.DecisionGroups[0].ClustersCount != test.selected {
 					t.Errorf("status %+v", p.Status)
 				}
 			})

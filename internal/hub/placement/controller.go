@@ -56,10 +56,11 @@ type Controller struct {
 
 // New returns a Controller that works through the client, which has the index byPlacement.
 func New(c client.Client, recorder events.EventRecorder, clk clock.Clock, s *scheduler.Scheduler) *Controller {
-	return &Controller{client: c, recorder: recorder, clock: clk, scheduler: s, rescheduled: make(chan struct{}, 1), unevaluated: make(chan struct{}, evaluators),
-		turns:   rate.NewLimiter(eventsPerSecond, eventsAtOnce),
-		late:    make(chan lateEvents, eventsPerSecond*int(eventsLatest/time.Second)+eventsAtOnce),
-		retries: workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](firstRetry, lastRetry)}
+	return &Controller{client: c, recorder: recorder, clock: clk, scheduler: s, rescheduled: make(chan struct{}, 1),
+		unevaluated: make(chan struct{}, evaluators),
+		turns:       rate.NewLimiter(eventsPerSecond, eventsAtOnce),
+		late:        make(chan lateEvents, eventsPerSecond*int(eventsLatest/time.Second)+eventsAtOnce),
+		retries:     workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](firstRetry, lastRetry)}
 }
 
 // Register adds the controller to the manager. The endpoint, unless it is nil, says what the controller knows.
@@ -77,7 +78,8 @@ func Register(mgr ctrl.Manager, clk clock.Clock, options scheduler.Options, endp
 			return err
 		}
 	}
-	builder := ctrl.NewControllerManagedBy(mgr).Named("placement").WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()})
+	builder := ctrl.NewControllerManagedBy(mgr).Named("placement").WithOptions(controller.Options{MaxConcurrentReconciles: workers,
+		RateLimiter: retry.Limiter()})
 	for _, s := range c.sources(mgr.GetCache()) {
 		builder = builder.WatchesRawSource(s)
 	}

@@ -60,7 +60,8 @@ func newBench(t *testing.T, funcs interceptor.Funcs, objects ...client.Object) *
 	s.SetClusterSet(&clusterv1beta2.ManagedClusterSet{ObjectMeta: metav1.ObjectMeta{Name: "set"}})
 	s.SetBinding(&clusterv1beta2.ManagedClusterSetBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "set"}})
 	for _, name := range []string{"a", "b"} {
-		s.SetCluster(&clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{fleet.LabelClusterSet: "set"}}})
+		s.SetCluster(&clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name,
+			Labels: map[string]string{fleet.LabelClusterSet: "set"}}})
 	}
 	return b
 }
@@ -135,7 +136,8 @@ func TestBrokenPlacementKeepsDecisions(t *testing.T) {
 	if err := b.client.Get(t.Context(), web, p); err != nil {
 		t.Fatal(err)
 	}
-	if !meta.IsStatusConditionTrue(p.Status.Conditions, fleet.ConditionPlacementMisconfigured) || p.Status.NumberOfSelectedClusters != 2 || len(p.Status.DecisionGroups) != 1 {
+	if !meta.IsStatusConditionTrue(p.Status.Conditions, fleet.ConditionPlacementMisconfigured) || p.Status.NumberOfSelectedClusters != 2 ||
+		len(p.Status.DecisionGroups) != 1 {
 		t.Errorf("status %+v", p.Status)
 	}
 }
@@ -180,9 +182,11 @@ func TestExpiredScoreIsNotRetried(t *testing.T) {
 
 // scored takes the one cluster with the best score of AddOnPlacementScores usage.
 func scored() *clusterv1beta1.Placement {
-	return aPlacement(clusterv1beta1.PlacementSpec{NumberOfClusters: ptr.To[int32](1), PrioritizerPolicy: clusterv1beta1.PrioritizerPolicy{Configurations: []clusterv1beta1.PrioritizerConfig{{
-		Weight: 1, ScoreCoordinate: &clusterv1beta1.ScoreCoordinate{Type: clusterv1beta1.ScoreCoordinateTypeAddOn, AddOn: &clusterv1beta1.AddOnScore{ResourceName: "usage", ScoreName: "cpu"}},
-	}}}})
+	return aPlacement(clusterv1beta1.PlacementSpec{NumberOfClusters: ptr.To[int32](1),
+		PrioritizerPolicy: clusterv1beta1.PrioritizerPolicy{Configurations: []clusterv1beta1.PrioritizerConfig{{
+			Weight: 1, ScoreCoordinate: &clusterv1beta1.ScoreCoordinate{Type: clusterv1beta1.ScoreCoordinateTypeAddOn,
+				AddOn: &clusterv1beta1.AddOnScore{ResourceName: "usage", ScoreName: "cpu"}},
+		}}}})
 }
 
 func testExpiredScore(t *testing.T) {
@@ -234,7 +238,10 @@ func TestConflictIsLookedAtAgain(t *testing.T) {
 		apierrors.NewConflict(schema.GroupResource{}, "web-decision-1", errors.New("behind")),
 		apierrors.NewAlreadyExists(schema.GroupResource{}, "web-decision-1"),
 	} {
-		b := newBench(t, interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error { return wrong }}, p.DeepCopy())
+		b := newBench(t, interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object,
+			...client.CreateOption) error {
+			return wrong
+		}}, p.DeepCopy())
 		b.scheduler.SetPlacement(p.DeepCopy())
 		for _, pause := range []time.Duration{firstRetry, 2 * firstRetry, 4 * firstRetry} {
 			if got := b.reconcile(t); got.RequeueAfter != pause {
@@ -309,7 +316,8 @@ func TestEvents(t *testing.T) {
 		for _, test := range []struct {
 			after time.Duration
 			want  int
-		}{{0, eventsAtOnce - 5}, {time.Second, eventsPerSecond}, {eventsLatest, eventsPerSecond * (int(eventsLatest.Seconds()) - 1)}, {time.Hour, 0}} {
+		}{{0, eventsAtOnce - 5}, {time.Second, eventsPerSecond}, {eventsLatest, eventsPerSecond * (int(eventsLatest.Seconds()) - 1)},
+			{time.Hour, 0}} {
 			<-time.After(test.after)
 			synctest.Wait()
 			if got := len(b.heard()); got != test.want {

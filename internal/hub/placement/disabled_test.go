@@ -84,7 +84,8 @@ func TestDisabledPlacement(t *testing.T) {
 	if err := b.client.Update(t.Context(), enabled); err != nil {
 		t.Fatal(err)
 	}
-	b.scheduler.SetCluster(&clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "b", Labels: map[string]string{fleet.LabelClusterSet: "set"}},
+	b.scheduler.SetCluster(&clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "b",
+		Labels: map[string]string{fleet.LabelClusterSet: "set"}},
 		Spec: clusterv1.ManagedClusterSpec{Taints: []clusterv1.Taint{{Key: "full", Effect: clusterv1.TaintEffectNoSelectIfNew}}}})
 	b.scheduler.SetPlacement(enabled.DeepCopy())
 	b.reconcile(t)
@@ -93,8 +94,10 @@ func TestDisabledPlacement(t *testing.T) {
 
 // balance is how Balance scores the clusters for another placement.
 func (b *bench) balance() map[string]int64 {
-	other := aPlacement(clusterv1beta1.PlacementSpec{PrioritizerPolicy: clusterv1beta1.PrioritizerPolicy{Mode: clusterv1beta1.PrioritizerPolicyModeExact,
-		Configurations: []clusterv1beta1.PrioritizerConfig{{Weight: 1, ScoreCoordinate: &clusterv1beta1.ScoreCoordinate{BuiltIn: clusterv1beta1.PrioritizerBalance}}}}})
+	other := aPlacement(clusterv1beta1.PlacementSpec{
+		PrioritizerPolicy: clusterv1beta1.PrioritizerPolicy{Mode: clusterv1beta1.PrioritizerPolicyModeExact,
+			Configurations: []clusterv1beta1.PrioritizerConfig{{Weight: 1,
+				ScoreCoordinate: &clusterv1beta1.ScoreCoordinate{BuiltIn: clusterv1beta1.PrioritizerBalance}}}}})
 	other.Name = "other"
 	scores := map[string]int64{}
 	for _, score := range b.scheduler.Explain(other).Scores {
@@ -107,7 +110,8 @@ func (b *bench) balance() map[string]int64 {
 func TestDecisionsOutliveTheirPlacement(t *testing.T) {
 	t.Parallel()
 	var meanwhile func()
-	b := newBench(t, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+	b := newBench(t, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList,
+		opts ...client.ListOption) error {
 		err := c.List(ctx, list, opts...)
 		if meanwhile != nil {
 			now := meanwhile
@@ -152,9 +156,10 @@ func TestAnotherOfTheName(t *testing.T) {
 		of     decisionOption
 		want   string
 	}{
-		"the hub starts":              {func(*testing.T, *bench) {}, ofPlacement("web", "0"), "a"},
-		"one follows the other":       {func(_ *testing.T, b *bench) { known(b) }, ofPlacement("web", "0"), "a"},
-		"it is gone":                  {func(_ *testing.T, b *bench) { known(b); b.scheduler.DeletePlacement(web) }, ofPlacement("web", "0"), "a"},
+		"the hub starts":        {func(*testing.T, *bench) {}, ofPlacement("web", "0"), "a"},
+		"one follows the other": {func(_ *testing.T, b *bench) { known(b) }, ofPlacement("web", "0"), "a"},
+		"it is gone": {func(_ *testing.T, b *bench) { known(b); b.scheduler.DeletePlacement(web) }, ofPlacement("web", "0"),
+			"a"},
 		"it is gone for some time":    {func(t *testing.T, b *bench) { b.reconcile(t) }, ofPlacement("web", "0"), "a"},
 		"the decisions are its own":   {func(t *testing.T, b *bench) { b.reconcile(t) }, ofPlacement("web", "1"), "b"},
 		"the decisions are of nobody": {func(t *testing.T, b *bench) { b.reconcile(t) }, labelled("web"), "b"},

@@ -25,7 +25,8 @@ import (
 func searching(i int) *clusterv1beta1.Placement {
 	expression := fmt.Sprintf(`!managedCluster.metadata.annotations.text.contains("%d")`, i)
 	p := aPlacement(clusterv1beta1.PlacementSpec{Predicates: []clusterv1beta1.ClusterPredicate{{
-		RequiredClusterSelector: clusterv1beta1.ClusterSelector{CelSelector: clusterv1beta1.ClusterCelSelector{CelExpressions: []string{expression}}},
+		RequiredClusterSelector: clusterv1beta1.ClusterSelector{
+			CelSelector: clusterv1beta1.ClusterCelSelector{CelExpressions: []string{expression}}},
 	}}})
 	p.Name = fmt.Sprintf("web-%d", i)
 	return p
@@ -46,7 +47,8 @@ func TestExpressionsAreEvaluatedBeside(t *testing.T) {
 		b.scheduler.Advance(b.Controller.clock.Now())
 		for _, name := range []string{"a", "b"} {
 			b.scheduler.SetCluster(&clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{
-				Name: name, Labels: map[string]string{fleet.LabelClusterSet: "set"}, Annotations: map[string]string{"text": strings.Repeat("a", 8_000_000)},
+				Name: name, Labels: map[string]string{fleet.LabelClusterSet: "set"},
+				Annotations: map[string]string{"text": strings.Repeat("a", 8_000_000)},
 			}})
 		}
 		q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())

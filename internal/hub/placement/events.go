@@ -34,7 +34,8 @@ const (
 // notice is what an event says.
 type notice struct{ eventType, reason, action, note string }
 
-// tell writes events about a placement, and a decision of it unless that is nil, when it is their turn, or never if that is not within eventsLatest.
+// tell writes events about a placement, and a decision of it unless that is nil, when it is their turn, or never if that is not within
+// eventsLatest.
 func (c *Controller) tell(owner *clusterv1beta1.Placement, decision *clusterv1beta1.PlacementDecision, notices ...notice) {
 	// Later, the controller may be changing the objects.
 	regarding := &clusterv1beta1.Placement{ObjectMeta: identityOf(owner)}

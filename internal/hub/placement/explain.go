@@ -27,7 +27,8 @@ type explainer struct {
 // openTo lets the endpoint answer with what the explainer says.
 func (e *explainer) openTo(endpoint *debug.Endpoint, mgr ctrl.Manager) error {
 	// What was saved a moment ago is there at once, other than in the manager's cache.
-	api, err := client.New(mgr.GetConfig(), client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
+	api, err := client.New(mgr.GetConfig(), client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(),
+		Mapper: mgr.GetRESTMapper()})
 	if err != nil {
 		return err
 	}

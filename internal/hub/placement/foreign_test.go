@@ -31,11 +31,13 @@ func TestDecisionIsFoundAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			creates := 0
-			b := newBench(t, interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			b := newBench(t, interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object,
+				opts ...client.CreateOption) error {
 				creates++
 				return c.Create(ctx, o, opts...)
 			}})
-			broken, disabled := aPlacement(clusterv1beta1.PlacementSpec{Tolerations: []clusterv1beta1.Toleration{{Operator: "Nonsense"}}}), aPlacement(clusterv1beta1.PlacementSpec{})
+			broken, disabled := aPlacement(clusterv1beta1.PlacementSpec{Tolerations: []clusterv1beta1.Toleration{{Operator: "Nonsense"}}}),
+				aPlacement(clusterv1beta1.PlacementSpec{})
 			broken.Name, disabled.Name, disabled.Annotations = "broken", "disabled", map[string]string{fleet.AnnotationSchedulingDisable: "true"}
 			b.scheduler.SetPlacement(broken)
 			b.scheduler.SetPlacement(disabled)
@@ -59,9 +61,10 @@ func TestNameOfSomebodyElse(t *testing.T) {
 		other *clusterv1beta1.PlacementDecision
 		want  string
 	}{
-		"of another controller": {aDecision("web-decision-1", labelled(""), controlledBy("v1", "ConfigMap", "web", "9"), listing("z")), "web-decision-2"},
-		"of another placement":  {aDecision("web-decision-1", labelled("ghost"), listing("z")), "web-decision-2"},
-		"of nobody":             {aDecision("web-decision-1", labelled(""), listing("z")), "web-decision-1"},
+		"of another controller": {aDecision("web-decision-1", labelled(""), controlledBy("v1", "ConfigMap", "web", "9"), listing("z")),
+			"web-decision-2"},
+		"of another placement": {aDecision("web-decision-1", labelled("ghost"), listing("z")), "web-decision-2"},
+		"of nobody":            {aDecision("web-decision-1", labelled(""), listing("z")), "web-decision-1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -124,7 +127,8 @@ func TestSelectedTwice(t *testing.T) {
 	}
 	b.reconcile(t)
 	b.wantOwn(t, "web-decision-1", "a", "b")
-	if err := b.client.Get(t.Context(), client.ObjectKey{Namespace: "team-a", Name: "theirs"}, &clusterv1beta1.PlacementDecision{}); !apierrors.IsNotFound(err) {
+	if err := b.client.Get(t.Context(), client.ObjectKey{Namespace: "team-a", Name: "theirs"},
+		&clusterv1beta1.PlacementDecision{}); !apierrors.IsNotFound(err) {
 		t.Errorf("it is still there: %v", err)
 	}
 }
@@ -200,7 +204,8 @@ func TestNeverValid(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []clusterv1beta1.DecisionGroupStatus{{Decisions: []string{"web-decision-1"}}}
-	if diff := cmp.Diff(want, p.Status.DecisionGroups); diff != "" || !meta.IsStatusConditionTrue(p.Status.Conditions, fleet.ConditionPlacementMisconfigured) {
+	if diff := cmp.Diff(want, p.Status.DecisionGroups); diff != "" ||
+		!meta.IsStatusConditionTrue(p.Status.Conditions, fleet.ConditionPlacementMisconfigured) {
 		t.Errorf("status %+v", p.Status)
 	}
 
@@ -216,7 +221,8 @@ func TestNeverValid(t *testing.T) {
 	if own, _, err := decisionsOf(t.Context(), b.client, client.ObjectKeyFromObject(long)); err != nil || len(own) > 0 {
 		t.Errorf("%v, %v", own, err)
 	}
-	if err := b.client.Get(t.Context(), client.ObjectKeyFromObject(long), long); err != nil || !meta.IsStatusConditionTrue(long.Status.Conditions, fleet.ConditionPlacementMisconfigured) {
+	if err := b.client.Get(t.Context(), client.ObjectKeyFromObject(long), long); err != nil ||
+		!meta.IsStatusConditionTrue(long.Status.Conditions, fleet.ConditionPlacementMisconfigured) {
 		t.Errorf("%v, status %+v", err, long.Status)
 	}
 }

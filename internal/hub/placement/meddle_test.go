@@ -20,7 +20,8 @@ type decisionOption func(*clusterv1beta1.PlacementDecision)
 
 // aDecision has the label of the placement web.
 func aDecision(name string, options ...decisionOption) *clusterv1beta1.PlacementDecision {
-	d := &clusterv1beta1.PlacementDecision{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: name, Labels: map[string]string{fleet.LabelPlacement: "web"}}}
+	d := &clusterv1beta1.PlacementDecision{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: name,
+		Labels: map[string]string{fleet.LabelPlacement: "web"}}}
 	for _, option := range options {
 		option(d)
 	}

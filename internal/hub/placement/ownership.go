@@ -52,7 +52,8 @@ func concerned(o client.Object) (placements []string) {
 }
 
 // decisionsOf lists the PlacementDecisions of a placement, and the names it would give that others have taken.
-func decisionsOf(ctx context.Context, reader client.Reader, placement scheduler.Key, options ...client.ListOption) (own []*clusterv1beta1.PlacementDecision, taken []string, err error) {
+func decisionsOf(ctx context.Context, reader client.Reader, placement scheduler.Key,
+	options ...client.ListOption) (own []*clusterv1beta1.PlacementDecision, taken []string, err error) {
 	list := &clusterv1beta1.PlacementDecisionList{}
 	options = append(options, client.InNamespace(placement.Namespace), client.MatchingFields{byPlacement: placement.Name})
 	if err := reader.List(ctx, list, options...); err != nil {

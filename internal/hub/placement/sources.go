@@ -26,11 +26,14 @@ type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 func (c *Controller) sources(objects cache.Cache) []source.Source {
 	s := c.scheduler
 	return []source.Source{
-		feed(c, objects, &clusterv1.ManagedCluster{}, s.SetCluster, func(o *clusterv1.ManagedCluster) []scheduler.Key { return s.DeleteCluster(o.Name) }),
-		feed(c, objects, &clusterv1beta2.ManagedClusterSet{}, s.SetClusterSet, func(o *clusterv1beta2.ManagedClusterSet) []scheduler.Key { return s.DeleteClusterSet(o.Name) }),
-		feed(c, objects, &clusterv1beta2.ManagedClusterSetBinding{}, s.SetBinding, func(o *clusterv1beta2.ManagedClusterSetBinding) []scheduler.Key {
-			return s.DeleteBinding(client.ObjectKeyFromObject(o))
-		}),
+		feed(c, objects, &clusterv1.ManagedCluster{}, s.SetCluster,
+			func(o *clusterv1.ManagedCluster) []scheduler.Key { return s.DeleteCluster(o.Name) }),
+		feed(c, objects, &clusterv1beta2.ManagedClusterSet{}, s.SetClusterSet,
+			func(o *clusterv1beta2.ManagedClusterSet) []scheduler.Key { return s.DeleteClusterSet(o.Name) }),
+		feed(c, objects, &clusterv1beta2.ManagedClusterSetBinding{}, s.SetBinding,
+			func(o *clusterv1beta2.ManagedClusterSetBinding) []scheduler.Key {
+				return s.DeleteBinding(client.ObjectKeyFromObject(o))
+			}),
 		feed(c, objects, &clusterv1alpha1.AddOnPlacementScore{}, s.SetScore, func(o *clusterv1alpha1.AddOnPlacementScore) []scheduler.Key {
 			return s.DeleteScore(client.ObjectKeyFromObject(o))
 		}),

@@ -1,9 +1,9 @@
 // Package selected tells which clusters the hub acts on because a placement selects them.
 //
-// PlacementDecisions are found by a label, and whoever may write them in a namespace may write any names into them. The controllers that read
-// them may write to the namespaces of all clusters. So a decision counts for no more than a placement of its namespace could have decided:
-// clusters that exist, are accepted and to stay, and are in a ManagedClusterSet that is bound to the namespace. This is found out anew from these
-// objects themselves each time, whoever wrote the decision, and whatever the scheduler has yet to put right.
+// PlacementDecisions are found by a label, and whoever may write them in a namespace may write any names into them. The controllers that
+// read them may write to the namespaces of all clusters. So a decision counts for no more than a placement of its namespace could have
+// decided: clusters that exist, are accepted and to stay, and are in a ManagedClusterSet that is bound to the namespace. This is found out
+// anew from these objects themselves each time, whoever wrote the decision, and whatever the scheduler has yet to put right.
 package selected
 
 import (
@@ -35,9 +35,10 @@ type Reader struct {
 // PassedOver are the clusters of decisions that the hub does not act on, and why, by name.
 type PassedOver map[string]string
 
-// Clusters are those of the decisions that the hub acts on, in the state ToApply, and those that it passes over. The decisions are those of one
-// placement in the namespace.
-func (r Reader) Clusters(ctx context.Context, namespace string, decisions []clusterv1beta1.PlacementDecision) ([]rollout.Cluster, PassedOver, error) {
+// Clusters are those of the decisions that the hub acts on, in the state ToApply, and those that it passes over. The decisions are those of
+// one placement in the namespace.
+func (r Reader) Clusters(ctx context.Context, namespace string, decisions []clusterv1beta1.PlacementDecision) ([]rollout.Cluster,
+	PassedOver, error) {
 	named := rollout.Selected(decisions)
 	if r.Trust || len(named) == 0 {
 		return named, nil, nil

@@ -17,7 +17,8 @@ import (
 )
 
 func cluster(name, set string, edits ...func(*clusterv1.ManagedCluster)) *clusterv1.ManagedCluster {
-	c := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"cluster.open-cluster-management.io/clusterset": set}}}
+	c := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name,
+		Labels: map[string]string{"cluster.open-cluster-management.io/clusterset": set}}}
 	c.Spec.HubAcceptsClient = true
 	c.Status.Conditions = []metav1.Condition{{Type: "HubAcceptedManagedCluster", Status: metav1.ConditionTrue}}
 	for _, edit := range edits {
@@ -46,7 +47,8 @@ func set(name string) *clusterv1beta2.ManagedClusterSet {
 }
 
 func binding(namespace, name string) *clusterv1beta2.ManagedClusterSetBinding {
-	return &clusterv1beta2.ManagedClusterSetBinding{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: clusterv1beta2.ManagedClusterSetBindingSpec{ClusterSet: name}}
+	return &clusterv1beta2.ManagedClusterSetBinding{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: clusterv1beta2.ManagedClusterSetBindingSpec{ClusterSet: name}}
 }
 
 // decision is what somebody has written who may write PlacementDecisions in the namespace, and knows the label.
@@ -122,7 +124,8 @@ func TestPassedOver(t *testing.T) {
 	t.Parallel()
 	for want, passed := range map[string]selected.PassedOver{
 		"": nil,
-		"3 clusters of its decisions passed over: a, b (it is denied), c (it is being deleted)": {"b": "it is denied", "a": "it is denied", "c": "it is being deleted"},
+		"3 clusters of its decisions passed over: a, b (it is denied), c (it is being deleted)": {"b": "it is denied", "a": "it is denied",
+			"c": "it is being deleted"},
 	} {
 		if got := passed.String(); got != want {
 			t.Errorf("got %q, want %q", got, want)

@@ -90,7 +90,8 @@ func aggregateHealth(manifests []workv1.ManifestCondition) []metav1.Condition {
 		}
 	}
 	return []metav1.Condition{
-		found(fleet.ConditionProgressing, append(unapplied, progressing...), len(manifests), "are on their way", "All resources are as they should be"),
+		found(fleet.ConditionProgressing, append(unapplied, progressing...), len(manifests), "are on their way",
+			"All resources are as they should be"),
 		found(fleet.ConditionDegraded, degraded, len(manifests), "have failed", "No resource has failed"),
 	}
 }

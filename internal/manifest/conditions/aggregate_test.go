@@ -19,7 +19,8 @@ import (
 func manifest(ordinal int32, conditions ...metav1.Condition) workv1.ManifestCondition {
 	return workv1.ManifestCondition{
 		ResourceMeta: workv1.ManifestResourceMeta{Ordinal: ordinal, Kind: "Thing", Name: fmt.Sprintf("thing%d", ordinal)},
-		Conditions:   append([]metav1.Condition{{Type: "Applied", Status: metav1.ConditionTrue, Reason: "AppliedManifestComplete"}}, conditions...),
+		Conditions: append([]metav1.Condition{{Type: "Applied", Status: metav1.ConditionTrue, Reason: "AppliedManifestComplete"}},
+			conditions...),
 	}
 }
 
@@ -68,14 +69,19 @@ func TestAggregateHealth(t *testing.T) {
 		progressing, degraded metav1.ConditionStatus
 		message               string
 	}{
-		"nothing":            {nil, nil, "False", "False", "as they should be"},
-		"things that exist":  {[]workv1.ManifestCondition{manifest(0), manifest(1)}, nil, "False", "False", "as they should be"},
-		"current":            {[]workv1.ManifestCondition{manifest(0), of(1, objecthealth.Current)}, nil, "False", "False", "as they should be"},
-		"on its way":         {[]workv1.ManifestCondition{of(0, objecthealth.Current), of(1, objecthealth.InProgress)}, nil, "True", "False", "1 of 2 resources are on their way: Thing thing1: so it is"},
-		"failed":             {[]workv1.ManifestCondition{of(0, objecthealth.Current), of(1, objecthealth.Failed)}, nil, "True", "True", "Thing thing1: so it is"},
-		"not applied":        {[]workv1.ManifestCondition{unapplied, of(1, objecthealth.Current)}, nil, "True", "False", "Thing thing0: it is not applied yet"},
-		"several":            {[]workv1.ManifestCondition{of(2, objecthealth.InProgress), of(0, objecthealth.InProgress), of(1, objecthealth.InProgress)}, nil, "True", "False", "3 of 3 resources are on their way: Thing thing0: so it is; and 2 more"},
-		"a rule":             {[]workv1.ManifestCondition{manifest(0, ruled("Progressing", "False")), of(1, objecthealth.InProgress)}, sets.New("Progressing"), "False", "False", "Progressing is False"},
+		"nothing":           {nil, nil, "False", "False", "as they should be"},
+		"things that exist": {[]workv1.ManifestCondition{manifest(0), manifest(1)}, nil, "False", "False", "as they should be"},
+		"current":           {[]workv1.ManifestCondition{manifest(0), of(1, objecthealth.Current)}, nil, "False", "False", "as they should be"},
+		"on its way": {[]workv1.ManifestCondition{of(0, objecthealth.Current), of(1, objecthealth.InProgress)}, nil, "True", "False",
+			"1 of 2 resources are on their way: Thing thing1: so it is"},
+		"failed": {[]workv1.ManifestCondition{of(0, objecthealth.Current), of(1, objecthealth.Failed)}, nil, "True", "True",
+			"Thing thing1: so it is"},
+		"not applied": {[]workv1.ManifestCondition{unapplied, of(1, objecthealth.Current)}, nil, "True", "False",
+			"Thing thing0: it is not applied yet"},
+		"several": {[]workv1.ManifestCondition{of(2, objecthealth.InProgress), of(0, objecthealth.InProgress),
+			of(1, objecthealth.InProgress)}, nil, "True", "False", "3 of 3 resources are on their way: Thing thing0: so it is; and 2 more"},
+		"a rule": {[]workv1.ManifestCondition{manifest(0, ruled("Progressing", "False")), of(1, objecthealth.InProgress)},
+			sets.New("Progressing"), "False", "False", "Progressing is False"},
 		"a rule not yet run": {[]workv1.ManifestCondition{manifest(0), of(1, objecthealth.Current)}, sets.New("Progressing"), "", "False", ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -79,7 +79,8 @@ func check(rule workv1.ConditionRule) error {
 	return nil
 }
 
-func (e *Evaluator) evaluate(object *unstructured.Unstructured, rule workv1.ConditionRule, left *allowance) (cond metav1.Condition, ok bool) {
+func (e *Evaluator) evaluate(object *unstructured.Unstructured, rule workv1.ConditionRule, left *allowance) (cond metav1.Condition,
+	ok bool) {
 	if rule.Type == workv1.WellKnownConditionsType {
 		return wellKnown(object, rule)
 	}

@@ -46,31 +46,38 @@ func TestCEL(t *testing.T) {
 		status          metav1.ConditionStatus
 		reason, message string
 	}{
-		"true":            {thing, rule(`object.status.phase == "Done"`), "True", "ConditionRuleEvaluated", "Manifest is Done"},
-		"false":           {thing, rule(`object.status.ready >= object.spec.size`), "False", "ConditionRuleEvaluated", "Manifest is not Done"},
-		"all are true":    {thing, rule(`true`, `object.status.ready == 2`), "True", "ConditionRuleEvaluated", "Manifest is Done"},
-		"one is false":    {thing, rule(`true`, `object.status.ready == 3`, `true`), "False", "ConditionRuleEvaluated", "Manifest is not Done"},
-		"floats":          {thing, rule(`object.spec.ratio < 1`), "True", "ConditionRuleEvaluated", "Manifest is Done"},
-		"conditions":      {thing, rule(`hasConditions(object.status) && object.status.conditions.exists(c, c.type == "Ready" && c.status == "True")`), "True", "ConditionRuleEvaluated", "Manifest is Done"},
-		"no status":       {statusless, rule(`hasConditions(object.status) ? true : false`), "False", "ConditionRuleEvaluated", "Manifest is not Done"},
-		"empty status":    {`{apiVersion: v1, kind: A, status: {conditions: []}}`, rule(`hasConditions(object.status)`), "False", "ConditionRuleEvaluated", "Manifest is not Done"},
+		"true":         {thing, rule(`object.status.phase == "Done"`), "True", "ConditionRuleEvaluated", "Manifest is Done"},
+		"false":        {thing, rule(`object.status.ready >= object.spec.size`), "False", "ConditionRuleEvaluated", "Manifest is not Done"},
+		"all are true": {thing, rule(`true`, `object.status.ready == 2`), "True", "ConditionRuleEvaluated", "Manifest is Done"},
+		"one is false": {thing, rule(`true`, `object.status.ready == 3`, `true`), "False", "ConditionRuleEvaluated", "Manifest is not Done"},
+		"floats":       {thing, rule(`object.spec.ratio < 1`), "True", "ConditionRuleEvaluated", "Manifest is Done"},
+		"conditions":   {thing, rule(`hasConditions(object.status) && object.status.conditions.exists(c, c.type == "Ready" && c.status == "True")`), "True", "ConditionRuleEvaluated", "Manifest is Done"},
+		"no status": {statusless, rule(`hasConditions(object.status) ? true : false`), "False", "ConditionRuleEvaluated",
+			"Manifest is not Done"},
+		"empty status": {`{apiVersion: v1, kind: A, status: {conditions: []}}`, rule(`hasConditions(object.status)`), "False",
+			"ConditionRuleEvaluated", "Manifest is not Done"},
 		"quantities":      {thing, rule(`quantity("1Gi").isGreaterThan(quantity("1Mi"))`), "True", "ConditionRuleEvaluated", "Manifest is Done"},
 		"missing field":   {statusless, rule(`object.status.ready == 2`), "False", "ConditionRuleExpressionError", "no such key: status"},
 		"no bool at last": {thing, rule(`object.status.phase`), "False", "ConditionRuleExpressionError", "it must be a bool"},
-		"guarded":         {statusless, rule(`has(object.status)`, `object.status.ready == 2`), "False", "ConditionRuleEvaluated", "Manifest is not Done"},
+		"guarded": {statusless, rule(`has(object.status)`, `object.status.ready == 2`), "False", "ConditionRuleEvaluated",
+			"Manifest is not Done"},
 		"guard is passed": {thing, rule(`has(object.status)`, `object.status.ready == 2`), "True", "ConditionRuleEvaluated", "Manifest is Done"},
-		"guard too late":  {statusless, rule(`object.status.ready == 2`, `has(object.status)`), "False", "ConditionRuleExpressionError", "no such key: status"},
-		"guarded syntax":  {statusless, rule(`has(object.status)`, `object.`), "False", "ConditionRuleExpressionError", "does not compile"},
-		"syntax":          {thing, rule(`object.status.`), "False", "ConditionRuleExpressionError", "does not compile"},
-		"no bool":         {thing, rule(`"text"`), "False", "ConditionRuleExpressionError", "must be a bool"},
-		"unknown name":    {thing, rule(`subject.a`), "False", "ConditionRuleExpressionError", "undeclared reference to 'subject'"},
-		"no result":       {thing, rule(`result`), "False", "ConditionRuleExpressionError", "undeclared reference to 'result'"},
-		"no expressions":  {thing, rule(), "False", "ConditionRuleInvalid", "no celExpressions"},
-		"message":         {thing, withMessage(rule(`true`), "as told", ""), "True", "ConditionRuleEvaluated", "as told"},
-		"expressed":       {thing, withMessage(rule(`true`), "as told", `result ? object.metadata.name + " is done" : "not"`), "True", "ConditionRuleEvaluated", "a is done"},
-		"expressed error": {thing, withMessage(rule(`true`), "as told", `object.nothing`), "True", "ConditionRuleEvaluated", "as told (messageExpression: "},
-		"expressed wrong": {thing, withMessage(rule(`false`), "", `1`), "False", "ConditionRuleEvaluated", "Manifest is not Done (messageExpression: "},
-		"long":            {thing, withMessage(rule(`true`), strings.Repeat("ä", 40000), ""), "True", "ConditionRuleEvaluated", "ää ..."},
+		"guard too late": {statusless, rule(`object.status.ready == 2`, `has(object.status)`), "False", "ConditionRuleExpressionError",
+			"no such key: status"},
+		"guarded syntax": {statusless, rule(`has(object.status)`, `object.`), "False", "ConditionRuleExpressionError", "does not compile"},
+		"syntax":         {thing, rule(`object.status.`), "False", "ConditionRuleExpressionError", "does not compile"},
+		"no bool":        {thing, rule(`"text"`), "False", "ConditionRuleExpressionError", "must be a bool"},
+		"unknown name":   {thing, rule(`subject.a`), "False", "ConditionRuleExpressionError", "undeclared reference to 'subject'"},
+		"no result":      {thing, rule(`result`), "False", "ConditionRuleExpressionError", "undeclared reference to 'result'"},
+		"no expressions": {thing, rule(), "False", "ConditionRuleInvalid", "no celExpressions"},
+		"message":        {thing, withMessage(rule(`true`), "as told", ""), "True", "ConditionRuleEvaluated", "as told"},
+		"expressed": {thing, withMessage(rule(`true`), "as told", `result ? object.metadata.name + " is done" : "not"`), "True",
+			"ConditionRuleEvaluated", "a is done"},
+		"expressed error": {thing, withMessage(rule(`true`), "as told", `object.nothing`), "True", "ConditionRuleEvaluated",
+			"as told (messageExpression: "},
+		"expressed wrong": {thing, withMessage(rule(`false`), "", `1`), "False", "ConditionRuleEvaluated",
+			"Manifest is not Done (messageExpression: "},
+		"long": {thing, withMessage(rule(`true`), strings.Repeat("ä", 40000), ""), "True", "ConditionRuleEvaluated", "ää ..."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -78,7 +85,8 @@ func TestCEL(t *testing.T) {
 			if err != nil || len(got) != 1 {
 				t.Fatalf("%v, %v", got, err)
 			}
-			if got[0].Type != "Done" || got[0].Status != test.status || got[0].Reason != test.reason || !strings.Contains(got[0].Message, test.message) || len(got[0].Message) > 4096 {
+			if got[0].Type != "Done" || got[0].Status != test.status || got[0].Reason != test.reason ||
+				!strings.Contains(got[0].Message, test.message) || len(got[0].Message) > 4096 {
 				t.Errorf("%+v, want %s %s %q", got[0], test.status, test.reason, test.message)
 			}
 		})
@@ -103,7 +111,8 @@ func TestBudget(t *testing.T) {
 		}
 		return got
 	}
-	if got := evaluate(rule(cube))[0]; got.Status != metav1.ConditionFalse || got.Reason != "ConditionRuleExpressionError" || !strings.Contains(got.Message, "cost limit exceeded") {
+	if got := evaluate(rule(cube))[0]; got.Status != metav1.ConditionFalse || got.Reason != "ConditionRuleExpressionError" ||
+		!strings.Contains(got.Message, "cost limit exceeded") {
 		t.Errorf("an expression beyond all limits: %+v", got)
 	}
 	if got := evaluate(rule(square))[0]; got.Status != metav1.ConditionTrue {
@@ -119,7 +128,8 @@ func TestBudget(t *testing.T) {
 	if got[0].Status != metav1.ConditionTrue {
 		t.Errorf("the first of many: %+v", got[0])
 	}
-	if last := got[len(got)-1]; last.Status != metav1.ConditionFalse || last.Reason != "ConditionRuleExpressionError" || !strings.Contains(last.Message, "more than 10000000 together") {
+	if last := got[len(got)-1]; last.Status != metav1.ConditionFalse || last.Reason != "ConditionRuleExpressionError" ||
+		!strings.Contains(last.Message, "more than 10000000 together") {
 		t.Errorf("the last of many: %+v", last)
 	}
 }
@@ -150,7 +160,8 @@ func TestWellKnown(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := NewEvaluator().Evaluate(object(t, test.object), []workv1.ConditionRule{{Condition: test.condition, Type: workv1.WellKnownConditionsType}})
+			got, err := NewEvaluator().Evaluate(object(t, test.object),
+				[]workv1.ConditionRule{{Condition: test.condition, Type: workv1.WellKnownConditionsType}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -172,7 +183,8 @@ func TestWellKnown(t *testing.T) {
 func TestRefusedRules(t *testing.T) {
 	t.Parallel()
 	good := rule(`true`)
-	for _, name := range []string{"Applied", "Available", "StatusFeedbackSynced", "Deleting", "not a type", "-", "", strings.Repeat("a", 317)} {
+	for _, name := range []string{"Applied", "Available", "StatusFeedbackSynced", "Deleting", "not a type", "-", "",
+		strings.Repeat("a", 317)} {
 		bad := rule(`true`)
 		bad.Condition = name
 		got, err := NewEvaluator().Evaluate(object(t, thing), []workv1.ConditionRule{bad, good})
@@ -209,7 +221,8 @@ func TestFromCache(t *testing.T) {
 
 // Whatever a rule says, it ends in a condition that can be reported.
 func FuzzCEL(f *testing.F) {
-	for _, seed := range []string{`object.status.ready > 1`, `hasConditions(object.status)`, `object.`, `[1,2].map(x, x * 2).size() == 2`, `"a".matches("(a+)+$")`, "\x00"} {
+	for _, seed := range []string{`object.status.ready > 1`, `hasConditions(object.status)`, `object.`, `[1,2].map(x, x * 2).size() == 2`,
+		`"a".matches("(a+)+$")`, "\x00"} {
 		f.Add(seed, seed)
 	}
 	e := NewEvaluator()

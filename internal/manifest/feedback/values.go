@@ -170,7 +170,8 @@ func encode(values []any, limit int) (string, error) {
 		}
 		all = append(all, text)
 		if size += len(text); size+len(all)-1 > limit {
-			return "", fmt.Errorf("they are %d values with more than %d bytes of JSON, which is the limit; ask for a part of them", len(values), limit)
+			return "", fmt.Errorf("they are %d values with more than %d bytes of JSON, which is the limit; ask for a part of them", len(values),
+				limit)
 		}
 	}
 	return "[" + strings.Join(all, ",") + "]", nil

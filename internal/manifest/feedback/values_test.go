@@ -81,7 +81,8 @@ func TestJSONPaths(t *testing.T) {
 		"no such condition": {path: `.status.conditions[?(@.type=="Gone")].status`},
 		"out of range":      {path: ".status.items[7].id", failure: `the path "v" cannot be read: ".status.items[7].id"`},
 		"syntax":            {path: ".status.[", failure: `".status.[" is no JSON path, such as .status.readyReplicas`},
-		"no path":           {path: "status.zero", failure: `"status.zero": unrecognized identifier status; a path begins with a dot, such as .status.readyReplicas`},
+		"no path": {path: "status.zero",
+			failure: `"status.zero": unrecognized identifier status; a path begins with a dot, such as .status.readyReplicas`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -129,7 +130,8 @@ func TestFailures(t *testing.T) {
 		t.Fatal("no error")
 	}
 	for _, want := range []string{
-		"no well-known status of example.com/v1 Thing", `the path "bad"`, `the name "name" is given to several`, `the path "old" is for version v1beta1, but the manifest is of version v1`,
+		"no well-known status of example.com/v1 Thing", `the path "bad"`, `the name "name" is given to several`,
+		`the path "old" is for version v1beta1, but the manifest is of version v1`,
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("error %q does not say %q", err, want)
@@ -141,13 +143,15 @@ func TestFailures(t *testing.T) {
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	list := func(bytes int) *unstructured.Unstructured {
-		return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "A", "list": []any{strings.Repeat("a", bytes-len(`[""]`))}}}
+		return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "A",
+			"list": []any{strings.Repeat("a", bytes-len(`[""]`))}}}
 	}
 	rule := []workv1.FeedbackRule{paths("list=.list")}
 	if values, err := Values(list(1024), rule, MaxJSONRaw); err != nil || len(values) != 1 || len(*values[0].Value.JSONRaw) != 1024 {
 		t.Errorf("1024 bytes: %d values, %v", len(values), err)
 	}
-	if values, err := Values(list(1025), rule, MaxJSONRaw); err == nil || len(values) != 0 || !strings.Contains(err.Error(), "it has 1025 bytes of JSON, and 1024 is the limit") {
+	if values, err := Values(list(1025), rule, MaxJSONRaw); err == nil || len(values) != 0 ||
+		!strings.Contains(err.Error(), "it has 1025 bytes of JSON, and 1024 is the limit") {
 		t.Errorf("1025 bytes: %d values, %v", len(values), err)
 	}
 	if values, err := Values(list(101), rule, 100); err == nil || len(values) != 0 {
@@ -196,7 +200,8 @@ func TestWellKnownStatus(t *testing.T) {
 
 // Whatever a path says, what is reported can be stored.
 func FuzzPaths(f *testing.F) {
-	for _, seed := range []string{".spec.size", ".status.items[*].id", `.status.conditions[?(@.type=="Ready")].status`, "}{", ".[", "..", "[-1:]", ".spec.html[0:9:-1]", "range .a", "'", `.status.items[?(@.n>1)]`} {
+	for _, seed := range []string{".spec.size", ".status.items[*].id", `.status.conditions[?(@.type=="Ready")].status`, "}{", ".[", "..",
+		"[-1:]", ".spec.html[0:9:-1]", "range .a", "'", `.status.items[?(@.n>1)]`} {
 		f.Add(seed)
 	}
 	o := object(f, thing)

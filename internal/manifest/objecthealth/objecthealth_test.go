@@ -28,7 +28,8 @@ func TestHealth(t *testing.T) {
 			{"{metadata: {generation: 1}, spec: {replicas: 0}, status: {observedGeneration: 1}}", Current, ""},
 			{`{metadata: {generation: 1}, status: {observedGeneration: 1, conditions: [{type: Progressing, status: "False", reason: ProgressDeadlineExceeded, message: too slow}]}}`, Failed, "too slow"},
 			{`{metadata: {generation: 1}, status: {observedGeneration: 1, conditions: [{type: ReplicaFailure, status: "True", reason: FailedCreate, message: quota}]}}`, Failed, "quota"},
-			{`{metadata: {deletionTimestamp: "2026-01-01T00:00:00Z"}, status: {observedGeneration: 1}}`, InProgress, "being deleted since 2026-01-01T00:00:00Z"},
+			{`{metadata: {deletionTimestamp: "2026-01-01T00:00:00Z"}, status: {observedGeneration: 1}}`, InProgress,
+				"being deleted since 2026-01-01T00:00:00Z"},
 			{`{spec: wrong, status: {observedGeneration: 1, replicas: "many", conditions: [1, {}]}}`, InProgress, "0 of 1"},
 		},
 		"apps/v1 StatefulSet": {
@@ -38,14 +39,18 @@ func TestHealth(t *testing.T) {
 			{"{spec: {replicas: 2, updateStrategy: {type: RollingUpdate, rollingUpdate: {partition: 1}}}, status: {observedGeneration: 1, replicas: 2, readyReplicas: 2, updatedReplicas: 1, currentRevision: a, updateRevision: b}}", Current, ""},
 			{"{spec: {replicas: 2, updateStrategy: {type: OnDelete}}, status: {observedGeneration: 1, replicas: 2, readyReplicas: 2, currentRevision: a, updateRevision: b}}", Current, ""},
 			{"{spec: {replicas: 2}, status: {observedGeneration: 1, replicas: 3, readyReplicas: 3, updatedReplicas: 3, currentRevision: a, updateRevision: a}}", InProgress, "1 replicas too many"},
-			{"{spec: {replicas: 2}, status: {observedGeneration: 1, replicas: 2, readyReplicas: 2, currentRevision: a, updateRevision: a}}", Current, "2 of 2"},
+			{"{spec: {replicas: 2}, status: {observedGeneration: 1, replicas: 2, readyReplicas: 2, currentRevision: a, updateRevision: a}}", Current,
+				"2 of 2"},
 		},
 		"apps/v1 DaemonSet": {
 			{"{}", InProgress, "not seen it yet"},
-			{"{status: {observedGeneration: 1, desiredNumberScheduled: 2, updatedNumberScheduled: 1, numberAvailable: 2}}", InProgress, "1 of 2 nodes are updated"},
-			{"{status: {observedGeneration: 1, desiredNumberScheduled: 2, updatedNumberScheduled: 2, numberAvailable: 1}}", InProgress, "1 of 2 nodes are available"},
+			{"{status: {observedGeneration: 1, desiredNumberScheduled: 2, updatedNumberScheduled: 1, numberAvailable: 2}}", InProgress,
+				"1 of 2 nodes are updated"},
+			{"{status: {observedGeneration: 1, desiredNumberScheduled: 2, updatedNumberScheduled: 2, numberAvailable: 1}}", InProgress,
+				"1 of 2 nodes are available"},
 			{"{status: {observedGeneration: 1, desiredNumberScheduled: 2, updatedNumberScheduled: 2, numberAvailable: 2}}", Current, ""},
-			{"{spec: {updateStrategy: {type: OnDelete}}, status: {observedGeneration: 1, desiredNumberScheduled: 2, numberAvailable: 2}}", Current, ""},
+			{"{spec: {updateStrategy: {type: OnDelete}}, status: {observedGeneration: 1, desiredNumberScheduled: 2, numberAvailable: 2}}", Current,
+				""},
 			{"{status: {observedGeneration: 1}}", Current, "0 of 0"},
 		},
 		"apps/v1 ReplicaSet": {
@@ -65,13 +70,16 @@ func TestHealth(t *testing.T) {
 		"batch/v1 CronJob": {{"{}", Current, ""}},
 		"v1 Pod": {
 			{"{}", InProgress, "not ready"},
-			{`{status: {phase: Pending, conditions: [{type: PodScheduled, status: "False", reason: Unschedulable, message: no node}]}}`, InProgress, "no node"},
+			{`{status: {phase: Pending, conditions: [{type: PodScheduled, status: "False", reason: Unschedulable, message: no node}]}}`, InProgress,
+				"no node"},
 			{`{status: {phase: Running, conditions: [{type: Ready, status: "False"}]}}`, InProgress, "not ready"},
 			{`{status: {phase: Running, conditions: [{type: Ready, status: "True"}]}}`, Current, "ready"},
 			{"{status: {phase: Succeeded}}", Current, "succeeded"},
 			{"{status: {phase: Failed, reason: Evicted}}", Failed, "Evicted"},
-			{"{status: {phase: Running, containerStatuses: [{name: c, state: {waiting: {reason: CrashLoopBackOff, message: again and again}}}]}}", Failed, "the container c waits: again and again"},
-			{"{status: {phase: Pending, initContainerStatuses: [{name: i, state: {waiting: {reason: ImagePullBackOff}}}]}}", Failed, "the container i waits: ImagePullBackOff"},
+			{"{status: {phase: Running, containerStatuses: [{name: c, state: {waiting: {reason: CrashLoopBackOff, message: again and again}}}]}}",
+				Failed, "the container c waits: again and again"},
+			{"{status: {phase: Pending, initContainerStatuses: [{name: i, state: {waiting: {reason: ImagePullBackOff}}}]}}", Failed,
+				"the container i waits: ImagePullBackOff"},
 			{"{status: {phase: Pending, containerStatuses: [{name: c, state: {waiting: {reason: ContainerCreating}}}]}}", InProgress, "not ready"},
 		},
 		"v1 Service": {
@@ -98,20 +106,23 @@ func TestHealth(t *testing.T) {
 		"autoscaling/v2 HorizontalPodAutoscaler": {
 			{"{}", Current, ""},
 			{`{status: {conditions: [{type: AbleToScale, status: "False", message: no target}]}}`, InProgress, "no target"},
-			{`{status: {conditions: [{type: ScalingActive, status: "False", reason: FailedGetResourceMetric, message: no metrics}]}}`, InProgress, "no metrics"},
+			{`{status: {conditions: [{type: ScalingActive, status: "False", reason: FailedGetResourceMetric, message: no metrics}]}}`, InProgress,
+				"no metrics"},
 			{`{status: {conditions: [{type: ScalingActive, status: "False", reason: ScalingDisabled}]}}`, Current, ""},
 		},
 		"policy/v1 PodDisruptionBudget": {
 			{"{metadata: {generation: 2}, status: {observedGeneration: 1}}", InProgress, "latest change"},
 			{`{status: {conditions: [{type: DisruptionAllowed, status: "False", reason: InsufficientPods}]}}`, Current, ""},
-			{`{status: {conditions: [{type: DisruptionAllowed, status: "False", reason: SyncFailed, message: found no controllers}]}}`, Failed, "no controllers"},
+			{`{status: {conditions: [{type: DisruptionAllowed, status: "False", reason: SyncFailed, message: found no controllers}]}}`, Failed,
+				"no controllers"},
 		},
 		"example.com/v1 Thing": {
 			{"{}", Current, ""},
 			{"{metadata: {generation: 2}, status: {observedGeneration: 1}}", InProgress, "latest change"},
 			{`{status: {conditions: [{type: Ready, status: "Unknown", reason: Waiting}]}}`, InProgress, "Waiting"},
 			{`{status: {conditions: [{type: Ready, status: "True"}]}}`, Current, ""},
-			{`{status: {conditions: [{type: Ready, status: "True"}, {type: Reconciling, status: "True"}]}}`, InProgress, "the condition Reconciling is True"},
+			{`{status: {conditions: [{type: Ready, status: "True"}, {type: Reconciling, status: "True"}]}}`, InProgress,
+				"the condition Reconciling is True"},
 			{`{status: {conditions: [{type: Ready, status: "False"}, {type: Stalled, status: "True", message: gave up}]}}`, Failed, "gave up"},
 		},
 	} {
@@ -156,7 +167,8 @@ func integers(value any) any {
 func TestUnknownKinds(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []schema.GroupKind{
-		{Kind: "ConfigMap"}, {Kind: "Secret"}, {Kind: "ServiceAccount"}, {Group: "rbac.authorization.k8s.io", Kind: "Role"}, {Group: "coordination.k8s.io", Kind: "Lease"},
+		{Kind: "ConfigMap"}, {Kind: "Secret"}, {Kind: "ServiceAccount"}, {Group: "rbac.authorization.k8s.io", Kind: "Role"},
+		{Group: "coordination.k8s.io", Kind: "Lease"},
 	} {
 		if Known(kind) {
 			t.Errorf("%s is known", kind)

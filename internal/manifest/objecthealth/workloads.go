@@ -100,7 +100,8 @@ func podHealth(o reading) Health {
 	case "Succeeded":
 		return current("the pod has succeeded")
 	case "Failed":
-		return failed("the pod has failed: %s", firstText(o.text("status", "message"), o.text("status", "reason"), "its containers ended with errors"))
+		return failed("the pod has failed: %s", firstText(o.text("status", "message"), o.text("status", "reason"),
+			"its containers ended with errors"))
 	}
 	if o.condition("Ready").isTrue() {
 		return current("the pod is ready")

@@ -18,8 +18,9 @@ import (
 	"github.com/capstan-io/capstan/internal/budget"
 )
 
-// Bounds of the overrides of a set. The steps are those for one cluster. Each change of a manifest is one, and there are more for long paths
-// and values, and where a change has many elements of a list or members of an object copied or moved. One takes some microseconds at most.
+// Bounds of the overrides of a set. The steps are those for one cluster. Each change of a manifest is one, and there are more for long
+// paths and values, and where a change has many elements of a list or members of an object copied or moved. One takes some microseconds at
+// most.
 const (
 	mostChanges = 1000
 	mostSteps   = 20_000

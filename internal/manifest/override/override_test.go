@@ -136,10 +136,12 @@ func TestBounds(t *testing.T) {
 	copies := "[" + strings.TrimSuffix(strings.Repeat("{op: copy, from: /spec, path: /spec/template/spec/containers/-}, ", 21), ", ") + "]"
 	large := strings.Repeat("a", 100_000)
 	for name, test := range map[string]struct{ overrides, want string }{
-		"copies":               {"- jsonPatch: " + copies, "operation 13 (copy /spec/template/spec/containers/-): its copy operations copy too many bytes; the limit is 1048576 bytes"},
+		"copies": {"- jsonPatch: " + copies,
+			"operation 13 (copy /spec/template/spec/containers/-): its copy operations copy too many bytes; the limit is 1048576 bytes"},
 		"copies for a cluster": {"- {clusters: {names: [berlin]}, jsonPatch: " + copies + "}", "its copy operations copy too many bytes"},
 		"behind a label":       {"- {set: [{path: /a, label: size}], jsonPatch: " + copies + "}", "its copy operations copy too many bytes"},
-		"an index":             {"- set: [{path: /spec/template/spec/containers/2000000000/name, value: a}]", "/spec/template/spec/containers/2000000000 is element 2000000000 of a list of 2; the limit is 2, the one after the last"},
+		"an index": {"- set: [{path: /spec/template/spec/containers/2000000000/name, value: a}]",
+			"/spec/template/spec/containers/2000000000 is element 2000000000 of a list of 2; the limit is 2, the one after the last"},
 		"an index in nothing":  {"- set: [{path: /spec/ports/1, label: size}]", "/spec/ports/1 is element 1 of a list of 0"},
 		"the next element":     {"- set: [{path: /spec/template/spec/containers/2, value: {name: c}}, {path: /spec/ports/0, value: 1}]", ""},
 		"a key like an index":  {"- set: [{path: /metadata/2000000000, value: a}]", ""},

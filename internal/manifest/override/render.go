@@ -120,8 +120,8 @@ func (r *Renderer) Cost() int { return r.cost }
 // Cost is what it took to find out, in steps.
 func (v *Variant) Cost() int { return v.steps + len(v.applied)>>3 }
 
-// Render returns the manifests with the overrides of a variant, and what that took, in steps, also if it fails: with a budget.Exceeded if it
-// would take too many, or too much would become of the manifests.
+// Render returns the manifests with the overrides of a variant, and what that took, in steps, also if it fails: with a budget.Exceeded if
+// it would take too many, or too much would become of the manifests.
 func (r *Renderer) Render(v *Variant) (manifests []workv1.Manifest, cost int, err error) {
 	allowed := r.allowance()
 	manifests, err = r.render(v, allowed)

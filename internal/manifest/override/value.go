@@ -23,7 +23,8 @@ func (a *Assignment) validate(path *field.Path) (errs field.ErrorList) {
 		}
 	}
 	if sources != 1 {
-		errs = append(errs, field.Invalid(path, a.Path, "say where the value is from by exactly one of value, clusterName, label, claim and byCluster"))
+		errs = append(errs, field.Invalid(path, a.Path,
+			"say where the value is from by exactly one of value, clusterName, label, claim and byCluster"))
 	}
 	switch a.Type {
 	case "", String, Integer, Number, Boolean, JSON:

@@ -33,7 +33,8 @@ var worst = map[string]struct {
 		"- jsonPatch: [" + strings.Repeat("{op: add, path: /data/0, value: 1}, ", 10) + "]", many(1, "["+strings.Repeat("0,", 450_000)+"0]"),
 	},
 	"a long list for each override": {
-		strings.Repeat("- {clusters: {names: [c1]}, set: [{path: /data/0, clusterName: true}]}\n", 900), many(1, "["+strings.Repeat("{},", 300_000)+"0]"),
+		strings.Repeat("- {clusters: {names: [c1]}, set: [{path: /data/0, clusterName: true}]}\n", 900),
+		many(1, "["+strings.Repeat("{},", 300_000)+"0]"),
 	},
 	"members of a large object": {
 		"- set: [" + strings.Repeat("{path: /data/new, clusterName: true}, ", 900) + "]", many(1, "{"+numbered(100_000, `"k%06d":0`)+"}"),
@@ -49,10 +50,12 @@ var worst = map[string]struct {
 		many(1, strings.Repeat(`{"a":`, 3000)+`{"b":1,"c":"`+strings.Repeat("c", 900_000)+`"}`+strings.Repeat("}", 3000)),
 	},
 	"copies": {
-		"- jsonPatch: [" + strings.Repeat("{op: copy, from: /data/b, path: /data/a}, ", 900) + "]", many(1, `{"a":0,"b":["`+strings.Repeat("c", 1000)+`"]}`),
+		"- jsonPatch: [" + strings.Repeat("{op: copy, from: /data/b, path: /data/a}, ", 900) + "]",
+		many(1, `{"a":0,"b":["`+strings.Repeat("c", 1000)+`"]}`),
 	},
 	"copies of a list": {
-		"- jsonPatch: [{op: add, path: /data/-, value: 1}, " + strings.Repeat("{op: copy, from: /data, path: /metadata/a}, ", 1) + "{op: add, path: /data/-, value: 1}]",
+		"- jsonPatch: [{op: add, path: /data/-, value: 1}, " + strings.Repeat("{op: copy, from: /data, path: /metadata/a}, ", 1) +
+			"{op: add, path: /data/-, value: 1}]",
 		many(1, "["+strings.Repeat("0,", 250_000)+"0]"),
 	},
 	"tests of a long text": {

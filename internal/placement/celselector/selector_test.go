@@ -47,14 +47,16 @@ func TestMatches(t *testing.T) {
 		expressions []string
 		err         string
 	}{
-		"none":                  {},
-		"labels":                {expressions: []string{`managedCluster.metadata.labels["region"] == "eu"`}},
-		"all must hold":         {expressions: []string{`true`, `managedCluster.metadata.name == "c2"`}, err: "is false"},
-		"claims":                {expressions: []string{`managedCluster.status.clusterClaims.exists(c, c.name == "platform" && c.value == "AWS")`}},
-		"scores":                {expressions: []string{`managedCluster.scores("usage").filter(s, s.name == "cpu").all(s, s.value > 60)`}},
-		"quantities of scores":  {expressions: []string{`managedCluster.scores("usage").exists(s, s.quantity.isGreaterThan(quantity("60")))`}},
-		"no such score":         {expressions: []string{`managedCluster.scores("other").size() == 0`}},
-		"semantic versions":     {expressions: []string{`semver(managedCluster.status.version.kubernetes, true).isGreaterThan(semver("1.30.0"))`}},
+		"none":          {},
+		"labels":        {expressions: []string{`managedCluster.metadata.labels["region"] == "eu"`}},
+		"all must hold": {expressions: []string{`true`, `managedCluster.metadata.name == "c2"`}, err: "is false"},
+		"claims": {expressions: []string{
+			`managedCluster.status.clusterClaims.exists(c, c.name == "platform" && c.value == "AWS")`}},
+		"scores":               {expressions: []string{`managedCluster.scores("usage").filter(s, s.name == "cpu").all(s, s.value > 60)`}},
+		"quantities of scores": {expressions: []string{`managedCluster.scores("usage").exists(s, s.quantity.isGreaterThan(quantity("60")))`}},
+		"no such score":        {expressions: []string{`managedCluster.scores("other").size() == 0`}},
+		"semantic versions": {expressions: []string{
+			`semver(managedCluster.status.version.kubernetes, true).isGreaterThan(semver("1.30.0"))`}},
 		"quantities":            {expressions: []string{`quantity(managedCluster.status.allocatable.cpu).isLessThan(quantity("9"))`}},
 		"JSON":                  {expressions: []string{`managedCluster.metadata.annotations["facts"].parseJSON().racks.size() == 2`}},
 		"optional values":       {expressions: []string{`managedCluster.metadata.?labels["zone"].orValue("none") == "none"`}},

@@ -21,18 +21,22 @@ func TestSelector(t *testing.T) {
 		member   bool
 		err      string
 	}{
-		"no type is the exclusive label":  {cluster: east, member: true},
-		"the exclusive label":             {selector: of(clusterv1beta2.ExclusiveClusterSetLabel, nil), cluster: east, member: true},
-		"the label of another set":        {cluster: labels.Set{fleet.LabelClusterSet: "us"}},
-		"no label":                        {cluster: labels.Set{}},
-		"a label selector":                {selector: of(clusterv1beta2.LabelSelector, match("region", "east")), cluster: east, member: true},
-		"a label selector and no match":   {selector: of(clusterv1beta2.LabelSelector, match("region", "west")), cluster: east},
-		"an empty one matches all":        {selector: of(clusterv1beta2.LabelSelector, &metav1.LabelSelector{}), cluster: labels.Set{}, member: true},
-		"none matches none":               {selector: of(clusterv1beta2.LabelSelector, nil), cluster: east},
-		"a label selector without sense":  {selector: of(clusterv1beta2.LabelSelector, match("a b", "")), err: "labelSelector"},
-		"a label selector of any size":    {selector: of(clusterv1beta2.LabelSelector, &metav1.LabelSelector{MatchExpressions: make([]metav1.LabelSelectorRequirement, 501)}), err: "spec.clusterSelector.labelSelector: entries of matchLabels and matchExpressions: there are 501; the limit is 500"},
-		"a type that does not exist":      {selector: of("Legacy", nil), err: `"Legacy"`},
-		"the exclusive label ignores one": {selector: of(clusterv1beta2.ExclusiveClusterSetLabel, match("region", "west")), cluster: east, member: true},
+		"no type is the exclusive label": {cluster: east, member: true},
+		"the exclusive label":            {selector: of(clusterv1beta2.ExclusiveClusterSetLabel, nil), cluster: east, member: true},
+		"the label of another set":       {cluster: labels.Set{fleet.LabelClusterSet: "us"}},
+		"no label":                       {cluster: labels.Set{}},
+		"a label selector":               {selector: of(clusterv1beta2.LabelSelector, match("region", "east")), cluster: east, member: true},
+		"a label selector and no match":  {selector: of(clusterv1beta2.LabelSelector, match("region", "west")), cluster: east},
+		"an empty one matches all": {selector: of(clusterv1beta2.LabelSelector, &metav1.LabelSelector{}), cluster: labels.Set{},
+			member: true},
+		"none matches none":              {selector: of(clusterv1beta2.LabelSelector, nil), cluster: east},
+		"a label selector without sense": {selector: of(clusterv1beta2.LabelSelector, match("a b", "")), err: "labelSelector"},
+		"a label selector of any size": {selector: of(clusterv1beta2.LabelSelector,
+			&metav1.LabelSelector{MatchExpressions: make([]metav1.LabelSelectorRequirement, 501)}),
+			err: "spec.clusterSelector.labelSelector: entries of matchLabels and matchExpressions: there are 501; the limit is 500"},
+		"a type that does not exist": {selector: of("Legacy", nil), err: `"Legacy"`},
+		"the exclusive label ignores one": {selector: of(clusterv1beta2.ExclusiveClusterSetLabel, match("region", "west")), cluster: east,
+			member: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

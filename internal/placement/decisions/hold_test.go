@@ -214,7 +214,8 @@ func TestDeletionIsWaitedFor(t *testing.T) {
 func TestNamed(t *testing.T) {
 	t.Parallel()
 	for name, placement := range map[string]string{
-		"web-decision-1": "web", "web-decision-1-decision-12": "web-decision-1", "web-decision-": "", "web-decision-x": "", "web": "", "web-decision--1": "",
+		"web-decision-1": "web", "web-decision-1-decision-12": "web-decision-1", "web-decision-": "", "web-decision-x": "", "web": "",
+		"web-decision--1": "",
 	} {
 		if got := Named(name); got != placement {
 			t.Errorf("%s is named after %q", name, got)

@@ -54,7 +54,8 @@ type Plan struct {
 // New compares what a placement selects with the PlacementDecisions it has. taken are names of PlacementDecisions that are not
 // of the placement and that it leaves alone. New must not be asked about a result that is Disabled, as then all stays as it is.
 // Objects that are passed in are not changed.
-func New(owner *clusterv1beta1.Placement, result *placement.Result, existing []*clusterv1beta1.PlacementDecision, taken []string, now time.Time) *Plan {
+func New(owner *clusterv1beta1.Placement, result *placement.Result, existing []*clusterv1beta1.PlacementDecision, taken []string,
+	now time.Time) *Plan {
 	d := &draft{owner: owner, result: result, groups: result.Groups, taken: taken, objects: map[string]*clusterv1beta1.PlacementDecision{}}
 	for _, object := range existing {
 		// One that waits for finalizers is in use for as long as it is there: nobody else can have its name.

@@ -140,10 +140,13 @@ func withCapacity(resources corev1.ResourceList) corev1.ResourceList {
 }
 
 var nodeConditions = []corev1.NodeCondition{
-	{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse, Reason: "Simulated", Message: "the memory of a simulated node is not used up"},
-	{Type: corev1.NodeDiskPressure, Status: corev1.ConditionFalse, Reason: "Simulated", Message: "the disk of a simulated node is not used up"},
+	{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse, Reason: "Simulated",
+		Message: "the memory of a simulated node is not used up"},
+	{Type: corev1.NodeDiskPressure, Status: corev1.ConditionFalse, Reason: "Simulated",
+		Message: "the disk of a simulated node is not used up"},
 	{Type: corev1.NodePIDPressure, Status: corev1.ConditionFalse, Reason: "Simulated", Message: "a simulated node runs no processes"},
-	{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "Simulated", Message: "simulated node: pods are reported as running, their containers do not execute"},
+	{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "Simulated",
+		Message: "simulated node: pods are reported as running, their containers do not execute"},
 }
 
 // setNodeCondition sets want, stamped now, keeping the stamps of an equal

@@ -197,7 +197,8 @@ func (s *Simulator) boundPods() []*corev1.Pod {
 
 // work calls sync for the keys of queue until the queue shuts down. sync returns
 // when to look at the key again, 0 for not before it changes.
-func work[T comparable](ctx context.Context, queue workqueue.TypedRateLimitingInterface[T], sync func(context.Context, T) (time.Duration, error)) {
+func work[T comparable](ctx context.Context, queue workqueue.TypedRateLimitingInterface[T],
+	sync func(context.Context, T) (time.Duration, error)) {
 	for {
 		key, stop := queue.Get()
 		if stop {

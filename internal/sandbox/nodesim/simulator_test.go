@@ -137,7 +137,8 @@ func TestOrphans(t *testing.T) {
 		_, err := client.CoreV1().Pods("ns").Get(ctx, "orphan", metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
 	})
-	if _, err := client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "real"}}, metav1.CreateOptions{}); err != nil {
+	if _, err := client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "real"}},
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, pod := range []*corev1.Pod{on("foreign", "real"), on("ours", "node-1")} {

@@ -143,7 +143,8 @@ func initStatuses(pod *corev1.Pod, now metav1.Time) []corev1.ContainerStatus {
 	return statuses
 }
 
-func containerStatuses(containers []corev1.Container, before []corev1.ContainerStatus, pod *corev1.Pod, now metav1.Time) []corev1.ContainerStatus {
+func containerStatuses(containers []corev1.Container, before []corev1.ContainerStatus, pod *corev1.Pod,
+	now metav1.Time) []corev1.ContainerStatus {
 	var statuses []corev1.ContainerStatus
 	for _, c := range containers {
 		statuses = append(statuses, containerStatus(c, before, pod, now))

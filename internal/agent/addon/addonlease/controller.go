@@ -95,7 +95,8 @@ func Register(mgr ctrl.Manager, hub cluster.Cluster, o Options) error {
 			SkipNameValidation: ptr.To(true), MaxConcurrentReconciles: 1,
 			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
 		}).
-		WatchesRawSource(source.Kind(hub.GetCache(), &addonv1beta1.ManagedClusterAddOn{}, &handler.TypedEnqueueRequestForObject[*addonv1beta1.ManagedClusterAddOn]{})).
+		WatchesRawSource(source.Kind(hub.GetCache(), &addonv1beta1.ManagedClusterAddOn{},
+			&handler.TypedEnqueueRequestForObject[*addonv1beta1.ManagedClusterAddOn]{})).
 		WatchesRawSource(c.managed).
 		WatchesRawSource(c.hosting).
 		Complete(c)
@@ -173,8 +174,8 @@ func (c *Controller) forget(owner types.NamespacedName) {
 }
 
 // silence is how long to say nothing of a lease that is missing: the manager of the add-on may be about to say that the health is found in
-// another way. It says so with what it deploys. Not every add-on has a manager that says anything; one that was not heard of where the agent
-// runs has had its time.
+// another way. It says so with what it deploys. Not every add-on has a manager that says anything; one that was not heard of where the
+// agent runs has had its time.
 func (c *Controller) silence(addOn *addonv1beta1.ManagedClusterAddOn, found bool, now time.Time) time.Duration {
 	says := func(condition string) bool {
 		return meta.FindStatusCondition(addOn.Status.Conditions, condition) != nil
@@ -192,7 +193,8 @@ func (c *Controller) silence(addOn *addonv1beta1.ManagedClusterAddOn, found bool
 }
 
 // judge is the condition that a lease stands for, and when it will stand for another; zero leaves that to events.
-func (c *Controller) judge(addOn string, owner types.NamespacedName, lease *coordinationv1.Lease, found bool, now time.Time) (metav1.Condition, time.Time) {
+func (c *Controller) judge(addOn string, owner types.NamespacedName, lease *coordinationv1.Lease, found bool,
+	now time.Time) (metav1.Condition, time.Time) {
 	if !found {
 		delete(c.seen, owner)
 		return metav1.Condition{

@@ -119,7 +119,8 @@ func TestClocksNeedNotAgree(t *testing.T) {
 	if cond, end := c.judge("hello", owner, another, true, begin.Add(49*time.Second)); !end.Equal(begin.Add(85 * time.Second)) {
 		t.Errorf("a lease that was made anew is %+v until %s", cond, end)
 	}
-	if cond, _ := c.judge("hello", owner, nil, false, begin); cond.Status != metav1.ConditionUnknown || cond.Reason != "ManagedClusterAddOnLeaseNotFound" {
+	if cond, _ := c.judge("hello", owner, nil, false, begin); cond.Status != metav1.ConditionUnknown ||
+		cond.Reason != "ManagedClusterAddOnLeaseNotFound" {
 		t.Errorf("no lease is %+v", cond)
 	}
 }
@@ -156,7 +157,8 @@ func TestMissingLeaseOfNewAddOn(t *testing.T) {
 func serve(t *testing.T, leases ...coordinationv1.Lease) *rest.Config {
 	t.Helper()
 	list, err := json.Marshal(coordinationv1.LeaseList{
-		TypeMeta: metav1.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "LeaseList"}, ListMeta: metav1.ListMeta{ResourceVersion: "1"}, Items: leases,
+		TypeMeta: metav1.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "LeaseList"}, ListMeta: metav1.ListMeta{ResourceVersion: "1"},
+		Items: leases,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -178,7 +180,8 @@ func serve(t *testing.T, leases ...coordinationv1.Lease) *rest.Config {
 }
 
 // newHub has the add-on, and its own cluster and the one that hosts the agent with their leases.
-func newHub(t *testing.T, addOn *addonv1beta1.ManagedClusterAddOn, there ...coordinationv1.Lease) (*Controller, *clocktesting.FakeClock, workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+func newHub(t *testing.T, addOn *addonv1beta1.ManagedClusterAddOn, there ...coordinationv1.Lease) (*Controller, *clocktesting.FakeClock,
+	workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := addonv1beta1.AddToScheme(scheme); err != nil {
@@ -205,7 +208,8 @@ func newHub(t *testing.T, addOn *addonv1beta1.ManagedClusterAddOn, there ...coor
 }
 
 // settle reconciles until it is known whether there is a lease.
-func settle(t *testing.T, c *Controller, queue workqueue.TypedRateLimitingInterface[reconcile.Request], addOn *addonv1beta1.ManagedClusterAddOn) *metav1.Condition {
+func settle(t *testing.T, c *Controller, queue workqueue.TypedRateLimitingInterface[reconcile.Request],
+	addOn *addonv1beta1.ManagedClusterAddOn) *metav1.Condition {
 	t.Helper()
 	for {
 		if err := c.hub.Get(t.Context(), owner, addOn); err != nil {
@@ -256,7 +260,8 @@ func TestAvailable(t *testing.T) {
 				if test.status == before {
 					at = earlier.Time
 				}
-				if got := settle(t, c, queue, addOn); got.Status != test.status || got.Reason != test.reason || !strings.Contains(got.Message, test.message) || !got.LastTransitionTime.Time.Equal(at) {
+				if got := settle(t, c, queue, addOn); got.Status != test.status || got.Reason != test.reason ||
+					!strings.Contains(got.Message, test.message) || !got.LastTransitionTime.Time.Equal(at) {
 					t.Errorf("got %+v, want %s %s %q at %s", got, test.status, test.reason, test.message, at)
 				}
 			})

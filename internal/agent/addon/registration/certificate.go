@@ -21,7 +21,8 @@ import (
 )
 
 // keepCertificate asks for a certificate if there is none of use or it is due, and saves what there is.
-func (c *Controller) keepCertificate(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn, w *wanted, secret *corev1.Secret) outcome {
+func (c *Controller) keepCertificate(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn, w *wanted,
+	secret *corev1.Secret) outcome {
 	now, err := c.readCertificate(w, secret)
 	if err == nil && c.Clock.Now().Before(now.due) {
 		c.requests.drop(w.id())
@@ -47,7 +48,8 @@ func (c *Controller) keepCertificate(ctx context.Context, addOn *addonv1beta1.Ma
 		return now
 	}
 	c.renewed[w.id()] = c.Clock.Now()
-	now, err = c.readCertificate(w, &corev1.Secret{Data: map[string][]byte{fleet.KeyTLSCert: obtained.certificate, fleet.KeyTLSKey: obtained.key}})
+	now, err = c.readCertificate(w,
+		&corev1.Secret{Data: map[string][]byte{fleet.KeyTLSCert: obtained.certificate, fleet.KeyTLSKey: obtained.key}})
 	if err != nil {
 		now.err = fmt.Errorf("the hub issued another certificate than was asked for: %w", err)
 		return now

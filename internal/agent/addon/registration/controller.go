@@ -94,14 +94,16 @@ func Register(mgr ctrl.Manager, hub cluster.Cluster, uncached client.WithWatch, 
 			return err
 		}
 	}
-	c.held = &held{places: c.places, selector: client.MatchingLabels{fleet.LabelClusterName: o.Identity.Cluster}, hubHash: o.HubHash, clock: o.Clock}
+	c.held = &held{places: c.places, selector: client.MatchingLabels{fleet.LabelClusterName: o.Identity.Cluster}, hubHash: o.HubHash,
+		clock: o.Clock}
 	return ctrl.NewControllerManagedBy(mgr).Named("addonregistration").
 		WithOptions(controller.Options{
 			// One at a time: what it remembers of Secrets has no lock.
 			SkipNameValidation: ptr.To(true), MaxConcurrentReconciles: 1,
 			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
 		}).
-		WatchesRawSource(source.Kind(hub.GetCache(), &addonv1beta1.ManagedClusterAddOn{}, &handler.TypedEnqueueRequestForObject[*addonv1beta1.ManagedClusterAddOn]{})).
+		WatchesRawSource(source.Kind(hub.GetCache(), &addonv1beta1.ManagedClusterAddOn{},
+			&handler.TypedEnqueueRequestForObject[*addonv1beta1.ManagedClusterAddOn]{})).
 		WatchesRawSource(c.places[fleet.AddOnCredentialManaged].watched).
 		WatchesRawSource(c.places[fleet.AddOnCredentialHosted].watched).
 		WatchesRawSource(c.requests).
@@ -166,7 +168,8 @@ func (c *Controller) keepAll(ctx context.Context, addOn *addonv1beta1.ManagedClu
 
 // prepare makes the usual namespace of agents before the manifests of an add-on come, which fail as long as it is missing.
 func (c *Controller) prepare(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn, where string) error {
-	if where == "" || c.Clock.Now().Before(c.ready[where]) || addOn.Status.Namespace != fleet.NamespaceAgentAddOn || !addOn.DeletionTimestamp.IsZero() {
+	if where == "" || c.Clock.Now().Before(c.ready[where]) || addOn.Status.Namespace != fleet.NamespaceAgentAddOn ||
+		!addOn.DeletionTimestamp.IsZero() {
 		return nil
 	}
 	if err := c.places[where].ensureNamespace(ctx, fleet.NamespaceAgentAddOn); err != nil {

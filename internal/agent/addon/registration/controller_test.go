@@ -30,8 +30,8 @@ import (
 )
 
 // RG-60: while it cannot be told which Secrets an add-on is to have, those that there are stay as they are: the agent has no credential of
-// its own at the moment, or nobody has said yet where the agent of the add-on runs. RG-62: its driver is told all the same, as whoever is to
-// say that may wait for it.
+// its own at the moment, or nobody has said yet where the agent of the add-on runs. RG-62: its driver is told all the same, as whoever is
+// to say that may wait for it.
 func TestSecretsStay(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -65,7 +65,8 @@ func TestSecretsStay(t *testing.T) {
 			}
 			one := id{addOn: "hello", place: fleet.AddOnCredentialManaged, namespace: "ns", name: "hello-hub-kubeconfig"}
 			marks := c.marks(one.addOn, one.place)
-			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: one.namespace, Name: one.name, Labels: marks.Labels, Annotations: marks.Annotations}}
+			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: one.namespace, Name: one.name, Labels: marks.Labels,
+				Annotations: marks.Annotations}}
 			managed := &place{
 				name: one.place, client: fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(secret).Build(),
 				watched: single.New(nil, "secrets", &corev1.Secret{}),
@@ -83,7 +84,8 @@ func TestSecretsStay(t *testing.T) {
 			if err := managed.client.Get(t.Context(), client.ObjectKeyFromObject(secret), secret); err != nil || len(c.held.of("hello")) != 1 {
 				t.Errorf("the Secret: %v; held: %v", err, c.held.of("hello"))
 			}
-			if err := c.hub.Get(t.Context(), client.ObjectKeyFromObject(addOn), addOn); err != nil || meta.FindStatusCondition(addOn.Status.Conditions, fleet.ConditionCertificateRotated) == nil {
+			if err := c.hub.Get(t.Context(), client.ObjectKeyFromObject(addOn), addOn); err != nil ||
+				meta.FindStatusCondition(addOn.Status.Conditions, fleet.ConditionCertificateRotated) == nil {
 				t.Errorf("%v: %+v", err, addOn.Status)
 			}
 			if k := addOn.Status.Registrations[0].KubeClient; k == nil || k.Driver != addonv1beta1.KubeClientDriverCSR {
@@ -141,7 +143,8 @@ func TestDriver(t *testing.T) {
 	} {
 		clock, c := clocktesting.NewFakeClock(begin), newController(test.driver)
 		c.Clock = clock
-		addOn := &addonv1beta1.ManagedClusterAddOn{Status: addonv1beta1.ManagedClusterAddOnStatus{Registrations: []addonv1beta1.RegistrationConfig{test.registration}}}
+		addOn := &addonv1beta1.ManagedClusterAddOn{
+			Status: addonv1beta1.ManagedClusterAddOnStatus{Registrations: []addonv1beta1.RegistrationConfig{test.registration}}}
 		driver := func() addonv1beta1.KubeClientDriver {
 			if k := addOn.Status.Registrations[0].KubeClient; k != nil {
 				return k.Driver
@@ -169,7 +172,8 @@ func TestDriver(t *testing.T) {
 func TestNamespace(t *testing.T) {
 	t.Parallel()
 	deleted := metav1.NewTime(begin)
-	going := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fleet.NamespaceAgentAddOn, DeletionTimestamp: &deleted, Finalizers: []string{"test/keep"}}}
+	going := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fleet.NamespaceAgentAddOn, DeletionTimestamp: &deleted,
+		Finalizers: []string{"test/keep"}}}
 	clock, c := clocktesting.NewFakeClock(begin), newController(addonv1beta1.KubeClientDriverCSR)
 	c.Clock, c.ready = clock, map[string]time.Time{}
 	managed := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(going).Build()
@@ -182,7 +186,8 @@ func TestNamespace(t *testing.T) {
 	if err := prepare(); err == nil || !strings.Contains(err.Error(), "is being deleted") {
 		t.Errorf("while it is being deleted: %v", err)
 	}
-	if err := managed.Patch(t.Context(), going, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
+	if err := managed.Patch(t.Context(), going,
+		client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
 		t.Fatal(err)
 	}
 	if err := errors.Join(prepare(), there()); err != nil {

@@ -45,7 +45,8 @@ func (h *held) Start(ctx context.Context, queue workqueue.TypedRateLimitingInter
 				if err == nil || ctx.Err() != nil {
 					return
 				}
-				log.FromContext(ctx).Error(err, "What is left of add-ons that are gone cannot be removed; that is tried again", "after", relist.String())
+				log.FromContext(ctx).Error(err, "What is left of add-ons that are gone cannot be removed; that is tried again", "after",
+					relist.String())
 				select {
 				case <-ctx.Done():
 					return

@@ -43,7 +43,8 @@ func certificateOf(t *testing.T, subject pkix.Name) map[string][]byte {
 
 func tokenOf(account string) map[string][]byte {
 	part := base64.RawURLEncoding.EncodeToString
-	claims := fmt.Sprintf(`{"iat":%d,"exp":%d,"kubernetes.io":{"serviceaccount":{"uid":%q}}}`, begin.Unix(), begin.Add(time.Hour).Unix(), account)
+	claims := fmt.Sprintf(`{"iat":%d,"exp":%d,"kubernetes.io":{"serviceaccount":{"uid":%q}}}`, begin.Unix(), begin.Add(time.Hour).Unix(),
+		account)
 	return map[string][]byte{fleet.KeyToken: []byte(part([]byte(`{"alg":"RS256"}`)) + "." + part([]byte(claims)) + "." + part([]byte("x")))}
 }
 
@@ -61,28 +62,39 @@ func TestCredentialOfAnother(t *testing.T) {
 	}
 	const id, hash, requested = fleet.AnnotationHubID, fleet.AnnotationHubHash, fleet.AnnotationRequestedSubject
 	addOn := &addonv1beta1.ManagedClusterAddOn{}
-	addOn.Status.Conditions = []metav1.Condition{{Type: fleet.ConditionTokenInfrastructureReady, Status: metav1.ConditionTrue, Message: fleet.TokenInfrastructureReadyMessage("c1", "hello-agent", "uid1")}}
+	addOn.Status.Conditions = []metav1.Condition{{Type: fleet.ConditionTokenInfrastructureReady, Status: metav1.ConditionTrue,
+		Message: fleet.TokenInfrastructureReadyMessage("c1", "hello-agent", "uid1")}}
 	for name, test := range map[string]struct {
 		wanted *wanted
 		says   map[string]string
 		data   map[string][]byte
 		want   string // in the error; empty for none
 	}{
-		"a certificate of this hub":                        {kube, map[string]string{id: "this", hash: "hash"}, certificateOf(t, user), ""},
-		"of this hub, which has moved":                     {kube, map[string]string{id: "this", hash: "before"}, certificateOf(t, user), ""},
-		"of the cluster":                                   {since(begin, *kube), map[string]string{id: "this"}, certificateOf(t, user), ""},
-		"of a cluster that had the name before":            {since(begin.Add(time.Second), *kube), map[string]string{id: "this"}, certificateOf(t, user), "when the cluster was created or cut off"},
-		"of another signer, before the cluster":            {since(begin.Add(time.Second), *custom), map[string]string{id: "this"}, certificateOf(t, withUnit), ""},
-		"of another hub at the same address":               {kube, map[string]string{id: "before", hash: "hash"}, certificateOf(t, user), "another hub"},
-		"of another hub elsewhere":                         {kube, map[string]string{id: "before", hash: "before"}, certificateOf(t, user), "another hub"},
-		"of an agent that did not say":                     {kube, map[string]string{hash: "hash"}, certificateOf(t, user), ""},
-		"of one that did not say, elsewhere":               {kube, map[string]string{hash: "before"}, certificateOf(t, user), "another hub"},
-		"of somebody else":                                 {kube, map[string]string{id: "this"}, certificateOf(t, withUnit), "the client certificate is of"},
-		"of another signer":                                {custom, map[string]string{id: "this", requested: "CN=u,OU=signer-1"}, certificateOf(t, withUnit), ""},
-		"of another signer, which changes subjects":        {custom, map[string]string{id: "this", requested: "CN=u,OU=signer-1"}, certificateOf(t, user), ""},
-		"of another signer, asked for as somebody else":    {custom, map[string]string{id: "this", requested: "CN=u,OU=signer-0"}, certificateOf(t, withUnit), "asked for as CN=u,OU=signer-0"},
-		"of another signer, at another hub":                {custom, map[string]string{id: "before", requested: "CN=u,OU=signer-1"}, certificateOf(t, withUnit), "another hub"},
-		"of another signer, and somebody else":             {custom, map[string]string{id: "this"}, certificateOf(t, pkix.Name{CommonName: "v"}), "the client certificate is of"},
+		"a certificate of this hub":    {kube, map[string]string{id: "this", hash: "hash"}, certificateOf(t, user), ""},
+		"of this hub, which has moved": {kube, map[string]string{id: "this", hash: "before"}, certificateOf(t, user), ""},
+		"of the cluster":               {since(begin, *kube), map[string]string{id: "this"}, certificateOf(t, user), ""},
+		"of a cluster that had the name before": {since(begin.Add(time.Second), *kube), map[string]string{id: "this"},
+			certificateOf(t, user), "when the cluster was created or cut off"},
+		"of another signer, before the cluster": {since(begin.Add(time.Second), *custom), map[string]string{id: "this"},
+			certificateOf(t, withUnit), ""},
+		"of another hub at the same address": {kube, map[string]string{id: "before", hash: "hash"}, certificateOf(t, user),
+			"another hub"},
+		"of another hub elsewhere": {kube, map[string]string{id: "before", hash: "before"}, certificateOf(t, user),
+			"another hub"},
+		"of an agent that did not say":       {kube, map[string]string{hash: "hash"}, certificateOf(t, user), ""},
+		"of one that did not say, elsewhere": {kube, map[string]string{hash: "before"}, certificateOf(t, user), "another hub"},
+		"of somebody else": {kube, map[string]string{id: "this"}, certificateOf(t, withUnit),
+			"the client certificate is of"},
+		"of another signer": {custom, map[string]string{id: "this", requested: "CN=u,OU=signer-1"},
+			certificateOf(t, withUnit), ""},
+		"of another signer, which changes subjects": {custom, map[string]string{id: "this", requested: "CN=u,OU=signer-1"},
+			certificateOf(t, user), ""},
+		"of another signer, asked for as somebody else": {custom, map[string]string{id: "this", requested: "CN=u,OU=signer-0"},
+			certificateOf(t, withUnit), "asked for as CN=u,OU=signer-0"},
+		"of another signer, at another hub": {custom, map[string]string{id: "before", requested: "CN=u,OU=signer-1"},
+			certificateOf(t, withUnit), "another hub"},
+		"of another signer, and somebody else": {custom, map[string]string{id: "this"}, certificateOf(t, pkix.Name{CommonName: "v"}),
+			"the client certificate is of"},
 		"no certificate":                                   {kube, map[string]string{id: "this"}, nil, "no credential"},
 		"a token of this hub":                              {token, map[string]string{id: "this"}, tokenOf("uid1"), ""},
 		"a token of another hub":                           {token, map[string]string{id: "before"}, tokenOf("uid1"), "another hub"},
@@ -110,14 +122,16 @@ func TestNotWellMeanwhile(t *testing.T) {
 		want     metav1.ConditionStatus
 		message  string
 	}{
-		"the first one is on its way":        {"", []outcome{waits}, "", ""},
-		"the first of two is there":          {"", []outcome{well, waits}, "", ""},
-		"both are there":                     {"", []outcome{well, well}, metav1.ConditionTrue, "valid from"},
-		"it has to be another":               {metav1.ConditionTrue, []outcome{waits}, metav1.ConditionFalse, "Secret ns/s is of no use, and another credential was asked for: it is of another hub"},
+		"the first one is on its way": {"", []outcome{waits}, "", ""},
+		"the first of two is there":   {"", []outcome{well, waits}, "", ""},
+		"both are there":              {"", []outcome{well, well}, metav1.ConditionTrue, "valid from"},
+		"it has to be another": {metav1.ConditionTrue, []outcome{waits}, metav1.ConditionFalse,
+			"Secret ns/s is of no use, and another credential was asked for: it is of another hub"},
 		"one of two has to be another":       {metav1.ConditionTrue, []outcome{well, waits}, metav1.ConditionFalse, "it is of another hub"},
 		"it failed, and is on its way again": {metav1.ConditionFalse, []outcome{waits}, metav1.ConditionFalse, "before"},
-		"it failed":                          {metav1.ConditionTrue, []outcome{{err: errors.New("no luck")}, waits}, metav1.ConditionFalse, "no luck"},
-		"it is there":                        {metav1.ConditionFalse, []outcome{well}, metav1.ConditionTrue, "valid from"},
+		"it failed": {metav1.ConditionTrue, []outcome{{err: errors.New("no luck")}, waits}, metav1.ConditionFalse,
+			"no luck"},
+		"it is there": {metav1.ConditionFalse, []outcome{well}, metav1.ConditionTrue, "valid from"},
 	} {
 		for _, kind := range []struct {
 			name, reason, failed string
@@ -131,7 +145,8 @@ func TestNotWellMeanwhile(t *testing.T) {
 				kind.wanted.secret.Namespace, kind.wanted.secret.Name = "ns", "s"
 				var conditions []metav1.Condition
 				if test.before != "" {
-					conditions = []metav1.Condition{{Type: kind.name, Status: test.before, Reason: kind.failed, Message: "before", LastTransitionTime: metav1.NewTime(begin.Add(-time.Hour))}}
+					conditions = []metav1.Condition{{Type: kind.name, Status: test.before, Reason: kind.failed, Message: "before",
+						LastTransitionTime: metav1.NewTime(begin.Add(-time.Hour))}}
 				}
 				r := newReport(begin)
 				for _, o := range test.outcomes {
@@ -161,9 +176,11 @@ func TestNotWellMeanwhile(t *testing.T) {
 func TestContestedSecret(t *testing.T) {
 	t.Parallel()
 	c := newController("csr")
-	w := &wanted{addOn: "hello", place: fleet.AddOnCredentialManaged, hubID: "this", request: &clientcert.AddOn{Name: "hello", SignerName: "example.com/a"}}
+	w := &wanted{addOn: "hello", place: fleet.AddOnCredentialManaged, hubID: "this",
+		request: &clientcert.AddOn{Name: "hello", SignerName: "example.com/a"}}
 	w.secret.Namespace, w.secret.Name = "ns", "s"
-	contested := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "s", Annotations: map[string]string{fleet.AnnotationHubID: "other"}}}
+	contested := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "s",
+		Annotations: map[string]string{fleet.AnnotationHubID: "other"}}}
 	api := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(contested).Build()
 	c.places = map[string]*place{w.place: {name: w.place, client: api}}
 	c.renewed[w.id()] = begin

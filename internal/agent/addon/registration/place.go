@@ -94,7 +94,8 @@ func (p *place) create(ctx context.Context, secret *corev1.Secret) error {
 // ensureNamespace makes a namespace for agents of add-ons, which its label says it is, unless it is there. One that is being
 // deleted has to go before it can be made. Where the agent may not see that, it takes it to stay.
 func (p *place) ensureNamespace(ctx context.Context, name string) error {
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{fleet.LabelAddOnAgentNamespace: fleet.LabelTrue}}}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name,
+		Labels: map[string]string{fleet.LabelAddOnAgentNamespace: fleet.LabelTrue}}}
 	err := p.client.Create(ctx, namespace)
 	if err == nil {
 		return nil

@@ -23,8 +23,9 @@ var begin = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 func newController(driver addonv1beta1.KubeClientDriver) *Controller {
 	return &Controller{
-		Options: Options{Identity: identity.Identity{Cluster: "c1", Agent: "a1"}, HubHash: "hash", Driver: driver, Clock: clocktesting.NewFakeClock(begin)},
-		share:   0.2, renewed: map[id]time.Time{}, silent: map[types.NamespacedName]time.Time{},
+		Options: Options{Identity: identity.Identity{Cluster: "c1", Agent: "a1"}, HubHash: "hash", Driver: driver,
+			Clock: clocktesting.NewFakeClock(begin)},
+		share: 0.2, renewed: map[id]time.Time{}, silent: map[types.NamespacedName]time.Time{},
 	}
 }
 
@@ -57,15 +58,18 @@ func TestWanted(t *testing.T) {
 		request      *clientcert.AddOn
 		auth         string // in the kubeconfig; empty for none
 	}{
-		{"by default", "csr", addonv1beta1.ManagedClusterAddOn{}, kube, "open-cluster-management-agent-addon/hello-hub-kubeconfig", "managed", &clientcert.AddOn{
-			Name: "hello", SignerName: "kubernetes.io/kube-apiserver-client", Subject: pkix.Name{CommonName: byDefault + ":agent:hello", Organization: []string{byDefault}},
-		}, "client-certificate: tls.crt"},
+		{"by default", "csr", addonv1beta1.ManagedClusterAddOn{}, kube, "open-cluster-management-agent-addon/hello-hub-kubeconfig", "managed",
+			&clientcert.AddOn{
+				Name: "hello", SignerName: "kubernetes.io/kube-apiserver-client",
+				Subject: pkix.Name{CommonName: byDefault + ":agent:hello", Organization: []string{byDefault}},
+			}, "client-certificate: tls.crt"},
 		{"with a name", "csr", inNamespace, named, "ns/hello-hub-kubeconfig", "managed", &clientcert.AddOn{
 			Name: "hello", SignerName: "kubernetes.io/kube-apiserver-client", Subject: pkix.Name{CommonName: "u", Organization: []string{"g", "h"}},
 		}, "client-key: tls.key"},
 		{"by token, hosted", "token", annotated, named, "other/hello-hub-kubeconfig", "hosted", nil, "tokenFile: token"},
 		{"of a signer", "token", inNamespace, custom, "ns/hello-example.com-a-client-cert", "managed", &clientcert.AddOn{
-			Name: "hello", SignerName: "example.com/a", Subject: pkix.Name{CommonName: byDefault + ":agent:hello", Organization: []string{"g"}, OrganizationalUnit: []string{"o"}},
+			Name: "hello", SignerName: "example.com/a", Subject: pkix.Name{CommonName: byDefault + ":agent:hello", Organization: []string{"g"},
+				OrganizationalUnit: []string{"o"}},
 		}, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -41,7 +41,8 @@ func (c *Controller) keepToken(ctx context.Context, addOn *addonv1beta1.ManagedC
 	data := map[string][]byte{fleet.KeyToken: []byte(token), fleet.KeyKubeconfig: w.kubeconfig}
 	now.err = c.places[w.place].save(ctx, w.secret, c.marksOf(w), data, fleet.KeyTLSCert, fleet.KeyTLSKey)
 	if refreshed && now.err == nil {
-		c.Record(corev1.EventTypeNormal, fleet.EventAddOnTokenRefreshed, "Renew", "The token of add-on %s for the hub is valid until %s", addOn.Name, now.notAfter.Format(time.RFC3339))
+		c.Record(corev1.EventTypeNormal, fleet.EventAddOnTokenRefreshed, "Renew", "The token of add-on %s for the hub is valid until %s",
+			addOn.Name, now.notAfter.Format(time.RFC3339))
 	}
 	return now
 }
@@ -107,7 +108,8 @@ func (c *Controller) readToken(addOn *addonv1beta1.ManagedClusterAddOn, w *wante
 		return outcome{}, fmt.Errorf("the token cannot be read: %w", err)
 	}
 	if uid := fleet.TokenInfrastructureUID(cond.Message); uid != string(said.Kubernetes.ServiceAccount.UID) {
-		return outcome{}, fmt.Errorf("the token is of the service account with UID %s, and there is now the one with UID %s", said.Kubernetes.ServiceAccount.UID, uid)
+		return outcome{}, fmt.Errorf("the token is of the service account with UID %s, and there is now the one with UID %s",
+			said.Kubernetes.ServiceAccount.UID, uid)
 	}
 	if said.IssuedAt == nil || said.Expiry == nil {
 		return outcome{}, errors.New("the token does not say how long it is valid")

@@ -41,7 +41,8 @@ func TestTokenRefreshed(t *testing.T) {
 	c.uncached, c.places = hub, map[string]*place{"managed": {name: "managed", client: fake.NewClientBuilder().Build()}}
 	c.Record = func(eventType, reason, _, _ string, _ ...any) { told = append(told, eventType+" "+reason) }
 	addOn := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "hello"}}
-	addOn.Status.Conditions = []metav1.Condition{{Type: "TokenInfrastructureReady", Status: metav1.ConditionTrue, Message: "ServiceAccount c1/hello-agent (UID: 123) is ready"}}
+	addOn.Status.Conditions = []metav1.Condition{{Type: "TokenInfrastructureReady", Status: metav1.ConditionTrue,
+		Message: "ServiceAccount c1/hello-agent (UID: 123) is ready"}}
 	w := &wanted{addOn: "hello", place: "managed", secret: client.ObjectKey{Namespace: "ns", Name: "hello-hub-kubeconfig"}}
 	refused = errors.New("no luck")
 	if got := c.keepToken(t.Context(), addOn, w, &corev1.Secret{}); got.err == nil || len(told) > 0 {
@@ -63,5 +64,7 @@ func TestTokenRefreshed(t *testing.T) {
 // token is of the service account with UID 123.
 func token(from, to time.Time) string {
 	part := func(json string) string { return base64.RawURLEncoding.EncodeToString([]byte(json)) }
-	return part(`{"alg":"RS256"}`) + "." + part(fmt.Sprintf(`{"iat":%d,"exp":%d,"kubernetes.io":{"serviceaccount":{"uid":"123"}}}`, from.Unix(), to.Unix())) + "." + part("signature")
+	return part(`{"alg":"RS256"}`) + "." +
+		part(fmt.Sprintf(`{"iat":%d,"exp":%d,"kubernetes.io":{"serviceaccount":{"uid":"123"}}}`, from.Unix(), to.Unix())) + "." +
+		part("signature")
 }

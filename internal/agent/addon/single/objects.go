@@ -35,7 +35,8 @@ type watch struct {
 
 // New returns Objects of a resource, read by the REST client of its group. The example is an empty object.
 func New[T client.Object](getter cache.Getter, resource string, example T) *Objects[T] {
-	return &Objects[T]{getter: getter, resource: resource, example: example, watches: map[types.NamespacedName]map[types.NamespacedName]*watch{}}
+	return &Objects[T]{getter: getter, resource: resource, example: example,
+		watches: map[types.NamespacedName]map[types.NamespacedName]*watch{}}
 }
 
 // Start is called by the controller before it reconciles.
@@ -91,8 +92,9 @@ func (o *Objects[T]) begin(owner, name types.NamespacedName) *watch {
 	ctx, end := context.WithCancel(o.ctx)
 	changed := func() { o.queue.Add(reconcile.Request{NamespacedName: owner}) }
 	store, informer := cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: cache.NewListWatchFromClient(o.getter, o.resource, name.Namespace, fields.OneTermEqualSelector("metadata.name", name.Name)),
-		ObjectType:    o.example,
+		ListerWatcher: cache.NewListWatchFromClient(o.getter, o.resource, name.Namespace,
+			fields.OneTermEqualSelector("metadata.name", name.Name)),
+		ObjectType: o.example,
 		Handler: cache.ResourceEventHandlerFuncs{
 			AddFunc: func(any) { changed() }, UpdateFunc: func(any, any) { changed() }, DeleteFunc: func(any) { changed() },
 		},

@@ -104,7 +104,8 @@ func (b *Bootstrap) Ensure(ctx context.Context) error {
 		case errors.Is(err, errRecheck):
 			continue
 		}
-		log.FromContext(ctx).Error(explain(err, strings.Join(b.Kubeconfigs, ", ")), "Registration failed and is tried again", "after", retry.String())
+		log.FromContext(ctx).Error(explain(err, strings.Join(b.Kubeconfigs, ", ")), "Registration failed and is tried again", "after",
+			retry.String())
 		timer := b.Clock.NewTimer(retry)
 		select {
 		case <-ctx.Done():
@@ -183,7 +184,8 @@ func (b *Bootstrap) credential(ctx context.Context) (*hubkubeconfig.Credential, 
 	}
 	if invalid := credential.Valid(b.Identity, b.Clock.Now()); invalid != nil {
 		log.FromContext(ctx).Info("The hub credential cannot be used any more; registering again", "reason", invalid.Error())
-		b.recordLack(corev1.EventTypeWarning, fleet.EventCertificateValidationFailed, "The hub credential cannot be used any more: "+invalid.Error()+"; registering again")
+		b.recordLack(corev1.EventTypeWarning, fleet.EventCertificateValidationFailed, "The hub credential cannot be used any more: "+
+			invalid.Error()+"; registering again")
 		return nil, nil
 	}
 	b.lack = ""
@@ -286,7 +288,8 @@ func (b *Bootstrap) ensureManagedCluster(ctx context.Context, hub client.Client)
 	if err := hub.Create(ctx, cluster); err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("create ManagedCluster %s: %w", b.Identity.Cluster, err)
 	}
-	b.Record(corev1.EventTypeNormal, fleet.EventManagedClusterCreated, "Register", "ManagedCluster %s is created on the hub", b.Identity.Cluster)
+	b.Record(corev1.EventTypeNormal, fleet.EventManagedClusterCreated, "Register", "ManagedCluster %s is created on the hub",
+		b.Identity.Cluster)
 	return nil
 }
 
@@ -305,7 +308,8 @@ func explain(err error, kubeconfig string) error {
 	var denied *clientcert.DeniedError
 	switch {
 	case errors.As(err, &denied):
-		return fmt.Errorf("%w; if that was a mistake, delete the request on the hub and a new one is made: kubectl delete csr %s", err, denied.Request)
+		return fmt.Errorf("%w; if that was a mistake, delete the request on the hub and a new one is made: kubectl delete csr %s", err,
+			denied.Request)
 	case apierrors.IsUnauthorized(err):
 		return fmt.Errorf("the hub does not accept the bootstrap credential in %s; its token is wrong or has expired: get a new one with «capstan get token» "+
 			"on the hub and put it there: %w", kubeconfig, err)

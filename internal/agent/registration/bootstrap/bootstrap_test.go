@@ -92,7 +92,8 @@ func registered(t *testing.T, with, now *clientcmdapi.Config) (*Bootstrap, *hubk
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: b.Identity.User()}, NotAfter: time.Now().Add(time.Hour)}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: b.Identity.User()},
+		NotAfter: time.Now().Add(time.Hour)}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
 		t.Fatal(err)
@@ -190,7 +191,8 @@ func TestHubWithoutTLS(t *testing.T) {
 	if stays, err := b.stays(t.Context(), credential); !stays || err != nil {
 		t.Errorf("an agent with a credential stays: %t, %v", stays, err)
 	}
-	if _, err := b.choose(t.Context(), b.candidates()); err == nil || !strings.Contains(err.Error(), "is reached without TLS") || !strings.Contains(err.Error(), cleartext.URL) {
+	if _, err := b.choose(t.Context(), b.candidates()); err == nil || !strings.Contains(err.Error(), "is reached without TLS") ||
+		!strings.Contains(err.Error(), cleartext.URL) {
 		t.Errorf("an agent without a credential: %v", err)
 	}
 	select {
@@ -218,7 +220,8 @@ func TestKnows(t *testing.T) {
 		handler      http.HandlerFunc
 		knows, fails bool
 	}{
-		"there":               {answer(http.StatusOK, `{"kind":"ManagedCluster","apiVersion":"cluster.open-cluster-management.io/v1","metadata":{"name":"old"}}`), true, false},
+		"there": {answer(http.StatusOK,
+			`{"kind":"ManagedCluster","apiVersion":"cluster.open-cluster-management.io/v1","metadata":{"name":"old"}}`), true, false},
 		"not there":           {answer(http.StatusNotFound, missing), false, false},
 		"a proxy":             {answer(http.StatusNotFound, `not found`), false, true},
 		"an expired token":    {answer(http.StatusUnauthorized, ``), false, true},

@@ -58,7 +58,8 @@ func (b *Bootstrap) settle(ctx context.Context, credential *hubkubeconfig.Creden
 			log.FromContext(ctx).Info("The hub knows the client certificate, which is kept")
 			err := b.Store.Update(ctx, func(now hubkubeconfig.Credential) (*hubkubeconfig.Credential, error) { return now.For(c.config) })
 			if err == nil {
-				b.Record(corev1.EventTypeNormal, fleet.EventAdditionalSecretDataChanged, "Register", "The bootstrap kubeconfig changed, and the hub kubeconfig with it: %v", credential.MadeFor(c.config))
+				b.Record(corev1.EventTypeNormal, fleet.EventAdditionalSecretDataChanged, "Register",
+					"The bootstrap kubeconfig changed, and the hub kubeconfig with it: %v", credential.MadeFor(c.config))
 			}
 			return settled, err
 		case !apierrors.IsUnauthorized(err):

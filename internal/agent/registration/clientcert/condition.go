@@ -23,7 +23,8 @@ func Condition(c *hubkubeconfig.Credential) (metav1.Condition, error) {
 func Updated(notBefore, notAfter time.Time) metav1.Condition {
 	return metav1.Condition{
 		Type: fleet.ConditionCertificateRotated, Status: metav1.ConditionTrue, Reason: fleet.ReasonClientCertificateUpdated,
-		Message: fmt.Sprintf("The client certificate is valid from %s to %s", notBefore.UTC().Format(time.RFC3339), notAfter.UTC().Format(time.RFC3339)),
+		Message: fmt.Sprintf("The client certificate is valid from %s to %s", notBefore.UTC().Format(time.RFC3339),
+			notAfter.UTC().Format(time.RFC3339)),
 	}
 }
 

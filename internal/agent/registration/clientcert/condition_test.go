@@ -16,10 +16,13 @@ func TestConditions(t *testing.T) {
 		got                     metav1.Condition
 		status, reason, message string
 	}{
-		{Updated(begin, begin.Add(time.Hour)), "True", "ClientCertificateUpdated", "The client certificate is valid from 2026-11-21T11:00:00Z to 2026-11-21T12:00:00Z"},
-		{updateFailed(errors.New("no luck"), begin), "False", "ClientCertificateUpdateFailed", "The client certificate expires on 2026-11-21T11:00:00Z and could not be renewed: no luck"},
+		{Updated(begin, begin.Add(time.Hour)), "True", "ClientCertificateUpdated",
+			"The client certificate is valid from 2026-11-21T11:00:00Z to 2026-11-21T12:00:00Z"},
+		{updateFailed(errors.New("no luck"), begin), "False", "ClientCertificateUpdateFailed",
+			"The client certificate expires on 2026-11-21T11:00:00Z and could not be renewed: no luck"},
 	} {
-		if c := test.got; c.Type != "ClusterCertificateRotated" || string(c.Status) != test.status || c.Reason != test.reason || c.Message != test.message {
+		if c := test.got; c.Type != "ClusterCertificateRotated" || string(c.Status) != test.status || c.Reason != test.reason ||
+			c.Message != test.message {
 			t.Errorf("%+v", c)
 		}
 	}

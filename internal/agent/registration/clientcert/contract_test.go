@@ -37,11 +37,13 @@ func TestRequestsOfTheContract(t *testing.T) {
 			Labels: map[string]string{"open-cluster-management.io/cluster-name": "cluster1"},
 			Groups: []string{"system:open-cluster-management:cluster1", "system:open-cluster-management:managed-clusters"}, Usages: usages,
 		}},
-		"an add-on, for the hub": {&clientcert.AddOn{Name: "hello", SignerName: fleet.SignerKubeAPIServerClient, Subject: pkix.Name{CommonName: user, Organization: groups}}, request{
+		"an add-on, for the hub": {&clientcert.AddOn{Name: "hello", SignerName: fleet.SignerKubeAPIServerClient,
+			Subject: pkix.Name{CommonName: user, Organization: groups}}, request{
 			GenerateName: "addon-cluster1-hello-", Signer: "kubernetes.io/kube-apiserver-client", User: user, Labels: ofAddOn, Groups: groups,
 			DNSNames: []string{"hello.addon.open-cluster-management.io"}, Usages: usages,
 		}},
-		"an add-on, with another signer": {&clientcert.AddOn{Name: "hello", SignerName: "example.com/a", Subject: pkix.Name{CommonName: "u", Organization: []string{"g"}, OrganizationalUnit: []string{"o"}}}, request{
+		"an add-on, with another signer": {&clientcert.AddOn{Name: "hello", SignerName: "example.com/a",
+			Subject: pkix.Name{CommonName: "u", Organization: []string{"g"}, OrganizationalUnit: []string{"o"}}}, request{
 			GenerateName: "addon-cluster1-hello-", Signer: "example.com/a", User: "u", Labels: ofAddOn, Groups: []string{"g"}, Units: []string{"o"},
 			DNSNames: []string{"hello.addon.open-cluster-management.io"}, Usages: usages,
 		}},

@@ -110,7 +110,8 @@ func (r *Requester) Request(ctx context.Context) (certificate, key []byte, err e
 	if certificate, err = r.await(ctx, csr); err != nil {
 		return nil, nil, err
 	}
-	r.event(corev1.EventTypeNormal, fleet.EventClientCertificateCreated, "Request", "The hub issued a client certificate on request %s", csr.Name)
+	r.event(corev1.EventTypeNormal, fleet.EventClientCertificateCreated, "Request", "The hub issued a client certificate on request %s",
+		csr.Name)
 	return certificate, key, nil
 }
 
@@ -138,7 +139,8 @@ func (r *Requester) create(ctx context.Context, private *ecdsa.PrivateKey) (*cer
 		return nil, fmt.Errorf("create a CertificateSigningRequest for %s: %w", subject.CommonName, err)
 	}
 	log.FromContext(ctx).Info("Certificate requested", "request", csr.Name, "signer", csr.Spec.SignerName, "user", subject.CommonName)
-	r.event(corev1.EventTypeNormal, fleet.EventCSRCreated, "Request", "CertificateSigningRequest %s asks the hub for a client certificate", csr.Name)
+	r.event(corev1.EventTypeNormal, fleet.EventCSRCreated, "Request", "CertificateSigningRequest %s asks the hub for a client certificate",
+		csr.Name)
 	return csr, nil
 }
 
@@ -151,7 +153,8 @@ func (r *Requester) newRequest(request []byte) *certificatesv1.CertificateSignin
 		Spec: certificatesv1.CertificateSigningRequestSpec{
 			Request:    request,
 			SignerName: r.signer(),
-			Usages:     []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment, certificatesv1.UsageClientAuth},
+			Usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment,
+				certificatesv1.UsageClientAuth},
 		},
 	}
 	if r.Lifetime > 0 {

@@ -62,7 +62,8 @@ func TestDecidedWithoutAWatch(t *testing.T) {
 			ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 			defer stop()
 			certificate, _, err := (&clientcert.Requester{Hub: hub, Identity: self}).Request(ctx)
-			if string(certificate) != test.certificate || (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
+			if string(certificate) != test.certificate || (err == nil) != (test.err == "") || err != nil &&
+				!strings.Contains(err.Error(), test.err) {
 				t.Errorf("%q, %v", certificate, err)
 			}
 		})

@@ -43,7 +43,8 @@ func credential(t *testing.T) *hubkubeconfig.Credential {
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: self.User()}, NotBefore: begin, NotAfter: begin.Add(time.Hour)}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: self.User()}, NotBefore: begin,
+		NotAfter: begin.Add(time.Hour)}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, crypto.Signer(key).Public(), key)
 	if err != nil {
 		t.Fatal(err)
@@ -89,9 +90,10 @@ func TestHaltedRenewal(t *testing.T) {
 	}
 	reasons, reported := make(chan string, 100), make(chan metav1.Condition, 100)
 	clk := clocktesting.NewFakeClock(begin.Add(55 * time.Minute))
-	rotation := &clientcert.Rotation{Store: store, Identity: self, Clock: clk, Report: func(cond metav1.Condition) { reported <- cond }, Requester: &clientcert.Requester{
-		Hub: hub, Identity: self, Renews: true, Record: func(_, reason, _, _ string, _ ...any) { reasons <- reason },
-	}}
+	rotation := &clientcert.Rotation{Store: store, Identity: self, Clock: clk, Report: func(cond metav1.Condition) { reported <- cond },
+		Requester: &clientcert.Requester{
+			Hub: hub, Identity: self, Renews: true, Record: func(_, reason, _, _ string, _ ...any) { reasons <- reason },
+		}}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- rotation.Start(ctx) }()
@@ -102,7 +104,8 @@ func TestHaltedRenewal(t *testing.T) {
 		}
 	}
 	cond := <-reported
-	if cond.Type != "ClusterCertificateRotated" || cond.Status != metav1.ConditionFalse || cond.Reason != "ClientCertificateUpdateFailed" || !strings.Contains(cond.Message, "kubectl delete csr") {
+	if cond.Type != "ClusterCertificateRotated" || cond.Status != metav1.ConditionFalse || cond.Reason != "ClientCertificateUpdateFailed" ||
+		!strings.Contains(cond.Message, "kubectl delete csr") {
 		t.Errorf("condition %+v", cond)
 	}
 	for _, csr := range stale {
@@ -161,7 +164,8 @@ func TestHaltedAddOn(t *testing.T) {
 	asked := &clientcert.AddOn{Name: "hello", SignerName: "example.com/a", Subject: pkix.Name{CommonName: user, Organization: []string{"g"}}}
 	requester := &clientcert.Requester{Hub: hub, Identity: self, AddOn: asked, Renews: true}
 	var halted *clientcert.HaltedError
-	if _, _, err := requester.Request(t.Context()); !errors.As(err, &halted) || halted.Requests != 10 || !strings.Contains(err.Error(), "open-cluster-management.io/addon-name=hello") {
+	if _, _, err := requester.Request(t.Context()); !errors.As(err, &halted) || halted.Requests != 10 ||
+		!strings.Contains(err.Error(), "open-cluster-management.io/addon-name=hello") {
 		t.Errorf("with ten of its own: %v", err)
 	}
 	if err := hub.Delete(t.Context(), stale[0]); err != nil {
@@ -201,7 +205,8 @@ func TestHaltedAddOn(t *testing.T) {
 
 func eventually(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true, func(context.Context) (bool, error) { return done(), nil })
+	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true,
+		func(context.Context) (bool, error) { return done(), nil })
 	if err != nil {
 		t.Fatal(what)
 	}

@@ -37,7 +37,8 @@ func Register(mgr ctrl.Manager, hub cluster.Cluster, configs []clusterv1.ClientC
 			SkipNameValidation: ptr.To(true),
 			RateLimiter:        retry.Limiter(),
 		}).
-		WatchesRawSource(source.Kind(hub.GetCache(), &clusterv1.ManagedCluster{}, &handler.TypedEnqueueRequestForObject[*clusterv1.ManagedCluster]{})).
+		WatchesRawSource(source.Kind(hub.GetCache(), &clusterv1.ManagedCluster{},
+			&handler.TypedEnqueueRequestForObject[*clusterv1.ManagedCluster]{})).
 		Complete(New(hub.GetClient(), configs))
 }
 

@@ -72,7 +72,8 @@ func Register(mgr ctrl.Manager, hub cluster.Cluster, leases client.Client, o Opt
 			SkipNameValidation: ptr.To(true), MaxConcurrentReconciles: 1,
 			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
 		}).
-		WatchesRawSource(source.Kind(hub.GetCache(), &clusterv1.ManagedCluster{}, &handler.TypedEnqueueRequestForObject[*clusterv1.ManagedCluster]{})).
+		WatchesRawSource(source.Kind(hub.GetCache(), &clusterv1.ManagedCluster{},
+			&handler.TypedEnqueueRequestForObject[*clusterv1.ManagedCluster]{})).
 		Complete(New(hub.GetClient(), leases, o))
 }
 
@@ -135,6 +136,7 @@ func (c *Controller) stopped(cluster string) {
 	c.Doubt()
 	if c.beating {
 		c.beating = false
-		c.Record(corev1.EventTypeWarning, fleet.EventManagedClusterLeaseUpdateStopped, "Renew", "The hub does not accept cluster %s any more; heartbeats end", cluster)
+		c.Record(corev1.EventTypeWarning, fleet.EventManagedClusterLeaseUpdateStopped, "Renew",
+			"The hub does not accept cluster %s any more; heartbeats end", cluster)
 	}
 }

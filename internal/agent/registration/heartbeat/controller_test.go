@@ -25,12 +25,14 @@ func TestHeartbeats(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	cluster := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "c1"}, Spec: clusterv1.ManagedClusterSpec{HubAcceptsClient: true, LeaseDurationSeconds: 60}}
+	cluster := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "c1"},
+		Spec: clusterv1.ManagedClusterSpec{HubAcceptsClient: true, LeaseDurationSeconds: 60}}
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "managed-cluster-lease"}}
 	hub := fake.NewClientBuilder().WithScheme(scheme).WithObjects(cluster, lease).Build()
 	clk := clocktesting.NewFakeClock(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC))
 	var told []string
-	c := New(hub, hub, Options{Doubt: func() {}, Record: func(eventType, reason, _, _ string, _ ...any) { told = append(told, eventType+" "+reason) }, Clock: clk})
+	c := New(hub, hub, Options{Doubt: func() {},
+		Record: func(eventType, reason, _, _ string, _ ...any) { told = append(told, eventType+" "+reason) }, Clock: clk})
 	reconcile := func() ctrl.Result {
 		t.Helper()
 		result, err := c.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(cluster)})

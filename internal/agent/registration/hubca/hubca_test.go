@@ -24,7 +24,8 @@ func authority(t *testing.T, name string, notAfter time.Time) *x509.Certificate 
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotBefore: now.Add(-time.Hour), NotAfter: notAfter}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotBefore: now.Add(-time.Hour),
+		NotAfter: notAfter}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
 		t.Fatal(err)
@@ -39,7 +40,8 @@ func authority(t *testing.T, name string, notAfter time.Time) *x509.Certificate 
 // R4: what the hub publishes is added to a bundle of the same hub, and to no other.
 func TestJoin(t *testing.T) {
 	t.Parallel()
-	old, next, proxy := authority(t, "old", now.Add(time.Hour)), authority(t, "next", now.Add(time.Hour)), authority(t, "proxy", now.Add(time.Hour))
+	old, next, proxy := authority(t, "old", now.Add(time.Hour)), authority(t, "next", now.Add(time.Hour)),
+		authority(t, "proxy", now.Add(time.Hour))
 	expired := authority(t, "expired", now.Add(-time.Minute))
 	type bundle = []*x509.Certificate
 	for name, test := range map[string]struct{ trusted, published, want bundle }{
@@ -75,7 +77,8 @@ func encode(t *testing.T, certs []*x509.Certificate) []byte {
 // What is trusted for the proxy alone stays so over a rotation of the hub.
 func TestJoinKeepsProxy(t *testing.T) {
 	t.Parallel()
-	old, next, proxy := authority(t, "old", now.Add(time.Hour)), authority(t, "next", now.Add(time.Hour)), authority(t, "proxy", now.Add(time.Hour))
+	old, next, proxy := authority(t, "old", now.Add(time.Hour)), authority(t, "next", now.Add(time.Hour)),
+		authority(t, "proxy", now.Add(time.Hour))
 	forProxy := forwardproxy.ForProxy(encode(t, []*x509.Certificate{proxy}))
 	trusted := slices.Concat(forProxy, encode(t, []*x509.Certificate{old}))
 	want := slices.Concat(encode(t, []*x509.Certificate{old, next}), forProxy)

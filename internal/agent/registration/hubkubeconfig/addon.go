@@ -40,9 +40,10 @@ func (c *Credential) ForAddOn(user clientcmdapi.AuthInfo) ([]byte, error) {
 	// Its clients are not ours: they verify an HTTPS proxy as they verify the hub.
 	way.CertificateAuthorityData = forwardproxy.ForBoth(way.CertificateAuthorityData)
 	kubeconfig, err := clientcmd.Write(clientcmdapi.Config{
-		Clusters:       map[string]*clientcmdapi.Cluster{name: way},
-		AuthInfos:      map[string]*clientcmdapi.AuthInfo{fleet.KubeconfigUser: &user},
-		Contexts:       map[string]*clientcmdapi.Context{fleet.KubeconfigContext: {Cluster: name, AuthInfo: fleet.KubeconfigUser, Namespace: fleet.KubeconfigNamespace}},
+		Clusters:  map[string]*clientcmdapi.Cluster{name: way},
+		AuthInfos: map[string]*clientcmdapi.AuthInfo{fleet.KubeconfigUser: &user},
+		Contexts: map[string]*clientcmdapi.Context{fleet.KubeconfigContext: {Cluster: name, AuthInfo: fleet.KubeconfigUser,
+			Namespace: fleet.KubeconfigNamespace}},
 		CurrentContext: fleet.KubeconfigContext,
 	})
 	if err != nil {

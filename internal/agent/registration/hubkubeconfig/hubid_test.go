@@ -36,7 +36,8 @@ func (a *authority) register(t *testing.T) *Credential {
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: self.User()}, NotBefore: now, NotAfter: now.Add(time.Hour)}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: self.User()}, NotBefore: now,
+		NotAfter: now.Add(time.Hour)}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, crypto.Signer(key).Public(), a.key)
 	if err != nil {
 		t.Fatal(err)

@@ -32,7 +32,8 @@ var (
 
 func bootstrapConfig() *clientcmdapi.Config {
 	return &clientcmdapi.Config{
-		Clusters:       map[string]*clientcmdapi.Cluster{"hub": {Server: "https://hub.example.com", CertificateAuthorityData: []byte("ca"), ProxyURL: "http://proxy.example.com:3128"}},
+		Clusters: map[string]*clientcmdapi.Cluster{"hub": {Server: "https://hub.example.com", CertificateAuthorityData: []byte("ca"),
+			ProxyURL: "http://proxy.example.com:3128"}},
 		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"bootstrap": {Token: "abcdef.0123456789abcdef"}},
 		Contexts:       map[string]*clientcmdapi.Context{"bootstrap": {Cluster: "hub", AuthInfo: "bootstrap"}},
 		CurrentContext: "bootstrap",
@@ -46,7 +47,8 @@ func issue(t *testing.T, user string) (certificate, key []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: user}, NotBefore: now, NotAfter: now.Add(time.Hour)}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: user}, NotBefore: now,
+		NotAfter: now.Add(time.Hour)}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, crypto.Signer(private).Public(), private)
 	if err != nil {
 		t.Fatal(err)
@@ -82,13 +84,15 @@ func TestLayout(t *testing.T) {
 		t.Fatal(err)
 	}
 	context, user, hub := config.Contexts["default-context"], config.AuthInfos["default-auth"], config.Clusters["hub"]
-	if config.CurrentContext != "default-context" || context.Cluster != "hub" || context.AuthInfo != "default-auth" || context.Namespace != "configuration" {
+	if config.CurrentContext != "default-context" || context.Cluster != "hub" || context.AuthInfo != "default-auth" ||
+		context.Namespace != "configuration" {
 		t.Errorf("context: %+v", context)
 	}
 	if user.ClientCertificate != "tls.crt" || user.ClientKey != "tls.key" || user.Token != "" {
 		t.Errorf("user: %+v", user)
 	}
-	if hub.Server != "https://hub.example.com" || string(hub.CertificateAuthorityData) != "ca" || hub.ProxyURL != "http://proxy.example.com:3128" {
+	if hub.Server != "https://hub.example.com" || string(hub.CertificateAuthorityData) != "ca" ||
+		hub.ProxyURL != "http://proxy.example.com:3128" {
 		t.Errorf("cluster: %+v", hub)
 	}
 }
@@ -170,7 +174,8 @@ func TestTrustBundle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if bundle, err := moved.TrustBundle(); err != nil || string(bundle) != "another" || moved.MadeFor(changed) != nil || string(moved.Certificate) != string(c.Certificate) {
+	if bundle, err := moved.TrustBundle(); err != nil || string(bundle) != "another" || moved.MadeFor(changed) != nil ||
+		string(moved.Certificate) != string(c.Certificate) {
 		t.Errorf("made for the changed kubeconfig: bundle %q, %v, %v", bundle, err, moved.MadeFor(changed))
 	}
 }

@@ -42,10 +42,12 @@ func Resolve(cluster, agent, dir string) (Identity, error) {
 	}
 	id := Identity{}
 	var err error
-	if id.Cluster, err = choose(cluster, filepath.Join(dir, fleet.KeyClusterName), func() string { return string(uuid.NewUUID()) }); err != nil {
+	if id.Cluster, err = choose(cluster, filepath.Join(dir, fleet.KeyClusterName),
+		func() string { return string(uuid.NewUUID()) }); err != nil {
 		return Identity{}, err
 	}
-	if id.Agent, err = choose(agent, filepath.Join(dir, fleet.KeyAgentName), func() string { return rand.String(agentNameLength) }); err != nil {
+	if id.Agent, err = choose(agent, filepath.Join(dir, fleet.KeyAgentName),
+		func() string { return rand.String(agentNameLength) }); err != nil {
 		return Identity{}, err
 	}
 	return id, validate(id.Cluster)

@@ -72,8 +72,10 @@ func Register(mgr ctrl.Manager, hub cluster.Cluster, o Options) error {
 			SkipNameValidation: ptr.To(true),
 			RateLimiter:        retry.Limiter(),
 		}).
-		WatchesRawSource(source.Kind(hub.GetCache(), &clusterv1.ManagedCluster{}, &handler.TypedEnqueueRequestForObject[*clusterv1.ManagedCluster]{})).
-		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return self }),
+		WatchesRawSource(source.Kind(hub.GetCache(), &clusterv1.ManagedCluster{},
+			&handler.TypedEnqueueRequestForObject[*clusterv1.ManagedCluster]{})).
+		WatchesMetadata(&corev1.Namespace{},
+			handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return self }),
 			builder.WithPredicates(predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetLabels()[c.label()] != "" }))).
 		Complete(c)
 }
@@ -171,7 +173,8 @@ func (c *Controller) ensure(ctx context.Context, mc *clusterv1.ManagedCluster, n
 			return err
 		}
 	}
-	c.Recorder.Eventf(hubevents.Of(mc), nil, corev1.EventTypeNormal, fleet.EventNamespaceApplied, "Apply", "The namespace %s is on the cluster", name)
+	c.Recorder.Eventf(hubevents.Of(mc), nil, corev1.EventTypeNormal, fleet.EventNamespaceApplied, "Apply",
+		"The namespace %s is on the cluster", name)
 	return nil
 }
 

@@ -116,7 +116,8 @@ func TestLifeOfANamespace(t *testing.T) {
 		t.Errorf("events of what is done: %q", told)
 	}
 	b.want("c1")
-	if told := b.reconcile("c1"); len(told) != 1 || told[0] != "Normal NamespaceUnmanaged No set wants the namespace ns1 any more; it stays on the cluster" {
+	if told := b.reconcile("c1"); len(told) != 1 ||
+		told[0] != "Normal NamespaceUnmanaged No set wants the namespace ns1 any more; it stays on the cluster" {
 		t.Errorf("events %q", told)
 	}
 	b.label("ns1", unwanted)
@@ -150,7 +151,8 @@ func TestTwoAgentsOnACluster(t *testing.T) {
 func TestLabelWithoutOwner(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, "c1")
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns1", Labels: map[string]string{fleet.ManagedNamespaceLabel(hubHash): wanted}}}
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns1",
+		Labels: map[string]string{fleet.ManagedNamespaceLabel(hubHash): wanted}}}
 	if err := b.managed.Create(t.Context(), ns); err != nil {
 		t.Fatal(err)
 	}

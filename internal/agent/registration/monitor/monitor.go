@@ -123,8 +123,9 @@ func (m *Monitor) look(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return nil
 	case apierrors.IsUnauthorized(err):
-		return m.persistent(now, &LostError{Reason: Refused, message: "the hub does not accept the client certificate: the cluster may have been " +
-			"deleted and created again, or cut off, or the hub set up anew, or trust another certificate authority now"})
+		return m.persistent(now, &LostError{Reason: Refused,
+			message: "the hub does not accept the client certificate: the cluster may have been " +
+				"deleted and created again, or cut off, or the hub set up anew, or trust another certificate authority now"})
 	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
 		m.answered = now
 		if m.timeout == 0 {
@@ -166,7 +167,8 @@ func (m *Monitor) silent(ctx context.Context, now time.Time, err error) error {
 		return nil
 	}
 	if silence < m.timeout {
-		log.FromContext(ctx).V(1).Info("The hub does not answer", "since", silence.Round(time.Second).String(), "timeout", m.timeout.String(), "reason", err.Error())
+		log.FromContext(ctx).V(1).Info("The hub does not answer", "since", silence.Round(time.Second).String(), "timeout", m.timeout.String(),
+			"reason", err.Error())
 		return nil
 	}
 	return &LostError{Reason: Gone, message: fmt.Sprintf("the hub has not answered for %s: %v", silence.Round(time.Second), err)}

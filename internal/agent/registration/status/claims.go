@@ -108,7 +108,8 @@ func (c *Controller) setClaimsReported(mc *clusterv1.ManagedCluster, custom, dro
 			dropped, custom, c.MaxCustomClaims))
 	}
 	if len(unfit) > 0 {
-		problems = append(problems, fmt.Sprintf("not reported, because the hub takes values of 1 to %d characters: %s", longestClaim, text.FirstFew(unfit)))
+		problems = append(problems, fmt.Sprintf("not reported, because the hub takes values of 1 to %d characters: %s", longestClaim,
+			text.FirstFew(unfit)))
 	}
 	message := strings.Join(problems, "; ")
 	was := meta.FindStatusCondition(mc.Status.Conditions, fleet.ConditionClaimsReported)

@@ -81,7 +81,8 @@ func Register(mgr ctrl.Manager, hub cluster.Cluster, o Options) error {
 			SkipNameValidation: ptr.To(true),
 			RateLimiter:        workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
 		}).
-		WatchesRawSource(source.Kind(hub.GetCache(), &clusterv1.ManagedCluster{}, &handler.TypedEnqueueRequestForObject[*clusterv1.ManagedCluster]{})).
+		WatchesRawSource(source.Kind(hub.GetCache(), &clusterv1.ManagedCluster{},
+			&handler.TypedEnqueueRequestForObject[*clusterv1.ManagedCluster]{})).
 		WatchesRawSource(o.Prober.Source(self)).
 		WatchesRawSource(o.Certificate.source(self))
 	if o.Claims {

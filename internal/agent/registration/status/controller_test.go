@@ -34,7 +34,8 @@ func newReporter(t *testing.T, o Options, managed ...client.Object) *reporter {
 			t.Fatal(err)
 		}
 	}
-	mc := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "cluster1"}, Spec: clusterv1.ManagedClusterSpec{HubAcceptsClient: true}}
+	mc := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "cluster1"},
+		Spec: clusterv1.ManagedClusterSpec{HubAcceptsClient: true}}
 	recorder := events.NewFakeRecorder(100)
 	r := &reporter{
 		hub:     fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(mc).WithObjects(mc).Build(),
@@ -74,7 +75,8 @@ func TestClaimsBeyondTheLimit(t *testing.T) {
 	prober, clk := newTestProber(t, newAPIServer(t))
 	hidden := claim("hidden")
 	hidden.Labels = map[string]string{"open-cluster-management.io/spoke-only": ""}
-	r := newReporter(t, Options{Cluster: "cluster1", Prober: prober, Certificate: &Notice{}, Claims: true, MaxCustomClaims: 2, ReservedClaimSuffixes: []string{".reserved.io"}, Clock: clk},
+	r := newReporter(t, Options{Cluster: "cluster1", Prober: prober, Certificate: &Notice{}, Claims: true, MaxCustomClaims: 2,
+		ReservedClaimSuffixes: []string{".reserved.io"}, Clock: clk},
 		claim("id.k8s.io"), claim("zone.reserved.io"), hidden, claim("d"), claim("c"), claim("b"), claim("a"))
 	names := func(mc *clusterv1.ManagedCluster) (names []string) {
 		for _, c := range mc.Status.ClusterClaims {
@@ -87,7 +89,8 @@ func TestClaimsBeyondTheLimit(t *testing.T) {
 		t.Errorf("claims %v, want %v", names(mc), want)
 	}
 	cond := meta.FindStatusCondition(mc.Status.Conditions, "capstan.io/ClusterClaimsReported")
-	if cond == nil || cond.Status != metav1.ConditionFalse || cond.Reason != "CustomClusterClaimsTruncated" || !strings.Contains(cond.Message, "2 of 4 custom claims") {
+	if cond == nil || cond.Status != metav1.ConditionFalse || cond.Reason != "CustomClusterClaimsTruncated" ||
+		!strings.Contains(cond.Message, "2 of 4 custom claims") {
 		t.Errorf("condition %+v", cond)
 	}
 	if n := count(told, "CustomClusterClaimsTruncated"); n != 1 {
@@ -102,7 +105,8 @@ func TestClaimsBeyondTheLimit(t *testing.T) {
 		}
 	}
 	mc, _ = r.report(t)
-	if cond := meta.FindStatusCondition(mc.Status.Conditions, "capstan.io/ClusterClaimsReported"); cond == nil || cond.Status != metav1.ConditionTrue {
+	if cond := meta.FindStatusCondition(mc.Status.Conditions, "capstan.io/ClusterClaimsReported"); cond == nil ||
+		cond.Status != metav1.ConditionTrue {
 		t.Errorf("with no more claims than the limit: %+v", cond)
 	}
 }
@@ -111,9 +115,11 @@ func TestClaimsBeyondTheLimit(t *testing.T) {
 func TestClaimsWithinTheLimit(t *testing.T) {
 	t.Parallel()
 	prober, clk := newTestProber(t, newAPIServer(t))
-	r := newReporter(t, Options{Cluster: "cluster1", Prober: prober, Certificate: &Notice{}, Claims: true, MaxCustomClaims: 2, Clock: clk}, claim("a"), claim("b"))
+	r := newReporter(t, Options{Cluster: "cluster1", Prober: prober, Certificate: &Notice{}, Claims: true, MaxCustomClaims: 2, Clock: clk},
+		claim("a"), claim("b"))
 	mc, told := r.report(t)
-	if cond := meta.FindStatusCondition(mc.Status.Conditions, "capstan.io/ClusterClaimsReported"); cond != nil || len(mc.Status.ClusterClaims) != 2 {
+	if cond := meta.FindStatusCondition(mc.Status.Conditions, "capstan.io/ClusterClaimsReported"); cond != nil ||
+		len(mc.Status.ClusterClaims) != 2 {
 		t.Errorf("condition %+v, claims %v", cond, mc.Status.ClusterClaims)
 	}
 	if count(told, "Truncated") > 0 {
@@ -185,7 +191,8 @@ func TestClaimsAndProperties(t *testing.T) {
 		claims, properties bool
 		want               []string
 	}{
-		"both":       {true, true, []string{"id.k8s.io=value", "platform.open-cluster-management.io=there", "both=property", "clusterset.k8s.io=set", "mine=value", "shy=value"}},
+		"both": {true, true, []string{"id.k8s.io=value", "platform.open-cluster-management.io=there", "both=property",
+			"clusterset.k8s.io=set", "mine=value", "shy=value"}},
 		"claims":     {true, false, []string{"id.k8s.io=value", "both=value", "mine=value", "shy=value"}},
 		"properties": {false, true, []string{"platform.open-cluster-management.io=there", "both=property", "clusterset.k8s.io=set"}},
 		"neither":    {false, false, []string{"of=another"}},
@@ -193,7 +200,8 @@ func TestClaimsAndProperties(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			prober, clk := newTestProber(t, newAPIServer(t))
-			r := newReporter(t, Options{Cluster: "cluster1", Prober: prober, Certificate: &Notice{}, Claims: test.claims, Properties: test.properties, MaxCustomClaims: 20, Clock: clk}, objects...)
+			r := newReporter(t, Options{Cluster: "cluster1", Prober: prober, Certificate: &Notice{}, Claims: test.claims,
+				Properties: test.properties, MaxCustomClaims: 20, Clock: clk}, objects...)
 			mc := &clusterv1.ManagedCluster{}
 			if err := r.hub.Get(t.Context(), client.ObjectKey{Name: "cluster1"}, mc); err != nil {
 				t.Fatal(err)
@@ -221,13 +229,15 @@ func TestUnfitValues(t *testing.T) {
 	long, longest := property("long", strings.Repeat("ü", 1025)), property("longest", strings.Repeat("ü", 1024))
 	empty := claim("empty")
 	empty.Spec.Value = ""
-	r := newReporter(t, Options{Cluster: "cluster1", Prober: prober, Certificate: &Notice{}, Claims: true, Properties: true, MaxCustomClaims: 20, Clock: clk}, long, longest, empty)
+	r := newReporter(t, Options{Cluster: "cluster1", Prober: prober, Certificate: &Notice{}, Claims: true, Properties: true,
+		MaxCustomClaims: 20, Clock: clk}, long, longest, empty)
 	mc, told := r.report(t)
 	if len(mc.Status.ClusterClaims) != 1 || mc.Status.ClusterClaims[0].Name != "longest" {
 		t.Errorf("claims %v", mc.Status.ClusterClaims)
 	}
 	cond := meta.FindStatusCondition(mc.Status.Conditions, "capstan.io/ClusterClaimsReported")
-	if cond == nil || cond.Status != metav1.ConditionFalse || cond.Reason != "ClusterClaimsInvalid" || !strings.Contains(cond.Message, "empty, long") && !strings.Contains(cond.Message, "empty and long") {
+	if cond == nil || cond.Status != metav1.ConditionFalse || cond.Reason != "ClusterClaimsInvalid" ||
+		!strings.Contains(cond.Message, "empty, long") && !strings.Contains(cond.Message, "empty and long") {
 		t.Errorf("condition %+v", cond)
 	}
 	if count(told, "Warning ClusterClaimsInvalid ") != 1 {
@@ -238,7 +248,8 @@ func TestUnfitValues(t *testing.T) {
 // Sections 6 and 12 of the contract: what the hub reads of a cluster, with which event.
 func TestReasons(t *testing.T) {
 	t.Parallel()
-	rotated := metav1.Condition{Type: "ClusterCertificateRotated", Status: metav1.ConditionFalse, Reason: "ClientCertificateUpdateFailed", Message: "no luck"}
+	rotated := metav1.Condition{Type: "ClusterCertificateRotated", Status: metav1.ConditionFalse, Reason: "ClientCertificateUpdateFailed",
+		Message: "no luck"}
 	for name, test := range map[string]struct {
 		livez        int32
 		certificate  *metav1.Condition
@@ -246,10 +257,12 @@ func TestReasons(t *testing.T) {
 		status       metav1.ConditionStatus
 		reason, told string
 	}{
-		"joined":                {200, nil, "ManagedClusterJoined", metav1.ConditionTrue, "ManagedClusterJoined", ""},
-		"joined, though ill":    {500, nil, "ManagedClusterJoined", metav1.ConditionTrue, "ManagedClusterJoined", ""},
-		"available":             {200, nil, "ManagedClusterConditionAvailable", metav1.ConditionTrue, "ManagedClusterAvailable", "Normal Available "},
-		"unavailable":           {500, nil, "ManagedClusterConditionAvailable", metav1.ConditionFalse, "ManagedClusterKubeAPIServerUnavailable", "Warning Unavailable "},
+		"joined":             {200, nil, "ManagedClusterJoined", metav1.ConditionTrue, "ManagedClusterJoined", ""},
+		"joined, though ill": {500, nil, "ManagedClusterJoined", metav1.ConditionTrue, "ManagedClusterJoined", ""},
+		"available": {200, nil, "ManagedClusterConditionAvailable", metav1.ConditionTrue, "ManagedClusterAvailable",
+			"Normal Available "},
+		"unavailable": {500, nil, "ManagedClusterConditionAvailable", metav1.ConditionFalse, "ManagedClusterKubeAPIServerUnavailable",
+			"Warning Unavailable "},
 		"a certificate":         {200, &rotated, "ClusterCertificateRotated", metav1.ConditionFalse, "ClientCertificateUpdateFailed", ""},
 		"nothing about a clock": {200, nil, "ManagedClusterConditionClockSynced", "", "", ""},
 	} {
@@ -273,7 +286,8 @@ func TestReasons(t *testing.T) {
 				if cond != nil {
 					t.Errorf("%+v is the hub's to say", cond)
 				}
-			case cond == nil || cond.Status != test.status || cond.Reason != test.reason || cond.Message == "" || !cond.LastTransitionTime.Time.Equal(clk.Now()):
+			case cond == nil || cond.Status != test.status || cond.Reason != test.reason || cond.Message == "" ||
+				!cond.LastTransitionTime.Time.Equal(clk.Now()):
 				t.Errorf("condition %+v, want %s=%s (%s)", cond, test.kind, test.status, test.reason)
 			}
 			if test.told != "" && count(told, test.told) != 1 {

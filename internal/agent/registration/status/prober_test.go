@@ -71,7 +71,8 @@ func TestProbe(t *testing.T) {
 			health = p.probe(t.Context())
 		}
 		c := health.Condition
-		if c.Type != "ManagedClusterConditionAvailable" || c.Status != test.status || c.Reason != test.reason || !strings.Contains(c.Message, test.message) {
+		if c.Type != "ManagedClusterConditionAvailable" || c.Status != test.status || c.Reason != test.reason ||
+			!strings.Contains(c.Message, test.message) {
 			t.Errorf("%s: %+v", name, c)
 		}
 		if well := test.status == metav1.ConditionTrue; well != (health.Version == "v1.37.1") {

@@ -73,14 +73,17 @@ type request struct {
 // Remove deletes resources that the AppliedManifestWork owns, and returns those that are still there: being deleted, or
 // not deleted because of the error. An object that somebody made anew, or that is not owned any more, is left alone; one
 // that other works own as well only loses this owner. The tracker tells the owner when a remaining one has gone.
-func (c *Cluster) Remove(ctx context.Context, amw *workv1.AppliedManifestWork, resources []workv1.AppliedManifestResourceMeta) (remaining []workv1.AppliedManifestResourceMeta, err error) {
+func (c *Cluster) Remove(ctx context.Context, amw *workv1.AppliedManifestWork,
+	resources []workv1.AppliedManifestResourceMeta) (remaining []workv1.AppliedManifestResourceMeta, err error) {
 	unasked := func(r workv1.AppliedManifestResourceMeta) bool { return !c.isWaitedFor(amw, r) }
-	return c.each(amw, "delete", resources, unasked, func(r *workv1.AppliedManifestResourceMeta) (bool, error) { return c.remove(ctx, amw, r) })
+	return c.each(amw, "delete", resources, unasked,
+		func(r *workv1.AppliedManifestResourceMeta) (bool, error) { return c.remove(ctx, amw, r) })
 }
 
 // Release makes resources not be owned by the AppliedManifestWork any more, without deleting them. It returns those
 // that still are, because of the error.
-func (c *Cluster) Release(ctx context.Context, amw *workv1.AppliedManifestWork, resources []workv1.AppliedManifestResourceMeta) (remaining []workv1.AppliedManifestResourceMeta, err error) {
+func (c *Cluster) Release(ctx context.Context, amw *workv1.AppliedManifestWork,
+	resources []workv1.AppliedManifestResourceMeta) (remaining []workv1.AppliedManifestResourceMeta, err error) {
 	all := func(workv1.AppliedManifestResourceMeta) bool { return true }
 	return c.each(amw, "release", resources, all, func(r *workv1.AppliedManifestResourceMeta) (bool, error) {
 		resource, live, err := c.find(ctx, amw, r)
@@ -98,7 +101,8 @@ const atOnce = 16
 
 // each does something with those resources that are due, many at a time. But what takes others with it, on its own terms, comes last,
 // and waits for all that come before it: in a namespace that is being deleted the propagation policies of objects have no effect any more.
-func (c *Cluster) each(amw *workv1.AppliedManifestWork, verb string, resources []workv1.AppliedManifestResourceMeta, due func(workv1.AppliedManifestResourceMeta) bool,
+func (c *Cluster) each(amw *workv1.AppliedManifestWork, verb string, resources []workv1.AppliedManifestResourceMeta,
+	due func(workv1.AppliedManifestResourceMeta) bool,
 	do func(*workv1.AppliedManifestResourceMeta) (gone bool, err error)) (remaining []workv1.AppliedManifestResourceMeta, err error) {
 	after := slices.SortedStableFunc(slices.Values(resources), func(a, b workv1.AppliedManifestResourceMeta) int {
 		return cmp.Compare(rank(&a), rank(&b))
@@ -183,7 +187,8 @@ func (c *Cluster) isWaitedFor(amw *workv1.AppliedManifestWork, r workv1.AppliedM
 	return known && revision == asked.(request).revision
 }
 
-func (c *Cluster) remove(ctx context.Context, amw *workv1.AppliedManifestWork, r *workv1.AppliedManifestResourceMeta) (gone bool, err error) {
+func (c *Cluster) remove(ctx context.Context, amw *workv1.AppliedManifestWork, r *workv1.AppliedManifestResourceMeta) (gone bool,
+	err error) {
 	if asked, err := c.removeUnread(ctx, amw, r); asked || err != nil {
 		return false, err
 	}
@@ -196,7 +201,8 @@ func (c *Cluster) remove(ctx context.Context, amw *workv1.AppliedManifestWork, r
 }
 
 // removeUnread deletes an object of which the tracker knows that it is the work's alone, and tells whether the API server agreed.
-func (c *Cluster) removeUnread(ctx context.Context, amw *workv1.AppliedManifestWork, r *workv1.AppliedManifestResourceMeta) (asked bool, err error) {
+func (c *Cluster) removeUnread(ctx context.Context, amw *workv1.AppliedManifestWork, r *workv1.AppliedManifestResourceMeta) (asked bool,
+	err error) {
 	o := Object(*r)
 	version, revision := c.Tracked.Alone(o, amw.UID)
 	if version == "" || r.UID == "" {
@@ -217,7 +223,8 @@ func (c *Cluster) removeUnread(ctx context.Context, amw *workv1.AppliedManifestW
 }
 
 // tryRemove fails with a conflict if the object changes before what was decided about it is done.
-func (c *Cluster) tryRemove(ctx context.Context, amw *workv1.AppliedManifestWork, r *workv1.AppliedManifestResourceMeta) (gone bool, err error) {
+func (c *Cluster) tryRemove(ctx context.Context, amw *workv1.AppliedManifestWork, r *workv1.AppliedManifestResourceMeta) (gone bool,
+	err error) {
 	resource, live, err := c.find(ctx, amw, r)
 	if err != nil || live == nil {
 		return err == nil, err
@@ -270,7 +277,8 @@ func insists(amw *workv1.AppliedManifestWork, finalizers []string) bool {
 
 // find returns the object of a recorded resource if it is the one that was recorded and still owned, else nil. A version that
 // is not served any more is replaced in the record by the one that is preferred now.
-func (c *Cluster) find(ctx context.Context, amw *workv1.AppliedManifestWork, r *workv1.AppliedManifestResourceMeta) (metadata.ResourceInterface, *metav1.PartialObjectMetadata, error) {
+func (c *Cluster) find(ctx context.Context, amw *workv1.AppliedManifestWork,
+	r *workv1.AppliedManifestResourceMeta) (metadata.ResourceInterface, *metav1.PartialObjectMetadata, error) {
 	o := Object(*r)
 	resource := c.Objects.Resource(o.GroupVersionResource).Namespace(o.Namespace)
 	live, err := resource.Get(ctx, o.Name, metav1.GetOptions{})
@@ -334,7 +342,8 @@ func shared(amw *workv1.AppliedManifestWork, live *metav1.PartialObjectMetadata)
 	return slices.ContainsFunc(live.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID != amw.UID && tracker.IsWork(o) })
 }
 
-func disown(ctx context.Context, resource metadata.ResourceInterface, amw *workv1.AppliedManifestWork, live *metav1.PartialObjectMetadata) error {
+func disown(ctx context.Context, resource metadata.ResourceInterface, amw *workv1.AppliedManifestWork,
+	live *metav1.PartialObjectMetadata) error {
 	without := live.DeepCopy()
 	delete(without.Annotations, FieldsAnnotation(amw.Name))
 	without.OwnerReferences = slices.DeleteFunc(without.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == amw.UID })

@@ -154,7 +154,8 @@ func TestNamespacesWait(t *testing.T) {
 func TestSorted(t *testing.T) {
 	t.Parallel()
 	want := []workv1.AppliedManifestResourceMeta{
-		resource("", "configmaps", "a"), resource("", "configmaps", "b"), resource("", "configmaps", "a"), resource("", "pods", "a"), resource("", "configmaps", "a"),
+		resource("", "configmaps", "a"), resource("", "configmaps", "b"), resource("", "configmaps", "a"), resource("", "pods", "a"),
+		resource("", "configmaps", "a"),
 		resource("apps", "deployments", "a"),
 	}
 	want[2].Namespace, want[4].Version = "last", "v2"
@@ -209,7 +210,8 @@ func TestMovedWhileBeingRemoved(t *testing.T) {
 			objects, c := contested(t, 1, func(live *metav1.PartialObjectMetadata) {
 				live.OwnerReferences = append(live.OwnerReferences, OwnerReference(other))
 			})
-			r, configMaps := resource("", "configmaps", "cm"), objects.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace("default")
+			r, configMaps := resource("", "configmaps", "cm"),
+				objects.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace("default")
 			if known {
 				live, err := configMaps.Get(t.Context(), "cm", metav1.GetOptions{})
 				if err != nil {

@@ -118,7 +118,8 @@ func mapping(mapper meta.RESTMapper, id manifest.Identity) (*meta.RESTMapping, e
 // Resource is how an AppliedManifestWork records an object, but for its UID.
 func Resource(mapping *meta.RESTMapping, id manifest.Identity) workv1.AppliedManifestResourceMeta {
 	return workv1.AppliedManifestResourceMeta{
-		ResourceIdentifier: workv1.ResourceIdentifier{Group: mapping.Resource.Group, Resource: mapping.Resource.Resource, Namespace: id.Namespace, Name: id.Name},
-		Version:            mapping.Resource.Version,
+		ResourceIdentifier: workv1.ResourceIdentifier{Group: mapping.Resource.Group, Resource: mapping.Resource.Resource, Namespace: id.Namespace,
+			Name: id.Name},
+		Version: mapping.Resource.Version,
 	}
 }

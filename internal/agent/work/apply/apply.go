@@ -60,7 +60,8 @@ func (a *applier) apply(ctx context.Context, amw *workv1.AppliedManifestWork, wo
 	return outcomes
 }
 
-func (a *applier) applyOne(ctx context.Context, work *workv1.ManifestWork, owner metav1.OwnerReference, m manifest.Manifest, last *pass) outcome {
+func (a *applier) applyOne(ctx context.Context, work *workv1.ManifestWork, owner metav1.OwnerReference, m manifest.Manifest,
+	last *pass) outcome {
 	o := outcome{ordinal: m.Ordinal}
 	if m.Err != nil {
 		o.err = m.Err

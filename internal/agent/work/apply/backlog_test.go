@@ -55,7 +55,8 @@ func TestBacklog(t *testing.T) {
 
 	// A proxy without a hub behind it, and a hub that is about to start, are no better. The next try is another's: a hub may
 	// have nothing but such answers to one work.
-	for _, code := range []int{http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable} {
+	for _, code := range []int{http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway,
+		http.StatusServiceUnavailable} {
 		before := b.probe
 		overloaded := b.observe(apierrors.NewGenericServerResponse(code, "put", schema.GroupResource{}, before, "", 0, true))
 		if got := resultOf(before, overloaded); got != (ctrl.Result{RequeueAfter: fallback}) || b.probe == before {

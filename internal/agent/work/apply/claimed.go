@@ -33,7 +33,8 @@ func (e *claimedError) Error() string {
 	if e.doubt != nil {
 		text += "; " + clip(e.doubt.Error())
 	}
-	return text + fmt.Sprintf(". It does so at once if you run on the managed cluster: kubectl annotate appliedmanifestwork %s %s-", e.applied, fleet.AnnotationClusterName)
+	return text + fmt.Sprintf(". It does so at once if you run on the managed cluster: kubectl annotate appliedmanifestwork %s %s-", e.applied,
+		fleet.AnnotationClusterName)
 }
 
 // claimed is why the AppliedManifestWork is not this agent's, or nil. The agent's own from when its cluster had another name is, and

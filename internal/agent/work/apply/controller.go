@@ -91,7 +91,8 @@ func New(hub, managed client.Client, dyn dynamic.Interface, cluster *applied.Clu
 }
 
 // Register adds the controller to the manager of the managed cluster.
-func Register(mgr ctrl.Manager, hub cluster.Cluster, dyn dynamic.Interface, managed *applied.Cluster, observed *observe.Observer, o Options) error {
+func Register(mgr ctrl.Manager, hub cluster.Cluster, dyn dynamic.Interface, managed *applied.Cluster, observed *observe.Observer,
+	o Options) error {
 	c := New(hub.GetClient(), mgr.GetClient(), dyn, managed, observed, o)
 	workOf := func(name string) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.Namespace, Name: name}}}
@@ -341,7 +342,8 @@ func (c *Controller) record(ctx context.Context, amw *workv1.AppliedManifestWork
 }
 
 // writeInventory writes down what the AppliedManifestWork owns, in the order of the API.
-func (c *Controller) writeInventory(ctx context.Context, amw *workv1.AppliedManifestWork, resources []workv1.AppliedManifestResourceMeta) error {
+func (c *Controller) writeInventory(ctx context.Context, amw *workv1.AppliedManifestWork,
+	resources []workv1.AppliedManifestResourceMeta) error {
 	resources = applied.Sorted(resources)
 	if equality.Semantic.DeepEqual(amw.Status.AppliedResources, resources) {
 		return nil

@@ -43,7 +43,8 @@ func TestUntrack(t *testing.T) {
 	tracked := tracker.New(t.Context(), fake.NewSimpleMetadataClient(scheme))
 	c := &Controller{tracked: tracked}
 	outcomeOf := func(name string) outcome {
-		o := outcome{resolved: true, mapping: &meta.RESTMapping{Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, Scope: meta.RESTScopeNamespace}}
+		o := outcome{resolved: true, mapping: &meta.RESTMapping{Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"},
+			Scope: meta.RESTScopeNamespace}}
 		o.identity = manifest.Identity{Namespace: "default", Name: name}
 		return o
 	}
@@ -77,15 +78,18 @@ func TestDeletingSaysWhy(t *testing.T) {
 	long := strings.Repeat("x", 2000)
 	for want, delay := range map[string]*applied.Delay{
 		usual: nil,
-		usual + ". There is no progress, with 1 object left: services web/web has the finalizers a": {Left: 1, Reasons: []string{"services web/web has the finalizers a"}},
+		usual + ". There is no progress, with 1 object left: services web/web has the finalizers a": {Left: 1,
+			Reasons: []string{"services web/web has the finalizers a"}},
 		usual + ". There is no progress, with 3 objects left: one; and 2 more. If the cluster runs no garbage collector, that has no end; to wait for no dependents, run: " +
-			`kubectl -n prod1 patch manifestwork web --type=merge -p '{"spec":{"deleteOption":null}}'`: {Left: 3, Reasons: []string{"one"}, Dependents: true},
+			`kubectl -n prod1 patch manifestwork web --type=merge -p '{"spec":{"deleteOption":null}}'`: {Left: 3, Reasons: []string{"one"},
+			Dependents: true},
 	} {
 		if got := deleting(w, delay); got != want {
 			t.Errorf("%s\nwant\n%s", got, want)
 		}
 	}
-	if got := deleting(w, &applied.Delay{Left: 9, Reasons: []string{long, long, long}, Dependents: true}); len(got) > 32768 || !strings.Contains(got, "and 6 more") {
+	if got := deleting(w, &applied.Delay{Left: 9, Reasons: []string{long, long, long}, Dependents: true}); len(got) > 32768 ||
+		!strings.Contains(got, "and 6 more") {
 		t.Errorf("%d bytes: %s", len(got), got)
 	}
 }

@@ -104,7 +104,8 @@ func (a *applier) preview(ctx context.Context, amw *workv1.AppliedManifestWork, 
 	return previews
 }
 
-func (a *applier) previewOne(ctx context.Context, o *outcome, owner metav1.OwnerReference, work *workv1.ManifestWork, m manifest.Manifest, last *pass) (reason, message string) {
+func (a *applier) previewOne(ctx context.Context, o *outcome, owner metav1.OwnerReference, work *workv1.ManifestWork, m manifest.Manifest,
+	last *pass) (reason, message string) {
 	if o.err = m.Err; o.err != nil {
 		return "", ""
 	}
@@ -200,7 +201,8 @@ func (c *Controller) reportPreviews(work *workv1.ManifestWork, amw *workv1.Appli
 			status.ResourceMeta = p.resourceMeta()
 		}
 		c.renewCondition(&status.Conditions, metav1.Condition{
-			Type: fleet.ConditionDryRun, Status: verdict(p.reason), Reason: p.reason, Message: clipTo(p.message, room), ObservedGeneration: work.Generation,
+			Type: fleet.ConditionDryRun, Status: verdict(p.reason), Reason: p.reason, Message: clipTo(p.message, room),
+			ObservedGeneration: work.Generation,
 		})
 		if p.reason == fleet.ReasonWouldFail {
 			failed = append(failed, clip(p.message))
@@ -213,7 +215,8 @@ func (c *Controller) reportPreviews(work *workv1.ManifestWork, amw *workv1.Appli
 	cond := metav1.Condition{
 		Type: fleet.ConditionDryRun, Status: metav1.ConditionTrue, Reason: fleet.ReasonDryRunComplete, ObservedGeneration: work.Generation,
 		Message: fmt.Sprintf("Of %d manifests, %d would be created, %d changed, %d left as they are, and %d cannot be tried; %d objects would be deleted%s",
-			len(previews), count[fleet.ReasonWouldCreate], count[fleet.ReasonWouldChange], count[fleet.ReasonWouldNotChange], count[fleet.ReasonCannotBeTried],
+			len(previews), count[fleet.ReasonWouldCreate], count[fleet.ReasonWouldChange], count[fleet.ReasonWouldNotChange],
+			count[fleet.ReasonCannotBeTried],
 			len(obsolete), namesOf(obsolete)),
 	}
 	if len(failed) > 0 {

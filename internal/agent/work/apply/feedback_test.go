@@ -55,8 +55,10 @@ func newReporter(t *testing.T) *reporter {
 func (r *reporter) pass(t *testing.T, live *unstructured.Unstructured) workv1.ManifestCondition {
 	t.Helper()
 	r.clock.Step(time.Minute)
-	o := outcome{resolved: true, presence: present, live: live, mapping: &meta.RESTMapping{Resource: schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}}}
-	o.identity = manifest.Identity{GroupVersionKind: schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, Namespace: "default", Name: "web"}
+	o := outcome{resolved: true, presence: present, live: live,
+		mapping: &meta.RESTMapping{Resource: schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}}}
+	o.identity = manifest.Identity{GroupVersionKind: schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"},
+		Namespace: "default", Name: "web"}
 	o.freeze(r.work, r.last.find(o.object()))
 	outcomes := []outcome{o}
 	r.ask(fleet.AppliedManifestWorkName(hubHash, r.work.Name), r.work, r.last, outcomes)
@@ -71,12 +73,14 @@ func (r *reporter) pass(t *testing.T, live *unstructured.Unstructured) workv1.Ma
 func webWith(available int64) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "apps/v1", "kind": "Deployment", "metadata": map[string]any{"namespace": "default", "name": "web", "generation": int64(1)},
-		"spec":   map[string]any{"replicas": int64(2)},
-		"status": map[string]any{"observedGeneration": int64(1), "replicas": int64(2), "updatedReplicas": int64(2), "availableReplicas": available},
+		"spec": map[string]any{"replicas": int64(2)},
+		"status": map[string]any{"observedGeneration": int64(1), "replicas": int64(2), "updatedReplicas": int64(2),
+			"availableReplicas": available},
 	}}
 }
 
-func (r *reporter) expect(t *testing.T, conditions []metav1.Condition, kind string, status metav1.ConditionStatus, reason string) metav1.Condition {
+func (r *reporter) expect(t *testing.T, conditions []metav1.Condition, kind string, status metav1.ConditionStatus,
+	reason string) metav1.Condition {
 	t.Helper()
 	cond := meta.FindStatusCondition(conditions, kind)
 	if cond == nil {
@@ -120,7 +124,8 @@ func TestNewGeneration(t *testing.T) {
 	r := newReporter(t)
 	r.pass(t, webWith(2))
 	r.work.Generation = 2
-	r.work.Spec.ManifestConfigs[0].FeedbackRules = []workv1.FeedbackRule{{Type: workv1.JSONPathsType, JSONPaths: []workv1.JSONPath{{Name: "replicas", Path: ".spec.replicas"}}}}
+	r.work.Spec.ManifestConfigs[0].FeedbackRules = []workv1.FeedbackRule{{Type: workv1.JSONPathsType,
+		JSONPaths: []workv1.JSONPath{{Name: "replicas", Path: ".spec.replicas"}}}}
 	status := r.pass(t, nil)
 	r.expect(t, status.Conditions, "Serving", "", "")
 	r.expect(t, r.work.Status.Conditions, "Serving", "", "")

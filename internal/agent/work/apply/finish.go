@@ -50,7 +50,8 @@ func (c *Controller) finish(ctx context.Context, work *workv1.ManifestWork) (ctr
 }
 
 // await sees to it that the AppliedManifestWork goes, whose end brings the work back here, and reports if that takes a while.
-func (c *Controller) await(ctx context.Context, work *workv1.ManifestWork, amw *workv1.AppliedManifestWork, d *deletion) (ctrl.Result, error) {
+func (c *Controller) await(ctx context.Context, work *workv1.ManifestWork, amw *workv1.AppliedManifestWork, d *deletion) (ctrl.Result,
+	error) {
 	var err error
 	if amw.DeletionTimestamp.IsZero() {
 		c.ignore(work.Name)

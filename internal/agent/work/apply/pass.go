@@ -68,7 +68,8 @@ const (
 )
 
 func (o *outcome) object() tracker.Object {
-	return tracker.Object{GroupVersionResource: o.mapping.Resource, NamespacedName: types.NamespacedName{Namespace: o.identity.Namespace, Name: o.identity.Name}}
+	return tracker.Object{GroupVersionResource: o.mapping.Resource, NamespacedName: types.NamespacedName{Namespace: o.identity.Namespace,
+		Name: o.identity.Name}}
 }
 
 // resource is how an AppliedManifestWork records the object.

@@ -56,7 +56,8 @@ func TestExplain(t *testing.T) {
 				},
 			})
 			err := (&applier{managed: managed}).explain(t.Context(), deployment, test.err)
-			if !errors.Is(err, test.err) || strings.Contains(err.Error(), "lacks") != (test.want != "") || !strings.Contains(err.Error(), test.want) {
+			if !errors.Is(err, test.err) || strings.Contains(err.Error(), "lacks") != (test.want != "") ||
+				!strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v, want it to say %q", err, test.want)
 			}
 		})

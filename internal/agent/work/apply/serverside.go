@@ -81,7 +81,8 @@ func newServerSide(ctx context.Context, w *writer, t *task) (*serverSide, error)
 	if s.always, err = ignore.Compile(config.IgnoreFields, workv1.IgnoreFieldsConditionOnSpokePresent); err != nil {
 		return nil, err
 	}
-	if s.unlessNew, err = ignore.Compile(config.IgnoreFields, workv1.IgnoreFieldsConditionOnSpokePresent, workv1.IgnoreFieldsConditionOnSpokeChange); err != nil {
+	if s.unlessNew, err = ignore.Compile(config.IgnoreFields, workv1.IgnoreFieldsConditionOnSpokePresent,
+		workv1.IgnoreFieldsConditionOnSpokeChange); err != nil {
 		return nil, err
 	}
 	s.ignoresAny = !s.unlessNew.Empty()
@@ -164,7 +165,8 @@ func (s *serverSide) giveUp(ctx context.Context, live, withoutThem *unstructured
 		return fmt.Errorf("write metadata.managedFields: %w", err)
 	}
 	owned[mine].FieldsV1 = metav1.NewFieldsV1(string(kept))
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"managedFields": owned, "resourceVersion": live.GetResourceVersion()}})
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"managedFields": owned,
+		"resourceVersion": live.GetResourceVersion()}})
 	if err != nil {
 		return err
 	}

@@ -54,7 +54,8 @@ func deleting(work *workv1.ManifestWork, delay *applied.Delay) string {
 	if more := delay.Left - len(reasons); more > 0 {
 		reasons = append(reasons, fmt.Sprintf("and %d more", more))
 	}
-	explanation := fmt.Sprintf("%s. There is no progress, with %s left: %s", message, text.Count(delay.Left, "object"), strings.Join(reasons, "; "))
+	explanation := fmt.Sprintf("%s. There is no progress, with %s left: %s", message, text.Count(delay.Left, "object"),
+		strings.Join(reasons, "; "))
 	if delay.Dependents {
 		explanation += fmt.Sprintf(". If the cluster runs no garbage collector, that has no end; to wait for no dependents, run: kubectl -n %s patch manifestwork %s "+
 			`--type=merge -p '{"spec":{"deleteOption":null}}'`, work.Namespace, work.Name)
@@ -158,7 +159,8 @@ func findStatus(manifests []workv1.ManifestCondition, resource workv1.ManifestRe
 }
 
 func (o *outcome) appliedCondition() metav1.Condition {
-	cond := metav1.Condition{Type: fleet.ConditionApplied, Status: metav1.ConditionTrue, Reason: fleet.ReasonAppliedManifestComplete, Message: "Apply manifest complete"}
+	cond := metav1.Condition{Type: fleet.ConditionApplied, Status: metav1.ConditionTrue, Reason: fleet.ReasonAppliedManifestComplete,
+		Message: "Apply manifest complete"}
 	if o.err != nil {
 		cond.Status, cond.Reason, cond.Message = metav1.ConditionFalse, o.failure(), "Failed to apply manifest: "+clip(o.err.Error())
 	}
@@ -174,9 +176,11 @@ func (o *outcome) availableCondition() metav1.Condition {
 	case o.presence == absent:
 		cond.Status, cond.Reason, cond.Message = metav1.ConditionFalse, fleet.ReasonResourceNotAvailable, "Resource is not available"
 	case o.identity.Name == "":
-		cond.Status, cond.Reason, cond.Message = metav1.ConditionUnknown, fleet.ReasonIncompleteResourceMeta, "The manifest does not say which resource it is about"
+		cond.Status, cond.Reason, cond.Message = metav1.ConditionUnknown, fleet.ReasonIncompleteResourceMeta,
+			"The manifest does not say which resource it is about"
 	default:
-		cond.Status, cond.Reason, cond.Message = metav1.ConditionUnknown, fleet.ReasonFetchingResourceFailed, "It could not be found out whether the resource exists"
+		cond.Status, cond.Reason, cond.Message = metav1.ConditionUnknown, fleet.ReasonFetchingResourceFailed,
+			"It could not be found out whether the resource exists"
 	}
 	return cond
 }

@@ -120,7 +120,8 @@ func TestFeedbackOfUnknownResource(t *testing.T) {
 	t.Parallel()
 	r := newReporter(t)
 	o := outcome{presence: absent, err: errors.New("no such kind")}
-	o.identity = manifest.Identity{GroupVersionKind: schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Unknown"}, Namespace: "default", Name: "web"}
+	o.identity = manifest.Identity{GroupVersionKind: schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Unknown"},
+		Namespace: "default", Name: "web"}
 	r.updateStatus(r.work, []outcome{o})
 	r.expect(t, r.work.Status.ResourceStatus.Manifests[0].Conditions, "StatusFeedbackSynced", "False", "StatusFeedbackSyncFailed")
 	o.identity.Name = "other"

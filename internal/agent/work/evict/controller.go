@@ -129,7 +129,8 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		if err := c.mark(ctx, amw, &now); err != nil {
 			return ctrl.Result{}, err
 		}
-		log.FromContext(ctx).Info("The ManifestWork is missing on the hub; what it applied is deleted if it does not come back", "after", c.GracePeriod.String())
+		log.FromContext(ctx).Info("The ManifestWork is missing on the hub; what it applied is deleted if it does not come back", "after",
+			c.GracePeriod.String())
 	}
 	if left := amw.Status.EvictionStartTime.Add(c.GracePeriod).Sub(c.Clock.Now()); left > 0 {
 		return ctrl.Result{RequeueAfter: left}, nil

@@ -67,7 +67,8 @@ func (w *world) look() (*workv1.AppliedManifestWork, time.Duration) {
 }
 
 func applied(hubHash, agentID, cluster string) *workv1.AppliedManifestWork {
-	amw := &workv1.AppliedManifestWork{ObjectMeta: metav1.ObjectMeta{Name: hubHash + "-work"}, Spec: workv1.AppliedManifestWorkSpec{HubHash: hubHash, AgentID: agentID, ManifestWorkName: "work"}}
+	amw := &workv1.AppliedManifestWork{ObjectMeta: metav1.ObjectMeta{Name: hubHash + "-work"},
+		Spec: workv1.AppliedManifestWorkSpec{HubHash: hubHash, AgentID: agentID, ManifestWorkName: "work"}}
 	if cluster != "" {
 		amw.Annotations = map[string]string{fleet.AnnotationClusterName: cluster}
 	}
@@ -169,7 +170,8 @@ func TestHubGoneForAnHour(t *testing.T) {
 					t.Fatal("it takes silence for an answer")
 				}
 				amw := &workv1.AppliedManifestWork{}
-				if err := w.managed.Get(t.Context(), client.ObjectKey{Name: w.name}, amw); err != nil || (amw.Status.EvictionStartTime == nil) != test.before {
+				if err := w.managed.Get(t.Context(), client.ObjectKey{Name: w.name}, amw); err != nil ||
+					(amw.Status.EvictionStartTime == nil) != test.before {
 					t.Fatalf("while the hub is gone: %+v, %v", amw.Status, err)
 				}
 			}

@@ -236,9 +236,11 @@ func (c *Checker) remember(q question, a answer) {
 
 // checkEscalation makes sure that the executor does not give away rights that it does not have: the API server refuses a role
 // or binding that does, even if it is only to be tried.
-func (c *Checker) checkEscalation(ctx context.Context, account workv1.ManifestWorkSubjectServiceAccount, o Object) (until time.Time, err error) {
+func (c *Checker) checkEscalation(ctx context.Context, account workv1.ManifestWorkSubjectServiceAccount, o Object) (until time.Time,
+	err error) {
 	q := question{
-		account: username(account), verb: "create", GroupResource: o.GroupResource(), NamespacedName: o.NamespacedName, content: manifest.Hash(o.Content),
+		account: username(account), verb: "create", GroupResource: o.GroupResource(), NamespacedName: o.NamespacedName,
+		content: manifest.Hash(o.Content),
 	}
 	a, err := c.once(q, func() (allowed, remember bool, err error) {
 		err = c.tryAs(ctx, account, o)
@@ -255,13 +257,15 @@ func (c *Checker) tryAs(ctx context.Context, account workv1.ManifestWorkSubjectS
 	if err != nil {
 		return fmt.Errorf("act as ServiceAccount %s/%s: %w", account.Namespace, account.Name, err)
 	}
-	_, err = as.Resource(o.GroupVersionResource).Namespace(o.Namespace).Create(ctx, manifest.ForCreate(o.Content), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	_, err = as.Resource(o.GroupVersionResource).Namespace(o.Namespace).Create(ctx, manifest.ForCreate(o.Content),
+		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	switch {
 	case err == nil, apierrors.IsAlreadyExists(err):
 		return nil
 	case apierrors.IsForbidden(err) && !isOfNamespace(err, o):
 		return &refusedError{fmt.Errorf("not allowed to apply %s %s: ServiceAccount %s/%s would give away rights that it does not have; "+
-			"grant it these rights itself, or the verbs escalate and bind on %s: %w", o.Resource, o.NamespacedName, account.Namespace, account.Name, o.Resource, err)}
+			"grant it these rights itself, or the verbs escalate and bind on %s: %w", o.Resource, o.NamespacedName, account.Namespace, account.Name,
+			o.Resource, err)}
 	default:
 		return fmt.Errorf("try %s %s as ServiceAccount %s/%s: %w", o.Resource, o.NamespacedName, account.Namespace, account.Name, err)
 	}
@@ -280,10 +284,13 @@ func refusal(account workv1.ManifestWorkSubjectServiceAccount, missing []string,
 	resource := o.GroupResource().String()
 	subject := account.Namespace + ":" + account.Name
 	where, grant := "in the whole cluster", fmt.Sprintf("kubectl create clusterrole %[1]s --verb=%[2]s --resource=%[3]s && "+
-		"kubectl create clusterrolebinding %[1]s --clusterrole=%[1]s --serviceaccount=%[4]s", "work-"+account.Name, strings.Join(missing, ","), resource, subject)
+		"kubectl create clusterrolebinding %[1]s --clusterrole=%[1]s --serviceaccount=%[4]s", "work-"+account.Name, strings.Join(missing, ","),
+		resource, subject)
 	if o.Namespace != "" {
-		where, grant = fmt.Sprintf("in namespace %q", o.Namespace), fmt.Sprintf("kubectl -n %[5]s create role %[1]s --verb=%[2]s --resource=%[3]s && "+
-			"kubectl -n %[5]s create rolebinding %[1]s --role=%[1]s --serviceaccount=%[4]s", "work-"+account.Name, strings.Join(missing, ","), resource, subject, o.Namespace)
+		where, grant = fmt.Sprintf("in namespace %q", o.Namespace),
+			fmt.Sprintf("kubectl -n %[5]s create role %[1]s --verb=%[2]s --resource=%[3]s && "+
+				"kubectl -n %[5]s create rolebinding %[1]s --role=%[1]s --serviceaccount=%[4]s", "work-"+account.Name, strings.Join(missing, ","),
+				resource, subject, o.Namespace)
 	}
 	return fmt.Errorf("not allowed to apply %s %s: the executor of the work, ServiceAccount %s/%s, lacks the verbs [%s] on resource %q in API group %q %s; "+
 		"grant them on the managed cluster, for instance with: %s",

@@ -28,7 +28,8 @@ import (
 )
 
 var deployer = &workv1.ManifestWorkExecutor{Subject: workv1.ManifestWorkExecutorSubject{
-	Type: workv1.ExecutorSubjectTypeServiceAccount, ServiceAccount: &workv1.ManifestWorkSubjectServiceAccount{Namespace: "ns", Name: "deployer"},
+	Type: workv1.ExecutorSubjectTypeServiceAccount, ServiceAccount: &workv1.ManifestWorkSubjectServiceAccount{Namespace: "ns",
+		Name: "deployer"},
 }}
 
 // authorizer answers reviews.
@@ -64,7 +65,8 @@ func newAuthorizer(allowed ...string) *authorizer {
 
 func (a *authorizer) check(t *testing.T, name string, readOnly bool) (Verdict, error) {
 	t.Helper()
-	return a.Check(t.Context(), deployer, Object{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("configmaps"), NamespacedName: types.NamespacedName{Namespace: "ns", Name: name}, Owned: true, ReadOnly: readOnly})
+	return a.Check(t.Context(), deployer, Object{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("configmaps"),
+		NamespacedName: types.NamespacedName{Namespace: "ns", Name: name}, Owned: true, ReadOnly: readOnly})
 }
 
 // WK-33 WK-34: a verdict holds until the first of the answers that it rests on expires, and not a moment longer.
@@ -135,7 +137,8 @@ func TestEscalation(t *testing.T) {
 	t.Parallel()
 	roles := rbacv1.SchemeGroupVersion.WithResource("roles")
 	forbidden := func(text string) error { return apierrors.NewForbidden(roles.GroupResource(), "a", errors.New(text)) }
-	terminating := apierrors.NewForbidden(roles.GroupResource(), "a", errors.New("unable to create new content in namespace ns because it is being terminated"))
+	terminating := apierrors.NewForbidden(roles.GroupResource(), "a",
+		errors.New("unable to create new content in namespace ns because it is being terminated"))
 	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
 	for name, test := range map[string]struct {
 		answer         error
@@ -147,7 +150,8 @@ func TestEscalation(t *testing.T) {
 		"no impersonation": {forbidden(`User "agent" cannot impersonate resource "serviceaccounts"`), true, true},
 		"quota in a rule": {forbidden(`user "x" is attempting to grant RBAC permissions not currently held: {Resources:["a is forbidden: exceeded quota: "]}`),
 			true, true},
-		"quota":          {answer: forbidden("exceeded quota: few, requested: count/roles.rbac.authorization.k8s.io=1, used: 1, limited: 1"), fails: true},
+		"quota": {answer: forbidden("exceeded quota: few, requested: count/roles.rbac.authorization.k8s.io=1, used: 1, limited: 1"),
+			fails: true},
 		"namespace goes": {answer: terminating, fails: true},
 		"broken":         {answer: apierrors.NewInternalError(errors.New("broken")), fails: true},
 	} {
@@ -173,7 +177,8 @@ func TestEscalation(t *testing.T) {
 			role := &unstructured.Unstructured{Object: map[string]any{
 				"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": map[string]any{"namespace": "ns", "name": "a"},
 			}}
-			_, err := a.Check(t.Context(), deployer, Object{GroupVersionResource: roles, NamespacedName: types.NamespacedName{Namespace: "ns", Name: "a"}, Content: role})
+			_, err := a.Check(t.Context(), deployer,
+				Object{GroupVersionResource: roles, NamespacedName: types.NamespacedName{Namespace: "ns", Name: "a"}, Content: role})
 			if (err != nil) != test.fails || IsRefusal(err) != test.refused {
 				t.Errorf("refused %t: %v", IsRefusal(err), err)
 			}

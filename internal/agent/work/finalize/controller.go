@@ -132,7 +132,8 @@ func (c *Controller) deletionOf(amw *workv1.AppliedManifestWork) (*deletion, err
 }
 
 // report says what is left, and what holds it up, once there has been no progress for a while, and tells when to do that.
-func (c *Controller) report(ctx context.Context, amw *workv1.AppliedManifestWork, d *deletion, removeErr error) (again time.Duration, err error) {
+func (c *Controller) report(ctx context.Context, amw *workv1.AppliedManifestWork, d *deletion, removeErr error) (again time.Duration,
+	err error) {
 	stands := c.clock.Since(d.progress)
 	if stands < reportAfter {
 		c.cluster.SetDelay(amw.Name, nil)

@@ -37,7 +37,8 @@ type bench struct {
 }
 
 func newBench(t *testing.T, configMaps int) *bench {
-	amw := &workv1.AppliedManifestWork{ObjectMeta: metav1.ObjectMeta{Name: workName, UID: "amw", Finalizers: []string{fleet.FinalizerAppliedManifestWorkCleanup}}}
+	amw := &workv1.AppliedManifestWork{ObjectMeta: metav1.ObjectMeta{Name: workName, UID: "amw",
+		Finalizers: []string{fleet.FinalizerAppliedManifestWorkCleanup}}}
 	scheme := metadatafake.NewTestScheme()
 	if err := metav1.AddMetaToScheme(scheme); err != nil {
 		t.Fatal(err)
@@ -61,7 +62,8 @@ func newBench(t *testing.T, configMaps int) *bench {
 	if err := workv1.AddToScheme(works); err != nil {
 		t.Fatal(err)
 	}
-	c := fake.NewClientBuilder().WithScheme(works).WithRESTMapper(meta.NewDefaultRESTMapper(nil)).WithObjects(amw).WithStatusSubresource(amw).Build()
+	c := fake.NewClientBuilder().WithScheme(works).WithRESTMapper(meta.NewDefaultRESTMapper(nil)).WithObjects(amw).WithStatusSubresource(amw).
+		Build()
 	if err := c.Delete(t.Context(), amw); err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +93,8 @@ func (b *bench) requests() map[string]int {
 func (b *bench) vanish(from, to int) {
 	b.Helper()
 	for i := from; i < to; i++ {
-		if err := b.objects.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("configmaps"), "default", fmt.Sprintf("cm-%d", i)); err != nil {
+		if err := b.objects.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("configmaps"), "default",
+			fmt.Sprintf("cm-%d", i)); err != nil {
 			b.Fatal(err)
 		}
 	}

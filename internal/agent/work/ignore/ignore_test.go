@@ -110,8 +110,10 @@ func TestErrors(t *testing.T) {
 // Of more expressions than a manifest may have none is compiled, and it is the same error to a condition.
 func TestTooMany(t *testing.T) {
 	t.Parallel()
-	_, err := Compile([]workv1.IgnoreField{{JSONPointers: strings.Split(strings.Repeat("/a ", 60)+"/a", " ")}, {JQPathExpressions: strings.Split(strings.Repeat(".a ", 60)+".a", " ")}})
-	if bad := (*Error)(nil); !errors.As(err, &bad) || err.Error() != "updateStrategy.serverSideApply.ignoreFields: expressions: there are 122; the limit is 100" {
+	_, err := Compile([]workv1.IgnoreField{{JSONPointers: strings.Split(strings.Repeat("/a ", 60)+"/a", " ")},
+		{JQPathExpressions: strings.Split(strings.Repeat(".a ", 60)+".a", " ")}})
+	if bad := (*Error)(nil); !errors.As(err, &bad) ||
+		err.Error() != "updateStrategy.serverSideApply.ignoreFields: expressions: there are 122; the limit is 100" {
 		t.Errorf("got %v", err)
 	}
 }

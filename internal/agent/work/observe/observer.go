@@ -303,7 +303,8 @@ func (o *Observer) observe(ctx context.Context, object tracker.Object) error {
 		return nil
 	}
 	// Not older than the change that was watched is new enough, and costs the API server no read of its store.
-	live, err := o.objects.Resource(object.GroupVersionResource).Namespace(object.Namespace).Get(ctx, object.Name, metav1.GetOptions{ResourceVersion: version})
+	live, err := o.objects.Resource(object.GroupVersionResource).Namespace(object.Namespace).Get(ctx, object.Name,
+		metav1.GetOptions{ResourceVersion: version})
 	for owner, asked := range questions {
 		switch {
 		case err == nil:

@@ -31,7 +31,8 @@ import (
 var (
 	things = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "things"}
 	thing  = tracker.Object{GroupVersionResource: things, NamespacedName: types.NamespacedName{Namespace: "default", Name: "thing"}}
-	level  = Question{FeedbackRules: []workv1.FeedbackRule{{Type: workv1.JSONPathsType, JSONPaths: []workv1.JSONPath{{Name: "level", Path: ".status.level"}}}}}
+	level  = Question{FeedbackRules: []workv1.FeedbackRule{{Type: workv1.JSONPathsType,
+		JSONPaths: []workv1.JSONPath{{Name: "level", Path: ".status.level"}}}}}
 )
 
 func at(version string, level int64) *unstructured.Unstructured {
@@ -86,7 +87,8 @@ func prepareCluster(t *testing.T) *cluster {
 		}
 		return true, c.thing, nil
 	})
-	c.Observer = New(objects, tracker.New(t.Context(), metadatafake.NewSimpleMetadataClient(scheme)), Options{MaxJSONRawLength: 1024, Clock: c.clock})
+	c.Observer = New(objects, tracker.New(t.Context(), metadatafake.NewSimpleMetadataClient(scheme)),
+		Options{MaxJSONRawLength: 1024, Clock: c.clock})
 	c.Listen(func(owner string) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -262,7 +264,8 @@ func TestOldAnswers(t *testing.T) {
 	if got := c.level("a"); got != "5" {
 		t.Errorf("level %q of an older object", got)
 	}
-	other := Question{FeedbackRules: []workv1.FeedbackRule{{Type: workv1.JSONPathsType, JSONPaths: []workv1.JSONPath{{Name: "other", Path: ".status.level"}}}}}
+	other := Question{FeedbackRules: []workv1.FeedbackRule{{Type: workv1.JSONPathsType,
+		JSONPaths: []workv1.JSONPath{{Name: "other", Path: ".status.level"}}}}}
 	asked := c.register("a", thing, level)
 	c.Ask("a", thing, other, at("6", 6))
 	if c.answer(thing, "a", asked, &Reading{}, "7") || c.Reading("a", thing).Values[0].Name != "other" {
@@ -348,7 +351,8 @@ func TestTroubles(t *testing.T) {
 func TestRulesWin(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	q := Question{Health: true, ConditionRules: []workv1.ConditionRule{{Condition: "Progressing", Type: workv1.CelConditionExpressionsType, CelExpressions: []string{"true"}}}}
+	q := Question{Health: true, ConditionRules: []workv1.ConditionRule{{Condition: "Progressing", Type: workv1.CelConditionExpressionsType,
+		CelExpressions: []string{"true"}}}}
 	c.Ask("a", thing, q, at("1", 1))
 	conditions := c.Reading("a", thing).Conditions
 	progressing, degraded := meta.FindStatusCondition(conditions, "Progressing"), meta.FindStatusCondition(conditions, "Degraded")

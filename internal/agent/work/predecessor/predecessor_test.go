@@ -90,7 +90,8 @@ func TestErrorsLast(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Now())
 	failure := func() error {
 		port++
-		return fmt.Errorf("get it: %w", &url.Error{Op: "Get", URL: "https://hub.internal:6443/apis", Err: fmt.Errorf("read tcp 10.0.0.1:%d: reset", port)})
+		return fmt.Errorf("get it: %w", &url.Error{Op: "Get", URL: "https://hub.internal:6443/apis",
+			Err: fmt.Errorf("read tcp 10.0.0.1:%d: reset", port)})
 	}
 	c := &Clusters{Clock: clock, Known: func(context.Context, string) (bool, error) { return false, failure() }}
 	_, first := c.Left(t.Context(), "old")

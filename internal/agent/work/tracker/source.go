@@ -48,7 +48,8 @@ func (s *source) watch(ctx context.Context, o metav1.ListOptions) (watch.Interfa
 // would wait in silence for a version that is far off; a list fails, and the reflector begins anew.
 func (s *source) tryWatch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	if s.failed && o.ResourceVersion != "" && o.SendInitialEvents == nil {
-		_, err := s.client.List(ctx, metav1.ListOptions{ResourceVersion: o.ResourceVersion, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan, Limit: 1})
+		_, err := s.client.List(ctx,
+			metav1.ListOptions{ResourceVersion: o.ResourceVersion, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan, Limit: 1})
 		if err != nil {
 			return nil, err
 		}

@@ -179,7 +179,8 @@ func (t *Tracker) watch(resource schema.GroupVersionResource) *kind {
 	k := &kind{tracker: t, resource: resource, objects: map[types.NamespacedName]*object{}, stop: cancel}
 	t.kinds[resource] = k
 	from := &source{kind: k, client: t.client.Resource(resource)}
-	listWatch := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{ListWithContextFunc: from.list, WatchFuncWithContext: from.watch}, t.client)
+	listWatch := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{ListWithContextFunc: from.list, WatchFuncWithContext: from.watch},
+		t.client)
 	reflector := cache.NewReflectorWithOptions(listWatch, &metav1.PartialObjectMetadata{}, k, cache.ReflectorOptions{
 		Name: "applied " + resource.String(), TypeDescription: resource.String(),
 	})

@@ -19,7 +19,8 @@ func named(name string) Object {
 }
 
 func live(name, version string, generation int64) *metav1.PartialObjectMetadata {
-	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: "1", ResourceVersion: version, Generation: generation}}
+	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: "1", ResourceVersion: version,
+		Generation: generation}}
 }
 
 // newKind is a tracker, the store of its ConfigMaps, and what owners were told. The store is driven by hand: events come

@@ -125,7 +125,8 @@ func (c *Controller) passOn(ctx context.Context, addOns []addonv1beta1.ManagedCl
 			before := addOn.DeepCopy()
 			now := after(c.clock.Now(), unknown.LastTransitionTime.Time)
 			meta.SetStatusCondition(&addOn.Status.Conditions, metav1.Condition{
-				Type: fleet.ConditionAvailable, Status: metav1.ConditionUnknown, Reason: unknown.Reason, Message: unknown.Message, LastTransitionTime: now,
+				Type: fleet.ConditionAvailable, Status: metav1.ConditionUnknown, Reason: unknown.Reason, Message: unknown.Message,
+				LastTransitionTime: now,
 			})
 			// Also where it was unknown for another reason: see saysMore.
 			availability(addOn).LastTransitionTime = now

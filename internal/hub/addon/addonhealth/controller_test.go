@@ -73,7 +73,8 @@ func TestLabels(t *testing.T) {
 	}{
 		"the cluster is there": {
 			condition(fleet.ConditionClusterAvailable, metav1.ConditionTrue, "x", noon),
-			map[string]string{"own": "label", prefix + "up": "available", prefix + "down": "unhealthy", prefix + "lost": "unreachable", prefix + "new": "unreachable"},
+			map[string]string{"own": "label", prefix + "up": "available", prefix + "down": "unhealthy", prefix + "lost": "unreachable", prefix +
+				"new": "unreachable"},
 		},
 		"nothing is known of the cluster": {nil, before},
 	} {
@@ -132,7 +133,8 @@ func TestLostClusterInOrder(t *testing.T) {
 	t.Parallel()
 	lost := condition(fleet.ConditionClusterAvailable, metav1.ConditionUnknown, "ManagedClusterLeaseUpdateStopped", noon)
 	for _, status := range []metav1.ConditionStatus{metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown} {
-		before := append(condition(fleet.ConditionAvailable, status, "Before", noon.Add(-time.Hour)), condition("Other", metav1.ConditionTrue, "Other", noon.Add(-time.Hour))...)
+		before := append(condition(fleet.ConditionAvailable, status, "Before", noon.Add(-time.Hour)),
+			condition("Other", metav1.ConditionTrue, "Other", noon.Add(-time.Hour))...)
 		c, reconcile := newHub(t, lost, nil, addOn("a", before))
 		reconcile()
 		found := &addonv1beta1.ManagedClusterAddOn{}
@@ -140,7 +142,8 @@ func TestLostClusterInOrder(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := found.Status.Conditions
-		if len(got) != 2 || got[0].Type != fleet.ConditionAvailable || got[0].Status != metav1.ConditionUnknown || got[0].Reason != "ManagedClusterLeaseUpdateStopped" ||
+		if len(got) != 2 || got[0].Type != fleet.ConditionAvailable || got[0].Status != metav1.ConditionUnknown ||
+			got[0].Reason != "ManagedClusterLeaseUpdateStopped" ||
 			!got[0].LastTransitionTime.Time.Equal(noon.Add(time.Second)) || !got[1].LastTransitionTime.Time.Equal(noon.Add(-time.Hour)) {
 			t.Errorf("after %s: %+v", status, got)
 		}

@@ -51,7 +51,8 @@ func (h *hub) entry(t *testing.T) *addonv1beta1.ClusterManagementAddOn {
 }
 
 // expectCondition checks one of those at noon, of generation 5: its time is that at which its status changed. An empty status is none.
-func expectCondition(t *testing.T, conditions []metav1.Condition, kind string, before, status metav1.ConditionStatus, reason, message string) {
+func expectCondition(t *testing.T, conditions []metav1.Condition, kind string, before, status metav1.ConditionStatus, reason,
+	message string) {
 	t.Helper()
 	got := meta.FindStatusCondition(conditions, kind)
 	if status == "" {
@@ -64,7 +65,8 @@ func expectCondition(t *testing.T, conditions []metav1.Condition, kind string, b
 	if status == before {
 		at = earlier.Time
 	}
-	if got == nil || got.Status != status || got.Reason != reason || !strings.Contains(got.Message, message) || got.ObservedGeneration != 5 || !got.LastTransitionTime.Time.Equal(at) {
+	if got == nil || got.Status != status || got.Reason != reason || !strings.Contains(got.Message, message) || got.ObservedGeneration != 5 ||
+		!got.LastTransitionTime.Time.Equal(at) {
 		t.Errorf("got %+v, want %s %s %q at %s", got, status, reason, message, at)
 	}
 }
@@ -76,8 +78,9 @@ func TestConfigured(t *testing.T) {
 	own := func(a *addonv1beta1.ManagedClusterAddOn) { a.Spec.Configs = configs("own") }
 	given := func(name, hash string) func(*addonv1beta1.ManagedClusterAddOn) {
 		return func(a *addonv1beta1.ManagedClusterAddOn) {
-			a.Status.ConfigReferences = []addonv1beta1.ConfigReference{{ConfigGroupResource: configs(name)[0].ConfigGroupResource, LastObservedGeneration: 1,
-				DesiredConfig: &addonv1beta1.ConfigSpecHash{ConfigReferent: configs(name)[0].ConfigReferent, SpecHash: hash}}}
+			a.Status.ConfigReferences = []addonv1beta1.ConfigReference{{ConfigGroupResource: configs(name)[0].ConfigGroupResource,
+				LastObservedGeneration: 1,
+				DesiredConfig:          &addonv1beta1.ConfigSpecHash{ConfigReferent: configs(name)[0].ConfigReferent, SpecHash: hash}}}
 		}
 	}
 	for name, test := range map[string]struct {
@@ -88,13 +91,15 @@ func TestConfigured(t *testing.T) {
 		message string
 		has     string
 	}{
-		"its turn":                {nil, nil, isTrue, "ConfigurationsConfigured", "Configurations configured", "one@o1"},
-		"has it":                  {given("one", "o1"), nil, isTrue, "ConfigurationsConfigured", "Configurations configured", "one@o1"},
-		"waits for its turn":      {nil, func(*testing.T, *hub) {}, isFalse, "ConfigurationsNotConfigured", "Waiting for the rollout", "one@"},
-		"waits in an upgrade":     {given("one", "o0"), func(*testing.T, *hub) {}, isFalse, "ConfigurationsNotConfigured", "Waiting for the rollout", "one@o0"},
-		"one is missing":          {own, nil, isFalse, "ConfigurationsNotConfigured", "own does not exist", "own@"},
-		"the next one is missing": {func(a *addonv1beta1.ManagedClusterAddOn) { own(a); given("one", "o1")(a) }, nil, isFalse, "ConfigurationsNotConfigured", "own does not exist", "one@o1"},
-		"they are not known yet":  {nil, func(_ *testing.T, h *hub) { h.notYet = true }, isFalse, "ConfigurationsNotConfigured", "", "one@"},
+		"its turn":           {nil, nil, isTrue, "ConfigurationsConfigured", "Configurations configured", "one@o1"},
+		"has it":             {given("one", "o1"), nil, isTrue, "ConfigurationsConfigured", "Configurations configured", "one@o1"},
+		"waits for its turn": {nil, func(*testing.T, *hub) {}, isFalse, "ConfigurationsNotConfigured", "Waiting for the rollout", "one@"},
+		"waits in an upgrade": {given("one", "o0"), func(*testing.T, *hub) {}, isFalse, "ConfigurationsNotConfigured",
+			"Waiting for the rollout", "one@o0"},
+		"one is missing": {own, nil, isFalse, "ConfigurationsNotConfigured", "own does not exist", "own@"},
+		"the next one is missing": {func(a *addonv1beta1.ManagedClusterAddOn) { own(a); given("one", "o1")(a) }, nil, isFalse,
+			"ConfigurationsNotConfigured", "own does not exist", "one@o1"},
+		"they are not known yet": {nil, func(_ *testing.T, h *hub) { h.notYet = true }, isFalse, "ConfigurationsNotConfigured", "", "one@"},
 		"there are none": {nil, func(t *testing.T, h *hub) {
 			entry := h.entry(t)
 			entry.Spec.DefaultConfigs, entry.Spec.InstallStrategy.Placements[0].Configs = nil, nil
@@ -124,9 +129,11 @@ func TestConfigured(t *testing.T) {
 						test.edit(a)
 					}
 					if before != "" {
-						a.Status.Conditions = []metav1.Condition{{Type: "Configured", Status: before, Reason: "Before", LastTransitionTime: earlier, ObservedGeneration: 4}}
+						a.Status.Conditions = []metav1.Condition{{Type: "Configured", Status: before, Reason: "Before", LastTransitionTime: earlier,
+							ObservedGeneration: 4}}
 					}
-					a.Status.Conditions = append(a.Status.Conditions, metav1.Condition{Type: "Degraded", Status: isTrue, Reason: "Before", LastTransitionTime: earlier})
+					a.Status.Conditions = append(a.Status.Conditions, metav1.Condition{Type: "Degraded", Status: isTrue, Reason: "Before",
+						LastTransitionTime: earlier})
 				})
 				if test.hub == nil {
 					h.edit(t, "c1", given("one", "o1"))
@@ -138,7 +145,8 @@ func TestConfigured(t *testing.T) {
 				expectCondition(t, h.addOn(t, "c2").Status.Conditions, "Configured", before, test.status, test.reason, test.message)
 				want(t, "references", h.have(t, "c2"), "c2="+test.has)
 				// Degraded is the add-on's own.
-				if degraded := meta.FindStatusCondition(h.addOn(t, "c2").Status.Conditions, "Degraded"); degraded == nil || degraded.Reason != "Before" {
+				if degraded := meta.FindStatusCondition(h.addOn(t, "c2").Status.Conditions, "Degraded"); degraded == nil ||
+					degraded.Reason != "Before" {
 					t.Errorf("%+v", degraded)
 				}
 				if writes, _ := h.reconcile(t); writes != 0 {
@@ -149,7 +157,8 @@ func TestConfigured(t *testing.T) {
 	}
 }
 
-// Contract section 6: a condition is of the present generation, too, where it says the same as of the one before: kubectl wait goes by that.
+// Contract section 6: a condition is of the present generation, too, where it says the same as of the one before: kubectl wait goes by
+// that.
 func TestConfiguredOfTheGeneration(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, clusterv1alpha1.RolloutStrategy{}, "c1")
@@ -159,7 +168,8 @@ func TestConfiguredOfTheGeneration(t *testing.T) {
 		a.Spec.Configs = configs("one") // which it has
 	})
 	h.reconcile(t)
-	if got := meta.FindStatusCondition(h.addOn(t, "c1").Status.Conditions, "Configured"); got.ObservedGeneration != 5 || got.Status != metav1.ConditionTrue {
+	if got := meta.FindStatusCondition(h.addOn(t, "c1").Status.Conditions, "Configured"); got.ObservedGeneration != 5 ||
+		got.Status != metav1.ConditionTrue {
 		t.Errorf("%+v", got)
 	}
 }
@@ -194,7 +204,8 @@ func TestInstallProgressions(t *testing.T) {
 	judged := func(t *testing.T, h *hub, cluster string, status metav1.ConditionStatus, reason string, since metav1.Time) {
 		t.Helper()
 		h.edit(t, cluster, func(a *addonv1beta1.ManagedClusterAddOn) {
-			*meta.FindStatusCondition(a.Status.Conditions, "Progressing") = metav1.Condition{Type: "Progressing", Status: status, Reason: reason, LastTransitionTime: since}
+			*meta.FindStatusCondition(a.Status.Conditions, "Progressing") = metav1.Condition{Type: "Progressing", Status: status, Reason: reason,
+				LastTransitionTime: since}
 		})
 	}
 	all := clusterv1alpha1.RolloutStrategy{Type: clusterv1alpha1.All}
@@ -208,11 +219,16 @@ func TestInstallProgressions(t *testing.T) {
 		message  string
 		done     bool // what the clusters have is applied, and good
 	}{
-		"it begins":    {all, []string{"c1", "c2"}, nil, isTrue, "Progressing", "selected clusters 2. configured addons 2/2 progressing..., 0 failed 0 timeout.", false},
-		"one by one":   {oneByOne(), []string{"c1", "c2"}, nil, isTrue, "Progressing", "selected clusters 2. configured addons 1/2 progressing..., 0 failed 0 timeout.", false},
-		"no clusters":  {all, nil, nil, isTrue, "Progressing", "selected clusters 0. configured addons 0/0 progressing..., 0 failed 0 timeout.", false},
-		"one is done":  {all, []string{"c1", "c2"}, func(t *testing.T, h *hub) { h.finish(t, "c1") }, isTrue, "Progressing", "configured addons 2/2 progressing...", false},
-		"all are done": {all, []string{"c1", "c2"}, func(t *testing.T, h *hub) { h.finish(t, "c1"); h.finish(t, "c2") }, isFalse, "Completed", "selected clusters 2. configured addons 2/2 completed with no errors, 0 failed 0 timeout.", true},
+		"it begins": {all, []string{"c1", "c2"}, nil, isTrue, "Progressing",
+			"selected clusters 2. configured addons 2/2 progressing..., 0 failed 0 timeout.", false},
+		"one by one": {oneByOne(), []string{"c1", "c2"}, nil, isTrue, "Progressing",
+			"selected clusters 2. configured addons 1/2 progressing..., 0 failed 0 timeout.", false},
+		"no clusters": {all, nil, nil, isTrue, "Progressing", "selected clusters 0. configured addons 0/0 progressing..., 0 failed 0 timeout.",
+			false},
+		"one is done": {all, []string{"c1", "c2"}, func(t *testing.T, h *hub) { h.finish(t, "c1") }, isTrue, "Progressing",
+			"configured addons 2/2 progressing...", false},
+		"all are done": {all, []string{"c1", "c2"}, func(t *testing.T, h *hub) { h.finish(t, "c1"); h.finish(t, "c2") }, isFalse, "Completed",
+			"selected clusters 2. configured addons 2/2 completed with no errors, 0 failed 0 timeout.", true},
 		"one has failed": {all, []string{"c1", "c2"}, func(t *testing.T, h *hub) {
 			h.finish(t, "c1")
 			judged(t, h, "c2", isFalse, "Failed", metav1.NewTime(noon))
@@ -221,7 +237,9 @@ func TestInstallProgressions(t *testing.T) {
 			h.finish(t, "c1")
 			judged(t, h, "c2", isTrue, "Progressing", earlier)
 		}, isTrue, "Progressing", "0 failed 1 timeout.", false},
-		"it has stopped": {oneByOne(), []string{"c1", "c2"}, func(t *testing.T, h *hub) { judged(t, h, "c1", isFalse, "Failed", metav1.NewTime(noon)) }, isTrue, "Progressing", "1 failed 0 timeout. stopped:", false},
+		"it has stopped": {oneByOne(), []string{"c1", "c2"},
+			func(t *testing.T, h *hub) { judged(t, h, "c1", isFalse, "Failed", metav1.NewTime(noon)) }, isTrue, "Progressing",
+			"1 failed 0 timeout. stopped:", false},
 		"one is missing": {all, []string{"c1"}, func(t *testing.T, h *hub) {
 			h.edit(t, "c1", func(a *addonv1beta1.ManagedClusterAddOn) { a.Spec.Configs = configs("own") })
 		}, isTrue, "Progressing", "own does not exist", false},
@@ -246,14 +264,16 @@ func TestInstallProgressions(t *testing.T) {
 				}
 				entry.Status.InstallProgressions[0].Conditions = nil
 				if before != "" {
-					entry.Status.InstallProgressions[0].Conditions = []metav1.Condition{{Type: "Progressing", Status: before, Reason: "Before", LastTransitionTime: earlier}}
+					entry.Status.InstallProgressions[0].Conditions = []metav1.Condition{{Type: "Progressing", Status: before, Reason: "Before",
+						LastTransitionTime: earlier}}
 				}
 				if err := h.Status().Update(t.Context(), entry); err != nil {
 					t.Fatal(err)
 				}
 				h.reconcile(t)
 				progressions := h.entry(t).Status.InstallProgressions
-				if len(progressions) != 1 || progressions[0].Namespace != "ns" || progressions[0].Name != "p" || len(progressions[0].Conditions) != 1 || len(progressions[0].ConfigReferences) != 1 {
+				if len(progressions) != 1 || progressions[0].Namespace != "ns" || progressions[0].Name != "p" || len(progressions[0].Conditions) != 1 ||
+					len(progressions[0].ConfigReferences) != 1 {
 					t.Fatalf("%+v", progressions)
 				}
 				expectCondition(t, progressions[0].Conditions, "Progressing", before, test.status, test.reason, test.message)
@@ -262,7 +282,8 @@ func TestInstallProgressions(t *testing.T) {
 					(reference.LastAppliedConfig != nil) != test.done || (reference.LastKnownGoodConfig != nil) != test.done {
 					t.Errorf("%+v", reference)
 				}
-				if defaults := h.entry(t).Status.DefaultConfigReferences; !slices.ContainsFunc(defaults, func(r addonv1beta1.DefaultConfigReference) bool { return r.DesiredConfig.SpecHash == "d1" }) {
+				if defaults := h.entry(t).Status.DefaultConfigReferences; !slices.ContainsFunc(defaults,
+					func(r addonv1beta1.DefaultConfigReference) bool { return r.DesiredConfig.SpecHash == "d1" }) {
 					t.Errorf("%+v", defaults)
 				}
 			})

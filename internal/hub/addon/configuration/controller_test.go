@@ -82,20 +82,23 @@ func (h *hub) Of(config addonv1beta1.AddOnConfig) (hashes.State, error) {
 func newHub(t *testing.T, strategy clusterv1alpha1.RolloutStrategy, clusters ...string) *hub {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clusterv1.AddToScheme, workv1.AddToScheme, addonv1beta1.AddToScheme, clusterv1beta1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clusterv1.AddToScheme, workv1.AddToScheme, addonv1beta1.AddToScheme,
+		clusterv1beta1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
 	}
 	entry := &addonv1beta1.ClusterManagementAddOn{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
 	entry.Spec.DefaultConfigs = configs("default")
-	entry.Spec.InstallStrategy = addonv1beta1.InstallStrategy{Type: addonv1beta1.InstallStrategyPlacements, Placements: []addonv1beta1.PlacementStrategy{
-		{PlacementRef: addonv1beta1.PlacementRef{Namespace: "ns", Name: "p"}, Configs: configs("one"), RolloutStrategy: strategy},
-	}}
+	entry.Spec.InstallStrategy = addonv1beta1.InstallStrategy{Type: addonv1beta1.InstallStrategyPlacements,
+		Placements: []addonv1beta1.PlacementStrategy{
+			{PlacementRef: addonv1beta1.PlacementRef{Namespace: "ns", Name: "p"}, Configs: configs("one"), RolloutStrategy: strategy},
+		}}
 	objects := []client.Object{
 		entry, &clusterv1beta1.Placement{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}},
 		&clusterv1beta1.PlacementDecision{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p-decision-1", Labels: map[string]string{fleet.LabelPlacement: "p"}}, Status: decided(clusters...),
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p-decision-1", Labels: map[string]string{fleet.LabelPlacement: "p"}},
+			Status:     decided(clusters...),
 		},
 	}
 	for _, name := range clusters {
@@ -107,7 +110,8 @@ func newHub(t *testing.T, strategy clusterv1alpha1.RolloutStrategy, clusters ...
 	builder := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
 		WithStatusSubresource(&addonv1beta1.ClusterManagementAddOn{}, &addonv1beta1.ManagedClusterAddOn{}).
 		WithInterceptorFuncs(interceptor.Funcs{
-			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch,
+				opts ...client.SubResourcePatchOption) error {
 				h.writes.Add(1)
 				return c.SubResource(sub).Patch(ctx, o, p, opts...)
 			},
@@ -184,7 +188,8 @@ func (h *hub) finish(t *testing.T, cluster string) {
 	}
 	meta.RemoveStatusCondition(&addOn.Status.Conditions, fleet.ConditionProgressing)
 	meta.SetStatusCondition(&addOn.Status.Conditions, metav1.Condition{
-		Type: fleet.ConditionProgressing, Status: metav1.ConditionFalse, Reason: fleet.ReasonCompleted, LastTransitionTime: metav1.NewTime(h.clock.Now()),
+		Type: fleet.ConditionProgressing, Status: metav1.ConditionFalse, Reason: fleet.ReasonCompleted,
+		LastTransitionTime: metav1.NewTime(h.clock.Now()),
 	})
 	if err := h.Status().Update(t.Context(), addOn); err != nil {
 		t.Fatal(err)
@@ -311,7 +316,8 @@ func TestMissingConfiguration(t *testing.T) {
 func TestAnnounced(t *testing.T) {
 	t.Parallel()
 	kind := func(resource, name, hash string) addonv1beta1.ConfigReference {
-		reference := addonv1beta1.ConfigReference{ConfigGroupResource: addonv1beta1.ConfigGroupResource{Group: "g", Resource: resource}, LastObservedGeneration: 1}
+		reference := addonv1beta1.ConfigReference{ConfigGroupResource: addonv1beta1.ConfigGroupResource{Group: "g", Resource: resource},
+			LastObservedGeneration: 1}
 		reference.DesiredConfig = &addonv1beta1.ConfigSpecHash{ConfigReferent: addonv1beta1.ConfigReferent{Name: name}, SpecHash: hash}
 		if hash == "" {
 			reference.LastObservedGeneration = 0
@@ -331,27 +337,46 @@ func TestAnnounced(t *testing.T) {
 		want         references
 		configured   metav1.ConditionStatus
 	}{
-		"its turn":                           {wanted: references{x1, y1}, verdict: rollout.Begin, want: references{x1, y1}, configured: metav1.ConditionTrue},
-		"its turn, announced before":         {have: references{x, y}, wanted: references{x1, y1}, verdict: rollout.Begin, want: references{x1, y1}, configured: metav1.ConditionTrue},
-		"nothing is wanted":                  {verdict: rollout.InProgress, configured: metav1.ConditionTrue},
-		"new, waits":                         {wanted: references{y1, x1}, verdict: rollout.Waiting, want: references{x, y}, configured: metav1.ConditionFalse},
-		"new, waits for another":             {have: references{other, y}, wanted: references{x1}, verdict: rollout.Waiting, want: references{x}, configured: metav1.ConditionFalse},
-		"new, waits to have nothing":         {have: references{x}, verdict: rollout.Waiting, want: references{x}, configured: metav1.ConditionFalse},
-		"new, missing":                       {wanted: references{x}, verdict: rollout.Skipped, problem: missing, want: references{x}, configured: metav1.ConditionFalse},
-		"new, one of two is missing":         {wanted: references{x1, y}, verdict: rollout.Skipped, problem: missing, want: references{x, y}, configured: metav1.ConditionFalse},
-		"new, not looked up":                 {wanted: references{x}, problem: hashes.ErrNotYet, want: references{x}, configured: metav1.ConditionFalse},
-		"new, the other one is looked up":    {wanted: references{x1}, want: references{x}, configured: metav1.ConditionFalse},
-		"new, placement unknown":             {have: references{x}, wanted: references{x2}, verdict: rollout.Skipped, kept: true, want: references{x}, configured: metav1.ConditionFalse},
-		"upgrade, waits":                     {have: references{x1}, wanted: references{x2}, verdict: rollout.Waiting, deployed: true, want: references{x1}, configured: metav1.ConditionFalse},
-		"upgrade, waits, not deployed":       {have: references{x1}, wanted: references{x2}, verdict: rollout.Waiting, want: references{x1}, configured: metav1.ConditionFalse},
-		"upgrade, waits for its first":       {wanted: references{x1}, verdict: rollout.Waiting, deployed: true, configured: metav1.ConditionFalse},
-		"upgrade, waits for one more":        {have: references{x1}, wanted: references{x1, y1}, verdict: rollout.Waiting, deployed: true, want: references{x1}, configured: metav1.ConditionFalse},
-		"upgrade, its turn":                  {have: references{x1}, wanted: references{x2}, verdict: rollout.Begin, deployed: true, want: references{x2}, configured: metav1.ConditionTrue},
-		"upgrade, the first is missing":      {wanted: references{x}, verdict: rollout.Skipped, problem: missing, deployed: true, want: references{x}, configured: metav1.ConditionFalse},
-		"upgrade, one more is missing":       {have: references{y1}, wanted: references{x, y1}, verdict: rollout.Skipped, problem: missing, deployed: true, want: references{x, y1}, configured: metav1.ConditionFalse},
-		"upgrade, the next is missing":       {have: references{x1}, wanted: references{other}, verdict: rollout.Skipped, problem: missing, deployed: true, want: references{x1}, configured: metav1.ConditionFalse},
-		"what it has is gone":                {have: references{x1}, wanted: references{x}, verdict: rollout.Skipped, problem: missing, deployed: true, want: references{x1}, configured: metav1.ConditionFalse},
-		"no longer selected, for the moment": {have: references{x1}, wanted: references{x2}, verdict: rollout.Skipped, kept: true, deployed: true, want: references{x1}, configured: metav1.ConditionTrue},
+		"its turn": {wanted: references{x1, y1}, verdict: rollout.Begin, want: references{x1, y1},
+			configured: metav1.ConditionTrue},
+		"its turn, announced before": {have: references{x, y}, wanted: references{x1, y1}, verdict: rollout.Begin,
+			want: references{x1, y1}, configured: metav1.ConditionTrue},
+		"nothing is wanted": {verdict: rollout.InProgress, configured: metav1.ConditionTrue},
+		"new, waits": {wanted: references{y1, x1}, verdict: rollout.Waiting, want: references{x, y},
+			configured: metav1.ConditionFalse},
+		"new, waits for another": {have: references{other, y}, wanted: references{x1}, verdict: rollout.Waiting, want: references{x},
+			configured: metav1.ConditionFalse},
+		"new, waits to have nothing": {have: references{x}, verdict: rollout.Waiting, want: references{x},
+			configured: metav1.ConditionFalse},
+		"new, missing": {wanted: references{x}, verdict: rollout.Skipped, problem: missing, want: references{x},
+			configured: metav1.ConditionFalse},
+		"new, one of two is missing": {wanted: references{x1, y}, verdict: rollout.Skipped, problem: missing, want: references{x, y},
+			configured: metav1.ConditionFalse},
+		"new, not looked up": {wanted: references{x}, problem: hashes.ErrNotYet, want: references{x},
+			configured: metav1.ConditionFalse},
+		"new, the other one is looked up": {wanted: references{x1}, want: references{x}, configured: metav1.ConditionFalse},
+		"new, placement unknown": {have: references{x}, wanted: references{x2}, verdict: rollout.Skipped, kept: true,
+			want: references{x}, configured: metav1.ConditionFalse},
+		"upgrade, waits": {have: references{x1}, wanted: references{x2}, verdict: rollout.Waiting, deployed: true,
+			want: references{x1}, configured: metav1.ConditionFalse},
+		"upgrade, waits, not deployed": {have: references{x1}, wanted: references{x2}, verdict: rollout.Waiting, want: references{x1},
+			configured: metav1.ConditionFalse},
+		"upgrade, waits for its first": {wanted: references{x1}, verdict: rollout.Waiting, deployed: true,
+			configured: metav1.ConditionFalse},
+		"upgrade, waits for one more": {have: references{x1}, wanted: references{x1, y1}, verdict: rollout.Waiting, deployed: true,
+			want: references{x1}, configured: metav1.ConditionFalse},
+		"upgrade, its turn": {have: references{x1}, wanted: references{x2}, verdict: rollout.Begin, deployed: true,
+			want: references{x2}, configured: metav1.ConditionTrue},
+		"upgrade, the first is missing": {wanted: references{x}, verdict: rollout.Skipped, problem: missing, deployed: true,
+			want: references{x}, configured: metav1.ConditionFalse},
+		"upgrade, one more is missing": {have: references{y1}, wanted: references{x, y1}, verdict: rollout.Skipped, problem: missing,
+			deployed: true, want: references{x, y1}, configured: metav1.ConditionFalse},
+		"upgrade, the next is missing": {have: references{x1}, wanted: references{other}, verdict: rollout.Skipped, problem: missing,
+			deployed: true, want: references{x1}, configured: metav1.ConditionFalse},
+		"what it has is gone": {have: references{x1}, wanted: references{x}, verdict: rollout.Skipped, problem: missing,
+			deployed: true, want: references{x1}, configured: metav1.ConditionFalse},
+		"no longer selected, for the moment": {have: references{x1}, wanted: references{x2}, verdict: rollout.Skipped, kept: true, deployed: true,
+			want: references{x1}, configured: metav1.ConditionTrue},
 	} {
 		addOn := &addonv1beta1.ManagedClusterAddOn{Status: addonv1beta1.ManagedClusterAddOnStatus{ConfigReferences: test.have}}
 		if test.deployed {
@@ -491,7 +516,8 @@ func TestLaterPlacementCounts(t *testing.T) {
 	}
 	for _, o := range []client.Object{
 		&clusterv1beta1.Placement{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "q"}},
-		&clusterv1beta1.PlacementDecision{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "q-decision-1", Labels: map[string]string{fleet.LabelPlacement: "q"}}, Status: decided("c2", "c3")},
+		&clusterv1beta1.PlacementDecision{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "q-decision-1",
+			Labels: map[string]string{fleet.LabelPlacement: "q"}}, Status: decided("c2", "c3")},
 	} {
 		if err := h.Create(t.Context(), o); err != nil {
 			t.Fatal(err)
@@ -506,7 +532,8 @@ func TestLaterPlacementCounts(t *testing.T) {
 func TestMerge(t *testing.T) {
 	t.Parallel()
 	reference := func(name, applied string) addonv1beta1.ConfigReference {
-		r := addonv1beta1.ConfigReference{ConfigGroupResource: configs("")[0].ConfigGroupResource, DesiredConfig: &addonv1beta1.ConfigSpecHash{ConfigReferent: configs(name)[0].ConfigReferent}}
+		r := addonv1beta1.ConfigReference{ConfigGroupResource: configs("")[0].ConfigGroupResource,
+			DesiredConfig: &addonv1beta1.ConfigSpecHash{ConfigReferent: configs(name)[0].ConfigReferent}}
 		if applied != "" {
 			r.LastAppliedConfig = &addonv1beta1.ConfigSpecHash{SpecHash: applied}
 		}

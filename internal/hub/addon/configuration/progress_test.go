@@ -24,7 +24,8 @@ import (
 func (h *hub) report(t *testing.T, cluster string, conditions ...string) {
 	t.Helper()
 	addOn := h.addOn(t, cluster)
-	if meta.SetStatusCondition(&addOn.Status.Conditions, metav1.Condition{Type: fleet.ConditionManifestApplied, Status: metav1.ConditionTrue}) {
+	if meta.SetStatusCondition(&addOn.Status.Conditions,
+		metav1.Condition{Type: fleet.ConditionManifestApplied, Status: metav1.ConditionTrue}) {
 		if err := h.Status().Update(t.Context(), addOn); err != nil {
 			t.Fatal(err)
 		}
@@ -96,7 +97,8 @@ func TestUnsupportedHidesNoFailure(t *testing.T) {
 	}
 	h.reconcile(t)
 	h.report(t, "c1", "+Applied", "-Available")
-	if got := meta.FindStatusCondition(h.addOn(t, "c1").Status.Conditions, fleet.ConditionProgressing); got.Reason != fleet.ReasonConfigurationUnsupported {
+	if got := meta.FindStatusCondition(h.addOn(t, "c1").Status.Conditions,
+		fleet.ConditionProgressing); got.Reason != fleet.ReasonConfigurationUnsupported {
 		t.Errorf("%+v", got)
 	}
 	h.reconcile(t)
@@ -128,7 +130,8 @@ func TestToleratedFailuresAreNotCompleted(t *testing.T) {
 			}
 			progression := entry.Status.InstallProgressions[0]
 			reference := progression.ConfigReferences[0]
-			if progression.Conditions[0].Reason != reason || (reference.LastAppliedConfig != nil) != applied || (reference.LastKnownGoodConfig != nil) != applied {
+			if progression.Conditions[0].Reason != reason || (reference.LastAppliedConfig != nil) != applied ||
+				(reference.LastKnownGoodConfig != nil) != applied {
 				t.Errorf("%s: %+v, want %s, applied %t", name, progression, reason, applied)
 			}
 		}

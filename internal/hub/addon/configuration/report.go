@@ -97,7 +97,8 @@ func (r *placementRollout) progressing() metav1.Condition {
 				len(r.Selected), count[rollout.Done], r.configured, failed)}, r.notes()...), " ")}
 	}
 	under := count[rollout.Begin] + count[rollout.InProgress] + count[rollout.Soaking] + count[rollout.Done]
-	message := []string{fmt.Sprintf("selected clusters %d. configured addons %d/%d progressing..., %s", len(r.Selected), under, r.configured, failed)}
+	message := []string{fmt.Sprintf("selected clusters %d. configured addons %d/%d progressing..., %s", len(r.Selected), under, r.configured,
+		failed)}
 	if r.Unknown != "" {
 		message = append(message, r.Unknown)
 	}

@@ -182,7 +182,8 @@ func (c *standing) changesConfigs() bool {
 		return false
 	}
 	return !slices.EqualFunc(c.addOn.Status.ConfigReferences, c.wanted, func(a, b addonv1beta1.ConfigReference) bool {
-		return a.ConfigGroupResource == b.ConfigGroupResource && a.DesiredConfig != nil && a.DesiredConfig.ConfigReferent == b.DesiredConfig.ConfigReferent
+		return a.ConfigGroupResource == b.ConfigGroupResource && a.DesiredConfig != nil &&
+			a.DesiredConfig.ConfigReferent == b.DesiredConfig.ConfigReferent
 	})
 }
 

@@ -86,7 +86,8 @@ func matters(e event.UpdateEvent) bool {
 		return true
 	}
 	for _, kind := range []string{fleet.ConditionProgressing, fleet.ConditionConfigured, fleet.ConditionRegistrationApplied} {
-		if !equality.Semantic.DeepEqual(meta.FindStatusCondition(now.Status.Conditions, kind), meta.FindStatusCondition(then.Status.Conditions, kind)) {
+		if !equality.Semantic.DeepEqual(meta.FindStatusCondition(now.Status.Conditions, kind),
+			meta.FindStatusCondition(then.Status.Conditions, kind)) {
 			return true
 		}
 	}

@@ -106,12 +106,14 @@ func (c *standing) configured(references []addonv1beta1.ConfigReference) metav1.
 		return no(c.problem.Error())
 	case c.verdict == rollout.Waiting:
 		// How far it is, is said once, and not on all the clusters that wait.
-		return no(fmt.Sprintf("Waiting for the rollout: its turn has not come; the status of ClusterManagementAddOn %s tells how far it is", c.addOn.Name))
+		return no(fmt.Sprintf("Waiting for the rollout: its turn has not come; the status of ClusterManagementAddOn %s tells how far it is",
+			c.addOn.Name))
 	case slices.ContainsFunc(references, config.IsPending):
 		return no("The configurations are not known yet")
 	default:
 		return metav1.Condition{
-			Type: fleet.ConditionConfigured, Status: metav1.ConditionTrue, Reason: fleet.ReasonConfigurationsConfigured, Message: "Configurations configured",
+			Type: fleet.ConditionConfigured, Status: metav1.ConditionTrue, Reason: fleet.ReasonConfigurationsConfigured,
+			Message: "Configurations configured",
 		}
 	}
 }

@@ -129,7 +129,8 @@ func TestDiscoveryFails(t *testing.T) {
 		err  error
 		want string
 	}{
-		"its API":      {failed("example.com"), "look up things.example.com: what serves example.com/v1 does not answer, get its APIService to be available: it is down"},
+		"its API": {failed("example.com"),
+			"look up things.example.com: what serves example.com/v1 does not answer, get its APIService to be available: it is down"},
 		"another API":  {failed("metrics.k8s.io"), "the hub serves no things.example.com: install"},
 		"all together": {errors.New("the hub is down"), "look up things.example.com: the hub is down"},
 	} {

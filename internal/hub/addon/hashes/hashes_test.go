@@ -45,7 +45,8 @@ func TestOf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		served := &fakediscovery.FakeDiscovery{Fake: &clienttesting.Fake{}}
 		lists := map[schema.GroupVersionResource]string{}
-		for _, kind := range []schema.GroupVersionKind{{Group: "example.com", Version: "v1", Kind: "Thing"}, {Group: "closed.io", Version: "v1", Kind: "Thing"}, {Version: "v1", Kind: "Secret"}} {
+		for _, kind := range []schema.GroupVersionKind{{Group: "example.com", Version: "v1", Kind: "Thing"},
+			{Group: "closed.io", Version: "v1", Kind: "Thing"}, {Version: "v1", Kind: "Secret"}} {
 			served.Resources = append(served.Resources, resources(kind))
 			resource, _ := meta.UnsafeGuessKindToResource(kind)
 			lists[resource] = kind.Kind + "List"

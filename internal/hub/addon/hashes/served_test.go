@@ -141,7 +141,8 @@ func (h *hub) ServerGroupsAndResourcesWithContext(ctx context.Context) ([]*metav
 		more := resources(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Thing"})
 		declared.Resources[0].APIResources = append(declared.Resources[0].APIResources, more.APIResources...)
 	default:
-		declared.Resources = append(declared.Resources, resources(schema.GroupVersionKind{Group: "example.com", Version: h.declared, Kind: "Thing"}))
+		declared.Resources = append(declared.Resources,
+			resources(schema.GroupVersionKind{Group: "example.com", Version: h.declared, Kind: "Thing"}))
 	}
 	return declared.ServerGroupsAndResourcesWithContext(ctx)
 }

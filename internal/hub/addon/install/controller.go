@@ -102,7 +102,8 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	} else if err != nil {
 		return ctrl.Result{}, err
 	}
-	if !entry.DeletionTimestamp.IsZero() || lookup.SelfManaged(entry) || entry.Spec.InstallStrategy.Type != addonv1beta1.InstallStrategyPlacements {
+	if !entry.DeletionTimestamp.IsZero() || lookup.SelfManaged(entry) ||
+		entry.Spec.InstallStrategy.Type != addonv1beta1.InstallStrategyPlacements {
 		c.absences.Forget(req.Name)
 		return ctrl.Result{}, nil
 	}
@@ -184,7 +185,8 @@ type problems map[string]error
 
 func (p problems) asError(doing, addOn string) error {
 	for _, cluster := range slices.Sorted(maps.Keys(p)) {
-		return fmt.Errorf("%s add-on %s: %s could not be written to, the first %s: %w", doing, addOn, text.Count(len(p), "cluster"), cluster, p[cluster])
+		return fmt.Errorf("%s add-on %s: %s could not be written to, the first %s: %w", doing, addOn, text.Count(len(p), "cluster"), cluster,
+			p[cluster])
 	}
 	return nil
 }

@@ -39,20 +39,23 @@ type hub struct {
 func newHub(t *testing.T, objects ...client.Object) *hub {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clusterv1.AddToScheme, workv1.AddToScheme, addonv1beta1.AddToScheme, clusterv1beta1.AddToScheme, clusterv1beta2.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clusterv1.AddToScheme, workv1.AddToScheme, addonv1beta1.AddToScheme,
+		clusterv1beta1.AddToScheme, clusterv1beta2.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
 	}
 	entry := &addonv1beta1.ClusterManagementAddOn{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "entry"}}
-	entry.Spec.InstallStrategy = addonv1beta1.InstallStrategy{Type: addonv1beta1.InstallStrategyPlacements, Placements: []addonv1beta1.PlacementStrategy{
-		{PlacementRef: addonv1beta1.PlacementRef{Namespace: "ns", Name: "p"}},
-	}}
+	entry.Spec.InstallStrategy = addonv1beta1.InstallStrategy{Type: addonv1beta1.InstallStrategyPlacements,
+		Placements: []addonv1beta1.PlacementStrategy{
+			{PlacementRef: addonv1beta1.PlacementRef{Namespace: "ns", Name: "p"}},
+		}}
 	h := &hub{clock: clocktesting.NewFakeClock(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC))}
 	builder := fake.NewClientBuilder().WithScheme(scheme).
 		WithObjects(entry, &clusterv1beta1.Placement{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}}).WithObjects(objects...).
 		WithStatusSubresource(&addonv1beta1.ManagedClusterAddOn{}).
-		WithInterceptorFuncs(interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+		WithInterceptorFuncs(interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object,
+			opts ...client.CreateOption) error {
 			err := c.Create(ctx, o, opts...)
 			if addOn, ok := o.(*addonv1beta1.ManagedClusterAddOn); ok && err == nil && h.created != nil {
 				h.created(c, addOn.DeepCopy())
@@ -79,7 +82,8 @@ func cluster(name string, edits ...func(*clusterv1.ManagedCluster)) *clusterv1.M
 // decide has the placement select these clusters.
 func (h *hub) decide(t *testing.T, clusters ...string) {
 	t.Helper()
-	decision := &clusterv1beta1.PlacementDecision{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p-decision-1", Labels: map[string]string{fleet.LabelPlacement: "p"}}}
+	decision := &clusterv1beta1.PlacementDecision{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p-decision-1",
+		Labels: map[string]string{fleet.LabelPlacement: "p"}}}
 	if err := client.IgnoreNotFound(h.Delete(t.Context(), decision.DeepCopy())); err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +137,8 @@ func (h *hub) wantInstalled(t *testing.T, when, clusters string) {
 // AM-03: what is selected gets the add-on; what is deselected loses it after a moment, if it is the hub's own.
 func TestInstall(t *testing.T) {
 	t.Parallel()
-	h := newHub(t, cluster("c1"), cluster("c2"), &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: "manual", Name: "a"}})
+	h := newHub(t, cluster("c1"), cluster("c2"),
+		&addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: "manual", Name: "a"}})
 	h.reconcile(t)
 	h.wantInstalled(t, "nothing has been decided", "manual")
 	h.decide(t, "c1", "c2", "manual")
@@ -164,7 +169,8 @@ func TestInstalledIsAnnounced(t *testing.T) {
 	t.Parallel()
 	config := func(resource, name string) addonv1beta1.AddOnConfig {
 		return addonv1beta1.AddOnConfig{
-			ConfigGroupResource: addonv1beta1.ConfigGroupResource{Group: "g", Resource: resource}, ConfigReferent: addonv1beta1.ConfigReferent{Namespace: "ns", Name: name},
+			ConfigGroupResource: addonv1beta1.ConfigGroupResource{Group: "g", Resource: resource},
+			ConfigReferent:      addonv1beta1.ConfigReferent{Namespace: "ns", Name: name},
 		}
 	}
 	none := config("none", addonv1beta1.ReservedNoDefaultConfigName)
@@ -175,16 +181,20 @@ func TestInstalledIsAnnounced(t *testing.T) {
 	}{
 		"nothing":    {},
 		"no default": {defaults: []addonv1beta1.AddOnConfig{none}},
-		"defaults":   {defaults: []addonv1beta1.AddOnConfig{config("y", "default"), config("x", "default"), none}, want: "x/ns/default@ y/ns/default@ "},
-		"those of the placement": {defaults: []addonv1beta1.AddOnConfig{config("x", "default")}, placement: []addonv1beta1.AddOnConfig{config("x", "one"), config("x", "two")},
-			want: "x/ns/one@ x/ns/two@ "},
-		"somebody is faster": {defaults: []addonv1beta1.AddOnConfig{config("x", "default")}, want: "x/ns/default@ ", faster: func(status *addonv1beta1.ManagedClusterAddOnStatus) {
-			status.Conditions = []metav1.Condition{{Type: "RegistrationApplied", Status: metav1.ConditionTrue}}
-		}},
-		"somebody is faster and knows": {defaults: []addonv1beta1.AddOnConfig{config("x", "default")}, want: "x/ns/default@hash ", faster: func(status *addonv1beta1.ManagedClusterAddOnStatus) {
-			status.ConfigReferences = []addonv1beta1.ConfigReference{{ConfigGroupResource: config("x", "").ConfigGroupResource,
-				DesiredConfig: &addonv1beta1.ConfigSpecHash{ConfigReferent: config("x", "default").ConfigReferent, SpecHash: "hash"}}}
-		}},
+		"defaults": {defaults: []addonv1beta1.AddOnConfig{config("y", "default"), config("x", "default"), none},
+			want: "x/ns/default@ y/ns/default@ "},
+		"those of the placement": {defaults: []addonv1beta1.AddOnConfig{config("x", "default")},
+			placement: []addonv1beta1.AddOnConfig{config("x", "one"), config("x", "two")},
+			want:      "x/ns/one@ x/ns/two@ "},
+		"somebody is faster": {defaults: []addonv1beta1.AddOnConfig{config("x", "default")}, want: "x/ns/default@ ",
+			faster: func(status *addonv1beta1.ManagedClusterAddOnStatus) {
+				status.Conditions = []metav1.Condition{{Type: "RegistrationApplied", Status: metav1.ConditionTrue}}
+			}},
+		"somebody is faster and knows": {defaults: []addonv1beta1.AddOnConfig{config("x", "default")}, want: "x/ns/default@hash ",
+			faster: func(status *addonv1beta1.ManagedClusterAddOnStatus) {
+				status.ConfigReferences = []addonv1beta1.ConfigReference{{ConfigGroupResource: config("x", "").ConfigGroupResource,
+					DesiredConfig: &addonv1beta1.ConfigSpecHash{ConfigReferent: config("x", "default").ConfigReferent, SpecHash: "hash"}}}
+			}},
 	} {
 		h := newHub(t, cluster("c1"))
 		entry := &addonv1beta1.ClusterManagementAddOn{}
@@ -229,7 +239,8 @@ func TestProblems(t *testing.T) {
 		failed[name] = errors.New("refused " + name)
 	}
 	for range 20 {
-		if got, want := failed.asError("install", "a").Error(), "install add-on a: 3 clusters could not be written to, the first c1: refused c1"; got != want {
+		if got, want := failed.asError("install", "a").Error(),
+			"install add-on a: 3 clusters could not be written to, the first c1: refused c1"; got != want {
 			t.Fatalf("got %q, want %q", got, want)
 		}
 	}
@@ -273,8 +284,8 @@ func TestNotInstalled(t *testing.T) {
 	h.wantInstalled(t, "manual again", "c1")
 }
 
-// "The same check wherever a cluster name in an object becomes a namespace to write to": a decision that names a cluster of others, in a namespace
-// that an install strategy refers to, installs nothing there; nor does it keep what is there.
+// "The same check wherever a cluster name in an object becomes a namespace to write to": a decision that names a cluster of others, in a
+// namespace that an install strategy refers to, installs nothing there; nor does it keep what is there.
 func TestForgedDecisionInstallsNothing(t *testing.T) {
 	t.Parallel()
 	in := func(set string) func(*clusterv1.ManagedCluster) {
@@ -283,13 +294,15 @@ func TestForgedDecisionInstallsNothing(t *testing.T) {
 		}
 	}
 	h := newHub(t, cluster("mine", in("mine")), cluster("theirs", in("theirs")),
-		&clusterv1beta2.ManagedClusterSet{ObjectMeta: metav1.ObjectMeta{Name: "mine"}}, &clusterv1beta2.ManagedClusterSet{ObjectMeta: metav1.ObjectMeta{Name: "theirs"}},
+		&clusterv1beta2.ManagedClusterSet{ObjectMeta: metav1.ObjectMeta{Name: "mine"}},
+		&clusterv1beta2.ManagedClusterSet{ObjectMeta: metav1.ObjectMeta{Name: "theirs"}},
 		&clusterv1beta2.ManagedClusterSetBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "mine"}})
 	h.Controller = New(h.WithWatch, events.NewFakeRecorder(100), Options{Clock: h.clock})
 	h.decide(t, "mine", "theirs")
 	h.reconcile(t)
 	h.wantInstalled(t, "decided", "mine")
-	if err := h.Delete(t.Context(), &clusterv1beta2.ManagedClusterSetBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "mine"}}); err != nil {
+	if err := h.Delete(t.Context(),
+		&clusterv1beta2.ManagedClusterSetBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "mine"}}); err != nil {
 		t.Fatal(err)
 	}
 	h.reconcile(t)

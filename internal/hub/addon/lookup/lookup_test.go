@@ -33,7 +33,8 @@ func TestWorks(t *testing.T) {
 	}
 	ofC1 := map[string]string{fleet.LabelAddOnName: "hello", fleet.LabelAddOnNamespace: "c1"}
 	for cluster, labels := range map[string]map[string]string{"c1": {fleet.LabelAddOnName: "hello"}, "host": ofC1, "c2": ofC1} {
-		b = b.WithObjects(&workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: "addon-hello-deploy-0", Labels: maps.Clone(labels)}})
+		b = b.WithObjects(&workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: "addon-hello-deploy-0",
+			Labels: maps.Clone(labels)}})
 	}
 	// What a tenant's set has on the cluster says nothing of the add-on.
 	b = b.WithObjects(&workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "of-a-set", Labels: map[string]string{

@@ -56,7 +56,8 @@ func (p *Placement) read(ctx context.Context, r selected.Reader) error {
 		p.ClustersPerDecisionGroup = &size
 	}
 	decisions := &clusterv1beta1.PlacementDecisionList{}
-	err := r.Client.List(ctx, decisions, client.InNamespace(p.Namespace), client.MatchingFields{indexDecisionOf: fleet.LabelValue(p.Name)}, client.UnsafeDisableDeepCopy)
+	err := r.Client.List(ctx, decisions, client.InNamespace(p.Namespace), client.MatchingFields{indexDecisionOf: fleet.LabelValue(p.Name)},
+		client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return fmt.Errorf("list the PlacementDecisions of Placement %s: %w", key, err)
 	}

@@ -115,8 +115,8 @@ func EntryChanged() predicate.Predicate {
 	return predicate.Or[client.Object](predicates.Generation(), predicate.AnnotationChangedPredicate{})
 }
 
-// WatchClusters has a controller of ClusterManagementAddOns hear of what decides which clusters these may be installed on, beside the decisions
-// themselves: the clusters, and unless decisions are trusted the sets and their bindings.
+// WatchClusters has a controller of ClusterManagementAddOns hear of what decides which clusters these may be installed on, beside the
+// decisions themselves: the clusters, and unless decisions are trusted the sets and their bindings.
 func WatchClusters(b *builder.Builder, c client.Reader, trustDecisions bool) *builder.Builder {
 	b.Watches(&clusterv1.ManagedCluster{}, Later(OfCluster(c)), builder.WithPredicates(InstallableChanged()))
 	if !trustDecisions {

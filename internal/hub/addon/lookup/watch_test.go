@@ -24,7 +24,8 @@ func TestLaterByLabels(t *testing.T) {
 		defer synctest.Wait()
 		defer queue.ShutDown()
 		work := func(addOn string) *workv1.ManifestWork {
-			return &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "work", Labels: map[string]string{fleet.LabelAddOnName: addOn}}}
+			return &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "work",
+				Labels: map[string]string{fleet.LabelAddOnName: addOn}}}
 		}
 		lookup.LaterByLabels(lookup.OfWork).Update(t.Context(), event.UpdateEvent{ObjectOld: work("a"), ObjectNew: work("b")}, queue)
 		got := map[client.ObjectKey]bool{}

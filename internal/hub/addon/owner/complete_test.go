@@ -27,9 +27,11 @@ func TestOwner(t *testing.T) {
 		"none":    {nil, []metav1.OwnerReference{ours}},
 		"already": {[]metav1.OwnerReference{ours}, []metav1.OwnerReference{ours}},
 		"another version": {
-			[]metav1.OwnerReference{reference("v1alpha1", "ClusterManagementAddOn", "now")}, []metav1.OwnerReference{reference("v1alpha1", "ClusterManagementAddOn", "now")},
+			[]metav1.OwnerReference{reference("v1alpha1", "ClusterManagementAddOn", "now")},
+			[]metav1.OwnerReference{reference("v1alpha1", "ClusterManagementAddOn", "now")},
 		},
-		"one before":     {[]metav1.OwnerReference{reference("v1alpha1", "ClusterManagementAddOn", "then"), foreign}, []metav1.OwnerReference{foreign, ours}},
+		"one before": {[]metav1.OwnerReference{reference("v1alpha1", "ClusterManagementAddOn", "then"), foreign},
+			[]metav1.OwnerReference{foreign, ours}},
 		"something else": {[]metav1.OwnerReference{foreign}, []metav1.OwnerReference{foreign, ours}},
 	} {
 		addOn := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Name: "a", OwnerReferences: test.before}}
@@ -47,11 +49,13 @@ func TestAnnotations(t *testing.T) {
 	const needs, by, from = "capstan.io/depends-on", "capstan.io/installed-by", "capstan.io/annotations-from-cluster"
 	type texts = map[string]string
 	for name, test := range map[string]struct{ before, cluster, entry, after texts }{
-		"nothing":   {nil, nil, nil, nil},
-		"copied":    {nil, texts{hosting: "h", "other": "x"}, texts{needs: "b", "other": "y"}, texts{hosting: "h", needs: "b", from: hosting}},
-		"in sync":   {texts{hosting: "h", from: hosting, values: "own"}, texts{hosting: "i"}, nil, texts{hosting: "i", from: hosting, values: "own"}},
-		"no longer": {texts{hosting: "h", needs: "b", from: hosting + "," + values, values: "v"}, texts{values: "v"}, nil, texts{values: "v", from: values}},
-		"by hand":   {texts{hosting: "own"}, texts{hosting: "h"}, nil, texts{hosting: "own"}},
+		"nothing": {nil, nil, nil, nil},
+		"copied":  {nil, texts{hosting: "h", "other": "x"}, texts{needs: "b", "other": "y"}, texts{hosting: "h", needs: "b", from: hosting}},
+		"in sync": {texts{hosting: "h", from: hosting, values: "own"}, texts{hosting: "i"}, nil,
+			texts{hosting: "i", from: hosting, values: "own"}},
+		"no longer": {texts{hosting: "h", needs: "b", from: hosting + "," + values, values: "v"}, texts{values: "v"}, nil,
+			texts{values: "v", from: values}},
+		"by hand": {texts{hosting: "own"}, texts{hosting: "h"}, nil, texts{hosting: "own"}},
 		"by strategy": {
 			texts{hosting: "own", by: "install-strategy"}, texts{hosting: "h", values: "v"}, nil,
 			texts{hosting: "h", values: "v", by: "install-strategy", from: hosting + "," + values},

@@ -62,16 +62,23 @@ func TestProgressing(t *testing.T) {
 		applied   bool // the configurations are, and the add-on is done
 		warns     bool
 	}{
-		"not deployed":              {undeployed, "", nil, isFalse, "WaitingForManifestApplied", "ManifestApplied", false, false},
-		"not deployed on its host":  {hosted, "", []workv1.ManifestWork{done}, isFalse, "WaitingForHostingManifestApplied", "HostingManifestApplied", false, false},
-		"without works":             {nothing, "", nil, isTrue, "Progressing", "no addon works", false, false},
-		"of other configurations":   {nothing, "", []workv1.ManifestWork{made("g", 2, "+Applied", "+Available")}, isTrue, "Progressing", "mca and work configs mismatch", false, false},
-		"not ready":                 {nothing, "", []workv1.ManifestWork{made("h", 2, "+Applied", "-Available")}, isTrue, "Progressing", "work is not ready", false, false},
-		"ready":                     {nothing, "", []workv1.ManifestWork{done}, isFalse, "Completed", "completed with no errors", true, false},
-		"it waits for its turn":     {says("Configured", isFalse), "", []workv1.ManifestWork{done}, isFalse, "Completed", "completed with no errors", true, false},
-		"not applied":               {nothing, "", []workv1.ManifestWork{made("h", 2, "-Applied")}, isFalse, "Failed", "could not be applied", false, true},
-		"degraded":                  {nothing, "", []workv1.ManifestWork{made("h", 2, "+Applied", "+Available", "+Degraded")}, isFalse, "Failed", "is degraded", false, true},
-		"unsupported, and ready":    {unsupported, "", []workv1.ManifestWork{done}, isFalse, "ConfigurationUnsupported", "remove two from spec.configs", true, true},
+		"not deployed": {undeployed, "", nil, isFalse, "WaitingForManifestApplied", "ManifestApplied", false, false},
+		"not deployed on its host": {hosted, "", []workv1.ManifestWork{done}, isFalse, "WaitingForHostingManifestApplied",
+			"HostingManifestApplied", false, false},
+		"without works": {nothing, "", nil, isTrue, "Progressing", "no addon works", false, false},
+		"of other configurations": {nothing, "", []workv1.ManifestWork{made("g", 2, "+Applied", "+Available")}, isTrue, "Progressing",
+			"mca and work configs mismatch", false, false},
+		"not ready": {nothing, "", []workv1.ManifestWork{made("h", 2, "+Applied", "-Available")}, isTrue, "Progressing",
+			"work is not ready", false, false},
+		"ready": {nothing, "", []workv1.ManifestWork{done}, isFalse, "Completed", "completed with no errors", true, false},
+		"it waits for its turn": {says("Configured", isFalse), "", []workv1.ManifestWork{done}, isFalse, "Completed",
+			"completed with no errors", true, false},
+		"not applied": {nothing, "", []workv1.ManifestWork{made("h", 2, "-Applied")}, isFalse, "Failed", "could not be applied",
+			false, true},
+		"degraded": {nothing, "", []workv1.ManifestWork{made("h", 2, "+Applied", "+Available", "+Degraded")}, isFalse, "Failed",
+			"is degraded", false, true},
+		"unsupported, and ready": {unsupported, "", []workv1.ManifestWork{done}, isFalse, "ConfigurationUnsupported",
+			"remove two from spec.configs", true, true},
 		"unsupported, without work": {unsupported, "", nil, isFalse, "ConfigurationUnsupported", "remove two from spec.configs", false, true},
 		"nothing is known yet":      {unconfigured, "", []workv1.ManifestWork{done}, "", "", "", false, false},
 		"it leaves":                 {leaving, "", []workv1.ManifestWork{done}, "", "", "", false, false},
@@ -86,7 +93,8 @@ func TestProgressing(t *testing.T) {
 				addOn := installed(says("Configured", isTrue), test.edit)
 				addOn.Generation = 5
 				if before.status != "" {
-					addOn.Status.Conditions = append(addOn.Status.Conditions, metav1.Condition{Type: "Progressing", Status: before.status, Reason: before.reason, Message: "before", LastTransitionTime: earlier})
+					addOn.Status.Conditions = append(addOn.Status.Conditions, metav1.Condition{Type: "Progressing", Status: before.status,
+						Reason: before.reason, Message: "before", LastTransitionTime: earlier})
 				}
 				entry := &addonv1beta1.ClusterManagementAddOn{ObjectMeta: metav1.ObjectMeta{Name: "a", Annotations: map[string]string{}}}
 				if test.lifecycle != "" {
@@ -109,7 +117,8 @@ func TestProgressing(t *testing.T) {
 					b = b.WithIndex(index.Object, index.Name, index.Values)
 				}
 				c, recorder := b.Build(), events.NewFakeRecorder(10)
-				if _, err := New(c, recorder, clocktesting.NewFakePassiveClock(noon)).Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(addOn)}); err != nil {
+				if _, err := New(c, recorder, clocktesting.NewFakePassiveClock(noon)).Reconcile(t.Context(),
+					ctrl.Request{NamespacedName: client.ObjectKeyFromObject(addOn)}); err != nil {
 					t.Fatal(err)
 				}
 				if err := c.Get(t.Context(), client.ObjectKeyFromObject(addOn), addOn); err != nil {
@@ -126,7 +135,8 @@ func TestProgressing(t *testing.T) {
 				if wasDone := before.reason == "Completed"; before.status == test.status && wasDone == test.applied {
 					at = earlier.Time
 				}
-				if got == nil || got.Status != test.status || got.Reason != test.reason || !strings.Contains(got.Message, test.message) || got.ObservedGeneration != 5 || !got.LastTransitionTime.Time.Equal(at) {
+				if got == nil || got.Status != test.status || got.Reason != test.reason || !strings.Contains(got.Message, test.message) ||
+					got.ObservedGeneration != 5 || !got.LastTransitionTime.Time.Equal(at) {
 					t.Errorf("got %+v, want %s %s %q at %s", got, test.status, test.reason, test.message, at)
 				}
 				reference := addOn.Status.ConfigReferences[0]

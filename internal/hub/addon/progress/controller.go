@@ -77,7 +77,8 @@ func addOnMatters(e event.UpdateEvent) bool {
 		fleet.ConditionManifestApplied, fleet.ConditionHostingManifestApplied, fleet.ConditionHostingClusterValidity,
 		fleet.ConditionRegistrationApplied, fleet.ConditionProgressing, fleet.ConditionConfigured,
 	} {
-		if !equality.Semantic.DeepEqual(meta.FindStatusCondition(now.Status.Conditions, kind), meta.FindStatusCondition(then.Status.Conditions, kind)) {
+		if !equality.Semantic.DeepEqual(meta.FindStatusCondition(now.Status.Conditions, kind),
+			meta.FindStatusCondition(then.Status.Conditions, kind)) {
 			return true
 		}
 	}

@@ -51,7 +51,8 @@ func TestWaitsForConfigurations(t *testing.T) {
 	if got := condition(); got != nil {
 		t.Errorf("judged before its configurations are known: %+v", got)
 	}
-	meta.SetStatusCondition(&addOn.Status.Conditions, metav1.Condition{Type: fleet.ConditionConfigured, Status: metav1.ConditionTrue, Reason: fleet.ReasonConfigurationsConfigured})
+	meta.SetStatusCondition(&addOn.Status.Conditions, metav1.Condition{Type: fleet.ConditionConfigured, Status: metav1.ConditionTrue,
+		Reason: fleet.ReasonConfigurationsConfigured})
 	if err := c.Status().Update(t.Context(), addOn); err != nil {
 		t.Fatal(err)
 	}

@@ -41,7 +41,8 @@ func hasDegraded(addOn *addonv1beta1.ManagedClusterAddOn, condition metav1.Condi
 func judgeWorks(addOn *addonv1beta1.ManagedClusterAddOn, works []workv1.ManifestWork) (condition metav1.Condition, applied bool) {
 	conditions := addOn.Status.Conditions
 	if meta.FindStatusCondition(conditions, fleet.ConditionManifestApplied) == nil {
-		return is(metav1.ConditionFalse, fleet.ReasonWaitingForManifestApplied, "waiting for the condition ManifestApplied: the manager of the add-on has not deployed it"), false
+		return is(metav1.ConditionFalse, fleet.ReasonWaitingForManifestApplied,
+			"waiting for the condition ManifestApplied: the manager of the add-on has not deployed it"), false
 	}
 	if isHosted(addOn) && meta.FindStatusCondition(conditions, fleet.ConditionHostingManifestApplied) == nil {
 		return is(metav1.ConditionFalse, fleet.ReasonWaitingForHostingManifestApplied,
@@ -115,12 +116,14 @@ func Unsupported(addOn *addonv1beta1.ManagedClusterAddOn) []addonv1beta1.AddOnCo
 
 // KnowsSupported tells whether the manager of an add-on has said which types of configurations it supports.
 func KnowsSupported(addOn *addonv1beta1.ManagedClusterAddOn) bool {
-	return len(addOn.Status.SupportedConfigs) > 0 || meta.FindStatusCondition(addOn.Status.Conditions, fleet.ConditionRegistrationApplied) != nil
+	return len(addOn.Status.SupportedConfigs) > 0 ||
+		meta.FindStatusCondition(addOn.Status.Conditions, fleet.ConditionRegistrationApplied) != nil
 }
 
 func unsupportedMessage(unsupported []addonv1beta1.AddOnConfig, addOn *addonv1beta1.ManagedClusterAddOn) string {
 	first := unsupported[0]
-	message := fmt.Sprintf("Configuration with gvr %s/%s is not supported for this addon: remove %s from spec.configs", first.Group, first.Resource, first.Name)
+	message := fmt.Sprintf("Configuration with gvr %s/%s is not supported for this addon: remove %s from spec.configs", first.Group,
+		first.Resource, first.Name)
 	if len(addOn.Status.SupportedConfigs) == 0 {
 		return message + "; the add-on supports no configurations"
 	}

@@ -37,7 +37,8 @@ func says(addOn *addonv1beta1.ManagedClusterAddOn, condition string) {
 // made is a work of a configuration in the state of the hash, of which the agent says this: "+Applied -Available".
 func made(hash string, generation int64, conditions ...string) workv1.ManifestWork {
 	work := workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "c", Name: "addon-a-deploy-0", Generation: 2, Annotations: map[string]string{fleet.AnnotationConfigSpecHash: `{"things.example.com/ns/one":"` + hash + `"}`},
+		Namespace: "c", Name: "addon-a-deploy-0", Generation: 2,
+		Annotations: map[string]string{fleet.AnnotationConfigSpecHash: `{"things.example.com/ns/one":"` + hash + `"}`},
 	}}
 	for _, text := range conditions {
 		status := metav1.ConditionTrue
@@ -84,27 +85,39 @@ func TestJudge(t *testing.T) {
 		text    string
 		applied bool
 	}{
-		"not deployed":         {installed(undeployed), []workv1.ManifestWork{ready}, "False", "WaitingForManifestApplied", "ManifestApplied", false},
-		"not deployed there":   {installed(hosted, knowsHosts), []workv1.ManifestWork{ready}, "False", "WaitingForHostingManifestApplied", "", false},
-		"deployed there":       {installed(hosted, knowsHosts, deployedThere), []workv1.ManifestWork{ready}, "False", "Completed", "", true},
-		"knows no hosting":     {installed(hosted), []workv1.ManifestWork{ready}, "False", "Completed", "", true},
-		"hosted before":        {installed(knowsHosts), []workv1.ManifestWork{ready}, "False", "Completed", "", true},
-		"no works":             {installed(), nil, "True", "Progressing", "no addon works", false},
-		"ready":                {installed(), []workv1.ManifestWork{ready}, "False", "Completed", "completed", true},
-		"another state":        {installed(), []workv1.ManifestWork{made("g", 2, "+Applied", "+Available")}, "True", "Progressing", "mca and work configs mismatch", false},
-		"one of two":           {installed(), []workv1.ManifestWork{ready, made("g", 2, "+Applied", "+Available")}, "True", "Progressing", "mismatch", false},
-		"not hashed":           {installed(unhashed), []workv1.ManifestWork{made("", 2, "+Applied", "+Available")}, "True", "Progressing", "mismatch", false},
-		"not applied yet":      {installed(), []workv1.ManifestWork{made("h", 2)}, "True", "Progressing", "work is not ready", false},
-		"applied before":       {installed(), []workv1.ManifestWork{made("h", 1, "+Applied", "+Available")}, "True", "Progressing", "work is not ready", false},
-		"not available":        {installed(), []workv1.ManifestWork{ready, made("h", 2, "+Applied", "-Available")}, "True", "Progressing", "work is not ready", false},
-		"not to be applied":    {installed(), []workv1.ManifestWork{ready, made("h", 2, "-Applied")}, "False", "Failed", "ManifestWork c/addon-a-deploy-0 could not be applied", false},
-		"not applied before":   {installed(), []workv1.ManifestWork{made("h", 1, "-Applied")}, "True", "Progressing", "work is not ready", false},
-		"degraded":             {installed(), []workv1.ManifestWork{made("h", 2, "+Applied", "+Available", "+Degraded")}, "False", "Failed", "is degraded", false},
-		"not degraded":         {installed(), []workv1.ManifestWork{made("h", 2, "+Applied", "+Available", "-Degraded")}, "False", "Completed", "", true},
-		"nobody says what is":  {installed(configured), []workv1.ManifestWork{ready}, "False", "Completed", "", true},
-		"supported":            {installed(configured, supports), []workv1.ManifestWork{ready}, "False", "Completed", "", true},
-		"nothing is supported": {installed(configured, supportsNothing), []workv1.ManifestWork{ready}, "False", "ConfigurationUnsupported", "supports no configurations", true},
-		"others are supported": {installed(configured, supportsOthers), []workv1.ManifestWork{ready}, "False", "ConfigurationUnsupported", "remove one from spec.configs; status.supportedConfigs lists [others.example.com]", true},
+		"not deployed": {installed(undeployed), []workv1.ManifestWork{ready}, "False", "WaitingForManifestApplied", "ManifestApplied",
+			false},
+		"not deployed there": {installed(hosted, knowsHosts), []workv1.ManifestWork{ready}, "False", "WaitingForHostingManifestApplied", "",
+			false},
+		"deployed there":   {installed(hosted, knowsHosts, deployedThere), []workv1.ManifestWork{ready}, "False", "Completed", "", true},
+		"knows no hosting": {installed(hosted), []workv1.ManifestWork{ready}, "False", "Completed", "", true},
+		"hosted before":    {installed(knowsHosts), []workv1.ManifestWork{ready}, "False", "Completed", "", true},
+		"no works":         {installed(), nil, "True", "Progressing", "no addon works", false},
+		"ready":            {installed(), []workv1.ManifestWork{ready}, "False", "Completed", "completed", true},
+		"another state": {installed(), []workv1.ManifestWork{made("g", 2, "+Applied", "+Available")}, "True", "Progressing",
+			"mca and work configs mismatch", false},
+		"one of two": {installed(), []workv1.ManifestWork{ready, made("g", 2, "+Applied", "+Available")}, "True", "Progressing",
+			"mismatch", false},
+		"not hashed": {installed(unhashed), []workv1.ManifestWork{made("", 2, "+Applied", "+Available")}, "True", "Progressing",
+			"mismatch", false},
+		"not applied yet": {installed(), []workv1.ManifestWork{made("h", 2)}, "True", "Progressing", "work is not ready", false},
+		"applied before": {installed(), []workv1.ManifestWork{made("h", 1, "+Applied", "+Available")}, "True", "Progressing",
+			"work is not ready", false},
+		"not available": {installed(), []workv1.ManifestWork{ready, made("h", 2, "+Applied", "-Available")}, "True", "Progressing",
+			"work is not ready", false},
+		"not to be applied": {installed(), []workv1.ManifestWork{ready, made("h", 2, "-Applied")}, "False", "Failed",
+			"ManifestWork c/addon-a-deploy-0 could not be applied", false},
+		"not applied before": {installed(), []workv1.ManifestWork{made("h", 1, "-Applied")}, "True", "Progressing", "work is not ready", false},
+		"degraded": {installed(), []workv1.ManifestWork{made("h", 2, "+Applied", "+Available", "+Degraded")}, "False", "Failed",
+			"is degraded", false},
+		"not degraded": {installed(), []workv1.ManifestWork{made("h", 2, "+Applied", "+Available", "-Degraded")}, "False", "Completed",
+			"", true},
+		"nobody says what is": {installed(configured), []workv1.ManifestWork{ready}, "False", "Completed", "", true},
+		"supported":           {installed(configured, supports), []workv1.ManifestWork{ready}, "False", "Completed", "", true},
+		"nothing is supported": {installed(configured, supportsNothing), []workv1.ManifestWork{ready}, "False", "ConfigurationUnsupported",
+			"supports no configurations", true},
+		"others are supported": {installed(configured, supportsOthers), []workv1.ManifestWork{ready}, "False", "ConfigurationUnsupported",
+			"remove one from spec.configs; status.supportedConfigs lists [others.example.com]", true},
 		"unsupported, and failed": {
 			installed(configured, supportsOthers), []workv1.ManifestWork{made("h", 2, "-Applied")}, "False", "Failed",
 			"could not be applied, its status says why; Configuration with gvr example.com/things is not supported", false,
@@ -113,11 +126,13 @@ func TestJudge(t *testing.T) {
 			installed(configured, supportsOthers, applied), []workv1.ManifestWork{made("h", 2, "+Applied", "-Available")}, "True", "Progressing",
 			"work is not ready; Configuration with gvr example.com/things is not supported", false,
 		},
-		"nothing is left":         {installed(configured, supportsOthers, none), nil, "False", "ConfigurationUnsupported", "", false},
-		"unsupported, and unmade": {installed(configured, supportsOthers), nil, "False", "ConfigurationUnsupported", "gvr example.com/things is not supported", false},
+		"nothing is left": {installed(configured, supportsOthers, none), nil, "False", "ConfigurationUnsupported", "", false},
+		"unsupported, and unmade": {installed(configured, supportsOthers), nil, "False", "ConfigurationUnsupported",
+			"gvr example.com/things is not supported", false},
 	} {
 		got, applied := Judge(test.addOn, test.works)
-		if got.Type != "Progressing" || got.Status != test.status || got.Reason != test.reason || !strings.Contains(got.Message, test.text) || applied != test.applied {
+		if got.Type != "Progressing" || got.Status != test.status || got.Reason != test.reason || !strings.Contains(got.Message, test.text) ||
+			applied != test.applied {
 			t.Errorf("%s: %+v, applied: %t", name, got, applied)
 		}
 	}

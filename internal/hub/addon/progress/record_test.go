@@ -29,12 +29,17 @@ func TestTimeOfProgress(t *testing.T) {
 		since  int // the step at which that began
 	}
 	for name, steps := range map[string][]step{
-		"failed meanwhile": {{deploy, ready, "Completed", 0}, {nil, ready, "Completed", 0}, {nil, failed, "Failed", 2}, {nil, failed, "Failed", 2}, {nil, ready, "Completed", 4}},
-		"sick meanwhile":   {{deploy, ready, "Completed", 0}, {nil, sick, "Progressing", 1}, {nil, failed, "Failed", 2}, {nil, ready, "Completed", 3}},
-		"waited first":     {{nil, ready, "WaitingForManifestApplied", 0}, {nil, ready, "WaitingForManifestApplied", 0}, {deploy, ready, "Completed", 2}},
+		"failed meanwhile": {{deploy, ready, "Completed", 0}, {nil, ready, "Completed", 0}, {nil, failed, "Failed", 2},
+			{nil, failed, "Failed", 2}, {nil, ready, "Completed", 4}},
+		"sick meanwhile": {{deploy, ready, "Completed", 0}, {nil, sick, "Progressing", 1}, {nil, failed, "Failed", 2},
+			{nil, ready, "Completed", 3}},
+		"waited first": {{nil, ready, "WaitingForManifestApplied", 0}, {nil, ready, "WaitingForManifestApplied", 0},
+			{deploy, ready, "Completed", 2}},
 		"unsupported": {
-			{supportsOthers, ready, "ConfigurationUnsupported", 0}, {deploy, sick, "ConfigurationUnsupported", 0}, {nil, ready, "ConfigurationUnsupported", 2},
-			{nil, failed, "Failed", 3}, {nil, ready, "ConfigurationUnsupported", 4}, {nil, sick, "Progressing", 5}, {nil, ready, "ConfigurationUnsupported", 6},
+			{supportsOthers, ready, "ConfigurationUnsupported", 0}, {deploy, sick, "ConfigurationUnsupported", 0},
+			{nil, ready, "ConfigurationUnsupported", 2},
+			{nil, failed, "Failed", 3}, {nil, ready, "ConfigurationUnsupported", 4}, {nil, sick, "Progressing", 5},
+			{nil, ready, "ConfigurationUnsupported", 6},
 		},
 		"unsupported later": {{deploy, ready, "Completed", 0}, {supportsOthers, ready, "ConfigurationUnsupported", 0}},
 	} {
@@ -45,7 +50,8 @@ func TestTimeOfProgress(t *testing.T) {
 			}
 			Record(addOn, []workv1.ManifestWork{step.work}, noon.Add(time.Duration(i)*time.Minute))
 			got := meta.FindStatusCondition(addOn.Status.Conditions, fleet.ConditionProgressing)
-			if since := metav1.NewTime(noon.Add(time.Duration(step.since) * time.Minute)); got.Reason != step.reason || !got.LastTransitionTime.Equal(&since) {
+			if since := metav1.NewTime(noon.Add(time.Duration(step.since) * time.Minute)); got.Reason != step.reason ||
+				!got.LastTransitionTime.Equal(&since) {
 				t.Errorf("%s, step %d: %+v, want %s since step %d", name, i, got, step.reason, step.since)
 			}
 		}

@@ -97,7 +97,8 @@ func (a *agent) tell(installation addon.Installation, templateIsFor string, unse
 	}
 	if said.ofAnotherName != "" {
 		a.recorder.Eventf(installation.AddOn, nil, corev1.EventTypeWarning, fleet.EventAddOnTemplateOfAnother, "Deploy",
-			"The AddOnTemplate is used although it is for the add-on %s: correct its spec.addonName, or name another template in the configs", said.ofAnotherName)
+			"The AddOnTemplate is used although it is for the add-on %s: correct its spec.addonName, or name another template in the configs",
+			said.ofAnotherName)
 	}
 	if variables != "" {
 		a.recorder.Eventf(installation.AddOn, nil, corev1.EventTypeWarning, fleet.EventAddOnTemplateVariablesUnset, "Deploy",
@@ -105,7 +106,8 @@ func (a *agent) tell(installation addon.Installation, templateIsFor string, unse
 	}
 	if hosting != "" {
 		a.recorder.Eventf(installation.AddOn, nil, corev1.EventTypeWarning, fleet.EventAddOnNotHosted, "Deploy",
-			"Add-ons of AddOnTemplates run on their own cluster: the annotation %s with the cluster %s means nothing to this one", fleet.AnnotationHostingClusterName, hosting)
+			"Add-ons of AddOnTemplates run on their own cluster: the annotation %s with the cluster %s means nothing to this one",
+			fleet.AnnotationHostingClusterName, hosting)
 	}
 }
 
@@ -147,7 +149,8 @@ func (a *agent) template(ctx context.Context, installation addon.Installation) (
 	if err != nil {
 		return nil, err
 	}
-	if !found && !isLeaving(installation.AddOn) && !meta.IsStatusConditionTrue(installation.AddOn.Status.Conditions, fleet.ConditionConfigured) {
+	if !found && !isLeaving(installation.AddOn) && !meta.IsStatusConditionTrue(installation.AddOn.Status.Conditions,
+		fleet.ConditionConfigured) {
 		return nil, fmt.Errorf("the configurations of the add-on are not known yet: %w", addon.ErrNotYet)
 	}
 	if !found {

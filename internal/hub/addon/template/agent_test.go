@@ -89,7 +89,8 @@ func templateType() addonv1beta1.ConfigGroupResource {
 func installed(configurations ...string) addon.Installation {
 	installation := addontest.Installation("cluster1", "hello")
 	for _, text := range configurations {
-		installation.AddOn.Status.ConfigReferences = append(installation.AddOn.Status.ConfigReferences, addontest.Reference(addontest.Object(text)))
+		installation.AddOn.Status.ConfigReferences = append(installation.AddOn.Status.ConfigReferences,
+			addontest.Reference(addontest.Object(text)))
 	}
 	installation.AddOn.Status.Conditions = []metav1.Condition{{Type: "Configured", Status: metav1.ConditionTrue}}
 	return installation
@@ -147,12 +148,14 @@ func TestImageRegistriesOfTheCluster(t *testing.T) {
 	agent := newAgent(t, templateV1)
 	installation := installed(templateV1)
 	before := installation.Cluster.DeepCopy()
-	installation.Cluster.Annotations = map[string]string{"open-cluster-management.io/image-registries": `{"registries":[{"source":"quay.io","mirror":"m.example.com"}]}`}
+	installation.Cluster.Annotations = map[string]string{
+		"open-cluster-management.io/image-registries": `{"registries":[{"source":"quay.io","mirror":"m.example.com"}]}`}
 	workload, err := agent.Manifests(t.Context(), installation)
 	if err != nil {
 		t.Fatal(err)
 	}
-	containers, _, _ := unstructured.NestedSlice(workload.Objects[1].(*unstructured.Unstructured).Object, "spec", "template", "spec", "containers")
+	containers, _, _ := unstructured.NestedSlice(workload.Objects[1].(*unstructured.Unstructured).Object, "spec", "template", "spec",
+		"containers")
 	if got := containers[0].(map[string]any)["image"]; got != "m.example.com/acme/agent:v1" {
 		t.Errorf("pulled from %v", got)
 	}
@@ -183,9 +186,11 @@ func TestManifestsFail(t *testing.T) {
 	}{
 		{name: "not known yet", installation: unknown, want: addon.ErrNotYet},
 		{name: "another state", installation: other, want: addon.ErrNotYet},
-		{name: "another state of the deployment", installation: installed(templateV1, strings.ReplaceAll(deployConfig, "world", "moon")), want: addon.ErrNotYet},
+		{name: "another state of the deployment", installation: installed(templateV1, strings.ReplaceAll(deployConfig, "world", "moon")),
+			want: addon.ErrNotYet},
 		{name: "missing", installation: missing, want: config.ErrMissing, text: "AddOnTemplate /hello-v9 does not exist: create it"},
-		{name: "none named", installation: installed(), want: config.ErrMissing, text: "an AddOnTemplate for the add-on hello does not exist: name one as default"},
+		{name: "none named", installation: installed(), want: config.ErrMissing,
+			text: "an AddOnTemplate for the add-on hello does not exist: name one as default"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -232,7 +237,8 @@ func TestRegistrations(t *testing.T) {
 	want := []addonv1beta1.RegistrationConfig{
 		addon.KubeClient(installation, "hello-agent"),
 		{Type: "customSigner", CustomSigner: &addonv1beta1.CustomSignerConfig{SignerName: "example.com/hello", Subject: addonv1beta1.Subject{
-			User: "hello-user", Groups: []string{"system:open-cluster-management:cluster:cluster1:addon:hello", "system:open-cluster-management:addon:hello"}}}},
+			User: "hello-user", Groups: []string{"system:open-cluster-management:cluster:cluster1:addon:hello",
+				"system:open-cluster-management:addon:hello"}}}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -273,7 +279,8 @@ func TestPermissions(t *testing.T) {
 		names[b.Namespace+"/"+b.Name] = true
 	}
 	const group = "Group system:open-cluster-management:cluster:cluster1:addon:hello"
-	want := []binding{{"cluster1", "ClusterRole", "reader", group}, {"shared", "Role", "writer", group}, {"shared", "ClusterRole", "reader", group}}
+	want := []binding{{"cluster1", "ClusterRole", "reader", group}, {"shared", "Role", "writer", group},
+		{"shared", "ClusterRole", "reader", group}}
 	if diff := cmp.Diff(want, got); diff != "" || len(names) != 3 {
 		t.Errorf("%s, names %v", diff, names)
 	}
@@ -282,19 +289,24 @@ func TestPermissions(t *testing.T) {
 	elsewhere.Cluster = &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "cluster2"}}
 	elsewhere.AddOn.Namespace = "cluster2"
 	elsewhere.AddOn.Status.Registrations = []addonv1beta1.RegistrationConfig{addon.KubeClient(elsewhere, "hello")}
-	if permissions, err = registration.Permissions(t.Context(), elsewhere); err != nil || names[permissions[1].GetNamespace()+"/"+permissions[1].GetName()] {
+	if permissions, err = registration.Permissions(t.Context(), elsewhere); err != nil ||
+		names[permissions[1].GetNamespace()+"/"+permissions[1].GetName()] {
 		t.Errorf("%v, %v", permissions, err)
 	}
 	// Who registers is not known: the token has no service account yet, or the status has not been written.
 	if _, err := registration.Permissions(t.Context(), installed(templateV1)); !errors.Is(err, addon.ErrSubjectNotReady) {
 		t.Errorf("no registration: %v", err)
 	}
-	if _, err := registration.Permissions(t.Context(), leaving(installed(strings.ReplaceAll(templateV1, "hello-v1", "gone")))); !errors.Is(err, addon.ErrNotYet) {
+	if _, err := registration.Permissions(t.Context(), leaving(installed(strings.ReplaceAll(templateV1, "hello-v1", "gone")))); !errors.Is(err,
+		addon.ErrNotYet) {
 		t.Errorf("the template is gone: %v", err)
 	}
-	incomplete := strings.ReplaceAll(templateV1, "type: SingleNamespace, singleNamespace: {namespace: shared, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: writer}}", "type: SingleNamespace")
+	incomplete := strings.ReplaceAll(templateV1,
+		"type: SingleNamespace, singleNamespace: {namespace: shared, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: writer}}",
+		"type: SingleNamespace")
 	installation.AddOn.Status.ConfigReferences = []addonv1beta1.ConfigReference{addontest.Reference(addontest.Object(incomplete))}
-	if _, err := newAgent(t, incomplete).Options().Registration.Permissions(t.Context(), installation); err == nil || !strings.Contains(err.Error(), "spec.registration[0].kubeClient.hubPermissions[1]: type \"SingleNamespace\" needs") {
+	if _, err := newAgent(t, incomplete).Options().Registration.Permissions(t.Context(), installation); err == nil ||
+		!strings.Contains(err.Error(), "spec.registration[0].kubeClient.hubPermissions[1]: type \"SingleNamespace\" needs") {
 		t.Errorf("without its block: %v", err)
 	}
 }
@@ -311,7 +323,8 @@ func TestTemplateOfAnother(t *testing.T) {
 			t.Fatalf("%v, %v", rendered, err)
 		}
 	}
-	if registrations, err := agent.Options().Registration.Configs(t.Context(), installed(foreign, deployConfig)); err != nil || len(registrations) == 0 {
+	if registrations, err := agent.Options().Registration.Configs(t.Context(), installed(foreign, deployConfig)); err != nil ||
+		len(registrations) == 0 {
 		t.Errorf("%v, %v", registrations, err)
 	}
 	const want = "Warning AddOnTemplateOfAnotherAddOn The AddOnTemplate is used although it is for the add-on other: "
@@ -320,7 +333,8 @@ func TestTemplateOfAnother(t *testing.T) {
 	}
 }
 
-// AM-31: a variable without value is told of, once, until it has one; and so is a hosting cluster, which means nothing to add-ons of templates.
+// AM-31: a variable without value is told of, once, until it has one; and so is a hosting cluster, which means nothing to add-ons of
+// templates.
 func TestTells(t *testing.T) {
 	t.Parallel()
 	recorder := events.NewFakeRecorder(10)
@@ -332,11 +346,13 @@ func TestTells(t *testing.T) {
 	gone.AddOn.DeletionTimestamp = new(metav1.Now())
 	anew := installed(templateV1)
 	anew.AddOn.UID = "anew"
-	const unset, notHosted = "Warning AddOnTemplateVariablesUnset The AddOnTemplate has variables without a value, which become empty: WHO.", "Warning AddOnNotHosted Add-ons of AddOnTemplates run on their own cluster: the annotation"
+	const unset, notHosted = "Warning AddOnTemplateVariablesUnset The AddOnTemplate has variables without a value, which become empty: WHO.",
+		"Warning AddOnNotHosted Add-ons of AddOnTemplates run on their own cluster: the annotation"
 	for i, step := range []struct {
 		installation addon.Installation
 		want         string
-	}{{bare, unset}, {bare, ""}, {configured, ""}, {bare, unset}, {gone, ""}, {bare, unset}, {anew, unset}, {anew, ""}, {hosted, notHosted}, {hosted, ""}} {
+	}{{bare, unset}, {bare, ""}, {configured, ""}, {bare, unset}, {gone, ""}, {bare, unset}, {anew, unset}, {anew, ""}, {hosted, notHosted},
+		{hosted, ""}} {
 		if _, err := agent.Manifests(t.Context(), step.installation); err != nil {
 			t.Fatal(err)
 		}

@@ -46,8 +46,8 @@ func (c *Catalogue) Agent(ctx context.Context, addOn *addonv1beta1.ManagedCluste
 	return &agent{Catalogue: c, name: addOn.Name}, nil
 }
 
-// isTemplate tells whether an add-on is one of a template: by its entry in the catalogue, or, where that does not say so any more, because it
-// has been one and somebody has to see its removal through.
+// isTemplate tells whether an add-on is one of a template: by its entry in the catalogue, or, where that does not say so any more, because
+// it has been one and somebody has to see its removal through.
 func (c *Catalogue) isTemplate(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn) (bool, error) {
 	entry := &addonv1beta1.ClusterManagementAddOn{}
 	err := c.client.Get(ctx, client.ObjectKey{Name: addOn.Name}, entry)
@@ -56,7 +56,8 @@ func (c *Catalogue) isTemplate(ctx context.Context, addOn *addonv1beta1.ManagedC
 		return slices.ContainsFunc(addOn.Status.SupportedConfigs, isTemplateType) || refersToTemplate(addOn), nil
 	case err != nil:
 		return false, fmt.Errorf("get ClusterManagementAddOn %s: %w", addOn.Name, err)
-	case slices.ContainsFunc(entry.Spec.DefaultConfigs, func(config addonv1beta1.AddOnConfig) bool { return isTemplateType(config.ConfigGroupResource) }):
+	case slices.ContainsFunc(entry.Spec.DefaultConfigs,
+		func(config addonv1beta1.AddOnConfig) bool { return isTemplateType(config.ConfigGroupResource) }):
 		return true, nil
 	default: // Whoever else has taken charge of it since then has written what it supports.
 		return isLeaving(addOn) && slices.ContainsFunc(addOn.Status.SupportedConfigs, isTemplateType), nil

@@ -17,7 +17,8 @@ func TestCatalogue(t *testing.T) {
 	deployment := addonv1beta1.ConfigGroupResource{Group: "addon.open-cluster-management.io", Resource: "addondeploymentconfigs"}
 	none := addonv1beta1.ConfigReferent{Name: addonv1beta1.ReservedNoDefaultConfigName}
 	entries := map[string][]addonv1beta1.AddOnConfig{
-		"default":   {{ConfigGroupResource: deployment}, {ConfigGroupResource: templateType(), ConfigReferent: addonv1beta1.ConfigReferent{Name: "hello-v1"}}},
+		"default": {{ConfigGroupResource: deployment},
+			{ConfigGroupResource: templateType(), ConfigReferent: addonv1beta1.ConfigReferent{Name: "hello-v1"}}},
 		"supported": {{ConfigGroupResource: templateType(), ConfigReferent: none}},
 		"code":      {{ConfigGroupResource: deployment}},
 	}
@@ -44,7 +45,8 @@ func TestCatalogue(t *testing.T) {
 	} {
 		var objects []client.Object
 		if configs, found := entries[test.entry]; found {
-			objects = append(objects, &addonv1beta1.ClusterManagementAddOn{ObjectMeta: metav1.ObjectMeta{Name: test.entry}, Spec: addonv1beta1.ClusterManagementAddOnSpec{DefaultConfigs: configs}})
+			objects = append(objects, &addonv1beta1.ClusterManagementAddOn{ObjectMeta: metav1.ObjectMeta{Name: test.entry},
+				Spec: addonv1beta1.ClusterManagementAddOnSpec{DefaultConfigs: configs}})
 		}
 		c := addontest.Client(objects...)
 		addOn := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Name: test.entry, Namespace: "cluster1"}, Status: test.status}

@@ -23,6 +23,7 @@ func Register(mgr ctrl.Manager, c clock.Clock) error {
 		return fmt.Errorf("make the client of the add-ons from templates: %w", err)
 	}
 	return engine.Register(mgr, engine.Options{
-		Manager: manager, Catalogue: NewCatalogue(cached, mgr.GetAPIReader(), mgr.GetEventRecorder("addon-template-controller")), Configs: Configs(), Clock: c,
+		Manager: manager, Catalogue: NewCatalogue(cached, mgr.GetAPIReader(), mgr.GetEventRecorder("addon-template-controller")),
+		Configs: Configs(), Clock: c,
 	})
 }

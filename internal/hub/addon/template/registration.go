@@ -23,8 +23,8 @@ import (
 const validity = 24 * time.Hour
 
 // registrations are those of the template. While its rollout has not reached the cluster they are what they were: what the agent
-// has from them it must be able to renew, however long that takes. Only what the template does not declare any more, nobody can sign: where its
-// CA was is known from nowhere else, and there is no telling whether its author still wants it.
+// has from them it must be able to renew, however long that takes. Only what the template does not declare any more, nobody can sign: where
+// its CA was is known from nowhere else, and there is no telling whether its author still wants it.
 func (a *agent) registrations(ctx context.Context, installation addon.Installation) ([]addonv1beta1.RegistrationConfig, error) {
 	spec, err := a.template(ctx, installation)
 	known := installation.AddOn.Status.Registrations
@@ -145,7 +145,8 @@ func (a *agent) authority(ctx context.Context, reference addonv1beta1.SigningCAR
 }
 
 // checkSubject holds what a request asks for against what the template declares.
-func checkSubject(spec *addonv1beta1.AddOnTemplateSpec, installation addon.Installation, csr *certificatesv1.CertificateSigningRequest) error {
+func checkSubject(spec *addonv1beta1.AddOnTemplateSpec, installation addon.Installation,
+	csr *certificatesv1.CertificateSigningRequest) error {
 	registrations, err := template.Registrations(spec, installation.AddOn.Name, installation.Cluster.Name)
 	if err != nil {
 		return err
@@ -155,7 +156,8 @@ func checkSubject(spec *addonv1beta1.AddOnTemplateSpec, installation addon.Insta
 		return err
 	}
 	for _, registration := range registrations {
-		if registration.CustomSigner != nil && registration.CustomSigner.SignerName == csr.Spec.SignerName && signingrequest.IsFor(request, registration.CustomSigner.Subject) {
+		if registration.CustomSigner != nil && registration.CustomSigner.SignerName == csr.Spec.SignerName &&
+			signingrequest.IsFor(request, registration.CustomSigner.Subject) {
 			return nil
 		}
 	}

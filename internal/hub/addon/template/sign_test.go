@@ -22,8 +22,9 @@ import (
 func authority(t *testing.T, namespace, name string, kind corev1.SecretType) *corev1.Secret {
 	t.Helper()
 	key := newKey(t)
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "hello-ca"}, NotBefore: time.Now().Add(-time.Hour),
-		NotAfter: time.Now().Add(48 * time.Hour), IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "hello-ca"},
+		NotBefore: time.Now().Add(-time.Hour),
+		NotAfter:  time.Now().Add(48 * time.Hour), IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
 		t.Fatal(err)
@@ -49,13 +50,15 @@ func newKey(t *testing.T) *ecdsa.PrivateKey {
 
 func request(t *testing.T, signer, user string, groups ...string) *certificatesv1.CertificateSigningRequest {
 	t.Helper()
-	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: user, Organization: groups}}, newKey(t))
+	der, err := x509.CreateCertificateRequest(rand.Reader,
+		&x509.CertificateRequest{Subject: pkix.Name{CommonName: user, Organization: groups}}, newKey(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return &certificatesv1.CertificateSigningRequest{Spec: certificatesv1.CertificateSigningRequestSpec{
 		Request: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}), SignerName: signer,
-		Usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment, certificatesv1.UsageClientAuth},
+		Usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment,
+			certificatesv1.UsageClientAuth},
 	}}
 }
 
@@ -72,16 +75,22 @@ func TestSign(t *testing.T) {
 	}{
 		{name: "declared", request: request(t, signer, user, groups...)},
 		{name: "declared, with the group of everybody", request: request(t, signer, user, append(groups, "system:authenticated")...)},
-		{name: "CA elsewhere", template: inNamespace, request: request(t, signer, user, groups...), secret: authority(t, "hello", "hello-ca", corev1.SecretTypeTLS)},
-		{name: "before the rollout has reached the cluster", present: strings.ReplaceAll(templateV1, "agent:v1", "agent:v2"), request: request(t, signer, user, groups...)},
+		{name: "CA elsewhere", template: inNamespace, request: request(t, signer, user, groups...),
+			secret: authority(t, "hello", "hello-ca", corev1.SecretTypeTLS)},
+		{name: "before the rollout has reached the cluster", present: strings.ReplaceAll(templateV1, "agent:v1", "agent:v2"),
+			request: request(t, signer, user, groups...)},
 		{name: "another user", request: request(t, signer, "admin", groups...), refused: `AddOnTemplate hello-v1: the subject "CN=admin,`},
-		{name: "another group", request: request(t, signer, user, "system:masters"), refused: `is not the one that it declares for the signer "example.com/hello"`},
+		{name: "another group", request: request(t, signer, user, "system:masters"),
+			refused: `is not the one that it declares for the signer "example.com/hello"`},
 		{name: "one group more", request: request(t, signer, user, append(groups, "more")...), refused: "is not the one that it declares"},
-		{name: "another signer", request: request(t, "example.com/other", user, groups...), refused: `AddOnTemplate hello-v1 does not declare the signer "example.com/other"`},
-		{name: "a signer of Kubernetes", request: request(t, "kubernetes.io/kube-apiserver-client", user, groups...), refused: "does not declare the signer"},
+		{name: "another signer", request: request(t, "example.com/other", user, groups...),
+			refused: `AddOnTemplate hello-v1 does not declare the signer "example.com/other"`},
+		{name: "a signer of Kubernetes", request: request(t, "kubernetes.io/kube-apiserver-client", user, groups...),
+			refused: "does not declare the signer"},
 		{name: "no CA", request: request(t, signer, user, groups...), secret: authority(t, "elsewhere", "hello-ca", corev1.SecretTypeTLS),
 			refused: `signer "example.com/hello": read the signingCA, Secret open-cluster-management-hub/hello-ca`},
-		{name: "another secret", request: request(t, signer, user, groups...), secret: authority(t, "open-cluster-management-hub", "hello-ca", corev1.SecretTypeOpaque),
+		{name: "another secret", request: request(t, signer, user, groups...), secret: authority(t, "open-cluster-management-hub", "hello-ca",
+			corev1.SecretTypeOpaque),
 			refused: `is of type "Opaque": create it with the type kubernetes.io/tls`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -97,7 +106,8 @@ func TestSign(t *testing.T) {
 				secret = authority(t, "open-cluster-management-hub", "hello-ca", corev1.SecretTypeTLS)
 			}
 			c := hub([]string{present}, secret)
-			issued, err := (&agent{Catalogue: NewCatalogue(c, c, &events.FakeRecorder{}), name: "hello"}).sign(t.Context(), installed(desired), test.request)
+			issued, err := (&agent{Catalogue: NewCatalogue(c, c, &events.FakeRecorder{}), name: "hello"}).sign(t.Context(), installed(desired),
+				test.request)
 			if test.refused != "" {
 				if err == nil || issued != nil || !strings.Contains(err.Error(), test.refused) {
 					t.Errorf("issued %q, error %v, want %s", issued, err, test.refused)
@@ -112,7 +122,8 @@ func TestSign(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if certificate.Issuer.CommonName != "hello-ca" || certificate.Subject.CommonName != user || time.Until(certificate.NotAfter) > 24*time.Hour {
+			if certificate.Issuer.CommonName != "hello-ca" || certificate.Subject.CommonName != user ||
+				time.Until(certificate.NotAfter) > 24*time.Hour {
 				t.Errorf("issued by %s for %s until %s", certificate.Issuer, certificate.Subject, certificate.NotAfter)
 			}
 		})

@@ -58,7 +58,8 @@ func New(c client.Client, o Options) *Controller { return &Controller{Options: o
 func Register(mgr ctrl.Manager, o Options) error {
 	marked := builder.WithPredicates(predicates.Either(isMarked))
 	ofAddOn := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
-		return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: o.GetNamespace(), Name: o.GetLabels()[fleet.LabelTokenAddOnName]}}}
+		return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: o.GetNamespace(),
+			Name: o.GetLabels()[fleet.LabelTokenAddOnName]}}}
 	})
 	c := New(mgr.GetClient(), o)
 	return ctrl.NewControllerManagedBy(mgr).Named("addontoken").
@@ -106,7 +107,8 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	before := addOn.DeepCopy()
 	switch {
 	case usesToken(addOn) && denied:
-		c.report(addOn, nil, fmt.Errorf("ManagedCluster %s is denied: there are no tokens for its add-ons until it is accepted again", addOn.Namespace))
+		c.report(addOn, nil, fmt.Errorf("ManagedCluster %s is denied: there are no tokens for its add-ons until it is accepted again",
+			addOn.Namespace))
 		err = c.remove(ctx, addOn)
 	case usesToken(addOn):
 		var account *corev1.ServiceAccount
@@ -143,7 +145,8 @@ func usesToken(addOn *addonv1beta1.ManagedClusterAddOn) bool {
 }
 
 func byToken(registration addonv1beta1.RegistrationConfig) bool {
-	return registration.Type == addonv1beta1.KubeClient && registration.KubeClient != nil && registration.KubeClient.Driver == addonv1beta1.KubeClientDriverToken
+	return registration.Type == addonv1beta1.KubeClient && registration.KubeClient != nil &&
+		registration.KubeClient.Driver == addonv1beta1.KubeClientDriverToken
 }
 
 // nameSubject says as whom the add-on acts, so that whoever gives it its rights knows.
@@ -176,7 +179,8 @@ func (c *Controller) apply(ctx context.Context, addOn *addonv1beta1.ManagedClust
 	}
 	err = c.ensure(ctx, addOn, role, func() {
 		role.Rules = []rbacv1.PolicyRule{
-			{APIGroups: []string{""}, Resources: []string{"serviceaccounts/token"}, ResourceNames: []string{account.Name}, Verbs: []string{"create"}},
+			{APIGroups: []string{""}, Resources: []string{"serviceaccounts/token"}, ResourceNames: []string{account.Name},
+				Verbs: []string{"create"}},
 			{APIGroups: []string{""}, Resources: []string{"serviceaccounts/token"}, Verbs: []string{fleet.VerbSubscribe}},
 		}
 	})
@@ -195,7 +199,8 @@ func (c *Controller) apply(ctx context.Context, addOn *addonv1beta1.ManagedClust
 func (c *Controller) objects(addOn *addonv1beta1.ManagedClusterAddOn) (*corev1.ServiceAccount, *rbacv1.Role, *rbacv1.RoleBinding) {
 	named := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: addOn.Namespace, Name: name} }
 	role := named(fleet.AddOnTokenRole(addOn.Name))
-	return &corev1.ServiceAccount{ObjectMeta: named(fleet.AddOnServiceAccount(addOn.Name))}, &rbacv1.Role{ObjectMeta: role}, &rbacv1.RoleBinding{ObjectMeta: role}
+	return &corev1.ServiceAccount{ObjectMeta: named(fleet.AddOnServiceAccount(addOn.Name))}, &rbacv1.Role{ObjectMeta: role},
+		&rbacv1.RoleBinding{ObjectMeta: role}
 }
 
 // labels of what the controller makes. That of the cluster is by which the hub's caches hold it.
@@ -249,7 +254,8 @@ func ofAddOn(o client.Object, addOn *addonv1beta1.ManagedClusterAddOn) bool {
 
 func othersError(o client.Object, addOn *addonv1beta1.ManagedClusterAddOn) error {
 	return fmt.Errorf("%T %s/%s is there already, and was not made for tokens of add-on %s; delete it, or give it the labels %s=%s, %s=%s and %s=%s",
-		o, o.GetNamespace(), o.GetName(), addOn.Name, fleet.LabelTokenInfrastructure, fleet.LabelTrue, fleet.LabelTokenAddOnName, addOn.Name, fleet.LabelClusterName, addOn.Namespace)
+		o, o.GetNamespace(), o.GetName(), addOn.Name, fleet.LabelTokenInfrastructure, fleet.LabelTrue, fleet.LabelTokenAddOnName, addOn.Name,
+		fleet.LabelClusterName, addOn.Namespace)
 }
 
 // remove deletes what the controller has made, and with the service account all of its tokens.

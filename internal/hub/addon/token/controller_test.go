@@ -23,13 +23,15 @@ import (
 	"github.com/capstan-io/capstan/internal/hub/addon/token"
 )
 
-// Contract section 6, AM-40: TokenInfrastructureReady, with the time at which its status changed. It is there for add-ons with tokens alone.
+// Contract section 6, AM-40: TokenInfrastructureReady, with the time at which its status changed. It is there for add-ons with tokens
+// alone.
 func TestTokenInfrastructureReady(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	earlier := metav1.NewTime(now.Add(-time.Hour).Local())
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, rbacv1.AddToScheme, addonv1beta1.AddToScheme, clusterv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, rbacv1.AddToScheme, addonv1beta1.AddToScheme,
+		clusterv1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
@@ -44,20 +46,24 @@ func TestTokenInfrastructureReady(t *testing.T) {
 		reason  string
 		message string
 	}{
-		"made":                        {"token", "", nil, false, "True", "TokenInfrastructureReady", "ServiceAccount c1/hello-agent (UID: uid1) is ready"},
-		"made after a failure":        {"token", "False", nil, false, "True", "TokenInfrastructureReady", "(UID: uid1)"},
-		"it cannot be made":           {"token", "", nil, true, "False", "TokenInfrastructureApplyFailed", "no luck"},
-		"it cannot be made any more":  {"token", "True", nil, true, "False", "TokenInfrastructureApplyFailed", "no luck"},
-		"it is somebody else's":       {"token", "", []client.Object{foreign}, true, "False", "TokenInfrastructureApplyFailed", "c1/hello-agent is there already"},
+		"made": {"token", "", nil, false, "True", "TokenInfrastructureReady",
+			"ServiceAccount c1/hello-agent (UID: uid1) is ready"},
+		"made after a failure":       {"token", "False", nil, false, "True", "TokenInfrastructureReady", "(UID: uid1)"},
+		"it cannot be made":          {"token", "", nil, true, "False", "TokenInfrastructureApplyFailed", "no luck"},
+		"it cannot be made any more": {"token", "True", nil, true, "False", "TokenInfrastructureApplyFailed", "no luck"},
+		"it is somebody else's": {"token", "", []client.Object{foreign}, true, "False", "TokenInfrastructureApplyFailed",
+			"c1/hello-agent is there already"},
 		"with certificates":           {"csr", "", nil, false, "", "", ""},
 		"with certificates after all": {"csr", "True", nil, false, "", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			addOn := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "hello", UID: "1"}}
-			addOn.Status.Registrations = []addonv1beta1.RegistrationConfig{{Type: addonv1beta1.KubeClient, KubeClient: &addonv1beta1.KubeClientConfig{Driver: test.driver}}}
+			addOn.Status.Registrations = []addonv1beta1.RegistrationConfig{{Type: addonv1beta1.KubeClient,
+				KubeClient: &addonv1beta1.KubeClientConfig{Driver: test.driver}}}
 			if test.before != "" {
-				addOn.Status.Conditions = []metav1.Condition{{Type: "TokenInfrastructureReady", Status: test.before, Reason: "Before", LastTransitionTime: earlier}}
+				addOn.Status.Conditions = []metav1.Condition{{Type: "TokenInfrastructureReady", Status: test.before, Reason: "Before",
+					LastTransitionTime: earlier}}
 			}
 			creates := interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 				if test.fails {
@@ -68,8 +74,10 @@ func TestTokenInfrastructureReady(t *testing.T) {
 				}
 				return c.Create(ctx, o, opts...)
 			}}
-			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(addOn).WithObjects(test.there...).WithStatusSubresource(addOn).WithInterceptorFuncs(creates).Build()
-			_, err := token.New(c, token.Options{Clock: clocktesting.NewFakeClock(now)}).Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(addOn)})
+			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(addOn).WithObjects(test.there...).WithStatusSubresource(addOn).
+				WithInterceptorFuncs(creates).Build()
+			_, err := token.New(c, token.Options{Clock: clocktesting.NewFakeClock(now)}).Reconcile(t.Context(),
+				ctrl.Request{NamespacedName: client.ObjectKeyFromObject(addOn)})
 			if (err != nil) != test.fails {
 				t.Errorf("error %v", err)
 			}
@@ -87,7 +95,8 @@ func TestTokenInfrastructureReady(t *testing.T) {
 			if test.before == test.status {
 				at = earlier.Time
 			}
-			if cond == nil || cond.Status != test.status || cond.Reason != test.reason || !strings.Contains(cond.Message, test.message) || !cond.LastTransitionTime.Time.Equal(at) {
+			if cond == nil || cond.Status != test.status || cond.Reason != test.reason || !strings.Contains(cond.Message, test.message) ||
+				!cond.LastTransitionTime.Time.Equal(at) {
 				t.Errorf("got %+v, want %s %s %q at %s", cond, test.status, test.reason, test.message, at)
 			}
 		})
@@ -98,13 +107,16 @@ func TestTokenInfrastructureReady(t *testing.T) {
 func TestNoTokensForADeniedCluster(t *testing.T) {
 	t.Parallel()
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, rbacv1.AddToScheme, addonv1beta1.AddToScheme, clusterv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, rbacv1.AddToScheme, addonv1beta1.AddToScheme,
+		clusterv1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
 	}
-	addOn := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "hello", UID: "1", Finalizers: []string{"example.com/stay"}}}
-	addOn.Status.Registrations = []addonv1beta1.RegistrationConfig{{Type: addonv1beta1.KubeClient, KubeClient: &addonv1beta1.KubeClientConfig{Driver: "token"}}}
+	addOn := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "hello", UID: "1",
+		Finalizers: []string{"example.com/stay"}}}
+	addOn.Status.Registrations = []addonv1beta1.RegistrationConfig{{Type: addonv1beta1.KubeClient,
+		KubeClient: &addonv1beta1.KubeClientConfig{Driver: "token"}}}
 	cluster := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "c1"}}
 	cluster.Status.Conditions = []metav1.Condition{{Type: "HubAcceptedManagedCluster", Status: metav1.ConditionTrue}}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(addOn, cluster).WithStatusSubresource(addOn).Build()

@@ -19,7 +19,8 @@ import (
 func TestLabels(t *testing.T) {
 	t.Parallel()
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, rbacv1.AddToScheme, addonv1beta1.AddToScheme, clusterv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, rbacv1.AddToScheme, addonv1beta1.AddToScheme,
+		clusterv1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
@@ -35,7 +36,8 @@ func TestLabels(t *testing.T) {
 		if err := api.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
 			t.Fatal(err)
 		}
-		if l := o.GetLabels(); l["team"] != "a" || l["addon.open-cluster-management.io/name"] != "hello" || l["open-cluster-management.io/cluster-name"] != "c1" {
+		if l := o.GetLabels(); l["team"] != "a" || l["addon.open-cluster-management.io/name"] != "hello" ||
+			l["open-cluster-management.io/cluster-name"] != "c1" {
 			t.Errorf("%T has the labels %v", o, l)
 		}
 	}

@@ -106,19 +106,23 @@ func TestRefusals(t *testing.T) {
 		code               int
 		says               string
 	}{
-		"nobody":               {"GET", "team-a/web", "", nil, explainer{}, all, 401, "log in"},
-		"anonymous":            {"GET", "team-a/web", "", &user.DefaultInfo{Name: user.Anonymous, Groups: []string{user.AllUnauthenticated}}, explainer{}, all, 401, "log in"},
-		"may not read":         {"GET", "team-a/web", "", alice, explainer{}, []string{"create placements"}, 403, `"alice" may not get placements in namespace "team-a"`},
-		"may not create":       {"POST", "", unsaved, alice, explainer{}, []string{"get placements"}, 403, `"alice" may not create placements`},
-		"no such placement":    {"GET", "team-a/gone", "", alice, explainer{}, all, 404, `"gone" not found`},
-		"no name":              {"GET", "", "", alice, explainer{}, all, 400, "NAMESPACE/NAME"},
-		"half a name":          {"GET", "team-a", "", alice, explainer{}, all, 400, `"team-a" is not NAMESPACE/NAME`},
-		"too long a path":      {"GET", "team-a/web/x", "", alice, explainer{}, all, 400, "is not NAMESPACE/NAME"},
-		"another method":       {"DELETE", "team-a/web", "", alice, explainer{}, all, 405, "DELETE"},
-		"post to a saved one":  {"POST", "team-a/web", unsaved, alice, explainer{}, all, 405, "POST"},
-		"no JSON":              {"POST", "", "spec: {}", alice, explainer{}, all, 400, "no Placement in JSON"},
-		"a misspelt field":     {"POST", "", strings.Replace(unsaved, `"spec":{}`, `"spec":{"predicate":[]}`, 1), alice, explainer{}, all, 400, `unknown field "spec.predicate"`},
-		"another kind":         {"POST", "", strings.Replace(unsaved, `"Placement"`, `"Secret"`, 1), alice, explainer{}, all, 400, "v1beta1 Secret"},
+		"nobody": {"GET", "team-a/web", "", nil, explainer{}, all, 401, "log in"},
+		"anonymous": {"GET", "team-a/web", "", &user.DefaultInfo{Name: user.Anonymous, Groups: []string{user.AllUnauthenticated}},
+			explainer{}, all, 401, "log in"},
+		"may not read": {"GET", "team-a/web", "", alice, explainer{}, []string{"create placements"}, 403,
+			`"alice" may not get placements in namespace "team-a"`},
+		"may not create":      {"POST", "", unsaved, alice, explainer{}, []string{"get placements"}, 403, `"alice" may not create placements`},
+		"no such placement":   {"GET", "team-a/gone", "", alice, explainer{}, all, 404, `"gone" not found`},
+		"no name":             {"GET", "", "", alice, explainer{}, all, 400, "NAMESPACE/NAME"},
+		"half a name":         {"GET", "team-a", "", alice, explainer{}, all, 400, `"team-a" is not NAMESPACE/NAME`},
+		"too long a path":     {"GET", "team-a/web/x", "", alice, explainer{}, all, 400, "is not NAMESPACE/NAME"},
+		"another method":      {"DELETE", "team-a/web", "", alice, explainer{}, all, 405, "DELETE"},
+		"post to a saved one": {"POST", "team-a/web", unsaved, alice, explainer{}, all, 405, "POST"},
+		"no JSON":             {"POST", "", "spec: {}", alice, explainer{}, all, 400, "no Placement in JSON"},
+		"a misspelt field": {"POST", "", strings.Replace(unsaved, `"spec":{}`, `"spec":{"predicate":[]}`, 1), alice, explainer{}, all, 400,
+			`unknown field "spec.predicate"`},
+		"another kind": {"POST", "", strings.Replace(unsaved, `"Placement"`, `"Secret"`, 1), alice, explainer{}, all, 400,
+			"v1beta1 Secret"},
 		"no namespace":         {"POST", "", `{"spec":{}}`, alice, explainer{}, all, 400, "metadata.namespace"},
 		"more than a mebibyte": {"POST", "", unsaved + strings.Repeat(" ", 1<<20), alice, explainer{}, all, 400, "1048576 bytes"},
 		"the hub's fault":      {"GET", "team-a/web", "", alice, broken, all, 500, "the fleet is unreadable"},
@@ -133,7 +137,8 @@ func TestRefusals(t *testing.T) {
 			if err := json.Unmarshal(got.Body.Bytes(), &answer); err != nil {
 				t.Fatalf("%s: %v", got.Body, err)
 			}
-			if got.Code != test.code || answer.Kind != "Status" || int(answer.Code) != test.code || !strings.Contains(answer.Message, test.says) || answer.Error != answer.Message {
+			if got.Code != test.code || answer.Kind != "Status" || int(answer.Code) != test.code || !strings.Contains(answer.Message, test.says) ||
+				answer.Error != answer.Message {
 				t.Errorf("%d %s, want %d and %q", got.Code, got.Body, test.code, test.says)
 			}
 			if test.code == 405 && got.Header().Get("Allow") == "" {

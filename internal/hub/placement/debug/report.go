@@ -41,7 +41,8 @@ func reportOf(placement *clusterv1beta1.Placement, e *scheduler.Explanation, eve
 		})
 	}
 	for _, p := range e.Prioritizers {
-		r.PrioritizeResults = append(r.PrioritizeResults, report.PrioritizerResult{Name: p.Name, Weight: p.Weight, Scores: p.Scores, Expired: p.Expired})
+		r.PrioritizeResults = append(r.PrioritizeResults, report.PrioritizerResult{Name: p.Name, Weight: p.Weight, Scores: p.Scores,
+			Expired: p.Expired})
 	}
 	if !everywhere {
 		r.Funnel.Fleet = 0

@@ -69,7 +69,8 @@ func (s *server) placement(w http.ResponseWriter, r *http.Request, who user.Info
 	case r.Method == http.MethodPost && rest == "":
 		return s.unsaved(w, r, who)
 	case r.Method == http.MethodGet:
-		return nil, apierrors.NewBadRequest("name a placement: GET " + report.Path + "NAMESPACE/NAME, or POST one that is not saved to " + report.Path)
+		return nil, apierrors.NewBadRequest("name a placement: GET " + report.Path + "NAMESPACE/NAME, or POST one that is not saved to " +
+			report.Path)
 	}
 	return nil, apierrors.NewMethodNotSupported(placements, r.Method)
 }
@@ -144,7 +145,8 @@ func decode(body io.Reader) (placement *clusterv1beta1.Placement, spec any, err 
 		return nil, nil, apierrors.NewBadRequest("the body is no Placement in JSON: " + err.Error())
 	}
 	if got, kind := placement.GroupVersionKind(), placementKind; got != kind && !got.Empty() {
-		return nil, nil, apierrors.NewBadRequest(fmt.Sprintf("apiVersion and kind are %s %s; send a %s %s", got.GroupVersion(), got.Kind, kind.GroupVersion(), kind.Kind))
+		return nil, nil, apierrors.NewBadRequest(fmt.Sprintf("apiVersion and kind are %s %s; send a %s %s", got.GroupVersion(), got.Kind,
+			kind.GroupVersion(), kind.Kind))
 	}
 	if placement.Namespace == "" {
 		return nil, nil, apierrors.NewBadRequest("metadata.namespace is missing: the cluster sets that are bound to it decide what a placement can select")
@@ -165,7 +167,8 @@ func (s *server) authorize(ctx context.Context, who user.Info, verb, namespace, 
 		APIGroup: placements.Group, APIVersion: clusterv1beta1.GroupVersion.Version, Resource: placements.Resource,
 	})
 	if err == nil && !yes {
-		err = apierrors.NewForbidden(placements, name, fmt.Errorf("user %q may not %s placements in namespace %q", who.GetName(), verb, namespace))
+		err = apierrors.NewForbidden(placements, name, fmt.Errorf("user %q may not %s placements in namespace %q", who.GetName(), verb,
+			namespace))
 	}
 	return err
 }

@@ -45,7 +45,8 @@ func newCallers(mgr ctrl.Manager) (*callers, error) {
 	if err != nil {
 		return nil, err
 	}
-	ca, err := dynamiccertificates.NewDynamicCAFromConfigMapController("client-ca", authenticationNamespace, authenticationConfigMap, clientCAKey, client)
+	ca, err := dynamiccertificates.NewDynamicCAFromConfigMapController("client-ca", authenticationNamespace, authenticationConfigMap,
+		clientCAKey, client)
 	if err != nil {
 		return nil, fmt.Errorf("read the client CA of the cluster: %w", err)
 	}

@@ -26,8 +26,8 @@ import (
 const parting = 15 * time.Second
 
 // abandon takes away what is left of a cluster that does not exist, as after somebody has taken its finalizers off: its agent may not renew
-// its certificate, see the hub, or report. Its rights in the namespace go when what they are for has gone from there, which cleanup sees to.
-// Those to works do not wait for that: they end in good time, but for the names of what is left.
+// its certificate, see the hub, or report. Its rights in the namespace go when what they are for has gone from there, which cleanup sees
+// to. Those to works do not wait for that: they end in good time, but for the names of what is left.
 // The namespace stays, as it does after every deletion: there may be more in it.
 func (c *Controller) abandon(ctx context.Context, cluster string) (ctrl.Result, error) {
 	if fleet.ReservedClusterName(cluster) || !c.leftBehind(ctx, cluster) {
@@ -106,8 +106,8 @@ func (c *Controller) disinherit(ctx context.Context, cluster string) (ctrl.Resul
 	return ctrl.Result{}, c.deleteLease(ctx, cluster)
 }
 
-// leftBehind tells whether there is anything that the agent of a cluster gets with its acceptance. The cache, which is asked first, may still
-// have what has just been taken away.
+// leftBehind tells whether there is anything that the agent of a cluster gets with its acceptance. The cache, which is asked first, may
+// still have what has just been taken away.
 func (c *Controller) leftBehind(ctx context.Context, cluster string) bool {
 	return holds(ctx, c.client, cluster) && holds(ctx, c.live, cluster)
 }

@@ -33,7 +33,8 @@ func TestWhatGoesWithCluster(t *testing.T) {
 	const registration, works, global, lease = "registration", "works", "global", "lease"
 	const ofHub, ofCleanup = "cluster.open-cluster-management.io/api-resource-cleanup", "cluster.open-cluster-management.io/resource-cleanup"
 	cluster := func(accepted bool, finalizers ...string) *clusterv1.ManagedCluster {
-		return &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "c1", Finalizers: finalizers}, Spec: clusterv1.ManagedClusterSpec{HubAcceptsClient: accepted}}
+		return &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "c1", Finalizers: finalizers},
+			Spec: clusterv1.ManagedClusterSpec{HubAcceptsClient: accepted}}
 	}
 	for name, test := range map[string]struct {
 		cluster *clusterv1.ManagedCluster // nil for one that does not exist; one with finalizers is being deleted
@@ -45,13 +46,14 @@ func TestWhatGoesWithCluster(t *testing.T) {
 		"deleted, and emptied":                    {cluster(true, ofHub), nil, false, nil},
 		"deleted, with works that nobody deletes": {cluster(true, ofHub), []client.Object{held}, false, []string{works, global, lease}},
 		"denied and deleted":                      {cluster(false, ofHub, ofCleanup), nil, false, nil},
-		"denied and deleted, with works":          {cluster(false, ofHub, ofCleanup), []client.Object{held}, false, []string{works, global, lease}},
-		"gone":                                    {nil, nil, false, nil},
-		"gone, with add-ons":                      {nil, []client.Object{addOn}, false, []string{registration, lease}},
-		"gone, with works":                        {nil, []client.Object{held}, false, []string{works, lease}},
-		"gone, with both":                         {nil, []client.Object{addOn, held}, false, []string{registration, works, lease}},
-		"gone, with both, which are kept":         {nil, []client.Object{addOn, held}, true, []string{lease}}, // it sees nothing being deleted
-		"made again, and not accepted":            {cluster(false), nil, false, nil},
+		"denied and deleted, with works": {cluster(false, ofHub, ofCleanup), []client.Object{held}, false,
+			[]string{works, global, lease}},
+		"gone":                            {nil, nil, false, nil},
+		"gone, with add-ons":              {nil, []client.Object{addOn}, false, []string{registration, lease}},
+		"gone, with works":                {nil, []client.Object{held}, false, []string{works, lease}},
+		"gone, with both":                 {nil, []client.Object{addOn, held}, false, []string{registration, works, lease}},
+		"gone, with both, which are kept": {nil, []client.Object{addOn, held}, true, []string{lease}}, // it sees nothing being deleted
+		"made again, and not accepted":    {cluster(false), nil, false, nil},
 		// Of the works, it may finish with those that are there, by their names.
 		"made again, with what was there": {cluster(false), []client.Object{addOn, held}, false, []string{lease}},
 	} {
@@ -102,8 +104,8 @@ func TestWhatGoesWithCluster(t *testing.T) {
 	}
 }
 
-// The agent of a cluster that is gone lists its works for long enough to see them being deleted, and no longer, whatever keeps them: it learns
-// of none that come after.
+// The agent of a cluster that is gone lists its works for long enough to see them being deleted, and no longer, whatever keeps them: it
+// learns of none that come after.
 func TestAgentOfAClusterThatIsGoneStopsListing(t *testing.T) {
 	t.Parallel()
 	j := newJudged(t)

@@ -41,14 +41,15 @@ func schemeOf(t *testing.T) *runtime.Scheme {
 	return scheme
 }
 
-// Contract section 6, RG-16, RG-17: HubAcceptedManagedCluster, after failures, too. It has the time at which its status changed, and an event
-// tells of a decision.
+// Contract section 6, RG-16, RG-17: HubAcceptedManagedCluster, after failures, too. It has the time at which its status changed, and an
+// event tells of a decision.
 func TestHubAccepted(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	earlier := metav1.NewTime(now.Add(-time.Hour).Local())
 	const isTrue, isFalse = metav1.ConditionTrue, metav1.ConditionFalse
-	noLuck, raced := errors.New("no luck"), apierrors.NewConflict(schema.GroupResource{Resource: "clusterroles"}, "c1", errors.New("it has changed"))
+	noLuck, raced := errors.New("no luck"), apierrors.NewConflict(schema.GroupResource{Resource: "clusterroles"}, "c1",
+		errors.New("it has changed"))
 	for name, test := range map[string]struct {
 		accepted bool
 		before   metav1.ConditionStatus // of the condition; empty for none
@@ -58,22 +59,26 @@ func TestHubAccepted(t *testing.T) {
 		message  string
 		event    string
 	}{
-		"not decided":                        {false, "", nil, "", "", "", ""},
-		"accepted":                           {true, "", nil, isTrue, "HubClusterAdminAccepted", "Accepted", "Normal ManagedClusterAccepted"},
-		"accepted, which fails":              {true, "", noLuck, isFalse, "Error", "could not set up the cluster and tries again: ", ""},
-		"accepted again, which fails":        {true, isTrue, noLuck, isFalse, "Error", "could not set up the cluster and tries again: ", ""},
-		"accepted again":                     {true, isFalse, nil, isTrue, "HubClusterAdminAccepted", "Accepted", "Normal ManagedClusterAccepted"},
-		"denied":                             {false, isTrue, nil, isFalse, "HubClusterAdminDenied", "Denied", "Normal ManagedClusterDenied"},
-		"denied, which fails":                {false, isTrue, noLuck, isFalse, "Error", "is denied; the hub could not take its rights away and tries again: ", ""},
+		"not decided":                 {false, "", nil, "", "", "", ""},
+		"accepted":                    {true, "", nil, isTrue, "HubClusterAdminAccepted", "Accepted", "Normal ManagedClusterAccepted"},
+		"accepted, which fails":       {true, "", noLuck, isFalse, "Error", "could not set up the cluster and tries again: ", ""},
+		"accepted again, which fails": {true, isTrue, noLuck, isFalse, "Error", "could not set up the cluster and tries again: ", ""},
+		"accepted again": {true, isFalse, nil, isTrue, "HubClusterAdminAccepted", "Accepted",
+			"Normal ManagedClusterAccepted"},
+		"denied": {false, isTrue, nil, isFalse, "HubClusterAdminDenied", "Denied", "Normal ManagedClusterDenied"},
+		"denied, which fails": {false, isTrue, noLuck, isFalse, "Error",
+			"is denied; the hub could not take its rights away and tries again: ", ""},
 		"denied, when acceptance had failed": {false, isFalse, nil, isFalse, "HubClusterAdminDenied", "Denied", "Normal ManagedClusterDenied"},
 		"accepted, and somebody is faster":   {true, isTrue, raced, isTrue, "Before", "", ""},
 		"denied, and somebody is faster":     {false, isTrue, raced, isTrue, "Before", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cluster := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "c1"}, Spec: clusterv1.ManagedClusterSpec{HubAcceptsClient: test.accepted}}
+			cluster := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "c1"},
+				Spec: clusterv1.ManagedClusterSpec{HubAcceptsClient: test.accepted}}
 			if test.before != "" {
-				cluster.Status.Conditions = []metav1.Condition{{Type: "HubAcceptedManagedCluster", Status: test.before, Reason: "Before", LastTransitionTime: earlier}}
+				cluster.Status.Conditions = []metav1.Condition{{Type: "HubAcceptedManagedCluster", Status: test.before, Reason: "Before",
+					LastTransitionTime: earlier}}
 			}
 			failing := interceptor.Funcs{
 				Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
@@ -83,7 +88,8 @@ func TestHubAccepted(t *testing.T) {
 					return c.Create(ctx, o, opts...)
 				},
 			}
-			c := fake.NewClientBuilder().WithScheme(schemeOf(t)).WithObjects(cluster).WithStatusSubresource(cluster).WithInterceptorFuncs(failing).Build()
+			c := fake.NewClientBuilder().WithScheme(schemeOf(t)).WithObjects(cluster).WithStatusSubresource(cluster).WithInterceptorFuncs(failing).
+				Build()
 			recorder := events.NewFakeRecorder(10)
 			controller := accept.New(c, c, recorder, accept.Options{Clock: clocktesting.NewFakeClock(now)})
 			_, err := controller.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(cluster)})
@@ -104,7 +110,8 @@ func TestHubAccepted(t *testing.T) {
 			if test.before == test.status {
 				at = earlier.Time
 			}
-			if cond == nil || cond.Status != test.status || cond.Reason != test.reason || !strings.Contains(cond.Message, test.message) || !cond.LastTransitionTime.Time.Equal(at) {
+			if cond == nil || cond.Status != test.status || cond.Reason != test.reason || !strings.Contains(cond.Message, test.message) ||
+				!cond.LastTransitionTime.Time.Equal(at) {
 				t.Errorf("got %+v, want %s %s %q at %s", cond, test.status, test.reason, test.message, at)
 			}
 			var event string

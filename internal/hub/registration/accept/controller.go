@@ -98,7 +98,8 @@ func (c *Controller) clusterOfRole(ctx context.Context, o client.Object) []recon
 	}
 	clusters := &clusterv1.ManagedClusterList{}
 	if err := c.client.List(ctx, clusters, client.UnsafeDisableDeepCopy); err != nil {
-		log.FromContext(ctx).Error(err, "A role that all clusters share has changed, and is put right when a cluster changes", "role", o.GetName())
+		log.FromContext(ctx).Error(err, "A role that all clusters share has changed, and is put right when a cluster changes", "role",
+			o.GetName())
 		return nil
 	}
 	for i := range clusters.Items {
@@ -196,8 +197,8 @@ func (c *Controller) refuse(ctx context.Context, cluster *clusterv1.ManagedClust
 	}, nil)
 }
 
-// deny takes the rights away, but that the agent may go on reading its own ManagedCluster, so that it learns of it, and may finish with the works
-// that there are. One that is cut off keeps neither.
+// deny takes the rights away, but that the agent may go on reading its own ManagedCluster, so that it learns of it, and may finish with the
+// works that there are. One that is cut off keeps neither.
 func (c *Controller) deny(ctx context.Context, cluster *clusterv1.ManagedCluster) (ctrl.Result, error) {
 	done, message := true, "Denied by hub cluster admin"
 	var err error
@@ -222,8 +223,8 @@ func (c *Controller) deny(ctx context.Context, cluster *clusterv1.ManagedCluster
 	return again(done), err
 }
 
-// release takes the rights away; the namespace stays. While the hub empties it, the agent needs them: it learns by them what it has to undo on
-// the cluster. The end of that brings the cluster back here. One that is cut off undoes nothing.
+// release takes the rights away; the namespace stays. While the hub empties it, the agent needs them: it learns by them what it has to undo
+// on the cluster. The end of that brings the cluster back here. One that is cut off undoes nothing.
 func (c *Controller) release(ctx context.Context, cluster *clusterv1.ManagedCluster) (ctrl.Result, error) {
 	if !controllerutil.ContainsFinalizer(cluster, fleet.FinalizerManagedCluster) {
 		return ctrl.Result{}, nil

@@ -131,8 +131,8 @@ func (j *judged) expect(t *testing.T, rights string) {
 	}
 }
 
-// "On denial: only the works that exist then, by name, without list or watch." An attacker that stays connected learns of no work that comes
-// after, whatever it is called.
+// "On denial: only the works that exist then, by name, without list or watch." An attacker that stays connected learns of no work that
+// comes after, whatever it is called.
 func TestDeniedClusterKeepsItsWorksByName(t *testing.T) {
 	t.Parallel()
 	j := newJudged(t)
@@ -176,8 +176,8 @@ func TestDeniedClusterComesBack(t *testing.T) {
 	j.expect(t, "all")
 }
 
-// "Agents of ours and unmodified OCM agents that are being detached still finish the removal": one that was denied before its cluster was deleted
-// lists its works again, to see them being deleted.
+// "Agents of ours and unmodified OCM agents that are being detached still finish the removal": one that was denied before its cluster was
+// deleted lists its works again, to see them being deleted.
 func TestDeniedAndDeletedClusterFinishes(t *testing.T) {
 	t.Parallel()
 	j := newJudged(t)

@@ -24,7 +24,8 @@ import (
 func TestLabels(t *testing.T) {
 	t.Parallel()
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, rbacv1.AddToScheme, coordinationv1.AddToScheme, clusterv1.AddToScheme, workv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, rbacv1.AddToScheme, coordinationv1.AddToScheme,
+		clusterv1.AddToScheme, workv1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
@@ -48,7 +49,8 @@ func TestLabels(t *testing.T) {
 		for _, o := range []client.Object{
 			&corev1.Namespace{ObjectMeta: named("", "c1")}, &coordinationv1.Lease{ObjectMeta: named("c1", "managed-cluster-lease")},
 			&rbacv1.ClusterRole{ObjectMeta: named("", ofCluster+"c1")}, &rbacv1.ClusterRoleBinding{ObjectMeta: named("", ofCluster+"c1")},
-			&rbacv1.RoleBinding{ObjectMeta: named("c1", ofCluster+"c1:registration")}, &rbacv1.RoleBinding{ObjectMeta: named("c1", ofCluster+"c1:work")},
+			&rbacv1.RoleBinding{ObjectMeta: named("c1", ofCluster+"c1:registration")},
+			&rbacv1.RoleBinding{ObjectMeta: named("c1", ofCluster+"c1:work")},
 			&rbacv1.ClusterRole{ObjectMeta: named("", ofCluster+"registration")}, &rbacv1.ClusterRole{ObjectMeta: named("", ofCluster+"work")},
 		} {
 			key := client.ObjectKeyFromObject(o)
@@ -61,7 +63,8 @@ func TestLabels(t *testing.T) {
 					t.Errorf("%T %s has %s=%q, want %q", o, key, label, got, value)
 				}
 			}
-			if common := key.Namespace == "" && key.Name != "c1" && key.Name != ofCluster+"c1"; !common && o.GetLabels()["open-cluster-management.io/cluster-name"] != "c1" {
+			if common := key.Namespace == "" && key.Name != "c1" && key.Name != ofCluster+"c1"; !common &&
+				o.GetLabels()["open-cluster-management.io/cluster-name"] != "c1" {
 				t.Errorf("%T %s has lost the name of its cluster: %v", o, key, o.GetLabels())
 			}
 		}

@@ -76,8 +76,8 @@ func (c *Controller) confineToWorks(ctx context.Context, cluster string) (bool, 
 	return false, c.deleteHeld(ctx, workRoleBinding(cluster))
 }
 
-// finishable are the works that a denied cluster may finish with: all that there are when its rights to works are taken away, and from then on
-// those of them that are left. Another one of the same name is none of them, unless it comes before that is noticed.
+// finishable are the works that a denied cluster may finish with: all that there are when its rights to works are taken away, and from then
+// on those of them that are left. Another one of the same name is none of them, unless it comes before that is noticed.
 func (c *Controller) finishable(ctx context.Context, cluster string) ([]string, error) {
 	there, err := c.works(ctx, cluster)
 	if err != nil || len(there) == 0 {
@@ -88,7 +88,8 @@ func (c *Controller) finishable(ctx context.Context, cluster string) ([]string, 
 		return there, nil
 	}
 	role := remainingWorksRole(cluster)
-	if err := errors.Join(client.IgnoreNotFound(unconfined), client.IgnoreNotFound(c.live.Get(ctx, client.ObjectKeyFromObject(role), role))); err != nil {
+	if err := errors.Join(client.IgnoreNotFound(unconfined),
+		client.IgnoreNotFound(c.live.Get(ctx, client.ObjectKeyFromObject(role), role))); err != nil {
 		return nil, fmt.Errorf("read what cluster %s may do with its works: %w", cluster, err)
 	}
 	var known []string
@@ -134,8 +135,8 @@ func (c *Controller) ensureRightsToRemainingWorks(ctx context.Context, cluster s
 	})
 }
 
-// seeOff leaves a cluster that is being deleted its right to works while there are any: its agent learns by that what it has to undo. One that was
-// denied before gets it back: admission lets nothing new come to it, and agents of others know works only by listing them.
+// seeOff leaves a cluster that is being deleted its right to works while there are any: its agent learns by that what it has to undo. One
+// that was denied before gets it back: admission lets nothing new come to it, and agents of others know works only by listing them.
 func (c *Controller) seeOff(ctx context.Context, cluster string) (bool, error) {
 	if err := c.deleteRegistrationRoleBinding(ctx, cluster); err != nil {
 		return false, err

@@ -83,7 +83,8 @@ func strip(t *testing.T, api client.Client, bindings ...client.Object) {
 func TestRightsOutsideOfTheCache(t *testing.T) {
 	t.Parallel()
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, rbacv1.AddToScheme, coordinationv1.AddToScheme, clusterv1.AddToScheme, workv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, rbacv1.AddToScheme, coordinationv1.AddToScheme,
+		clusterv1.AddToScheme, workv1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
@@ -114,7 +115,8 @@ func TestRightsOutsideOfTheCache(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(bindings.Items) != namespaced || len(clusterBindings.Items) != global {
-			t.Errorf("%d RoleBindings, want %d; %d ClusterRoleBindings, want %d", len(bindings.Items), namespaced, len(clusterBindings.Items), global)
+			t.Errorf("%d RoleBindings, want %d; %d ClusterRoleBindings, want %d", len(bindings.Items), namespaced, len(clusterBindings.Items),
+				global)
 		}
 	}
 	inNamespace := func(name string) *rbacv1.RoleBinding {

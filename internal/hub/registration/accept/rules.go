@@ -14,25 +14,32 @@ const addOnGroup = "addon.open-cluster-management.io"
 // acceptedRules are what the agent of an accepted cluster may do outside of its namespace (contract section 10.1).
 func acceptedRules(cluster string) []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
-		{APIGroups: []string{"certificates.k8s.io"}, Resources: []string{"certificatesigningrequests"}, Verbs: []string{"create", "get", "list", "watch"}},
-		{APIGroups: []string{fleet.GroupRegister}, Resources: []string{fleet.ResourceManagedClusters + "/" + fleet.SubresourceClientCertificates}, Verbs: []string{fleet.VerbRenew}},
-		{APIGroups: []string{clusterv1.GroupVersion.Group}, Resources: []string{"managedclusters"}, ResourceNames: []string{cluster}, Verbs: []string{"get", "list", "update", "watch"}},
-		{APIGroups: []string{clusterv1.GroupVersion.Group}, Resources: []string{"managedclusters/status"}, ResourceNames: []string{cluster}, Verbs: []string{"patch", "update"}},
+		{APIGroups: []string{"certificates.k8s.io"}, Resources: []string{"certificatesigningrequests"},
+			Verbs: []string{"create", "get", "list", "watch"}},
+		{APIGroups: []string{fleet.GroupRegister}, Resources: []string{fleet.ResourceManagedClusters + "/" + fleet.SubresourceClientCertificates},
+			Verbs: []string{fleet.VerbRenew}},
+		{APIGroups: []string{clusterv1.GroupVersion.Group}, Resources: []string{"managedclusters"}, ResourceNames: []string{cluster},
+			Verbs: []string{"get", "list", "update", "watch"}},
+		{APIGroups: []string{clusterv1.GroupVersion.Group}, Resources: []string{"managedclusters/status"}, ResourceNames: []string{cluster},
+			Verbs: []string{"patch", "update"}},
 	}
 }
 
 // deniedRules let the agent of a denied cluster see that it was denied.
 func deniedRules(cluster string) []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
-		{APIGroups: []string{clusterv1.GroupVersion.Group}, Resources: []string{"managedclusters"}, ResourceNames: []string{cluster}, Verbs: []string{"get", "list", "watch"}},
+		{APIGroups: []string{clusterv1.GroupVersion.Group}, Resources: []string{"managedclusters"}, ResourceNames: []string{cluster},
+			Verbs: []string{"get", "list", "watch"}},
 	}
 }
 
 // remainingWorksRules let the agent of a denied cluster finish with works that it knows.
 func remainingWorksRules(works []string) []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
-		{APIGroups: []string{workv1.GroupVersion.Group}, Resources: []string{"manifestworks"}, ResourceNames: works, Verbs: []string{"get", "update", "patch"}},
-		{APIGroups: []string{workv1.GroupVersion.Group}, Resources: []string{"manifestworks/status"}, ResourceNames: works, Verbs: []string{"patch", "update"}},
+		{APIGroups: []string{workv1.GroupVersion.Group}, Resources: []string{"manifestworks"}, ResourceNames: works,
+			Verbs: []string{"get", "update", "patch"}},
+		{APIGroups: []string{workv1.GroupVersion.Group}, Resources: []string{"manifestworks/status"}, ResourceNames: works,
+			Verbs: []string{"patch", "update"}},
 	}
 }
 
@@ -46,7 +53,8 @@ var commonRules = map[string][]rbacv1.PolicyRule{
 	},
 	fleet.ClusterRoleWork: {
 		{APIGroups: []string{"", "events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create", "patch", "update"}},
-		{APIGroups: []string{workv1.GroupVersion.Group}, Resources: []string{"manifestworks"}, Verbs: []string{"get", "list", "watch", "update", "patch"}},
+		{APIGroups: []string{workv1.GroupVersion.Group}, Resources: []string{"manifestworks"},
+			Verbs: []string{"get", "list", "watch", "update", "patch"}},
 		{APIGroups: []string{workv1.GroupVersion.Group}, Resources: []string{"manifestworks/status"}, Verbs: []string{"patch", "update"}},
 	},
 }

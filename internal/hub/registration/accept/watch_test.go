@@ -37,7 +37,8 @@ func TestClusterOfCommonRole(t *testing.T) {
 	if err := clusterv1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	leaving := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "a", DeletionTimestamp: &metav1.Time{Time: time.Now()}, Finalizers: []string{"example.com/stay"}}}
+	leaving := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "a", DeletionTimestamp: &metav1.Time{Time: time.Now()},
+		Finalizers: []string{"example.com/stay"}}}
 	reserved := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "registration"}}
 	stays := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "z"}}
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: fleet.ClusterRoleWork}}

@@ -64,14 +64,16 @@ func approvedRequest(t *testing.T, cluster, user string) *certificatesv1.Certifi
 	if err != nil {
 		t.Fatal(err)
 	}
-	request, err := cert.MakeCSR(key, &pkix.Name{CommonName: fleet.ClusterUser(cluster, "a1"), Organization: fleet.ClusterGroups(cluster)}, nil, nil)
+	request, err := cert.MakeCSR(key, &pkix.Name{CommonName: fleet.ClusterUser(cluster, "a1"), Organization: fleet.ClusterGroups(cluster)},
+		nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return &certificatesv1.CertificateSigningRequest{
 		ObjectMeta: metav1.ObjectMeta{Name: "r", Labels: map[string]string{fleet.LabelClusterName: cluster}},
 		Spec: certificatesv1.CertificateSigningRequestSpec{
-			Request: request, Username: user, SignerName: fleet.SignerKubeAPIServerClient, Usages: []certificatesv1.KeyUsage{certificatesv1.UsageClientAuth},
+			Request: request, Username: user, SignerName: fleet.SignerKubeAPIServerClient,
+			Usages: []certificatesv1.KeyUsage{certificatesv1.UsageClientAuth},
 		},
 		Status: certificatesv1.CertificateSigningRequestStatus{Conditions: []certificatesv1.CertificateSigningRequestCondition{
 			{Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: fleet.CSRApprovalReason},

@@ -69,7 +69,8 @@ func connected(cluster client.Object) bool {
 
 // withheld are the undecided requests of a cluster.
 func (c *Controller) withheld(ctx context.Context, cluster client.Object) []ctrl.Request {
-	waiting, err := signingrequest.List(ctx, c.client, signingrequest.Undecided, client.MatchingLabels{fleet.LabelClusterName: cluster.GetName()})
+	waiting, err := signingrequest.List(ctx, c.client, signingrequest.Undecided,
+		client.MatchingLabels{fleet.LabelClusterName: cluster.GetName()})
 	if err != nil {
 		log.FromContext(ctx).Error(err, "The requests that wait for a cluster to be gone cannot be looked at again", "cluster", cluster.GetName())
 	}
@@ -99,10 +100,12 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	if acceptance.Denied(mc) || acceptance.CutOff(mc) {
 		c.recorder.Eventf(csr, nil, corev1.EventTypeWarning, fleet.EventManagedClusterAutoApprovalWithheld, "Approve",
-			"ManagedCluster %s is denied; an agent for it is not approved automatically. If it is meant to be, run: capstan accept --clusters %s", cluster, cluster)
+			"ManagedCluster %s is denied; an agent for it is not approved automatically. If it is meant to be, run: capstan accept --clusters %s",
+			cluster, cluster)
 		return ctrl.Result{}, nil
 	}
-	if err := signingrequest.Approve(ctx, c.client, csr, c.clock.Now(), "The request comes from a user whose clusters are approved automatically."); err != nil {
+	if err := signingrequest.Approve(ctx, c.client, csr, c.clock.Now(),
+		"The request comes from a user whose clusters are approved automatically."); err != nil {
 		return ctrl.Result{}, err
 	}
 	c.recorder.Eventf(csr, nil, corev1.EventTypeNormal, fleet.EventManagedClusterAutoApproved, "Approve",

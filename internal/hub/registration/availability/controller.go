@@ -150,7 +150,8 @@ func (c *Controller) setClockSynced(cluster *clusterv1.ManagedCluster, last hear
 	}
 	if !synced {
 		cond.Status, cond.Reason = metav1.ConditionFalse, fleet.ReasonManagedClusterClockOutOfSync
-		cond.Message = fmt.Sprintf("The clock of the managed cluster differs from the hub's by %s; set it, for instance with NTP.", skew.Round(time.Second))
+		cond.Message = fmt.Sprintf("The clock of the managed cluster differs from the hub's by %s; set it, for instance with NTP.",
+			skew.Round(time.Second))
 		// The skew differs a little with each heartbeat, which is no news.
 		if now := meta.FindStatusCondition(cluster.Status.Conditions, cond.Type); now != nil && now.Status == cond.Status {
 			return

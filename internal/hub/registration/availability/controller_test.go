@@ -50,7 +50,8 @@ func newHub(t *testing.T) *hub {
 
 func (h *hub) join(t *testing.T) {
 	t.Helper()
-	cluster := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "cluster1"}, Spec: clusterv1.ManagedClusterSpec{HubAcceptsClient: true}}
+	cluster := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "cluster1"},
+		Spec: clusterv1.ManagedClusterSpec{HubAcceptsClient: true}}
 	if err := h.Create(t.Context(), cluster); err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +87,8 @@ func (h *hub) report(t *testing.T) {
 	if err := h.Get(t.Context(), client.ObjectKey{Name: "cluster1"}, cluster); err != nil {
 		t.Fatal(err)
 	}
-	meta.SetStatusCondition(&cluster.Status.Conditions, metav1.Condition{Type: "ManagedClusterConditionAvailable", Status: metav1.ConditionTrue, Reason: "R"})
+	meta.SetStatusCondition(&cluster.Status.Conditions,
+		metav1.Condition{Type: "ManagedClusterConditionAvailable", Status: metav1.ConditionTrue, Reason: "R"})
 	if err := h.Status().Update(t.Context(), cluster); err != nil {
 		t.Fatal(err)
 	}

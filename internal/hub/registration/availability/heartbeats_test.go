@@ -36,7 +36,8 @@ func TestHeartbeats(t *testing.T) {
 		"the first, when it was written":         {[]*coordinationv1.Lease{lease(noon, hourAgo, minuteAgo)}, minuteAgo},
 		"the first, if nobody noted when":        {[]*coordinationv1.Lease{lease(hourAgo)}, noon},
 		"the first, of a hub whose clock is set": {[]*coordinationv1.Lease{lease(noon, noon.Add(time.Hour))}, noon},
-		"the next, by a clock that is behind":    {[]*coordinationv1.Lease{lease(hourAgo), lease(hourAgo.Add(time.Second))}, noon.Add(time.Second)},
+		"the next, by a clock that is behind": {[]*coordinationv1.Lease{lease(hourAgo), lease(hourAgo.Add(time.Second))},
+			noon.Add(time.Second)},
 		"the next, by a clock that was set back": {[]*coordinationv1.Lease{lease(noon), lease(hourAgo)}, noon.Add(time.Second)},
 		"a change that is no renewal":            {[]*coordinationv1.Lease{lease(noon), lease(noon)}, noon},
 	} {

@@ -39,13 +39,14 @@ func New(c client.Client, clk clock.Clock) *Controller { return &Controller{clie
 
 // Register adds the controller to the manager.
 func Register(mgr ctrl.Manager, clk clock.Clock) error {
-	err := mgr.GetFieldIndexer().IndexField(context.Background(), &clusterv1beta2.ManagedClusterSetBinding{}, bySet, func(o client.Object) []string {
-		b, ok := o.(*clusterv1beta2.ManagedClusterSetBinding)
-		if !ok {
-			return nil
-		}
-		return []string{b.Spec.ClusterSet}
-	})
+	err := mgr.GetFieldIndexer().IndexField(context.Background(), &clusterv1beta2.ManagedClusterSetBinding{}, bySet,
+		func(o client.Object) []string {
+			b, ok := o.(*clusterv1beta2.ManagedClusterSetBinding)
+			if !ok {
+				return nil
+			}
+			return []string{b.Spec.ClusterSet}
+		})
 	if err != nil {
 		return fmt.Errorf("index ManagedClusterSetBindings by their set: %w", err)
 	}

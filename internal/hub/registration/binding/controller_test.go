@@ -42,7 +42,8 @@ func TestBound(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := &clusterv1beta2.ManagedClusterSetBinding{
-				ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "s", Generation: 7}, Spec: clusterv1beta2.ManagedClusterSetBindingSpec{ClusterSet: "s"},
+				ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "s", Generation: 7},
+				Spec:       clusterv1beta2.ManagedClusterSetBindingSpec{ClusterSet: "s"},
 			}
 			if test.before != "" {
 				b.Status.Conditions = []metav1.Condition{{Type: "Bound", Status: test.before, Reason: "Before", LastTransitionTime: earlier}}
@@ -52,7 +53,8 @@ func TestBound(t *testing.T) {
 				builder.WithObjects(&clusterv1beta2.ManagedClusterSet{ObjectMeta: metav1.ObjectMeta{Name: "s"}})
 			}
 			c := builder.Build()
-			if _, err := binding.New(c, clocktesting.NewFakeClock(now)).Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(b)}); err != nil {
+			if _, err := binding.New(c, clocktesting.NewFakeClock(now)).Reconcile(t.Context(),
+				ctrl.Request{NamespacedName: client.ObjectKeyFromObject(b)}); err != nil {
 				t.Fatal(err)
 			}
 			if err := c.Get(t.Context(), client.ObjectKeyFromObject(b), b); err != nil {

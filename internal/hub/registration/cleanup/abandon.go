@@ -20,13 +20,13 @@ import (
 	"github.com/capstan-io/capstan/internal/fleet"
 )
 
-// parting is how long the agent of a cluster that does not exist has for what is deleted because of that. One that is connected needs a moment
-// to take note, and then undoes the rest without the hub; most often there is none.
+// parting is how long the agent of a cluster that does not exist has for what is deleted because of that. One that is connected needs a
+// moment to take note, and then undoes the rest without the hub; most often there is none.
 const parting = 5 * time.Second
 
-// abandon empties the namespace of a cluster that does not exist, as after somebody has taken its finalizers off: the next cluster of the name
-// must not find them there. That the namespace is one of such a cluster, the rights tell that the agent has in it; they go last. Where there
-// are none, what is in it is somebody's who has yet to make the cluster.
+// abandon empties the namespace of a cluster that does not exist, as after somebody has taken its finalizers off: the next cluster of the
+// name must not find them there. That the namespace is one of such a cluster, the rights tell that the agent has in it; they go last. Where
+// there are none, what is in it is somebody's who has yet to make the cluster.
 func (c *Controller) abandon(ctx context.Context, cluster string) (ctrl.Result, error) {
 	if c.Off {
 		return ctrl.Result{}, nil

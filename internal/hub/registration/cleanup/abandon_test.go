@@ -87,8 +87,8 @@ var (
 	kindOfWorks  = schema.GroupVersionKind{Group: "work.open-cluster-management.io", Version: "v1", Kind: "ManifestWork"}
 )
 
-// RG-44: the namespace of a cluster that is gone without its cleanup is emptied, with a moment for an agent that may still be there. One that
-// has no rights of an agent in it is somebody else's.
+// RG-44: the namespace of a cluster that is gone without its cleanup is emptied, with a moment for an agent that may still be there. One
+// that has no rights of an agent in it is somebody else's.
 func TestAbandonedNamespace(t *testing.T) {
 	t.Parallel()
 	const ofAgent, ofOthers = "cluster.open-cluster-management.io/manifest-work-cleanup", "example.com/stay"
@@ -103,9 +103,11 @@ func TestAbandonedNamespace(t *testing.T) {
 		"add-ons first":          {[]client.Object{binding}, []runtime.Object{addOn, work}, []string{"delete addon"}},
 		"then works":             {[]client.Object{binding}, []runtime.Object{work}, []string{"delete work"}},
 		"a moment for the agent": {[]client.Object{binding}, []runtime.Object{object(kindOfWorks, "work", 4*time.Second, ofAgent)}, nil},
-		"which it has not made use of": {[]client.Object{binding}, []runtime.Object{object(kindOfWorks, "work", 5*time.Second, ofAgent, ofOthers)},
+		"which it has not made use of": {[]client.Object{binding},
+			[]runtime.Object{object(kindOfWorks, "work", 5*time.Second, ofAgent, ofOthers)},
 			[]string{`patch work {"metadata":{"finalizers":["example.com/stay"],"uid":"1"}}`}},
-		"the cluster is there": {[]client.Object{binding, &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "c1"}}}, []runtime.Object{addOn, work}, nil},
+		"the cluster is there": {[]client.Object{binding, &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "c1"}}},
+			[]runtime.Object{addOn, work}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -134,9 +136,12 @@ func TestDeleting(t *testing.T) {
 		reason  string
 		message string
 	}{
-		"add-ons remain":          {"", []runtime.Object{object(kindOfAddOns, "a", 0), object(kindOfWorks, "w", 0)}, "", false, "False", "ResourceRemaining", "1 managedclusteraddons remain in the namespace c1"},
-		"works remain":            {"False", []runtime.Object{object(kindOfWorks, "w", 0)}, "", false, "False", "ResourceRemaining", "1 manifestworks remain in the namespace c1"},
-		"they cannot be deleted":  {"", []runtime.Object{object(kindOfWorks, "w", 0)}, "", true, "False", "DeletingError", "delete manifestworks.work.open-cluster-management.io: no luck"},
+		"add-ons remain": {"", []runtime.Object{object(kindOfAddOns, "a", 0), object(kindOfWorks, "w", 0)}, "", false, "False",
+			"ResourceRemaining", "1 managedclusteraddons remain in the namespace c1"},
+		"works remain": {"False", []runtime.Object{object(kindOfWorks, "w", 0)}, "", false, "False", "ResourceRemaining",
+			"1 manifestworks remain in the namespace c1"},
+		"they cannot be deleted": {"", []runtime.Object{object(kindOfWorks, "w", 0)}, "", true, "False", "DeletingError",
+			"delete manifestworks.work.open-cluster-management.io: no luck"},
 		"a timeout that is none":  {"False", nil, "soon", false, "False", "DeletingError", `"soon" is no duration`},
 		"nothing remains":         {"False", nil, "", false, "True", "NoResource", "Nothing remains"},
 		"nothing was ever there":  {"", nil, "", false, "True", "NoResource", "Nothing remains"},
@@ -144,7 +149,8 @@ func TestDeleting(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cluster := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "c1", Finalizers: []string{finalizer, "example.com/stay"}, DeletionTimestamp: &earlier}}
+			cluster := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "c1", Finalizers: []string{finalizer, "example.com/stay"},
+				DeletionTimestamp: &earlier}}
 			if test.timeout != "" {
 				cluster.Annotations = map[string]string{"capstan.io/deletion-timeout": test.timeout}
 			}
@@ -153,7 +159,10 @@ func TestDeleting(t *testing.T) {
 			}
 			f := newFixture(t, []client.Object{cluster}, test.content...)
 			if test.fails {
-				f.objects.PrependReactor("delete", "*", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("no luck") })
+				f.objects.PrependReactor("delete", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+					return true, nil,
+						errors.New("no luck")
+				})
 			}
 			_, err := f.reconcile(t)
 			if (err != nil) != (test.reason == "DeletingError") {
@@ -166,7 +175,8 @@ func TestDeleting(t *testing.T) {
 			if test.before == test.status {
 				at = earlier.Time
 			}
-			if cond == nil || cond.Status != test.status || cond.Reason != test.reason || !strings.Contains(cond.Message, test.message) || !cond.LastTransitionTime.Time.Equal(at) {
+			if cond == nil || cond.Status != test.status || cond.Reason != test.reason || !strings.Contains(cond.Message, test.message) ||
+				!cond.LastTransitionTime.Time.Equal(at) {
 				t.Errorf("got %+v, want %s %s %q at %s", cond, test.status, test.reason, test.message, at)
 			}
 			if stays := slices.Contains(cluster.Finalizers, finalizer); stays == (test.status == "True") {

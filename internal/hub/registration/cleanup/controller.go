@@ -75,7 +75,8 @@ type Controller struct {
 
 // New returns a Controller that reads and writes clusters through the client, and what is in their namespaces through
 // objects. What is left of clusters that are gone it reads through live. It hears of changes there by the events that it sends.
-func New(c client.Client, live client.Reader, objects metadata.Interface, recorder events.EventRecorder, changes chan<- event.GenericEvent, o Options) *Controller {
+func New(c client.Client, live client.Reader, objects metadata.Interface, recorder events.EventRecorder, changes chan<- event.GenericEvent,
+	o Options) *Controller {
 	return &Controller{Options: o, client: c, live: live, objects: objects, recorder: recorder, leaving: newLeaving(objects, changes)}
 }
 
@@ -167,8 +168,10 @@ func (c *Controller) next(ctx context.Context, cluster string, givenUp func(meta
 }
 
 // wait says what remains, and comes back when the time of the agent is up; the watch on what remains may be earlier.
-func (c *Controller) wait(ctx context.Context, cluster *clusterv1.ManagedCluster, resource schema.GroupVersionResource, remaining int, d deadline) (ctrl.Result, error) {
-	message := fmt.Sprintf("%d %s remain in the namespace %s and are being deleted%s", remaining, resource.Resource, cluster.Name, d.explain(cluster))
+func (c *Controller) wait(ctx context.Context, cluster *clusterv1.ManagedCluster, resource schema.GroupVersionResource, remaining int,
+	d deadline) (ctrl.Result, error) {
+	message := fmt.Sprintf("%d %s remain in the namespace %s and are being deleted%s", remaining, resource.Resource, cluster.Name,
+		d.explain(cluster))
 	if err := c.report(ctx, cluster, metav1.ConditionFalse, fleet.ReasonResourceRemaining, message); err != nil {
 		return ctrl.Result{}, err
 	}
@@ -177,7 +180,8 @@ func (c *Controller) wait(ctx context.Context, cluster *clusterv1.ManagedCluster
 
 // fail says why the deletion does not go on, and returns the cause, for the caller to retry.
 func (c *Controller) fail(ctx context.Context, cluster *clusterv1.ManagedCluster, cause error) error {
-	c.recorder.Eventf(cluster, nil, corev1.EventTypeWarning, fleet.EventResourceCleanupFail, "Delete", "%s", strings.ReplaceAll(cause.Error(), "\n", "; "))
+	c.recorder.Eventf(cluster, nil, corev1.EventTypeWarning, fleet.EventResourceCleanupFail, "Delete", "%s",
+		strings.ReplaceAll(cause.Error(), "\n", "; "))
 	if err := c.report(ctx, cluster, metav1.ConditionFalse, fleet.ReasonDeletingError, cause.Error()); err != nil {
 		return err
 	}
@@ -185,7 +189,8 @@ func (c *Controller) fail(ctx context.Context, cluster *clusterv1.ManagedCluster
 }
 
 func (c *Controller) finish(ctx context.Context, cluster *clusterv1.ManagedCluster) error {
-	if err := c.report(ctx, cluster, metav1.ConditionTrue, fleet.ReasonNoResource, "Nothing remains in the namespace of the cluster"); err != nil {
+	if err := c.report(ctx, cluster, metav1.ConditionTrue, fleet.ReasonNoResource,
+		"Nothing remains in the namespace of the cluster"); err != nil {
 		return err
 	}
 	before := cluster.DeepCopy()
@@ -193,11 +198,13 @@ func (c *Controller) finish(ctx context.Context, cluster *clusterv1.ManagedClust
 	if _, err := patch.Object(ctx, c.client, cluster, before); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	c.recorder.Eventf(cluster, nil, corev1.EventTypeNormal, fleet.EventResourceCleanupCompleted, "Delete", "Nothing remains in the namespace of the cluster")
+	c.recorder.Eventf(cluster, nil, corev1.EventTypeNormal, fleet.EventResourceCleanupCompleted, "Delete",
+		"Nothing remains in the namespace of the cluster")
 	return nil
 }
 
-func (c *Controller) report(ctx context.Context, cluster *clusterv1.ManagedCluster, status metav1.ConditionStatus, reason, message string) error {
+func (c *Controller) report(ctx context.Context, cluster *clusterv1.ManagedCluster, status metav1.ConditionStatus, reason,
+	message string) error {
 	before := cluster.DeepCopy()
 	meta.SetStatusCondition(&cluster.Status.Conditions, metav1.Condition{
 		Type: fleet.ConditionDeleting, Status: status, Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(c.Clock.Now()),

@@ -15,8 +15,8 @@ type deadline struct {
 	passed bool
 }
 
-// deadline of the cluster. As long as the cluster is available its agent does the work, however long that takes; that of one that is cut off
-// cannot.
+// deadline of the cluster. As long as the cluster is available its agent does the work, however long that takes; that of one that is cut
+// off cannot.
 func (c *Controller) deadline(cluster *clusterv1.ManagedCluster) (deadline, error) {
 	if acceptance.CutOff(cluster) {
 		return deadline{at: cluster.DeletionTimestamp.Time, passed: true}, nil
@@ -25,7 +25,8 @@ func (c *Controller) deadline(cluster *clusterv1.ManagedCluster) (deadline, erro
 	if value, ok := cluster.Annotations[fleet.AnnotationDeletionTimeout]; ok {
 		var err error
 		if timeout, err = time.ParseDuration(value); err != nil || timeout < 0 {
-			return deadline{}, fmt.Errorf("the annotation %s=%q is no duration; write one such as 10m, or 0s", fleet.AnnotationDeletionTimeout, value)
+			return deadline{}, fmt.Errorf("the annotation %s=%q is no duration; write one such as 10m, or 0s", fleet.AnnotationDeletionTimeout,
+				value)
 		}
 		set = true
 	}
@@ -53,6 +54,7 @@ func (d deadline) explain(cluster *clusterv1.ManagedCluster) string {
 		return fmt.Sprintf("; the agent has to clean up, but the cluster is not available. If it never comes back, go on without it: "+
 			"kubectl annotate managedcluster %s %s=0s", cluster.Name, fleet.AnnotationDeletionTimeout)
 	default:
-		return fmt.Sprintf("; the agent has to clean up, but the cluster is not available. The hub goes on without it at %s", d.at.UTC().Format(time.RFC3339))
+		return fmt.Sprintf("; the agent has to clean up, but the cluster is not available. The hub goes on without it at %s",
+			d.at.UTC().Format(time.RFC3339))
 	}
 }

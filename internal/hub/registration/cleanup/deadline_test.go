@@ -30,12 +30,14 @@ func TestSafetyNet(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cluster := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &deleted}, Spec: clusterv1.ManagedClusterSpec{HubAcceptsClient: true}}
+			cluster := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &deleted},
+				Spec: clusterv1.ManagedClusterSpec{HubAcceptsClient: true}}
 			if test.timeout != "" {
 				cluster.Annotations = map[string]string{fleet.AnnotationDeletionTimeout: test.timeout}
 			}
 			if test.available {
-				meta.SetStatusCondition(&cluster.Status.Conditions, metav1.Condition{Type: fleet.ConditionClusterAvailable, Status: metav1.ConditionTrue})
+				meta.SetStatusCondition(&cluster.Status.Conditions,
+					metav1.Condition{Type: fleet.ConditionClusterAvailable, Status: metav1.ConditionTrue})
 			}
 			now := deleted.Add(time.Hour)
 			d, err := (&Controller{Options: Options{Clock: clocktesting.NewFakeClock(now)}}).deadline(cluster)

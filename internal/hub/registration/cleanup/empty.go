@@ -18,7 +18,8 @@ import (
 
 // empty deletes the objects of the resource that have the lowest priority of those in the cluster's namespace, and returns
 // how many there are of all priorities. It does not wait for the agent with those for which that is given up.
-func (c *Controller) empty(ctx context.Context, cluster string, resource schema.GroupVersionResource, givenUp func(metav1.Object) bool) (int, error) {
+func (c *Controller) empty(ctx context.Context, cluster string, resource schema.GroupVersionResource,
+	givenUp func(metav1.Object) bool) (int, error) {
 	objects := c.objects.Resource(resource).Namespace(cluster)
 	list, err := objects.List(ctx, metav1.ListOptions{})
 	if apierrors.IsNotFound(err) || err == nil && len(list.Items) == 0 {

@@ -238,7 +238,8 @@ func (c *Controller) create(ctx context.Context, req ctrl.Request, cluster *clus
 	return c.updateStatus(ctx, profile, cluster)
 }
 
-func (c *Controller) update(ctx context.Context, profile *multiclusterv1alpha1.ClusterProfile, cluster *clusterv1.ManagedCluster) (ctrl.Result, error) {
+func (c *Controller) update(ctx context.Context, profile *multiclusterv1alpha1.ClusterProfile,
+	cluster *clusterv1.ManagedCluster) (ctrl.Result, error) {
 	before := profile.DeepCopy()
 	present(profile, cluster)
 	if _, err := patch.Object(ctx, c.client, profile, before); err != nil {
@@ -248,7 +249,8 @@ func (c *Controller) update(ctx context.Context, profile *multiclusterv1alpha1.C
 }
 
 // updateStatus writes what the cluster reports, now or when it is time.
-func (c *Controller) updateStatus(ctx context.Context, profile *multiclusterv1alpha1.ClusterProfile, cluster *clusterv1.ManagedCluster) (ctrl.Result, error) {
+func (c *Controller) updateStatus(ctx context.Context, profile *multiclusterv1alpha1.ClusterProfile,
+	cluster *clusterv1.ManagedCluster) (ctrl.Result, error) {
 	before := profile.DeepCopy()
 	presentStatus(profile, cluster)
 	if equality.Semantic.DeepEqual(profile.Status, before.Status) {

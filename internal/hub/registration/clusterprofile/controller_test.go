@@ -21,8 +21,8 @@ import (
 	"github.com/capstan-io/capstan/internal/hub/registration/clusterprofile"
 )
 
-// RG-46: an agent that reports something else all the time does not have the hub write a profile in each namespace all the time; what it says
-// last is there when it is time.
+// RG-46: an agent that reports something else all the time does not have the hub write a profile in each namespace all the time; what it
+// says last is there when it is time.
 func TestRestlessClusterIsWrittenNowAndThen(t *testing.T) {
 	t.Parallel()
 	scheme := runtime.NewScheme()
@@ -36,11 +36,14 @@ func TestRestlessClusterIsWrittenNowAndThen(t *testing.T) {
 	binding := &clusterv1beta2.ManagedClusterSetBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "s"}}
 	binding.Spec.ClusterSet = "s"
 	binding.Status.Conditions = []metav1.Condition{{Type: "Bound", Status: metav1.ConditionTrue}}
-	cluster := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "c1", Labels: map[string]string{"cluster.open-cluster-management.io/clusterset": "s"}}}
+	cluster := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "c1",
+		Labels: map[string]string{"cluster.open-cluster-management.io/clusterset": "s"}}}
 	writes := 0
-	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(set, binding, cluster).WithStatusSubresource(&multiclusterv1alpha1.ClusterProfile{}).
+	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(set, binding,
+		cluster).WithStatusSubresource(&multiclusterv1alpha1.ClusterProfile{}).
 		WithInterceptorFuncs(interceptor.Funcs{
-			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, options ...client.SubResourcePatchOption) error {
+			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch,
+				options ...client.SubResourcePatchOption) error {
 				writes++
 				return c.SubResource(sub).Patch(ctx, o, p, options...)
 			},

@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// What an agent reports is written to a profile in each namespace that binds a set of its cluster. Each profile takes statusBurst changes as
-// they come, and from then on one every statusInterval: what comes in between is written together.
+// What an agent reports is written to a profile in each namespace that binds a set of its cluster. Each profile takes statusBurst changes
+// as they come, and from then on one every statusInterval: what comes in between is written together.
 const (
 	statusBurst    = 5
 	statusInterval = 10 * time.Second

@@ -42,18 +42,21 @@ func TestClusterSetEmpty(t *testing.T) {
 		reason   string
 		message  string
 	}{
-		"no member":                {exclusive, 0, "", "True", "NoClusterMatched", "No ManagedCluster selected"},
-		"the last one has gone":    {exclusive, 0, "False", "True", "NoClusterMatched", "No ManagedCluster selected"},
-		"one member":               {exclusive, 1, "True", "False", "ClustersSelected", "1 ManagedClusters selected"},
-		"another one":              {exclusive, 2, "False", "False", "ClustersSelected", "2 ManagedClusters selected"},
-		"all clusters":             {byLabel(&metav1.LabelSelector{}), 3, "", "False", "ClustersSelected", "3 ManagedClusters selected"},
-		"a selector that is wrong": {byLabel(&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Like"}}}), 1, "", "True", "NoClusterMatched", "Like"},
+		"no member":             {exclusive, 0, "", "True", "NoClusterMatched", "No ManagedCluster selected"},
+		"the last one has gone": {exclusive, 0, "False", "True", "NoClusterMatched", "No ManagedCluster selected"},
+		"one member":            {exclusive, 1, "True", "False", "ClustersSelected", "1 ManagedClusters selected"},
+		"another one":           {exclusive, 2, "False", "False", "ClustersSelected", "2 ManagedClusters selected"},
+		"all clusters":          {byLabel(&metav1.LabelSelector{}), 3, "", "False", "ClustersSelected", "3 ManagedClusters selected"},
+		"a selector that is wrong": {byLabel(&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a",
+			Operator: "Like"}}}), 1, "", "True", "NoClusterMatched", "Like"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			set := &clusterv1beta2.ManagedClusterSet{ObjectMeta: metav1.ObjectMeta{Name: "s", Generation: 7}, Spec: clusterv1beta2.ManagedClusterSetSpec{ClusterSelector: test.selector}}
+			set := &clusterv1beta2.ManagedClusterSet{ObjectMeta: metav1.ObjectMeta{Name: "s", Generation: 7},
+				Spec: clusterv1beta2.ManagedClusterSetSpec{ClusterSelector: test.selector}}
 			if test.before != "" {
-				set.Status.Conditions = []metav1.Condition{{Type: "ClusterSetEmpty", Status: test.before, Reason: "Before", LastTransitionTime: earlier}}
+				set.Status.Conditions = []metav1.Condition{{Type: "ClusterSetEmpty", Status: test.before, Reason: "Before",
+					LastTransitionTime: earlier}}
 			}
 			builder := fake.NewClientBuilder().WithScheme(scheme).WithObjects(set).WithStatusSubresource(set)
 			for i := range test.members {
@@ -62,7 +65,8 @@ func TestClusterSetEmpty(t *testing.T) {
 				}})
 			}
 			c := builder.Build()
-			if _, err := clusterset.New(c, clocktesting.NewFakeClock(now)).Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(set)}); err != nil {
+			if _, err := clusterset.New(c, clocktesting.NewFakeClock(now)).Reconcile(t.Context(),
+				ctrl.Request{NamespacedName: client.ObjectKeyFromObject(set)}); err != nil {
 				t.Fatal(err)
 			}
 			if err := c.Get(t.Context(), client.ObjectKeyFromObject(set), set); err != nil {

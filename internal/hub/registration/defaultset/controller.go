@@ -96,7 +96,8 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	c.recorder.Eventf(set, nil, corev1.EventTypeNormal, want.rolledBack, "Rollback",
-		"The selector of the ManagedClusterSet %s was changed and is back; the annotation %s=false would keep a change", set.Name, fleet.AnnotationAutoUpdate)
+		"The selector of the ManagedClusterSet %s was changed and is back; the annotation %s=false would keep a change", set.Name,
+		fleet.AnnotationAutoUpdate)
 	return ctrl.Result{}, nil
 }
 

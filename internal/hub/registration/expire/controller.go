@@ -26,8 +26,8 @@ import (
 // stillAsks is how soon an expired cluster is looked at again whose agent still asks.
 const stillAsks = time.Hour
 
-// Controller reconciles ManagedClusters that somebody with a bootstrap credential created. Those that administrators made wait for their agent
-// as long as it takes.
+// Controller reconciles ManagedClusters that somebody with a bootstrap credential created. Those that administrators made wait for their
+// agent as long as it takes.
 type Controller struct {
 	client client.Client
 	clock  clock.Clock

@@ -18,7 +18,8 @@ import (
 	"github.com/capstan-io/capstan/internal/hub/registration/expire"
 )
 
-// ManagedClusters that joiners made and nobody accepts expire. Those that administrators made, or decided on, or whose agent still asks, stay.
+// ManagedClusters that joiners made and nobody accepts expire. Those that administrators made, or decided on, or whose agent still asks,
+// stay.
 func TestExpiry(t *testing.T) {
 	t.Parallel()
 	const after = 24 * time.Hour
@@ -33,11 +34,13 @@ func TestExpiry(t *testing.T) {
 		"new":                {age: time.Hour, again: 23 * time.Hour},
 		"old":                {age: after, gone: true},
 		"old and still asks": {age: after, request: &certificatesv1.CertificateSigningRequest{}, again: time.Hour},
-		"old and denied a certificate": {age: after, gone: true, request: &certificatesv1.CertificateSigningRequest{Status: certificatesv1.CertificateSigningRequestStatus{
-			Conditions: []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateDenied}}}}},
+		"old and denied a certificate": {age: after, gone: true,
+			request: &certificatesv1.CertificateSigningRequest{Status: certificatesv1.CertificateSigningRequestStatus{
+				Conditions: []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateDenied}}}}},
 		"made by an administrator": {age: after, change: func(c *clusterv1.ManagedCluster) { c.Annotations = nil }},
 		"accepted":                 {age: after, change: func(c *clusterv1.ManagedCluster) { c.Spec.HubAcceptsClient = true }},
-		"accepted once":            {age: after, change: func(c *clusterv1.ManagedCluster) { c.Finalizers = []string{fleet.FinalizerManagedCluster} }},
+		"accepted once": {age: after,
+			change: func(c *clusterv1.ManagedCluster) { c.Finalizers = []string{fleet.FinalizerManagedCluster} }},
 		"denied": {age: after, change: func(c *clusterv1.ManagedCluster) {
 			c.Status.Conditions = []metav1.Condition{{Type: fleet.ConditionHubAccepted, Status: metav1.ConditionFalse}}
 		}},

@@ -48,7 +48,8 @@ func New(c client.Client, recorder events.EventRecorder) *Controller {
 func Register(mgr ctrl.Manager, _ clock.Clock) error {
 	c := New(mgr.GetClient(), mgr.GetEventRecorder("managed-namespace-controller"))
 	return ctrl.NewControllerManagedBy(mgr).Named("managednamespace").
-		For(&clusterv1.ManagedCluster{}, builder.WithPredicates(predicate.Or[client.Object](predicate.LabelChangedPredicate{}, predicates.Recreated()))).
+		For(&clusterv1.ManagedCluster{},
+			builder.WithPredicates(predicate.Or[client.Object](predicate.LabelChangedPredicate{}, predicates.Recreated()))).
 		Watches(&clusterv1beta2.ManagedClusterSet{}, handler.Funcs{
 			CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { c.enqueueMembers(ctx, q, e.Object) },
 			DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { c.enqueueMembers(ctx, q, e.Object) },

@@ -117,8 +117,8 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, c.approve(ctx, csr)
 }
 
-// objection is what the cluster has against a renewal: that it is not there, or not accepted, or that the request is of an agent which is not let in
-// any more. A right to renew that somebody has left to its agent is not enough.
+// objection is what the cluster has against a renewal: that it is not there, or not accepted, or that the request is of an agent which is
+// not let in any more. A right to renew that somebody has left to its agent is not enough.
 func (c *Controller) objection(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, name string) (string, error) {
 	cluster := &clusterv1.ManagedCluster{}
 	err := c.client.Get(ctx, client.ObjectKey{Name: name}, cluster)
@@ -149,7 +149,8 @@ func (c *Controller) mayRenew(ctx context.Context, csr *certificatesv1.Certifica
 	sar := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 		User: csr.Spec.Username, UID: csr.Spec.UID, Groups: csr.Spec.Groups, Extra: extra,
 		ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Group: fleet.GroupRegister, Resource: fleet.ResourceManagedClusters, Subresource: fleet.SubresourceClientCertificates, Verb: fleet.VerbRenew,
+			Group: fleet.GroupRegister, Resource: fleet.ResourceManagedClusters, Subresource: fleet.SubresourceClientCertificates,
+			Verb: fleet.VerbRenew,
 		},
 	}}
 	// A review is answered, not stored: there is nothing for a cache to catch up with.
@@ -160,7 +161,8 @@ func (c *Controller) mayRenew(ctx context.Context, csr *certificatesv1.Certifica
 }
 
 func (c *Controller) approve(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) error {
-	if err := signingrequest.Approve(ctx, c.client, csr, c.clock.Now(), "The agent of an accepted cluster renews its own client certificate."); err != nil {
+	if err := signingrequest.Approve(ctx, c.client, csr, c.clock.Now(),
+		"The agent of an accepted cluster renews its own client certificate."); err != nil {
 		return err
 	}
 	c.recorder.Eventf(csr, nil, corev1.EventTypeNormal, fleet.EventManagedClusterCSRAutoApproved, "Approve",

@@ -39,15 +39,18 @@ func renewalOf(t *testing.T) *certificatesv1.CertificateSigningRequest {
 		t.Fatal(err)
 	}
 	const user = "system:open-cluster-management:c1:a1"
-	subject := pkix.Name{CommonName: user, Organization: []string{"system:open-cluster-management:c1", "system:open-cluster-management:managed-clusters"}}
+	subject := pkix.Name{CommonName: user, Organization: []string{"system:open-cluster-management:c1",
+		"system:open-cluster-management:managed-clusters"}}
 	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: subject}, key)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return &certificatesv1.CertificateSigningRequest{
-		ObjectMeta: metav1.ObjectMeta{Name: "c1-x", CreationTimestamp: metav1.NewTime(asked), Labels: map[string]string{"open-cluster-management.io/cluster-name": "c1"}},
+		ObjectMeta: metav1.ObjectMeta{Name: "c1-x", CreationTimestamp: metav1.NewTime(asked),
+			Labels: map[string]string{"open-cluster-management.io/cluster-name": "c1"}},
 		Spec: certificatesv1.CertificateSigningRequestSpec{
-			Username: user, SignerName: "kubernetes.io/kube-apiserver-client", Usages: []certificatesv1.KeyUsage{"digital signature", "key encipherment", "client auth"},
+			Username: user, SignerName: "kubernetes.io/kube-apiserver-client",
+			Usages:  []certificatesv1.KeyUsage{"digital signature", "key encipherment", "client auth"},
 			Request: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}),
 		},
 	}
@@ -63,7 +66,8 @@ func TestRenewal(t *testing.T) {
 		}
 	}
 	cluster := func(accepted bool) *clusterv1.ManagedCluster {
-		return &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "c1"}, Spec: clusterv1.ManagedClusterSpec{HubAcceptsClient: accepted}}
+		return &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "c1"},
+			Spec: clusterv1.ManagedClusterSpec{HubAcceptsClient: accepted}}
 	}
 	since := func(notBefore time.Time) *clusterv1.ManagedCluster {
 		c := cluster(true)
@@ -76,12 +80,15 @@ func TestRenewal(t *testing.T) {
 		approved bool
 		event    string
 	}{
-		"accepted, since before":        {since(asked), true, true, "Normal ManagedClusterCSRAutoApproved"},
-		"accepted, and newer":           {since(asked.Add(time.Second)), true, false, "Warning ManagedClusterRenewalWithheld The request stays as it is: it is older than the certificates that hold for ManagedCluster c1"},
-		"accepted":                      {cluster(true), true, true, "Normal ManagedClusterCSRAutoApproved"},
-		"accepted, without the right":   {cluster(true), false, false, ""},
-		"not accepted, with a right":    {cluster(false), true, false, "Warning ManagedClusterRenewalWithheld ManagedCluster c1 does not exist or is not accepted"},
-		"not there, with a right":       {nil, true, false, "Warning ManagedClusterRenewalWithheld ManagedCluster c1 does not exist or is not accepted"},
+		"accepted, since before": {since(asked), true, true, "Normal ManagedClusterCSRAutoApproved"},
+		"accepted, and newer": {since(asked.Add(time.Second)), true, false,
+			"Warning ManagedClusterRenewalWithheld The request stays as it is: it is older than the certificates that hold for ManagedCluster c1"},
+		"accepted":                    {cluster(true), true, true, "Normal ManagedClusterCSRAutoApproved"},
+		"accepted, without the right": {cluster(true), false, false, ""},
+		"not accepted, with a right": {cluster(false), true, false,
+			"Warning ManagedClusterRenewalWithheld ManagedCluster c1 does not exist or is not accepted"},
+		"not there, with a right": {nil, true, false,
+			"Warning ManagedClusterRenewalWithheld ManagedCluster c1 does not exist or is not accepted"},
 		"not there, and without rights": {nil, false, false, "Warning ManagedClusterRenewalWithheld"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -91,19 +98,20 @@ func TestRenewal(t *testing.T) {
 			if test.cluster != nil {
 				objects = append(objects, test.cluster)
 			}
-			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(csr).WithInterceptorFuncs(interceptor.Funcs{
-				Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-					review, ok := o.(*authorizationv1.SubjectAccessReview)
-					if !ok {
-						return c.Create(ctx, o, opts...)
-					}
-					review.Status.Allowed = test.mayRenew
-					return nil
-				},
-				SubResourceUpdate: func(ctx context.Context, c client.Client, _ string, o client.Object, _ ...client.SubResourceUpdateOption) error {
-					return c.Status().Update(ctx, o)
-				},
-			}).Build()
+			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(csr).
+				WithInterceptorFuncs(interceptor.Funcs{
+					Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+						review, ok := o.(*authorizationv1.SubjectAccessReview)
+						if !ok {
+							return c.Create(ctx, o, opts...)
+						}
+						review.Status.Allowed = test.mayRenew
+						return nil
+					},
+					SubResourceUpdate: func(ctx context.Context, c client.Client, _ string, o client.Object, _ ...client.SubResourceUpdateOption) error {
+						return c.Status().Update(ctx, o)
+					},
+				}).Build()
 			recorder := events.NewFakeRecorder(10)
 			controller := renewal.New(c, recorder, clock.RealClock{})
 			if _, err := controller.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(csr)}); err != nil {

@@ -58,7 +58,8 @@ type Controller struct {
 // is for the Secrets of revisions, and has no cache: of all the Secrets of a hub these are few.
 func New(c, secrets client.Client, recorder events.EventRecorder, o Options) *Controller {
 	return &Controller{
-		client: c, templates: templates{secrets}, recorder: recorder, clock: o.Clock, selected: selected.Reader{Client: c, Trust: o.TrustDecisions},
+		client: c, templates: templates{secrets}, recorder: recorder, clock: o.Clock,
+		selected: selected.Reader{Client: c, Trust: o.TrustDecisions},
 		absences: debounce.NewTracker[types.NamespacedName, missing](),
 	}
 }

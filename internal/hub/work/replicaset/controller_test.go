@@ -161,7 +161,8 @@ func TestWorkInTheWay(t *testing.T) {
 	if err == nil || h.versions(t)["c1"] != "3" || h.versions(t)["c2"] != "1" {
 		t.Errorf("versions %v, error %v", h.versions(t), err)
 	}
-	if message := h.expectCondition(t, "ManifestworkApplied", metav1.ConditionFalse, "NotAsExpected"); !strings.Contains(message, "c1/"+foreign.Name+" is in the way") {
+	if message := h.expectCondition(t, "ManifestworkApplied", metav1.ConditionFalse, "NotAsExpected"); !strings.Contains(message, "c1/"+
+		foreign.Name+" is in the way") {
 		t.Errorf("message %q", message)
 	}
 }
@@ -250,7 +251,8 @@ func TestRolloutIsProgressive(t *testing.T) {
 	if h.versions(t)["c3"] != "1" {
 		t.Error("the rollout goes on after a failure")
 	}
-	if message := h.expectCondition(t, "PlacementRolledOut", metav1.ConditionFalse, "Progressing"); !strings.Contains(message, "placement p: stopped: 1 failure") {
+	if message := h.expectCondition(t, "PlacementRolledOut", metav1.ConditionFalse, "Progressing"); !strings.Contains(message,
+		"placement p: stopped: 1 failure") {
 		t.Errorf("message %q", message)
 	}
 }
@@ -269,12 +271,17 @@ func TestRolledOutIsSuccess(t *testing.T) {
 		status    metav1.ConditionStatus
 		text      string
 	}{
-		"all well":         {strategy: clusterv1alpha1.RolloutStrategy{Type: clusterv1alpha1.All}, reports: [2]string{well, well}, status: metav1.ConditionTrue, text: "complete: 2 of 2 clusters successful"},
-		"one under way":    {strategy: clusterv1alpha1.RolloutStrategy{Type: clusterv1alpha1.All}, reports: [2]string{"Progressing=True", well}, status: metav1.ConditionFalse, text: "1 in progress"},
-		"one not heard of": {strategy: clusterv1alpha1.RolloutStrategy{Type: clusterv1alpha1.All}, reports: [2]string{"", well}, status: metav1.ConditionFalse, text: "1 in progress"},
-		"All, one failed": {strategy: clusterv1alpha1.RolloutStrategy{Type: clusterv1alpha1.All}, reports: [2]string{sick, well}, status: metav1.ConditionFalse,
-			text: "no more clusters begin: 1 of 2 clusters successful, 1 failed; repair the failed clusters (c1), or roll out another change"},
-		"Progressive, as many failed as tolerated": {strategy: progressive("p", 2, clusterv1alpha1.RolloutConfig{MaxFailures: &half}).RolloutStrategy,
+		"all well": {strategy: clusterv1alpha1.RolloutStrategy{Type: clusterv1alpha1.All}, reports: [2]string{well, well},
+			status: metav1.ConditionTrue, text: "complete: 2 of 2 clusters successful"},
+		"one under way": {strategy: clusterv1alpha1.RolloutStrategy{Type: clusterv1alpha1.All}, reports: [2]string{"Progressing=True", well},
+			status: metav1.ConditionFalse, text: "1 in progress"},
+		"one not heard of": {strategy: clusterv1alpha1.RolloutStrategy{Type: clusterv1alpha1.All}, reports: [2]string{"", well},
+			status: metav1.ConditionFalse, text: "1 in progress"},
+		"All, one failed": {strategy: clusterv1alpha1.RolloutStrategy{Type: clusterv1alpha1.All}, reports: [2]string{sick, well},
+			status: metav1.ConditionFalse,
+			text:   "no more clusters begin: 1 of 2 clusters successful, 1 failed; repair the failed clusters (c1), or roll out another change"},
+		"Progressive, as many failed as tolerated": {strategy: progressive("p", 2,
+			clusterv1alpha1.RolloutConfig{MaxFailures: &half}).RolloutStrategy,
 			reports: [2]string{sick, well}, status: metav1.ConditionFalse, text: "1 of 2 clusters successful, 1 failed"},
 		"Progressive, all failed": {strategy: progressive("p", 2, clusterv1alpha1.RolloutConfig{MaxFailures: &all}).RolloutStrategy,
 			reports: [2]string{sick, sick}, status: metav1.ConditionFalse, text: "0 of 2 clusters successful, 2 failed"},
@@ -283,8 +290,10 @@ func TestRolledOutIsSuccess(t *testing.T) {
 		"per group, one failed": {strategy: clusterv1alpha1.RolloutStrategy{Type: clusterv1alpha1.ProgressivePerGroup,
 			ProgressivePerGroup: &clusterv1alpha1.RolloutProgressivePerGroup{RolloutConfig: clusterv1alpha1.RolloutConfig{MaxFailures: &half}}},
 			reports: [2]string{sick, well}, status: metav1.ConditionFalse, text: "1 of 2 clusters successful, 1 failed"},
-		"All, one timed out": {strategy: clusterv1alpha1.RolloutStrategy{Type: clusterv1alpha1.All, All: &clusterv1alpha1.RolloutAll{RolloutConfig: clusterv1alpha1.RolloutConfig{ProgressDeadline: "5m"}}},
-			reports: [2]string{"", well}, after: 5 * time.Minute, status: metav1.ConditionFalse, text: "1 of 2 clusters successful, 1 timed out; repair the failed clusters (c1)"},
+		"All, one timed out": {strategy: clusterv1alpha1.RolloutStrategy{Type: clusterv1alpha1.All,
+			All: &clusterv1alpha1.RolloutAll{RolloutConfig: clusterv1alpha1.RolloutConfig{ProgressDeadline: "5m"}}},
+			reports: [2]string{"", well}, after: 5 * time.Minute, status: metav1.ConditionFalse,
+			text: "1 of 2 clusters successful, 1 timed out; repair the failed clusters (c1)"},
 		"soaking": {strategy: progressive("p", 2, clusterv1alpha1.RolloutConfig{MinSuccessTime: "1h"}).RolloutStrategy,
 			reports: [2]string{well, well}, status: metav1.ConditionFalse, text: "2 soaking"},
 		"passed over": {strategy: clusterv1alpha1.RolloutStrategy{Type: clusterv1alpha1.All},
@@ -320,7 +329,8 @@ func TestRolledOutIsSuccess(t *testing.T) {
 func TestDeadlineOfSilentAgents(t *testing.T) {
 	t.Parallel()
 	one := intstr.FromInt(1)
-	h := newHub(t, objects(webSet(progressive("p", 1, clusterv1alpha1.RolloutConfig{ProgressDeadline: "10m", MaxFailures: &one})), decided("p", "c1", "c2"))...)
+	h := newHub(t, objects(webSet(progressive("p", 1, clusterv1alpha1.RolloutConfig{ProgressDeadline: "10m", MaxFailures: &one})),
+		decided("p", "c1", "c2"))...)
 	if wait := h.reconcile(t).RequeueAfter; wait != 10*time.Minute {
 		t.Errorf("comes back after %s", wait)
 	}
@@ -399,7 +409,8 @@ func TestUnknownDecisions(t *testing.T) {
 	}
 	h.reconcile(t)
 	h.expectClusters(t, "c1")
-	if message := h.expectCondition(t, "PlacementVerified", metav1.ConditionFalse, "PlacementDecisionNotFound"); !strings.Contains(message, "Placement p does not exist in namespace ns: create it") {
+	if message := h.expectCondition(t, "PlacementVerified", metav1.ConditionFalse, "PlacementDecisionNotFound"); !strings.Contains(message,
+		"Placement p does not exist in namespace ns: create it") {
 		t.Errorf("message %q", message)
 	}
 	h.expectCondition(t, "PlacementRolledOut", metav1.ConditionFalse, "Progressing")
@@ -425,9 +436,11 @@ func TestStatus(t *testing.T) {
 	h.report(t, []string{"c2"}, "Progressing", "True", "Degraded", "True")
 	h.report(t, []string{"c3"}, "Applied", "False")
 	h.reconcile(t)
-	want := workv1alpha1.ManifestWorkReplicaSetSummary{Total: 3, DesiredTotal: 3, Applied: 2, Available: 2, Progressing: 1, Degraded: 1, Updated: 3}
+	want := workv1alpha1.ManifestWorkReplicaSetSummary{Total: 3, DesiredTotal: 3, Applied: 2, Available: 2, Progressing: 1, Degraded: 1,
+		Updated: 3}
 	status := h.set(t).Status
-	if status.Summary != want || status.PlacementsSummary[0].Summary != want || status.PlacementsSummary[0].AvailableDecisionGroups != "2 (3 / 3 clusters applied)" {
+	if status.Summary != want || status.PlacementsSummary[0].Summary != want ||
+		status.PlacementsSummary[0].AvailableDecisionGroups != "2 (3 / 3 clusters applied)" {
 		t.Errorf("status %+v, want %+v", status, want)
 	}
 	if message := h.expectCondition(t, "ManifestworkApplied", metav1.ConditionFalse, "NotAsExpected"); !strings.Contains(message, "c3/web-") {
@@ -449,18 +462,27 @@ func TestConditions(t *testing.T) {
 		reports map[string]string // What the agents say of Applied, by cluster.
 		want    string
 	}{
-		"no placement":                 {refs: []string{"p"}, want: "False PlacementDecisionNotFound, False Progressing, False PlacementDecisionEmpty"},
-		"not decided":                  {objects: undecided, refs: []string{"p"}, want: "False PlacementDecisionEmpty, False Progressing, False PlacementDecisionEmpty"},
-		"nothing selected":             {objects: decided("p"), refs: []string{"p"}, want: "False PlacementDecisionEmpty, True Complete, False PlacementDecisionEmpty"},
-		"one missing, one there":       {objects: decided("p", "c1"), refs: []string{"p", "q"}, want: "False PlacementDecisionNotFound, False Progressing, False Processing"},
-		"one not decided, one missing": {objects: undecided, refs: []string{"p", "q"}, want: "False PlacementDecisionNotFound, False Progressing, False PlacementDecisionEmpty"},
-		"one empty, one there": {objects: slices.Concat(decided("p", "c1"), decided("q")), refs: []string{"p", "q"}, reports: map[string]string{"c1": "True"},
-			want: "True AsExpected, False Progressing, True AsExpected"},
-		"nobody has reported": {objects: decided("p", "c1", "c2"), refs: []string{"p"}, reports: map[string]string{"c1": "True"}, want: "True AsExpected, False Progressing, False Processing"},
-		"one is refused":      {objects: decided("p", "c1", "c2"), refs: []string{"p"}, reports: map[string]string{"c1": "True", "c2": "False"}, want: "True AsExpected, False Progressing, False NotAsExpected"},
+		"no placement": {refs: []string{"p"},
+			want: "False PlacementDecisionNotFound, False Progressing, False PlacementDecisionEmpty"},
+		"not decided": {objects: undecided, refs: []string{"p"},
+			want: "False PlacementDecisionEmpty, False Progressing, False PlacementDecisionEmpty"},
+		"nothing selected": {objects: decided("p"), refs: []string{"p"},
+			want: "False PlacementDecisionEmpty, True Complete, False PlacementDecisionEmpty"},
+		"one missing, one there": {objects: decided("p", "c1"), refs: []string{"p", "q"},
+			want: "False PlacementDecisionNotFound, False Progressing, False Processing"},
+		"one not decided, one missing": {objects: undecided, refs: []string{"p", "q"},
+			want: "False PlacementDecisionNotFound, False Progressing, False PlacementDecisionEmpty"},
+		"one empty, one there": {objects: slices.Concat(decided("p", "c1"), decided("q")), refs: []string{"p", "q"},
+			reports: map[string]string{"c1": "True"},
+			want:    "True AsExpected, False Progressing, True AsExpected"},
+		"nobody has reported": {objects: decided("p", "c1", "c2"), refs: []string{"p"}, reports: map[string]string{"c1": "True"},
+			want: "True AsExpected, False Progressing, False Processing"},
+		"one is refused": {objects: decided("p", "c1", "c2"), refs: []string{"p"}, reports: map[string]string{"c1": "True", "c2": "False"},
+			want: "True AsExpected, False Progressing, False NotAsExpected"},
 		"one cannot be written": {objects: decided("p", "c1", "c2"), refs: []string{"p"}, refuse: "c2", reports: map[string]string{"c1": "True"},
 			want: "True AsExpected, False Progressing, False NotAsExpected"},
-		"all applied": {objects: decided("p", "c1", "c2"), refs: []string{"p"}, reports: map[string]string{"c1": "True", "c2": "True"}, want: "True AsExpected, False Progressing, True AsExpected"},
+		"all applied": {objects: decided("p", "c1", "c2"), refs: []string{"p"}, reports: map[string]string{"c1": "True", "c2": "True"},
+			want: "True AsExpected, False Progressing, True AsExpected"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -484,7 +506,8 @@ func TestConditions(t *testing.T) {
 					t.Errorf("%+v", c)
 				}
 			}
-			if strings.Join(got, ", ") != test.want || conditions[0].Type != "PlacementVerified" || conditions[1].Type != "PlacementRolledOut" || conditions[2].Type != "ManifestworkApplied" {
+			if strings.Join(got, ", ") != test.want || conditions[0].Type != "PlacementVerified" || conditions[1].Type != "PlacementRolledOut" ||
+				conditions[2].Type != "ManifestworkApplied" {
 				t.Errorf("%q, want %q", got, test.want)
 			}
 			before := h.writes.Load()
@@ -507,7 +530,8 @@ func TestRefusedWrites(t *testing.T) {
 		t.Error("the controller does not try again")
 	}
 	h.expectClusters(t, "c1", "c3")
-	if message := h.expectCondition(t, "ManifestworkApplied", metav1.ConditionFalse, "NotAsExpected"); !strings.Contains(message, "c2 does not want it") {
+	if message := h.expectCondition(t, "ManifestworkApplied", metav1.ConditionFalse, "NotAsExpected"); !strings.Contains(message,
+		"c2 does not want it") {
 		t.Errorf("message %q", message)
 	}
 	delete(h.refuse, "c2")
@@ -563,7 +587,8 @@ func TestDeletion(t *testing.T) {
 	}
 }
 
-// "An agent labels its work as one of the tenant's set, with a finalizer: the set then stays." It waits for works with names of its own alone.
+// "An agent labels its work as one of the tenant's set, with a finalizer: the set then stays." It waits for works with names of its own
+// alone.
 func TestDeletionWaitsForItsOwn(t *testing.T) {
 	t.Parallel()
 	set := webSet(ref("p"))

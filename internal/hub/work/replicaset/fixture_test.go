@@ -49,7 +49,8 @@ type hub struct {
 func newHub(t *testing.T, objects ...client.Object) *hub {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, clusterv1.AddToScheme, workv1.AddToScheme, workv1alpha1.AddToScheme, clusterv1beta1.AddToScheme, clusterv1beta2.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, clusterv1.AddToScheme, workv1.AddToScheme, workv1alpha1.AddToScheme,
+		clusterv1beta1.AddToScheme, clusterv1beta2.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
@@ -92,7 +93,8 @@ func (h *hub) counted() interceptor.Funcs {
 			return fmt.Errorf("%s does not want it", o.GetNamespace())
 		}
 		if h.denied[o.GetNamespace()] {
-			err := apierrors.NewForbidden(workv1.GroupVersion.WithResource("manifestworks").GroupResource(), o.GetName(), errors.New("the cluster is denied"))
+			err := apierrors.NewForbidden(workv1.GroupVersion.WithResource("manifestworks").GroupResource(), o.GetName(),
+				errors.New("the cluster is denied"))
 			err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: "ClusterTakesNoWorks"}}
 			return err
 		}
@@ -133,7 +135,8 @@ func (h *hub) counted() interceptor.Funcs {
 			}
 			return c.Delete(ctx, o, opts...)
 		},
-		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch,
+			opts ...client.SubResourcePatchOption) error {
 			h.writes.Add(1)
 			return c.SubResource(sub).Patch(ctx, o, p, opts...)
 		},
@@ -251,7 +254,8 @@ func webSet(refs ...workv1alpha1.LocalPlacementReference) *workv1alpha1.Manifest
 
 func template(version string) workv1.ManifestWorkSpec {
 	raw := fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"web","namespace":"default"},"data":{"version":%q}}`, version)
-	return workv1.ManifestWorkSpec{Workload: workv1.ManifestsTemplate{Manifests: []workv1.Manifest{{RawExtension: runtime.RawExtension{Raw: []byte(raw)}}}}}
+	return workv1.ManifestWorkSpec{
+		Workload: workv1.ManifestsTemplate{Manifests: []workv1.Manifest{{RawExtension: runtime.RawExtension{Raw: []byte(raw)}}}}}
 }
 
 func ref(placement string) workv1alpha1.LocalPlacementReference {
@@ -269,7 +273,8 @@ func decided(name string, clusters ...string) []client.Object {
 func decision(placement string, n, group int, clusters ...string) *clusterv1beta1.PlacementDecision {
 	d := &clusterv1beta1.PlacementDecision{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "ns", Name: fmt.Sprintf("%s-decision-%d", placement, n),
-		Labels: map[string]string{fleet.LabelPlacement: fleet.LabelValue(placement), fleet.LabelDecisionGroupIndex: fmt.Sprint(group), fleet.LabelDecisionGroupName: ""},
+		Labels: map[string]string{fleet.LabelPlacement: fleet.LabelValue(placement), fleet.LabelDecisionGroupIndex: fmt.Sprint(group),
+			fleet.LabelDecisionGroupName: ""},
 	}}
 	for _, cluster := range clusters {
 		d.Status.Decisions = append(d.Status.Decisions, clusterv1beta1.ClusterDecision{ClusterName: cluster})

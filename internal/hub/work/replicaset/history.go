@@ -136,8 +136,9 @@ func (t templates) keep(ctx context.Context, set *workv1alpha1.ManifestWorkRepli
 	owner := metav1.NewControllerRef(set, workv1alpha1.GroupVersion.WithKind("ManifestWorkReplicaSet"))
 	owner.BlockOwnerDeletion = ptr.To(false)
 	err = t.Create(ctx, &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: set.Namespace, Name: templateName(set, hashOf(content)), OwnerReferences: []metav1.OwnerReference{*owner}},
-		Immutable:  ptr.To(true), Type: templateType, Data: map[string][]byte{templateKey: packed},
+		ObjectMeta: metav1.ObjectMeta{Namespace: set.Namespace, Name: templateName(set, hashOf(content)),
+			OwnerReferences: []metav1.OwnerReference{*owner}},
+		Immutable: ptr.To(true), Type: templateType, Data: map[string][]byte{templateKey: packed},
 	})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("keep the template of ManifestWorkReplicaSet %s/%s: %w", set.Namespace, set.Name, err)

@@ -62,8 +62,8 @@ func TestLabelsOfOlderWorks(t *testing.T) {
 	}
 }
 
-// MR-02: "labels of a ManifestWorkReplicaSet make its work one of an add-on": those that mean something to controllers are not given to works, and
-// go from works that an earlier hub has given them to.
+// MR-02: "labels of a ManifestWorkReplicaSet make its work one of an add-on": those that mean something to controllers are not given to
+// works, and go from works that an earlier hub has given them to.
 func TestReservedLabelsStayOnTheSet(t *testing.T) {
 	t.Parallel()
 	set := webSet(ref("p"))

@@ -35,8 +35,8 @@ func (c *Controller) readOverrides(ctx context.Context, s *situation) error {
 	return nil
 }
 
-// mostKept is how many bytes of manifests a pass keeps, so as not to render them again for a cluster that gets them, or for another one that
-// has the same values.
+// mostKept is how many bytes of manifests a pass keeps, so as not to render them again for a cluster that gets them, or for another one
+// that has the same values.
 const mostKept = 16 << 20
 
 // variants are the specs of the works of a set with overrides.
@@ -82,7 +82,8 @@ func (v *variants) add(cluster *clusterv1.ManagedCluster) {
 	v.clusters[cluster.Name] = known
 }
 
-// specFor is what a cluster is to have. Overrides change manifests alone: above all not the executor, which nobody would be asked about then.
+// specFor is what a cluster is to have. Overrides change manifests alone: above all not the executor, which nobody would be asked about
+// then.
 func (v *variants) specFor(cluster string) (*workv1.ManifestWorkSpec, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

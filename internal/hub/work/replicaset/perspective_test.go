@@ -14,7 +14,8 @@ import (
 func TestOverrides(t *testing.T) {
 	t.Parallel()
 	set := webSet(ref("p"))
-	set.Annotations = map[string]string{fleet.AnnotationOverrides: `[{manifest: {kind: ConfigMap}, set: [{path: /data/region, claim: region}, {path: /data/cluster, clusterName: true}]}]`}
+	set.Annotations = map[string]string{
+		fleet.AnnotationOverrides: `[{manifest: {kind: ConfigMap}, set: [{path: /data/region, claim: region}, {path: /data/cluster, clusterName: true}]}]`}
 	cluster := func(name, region string) *clusterv1.ManagedCluster {
 		c := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		if region != "" {
@@ -27,11 +28,13 @@ func TestOverrides(t *testing.T) {
 	h.expectClusters(t, "c1", "c2")
 	for name, region := range map[string]string{"c1": "eu", "c2": "us"} {
 		raw := string(h.works(t)[name][0].Spec.Workload.Manifests[0].Raw)
-		if !strings.Contains(raw, `"region":"`+region+`"`) || !strings.Contains(raw, `"cluster":"`+name+`"`) || !strings.Contains(raw, `"version":"1"`) {
+		if !strings.Contains(raw, `"region":"`+region+`"`) || !strings.Contains(raw, `"cluster":"`+name+`"`) ||
+			!strings.Contains(raw, `"version":"1"`) {
 			t.Errorf("%s has %s", name, raw)
 		}
 	}
-	if message := h.expectCondition(t, "ManifestworkApplied", metav1.ConditionFalse, "NotAsExpected"); !strings.Contains(message, "cluster c3 has no claim region") {
+	if message := h.expectCondition(t, "ManifestworkApplied", metav1.ConditionFalse, "NotAsExpected"); !strings.Contains(message,
+		"cluster c3 has no claim region") {
 		t.Errorf("message %q", message)
 	}
 	if sum := h.set(t).Status.Summary; sum.Updated != 2 || sum.Total != 2 || sum.DesiredTotal != 3 {
@@ -70,7 +73,8 @@ func TestBrokenOverrides(t *testing.T) {
 	if h.versions(t)["c1"] != "1" {
 		t.Errorf("versions %v", h.versions(t))
 	}
-	if message := h.expectCondition(t, "ManifestworkApplied", metav1.ConditionFalse, "NotAsExpected"); !strings.Contains(message, "metadata.annotations[capstan.io/overrides][0].set[0].path") {
+	if message := h.expectCondition(t, "ManifestworkApplied", metav1.ConditionFalse, "NotAsExpected"); !strings.Contains(message,
+		"metadata.annotations[capstan.io/overrides][0].set[0].path") {
 		t.Errorf("message %q", message)
 	}
 }

@@ -41,7 +41,8 @@ func (c *Controller) chooseTemplate(ctx context.Context, s *situation) (err erro
 		return nil
 	}
 	s.template, s.held = template, false
-	s.rollback = fmt.Sprintf("revision %d has failed: %s; revision %d is restored: change the template to try again", now.Number, now.Message, before.Number)
+	s.rollback = fmt.Sprintf("revision %d has failed: %s; revision %d is restored: change the template to try again", now.Number, now.Message,
+		before.Number)
 	for _, p := range s.placements {
 		// What was good is not rolled out with care again: the sooner the better.
 		p.RolloutStrategy = clusterv1alpha1.RolloutStrategy{Type: clusterv1alpha1.All}

@@ -64,11 +64,13 @@ func TestRollback(t *testing.T) {
 		t.Fatalf("versions %v, want %v", h.versions(t), want)
 	}
 	set := h.set(t)
-	if two := template("2"); !sameSpec(&set.Spec.ManifestWorkTemplate, &two) || set.Status.Summary.Updated != 0 || set.Status.Summary.Total != 4 {
+	if two := template("2"); !sameSpec(&set.Spec.ManifestWorkTemplate, &two) || set.Status.Summary.Updated != 0 ||
+		set.Status.Summary.Total != 4 {
 		t.Errorf("template %s, summary %+v", set.Spec.ManifestWorkTemplate.Workload.Manifests[0].Raw, set.Status.Summary)
 	}
 	message := h.expectCondition(t, "PlacementRolledOut", metav1.ConditionFalse, "Progressing")
-	if !strings.Contains(message, "revision 2 has failed: stopped: 1 failure") || !strings.Contains(message, "revision 1 is restored: change the template") {
+	if !strings.Contains(message, "revision 2 has failed: stopped: 1 failure") ||
+		!strings.Contains(message, "revision 1 is restored: change the template") {
 		t.Errorf("message %q", message)
 	}
 	if revisions := h.history(t); len(revisions) != 2 || revisions[0].State != good || revisions[1].State != failed {
@@ -127,13 +129,15 @@ func TestTemplatesThatCannotBeKept(t *testing.T) {
 		if _, got := h.Reconcile(t.Context(), request); again != errors.Is(got, err) || !again && got != nil {
 			t.Errorf("%v: tried again because of %v", err, got)
 		}
-		if message := h.expectCondition(t, "PlacementRolledOut", metav1.ConditionTrue, "Complete"); !strings.Contains(message, "there can be no rollback to this template") || !strings.Contains(message, err.Error()) {
+		if message := h.expectCondition(t, "PlacementRolledOut", metav1.ConditionTrue, "Complete"); !strings.Contains(message,
+			"there can be no rollback to this template") || !strings.Contains(message, err.Error()) {
 			t.Errorf("%v: message %q", err, message)
 		}
 	}
 	h.unwritable = nil
 	h.reconcile(t)
-	if message := h.expectCondition(t, "PlacementRolledOut", metav1.ConditionTrue, "Complete"); h.history(t).current().State != good || strings.Contains(message, "rollback") {
+	if message := h.expectCondition(t, "PlacementRolledOut", metav1.ConditionTrue, "Complete"); h.history(t).current().State != good ||
+		strings.Contains(message, "rollback") {
 		t.Errorf("history %+v, message %q", h.history(t), message)
 	}
 }
@@ -148,7 +152,8 @@ func TestFailedRevisionsDoNotComeBack(t *testing.T) {
 	if _, err := h.Reconcile(t.Context(), request); !errors.Is(err, h.unreadable) || !maps.Equal(h.versions(t), all) {
 		t.Errorf("versions %v, error %v", h.versions(t), err)
 	}
-	if message := h.expectCondition(t, "PlacementRolledOut", metav1.ConditionFalse, "Progressing"); !strings.Contains(message, "revision 1 cannot be restored: "+h.unreadable.Error()) {
+	if message := h.expectCondition(t, "PlacementRolledOut", metav1.ConditionFalse, "Progressing"); !strings.Contains(message,
+		"revision 1 cannot be restored: "+h.unreadable.Error()) {
 		t.Errorf("message %q", message)
 	}
 	h.unreadable = nil
@@ -162,7 +167,8 @@ func TestFailedRevisionsDoNotComeBack(t *testing.T) {
 	if !maps.Equal(h.versions(t), all) {
 		t.Errorf("versions %v", h.versions(t))
 	}
-	if message := h.expectCondition(t, "PlacementRolledOut", metav1.ConditionFalse, "Progressing"); !strings.Contains(message, "revision 1 cannot be restored") {
+	if message := h.expectCondition(t, "PlacementRolledOut", metav1.ConditionFalse, "Progressing"); !strings.Contains(message,
+		"revision 1 cannot be restored") {
 		t.Errorf("message %q", message)
 	}
 	h.change(t, func(set *workv1alpha1.ManifestWorkReplicaSet) { set.Spec.ManifestWorkTemplate = template("3") })
@@ -237,17 +243,20 @@ func TestForgedRevisions(t *testing.T) {
 				t.Fatal(err)
 			}
 			h.change(t, func(set *workv1alpha1.ManifestWorkReplicaSet) {
-				set.Annotations[fleet.AnnotationRevisions] = strings.ReplaceAll(set.Annotations[fleet.AnnotationRevisions], h.history(t)[0].Hash, hashOf(content))
+				set.Annotations[fleet.AnnotationRevisions] = strings.ReplaceAll(set.Annotations[fleet.AnnotationRevisions], h.history(t)[0].Hash,
+					hashOf(content))
 			})
 		}, "the executor of revision 1 is another one"},
 		"before there was an executor": {func(t *testing.T, h *hub) {
 			h.change(t, func(set *workv1alpha1.ManifestWorkReplicaSet) {
-				set.Annotations[fleet.AnnotationRevisions] = strings.Replace(set.Annotations[fleet.AnnotationRevisions], fleet.NoExecutor, "system:serviceaccount:apps:bot", 1)
+				set.Annotations[fleet.AnnotationRevisions] = strings.Replace(set.Annotations[fleet.AnnotationRevisions], fleet.NoExecutor,
+					"system:serviceaccount:apps:bot", 1)
 			})
 		}, "the executor of revision 1 is another one: system:serviceaccount:apps:bot"},
 		"by an earlier version": {func(t *testing.T, h *hub) {
 			h.change(t, func(set *workv1alpha1.ManifestWorkReplicaSet) {
-				set.Annotations[fleet.AnnotationRevisions] = strings.Replace(set.Annotations[fleet.AnnotationRevisions], `,"executor":"`+fleet.NoExecutor+`"`, "", 1)
+				set.Annotations[fleet.AnnotationRevisions] = strings.Replace(set.Annotations[fleet.AnnotationRevisions], `,"executor":"`+
+					fleet.NoExecutor+`"`, "", 1)
 			})
 		}, "an earlier version of the hub has noted revision 1, without its executor"},
 		"no template": {func(t *testing.T, h *hub) {
@@ -268,7 +277,8 @@ func TestForgedRevisions(t *testing.T) {
 			if versions := h.versions(t); versions["c1"] != "2" || versions["c3"] != "1" {
 				t.Errorf("versions %v", versions)
 			}
-			if message := h.expectCondition(t, "PlacementRolledOut", metav1.ConditionFalse, "Progressing"); !strings.Contains(message, "cannot be restored") || !strings.Contains(message, test.text) {
+			if message := h.expectCondition(t, "PlacementRolledOut", metav1.ConditionFalse, "Progressing"); !strings.Contains(message,
+				"cannot be restored") || !strings.Contains(message, test.text) {
 				t.Errorf("message %q", message)
 			}
 		})
@@ -280,7 +290,8 @@ func TestRevisionOfAnEarlierVersion(t *testing.T) {
 	t.Parallel()
 	h := rolledOut(t)
 	h.change(t, func(set *workv1alpha1.ManifestWorkReplicaSet) {
-		set.Annotations[fleet.AnnotationRevisions] = strings.Replace(set.Annotations[fleet.AnnotationRevisions], `,"executor":"`+fleet.NoExecutor+`"`, "", 1)
+		set.Annotations[fleet.AnnotationRevisions] = strings.Replace(set.Annotations[fleet.AnnotationRevisions], `,"executor":"`+fleet.NoExecutor+
+			`"`, "", 1)
 	})
 	h.reconcile(t)
 	if executor := h.history(t)[0].Executor; executor != fleet.NoExecutor {

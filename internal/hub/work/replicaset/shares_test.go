@@ -39,8 +39,8 @@ func (h *hub) reconcileSet(t *testing.T, namespace string) ctrl.Result {
 	return result
 }
 
-// "One namespace's expensive sets must not hold up those of others": who has had his share waits, others do not, and nor do his own sets without
-// overrides.
+// "One namespace's expensive sets must not hold up those of others": who has had his share waits, others do not, and nor do his own sets
+// without overrides.
 func TestExpensiveOverridesWait(t *testing.T) {
 	t.Parallel()
 	var clusters []string
@@ -147,7 +147,8 @@ func TestVariantsAreShared(t *testing.T) {
 	t.Parallel()
 	const size = 1 << 20
 	spec := template("1")
-	spec.Workload.Manifests[0].Raw = []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"a":"` + strings.Repeat("a", size) + `"}}`)
+	spec.Workload.Manifests[0].Raw = []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"a":"` +
+		strings.Repeat("a", size) + `"}}`)
 	pass, err := (&shares{}).begin("ns", noon)
 	if err != nil {
 		t.Fatal(err)
@@ -157,7 +158,8 @@ func TestVariantsAreShared(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 60 {
-		c := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("c%d", i), Labels: map[string]string{"b": fmt.Sprint(i / 2)}}}
+		c := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("c%d", i),
+			Labels: map[string]string{"b": fmt.Sprint(i / 2)}}}
 		v.add(c)
 	}
 	for i := 0; i < 60; i += 2 {

@@ -32,23 +32,32 @@ func TestStateOf(t *testing.T) {
 		{name: "just written", state: rollout.Progressing, since: noon},
 		{name: "another template", edit: func(w *workv1.ManifestWork) { w.Spec = template("2") }, state: rollout.ToApply},
 		{name: "being deleted", edit: func(w *workv1.ManifestWork) { w.DeletionTimestamp = &metav1.Time{Time: noon} }, state: rollout.ToApply},
-		{name: "applied before", conditions: []metav1.Condition{is("Applied", "True", 1), is("Progressing", "False", 1)}, state: rollout.Progressing, since: noon},
-		{name: "not applied", conditions: []metav1.Condition{is("Applied", "False", 2), is("Progressing", "False", 2)}, state: rollout.Progressing, since: noon},
-		{name: "applied, progress of before", conditions: []metav1.Condition{is("Applied", "True", 2), is("Available", "True", 2), is("Progressing", "False", 1)},
+		{name: "applied before", conditions: []metav1.Condition{is("Applied", "True", 1), is("Progressing", "False", 1)},
 			state: rollout.Progressing, since: noon},
-		{name: "progressing", conditions: []metav1.Condition{is("Applied", "True", 2), is("Progressing", "True", 2)}, state: rollout.Progressing, since: after},
-		{name: "unknown", conditions: []metav1.Condition{is("Applied", "True", 2), is("Progressing", "Unknown", 2)}, state: rollout.Progressing, since: after},
+		{name: "not applied", conditions: []metav1.Condition{is("Applied", "False", 2), is("Progressing", "False", 2)},
+			state: rollout.Progressing, since: noon},
+		{name: "applied, progress of before", conditions: []metav1.Condition{is("Applied", "True", 2), is("Available", "True", 2),
+			is("Progressing", "False", 1)},
+			state: rollout.Progressing, since: noon},
+		{name: "progressing", conditions: []metav1.Condition{is("Applied", "True", 2), is("Progressing", "True", 2)}, state: rollout.Progressing,
+			since: after},
+		{name: "unknown", conditions: []metav1.Condition{is("Applied", "True", 2), is("Progressing", "Unknown", 2)}, state: rollout.Progressing,
+			since: after},
 		{name: "degraded", conditions: []metav1.Condition{is("Applied", "True", 2), is("Progressing", "True", 2), is("Degraded", "True", 2)},
 			state: rollout.Failed, since: after},
-		{name: "degraded before", conditions: []metav1.Condition{is("Applied", "True", 2), is("Progressing", "True", 2), is("Degraded", "True", 1)},
+		{name: "degraded before", conditions: []metav1.Condition{is("Applied", "True", 2), is("Progressing", "True", 2),
+			is("Degraded", "True", 1)},
 			state: rollout.Progressing, since: after},
-		{name: "done", conditions: []metav1.Condition{is("Applied", "True", 2), is("Progressing", "False", 2)}, state: rollout.Succeeded, since: after},
-		{name: "nothing to progress", conditions: []metav1.Condition{is("Applied", "True", 2), is("Available", "True", 2)}, state: rollout.Succeeded, since: after},
+		{name: "done", conditions: []metav1.Condition{is("Applied", "True", 2), is("Progressing", "False", 2)}, state: rollout.Succeeded,
+			since: after},
+		{name: "nothing to progress", conditions: []metav1.Condition{is("Applied", "True", 2), is("Available", "True", 2)},
+			state: rollout.Succeeded, since: after},
 		{name: "nothing to progress, not available", conditions: []metav1.Condition{is("Applied", "True", 2), is("Available", "False", 2)},
 			state: rollout.Progressing, since: noon},
 		{name: "rule without result", template: ruled, edit: func(w *workv1.ManifestWork) { w.Spec = ruled },
 			conditions: []metav1.Condition{is("Applied", "True", 2), is("Available", "True", 2)}, state: rollout.Progressing, since: noon},
-		{name: "of another hub", edit: func(w *workv1.ManifestWork) { w.Annotations = nil }, state: rollout.Progressing, since: noon.Add(-time.Hour)},
+		{name: "of another hub", edit: func(w *workv1.ManifestWork) { w.Annotations = nil }, state: rollout.Progressing,
+			since: noon.Add(-time.Hour)},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -63,7 +72,8 @@ func TestStateOf(t *testing.T) {
 			if test.template.Workload.Manifests == nil {
 				test.template = template("1")
 			}
-			if state, since := stateOf(&work{ManifestWork: w}, sameSpec(&w.Spec, &test.template), &test.template); state != test.state || !since.Equal(test.since) {
+			if state, since := stateOf(&work{ManifestWork: w}, sameSpec(&w.Spec, &test.template), &test.template); state != test.state ||
+				!since.Equal(test.since) {
 				t.Errorf("%s since %s, want %s since %s", state, since, test.state, test.since)
 			}
 		})

@@ -24,7 +24,8 @@ func wary(t *testing.T, objects ...client.Object) *hub {
 }
 
 func member(name, set string) *clusterv1.ManagedCluster {
-	c := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"cluster.open-cluster-management.io/clusterset": set}}}
+	c := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name,
+		Labels: map[string]string{"cluster.open-cluster-management.io/clusterset": set}}}
 	c.Spec.HubAcceptsClient = true
 	c.Status.Conditions = []metav1.Condition{{Type: "HubAcceptedManagedCluster", Status: metav1.ConditionTrue}}
 	return c
@@ -44,8 +45,8 @@ func (h *hub) edit(t *testing.T, name string, edit func(*clusterv1.ManagedCluste
 	return len(h.actingOn(t.Context(), c))
 }
 
-// "Who may write decisions in a namespace without any bound cluster set runs works as cluster-admin on any cluster, or creates ManifestWorks in
-// any namespace of the hub": the attacker names a cluster of others, and a namespace of the hub itself.
+// "Who may write decisions in a namespace without any bound cluster set runs works as cluster-admin on any cluster, or creates
+// ManifestWorks in any namespace of the hub": the attacker names a cluster of others, and a namespace of the hub itself.
 func TestForgedDecisionBringsNothing(t *testing.T) {
 	t.Parallel()
 	forged := decision("p", 2, 0, "theirs", "kube-system")
@@ -53,7 +54,8 @@ func TestForgedDecisionBringsNothing(t *testing.T) {
 	h.reconcile(t)
 	h.expectClusters(t, "c1")
 	message := h.expectCondition(t, "PlacementVerified", metav1.ConditionTrue, "AsExpected")
-	for _, want := range []string{"1 cluster selected by 1 placement", "kube-system (there is no such ManagedCluster)", "theirs (it is in no ManagedClusterSet with a ManagedClusterSetBinding in namespace ns)"} {
+	for _, want := range []string{"1 cluster selected by 1 placement", "kube-system (there is no such ManagedCluster)",
+		"theirs (it is in no ManagedClusterSet with a ManagedClusterSetBinding in namespace ns)"} {
 		if !strings.Contains(message, want) {
 			t.Errorf("it says %q, want %q", message, want)
 		}
@@ -124,7 +126,8 @@ func TestBindingGoes(t *testing.T) {
 	h.reconcile(t)
 	h.expectClusters(t, "c1")
 	binding := &clusterv1beta2.ManagedClusterSetBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "mine"}}
-	if len(h.ofNamespace(t.Context(), binding)) != 1 || len(h.ofClusterSet(t.Context(), &clusterv1beta2.ManagedClusterSet{ObjectMeta: metav1.ObjectMeta{Name: "mine"}})) != 1 {
+	if len(h.ofNamespace(t.Context(), binding)) != 1 ||
+		len(h.ofClusterSet(t.Context(), &clusterv1beta2.ManagedClusterSet{ObjectMeta: metav1.ObjectMeta{Name: "mine"}})) != 1 {
 		t.Error("nobody looks at what the binding allowed")
 	}
 	if err := h.Delete(t.Context(), binding); err != nil {
@@ -136,15 +139,16 @@ func TestBindingGoes(t *testing.T) {
 	h.expectClusters(t)
 }
 
-// "Controllers handle the refusal as a wait, not an error loop": what admission refuses because of the cluster is said, and tried again when the
-// cluster changes.
+// "Controllers handle the refusal as a wait, not an error loop": what admission refuses because of the cluster is said, and tried again
+// when the cluster changes.
 func TestRefusedWorkWaitsForItsCluster(t *testing.T) {
 	t.Parallel()
 	h := wary(t, append(objects(webSet(ref("p")), decided("p", "c1", "c2")), member("c1", "mine"), member("c2", "mine"))...)
 	h.denied["c1"] = true
 	h.reconcile(t)
 	h.expectClusters(t, "c2")
-	if message := h.expectCondition(t, "ManifestworkApplied", metav1.ConditionFalse, "NotAsExpected"); !strings.Contains(message, "the cluster is denied") {
+	if message := h.expectCondition(t, "ManifestworkApplied", metav1.ConditionFalse, "NotAsExpected"); !strings.Contains(message,
+		"the cluster is denied") {
 		t.Errorf("it says %q", message)
 	}
 	h.denied["c1"] = false

@@ -50,7 +50,8 @@ func Register(mgr ctrl.Manager, o Options) error {
 	if err := AddIndexes(context.Background(), mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	secrets, err := client.New(mgr.GetConfig(), client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
+	secrets, err := client.New(mgr.GetConfig(), client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(),
+		Mapper: mgr.GetRESTMapper()})
 	if err != nil {
 		return fmt.Errorf("prepare a client without cache: %w", err)
 	}
@@ -61,13 +62,16 @@ func Register(mgr ctrl.Manager, o Options) error {
 		Watches(&workv1.ManifestWork{}, batch.ByLabels(moment, c.ofWork), builder.WithPredicates(predicate.Funcs{UpdateFunc: matters})).
 		Watches(&clusterv1beta1.Placement{}, handler.EnqueueRequestsFromMapFunc(c.ofPlacement), builder.WithPredicates(predicates.Generation())).
 		Watches(&clusterv1beta1.PlacementDecision{}, handler.EnqueueRequestsFromMapFunc(c.ofDecision)).
-		Watches(&clusterv1.ManagedCluster{}, batch.ByName(moment, c.ofCluster), builder.WithPredicates(predicate.Funcs{UpdateFunc: hasOtherValues})).
+		Watches(&clusterv1.ManagedCluster{}, batch.ByName(moment, c.ofCluster),
+			builder.WithPredicates(predicate.Funcs{UpdateFunc: hasOtherValues})).
 		Watches(&clusterv1.ManagedCluster{}, batch.ByName(moment, c.actingOn), builder.WithPredicates(selected.ClusterChanged())).
 		WithOptions(runtimecontroller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()})
 	if !o.TrustDecisions {
 		controller.
-			Watches(&clusterv1beta2.ManagedClusterSetBinding{}, handler.EnqueueRequestsFromMapFunc(c.ofNamespace), builder.WithPredicates(predicates.Generation())).
-			Watches(&clusterv1beta2.ManagedClusterSet{}, handler.EnqueueRequestsFromMapFunc(c.ofClusterSet), builder.WithPredicates(predicates.Generation()))
+			Watches(&clusterv1beta2.ManagedClusterSetBinding{}, handler.EnqueueRequestsFromMapFunc(c.ofNamespace),
+				builder.WithPredicates(predicates.Generation())).
+			Watches(&clusterv1beta2.ManagedClusterSet{}, handler.EnqueueRequestsFromMapFunc(c.ofClusterSet),
+				builder.WithPredicates(predicates.Generation()))
 	}
 	return controller.Complete(retry.Conflicts(c))
 }

@@ -30,8 +30,8 @@ type work struct {
 	compared, same bool
 }
 
-// rewritten takes over what was written. Nobody looks at the spec of a work again that is known to be as it is to be: those of many clusters
-// would take up the memory until the end of a pass.
+// rewritten takes over what was written. Nobody looks at the spec of a work again that is known to be as it is to be: those of many
+// clusters would take up the memory until the end of a pass.
 func (w *work) rewritten(now *workv1.ManifestWork) {
 	w.ManifestWork, w.compared, w.same = now, true, true
 	w.Spec = workv1.ManifestWorkSpec{}
