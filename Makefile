@@ -27,7 +27,7 @@ LIGHT := $(GO) list -test -f '{{.ImportPath}} {{join .Deps " "}}' ./... | \
 	awk '$$1 ~ /\.test$$/ && !/ (k8s\.io\/kubernetes|go\.etcd\.io\/etcd\/server|github\.com\/capstan-io\/capstan\/test\/env)(\/| |$$)/ { sub(/\.test$$/, "", $$1); print $$1 }'
 
 # Written by `make generate` alone.
-GENERATED := ':(glob)api/**/zz_generated.deepcopy.go' '$(CRDS)/*.yaml'
+GENERATED := ':(glob)api/**/zz_generated.deepcopy.go' '$(CRDS)/*.yaml' docs/reference
 
 .DEFAULT_GOAL := help
 
@@ -36,7 +36,7 @@ help: ## Show this help
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: generate
-generate: ## Generate deepcopy functions and CRDs from api/
+generate: ## Generate deepcopy functions and CRDs from api/, and docs/reference
 	$(CONTROLLER_GEN) object crd paths=./api/... output:crd:dir=$(CRDS)
 	for kind in clustermanagementaddons managedclusteraddons; do \
 		crd=$(CRDS)/addon.open-cluster-management.io_$$kind.yaml; \
@@ -45,12 +45,18 @@ generate: ## Generate deepcopy functions and CRDs from api/
 	for crd in $(CRDS)/*.yaml; do \
 		sed -E -f tools/crd-quantities.sed $$crd > $$crd.new && mv $$crd.new $$crd || exit 1; \
 	done
+	$(MAKE) docs
+
+.PHONY: docs
+docs: ## Generate docs/reference from the CRDs and the commands
+	$(GO) -C tools run ./apireference -crds "$(CURDIR)/$(CRDS)" -out "$(CURDIR)/docs/reference/api"
+	$(GO) test -count=1 -run 'TestReference$$' ./cmd/... -update
 
 .PHONY: verify-generate
 verify-generate: generate ## Fail if generated files are not up to date
 	@stale=$$(git status --porcelain -- $(GENERATED)); \
 	if [ -n "$$stale" ]; then \
-		echo "These files do not match api/; run \`make generate\` and commit them:"; echo "$$stale"; \
+		echo "These files do not match api/ or the commands; run \`make generate\` and commit them:"; echo "$$stale"; \
 		exit 1; \
 	fi
 

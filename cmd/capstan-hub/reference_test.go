@@ -1,0 +1,12 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/capstan-io/capstan/test/clireference"
+)
+
+// TestReference holds docs/reference/cli/capstan-hub.md against the commands.
+func TestReference(t *testing.T) {
+	clireference.Check(t, newCommand)
+}
