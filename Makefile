@@ -3,8 +3,14 @@ export CGO_ENABLED = 0
 
 GO             ?= go
 CRDS           := deploy/crds
-CONTROLLER_GEN := $(GO) tool -modfile=tools/go.mod controller-gen
-GOLANGCI_LINT  := $(GO) tool -modfile=tools/lint/go.mod golangci-lint
+CONTROLLER_GEN := $(GO) tool -modfile="$(CURDIR)/tools/go.mod" controller-gen
+GOLANGCI_LINT  := $(GO) tool -modfile="$(CURDIR)/tools/lint/go.mod" golangci-lint
+
+# The modules beside that of the programs: docs/modules.md.
+MODULES := api internal/machinery addon addon/chart
+
+# What is built and tested with the versions of the programs. Nothing of theirs needs addon/chart, which has Helm.
+PACKAGES := ./... $(foreach module,$(filter-out addon/chart,$(MODULES)),github.com/capstan-io/capstan/$(module)/...)
 
 # What a release has.
 PROGRAMS := capstan capstan-agent capstan-charts capstan-hub capstan-sandbox
@@ -20,10 +26,10 @@ FLEET ?= 100,500,1000
 
 # A release sets VERSION; other builds know their commit.
 VERSION ?=
-LDFLAGS := $(if $(VERSION),-X github.com/capstan-io/capstan/internal/version.version=$(VERSION))
+LDFLAGS := $(if $(VERSION),-X github.com/capstan-io/capstan/internal/program.version=$(VERSION))
 
 # Lists the packages with tests that neither link an API server or etcd, which takes minutes, nor start the programs.
-LIGHT := $(GO) list -test -f '{{.ImportPath}} {{join .Deps " "}}' ./... | \
+LIGHT := $(GO) list -test -f '{{.ImportPath}} {{join .Deps " "}}' $(PACKAGES) | \
 	awk '$$1 ~ /\.test$$/ && !/ (k8s\.io\/kubernetes|go\.etcd\.io\/etcd\/server|github\.com\/capstan-io\/capstan\/test\/env)(\/| |$$)/ { sub(/\.test$$/, "", $$1); print $$1 }'
 
 # Written by `make generate` alone.
@@ -37,7 +43,7 @@ help: ## Show this help
 
 .PHONY: generate
 generate: ## Generate deepcopy functions and CRDs from api/, and docs/reference
-	$(CONTROLLER_GEN) object crd paths=./api/... output:crd:dir=$(CRDS)
+	cd api && $(CONTROLLER_GEN) object crd paths=./... output:crd:dir=../$(CRDS)
 	for kind in clustermanagementaddons managedclusteraddons; do \
 		crd=$(CRDS)/addon.open-cluster-management.io_$$kind.yaml; \
 		sed '/^spec:$$/r tools/crd-conversion.yaml' $$crd > $$crd.new && mv $$crd.new $$crd || exit 1; \
@@ -60,6 +66,10 @@ verify-generate: generate ## Fail if generated files are not up to date
 		exit 1; \
 	fi
 
+.PHONY: verify-modules
+verify-modules: ## Fail if the go.mod of a module is not tidy
+	for module in . $(MODULES); do $(GO) -C $$module mod tidy -diff || exit 1; done
+
 .PHONY: build
 build: ## Build all programs, and those of the examples, into bin/
 	$(GO) build -ldflags "$(LDFLAGS)" -o bin/ ./cmd/... ./examples/...
@@ -74,7 +84,8 @@ down: ## Stop what `make up` started; the data stays
 
 .PHONY: test
 test: build ## Run all tests
-	$(GO) test -timeout 60m $(TESTFLAGS) ./...
+	$(GO) test -timeout 60m $(TESTFLAGS) $(PACKAGES)
+	$(GO) -C addon/chart test $(TESTFLAGS) ./...
 
 .PHONY: test-quick
 test-quick: ## Run the tests that start no server: those to run after each edit
@@ -110,7 +121,8 @@ bench-controllers: build ## Measure the hub's controllers as a process of their 
 
 .PHONY: lint
 lint: ## Check the code with golangci-lint
-	$(GOLANGCI_LINT) run
+	$(GOLANGCI_LINT) run $(LINTFLAGS)
+	for module in $(MODULES); do (cd $$module && $(GOLANGCI_LINT) run $(LINTFLAGS)) || exit 1; done
 
 .PHONY: audit
 audit: build ## Check the licences of all modules in the programs; writes sbom.json, which lists them

@@ -6,6 +6,9 @@ toolchain go1.26.8
 
 require (
 	github.com/KimMachineGun/automemlimit v1.0.1
+	github.com/capstan-io/capstan/addon v0.0.0
+	github.com/capstan-io/capstan/api v0.0.0
+	github.com/capstan-io/capstan/internal/machinery v0.0.0
 	github.com/go-jose/go-jose/v4 v4.1.4
 	github.com/go-logr/logr v1.4.3
 	github.com/google/cel-go v0.29.2
@@ -128,7 +131,7 @@ require (
 	github.com/emicklei/go-restful/v3 v3.13.0 // indirect
 	github.com/evanphx/json-patch/v5 v5.9.11
 	github.com/felixge/httpsnoop v1.0.4 // indirect
-	github.com/fsnotify/fsnotify v1.10.1
+	github.com/fsnotify/fsnotify v1.10.1 // indirect
 	github.com/fxamacker/cbor/v2 v2.9.1 // indirect
 	github.com/go-logr/stdr v1.2.2 // indirect
 	github.com/go-logr/zapr v1.3.0 // indirect
@@ -182,7 +185,7 @@ require (
 	github.com/x448/float16 v0.8.4 // indirect
 	github.com/xiang90/probing v0.0.0-20221125231312-a49e3df8f510 // indirect
 	github.com/yusufpapurcu/wmi v1.2.4 // indirect
-	go.etcd.io/etcd/api/v3 v3.7.0 // indirect
+	go.etcd.io/etcd/api/v3 v3.7.0
 	go.etcd.io/etcd/pkg/v3 v3.7.0 // indirect
 	go.opentelemetry.io/auto/sdk v1.2.1 // indirect
 	go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc v0.68.0 // indirect
@@ -229,4 +232,12 @@ require (
 	k8s.io/streaming v0.37.2 // indirect
 	sigs.k8s.io/apiserver-network-proxy/konnectivity-client v0.36.0 // indirect
 	sigs.k8s.io/json v0.0.0-20250730193827-2d320260d730
+)
+
+// The modules of this repository have one version: docs/modules.md.
+replace (
+	github.com/capstan-io/capstan/addon => ./addon
+	github.com/capstan-io/capstan/addon/chart => ./addon/chart
+	github.com/capstan-io/capstan/api => ./api
+	github.com/capstan-io/capstan/internal/machinery => ./internal/machinery
 )

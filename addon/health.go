@@ -2,7 +2,7 @@ package addon
 
 import (
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
-	"github.com/capstan-io/capstan/internal/addon/ready"
+	"github.com/capstan-io/capstan/internal/machinery/addon/ready"
 )
 
 // HealthMode is a way to find out whether the agent of an add-on works.

@@ -2,7 +2,7 @@ package addon
 
 import (
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
-	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // SelfManaged tells whether the hub leaves the life of an add-on to the add-on itself: where it is installed, and

@@ -14,7 +14,7 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 
-	"github.com/capstan-io/capstan/internal/signingrequest"
+	"github.com/capstan-io/capstan/internal/machinery/signingrequest"
 )
 
 // Validity of the certificates of SignWith, if nobody says otherwise.

@@ -41,7 +41,7 @@ import (
 
 	"github.com/capstan-io/capstan/addon"
 	"github.com/capstan-io/capstan/addon/values"
-	"github.com/capstan-io/capstan/internal/addon/documents"
+	"github.com/capstan-io/capstan/internal/machinery/addon/documents"
 )
 
 // Chart is a Helm chart of an add-on. It may be rendered from several goroutines.

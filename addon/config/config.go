@@ -25,7 +25,7 @@ import (
 
 	"github.com/capstan-io/capstan/addon"
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
-	addonconfig "github.com/capstan-io/capstan/internal/addon/config"
+	addonconfig "github.com/capstan-io/capstan/internal/machinery/addon/config"
 )
 
 // DeploymentConfigs is the type of AddOnDeploymentConfigs, for the Configs of an add-on's options.

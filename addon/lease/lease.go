@@ -18,7 +18,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/capstan-io/capstan/internal/forwardproxy"
+	"github.com/capstan-io/capstan/internal/machinery/forwardproxy"
 )
 
 const (

@@ -45,15 +45,15 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/capstan-io/capstan/addon"
+	"github.com/capstan-io/capstan/addon/engine"
+	"github.com/capstan-io/capstan/addon/internal/catalogue"
+	"github.com/capstan-io/capstan/addon/internal/requeue"
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
-	"github.com/capstan-io/capstan/internal/addon/catalogue"
-	"github.com/capstan-io/capstan/internal/addon/engine"
-	"github.com/capstan-io/capstan/internal/addon/requeue"
-	"github.com/capstan-io/capstan/internal/consistentclient"
-	"github.com/capstan-io/capstan/internal/fleet"
-	"github.com/capstan-io/capstan/internal/forwardproxy"
+	"github.com/capstan-io/capstan/internal/machinery/consistentclient"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/forwardproxy"
 )
 
 // Options of a Manager. Name is required.

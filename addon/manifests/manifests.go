@@ -24,7 +24,7 @@ import (
 
 	"github.com/capstan-io/capstan/addon"
 	"github.com/capstan-io/capstan/addon/values"
-	"github.com/capstan-io/capstan/internal/addon/documents"
+	"github.com/capstan-io/capstan/internal/machinery/addon/documents"
 )
 
 // Templates are the parsed files of an add-on. They may be used from several goroutines.

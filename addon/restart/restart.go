@@ -11,7 +11,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/capstan-io/capstan/internal/filewatch"
+	"github.com/capstan-io/capstan/internal/machinery/filewatch"
 )
 
 // ErrChanged is why a Watcher ends.

@@ -10,8 +10,7 @@ import (
 	"github.com/capstan-io/capstan/addon"
 	"github.com/capstan-io/capstan/addon/config"
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
-	"github.com/capstan-io/capstan/internal/addon/containers"
-	"github.com/capstan-io/capstan/internal/addon/images"
+	"github.com/capstan-io/capstan/internal/machinery/addon/images"
 )
 
 // Part makes values of one part of an AddOnDeploymentConfig.
@@ -87,7 +86,7 @@ func ResourceRequirements(config *addonv1beta1.AddOnDeploymentConfig) (Values, e
 	}
 	var list []element
 	for _, requirements := range config.Spec.ResourceRequirements {
-		pattern, err := containers.Pattern(requirements.ContainerID)
+		pattern, err := images.ContainerPattern(requirements.ContainerID)
 		if err != nil {
 			return nil, err
 		}

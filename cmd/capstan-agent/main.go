@@ -17,7 +17,7 @@ import (
 
 	"github.com/capstan-io/capstan/internal/agent"
 	"github.com/capstan-io/capstan/internal/gcpacer"
-	"github.com/capstan-io/capstan/internal/version"
+	"github.com/capstan-io/capstan/internal/program"
 )
 
 // heapRoom is for how many bytes of garbage a busy agent has room. GOGC goes before it.
@@ -38,7 +38,7 @@ func newCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "capstan-agent",
 		Short:         "The agent of a managed cluster",
-		Version:       version.String(),
+		Version:       program.Version(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}

@@ -15,7 +15,7 @@ import (
 	chart "helm.sh/helm/v4/pkg/chart/v2"
 
 	"github.com/capstan-io/capstan/internal/charts"
-	"github.com/capstan-io/capstan/internal/version"
+	"github.com/capstan-io/capstan/internal/program"
 )
 
 func main() {
@@ -36,7 +36,7 @@ func newCommand() *cobra.Command {
 
 "capstan install hub-addon" and "capstan uninstall hub-addon" run this program. Releases are kept as Helm keeps them, so
 that "helm list" shows them.`,
-		Version:       version.String(),
+		Version:       program.Version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}

@@ -21,12 +21,12 @@ import (
 
 	"github.com/capstan-io/capstan/internal/controlplane"
 	"github.com/capstan-io/capstan/internal/featuregates"
-	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/hub"
 	"github.com/capstan-io/capstan/internal/hub/registration/cleanup"
 	"github.com/capstan-io/capstan/internal/ignoredflags"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/placement"
-	"github.com/capstan-io/capstan/internal/version"
+	"github.com/capstan-io/capstan/internal/program"
 )
 
 const (
@@ -197,7 +197,7 @@ func (f *hubFlags) info(o hub.Options) map[string]string {
 		groups = o.Running()
 	}
 	return map[string]string{
-		fleet.HubInfoVersion: version.String(), fleet.HubInfoControllers: strings.Join(groups, ","),
+		fleet.HubInfoVersion: program.Version(), fleet.HubInfoControllers: strings.Join(groups, ","),
 		fleet.HubInfoFeatureGates: strings.Join(f.gates.Values(), ","),
 	}
 }

@@ -10,8 +10,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
 
-	"github.com/capstan-io/capstan/internal/shutdown"
-	"github.com/capstan-io/capstan/internal/version"
+	"github.com/capstan-io/capstan/internal/program"
 )
 
 // For how many bytes of garbage a busy process has room, at first and at most if it stays busy. GOGC goes before them. An API
@@ -28,7 +27,7 @@ func main() {
 	pflag.CommandLine = pflag.NewFlagSet(os.Args[0], pflag.ContinueOnError)
 	// The API server warns its own clients, about deprecations for example; nobody reads that.
 	rest.SetDefaultWarningHandler(rest.NoWarnings{})
-	if err := newCommand().ExecuteContext(shutdown.Context()); err != nil {
+	if err := newCommand().ExecuteContext(program.Context()); err != nil {
 		fmt.Fprintln(os.Stderr, "Error:", err)
 		os.Exit(1)
 	}
@@ -44,7 +43,7 @@ work from it.
 "capstan-hub server" needs nothing else: it is an API server, its storage and the
 hub's controllers in one process. "capstan-hub controllers" runs the same controllers
 against a Kubernetes API that is already there.`,
-		Version:       version.String(),
+		Version:       program.Version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}

@@ -20,8 +20,8 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/capstan-io/capstan/internal/gcpacer"
+	"github.com/capstan-io/capstan/internal/program"
 	"github.com/capstan-io/capstan/internal/sandbox"
-	"github.com/capstan-io/capstan/internal/version"
 )
 
 const (
@@ -58,7 +58,7 @@ func command() *cobra.Command {
 		Use:           "capstan-sandbox",
 		Short:         "A Kubernetes cluster without containers, in one process",
 		Long:          long,
-		Version:       version.String(),
+		Version:       program.Version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
 	schemavalidation "k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 
-	"github.com/capstan-io/capstan/internal/budget"
+	"github.com/capstan-io/capstan/internal/machinery/budget"
 )
 
 // CM-19 SC-18

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
-	decided "github.com/capstan-io/capstan/internal/acceptance"
-	"github.com/capstan-io/capstan/internal/fleet"
+	decided "github.com/capstan-io/capstan/internal/machinery/acceptance"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // bindCredentials writes down from when on certificates hold for a cluster: since it was created, so that those of a cluster that had the

@@ -7,9 +7,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
-	"github.com/capstan-io/capstan/internal/budget"
-	"github.com/capstan-io/capstan/internal/budget/celbudget"
-	"github.com/capstan-io/capstan/internal/budget/pathbudget"
+	"github.com/capstan-io/capstan/internal/machinery/budget"
+	"github.com/capstan-io/capstan/internal/machinery/budget/celbudget"
+	"github.com/capstan-io/capstan/internal/machinery/budget/pathbudget"
 )
 
 // mostConfigs is how many manifestConfigs a ManifestWork may have. Each is compared with each manifest.

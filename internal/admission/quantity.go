@@ -10,7 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/capstan-io/capstan/internal/budget"
+	"github.com/capstan-io/capstan/internal/machinery/budget"
+	"github.com/capstan-io/capstan/internal/machinery/text"
 )
 
 // fieldOf is the type of a top-level field of a kind, or nil.
@@ -63,12 +64,12 @@ func boundQuantities(path *field.Path, value any, into reflect.Type) field.Error
 }
 
 func boundQuantity(path *field.Path, value any) field.ErrorList {
-	text, ok := value.(string)
+	quantity, ok := value.(string)
 	if !ok {
 		return nil // A number has been read already.
 	}
-	if err := budget.Quantity(text); err != nil {
-		return field.ErrorList{field.Invalid(path, budget.Message(text), err.Error())}
+	if err := budget.Quantity(quantity); err != nil {
+		return field.ErrorList{field.Invalid(path, text.Message(quantity), err.Error())}
 	}
 	return nil
 }

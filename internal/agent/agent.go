@@ -21,8 +21,8 @@ import (
 	"github.com/capstan-io/capstan/internal/agent/registration/hubkubeconfig"
 	"github.com/capstan-io/capstan/internal/agent/registration/identity"
 	"github.com/capstan-io/capstan/internal/agent/registration/monitor"
-	"github.com/capstan-io/capstan/internal/filewatch"
-	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/filewatch"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // Parts of an agent, which run in one process or in one each.

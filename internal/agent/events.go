@@ -19,7 +19,7 @@ import (
 	"github.com/capstan-io/capstan/internal/agent/hubevents"
 	"github.com/capstan-io/capstan/internal/agent/registration/clientcert"
 	"github.com/capstan-io/capstan/internal/agent/work/apply"
-	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // namespaceTimeout is how long the cluster may take to say whether the agent's namespace is there.

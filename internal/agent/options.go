@@ -14,9 +14,9 @@ import (
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	"github.com/capstan-io/capstan/internal/featuregates"
-	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/ignoredflags"
-	"github.com/capstan-io/capstan/internal/manifest/feedback"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/manifest/feedback"
 )
 
 // Options are what an agent can be told. The flags are named as in the original's agents.

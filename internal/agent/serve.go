@@ -33,10 +33,10 @@ import (
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/agent/hubclient"
 	"github.com/capstan-io/capstan/internal/agent/registration/monitor"
-	"github.com/capstan-io/capstan/internal/consistentclient"
 	"github.com/capstan-io/capstan/internal/featuregates"
-	"github.com/capstan-io/capstan/internal/fleet"
-	"github.com/capstan-io/capstan/internal/forwardproxy"
+	"github.com/capstan-io/capstan/internal/machinery/consistentclient"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/forwardproxy"
 )
 
 // serve works on the hub under the stored credential, until the context ends, or the credential, or the way to the hub or the

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"os"
 
-	"github.com/capstan-io/capstan/internal/filewatch"
+	"github.com/capstan-io/capstan/internal/machinery/filewatch"
 )
 
 // errNewWay ends the connection to a hub because the hub kubeconfig says now to go another way: to another address, by

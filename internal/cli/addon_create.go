@@ -17,7 +17,7 @@ import (
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
-	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 const addOnCreateLong = `Make an add-on of manifests: an AddOnTemplate NAME-VERSION with them, and the ClusterManagementAddOn NAME that offers it.

@@ -22,7 +22,7 @@ import (
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/cli/output"
 	"github.com/capstan-io/capstan/internal/cli/playground"
-	"github.com/capstan-io/capstan/internal/version"
+	"github.com/capstan-io/capstan/internal/program"
 )
 
 // defaultTimeout is the default of --timeout, in seconds.
@@ -64,7 +64,7 @@ func NewCommand(in io.Reader, out, errOut io.Writer) *cobra.Command {
 		Long:              rootLong,
 		SilenceUsage:      true,
 		SilenceErrors:     true,
-		Version:           version.String(),
+		Version:           program.Version(),
 		Args:              knownCommand,
 		RunE:              func(command *cobra.Command, _ []string) error { return command.Help() },
 		PersistentPreRunE: func(*cobra.Command, []string) error { return a.start() },

@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capstan-io/capstan/internal/cli/output"
-	"github.com/capstan-io/capstan/internal/version"
+	"github.com/capstan-io/capstan/internal/program"
 )
 
 // versionInfo is what "capstan version" shows.
@@ -25,7 +25,7 @@ func (a *app) versionCommand() *cobra.Command {
 	}
 	format := addOutputFlag(command, output.Text, output.YAML, output.JSON)
 	command.RunE = func(*cobra.Command, []string) error {
-		info := versionInfo{Version: version.String(), Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+		info := versionInfo{Version: program.Version(), Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 		if format.Format() == output.Text {
 			a.say("capstan\tversion\t:%s", info.Version)
 			return nil

@@ -7,8 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
-	"github.com/capstan-io/capstan/internal/budget"
-	"github.com/capstan-io/capstan/internal/budget/celbudget"
+	"github.com/capstan-io/capstan/internal/machinery/budget"
+	"github.com/capstan-io/capstan/internal/machinery/budget/celbudget"
 	"github.com/capstan-io/capstan/internal/placement/celselector"
 )
 

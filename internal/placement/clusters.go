@@ -14,7 +14,7 @@ import (
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
-	"github.com/capstan-io/capstan/internal/acceptance"
+	"github.com/capstan-io/capstan/internal/machinery/acceptance"
 )
 
 // cluster is what placements look at. Its object and its scores are those of the caller and never written to.

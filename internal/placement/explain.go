@@ -7,7 +7,7 @@ import (
 	"time"
 
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
-	"github.com/capstan-io/capstan/internal/acceptance"
+	"github.com/capstan-io/capstan/internal/machinery/acceptance"
 	"github.com/capstan-io/capstan/internal/placement/celselector"
 	"github.com/capstan-io/capstan/internal/placement/report"
 )

@@ -3,7 +3,7 @@ package placement
 import (
 	"fmt"
 
-	"github.com/capstan-io/capstan/internal/budget"
+	"github.com/capstan-io/capstan/internal/machinery/text"
 )
 
 // Parts of a placement that can make no sense, as conditions name them.
@@ -28,7 +28,7 @@ type Misconfiguration struct {
 func (m *Misconfiguration) Error() string { return m.Part + ":" + m.Reason }
 
 func misconfigured(part, format string, args ...any) *Misconfiguration {
-	return &Misconfiguration{Part: part, Reason: budget.Message(fmt.Sprintf(format, args...))}
+	return &Misconfiguration{Part: part, Reason: text.Message(fmt.Sprintf(format, args...))}
 }
 
 // tooDear is that of CEL expressions that cost more than celBudget. It stays until somebody changes a spec or the cluster sets,

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
-	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // plan is what the spec of a Placement says, parsed once for each generation.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
-	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // Cluster is a cluster of the rollout, and where it stands. Names are unique.

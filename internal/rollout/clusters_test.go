@@ -6,7 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
-	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // PL-15, PL-16, SD-05

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/capstan-io/capstan/internal/text"
+	"github.com/capstan-io/capstan/internal/machinery/text"
 )
 
 // explain says why the waiting clusters wait, counts, and sums it all up.

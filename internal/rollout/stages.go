@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
-	"github.com/capstan-io/capstan/internal/text"
+	"github.com/capstan-io/capstan/internal/machinery/text"
 )
 
 // wholePlacement is the name of a stage without any other.

@@ -10,7 +10,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/capstan-io/capstan/internal/filewatch"
+	"github.com/capstan-io/capstan/internal/machinery/filewatch"
 )
 
 // Certificate is what the files said when they last made sense. It is a manager.Runnable: without Start it stays as it is.

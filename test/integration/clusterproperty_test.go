@@ -12,7 +12,7 @@ import (
 
 	aboutv1alpha1 "github.com/capstan-io/capstan/api/about/v1alpha1"
 	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
-	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/test/env"
 )
 

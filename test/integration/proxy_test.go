@@ -12,7 +12,8 @@ import (
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
-	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/forwardproxy/proxytest"
 	"github.com/capstan-io/capstan/test/env"
 )
 
@@ -20,13 +21,13 @@ import (
 const unreachable = "hub.invalid:6443"
 
 // startProxy starts a proxy that knows the hub as unreachable.
-func startProxy(t *testing.T, secure bool, user *url.Userinfo) *env.Proxy {
+func startProxy(t *testing.T, secure bool, user *url.Userinfo) *proxytest.Proxy {
 	t.Helper()
 	config, err := hub.Config()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return env.StartProxy(t, secure, user, map[string]string{unreachable: strings.TrimPrefix(config.Host, "https://")})
+	return proxytest.Start(t, secure, user, map[string]string{unreachable: strings.TrimPrefix(config.Host, "https://")})
 }
 
 // behind makes an agent know the hub by an address that does not exist, and the way there by proxyURL and ca.

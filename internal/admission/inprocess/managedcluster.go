@@ -18,7 +18,7 @@ import (
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	rules "github.com/capstan-io/capstan/internal/admission"
-	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 var managedClusters = clusterv1.GroupVersion.WithResource("managedclusters").GroupResource()

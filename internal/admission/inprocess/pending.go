@@ -14,7 +14,7 @@ import (
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	rules "github.com/capstan-io/capstan/internal/admission"
-	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // pendingClusters counts the ManagedClusters that nobody has accepted by who asked for them. It follows them from the first time that it

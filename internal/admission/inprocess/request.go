@@ -16,7 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	rules "github.com/capstan-io/capstan/internal/admission"
-	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // writes handles the operations that all rules are about; the objects may always be deleted.

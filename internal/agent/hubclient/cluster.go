@@ -6,7 +6,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
-	"github.com/capstan-io/capstan/internal/consistentclient"
+	"github.com/capstan-io/capstan/internal/machinery/consistentclient"
 )
 
 // Cluster is the hub as a manager runs it. The manager need not wait for its end: a cache that is about to try an absent hub

@@ -22,7 +22,7 @@ import (
 	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
-	"github.com/capstan-io/capstan/internal/forwardproxy"
+	"github.com/capstan-io/capstan/internal/machinery/forwardproxy"
 )
 
 // Hub is a hub that commands read and write. Its client knows no more kinds than the commands use and never asks the

@@ -11,7 +11,7 @@ import (
 
 	"github.com/capstan-io/capstan/internal/cli/fakehub"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
-	"github.com/capstan-io/capstan/test/env"
+	"github.com/capstan-io/capstan/internal/machinery/forwardproxy/proxytest"
 )
 
 // through returns a hub that its kubeconfig says is behind a proxy.
@@ -45,7 +45,7 @@ func TestThroughProxy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			user := url.UserPassword("me", "s3cr3t")
-			proxy := env.StartProxy(t, secure, user, map[string]string{"hub.invalid:6443": strings.TrimPrefix(fake.URL, "https://")})
+			proxy := proxytest.Start(t, secure, user, map[string]string{"hub.invalid:6443": strings.TrimPrefix(fake.URL, "https://")})
 			proxy.Grant("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
 			clusters, err := through(t, fake, proxy.URLFor(user), proxy.CA()).Clusters(t.Context(), "")
 			if err != nil || len(clusters.Items) != 1 || proxy.Connections() == 0 {
@@ -59,10 +59,10 @@ func TestThroughProxy(t *testing.T) {
 func TestProxyInTheWay(t *testing.T) {
 	t.Parallel()
 	fake := fakehub.New(t)
-	closed := env.StartProxy(t, false, url.UserPassword("me", "right"), nil)
-	forbidding := env.StartProxy(t, false, nil, nil)
+	closed := proxytest.Start(t, false, url.UserPassword("me", "right"), nil)
+	forbidding := proxytest.Start(t, false, nil, nil)
 	forbidding.Refuse(http.StatusForbidden)
-	gone := env.StartProxy(t, false, nil, nil)
+	gone := proxytest.Start(t, false, nil, nil)
 	gone.Close()
 	for name, test := range map[string]struct {
 		proxyURL string

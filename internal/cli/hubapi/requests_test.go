@@ -7,7 +7,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 
 	"github.com/capstan-io/capstan/internal/cli/fakehub"
-	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // CA-18, O16: accept approves the requests of agents with a bootstrap credential, and no look-alikes.

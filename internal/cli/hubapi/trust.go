@@ -24,7 +24,7 @@ import (
 	"k8s.io/cluster-bootstrap/token/jws"
 	bootstraputil "k8s.io/cluster-bootstrap/token/util"
 
-	"github.com/capstan-io/capstan/internal/forwardproxy"
+	"github.com/capstan-io/capstan/internal/machinery/forwardproxy"
 )
 
 // Invitation is what a cluster is given to join a hub: the words of the join command.

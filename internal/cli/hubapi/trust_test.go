@@ -22,8 +22,8 @@ import (
 
 	"github.com/capstan-io/capstan/internal/cli/fakehub"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
-	"github.com/capstan-io/capstan/internal/forwardproxy"
-	"github.com/capstan-io/capstan/test/env"
+	"github.com/capstan-io/capstan/internal/machinery/forwardproxy"
+	"github.com/capstan-io/capstan/internal/machinery/forwardproxy/proxytest"
 )
 
 const (
@@ -206,7 +206,7 @@ func TestTrustThroughSecureProxy(t *testing.T) {
 	t.Parallel()
 	hub := fakehub.New(t)
 	publish(t, hub, hub.CA(), nil)
-	proxy := env.StartProxy(t, true, url.UserPassword("me", "s3cr3t"),
+	proxy := proxytest.Start(t, true, url.UserPassword("me", "s3cr3t"),
 		map[string]string{"hub.invalid:443": strings.TrimPrefix(hub.URL, "https://")})
 	invitation := hubapi.Invitation{Server: "https://hub.invalid", Token: accountToken,
 		ProxyURL: proxy.URLFor(url.UserPassword("me", "s3cr3t")), TrustOnFirstUse: true}

@@ -7,8 +7,8 @@ import (
 
 	addonv1alpha1 "github.com/capstan-io/capstan/api/addon/v1alpha1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
-	"github.com/capstan-io/capstan/internal/addon/ownership"
-	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/addon/ownership"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // AddOns are the add-ons of a hub. Names are those to show, whether they are installed anywhere or not.

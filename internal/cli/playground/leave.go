@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // Joined finds a cluster that "join" was for. The error says what there is instead.

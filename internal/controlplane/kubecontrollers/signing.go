@@ -28,8 +28,8 @@ import (
 	"k8s.io/kubernetes/pkg/controller/certificates/authority"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
-	"github.com/capstan-io/capstan/internal/filewatch"
-	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/filewatch"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // What a signed certificate is valid for, as with a stock controller manager: from a little before now unless it is short-lived,

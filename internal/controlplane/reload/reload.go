@@ -11,7 +11,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/controlplane/controller/clusterauthenticationtrust"
 
-	"github.com/capstan-io/capstan/internal/filewatch"
+	"github.com/capstan-io/capstan/internal/machinery/filewatch"
 )
 
 // CABundle is the CAs to trust in a file. It follows the file while it runs.

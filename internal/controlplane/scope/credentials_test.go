@@ -18,7 +18,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	metadatafake "k8s.io/client-go/metadata/fake"
 
-	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 var epoch = time.Date(2026, 11, 22, 17, 0, 0, 0, time.UTC)

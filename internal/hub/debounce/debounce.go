@@ -1,5 +1,6 @@
-// Package debounce keeps controllers from acting on a cluster that is missing from the decisions of a placement for a moment only: a
-// scheduler that moves a cluster from one PlacementDecision to another needs two writes, and between them the cluster may be in neither.
+// Package debounce has controllers wait a moment before they act on events. Tracker is for a cluster that is missing from the decisions of
+// a placement: a scheduler that moves a cluster from one PlacementDecision to another needs two writes, and between them the cluster may be
+// in neither. ByName and ByLabels are for many events that concern one object: a thousand clusters send a thousand.
 package debounce
 
 import (

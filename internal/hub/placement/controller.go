@@ -19,8 +19,8 @@ import (
 
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	"github.com/capstan-io/capstan/internal/hub/placement/debug"
+	"github.com/capstan-io/capstan/internal/machinery/retry"
 	scheduler "github.com/capstan-io/capstan/internal/placement"
-	"github.com/capstan-io/capstan/internal/retry"
 )
 
 // workers is how many placements are written at once. They decide one after the other, in microseconds, and then wait for

@@ -30,7 +30,7 @@ import (
 	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
-	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	scheduler "github.com/capstan-io/capstan/internal/placement"
 	"github.com/capstan-io/capstan/internal/placement/decisions"
 )

@@ -11,10 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
-	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/text"
 	scheduler "github.com/capstan-io/capstan/internal/placement"
 	"github.com/capstan-io/capstan/internal/placement/decisions"
-	"github.com/capstan-io/capstan/internal/text"
 )
 
 // maxScoresNote bounds the length of the note with the scores, and cut ends one that was longer.

@@ -20,8 +20,8 @@ import (
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
-	"github.com/capstan-io/capstan/internal/budget"
-	"github.com/capstan-io/capstan/internal/budget/celbudget"
+	"github.com/capstan-io/capstan/internal/machinery/budget/celbudget"
+	"github.com/capstan-io/capstan/internal/machinery/text"
 )
 
 // Scores looks the items of an AddOnPlacementScore of the cluster up; none when there is none that is valid.
@@ -104,11 +104,11 @@ type unmet struct {
 func (u *unmet) Error() string {
 	switch value := u.value.(type) {
 	case nil:
-		return fmt.Sprintf("the CEL expression %s failed: %v", budget.Quote(u.expression), u.err)
+		return fmt.Sprintf("the CEL expression %s failed: %v", text.Quote(u.expression), u.err)
 	case types.Bool:
-		return fmt.Sprintf("the CEL expression %s is %t", budget.Quote(u.expression), bool(value))
+		return fmt.Sprintf("the CEL expression %s is %t", text.Quote(u.expression), bool(value))
 	default:
-		return fmt.Sprintf("the CEL expression %s is a %s; it must be a bool", budget.Quote(u.expression), value.Type().TypeName())
+		return fmt.Sprintf("the CEL expression %s is a %s; it must be a bool", text.Quote(u.expression), value.Type().TypeName())
 	}
 }
 

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
-	"github.com/capstan-io/capstan/internal/budget"
-	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/budget"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // Selector matches the labels of the members of the set. It fails on a labelSelector or a selectorType that makes

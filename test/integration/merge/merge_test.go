@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
-	"github.com/capstan-io/capstan/internal/manifest"
+	"github.com/capstan-io/capstan/internal/machinery/manifest"
 	"github.com/capstan-io/capstan/test/env"
 )
 

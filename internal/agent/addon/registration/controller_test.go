@@ -26,7 +26,7 @@ import (
 	"github.com/capstan-io/capstan/internal/agent/addon/install"
 	"github.com/capstan-io/capstan/internal/agent/addon/single"
 	"github.com/capstan-io/capstan/internal/agent/registration/hubkubeconfig"
-	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // RG-60: while it cannot be told which Secrets an add-on is to have, those that there are stay as they are: the agent has no credential of

@@ -16,7 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
-	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // keepToken gets a token of the add-on's service account if there is none of use or it is due, and saves what there is.

@@ -13,7 +13,7 @@ import (
 	"github.com/capstan-io/capstan/internal/agent/addon/install"
 	"github.com/capstan-io/capstan/internal/agent/registration/clientcert"
 	"github.com/capstan-io/capstan/internal/agent/registration/hubkubeconfig"
-	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // wanted is a Secret that one of an add-on's registrations is for.

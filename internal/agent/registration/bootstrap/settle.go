@@ -13,8 +13,8 @@ import (
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/agent/hubclient"
 	"github.com/capstan-io/capstan/internal/agent/registration/hubkubeconfig"
-	"github.com/capstan-io/capstan/internal/filewatch"
-	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/filewatch"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // outcome is how a credential stands to the bootstrap kubeconfigs.

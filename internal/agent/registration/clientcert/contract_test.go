@@ -12,7 +12,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 
 	"github.com/capstan-io/capstan/internal/agent/registration/clientcert"
-	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // Contract section 8, RG-06, RG-61: what is on the hub of the requests of a cluster's agent, for itself and for add-ons.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/capstan-io/capstan/internal/agent/registration/hubkubeconfig"
 	"github.com/capstan-io/capstan/internal/agent/registration/identity"
-	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // The share of its lifetime that a certificate has left when it is renewed. Drawn at random, so that a fleet that

@@ -21,7 +21,7 @@ import (
 
 	"github.com/capstan-io/capstan/internal/agent/hubclient"
 	"github.com/capstan-io/capstan/internal/agent/registration/hubkubeconfig"
-	"github.com/capstan-io/capstan/internal/forwardproxy"
+	"github.com/capstan-io/capstan/internal/machinery/forwardproxy"
 )
 
 // interval is the time between two looks. A hub publishes its next CA weeks before that signs anything, so a watch would

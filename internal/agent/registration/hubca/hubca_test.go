@@ -13,7 +13,7 @@ import (
 
 	"k8s.io/client-go/util/cert"
 
-	"github.com/capstan-io/capstan/internal/forwardproxy"
+	"github.com/capstan-io/capstan/internal/machinery/forwardproxy"
 )
 
 var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)

@@ -14,8 +14,8 @@ import (
 	"k8s.io/client-go/util/cert"
 
 	"github.com/capstan-io/capstan/internal/agent/registration/identity"
-	"github.com/capstan-io/capstan/internal/fleet"
-	"github.com/capstan-io/capstan/internal/forwardproxy"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/forwardproxy"
 )
 
 // Credential is a hub kubeconfig with the files that it refers to.

@@ -13,7 +13,7 @@ import (
 
 	"k8s.io/client-go/util/keyutil"
 
-	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // pendingKey is the file with the key of the agent's own request.

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
-	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // Store keeps a credential as files in a folder, which is where clients read it, and, in a cluster, in a Secret, which

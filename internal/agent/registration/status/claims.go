@@ -16,8 +16,8 @@ import (
 	aboutv1alpha1 "github.com/capstan-io/capstan/api/about/v1alpha1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
-	"github.com/capstan-io/capstan/internal/fleet"
-	"github.com/capstan-io/capstan/internal/text"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/text"
 )
 
 // longestClaim is how many characters of a value a ManagedCluster takes.

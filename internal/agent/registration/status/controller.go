@@ -29,7 +29,7 @@ import (
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
 	"github.com/capstan-io/capstan/internal/agent/hubevents"
-	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // The wait after a failure doubles from the first to the last: a hub that is back should soon know how its clusters are.

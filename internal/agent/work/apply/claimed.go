@@ -12,7 +12,7 @@ import (
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/agent/work/predecessor"
-	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // A cluster may have joined one hub twice, under two names. The name of an AppliedManifestWork does not tell them apart, so of two

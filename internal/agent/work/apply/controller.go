@@ -34,13 +34,13 @@ import (
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/agent/work/applied"
 	"github.com/capstan-io/capstan/internal/agent/work/executor"
-	"github.com/capstan-io/capstan/internal/agent/work/finalizer"
 	"github.com/capstan-io/capstan/internal/agent/work/observe"
 	"github.com/capstan-io/capstan/internal/agent/work/predecessor"
 	"github.com/capstan-io/capstan/internal/agent/work/tracker"
-	"github.com/capstan-io/capstan/internal/fleet"
-	"github.com/capstan-io/capstan/internal/manifest"
-	"github.com/capstan-io/capstan/internal/retry"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/manifest"
+	"github.com/capstan-io/capstan/internal/machinery/patch"
+	"github.com/capstan-io/capstan/internal/machinery/retry"
 )
 
 // unwatched is how often objects of kinds that the agent cannot watch are looked at: a safety net, where there is no event
@@ -213,7 +213,7 @@ func (c *Controller) begin(ctx context.Context, work *workv1.ManifestWork, named
 	var both sync.WaitGroup
 	if !controllerutil.ContainsFinalizer(work, fleet.FinalizerManifestWorkCleanup) {
 		both.Go(func() {
-			holdErr = c.backlog.observe(finalizer.Add(ctx, c.hub, work, fleet.FinalizerManifestWorkCleanup))
+			holdErr = c.backlog.observe(patch.AddFinalizer(ctx, c.hub, work, fleet.FinalizerManifestWorkCleanup))
 		})
 	}
 	both.Go(func() { amw, ensureErr = c.ensureApplied(ctx, fresh) })

@@ -18,7 +18,7 @@ import (
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/agent/work/applied"
 	"github.com/capstan-io/capstan/internal/agent/work/tracker"
-	"github.com/capstan-io/capstan/internal/manifest"
+	"github.com/capstan-io/capstan/internal/machinery/manifest"
 )
 
 // WK-21: a message is never longer than a condition can hold, nor half a letter.

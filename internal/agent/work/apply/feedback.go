@@ -11,10 +11,10 @@ import (
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/agent/work/observe"
 	"github.com/capstan-io/capstan/internal/agent/work/tracker"
-	"github.com/capstan-io/capstan/internal/fleet"
-	"github.com/capstan-io/capstan/internal/manifest"
-	"github.com/capstan-io/capstan/internal/manifest/conditions"
-	"github.com/capstan-io/capstan/internal/manifest/objecthealth"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/manifest"
+	"github.com/capstan-io/capstan/internal/machinery/manifest/conditions"
+	"github.com/capstan-io/capstan/internal/machinery/manifest/objecthealth"
 )
 
 // isComplete tells a work that is not applied again, whatever becomes of it.

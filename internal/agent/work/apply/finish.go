@@ -18,9 +18,9 @@ import (
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/agent/work/applied"
-	"github.com/capstan-io/capstan/internal/agent/work/finalizer"
-	"github.com/capstan-io/capstan/internal/fleet"
-	"github.com/capstan-io/capstan/internal/manifest"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/manifest"
+	"github.com/capstan-io/capstan/internal/machinery/patch"
 )
 
 // slow is how long a deletion takes at least that the hub is told of: most works are gone before anybody could read that.
@@ -42,7 +42,7 @@ func (c *Controller) finish(ctx context.Context, work *workv1.ManifestWork) (ctr
 		return ctrl.Result{}, fmt.Errorf("get the AppliedManifestWork of ManifestWork %s: %w", work.Name, err)
 	}
 	c.forget(work.Name)
-	if err := c.backlog.observe(finalizer.Remove(ctx, c.hub, work, fleet.FinalizerManifestWorkCleanup)); err != nil {
+	if err := c.backlog.observe(patch.RemoveFinalizer(ctx, c.hub, work, fleet.FinalizerManifestWorkCleanup)); err != nil {
 		return ctrl.Result{}, fmt.Errorf("remove the finalizer of ManifestWork %s: %w", work.Name, err)
 	}
 	d.released = true

@@ -13,7 +13,7 @@ import (
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/agent/work/ignore"
-	"github.com/capstan-io/capstan/internal/manifest"
+	"github.com/capstan-io/capstan/internal/machinery/manifest"
 )
 
 // WK-20 to WK-24: over a new generation, Applied of a manifest and what is derived from its object begin anew; all other

@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/util/retry"
 
 	"github.com/capstan-io/capstan/internal/agent/work/applied"
-	"github.com/capstan-io/capstan/internal/manifest"
+	"github.com/capstan-io/capstan/internal/machinery/manifest"
 )
 
 // writer writes objects of one resource. Each of its methods that is named for an update strategy leaves an outcome's

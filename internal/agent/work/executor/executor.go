@@ -28,7 +28,8 @@ import (
 	"k8s.io/utils/clock"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
-	"github.com/capstan-io/capstan/internal/manifest"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/manifest"
 )
 
 // remembered is how long an answer of the authorizer counts, and so how long a right that is taken away does. Nothing is
@@ -298,9 +299,9 @@ func refusal(account workv1.ManifestWorkSubjectServiceAccount, missing []string,
 }
 
 func username(account workv1.ManifestWorkSubjectServiceAccount) string {
-	return "system:serviceaccount:" + account.Namespace + ":" + account.Name
+	return fleet.ServiceAccountUser(account.Namespace, account.Name)
 }
 
 func groups(account workv1.ManifestWorkSubjectServiceAccount) []string {
-	return []string{"system:serviceaccounts", "system:authenticated", "system:serviceaccounts:" + account.Namespace}
+	return fleet.ServiceAccountGroups(account.Namespace)
 }

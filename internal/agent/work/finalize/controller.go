@@ -26,9 +26,9 @@ import (
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/agent/work/applied"
-	"github.com/capstan-io/capstan/internal/agent/work/finalizer"
-	"github.com/capstan-io/capstan/internal/fleet"
-	"github.com/capstan-io/capstan/internal/retry"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/patch"
+	"github.com/capstan-io/capstan/internal/machinery/retry"
 )
 
 // The status tells what is left when nothing has gone for as long as quiet: the list of a large work is long, and most are gone at
@@ -107,7 +107,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	d.left = applied.Sorted(left)
 	if len(left) == 0 && removeErr == nil {
-		return ctrl.Result{}, finalizer.Remove(ctx, c.managed, amw, fleet.FinalizerAppliedManifestWorkCleanup)
+		return ctrl.Result{}, patch.RemoveFinalizer(ctx, c.managed, amw, fleet.FinalizerAppliedManifestWorkCleanup)
 	}
 	again, err := c.report(ctx, amw, d, removeErr)
 	if err := errors.Join(removeErr, err); err != nil {

@@ -14,8 +14,9 @@ import (
 	"github.com/itchyny/gojq"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
-	"github.com/capstan-io/capstan/internal/budget"
-	"github.com/capstan-io/capstan/internal/budget/jqbudget"
+	"github.com/capstan-io/capstan/internal/machinery/budget"
+	"github.com/capstan-io/capstan/internal/machinery/budget/jqbudget"
+	"github.com/capstan-io/capstan/internal/machinery/text"
 )
 
 // timeout is how long all expressions of a manifest may run on one object.
@@ -41,7 +42,7 @@ func (e *Error) Error() string {
 	if e.Field == "" {
 		return fmt.Sprintf("updateStrategy.serverSideApply.ignoreFields: %v", e.Err)
 	}
-	return fmt.Sprintf("updateStrategy.serverSideApply.ignoreFields: %s %s: %v", e.Field, budget.Quote(e.Expression), e.Err)
+	return fmt.Sprintf("updateStrategy.serverSideApply.ignoreFields: %s %s: %v", e.Field, text.Quote(e.Expression), e.Err)
 }
 
 // Unwrap returns why.

@@ -23,7 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/capstan-io/capstan/internal/agent/work/tracker"
-	"github.com/capstan-io/capstan/internal/manifest/conditions"
+	"github.com/capstan-io/capstan/internal/machinery/manifest/conditions"
 )
 
 // Objects are read, and owners called, at once as often as burst after a quiet time, which a Deployment needs to become

@@ -9,9 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
-	"github.com/capstan-io/capstan/internal/manifest/conditions"
-	"github.com/capstan-io/capstan/internal/manifest/feedback"
-	"github.com/capstan-io/capstan/internal/manifest/objecthealth"
+	"github.com/capstan-io/capstan/internal/machinery/manifest/conditions"
+	"github.com/capstan-io/capstan/internal/machinery/manifest/feedback"
+	"github.com/capstan-io/capstan/internal/machinery/manifest/objecthealth"
 )
 
 // Question is what an owner wants to know of an object.

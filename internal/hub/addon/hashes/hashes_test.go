@@ -20,8 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
-	"github.com/capstan-io/capstan/internal/addon/config"
 	"github.com/capstan-io/capstan/internal/hub/addon/hashes"
+	"github.com/capstan-io/capstan/internal/machinery/addon/config"
 )
 
 func configOf(group, resource, name string) addonv1beta1.AddOnConfig {

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
-	"github.com/capstan-io/capstan/internal/addon/config"
+	"github.com/capstan-io/capstan/internal/machinery/addon/config"
 )
 
 // annotationHash holds the hash on what is kept of an object.

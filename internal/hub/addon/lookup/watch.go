@@ -15,10 +15,10 @@ import (
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
-	"github.com/capstan-io/capstan/internal/fleet"
-	"github.com/capstan-io/capstan/internal/hub/batch"
+	"github.com/capstan-io/capstan/internal/hub/debounce"
 	"github.com/capstan-io/capstan/internal/hub/selected"
-	"github.com/capstan-io/capstan/internal/predicates"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/predicates"
 )
 
 // moment is how long events are gathered that make a ClusterManagementAddOn be looked at, or something else that is about many
@@ -26,10 +26,10 @@ import (
 const moment = 150 * time.Millisecond
 
 // Later asks in a moment for what an object has to do with by its name.
-func Later(of handler.MapFunc) handler.EventHandler { return batch.ByName(moment, of) }
+func Later(of handler.MapFunc) handler.EventHandler { return debounce.ByName(moment, of) }
 
 // LaterByLabels does so by its labels, and by those that it had before.
-func LaterByLabels(of handler.MapFunc) handler.EventHandler { return batch.ByLabels(moment, of) }
+func LaterByLabels(of handler.MapFunc) handler.EventHandler { return debounce.ByLabels(moment, of) }
 
 // EntryOf is the ClusterManagementAddOn of a ManagedClusterAddOn.
 func EntryOf(_ context.Context, addOn client.Object) []reconcile.Request {

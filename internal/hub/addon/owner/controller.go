@@ -19,9 +19,9 @@ import (
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/hub/addon/lookup"
-	"github.com/capstan-io/capstan/internal/patch"
-	"github.com/capstan-io/capstan/internal/predicates"
-	"github.com/capstan-io/capstan/internal/retry"
+	"github.com/capstan-io/capstan/internal/machinery/patch"
+	"github.com/capstan-io/capstan/internal/machinery/predicates"
+	"github.com/capstan-io/capstan/internal/machinery/retry"
 )
 
 // workers is how many ManagedClusterAddOns are written at once.

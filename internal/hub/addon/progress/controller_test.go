@@ -16,9 +16,9 @@ import (
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
-	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/hub/addon/lookup"
 	"github.com/capstan-io/capstan/internal/hub/addon/progress"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // AM-09: an add-on is judged when its configurations are known, which is one write less for each that is installed.

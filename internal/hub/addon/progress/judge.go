@@ -9,8 +9,8 @@ import (
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
-	"github.com/capstan-io/capstan/internal/addon/config"
-	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/addon/config"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // Judge says how far the desired configurations of an add-on have come on its cluster, as the condition Progressing, from its

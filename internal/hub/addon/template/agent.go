@@ -16,9 +16,9 @@ import (
 	"github.com/capstan-io/capstan/addon/config"
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
-	"github.com/capstan-io/capstan/internal/addon/images"
-	"github.com/capstan-io/capstan/internal/addon/template"
-	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/addon/images"
+	"github.com/capstan-io/capstan/internal/machinery/addon/template"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // agent is the add-on of a template.

@@ -14,7 +14,6 @@ import (
 
 	"github.com/capstan-io/capstan/addon"
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
-	"github.com/capstan-io/capstan/internal/addon/catalogue"
 )
 
 // Templates is the type of AddOnTemplates.
@@ -29,8 +28,6 @@ type Catalogue struct {
 	// told is what events have said of each ManagedClusterAddOn, for nothing to be said twice: a told for each name.
 	told sync.Map
 }
-
-var _ catalogue.Catalogue = (*Catalogue)(nil)
 
 // NewCatalogue returns a Catalogue. Its client reads from a cache, also what is unstructured; uncached asks the API server.
 func NewCatalogue(c client.Client, uncached client.Reader, recorder events.EventRecorder) *Catalogue {

@@ -7,7 +7,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/capstan-io/capstan/internal/addon/engine"
+	"github.com/capstan-io/capstan/addon/engine"
 )
 
 // manager is the name by which permissions on the hub are known as those of add-ons from templates.

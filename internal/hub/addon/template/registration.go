@@ -14,9 +14,9 @@ import (
 	"github.com/capstan-io/capstan/addon"
 	"github.com/capstan-io/capstan/addon/config"
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
-	"github.com/capstan-io/capstan/internal/addon/template"
-	"github.com/capstan-io/capstan/internal/fleet"
-	"github.com/capstan-io/capstan/internal/signingrequest"
+	"github.com/capstan-io/capstan/internal/machinery/addon/template"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/signingrequest"
 )
 
 // validity of certificates of custom signers.

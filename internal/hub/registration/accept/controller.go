@@ -28,11 +28,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
-	"github.com/capstan-io/capstan/internal/acceptance"
-	"github.com/capstan-io/capstan/internal/fleet"
-	"github.com/capstan-io/capstan/internal/patch"
-	"github.com/capstan-io/capstan/internal/predicates"
-	"github.com/capstan-io/capstan/internal/retry"
+	"github.com/capstan-io/capstan/internal/machinery/acceptance"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/patch"
+	"github.com/capstan-io/capstan/internal/machinery/predicates"
+	"github.com/capstan-io/capstan/internal/machinery/retry"
 )
 
 // workers is how many clusters are reconciled at once: each costs a handful of round trips, not CPU.

@@ -21,8 +21,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
-	"github.com/capstan-io/capstan/internal/fleet"
-	"github.com/capstan-io/capstan/internal/patch"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/patch"
 )
 
 // admit makes everything an accepted cluster has on the hub. What does not need the namespace is made beside it. An API server

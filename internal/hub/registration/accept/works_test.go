@@ -20,8 +20,8 @@ import (
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
-	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/hub/registration/accept"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // RG-18: a hub that serves no works lets clusters go all the same.

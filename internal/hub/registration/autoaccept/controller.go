@@ -20,12 +20,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
-	"github.com/capstan-io/capstan/internal/fleet"
-	"github.com/capstan-io/capstan/internal/hub/registration/agentcsr"
-	"github.com/capstan-io/capstan/internal/patch"
-	"github.com/capstan-io/capstan/internal/predicates"
-	"github.com/capstan-io/capstan/internal/retry"
-	"github.com/capstan-io/capstan/internal/signingrequest"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/patch"
+	"github.com/capstan-io/capstan/internal/machinery/predicates"
+	"github.com/capstan-io/capstan/internal/machinery/retry"
+	"github.com/capstan-io/capstan/internal/machinery/signingrequest"
 )
 
 // workers is how many clusters are accepted at once.
@@ -97,7 +96,7 @@ func (c *Controller) trusted(ctx context.Context, cluster string) (bool, error) 
 	}
 	return slices.ContainsFunc(requests.Items, func(csr certificatesv1.CertificateSigningRequest) bool {
 		// The label can be changed afterwards, the request cannot.
-		_, _, ok := agentcsr.Requested(&csr)
+		_, _, ok := signingrequest.RequestedAgent(&csr)
 		return ok && signingrequest.ApprovedByHub(&csr) && slices.Contains(c.users, csr.Spec.Username)
 	}), nil
 }

@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
-	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/hub/registration/autoaccept"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // R8, RG-14: a cluster that was accepted before is not accepted again, even if its agent has wiped all traces from what it may

@@ -21,11 +21,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
-	"github.com/capstan-io/capstan/internal/acceptance"
-	"github.com/capstan-io/capstan/internal/fleet"
-	"github.com/capstan-io/capstan/internal/hub/registration/agentcsr"
-	"github.com/capstan-io/capstan/internal/retry"
-	"github.com/capstan-io/capstan/internal/signingrequest"
+	"github.com/capstan-io/capstan/internal/machinery/acceptance"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/retry"
+	"github.com/capstan-io/capstan/internal/machinery/signingrequest"
 )
 
 // workers is how many requests are judged at once.
@@ -85,7 +84,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := c.client.Get(ctx, req.NamespacedName, csr); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	cluster, _, ok := agentcsr.Requested(csr)
+	cluster, _, ok := signingrequest.RequestedAgent(csr)
 	if !ok || signingrequest.Decided(csr) || !slices.Contains(c.users, csr.Spec.Username) || fleet.ReservedClusterName(cluster) {
 		return ctrl.Result{}, nil
 	}

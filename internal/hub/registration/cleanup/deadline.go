@@ -5,8 +5,8 @@ import (
 	"time"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
-	"github.com/capstan-io/capstan/internal/acceptance"
-	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/acceptance"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // deadline is when the deletion of a cluster goes on without its agent; zero is never.

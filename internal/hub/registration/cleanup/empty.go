@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
 
-	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // empty deletes the objects of the resource that have the lowest priority of those in the cluster's namespace, and returns

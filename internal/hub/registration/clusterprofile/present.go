@@ -10,8 +10,8 @@ import (
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	multiclusterv1alpha1 "github.com/capstan-io/capstan/api/multicluster/v1alpha1"
-	"github.com/capstan-io/capstan/internal/fleet"
-	"github.com/capstan-io/capstan/internal/predicates"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/predicates"
 )
 
 // What the SIG's API calls things.

@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
-	"github.com/capstan-io/capstan/internal/fleet"
 	"github.com/capstan-io/capstan/internal/hub/registration/expire"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // ManagedClusters that joiners made and nobody accepts expire. Those that administrators made, or decided on, or whose agent still asks,

@@ -25,10 +25,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
-	"github.com/capstan-io/capstan/internal/fleet"
-	"github.com/capstan-io/capstan/internal/hub/registration/agentcsr"
-	"github.com/capstan-io/capstan/internal/retry"
-	"github.com/capstan-io/capstan/internal/signingrequest"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/retry"
+	"github.com/capstan-io/capstan/internal/machinery/signingrequest"
 )
 
 // workers is how many requests are judged at once.
@@ -94,7 +93,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := c.client.Get(ctx, req.NamespacedName, csr); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	cluster, user, ok := agentcsr.Requested(csr)
+	cluster, user, ok := signingrequest.RequestedAgent(csr)
 	if !ok || user != csr.Spec.Username || signingrequest.Decided(csr) {
 		return ctrl.Result{}, nil
 	}

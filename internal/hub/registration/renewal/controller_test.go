@@ -25,7 +25,7 @@ import (
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/hub/registration/renewal"
-	"github.com/capstan-io/capstan/internal/signingrequest"
+	"github.com/capstan-io/capstan/internal/machinery/signingrequest"
 )
 
 // asked is when the agent asks.

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
-	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // labels are those that works have of the set, and those by which its works are found.

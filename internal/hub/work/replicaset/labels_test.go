@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
-	"github.com/capstan-io/capstan/internal/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // MR-02: works have the labels of the set as long as the set has them, whatever else they are labelled with.

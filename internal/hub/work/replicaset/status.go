@@ -10,11 +10,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
-	"github.com/capstan-io/capstan/internal/budget"
-	"github.com/capstan-io/capstan/internal/fleet"
-	"github.com/capstan-io/capstan/internal/patch"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/patch"
+	"github.com/capstan-io/capstan/internal/machinery/text"
 	"github.com/capstan-io/capstan/internal/rollout"
-	"github.com/capstan-io/capstan/internal/text"
 )
 
 // report writes the status of the set.
@@ -177,7 +176,7 @@ func (s *situation) applied(failed problems) metav1.Condition {
 	cond.Message = fmt.Sprintf("%d of %s applied", sum.Applied, text.Count(sum.Total, "work"))
 	switch notApplied := s.notApplied(); {
 	case len(failed) > 0:
-		cond.Reason, cond.Message = fleet.ReasonNotAsExpected, budget.Message(failed.asError().Error())
+		cond.Reason, cond.Message = fleet.ReasonNotAsExpected, text.Message(failed.asError().Error())
 	case sum.DesiredTotal == 0:
 		cond.Reason, cond.Message = fleet.ReasonPlacementDecisionEmpty, "no clusters are selected"
 	case len(notApplied) > 0:

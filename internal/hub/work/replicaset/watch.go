@@ -21,11 +21,11 @@ import (
 	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
-	"github.com/capstan-io/capstan/internal/fleet"
-	"github.com/capstan-io/capstan/internal/hub/batch"
+	"github.com/capstan-io/capstan/internal/hub/debounce"
 	"github.com/capstan-io/capstan/internal/hub/selected"
-	"github.com/capstan-io/capstan/internal/predicates"
-	"github.com/capstan-io/capstan/internal/retry"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/predicates"
+	"github.com/capstan-io/capstan/internal/machinery/retry"
 )
 
 // Indexes of the cache.
@@ -59,12 +59,12 @@ func Register(mgr ctrl.Manager, o Options) error {
 	controller := ctrl.NewControllerManagedBy(mgr).Named("manifestworkreplicaset").
 		For(&workv1alpha1.ManifestWorkReplicaSet{}, builder.WithPredicates(predicate.Or[client.Object](
 			predicates.Generation(), predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
-		Watches(&workv1.ManifestWork{}, batch.ByLabels(moment, c.ofWork), builder.WithPredicates(predicate.Funcs{UpdateFunc: matters})).
+		Watches(&workv1.ManifestWork{}, debounce.ByLabels(moment, c.ofWork), builder.WithPredicates(predicate.Funcs{UpdateFunc: matters})).
 		Watches(&clusterv1beta1.Placement{}, handler.EnqueueRequestsFromMapFunc(c.ofPlacement), builder.WithPredicates(predicates.Generation())).
 		Watches(&clusterv1beta1.PlacementDecision{}, handler.EnqueueRequestsFromMapFunc(c.ofDecision)).
-		Watches(&clusterv1.ManagedCluster{}, batch.ByName(moment, c.ofCluster),
+		Watches(&clusterv1.ManagedCluster{}, debounce.ByName(moment, c.ofCluster),
 			builder.WithPredicates(predicate.Funcs{UpdateFunc: hasOtherValues})).
-		Watches(&clusterv1.ManagedCluster{}, batch.ByName(moment, c.actingOn), builder.WithPredicates(selected.ClusterChanged())).
+		Watches(&clusterv1.ManagedCluster{}, debounce.ByName(moment, c.actingOn), builder.WithPredicates(selected.ClusterChanged())).
 		WithOptions(runtimecontroller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()})
 	if !o.TrustDecisions {
 		controller.

@@ -1,0 +1,142 @@
+// Package approve approves the certificate signing requests of add-ons.
+package approve
+
+import (
+	"context"
+	"fmt"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"github.com/capstan-io/capstan/addon"
+	"github.com/capstan-io/capstan/addon/internal/catalogue"
+	"github.com/capstan-io/capstan/addon/internal/registrations"
+	"github.com/capstan-io/capstan/addon/internal/requeue"
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/machinery/acceptance"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/retry"
+	"github.com/capstan-io/capstan/internal/machinery/signingrequest"
+)
+
+// workers is how many requests are judged at once.
+const workers = 10
+
+// Controller reconciles the CertificateSigningRequests of add-ons.
+type Controller struct {
+	client    client.Client
+	catalogue catalogue.Catalogue
+	recorder  events.EventRecorder
+	clock     clock.PassiveClock
+}
+
+// New returns a Controller for the add-ons in the catalogue.
+func New(c client.Client, cat catalogue.Catalogue, recorder events.EventRecorder, clk clock.PassiveClock) *Controller {
+	return &Controller{client: c, catalogue: cat, recorder: recorder, clock: clk}
+}
+
+// Register adds the controller to the manager, whose cache needs the index of package signingrequest. The requests of an add-on that
+// wait are looked at again when it is triggered.
+func Register(mgr ctrl.Manager, cat catalogue.Catalogue, addOns *requeue.AddOns, clk clock.PassiveClock) error {
+	c := New(mgr.GetClient(), cat, mgr.GetEventRecorder("addon-csr-approving-controller"), clk)
+	withheld := signingrequest.OfAddOn(c.client, signingrequest.Undecided)
+	return ctrl.NewControllerManagedBy(mgr).Named("addon-approve").
+		For(&certificatesv1.CertificateSigningRequest{}, builder.WithPredicates(predicate.NewPredicateFuncs(ofAddOn))).
+		Watches(&addonv1beta1.ManagedClusterAddOn{}, handler.EnqueueRequestsFromMapFunc(withheld),
+			builder.WithPredicates(signingrequest.AddOnChanged())).
+		WatchesRawSource(addOns.Source(withheld)).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
+		Complete(retry.Conflicts(c))
+}
+
+func ofAddOn(o client.Object) bool {
+	return o.GetLabels()[fleet.LabelAddOnName] != "" && o.GetLabels()[fleet.LabelClusterName] != ""
+}
+
+// Reconcile approves the request if it is for what the add-on registers for, and by whom it has to be. Everything else is
+// left to a person.
+func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	csr := &certificatesv1.CertificateSigningRequest{}
+	if err := c.client.Get(ctx, req.NamespacedName, csr); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if !ofAddOn(csr) || signingrequest.Decided(csr) {
+		return ctrl.Result{}, nil
+	}
+	installation, err := c.installation(ctx, csr)
+	if err != nil || installation.AddOn == nil {
+		return ctrl.Result{}, err
+	}
+	if acceptance.Denied(installation.Cluster) {
+		c.withhold(ctx, csr, installation, fmt.Sprintf("ManagedCluster %s is denied", installation.Cluster.Name))
+		return ctrl.Result{}, nil
+	}
+	if signingrequest.Outdated(csr, installation.Cluster) {
+		c.withhold(ctx, csr, installation, signingrequest.OutdatedMessage(installation.Cluster))
+		return ctrl.Result{}, nil
+	}
+	agent, err := c.catalogue.Agent(ctx, installation.AddOn)
+	if err != nil || agent == nil || agent.Options().Registration == nil {
+		return ctrl.Result{}, err
+	}
+	installation = catalogue.Installation(agent, installation.Cluster, installation.AddOn)
+	configs, err := registrations.Of(ctx, agent.Options().Registration, installation)
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("find out what the add-on %s registers for on the cluster %s: %w", installation.AddOn.Name,
+			installation.Cluster.Name, err)
+	}
+	if err := check(csr, configs); err != nil {
+		c.withhold(ctx, csr, installation, err.Error())
+		return ctrl.Result{}, nil
+	}
+	return ctrl.Result{}, c.decide(ctx, csr, installation, agent.Options().Registration)
+}
+
+// installation is the add-on that the request is for, without AddOn if that does not exist. One that is about to go needs its access
+// until it is gone, for its pre-delete hooks.
+func (c *Controller) installation(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) (addon.Installation, error) {
+	cluster, addOn := &clusterv1.ManagedCluster{}, &addonv1beta1.ManagedClusterAddOn{}
+	name := csr.Labels[fleet.LabelClusterName]
+	if err := c.client.Get(ctx, client.ObjectKey{Name: name}, cluster); err != nil {
+		return addon.Installation{}, client.IgnoreNotFound(err)
+	}
+	if err := c.client.Get(ctx, client.ObjectKey{Namespace: name, Name: csr.Labels[fleet.LabelAddOnName]}, addOn); err != nil {
+		return addon.Installation{}, client.IgnoreNotFound(err)
+	}
+	return addon.Installation{Cluster: cluster, AddOn: addOn}, nil
+}
+
+// decide asks the add-on, too.
+func (c *Controller) decide(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, installation addon.Installation,
+	registration *addon.Registration) error {
+	if registration.Approve != nil {
+		approved, err := registration.Approve(ctx, installation, csr.DeepCopy())
+		if err != nil {
+			return fmt.Errorf("ask the add-on %s whether to approve CertificateSigningRequest %s: %w", installation.AddOn.Name, csr.Name, err)
+		}
+		if !approved {
+			c.withhold(ctx, csr, installation, "the add-on does not want it")
+			return nil
+		}
+	}
+	return signingrequest.Approve(ctx, c.client, csr, c.clock.Now(), "Auto approving addon agent certificate.")
+}
+
+// withhold leaves the request to a person, and says where an administrator of the add-on looks why.
+func (c *Controller) withhold(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, installation addon.Installation,
+	why string) {
+	log.FromContext(ctx).Info("Certificate request of an add-on left for an administrator", "addOn",
+		client.ObjectKeyFromObject(installation.AddOn), "reason", why)
+	c.recorder.Eventf(installation.AddOn, csr, corev1.EventTypeWarning, fleet.EventAddOnApprovalWithheld, "Approve",
+		"CertificateSigningRequest %s is not approved: %s. If it is meant to be, run: kubectl certificate approve %s", csr.Name, why, csr.Name)
+}

@@ -1,0 +1,240 @@
+package healthprobe
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/capstan-io/capstan/addon"
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/machinery/addon/ready"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/manifest"
+	"github.com/capstan-io/capstan/internal/machinery/text"
+)
+
+// Input is what the health of an add-on on one cluster follows from.
+type Input struct {
+	Options      addon.Options
+	Installation addon.Installation
+	// Works are the ManifestWorks of the add-on, with the status that the agents report. They are not changed. Those of
+	// pre-delete hooks do not count.
+	Works []workv1.ManifestWork
+}
+
+// Condition is the condition Available of the add-on, without its times. It is nil if it is not to be set: somebody else finds it
+// out, or the cluster has not been heard of, which is what the condition says then. mode is for
+// status.healthCheck.mode.
+func Condition(in Input) (condition *metav1.Condition, mode addonv1beta1.HealthCheckMode) {
+	health := in.Options.Health
+	switch {
+	case health.Mode == addon.HealthLease:
+		return nil, addonv1beta1.HealthCheckModeLease
+	case health.Mode == addon.HealthNone || isUnknown(in.Installation):
+		return nil, addonv1beta1.HealthCheckModeCustomized
+	}
+	in.Works = in.deployed()
+	found := ofWorks(in.Works)
+	if found.Status == metav1.ConditionTrue && health.Mode != addon.HealthManifests {
+		found = probe(in)
+	}
+	found.Type = fleet.ConditionAvailable
+	return &found, addonv1beta1.HealthCheckModeCustomized
+}
+
+// deployed are the works that bring the add-on to its clusters, and are to stay. Others, on clusters that it has nothing to do with, may
+// say of themselves that they are its works.
+func (in Input) deployed() (works []workv1.ManifestWork) {
+	addOn := in.Installation.AddOn
+	clusters := []string{addOn.Namespace, in.Installation.HostingCluster}
+	hooks := []string{fleet.AddOnPreDeleteWork(addOn.Name), fleet.AddOnHostingPreDeleteWork(addOn.Name, addOn.Namespace)}
+	for _, work := range in.Works {
+		if work.DeletionTimestamp.IsZero() && slices.Contains(clusters, work.Namespace) && !slices.Contains(hooks, work.Name) {
+			works = append(works, work)
+		}
+	}
+	return works
+}
+
+// isUnknown tells whether the hub has not heard of the cluster for too long.
+func isUnknown(installation addon.Installation) bool {
+	return installation.Cluster != nil && meta.IsStatusConditionPresentAndEqual(installation.Cluster.Status.Conditions,
+		fleet.ConditionClusterAvailable, metav1.ConditionUnknown)
+}
+
+// ofWorks is whether everything is on the clusters. What is reported of the version of a work before counts until the agent has
+// seen the present one: an add-on that is changed does not stop to work because of that.
+func ofWorks(works []workv1.ManifestWork) metav1.Condition {
+	if len(works) == 0 {
+		return unknown(fleet.ReasonWorkNotFound, "There is no ManifestWork of the add-on: the condition %s tells why, if there should be one",
+			fleet.ConditionManifestApplied)
+	}
+	found := metav1.Condition{Status: metav1.ConditionTrue, Reason: fleet.ReasonWorkApplied, Message: "Addon manifestWork is applied"}
+	for i := range works {
+		if one := ofWork(&works[i]); severity(one) > severity(found) {
+			found = one
+		}
+	}
+	return found
+}
+
+func ofWork(work *workv1.ManifestWork) metav1.Condition {
+	name := work.Namespace + "/" + work.Name
+	if c := meta.FindStatusCondition(work.Status.Conditions, fleet.ConditionApplied); c != nil && c.Status == metav1.ConditionFalse {
+		return unavailable(fleet.ReasonWorkApplyFailed, "ManifestWork %s is not applied: %s", name, c.Message)
+	}
+	c := meta.FindStatusCondition(work.Status.Conditions, fleet.ConditionAvailable)
+	switch {
+	case c == nil:
+		return unknown(fleet.ReasonWorkNotApplied, "The agent of cluster %s has not reported on ManifestWork %s yet", work.Namespace, name)
+	case c.Status == metav1.ConditionTrue:
+		return metav1.Condition{Status: metav1.ConditionTrue}
+	case c.Status == metav1.ConditionFalse:
+		return unavailable(fleet.ReasonWorkNotApplied, "ManifestWork %s is not available: %s", name, c.Message)
+	default:
+		return unknown(fleet.ReasonWorkNotApplied, "It is unknown whether ManifestWork %s is available: %s", name, c.Message)
+	}
+}
+
+// severity orders conditions: what is known to be wrong says more than what is not known.
+func severity(condition metav1.Condition) int {
+	return slices.Index([]metav1.ConditionStatus{metav1.ConditionTrue, metav1.ConditionUnknown, metav1.ConditionFalse}, condition.Status)
+}
+
+// finding is what was found out of one object.
+type finding struct {
+	object   string
+	reported bool
+	err      error
+}
+
+// probe looks at every object on which the health depends.
+func probe(in Input) metav1.Condition {
+	if in.Options.Health.Mode == addon.HealthProbes && len(in.Options.Health.Probes) == 0 {
+		return unknown(fleet.ReasonNoProbeResult, "Probe results are not returned: the add-on has no Probes in the Health of its options")
+	}
+	var silent, sick []string
+	for _, f := range findings(in) {
+		switch {
+		case !f.reported:
+			silent = append(silent, f.object)
+		case f.err != nil:
+			sick = append(sick, fmt.Sprintf("%s: %s", f.object, f.err))
+		}
+	}
+	idle := in.idle()
+	switch {
+	case len(sick) > 0:
+		return unavailable(fleet.ReasonProbeUnavailable, "%s", text.FirstFew(sick))
+	case len(idle) > 0:
+		return unknown(fleet.ReasonNoProbeResult, "Probe results are not returned: the add-on has no object for the probe of %s",
+			text.FirstFew(idle))
+	case len(silent) > 0:
+		return unknown(fleet.ReasonNoProbeResult, "Probe results are not returned: nothing is reported yet of %s", text.FirstFew(silent))
+	default:
+		return metav1.Condition{
+			Status: metav1.ConditionTrue, Reason: fleet.ReasonProbeAvailable, Message: in.Options.Name + " add-on is available.",
+		}
+	}
+}
+
+// idle are the probes that are about none of the objects on the clusters: with a typing error, it may be.
+func (in Input) idle() (probes []string) {
+	if in.Options.Health.Mode != addon.HealthProbes {
+		return nil
+	}
+	for i := range in.Options.Health.Probes {
+		wanted := in.Options.Health.Probes[i].Resource
+		if !slices.ContainsFunc(in.Works, func(work workv1.ManifestWork) bool {
+			return slices.ContainsFunc(work.Status.ResourceStatus.Manifests, func(reported workv1.ManifestCondition) bool {
+				return manifest.Matches(wanted, identify(reported.ResourceMeta))
+			})
+		}) {
+			kind := schema.GroupResource{Group: wanted.Group, Resource: wanted.Resource}
+			probes = append(probes, kind.String()+" "+named(wanted.Namespace, wanted.Name))
+		}
+	}
+	return probes
+}
+
+func identify(object workv1.ManifestResourceMeta) workv1.ResourceIdentifier {
+	return workv1.ResourceIdentifier{Group: object.Group, Resource: object.Resource, Namespace: object.Namespace, Name: object.Name}
+}
+
+// findings are sorted by object, so that a message does not change with the order in which things are listed.
+func findings(in Input) (all []finding) {
+	for i := range in.Works {
+		work := &in.Works[i]
+		for j := range work.Status.ResourceStatus.Manifests {
+			reported := &work.Status.ResourceStatus.Manifests[j]
+			if f, ok := in.look(reported); ok {
+				f.object = describe(work, reported.ResourceMeta)
+				all = append(all, f)
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b finding) int { return cmp.Compare(a.object, b.object) })
+	return all
+}
+
+// look tells whether an object is healthy; ok is false if it does not matter.
+func (in Input) look(reported *workv1.ManifestCondition) (f finding, ok bool) {
+	kind := schema.GroupKind{Group: reported.ResourceMeta.Group, Kind: reported.ResourceMeta.Kind}
+	f.reported = len(reported.StatusFeedbacks.Values) > 0
+	switch {
+	case in.Options.Health.Mode == addon.HealthProbes:
+		return in.ask(reported)
+	case !checks(in.Options.Health.Mode, kind):
+		return f, false
+	case kind == deployment:
+		f.err = ready.Deployment(reported.StatusFeedbacks)
+	default:
+		f.err = ready.DaemonSet(reported.StatusFeedbacks)
+	}
+	return f, true
+}
+
+// ask asks the probes of the add-on's author, if what they wait for is reported. The first that is not content is the one to be
+// heard.
+func (in Input) ask(reported *workv1.ManifestCondition) (f finding, ok bool) {
+	object := reported.ResourceMeta
+	f.reported = true
+	for i := range in.Options.Health.Probes {
+		p := &in.Options.Health.Probes[i]
+		if !manifest.Matches(p.Resource, identify(object)) {
+			continue
+		}
+		ok = true
+		switch {
+		case len(p.Feedback) > 0 && len(reported.StatusFeedbacks.Values) == 0:
+			f.reported = false
+		case p.Healthy != nil && f.err == nil:
+			f.err = p.Healthy(object, reported.StatusFeedbacks)
+		}
+	}
+	return f, ok
+}
+
+func describe(work *workv1.ManifestWork, object workv1.ManifestResourceMeta) string {
+	return fmt.Sprintf("%s %s on cluster %s", object.Kind, named(object.Namespace, object.Name), work.Namespace)
+}
+
+func named(namespace, name string) string {
+	if namespace == "" {
+		return name
+	}
+	return namespace + "/" + name
+}
+
+func unknown(reason, format string, args ...any) metav1.Condition {
+	return metav1.Condition{Status: metav1.ConditionUnknown, Reason: reason, Message: fmt.Sprintf(format, args...)}
+}
+
+func unavailable(reason, format string, args ...any) metav1.Condition {
+	return metav1.Condition{Status: metav1.ConditionFalse, Reason: reason, Message: fmt.Sprintf(format, args...)}
+}

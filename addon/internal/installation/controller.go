@@ -1,0 +1,122 @@
+// Package installation brings an add-on to a cluster and takes it away again: everything that a manager does for one
+// ManagedClusterAddOn, except the certificates of its agent.
+package installation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+
+	"github.com/capstan-io/capstan/addon/internal/catalogue"
+	"github.com/capstan-io/capstan/addon/internal/requeue"
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/machinery/patch"
+	"github.com/capstan-io/capstan/internal/machinery/retry"
+)
+
+// workers is how many add-ons are reconciled at once: each costs a handful of round trips, and the rendering of its manifests.
+const workers = 10
+
+// Options say which add-ons a Controller is in charge of.
+type Options struct {
+	// Manager is a name for whoever runs the controller, which has to stay the same: what it applies on the hub is labelled
+	// with it, so that it finds that again.
+	Manager string
+	// Catalogue has its add-ons.
+	Catalogue catalogue.Catalogue
+	// Configs are the types of configurations that any of its add-ons may read.
+	Configs []schema.GroupVersionResource
+	// Requeue enqueues single add-ons again; nil enqueues none.
+	Requeue *requeue.AddOns
+	// Clock is the source of time.
+	Clock clock.PassiveClock
+}
+
+// Controller reconciles ManagedClusterAddOns.
+type Controller struct {
+	Options
+	client client.Client
+	hosted hosted
+}
+
+// New returns a Controller that works through the client, which has to read from a cache with the package's indexes.
+func New(c client.Client, o Options) *Controller {
+	return &Controller{client: c, Options: o}
+}
+
+// Register adds the controller to the manager.
+func Register(mgr ctrl.Manager, o Options) error {
+	c := New(mgr.GetClient(), o)
+	if err := c.index(mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
+	builder := ctrl.NewControllerManagedBy(mgr).Named("addon-installation").
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()})
+	if err := c.watch(builder, mgr.GetRESTMapper()); err != nil {
+		return err
+	}
+	return builder.Complete(retry.Conflicts(c))
+}
+
+// Reconcile brings the add-on one step further to where it is to be, and says in its status how far that is. What it waits
+// for brings it back.
+func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	addOn := &addonv1beta1.ManagedClusterAddOn{}
+	err := c.client.Get(ctx, req.NamespacedName, addOn)
+	if apierrors.IsNotFound(err) {
+		c.hosted.note(req.NamespacedName, "")
+		return ctrl.Result{}, c.withdraw(ctx, req.NamespacedName)
+	}
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	agent, err := c.Catalogue.Agent(ctx, addOn)
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("find the add-on %s: %w", req.Name, err)
+	}
+	if agent == nil {
+		// It may have been this manager's before. What runs on the cluster is for whoever has it now to take over.
+		c.hosted.note(req.NamespacedName, "")
+		return ctrl.Result{}, c.withdraw(ctx, req.NamespacedName)
+	}
+	p := &pass{Controller: c, agent: agent, options: agent.Options(), before: addOn, addOn: addOn.DeepCopy()}
+	if err := p.look(ctx); err != nil {
+		return ctrl.Result{}, err
+	}
+	if p.installation.Cluster == nil {
+		return ctrl.Result{}, p.abandon(ctx)
+	}
+	p.register(ctx)
+	p.deploy(ctx)
+	p.judge()
+	_, err = patch.Status(ctx, c.client, p.addOn, p.before)
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	// What fails here may fail for ever: an add-on that may go does not wait for it.
+	if err := errors.Join(append(p.problems, err, p.release(ctx))...); err != nil {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: p.after}, nil
+}
+
+// cluster returns a ManagedCluster; nil if there is none.
+func (c *Controller) cluster(ctx context.Context, name string) (*clusterv1.ManagedCluster, error) {
+	cluster := &clusterv1.ManagedCluster{}
+	err := c.client.Get(ctx, client.ObjectKey{Name: name}, cluster)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("get ManagedCluster %s: %w", name, err)
+	}
+	return cluster, nil
+}

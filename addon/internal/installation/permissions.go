@@ -1,0 +1,232 @@
+package installation
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/patch"
+)
+
+// grant applies the permissions that the add-on wants, and deletes those that it does not want any more.
+func (p *pass) grant(ctx context.Context) error {
+	wanted, err := p.permissions(ctx)
+	if err != nil {
+		return err
+	}
+	owner := client.ObjectKeyFromObject(p.addOn)
+	existing, err := p.permissionsOf(ctx, owner)
+	if err != nil {
+		return err
+	}
+	for _, permission := range wanted {
+		if err := p.apply(ctx, permission, existing[identify(permission)]); err != nil {
+			return err
+		}
+		delete(existing, identify(permission))
+	}
+	return p.revoke(ctx, existing)
+}
+
+// permissions are those the add-on wants, complete with what makes them belong to it.
+func (p *pass) permissions(ctx context.Context) ([]client.Object, error) {
+	if p.options.Registration == nil || p.options.Registration.Permissions == nil {
+		return nil, nil
+	}
+	permissions, err := p.options.Registration.Permissions(ctx, p.installation)
+	if err != nil {
+		return nil, fmt.Errorf("find out the permissions of the agent: %w", err)
+	}
+	complete := make([]client.Object, 0, len(permissions))
+	for _, permission := range permissions {
+		o, err := p.own(permission)
+		if err != nil {
+			return nil, err
+		}
+		if slices.ContainsFunc(complete, func(other client.Object) bool { return identify(other) == identify(o) }) {
+			return nil, fmt.Errorf("the permissions of the agent have %s twice: give each a name of its own", identify(o))
+		}
+		complete = append(complete, o)
+	}
+	return complete, nil
+}
+
+// own returns a copy of a permission, labelled as the add-on's. In the namespace of the cluster it goes with its owner.
+func (p *pass) own(permission client.Object) (client.Object, error) {
+	o, namespaced, err := copyOf(permission)
+	if err != nil {
+		return nil, err
+	}
+	if namespaced && o.GetNamespace() == "" {
+		o.SetNamespace(p.addOn.Namespace)
+	}
+	labels := maps.Clone(o.GetLabels())
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[fleet.LabelAddOnName], labels[fleet.LabelClusterName], labels[fleet.LabelAddOnManager] = p.addOn.Name, p.addOn.Namespace, p.Manager
+	o.SetLabels(labels)
+	if o.GetNamespace() == p.addOn.Namespace {
+		o.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(p.addOn,
+			addonv1beta1.GroupVersion.WithKind("ManagedClusterAddOn"))})
+	}
+	return o, nil
+}
+
+func copyOf(permission client.Object) (o client.Object, namespaced bool, err error) {
+	switch permission := permission.(type) {
+	case *rbacv1.Role:
+		return permission.DeepCopy(), true, nil
+	case *rbacv1.RoleBinding:
+		return permission.DeepCopy(), true, nil
+	case *rbacv1.ClusterRole:
+		return permission.DeepCopy(), false, nil
+	case *rbacv1.ClusterRoleBinding:
+		return permission.DeepCopy(), false, nil
+	default:
+		return nil, false, fmt.Errorf("a permission of the agent is a %T: use *Role, *RoleBinding, *ClusterRole or *ClusterRoleBinding of k8s.io/api/rbac/v1", permission)
+	}
+}
+
+// apply makes the hub's object, nil if there is none, what is wanted.
+func (p *pass) apply(ctx context.Context, wanted, existing client.Object) error {
+	if existing != nil && !sameRoleRef(existing, wanted) {
+		// What a binding binds to cannot be changed. Reads wait for the new one, not for the end of the old one: a watch that was away
+		// shows one update for both, and whoever waits for the end never hears of it.
+		if err := p.revoke(ctx, map[string]client.Object{identify(existing): existing}, client.DisableReadYourWritesConsistency); err != nil {
+			return err
+		}
+		existing = nil
+	}
+	if existing == nil {
+		err := p.client.Create(ctx, wanted)
+		if apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("%s exists and is not of the add-on %s on the cluster %s: give it a name that has both in it", identify(wanted),
+				p.addOn.Name, p.addOn.Namespace)
+		}
+		if err != nil {
+			return fmt.Errorf("create %s: %w", identify(wanted), err)
+		}
+		return nil
+	}
+	before, ok := existing.DeepCopyObject().(client.Object)
+	if !ok {
+		return fmt.Errorf("%s is no object of the API", identify(wanted))
+	}
+	take(existing, wanted)
+	_, err := patch.Object(ctx, p.client, existing, before)
+	return err
+}
+
+// take puts into o, which is of the same kind, what is wanted, and leaves labels and annotations of others.
+func take(o, wanted client.Object) {
+	labels := maps.Clone(o.GetLabels())
+	maps.Copy(labels, wanted.GetLabels())
+	o.SetLabels(labels)
+	if len(wanted.GetAnnotations()) > 0 {
+		annotations := map[string]string{}
+		maps.Copy(annotations, o.GetAnnotations())
+		maps.Copy(annotations, wanted.GetAnnotations())
+		o.SetAnnotations(annotations)
+	}
+	o.SetOwnerReferences(wanted.GetOwnerReferences())
+	switch wanted := wanted.(type) {
+	case *rbacv1.Role:
+		o.(*rbacv1.Role).Rules = wanted.Rules
+	case *rbacv1.RoleBinding:
+		o.(*rbacv1.RoleBinding).Subjects = wanted.Subjects
+	case *rbacv1.ClusterRole:
+		role := o.(*rbacv1.ClusterRole)
+		role.Rules, role.AggregationRule = wanted.Rules, wanted.AggregationRule
+	case *rbacv1.ClusterRoleBinding:
+		o.(*rbacv1.ClusterRoleBinding).Subjects = wanted.Subjects
+	}
+}
+
+func sameRoleRef(a, b client.Object) bool {
+	return equality.Semantic.DeepEqual(roleRef(a), roleRef(b))
+}
+
+func roleRef(o client.Object) (ref rbacv1.RoleRef) {
+	switch o := o.(type) {
+	case *rbacv1.RoleBinding:
+		ref = o.RoleRef
+	case *rbacv1.ClusterRoleBinding:
+		ref = o.RoleRef
+	}
+	if ref.APIGroup == "" {
+		ref.APIGroup = rbacv1.GroupName
+	}
+	return ref
+}
+
+// withdraw removes the permissions of an add-on that is gone, or is not the manager's any more. In the namespace of its cluster they go by
+// their owner; this is about the others, and about those that were left while no manager ran.
+func (c *Controller) withdraw(ctx context.Context, addOn types.NamespacedName) error {
+	left, err := c.permissionsOf(ctx, addOn)
+	if err != nil {
+		return err
+	}
+	return c.revoke(ctx, left)
+}
+
+func (c *Controller) revoke(ctx context.Context, permissions map[string]client.Object, options ...client.DeleteOption) error {
+	for _, name := range slices.Sorted(maps.Keys(permissions)) {
+		uid := permissions[name].GetUID()
+		err := c.client.Delete(ctx, permissions[name], append(options, client.Preconditions{UID: &uid})...)
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("delete %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// permissionsOf are those that the manager has applied for an add-on, by what identify returns.
+func (c *Controller) permissionsOf(ctx context.Context, addOn types.NamespacedName) (map[string]client.Object, error) {
+	found := map[string]client.Object{}
+	of := client.MatchingFields{indexOwner: addOn.String()}
+	roles, bindings := &rbacv1.RoleList{}, &rbacv1.RoleBindingList{}
+	clusterRoles, clusterBindings := &rbacv1.ClusterRoleList{}, &rbacv1.ClusterRoleBindingList{}
+	for _, list := range []client.ObjectList{roles, bindings, clusterRoles, clusterBindings} {
+		if err := c.client.List(ctx, list, of); err != nil {
+			return nil, fmt.Errorf("list the permissions of the add-on %s: %w", addOn, err)
+		}
+	}
+	for i := range roles.Items {
+		found[identify(&roles.Items[i])] = &roles.Items[i]
+	}
+	for i := range bindings.Items {
+		found[identify(&bindings.Items[i])] = &bindings.Items[i]
+	}
+	for i := range clusterRoles.Items {
+		found[identify(&clusterRoles.Items[i])] = &clusterRoles.Items[i]
+	}
+	for i := range clusterBindings.Items {
+		found[identify(&clusterBindings.Items[i])] = &clusterBindings.Items[i]
+	}
+	return found, nil
+}
+
+// identify names a permission, for maps and for people.
+func identify(o client.Object) string {
+	switch o.(type) {
+	case *rbacv1.Role:
+		return "Role " + o.GetNamespace() + "/" + o.GetName()
+	case *rbacv1.RoleBinding:
+		return "RoleBinding " + o.GetNamespace() + "/" + o.GetName()
+	case *rbacv1.ClusterRole:
+		return "ClusterRole " + o.GetName()
+	default:
+		return "ClusterRoleBinding " + o.GetName()
+	}
+}

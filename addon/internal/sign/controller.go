@@ -1,0 +1,136 @@
+// Package sign issues the certificates of add-ons that have a signer of their own.
+package sign
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"github.com/capstan-io/capstan/addon"
+	"github.com/capstan-io/capstan/addon/internal/catalogue"
+	"github.com/capstan-io/capstan/addon/internal/registrations"
+	"github.com/capstan-io/capstan/addon/internal/requeue"
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/machinery/acceptance"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/retry"
+	"github.com/capstan-io/capstan/internal/machinery/signingrequest"
+)
+
+const (
+	// workers is how many certificates are issued at once.
+	workers = 5
+	// untilAccepted is how long it is until a request of a denied cluster is looked at again: clusters are not watched.
+	untilAccepted = time.Minute
+)
+
+// Controller reconciles the approved CertificateSigningRequests of add-ons to signers that are not of Kubernetes.
+type Controller struct {
+	client    client.Client
+	catalogue catalogue.Catalogue
+	recorder  events.EventRecorder
+}
+
+// New returns a Controller for the add-ons in the catalogue.
+func New(c client.Client, cat catalogue.Catalogue, recorder events.EventRecorder) *Controller {
+	return &Controller{client: c, catalogue: cat, recorder: recorder}
+}
+
+// Register adds the controller to the manager, whose cache needs the index of package signingrequest. The requests of an add-on that
+// could not be signed are looked at again when it is triggered.
+func Register(mgr ctrl.Manager, cat catalogue.Catalogue, addOns *requeue.AddOns) error {
+	c := New(mgr.GetClient(), cat, mgr.GetEventRecorder("addon-csr-signing-controller"))
+	waiting := signingrequest.OfAddOn(c.client, signingrequest.ToBeSigned) // it may have had no code or signer for them before
+	return ctrl.NewControllerManagedBy(mgr).Named("addon-sign").
+		For(&certificatesv1.CertificateSigningRequest{}, builder.WithPredicates(predicate.NewPredicateFuncs(toBeSigned))).
+		Watches(&addonv1beta1.ManagedClusterAddOn{}, handler.EnqueueRequestsFromMapFunc(waiting),
+			builder.WithPredicates(signingrequest.AddOnChanged())).
+		WatchesRawSource(addOns.Source(waiting)).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
+		Complete(retry.Conflicts(c))
+}
+
+// toBeSigned tells whether the request is approved, and of an add-on with a signer that may be its own.
+func toBeSigned(o client.Object) bool {
+	csr, ok := o.(*certificatesv1.CertificateSigningRequest)
+	return ok && signingrequest.ToBeSigned(csr) && csr.Spec.SignerName != fleet.SignerKubeAPIServerClient &&
+		csr.Labels[fleet.LabelAddOnName] != "" && csr.Labels[fleet.LabelClusterName] != ""
+}
+
+// Reconcile has the add-on sign the request, if it is with one of its signers. It may have been approved before its cluster was denied.
+func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	csr := &certificatesv1.CertificateSigningRequest{}
+	if err := c.client.Get(ctx, req.NamespacedName, csr); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if !toBeSigned(csr) {
+		return ctrl.Result{}, nil
+	}
+	cluster, addOn := &clusterv1.ManagedCluster{}, &addonv1beta1.ManagedClusterAddOn{}
+	if err := c.client.Get(ctx, client.ObjectKey{Name: csr.Labels[fleet.LabelClusterName]}, cluster); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if err := c.client.Get(ctx, client.ObjectKey{Namespace: cluster.Name, Name: csr.Labels[fleet.LabelAddOnName]}, addOn); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if acceptance.Denied(cluster) {
+		c.recorder.Eventf(addOn, csr, corev1.EventTypeWarning, fleet.EventAddOnNotSigned, "Sign",
+			"CertificateSigningRequest %s is not signed: ManagedCluster %s is denied. When it is accepted, it is within a minute", csr.Name,
+			cluster.Name)
+		return ctrl.Result{RequeueAfter: untilAccepted}, nil
+	}
+	if signingrequest.Outdated(csr, cluster) {
+		c.recorder.Eventf(addOn, csr, corev1.EventTypeWarning, fleet.EventAddOnNotSigned, "Sign",
+			"CertificateSigningRequest %s is not signed: %s", csr.Name, signingrequest.OutdatedMessage(cluster))
+		return ctrl.Result{}, nil
+	}
+	agent, err := c.catalogue.Agent(ctx, addOn)
+	if err != nil || agent == nil {
+		return ctrl.Result{}, err
+	}
+	registration := agent.Options().Registration
+	if registration == nil || registration.Sign == nil {
+		return ctrl.Result{}, nil
+	}
+	return ctrl.Result{}, c.sign(ctx, csr, catalogue.Installation(agent, cluster, addOn), registration)
+}
+
+func (c *Controller) sign(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, installation addon.Installation,
+	registration *addon.Registration) error {
+	what := fmt.Sprintf("CertificateSigningRequest %s of the add-on %s", csr.Name, client.ObjectKeyFromObject(installation.AddOn))
+	configs, err := registrations.Of(ctx, registration, installation)
+	if err != nil {
+		return fmt.Errorf("find out what registers, for %s: %w", what, err)
+	}
+	if !slices.ContainsFunc(configs, func(config addonv1beta1.RegistrationConfig) bool {
+		return registrations.Signer(&config) == csr.Spec.SignerName
+	}) {
+		return nil // it is somebody else's
+	}
+	certificate, err := registration.Sign(ctx, installation, csr.DeepCopy())
+	if err != nil {
+		c.recorder.Eventf(installation.AddOn, csr, corev1.EventTypeWarning, fleet.EventAddOnNotSigned, "Sign",
+			"CertificateSigningRequest %s is not signed: %v. When that is put right, it is within a minute", csr.Name, err)
+		return fmt.Errorf("sign %s: %w", what, err)
+	}
+	if len(certificate) == 0 {
+		return nil
+	}
+	csr.Status.Certificate = certificate
+	if err := c.client.Status().Update(ctx, csr); err != nil {
+		return fmt.Errorf("issue the certificate for %s: %w", what, err)
+	}
+	return nil
+}

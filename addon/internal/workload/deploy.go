@@ -1,0 +1,176 @@
+package workload
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/machinery/acceptance"
+	"github.com/capstan-io/capstan/internal/machinery/addon/config"
+	"github.com/capstan-io/capstan/internal/machinery/addon/ownership"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/text"
+)
+
+// deployTo brings the objects of a side to its cluster. To a cluster that is being deleted or was denied nothing is brought any more.
+func (p *planner) deployTo(s side) error {
+	works := p.worksAt(s)
+	switch {
+	case p.Workload == nil && p.Unrendered != nil:
+		p.Conditions = append(p.Conditions, failing(s.condition, fleet.ReasonManifestWorkApplyFailed,
+			"The manifests could not be made, so those on the cluster stay as they are: "+p.Unrendered.Error()))
+		return nil
+	case p.Workload == nil || s.cluster == nil || !s.cluster.DeletionTimestamp.IsZero():
+		return nil
+	case acceptance.Denied(s.cluster):
+		p.Conditions = append(p.Conditions, failing(s.condition, fleet.ReasonManifestWorkApplyFailed,
+			fmt.Sprintf("Cluster %s is denied; once it is accepted again, the add-on is deployed there", s.namespace)))
+		return nil
+	}
+	hashes, err := config.Annotation(p.Installation.AddOn.Status.ConfigReferences)
+	if err != nil {
+		return err
+	}
+	objects := p.at(s, false)
+	bins := split(objects, works, p.MaxBytes)
+	progress := progress{side: s}
+	for _, b := range bins {
+		wanted := p.deployWork(s, b, hashes, b.manifests(objects))
+		progress.note(wanted.Name, b, p.write(b, wanted))
+	}
+	if c := progress.condition(p.Installation.AddOn); c != nil {
+		p.Conditions = append(p.Conditions, *c)
+	}
+	return nil
+}
+
+// worksAt are the works that deploy the objects of a side.
+func (p *planner) worksAt(s side) (works []*work) {
+	for _, w := range p.works {
+		if !w.Hook && w.Hosting == s.hosting && w.Namespace == s.namespace {
+			works = append(works, w)
+		}
+	}
+	return works
+}
+
+// write plans what makes a work as it is wanted, and tells whether that is anything.
+func (p *planner) write(b *bin, wanted *workv1.ManifestWork) bool {
+	switch {
+	case b.closed():
+		return true // it is made anew when it is gone
+	case b.work == nil:
+		p.Create = append(p.Create, wanted)
+	case len(wanted.Spec.Workload.Manifests) == 0:
+		p.Delete = append(p.Delete, b.work.ManifestWork)
+	case !same(b.work.ManifestWork, wanted):
+		p.Update = append(p.Update, wanted)
+	default:
+		return false
+	}
+	return true
+}
+
+// same compares what is set of a work; whatever else others have written there stays.
+func same(existing, wanted *workv1.ManifestWork) bool {
+	return maps.Equal(existing.Labels, wanted.Labels) && maps.Equal(existing.Annotations, wanted.Annotations) &&
+		slices.EqualFunc(existing.OwnerReferences, wanted.OwnerReferences, func(a, b metav1.OwnerReference) bool { return a.UID == b.UID }) &&
+		sameSpec(&existing.Spec, &wanted.Spec)
+}
+
+// deployWork is a work as it is to be.
+func (p *planner) deployWork(s side, b *bin, hashes string, objects []*object) *workv1.ManifestWork {
+	addOn := p.Installation.AddOn
+	name := fleet.AddOnDeployWork(addOn.Name, b.index)
+	if s.hosting {
+		name = fleet.AddOnHostingDeployWork(addOn.Name, addOn.Namespace, b.index)
+	}
+	w := p.base(s, b.work, name)
+	if hashes == "" {
+		delete(w.Annotations, fleet.AnnotationConfigSpecHash)
+	} else {
+		set(&w.Annotations, fleet.AnnotationConfigSpecHash, hashes)
+	}
+	w.Spec = p.spec(objects)
+	return w
+}
+
+// base is a work without its spec, and with everything that others have set on an existing one.
+func (p *planner) base(s side, existing *work, name string) *workv1.ManifestWork {
+	addOn := p.Installation.AddOn
+	w := &workv1.ManifestWork{}
+	w.Namespace, w.Name = s.namespace, name
+	if existing != nil {
+		existing.ObjectMeta.DeepCopyInto(&w.ObjectMeta)
+	}
+	set(&w.Labels, fleet.LabelAddOnName, addOn.Name)
+	if w.Namespace != addOn.Namespace {
+		set(&w.Labels, fleet.LabelAddOnNamespace, addOn.Namespace)
+	} else if !slices.ContainsFunc(w.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == addOn.UID }) {
+		// That of an add-on of this name that was there before leads nowhere.
+		w.OwnerReferences = slices.DeleteFunc(w.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == ownership.Kind })
+		w.OwnerReferences = append(w.OwnerReferences, *metav1.NewControllerRef(addOn, addonv1beta1.GroupVersion.WithKind(ownership.Kind)))
+	}
+	return w
+}
+
+func set(m *map[string]string, key, value string) {
+	if *m == nil {
+		*m = map[string]string{}
+	}
+	(*m)[key] = value
+}
+
+// progress is how far the objects of a side have come.
+type progress struct {
+	side            side
+	waiting, failed []string
+}
+
+// note takes in a work. What is being written has not been reported on.
+func (p *progress) note(name string, b *bin, written bool) {
+	if b.work == nil || written {
+		if len(b.objects) > 0 {
+			p.waiting = append(p.waiting, name)
+		}
+		return
+	}
+	applied, observed := b.work.observed(fleet.ConditionApplied)
+	switch {
+	case !observed:
+		p.waiting = append(p.waiting, name)
+	case applied.Status != metav1.ConditionTrue:
+		p.failed = append(p.failed, fmt.Sprintf("%s: %s", name, applied.Message))
+	}
+}
+
+// condition tells whether the manifests of the add-on are applied. While an available cluster has not reported on a change yet, the
+// condition is left as it is: otherwise each change would write it twice.
+func (p *progress) condition(addOn *addonv1beta1.ManagedClusterAddOn) *metav1.Condition {
+	switch {
+	case len(p.failed) > 0:
+		return new(failing(p.side.condition, fleet.ReasonAddOnManifestAppliedFailed,
+			fmt.Sprintf("The agent of cluster %s could not apply ManifestWork %s", p.side.namespace, text.FirstFew(p.failed))))
+	case len(p.waiting) == 0:
+		return new(holding(p.side.condition, fleet.ReasonAddOnManifestApplied, "manifests of addon are applied successfully"))
+	case available(p.side.cluster) && meta.IsStatusConditionTrue(addOn.Status.Conditions, p.side.condition):
+		return nil
+	case available(p.side.cluster):
+		return new(failing(p.side.condition, fleet.ReasonAddOnManifestAppliedFailed,
+			fmt.Sprintf("The agent of cluster %s has not applied ManifestWork %s yet", p.side.namespace, text.FirstFew(p.waiting))))
+	default:
+		return new(failing(p.side.condition, fleet.ReasonAddOnManifestAppliedFailed,
+			fmt.Sprintf("Cluster %s is not available; once it is, its agent applies ManifestWork %s", p.side.namespace, text.FirstFew(p.waiting))))
+	}
+}
+
+// available tells whether the agent of a cluster is there to do something.
+func available(cluster *clusterv1.ManagedCluster) bool {
+	return meta.IsStatusConditionTrue(cluster.Status.Conditions, fleet.ConditionClusterAvailable)
+}

@@ -1,0 +1,175 @@
+package workload
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/manifest"
+)
+
+// id is which object a manifest is about. Whatever its version, it is the same object.
+type id struct {
+	schema.GroupKind
+	namespace, name string
+}
+
+func (i id) String() string {
+	if i.namespace == "" {
+		return i.Kind + " " + i.name
+	}
+	return i.Kind + " " + i.namespace + "/" + i.name
+}
+
+// object is one of the add-on's, as it goes into a work.
+type object struct {
+	id
+	version string
+	raw     []byte
+	rank    int
+	// hook is a Job or a Pod that runs before the add-on goes.
+	hook bool
+	// orphan stays on the cluster when the add-on goes.
+	orphan bool
+	// location is where it goes in hosted mode.
+	location string
+	// plural of a CustomResourceDefinition is the resource of the kind it defines.
+	defines schema.GroupKind
+	plural  string
+}
+
+// encode returns the objects in the order in which they are listed in works, whatever order they come in: first by what has to be
+// there before the rest, then by name.
+func encode(all []client.Object) ([]*object, error) {
+	objects := make([]*object, 0, len(all))
+	seen := make(map[id]*object, len(all))
+	for i, o := range all {
+		e, err := encodeOne(o)
+		if err != nil {
+			return nil, fmt.Errorf("manifest %d%s: %w", i, naming(o), err)
+		}
+		if before := seen[e.id]; before != nil {
+			if !bytes.Equal(before.raw, e.raw) {
+				return nil, fmt.Errorf("manifest %d is another %s that differs from the first: an add-on has each object once", i, e.id)
+			}
+			continue
+		}
+		seen[e.id] = e
+		objects = append(objects, e)
+	}
+	slices.SortFunc(objects, func(a, b *object) int {
+		return cmp.Or(a.rank-b.rank, cmp.Compare(a.Group, b.Group), cmp.Compare(a.Kind, b.Kind),
+			cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name, b.name))
+	})
+	return objects, nil
+}
+
+// naming says which object an error is about.
+func naming(o client.Object) string {
+	if o == nil || o.GetName() == "" {
+		return ""
+	}
+	return fmt.Sprintf(" (%T %s)", o, client.ObjectKeyFromObject(o))
+}
+
+func encodeOne(o client.Object) (*object, error) {
+	u, err := content(o)
+	if err != nil {
+		return nil, err
+	}
+	if err := manifest.Clean(u); err != nil {
+		return nil, err
+	}
+	raw, err := json.Marshal(u.Object)
+	if err != nil {
+		return nil, err
+	}
+	identity := manifest.Identify(u)
+	e := &object{
+		id:       id{GroupKind: identity.GroupKind(), namespace: identity.Namespace, name: identity.Name},
+		version:  identity.Version,
+		raw:      raw,
+		rank:     manifest.Manifest{Object: u}.Rank(),
+		hook:     isHook(u),
+		orphan:   has(u.GetAnnotations(), fleet.AnnotationDeletionOrphan),
+		location: location(u),
+	}
+	if e.GroupKind == definition {
+		e.defines.Group, _, _ = unstructured.NestedString(u.Object, "spec", "group")
+		e.defines.Kind, _, _ = unstructured.NestedString(u.Object, "spec", "names", "kind")
+		e.plural, _, _ = unstructured.NestedString(u.Object, "spec", "names", "plural")
+	}
+	return e, checkLocation(e.location)
+}
+
+// content is the object as a map of its own down to its metadata, without its status, and with its type.
+func content(o client.Object) (*unstructured.Unstructured, error) {
+	u := &unstructured.Unstructured{}
+	switch o := o.(type) {
+	case nil:
+		return nil, fmt.Errorf("it is nil")
+	case *unstructured.Unstructured:
+		u.Object = maps.Clone(o.Object)
+	default:
+		converted, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+		if err != nil {
+			return nil, err
+		}
+		u.Object = converted
+	}
+	delete(u.Object, "status")
+	if metadata, ok := u.Object["metadata"].(map[string]any); ok {
+		u.Object["metadata"] = maps.Clone(metadata)
+	}
+	if u.GetAPIVersion() == "" || u.GetKind() == "" {
+		if kind, ok := kindOf(o); ok {
+			u.SetGroupVersionKind(kind)
+		}
+	}
+	return u, nil
+}
+
+// isHook tells whether a Job or Pod is to run before the add-on is deleted: by annotation, or by the label that older add-ons use.
+func isHook(u *unstructured.Unstructured) bool {
+	switch u.GroupVersionKind().GroupKind() {
+	case job, pod:
+		return has(u.GetAnnotations(), fleet.AnnotationAddOnPreDelete) || has(u.GetLabels(), fleet.LabelAddOnPreDelete)
+	}
+	return false
+}
+
+var (
+	job        = schema.GroupKind{Group: "batch", Kind: "Job"}
+	pod        = schema.GroupKind{Kind: "Pod"}
+	definition = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
+)
+
+func has(m map[string]string, key string) bool {
+	_, ok := m[key]
+	return ok
+}
+
+// location is the cluster, managed or hosting, that the object of a hosted add-on is for: by annotation, or by the label that older
+// add-ons use.
+func location(u *unstructured.Unstructured) string {
+	return cmp.Or(u.GetAnnotations()[fleet.AnnotationHostedManifestLocation], u.GetLabels()[fleet.LabelHostedManifestLocation],
+		fleet.HostedManifestLocationManaged)
+}
+
+func checkLocation(location string) error {
+	switch location {
+	case fleet.HostedManifestLocationManaged, fleet.HostedManifestLocationHosting, fleet.HostedManifestLocationNone:
+		return nil
+	}
+	return fmt.Errorf("%s is %q; it has to be %s, %s or %s", fleet.AnnotationHostedManifestLocation, location,
+		fleet.HostedManifestLocationManaged, fleet.HostedManifestLocationHosting, fleet.HostedManifestLocationNone)
+}

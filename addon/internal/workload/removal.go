@@ -1,0 +1,183 @@
+package workload
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+)
+
+// hookTimeout is how long hooks are waited for on a cluster that is not available.
+const hookTimeout = 10 * time.Minute
+
+// isNeeded tells whether the add-on stays for the sake of others, unless an administrator has said for how long at most.
+func (p *planner) isNeeded() bool {
+	d, _ := p.given()
+	return len(p.Dependents) > 0 && !d.passed(p.Now)
+}
+
+// stay leaves everything as it is, and says what it waits for.
+func (p *planner) stay() {
+	p.Finalizers = p.present()
+	d, _ := p.given()
+	p.Conditions = append(p.Conditions, failing(fleet.ConditionHookManifestCompleted, fleet.ReasonHookManifestIsNotCompleted,
+		fmt.Sprintf("The add-on stays as long as other add-ons on the cluster need it; delete these, too: %s%s",
+			strings.Join(p.Dependents, ", "), p.until(d))))
+}
+
+// remove runs the hooks, and then takes away what does not go by itself. Until the hooks are done, everything else stays.
+func (p *planner) remove() {
+	managed, hosting := p.managedSide(), p.hostingSide()
+	var pending []string
+	hooked := false
+	for _, s := range []side{managed, hosting} {
+		if !s.preDelete.isOn(p.Installation.AddOn) {
+			continue
+		}
+		hooked = true
+		before := len(p.Create)
+		run := p.hooks(s)
+		if run.done {
+			continue
+		}
+		gaveUp, note := p.wait(s)
+		if gaveUp {
+			p.Create = p.Create[:before]
+			continue
+		}
+		pending = append(pending, run.message+note)
+	}
+	if len(pending) > 0 {
+		p.Finalizers = p.present()
+		p.Conditions = append(p.Conditions, failing(fleet.ConditionHookManifestCompleted, fleet.ReasonHookManifestIsNotCompleted,
+			"The add-on stays until its pre-delete hooks are done. "+strings.Join(pending, ". ")))
+		return
+	}
+	if hooked {
+		p.Conditions = append(p.Conditions, holding(fleet.ConditionHookManifestCompleted, fleet.ReasonHookManifestIsCompleted,
+			"The pre-delete hooks of the add-on are done"))
+	}
+	p.leaveHosting(hosting)
+}
+
+// leaveHosting deletes what is on hosting clusters, and waits until it is gone from the present one.
+func (p *planner) leaveHosting(hosting side) {
+	remaining := false
+	for _, w := range p.works {
+		if !w.Hosting {
+			continue
+		}
+		remaining = remaining || hosting.cluster != nil && w.Namespace == hosting.namespace
+		if w.DeletionTimestamp.IsZero() && !slices.Contains(p.Delete, w.ManifestWork) {
+			p.Delete = append(p.Delete, w.ManifestWork)
+		}
+	}
+	if !remaining || !finalizers[2].isOn(p.Installation.AddOn) || !available(hosting.cluster) && p.deadline(hosting.cluster).passed(p.Now) {
+		return
+	}
+	p.keepCleanup()
+	note := ""
+	if !available(hosting.cluster) {
+		_, note = p.wait(hosting)
+	}
+	p.Conditions = append(p.Conditions, failing(fleet.ConditionHostingManifestApplied, fleet.ReasonAddOnManifestAppliedFailed,
+		fmt.Sprintf("What the add-on has on the hosting cluster %s is being deleted%s", hosting.namespace, note)))
+}
+
+// keepCleanup leaves the finalizer for the hosting cluster on the add-on, under the name that it has there.
+func (p *planner) keepCleanup() {
+	for _, name := range p.Installation.AddOn.Finalizers {
+		if name == fleet.FinalizerHostingManifestsCleanup || name == fleet.DeprecatedFinalizerHostingManifestsCleanup {
+			p.Finalizers = append(p.Finalizers, name)
+		}
+	}
+}
+
+// wait tells whether the hub goes on without a cluster, or else when it will, or how it can be made to.
+func (p *planner) wait(s side) (gaveUp bool, note string) {
+	d := p.deadline(s.cluster)
+	if d.passed(p.Now) {
+		return true, ""
+	}
+	if !available(s.cluster) {
+		note = fmt.Sprintf("; cluster %s is not available", s.namespace)
+	}
+	return false, note + p.until(d)
+}
+
+// until says when the hub goes on, or how it can be made to, and comes back then.
+func (p *planner) until(d deadline) (note string) {
+	if d.invalid != "" {
+		note = "; " + d.invalid
+	}
+	if d.at.IsZero() {
+		addOn := p.Installation.AddOn
+		return note + fmt.Sprintf("; to remove the add-on all the same: kubectl annotate managedclusteraddon -n %s %s %s=0s",
+			addOn.Namespace, addOn.Name, fleet.AnnotationPreDeleteTimeout)
+	}
+	p.comeBack(d.at.Sub(p.Now))
+	return note + "; the hub removes the add-on all the same at " + d.at.UTC().Format(time.RFC3339)
+}
+
+// comeBack after no longer than that.
+func (p *planner) comeBack(after time.Duration) {
+	if p.RequeueAfter == 0 || after < p.RequeueAfter {
+		p.RequeueAfter = after
+	}
+}
+
+// deadline is when the removal goes on without its hooks; at zero is never.
+type deadline struct {
+	at time.Time
+	// invalid says what is wrong with the annotation that was to set it.
+	invalid string
+}
+
+func (d deadline) passed(now time.Time) bool {
+	return !d.at.IsZero() && !now.Before(d.at)
+}
+
+// given is the deadline that the annotation sets, counted from the deletion.
+func (p *planner) given() (d deadline, set bool) {
+	timeout, set, invalid := p.timeout()
+	if !set {
+		return deadline{invalid: invalid}, false
+	}
+	return deadline{at: p.Installation.AddOn.DeletionTimestamp.Add(timeout)}, true
+}
+
+// deadline is when a removal no longer waits for the cluster: what the annotation says; without it, some time after the cluster was last
+// available.
+func (p *planner) deadline(cluster *clusterv1.ManagedCluster) deadline {
+	d, set := p.given()
+	if set || available(cluster) {
+		return d
+	}
+	since := p.Installation.AddOn.DeletionTimestamp.Time
+	if c := meta.FindStatusCondition(cluster.Status.Conditions, fleet.ConditionClusterAvailable); c != nil &&
+		c.LastTransitionTime.After(since) {
+		since = c.LastTransitionTime.Time
+	}
+	return deadline{at: since.Add(hookTimeout), invalid: d.invalid}
+}
+
+// timeout is what the annotation says on the add-on, or else on its ClusterManagementAddOn.
+func (p *planner) timeout() (timeout time.Duration, set bool, invalid string) {
+	value, ok := p.Installation.AddOn.Annotations[fleet.AnnotationPreDeleteTimeout]
+	if !ok && p.CMA != nil {
+		value, ok = p.CMA.Annotations[fleet.AnnotationPreDeleteTimeout]
+	}
+	if !ok {
+		return 0, false, ""
+	}
+	timeout, err := time.ParseDuration(value)
+	if err != nil || timeout < 0 {
+		return 0, false, fmt.Sprintf("the annotation %s=%q is no duration, write one such as 30m or 0s", fleet.AnnotationPreDeleteTimeout, value)
+	}
+	return timeout, true, ""
+}

@@ -1,0 +1,111 @@
+package workload
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/capstan-io/capstan/addon"
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/machinery/acceptance"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+)
+
+// side is one of the two clusters that an add-on may have objects on: the one it is for, and the one that hosts its agent.
+type side struct {
+	hosting bool
+	// namespace of the cluster on the hub, which is its name.
+	namespace string
+	// cluster is nil if there is none that could be deployed to.
+	cluster *clusterv1.ManagedCluster
+	// condition tells whether the objects are there.
+	condition string
+	// preDelete holds the add-on until the hooks on this side are done.
+	preDelete finalizer
+}
+
+func (p *planner) managedSide() side {
+	return side{
+		namespace: p.Installation.AddOn.Namespace, cluster: p.Installation.Cluster,
+		condition: fleet.ConditionManifestApplied, preDelete: finalizers[0],
+	}
+}
+
+// hostingSide has no cluster while that is being deleted: what is brought there now would be left behind. Nor has it one that is not
+// accepted: whoever names it may name anything, and the works go to the namespace of that name.
+func (p *planner) hostingSide() side {
+	s := side{hosting: true, condition: fleet.ConditionHostingManifestApplied, preDelete: finalizers[1]}
+	if p.hosted() {
+		s.namespace = p.Installation.HostingCluster
+		if p.Hosting != nil && acceptance.ActedOn(p.Hosting) {
+			s.cluster = p.Hosting
+		}
+	}
+	return s
+}
+
+// hosted tells whether the agent of the add-on runs on another cluster.
+func (p *planner) hosted() bool { return p.Installation.Mode() == addon.Hosted }
+
+// at are the objects for a side: hooks, or all the others.
+func (p *planner) at(s side, hooks bool) (objects []*object) {
+	for _, o := range p.objects {
+		if o.hook == hooks && p.isFor(o, s) {
+			objects = append(objects, o)
+		}
+	}
+	return objects
+}
+
+// isFor tells whether an object goes to a side.
+func (p *planner) isFor(o *object, s side) bool {
+	location := fleet.HostedManifestLocationManaged
+	if p.hosted() {
+		location = o.location
+	}
+	if s.hosting {
+		return location == fleet.HostedManifestLocationHosting
+	}
+	return location == fleet.HostedManifestLocationManaged
+}
+
+// Validity is the condition HostingClusterValidity of an add-on whose agent runs on another cluster, and nil of any other. It is in the
+// Plan, too. Whoever writes that an add-on could not be planned has to write it as well: what is deployed without it is taken to run on
+// its own cluster.
+func Validity(in Input) *metav1.Condition {
+	p := &planner{Input: in}
+	if !p.hosted() {
+		return nil
+	}
+	return new(p.validity())
+}
+
+// validity is the condition HostingClusterValidity.
+func (p *planner) validity() metav1.Condition {
+	name := p.Installation.HostingCluster
+	switch {
+	case p.Hosting == nil:
+		return failing(fleet.ConditionHostingClusterValidity, fleet.ReasonHostingClusterInvalid,
+			fmt.Sprintf("There is no ManagedCluster %s to host the agent: import it, or name another one in the annotation %s",
+				name, fleet.AnnotationHostingClusterName))
+	case !p.Hosting.DeletionTimestamp.IsZero():
+		return failing(fleet.ConditionHostingClusterValidity, fleet.ReasonHostingClusterInvalid,
+			fmt.Sprintf("ManagedCluster %s, which hosts the agent, is being deleted: name another one in the annotation %s",
+				name, fleet.AnnotationHostingClusterName))
+	case !acceptance.ActedOn(p.Hosting):
+		return failing(fleet.ConditionHostingClusterValidity, fleet.ReasonHostingClusterInvalid,
+			fmt.Sprintf("ManagedCluster %s, which is to host the agent, is not accepted: accept it, or name another one in the annotation %s",
+				name, fleet.AnnotationHostingClusterName))
+	default:
+		return holding(fleet.ConditionHostingClusterValidity, fleet.ReasonHostingClusterValid,
+			fmt.Sprintf("ManagedCluster %s hosts the agent", name))
+	}
+}
+
+func holding(kind, reason, message string) metav1.Condition {
+	return metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: reason, Message: message}
+}
+
+func failing(kind, reason, message string) metav1.Condition {
+	return metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message}
+}

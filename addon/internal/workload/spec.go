@@ -1,0 +1,122 @@
+package workload
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/capstan-io/capstan/addon/internal/healthprobe"
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/machinery/manifest"
+)
+
+// spec is that of a work with the objects.
+func (p *planner) spec(objects []*object) workv1.ManifestWorkSpec {
+	spec := workv1.ManifestWorkSpec{
+		DeleteOption:    p.deleteOption(objects),
+		ManifestConfigs: p.manifestConfigs(objects),
+		Executor:        p.Workload.Executor.DeepCopy(),
+	}
+	for _, o := range objects {
+		spec.Workload.Manifests = append(spec.Workload.Manifests, workv1.Manifest{RawExtension: runtime.RawExtension{Raw: o.raw}})
+	}
+	setDefaults(&spec)
+	return spec
+}
+
+// deleteOption is the author's, and names the objects that are marked to stay.
+func (p *planner) deleteOption(objects []*object) *workv1.DeleteOption {
+	option := p.Workload.DeleteOption.DeepCopy()
+	if option != nil && option.PropagationPolicy == workv1.DeletePropagationPolicyTypeOrphan {
+		return option
+	}
+	var rules []workv1.OrphaningRule
+	for _, o := range objects {
+		if o.orphan {
+			r := p.plurals.resource(o)
+			rules = append(rules, workv1.OrphaningRule{Group: r.Group, Resource: r.Resource, Namespace: r.Namespace, Name: r.Name})
+		}
+	}
+	if len(rules) == 0 {
+		return option
+	}
+	if option == nil {
+		option = &workv1.DeleteOption{}
+	}
+	if option.SelectivelyOrphan == nil || option.PropagationPolicy != workv1.DeletePropagationPolicyTypeSelectivelyOrphan {
+		option.SelectivelyOrphan = &workv1.SelectivelyOrphan{}
+	}
+	option.PropagationPolicy = workv1.DeletePropagationPolicyTypeSelectivelyOrphan
+	for _, rule := range rules {
+		if !slices.Contains(option.SelectivelyOrphan.OrphaningRules, rule) {
+			option.SelectivelyOrphan.OrphaningRules = append(option.SelectivelyOrphan.OrphaningRules, rule)
+		}
+	}
+	return option
+}
+
+// manifestConfigs are those of the author's that are about the objects. Before them come those for what is reported of single
+// objects, because the first that says something of an object counts.
+func (p *planner) manifestConfigs(objects []*object) (configs []workv1.ManifestConfigOption) {
+	var authored []workv1.ManifestConfigOption
+	for i := range p.Workload.ManifestConfigs {
+		entry := &p.Workload.ManifestConfigs[i]
+		if slices.ContainsFunc(objects, func(o *object) bool { return concerns(entry.ResourceIdentifier, o) }) {
+			authored = append(authored, *entry.DeepCopy())
+		}
+	}
+	for _, o := range objects {
+		resource := p.plurals.resource(o)
+		theirs := manifest.ConfigFor(authored, resource).FeedbackRules
+		rules, ok := hookFeedback(o, theirs)
+		if !ok {
+			rules, ok = healthprobe.Feedback(p.Options.Health, o.WithVersion(o.version), resource, theirs)
+		}
+		if ok {
+			configs = append(configs, workv1.ManifestConfigOption{ResourceIdentifier: resource, FeedbackRules: rules})
+		}
+	}
+	return append(configs, authored...)
+}
+
+// setDefaults are those of the API: without them, a work would differ from what the API server makes of it.
+func setDefaults(spec *workv1.ManifestWorkSpec) {
+	if spec.DeleteOption != nil {
+		spec.DeleteOption.PropagationPolicy = cmp.Or(spec.DeleteOption.PropagationPolicy, workv1.DeletePropagationPolicyTypeForeground)
+	}
+	for i := range spec.ManifestConfigs {
+		c := &spec.ManifestConfigs[i]
+		c.FeedbackScrapeType = cmp.Or(c.FeedbackScrapeType, workv1.FeedbackPollType)
+		if c.UpdateStrategy == nil {
+			continue
+		}
+		c.UpdateStrategy.Type = cmp.Or(c.UpdateStrategy.Type, workv1.UpdateStrategyTypeUpdate)
+		if ssa := c.UpdateStrategy.ServerSideApply; ssa != nil {
+			ssa.FieldManager = cmp.Or(ssa.FieldManager, "work-agent")
+			for j := range ssa.IgnoreFields {
+				ssa.IgnoreFields[j].Condition = cmp.Or(ssa.IgnoreFields[j].Condition, workv1.IgnoreFieldsConditionOnSpokePresent)
+			}
+		}
+	}
+}
+
+// sameSpec compares what is to be on a cluster by what it means. Manifests are compared as bytes first: the API server writes the
+// same object the same way.
+func sameSpec(a, b *workv1.ManifestWorkSpec) bool {
+	return slices.EqualFunc(a.Workload.Manifests, b.Workload.Manifests, sameManifest) &&
+		equality.Semantic.DeepEqual(a.DeleteOption, b.DeleteOption) &&
+		equality.Semantic.DeepEqual(a.ManifestConfigs, b.ManifestConfigs) &&
+		equality.Semantic.DeepEqual(a.Executor, b.Executor)
+}
+
+func sameManifest(a, b workv1.Manifest) bool {
+	if bytes.Equal(a.Raw, b.Raw) {
+		return true
+	}
+	var left, right any
+	return json.Unmarshal(a.Raw, &left) == nil && json.Unmarshal(b.Raw, &right) == nil && equality.Semantic.DeepEqual(left, right)
+}

@@ -1,0 +1,114 @@
+package workload
+
+import (
+	"cmp"
+	"encoding/json"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/machinery/addon/ownership"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+)
+
+// Unwritten is the condition that tells that a work of an add-on could not be written or deleted.
+func Unwritten(owner types.NamespacedName, w client.Object, why error) metav1.Condition {
+	switch of, _ := ownership.Parse(w.GetName(), owner); {
+	case of.Hook:
+		return failing(fleet.ConditionHookManifestCompleted, fleet.ReasonHookManifestIsNotCompleted,
+			"The add-on stays until its pre-delete hooks are done. They could not be brought to the cluster: "+why.Error())
+	case of.Hosting:
+		return failing(fleet.ConditionHostingManifestApplied, fleet.ReasonManifestWorkApplyFailed, why.Error())
+	default:
+		return failing(fleet.ConditionManifestApplied, fleet.ReasonManifestWorkApplyFailed, why.Error())
+	}
+}
+
+// work is one that exists. It is never changed.
+type work struct {
+	*workv1.ManifestWork
+	ownership.Place
+	// manifests are the indices of the objects in its spec.
+	manifests map[id]int
+}
+
+// find reads the existing works, ordered by their names' numbers.
+func find(in Input, objects []*object) (works []*work) {
+	known := make(map[string]id, len(objects))
+	for _, o := range objects {
+		known[string(o.raw)] = o.id
+	}
+	owner := client.ObjectKeyFromObject(in.Installation.AddOn)
+	for i := range in.Existing {
+		w := &in.Existing[i]
+		if of, ok := ownership.Of(w); !ok || of != owner {
+			continue
+		}
+		place, _ := ownership.Parse(w.Name, owner)
+		works = append(works, &work{ManifestWork: w, Place: place, manifests: identify(w.Spec.Workload.Manifests, known)})
+	}
+	slices.SortFunc(works, func(a, b *work) int { return cmp.Or(a.Index-b.Index, cmp.Compare(a.Namespace, b.Namespace)) })
+	return works
+}
+
+// identify reads no more of manifests than which objects they are, and not even that of those which are known. One that cannot be
+// read is none.
+func identify(manifests []workv1.Manifest, known map[string]id) map[id]int {
+	found := make(map[id]int, len(manifests))
+	for i := range manifests {
+		if o, ok := known[string(manifests[i].Raw)]; ok {
+			found[o] = i
+			continue
+		}
+		var partial struct {
+			metav1.TypeMeta `json:",inline"`
+			Metadata        struct{ Namespace, Name string }
+		}
+		if json.Unmarshal(manifests[i].Raw, &partial) == nil {
+			kind := schema.FromAPIVersionAndKind(partial.APIVersion, partial.Kind).GroupKind()
+			found[id{kind, partial.Metadata.Namespace, partial.Metadata.Name}] = i
+		}
+	}
+	return found
+}
+
+// reported is what the agent says of an object of the work; nil if nothing.
+func (w *work) reported(o id) *workv1.ManifestCondition {
+	for i := range w.Status.ResourceStatus.Manifests {
+		m := &w.Status.ResourceStatus.Manifests[i]
+		if r := m.ResourceMeta; r.Kind == o.Kind && r.Group == o.Group && r.Name == o.name && (r.Namespace == o.namespace || r.Namespace == "") {
+			return m
+		}
+	}
+	return nil
+}
+
+// observed tells whether the agent has reported on the present spec of the work, in a condition.
+func (w *work) observed(condition string) (c *metav1.Condition, ok bool) {
+	c = meta.FindStatusCondition(w.Status.Conditions, condition)
+	return c, c != nil && c.ObservedGeneration >= w.Generation
+}
+
+// has tells whether the work has applied an object as it is in its present spec.
+func (w *work) has(o id) bool {
+	if _, named := w.manifests[o]; !named {
+		return false
+	}
+	if _, ok := w.observed(fleet.ConditionApplied); !ok {
+		return false
+	}
+	reported := w.reported(o)
+	return reported != nil && meta.IsStatusConditionTrue(reported.Conditions, fleet.ConditionApplied)
+}
+
+// Answered tells whether the agent has said of a work, as it is now, whether it is applied. One that is being deleted is not what it will
+// be.
+func Answered(w *workv1.ManifestWork) bool {
+	_, observed := (&work{ManifestWork: w}).observed(fleet.ConditionApplied)
+	return observed && w.DeletionTimestamp.IsZero()
+}

@@ -1,0 +1,41 @@
+// Package acceptance tells what the hub has decided about a cluster: nothing yet, to accept it, or to deny it.
+package acceptance
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+)
+
+// Accepted tells whether a cluster is accepted and has got what belongs to that: its namespace, and the rights of its agent. That the hub
+// could not see to these once more changes nothing.
+func Accepted(cluster *clusterv1.ManagedCluster) bool {
+	if !cluster.Spec.HubAcceptsClient || fleet.ReservedClusterName(cluster.Name) {
+		return false
+	}
+	condition := meta.FindStatusCondition(cluster.Status.Conditions, fleet.ConditionHubAccepted)
+	return condition != nil && (condition.Status == metav1.ConditionTrue || condition.Reason == fleet.ReasonHubClusterAdminAcceptFail)
+}
+
+// Denied tells whether a cluster is not accepted and somebody has decided that. The hub puts its finalizer on a cluster before it gives
+// its agent any right, and sets the condition after: one of them is there, whatever happens in between.
+func Denied(cluster *clusterv1.ManagedCluster) bool {
+	decided := meta.FindStatusCondition(cluster.Status.Conditions, fleet.ConditionHubAccepted) != nil ||
+		slices.Contains(cluster.Finalizers, fleet.FinalizerManagedCluster)
+	return decided && !cluster.Spec.HubAcceptsClient
+}
+
+// CutOff tells whether a cluster is denied with nothing left to its agent and its add-ons. A cluster that is accepted again is not, even
+// where whoever accepts it leaves the label.
+func CutOff(cluster *clusterv1.ManagedCluster) bool {
+	return cluster.Labels[fleet.LabelCutOff] == fleet.LabelTrue && !cluster.Spec.HubAcceptsClient
+}
+
+// ActedOn tells whether the hub brings anything new to a cluster by itself: it is accepted, and is to stay.
+func ActedOn(cluster *clusterv1.ManagedCluster) bool {
+	return Accepted(cluster) && cluster.DeletionTimestamp.IsZero()
+}

@@ -1,0 +1,71 @@
+// Package ownership tells which ManifestWorks belong to which add-ons. It is pure, and light enough for the command line.
+package ownership
+
+import (
+	"cmp"
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+)
+
+// Kind is that of the objects that own the works of add-ons.
+const Kind = "ManagedClusterAddOn"
+
+// Of is the add-on that a ManifestWork belongs to: the name of its ManagedClusterAddOn, and the cluster that this is for. ok is
+// false for works that are none of an add-on's, even if they have the label: whoever may write works in one namespace must not
+// pass one off as that of an add-on in another, unless it could be on its hosting cluster; and what the hub or another controller makes for
+// somebody, as for a ManifestWorkReplicaSet, must not become that of an add-on by the name and labels that he chooses for it. A work that
+// has lost its owner reference still is the add-on's, and gets it back.
+func Of(w metav1.Object) (key types.NamespacedName, ok bool) {
+	key.Name = w.GetLabels()[fleet.LabelAddOnName]
+	if key.Name == "" || controlledByOther(w, key.Name) {
+		return types.NamespacedName{}, false
+	}
+	key.Namespace = cmp.Or(w.GetLabels()[fleet.LabelAddOnNamespace], w.GetNamespace())
+	place, ok := Parse(w.GetName(), key)
+	if !ok || !place.Hosting && w.GetNamespace() != key.Namespace {
+		return types.NamespacedName{}, false
+	}
+	return key, true
+}
+
+// controlledByOther tells whether a work is made, and kept as it is, by a controller that is not the manager of an add-on of that name.
+func controlledByOther(w metav1.Object, addOn string) bool {
+	if _, ofSet := w.GetLabels()[fleet.LabelManifestWorkReplicaSet]; ofSet {
+		return true
+	}
+	controller := metav1.GetControllerOfNoCopy(w)
+	return controller != nil && (controller.Kind != Kind || controller.Name != addOn)
+}
+
+// Place is what the name of a work says of it: whether it is for the hosting cluster, and has hooks, and its number otherwise.
+type Place struct {
+	Hosting, Hook bool
+	Index         int
+}
+
+// Parse is the reverse of the names in package fleet.
+func Parse(name string, owner types.NamespacedName) (Place, bool) {
+	switch name {
+	case fleet.AddOnPreDeleteWork(owner.Name):
+		return Place{Hook: true}, true
+	case fleet.AddOnHostingPreDeleteWork(owner.Name, owner.Namespace):
+		return Place{Hook: true, Hosting: true}, true
+	}
+	number := name[strings.LastIndexByte(name, '-')+1:]
+	index, err := strconv.Atoi(number)
+	if err != nil || index < 0 {
+		return Place{}, false
+	}
+	switch name {
+	case fleet.AddOnDeployWork(owner.Name, index):
+		return Place{Index: index}, true
+	case fleet.AddOnHostingDeployWork(owner.Name, owner.Namespace, index):
+		return Place{Hosting: true, Index: index}, true
+	}
+	return Place{}, false
+}

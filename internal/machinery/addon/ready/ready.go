@@ -1,0 +1,73 @@
+// Package ready tells from what managed clusters report of Deployments and DaemonSets whether these are ready. It is pure.
+package ready
+
+import (
+	"errors"
+	"fmt"
+
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/machinery/text"
+)
+
+// Names under which values are reported.
+const (
+	readyReplicas      = "ReadyReplicas"          // well known
+	replicas           = "Replicas"               // well known
+	numberReady        = "NumberReady"            // well known
+	numberWanted       = "DesiredNumberScheduled" // well known
+	desiredReplicas    = "DesiredReplicas"
+	observedGeneration = "ObservedGeneration"
+)
+
+// DeploymentFeedback is what Deployment has to know. The well-known values leave out zeros: a Deployment that is scaled to none would
+// look like one that nobody has seen.
+func DeploymentFeedback() []workv1.FeedbackRule {
+	return wellKnownAnd(desiredReplicas, ".spec.replicas")
+}
+
+// Deployment wants a ready replica, or none at all.
+func Deployment(reported workv1.StatusFeedbackResult) error {
+	wanted, known := integer(reported, desiredReplicas)
+	if !known {
+		wanted, known = integer(reported, replicas) // an agent may not have seen the rule for the other yet
+	}
+	if ready, _ := integer(reported, readyReplicas); ready >= 1 || known && wanted == 0 {
+		return nil
+	}
+	return fmt.Errorf("none of %s is ready", text.Count(int(wanted), "replica"))
+}
+
+// DaemonSetFeedback is what DaemonSet has to know. One that its controller has not seen yet wants no pods, like one that fits no
+// node.
+func DaemonSetFeedback() []workv1.FeedbackRule {
+	return wellKnownAnd(observedGeneration, ".status.observedGeneration")
+}
+
+// DaemonSet wants all pods to be ready.
+func DaemonSet(reported workv1.StatusFeedbackResult) error {
+	if _, seen := integer(reported, observedGeneration); !seen {
+		return errors.New("its controller has not seen it yet")
+	}
+	wanted, _ := integer(reported, numberWanted)
+	ready, _ := integer(reported, numberReady)
+	if ready == wanted {
+		return nil
+	}
+	return fmt.Errorf("%d of %s are ready", ready, text.Count(int(wanted), "pod"))
+}
+
+func wellKnownAnd(name, path string) []workv1.FeedbackRule {
+	return []workv1.FeedbackRule{
+		{Type: workv1.WellKnownStatusType},
+		{Type: workv1.JSONPathsType, JSONPaths: []workv1.JSONPath{{Name: name, Path: path}}},
+	}
+}
+
+func integer(reported workv1.StatusFeedbackResult, name string) (int64, bool) {
+	for _, value := range reported.Values {
+		if value.Name == name && value.Value.Integer != nil {
+			return *value.Value.Integer, true
+		}
+	}
+	return 0, false
+}

@@ -1,0 +1,233 @@
+package fleet
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Groups that identities on the hub belong to.
+const (
+	// GroupManagedClusters is the group of the agents of all clusters.
+	GroupManagedClusters = identityPrefix + "managed-clusters"
+	// GroupBootstrap is the group of bootstrap tokens, which may ask for a certificate and no more.
+	GroupBootstrap = "system:bootstrappers:managedcluster"
+	// GroupAuthenticated is the group of everybody the API server knows.
+	GroupAuthenticated = "system:authenticated"
+)
+
+// Signers of the certificates of agents and add-ons.
+const (
+	// SignerKubeAPIServerClient signs client certificates for the API server of the hub.
+	SignerKubeAPIServerClient = "kubernetes.io/kube-apiserver-client"
+	// SignerGRPC signs client certificates for the gRPC server of the hub.
+	SignerGRPC = "open-cluster-management.io/grpc"
+)
+
+// IsReservedSigner tells whether the certificates of a signer mean something to Kubernetes or to the hub, so that nobody else may
+// have them signed.
+func IsReservedSigner(signer string) bool {
+	domain, _, _ := strings.Cut(signer, "/")
+	return signer == SignerGRPC || domain == "kubernetes.io" || strings.HasSuffix(domain, ".kubernetes.io") ||
+		strings.HasSuffix(domain, ".k8s.io")
+}
+
+// AgentUserAgent is as what an agent of ours sends its requests, and so the field manager of what it writes on the hub: those of
+// other implementations do not know our extensions.
+const AgentUserAgent = "capstan-agent"
+
+// CSRApprovalReason is the reason on certificate requests that the hub approves by itself.
+const CSRApprovalReason = "AutoApprovedByHubCSRApprovingController"
+
+const (
+	identityPrefix     = "system:open-cluster-management:"
+	awsGroupPrefix     = "open-cluster-management:"
+	addOnDNSSuffix     = ".addon.open-cluster-management.io"
+	serviceAccountUser = "system:serviceaccount:"
+)
+
+// ClusterUser is the user as whom an agent of a cluster acts on the hub, the common name of its certificate.
+func ClusterUser(cluster, agent string) string {
+	return identityPrefix + cluster + ":" + agent
+}
+
+// ParseClusterUser takes a user apart that ClusterUser made. The error says what is wrong with any other user.
+func ParseClusterUser(user string) (cluster, agent string, err error) {
+	rest, ok := strings.CutPrefix(user, identityPrefix)
+	if !ok {
+		return "", "", notAClusterUser(user)
+	}
+	cluster, agent, _ = strings.Cut(rest, ":")
+	if cluster == "" || agent == "" || strings.Contains(agent, ":") {
+		return "", "", notAClusterUser(user)
+	}
+	return cluster, agent, nil
+}
+
+func notAClusterUser(user string) error {
+	return fmt.Errorf("user %q is not the agent of a cluster, which would be %q", user, ClusterUser("CLUSTER", "AGENT"))
+}
+
+// ClusterGroup is the group of all agents of a cluster.
+func ClusterGroup(cluster string) string {
+	return identityPrefix + cluster
+}
+
+// IsAgentIdentity tells whether a user or a group is one of those that a hub gives to agents of clusters and of add-ons. No part of
+// Kubernetes has such a name.
+func IsAgentIdentity(userOrGroup string) bool {
+	return strings.HasPrefix(userOrGroup, identityPrefix)
+}
+
+// ReservedClusterName tells whether no cluster can have a name, because what is made of it would be something else: the
+// group of the agents of all clusters, a role that all of them share, or a namespace that the hub has for itself.
+func ReservedClusterName(cluster string) bool {
+	switch cluster {
+	case "default", "kube-system", "kube-public", "kube-node-lease", NamespaceOperators, NamespaceHub:
+		return true
+	}
+	return ClusterGroup(cluster) == GroupManagedClusters ||
+		ManagedClusterClusterRole(cluster) == ClusterRoleRegistration ||
+		ManagedClusterClusterRole(cluster) == ClusterRoleWork
+}
+
+// ClusterGroups are the groups of an agent of a cluster, the organisations of its certificate.
+func ClusterGroups(cluster string) []string {
+	return []string{ClusterGroup(cluster), GroupManagedClusters}
+}
+
+// AWSClusterGroup is the group of the agents of a cluster that joins through AWS IAM. Whatever ClusterGroup is granted,
+// it is granted as well.
+func AWSClusterGroup(cluster string) string {
+	return awsGroupPrefix + cluster
+}
+
+// AgentClusters are the clusters as whose agent somebody in these groups acts on the hub: one for an agent, none for anybody
+// else.
+func AgentClusters(groups []string) []string {
+	var clusters []string
+	for _, group := range groups {
+		cluster, ok := strings.CutPrefix(group, identityPrefix)
+		if !ok {
+			cluster, ok = strings.CutPrefix(group, awsGroupPrefix)
+		}
+		// The groups of add-ons go on after the name of the cluster.
+		if ok && cluster != "" && !strings.Contains(cluster, ":") && group != GroupManagedClusters && !slices.Contains(clusters, cluster) {
+			clusters = append(clusters, cluster)
+		}
+	}
+	return clusters
+}
+
+// ClustersBehind are the clusters that somebody acts for: as the agent of one, as an add-on on it, or as a service account in its
+// namespace, which is how add-ons with tokens do. Most service accounts of the hub are in namespaces of no cluster.
+func ClustersBehind(user string, groups []string) []string {
+	clusters := AgentClusters(groups)
+	add := func(cluster string) {
+		if cluster != "" && !slices.Contains(clusters, cluster) {
+			clusters = append(clusters, cluster)
+		}
+	}
+	for _, name := range append([]string{user}, groups...) {
+		if rest, ok := strings.CutPrefix(name, identityPrefix+"cluster:"); ok {
+			cluster, _, _ := strings.Cut(rest, ":")
+			add(cluster)
+		}
+	}
+	if cluster, _, err := ParseClusterUser(user); err == nil && !strings.HasPrefix(user, identityPrefix+"cluster:") {
+		add(cluster)
+	}
+	if rest, ok := strings.CutPrefix(user, serviceAccountUser); ok {
+		namespace, _, _ := strings.Cut(rest, ":")
+		add(namespace)
+	}
+	return clusters
+}
+
+// IsAgentOn tells whether somebody is an agent with regard to what is in the namespace of a cluster: that of any cluster, an add-on on any,
+// or a service account in this namespace, which is how add-ons with tokens act. Service accounts elsewhere are managers on the hub, as far
+// as can be told by the name.
+func IsAgentOn(cluster, user string, groups []string) bool {
+	return IsAgentIdentity(user) || slices.ContainsFunc(groups, IsAgentIdentity) || len(AgentClusters(groups)) > 0 ||
+		strings.HasPrefix(user, ServiceAccountUser(cluster, ""))
+}
+
+// IsJoining tells whether somebody has a bootstrap credential, with which agents ask to join: a bootstrap token, or a token of
+// ServiceAccountBootstrap or of the account that was used before it.
+func IsJoining(user string, groups []string) bool {
+	return slices.Contains(groups, GroupBootstrap) ||
+		user == ServiceAccountUser(NamespaceOperators, ServiceAccountBootstrap) ||
+		user == ServiceAccountUser(NamespaceOperators, ServiceAccountLegacyBootstrap)
+}
+
+// ClusterCSRGenerateName begins the names of the certificate requests of a cluster.
+func ClusterCSRGenerateName(cluster string) string {
+	return cluster + "-"
+}
+
+// AddOnUser is the user as whom an agent of an add-on acts on the hub.
+func AddOnUser(cluster, addOn, agent string) string {
+	return AddOnGroup(cluster, addOn) + ":agent:" + agent
+}
+
+// TemplateAgent is the name of the agent of an AddOnTemplate in its user name. Charts go by it. What a ManagedClusterAddOn names nobody for
+// is registered under the name of the add-on itself.
+func TemplateAgent(addOn string) string {
+	return addOn + "-agent"
+}
+
+// ParseAddOnUser takes a user apart that AddOnUser made. The error says what is wrong with any other user.
+func ParseAddOnUser(user string) (cluster, addOn, agent string, err error) {
+	rest, ok := strings.CutPrefix(user, identityPrefix+"cluster:")
+	parts := strings.Split(rest, ":")
+	if !ok || len(parts) != 5 || parts[1] != "addon" || parts[3] != "agent" ||
+		parts[0] == "" || parts[2] == "" || parts[4] == "" {
+		return "", "", "", fmt.Errorf("user %q is not the agent of an add-on, which would be %q",
+			user, AddOnUser("CLUSTER", "ADDON", "AGENT"))
+	}
+	return parts[0], parts[2], parts[4], nil
+}
+
+// AddOnGroup is the group of the agents of an add-on on one cluster.
+func AddOnGroup(cluster, addOn string) string {
+	return identityPrefix + "cluster:" + cluster + ":addon:" + addOn
+}
+
+// AddOnGroups are the groups of an agent of an add-on: on its cluster, and on all of them.
+func AddOnGroups(cluster, addOn string) []string {
+	return []string{AddOnGroup(cluster, addOn), identityPrefix + "addon:" + addOn}
+}
+
+// AddOnDNSName is the DNS name in the certificate requests of an add-on.
+func AddOnDNSName(addOn string) string {
+	return addOn + addOnDNSSuffix
+}
+
+// AddOnCSRGenerateName begins the names of the certificate requests of an add-on.
+func AddOnCSRGenerateName(cluster, addOn string) string {
+	return "addon-" + cluster + "-" + addOn + "-"
+}
+
+// AddOnServiceAccount is the service account, in the namespace of the cluster, of an add-on that registers with
+// tokens.
+func AddOnServiceAccount(addOn string) string {
+	return addOn + "-agent"
+}
+
+// AddOnTokenUser is the user as whom such an add-on acts on the hub.
+func AddOnTokenUser(cluster, addOn string) string {
+	return ServiceAccountUser(cluster, AddOnServiceAccount(addOn))
+}
+
+// NoExecutor is the name to execute a ManifestWork as that names no executor: that of the agent itself.
+const NoExecutor = "system:serviceaccount::klusterlet-work-sa"
+
+// ServiceAccountUser is the user that a service account acts as. It is also the name to execute a ManifestWork as.
+func ServiceAccountUser(namespace, name string) string {
+	return serviceAccountUser + namespace + ":" + name
+}
+
+// ServiceAccountGroups are the groups that Kubernetes puts every service account of a namespace into.
+func ServiceAccountGroups(namespace string) []string {
+	return []string{"system:serviceaccounts", GroupAuthenticated, "system:serviceaccounts:" + namespace}
+}

@@ -1,0 +1,135 @@
+package conditions
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/machinery/manifest/objecthealth"
+)
+
+// manifest is an applied one with the conditions.
+func manifest(ordinal int32, conditions ...metav1.Condition) workv1.ManifestCondition {
+	return workv1.ManifestCondition{
+		ResourceMeta: workv1.ManifestResourceMeta{Ordinal: ordinal, Kind: "Thing", Name: fmt.Sprintf("thing%d", ordinal)},
+		Conditions: append([]metav1.Condition{{Type: "Applied", Status: metav1.ConditionTrue, Reason: "AppliedManifestComplete"}},
+			conditions...),
+	}
+}
+
+func ruled(kind string, status metav1.ConditionStatus) metav1.Condition {
+	return metav1.Condition{Type: kind, Status: status, Reason: "ConditionRuleEvaluated", Message: kind + " is " + string(status)}
+}
+
+// WK-30: which status wins, and what the message says.
+func TestAggregateRules(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		kind, statuses string
+		want           metav1.ConditionStatus
+	}{
+		{"Complete", "True True", "True"}, {"Complete", "True False Unknown", "False"}, {"Complete", "True Unknown", "Unknown"},
+		{"Custom", "Unknown False", "False"}, {"Degraded", "True False", "False"},
+		{"Progressing", "False True Unknown", "True"}, {"Progressing", "False Unknown", "Unknown"}, {"Progressing", "False False", "False"},
+	} {
+		var manifests []workv1.ManifestCondition
+		for i, status := range strings.Fields(test.statuses) {
+			manifests = append(manifests, manifest(int32(i), ruled(test.kind, metav1.ConditionStatus(status))))
+		}
+		got := meta.FindStatusCondition(Aggregate(manifests, sets.New(test.kind)), test.kind)
+		message := fmt.Sprintf("Aggregated from %d manifest conditions", len(manifests))
+		if got == nil || got.Status != test.want || got.Reason != "ConditionRulesAggregated" || got.Message != message {
+			t.Errorf("%s of %s: %+v, want %s", test.kind, test.statuses, got, test.want)
+		}
+	}
+	single := []workv1.ManifestCondition{manifest(0), manifest(1, ruled("Custom", "True"))}
+	if got := meta.FindStatusCondition(Aggregate(single, sets.New("Custom")), "Custom"); got == nil || got.Message != "Custom is True" {
+		t.Errorf("the message of a single source: %+v", got)
+	}
+}
+
+// Gap W6: without rules, works are Progressing and Degraded by what is in them. WK-31: with a rule, it decides alone.
+func TestAggregateHealth(t *testing.T) {
+	t.Parallel()
+	of := func(ordinal int32, phase objecthealth.Phase) workv1.ManifestCondition {
+		return manifest(ordinal, Derive(objecthealth.Health{Phase: phase, Message: "so it is"})...)
+	}
+	unapplied := manifest(0)
+	unapplied.Conditions[0].Status = metav1.ConditionFalse
+	for name, test := range map[string]struct {
+		manifests             []workv1.ManifestCondition
+		ruled                 sets.Set[string]
+		progressing, degraded metav1.ConditionStatus
+		message               string
+	}{
+		"nothing":           {nil, nil, "False", "False", "as they should be"},
+		"things that exist": {[]workv1.ManifestCondition{manifest(0), manifest(1)}, nil, "False", "False", "as they should be"},
+		"current":           {[]workv1.ManifestCondition{manifest(0), of(1, objecthealth.Current)}, nil, "False", "False", "as they should be"},
+		"on its way": {[]workv1.ManifestCondition{of(0, objecthealth.Current), of(1, objecthealth.InProgress)}, nil, "True", "False",
+			"1 of 2 resources are on their way: Thing thing1: so it is"},
+		"failed": {[]workv1.ManifestCondition{of(0, objecthealth.Current), of(1, objecthealth.Failed)}, nil, "True", "True",
+			"Thing thing1: so it is"},
+		"not applied": {[]workv1.ManifestCondition{unapplied, of(1, objecthealth.Current)}, nil, "True", "False",
+			"Thing thing0: it is not applied yet"},
+		"several": {[]workv1.ManifestCondition{of(2, objecthealth.InProgress), of(0, objecthealth.InProgress),
+			of(1, objecthealth.InProgress)}, nil, "True", "False", "3 of 3 resources are on their way: Thing thing0: so it is; and 2 more"},
+		"a rule": {[]workv1.ManifestCondition{manifest(0, ruled("Progressing", "False")), of(1, objecthealth.InProgress)},
+			sets.New("Progressing"), "False", "False", "Progressing is False"},
+		"a rule not yet run": {[]workv1.ManifestCondition{manifest(0), of(1, objecthealth.Current)}, sets.New("Progressing"), "", "False", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := Aggregate(test.manifests, test.ruled)
+			for kind, want := range map[string]metav1.ConditionStatus{"Progressing": test.progressing, "Degraded": test.degraded} {
+				var status metav1.ConditionStatus
+				if cond := meta.FindStatusCondition(got, kind); cond != nil {
+					status = cond.Status
+				}
+				if status != want {
+					t.Errorf("%s is %q, want %q", kind, status, want)
+				}
+			}
+			if cond := meta.FindStatusCondition(got, "Progressing"); cond != nil && !strings.Contains(cond.Message, test.message) {
+				t.Errorf("message %q, want %q", cond.Message, test.message)
+			}
+		})
+	}
+}
+
+// Property: the order of the manifests does not matter.
+func TestAggregateInAnyOrder(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(1, 2))
+	statuses := []metav1.ConditionStatus{"True", "False", "Unknown"}
+	phases := []objecthealth.Phase{objecthealth.Current, objecthealth.InProgress, objecthealth.Failed}
+	for range 2000 {
+		var manifests []workv1.ManifestCondition
+		for i := range random.IntN(6) {
+			m := manifest(int32(i))
+			for _, kind := range []string{"Complete", "Progressing", "Custom"} {
+				if random.IntN(2) == 0 {
+					m.Conditions = append(m.Conditions, ruled(kind, statuses[random.IntN(3)]))
+				}
+			}
+			for _, cond := range Derive(objecthealth.Health{Phase: phases[random.IntN(3)], Message: fmt.Sprint(i)}) {
+				if meta.FindStatusCondition(m.Conditions, cond.Type) == nil {
+					m.Conditions = append(m.Conditions, cond)
+				}
+			}
+			m.Conditions[0].Status = statuses[random.IntN(2)]
+			manifests = append(manifests, m)
+		}
+		want := Aggregate(manifests, sets.New("Complete"))
+		random.Shuffle(len(manifests), func(i, j int) { manifests[i], manifests[j] = manifests[j], manifests[i] })
+		if got := Aggregate(manifests, sets.New("Complete")); !cmp.Equal(want, got) {
+			t.Fatalf("another order, another result:\n%s", cmp.Diff(want, got))
+		}
+	}
+}

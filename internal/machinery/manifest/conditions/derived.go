@@ -1,0 +1,69 @@
+package conditions
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/manifest/objecthealth"
+)
+
+var (
+	jobKind = schema.GroupKind{Group: "batch", Kind: "Job"}
+	podKind = schema.GroupKind{Kind: "Pod"}
+)
+
+// wellKnown evaluates a rule of type WellKnownConditions: whether a Job or a Pod has completed or failed. It knows no other kinds.
+func wellKnown(object *unstructured.Unstructured, rule workv1.ConditionRule) (cond metav1.Condition, ok bool) {
+	if rule.Condition != "" && rule.Condition != fleet.ConditionComplete {
+		return cond, false
+	}
+	var finished bool
+	switch object.GroupVersionKind().GroupKind() {
+	case jobKind:
+		finished = hasTrueCondition(object, "Complete", "Failed")
+	case podKind:
+		phase, _, _ := unstructured.NestedString(object.Object, "status", "phase")
+		finished = phase == "Succeeded" || phase == "Failed"
+	default:
+		return cond, false
+	}
+	message := rule.Message
+	if message == "" {
+		message = defaultMessage(fleet.ConditionComplete, finished)
+	}
+	return metav1.Condition{
+		Type: fleet.ConditionComplete, Status: statusOf(finished), Reason: fleet.ReasonConditionRuleEvaluated, Message: clip(message),
+	}, true
+}
+
+func hasTrueCondition(object *unstructured.Unstructured, kinds ...string) bool {
+	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
+	for _, c := range conditions {
+		fields, _ := c.(map[string]any)
+		for _, kind := range kinds {
+			if fields["type"] == kind && fields["status"] == string(metav1.ConditionTrue) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Derive returns the conditions that an object of a known kind has without any rule.
+func Derive(h objecthealth.Health) []metav1.Condition {
+	progressing, degraded, reason := metav1.ConditionFalse, metav1.ConditionFalse, fleet.ReasonHealthCurrent
+	switch h.Phase {
+	case objecthealth.InProgress:
+		progressing, reason = metav1.ConditionTrue, fleet.ReasonHealthInProgress
+	case objecthealth.Failed:
+		progressing, degraded, reason = metav1.ConditionTrue, metav1.ConditionTrue, fleet.ReasonHealthFailed
+	}
+	message := clip(h.Message)
+	return []metav1.Condition{
+		{Type: fleet.ConditionProgressing, Status: progressing, Reason: reason, Message: message},
+		{Type: fleet.ConditionDegraded, Status: degraded, Reason: reason, Message: message},
+	}
+}

@@ -1,0 +1,185 @@
+// Package signingrequest reads CertificateSigningRequests, and approves or denies them, for all controllers that decide on them.
+package signingrequest
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+)
+
+// Parse returns what is requested. It fails if that was not signed with the key that it is for.
+func Parse(csr *certificatesv1.CertificateSigningRequest) (*x509.CertificateRequest, error) {
+	block, _ := pem.Decode(csr.Spec.Request)
+	if block == nil || block.Type != "CERTIFICATE REQUEST" {
+		return nil, errors.New("spec.request is no PEM block of type CERTIFICATE REQUEST")
+	}
+	request, err := x509.ParseCertificateRequest(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("spec.request: %w", err)
+	}
+	if err := request.CheckSignature(); err != nil {
+		return nil, fmt.Errorf("spec.request: %w", err)
+	}
+	return request, nil
+}
+
+// IsFor tells whether a certificate for the subject is requested: for all of it and nothing else, but the group that everybody
+// is in.
+func IsFor(request *x509.CertificateRequest, subject addonv1beta1.Subject) bool {
+	asked := request.Subject
+	return asked.CommonName == subject.User &&
+		sets.New(asked.Organization...).Delete(fleet.GroupAuthenticated).Equal(sets.New(subject.Groups...).Delete(fleet.GroupAuthenticated)) &&
+		sets.New(asked.OrganizationalUnit...).Equal(sets.New(subject.OrganizationUnits...)) &&
+		len(asked.Names) == 1+len(asked.Organization)+len(asked.OrganizationalUnit) // attributes of no other kind
+}
+
+// OfClient tells whether the usages are those of a client certificate and no others.
+func OfClient(usages []certificatesv1.KeyUsage) bool {
+	allowed := []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment,
+		certificatesv1.UsageClientAuth}
+	for _, u := range usages {
+		if !slices.Contains(allowed, u) {
+			return false
+		}
+	}
+	return slices.Contains(usages, certificatesv1.UsageClientAuth)
+}
+
+// Decided tells whether the request is approved or denied already.
+func Decided(csr *certificatesv1.CertificateSigningRequest) bool {
+	return slices.ContainsFunc(csr.Status.Conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool {
+		return c.Type == certificatesv1.CertificateApproved || c.Type == certificatesv1.CertificateDenied
+	})
+}
+
+// Undecided tells whether the request is neither approved nor denied yet.
+func Undecided(csr *certificatesv1.CertificateSigningRequest) bool { return !Decided(csr) }
+
+// Outdated tells whether a request is from before the time from which on certificates of its cluster hold: whoever made it may be somebody
+// that the hub does not let in any more.
+func Outdated(csr *certificatesv1.CertificateSigningRequest, cluster client.Object) bool {
+	notBefore, err := fleet.CredentialsNotBefore(cluster.GetAnnotations())
+	return err != nil || csr.CreationTimestamp.Time.Before(notBefore)
+}
+
+// OutdatedMessage says so of a request.
+func OutdatedMessage(cluster client.Object) string {
+	return fmt.Sprintf("it is older than the certificates that hold for ManagedCluster %s, whose annotation %s is %q",
+		cluster.GetName(), fleet.AnnotationCredentialsNotBefore, cluster.GetAnnotations()[fleet.AnnotationCredentialsNotBefore])
+}
+
+// indexAddOn of requests is the ManagedClusterAddOn that they are labelled to be of.
+const indexAddOn = "certrequest.addon"
+
+// AddIndex adds the index that OfAddOn reads through. Of all requests of a fleet, few are of one add-on.
+func AddIndex(ctx context.Context, indexer client.FieldIndexer) error {
+	if err := indexer.IndexField(ctx, &certificatesv1.CertificateSigningRequest{}, indexAddOn, addOnOf); err != nil {
+		return fmt.Errorf("index CertificateSigningRequests by %s: %w", indexAddOn, err)
+	}
+	return nil
+}
+
+func addOnOf(csr client.Object) []string {
+	cluster, addOn := csr.GetLabels()[fleet.LabelClusterName], csr.GetLabels()[fleet.LabelAddOnName]
+	if cluster == "" || addOn == "" {
+		return nil
+	}
+	return []string{client.ObjectKey{Namespace: cluster, Name: addOn}.String()}
+}
+
+// OfAddOn returns what finds those requests of a ManagedClusterAddOn that are to be looked at again with it. The reader needs the index of
+// AddIndex.
+func OfAddOn(c client.Reader, which func(*certificatesv1.CertificateSigningRequest) bool) handler.MapFunc {
+	return func(ctx context.Context, addOn client.Object) []reconcile.Request {
+		key := client.ObjectKeyFromObject(addOn)
+		found, err := List(ctx, c, which, client.MatchingFields{indexAddOn: key.String()})
+		if err != nil {
+			log.FromContext(ctx).Error(err, "The certificate requests of an add-on cannot be looked at again", "addOn", key)
+		}
+		return found
+	}
+}
+
+// List returns those requests out of what the options select that which tells.
+func List(
+	ctx context.Context, c client.Reader, which func(*certificatesv1.CertificateSigningRequest) bool, options ...client.ListOption,
+) (found []reconcile.Request, err error) {
+	csrs := &certificatesv1.CertificateSigningRequestList{}
+	if err := c.List(ctx, csrs, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
+		return nil, fmt.Errorf("list CertificateSigningRequests: %w", err)
+	}
+	for i := range csrs.Items {
+		if which(&csrs.Items[i]) {
+			found = append(found, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&csrs.Items[i])})
+		}
+	}
+	return found, nil
+}
+
+// AddOnChanged matches ManagedClusterAddOns whose requests may be decided otherwise now: others register, or by other configurations.
+func AddOnChanged() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok := e.ObjectOld.(*addonv1beta1.ManagedClusterAddOn)
+		after, too := e.ObjectNew.(*addonv1beta1.ManagedClusterAddOn)
+		return !ok || !too || !equality.Semantic.DeepEqual(before.Status.Registrations, after.Status.Registrations) ||
+			!slices.EqualFunc(before.Status.ConfigReferences, after.Status.ConfigReferences, sameDesired)
+	}}
+}
+
+// sameDesired leaves out how far the configuration has come: that changes for every add-on with each rollout.
+func sameDesired(a, b addonv1beta1.ConfigReference) bool {
+	return a.ConfigGroupResource == b.ConfigGroupResource && equality.Semantic.DeepEqual(a.DesiredConfig, b.DesiredConfig)
+}
+
+// ToBeSigned tells whether the request is approved and has no certificate yet.
+func ToBeSigned(csr *certificatesv1.CertificateSigningRequest) bool {
+	approved := false
+	for _, c := range csr.Status.Conditions {
+		switch c.Type {
+		case certificatesv1.CertificateApproved:
+			approved = true
+		case certificatesv1.CertificateDenied, certificatesv1.CertificateFailed:
+			return false
+		}
+	}
+	return approved && len(csr.Status.Certificate) == 0
+}
+
+// ApprovedByHub tells whether the hub approved the request by itself.
+func ApprovedByHub(csr *certificatesv1.CertificateSigningRequest) bool {
+	return slices.ContainsFunc(csr.Status.Conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool {
+		return c.Type == certificatesv1.CertificateApproved && c.Reason == fleet.CSRApprovalReason
+	})
+}
+
+// Approve approves the request in the name of the hub; the message says why.
+func Approve(ctx context.Context, c client.Client, csr *certificatesv1.CertificateSigningRequest, now time.Time, message string) error {
+	at := metav1.NewTime(now)
+	csr.Status.Conditions = append(csr.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
+		Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: fleet.CSRApprovalReason,
+		Message: message, LastUpdateTime: at, LastTransitionTime: at,
+	})
+	if err := c.SubResource("approval").Update(ctx, csr); err != nil {
+		return fmt.Errorf("approve CertificateSigningRequest %s: %w", csr.Name, err)
+	}
+	return nil
+}

@@ -1,0 +1,127 @@
+package signingrequest
+
+import (
+	"context"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/asn1"
+	"testing"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+)
+
+// AF-05 A2: whoever approves or signs does so for one subject, and for nothing that is added to it.
+func TestIsFor(t *testing.T) {
+	t.Parallel()
+	subject := addonv1beta1.Subject{User: "agent", Groups: []string{"a", "b"}, OrganizationUnits: []string{"unit"}}
+	uid := []pkix.AttributeTypeAndValue{{Type: asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 57683, 2}, Value: "of somebody else"}}
+	for name, c := range map[string]struct {
+		asked pkix.Name
+		want  bool
+	}{
+		"the subject": {pkix.Name{CommonName: "agent", Organization: []string{"b", "a"}, OrganizationalUnit: []string{"unit"}}, true},
+		"and everybody": {pkix.Name{CommonName: "agent", Organization: []string{"b", "a", "system:authenticated"},
+			OrganizationalUnit: []string{"unit"}}, true},
+		"another user": {pkix.Name{CommonName: "admin", Organization: []string{"b", "a"}, OrganizationalUnit: []string{"unit"}}, false},
+		"one group more": {pkix.Name{CommonName: "agent", Organization: []string{"b", "a", "system:masters"},
+			OrganizationalUnit: []string{"unit"}}, false},
+		"one group less": {pkix.Name{CommonName: "agent", Organization: []string{"b"}, OrganizationalUnit: []string{"unit"}}, false},
+		"no unit":        {pkix.Name{CommonName: "agent", Organization: []string{"b", "a"}}, false},
+		"an attribute besides": {pkix.Name{CommonName: "agent", Organization: []string{"b", "a"}, OrganizationalUnit: []string{"unit"},
+			ExtraNames: uid}, false},
+		"a serial number": {pkix.Name{CommonName: "agent", Organization: []string{"b", "a"}, OrganizationalUnit: []string{"unit"},
+			SerialNumber: "1"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var parsed pkix.Name
+			sequence := c.asked.ToRDNSequence()
+			parsed.FillFromRDNSequence(&sequence)
+			if got := IsFor(&x509.CertificateRequest{Subject: parsed}, subject); got != c.want {
+				t.Errorf("%t for %s", got, parsed)
+			}
+		})
+	}
+}
+
+// AF-05, AF-06: the requests of an add-on that wait are looked at again with it, and no others.
+func TestOfAddOn(t *testing.T) {
+	t.Parallel()
+	request := func(name, cluster, addOn string, kinds ...certificatesv1.RequestConditionType) *certificatesv1.CertificateSigningRequest {
+		csr := &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
+			fleet.LabelClusterName: cluster, fleet.LabelAddOnName: addOn,
+		}}}
+		for _, kind := range kinds {
+			csr.Status.Conditions = append(csr.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{Type: kind})
+		}
+		return csr
+	}
+	const approved, denied, failed = certificatesv1.CertificateApproved, certificatesv1.CertificateDenied, certificatesv1.CertificateFailed
+	signed := request("signed", "c1", "hello", approved)
+	signed.Status.Certificate = []byte("certificate")
+	builder := fake.NewClientBuilder().WithObjects(
+		request("undecided", "c1", "hello"), request("denied", "c1", "hello", denied), signed,
+		request("approved", "c1", "hello", approved), request("failed", "c1", "hello", approved, failed),
+		request("of another", "c1", "other"), request("approved of another", "c1", "other", approved),
+		request("elsewhere", "c2", "hello"), request("approved elsewhere", "c2", "hello", approved), request("of an agent", "c1", ""),
+	)
+	if err := AddIndex(t.Context(), indexer{builder}); err != nil {
+		t.Fatal(err)
+	}
+	c := builder.Build()
+	addOn := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "hello"}}
+	for want, which := range map[string]func(*certificatesv1.CertificateSigningRequest) bool{"undecided": Undecided, "approved": ToBeSigned} {
+		if found := OfAddOn(c, which)(t.Context(), addOn); len(found) != 1 || found[0].Name != want {
+			t.Errorf("%v, want %s", found, want)
+		}
+	}
+}
+
+// indexer lets a fake client have the index of a manager.
+type indexer struct{ builder *fake.ClientBuilder }
+
+func (i indexer) IndexField(_ context.Context, o client.Object, name string, extract client.IndexerFunc) error {
+	i.builder.WithIndex(o, name, extract)
+	return nil
+}
+
+func hash(of string) *addonv1beta1.ConfigSpecHash { return &addonv1beta1.ConfigSpecHash{SpecHash: of} }
+
+// What decides on the requests of an add-on is in its status, beside much that does not.
+func TestAddOnChanged(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		change func(*addonv1beta1.ManagedClusterAddOnStatus)
+		want   bool
+	}{
+		"nothing":   {func(*addonv1beta1.ManagedClusterAddOnStatus) {}, false},
+		"namespace": {func(s *addonv1beta1.ManagedClusterAddOnStatus) { s.Namespace = "other" }, false},
+		"registrations": {func(s *addonv1beta1.ManagedClusterAddOnStatus) {
+			s.Registrations = []addonv1beta1.RegistrationConfig{{}}
+		}, true},
+		"configurations": {func(s *addonv1beta1.ManagedClusterAddOnStatus) {
+			s.ConfigReferences = append(s.ConfigReferences, addonv1beta1.ConfigReference{})
+		}, true},
+		"another configuration": {func(s *addonv1beta1.ManagedClusterAddOnStatus) { s.ConfigReferences[0].DesiredConfig.SpecHash = "b" },
+			true},
+		"another type": {func(s *addonv1beta1.ManagedClusterAddOnStatus) { s.ConfigReferences[0].Resource = "others" }, true},
+		"the configuration is there": {func(s *addonv1beta1.ManagedClusterAddOnStatus) { s.ConfigReferences[0].LastAppliedConfig = hash("a") },
+			false},
+		"the configuration is seen": {func(s *addonv1beta1.ManagedClusterAddOnStatus) { s.ConfigReferences[0].LastObservedGeneration++ }, false},
+	} {
+		before := &addonv1beta1.ManagedClusterAddOn{}
+		before.Status.ConfigReferences = []addonv1beta1.ConfigReference{{DesiredConfig: hash("a")}}
+		after := before.DeepCopy()
+		test.change(&after.Status)
+		if got := AddOnChanged().Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}); got != test.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
