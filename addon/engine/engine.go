@@ -43,8 +43,8 @@ func Register(mgr ctrl.Manager, o Options) error {
 		signingrequest.AddIndex(context.Background(), mgr.GetFieldIndexer()),
 		installation.Register(mgr, installation.Options{Manager: o.Manager, Catalogue: o.Catalogue, Configs: o.Configs, Requeue: o.Requeue,
 			Clock: o.Clock}),
-		approve.Register(mgr, o.Catalogue, o.Requeue, o.Clock),
-		sign.Register(mgr, o.Catalogue, o.Requeue),
+		approve.Register(mgr, approve.Options{Catalogue: o.Catalogue, Requeue: o.Requeue, Clock: o.Clock}),
+		sign.Register(mgr, sign.Options{Catalogue: o.Catalogue, Requeue: o.Requeue}),
 	)
 	if err != nil {
 		return fmt.Errorf("register the controllers of add-ons: %w", err)

@@ -4,7 +4,6 @@ package hub
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -76,11 +75,17 @@ const GroupPlacement = "placement"
 // group is a set of controllers that is switched on and off as one.
 type group struct {
 	name string
-	// gates have controllers behind them. A group whose gates are all off has none to run; one without gates always has.
+	// gates have controllers behind them. A group runs if one of its gates is on, or if it has none.
 	gates []featuregate.Feature
-	// reads is what the controllers cannot do without, beside what every Kubernetes API serves.
-	reads    func(Options) []schema.GroupVersionResource
-	register []func(ctrl.Manager, Options) error
+	// reads are the resources that the controllers need, in addition to what every Kubernetes API serves.
+	reads       func(Options) []schema.GroupVersionResource
+	controllers []registration
+}
+
+// registration adds a controller to a manager, if the options ask for it.
+type registration struct {
+	runs     func(Options) bool
+	register func(ctrl.Manager, Options) error
 }
 
 // enabled says whether a feature gate is on.
@@ -91,86 +96,96 @@ func (o Options) enabled(gate featuregate.Feature) bool {
 	return o.Gates.Enabled(gate)
 }
 
-// behind is for controllers that are there while a feature gate is on.
-func behind(gate featuregate.Feature, register func(ctrl.Manager, Options) error) func(ctrl.Manager, Options) error {
-	return func(mgr ctrl.Manager, o Options) error {
-		if !o.enabled(gate) {
-			return nil
-		}
-		return register(mgr, o)
-	}
+// always is for the controllers that run whenever their group does.
+func always(Options) bool { return true }
+
+// gated is for the controllers that run while a feature gate is on.
+func gated(gate featuregate.Feature) func(Options) bool {
+	return func(o Options) bool { return o.enabled(gate) }
 }
+
+func hasAutoApprovedUsers(o Options) bool { return len(o.AutoApprovedUsers) > 0 }
+
+func hasPendingClusterExpiry(o Options) bool { return o.PendingClusterExpiry > 0 }
 
 // groups is every controller of the hub.
 var groups = []group{
-	{name: "registration", reads: registrationReads, register: []func(ctrl.Manager, Options) error{
-		func(mgr ctrl.Manager, o Options) error {
-			return accept.Register(mgr, accept.Options{Labels: o.Labels, KeepsContent: !o.Gates.Enabled(featuregates.ResourceCleanup),
-				Clock: o.Clock})
-		},
-		withClock(renewal.Register),
-		withClock(availability.Register),
-		withClock(taint.Register),
-		func(mgr ctrl.Manager, o Options) error {
-			if len(o.AutoApprovedUsers) == 0 {
-				return nil
-			}
-			return errors.Join(autoapprove.Register(mgr, o.Clock, o.AutoApprovedUsers), autoaccept.Register(mgr, o.Clock, o.AutoApprovedUsers))
-		},
-		func(mgr ctrl.Manager, o Options) error {
-			if o.PendingClusterExpiry == 0 {
-				return nil
-			}
-			return expire.Register(mgr, o.Clock, o.PendingClusterExpiry)
-		},
-		behind(featuregates.DefaultClusterSet, func(mgr ctrl.Manager, _ Options) error { return defaultset.Register(mgr) }),
-		withClock(clusterset.Register),
-		withClock(binding.Register),
-		withClock(managednamespace.Register),
-		behind(featuregates.ClusterProfile, withClock(clusterprofile.Register)),
-		func(mgr ctrl.Manager, o Options) error {
+	{name: "registration", reads: registrationReads, controllers: []registration{
+		{always, func(mgr ctrl.Manager, o Options) error {
+			return accept.Register(mgr, accept.Options{Labels: o.Labels, KeepsContent: !o.enabled(featuregates.ResourceCleanup), Clock: o.Clock})
+		}},
+		{always, func(mgr ctrl.Manager, o Options) error { return renewal.Register(mgr, renewal.Options{Clock: o.Clock}) }},
+		{always, func(mgr ctrl.Manager, o Options) error {
+			return availability.Register(mgr, availability.Options{Clock: o.Clock})
+		}},
+		{always, func(mgr ctrl.Manager, _ Options) error { return taint.Register(mgr, taint.Options{}) }},
+		{hasAutoApprovedUsers, func(mgr ctrl.Manager, o Options) error {
+			return autoapprove.Register(mgr, autoapprove.Options{Users: o.AutoApprovedUsers, Clock: o.Clock})
+		}},
+		{hasAutoApprovedUsers, func(mgr ctrl.Manager, o Options) error {
+			return autoaccept.Register(mgr, autoaccept.Options{Users: o.AutoApprovedUsers, Clock: o.Clock})
+		}},
+		{hasPendingClusterExpiry, func(mgr ctrl.Manager, o Options) error {
+			return expire.Register(mgr, expire.Options{After: o.PendingClusterExpiry, Clock: o.Clock})
+		}},
+		{gated(featuregates.DefaultClusterSet), func(mgr ctrl.Manager, _ Options) error {
+			return defaultset.Register(mgr, defaultset.Options{})
+		}},
+		{always, func(mgr ctrl.Manager, o Options) error {
+			return clusterset.Register(mgr, clusterset.Options{Clock: o.Clock})
+		}},
+		{always, func(mgr ctrl.Manager, o Options) error { return binding.Register(mgr, binding.Options{Clock: o.Clock}) }},
+		{always, func(mgr ctrl.Manager, _ Options) error {
+			return managednamespace.Register(mgr, managednamespace.Options{})
+		}},
+		{gated(featuregates.ClusterProfile), func(mgr ctrl.Manager, o Options) error {
+			return clusterprofile.Register(mgr, clusterprofile.Options{Clock: o.Clock})
+		}},
+		{always, func(mgr ctrl.Manager, o Options) error {
 			return cleanup.Register(mgr, cleanup.Options{Off: !o.enabled(featuregates.ResourceCleanup), Resources: o.CleanupResources,
 				Timeout: o.DeletionTimeout, Clock: o.Clock})
-		},
+		}},
 	}},
-	{name: GroupPlacement, reads: always(managedClusters, managedClusterSets, managedClusterSetBindings, placements, placementDecisions,
-		addOnPlacementScores), register: []func(ctrl.Manager, Options) error{
-		func(mgr ctrl.Manager, o Options) error {
+	{name: GroupPlacement, reads: reading(managedClusters, managedClusterSets, managedClusterSetBindings, placements, placementDecisions,
+		addOnPlacementScores), controllers: []registration{
+		{always, func(mgr ctrl.Manager, o Options) error {
 			return placement.Register(mgr, o.Clock, scheduler.Options{TieBreak: o.TieBreak, TrustDecisions: o.TrustPlacementDecisions},
 				o.PlacementDebug)
-		},
+		}},
 	}},
 	{name: "work", gates: []featuregate.Feature{featuregates.ManifestWorkReplicaSet, featuregates.CleanUpCompletedManifestWork},
-		reads: workReads, register: []func(ctrl.Manager, Options) error{
-			behind(featuregates.ManifestWorkReplicaSet, func(mgr ctrl.Manager, o Options) error {
+		reads: workReads, controllers: []registration{
+			{gated(featuregates.ManifestWorkReplicaSet), func(mgr ctrl.Manager, o Options) error {
 				return replicaset.Register(mgr, replicaset.Options{TrustDecisions: o.TrustPlacementDecisions, Clock: o.Clock})
-			}),
-			behind(featuregates.CleanUpCompletedManifestWork, withClock(ttl.Register)),
+			}},
+			{gated(featuregates.CleanUpCompletedManifestWork), func(mgr ctrl.Manager, o Options) error {
+				return ttl.Register(mgr, ttl.Options{Clock: o.Clock})
+			}},
 		}},
-	{name: "addon", gates: []featuregate.Feature{featuregates.AddonManagement}, reads: addOnReads,
-		register: []func(ctrl.Manager, Options) error{
-			func(mgr ctrl.Manager, _ Options) error {
-				return lookup.AddIndexes(context.Background(), mgr.GetFieldIndexer())
-			},
-			func(mgr ctrl.Manager, _ Options) error { return owner.Register(mgr) },
-			func(mgr ctrl.Manager, o Options) error {
-				return install.Register(mgr, install.Options{TrustDecisions: o.TrustPlacementDecisions, Clock: o.Clock})
-			},
-			func(mgr ctrl.Manager, o Options) error {
-				return configuration.Register(mgr, configuration.Options{TrustDecisions: o.TrustPlacementDecisions, Clock: o.Clock})
-			},
-			withClock(progress.Register),
-			withClock(addonhealth.Register),
-			func(mgr ctrl.Manager, o Options) error {
-				return token.Register(mgr, token.Options{Labels: o.Labels, Clock: o.Clock})
-			},
-			withClock(template.Register),
+	{name: "addon", gates: []featuregate.Feature{featuregates.AddonManagement}, reads: addOnReads, controllers: []registration{
+		{always, func(mgr ctrl.Manager, _ Options) error {
+			return lookup.AddIndexes(context.Background(), mgr.GetFieldIndexer())
 		}},
-}
-
-// withClock is for the controllers that have no other options.
-func withClock(register func(ctrl.Manager, clock.Clock) error) func(ctrl.Manager, Options) error {
-	return func(mgr ctrl.Manager, o Options) error { return register(mgr, o.Clock) }
+		{always, func(mgr ctrl.Manager, _ Options) error { return owner.Register(mgr, owner.Options{}) }},
+		{always, func(mgr ctrl.Manager, o Options) error {
+			return install.Register(mgr, install.Options{TrustDecisions: o.TrustPlacementDecisions, Clock: o.Clock})
+		}},
+		{always, func(mgr ctrl.Manager, o Options) error {
+			return configuration.Register(mgr, configuration.Options{TrustDecisions: o.TrustPlacementDecisions, Clock: o.Clock})
+		}},
+		{always, func(mgr ctrl.Manager, o Options) error {
+			return progress.Register(mgr, progress.Options{Clock: o.Clock})
+		}},
+		{always, func(mgr ctrl.Manager, o Options) error {
+			return addonhealth.Register(mgr, addonhealth.Options{Clock: o.Clock})
+		}},
+		{always, func(mgr ctrl.Manager, o Options) error {
+			return token.Register(mgr, token.Options{Labels: o.Labels, Clock: o.Clock})
+		}},
+		{always, func(mgr ctrl.Manager, o Options) error {
+			return template.Register(mgr, template.Options{Clock: o.Clock})
+		}},
+	}},
 }
 
 // chosen are the groups that run.
@@ -224,8 +239,11 @@ func Register(mgr ctrl.Manager, o Options) error {
 		}
 	}
 	for _, g := range o.chosen() {
-		for _, register := range g.register {
-			if err := register(mgr, o); err != nil {
+		for _, c := range g.controllers {
+			if !c.runs(o) {
+				continue
+			}
+			if err := c.register(mgr, o); err != nil {
 				return fmt.Errorf("controllers: group %s: %w", g.name, err)
 			}
 		}

@@ -3,6 +3,7 @@ package hub
 import (
 	"net/http"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -55,6 +56,17 @@ func register(t *testing.T, o Options) []manager.Runnable {
 	return all.added
 }
 
+// controllers are the controllers among the runnables of a manager, as structs with the fields Name and RateLimiter.
+func controllers(added []manager.Runnable) (found []reflect.Value) {
+	for _, runnable := range added {
+		c := reflect.Indirect(reflect.ValueOf(runnable))
+		if c.Kind() == reflect.Struct && c.FieldByName("RateLimiter").IsValid() {
+			found = append(found, c)
+		}
+	}
+	return found
+}
+
 // set returns the feature gates of the hub with some of them set.
 func set(t *testing.T, value string) *featuregates.Set {
 	t.Helper()
@@ -69,21 +81,18 @@ func set(t *testing.T, value string) *featuregates.Set {
 func TestFeatureGates(t *testing.T) {
 	t.Parallel()
 	names := func(value string) (found []string) {
-		for _, runnable := range register(t, Options{Gates: set(t, value)}) {
-			of := reflect.Indirect(reflect.ValueOf(runnable))
-			if of.Kind() == reflect.Struct && of.FieldByName("RateLimiter").IsValid() {
-				found = append(found, of.FieldByName("Name").String())
-			}
+		for _, c := range controllers(register(t, Options{Gates: set(t, value)})) {
+			found = append(found, c.FieldByName("Name").String())
 		}
 		return found
 	}
 	standard := names("")
 	for value, want := range map[string][]string{
-		"DefaultClusterSet=false":            {"defaultset"},
-		"ManifestWorkReplicaSet=false":       {"manifestworkreplicaset"},
-		"CleanUpCompletedManifestWork=false": {"manifestwork-ttl"},
-		"ClusterProfile=true":                {"clusterprofile"},
-		// What sees to deleted clusters sees to their finalizers, too, while it is off.
+		"DefaultClusterSet=false":            {"registration-managedclusterset-default"},
+		"ManifestWorkReplicaSet=false":       {"work-manifestworkreplicaset-deploy"},
+		"CleanUpCompletedManifestWork=false": {"work-manifestwork-expire"},
+		"ClusterProfile=true":                {"registration-clusterprofile-sync"},
+		// The controller that cleans up after deleted clusters also removes their finalizers, so it runs without cleaning up.
 		"ResourceCleanup=false": nil,
 		"ClusterImporter=true":  nil,
 	} {
@@ -102,7 +111,7 @@ func TestFeatureGates(t *testing.T) {
 		})
 	}
 	for _, name := range names("AddonManagement=false") {
-		if strings.Contains(name, "addon") || name == "install" {
+		if strings.HasPrefix(name, "addon-") {
 			t.Errorf("%s runs without AddonManagement", name)
 		}
 	}
@@ -111,30 +120,52 @@ func TestFeatureGates(t *testing.T) {
 	}
 }
 
-// What made a controller fail may pass without an event: each tries again within a minute.
+// allControllers are all that the hub can run.
+func allControllers(t *testing.T) []reflect.Value {
+	t.Helper()
+	all := controllers(register(t, Options{AutoApprovedUsers: []string{"user"}, PendingClusterExpiry: time.Hour,
+		Gates: set(t, "ClusterProfile=true")}))
+	want := 1 // in the group addon, one entry registers three controllers, and another one indexes only
+	for _, g := range groups {
+		want += len(g.controllers)
+	}
+	if len(all) != want {
+		t.Errorf("%d controllers run, want %d", len(all), want)
+	}
+	return all
+}
+
+// A controller's name is a label of metrics and a field of logs: <area>-<noun>-<duty>, and no two are the same.
+func TestNamesOfControllers(t *testing.T) {
+	t.Parallel()
+	scheme := regexp.MustCompile("^(" + strings.Join(Groups(), "|") + ")-[a-z]+-[a-z]+$")
+	seen := map[string]bool{}
+	for _, c := range allControllers(t) {
+		name := c.FieldByName("Name").String()
+		if !scheme.MatchString(name) {
+			t.Errorf("%q does not match %s", name, scheme)
+		}
+		if seen[name] {
+			t.Errorf("two controllers have the name %q", name)
+		}
+		seen[name] = true
+	}
+}
+
+// The cause of a failure may pass without an event: each controller tries again within a minute.
 func TestEveryControllerTriesAgainSoon(t *testing.T) {
 	t.Parallel()
-	added := register(t, Options{AutoApprovedUsers: []string{"somebody"}, Gates: set(t, "ClusterProfile=true")})
-	controllers := 0
-	for _, runnable := range added {
-		of := reflect.Indirect(reflect.ValueOf(runnable))
-		if of.Kind() != reflect.Struct || !of.FieldByName("RateLimiter").IsValid() {
-			continue
-		}
-		controllers++
-		limiter, ok := of.FieldByName("RateLimiter").Interface().(workqueue.TypedRateLimiter[reconcile.Request])
+	for _, c := range allControllers(t) {
+		limiter, ok := c.FieldByName("RateLimiter").Interface().(workqueue.TypedRateLimiter[reconcile.Request])
 		if !ok {
-			t.Fatalf("the limiter of %v is a %v", of.FieldByName("Name"), of.FieldByName("RateLimiter").Type())
+			t.Fatalf("the limiter of %v is a %v", c.FieldByName("Name"), c.FieldByName("RateLimiter").Type())
 		}
 		var wait time.Duration
 		for range 30 {
 			wait = limiter.When(reconcile.Request{})
 		}
 		if wait > time.Minute {
-			t.Errorf("%v waits for %v before it tries again", of.FieldByName("Name"), wait)
+			t.Errorf("%v waits for %v before it tries again", c.FieldByName("Name"), wait)
 		}
-	}
-	if controllers < 20 {
-		t.Errorf("only %d controllers are known", controllers)
 	}
 }

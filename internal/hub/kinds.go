@@ -38,7 +38,7 @@ var (
 	addOnDeploymentConfigs    = addonv1beta1.GroupVersion.WithResource("addondeploymentconfigs")
 )
 
-func always(resources ...schema.GroupVersionResource) func(Options) []schema.GroupVersionResource {
+func reading(resources ...schema.GroupVersionResource) func(Options) []schema.GroupVersionResource {
 	return func(Options) []schema.GroupVersionResource { return resources }
 }
 

@@ -32,29 +32,38 @@ import (
 // workers is how many requests are judged at once.
 const workers = 10
 
+// Options configure the controller.
+type Options struct {
+	// Catalogue has the add-ons whose requests the controller approves.
+	Catalogue catalogue.Catalogue
+	// Requeue enqueues single add-ons again; nil enqueues none.
+	Requeue *requeue.AddOns
+	// Clock is the source of time.
+	Clock clock.PassiveClock
+}
+
 // Controller reconciles the CertificateSigningRequests of add-ons.
 type Controller struct {
-	client    client.Client
-	catalogue catalogue.Catalogue
-	recorder  events.EventRecorder
-	clock     clock.PassiveClock
+	Options
+	client   client.Client
+	recorder events.EventRecorder
 }
 
-// New returns a Controller for the add-ons in the catalogue.
-func New(c client.Client, cat catalogue.Catalogue, recorder events.EventRecorder, clk clock.PassiveClock) *Controller {
-	return &Controller{client: c, catalogue: cat, recorder: recorder, clock: clk}
+// New returns a Controller that works through the client.
+func New(c client.Client, recorder events.EventRecorder, o Options) *Controller {
+	return &Controller{Options: o, client: c, recorder: recorder}
 }
 
-// Register adds the controller to the manager, whose cache needs the index of package signingrequest. The requests of an add-on that
-// wait are looked at again when it is triggered.
-func Register(mgr ctrl.Manager, cat catalogue.Catalogue, addOns *requeue.AddOns, clk clock.PassiveClock) error {
-	c := New(mgr.GetClient(), cat, mgr.GetEventRecorder("addon-csr-approving-controller"), clk)
+// Register adds the controller to the manager, whose cache needs the index of package signingrequest. When an add-on
+// is enqueued again, so are its undecided requests.
+func Register(mgr ctrl.Manager, o Options) error {
+	c := New(mgr.GetClient(), mgr.GetEventRecorder("addon-csr-approving-controller"), o)
 	withheld := signingrequest.OfAddOn(c.client, signingrequest.Undecided)
-	return ctrl.NewControllerManagedBy(mgr).Named("addon-approve").
+	return ctrl.NewControllerManagedBy(mgr).Named("addon-csr-approve").
 		For(&certificatesv1.CertificateSigningRequest{}, builder.WithPredicates(predicate.NewPredicateFuncs(ofAddOn))).
 		Watches(&addonv1beta1.ManagedClusterAddOn{}, handler.EnqueueRequestsFromMapFunc(withheld),
 			builder.WithPredicates(signingrequest.AddOnChanged())).
-		WatchesRawSource(addOns.Source(withheld)).
+		WatchesRawSource(o.Requeue.Source(withheld)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
 		Complete(retry.Conflicts(c))
 }
@@ -85,7 +94,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		c.withhold(ctx, csr, installation, signingrequest.OutdatedMessage(installation.Cluster))
 		return ctrl.Result{}, nil
 	}
-	agent, err := c.catalogue.Agent(ctx, installation.AddOn)
+	agent, err := c.Catalogue.Agent(ctx, installation.AddOn)
 	if err != nil || agent == nil || agent.Options().Registration == nil {
 		return ctrl.Result{}, err
 	}
@@ -129,7 +138,7 @@ func (c *Controller) decide(ctx context.Context, csr *certificatesv1.Certificate
 			return nil
 		}
 	}
-	return signingrequest.Approve(ctx, c.client, csr, c.clock.Now(), "Auto approving addon agent certificate.")
+	return signingrequest.Approve(ctx, c.client, csr, c.Clock.Now(), "Auto approving addon agent certificate.")
 }
 
 // withhold leaves the request to a person, and says where an administrator of the add-on looks why.

@@ -58,7 +58,7 @@ func Register(mgr ctrl.Manager, o Options) error {
 	if err := c.index(mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	builder := ctrl.NewControllerManagedBy(mgr).Named("addon-installation").
+	builder := ctrl.NewControllerManagedBy(mgr).Named("addon-managedclusteraddon-deploy").
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()})
 	if err := c.watch(builder, mgr.GetRESTMapper()); err != nil {
 		return err

@@ -36,28 +36,36 @@ const (
 	untilAccepted = time.Minute
 )
 
+// Options configure the controller.
+type Options struct {
+	// Catalogue has the add-ons whose requests the controller has signed.
+	Catalogue catalogue.Catalogue
+	// Requeue enqueues single add-ons again; nil enqueues none.
+	Requeue *requeue.AddOns
+}
+
 // Controller reconciles the approved CertificateSigningRequests of add-ons to signers that are not of Kubernetes.
 type Controller struct {
-	client    client.Client
-	catalogue catalogue.Catalogue
-	recorder  events.EventRecorder
+	Options
+	client   client.Client
+	recorder events.EventRecorder
 }
 
-// New returns a Controller for the add-ons in the catalogue.
-func New(c client.Client, cat catalogue.Catalogue, recorder events.EventRecorder) *Controller {
-	return &Controller{client: c, catalogue: cat, recorder: recorder}
+// New returns a Controller that works through the client.
+func New(c client.Client, recorder events.EventRecorder, o Options) *Controller {
+	return &Controller{Options: o, client: c, recorder: recorder}
 }
 
-// Register adds the controller to the manager, whose cache needs the index of package signingrequest. The requests of an add-on that
-// could not be signed are looked at again when it is triggered.
-func Register(mgr ctrl.Manager, cat catalogue.Catalogue, addOns *requeue.AddOns) error {
-	c := New(mgr.GetClient(), cat, mgr.GetEventRecorder("addon-csr-signing-controller"))
+// Register adds the controller to the manager, whose cache needs the index of package signingrequest. When an add-on
+// is enqueued again, so are its requests that are approved and have no certificate.
+func Register(mgr ctrl.Manager, o Options) error {
+	c := New(mgr.GetClient(), mgr.GetEventRecorder("addon-csr-signing-controller"), o)
 	waiting := signingrequest.OfAddOn(c.client, signingrequest.ToBeSigned) // it may have had no code or signer for them before
-	return ctrl.NewControllerManagedBy(mgr).Named("addon-sign").
+	return ctrl.NewControllerManagedBy(mgr).Named("addon-csr-sign").
 		For(&certificatesv1.CertificateSigningRequest{}, builder.WithPredicates(predicate.NewPredicateFuncs(toBeSigned))).
 		Watches(&addonv1beta1.ManagedClusterAddOn{}, handler.EnqueueRequestsFromMapFunc(waiting),
 			builder.WithPredicates(signingrequest.AddOnChanged())).
-		WatchesRawSource(addOns.Source(waiting)).
+		WatchesRawSource(o.Requeue.Source(waiting)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
 		Complete(retry.Conflicts(c))
 }
@@ -96,7 +104,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			"CertificateSigningRequest %s is not signed: %s", csr.Name, signingrequest.OutdatedMessage(cluster))
 		return ctrl.Result{}, nil
 	}
-	agent, err := c.catalogue.Agent(ctx, addOn)
+	agent, err := c.Catalogue.Agent(ctx, addOn)
 	if err != nil || agent == nil {
 		return ctrl.Result{}, err
 	}

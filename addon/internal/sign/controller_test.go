@@ -63,7 +63,7 @@ func TestNothingIsSignedForADeniedCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	recorder := events.NewFakeRecorder(1)
-	controller := sign.New(c, agents, recorder)
+	controller := sign.New(c, recorder, sign.Options{Catalogue: agents})
 	for _, accepted := range []bool{false, true} {
 		cluster.Spec.HubAcceptsClient = accepted
 		if err := c.Update(t.Context(), cluster); err != nil {
@@ -126,7 +126,7 @@ func TestNothingIsSignedFromBeforeACutOff(t *testing.T) {
 	}
 	recorder := events.NewFakeRecorder(2)
 	for _, csr := range []*certificatesv1.CertificateSigningRequest{before, after} {
-		if _, err := sign.New(c, agents, recorder).Reconcile(t.Context(),
+		if _, err := sign.New(c, recorder, sign.Options{Catalogue: agents}).Reconcile(t.Context(),
 			ctrl.Request{NamespacedName: client.ObjectKeyFromObject(csr)}); err != nil {
 			t.Fatal(err)
 		}

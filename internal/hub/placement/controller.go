@@ -78,7 +78,7 @@ func Register(mgr ctrl.Manager, clk clock.Clock, options scheduler.Options, endp
 			return err
 		}
 	}
-	builder := ctrl.NewControllerManagedBy(mgr).Named("placement").WithOptions(controller.Options{MaxConcurrentReconciles: workers,
+	builder := ctrl.NewControllerManagedBy(mgr).Named("placement-placement-schedule").WithOptions(controller.Options{MaxConcurrentReconciles: workers,
 		RateLimiter: retry.Limiter()})
 	for _, s := range c.sources(mgr.GetCache()) {
 		builder = builder.WatchesRawSource(s)

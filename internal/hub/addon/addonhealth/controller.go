@@ -40,6 +40,12 @@ const (
 	writers = 4
 )
 
+// Options configure the controller.
+type Options struct {
+	// Clock is the source of time.
+	Clock clock.PassiveClock
+}
+
 // Controller reconciles the conditions of the add-ons of an unavailable ManagedCluster, and the labels of a ManagedCluster.
 type Controller struct {
 	client   client.Client
@@ -48,14 +54,14 @@ type Controller struct {
 }
 
 // New returns a Controller that works through the client.
-func New(c client.Client, recorder events.EventRecorder, clk clock.PassiveClock) *Controller {
-	return &Controller{client: c, recorder: recorder, clock: clk}
+func New(c client.Client, recorder events.EventRecorder, o Options) *Controller {
+	return &Controller{client: c, recorder: recorder, clock: o.Clock}
 }
 
 // Register adds the controller to the manager.
-func Register(mgr ctrl.Manager, clk clock.Clock) error {
-	c := New(mgr.GetClient(), mgr.GetEventRecorder("addon-health-controller"), clk)
-	return ctrl.NewControllerManagedBy(mgr).Named("addon-health").
+func Register(mgr ctrl.Manager, o Options) error {
+	c := New(mgr.GetClient(), mgr.GetEventRecorder("addon-health-controller"), o)
+	return ctrl.NewControllerManagedBy(mgr).Named("addon-managedcluster-health").
 		For(&clusterv1.ManagedCluster{}, builder.WithPredicates(predicate.Or[client.Object](
 			predicate.LabelChangedPredicate{}, predicate.Funcs{UpdateFunc: availabilityChanged}))).
 		Watches(&addonv1beta1.ManagedClusterAddOn{}, lookup.Later(clusterOf),

@@ -45,7 +45,7 @@ func newHub(t *testing.T, available []metav1.Condition, labels map[string]string
 	cluster.Status.Conditions = available
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(cluster).WithObjects(addOns...).
 		WithStatusSubresource(&addonv1beta1.ManagedClusterAddOn{}, &clusterv1.ManagedCluster{}).Build()
-	controller := New(c, events.NewFakeRecorder(100), clocktesting.NewFakePassiveClock(noon.Add(300*time.Millisecond)))
+	controller := New(c, events.NewFakeRecorder(100), Options{Clock: clocktesting.NewFakePassiveClock(noon.Add(300 * time.Millisecond))})
 	return c, func() {
 		t.Helper()
 		if _, err := controller.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: "c"}}); err != nil {

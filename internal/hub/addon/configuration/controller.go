@@ -54,7 +54,8 @@ type Controller struct {
 type Options struct {
 	// TrustDecisions takes PlacementDecisions at their word, whichever clusters they name.
 	TrustDecisions bool
-	Clock          clock.Clock
+	// Clock is the source of time.
+	Clock clock.PassiveClock
 }
 
 // New returns a Controller that works through the client, whose cache needs the indexes of package lookup.

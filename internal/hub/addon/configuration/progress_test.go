@@ -48,7 +48,7 @@ func (h *hub) report(t *testing.T, cluster string, conditions ...string) {
 	if err := h.Create(t.Context(), work); err != nil {
 		t.Fatal(err)
 	}
-	judge := progress.New(h.WithWatch, events.NewFakeRecorder(100), h.clock)
+	judge := progress.New(h.WithWatch, events.NewFakeRecorder(100), progress.Options{Clock: h.clock})
 	if _, err := judge.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(addOn)}); err != nil {
 		t.Fatal(err)
 	}

@@ -43,7 +43,7 @@ func Register(mgr ctrl.Manager, o Options) error {
 	}
 	known := hashes.New(configs, served, o.Clock)
 	c := New(mgr.GetClient(), known, mgr.GetEventRecorder("addon-configuration-controller"), o)
-	b := ctrl.NewControllerManagedBy(mgr).Named("addon-configuration").
+	b := ctrl.NewControllerManagedBy(mgr).Named("addon-managedclusteraddon-configure").
 		For(&addonv1beta1.ClusterManagementAddOn{}, builder.WithPredicates(lookup.EntryChanged())).
 		Watches(&addonv1beta1.ManagedClusterAddOn{}, lookup.Later(lookup.EntryOf), builder.WithPredicates(predicate.Funcs{UpdateFunc: matters})).
 		Watches(&addonv1beta1.ManagedClusterAddOn{}, handler.EnqueueRequestsFromMapFunc(lookup.EntryOf), builder.WithPredicates(madeByHand())).

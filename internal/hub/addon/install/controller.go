@@ -59,7 +59,8 @@ type Controller struct {
 type Options struct {
 	// TrustDecisions takes PlacementDecisions at their word, whichever clusters they name.
 	TrustDecisions bool
-	Clock          clock.PassiveClock
+	// Clock is the source of time.
+	Clock clock.PassiveClock
 }
 
 // New returns a Controller that works through the client.
@@ -73,7 +74,7 @@ func New(c client.Client, recorder events.EventRecorder, o Options) *Controller 
 // Register adds the controller to the manager, whose cache needs the indexes of package lookup.
 func Register(mgr ctrl.Manager, o Options) error {
 	c := New(mgr.GetClient(), mgr.GetEventRecorder("addon-install-controller"), o)
-	b := ctrl.NewControllerManagedBy(mgr).Named("addon-install").
+	b := ctrl.NewControllerManagedBy(mgr).Named("addon-managedclusteraddon-install").
 		For(&addonv1beta1.ClusterManagementAddOn{}, builder.WithPredicates(lookup.EntryChanged())).
 		Watches(&addonv1beta1.ManagedClusterAddOn{}, lookup.Later(lookup.EntryOf), builder.WithPredicates(cameOrWent())).
 		Watches(&clusterv1beta1.Placement{}, lookup.Later(lookup.OfPlacement(c.client)), builder.WithPredicates(predicates.Generation())).

@@ -27,6 +27,9 @@ import (
 // workers is how many ManagedClusterAddOns are written at once.
 const workers = 10
 
+// Options configure the controller, which needs none so far.
+type Options struct{}
+
 // Controller reconciles the metadata of ManagedClusterAddOns.
 type Controller struct{ client client.Client }
 
@@ -34,9 +37,9 @@ type Controller struct{ client client.Client }
 func New(c client.Client) *Controller { return &Controller{client: c} }
 
 // Register adds the controller to the manager, whose cache needs the indexes of package lookup.
-func Register(mgr ctrl.Manager) error {
+func Register(mgr ctrl.Manager, _ Options) error {
 	c := New(mgr.GetClient())
-	return ctrl.NewControllerManagedBy(mgr).Named("managedclusteraddon-owner").
+	return ctrl.NewControllerManagedBy(mgr).Named("addon-managedclusteraddon-owner").
 		For(&addonv1beta1.ManagedClusterAddOn{}, builder.WithPredicates(metadataChanged())).
 		Watches(&addonv1beta1.ClusterManagementAddOn{}, handler.EnqueueRequestsFromMapFunc(lookup.OnAllClusters(c.client)),
 			builder.WithPredicates(entryChanged())).

@@ -117,7 +117,7 @@ func TestProgressing(t *testing.T) {
 					b = b.WithIndex(index.Object, index.Name, index.Values)
 				}
 				c, recorder := b.Build(), events.NewFakeRecorder(10)
-				if _, err := New(c, recorder, clocktesting.NewFakePassiveClock(noon)).Reconcile(t.Context(),
+				if _, err := New(c, recorder, Options{Clock: clocktesting.NewFakePassiveClock(noon)}).Reconcile(t.Context(),
 					ctrl.Request{NamespacedName: client.ObjectKeyFromObject(addOn)}); err != nil {
 					t.Fatal(err)
 				}

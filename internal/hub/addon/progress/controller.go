@@ -34,6 +34,12 @@ const workers = 10
 // conflictRetry is when an add-on is judged again that somebody else has written meanwhile: by then, the cache has heard of that.
 const conflictRetry = 100 * time.Millisecond
 
+// Options configure the controller.
+type Options struct {
+	// Clock is the source of time.
+	Clock clock.PassiveClock
+}
+
 // Controller reconciles the condition Progressing and the applied configurations of ManagedClusterAddOns.
 type Controller struct {
 	client   client.Client
@@ -42,14 +48,14 @@ type Controller struct {
 }
 
 // New returns a Controller that works through the client.
-func New(c client.Client, recorder events.EventRecorder, clk clock.PassiveClock) *Controller {
-	return &Controller{client: c, recorder: recorder, clock: clk}
+func New(c client.Client, recorder events.EventRecorder, o Options) *Controller {
+	return &Controller{client: c, recorder: recorder, clock: o.Clock}
 }
 
 // Register adds the controller to the manager, whose cache needs the indexes of package lookup.
-func Register(mgr ctrl.Manager, clk clock.Clock) error {
-	c := New(mgr.GetClient(), mgr.GetEventRecorder("addon-progress-controller"), clk)
-	return ctrl.NewControllerManagedBy(mgr).Named("managedclusteraddon-progress").
+func Register(mgr ctrl.Manager, o Options) error {
+	c := New(mgr.GetClient(), mgr.GetEventRecorder("addon-progress-controller"), o)
+	return ctrl.NewControllerManagedBy(mgr).Named("addon-managedclusteraddon-progress").
 		Watches(&addonv1beta1.ManagedClusterAddOn{}, lookup.Later(itself), builder.WithPredicates(predicate.Funcs{UpdateFunc: addOnMatters})).
 		Watches(&workv1.ManifestWork{}, lookup.LaterByLabels(lookup.OfWork), builder.WithPredicates(predicate.Funcs{UpdateFunc: workMatters})).
 		Watches(&addonv1beta1.ClusterManagementAddOn{}, handler.EnqueueRequestsFromMapFunc(lookup.OnAllClusters(c.client)),

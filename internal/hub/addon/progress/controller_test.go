@@ -37,7 +37,8 @@ func TestWaitsForConfigurations(t *testing.T) {
 		b = b.WithIndex(index.Object, index.Name, index.Values)
 	}
 	c := b.Build()
-	controller := progress.New(c, events.NewFakeRecorder(10), clocktesting.NewFakePassiveClock(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)))
+	controller := progress.New(c, events.NewFakeRecorder(10), progress.Options{
+		Clock: clocktesting.NewFakePassiveClock(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC))})
 	condition := func() *metav1.Condition {
 		t.Helper()
 		if _, err := controller.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(addOn)}); err != nil {

@@ -13,8 +13,14 @@ import (
 // manager is the name by which permissions on the hub are known as those of add-ons from templates.
 const manager = "addon-templates"
 
+// Options configure the controllers.
+type Options struct {
+	// Clock is the source of time.
+	Clock clock.PassiveClock
+}
+
 // Register adds the controllers of the add-ons from templates to the manager.
-func Register(mgr ctrl.Manager, c clock.Clock) error {
+func Register(mgr ctrl.Manager, o Options) error {
 	cached, err := client.New(mgr.GetConfig(), client.Options{
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
 		Cache: &client.CacheOptions{Reader: mgr.GetCache(), Unstructured: true},
@@ -24,6 +30,6 @@ func Register(mgr ctrl.Manager, c clock.Clock) error {
 	}
 	return engine.Register(mgr, engine.Options{
 		Manager: manager, Catalogue: NewCatalogue(cached, mgr.GetAPIReader(), mgr.GetEventRecorder("addon-template-controller")),
-		Configs: Configs(), Clock: c,
+		Configs: Configs(), Clock: o.Clock,
 	})
 }

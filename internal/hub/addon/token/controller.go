@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -42,7 +41,8 @@ const conflictRetry = time.Second
 type Options struct {
 	// Labels are put on what is made for an add-on, beside its own.
 	Labels map[string]string
-	Clock  clock.Clock
+	// Clock is the source of time.
+	Clock clock.PassiveClock
 }
 
 // Controller reconciles ManagedClusterAddOns.
@@ -62,8 +62,8 @@ func Register(mgr ctrl.Manager, o Options) error {
 			Name: o.GetLabels()[fleet.LabelTokenAddOnName]}}}
 	})
 	c := New(mgr.GetClient(), o)
-	return ctrl.NewControllerManagedBy(mgr).Named("addontoken").
-		WithOptions(controller.Options{SkipNameValidation: ptr.To(true), RateLimiter: retry.Limiter()}).
+	return ctrl.NewControllerManagedBy(mgr).Named("addon-serviceaccount-token").
+		WithOptions(controller.Options{RateLimiter: retry.Limiter()}).
 		For(&addonv1beta1.ManagedClusterAddOn{}).
 		Watches(&corev1.ServiceAccount{}, ofAddOn, marked).
 		Watches(&rbacv1.Role{}, ofAddOn, marked).

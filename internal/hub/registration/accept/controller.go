@@ -47,7 +47,8 @@ type Options struct {
 	Labels map[string]string
 	// KeepsContent says that nobody empties the namespaces of clusters that are gone.
 	KeepsContent bool
-	Clock        clock.Clock
+	// Clock is the source of time.
+	Clock clock.PassiveClock
 }
 
 // Controller reconciles a ManagedCluster's acceptance.
@@ -68,7 +69,7 @@ func Register(mgr ctrl.Manager, o Options) error {
 	c := New(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder("registration-controller"), o)
 	ofCluster := handler.EnqueueRequestsFromMapFunc(clusterOfObject)
 	others := builder.WithPredicates(predicate.Not(renewal()))
-	return ctrl.NewControllerManagedBy(mgr).Named("accept").
+	return ctrl.NewControllerManagedBy(mgr).Named("registration-managedcluster-accept").
 		For(&clusterv1.ManagedCluster{}, builder.WithPredicates(predicate.Or[client.Object](
 			predicates.Generation(), predicate.LabelChangedPredicate{}, finalizersChanged()))).
 		Watches(&corev1.Namespace{}, ofCluster, others).

@@ -30,26 +30,34 @@ import (
 // workers is how many clusters are accepted at once.
 const workers = 10
 
+// Options configure the controller.
+type Options struct {
+	// Users are the users whose clusters are accepted without a decision of an administrator.
+	Users []string
+	// Clock is the source of time.
+	Clock clock.PassiveClock
+}
+
 // Controller reconciles ManagedClusters that nobody has decided about. That a ManagedCluster exists is not enough to
 // be accepted: the hub must have approved a certificate for its agent, because a trusted user asked for it.
 type Controller struct {
 	client client.Client
-	clock  clock.Clock
+	clock  clock.PassiveClock
 	users  []string
 }
 
-// New returns a Controller that works through the client and trusts the users.
-func New(c client.Client, clk clock.Clock, users []string) *Controller {
-	return &Controller{client: c, clock: clk, users: users}
+// New returns a Controller that works through the client.
+func New(c client.Client, o Options) *Controller {
+	return &Controller{client: c, clock: o.Clock, users: o.Users}
 }
 
 // Register adds the controller to the manager.
-func Register(mgr ctrl.Manager, clk clock.Clock, users []string) error {
-	return ctrl.NewControllerManagedBy(mgr).Named("autoaccept").
+func Register(mgr ctrl.Manager, o Options) error {
+	return ctrl.NewControllerManagedBy(mgr).Named("registration-managedcluster-autoaccept").
 		For(&clusterv1.ManagedCluster{}, builder.WithPredicates(predicates.Generation())).
 		Watches(&certificatesv1.CertificateSigningRequest{}, handler.EnqueueRequestsFromMapFunc(clusterOf)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
-		Complete(retry.Conflicts(New(mgr.GetClient(), clk, users)))
+		Complete(retry.Conflicts(New(mgr.GetClient(), o)))
 }
 
 func clusterOf(_ context.Context, o client.Object) []reconcile.Request {

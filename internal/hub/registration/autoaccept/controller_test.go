@@ -43,7 +43,7 @@ func TestAcceptedOnce(t *testing.T) {
 				}
 			}
 			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(cluster, approvedRequest(t, "c1", "trusted")).Build()
-			controller := autoaccept.New(c, clock.RealClock{}, []string{"trusted"})
+			controller := autoaccept.New(c, autoaccept.Options{Users: []string{"trusted"}, Clock: clock.RealClock{}})
 			if _, err := controller.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(cluster)}); err != nil {
 				t.Fatal(err)
 			}

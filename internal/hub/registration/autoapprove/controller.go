@@ -30,23 +30,31 @@ import (
 // workers is how many requests are judged at once.
 const workers = 10
 
+// Options configure the controller.
+type Options struct {
+	// Users are the users whose clusters get their first certificate without a decision of an administrator.
+	Users []string
+	// Clock is the source of time.
+	Clock clock.PassiveClock
+}
+
 // Controller reconciles the CertificateSigningRequests of agents that join.
 type Controller struct {
 	client   client.Client
 	recorder events.EventRecorder
-	clock    clock.Clock
+	clock    clock.PassiveClock
 	users    []string
 }
 
-// New returns a Controller that works through the client and trusts the users.
-func New(c client.Client, recorder events.EventRecorder, clk clock.Clock, users []string) *Controller {
-	return &Controller{client: c, recorder: recorder, clock: clk, users: users}
+// New returns a Controller that works through the client.
+func New(c client.Client, recorder events.EventRecorder, o Options) *Controller {
+	return &Controller{client: c, recorder: recorder, clock: o.Clock, users: o.Users}
 }
 
 // Register adds the controller to the manager.
-func Register(mgr ctrl.Manager, clk clock.Clock, users []string) error {
-	c := New(mgr.GetClient(), mgr.GetEventRecorder("csr-approving-controller"), clk, users)
-	return ctrl.NewControllerManagedBy(mgr).Named("autoapprove").
+func Register(mgr ctrl.Manager, o Options) error {
+	c := New(mgr.GetClient(), mgr.GetEventRecorder("csr-approving-controller"), o)
+	return ctrl.NewControllerManagedBy(mgr).Named("registration-csr-autoapprove").
 		For(&certificatesv1.CertificateSigningRequest{}).
 		Watches(&clusterv1.ManagedCluster{}, handler.EnqueueRequestsFromMapFunc(c.withheld), builder.WithPredicates(predicate.Funcs{
 			CreateFunc: func(event.CreateEvent) bool { return false },

@@ -38,23 +38,29 @@ const (
 	defaultLeaseDuration = time.Minute
 )
 
+// Options configure the controller.
+type Options struct {
+	// Clock is the source of time.
+	Clock clock.PassiveClock
+}
+
 // Controller reconciles the conditions of a ManagedCluster that its heartbeats tell of.
 type Controller struct {
 	client     client.Client
 	recorder   events.EventRecorder
-	clock      clock.Clock
+	clock      clock.PassiveClock
 	heartbeats *heartbeats
 }
 
 // New returns a Controller that works through the client.
-func New(c client.Client, recorder events.EventRecorder, clk clock.Clock) *Controller {
-	return &Controller{client: c, recorder: recorder, clock: clk, heartbeats: newHeartbeats(clk)}
+func New(c client.Client, recorder events.EventRecorder, o Options) *Controller {
+	return &Controller{client: c, recorder: recorder, clock: o.Clock, heartbeats: newHeartbeats(o.Clock)}
 }
 
 // Register adds the controller to the manager.
-func Register(mgr ctrl.Manager, clk clock.Clock) error {
-	c := New(mgr.GetClient(), mgr.GetEventRecorder("lease-controller"), clk)
-	return ctrl.NewControllerManagedBy(mgr).Named("health").
+func Register(mgr ctrl.Manager, o Options) error {
+	c := New(mgr.GetClient(), mgr.GetEventRecorder("lease-controller"), o)
+	return ctrl.NewControllerManagedBy(mgr).Named("registration-managedcluster-availability").
 		For(&clusterv1.ManagedCluster{}, builder.WithPredicates(predicate.Or[client.Object](
 			predicates.Generation(), predicate.AnnotationChangedPredicate{}))).
 		Watches(&coordinationv1.Lease{}, handler.EnqueueRequestsFromMapFunc(c.onLease)).

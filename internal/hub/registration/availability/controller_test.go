@@ -43,7 +43,7 @@ func newHub(t *testing.T) *hub {
 	renewed.Name = "managed-cluster-lease"
 	h := &hub{clock: clocktesting.NewFakeClock(noon)}
 	h.Client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(renewed).WithStatusSubresource(&clusterv1.ManagedCluster{}).Build()
-	h.Controller = New(h.Client, events.NewFakeRecorder(10), h.clock)
+	h.Controller = New(h.Client, events.NewFakeRecorder(10), Options{Clock: h.clock})
 	h.onLease(t.Context(), renewed)
 	return h
 }

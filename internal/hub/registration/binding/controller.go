@@ -28,17 +28,23 @@ import (
 // bySet is the index of the bindings by the set that they bind.
 const bySet = "spec.clusterSet"
 
+// Options configure the controller.
+type Options struct {
+	// Clock is the source of time.
+	Clock clock.PassiveClock
+}
+
 // Controller reconciles the condition Bound of a ManagedClusterSetBinding.
 type Controller struct {
 	client client.Client
-	clock  clock.Clock
+	clock  clock.PassiveClock
 }
 
 // New returns a Controller that works through the client.
-func New(c client.Client, clk clock.Clock) *Controller { return &Controller{client: c, clock: clk} }
+func New(c client.Client, o Options) *Controller { return &Controller{client: c, clock: o.Clock} }
 
 // Register adds the controller to the manager.
-func Register(mgr ctrl.Manager, clk clock.Clock) error {
+func Register(mgr ctrl.Manager, o Options) error {
 	err := mgr.GetFieldIndexer().IndexField(context.Background(), &clusterv1beta2.ManagedClusterSetBinding{}, bySet,
 		func(o client.Object) []string {
 			b, ok := o.(*clusterv1beta2.ManagedClusterSetBinding)
@@ -50,8 +56,8 @@ func Register(mgr ctrl.Manager, clk clock.Clock) error {
 	if err != nil {
 		return fmt.Errorf("index ManagedClusterSetBindings by their set: %w", err)
 	}
-	c := New(mgr.GetClient(), clk)
-	return ctrl.NewControllerManagedBy(mgr).Named("binding").
+	c := New(mgr.GetClient(), o)
+	return ctrl.NewControllerManagedBy(mgr).Named("registration-managedclustersetbinding-status").
 		For(&clusterv1beta2.ManagedClusterSetBinding{}, builder.WithPredicates(predicates.Generation())).
 		Watches(&clusterv1beta2.ManagedClusterSet{}, handler.EnqueueRequestsFromMapFunc(c.ofSet), builder.WithPredicates(comesOrGoes())).
 		WithOptions(controller.Options{RateLimiter: retry.Limiter()}).

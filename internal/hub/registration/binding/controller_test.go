@@ -53,7 +53,7 @@ func TestBound(t *testing.T) {
 				builder.WithObjects(&clusterv1beta2.ManagedClusterSet{ObjectMeta: metav1.ObjectMeta{Name: "s"}})
 			}
 			c := builder.Build()
-			if _, err := binding.New(c, clocktesting.NewFakeClock(now)).Reconcile(t.Context(),
+			if _, err := binding.New(c, binding.Options{Clock: clocktesting.NewFakeClock(now)}).Reconcile(t.Context(),
 				ctrl.Request{NamespacedName: client.ObjectKeyFromObject(b)}); err != nil {
 				t.Fatal(err)
 			}

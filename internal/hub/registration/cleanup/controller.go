@@ -60,7 +60,8 @@ type Options struct {
 	// Timeout is how long the deletion of a cluster that is not available waits for its agent. Then the finalizers that only
 	// the agent removes are removed for it. 0 waits for ever. AnnotationDeletionTimeout of a cluster goes before it.
 	Timeout time.Duration
-	Clock   clock.Clock
+	// Clock is the source of time.
+	Clock clock.PassiveClock
 }
 
 // Controller reconciles the deletion of ManagedClusters.
@@ -91,7 +92,7 @@ func Register(mgr ctrl.Manager, o Options) error {
 	if err := mgr.Add(c.leaving); err != nil {
 		return err
 	}
-	return ctrl.NewControllerManagedBy(mgr).Named("cleanup").
+	return ctrl.NewControllerManagedBy(mgr).Named("registration-managedcluster-cleanup").
 		For(&clusterv1.ManagedCluster{}, builder.WithPredicates(predicate.Or[client.Object](
 			predicates.Generation(), predicate.AnnotationChangedPredicate{}, availabilityChanged()))).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(clusterOfNamespace), builder.WithPredicates(present())).

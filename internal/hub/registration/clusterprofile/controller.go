@@ -37,6 +37,12 @@ import (
 // workers is how many profiles are written at once.
 const workers = 10
 
+// Options configure the controller.
+type Options struct {
+	// Clock is the source of time.
+	Clock clock.PassiveClock
+}
+
 // Controller reconciles ClusterProfiles. A request is a profile: a namespace, and the name of a cluster.
 type Controller struct {
 	client   client.Client
@@ -45,14 +51,14 @@ type Controller struct {
 }
 
 // New returns a Controller that works through the client.
-func New(c client.Client, recorder events.EventRecorder, clk clock.Clock) *Controller {
-	return &Controller{client: c, recorder: recorder, pace: newPace(clk)}
+func New(c client.Client, recorder events.EventRecorder, o Options) *Controller {
+	return &Controller{client: c, recorder: recorder, pace: newPace(o.Clock)}
 }
 
 // Register adds the controller to the manager.
-func Register(mgr ctrl.Manager, clk clock.Clock) error {
-	c := New(mgr.GetClient(), mgr.GetEventRecorder("cluster-profile-controller"), clk)
-	return ctrl.NewControllerManagedBy(mgr).Named("clusterprofile").
+func Register(mgr ctrl.Manager, o Options) error {
+	c := New(mgr.GetClient(), mgr.GetEventRecorder("cluster-profile-controller"), o)
+	return ctrl.NewControllerManagedBy(mgr).Named("registration-clusterprofile-sync").
 		For(&multiclusterv1alpha1.ClusterProfile{}).
 		Watches(&clusterv1.ManagedCluster{}, each(c.ofCluster), builder.WithPredicates(presentedChanged())).
 		Watches(&clusterv1beta2.ManagedClusterSetBinding{}, each(c.ofBinding)).

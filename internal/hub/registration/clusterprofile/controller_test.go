@@ -49,7 +49,7 @@ func TestRestlessClusterIsWrittenNowAndThen(t *testing.T) {
 			},
 		}).Build()
 	now := clocktesting.NewFakeClock(time.Now())
-	controller := clusterprofile.New(api, events.NewFakeRecorder(1000), now)
+	controller := clusterprofile.New(api, events.NewFakeRecorder(1000), clusterprofile.Options{Clock: now})
 	reconcile := func() ctrl.Result {
 		t.Helper()
 		result, err := controller.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: "team", Name: "c1"}})

@@ -29,19 +29,25 @@ import (
 	"github.com/capstan-io/capstan/internal/placement/clusterset"
 )
 
+// Options configure the controller.
+type Options struct {
+	// Clock is the source of time.
+	Clock clock.PassiveClock
+}
+
 // Controller reconciles the condition ClusterSetEmpty of a ManagedClusterSet.
 type Controller struct {
 	client client.Client
-	clock  clock.Clock
+	clock  clock.PassiveClock
 }
 
 // New returns a Controller that works through the client.
-func New(c client.Client, clk clock.Clock) *Controller { return &Controller{client: c, clock: clk} }
+func New(c client.Client, o Options) *Controller { return &Controller{client: c, clock: o.Clock} }
 
 // Register adds the controller to the manager.
-func Register(mgr ctrl.Manager, clk clock.Clock) error {
-	c := New(mgr.GetClient(), clk)
-	return ctrl.NewControllerManagedBy(mgr).Named("clusterset").
+func Register(mgr ctrl.Manager, o Options) error {
+	c := New(mgr.GetClient(), o)
+	return ctrl.NewControllerManagedBy(mgr).Named("registration-managedclusterset-status").
 		For(&clusterv1beta2.ManagedClusterSet{}, builder.WithPredicates(predicates.Generation())).
 		Watches(&clusterv1.ManagedCluster{}, handler.Funcs{
 			CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { c.enqueue(ctx, q, e.Object.GetLabels(), nil) },

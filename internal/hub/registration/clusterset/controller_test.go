@@ -65,7 +65,7 @@ func TestClusterSetEmpty(t *testing.T) {
 				}})
 			}
 			c := builder.Build()
-			if _, err := clusterset.New(c, clocktesting.NewFakeClock(now)).Reconcile(t.Context(),
+			if _, err := clusterset.New(c, clusterset.Options{Clock: clocktesting.NewFakeClock(now)}).Reconcile(t.Context(),
 				ctrl.Request{NamespacedName: client.ObjectKeyFromObject(set)}); err != nil {
 				t.Fatal(err)
 			}

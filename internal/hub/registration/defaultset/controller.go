@@ -43,6 +43,9 @@ var sets = map[string]struct {
 	},
 }
 
+// Options configure the controller, which needs none so far.
+type Options struct{}
+
 // Controller reconciles the two sets.
 type Controller struct {
 	client   client.Client
@@ -55,7 +58,7 @@ func New(c client.Client, recorder events.EventRecorder) *Controller {
 }
 
 // Register adds the controller to the manager.
-func Register(mgr ctrl.Manager) error {
+func Register(mgr ctrl.Manager, _ Options) error {
 	// Sets that were never there have no event.
 	atStart := source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		for name := range sets {
@@ -63,7 +66,7 @@ func Register(mgr ctrl.Manager) error {
 		}
 		return nil
 	})
-	return ctrl.NewControllerManagedBy(mgr).Named("defaultset").
+	return ctrl.NewControllerManagedBy(mgr).Named("registration-managedclusterset-default").
 		Watches(&clusterv1beta2.ManagedClusterSet{}, &handler.EnqueueRequestForObject{}).
 		WatchesRawSource(atStart).
 		WithOptions(controller.Options{RateLimiter: retry.Limiter()}).

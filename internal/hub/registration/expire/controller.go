@@ -26,25 +26,33 @@ import (
 // stillAsks is how soon an expired cluster is looked at again whose agent still asks.
 const stillAsks = time.Hour
 
+// Options configure the controller.
+type Options struct {
+	// After is how long a cluster waits to be accepted before it is deleted.
+	After time.Duration
+	// Clock is the source of time.
+	Clock clock.PassiveClock
+}
+
 // Controller reconciles ManagedClusters that somebody with a bootstrap credential created. Those that administrators made wait for their
 // agent as long as it takes.
 type Controller struct {
 	client client.Client
-	clock  clock.Clock
+	clock  clock.PassiveClock
 	after  time.Duration
 }
 
-// New returns a Controller that works through the client, for clusters that nobody accepts for that long.
-func New(c client.Client, clk clock.Clock, after time.Duration) *Controller {
-	return &Controller{client: c, clock: clk, after: after}
+// New returns a Controller that works through the client.
+func New(c client.Client, o Options) *Controller {
+	return &Controller{client: c, clock: o.Clock, after: o.After}
 }
 
 // Register adds the controller to the manager.
-func Register(mgr ctrl.Manager, clk clock.Clock, after time.Duration) error {
-	return ctrl.NewControllerManagedBy(mgr).Named("expire").
+func Register(mgr ctrl.Manager, o Options) error {
+	return ctrl.NewControllerManagedBy(mgr).Named("registration-managedcluster-expire").
 		For(&clusterv1.ManagedCluster{}, builder.WithPredicates(predicates.Generation())).
 		WithOptions(controller.Options{RateLimiter: retry.Limiter()}).
-		Complete(New(mgr.GetClient(), clk, after))
+		Complete(New(mgr.GetClient(), o))
 }
 
 // Reconcile deletes the cluster when its time is over and no agent asks for it any more. One that does would make it anew: its certificate

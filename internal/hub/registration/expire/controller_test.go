@@ -66,7 +66,7 @@ func TestExpiry(t *testing.T) {
 				objects = append(objects, test.request)
 			}
 			api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
-			controller := expire.New(api, clocktesting.NewFakeClock(now), after)
+			controller := expire.New(api, expire.Options{After: after, Clock: clocktesting.NewFakeClock(now)})
 			result, err := controller.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(cluster)})
 			if err != nil || result.RequeueAfter != test.again {
 				t.Errorf("again after %s, error %v, want %s", result.RequeueAfter, err, test.again)

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -33,6 +32,9 @@ import (
 // workers is how many clusters are told at once when a set changes.
 const workers = 10
 
+// Options configure the controller, which needs none so far.
+type Options struct{}
+
 // Controller reconciles status.managedNamespaces of a ManagedCluster. The conditions there are the agent's.
 type Controller struct {
 	client   client.Client
@@ -45,9 +47,9 @@ func New(c client.Client, recorder events.EventRecorder) *Controller {
 }
 
 // Register adds the controller to the manager.
-func Register(mgr ctrl.Manager, _ clock.Clock) error {
+func Register(mgr ctrl.Manager, _ Options) error {
 	c := New(mgr.GetClient(), mgr.GetEventRecorder("managed-namespace-controller"))
-	return ctrl.NewControllerManagedBy(mgr).Named("managednamespace").
+	return ctrl.NewControllerManagedBy(mgr).Named("registration-managednamespace-sync").
 		For(&clusterv1.ManagedCluster{},
 			builder.WithPredicates(predicate.Or[client.Object](predicate.LabelChangedPredicate{}, predicates.Recreated()))).
 		Watches(&clusterv1beta2.ManagedClusterSet{}, handler.Funcs{

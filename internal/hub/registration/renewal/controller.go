@@ -37,22 +37,28 @@ const workers = 10
 // at once; this is for rights, for which there is no event.
 const recheck = time.Minute
 
+// Options configure the controller.
+type Options struct {
+	// Clock is the source of time.
+	Clock clock.PassiveClock
+}
+
 // Controller reconciles the CertificateSigningRequests of cluster agents.
 type Controller struct {
 	client   client.Client
 	recorder events.EventRecorder
-	clock    clock.Clock
+	clock    clock.PassiveClock
 }
 
 // New returns a Controller that works through the client.
-func New(c client.Client, recorder events.EventRecorder, clk clock.Clock) *Controller {
-	return &Controller{client: c, recorder: recorder, clock: clk}
+func New(c client.Client, recorder events.EventRecorder, o Options) *Controller {
+	return &Controller{client: c, recorder: recorder, clock: o.Clock}
 }
 
 // Register adds the controller to the manager.
-func Register(mgr ctrl.Manager, clk clock.Clock) error {
-	c := New(mgr.GetClient(), mgr.GetEventRecorder("csr-approving-controller"), clk)
-	return ctrl.NewControllerManagedBy(mgr).Named("renewal").
+func Register(mgr ctrl.Manager, o Options) error {
+	c := New(mgr.GetClient(), mgr.GetEventRecorder("csr-approving-controller"), o)
+	return ctrl.NewControllerManagedBy(mgr).Named("registration-csr-renew").
 		For(&certificatesv1.CertificateSigningRequest{}).
 		Watches(&clusterv1.ManagedCluster{}, handler.EnqueueRequestsFromMapFunc(c.requestsOfCluster), builder.WithPredicates(becameAccepted())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).

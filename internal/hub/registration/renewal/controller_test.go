@@ -113,7 +113,7 @@ func TestRenewal(t *testing.T) {
 					},
 				}).Build()
 			recorder := events.NewFakeRecorder(10)
-			controller := renewal.New(c, recorder, clock.RealClock{})
+			controller := renewal.New(c, recorder, renewal.Options{Clock: clock.RealClock{}})
 			if _, err := controller.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(csr)}); err != nil {
 				t.Fatal(err)
 			}

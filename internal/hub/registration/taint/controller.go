@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -28,6 +27,9 @@ import (
 // workers is how many clusters are tainted at once, when many are lost together.
 const workers = 10
 
+// Options configure the controller, which needs none so far.
+type Options struct{}
+
 // Controller reconciles the hub's own taints of a ManagedCluster.
 type Controller struct {
 	client   client.Client
@@ -40,8 +42,8 @@ func New(c client.Client, recorder events.EventRecorder) *Controller {
 }
 
 // Register adds the controller to the manager.
-func Register(mgr ctrl.Manager, _ clock.Clock) error {
-	return ctrl.NewControllerManagedBy(mgr).Named("taint").
+func Register(mgr ctrl.Manager, _ Options) error {
+	return ctrl.NewControllerManagedBy(mgr).Named("registration-managedcluster-taint").
 		For(&clusterv1.ManagedCluster{}, builder.WithPredicates(predicate.Or[client.Object](
 			predicates.Generation(), availabilityChanged()))).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).

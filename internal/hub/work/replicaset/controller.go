@@ -39,7 +39,8 @@ const (
 type Options struct {
 	// TrustDecisions takes PlacementDecisions at their word, whichever clusters they name.
 	TrustDecisions bool
-	Clock          clock.Clock
+	// Clock is the source of time.
+	Clock clock.PassiveClock
 }
 
 // Controller reconciles ManifestWorkReplicaSets.
@@ -47,7 +48,7 @@ type Controller struct {
 	client    client.Client
 	templates templates
 	recorder  events.EventRecorder
-	clock     clock.Clock
+	clock     clock.PassiveClock
 	selected  selected.Reader
 	absences  *debounce.Tracker[types.NamespacedName, missing]
 	waiting   waiting

@@ -56,7 +56,7 @@ func Register(mgr ctrl.Manager, o Options) error {
 		return fmt.Errorf("prepare a client without cache: %w", err)
 	}
 	c := New(mgr.GetClient(), secrets, mgr.GetEventRecorder("manifestworkreplicaset-controller"), o)
-	controller := ctrl.NewControllerManagedBy(mgr).Named("manifestworkreplicaset").
+	controller := ctrl.NewControllerManagedBy(mgr).Named("work-manifestworkreplicaset-deploy").
 		For(&workv1alpha1.ManifestWorkReplicaSet{}, builder.WithPredicates(predicate.Or[client.Object](
 			predicates.Generation(), predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
 		Watches(&workv1.ManifestWork{}, debounce.ByLabels(moment, c.ofWork), builder.WithPredicates(predicate.Funcs{UpdateFunc: matters})).

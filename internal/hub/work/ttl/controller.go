@@ -25,6 +25,12 @@ import (
 // workers is how many works are looked at at once.
 const workers = 5
 
+// Options configure the controller.
+type Options struct {
+	// Clock is the source of time.
+	Clock clock.PassiveClock
+}
+
 // Controller reconciles ManifestWorks with spec.deleteOption.ttlSecondsAfterFinished.
 type Controller struct {
 	client client.Client
@@ -32,13 +38,13 @@ type Controller struct {
 }
 
 // New returns a Controller that works through the client.
-func New(c client.Client, clk clock.PassiveClock) *Controller {
-	return &Controller{client: c, clock: clk}
+func New(c client.Client, o Options) *Controller {
+	return &Controller{client: c, clock: o.Clock}
 }
 
 // Register adds the controller to the manager.
-func Register(mgr ctrl.Manager, clk clock.Clock) error {
-	return ctrl.NewControllerManagedBy(mgr).Named("manifestwork-ttl").
+func Register(mgr ctrl.Manager, o Options) error {
+	return ctrl.NewControllerManagedBy(mgr).Named("work-manifestwork-expire").
 		For(&workv1.ManifestWork{}, builder.WithPredicates(predicate.NewPredicateFuncs(func(o client.Object) bool {
 			work, ok := o.(*workv1.ManifestWork)
 			if !ok {
@@ -48,7 +54,7 @@ func Register(mgr ctrl.Manager, clk clock.Clock) error {
 			return ends
 		}))).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
-		Complete(retry.Conflicts(New(mgr.GetClient(), clk)))
+		Complete(retry.Conflicts(New(mgr.GetClient(), o)))
 }
 
 // Reconcile deletes the work when its time has come.

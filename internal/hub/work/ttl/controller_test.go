@@ -54,7 +54,7 @@ func TestReconcile(t *testing.T) {
 			}
 			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(work).WithStatusSubresource(work).Build()
 			key := client.ObjectKeyFromObject(work)
-			result, err := New(c, clocktesting.NewFakePassiveClock(now)).Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
+			result, err := New(c, Options{Clock: clocktesting.NewFakePassiveClock(now)}).Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
 			if err != nil || result.RequeueAfter != test.again {
 				t.Errorf("%v, %v; want another look after %v", result, err, test.again)
 			}
