@@ -1,7 +1,6 @@
 package featuregates_test
 
 import (
-	"os"
 	"strings"
 	"testing"
 
@@ -114,22 +113,6 @@ func TestLog(t *testing.T) {
 	set.Log(logger)
 	if len(lines) != 1 || !strings.Contains(lines[0], "ExecutorValidatingCaches") || !strings.Contains(lines[0], "always on") {
 		t.Errorf("logged %q", lines)
-	}
-}
-
-// The page about feature gates has all of them.
-func TestDocs(t *testing.T) {
-	t.Parallel()
-	page, err := os.ReadFile("../../docs/flags.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, set := range []*featuregates.Set{featuregates.Hub(), featuregates.Agent()} {
-		for name := range set.GetAll() {
-			if name != "AllAlpha" && name != "AllBeta" && !strings.Contains(string(page), "`"+string(name)+"`") {
-				t.Errorf("docs/flags.md does not say what %s is", name)
-			}
-		}
 	}
 }
 
