@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestCompatibility keeps the versions on docs/compatibility.md in step with the modules that are linked, and its tests with those there are.
+// TestCompatibility keeps the versions on docs/compatibility.md in step with the modules that are linked, and sees to it that the tests
+// which the page names exist.
 func TestCompatibility(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("compatibility.md")

@@ -186,7 +186,7 @@ func textOf(t *testing.T, path string, expression ast.Expr) string {
 	t.Helper()
 	literal, ok := expression.(*ast.BasicLit)
 	if !ok {
-		t.Fatalf("%s: a part of the name of a metric, or a label, is not written as a text, so that docs/metrics.md cannot be held against it", path)
+		t.Fatalf("%s: a part of the name of a metric, or a label, is no literal, so that docs/metrics.md cannot be held against it", path)
 	}
 	text, err := strconv.Unquote(literal.Value)
 	if err != nil {

@@ -35,7 +35,7 @@ func Check(t *testing.T, create func() *cobra.Command) {
 		}
 		return
 	}
-	written, err := os.ReadFile(path) //nolint:gosec // the path is made of the name of the program
+	written, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatalf("%v; run `make docs`", err)
 	}

@@ -93,7 +93,8 @@ func read(folder string) (kinds []*apiextensionsv1.CustomResourceDefinition, err
 // index lists all kinds.
 func index(kinds []*apiextensionsv1.CustomResourceDefinition) string {
 	var page strings.Builder
-	page.WriteString(generated + "# The API\n\nEvery kind with its fields, defaults and limits. The pages of the [documentation](../../README.md) tell what they are for.\n\n")
+	page.WriteString(generated + "# The API\n\nEvery kind with its fields, defaults and limits. " +
+		"The pages of the [documentation](../../README.md) tell what they are for.\n\n")
 	page.WriteString("| kind | group | versions; the stored one is bold | scope | short names |\n|---|---|---|---|---|\n")
 	for _, kind := range kinds {
 		names := kind.Spec.Names
@@ -218,7 +219,12 @@ func typeOf(schema apiextensionsv1.JSONSchemaProps) (name string, below *apiexte
 // kubernetesType names types that every reader of the API of Kubernetes knows; it is empty for others.
 func kubernetesType(schema apiextensionsv1.JSONSchemaProps) string {
 	has := func(names ...string) bool {
-		return len(schema.Properties) == len(names) && !slices.ContainsFunc(names, func(name string) bool { _, ok := schema.Properties[name]; return !ok })
+		for _, name := range names {
+			if _, found := schema.Properties[name]; !found {
+				return false
+			}
+		}
+		return len(schema.Properties) == len(names)
 	}
 	switch {
 	case schema.XEmbeddedResource:
