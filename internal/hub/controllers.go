@@ -149,8 +149,8 @@ var groups = []group{
 	{name: GroupPlacement, reads: reading(managedClusters, managedClusterSets, managedClusterSetBindings, placements, placementDecisions,
 		addOnPlacementScores), controllers: []registration{
 		{always, func(mgr ctrl.Manager, o Options) error {
-			return placement.Register(mgr, o.Clock, scheduler.Options{TieBreak: o.TieBreak, TrustDecisions: o.TrustPlacementDecisions},
-				o.PlacementDebug)
+			return placement.Register(mgr, placement.Options{TieBreak: o.TieBreak, TrustDecisions: o.TrustPlacementDecisions,
+				Debug: o.PlacementDebug, Clock: o.Clock})
 		}},
 	}},
 	{name: "work", gates: []featuregate.Feature{featuregates.ManifestWorkReplicaSet, featuregates.CleanUpCompletedManifestWork},

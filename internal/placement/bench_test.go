@@ -76,10 +76,10 @@ func benchmarkFleet(clusters, placements int) *Scheduler {
 func BenchmarkScheduleFirst(b *testing.B) {
 	for name, option := range map[string]option{
 		"plain":  func(*clusterv1beta1.Placement) {},
-		"label":  matching(byLabels(map[string]string{"region": "r7"})),
-		"spread": evenly(over(clusterv1beta1.TopologyKeyTypeLabel, "region", 1, clusterv1beta1.DoNotSchedule)),
-		"unique": evenly(over(clusterv1beta1.TopologyKeyTypeClaim, "id.k8s.io", 1, clusterv1beta1.ScheduleAnyway)),
-		"cel":    matching(byCEL(`managedCluster.metadata.labels["region"] == "r7"`)),
+		"label":  withPredicates(byLabels(map[string]string{"region": "r7"})),
+		"spread": withSpread(spreadOver(clusterv1beta1.TopologyKeyTypeLabel, "region", 1, clusterv1beta1.DoNotSchedule)),
+		"unique": withSpread(spreadOver(clusterv1beta1.TopologyKeyTypeClaim, "id.k8s.io", 1, clusterv1beta1.ScheduleAnyway)),
+		"cel":    withPredicates(byCEL(`managedCluster.metadata.labels["region"] == "r7"`)),
 	} {
 		for _, clusters := range benchmarkSizes {
 			b.Run(fmt.Sprintf("%s/clusters=%d", name, clusters), func(b *testing.B) {
@@ -88,13 +88,13 @@ func BenchmarkScheduleFirst(b *testing.B) {
 				option(p)
 				s.SetPlacement(p)
 				for b.Loop() {
-					cls := s.placements[keyOf(p)].class
-					s.drop(cls)
-					cls.evaluation = nil
-					s.decide(s.placements[keyOf(p)], nil)
+					class := s.placements[keyOf(p)].class
+					s.dropCandidates(class)
+					class.evaluation = nil
+					s.setDecision(s.placements[keyOf(p)], nil)
 					if result, _ := s.Schedule(keyOf(p)); result.Pending {
 						evaluateAll(s)
-						clear(s.turns)
+						clear(s.queues)
 						s.Schedule(keyOf(p))
 					}
 				}
@@ -110,13 +110,13 @@ func BenchmarkSpread(b *testing.B) {
 	const label, claim = clusterv1beta1.TopologyKeyTypeLabel, clusterv1beta1.TopologyKeyTypeClaim
 	const strict, anyway = clusterv1beta1.DoNotSchedule, clusterv1beta1.ScheduleAnyway
 	for name, constraints := range map[string][]clusterv1beta1.SpreadConstraintsTerm{
-		"region":        {over(label, "region", 1, strict)},
-		"unique":        {over(claim, "id.k8s.io", 1, strict)},
-		"unique-anyway": {over(claim, "id.k8s.io", 1, anyway)},
-		"half-unique":   {over(label, "half", 1, anyway), over(claim, "id.k8s.io", 1, anyway)},
-		"one-unique":    {over(label, "one", 1, anyway), over(claim, "id.k8s.io", 1, strict)},
+		"region":        {spreadOver(label, "region", 1, strict)},
+		"unique":        {spreadOver(claim, "id.k8s.io", 1, strict)},
+		"unique-anyway": {spreadOver(claim, "id.k8s.io", 1, anyway)},
+		"half-unique":   {spreadOver(label, "half", 1, anyway), spreadOver(claim, "id.k8s.io", 1, anyway)},
+		"one-unique":    {spreadOver(label, "one", 1, anyway), spreadOver(claim, "id.k8s.io", 1, strict)},
 		"eight-unique": slices.Repeat([]clusterv1beta1.SpreadConstraintsTerm{
-			over(claim, "id.k8s.io", 1, anyway), over(label, "id", 1, strict), over(label, "half", 2, anyway), over(label, "one", 1, anyway)}, 2),
+			spreadOver(claim, "id.k8s.io", 1, anyway), spreadOver(label, "id", 1, strict), spreadOver(label, "half", 2, anyway), spreadOver(label, "one", 1, anyway)}, 2),
 	} {
 		for _, n := range []int32{10, clusters - 1, clusters} {
 			b.Run(fmt.Sprintf("%s/select=%d", name, n), func(b *testing.B) {
@@ -127,12 +127,12 @@ func BenchmarkSpread(b *testing.B) {
 					s.SetCluster(c)
 				}
 				p := benchmarkPlacement(0)
-				limit(n)(p)
-				evenly(constraints...)(p)
+				withLimit(n)(p)
+				withSpread(constraints...)(p)
 				s.SetPlacement(p)
 				s.Schedule(keyOf(p))
 				for b.Loop() {
-					s.decide(s.placements[keyOf(p)], nil)
+					s.setDecision(s.placements[keyOf(p)], nil)
 					s.Schedule(keyOf(p))
 				}
 			})
@@ -147,14 +147,14 @@ func BenchmarkDifferentPlacements(b *testing.B) {
 	s := benchmarkFleet(clusters, 0)
 	for i := range placements {
 		p := benchmarkPlacement(i)
-		matching(byLabels(map[string]string{"id": benchmarkCluster(i).Name}))(p)
+		withPredicates(byLabels(map[string]string{"id": benchmarkCluster(i).Name}))(p)
 		s.SetPlacement(p)
 	}
 	keys := sortedKeys(everyKey(s))
 	b.Run("schedule", func(b *testing.B) {
 		for b.Loop() {
-			for _, cls := range s.classes {
-				s.drop(cls)
+			for _, class := range s.classes {
+				s.dropCandidates(class)
 			}
 			for _, key := range keys {
 				s.Schedule(key)
@@ -188,7 +188,7 @@ func BenchmarkSchedulePlacements(b *testing.B) {
 			for b.Loop() {
 				b.StopTimer()
 				for _, p := range s.placements {
-					s.decide(p, nil)
+					s.setDecision(p, nil)
 				}
 				b.StartTimer()
 				for _, key := range keys {
@@ -256,7 +256,7 @@ func BenchmarkMemory(b *testing.B) {
 					s.Schedule(key)
 				}
 				with := heap()
-				for _, c := range s.fleet.clusters {
+				for _, c := range s.clusters.byID {
 					c.object, c.scores = nil, nil
 				}
 				for _, p := range s.placements {

@@ -7,6 +7,11 @@ import (
 	"slices"
 )
 
+// index32 converts an index of a cluster or candidate, of which there are far fewer than 2³¹.
+func index32(i int) int32 {
+	return int32(i) //nolint:gosec // the number of clusters is far below the limit
+}
+
 // bitset is a set of clusters by id. The zero value is empty.
 type bitset []uint64
 
@@ -29,8 +34,8 @@ func (b bitset) clear(id int32) {
 	}
 }
 
-// put adds or removes.
-func (b *bitset) put(id int32, member bool) {
+// setTo adds or removes.
+func (b *bitset) setTo(id int32, member bool) {
 	if member {
 		b.set(id)
 	} else {
@@ -38,7 +43,7 @@ func (b *bitset) put(id int32, member bool) {
 	}
 }
 
-func (b *bitset) add(others bitset) {
+func (b *bitset) union(others bitset) {
 	for word := len(*b); word < len(others); word++ {
 		*b = append(*b, 0)
 	}
@@ -73,8 +78,8 @@ func (b bitset) intersects(others bitset) bool {
 	return false
 }
 
-// keep removes all but others.
-func (b bitset) keep(others bitset) {
+// intersect removes all but others.
+func (b bitset) intersect(others bitset) {
 	for word := range b {
 		if word < len(others) {
 			b[word] &= others[word]
@@ -84,8 +89,8 @@ func (b bitset) keep(others bitset) {
 	}
 }
 
-// remove removes others.
-func (b bitset) remove(others bitset) {
+// subtract removes others.
+func (b bitset) subtract(others bitset) {
 	for word := range min(len(b), len(others)) {
 		b[word] &^= others[word]
 	}
@@ -95,31 +100,31 @@ func (b bitset) remove(others bitset) {
 func (b bitset) first() (id int32, ok bool) {
 	for word, members := range b {
 		if members != 0 {
-			return int32(word<<6 + bits.TrailingZeros64(members)), true
+			return index32(word<<6 + bits.TrailingZeros64(members)), true
 		}
 	}
 	return 0, false
 }
 
-// chunk is the members of one word of a bitset. A list of them, by word, is a set that takes little for few members, and no
+// sparseWord is the members of one word of a bitset. A list of them, by word, is a set that takes little for few members, and no
 // more steps than a bitset for many.
-type chunk struct {
+type sparseWord struct {
 	word    int32
 	members uint64
 }
 
-// appendMember adds an id that is higher than all others.
-func appendMember(chunks []chunk, id int32) []chunk {
+// appendSparse adds an id that is higher than all others.
+func appendSparse(chunks []sparseWord, id int32) []sparseWord {
 	word, member := id>>6, uint64(1)<<(id&63)
 	if last := len(chunks) - 1; last >= 0 && chunks[last].word == word {
 		chunks[last].members |= member
 		return chunks
 	}
-	return append(chunks, chunk{word: word, members: member})
+	return append(chunks, sparseWord{word: word, members: member})
 }
 
-func removeMember(chunks []chunk, id int32) []chunk {
-	at, found := slices.BinarySearchFunc(chunks, id>>6, func(c chunk, word int32) int { return cmp.Compare(c.word, word) })
+func deleteSparse(chunks []sparseWord, id int32) []sparseWord {
+	at, found := slices.BinarySearchFunc(chunks, id>>6, func(c sparseWord, word int32) int { return cmp.Compare(c.word, word) })
 	if !found {
 		return chunks
 	}
@@ -129,15 +134,15 @@ func removeMember(chunks []chunk, id int32) []chunk {
 	return chunks
 }
 
-// include adds members; b has a word for each.
-func (b bitset) include(chunks []chunk) {
+// addSparse adds members; b has a word for each.
+func (b bitset) addSparse(chunks []sparseWord) {
 	for _, c := range chunks {
 		b[c.word] |= c.members
 	}
 }
 
-// exclude removes members; b has a word for each.
-func (b bitset) exclude(chunks []chunk) {
+// removeSparse removes members; b has a word for each.
+func (b bitset) removeSparse(chunks []sparseWord) {
 	for _, c := range chunks {
 		b[c.word] &^= c.members
 	}
@@ -148,7 +153,7 @@ func (b bitset) all() iter.Seq[int32] {
 	return func(yield func(int32) bool) {
 		for word, members := range b {
 			for ; members != 0; members &= members - 1 {
-				if !yield(int32(word<<6 + bits.TrailingZeros64(members))) {
+				if !yield(index32(word<<6 + bits.TrailingZeros64(members))) {
 					return
 				}
 			}

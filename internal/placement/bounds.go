@@ -14,11 +14,11 @@ import (
 
 // Bounds of the lists of a Placement, beside those of package budget for what is in them. Each entry may be asked of each cluster.
 const (
-	mostSets         = 1000
-	mostPredicates   = 100
-	mostTolerations  = 250
-	mostPrioritizers = 100
-	mostGroups       = 500
+	maxClusterSets    = 1000
+	maxPredicates     = 100
+	maxTolerations    = 250
+	maxPrioritizers   = 100
+	maxDecisionGroups = 500
 )
 
 // CheckBounds says what a Placement has more of than there may be, with the field.
@@ -28,12 +28,12 @@ func CheckBounds(spec *clusterv1beta1.PlacementSpec) *Misconfiguration {
 		part, field string
 		n, limit    int
 	}{
-		{partPlacement, "spec.clusterSets", len(spec.ClusterSets), mostSets},
-		{partPredicate, "spec.predicates", len(spec.Predicates), mostPredicates},
-		{partToleration, "spec.tolerations", len(spec.Tolerations), mostTolerations},
-		{partPrioritizer, "spec.prioritizerPolicy.configurations", len(spec.PrioritizerPolicy.Configurations), mostPrioritizers},
-		{partSpread, "spec.spreadPolicy.spreadConstraints", len(spec.SpreadPolicy.SpreadConstraints), mostConstraints},
-		{partGroups, "spec.decisionStrategy.groupStrategy.decisionGroups", len(groups.DecisionGroups), mostGroups},
+		{partPlacement, "spec.clusterSets", len(spec.ClusterSets), maxClusterSets},
+		{partPredicate, "spec.predicates", len(spec.Predicates), maxPredicates},
+		{partToleration, "spec.tolerations", len(spec.Tolerations), maxTolerations},
+		{partPrioritizer, "spec.prioritizerPolicy.configurations", len(spec.PrioritizerPolicy.Configurations), maxPrioritizers},
+		{partSpread, "spec.spreadPolicy.spreadConstraints", len(spec.SpreadPolicy.SpreadConstraints), maxConstraints},
+		{partGroups, "spec.decisionStrategy.groupStrategy.decisionGroups", len(groups.DecisionGroups), maxDecisionGroups},
 	} {
 		if list.n > list.limit {
 			return misconfigured(list.part, "%s: there are %d; there must be %d at most", list.field, list.n, list.limit)
@@ -79,14 +79,14 @@ func checkGroups(groups []clusterv1beta1.DecisionGroup) error {
 	return budget.Selectors(selectors...)
 }
 
-// compile compiles the CEL expressions of a Placement, as far as there may be so many. It is called before the scheduler is locked, so that
-// nobody waits for it: their programs are known when the spec is parsed.
-func compile(spec *clusterv1beta1.PlacementSpec) {
+// precompile compiles the CEL expressions of a Placement into the cache of programs, unless they exceed the bounds. It is called
+// before the scheduler is locked, so that no other call waits for the compiler when the spec is parsed under the lock.
+func precompile(spec *clusterv1beta1.PlacementSpec) {
 	if checkPredicates(spec.Predicates) != nil {
 		return
 	}
 	for i := range spec.Predicates {
-		// What does not compile is told when the spec is parsed.
+		// Errors are reported when the spec is parsed.
 		_, _ = celselector.Compile(spec.Predicates[i].RequiredClusterSelector.CelSelector.CelExpressions)
 	}
 }

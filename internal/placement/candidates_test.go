@@ -18,7 +18,7 @@ import (
 // PL-01, PL-30
 func TestClusterSets(t *testing.T) {
 	t.Parallel()
-	s := newFleet(member("a"), member("b", fleet.LabelClusterSet+"=other"), member("c", fleet.LabelClusterSet+"=unbound"))
+	s := newFleet(newMember("a"), newMember("b", fleet.LabelClusterSet+"=other"), newMember("c", fleet.LabelClusterSet+"=unbound"))
 	s.SetClusterSet(set("other"))
 	s.SetClusterSet(set("unbound"))
 	s.SetBinding(binding("ns", "other"))
@@ -27,56 +27,56 @@ func TestClusterSets(t *testing.T) {
 	sets := func(names ...string) option {
 		return func(p *clusterv1beta1.Placement) { p.Spec.ClusterSets = names }
 	}
-	wantClusters(t, schedule(t, s, asking()), "a", "b")
-	wantClusters(t, schedule(t, s, asking(sets("other"))), "b")
-	wantClusters(t, schedule(t, s, asking(sets("other", "unbound"))), "b")
-	deleted := member("a")
+	wantClusters(t, schedule(t, s, newPlacement()), "a", "b")
+	wantClusters(t, schedule(t, s, newPlacement(sets("other"))), "b")
+	wantClusters(t, schedule(t, s, newPlacement(sets("other", "unbound"))), "b")
+	deleted := newMember("a")
 	deleted.DeletionTimestamp = &metav1.Time{Time: start}
 	s.SetCluster(deleted)
-	wantClusters(t, schedule(t, s, asking()), "b")
+	wantClusters(t, schedule(t, s, newPlacement()), "b")
 
 	global := set("global")
 	global.Spec.ClusterSelector = clusterv1beta2.ManagedClusterSelector{
 		SelectorType: clusterv1beta2.LabelSelector, LabelSelector: &metav1.LabelSelector{}}
 	s.SetClusterSet(global)
 	s.SetBinding(binding("ns", "global"))
-	wantClusters(t, schedule(t, s, asking()), "b", "c")
+	wantClusters(t, schedule(t, s, newPlacement()), "b", "c")
 	s.DeleteClusterSet("global")
-	wantClusters(t, schedule(t, s, asking()), "b")
+	wantClusters(t, schedule(t, s, newPlacement()), "b")
 	s.DeleteBinding(Key{Namespace: "ns", Name: "other"})
-	wantClusters(t, schedule(t, s, asking()))
+	wantClusters(t, schedule(t, s, newPlacement()))
 }
 
 // "Placements drop clusters that were denied (those that nobody has decided on stay selectable)".
 func TestDeniedClusters(t *testing.T) {
 	t.Parallel()
 	decided := func(accepts bool, status metav1.ConditionStatus) *clusterv1.ManagedCluster {
-		c := member("a")
+		c := newMember("a")
 		c.Spec.HubAcceptsClient = accepts
 		c.Status.Conditions = []metav1.Condition{{Type: "HubAcceptedManagedCluster", Status: status}}
 		return c
 	}
-	s := newFleet(member("a"), member("undecided"))
-	wantClusters(t, schedule(t, s, asking()), "a", "undecided")
+	s := newFleet(newMember("a"), newMember("undecided"))
+	wantClusters(t, schedule(t, s, newPlacement()), "a", "undecided")
 	s.SetCluster(decided(true, metav1.ConditionTrue))
-	wantClusters(t, schedule(t, s, asking()), "a", "undecided")
+	wantClusters(t, schedule(t, s, newPlacement()), "a", "undecided")
 	// At once, and not only when the hub has said so in the condition.
 	s.SetCluster(decided(false, metav1.ConditionTrue))
-	wantClusters(t, schedule(t, s, asking()), "undecided")
+	wantClusters(t, schedule(t, s, newPlacement()), "undecided")
 	s.SetCluster(decided(false, metav1.ConditionFalse))
-	wantClusters(t, schedule(t, s, asking()), "undecided")
+	wantClusters(t, schedule(t, s, newPlacement()), "undecided")
 	s.SetCluster(decided(true, metav1.ConditionFalse))
-	wantClusters(t, schedule(t, s, asking()), "a", "undecided")
+	wantClusters(t, schedule(t, s, newPlacement()), "a", "undecided")
 }
 
 // PL-02, PL-03
 func TestPredicates(t *testing.T) {
 	t.Parallel()
 	s := newFleet(
-		member("a", "region=eu", "claim:platform=aws"),
-		member("b", "region=eu", "claim:platform=gcp"),
-		member("c", "region=us", "claim:platform=aws"),
-		member("d"))
+		newMember("a", "region=eu", "claim:platform=aws"),
+		newMember("b", "region=eu", "claim:platform=gcp"),
+		newMember("c", "region=us", "claim:platform=aws"),
+		newMember("d"))
 	s.SetScore(usage("b", 70, 0))
 	s.SetScore(usage("c", 70, -time.Second)) // expired
 	both := byLabels(map[string]string{"region": "eu"})
@@ -108,7 +108,7 @@ func TestPredicates(t *testing.T) {
 			selectors: []clusterv1beta1.ClusterSelector{byCEL(`managedCluster.scores("usage").exists(s, s.value > 60)`)}, wanted: "b"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			result := schedule(t, s, asking(matching(test.selectors...)))
+			result := schedule(t, s, newPlacement(withPredicates(test.selectors...)))
 			wantClusters(t, result, strings.Fields(test.wanted)...)
 			if result.Funnel.InClusterSets != 4 || result.Funnel.Matched != result.Selected || result.Funnel.Fleet != 4 {
 				t.Errorf("the funnel is %+v", result.Funnel)
@@ -150,8 +150,8 @@ func TestTolerations(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newFleet(member("a", "taint:"+test.taint))
-			if result := schedule(t, s, asking(tolerating(test.toleration))); (result.Selected == 1) != test.tolerated {
+			s := newFleet(newMember("a", "taint:"+test.taint))
+			if result := schedule(t, s, newPlacement(withTolerations(test.toleration))); (result.Selected == 1) != test.tolerated {
 				t.Errorf("selected: %d, tolerated: %t", result.Selected, test.tolerated)
 			}
 		})
@@ -161,48 +161,48 @@ func TestTolerations(t *testing.T) {
 // PL-04: those who have a cluster keep it.
 func TestNoSelectIfNew(t *testing.T) {
 	t.Parallel()
-	s := newFleet(member("a"), member("b"))
-	wantClusters(t, schedule(t, s, asking()), "a", "b")
-	s.SetCluster(member("a", "taint:full:NoSelectIfNew"))
-	result := schedule(t, s, asking())
+	s := newFleet(newMember("a"), newMember("b"))
+	wantClusters(t, schedule(t, s, newPlacement()), "a", "b")
+	s.SetCluster(newMember("a", "taint:full:NoSelectIfNew"))
+	result := schedule(t, s, newPlacement())
 	wantClusters(t, result, "a", "b")
 	if reason := result.Groups[0].Decisions[0].Reason; !strings.Contains(reason, "stays in spite of the taint full:NoSelectIfNew") {
 		t.Errorf("the reason is %q", reason)
 	}
-	wantClusters(t, schedule(t, s, asking(named("q"))), "b")
+	wantClusters(t, schedule(t, s, newPlacement(withName("q"))), "b")
 }
 
 // P2 PL-04: a cluster with the taint is selected when no other is left.
 func TestPreferNoSelect(t *testing.T) {
 	t.Parallel()
-	s := newFleet(member("a", "taint:slow:PreferNoSelect"), member("b"), member("c"))
-	wantClusters(t, schedule(t, s, asking(limit(2))), "b", "c")
-	result := schedule(t, s, asking(limit(3)))
+	s := newFleet(newMember("a", "taint:slow:PreferNoSelect"), newMember("b"), newMember("c"))
+	wantClusters(t, schedule(t, s, newPlacement(withLimit(2))), "b", "c")
+	result := schedule(t, s, newPlacement(withLimit(3)))
 	wantClusters(t, result, "a", "b", "c")
 	if decision := result.Groups[0].Decisions[0]; !strings.Contains(decision.Reason, "slow:PreferNoSelect") {
 		t.Errorf("the reason is %q", decision.Reason)
 	}
 	wantClusters(t, schedule(t, s,
-		asking(limit(1), named("q"), tolerating(clusterv1beta1.Toleration{Key: "slow", Operator: clusterv1beta1.TolerationOpExists}),
-			exactly(nil))), "a")
+		newPlacement(withLimit(1), withName("q"), withTolerations(clusterv1beta1.Toleration{Key: "slow", Operator: clusterv1beta1.TolerationOpExists}),
+			withExactWeights(nil))), "a")
 }
 
 // PL-06, P4
 func TestTolerationExpires(t *testing.T) {
 	t.Parallel()
-	s := newFleet(member("a"), member("b", "taint:gone:NoSelect"))
+	s := newFleet(newMember("a"), newMember("b", "taint:gone:NoSelect"))
 	ten := int64(10)
-	p := asking(limit(1), tolerating(clusterv1beta1.Toleration{Key: "down", Operator: clusterv1beta1.TolerationOpExists,
+	p := newPlacement(withLimit(1), withTolerations(clusterv1beta1.Toleration{Key: "down", Operator: clusterv1beta1.TolerationOpExists,
 		TolerationSeconds: &ten}))
 	wantClusters(t, schedule(t, s, p), "a")
-	if !s.NextTime().IsZero() {
-		t.Errorf("nothing expires, but time matters at %s", s.NextTime())
+	if !s.NextAdvance().IsZero() {
+		t.Errorf("nothing expires, but time matters at %s", s.NextAdvance())
 	}
-	s.SetCluster(member("a", "taint:down:NoSelect"))
-	s.SetCluster(member("b"))
+	s.SetCluster(newMember("a", "taint:down:NoSelect"))
+	s.SetCluster(newMember("b"))
 	wantClusters(t, schedule(t, s, p), "a")
-	if due := start.Add(10 * time.Second); !s.NextTime().Equal(due) {
-		t.Fatalf("time matters at %s, want %s", s.NextTime(), due)
+	if due := start.Add(10 * time.Second); !s.NextAdvance().Equal(due) {
+		t.Fatalf("time matters at %s, want %s", s.NextAdvance(), due)
 	}
 	if keys := s.Advance(start.Add(9 * time.Second)); len(keys) > 0 {
 		t.Errorf("too early, %v are affected", keys)
@@ -215,22 +215,22 @@ func TestTolerationExpires(t *testing.T) {
 
 // PL-04, PL-11: a cluster that only one placement may keep is a candidate of that one alone, and the scores of the others
 // depend on it there.
-func TestScoresWithHeldCluster(t *testing.T) {
+func TestScoresWithNoSelectIfNew(t *testing.T) {
 	t.Parallel()
-	s := newFleet(member("big", "cpu=1000"), member("z", "cpu=1"))
+	s := newFleet(newMember("big", "cpu=1000"), newMember("z", "cpu=1"))
 	for i := range 10 {
-		s.SetCluster(member(fmt.Sprint("c", i), "cpu=2"))
+		s.SetCluster(newMember(fmt.Sprint("c", i), "cpu=2"))
 	}
 	s.SetScore(usage("z", -100, 0))
-	weights := exactly(map[string]int32{"ResourceAllocatableCPU": 1, "AddOn/usage/cpu": 1})
-	p := asking(limit(2), weights)
+	weights := withExactWeights(map[string]int32{"ResourceAllocatableCPU": 1, "AddOn/usage/cpu": 1})
+	p := newPlacement(withLimit(2), weights)
 	wantClusters(t, schedule(t, s, p), "big", "c0")
-	s.SetCluster(member("big", "cpu=1000", "taint:full:NoSelectIfNew"))
+	s.SetCluster(newMember("big", "cpu=1000", "taint:full:NoSelectIfNew"))
 	wantClusters(t, schedule(t, s, p), "big", "c0")
 	if scores := scoresOf(s, p); scores["big"] != 100 || scores["c0"] != -99 || scores["z"] != -200 {
 		t.Errorf("with big, scores are %v", scores)
 	}
-	if scores := scoresOf(s, asking(named("q"), weights)); scores["c0"] != 100 || scores["z"] != -200 {
+	if scores := scoresOf(s, newPlacement(withName("q"), weights)); scores["c0"] != 100 || scores["z"] != -200 {
 		t.Errorf("without big, scores are %v", scores)
 	}
 	// Without big, z is far behind; with it, z is the next.

@@ -15,36 +15,36 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// costly is an expression that takes a thousand units a cluster, and is the same only for the same number.
-func costly(i int) option {
-	return matching(byCEL(fmt.Sprintf(`[%[1]s1].all(x, [%[1]s1].all(y, x + y + %[2]d > 0))`, strings.Repeat("1,", 9), i)))
+// withCostlyCEL is an expression that takes a thousand units a cluster, and is the same only for the same number.
+func withCostlyCEL(i int) option {
+	return withPredicates(byCEL(fmt.Sprintf(`[%[1]s1].all(x, [%[1]s1].all(y, x + y + %[2]d > 0))`, strings.Repeat("1,", 9), i)))
 }
 
-func in(namespace string) option {
+func inNamespace(namespace string) option {
 	return func(p *clusterv1beta1.Placement) { p.Namespace = namespace }
 }
 
-func ofClusters(t *testing.T, n int) *Scheduler {
+func newFleetOf(t *testing.T, n int) *Scheduler {
 	t.Helper()
 	s := newFleet()
 	s.SetBinding(binding("tenant", "default"))
 	for i := range n {
-		s.SetCluster(member(fmt.Sprintf("c%04d", i)))
+		s.SetCluster(newMember(fmt.Sprintf("c%04d", i)))
 	}
 	return s
 }
 
 // What the expressions of one namespace cost holds up neither the decisions of others nor, when that was too much, their expressions;
 // and it is their turn again when time has passed.
-func TestCostsOfANamespace(t *testing.T) {
+func TestCELShareOfNamespace(t *testing.T) {
 	t.Parallel()
-	s, now := ofClusters(t, 100), start
-	s.Refill(now)
-	s.turns["tenant"] = newTurns()
-	s.charge(s.turns["tenant"].costs, celBurst-batchCost) // lately
+	s, now := newFleetOf(t, 100), start
+	s.AdvanceBudget(now)
+	s.queues["tenant"] = newEvaluationQueue()
+	s.charge(s.queues["tenant"].limiter, celBurst-batchCost) // lately
 	const many = 5
 	tenant := func(i int) *clusterv1beta1.Placement {
-		return asking(in("tenant"), named(fmt.Sprintf("p%d", i)), costly(i))
+		return newPlacement(inNamespace("tenant"), withName(fmt.Sprintf("p%d", i)), withCostlyCEL(i))
 	}
 	for i := range many {
 		s.SetPlacement(tenant(i))
@@ -52,12 +52,12 @@ func TestCostsOfANamespace(t *testing.T) {
 			t.Fatalf("placement %d: %+v", i, result)
 		}
 	}
-	found := affected{}
-	running, _ := s.nextBatch(now, found)
-	wantClusters(t, schedule(t, s, asking(limit(1))), "c0000")
-	wantClusters(t, schedule(t, s, asking(named("cel"), limit(1), matching(byCEL(`managedCluster.metadata.name == "c0003"`)))), "c0003")
+	affected := affected{}
+	running, _ := s.nextBatch(now, affected)
+	wantClusters(t, schedule(t, s, newPlacement(withLimit(1))), "c0000")
+	wantClusters(t, schedule(t, s, newPlacement(withName("cel"), withLimit(1), withPredicates(byCEL(`managedCluster.metadata.name == "c0003"`)))), "c0003")
 	running.run(s.timed)
-	s.finish(running, found)
+	s.finish(running, affected)
 
 	changed, again := s.Evaluate(now)
 	for again.Equal(now) {
@@ -90,8 +90,8 @@ func TestCostsOfANamespace(t *testing.T) {
 		}
 	}
 	s.Evaluate(now.Add(time.Hour))
-	if len(s.turns) > 0 {
-		t.Errorf("what cost nothing lately is remembered: %v", s.turns)
+	if len(s.queues) > 0 {
+		t.Errorf("what cost nothing lately is remembered: %v", s.queues)
 	}
 }
 
@@ -99,25 +99,25 @@ func TestCostsOfANamespace(t *testing.T) {
 // another one has its place.
 func TestChangesDuringEvaluation(t *testing.T) {
 	t.Parallel()
-	s := newFleet(member("c1", "region=eu"), member("c2", "region=eu"), member("c3", "region=eu"))
-	p := asking(matching(byCEL(`managedCluster.metadata.labels.region == "eu"`)))
+	s := newFleet(newMember("c1", "region=eu"), newMember("c2", "region=eu"), newMember("c3", "region=eu"))
+	p := newPlacement(withPredicates(byCEL(`managedCluster.metadata.labels.region == "eu"`)))
 	s.SetPlacement(p)
 	s.Schedule(keyOf(p))
-	found := affected{}
-	b, _ := s.nextBatch(s.now, found)
+	affected := affected{}
+	b, _ := s.nextBatch(s.now, affected)
 	b.run(s.timed)
-	s.SetCluster(member("c1", "region=us"))
+	s.SetCluster(newMember("c1", "region=us"))
 	s.DeleteCluster("c2")
-	s.SetCluster(member("c4", "region=us"))
-	s.finish(b, found)
-	if len(found) > 0 {
-		t.Errorf("changes %v", found)
+	s.SetCluster(newMember("c4", "region=us"))
+	s.finish(b, affected)
+	if len(affected) > 0 {
+		t.Errorf("changes %v", affected)
 	}
 	evaluateAll(s)
 	result, _ := s.Schedule(keyOf(p))
 	wantClusters(t, result, "c3")
 
-	s.SetCluster(member("c3", "region=us"))
+	s.SetCluster(newMember("c3", "region=us"))
 	if result, _ = s.Schedule(keyOf(p)); !slices.Equal(clusters(result), []string{"c3"}) {
 		t.Errorf("a cluster that is not evaluated yet is dropped: %+v", result)
 	}
@@ -131,20 +131,20 @@ func TestChangesDuringEvaluation(t *testing.T) {
 // Who explains a placement, and what the expressions of others cost, do not get into each other's way.
 func TestExplainWhileEvaluating(t *testing.T) {
 	t.Parallel()
-	s := ofClusters(t, 300)
+	s := newFleetOf(t, 300)
 	for i := range 3 {
-		p := asking(in("tenant"), named(fmt.Sprintf("p%d", i)), costly(i))
+		p := newPlacement(inNamespace("tenant"), withName(fmt.Sprintf("p%d", i)), withCostlyCEL(i))
 		s.SetPlacement(p)
 		s.Schedule(keyOf(p))
 	}
-	p := asking(matching(byCEL(`managedCluster.metadata.name.startsWith("c00")`)))
+	p := newPlacement(withPredicates(byCEL(`managedCluster.metadata.name.startsWith("c00")`)))
 	s.SetPlacement(p)
 	s.Schedule(keyOf(p))
 	var group sync.WaitGroup
 	group.Go(func() { evaluateAll(s) })
 	group.Go(func() {
 		for i := range 300 {
-			s.SetCluster(member(fmt.Sprintf("c%04d", i), "another=label"))
+			s.SetCluster(newMember(fmt.Sprintf("c%04d", i), "another=label"))
 		}
 	})
 	for range 3 {
@@ -159,58 +159,58 @@ func TestExplainWhileEvaluating(t *testing.T) {
 	}
 }
 
-// deadlined is a cluster with a score that expires.
-func deadlined(s *Scheduler, name string, after time.Duration) {
-	s.SetCluster(member(name))
+// setTimedTaint is a cluster with a score that expires.
+func setTimedTaint(s *Scheduler, name string, after time.Duration) {
+	s.SetCluster(newMember(name))
 	s.SetScore(usage(name, 1, after))
 }
 
-var withUsage = matching(byCEL(`managedCluster.scores("usage").size() == 1`))
+var withUsage = withPredicates(byCEL(`managedCluster.scores("usage").size() == 1`))
 
 // Time goes on for a placement whose expressions cost too much, and for clusters of it that have gone.
-func TestTimeOfTooDear(t *testing.T) {
+func TestExpiryWhileOverBudget(t *testing.T) {
 	t.Parallel()
 	s := newFleet()
 	for i := range 3 {
-		deadlined(s, fmt.Sprintf("c%d", i), time.Minute)
+		setTimedTaint(s, fmt.Sprintf("c%d", i), time.Minute)
 	}
 	s.celBudget = 10
-	if schedule(t, s, asking(costly(1))).Misconfigured == nil {
+	if schedule(t, s, newPlacement(withCostlyCEL(1))).Misconfigured == nil {
 		t.Fatal("it does not cost too much")
 	}
 	s.DeleteCluster("c1")
 	s.DeleteScore(Key{Namespace: "c1", Name: "usage"})
 	s.Advance(start.Add(2 * time.Minute))
-	if e := s.Explain(asking(costly(1))); e.Result.Misconfigured == nil || len(s.explanations) > 0 {
+	if e := s.Explain(newPlacement(withCostlyCEL(1))); e.Result.Misconfigured == nil || len(s.explainQueues) > 0 {
 		t.Errorf("explained as %+v, at a cost", e.Result)
 	}
 }
 
 // A class that was put aside, for others that are used more, is evaluated all the same.
-func TestEvaluationOfWhatIsPutAside(t *testing.T) {
+func TestEvaluationAfterEviction(t *testing.T) {
 	t.Parallel()
-	s := newFleet(member("c1"), member("c2"))
-	p := asking(matching(byCEL(`managedCluster.metadata.?labels["a"].orValue("") == "b"`)))
+	s := newFleet(newMember("c1"), newMember("c2"))
+	p := newPlacement(withPredicates(byCEL(`managedCluster.metadata.?labels["a"].orValue("") == "b"`)))
 	s.SetPlacement(p)
 	s.Schedule(keyOf(p))
-	s.drop(s.placements[keyOf(p)].class)
+	s.dropCandidates(s.placements[keyOf(p)].class)
 	if changed := evaluateAll(s); !slices.Equal(changed, []Key{keyOf(p)}) {
 		t.Errorf("changes %v", changed)
 	}
 	result, _ := s.Schedule(keyOf(p))
 	wantClusters(t, result)
-	s.drop(s.placements[keyOf(p)].class)
-	s.SetCluster(member("c2", "a=b"))
+	s.dropCandidates(s.placements[keyOf(p)].class)
+	s.SetCluster(newMember("c2", "a=b"))
 	evaluateAll(s)
 	result, _ = s.Schedule(keyOf(p))
 	wantClusters(t, result, "c2")
 }
 
 // A score that comes while a placement is pending, or expires while its class is put aside, expires in time.
-func TestExpiryMeanwhile(t *testing.T) {
+func TestExpiryDuringEvaluation(t *testing.T) {
 	t.Parallel()
-	s := newFleet(member("c1"), member("c2"))
-	p := asking(withUsage)
+	s := newFleet(newMember("c1"), newMember("c2"))
+	p := newPlacement(withUsage)
 	s.SetPlacement(p)
 	s.Schedule(keyOf(p))
 	s.SetScore(usage("c1", 1, time.Minute))
@@ -218,7 +218,7 @@ func TestExpiryMeanwhile(t *testing.T) {
 	evaluateAll(s)
 	result, _ := s.Schedule(keyOf(p))
 	wantClusters(t, result, "c1", "c2")
-	s.drop(s.placements[keyOf(p)].class)
+	s.dropCandidates(s.placements[keyOf(p)].class)
 	for after, want := range []string{"c2", ""} {
 		now := start.Add(time.Duration(after+1) * time.Minute)
 		if changed := s.Advance(now); len(changed) == 0 {
@@ -234,10 +234,10 @@ func TestExpiryMeanwhile(t *testing.T) {
 }
 
 // One cluster that changes all the time keeps the others from nothing, and placements of it from nothing.
-func TestRestlessCluster(t *testing.T) {
+func TestOftenChangingCluster(t *testing.T) {
 	t.Parallel()
-	s := ofClusters(t, 5)
-	p := asking(costly(1))
+	s := newFleetOf(t, 5)
+	p := newPlacement(withCostlyCEL(1))
 	s.SetPlacement(p)
 	s.Schedule(keyOf(p))
 	for range 5 {
@@ -246,9 +246,9 @@ func TestRestlessCluster(t *testing.T) {
 			break
 		}
 		for i := range 1 { // as much as a batch may cost
-			b.looks[i].match(b.now, b.costs)
+			b.items[i].match(b.now, b.costs)
 		}
-		s.SetCluster(member("c0000", "another=label"))
+		s.SetCluster(newMember("c0000", "another=label"))
 		s.finish(b, affected{})
 	}
 	if result, _ := s.Schedule(keyOf(p)); result.Pending || result.Selected != 5 {
@@ -258,27 +258,27 @@ func TestRestlessCluster(t *testing.T) {
 
 // What nobody is interested in any more is not evaluated, whether it waits for its turn or a batch has begun with it: placements that come
 // and go cost nothing when they are gone.
-func TestDroppedPlacementsAreNotEvaluated(t *testing.T) {
+func TestDeletedPlacementsAreNotEvaluated(t *testing.T) {
 	t.Parallel()
 	begun := func(t *testing.T) (*Scheduler, *clusterv1beta1.Placement) {
 		t.Helper()
-		s, p := ofClusters(t, 5), asking(costly(1))
+		s, p := newFleetOf(t, 5), newPlacement(withCostlyCEL(1))
 		s.SetPlacement(p)
 		s.Schedule(keyOf(p))
 		return s, p
 	}
 	s, p := begun(t)
-	if waiting := len(s.turns[p.Namespace].waiting); waiting != 1 {
+	if waiting := len(s.queues[p.Namespace].waiting); waiting != 1 {
 		t.Fatalf("%d evaluations wait", waiting)
 	}
 	s.DeletePlacement(keyOf(p))
-	if waiting := len(s.turns[p.Namespace].waiting); waiting != 0 {
+	if waiting := len(s.queues[p.Namespace].waiting); waiting != 0 {
 		t.Errorf("%d evaluations of no placement wait", waiting)
 	}
 	for _, deleted := range []bool{false, true} {
 		s, p := begun(t)
 		b, _ := s.nextBatch(s.now, affected{})
-		if b == nil || len(b.looks) == 0 {
+		if b == nil || len(b.items) == 0 {
 			t.Fatal("nothing is to be evaluated")
 		}
 		if deleted {
@@ -295,8 +295,8 @@ func TestDroppedPlacementsAreNotEvaluated(t *testing.T) {
 // Members that come with a change of a cluster set are evaluated before the placement gives up those that it has.
 func TestNewMembersOfASet(t *testing.T) {
 	t.Parallel()
-	s := newFleet(member("c1"), member("c2", fleet.LabelClusterSet+"=other"))
-	p := asking(matching(byCEL(`managedCluster.metadata.name.startsWith("c")`)))
+	s := newFleet(newMember("c1"), newMember("c2", fleet.LabelClusterSet+"=other"))
+	p := newPlacement(withPredicates(byCEL(`managedCluster.metadata.name.startsWith("c")`)))
 	wantClusters(t, schedule(t, s, p), "c1")
 	other := set("default")
 	other.Spec.ClusterSelector = clusterv1beta2.ManagedClusterSelector{SelectorType: clusterv1beta2.LabelSelector,
@@ -316,44 +316,44 @@ func TestNewMembersOfASet(t *testing.T) {
 func TestBatchOfManyPlacements(t *testing.T) {
 	t.Parallel()
 	const many = 300
-	s := newFleet(member("c1"))
+	s := newFleet(newMember("c1"))
 	for i := range many {
-		p := asking(named(fmt.Sprintf("p%d", i)), matching(byCEL(fmt.Sprintf(`managedCluster.metadata.name != "%d"`, i))))
+		p := newPlacement(withName(fmt.Sprintf("p%d", i)), withPredicates(byCEL(fmt.Sprintf(`managedCluster.metadata.name != "%d"`, i))))
 		s.SetPlacement(p)
 		s.Schedule(keyOf(p))
 	}
-	if b, _ := s.nextBatch(s.now, affected{}); b == nil || len(b.looks) != many {
+	if b, _ := s.nextBatch(s.now, affected{}); b == nil || len(b.items) != many {
 		t.Errorf("a batch of %+v", b)
 	}
 }
 
 // Who has a placement explained is not told less of it for what others have explained, and pays for what it costs.
-func TestCostsOfExplanations(t *testing.T) {
+func TestCELShareOfExplanations(t *testing.T) {
 	t.Parallel()
-	s := ofClusters(t, 3)
-	s.Refill(s.now)
-	p := asking(costly(1))
+	s := newFleetOf(t, 3)
+	s.AdvanceBudget(s.now)
+	p := newPlacement(withCostlyCEL(1))
 	s.SetPlacement(p)
-	if e := s.Explain(p); e.Result.Selected != 3 || s.explanations["ns"].costs.TokensAt(s.charged) == celBurst {
+	if e := s.Explain(p); e.Result.Selected != 3 || s.explainQueues["ns"].limiter.TokensAt(s.budgetTime) == celBurst {
 		t.Errorf("explained as %+v", e.Result)
 	}
-	s.charge(s.explanationsOf("ns").costs, celBurst)
+	s.charge(s.explainQueue("ns").limiter, celBurst)
 	if e := s.Explain(p); !e.Result.Pending || e.Why("c0000").Reason != "it was not selected before its CEL expressions had to be evaluated" {
 		t.Errorf("explained as %+v, %+v", e.Result, e.Clusters)
 	}
-	if e := s.Explain(asking(in("tenant"), costly(1))); e.Result.Selected != 3 {
+	if e := s.Explain(newPlacement(inNamespace("tenant"), withCostlyCEL(1))); e.Result.Selected != 3 {
 		t.Errorf("explained as %+v", e.Result)
 	}
 	s.Schedule(keyOf(p))
-	if evaluateAll(s); s.turns["ns"].costs.TokensAt(s.charged) <= 0 {
+	if evaluateAll(s); s.queues["ns"].limiter.TokensAt(s.budgetTime) <= 0 {
 		t.Error("the placement pays for its explanations")
 	}
-	never := asking(named("never"), matching(byCEL(`managedCluster.metadata.name == "x"`)))
+	never := newPlacement(withName("never"), withPredicates(byCEL(`managedCluster.metadata.name == "x"`)))
 	schedule(t, s, never)
 	if e := s.Explain(never); e.Why("c0000").Reason != "spec.predicates[0]: "+errCEL.Error() {
 		t.Errorf("explained as %+v", e.Clusters)
 	}
-	s.Refill(start.Add(time.Hour))
+	s.AdvanceBudget(start.Add(time.Hour))
 	if e := s.Explain(never); !strings.HasSuffix(e.Why("c0000").Reason, "is false") {
 		t.Errorf("explained as %+v", e.Clusters)
 	}

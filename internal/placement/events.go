@@ -12,51 +12,51 @@ import (
 func (s *Scheduler) SetCluster(object *clusterv1.ManagedCluster) []Key {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.describe(s.fleet.intern(object.Name), object)
+	return s.updateCluster(s.clusters.getOrAdd(object.Name), object)
 }
 
 // DeleteCluster forgets a ManagedCluster.
 func (s *Scheduler) DeleteCluster(name string) []Key {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	id, known := s.fleet.ids[name]
+	id, known := s.clusters.idByName[name]
 	if !known {
 		return nil
 	}
-	c := s.fleet.clusters[id]
-	keys := s.describe(c, nil)
-	s.forget(c)
+	c := s.clusters.byID[id]
+	keys := s.updateCluster(c, nil)
+	s.removeIfUnused(c)
 	return keys
 }
 
-func (s *Scheduler) describe(c *cluster, object *clusterv1.ManagedCluster) []Key {
+func (s *Scheduler) updateCluster(c *cluster, object *clusterv1.ManagedCluster) []Key {
 	former := *c
-	c.describe(object)
+	c.update(object)
 	switch {
 	case former.object == nil && object != nil:
-		s.existing++
+		s.clusterCount++
 	case former.object != nil && object == nil:
-		s.existing--
+		s.clusterCount--
 	}
-	ch := compare(former, c)
-	if ch.labels {
-		s.byLabel.replace(c.id, former.labels(), c.labels())
+	change := diffCluster(former, c)
+	if change.labels {
+		s.byLabel.update(c.id, former.labels(), c.labels())
 	}
-	if ch.claims {
-		s.byClaim.replace(c.id, former.claims, c.claims)
+	if change.claims {
+		s.byClaim.update(c.id, former.claims, c.claims)
 	}
-	found := affected{}
-	if ch.labels || ch.existence {
-		s.reconsider(c, found)
+	affected := affected{}
+	if change.labels || change.selectable {
+		s.updateMembership(c, affected)
 	}
-	s.reassessAll(ch, found)
-	return found.keys()
+	s.updateClasses(change, affected)
+	return affected.keys()
 }
 
-// forget frees the id of a cluster when no object, score or decision names it.
-func (s *Scheduler) forget(c *cluster) {
-	if c.object == nil && len(c.scores) == 0 && s.load.of(c.id) == 0 {
-		s.fleet.forget(c)
+// removeIfUnused frees the id of a cluster when no object, score or decision names it.
+func (s *Scheduler) removeIfUnused(c *cluster) {
+	if c.object == nil && len(c.scores) == 0 && s.decisionCounts.of(c.id) == 0 {
+		s.clusters.remove(c)
 	}
 }
 
@@ -64,51 +64,51 @@ func (s *Scheduler) forget(c *cluster) {
 func (s *Scheduler) SetScore(object *clusterv1alpha1.AddOnPlacementScore) []Key {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := s.fleet.intern(object.Namespace)
+	c := s.clusters.getOrAdd(object.Namespace)
 	former := *c
 	c.setScore(object.Name, object)
-	return s.rescore(former, c, object.Name)
+	return s.updateScore(former, c, object.Name)
 }
 
 // DeleteScore forgets an AddOnPlacementScore.
 func (s *Scheduler) DeleteScore(key Key) []Key {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	id, known := s.fleet.ids[key.Namespace]
+	id, known := s.clusters.idByName[key.Namespace]
 	if !known {
 		return nil
 	}
-	c := s.fleet.clusters[id]
+	c := s.clusters.byID[id]
 	former := *c
 	c.setScore(key.Name, nil)
-	keys := s.rescore(former, c, key.Name)
-	s.forget(c)
+	keys := s.updateScore(former, c, key.Name)
+	s.removeIfUnused(c)
 	return keys
 }
 
-func (s *Scheduler) rescore(former cluster, c *cluster, name string) []Key {
-	found := affected{}
-	s.reassessAll(change{cluster: c, former: former, score: name}, found)
-	return found.keys()
+func (s *Scheduler) updateScore(former cluster, c *cluster, name string) []Key {
+	affected := affected{}
+	s.updateClasses(clusterChange{cluster: c, old: former, score: name}, affected)
+	return affected.keys()
 }
 
-func (s *Scheduler) reassessAll(ch change, found affected) {
-	for _, cls := range s.classes {
-		if ch.matters(cls.selection) {
-			s.reassess(cls, ch, found)
+func (s *Scheduler) updateClasses(change clusterChange, affected affected) {
+	for _, class := range s.classes {
+		if change.affects(class.profile) {
+			s.updateClass(class, change, affected)
 		}
 	}
 }
 
-// matters tells whether a selection looks at what has changed.
-func (ch *change) matters(selection *selection) bool {
+// affects tells whether a selection looks at what has changed.
+func (change *clusterChange) affects(profile *profile) bool {
 	switch {
-	case ch.labels, ch.claims, ch.taints, ch.existence:
+	case change.labels, change.claims, change.taints, change.selectable:
 		return true
-	case ch.score != "":
-		return selection.readsScore(ch.score)
+	case change.score != "":
+		return profile.readsScore(change.score)
 	}
-	return (ch.object && selection.cel) || (ch.resources && slices.Contains(selection.measures[:], true))
+	return (change.anyField && profile.cel) || (change.resources && slices.Contains(profile.usesResource[:], true))
 }
 
 // Advance lets time go on to now, which must not lie before the last one, and returns the placements that this may
@@ -120,59 +120,59 @@ func (s *Scheduler) Advance(now time.Time) []Key {
 		return nil
 	}
 	s.now = now
-	if s.next.IsZero() || now.Before(s.next) {
+	if s.nextAdvance.IsZero() || now.Before(s.nextAdvance) {
 		return nil
 	}
-	found := affected{}
-	s.next = time.Time{}
-	for _, cls := range s.classes {
-		if !cls.next.IsZero() && !now.Before(cls.next) {
-			s.age(cls, found)
+	affected := affected{}
+	s.nextAdvance = time.Time{}
+	for _, class := range s.classes {
+		if !class.nextChange.IsZero() && !now.Before(class.nextChange) {
+			s.expire(class, affected)
 		}
-		s.wake(cls.next)
+		s.scheduleAdvance(class.nextChange)
 	}
-	return found.keys()
+	return affected.keys()
 }
 
-// NextTime is when Advance is due: never, when it is zero. Before, it need not be called.
-func (s *Scheduler) NextTime() time.Time {
+// NextAdvance is when Advance is due: never, when it is zero. Before, it need not be called.
+func (s *Scheduler) NextAdvance() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.next
+	return s.nextAdvance
 }
 
-// age reassesses the clusters of a class for which time has changed something.
-func (s *Scheduler) age(cls *class, found affected) {
-	since := cls.asOf
-	cls.asOf, cls.next = s.now, time.Time{}
-	if cls.standing == nil {
-		s.noticeTime(cls, since)
-		cls.addAll(found)
+// expire reassesses the clusters of a class for which time has changed something.
+func (s *Scheduler) expire(class *equivalenceClass, affected affected) {
+	since := class.asOf
+	class.asOf, class.nextChange = s.now, time.Time{}
+	if class.candidates == nil {
+		s.expireEvaluation(class, since)
+		class.addAll(affected)
 		return
 	}
-	for id := range cls.standing.inSets.all() {
-		c := s.fleet.clusters[id]
-		due := cls.selection.deadline(c, since)
+	for id := range class.candidates.inClusterSets.all() {
+		c := s.clusters.byID[id]
+		due := class.profile.nextExpiry(c, since)
 		if due.IsZero() {
 			continue
 		}
 		if !due.After(s.now) {
-			s.reassess(cls, change{cluster: c, former: *c, time: true}, found)
+			s.updateClass(class, clusterChange{cluster: c, old: *c, expiry: true}, affected)
 		}
-		cls.next = earliest(cls.next, cls.selection.deadline(c, s.now))
+		class.nextChange = earliest(class.nextChange, class.profile.nextExpiry(c, s.now))
 	}
 }
 
-// noticeTime takes in for which clusters of a class time has changed something.
-func (s *Scheduler) noticeTime(cls *class, since time.Time) {
-	if cls.evaluation == nil {
+// expireEvaluation takes in for which clusters of a class time has changed something.
+func (s *Scheduler) expireEvaluation(class *equivalenceClass, since time.Time) {
+	if class.evaluation == nil {
 		return
 	}
-	for id := range cls.members().all() {
-		c := s.fleet.clusters[id]
-		if due := cls.selection.deadline(c, since); !due.IsZero() && !due.After(s.now) {
-			s.notice(cls, c)
+	for id := range class.members().all() {
+		c := s.clusters.byID[id]
+		if due := class.profile.nextExpiry(c, since); !due.IsZero() && !due.After(s.now) {
+			s.updateEvaluation(class, c)
 		}
-		cls.next = earliest(cls.next, cls.selection.deadline(c, s.now))
+		class.nextChange = earliest(class.nextChange, class.profile.nextExpiry(c, s.now))
 	}
 }

@@ -25,14 +25,14 @@ func TestAffected(t *testing.T) {
 	}
 	s.SetBinding(binding("elsewhere", "other"))
 	s.SetClusterSet(set("other"))
-	elsewhere := asking(named("elsewhere"))
+	elsewhere := newPlacement(withName("elsewhere"))
 	elsewhere.Namespace = "elsewhere"
 	schedule(t, s, elsewhere)
-	schedule(t, s, asking(named("all")))
-	schedule(t, s, asking(named("eu"), matching(byLabels(map[string]string{"region": "eu"}))))
-	schedule(t, s, asking(named("cpu"), limit(3), exactly(map[string]int32{"ResourceAllocatableCPU": 1})))
-	schedule(t, s, asking(named("score"), limit(3), exactly(map[string]int32{"AddOn/usage/cpu": 1})))
-	schedule(t, s, asking(named("cel"), matching(byCEL(`managedCluster.scores("usage").exists(s, s.value > 40)`))))
+	schedule(t, s, newPlacement(withName("all")))
+	schedule(t, s, newPlacement(withName("eu"), withPredicates(byLabels(map[string]string{"region": "eu"}))))
+	schedule(t, s, newPlacement(withName("cpu"), withLimit(3), withExactWeights(map[string]int32{"ResourceAllocatableCPU": 1})))
+	schedule(t, s, newPlacement(withName("score"), withLimit(3), withExactWeights(map[string]int32{"AddOn/usage/cpu": 1})))
+	schedule(t, s, newPlacement(withName("cel"), withPredicates(byCEL(`managedCluster.scores("usage").exists(s, s.value > 40)`))))
 
 	for _, test := range []struct {
 		name   string
@@ -74,16 +74,16 @@ func TestAffected(t *testing.T) {
 		{name: "a set as it was", happen: func() []Key { return s.SetClusterSet(set("default")) }},
 		{name: "a set without a binding", happen: func() []Key { return s.SetClusterSet(set("unbound")) }},
 		{name: "a status", happen: func() []Key {
-			p := asking(named("all"))
+			p := newPlacement(withName("all"))
 			p.Status.NumberOfSelectedClusters = 3
 			return s.SetPlacement(p)
 		}},
 		{name: "a spec that says the same in other words", happen: func() []Key {
-			p := asking(named("all"))
+			p := newPlacement(withName("all"))
 			p.Generation, p.Spec.Tolerations = 2, []clusterv1beta1.Toleration{}
 			return s.SetPlacement(p)
 		}, wanted: []string{"all"}},
-		{name: "a spec", happen: func() []Key { return s.SetPlacement(asking(named("all"), limit(49))) }, wanted: []string{"all"}},
+		{name: "a spec", happen: func() []Key { return s.SetPlacement(newPlacement(withName("all"), withLimit(49))) }, wanted: []string{"all"}},
 	} {
 		affected := append(test.happen(), evaluateAll(s)...)
 		var names []string
@@ -100,30 +100,30 @@ func TestAffected(t *testing.T) {
 }
 
 func numbered(i int, properties ...string) *clusterv1.ManagedCluster {
-	return member(fmt.Sprintf("c%02d", i), append([]string{fmt.Sprintf("cpu=%d", i+1)}, properties...)...)
+	return newMember(fmt.Sprintf("c%02d", i), append([]string{fmt.Sprintf("cpu=%d", i+1)}, properties...)...)
 }
 
 // What a scheduler no longer needs it forgets.
-func TestForgets(t *testing.T) {
+func TestMemoryIsReleased(t *testing.T) {
 	t.Parallel()
 	s := newFleet()
 	for i := range 100 {
 		name := fmt.Sprintf("c%d", i)
-		s.SetCluster(member(name, "region=eu", "claim:id="+name))
+		s.SetCluster(newMember(name, "region=eu", "claim:id="+name))
 		s.SetScore(usage(name, 1, 0))
-		schedule(t, s, asking())
+		schedule(t, s, newPlacement())
 		s.DeleteCluster(name)
 		s.DeleteScore(Key{Namespace: name, Name: "usage"})
-		schedule(t, s, asking())
+		schedule(t, s, newPlacement())
 	}
-	if len(s.fleet.ids) != 0 || len(s.fleet.clusters) > 2 || len(s.byLabel) != 0 || len(s.byClaim) != 0 {
+	if len(s.clusters.idByName) != 0 || len(s.clusters.byID) > 2 || len(s.byLabel) != 0 || len(s.byClaim) != 0 {
 		t.Errorf("of no cluster there are %d names, %d places, %d labels and %d claims",
-			len(s.fleet.ids), len(s.fleet.clusters), len(s.byLabel), len(s.byClaim))
+			len(s.clusters.idByName), len(s.clusters.byID), len(s.byLabel), len(s.byClaim))
 	}
 }
 
 // Any number of workers may schedule while things happen. Afterwards Balance adds up.
-func TestWorkers(t *testing.T) {
+func TestConcurrentUse(t *testing.T) {
 	t.Parallel()
 	s := newFleet()
 	for i := range 20 {
@@ -133,20 +133,20 @@ func TestWorkers(t *testing.T) {
 	for worker := range 4 {
 		workers.Go(func() {
 			for i := range 50 {
-				p := asking(named(fmt.Sprintf("p-%d-%d", worker, i)), limit(3))
+				p := newPlacement(withName(fmt.Sprintf("p-%d-%d", worker, i)), withLimit(3))
 				s.SetPlacement(p)
 				s.Schedule(keyOf(p))
 				s.SetCluster(numbered(i%20, fmt.Sprintf("worker=%d", worker)))
 				s.Advance(start.Add(time.Duration(i) * time.Second))
 				s.Explain(p)
-				s.NextTime()
+				s.NextAdvance()
 			}
 		})
 	}
 	workers.Wait()
 	total := int32(0)
 	for i := range 20 {
-		count := s.load.of(s.fleet.ids[fmt.Sprintf("c%02d", i)])
+		count := s.decisionCounts.of(s.clusters.idByName[fmt.Sprintf("c%02d", i)])
 		if total += count; count != 30 {
 			t.Errorf("c%02d has %d decisions of 600, want 30", i, count)
 		}
@@ -154,19 +154,19 @@ func TestWorkers(t *testing.T) {
 }
 
 // A selected cluster whose reason changes affects the placement, even when its score does not.
-func TestReasonsFollow(t *testing.T) {
+func TestReasonsAreUpdated(t *testing.T) {
 	t.Parallel()
-	s := newFleet(member("a"), member("b"))
-	p := asking(limit(2), weighed(map[string]int32{"AddOn/usage/cpu": 1}))
+	s := newFleet(newMember("a"), newMember("b"))
+	p := newPlacement(withLimit(2), withWeights(map[string]int32{"AddOn/usage/cpu": 1}))
 	schedule(t, s, p)
 	for _, event := range []struct {
 		name   string
 		happen func() []Key
 	}{
-		{"a taint that ranks it last", func() []Key { return s.SetCluster(member("a", "taint:slow:PreferNoSelect")) }},
-		{"another one", func() []Key { return s.SetCluster(member("a", "taint:slower:PreferNoSelect")) }},
-		{"a taint that holds it", func() []Key { return s.SetCluster(member("b", "taint:full:NoSelectIfNew")) }},
-		{"another one that does", func() []Key { return s.SetCluster(member("b", "taint:fuller:NoSelectIfNew")) }},
+		{"a taint that ranks it last", func() []Key { return s.SetCluster(newMember("a", "taint:slow:PreferNoSelect")) }},
+		{"another one", func() []Key { return s.SetCluster(newMember("a", "taint:slower:PreferNoSelect")) }},
+		{"a taint that holds it", func() []Key { return s.SetCluster(newMember("b", "taint:full:NoSelectIfNew")) }},
+		{"another one that does", func() []Key { return s.SetCluster(newMember("b", "taint:fuller:NoSelectIfNew")) }},
 		{"a score while it is held", func() []Key { return s.SetScore(usage("b", 9, time.Second)) }},
 		{"which expires", func() []Key { return s.Advance(start.Add(time.Second)) }},
 		{"a score of 0 that expires", func() []Key {
@@ -184,15 +184,15 @@ func TestReasonsFollow(t *testing.T) {
 // PL-06, P4: one after the other.
 func TestExpiries(t *testing.T) {
 	t.Parallel()
-	s := newFleet(member("a"), member("b"), member("c"))
-	schedule(t, s, asking(limit(3), weighed(map[string]int32{"AddOn/usage/cpu": 1})))
+	s := newFleet(newMember("a"), newMember("b"), newMember("c"))
+	schedule(t, s, newPlacement(withLimit(3), withWeights(map[string]int32{"AddOn/usage/cpu": 1})))
 	s.SetScore(usage("a", 1, 10*time.Second))
 	s.SetScore(usage("b", 1, 20*time.Second))
 	s.SetScore(usage("c", 1, 30*time.Second))
 	for _, seconds := range []time.Duration{10, 20, 30} {
 		due := start.Add(seconds * time.Second)
-		if !s.NextTime().Equal(due) {
-			t.Errorf("the next time is %s, want %s", s.NextTime(), due)
+		if !s.NextAdvance().Equal(due) {
+			t.Errorf("the next time is %s, want %s", s.NextAdvance(), due)
 		}
 		if keys := s.Advance(due); len(keys) != 1 {
 			t.Errorf("at %s, %v are affected", due, keys)

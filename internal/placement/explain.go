@@ -67,159 +67,159 @@ func (e *Explanation) Why(cluster string) ClusterReason {
 // its name does, Steady and Balance go by the decisions of that one. CEL expressions are evaluated for it where that is not done yet,
 // which holds nobody up; of a namespace that has had many explained lately, the result is pending.
 func (s *Scheduler) Explain(object *clusterv1beta1.Placement) *Explanation {
-	compile(&object.Spec)
-	explanation, unmatched := s.explain(object, s.evaluate(object))
+	precompile(&object.Spec)
+	explanation, unmatched := s.explain(object, s.evaluateForExplain(object))
 	unmatched.explain(explanation)
-	s.settleUp(object.Namespace, unmatched.costs)
+	s.chargeExplanation(object.Namespace, unmatched.costs)
 	return explanation
 }
 
-func (s *Scheduler) explain(object *clusterv1beta1.Placement, evaluated *evaluation) (*Explanation, *unmatched) {
+func (s *Scheduler) explain(object *clusterv1beta1.Placement, evaluated *celEvaluation) (*Explanation, *mismatches) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := &placement{key: keyOf(object)}
 	p.hash = hashKey(p.key)
-	p.take(object)
+	p.update(object)
 	if saved := s.placements[p.key]; saved != nil {
 		p.decided, p.ids = saved.decided, saved.ids
 	}
-	none := &unmatched{costs: celselector.NewCosts(0)}
-	sets := chosen(s.bound(s.namespaces[p.key.Namespace]), object.Spec.ClusterSets)
-	p.plan, p.bad = newPlan(object, func(signature string) *selection { return s.selections[signature] })
-	if p.plan == nil {
-		return s.explainKept(p, s.broken(p, p.bad), sets, "the placement was misconfigured"), none
+	none := &mismatches{costs: celselector.NewCosts(0)}
+	sets := filterSets(s.boundSets(s.namespaces[p.key.Namespace]), object.Spec.ClusterSets)
+	p.spec, p.misconfiguration = parseSpec(object, func(signature string) *profile { return s.profiles[signature] })
+	if p.spec == nil {
+		return s.explainUnscheduled(p, s.misconfiguredResult(p, p.misconfiguration), sets, "the placement was misconfigured"), none
 	}
 	if len(sets) > 0 {
-		p.class = s.classes[classKey(p.key.Namespace, sets, p.plan.selection)]
+		p.class = s.classes[classKey(p.key.Namespace, sets, p.spec.profile)]
 		if p.class == nil || p.class.pending() {
-			p.class = &class{namespace: p.key.Namespace, sets: sets, selection: p.plan.selection, evaluation: evaluated}
-			p.class.standing, _ = s.build(p.class)
+			p.class = &equivalenceClass{namespace: p.key.Namespace, sets: sets, profile: p.spec.profile, evaluation: evaluated}
+			p.class.candidates, _ = s.buildCandidates(p.class)
 		}
 		switch {
-		case p.class.tooDear():
-			return s.explainKept(p, s.broken(p, s.tooDear()), sets, "the placement was misconfigured"), none
+		case p.class.overBudget():
+			return s.explainUnscheduled(p, s.misconfiguredResult(p, s.overBudget()), sets, "the placement was misconfigured"), none
 		case p.class.pending():
-			return s.explainKept(p, s.waiting(p), sets, "its CEL expressions had to be evaluated"), none
+			return s.explainUnscheduled(p, s.pendingResult(p), sets, "its CEL expressions had to be evaluated"), none
 		}
 	}
-	result, picks := s.resolve(p)
+	result, picks := s.runCycle(p)
 	result.Disabled = p.disabled
 	explanation := &Explanation{Result: result}
 	if p.class != nil {
-		st := s.stand(p.class)
-		explanation.fill(s.contest(st, p))
+		cs := s.candidatesOf(p.class)
+		explanation.fill(s.newCycle(cs, p))
 	}
-	var mismatches *unmatched
-	explanation.Clusters, mismatches = s.reasons(p, result, picks)
-	if t := s.explanations[p.key.Namespace]; t != nil && t.costs.TokensAt(s.charged) <= 0 {
+	var mismatches *mismatches
+	explanation.Clusters, mismatches = s.clusterReasons(p, result, picks)
+	if t := s.explainQueues[p.key.Namespace]; t != nil && t.limiter.TokensAt(s.budgetTime) <= 0 {
 		mismatches.costs = celselector.NewCosts(0)
 	}
 	return explanation, mismatches
 }
 
-// evaluate applies the CEL expressions of a placement to all clusters, if that is to be done and its namespace has not had it done
-// too often; else it returns nil.
-func (s *Scheduler) evaluate(object *clusterv1beta1.Placement) *evaluation {
-	e, b := s.beginEvaluation(object)
+// evaluateForExplain applies the CEL expressions of a placement to all clusters. It returns nil if there is nothing to evaluate, or the
+// explanations of the namespace have used up their budget.
+func (s *Scheduler) evaluateForExplain(object *clusterv1beta1.Placement) *celEvaluation {
+	e, b := s.newExplainBatch(object)
 	if b == nil {
 		return nil
 	}
 	b.costs = celselector.NewCosts(s.celBudget)
-	for i := range b.looks {
-		b.looks[i].match(b.now, b.costs)
+	for i := range b.items {
+		b.items[i].match(b.now, b.costs)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	b.turns.running = false
-	s.charge(b.turns.costs, b.costs.Spent())
-	for i := range b.looks {
+	b.queue.running = false
+	s.charge(b.queue.limiter, b.costs.Spent())
+	for i := range b.items {
 		// Of a cluster that has changed meanwhile, what it was is good enough.
-		l := &b.looks[i]
-		if c := s.fleet.clusters[l.cluster.id]; c != nil && c.name == l.cluster.name {
-			e.settle(c.id, l.matched)
+		l := &b.items[i]
+		if c := s.clusters.byID[l.cluster.id]; c != nil && c.name == l.cluster.name {
+			e.setResult(c.id, l.matched)
 		}
 	}
-	e.complete, e.tooDear = !b.costs.Exceeded(), b.costs.Exceeded()
+	e.complete, e.overBudget = !b.costs.Exceeded(), b.costs.Exceeded()
 	return e
 }
 
-// beginEvaluation returns what is known without CEL, and a batch of all clusters that the CEL expressions of a placement are to be
+// newExplainBatch returns what is known without CEL, and a batch of all clusters that the CEL expressions of a placement are to be
 // applied to; it is nil if there is nothing to apply, or it is not to be done.
-func (s *Scheduler) beginEvaluation(object *clusterv1beta1.Placement) (*evaluation, *batch) {
+func (s *Scheduler) newExplainBatch(object *clusterv1beta1.Placement) (*celEvaluation, *batch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	plan, _ := newPlan(object, func(signature string) *selection { return s.selections[signature] })
-	sets := chosen(s.bound(s.namespaces[object.Namespace]), object.Spec.ClusterSets)
-	if plan == nil || !plan.selection.cel || len(sets) == 0 {
+	spec, _ := parseSpec(object, func(signature string) *profile { return s.profiles[signature] })
+	sets := filterSets(s.boundSets(s.namespaces[object.Namespace]), object.Spec.ClusterSets)
+	if spec == nil || !spec.profile.cel || len(sets) == 0 {
 		return nil, nil
 	}
-	if cls := s.classes[classKey(object.Namespace, sets, plan.selection)]; cls != nil && !cls.pending() {
+	if class := s.classes[classKey(object.Namespace, sets, spec.profile)]; class != nil && !class.pending() {
 		return nil, nil
 	}
-	t := s.explanationsOf(object.Namespace)
-	if t.running || t.costs.TokensAt(s.charged) <= 0 {
+	t := s.explainQueue(object.Namespace)
+	if t.running || t.limiter.TokensAt(s.budgetTime) <= 0 {
 		return nil, nil
 	}
 	t.running = true
-	cls := &class{namespace: object.Namespace, sets: sets, selection: plan.selection}
-	cls.standing, _ = s.build(cls)
-	b := &batch{turns: t, now: s.now}
-	for id := range without(cls.standing.inSets, cls.evaluation.known).all() {
-		b.looks = append(b.looks, look{evaluation: cls.evaluation, cluster: *s.fleet.clusters[id]})
+	class := &equivalenceClass{namespace: object.Namespace, sets: sets, profile: spec.profile}
+	class.candidates, _ = s.buildCandidates(class)
+	b := &batch{queue: t, now: s.now}
+	for id := range difference(class.candidates.inClusterSets, class.evaluation.upToDate).all() {
+		b.items = append(b.items, batchItem{evaluation: class.evaluation, cluster: *s.clusters.byID[id]})
 	}
-	return cls.evaluation, b
+	return class.evaluation, b
 }
 
-func (s *Scheduler) explanationsOf(namespace string) *turns {
-	t := s.explanations[namespace]
+func (s *Scheduler) explainQueue(namespace string) *evaluationQueue {
+	t := s.explainQueues[namespace]
 	if t == nil {
-		t = newTurns()
-		s.explanations[namespace] = t
+		t = newEvaluationQueue()
+		s.explainQueues[namespace] = t
 	}
 	return t
 }
 
-// settleUp has a namespace pay for what it cost to explain a placement of it.
-func (s *Scheduler) settleUp(namespace string, costs *celselector.Costs) {
+// chargeExplanation has a namespace pay for what it cost to explain a placement of it.
+func (s *Scheduler) chargeExplanation(namespace string, costs *celselector.Costs) {
 	if costs.Spent() == 0 {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.charge(s.explanationsOf(namespace).costs, costs.Spent())
+	s.charge(s.explainQueue(namespace).limiter, costs.Spent())
 }
 
-// explainCost is for finding out why clusters do not match a placement that somebody has explained.
-const explainCost = 500_000
+// mismatchCost is for finding out why clusters do not match a placement that somebody has explained.
+const mismatchCost = 500_000
 
-// unmatched are the clusters of an explanation that do not meet the predicates. Which they do not meet is found out when nobody
+// mismatches are the clusters of an explanation that do not meet the predicates. Which they do not meet is found out when nobody
 // waits for it.
-type unmatched struct {
-	selection *selection
+type mismatches struct {
+	selection *profile
 	now       time.Time
 	costs     *celselector.Costs
 	clusters  map[int]cluster // by index in Explanation.Clusters
 }
 
-func (u *unmatched) explain(e *Explanation) {
+func (u *mismatches) explain(e *Explanation) {
 	for _, i := range slices.Sorted(maps.Keys(u.clusters)) {
 		c := u.clusters[i]
-		e.Clusters[i].Reason = u.selection.mismatch(&c, u.now, u.costs)
+		e.Clusters[i].Reason = u.selection.mismatchReason(&c, u.now, u.costs)
 	}
 }
 
-// explainKept tells which clusters a placement keeps of which nothing else is known since something happened.
-func (s *Scheduler) explainKept(p *placement, result *Result, sets []*clusterSet, since string) *Explanation {
+// explainUnscheduled tells which clusters a placement keeps of which nothing else is known since something happened.
+func (s *Scheduler) explainUnscheduled(p *placement, result *Result, sets []*clusterSet, since string) *Explanation {
 	e := &Explanation{Result: result}
 	var inSets bitset
 	for _, set := range sets {
-		inSets.add(set.members)
+		inSets.union(set.members)
 	}
 	e.Filters = []Filter{{Name: FilterClusterSets, Clusters: s.names(inSets)}}
-	e.Result.Funnel = Funnel{Fleet: s.existing, InClusterSets: inSets.count()}
-	s.fleet.order()
-	for _, id := range s.fleet.sorted {
-		c := s.fleet.clusters[id]
+	e.Result.Funnel = Funnel{Fleet: s.clusterCount, InClusterSets: inSets.count()}
+	s.clusters.updateRanks()
+	for _, id := range s.clusters.sortedByName {
+		c := s.clusters.byID[id]
 		if c.object == nil {
 			continue
 		}
@@ -232,28 +232,28 @@ func (s *Scheduler) explainKept(p *placement, result *Result, sets []*clusterSet
 	return e
 }
 
-func (e *Explanation) fill(c *contest) {
-	candidates := slices.Clone(c.totals())
-	slices.SortFunc(candidates, comparePicks)
+func (e *Explanation) fill(c *cycle) {
+	candidates := slices.Clone(c.allCandidates())
+	slices.SortFunc(candidates, compareCandidates)
 	var tolerated bitset
 	for _, candidate := range candidates {
 		tolerated.set(candidate.id)
-		e.Scores = append(e.Scores, c.score(candidate))
+		e.Scores = append(e.Scores, c.clusterScore(candidate))
 	}
 	e.Filters = []Filter{
-		{Name: FilterClusterSets, Clusters: c.names(c.st.inSets)},
-		{Name: FilterPredicate, Clusters: c.names(c.st.matched)},
+		{Name: FilterClusterSets, Clusters: c.names(c.candidates.inClusterSets)},
+		{Name: FilterPredicate, Clusters: c.names(c.candidates.matched)},
 		{Name: FilterTaintToleration, Clusters: c.names(tolerated)},
 	}
-	for _, prioritizer := range c.plan.prioritizers {
+	for _, prioritizer := range c.spec.prioritizers {
 		e.Prioritizers = append(e.Prioritizers, c.scoresBy(prioritizer, candidates))
 	}
 }
 
-func (c *contest) scoresBy(prioritizer Prioritizer, candidates []pick) PrioritizerScores {
+func (c *cycle) scoresBy(prioritizer Prioritizer, candidates []candidate) PrioritizerScores {
 	p := PrioritizerScores{Prioritizer: prioritizer, Scores: make(map[string]int64, len(candidates))}
 	for _, candidate := range candidates {
-		name := c.fleet.clusters[candidate.id].name
+		name := c.clusters.byID[candidate.id].name
 		score, expired := c.scoreBy(prioritizer.Name, candidate.id)
 		if p.Scores[name] = score; expired {
 			p.Expired = append(p.Expired, name)
@@ -267,15 +267,15 @@ func (c *contest) scoresBy(prioritizer Prioritizer, candidates []pick) Prioritiz
 func (s *Scheduler) names(ids bitset) []string {
 	names := []string{}
 	for id := range ids.all() {
-		names = append(names, s.fleet.clusters[id].name)
+		names = append(names, s.clusters.byID[id].name)
 	}
 	slices.Sort(names)
 	return names
 }
 
-// reasons finds for each cluster of the fleet why it is selected, or the first reason why not.
-func (s *Scheduler) reasons(p *placement, result *Result, picks []int32) ([]ClusterReason, *unmatched) {
-	s.fleet.order()
+// clusterReasons finds for each cluster of the fleet why it is selected, or the first reason why not.
+func (s *Scheduler) clusterReasons(p *placement, result *Result, picks []int32) ([]ClusterReason, *mismatches) {
+	s.clusters.updateRanks()
 	selected := map[string]string{}
 	for _, group := range result.Groups {
 		for _, decision := range group.Decisions {
@@ -283,13 +283,13 @@ func (s *Scheduler) reasons(p *placement, result *Result, picks []int32) ([]Clus
 		}
 	}
 	var reasons []ClusterReason
-	var refusal refusal
-	mismatches := &unmatched{selection: p.plan.selection, now: s.now, costs: celselector.NewCosts(explainCost), clusters: map[int]cluster{}}
+	var refusal rejection
+	mismatches := &mismatches{selection: p.spec.profile, now: s.now, costs: celselector.NewCosts(mismatchCost), clusters: map[int]cluster{}}
 	if p.class != nil {
-		refusal = s.refusal(p, picks)
+		refusal = s.newRejection(p, picks)
 	}
-	for _, id := range s.fleet.sorted {
-		c := s.fleet.clusters[id]
+	for _, id := range s.clusters.sortedByName {
+		c := s.clusters.byID[id]
 		if c.object == nil {
 			continue
 		}
@@ -297,7 +297,7 @@ func (s *Scheduler) reasons(p *placement, result *Result, picks []int32) ([]Clus
 		if !yes {
 			reason = result.Satisfied.Message
 			if p.class != nil {
-				if reason = refusal.of(c); reason == "" {
+				if reason = refusal.reason(c); reason == "" {
 					mismatches.clusters[len(reasons)] = *c
 				}
 			}
@@ -307,93 +307,93 @@ func (s *Scheduler) reasons(p *placement, result *Result, picks []int32) ([]Clus
 	return reasons, mismatches
 }
 
-// refusal finds reasons why not.
-type refusal struct {
-	*contest
-	class  *class
-	order  []pick        // candidates, the best first
-	places map[int32]int // of candidates in order
-	last   pick          // the worst one selected, if any is
-	picks  int
-	spread *spread         // once they are selected; nil without constraints
-	waits  map[int32]int32 // the places in it
+// rejection finds reasons why not.
+type rejection struct {
+	*cycle
+	class           *equivalenceClass
+	ranked          []candidate   // candidates, the best first
+	ranks           map[int32]int // of candidates in order
+	last            candidate     // the worst one selected, if any is
+	selected        int
+	spread          *spreadSelector // once they are selected; nil without constraints
+	spreadPositions map[int32]int32 // the places in it
 }
 
-func (s *Scheduler) refusal(p *placement, picks []int32) refusal {
-	r := refusal{contest: s.contest(s.stand(p.class), p), class: p.class, places: map[int32]int{}, picks: len(picks)}
-	r.order = slices.Clone(r.totals())
-	slices.SortFunc(r.order, comparePicks)
+func (s *Scheduler) newRejection(p *placement, picks []int32) rejection {
+	r := rejection{cycle: s.newCycle(s.candidatesOf(p.class), p), class: p.class, ranks: map[int32]int{}, selected: len(picks)}
+	r.ranked = slices.Clone(r.allCandidates())
+	slices.SortFunc(r.ranked, compareCandidates)
 	var selected bitset
 	for _, id := range picks {
 		selected.set(id)
 	}
-	for i, candidate := range r.order {
-		r.places[candidate.id] = i
+	for i, candidate := range r.ranked {
+		r.ranks[candidate.id] = i
 		if selected.has(candidate.id) {
 			r.last = candidate
 		}
 	}
-	if len(r.plan.spread) > 0 {
-		r.replay(selected)
+	if len(r.spec.constraints) > 0 {
+		r.replaySpread(selected)
 	}
 	return r
 }
 
-// replay finds out how clusters spread with those that are selected.
-func (r *refusal) replay(selected bitset) {
-	r.spread, r.waits = r.newSpread(slices.Clone(r.order)), map[int32]int32{}
+// replaySpread finds out how clusters spread with those that are selected.
+func (r *rejection) replaySpread(selected bitset) {
+	r.spread, r.spreadPositions = r.newSpread(slices.Clone(r.ranked)), map[int32]int32{}
 	for place, candidate := range r.spread.candidates {
 		if selected.has(candidate.id) {
-			r.spread.take(int32(place))
+			r.spread.selectCandidate(index32(place))
 		} else {
-			r.waits[candidate.id] = int32(place)
+			r.spreadPositions[candidate.id] = index32(place)
 		}
 	}
 }
 
-// of is why a cluster is not selected; empty if it does not meet the predicates.
-func (r *refusal) of(c *cluster) string {
-	place, candidate := r.places[c.id]
+// reason is why a cluster is not selected; empty if it does not meet the predicates.
+func (r *rejection) reason(c *cluster) string {
+	place, candidate := r.ranks[c.id]
 	switch {
 	case c.object.DeletionTimestamp != nil:
 		return "it is being deleted"
 	case acceptance.Denied(c.object):
 		return "it is denied: spec.hubAcceptsClient of the ManagedCluster is false"
-	case !r.st.inSets.has(c.id):
-		return r.outside()
-	case !r.st.matched.has(c.id):
-		if e := r.class.evaluation; e != nil && !e.known.has(c.id) {
+	case !r.candidates.inClusterSets.has(c.id):
+		return r.notInSetsReason()
+	case !r.candidates.matched.has(c.id):
+		if e := r.class.evaluation; e != nil && !e.upToDate.has(c.id) {
 			return "it has changed, and the CEL expressions of spec.predicates are about to be evaluated"
 		}
 		return "" // to be found out
 	case !candidate:
-		return r.repelled(c)
-	case r.plan.limit == 0:
+		return r.taintReason(c)
+	case r.spec.limit == 0:
 		return "spec.numberOfClusters is 0"
 	}
-	own := r.order[place]
-	if r.spread != nil && (r.spread.lacks(c) != nil || r.picks < r.plan.takes(len(r.order)) || own.before(r.last)) {
-		return r.crowded(c)
+	own := r.ranked[place]
+	if r.spread != nil && (r.spread.missingTopology(c) != nil || r.selected < r.spec.maxSelected(len(r.ranked)) || own.before(r.last)) {
+		return r.spreadReason(c)
 	}
-	ranks := fmt.Sprintf("it ranks %d of %d with %s", place+1, len(r.order), r.terms(own))
-	if r.picks == 0 {
-		return ranks
+	nameRanks := fmt.Sprintf("it ranks %d of %d with %s", place+1, len(r.ranked), r.scoreText(own))
+	if r.selected == 0 {
+		return nameRanks
 	}
-	return fmt.Sprintf("%s; the last one selected is %s with %s", ranks, r.fleet.clusters[r.last.id].name, r.terms(r.last))
+	return fmt.Sprintf("%s; the last one selected is %s with %s", nameRanks, r.clusters.byID[r.last.id].name, r.scoreText(r.last))
 }
 
-func (r *refusal) terms(p pick) string {
-	text := fmt.Sprintf("score %d", r.score(p).Score)
-	if len(r.plan.prioritizers) > 0 {
+func (r *rejection) scoreText(p candidate) string {
+	text := fmt.Sprintf("score %d", r.clusterScore(p).Score)
+	if len(r.spec.prioritizers) > 0 {
 		text = string(r.appendTerms([]byte(text+" = "), p.id))
 	}
-	if tolerance := r.plan.selection.tolerate(r.fleet.clusters[p.id], r.now); tolerance.avoided != nil {
-		text += " and the taint " + describeTaint(tolerance.avoided)
+	if untolerated := r.spec.profile.untoleratedTaints(r.clusters.byID[p.id], r.now); untolerated.preferNoSelect != nil {
+		text += " and the taint " + describeTaint(untolerated.preferNoSelect)
 	}
 	return text
 }
 
-func (r *refusal) outside() string {
+func (r *rejection) notInSetsReason() string {
 	names := make([]string, len(r.class.sets))
 	for i, set := range r.class.sets {
 		names[i] = set.name
@@ -401,21 +401,21 @@ func (r *refusal) outside() string {
 	return fmt.Sprintf("it is in none of the bound ManagedClusterSets %q", names)
 }
 
-func (r *refusal) repelled(c *cluster) string {
-	tolerance := r.plan.selection.tolerate(c, r.now)
-	if tolerance.repelled != nil {
-		return fmt.Sprintf("it has the taint %s, which is not or no longer tolerated", describeTaint(tolerance.repelled))
+func (r *rejection) taintReason(c *cluster) string {
+	untolerated := r.spec.profile.untoleratedTaints(c, r.now)
+	if untolerated.noSelect != nil {
+		return fmt.Sprintf("it has the taint %s, which is not or no longer tolerated", describeTaint(untolerated.noSelect))
 	}
-	return fmt.Sprintf("it has the taint %s, which is not tolerated, and it is not selected already", describeTaint(tolerance.held))
+	return fmt.Sprintf("it has the taint %s, which is not tolerated, and it is not selected already", describeTaint(untolerated.noSelectIfNew))
 }
 
-// crowded names the first constraint that keeps a candidate out, although it ranks high enough.
-func (r *refusal) crowded(c *cluster) string {
-	if missing := r.spread.lacks(c); missing != nil {
+// spreadReason names the first constraint that keeps a candidate out, although it ranks high enough.
+func (r *rejection) spreadReason(c *cluster) string {
+	if missing := r.spread.missingTopology(c); missing != nil {
 		return fmt.Sprintf("it has no %s, which %s wants", missing, missing.field())
 	}
-	if full := r.spread.blocks(r.waits[c.id]); full != nil {
-		value, _ := full.topology(c)
+	if full := r.spread.violatedConstraint(r.spreadPositions[c.id]); full != nil {
+		value, _ := full.topologyOf(c)
 		return fmt.Sprintf("it would exceed maxSkew of %s: enough clusters with %s=%s are selected", full.field(), full, value)
 	}
 	return "clusters that spread better over spec.spreadPolicy go first"

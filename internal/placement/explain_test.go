@@ -12,24 +12,24 @@ import (
 )
 
 // P10: the first reason why not.
-func TestWhyNot(t *testing.T) {
+func TestReasonsNotSelected(t *testing.T) {
 	t.Parallel()
-	deleted := member("deleted")
+	deleted := newMember("deleted")
 	deleted.DeletionTimestamp = &metav1.Time{Time: start}
-	denied := member("denied", "region=eu")
+	denied := newMember("denied", "region=eu")
 	denied.Status.Conditions = []metav1.Condition{{Type: "HubAcceptedManagedCluster", Status: metav1.ConditionFalse,
 		Reason: "HubClusterAdminDenied"}}
 	s := newFleet(deleted, denied,
-		member("best", "region=eu", "cpu=3"),
-		member("good", "region=eu", "cpu=2"),
-		member("bad", "region=eu", "cpu=1"),
-		member("slow", "region=eu", "cpu=2", "taint:slow:PreferNoSelect"),
-		member("us", "region=us"),
-		member("down", "region=eu", "taint:down=very:NoSelect"),
-		member("full", "region=eu", "taint:full:NoSelectIfNew"),
-		member("other", fleet.LabelClusterSet+"=other"))
-	p := asking(limit(2), exactly(map[string]int32{"ResourceAllocatableCPU": 1}),
-		matching(byLabels(map[string]string{"region": "eu"}), byCEL("false")))
+		newMember("best", "region=eu", "cpu=3"),
+		newMember("good", "region=eu", "cpu=2"),
+		newMember("bad", "region=eu", "cpu=1"),
+		newMember("slow", "region=eu", "cpu=2", "taint:slow:PreferNoSelect"),
+		newMember("us", "region=us"),
+		newMember("down", "region=eu", "taint:down=very:NoSelect"),
+		newMember("full", "region=eu", "taint:full:NoSelectIfNew"),
+		newMember("other", fleet.LabelClusterSet+"=other"))
+	p := newPlacement(withLimit(2), withExactWeights(map[string]int32{"ResourceAllocatableCPU": 1}),
+		withPredicates(byLabels(map[string]string{"region": "eu"}), byCEL("false")))
 	explanation := s.Explain(p)
 	for cluster, wanted := range map[string]string{
 		"best":    "score 100 = ResourceAllocatableCPU 100",
@@ -52,18 +52,18 @@ func TestWhyNot(t *testing.T) {
 		t.Errorf("the funnel is %+v, want %+v", explanation.Result.Funnel, wanted)
 	}
 	for reason, q := range map[string]*clusterv1beta1.Placement{
-		"spec.numberOfClusters is 0": asking(limit(0)),
-		"spec.spreadPolicy.spreadConstraints[0]: enough clusters with label region=eu": asking(limit(4),
-			evenly(over("Label", "region", 1, "DoNotSchedule"))),
-		"it has no label zone, which spec.spreadPolicy.spreadConstraints[0] wants": asking(evenly(over("Label", "zone", 1, "DoNotSchedule"))),
-		"clusters that spread better over spec.spreadPolicy go first": asking(limit(2), exactly(map[string]int32{"ResourceAllocatableCPU": 1}),
-			evenly(over("Label", "region", 1, "ScheduleAnyway"))),
+		"spec.numberOfClusters is 0": newPlacement(withLimit(0)),
+		"spec.spreadPolicy.spreadConstraints[0]: enough clusters with label region=eu": newPlacement(withLimit(4),
+			withSpread(spreadOver("Label", "region", 1, "DoNotSchedule"))),
+		"it has no label zone, which spec.spreadPolicy.spreadConstraints[0] wants": newPlacement(withSpread(spreadOver("Label", "zone", 1, "DoNotSchedule"))),
+		"clusters that spread better over spec.spreadPolicy go first": newPlacement(withLimit(2), withExactWeights(map[string]int32{"ResourceAllocatableCPU": 1}),
+			withSpread(spreadOver("Label", "region", 1, "ScheduleAnyway"))),
 	} {
 		if got := s.Explain(q).Why("good"); !strings.Contains(got.Reason, reason) {
 			t.Errorf("%+v, want %q", got, reason)
 		}
 	}
-	elsewhere := asking()
+	elsewhere := newPlacement()
 	elsewhere.Namespace = "elsewhere"
 	if got := s.Explain(elsewhere).Why("best"); !strings.Contains(got.Reason, "No ManagedClusterSetBinding in namespace elsewhere") {
 		t.Errorf("%+v", got)
@@ -73,11 +73,11 @@ func TestWhyNot(t *testing.T) {
 // PL-23
 func TestExplain(t *testing.T) {
 	t.Parallel()
-	s := newFleet(member("a", "cpu=1"), member("b", "cpu=2"), member("c", "cpu=2", "taint:down:NoSelect"), member("d", "region=us"))
-	schedule(t, s, asking(limit(1)))
+	s := newFleet(newMember("a", "cpu=1"), newMember("b", "cpu=2"), newMember("c", "cpu=2", "taint:down:NoSelect"), newMember("d", "region=us"))
+	schedule(t, s, newPlacement(withLimit(1)))
 	notUS := clusterv1beta1.ClusterSelector{LabelSelector: metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
 		{Key: "region", Operator: metav1.LabelSelectorOpDoesNotExist}}}}
-	unsaved := asking(limit(1), matching(notUS), weighed(map[string]int32{"ResourceAllocatableCPU": 3}))
+	unsaved := newPlacement(withLimit(1), withPredicates(notUS), withWeights(map[string]int32{"ResourceAllocatableCPU": 3}))
 	explanation := s.Explain(unsaved)
 	wantClusters(t, explanation.Result, "b")
 	wanted := []Filter{
@@ -108,9 +108,9 @@ func TestExplain(t *testing.T) {
 // PL-26, P10: of a placement that is misconfigured, one can ask which clusters it keeps.
 func TestExplainMisconfigured(t *testing.T) {
 	t.Parallel()
-	s := newFleet(member("a"), member("b"), member("other", fleet.LabelClusterSet+"=other"))
-	schedule(t, s, asking(limit(1)))
-	broken := s.Explain(asking(matching(byCEL("broken"))))
+	s := newFleet(newMember("a"), newMember("b"), newMember("other", fleet.LabelClusterSet+"=other"))
+	schedule(t, s, newPlacement(withLimit(1)))
+	broken := s.Explain(newPlacement(withPredicates(byCEL("broken"))))
 	if broken.Result.Misconfigured == nil || broken.Result.Selected != 1 {
 		t.Errorf("%+v", broken.Result)
 	}

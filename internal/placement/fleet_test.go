@@ -43,9 +43,9 @@ func binding(namespace, name string) *clusterv1beta2.ManagedClusterSetBinding {
 	return object
 }
 
-// member makes a cluster of the set default. Its properties are labels such as region=eu, claims such as claim:platform=aws,
+// newMember makes a cluster of the set default. Its properties are labels such as region=eu, claims such as claim:platform=aws,
 // cpu=4 and memory=8 for its resources, or taints such as taint:key=value:NoSelect, added at start.
-func member(name string, properties ...string) *clusterv1.ManagedCluster {
+func newMember(name string, properties ...string) *clusterv1.ManagedCluster {
 	c := &clusterv1.ManagedCluster{}
 	c.Name = name
 	c.Labels = map[string]string{fleet.LabelClusterSet: "default"}
@@ -87,8 +87,8 @@ func usage(cluster string, value int32, validFor time.Duration) *clusterv1alpha1
 
 type option func(*clusterv1beta1.Placement)
 
-// asking makes the placement ns/p.
-func asking(options ...option) *clusterv1beta1.Placement {
+// newPlacement makes the placement ns/p.
+func newPlacement(options ...option) *clusterv1beta1.Placement {
 	p := &clusterv1beta1.Placement{}
 	p.Namespace, p.Name, p.UID = "ns", "p", "1"
 	for _, option := range options {
@@ -97,21 +97,21 @@ func asking(options ...option) *clusterv1beta1.Placement {
 	return p
 }
 
-func named(name string) option { return func(p *clusterv1beta1.Placement) { p.Name = name } }
+func withName(name string) option { return func(p *clusterv1beta1.Placement) { p.Name = name } }
 
-func limit(n int32) option {
+func withLimit(n int32) option {
 	return func(p *clusterv1beta1.Placement) { p.Spec.NumberOfClusters = &n }
 }
 
-// exactly uses no other prioritizers than these, such as Balance or AddOn/usage/cpu.
-func exactly(weights map[string]int32) option {
+// withExactWeights uses no other prioritizers than these, such as Balance or AddOn/usage/cpu.
+func withExactWeights(weights map[string]int32) option {
 	return func(p *clusterv1beta1.Placement) {
 		p.Spec.PrioritizerPolicy.Mode = clusterv1beta1.PrioritizerPolicyModeExact
-		weighed(weights)(p)
+		withWeights(weights)(p)
 	}
 }
 
-func weighed(weights map[string]int32) option {
+func withWeights(weights map[string]int32) option {
 	return func(p *clusterv1beta1.Placement) {
 		for name, weight := range weights {
 			coordinate := &clusterv1beta1.ScoreCoordinate{Type: clusterv1beta1.ScoreCoordinateTypeBuiltIn, BuiltIn: name}
@@ -125,11 +125,11 @@ func weighed(weights map[string]int32) option {
 	}
 }
 
-func tolerating(tolerations ...clusterv1beta1.Toleration) option {
+func withTolerations(tolerations ...clusterv1beta1.Toleration) option {
 	return func(p *clusterv1beta1.Placement) { p.Spec.Tolerations = tolerations }
 }
 
-func matching(selectors ...clusterv1beta1.ClusterSelector) option {
+func withPredicates(selectors ...clusterv1beta1.ClusterSelector) option {
 	return func(p *clusterv1beta1.Placement) {
 		for _, selector := range selectors {
 			p.Spec.Predicates = append(p.Spec.Predicates, clusterv1beta1.ClusterPredicate{RequiredClusterSelector: selector})

@@ -1,7 +1,6 @@
 package placement
 
 import (
-	"cmp"
 	"slices"
 
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
@@ -10,32 +9,32 @@ import (
 // groups divides the selected clusters: those of the named groups first, a cluster going to the first that
 // matches it, then the rest. Each is cut to size in the order of sortBy. The index of a group is its place. Picks are
 // in the order of the groups then.
-func (c *contest) groups(picks []pick) []Group {
-	if c.plan.byScore {
-		slices.SortFunc(picks, comparePicks)
+func (c *cycle) groups(picks []candidate) []Group {
+	if c.spec.sortByScore {
+		slices.SortFunc(picks, compareCandidates)
 	} else {
-		slices.SortFunc(picks, func(a, b pick) int { return cmp.Compare(c.fleet.ranks[a.id], c.fleet.ranks[b.id]) })
+		slices.SortFunc(picks, func(a, b candidate) int { return c.clusters.compareRanks(a.id, b.id) })
 	}
-	size := c.plan.perGroup.of(len(picks))
+	size := c.spec.clustersPerGroup.of(len(picks))
 	var groups []Group
 	rest := picks
-	for i := range c.plan.groups {
-		n := c.gather(rest, &c.plan.groups[i])
-		groups, rest = c.cut(groups, c.plan.groups[i].name, rest[:n], size), rest[n:]
+	for i := range c.spec.groups {
+		n := c.partition(rest, &c.spec.groups[i])
+		groups, rest = c.appendGroups(groups, c.spec.groups[i].name, rest[:n], size), rest[n:]
 	}
-	groups = c.cut(groups, "", rest, size)
+	groups = c.appendGroups(groups, "", rest, size)
 	if len(groups) == 0 {
 		return []Group{{}}
 	}
 	return groups
 }
 
-// gather moves the picks that a rule matches before the others, and returns how many they are. Both stay in their order.
-func (c *contest) gather(picks []pick, rule *groupRule) int {
+// partition moves the picks that a rule matches before the others, and returns how many they are. Both stay in their order.
+func (c *cycle) partition(picks []candidate, rule *groupSelector) int {
 	members := picks[:0]
-	var others []pick
+	var others []candidate
 	for _, pick := range picks {
-		if rule.match(c.fleet.clusters[pick.id], c.now, nil) == nil {
+		if rule.match(c.clusters.byID[pick.id], c.now, nil) == nil {
 			members = append(members, pick)
 		} else {
 			others = append(others, pick)
@@ -45,7 +44,7 @@ func (c *contest) gather(picks []pick, rule *groupRule) int {
 	return len(members)
 }
 
-func (c *contest) cut(groups []Group, name string, members []pick, size int) []Group {
+func (c *cycle) appendGroups(groups []Group, name string, members []candidate, size int) []Group {
 	for chunk := range slices.Chunk(members, size) {
 		groups = append(groups, Group{Name: name, Decisions: c.decisions(chunk)})
 	}
@@ -53,14 +52,14 @@ func (c *contest) cut(groups []Group, name string, members []pick, size int) []G
 }
 
 // decisions share the memory of one text of all their reasons: a garbage collector minds one string less than hundreds.
-func (c *contest) decisions(picks []pick) []clusterv1beta1.ClusterDecision {
-	text := c.scratch.text[:0]
+func (c *cycle) decisions(picks []candidate) []clusterv1beta1.ClusterDecision {
+	text := c.buffers.text[:0]
 	decisions := make([]clusterv1beta1.ClusterDecision, len(picks))
-	ends := c.scratch.ends[:0]
+	ends := c.buffers.ends[:0]
 	for i, pick := range picks {
-		scored := c.score(pick)
+		scored := c.clusterScore(pick)
 		decisions[i].ClusterName = scored.ClusterName
-		if c.plan.byScore { // some readers take all fields for text, among them the ApplicationSets of Argo CD 2
+		if c.spec.sortByScore { // some readers take all fields for text, among them the ApplicationSets of Argo CD 2
 			decisions[i].Score = scored.Score
 		}
 		text = c.appendReason(text, pick, scored.Score)
@@ -71,6 +70,6 @@ func (c *contest) decisions(picks []pick) []clusterv1beta1.ClusterDecision {
 		decisions[i].Reason = reasons[start:end]
 		start = end
 	}
-	c.scratch.text, c.scratch.ends = text, ends
+	c.buffers.text, c.buffers.ends = text, ends
 	return decisions
 }

@@ -39,9 +39,9 @@ func TestDecisionGroups(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newFleet(member("a", "region=eu", "claim:platform=aws"), member("b", "region=us", "claim:platform=aws"),
-				member("c", "region=eu"), member("d", "region=us"), member("e", "region=eu"))
-			p := asking()
+			s := newFleet(newMember("a", "region=eu", "claim:platform=aws"), newMember("b", "region=us", "claim:platform=aws"),
+				newMember("c", "region=eu"), newMember("d", "region=us"), newMember("e", "region=eu"))
+			p := newPlacement()
 			p.Spec.DecisionStrategy.GroupStrategy = clusterv1beta1.GroupStrategy{DecisionGroups: test.rules, ClustersPerDecisionGroup: test.size}
 			if got := groupsOf(schedule(t, s, p)); got != test.wanted {
 				t.Errorf("groups are %s, want %s", got, test.wanted)
@@ -53,7 +53,7 @@ func TestDecisionGroups(t *testing.T) {
 // PL-15, PL-16: there is a group even without clusters.
 func TestNoDecisionGroups(t *testing.T) {
 	t.Parallel()
-	p := asking()
+	p := newPlacement()
 	p.Spec.DecisionStrategy.GroupStrategy.ClustersPerDecisionGroup = intstr.FromString("10%")
 	if got := groupsOf(schedule(t, newFleet(), p)); got != ":" {
 		t.Errorf("groups are %s", got)
@@ -61,14 +61,14 @@ func TestNoDecisionGroups(t *testing.T) {
 }
 
 // A selected cluster that moves to another group affects the placement.
-func TestGroupsFollowLabels(t *testing.T) {
+func TestGroupsAreUpdated(t *testing.T) {
 	t.Parallel()
-	s := newFleet(member("a", "region=eu"), member("b", "region=eu"))
-	p := asking(exactly(nil), limit(2))
+	s := newFleet(newMember("a", "region=eu"), newMember("b", "region=eu"))
+	p := newPlacement(withExactWeights(nil), withLimit(2))
 	p.Spec.DecisionStrategy.GroupStrategy.DecisionGroups = []clusterv1beta1.DecisionGroup{{GroupName: "canary",
 		ClusterSelector: clusterv1beta1.GroupClusterSelector{LabelSelector: byLabels(map[string]string{"region": "us"}).LabelSelector}}}
 	schedule(t, s, p)
-	if keys := s.SetCluster(member("b", "region=us")); len(keys) != 1 {
+	if keys := s.SetCluster(newMember("b", "region=us")); len(keys) != 1 {
 		t.Errorf("affected: %v", keys)
 	}
 	if got := groupsOf(schedule(t, s, p)); got != "canary:b :a" {
@@ -79,12 +79,12 @@ func TestGroupsFollowLabels(t *testing.T) {
 // PL-14
 func TestSortByScore(t *testing.T) {
 	t.Parallel()
-	s := newFleet(member("a", "cpu=1"), member("b", "cpu=3"), member("c", "cpu=2"), member("d", "cpu=2"))
-	p := asking(exactly(map[string]int32{"ResourceAllocatableCPU": 1}))
+	s := newFleet(newMember("a", "cpu=1"), newMember("b", "cpu=3"), newMember("c", "cpu=2"), newMember("d", "cpu=2"))
+	p := newPlacement(withExactWeights(map[string]int32{"ResourceAllocatableCPU": 1}))
 	if got := groupsOf(schedule(t, s, p)); got != ":a,b,c,d" {
 		t.Errorf("by name: %s", got)
 	}
-	p = asking(exactly(map[string]int32{"ResourceAllocatableCPU": 1}))
+	p = newPlacement(withExactWeights(map[string]int32{"ResourceAllocatableCPU": 1}))
 	p.Spec.SortBy = clusterv1beta1.SortByScore
 	p.Spec.ScoreRateLimit = "30s"
 	result := schedule(t, s, p)

@@ -31,9 +31,9 @@ func misconfigured(part, format string, args ...any) *Misconfiguration {
 	return &Misconfiguration{Part: part, Reason: text.Message(fmt.Sprintf(format, args...))}
 }
 
-// tooDear is that of CEL expressions that cost more than celBudget. It stays until somebody changes a spec or the cluster sets,
+// overBudget is that of CEL expressions that cost more than celBudget. It stays until somebody changes a spec or the cluster sets,
 // whatever becomes of the clusters one by one: to find out whether it still holds would cost as much again.
-func (s *Scheduler) tooDear() *Misconfiguration {
+func (s *Scheduler) overBudget() *Misconfiguration {
 	return misconfigured(partPredicate,
 		"spec.predicates: the celExpressions cost more than %d for all clusters of the bound ManagedClusterSets together; "+
 			"use fewer or simpler ones, or a labelSelector beside them that leaves fewer clusters", s.celBudget)

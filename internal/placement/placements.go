@@ -11,7 +11,7 @@ import (
 // SetPlacement takes in a Placement that is new or has changed. A change of its status is no change; one that is being
 // deleted is as good as gone.
 func (s *Scheduler) SetPlacement(object *clusterv1beta1.Placement) []Key {
-	compile(&object.Spec)
+	precompile(&object.Spec)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := keyOf(object)
@@ -30,10 +30,10 @@ func (s *Scheduler) SetPlacement(object *clusterv1beta1.Placement) []Key {
 		p = &placement{key: key, hash: hashKey(key)}
 		s.placements[key] = p
 		s.namespace(key.Namespace).placements[key] = p
-		s.inherit(p)
+		s.adoptOrphan(p)
 	} else if sameSpec(p.object, object) {
 		disabled, generation := p.disabled, p.object.Generation
-		p.take(object)
+		p.update(object)
 		// Of a spec that only says the same in other words, the status is still to say that it was observed.
 		if disabled != p.disabled || generation != object.Generation {
 			return []Key{key}
@@ -41,21 +41,21 @@ func (s *Scheduler) SetPlacement(object *clusterv1beta1.Placement) []Key {
 		return nil
 	}
 	changed := p.object != nil // it is not new
-	p.take(object)
-	s.replan(p)
-	found := affected{key: {}}
+	p.update(object)
+	s.reparse(p)
+	affected := affected{key: {}}
 	if changed && p.class != nil {
-		s.retry(p.class, found)
+		s.retryOverBudget(p.class, affected)
 	}
-	return found.keys()
+	return affected.keys()
 }
 
-// retry has the CEL expressions of a class evaluated again that cost too much when they last were.
-func (s *Scheduler) retry(cls *class, found affected) {
-	if cls.tooDear() {
-		s.drop(cls)
-		s.dropEvaluation(cls)
-		cls.addAll(found)
+// retryOverBudget has the CEL expressions of a class evaluated again that cost too much when they last were.
+func (s *Scheduler) retryOverBudget(class *equivalenceClass, affected affected) {
+	if class.overBudget() {
+		s.dropCandidates(class)
+		s.cancelEvaluation(class)
+		class.addAll(affected)
 	}
 }
 
@@ -73,26 +73,26 @@ func sameSpec(a, b *clusterv1beta1.Placement) bool {
 	return equality.Semantic.DeepEqual(&a.Spec, &b.Spec)
 }
 
-// replan parses the spec of a placement, and gives it its class.
-func (s *Scheduler) replan(p *placement) {
-	former := p.plan
-	p.plan, p.bad = newPlan(p.object, func(signature string) *selection { return s.selections[signature] })
-	if p.plan != nil {
-		p.plan.selection.users++
-		s.selections[p.plan.selection.signature] = p.plan.selection
+// reparse parses the spec of a placement, and gives it its class.
+func (s *Scheduler) reparse(p *placement) {
+	former := p.spec
+	p.spec, p.misconfiguration = parseSpec(p.object, func(signature string) *profile { return s.profiles[signature] })
+	if p.spec != nil {
+		p.spec.profile.references++
+		s.profiles[p.spec.profile.signature] = p.spec.profile
 		s.classify(p, s.namespaces[p.key.Namespace])
 	} else {
-		s.leave(p)
+		s.leaveClass(p)
 	}
-	s.release(former)
+	s.releaseProfile(former)
 }
 
-func (s *Scheduler) release(former *plan) {
+func (s *Scheduler) releaseProfile(former *parsedSpec) {
 	if former == nil {
 		return
 	}
-	if former.selection.users--; former.selection.users == 0 {
-		delete(s.selections, former.selection.signature)
+	if former.profile.references--; former.profile.references == 0 {
+		delete(s.profiles, former.profile.signature)
 	}
 }
 
@@ -106,9 +106,9 @@ func (s *Scheduler) DeletePlacement(key Key) {
 }
 
 func (s *Scheduler) remove(p *placement) {
-	s.decide(p, nil)
-	s.leave(p)
-	s.release(p.plan)
+	s.setDecision(p, nil)
+	s.leaveClass(p)
+	s.releaseProfile(p.spec)
 	delete(s.placements, p.key)
 	delete(s.namespaces[p.key.Namespace].placements, p.key)
 	s.forgetNamespace(p.key.Namespace)

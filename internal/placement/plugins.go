@@ -13,8 +13,8 @@ const (
 )
 
 const (
-	// pluginPick is Balance and Steady, which depend on decisions: they are looked at when clusters are picked.
-	pluginPick = "Balance,Steady"
+	// pluginDecisions is Balance and Steady, which depend on decisions: they are looked at when clusters are picked.
+	pluginDecisions = "Balance,Steady"
 	// pluginSpread is that with spread constraints.
 	pluginSpread = "Spread"
 )

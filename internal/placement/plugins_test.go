@@ -35,9 +35,9 @@ func TestPluginsAreTimed(t *testing.T) {
 	if want = []string{"Prioritizer Balance,Steady"}; !slices.Equal(began, want) {
 		t.Errorf("for another placement of the same selection began %q, want %q", began, want)
 	}
-	schedule(3, matching(byCEL("true")))
+	schedule(3, withPredicates(byCEL("true")))
 	evaluateAll(s)
-	schedule(4, evenly(over(clusterv1beta1.TopologyKeyTypeLabel, "region", 1, clusterv1beta1.DoNotSchedule)))
+	schedule(4, withSpread(spreadOver(clusterv1beta1.TopologyKeyTypeLabel, "region", 1, clusterv1beta1.DoNotSchedule)))
 	for _, plugin := range []string{"CEL ", "Prioritizer Spread"} {
 		if !slices.Contains(began, plugin) {
 			t.Errorf("%q is not among %q", plugin, began)

@@ -12,7 +12,7 @@ import (
 // Whatever happens, a scheduler that has followed all events decides as one that starts from scratch does; and a
 // placement that an event did not name as affected is decided as it would have been before the event. Where the hub acts on other decisions
 // of others after an event, that changes what Balance goes by; nothing is scheduled anew for that alone.
-func TestIncrementalIsFull(t *testing.T) {
+func TestIncrementalEqualsFull(t *testing.T) {
 	t.Parallel()
 	for name, options := range map[string]Options{
 		"by name":    {},
@@ -25,22 +25,22 @@ func TestIncrementalIsFull(t *testing.T) {
 				options.TrustDecisions = trusting
 				t.Run(fmt.Sprintf("%s %d, trusting %t", name, seed, trusting), func(t *testing.T) {
 					t.Parallel()
-					follow(t, rand.New(rand.NewPCG(seed, 1)), options)
+					runRandomEvents(t, rand.New(rand.NewPCG(seed, 1)), options)
 				})
 			}
 		}
 	}
 }
 
-func follow(t *testing.T, r *rand.Rand, options Options) {
-	w := newWorld()
+func runRandomEvents(t *testing.T, r *rand.Rand, options Options) {
+	w := newTestFleet()
 	s := w.scheduler(options)
 	var history []string
 	for range 250 {
 		before := w.clone()
-		event, affected := w.happen(r, s)
+		event, affected := w.randomEvent(r, s)
 		for _, key := range affected { // as the controller does
-			if !s.Decides(key) {
+			if !s.Manages(key) {
 				s.Restore(key, listed(w.decisions[key]...))
 			}
 		}
@@ -48,12 +48,12 @@ func follow(t *testing.T, r *rand.Rand, options Options) {
 		history = append(history, event)
 		then, now := before.scheduler(options), w.scheduler(options)
 		for key := range w.placements {
-			followed, fresh := outcome(s, key), outcome(now, key)
+			followed, fresh := dryRun(s, key), dryRun(now, key)
 			if diff := cmp.Diff(fresh, followed); diff != "" {
 				t.Fatalf("after %d events, the last of which are %q, %s is decided otherwise than from scratch:\n%s",
 					len(history), history[max(0, len(history)-5):], key, diff)
 			}
-			if diff := cmp.Diff(written(outcome(then, key)), written(fresh)); options.TrustDecisions && diff != "" &&
+			if diff := cmp.Diff(written(dryRun(then, key)), written(fresh)); options.TrustDecisions && diff != "" &&
 				!slices.Contains(affected, key) {
 				t.Fatalf("after %d events, %q changes %s, but does not say so:\n%s", len(history), event, key, diff)
 			}
@@ -66,18 +66,18 @@ func follow(t *testing.T, r *rand.Rand, options Options) {
 	}
 }
 
-// outcome is what a placement would get, without it being decided, when all expressions are evaluated.
-func outcome(s *Scheduler, key Key) *Result {
+// dryRun is what a placement would get, without it being decided, when all expressions are evaluated.
+func dryRun(s *Scheduler, key Key) *Result {
 	p := s.placements[key]
 	if p == nil {
 		return nil
 	}
-	if p.disabled || p.plan == nil {
-		return &Result{Disabled: p.disabled, Misconfigured: p.bad}
+	if p.disabled || p.spec == nil {
+		return &Result{Disabled: p.disabled, Misconfigured: p.misconfiguration}
 	}
-	s.resolve(p)
+	s.runCycle(p)
 	evaluateAll(s)
-	result, _ := s.resolve(p)
+	result, _ := s.runCycle(p)
 	return result
 }
 

@@ -19,8 +19,8 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// world is all objects that a scheduler looks at.
-type world struct {
+// testFleet is all objects that a scheduler looks at.
+type testFleet struct {
 	now        time.Time
 	clusters   map[string]*clusterv1.ManagedCluster
 	sets       map[string]*clusterv1beta2.ManagedClusterSet
@@ -30,8 +30,8 @@ type world struct {
 	decisions  map[Key][]string
 }
 
-func newWorld() *world {
-	return &world{
+func newTestFleet() *testFleet {
+	return &testFleet{
 		now:        time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
 		clusters:   map[string]*clusterv1.ManagedCluster{},
 		sets:       map[string]*clusterv1beta2.ManagedClusterSet{},
@@ -42,15 +42,15 @@ func newWorld() *world {
 	}
 }
 
-func (w *world) clone() *world {
-	return &world{
+func (w *testFleet) clone() *testFleet {
+	return &testFleet{
 		now: w.now, clusters: maps.Clone(w.clusters), sets: maps.Clone(w.sets), bindings: maps.Clone(w.bindings),
 		scores: maps.Clone(w.scores), placements: maps.Clone(w.placements), decisions: w.decisions,
 	}
 }
 
 // scheduler starts from scratch.
-func (w *world) scheduler(options Options) *Scheduler {
+func (w *testFleet) scheduler(options Options) *Scheduler {
 	s := New(options)
 	s.Advance(w.now)
 	for _, object := range w.sets {
@@ -74,8 +74,8 @@ func (w *world) scheduler(options Options) *Scheduler {
 	return s
 }
 
-// happen lets something happen, to the world and to a scheduler of it.
-func (w *world) happen(r *rand.Rand, s *Scheduler) (event string, affected []Key) {
+// randomEvent lets something happen, to the world and to a scheduler of it.
+func (w *testFleet) randomEvent(r *rand.Rand, s *Scheduler) (event string, affected []Key) {
 	switch r.IntN(21) {
 	case 0, 1, 2, 3, 4, 5:
 		c := randomCluster(r, w.clusters, w.now)
@@ -90,7 +90,7 @@ func (w *world) happen(r *rand.Rand, s *Scheduler) (event string, affected []Key
 		w.scores[Key{Namespace: score.Namespace, Name: score.Name}] = score
 		return "score of " + score.Namespace, s.SetScore(score)
 	case 10:
-		key := Key{Namespace: clusterName(r), Name: choose(r, "usage", "cost")}
+		key := Key{Namespace: clusterName(r), Name: oneOf(r, "usage", "cost")}
 		delete(w.scores, key)
 		return "no score of " + key.Namespace, s.DeleteScore(key)
 	case 11:
@@ -103,11 +103,11 @@ func (w *world) happen(r *rand.Rand, s *Scheduler) (event string, affected []Key
 		return "no set " + name, s.DeleteClusterSet(name)
 	case 13:
 		binding := &clusterv1beta2.ManagedClusterSetBinding{}
-		binding.Namespace, binding.Name = choose(r, "ns1", "ns2"), setName(r)
+		binding.Namespace, binding.Name = oneOf(r, "ns1", "ns2"), setName(r)
 		w.bindings[Key{Namespace: binding.Namespace, Name: binding.Name}] = binding
 		return "binding " + binding.Name, s.SetBinding(binding)
 	case 14:
-		key := Key{Namespace: choose(r, "ns1", "ns2"), Name: setName(r)}
+		key := Key{Namespace: oneOf(r, "ns1", "ns2"), Name: setName(r)}
 		delete(w.bindings, key)
 		return "no binding " + key.Name, s.DeleteBinding(key)
 	case 15, 16, 17:
@@ -116,23 +116,23 @@ func (w *world) happen(r *rand.Rand, s *Scheduler) (event string, affected []Key
 		w.placements[key] = p
 		return "placement " + key.Name, s.SetPlacement(p)
 	case 18:
-		key := Key{Namespace: choose(r, "ns1", "ns2"), Name: fmt.Sprintf("p%d", r.IntN(12))}
+		key := Key{Namespace: oneOf(r, "ns1", "ns2"), Name: fmt.Sprintf("p%d", r.IntN(12))}
 		delete(w.placements, key)
 		delete(w.decisions, key)
 		s.DeletePlacement(key)
 		s.Restore(key, nil)
 		return "no placement " + key.Name, nil
 	case 19:
-		return w.decide(r, s), nil
+		return w.randomDecision(r, s), nil
 	default:
 		w.now = w.now.Add(time.Duration(r.IntN(30)) * time.Second)
 		return "time", s.Advance(w.now)
 	}
 }
 
-// decide is what others do for a placement that is disabled, or none.
-func (w *world) decide(r *rand.Rand, s *Scheduler) (event string) {
-	key := Key{Namespace: choose(r, "ns1", "ns2"), Name: fmt.Sprintf("p%d", r.IntN(12))}
+// randomDecision is what others do for a placement that is disabled, or none.
+func (w *testFleet) randomDecision(r *rand.Rand, s *Scheduler) (event string) {
+	key := Key{Namespace: oneOf(r, "ns1", "ns2"), Name: fmt.Sprintf("p%d", r.IntN(12))}
 	if p := w.placements[key]; p == nil || p.Annotations[fleet.AnnotationSchedulingDisable] != "" {
 		w.decisions[key] = []string{clusterName(r), "c20"}
 		s.Restore(key, listed(w.decisions[key]...))
@@ -140,10 +140,10 @@ func (w *world) decide(r *rand.Rand, s *Scheduler) (event string) {
 	return "decisions for " + key.Name
 }
 
-func choose[T any](r *rand.Rand, options ...T) T { return options[r.IntN(len(options))] }
+func oneOf[T any](r *rand.Rand, options ...T) T { return options[r.IntN(len(options))] }
 
 func clusterName(r *rand.Rand) string { return fmt.Sprintf("c%02d", r.IntN(16)) }
-func setName(r *rand.Rand) string     { return choose(r, "blue", "green", "all") }
+func setName(r *rand.Rand) string     { return oneOf(r, "blue", "green", "all") }
 
 // randomCluster changes some of a cluster, or makes one.
 func randomCluster(r *rand.Rand, clusters map[string]*clusterv1.ManagedCluster, now time.Time) *clusterv1.ManagedCluster {
@@ -154,21 +154,21 @@ func randomCluster(r *rand.Rand, clusters map[string]*clusterv1.ManagedCluster, 
 	}
 	c.Name = name
 	if c.Labels == nil || r.IntN(4) == 0 {
-		c.Labels = map[string]string{fleet.LabelClusterSet: choose(r, "blue", "green"), "region": choose(r, "eu", "us", "ap")}
+		c.Labels = map[string]string{fleet.LabelClusterSet: oneOf(r, "blue", "green"), "region": oneOf(r, "eu", "us", "ap")}
 		if r.IntN(4) == 0 {
 			delete(c.Labels, "region")
 		}
 	}
 	if r.IntN(3) == 0 {
-		c.Status.ClusterClaims = []clusterv1.ManagedClusterClaim{{Name: "platform", Value: choose(r, "aws", "gcp")}}
+		c.Status.ClusterClaims = []clusterv1.ManagedClusterClaim{{Name: "platform", Value: oneOf(r, "aws", "gcp")}}
 	}
 	if r.IntN(3) == 0 {
 		c.Spec.Taints = nil
 		for range r.IntN(3) {
 			c.Spec.Taints = append(c.Spec.Taints, clusterv1.Taint{
-				Key:       choose(r, "gpu", "down"),
-				Value:     choose(r, "", "very"),
-				Effect:    choose(r, clusterv1.TaintEffectNoSelect, clusterv1.TaintEffectNoSelectIfNew, clusterv1.TaintEffectPreferNoSelect),
+				Key:       oneOf(r, "gpu", "down"),
+				Value:     oneOf(r, "", "very"),
+				Effect:    oneOf(r, clusterv1.TaintEffectNoSelect, clusterv1.TaintEffectNoSelectIfNew, clusterv1.TaintEffectPreferNoSelect),
 				TimeAdded: metav1.NewTime(now.Add(-time.Duration(r.IntN(20)) * time.Second)),
 			})
 		}
@@ -189,7 +189,7 @@ func randomCluster(r *rand.Rand, clusters map[string]*clusterv1.ManagedCluster, 
 
 func randomScore(r *rand.Rand, now time.Time) *clusterv1alpha1.AddOnPlacementScore {
 	score := &clusterv1alpha1.AddOnPlacementScore{}
-	score.Namespace, score.Name = clusterName(r), choose(r, "usage", "cost")
+	score.Namespace, score.Name = clusterName(r), oneOf(r, "usage", "cost")
 	if r.IntN(5) > 0 {
 		score.Status.Scores = []clusterv1alpha1.AddOnPlacementScoreItem{{Name: "cpu", Value: int32(r.IntN(9)*25 - 100)}}
 	}
@@ -205,7 +205,7 @@ func randomSet(r *rand.Rand) *clusterv1beta2.ManagedClusterSet {
 		set.Spec.ClusterSelector.SelectorType = clusterv1beta2.LabelSelector
 		set.Spec.ClusterSelector.LabelSelector = &metav1.LabelSelector{}
 		if r.IntN(3) == 0 {
-			set.Spec.ClusterSelector.LabelSelector.MatchLabels = map[string]string{"region": choose(r, "eu", "us")}
+			set.Spec.ClusterSelector.LabelSelector.MatchLabels = map[string]string{"region": oneOf(r, "eu", "us")}
 		}
 	}
 	return set
@@ -213,7 +213,7 @@ func randomSet(r *rand.Rand) *clusterv1beta2.ManagedClusterSet {
 
 func randomPlacement(r *rand.Rand) *clusterv1beta1.Placement {
 	p := &clusterv1beta1.Placement{}
-	p.Namespace, p.Name = choose(r, "ns1", "ns2"), fmt.Sprintf("p%d", r.IntN(12))
+	p.Namespace, p.Name = oneOf(r, "ns1", "ns2"), fmt.Sprintf("p%d", r.IntN(12))
 	p.UID = "1"
 	spec := &p.Spec
 	if r.IntN(4) == 0 {
@@ -223,13 +223,13 @@ func randomPlacement(r *rand.Rand) *clusterv1beta1.Placement {
 		n := int32(r.IntN(6))
 		spec.NumberOfClusters = &n
 	}
-	for range choose(r, 0, 0, 1, 2) {
+	for range oneOf(r, 0, 0, 1, 2) {
 		spec.Predicates = append(spec.Predicates, clusterv1beta1.ClusterPredicate{RequiredClusterSelector: randomSelector(r)})
 	}
 	if r.IntN(2) == 0 {
 		spec.PrioritizerPolicy = randomPolicy(r)
 	}
-	for range choose(r, 0, 0, 1, 2) {
+	for range oneOf(r, 0, 0, 1, 2) {
 		spec.Tolerations = append(spec.Tolerations, randomToleration(r))
 	}
 	if r.IntN(4) == 0 {
@@ -237,13 +237,13 @@ func randomPlacement(r *rand.Rand) *clusterv1beta1.Placement {
 	}
 	if r.IntN(4) == 0 {
 		spec.DecisionStrategy.GroupStrategy = clusterv1beta1.GroupStrategy{
-			ClustersPerDecisionGroup: choose(r, intstr.FromInt32(2), intstr.FromString("50%"), intstr.FromString("all")),
+			ClustersPerDecisionGroup: oneOf(r, intstr.FromInt32(2), intstr.FromString("50%"), intstr.FromString("all")),
 			DecisionGroups: []clusterv1beta1.DecisionGroup{{GroupName: "eu", ClusterSelector: clusterv1beta1.GroupClusterSelector{
 				LabelSelector: metav1.LabelSelector{MatchLabels: map[string]string{"region": "eu"}},
 			}}},
 		}
 	}
-	spec.SortBy = choose(r, clusterv1beta1.SortByClusterName, clusterv1beta1.SortByScore)
+	spec.SortBy = oneOf(r, clusterv1beta1.SortByClusterName, clusterv1beta1.SortByScore)
 	if r.IntN(10) == 0 {
 		p.Annotations = map[string]string{fleet.AnnotationSchedulingDisable: "true"}
 	}
@@ -254,15 +254,15 @@ func randomSelector(r *rand.Rand) clusterv1beta1.ClusterSelector {
 	var selector clusterv1beta1.ClusterSelector
 	switch r.IntN(4) {
 	case 0:
-		selector.LabelSelector.MatchLabels = map[string]string{"region": choose(r, "eu", "us")}
+		selector.LabelSelector.MatchLabels = map[string]string{"region": oneOf(r, "eu", "us")}
 	case 1:
 		selector.LabelSelector.MatchExpressions = []metav1.LabelSelectorRequirement{
-			{Key: "region", Operator: metav1.LabelSelectorOpNotIn, Values: []string{choose(r, "eu", "us")}}}
+			{Key: "region", Operator: metav1.LabelSelectorOpNotIn, Values: []string{oneOf(r, "eu", "us")}}}
 	case 2:
 		selector.ClaimSelector.MatchExpressions = []metav1.LabelSelectorRequirement{
 			{Key: "platform", Operator: metav1.LabelSelectorOpIn, Values: []string{"aws", "azure"}}}
 	case 3:
-		selector.CelSelector.CelExpressions = []string{choose(r,
+		selector.CelSelector.CelExpressions = []string{oneOf(r,
 			`managedCluster.scores("usage").exists(s, s.value > 0)`, `managedCluster.metadata.name.startsWith("c0")`, `broken`)}
 	}
 	return selector
@@ -270,14 +270,14 @@ func randomSelector(r *rand.Rand) clusterv1beta1.ClusterSelector {
 
 func randomPolicy(r *rand.Rand) clusterv1beta1.PrioritizerPolicy {
 	policy := clusterv1beta1.PrioritizerPolicy{
-		Mode: choose(r, clusterv1beta1.PrioritizerPolicyModeAdditive, clusterv1beta1.PrioritizerPolicyModeExact),
+		Mode: oneOf(r, clusterv1beta1.PrioritizerPolicyModeAdditive, clusterv1beta1.PrioritizerPolicyModeExact),
 	}
 	for range r.IntN(4) {
-		coordinate := &clusterv1beta1.ScoreCoordinate{BuiltIn: choose(r, clusterv1beta1.PrioritizerBalance,
+		coordinate := &clusterv1beta1.ScoreCoordinate{BuiltIn: oneOf(r, clusterv1beta1.PrioritizerBalance,
 			clusterv1beta1.PrioritizerSteady, clusterv1beta1.PrioritizerResourceAllocatableCPU)}
 		if r.IntN(2) == 0 {
 			coordinate = &clusterv1beta1.ScoreCoordinate{Type: clusterv1beta1.ScoreCoordinateTypeAddOn,
-				AddOn: &clusterv1beta1.AddOnScore{ResourceName: choose(r, "usage", "cost"), ScoreName: "cpu"}}
+				AddOn: &clusterv1beta1.AddOnScore{ResourceName: oneOf(r, "usage", "cost"), ScoreName: "cpu"}}
 		}
 		policy.Configurations = append(policy.Configurations,
 			clusterv1beta1.PrioritizerConfig{ScoreCoordinate: coordinate, Weight: int32(r.IntN(6) - 2)})
@@ -286,10 +286,10 @@ func randomPolicy(r *rand.Rand) clusterv1beta1.PrioritizerPolicy {
 }
 
 func randomToleration(r *rand.Rand) clusterv1beta1.Toleration {
-	toleration := clusterv1beta1.Toleration{Key: choose(r, "gpu", "down"), Operator: clusterv1beta1.TolerationOpExists,
-		Effect: choose(r, "", clusterv1.TaintEffectPreferNoSelect, clusterv1.TaintEffectNoSelectIfNew)}
+	toleration := clusterv1beta1.Toleration{Key: oneOf(r, "gpu", "down"), Operator: clusterv1beta1.TolerationOpExists,
+		Effect: oneOf(r, "", clusterv1.TaintEffectPreferNoSelect, clusterv1.TaintEffectNoSelectIfNew)}
 	if r.IntN(3) == 0 {
-		toleration.Operator, toleration.Value = clusterv1beta1.TolerationOpEqual, choose(r, "", "very")
+		toleration.Operator, toleration.Value = clusterv1beta1.TolerationOpEqual, oneOf(r, "", "very")
 	}
 	if r.IntN(2) == 0 {
 		seconds := int64(r.IntN(60))

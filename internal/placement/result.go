@@ -78,20 +78,20 @@ func (r *Result) ConditionMisconfigured() metav1.Condition {
 	return condition
 }
 
-// broken is the result of a placement that is misconfigured: it keeps what it has. That it may not select anything whatever
+// misconfiguredResult is the result of a placement that is misconfigured: it keeps what it has. That it may not select anything whatever
 // its spec says comes first.
-func (s *Scheduler) broken(p *placement, bad *Misconfiguration) *Result {
-	result := &Result{Key: p.key, Disabled: p.disabled, Misconfigured: bad, Groups: s.kept(p), Selected: len(p.ids),
+func (s *Scheduler) misconfiguredResult(p *placement, invalid *Misconfiguration) *Result {
+	result := &Result{Key: p.key, Disabled: p.disabled, Misconfigured: invalid, Groups: s.previousGroups(p), Selected: len(p.ids),
 		Satisfied: metav1.Condition{
 			Type:    fleet.ConditionPlacementSatisfied,
 			Status:  metav1.ConditionFalse,
 			Reason:  fleet.ReasonNotAllDecisionsScheduled,
 			Message: fmt.Sprintf("The placement is misconfigured; the %d clusters selected before stay", len(p.ids)),
 		}}
-	bound := s.bound(s.namespaces[p.key.Namespace])
-	switch sets := chosen(bound, p.object.Spec.ClusterSets); {
+	bound := s.boundSets(s.namespaces[p.key.Namespace])
+	switch sets := filterSets(bound, p.object.Spec.ClusterSets); {
 	case len(sets) == 0:
-		result.Satisfied.Reason, result.Satisfied.Message = unbound(p, bound)
+		result.Satisfied.Reason, result.Satisfied.Message = unboundReason(p, bound)
 	case !slices.ContainsFunc(sets, (*clusterSet).hasMembers):
 		result.Satisfied.Reason, result.Satisfied.Message = fleet.ReasonAllManagedClusterSetsEmpty, noMembers
 	}
@@ -101,10 +101,10 @@ func (s *Scheduler) broken(p *placement, bad *Misconfiguration) *Result {
 // noMembers is what is said of placements whose cluster sets have no clusters.
 const noMembers = "The bound ManagedClusterSets have no clusters"
 
-// waiting is the result of a placement whose CEL expressions were not applied to all clusters: it keeps what it has.
-func (s *Scheduler) waiting(p *placement) *Result {
+// pendingResult is the result of a placement whose CEL expressions were not applied to all clusters: it keeps what it has.
+func (s *Scheduler) pendingResult(p *placement) *Result {
 	return &Result{
-		Key: p.key, Disabled: p.disabled, Pending: true, Deferred: p.class.evaluation.deferred, Groups: s.kept(p), Selected: len(p.ids),
+		Key: p.key, Disabled: p.disabled, Pending: true, Deferred: p.class.evaluation.deferred, Groups: s.previousGroups(p), Selected: len(p.ids),
 		Satisfied: metav1.Condition{
 			Type:    fleet.ConditionPlacementSatisfied,
 			Status:  metav1.ConditionFalse,
@@ -114,8 +114,8 @@ func (s *Scheduler) waiting(p *placement) *Result {
 	}
 }
 
-// unbound is why a placement has no cluster sets.
-func unbound(p *placement, bound []*clusterSet) (reason, message string) {
+// unboundReason is why a placement has no cluster sets.
+func unboundReason(p *placement, bound []*clusterSet) (reason, message string) {
 	if len(bound) == 0 {
 		return fleet.ReasonNoManagedClusterSetBindings,
 			fmt.Sprintf("No ManagedClusterSetBinding in namespace %s leads to a ManagedClusterSet; bind one", p.key.Namespace)
@@ -124,25 +124,25 @@ func unbound(p *placement, bound []*clusterSet) (reason, message string) {
 		p.key.Namespace)
 }
 
-// satisfied is the condition PlacementSatisfied. Its reasons come in this order. What it says changes only when the placement
+// satisfiedCondition is the condition PlacementSatisfied. Its reasons come in this order. What it says changes only when the placement
 // is affected by something.
-func (s *Scheduler) satisfied(p *placement, st *standing, candidates, selected int) metav1.Condition {
+func (s *Scheduler) satisfiedCondition(p *placement, cs *candidateSet, candidates, selected int) metav1.Condition {
 	condition := metav1.Condition{Type: fleet.ConditionPlacementSatisfied, Status: metav1.ConditionFalse}
 	switch {
-	case st == nil:
-		condition.Reason, condition.Message = unbound(p, s.bound(s.namespaces[p.key.Namespace]))
-	case st.inSets.empty():
+	case cs == nil:
+		condition.Reason, condition.Message = unboundReason(p, s.boundSets(s.namespaces[p.key.Namespace]))
+	case cs.inClusterSets.empty():
 		condition.Reason = fleet.ReasonAllManagedClusterSetsEmpty
 		condition.Message = noMembers
 	case candidates == 0:
 		condition.Reason = fleet.ReasonNoManagedClusterMatched
 		condition.Message = "No cluster of the bound ManagedClusterSets matches spec.predicates with all its taints tolerated"
-	case selected == 0 && p.plan.limit == unlimited:
+	case selected == 0 && p.spec.limit == unlimited:
 		condition.Reason = fleet.ReasonNotAllDecisionsScheduled
 		condition.Message = "No cluster that matches has the labels and claims that spec.spreadPolicy wants"
-	case selected < p.plan.limit:
+	case selected < p.spec.limit:
 		condition.Reason = fleet.ReasonNotAllDecisionsScheduled
-		condition.Message = fmt.Sprintf("%d cluster decisions unscheduled", p.plan.limit-selected)
+		condition.Message = fmt.Sprintf("%d cluster decisions unscheduled", p.spec.limit-selected)
 	default:
 		condition.Status, condition.Reason = metav1.ConditionTrue, fleet.ReasonAllDecisionsScheduled
 		condition.Message = "All cluster decisions scheduled"

@@ -20,7 +20,7 @@ func TestSatisfied(t *testing.T) {
 	wanting := func(set string) option {
 		return func(p *clusterv1beta1.Placement) { p.Spec.ClusterSets = []string{set} }
 	}
-	zones := evenly(over("Label", "zone", 1, "DoNotSchedule"))
+	zones := withSpread(spreadOver("Label", "zone", 1, "DoNotSchedule"))
 	elsewhere := func(p *clusterv1beta1.Placement) { p.Namespace = "unbound" }
 	for name, test := range map[string]struct {
 		placement *clusterv1beta1.Placement
@@ -28,24 +28,24 @@ func TestSatisfied(t *testing.T) {
 		reason    string
 		message   string
 	}{
-		"all":                           {placement: asking(), reason: "AllDecisionsScheduled"},
-		"as many":                       {placement: asking(limit(2)), reason: "AllDecisionsScheduled"},
-		"none wanted":                   {placement: asking(limit(0)), reason: "AllDecisionsScheduled"},
-		"no binding":                    {placement: asking(elsewhere), reason: "NoManagedClusterSetBindings", message: "namespace unbound"},
-		"no intersection":               {placement: asking(wanting("other")), reason: "NoIntersection", message: `"other"`},
-		"empty sets":                    {placement: asking(), empty: true, reason: "AllManagedClusterSetsEmpty"},
-		"none matches":                  {placement: asking(matching(none)), reason: "NoManagedClusterMatched"},
-		"none, of some":                 {placement: asking(matching(none), limit(1)), reason: "NoManagedClusterMatched"},
-		"none wanted, but none matches": {placement: asking(matching(none), limit(0)), reason: "NoManagedClusterMatched"},
-		"none has the topology":         {placement: asking(zones), reason: "NotAllDecisionsScheduled", message: "spec.spreadPolicy wants"},
-		"nor do some": {placement: asking(zones, limit(1)), reason: "NotAllDecisionsScheduled",
+		"all":                           {placement: newPlacement(), reason: "AllDecisionsScheduled"},
+		"as many":                       {placement: newPlacement(withLimit(2)), reason: "AllDecisionsScheduled"},
+		"none wanted":                   {placement: newPlacement(withLimit(0)), reason: "AllDecisionsScheduled"},
+		"no binding":                    {placement: newPlacement(elsewhere), reason: "NoManagedClusterSetBindings", message: "namespace unbound"},
+		"no intersection":               {placement: newPlacement(wanting("other")), reason: "NoIntersection", message: `"other"`},
+		"empty sets":                    {placement: newPlacement(), empty: true, reason: "AllManagedClusterSetsEmpty"},
+		"none matches":                  {placement: newPlacement(withPredicates(none)), reason: "NoManagedClusterMatched"},
+		"none, of some":                 {placement: newPlacement(withPredicates(none), withLimit(1)), reason: "NoManagedClusterMatched"},
+		"none wanted, but none matches": {placement: newPlacement(withPredicates(none), withLimit(0)), reason: "NoManagedClusterMatched"},
+		"none has the topology":         {placement: newPlacement(zones), reason: "NotAllDecisionsScheduled", message: "spec.spreadPolicy wants"},
+		"nor do some": {placement: newPlacement(zones, withLimit(1)), reason: "NotAllDecisionsScheduled",
 			message: "1 cluster decisions unscheduled"},
 
-		"too few": {placement: asking(limit(5)), reason: "NotAllDecisionsScheduled", message: "3 cluster decisions unscheduled"},
+		"too few": {placement: newPlacement(withLimit(5)), reason: "NotAllDecisionsScheduled", message: "3 cluster decisions unscheduled"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newFleet(member("a"), member("b"))
+			s := newFleet(newMember("a"), newMember("b"))
 			if test.empty {
 				s = newFleet()
 			}
@@ -69,19 +69,19 @@ func TestSatisfied(t *testing.T) {
 }
 
 // PL-18: clusters that come and go without being selected leave the message as it is, or affect the placement.
-func TestSatisfiedFollows(t *testing.T) {
+func TestSatisfiedIsUpdated(t *testing.T) {
 	t.Parallel()
-	s := newFleet(member("a", "taint:down:NoSelect"))
-	p, none := asking(), asking(named("none"), limit(0))
+	s := newFleet(newMember("a", "taint:down:NoSelect"))
+	p, none := newPlacement(), newPlacement(withName("none"), withLimit(0))
 	was := schedule(t, s, p).Satisfied
 	schedule(t, s, none)
-	if keys := s.SetCluster(member("b", "taint:down:NoSelect")); len(keys) != 0 {
+	if keys := s.SetCluster(newMember("b", "taint:down:NoSelect")); len(keys) != 0 {
 		t.Errorf("one more cluster that does not match affects %v", keys)
 	}
 	if is := schedule(t, s, p).Satisfied; is != was {
 		t.Errorf("from %+v it became %+v, and nobody was told", was, is)
 	}
-	if keys := s.SetCluster(member("c")); len(keys) != 2 {
+	if keys := s.SetCluster(newMember("c")); len(keys) != 2 {
 		t.Errorf("the first cluster that matches affects %v", keys)
 	}
 }
@@ -92,7 +92,7 @@ func TestMisconfigured(t *testing.T) {
 	spec := func(change func(*clusterv1beta1.PlacementSpec)) option {
 		return func(p *clusterv1beta1.Placement) { change(&p.Spec) }
 	}
-	toleration := func(t clusterv1beta1.Toleration) option { return tolerating(t) }
+	toleration := func(t clusterv1beta1.Toleration) option { return withTolerations(t) }
 	coordinate := func(c *clusterv1beta1.ScoreCoordinate) option {
 		return spec(func(s *clusterv1beta1.PlacementSpec) {
 			s.PrioritizerPolicy.Configurations = []clusterv1beta1.PrioritizerConfig{{ScoreCoordinate: c, Weight: 1}}
@@ -117,8 +117,8 @@ func TestMisconfigured(t *testing.T) {
 			s.PrioritizerPolicy.Mode = "Some"
 		}),
 
-		"Predicate:spec.predicates: CEL expressions: there are 25000; the limit is 100":                                              matching(byCEL(slices.Repeat([]string{"true"}, 25_000)...)),
-		"Predicate:spec.predicates[0].requiredClusterSelector.celSelector.celExpressions[0] has 9000 bytes; the limit is 8192 bytes": matching(byCEL(strings.Repeat("a", 9000))),
+		"Predicate:spec.predicates: CEL expressions: there are 25000; the limit is 100":                                              withPredicates(byCEL(slices.Repeat([]string{"true"}, 25_000)...)),
+		"Predicate:spec.predicates[0].requiredClusterSelector.celSelector.celExpressions[0] has 9000 bytes; the limit is 8192 bytes": withPredicates(byCEL(strings.Repeat("a", 9000))),
 		"Predicate:spec.predicates: there are 101; there must be 100 at most": spec(func(s *clusterv1beta1.PlacementSpec) {
 			s.Predicates = make([]clusterv1beta1.ClusterPredicate, 101)
 		}),
@@ -132,9 +132,9 @@ func TestMisconfigured(t *testing.T) {
 			s.DecisionStrategy.GroupStrategy.DecisionGroups = make([]clusterv1beta1.DecisionGroup, 501)
 		}),
 
-		"Predicate:spec.predicates[0].requiredClusterSelector.labelSelector: ":                                   matching(badLabels),
-		"Predicate:spec.predicates[0].requiredClusterSelector.claimSelector: ":                                   matching(byClaim("a", "Like")),
-		"Predicate:spec.predicates[0].requiredClusterSelector.celSelector.celExpressions[0]: compilation failed": matching(byCEL("1 +")),
+		"Predicate:spec.predicates[0].requiredClusterSelector.labelSelector: ":                                   withPredicates(badLabels),
+		"Predicate:spec.predicates[0].requiredClusterSelector.claimSelector: ":                                   withPredicates(byClaim("a", "Like")),
+		"Predicate:spec.predicates[0].requiredClusterSelector.celSelector.celExpressions[0]: compilation failed": withPredicates(byCEL("1 +")),
 
 		"DecisionGroups:spec.decisionStrategy.groupStrategy.clustersPerDecisionGroup: \"many\"": spec(func(s *clusterv1beta1.PlacementSpec) {
 			s.DecisionStrategy.GroupStrategy.ClustersPerDecisionGroup = intstr.FromString("many")
@@ -144,20 +144,20 @@ func TestMisconfigured(t *testing.T) {
 				LabelSelector: metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{badExpression("a")}}}}}
 		}),
 
-		"Spread:spec.spreadPolicy.spreadConstraints[0].topologyKey: must":   evenly(over("Label", "", 1, "")),
-		"spreadConstraints[0].maxSkew: -1 must":                             evenly(over("Label", "a", -1, "")),
-		"spreadConstraints[0].topologyKeyType: \"Zone\" is neither":         evenly(over("Zone", "a", 1, "")),
-		"spreadConstraints[0].whenUnsatisfiable: \"Wait\" is neither":       evenly(over("Label", "a", 1, "Wait")),
-		"spec.spreadPolicy.spreadConstraints: there are 9; there must be 8": evenly(make([]clusterv1beta1.SpreadConstraintsTerm, 9)...),
-		"Placement:spec.numberOfClusters: -1 must not be negative":          limit(-1),
+		"Spread:spec.spreadPolicy.spreadConstraints[0].topologyKey: must":   withSpread(spreadOver("Label", "", 1, "")),
+		"spreadConstraints[0].maxSkew: -1 must":                             withSpread(spreadOver("Label", "a", -1, "")),
+		"spreadConstraints[0].topologyKeyType: \"Zone\" is neither":         withSpread(spreadOver("Zone", "a", 1, "")),
+		"spreadConstraints[0].whenUnsatisfiable: \"Wait\" is neither":       withSpread(spreadOver("Label", "a", 1, "Wait")),
+		"spec.spreadPolicy.spreadConstraints: there are 9; there must be 8": withSpread(make([]clusterv1beta1.SpreadConstraintsTerm, 9)...),
+		"Placement:spec.numberOfClusters: -1 must not be negative":          withLimit(-1),
 		"Placement:spec.scoreRateLimit: \"often\" is no duration such as 30s": spec(func(s *clusterv1beta1.PlacementSpec) {
 			s.ScoreRateLimit = "often"
 		}),
-		"Placement:metadata.name: ": named(strings.Repeat("n", 64)),
+		"Placement:metadata.name: ": withName(strings.Repeat("n", 64)),
 	} {
 		t.Run(wanted, func(t *testing.T) {
 			t.Parallel()
-			result := schedule(t, newFleet(member("a")), asking(option))
+			result := schedule(t, newFleet(newMember("a")), newPlacement(option))
 			condition := result.ConditionMisconfigured()
 			if condition.Status != "True" || condition.Reason != "Misconfigured" || !strings.Contains(condition.Message, wanted) {
 				t.Errorf("%+v", condition)
@@ -169,7 +169,7 @@ func TestMisconfigured(t *testing.T) {
 // PL-18, PL-19: what keeps a placement from selecting anything comes before that it is misconfigured, and it hears of both.
 func TestMisconfiguredAndUnbound(t *testing.T) {
 	t.Parallel()
-	s := newFleet(member("a"))
+	s := newFleet(newMember("a"))
 	check := func(p *clusterv1beta1.Placement, reason string) {
 		t.Helper()
 		result := schedule(t, s, p)
@@ -178,12 +178,12 @@ func TestMisconfiguredAndUnbound(t *testing.T) {
 			t.Errorf("%+v, %+v, want %s", result.Satisfied, result.ConditionMisconfigured(), reason)
 		}
 	}
-	broken := matching(byCEL("broken"))
-	check(asking(broken), "NotAllDecisionsScheduled")
-	check(asking(broken, func(p *clusterv1beta1.Placement) { p.Spec.ClusterSets = []string{"other"} }), "NoIntersection")
-	unbound := asking(broken, func(p *clusterv1beta1.Placement) { p.Namespace = "unbound" })
+	broken := withPredicates(byCEL("broken"))
+	check(newPlacement(broken), "NotAllDecisionsScheduled")
+	check(newPlacement(broken, func(p *clusterv1beta1.Placement) { p.Spec.ClusterSets = []string{"other"} }), "NoIntersection")
+	unbound := newPlacement(broken, func(p *clusterv1beta1.Placement) { p.Namespace = "unbound" })
 	check(unbound, "NoManagedClusterSetBindings")
-	bound := asking().Namespace
+	bound := newPlacement().Namespace
 	var binding string
 	for name := range s.namespaces[bound].bindings {
 		binding = name
@@ -199,15 +199,15 @@ func TestMisconfiguredAndUnbound(t *testing.T) {
 func TestMisconfiguredOnEmptySets(t *testing.T) {
 	t.Parallel()
 	for what, breaking := range map[string]func(*Scheduler) option{
-		"its spec": func(*Scheduler) option { return matching(byCEL("broken")) },
+		"its spec": func(*Scheduler) option { return withPredicates(byCEL("broken")) },
 		"its cost": func(s *Scheduler) option {
 			s.celBudget = 1
-			return matching(byCEL(`managedCluster.metadata.name.startsWith("a")`))
+			return withPredicates(byCEL(`managedCluster.metadata.name.startsWith("a")`))
 		},
 	} {
-		s := newFleet(member("a"))
-		p := asking(breaking(s))
-		elsewhere := asking(named("elsewhere"), matching(byCEL("broken")))
+		s := newFleet(newMember("a"))
+		p := newPlacement(breaking(s))
+		elsewhere := newPlacement(withName("elsewhere"), withPredicates(byCEL("broken")))
 		elsewhere.Namespace = "unbound"
 		schedule(t, s, elsewhere)
 		check := func(when, reason string) {
@@ -227,8 +227,8 @@ func TestMisconfiguredOnEmptySets(t *testing.T) {
 			check(when, reason)
 		}
 		affects("the cluster goes", s.DeleteCluster("a"), "AllManagedClusterSetsEmpty")
-		affects("another comes", s.SetCluster(member("b")), "NotAllDecisionsScheduled")
-		if keys := s.SetCluster(member("c")); slices.Contains(keys, keyOf(p)) {
+		affects("another comes", s.SetCluster(newMember("b")), "NotAllDecisionsScheduled")
+		if keys := s.SetCluster(newMember("c")); slices.Contains(keys, keyOf(p)) {
 			t.Errorf("%s: one more cluster affects %v", what, keys)
 		}
 		other := set("default")
@@ -245,9 +245,9 @@ func TestMisconfiguredOnEmptySets(t *testing.T) {
 // PL-26, P11
 func TestMisconfiguredKeepsDecisions(t *testing.T) {
 	t.Parallel()
-	s := newFleet(member("a"), member("b"))
-	wantClusters(t, schedule(t, s, asking()), "a", "b")
-	result := schedule(t, s, asking(matching(byCEL("broken"))))
+	s := newFleet(newMember("a"), newMember("b"))
+	wantClusters(t, schedule(t, s, newPlacement()), "a", "b")
+	result := schedule(t, s, newPlacement(withPredicates(byCEL("broken"))))
 	if result.Misconfigured == nil || result.Selected != 2 {
 		t.Errorf("%+v", result)
 	}
@@ -257,11 +257,11 @@ func TestMisconfiguredKeepsDecisions(t *testing.T) {
 		t.Errorf("%+v", result.Satisfied)
 	}
 	// They still weigh for others, and once it is mended the placement has them.
-	other := asking(named("other"), exactly(map[string]int32{"Balance": 1}))
+	other := newPlacement(withName("other"), withExactWeights(map[string]int32{"Balance": 1}))
 	if score := scoresOf(s, other)["a"]; score != -100 {
 		t.Errorf("Balance of a is %d", score)
 	}
-	mended := schedule(t, s, asking(matching(byCEL("true"))))
+	mended := schedule(t, s, newPlacement(withPredicates(byCEL("true"))))
 	wantClusters(t, mended, "a", "b")
 	if mended.Changed {
 		t.Error("it has the clusters it had, and yet something changed")
@@ -271,37 +271,37 @@ func TestMisconfiguredKeepsDecisions(t *testing.T) {
 // PL-21
 func TestDisabled(t *testing.T) {
 	t.Parallel()
-	s := newFleet(member("a"))
-	disabled := asking()
+	s := newFleet(newMember("a"))
+	disabled := newPlacement()
 	disabled.Annotations = map[string]string{fleet.AnnotationSchedulingDisable: "true"}
 	if result := schedule(t, s, disabled); !result.Disabled || result.Groups != nil {
 		t.Errorf("%+v", result)
 	}
-	if keys := s.SetPlacement(asking()); len(keys) != 1 {
+	if keys := s.SetPlacement(newPlacement()); len(keys) != 1 {
 		t.Error("it is to be scheduled again, and is not")
 	}
-	wantClusters(t, schedule(t, s, asking()), "a")
+	wantClusters(t, schedule(t, s, newPlacement()), "a")
 }
 
 // A placement that is gone, or going, has no result and no weight.
 func TestGone(t *testing.T) {
 	t.Parallel()
-	s := newFleet(member("a"))
-	schedule(t, s, asking())
-	going := asking()
+	s := newFleet(newMember("a"))
+	schedule(t, s, newPlacement())
+	going := newPlacement()
 	going.DeletionTimestamp = &metav1.Time{Time: start}
 	s.SetPlacement(going)
 	if _, ok := s.Schedule(keyOf(going)); ok {
 		t.Error("a placement that is being deleted is scheduled")
 	}
-	if s.load.highest != 0 || len(s.classes)+len(s.selections)+s.cached != 0 {
+	if s.decisionCounts.max != 0 || len(s.classes)+len(s.profiles)+s.cachedCandidates != 0 {
 		t.Error("something is left of it")
 	}
-	schedule(t, s, asking())
-	again := asking()
+	schedule(t, s, newPlacement())
+	again := newPlacement()
 	again.UID = "2"
 	s.SetPlacement(again)
-	if s.load.highest != 0 {
+	if s.decisionCounts.max != 0 {
 		t.Error("a new placement of the name has the decisions of the old one")
 	}
 }

@@ -26,48 +26,48 @@ func (s *Scheduler) schedule(p *placement) *Result {
 		return &Result{Key: p.key, Disabled: true}
 	}
 	p.scheduled = true
-	if p.plan == nil {
-		return s.broken(p, p.bad)
+	if p.spec == nil {
+		return s.misconfiguredResult(p, p.misconfiguration)
 	}
-	result, ids := s.resolve(p)
+	result, ids := s.runCycle(p)
 	if result.Misconfigured != nil || result.Pending {
 		return result
 	}
-	result.Changed = s.differs(p, ids)
+	result.Changed = s.decisionChanged(p, ids)
 	if result.Changed {
-		s.decide(p, ids)
+		s.setDecision(p, ids)
 	}
-	p.ids, p.parts = ids, partsOf(result.Groups)
+	p.ids, p.groups = ids, groupRecordsOf(result.Groups)
 	return result
 }
 
-// resolve selects clusters and remembers nothing.
-func (s *Scheduler) resolve(p *placement) (*Result, []int32) {
-	result := &Result{Key: p.key, Prioritizers: p.plan.prioritizers, ScoreRateLimit: p.plan.scoreEvery}
-	result.Funnel.Fleet = s.existing
+// runCycle selects clusters and remembers nothing.
+func (s *Scheduler) runCycle(p *placement) (*Result, []int32) {
+	result := &Result{Key: p.key, Prioritizers: p.spec.prioritizers, ScoreRateLimit: p.spec.scoreRateLimit}
+	result.Funnel.Fleet = s.clusterCount
 	if p.class == nil {
 		result.Groups = []Group{{}}
-		result.Satisfied = s.satisfied(p, nil, 0, 0)
+		result.Satisfied = s.satisfiedCondition(p, nil, 0, 0)
 		return result, nil
 	}
-	s.fleet.order()
-	st := s.stand(p.class)
-	if p.class.tooDear() {
-		return s.broken(p, s.tooDear()), p.ids
+	s.clusters.updateRanks()
+	cs := s.candidatesOf(p.class)
+	if p.class.overBudget() {
+		return s.misconfiguredResult(p, s.overBudget()), p.ids
 	}
 	if p.class.pending() {
-		return s.waiting(p), p.ids
+		return s.pendingResult(p), p.ids
 	}
-	contest := s.contest(st, p)
-	picks := contest.pick()
+	cycle := s.newCycle(cs, p)
+	picks := cycle.selectClusters()
 	result.Selected = len(picks)
-	result.Scores = contest.scores()
-	result.Groups = contest.groups(picks)
-	result.Satisfied = s.satisfied(p, st, contest.candidates(), len(picks))
-	result.ExpiredScores = contest.expired()
-	st.count()
-	result.Funnel.InClusterSets, result.Funnel.Matched = st.counts.inSets, st.counts.matched
-	result.Funnel.Tolerated = contest.candidates()
+	result.Scores = cycle.firstScores()
+	result.Groups = cycle.groups(picks)
+	result.Satisfied = s.satisfiedCondition(p, cs, cycle.candidateCount(), len(picks))
+	result.ExpiredScores = cycle.expiredScores()
+	cs.updateCounts()
+	result.Funnel.InClusterSets, result.Funnel.Matched = cs.counts.inClusterSets, cs.counts.matched
+	result.Funnel.Tolerated = cycle.candidateCount()
 	result.Funnel.Selected = len(picks)
 	ids := make([]int32, len(picks))
 	for i := range picks {
@@ -76,11 +76,11 @@ func (s *Scheduler) resolve(p *placement) (*Result, []int32) {
 	return result, ids
 }
 
-// expired names the candidates of which a score has expired.
-func (c *contest) expired() []string {
-	expired := c.st.expired
-	for _, id := range c.kept {
-		if _, stale := c.plan.selection.rate(c.fleet.clusters[id], c.among, false, c.now); stale {
+// expiredScores names the candidates of which a score has expired.
+func (c *cycle) expiredScores() []string {
+	expired := c.candidates.expired
+	for _, id := range c.noSelectIfNew {
+		if _, stale := c.spec.profile.baseScore(c.clusters.byID[id], c.ranges, false, c.now); stale {
 			expired = slices.Clone(expired)
 			expired.set(id)
 		}
@@ -91,7 +91,7 @@ func (c *contest) expired() []string {
 	return c.names(expired)
 }
 
-func (s *Scheduler) differs(p *placement, ids []int32) bool {
+func (s *Scheduler) decisionChanged(p *placement, ids []int32) bool {
 	if len(ids) != len(p.ids) {
 		return true
 	}
@@ -106,49 +106,49 @@ func (s *Scheduler) differs(p *placement, ids []int32) bool {
 // ClusterScore is the final score of a candidate.
 type ClusterScore = report.ClusterScore
 
-// scoresText is how many characters the event with the scores has room for.
-const scoresText = 1000
+// scoresTextLength is how many characters the event with the scores has room for.
+const scoresTextLength = 1000
 
-// scores are those of the first candidates by name.
-func (c *contest) scores() []ClusterScore {
-	seats := c.firstSeats(c.st)
-	scores := make([]ClusterScore, 0, len(seats)+len(c.kept))
-	for _, seat := range seats {
-		scores = append(scores, c.score(c.seated(int(seat))))
+// firstScores are those of the first candidates by name.
+func (c *cycle) firstScores() []ClusterScore {
+	candidates := c.firstCandidates(c.candidates)
+	scores := make([]ClusterScore, 0, len(candidates)+len(c.noSelectIfNew))
+	for _, index := range candidates {
+		scores = append(scores, c.clusterScore(c.candidateAt(int(index))))
 	}
-	if len(c.kept) > 0 {
-		for _, id := range c.kept {
-			scores = append(scores, c.score(c.total(id, c.key(id))))
+	if len(c.noSelectIfNew) > 0 {
+		for _, id := range c.noSelectIfNew {
+			scores = append(scores, c.clusterScore(c.newCandidate(id, c.baseScore(id))))
 		}
 		slices.SortFunc(scores, func(a, b ClusterScore) int { return cmp.Compare(a.ClusterName, b.ClusterName) })
 	}
 	return scores
 }
 
-// firstSeats are the seats of the clusters that come first by name, as many as the text has room for.
-func (s *Scheduler) firstSeats(st *standing) []int32 {
-	if st.first != nil {
-		return st.first
+// firstCandidates are the seats of the clusters that come first by name, as many as the text has room for.
+func (s *Scheduler) firstCandidates(cs *candidateSet) []int32 {
+	if cs.firstByName != nil {
+		return cs.firstByName
 	}
-	sorted := s.fleet.sorted
-	if len(st.ids) < len(sorted)/16 { // few, which are hard to find among all
-		sorted = slices.SortedFunc(slices.Values(st.ids), func(a, b int32) int { return cmp.Compare(s.fleet.ranks[a], s.fleet.ranks[b]) })
+	sorted := s.clusters.sortedByName
+	if len(cs.clusterIDs) < len(sorted)/16 { // few, which are hard to find among all
+		sorted = slices.SortedFunc(slices.Values(cs.clusterIDs), s.clusters.compareRanks)
 	}
-	st.first = []int32{}
-	for text, at := 0, 0; text < scoresText && at < len(sorted); at++ {
-		if seat, seated := st.seat(sorted[at]); seated {
-			st.first = append(st.first, int32(seat))
-			text += len(s.fleet.clusters[sorted[at]].name) + len(":0 ")
+	cs.firstByName = []int32{}
+	for text, at := 0, 0; text < scoresTextLength && at < len(sorted); at++ {
+		if index, found := cs.indexOf(sorted[at]); found {
+			cs.firstByName = append(cs.firstByName, index32(index))
+			text += len(s.clusters.byID[sorted[at]].name) + len(":0 ")
 		}
 	}
-	return st.first
+	return cs.firstByName
 }
 
-// score is the total of a pick as people see it.
-func (c *contest) score(p pick) ClusterScore {
-	total := p.total
-	if c.st.avoided.has(p.id) {
-		total += penalty
+// clusterScore is the total of a pick as people see it.
+func (c *cycle) clusterScore(p candidate) ClusterScore {
+	total := p.score
+	if c.candidates.preferNoSelect.has(p.id) {
+		total += preferNoSelectPenalty
 	}
-	return ClusterScore{ClusterName: c.fleet.clusters[p.id].name, Score: total}
+	return ClusterScore{ClusterName: c.clusters.byID[p.id].name, Score: total}
 }

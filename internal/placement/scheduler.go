@@ -46,63 +46,63 @@ type Scheduler struct {
 	options   Options
 	celBudget int64
 
-	mu         sync.Mutex
-	now        time.Time
-	next       time.Time // before it, time changes nothing; zero is never
-	fleet      roster
-	existing   int // ManagedClusters
-	byLabel    index
-	byClaim    index
-	load       load
-	sets       map[string]*clusterSet
-	namespaces map[string]*namespace
-	placements map[Key]*placement
-	strays     map[Key]*placement // decisions of no placement that is known, which count for Balance
-	classes    map[string]*class
-	// turns are those of namespaces with CEL expressions, and explanations what it costs to explain such placements. charged is the
+	mu             sync.Mutex
+	now            time.Time
+	nextAdvance    time.Time // before it, time changes nothing; zero is never
+	clusters       clusterCache
+	clusterCount   int // ManagedClusters
+	byLabel        labelIndex
+	byClaim        labelIndex
+	decisionCounts decisionCounts
+	sets           map[string]*clusterSet
+	namespaces     map[string]*namespace
+	placements     map[Key]*placement
+	orphans        map[Key]*placement // decisions of no placement that is known, which count for Balance
+	classes        map[string]*equivalenceClass
+	// queues are those of namespaces with CEL expressions, and explanations what it costs to explain such placements. charged is the
 	// last time at which somebody paid.
-	turns        map[string]*turns
-	explanations map[string]*turns
-	charged      time.Time
-	selections   map[string]*selection
-	cached       int   // candidates of all standings
-	uses         int64 // of classes, for evicting
-	scratch      scratch
+	queues           map[string]*evaluationQueue
+	explainQueues    map[string]*evaluationQueue
+	budgetTime       time.Time
+	profiles         map[string]*profile
+	cachedCandidates int   // candidates of all standings
+	useCount         int64 // of classes, for evicting
+	buffers          cycleBuffers
 }
 
 // placement is what the scheduler knows of a Placement.
 type placement struct {
-	key      Key
-	hash     uint64 // of the key, for TieBreakHash
-	object   *clusterv1beta1.Placement
-	disabled bool  // by annotation: another scheduler decides
-	plan     *plan // nil when misconfigured
-	bad      *Misconfiguration
-	class    *class // nil when misconfigured or without a cluster set
+	key              Key
+	hash             uint64 // of the key, for TieBreakHash
+	object           *clusterv1beta1.Placement
+	disabled         bool        // by annotation: another scheduler decides
+	spec             *parsedSpec // nil when misconfigured
+	misconfiguration *Misconfiguration
+	class            *equivalenceClass // nil when misconfigured or without a cluster set
 
-	scheduled bool    // since it was last not disabled; until then, others decide
-	ids       []int32 // of the clusters selected, group by group
-	decided   bitset  // the same
-	parts     []part  // the groups that ids are divided into; nil when they are one without a name
+	scheduled bool          // since it was last not disabled; until then, others decide
+	ids       []int32       // of the clusters selected, group by group
+	decided   bitset        // the same
+	groups    []groupRecord // the groups that ids are divided into; nil when they are one without a name
 }
 
-// part is a decision group as it is remembered.
-type part struct {
+// groupRecord is a decision group as it is remembered.
+type groupRecord struct {
 	name string
 	size int
 }
 
-// take takes over what an object says, but for its spec.
-func (p *placement) take(object *clusterv1beta1.Placement) {
+// update takes over what an object says, but for its spec.
+func (p *placement) update(object *clusterv1beta1.Placement) {
 	p.object = object
 	if p.disabled = object.Annotations[fleet.AnnotationSchedulingDisable] == fleet.LabelTrue; p.disabled {
 		p.scheduled = false
 	}
 }
 
-// isBroken tells whether the placement was misconfigured when it was last looked at.
-func (p *placement) isBroken() bool {
-	return p.plan == nil || p.class != nil && p.class.tooDear()
+// isMisconfigured tells whether the placement was misconfigured when it was last looked at.
+func (p *placement) isMisconfigured() bool {
+	return p.spec == nil || p.class != nil && p.class.overBudget()
 }
 
 // New returns a scheduler of an empty fleet.
@@ -111,19 +111,19 @@ func New(options Options) *Scheduler {
 		options.CachedCandidates = defaultCachedCandidates
 	}
 	return &Scheduler{
-		options:      options,
-		celBudget:    celBudget,
-		fleet:        roster{ids: map[string]int32{}},
-		byLabel:      index{},
-		byClaim:      index{},
-		sets:         map[string]*clusterSet{},
-		namespaces:   map[string]*namespace{},
-		placements:   map[Key]*placement{},
-		strays:       map[Key]*placement{},
-		classes:      map[string]*class{},
-		turns:        map[string]*turns{},
-		explanations: map[string]*turns{},
-		selections:   map[string]*selection{},
+		options:       options,
+		celBudget:     celBudget,
+		clusters:      clusterCache{idByName: map[string]int32{}},
+		byLabel:       labelIndex{},
+		byClaim:       labelIndex{},
+		sets:          map[string]*clusterSet{},
+		namespaces:    map[string]*namespace{},
+		placements:    map[Key]*placement{},
+		orphans:       map[Key]*placement{},
+		classes:       map[string]*equivalenceClass{},
+		queues:        map[string]*evaluationQueue{},
+		explainQueues: map[string]*evaluationQueue{},
+		profiles:      map[string]*profile{},
 	}
 }
 

@@ -19,19 +19,19 @@ func TestWeights(t *testing.T) {
 		option option
 		wanted []Prioritizer
 	}{
-		"by default": {option: weighed(nil), wanted: []Prioritizer{{"Balance", 1}, {"Steady", 1}}},
-		"added": {option: weighed(map[string]int32{"ResourceAllocatableCPU": 2}),
+		"by default": {option: withWeights(nil), wanted: []Prioritizer{{"Balance", 1}, {"Steady", 1}}},
+		"added": {option: withWeights(map[string]int32{"ResourceAllocatableCPU": 2}),
 			wanted: []Prioritizer{{"Balance", 1}, {"Steady", 1}, {"ResourceAllocatableCPU", 2}}},
-		"overridden":      {option: weighed(map[string]int32{"Balance": -3}), wanted: []Prioritizer{{"Balance", -3}, {"Steady", 1}}},
-		"off":             {option: weighed(map[string]int32{"Steady": 0}), wanted: []Prioritizer{{"Balance", 1}}},
-		"exactly":         {option: exactly(map[string]int32{"AddOn/usage/cpu": 1}), wanted: []Prioritizer{{"AddOn/usage/cpu", 1}}},
-		"exactly nothing": {option: exactly(nil)},
-		"memory, not less": {option: exactly(map[string]int32{"ResourceAllocatableMemory": 10}),
+		"overridden":      {option: withWeights(map[string]int32{"Balance": -3}), wanted: []Prioritizer{{"Balance", -3}, {"Steady", 1}}},
+		"off":             {option: withWeights(map[string]int32{"Steady": 0}), wanted: []Prioritizer{{"Balance", 1}}},
+		"exactly":         {option: withExactWeights(map[string]int32{"AddOn/usage/cpu": 1}), wanted: []Prioritizer{{"AddOn/usage/cpu", 1}}},
+		"exactly nothing": {option: withExactWeights(nil)},
+		"memory, not less": {option: withExactWeights(map[string]int32{"ResourceAllocatableMemory": 10}),
 			wanted: []Prioritizer{{"ResourceAllocatableMemory", 10}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if diff := cmp.Diff(test.wanted, schedule(t, newFleet(), asking(test.option)).Prioritizers); diff != "" {
+			if diff := cmp.Diff(test.wanted, schedule(t, newFleet(), newPlacement(test.option)).Prioritizers); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -39,39 +39,39 @@ func TestWeights(t *testing.T) {
 }
 
 // PL-08
-func TestTotalAndOrder(t *testing.T) {
+func TestHighestScoresFirst(t *testing.T) {
 	t.Parallel()
-	s := newFleet(member("a", "cpu=1"), member("b", "cpu=3"), member("c", "cpu=2"), member("d", "cpu=2"))
+	s := newFleet(newMember("a", "cpu=1"), newMember("b", "cpu=3"), newMember("c", "cpu=2"), newMember("d", "cpu=2"))
 	s.SetScore(usage("a", 50, 0))
-	weights := exactly(map[string]int32{"ResourceAllocatableCPU": 2, "AddOn/usage/cpu": -1})
-	p := asking(limit(3), weights)
+	weights := withExactWeights(map[string]int32{"ResourceAllocatableCPU": 2, "AddOn/usage/cpu": -1})
+	p := newPlacement(withLimit(3), weights)
 	if diff := cmp.Diff(map[string]int64{"a": -250, "b": 200, "c": 0, "d": 0}, scoresOf(s, p)); diff != "" {
 		t.Error(diff)
 	}
 	wantClusters(t, schedule(t, s, p), "b", "c", "d")
-	wantClusters(t, schedule(t, s, asking(limit(2), weights)), "b", "c") // c comes before d by name
+	wantClusters(t, schedule(t, s, newPlacement(withLimit(2), weights)), "b", "c") // c comes before d by name
 }
 
 // PL-09, PL-25
 func TestSteady(t *testing.T) {
 	t.Parallel()
-	s := newFleet(member("b"))
-	p := asking(limit(1))
+	s := newFleet(newMember("b"))
+	p := newPlacement(withLimit(1))
 	wantClusters(t, schedule(t, s, p), "b")
-	s.SetCluster(member("a"))
+	s.SetCluster(newMember("a"))
 	wantClusters(t, schedule(t, s, p), "b")
 	if diff := cmp.Diff(map[string]int64{"a": 100, "b": 200}, scoresOf(s, p)); diff != "" {
 		t.Error(diff)
 	}
-	s.SetCluster(member("b", "taint:down:NoSelect"))
+	s.SetCluster(newMember("b", "taint:down:NoSelect"))
 	wantClusters(t, schedule(t, s, p), "a")
 }
 
 // Restored decisions count as if they had been scheduled.
 func TestRestore(t *testing.T) {
 	t.Parallel()
-	s := newFleet(member("a"), member("b"))
-	p := asking(limit(1))
+	s := newFleet(newMember("a"), newMember("b"))
+	p := newPlacement(withLimit(1))
 	s.SetPlacement(p)
 	s.Restore(keyOf(p), listed("b", "long-gone"))
 	s.Restore(Key{Namespace: "ns", Name: "unknown"}, listed("a"))
@@ -94,28 +94,28 @@ func TestBalance(t *testing.T) {
 	}{
 		{0, 0, 100}, {0, 4, 100}, {1, 4, 50}, {2, 4, 0}, {3, 4, -50}, {4, 4, -100}, {1, 3, 32}, {2, 3, -32}, {1, 1, -100},
 	} {
-		if got := balance(test.count, test.highest); got != test.wanted {
+		if got := balanceScore(test.count, test.highest); got != test.wanted {
 			t.Errorf("%d of %d scores %d, want %d", test.count, test.highest, got, test.wanted)
 		}
 	}
-	s := newFleet(member("a"), member("b"), member("c"))
-	only := exactly(map[string]int32{"Balance": 1})
+	s := newFleet(newMember("a"), newMember("b"), newMember("c"))
+	only := withExactWeights(map[string]int32{"Balance": 1})
 	for i, selected := range [][]string{{"a", "b"}, {"a"}, {"a", "b", "c"}} {
-		q := asking(named(fmt.Sprint("q", i)))
+		q := newPlacement(withName(fmt.Sprint("q", i)))
 		s.SetPlacement(q)
 		s.Restore(keyOf(q), listed(selected...))
 	}
-	if diff := cmp.Diff(map[string]int64{"a": -100, "b": -32, "c": 32}, scoresOf(s, asking(only))); diff != "" {
+	if diff := cmp.Diff(map[string]int64{"a": -100, "b": -32, "c": 32}, scoresOf(s, newPlacement(only))); diff != "" {
 		t.Error(diff)
 	}
 	// q0 does not count its own.
-	if diff := cmp.Diff(map[string]int64{"a": -100, "b": 0, "c": 0}, scoresOf(s, asking(named("q0"), only))); diff != "" {
+	if diff := cmp.Diff(map[string]int64{"a": -100, "b": 0, "c": 0}, scoresOf(s, newPlacement(withName("q0"), only))); diff != "" {
 		t.Error(diff)
 	}
-	wantClusters(t, schedule(t, s, asking(limit(1), only)), "c")
+	wantClusters(t, schedule(t, s, newPlacement(withLimit(1), only)), "c")
 	s.DeletePlacement(Key{Namespace: "ns", Name: "q1"})
 	s.DeletePlacement(Key{Namespace: "ns", Name: "q2"})
-	if diff := cmp.Diff(map[string]int64{"a": -100, "b": -100, "c": 100}, scoresOf(s, asking(only))); diff != "" {
+	if diff := cmp.Diff(map[string]int64{"a": -100, "b": -100, "c": 100}, scoresOf(s, newPlacement(only))); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -123,10 +123,10 @@ func TestBalance(t *testing.T) {
 // Placements that are created one after the other take different clusters.
 func TestBalanceSpreadsPlacements(t *testing.T) {
 	t.Parallel()
-	s := newFleet(member("a"), member("b"), member("c"))
+	s := newFleet(newMember("a"), newMember("b"), newMember("c"))
 	var all []string
 	for i := range 6 {
-		all = append(all, clusters(schedule(t, s, asking(named(fmt.Sprint("p", i)), limit(1))))...)
+		all = append(all, clusters(schedule(t, s, newPlacement(withName(fmt.Sprint("p", i)), withLimit(1))))...)
 	}
 	if !slices.Equal(all, []string{"a", "b", "c", "a", "b", "c"}) {
 		t.Errorf("took %v", all)
@@ -136,17 +136,17 @@ func TestBalanceSpreadsPlacements(t *testing.T) {
 // PL-11
 func TestResourceAllocatable(t *testing.T) {
 	t.Parallel()
-	unknown := member("e", "cpu=100")
+	unknown := newMember("e", "cpu=100")
 	unknown.Status.Capacity = nil
-	s := newFleet(member("a", "cpu=1"), member("b", "cpu=2500m"), member("c", "cpu=4"), member("d"), unknown,
-		member("f", "cpu=1000", "taint:x:NoSelect"))
+	s := newFleet(newMember("a", "cpu=1"), newMember("b", "cpu=2500m"), newMember("c", "cpu=4"), newMember("d"), unknown,
+		newMember("f", "cpu=1000", "taint:x:NoSelect"))
 	wanted := map[string]int64{"a": -100, "b": 0, "c": 100, "d": 0, "e": 0}
-	if diff := cmp.Diff(wanted, scoresOf(s, asking(exactly(map[string]int32{"ResourceAllocatableCPU": 1})))); diff != "" {
+	if diff := cmp.Diff(wanted, scoresOf(s, newPlacement(withExactWeights(map[string]int32{"ResourceAllocatableCPU": 1})))); diff != "" {
 		t.Error(diff)
 	}
-	s = newFleet(member("a", "memory=1Gi"), member("b", "memory=1Gi"), member("c"))
+	s = newFleet(newMember("a", "memory=1Gi"), newMember("b", "memory=1Gi"), newMember("c"))
 	wanted = map[string]int64{"a": 100, "b": 100, "c": 0}
-	if diff := cmp.Diff(wanted, scoresOf(s, asking(exactly(map[string]int32{"ResourceAllocatableMemory": 1})))); diff != "" {
+	if diff := cmp.Diff(wanted, scoresOf(s, newPlacement(withExactWeights(map[string]int32{"ResourceAllocatableMemory": 1})))); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -154,14 +154,14 @@ func TestResourceAllocatable(t *testing.T) {
 // PL-12, P4, P12
 func TestAddOnScore(t *testing.T) {
 	t.Parallel()
-	s := newFleet(member("a"), member("b"), member("c"))
+	s := newFleet(newMember("a"), newMember("b"), newMember("c"))
 	s.SetScore(usage("a", 66, 10*time.Second))
 	s.SetScore(usage("b", 55, 0))
 	s.SetScore(usage("not-a-cluster-yet", 99, 0))
-	p := asking(limit(1), exactly(map[string]int32{"AddOn/usage/cpu": 1}))
+	p := newPlacement(withLimit(1), withExactWeights(map[string]int32{"AddOn/usage/cpu": 1}))
 	wantClusters(t, schedule(t, s, p), "a")
-	if !s.NextTime().Equal(start.Add(10 * time.Second)) {
-		t.Errorf("the next time to look is %s", s.NextTime())
+	if !s.NextAdvance().Equal(start.Add(10 * time.Second)) {
+		t.Errorf("the next time to look is %s", s.NextAdvance())
 	}
 	if keys := s.Advance(start.Add(10 * time.Second)); len(keys) != 1 {
 		t.Errorf("the score expired, but it affects %v", keys)
@@ -171,10 +171,10 @@ func TestAddOnScore(t *testing.T) {
 	if !slices.Equal(result.ExpiredScores, []string{"a"}) {
 		t.Errorf("scores of %v have expired, want a", result.ExpiredScores)
 	}
-	if !s.NextTime().IsZero() {
-		t.Errorf("nothing expires any more, but time matters at %s", s.NextTime())
+	if !s.NextAdvance().IsZero() {
+		t.Errorf("nothing expires any more, but time matters at %s", s.NextAdvance())
 	}
-	if keys := s.SetCluster(member("not-a-cluster-yet")); len(keys) != 1 {
+	if keys := s.SetCluster(newMember("not-a-cluster-yet")); len(keys) != 1 {
 		t.Errorf("the best cluster affects %v", keys)
 	}
 	wantClusters(t, schedule(t, s, p), "not-a-cluster-yet")
@@ -187,13 +187,13 @@ func TestAddOnScore(t *testing.T) {
 // PL-12, P10: a score that counts as 0 because it has expired says so, of clusters that stay in spite of a taint, too.
 func TestExpiredScores(t *testing.T) {
 	t.Parallel()
-	s := newFleet(member("a"), member("b"), member("c"))
-	p := asking(limit(2), exactly(map[string]int32{"AddOn/usage/cpu": 1}))
+	s := newFleet(newMember("a"), newMember("b"), newMember("c"))
+	p := newPlacement(withLimit(2), withExactWeights(map[string]int32{"AddOn/usage/cpu": 1}))
 	for _, name := range []string{"a", "b"} {
 		s.SetScore(usage(name, 9, time.Second))
 	}
 	schedule(t, s, p)
-	s.SetCluster(member("a", "taint:full:NoSelectIfNew"))
+	s.SetCluster(newMember("a", "taint:full:NoSelectIfNew"))
 	s.Advance(start.Add(time.Second))
 	result := schedule(t, s, p)
 	if !slices.Equal(result.ExpiredScores, []string{"a", "b"}) {
@@ -221,9 +221,9 @@ func TestTieBreakHash(t *testing.T) {
 		s.SetClusterSet(set("default"))
 		s.SetBinding(binding("ns", "default"))
 		for _, name := range []string{"a", "b", "c"} {
-			s.SetCluster(member(name))
+			s.SetCluster(newMember(name))
 		}
-		p := asking(named(fmt.Sprint("p", i)), limit(1))
+		p := newPlacement(withName(fmt.Sprint("p", i)), withLimit(1))
 		selected := clusters(schedule(t, s, p))[0]
 		if again := clusters(schedule(t, s, p))[0]; again != selected {
 			t.Errorf("the tie breaks to %s, then to %s", selected, again)
@@ -240,13 +240,13 @@ func TestTieBreakHash(t *testing.T) {
 // P10
 func TestReasons(t *testing.T) {
 	t.Parallel()
-	s := newFleet(member("a"))
+	s := newFleet(newMember("a"))
 	s.SetScore(usage("a", 7, 0))
 	for wanted, p := range map[string]*clusterv1beta1.Placement{
-		"matches, and all that match are selected":               asking(),
-		"matches; nothing prioritizes one cluster over another":  asking(limit(1), exactly(nil)),
-		"score -14 = -2×AddOn/usage/cpu 7":                       asking(limit(1), exactly(map[string]int32{"AddOn/usage/cpu": -2})),
-		"score 107 = Balance 100 + Steady 0 + AddOn/usage/cpu 7": asking(named("new"), limit(1), weighed(map[string]int32{"AddOn/usage/cpu": 1})),
+		"matches, and all that match are selected":               newPlacement(),
+		"matches; nothing prioritizes one cluster over another":  newPlacement(withLimit(1), withExactWeights(nil)),
+		"score -14 = -2×AddOn/usage/cpu 7":                       newPlacement(withLimit(1), withExactWeights(map[string]int32{"AddOn/usage/cpu": -2})),
+		"score 107 = Balance 100 + Steady 0 + AddOn/usage/cpu 7": newPlacement(withName("new"), withLimit(1), withWeights(map[string]int32{"AddOn/usage/cpu": 1})),
 	} {
 		result := schedule(t, s, p)
 		decision := result.Groups[0].Decisions[0]
@@ -263,16 +263,16 @@ func TestReasons(t *testing.T) {
 // PL-20: the scores are those that decided, and as many as an event has room for.
 func TestScores(t *testing.T) {
 	t.Parallel()
-	s := newFleet(member("c", "taint:slow:PreferNoSelect"), member("b"), member("a"), member("d", "taint:down:NoSelect"))
-	p := asking(limit(1))
+	s := newFleet(newMember("c", "taint:slow:PreferNoSelect"), newMember("b"), newMember("a"), newMember("d", "taint:down:NoSelect"))
+	p := newPlacement(withLimit(1))
 	for _, steady := range []int64{0, 100} {
 		want := []ClusterScore{{ClusterName: "a", Score: 100 + steady}, {ClusterName: "b", Score: 100}, {ClusterName: "c", Score: 100}}
 		if diff := cmp.Diff(want, schedule(t, s, p).Scores); diff != "" {
 			t.Error(diff)
 		}
 	}
-	s.SetCluster(member("a", "taint:full:NoSelectIfNew"))
-	s.SetCluster(member("d"))
+	s.SetCluster(newMember("a", "taint:full:NoSelectIfNew"))
+	s.SetCluster(newMember("d"))
 	want := []ClusterScore{{ClusterName: "a", Score: 200}, {ClusterName: "b", Score: 100}, {ClusterName: "c", Score: 100},
 		{ClusterName: "d", Score: 100}}
 	if diff := cmp.Diff(want, schedule(t, s, p).Scores); diff != "" {
@@ -281,12 +281,12 @@ func TestScores(t *testing.T) {
 	// Each takes 14 characters at least.
 	s = newFleet()
 	for i := range 2000 {
-		s.SetCluster(member(fmt.Sprintf("cluster%04d", i), fmt.Sprintf("half=%d", i%2), fmt.Sprintf("some=%d", i%20)))
+		s.SetCluster(newMember(fmt.Sprintf("cluster%04d", i), fmt.Sprintf("half=%d", i%2), fmt.Sprintf("some=%d", i%20)))
 	}
 	for key, step := range map[string]int{"": 1, "half": 2, "some": 20} {
-		q := asking(named("q"+key), limit(1))
+		q := newPlacement(withName("q"+key), withLimit(1))
 		if key != "" {
-			matching(byLabels(map[string]string{key: "0"}))(q)
+			withPredicates(byLabels(map[string]string{key: "0"}))(q)
 		}
 		scores := schedule(t, s, q).Scores
 		if n := len(scores); n != 72 || scores[1].ClusterName != fmt.Sprintf("cluster%04d", step) {
@@ -296,13 +296,13 @@ func TestScores(t *testing.T) {
 }
 
 // A cluster that says it has more than there can be scores as one that says nothing, and the others as without it.
-func TestAmountsBeyondMeasure(t *testing.T) {
+func TestAmountsOutOfRange(t *testing.T) {
 	t.Parallel()
-	want := scoresOf(newFleet(member("a", "cpu=1"), member("b", "cpu=2"), member("liar")),
-		asking(exactly(map[string]int32{"ResourceAllocatableCPU": 1})))
+	want := scoresOf(newFleet(newMember("a", "cpu=1"), newMember("b", "cpu=2"), newMember("liar")),
+		newPlacement(withExactWeights(map[string]int32{"ResourceAllocatableCPU": 1})))
 	for _, amount := range []string{"1e400", "1e31", "-1e400", "0e400"} {
-		got := scoresOf(newFleet(member("a", "cpu=1"), member("b", "cpu=2"), member("liar", "cpu="+amount)),
-			asking(exactly(map[string]int32{"ResourceAllocatableCPU": 1})))
+		got := scoresOf(newFleet(newMember("a", "cpu=1"), newMember("b", "cpu=2"), newMember("liar", "cpu="+amount)),
+			newPlacement(withExactWeights(map[string]int32{"ResourceAllocatableCPU": 1})))
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s: %s", amount, diff)
 		}

@@ -8,11 +8,11 @@ import (
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 )
 
-func evenly(terms ...clusterv1beta1.SpreadConstraintsTerm) option {
+func withSpread(terms ...clusterv1beta1.SpreadConstraintsTerm) option {
 	return func(p *clusterv1beta1.Placement) { p.Spec.SpreadPolicy.SpreadConstraints = terms }
 }
 
-func over(kind clusterv1beta1.TopologyKeyType, key string, maxSkew int32,
+func spreadOver(kind clusterv1beta1.TopologyKeyType, key string, maxSkew int32,
 	when clusterv1beta1.UnsatisfiableMaxSkewAction) clusterv1beta1.SpreadConstraintsTerm {
 	return clusterv1beta1.SpreadConstraintsTerm{TopologyKeyType: kind, TopologyKey: key, MaxSkew: maxSkew, WhenUnsatisfiable: when}
 }
@@ -33,25 +33,25 @@ func TestSpread(t *testing.T) {
 		wanted    string
 		satisfied bool
 	}{
-		"by rank alone":           {options: []option{limit(4)}, wanted: "a1 a2 a3 a4", satisfied: true},
-		"one of each":             {options: []option{limit(3), evenly(over(label, "region", 1, strict))}, wanted: "a1 b1 c1", satisfied: true},
-		"maxSkew is 1 by default": {options: []option{limit(3), evenly(over(label, "region", 0, strict))}, wanted: "a1 b1 c1", satisfied: true},
-		"the best of a round": {options: []option{limit(4), evenly(over(label, "region", 1, strict))}, wanted: "a1 a2 b1 c1",
+		"by rank alone":           {options: []option{withLimit(4)}, wanted: "a1 a2 a3 a4", satisfied: true},
+		"one of each":             {options: []option{withLimit(3), withSpread(spreadOver(label, "region", 1, strict))}, wanted: "a1 b1 c1", satisfied: true},
+		"maxSkew is 1 by default": {options: []option{withLimit(3), withSpread(spreadOver(label, "region", 0, strict))}, wanted: "a1 b1 c1", satisfied: true},
+		"the best of a round": {options: []option{withLimit(4), withSpread(spreadOver(label, "region", 1, strict))}, wanted: "a1 a2 b1 c1",
 			satisfied: true},
-		"more skew": {options: []option{limit(4), evenly(over(label, "region", 3, strict))}, wanted: "a1 a2 a3 b1",
+		"more skew": {options: []option{withLimit(4), withSpread(spreadOver(label, "region", 3, strict))}, wanted: "a1 a2 a3 b1",
 			satisfied: true},
-		"fewer than asked":  {options: []option{limit(9), evenly(over(label, "region", 1, strict))}, wanted: "a1 a2 b1 b2 c1"},
-		"as many as can be": {options: []option{evenly(over(label, "region", 1, strict))}, wanted: "a1 a2 b1 b2 c1", satisfied: true},
-		"as many as asked": {options: []option{limit(7), evenly(over(label, "region", 1, anyway))}, wanted: "a1 a2 a3 a4 b1 b2 c1",
+		"fewer than asked":  {options: []option{withLimit(9), withSpread(spreadOver(label, "region", 1, strict))}, wanted: "a1 a2 b1 b2 c1"},
+		"as many as can be": {options: []option{withSpread(spreadOver(label, "region", 1, strict))}, wanted: "a1 a2 b1 b2 c1", satisfied: true},
+		"as many as asked": {options: []option{withLimit(7), withSpread(spreadOver(label, "region", 1, anyway))}, wanted: "a1 a2 a3 a4 b1 b2 c1",
 			satisfied: true},
-		"anyway, but well": {options: []option{limit(3), evenly(over(label, "region", 1, anyway))}, wanted: "a1 b1 c1", satisfied: true},
-		"claims": {options: []option{limit(4), evenly(over(claim, "platform", 1, strict))}, wanted: "a1 a2 a4 a5",
+		"anyway, but well": {options: []option{withLimit(3), withSpread(spreadOver(label, "region", 1, anyway))}, wanted: "a1 b1 c1", satisfied: true},
+		"claims": {options: []option{withLimit(4), withSpread(spreadOver(claim, "platform", 1, strict))}, wanted: "a1 a2 a4 a5",
 			satisfied: true},
-		"both": {options: []option{limit(4), evenly(over(claim, "platform", 1, strict), over(label, "region", 1, anyway))},
+		"both": {options: []option{withLimit(4), withSpread(spreadOver(claim, "platform", 1, strict), spreadOver(label, "region", 1, anyway))},
 			wanted: "a1 a4 a5 b1", satisfied: true},
-		"a label nobody has": {options: []option{limit(2), evenly(over(label, "zone", 1, strict))}, wanted: ""},
-		"and anyway":         {options: []option{limit(2), evenly(over(label, "zone", 1, anyway))}, wanted: "a1 a2", satisfied: true},
-		"the first goes first": {options: []option{limit(2), evenly(over(label, "region", 1, anyway), over(claim, "platform", 1, anyway))},
+		"a label nobody has": {options: []option{withLimit(2), withSpread(spreadOver(label, "zone", 1, strict))}, wanted: ""},
+		"and anyway":         {options: []option{withLimit(2), withSpread(spreadOver(label, "zone", 1, anyway))}, wanted: "a1 a2", satisfied: true},
+		"the first goes first": {options: []option{withLimit(2), withSpread(spreadOver(label, "region", 1, anyway), spreadOver(claim, "platform", 1, anyway))},
 			wanted: "a1 b1", satisfied: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -59,9 +59,9 @@ func TestSpread(t *testing.T) {
 			s := newFleet()
 			for _, words := range fleet {
 				properties := strings.Fields(words)
-				s.SetCluster(member(properties[0], properties[1:]...))
+				s.SetCluster(newMember(properties[0], properties[1:]...))
 			}
-			result := schedule(t, s, asking(append(test.options, exactly(nil))...))
+			result := schedule(t, s, newPlacement(append(test.options, withExactWeights(nil))...))
 			wantClusters(t, result, strings.Fields(test.wanted)...)
 			if (result.Satisfied.Status == "True") != test.satisfied {
 				t.Errorf("%+v", result.Satisfied)
@@ -73,17 +73,17 @@ func TestSpread(t *testing.T) {
 // PL-13: clusters stay when they can.
 func TestSpreadIsSteady(t *testing.T) {
 	t.Parallel()
-	s := newFleet(member("b", "region=eu"), member("c", "region=us"))
-	p := asking(limit(2), evenly(over(clusterv1beta1.TopologyKeyTypeLabel, "region", 1, clusterv1beta1.DoNotSchedule)))
+	s := newFleet(newMember("b", "region=eu"), newMember("c", "region=us"))
+	p := newPlacement(withLimit(2), withSpread(spreadOver(clusterv1beta1.TopologyKeyTypeLabel, "region", 1, clusterv1beta1.DoNotSchedule)))
 	wantClusters(t, schedule(t, s, p), "b", "c")
-	if keys := s.SetCluster(member("a", "region=eu")); len(keys) != 1 {
+	if keys := s.SetCluster(newMember("a", "region=eu")); len(keys) != 1 {
 		t.Errorf("a candidate more affects %v", keys)
 	}
 	wantClusters(t, schedule(t, s, p), "b", "c")
-	if keys := s.SetCluster(member("a", "region=ap")); len(keys) != 1 {
+	if keys := s.SetCluster(newMember("a", "region=ap")); len(keys) != 1 {
 		t.Error("a region more, and nobody minds")
 	}
-	if keys := s.SetCluster(member("c", "region=eu")); !slices.Contains(keys, keyOf(p)) {
+	if keys := s.SetCluster(newMember("c", "region=eu")); !slices.Contains(keys, keyOf(p)) {
 		t.Error("a region is gone and nobody minds")
 	}
 	wantClusters(t, schedule(t, s, p), "a", "b")

@@ -28,15 +28,15 @@ func checkToleration(t clusterv1beta1.Toleration) error {
 	return nil
 }
 
-// tolerance is how far the taints of a cluster are tolerated.
-type tolerance struct {
-	repelled *clusterv1.Taint // the first taint that keeps the cluster out
-	held     *clusterv1.Taint // the first that keeps it out unless it is selected already
-	avoided  *clusterv1.Taint // the first that ranks it behind all others
+// untolerated is how far the taints of a cluster are tolerated.
+type untolerated struct {
+	noSelect       *clusterv1.Taint // the first taint that keeps the cluster out
+	noSelectIfNew  *clusterv1.Taint // the first that keeps it out unless it is selected already
+	preferNoSelect *clusterv1.Taint // the first that ranks it behind all others
 }
 
-func (s *selection) tolerate(c *cluster, now time.Time) tolerance {
-	var t tolerance
+func (s *profile) untoleratedTaints(c *cluster, now time.Time) untolerated {
+	var t untolerated
 	taints := c.taints()
 	for i := range taints {
 		taint := &taints[i]
@@ -45,18 +45,18 @@ func (s *selection) tolerate(c *cluster, now time.Time) tolerance {
 		}
 		switch taint.Effect {
 		case clusterv1.TaintEffectPreferNoSelect:
-			t.avoided = first(t.avoided, taint)
+			t.preferNoSelect = firstTaint(t.preferNoSelect, taint)
 		case clusterv1.TaintEffectNoSelectIfNew:
-			t.held = first(t.held, taint)
+			t.noSelectIfNew = firstTaint(t.noSelectIfNew, taint)
 		default:
-			t.repelled = first(t.repelled, taint)
+			t.noSelect = firstTaint(t.noSelect, taint)
 		}
 	}
 	return t
 }
 
 // tolerates reports until when a taint is tolerated; zero is for ever.
-func (s *selection) tolerates(taint *clusterv1.Taint, now time.Time) (tolerated bool, until time.Time) {
+func (s *profile) tolerates(taint *clusterv1.Taint, now time.Time) (tolerated bool, until time.Time) {
 	for i := range s.tolerations {
 		toleration := &s.tolerations[i]
 		if !matches(toleration, taint) {
@@ -89,7 +89,7 @@ func matches(toleration *clusterv1beta1.Toleration, taint *clusterv1.Taint) bool
 	return toleration.Operator == clusterv1beta1.TolerationOpExists || toleration.Value == taint.Value
 }
 
-func first(one, other *clusterv1.Taint) *clusterv1.Taint {
+func firstTaint(one, other *clusterv1.Taint) *clusterv1.Taint {
 	if one != nil {
 		return one
 	}

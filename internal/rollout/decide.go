@@ -26,23 +26,23 @@ type Input struct {
 
 // Decide says what is due on each cluster. The same input always gets the same plan.
 func Decide(in Input) Plan {
-	policy, problems := read(field.NewPath("rolloutStrategy"), in.Strategy, in.DefaultMaxConcurrency)
+	policy, problems := parseStrategy(field.NewPath("rolloutStrategy"), in.Strategy, in.DefaultMaxConcurrency)
 	r := rollout{policy: policy, input: in, plan: Plan{Clusters: make([]ClusterPlan, len(in.Clusters))}}
 	if len(problems.unreadable) > 0 {
-		r.hold(problems.unreadable)
+		r.holdAll(problems.unreadable)
 		return r.plan
 	}
-	stages := r.cutStages(problems.clamped)
-	r.judgeAll()
+	stages := r.buildStages(problems.clamped)
+	r.setVerdicts()
 	for _, stage := range stages {
-		r.tally(stage)
+		r.countStage(stage)
 	}
-	current := r.choosePhase(stages)
+	current := r.setPhase(stages)
 	if r.plan.Phase == Rolling {
-		r.begin(current)
+		r.beginNext(current)
 	}
-	r.explain(stages, current)
-	r.limits(current)
+	r.setMessage(stages, current)
+	r.setEffective(current)
 	return r.plan
 }
 
@@ -53,20 +53,20 @@ type rollout struct {
 	plan   Plan
 }
 
-// cutStages also notes what does not fit.
-func (r *rollout) cutStages(problems []clamped) []*stage {
+// buildStages also notes what does not fit.
+func (r *rollout) buildStages(problems []clamped) []*stage {
 	for _, problem := range problems {
 		r.plan.Notes = append(r.plan.Notes, problem.String())
 	}
-	stages, notes := r.policy.stages(r.input.Clusters)
+	stages, notes := r.policy.buildStages(r.input.Clusters)
 	r.plan.Notes = append(r.plan.Notes, notes...)
 	return stages
 }
 
-// hold lets nothing begin: there is no telling which order and pace were meant.
-func (r *rollout) hold(problems field.ErrorList) {
+// holdAll lets nothing begin: there is no telling which order and pace were meant.
+func (r *rollout) holdAll(problems field.ErrorList) {
 	r.policy = policy{}
-	r.judgeAll()
+	r.setVerdicts()
 	r.plan.Phase = Invalid
 	r.plan.Message = fmt.Sprintf("nothing is rolled out until the strategy is corrected: %v", problems.ToAggregate())
 	for i := range r.plan.Clusters {
@@ -74,29 +74,29 @@ func (r *rollout) hold(problems field.ErrorList) {
 			c.Reason = "the rollout strategy cannot be read"
 		}
 	}
-	r.count()
+	r.countVerdicts()
 }
 
-// judgeAll gives every cluster the verdict that follows from its own state and the time. Those without the change wait
+// setVerdicts gives every cluster the verdict that follows from its own state and the time. Those without the change wait
 // for the moment.
-func (r *rollout) judgeAll() {
+func (r *rollout) setVerdicts() {
 	for i := range r.input.Clusters {
 		cluster := &r.input.Clusters[i]
-		verdict, due := r.policy.judge(cluster, r.input.Now)
+		verdict, due := r.policy.verdictOf(cluster, r.input.Now)
 		r.plan.Clusters[i] = ClusterPlan{Name: cluster.Name, Verdict: verdict}
-		r.askAgain(due)
+		r.recheckAt(due)
 	}
 }
 
-// askAgain no later than due.
-func (r *rollout) askAgain(due time.Time) {
+// recheckAt no later than due.
+func (r *rollout) recheckAt(due time.Time) {
 	if !due.IsZero() && (r.plan.Next.IsZero() || due.Before(r.plan.Next)) {
 		r.plan.Next = due
 	}
 }
 
-// judge also says when the verdict changes by itself.
-func (p policy) judge(cluster *Cluster, now time.Time) (verdict Verdict, due time.Time) {
+// verdictOf also says when the verdict changes by itself.
+func (p policy) verdictOf(cluster *Cluster, now time.Time) (verdict Verdict, due time.Time) {
 	if cluster.Deselected {
 		return Remove, time.Time{}
 	}
@@ -142,8 +142,8 @@ func (p policy) inFlight(verdict Verdict) bool {
 	}
 }
 
-// tally counts who of a stage waits, holds a slot and has failed.
-func (r *rollout) tally(s *stage) {
+// countStage counts who of a stage waits, holds a slot and has failed.
+func (r *rollout) countStage(s *stage) {
 	for _, i := range s.clusters {
 		verdict := r.plan.Clusters[i].Verdict
 		if r.policy.inFlight(verdict) {
@@ -158,9 +158,9 @@ func (r *rollout) tally(s *stage) {
 	}
 }
 
-// choosePhase returns the stage that has stopped the rollout, or else the one under way: the first that is not done. One
+// setPhase returns the stage that has stopped the rollout, or else the one under way: the first that is not done. One
 // stage with too many failures stops all: the change is not good enough for more clusters, whatever their group.
-func (r *rollout) choosePhase(stages []*stage) (current *stage) {
+func (r *rollout) setPhase(stages []*stage) (current *stage) {
 	for _, s := range stages {
 		if s.stopped() {
 			r.plan.Phase = Stopped
@@ -177,21 +177,21 @@ func (r *rollout) choosePhase(stages []*stage) (current *stage) {
 	return nil
 }
 
-// begin gives away the free slots of a stage.
-func (r *rollout) begin(s *stage) {
-	next := s.next(r.input.Clusters)
+// beginNext gives away the free slots of a stage.
+func (r *rollout) beginNext(s *stage) {
+	next := s.nextClusters(r.input.Clusters)
 	for _, i := range next {
 		r.plan.Clusters[i].Verdict = Begin
 	}
 	if len(next) > 0 && r.policy.deadline > 0 {
-		r.askAgain(r.input.Now.Add(r.policy.deadline))
+		r.recheckAt(r.input.Now.Add(r.policy.deadline))
 	}
 	s.waiting = s.waiting[len(next):]
 	s.inFlight += len(next)
 }
 
-// limits tells which numbers are in force.
-func (r *rollout) limits(current *stage) {
+// setEffective tells which numbers are in force.
+func (r *rollout) setEffective(current *stage) {
 	r.plan.Effective.MinSuccessTime = r.policy.soak
 	r.plan.Effective.ProgressDeadline = r.policy.deadline
 	if current != nil {
@@ -201,7 +201,7 @@ func (r *rollout) limits(current *stage) {
 	}
 }
 
-func (r *rollout) count() {
+func (r *rollout) countVerdicts() {
 	r.plan.Count = map[Verdict]int{}
 	for i := range r.plan.Clusters {
 		r.plan.Count[r.plan.Clusters[i].Verdict]++

@@ -8,12 +8,12 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/text"
 )
 
-// explain says why the waiting clusters wait, counts, and sums it all up.
-func (r *rollout) explain(stages []*stage, current *stage) {
+// setMessage says why the waiting clusters wait, counts, and sums it all up.
+func (r *rollout) setMessage(stages []*stage, current *stage) {
 	if current != nil {
-		r.giveReasons(stages, current)
+		r.setReasons(stages, current)
 	}
-	r.count()
+	r.countVerdicts()
 	switch r.plan.Phase {
 	case Complete:
 		r.plan.Message = r.completeMessage()
@@ -24,11 +24,11 @@ func (r *rollout) explain(stages []*stage, current *stage) {
 	}
 }
 
-// giveReasons tells each stage what it waits for.
-func (r *rollout) giveReasons(stages []*stage, current *stage) {
+// setReasons tells each stage what it waits for.
+func (r *rollout) setReasons(stages []*stage, current *stage) {
 	var stopped string
 	if r.plan.Phase == Stopped {
-		stopped = "the rollout has stopped: " + r.failures(current)
+		stopped = "the rollout has stopped: " + r.describeFailures(current)
 	}
 	for _, s := range stages {
 		var reason string
@@ -38,7 +38,7 @@ func (r *rollout) giveReasons(stages []*stage, current *stage) {
 		case s == current:
 			reason = fmt.Sprintf("maxConcurrency: no more than %s at a time", text.Count(s.slots, "cluster"))
 		default:
-			reason = fmt.Sprintf("first comes %s, with %s to go", current.name, text.Count(current.open(), "cluster"))
+			reason = fmt.Sprintf("first comes %s, with %s to go", current.name, text.Count(current.remaining(), "cluster"))
 		}
 		for _, i := range s.waiting {
 			r.plan.Clusters[i].Reason = reason
@@ -52,7 +52,7 @@ func (r *rollout) completeMessage() string {
 		return "no clusters are selected"
 	}
 	message := fmt.Sprintf("%d of %s successful%s", r.plan.Count[Done], text.Count(selected, "cluster"),
-		r.others(HasFailed, TimedOut, Skipped))
+		r.listCounts(HasFailed, TimedOut, Skipped))
 	failed := slices.Concat(r.plan.Names(HasFailed), r.plan.Names(TimedOut))
 	switch {
 	case r.plan.Succeeded():
@@ -67,7 +67,7 @@ func (r *rollout) completeMessage() string {
 
 func (r *rollout) rollingMessage(current *stage) string {
 	return fmt.Sprintf("%d of %s successful%s; now: %s, at most %d at a time", r.plan.Count[Done], text.Count(r.selected(), "cluster"),
-		r.others(Begin, InProgress, Soaking, HasFailed, TimedOut, Waiting, Skipped), current.name, current.slots)
+		r.listCounts(Begin, InProgress, Soaking, HasFailed, TimedOut, Waiting, Skipped), current.name, current.slots)
 }
 
 func (r *rollout) stoppedMessage(current *stage) string {
@@ -75,12 +75,12 @@ func (r *rollout) stoppedMessage(current *stage) string {
 	if current.mandatory {
 		advice = "repair the failed clusters, or roll out another change"
 	}
-	return fmt.Sprintf("stopped: %s; %d of %s successful%s; %s", r.failures(current), r.plan.Count[Done],
-		text.Count(r.selected(), "cluster"), r.others(InProgress, Soaking, Waiting, Skipped), advice)
+	return fmt.Sprintf("stopped: %s; %d of %s successful%s; %s", r.describeFailures(current), r.plan.Count[Done],
+		text.Count(r.selected(), "cluster"), r.listCounts(InProgress, Soaking, Waiting, Skipped), advice)
 }
 
-// failures tells who has failed, and how many may.
-func (r *rollout) failures(s *stage) string {
+// describeFailures tells who has failed, and how many may.
+func (r *rollout) describeFailures(s *stage) string {
 	names := make([]string, len(s.failed))
 	for i, index := range s.failed {
 		names[i] = r.plan.Clusters[index].Name
@@ -93,17 +93,17 @@ func (r *rollout) failures(s *stage) string {
 	return fmt.Sprintf("%s in %s (%s), %s", text.Count(len(s.failed), "failure"), s.name, text.FirstFew(names), limit)
 }
 
-var inWords = map[Verdict]string{
+var verdictText = map[Verdict]string{
 	Begin: "beginning", InProgress: "in progress", Soaking: "soaking", HasFailed: "failed", TimedOut: "timed out",
 	Waiting: "waiting", Skipped: "skipped",
 }
 
-// others counts the clusters with these verdicts, if any: ", 2 failed, 1 waiting".
-func (r *rollout) others(verdicts ...Verdict) string {
+// listCounts counts the clusters with these verdicts, if any: ", 2 failed, 1 waiting".
+func (r *rollout) listCounts(verdicts ...Verdict) string {
 	var message strings.Builder
 	for _, verdict := range verdicts {
 		if n := r.plan.Count[verdict]; n > 0 {
-			fmt.Fprintf(&message, ", %d %s", n, inWords[verdict])
+			fmt.Fprintf(&message, ", %d %s", n, verdictText[verdict])
 		}
 	}
 	return message.String()

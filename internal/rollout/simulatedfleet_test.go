@@ -37,11 +37,11 @@ type limits struct {
 // simulated is a cluster and what it will do.
 type simulated struct {
 	Cluster
-	fate []turn
+	states []stateChange
 }
 
-// turn is a state that a cluster comes into.
-type turn struct {
+// stateChange is a state that a cluster comes into.
+type stateChange struct {
 	at    time.Time
 	state State
 }
@@ -66,7 +66,7 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 			{GroupName: "canary"}, {GroupName: "east"}, {GroupName: "nobody"}, {GroupIndex: 1}, {GroupIndex: 0}}[s.random.IntN(5)])
 	}
 	for range s.random.IntN(30) {
-		s.appear()
+		s.addCluster()
 	}
 	s.changes = s.random.IntN(10)
 	return s
@@ -100,23 +100,23 @@ func (s *simulation) strategy() clusterv1alpha1.RolloutStrategy {
 	return result
 }
 
-// drawFate is what a cluster that begins now is going to do.
-func (s *simulation) drawFate() []turn {
+// randomStates is what a cluster that begins now is going to do.
+func (s *simulation) randomStates() []stateChange {
 	at := func(minutes int) time.Time { return s.now.Add(time.Duration(minutes)*time.Minute + time.Second) }
 	first, second := s.random.IntN(25), 25+s.random.IntN(25)
 	switch dice := s.random.IntN(40); {
 	case dice < 30:
-		return []turn{{at(first), Succeeded}}
+		return []stateChange{{at(first), Succeeded}}
 	case dice < 33:
-		return []turn{{at(first), Failed}}
+		return []stateChange{{at(first), Failed}}
 	case dice < 35:
-		return []turn{{at(first), Failed}, {at(second), Succeeded}}
+		return []stateChange{{at(first), Failed}, {at(second), Succeeded}}
 	case dice < 37:
-		return []turn{{at(first), Succeeded}, {at(second), Failed}}
+		return []stateChange{{at(first), Succeeded}, {at(second), Failed}}
 	case dice < 38:
-		return []turn{{at(first), Failed}, {at(second), Progressing}, {at(second + 3), Succeeded}}
+		return []stateChange{{at(first), Failed}, {at(second), Progressing}, {at(second + 3), Succeeded}}
 	case dice < 39:
-		return []turn{{at(first), TimeOut}}
+		return []stateChange{{at(first), TimeOut}}
 	default:
 		return nil // hangs
 	}
@@ -129,8 +129,8 @@ func (s *simulation) nextEvent(plan Plan) (next time.Time, found bool) {
 		candidates = append(candidates, s.now.Add(time.Duration(s.random.IntN(10))*time.Minute))
 	}
 	for _, c := range s.fleet {
-		if len(c.fate) > 0 {
-			candidates = append(candidates, c.fate[0].at)
+		if len(c.states) > 0 {
+			candidates = append(candidates, c.states[0].at)
 		}
 	}
 	for _, at := range candidates {
@@ -141,13 +141,13 @@ func (s *simulation) nextEvent(plan Plan) (next time.Time, found bool) {
 	return next, !next.IsZero()
 }
 
-// happen is what clusters do by now, and sometimes a change of the fleet.
-func (s *simulation) happen() {
+// applyNextEvents is what clusters do by now, and sometimes a change of the fleet.
+func (s *simulation) applyNextEvents() {
 	for _, name := range s.names() {
 		c := s.fleet[name]
-		for len(c.fate) > 0 && !c.fate[0].at.After(s.now) {
-			c.State, c.Since = c.fate[0].state, c.fate[0].at
-			c.fate = c.fate[1:]
+		for len(c.states) > 0 && !c.states[0].at.After(s.now) {
+			c.State, c.Since = c.states[0].state, c.states[0].at
+			c.states = c.states[1:]
 		}
 	}
 	if s.changes == 0 || s.random.IntN(4) > 0 {
@@ -156,19 +156,19 @@ func (s *simulation) happen() {
 	s.changes--
 	names := s.names()
 	if dice := s.random.IntN(3); dice == 0 || len(names) == 0 {
-		s.appear()
+		s.addCluster()
 	} else if c := s.fleet[names[s.random.IntN(len(names))]]; dice == 1 {
 		c.Deselected = true
 	} else {
-		c.Group = s.drawGroup()
+		c.Group = s.randomGroup()
 	}
 }
 
-func (s *simulation) appear() {
+func (s *simulation) addCluster() {
 	s.newcomer++
 	// Names do not follow the order of appearance.
 	name := fmt.Sprintf("c%02d-%d", s.random.IntN(100), s.newcomer)
-	c := &simulated{Cluster: Cluster{Name: name, Group: s.drawGroup(), State: ToApply}}
+	c := &simulated{Cluster: Cluster{Name: name, Group: s.randomGroup(), State: ToApply}}
 	switch s.random.IntN(20) {
 	case 0:
 		c.State = Skip
@@ -178,7 +178,7 @@ func (s *simulation) appear() {
 	s.fleet[name] = c
 }
 
-func (s *simulation) drawGroup() Group {
+func (s *simulation) randomGroup() Group {
 	index := s.random.IntN(len(groupNames))
 	return Group{Index: int32(index), Name: groupNames[index]}
 }

@@ -39,13 +39,13 @@ func (s *simulation) run() (end string) {
 	const manyRounds = 2000
 	for range manyRounds {
 		plan := s.decide()
-		s.obey(plan)
+		s.apply(plan)
 		next, found := s.nextEvent(plan)
 		if !found {
 			return s.end(plan)
 		}
 		s.now = next
-		s.happen()
+		s.applyNextEvents()
 	}
 	s.fail("does not end")
 	return ""
@@ -76,8 +76,8 @@ func (s *simulation) decide() Plan {
 	return plan
 }
 
-// obey holds the plan against the rules, and does what it says.
-func (s *simulation) obey(plan Plan) {
+// apply holds the plan against the rules, and does what it says.
+func (s *simulation) apply(plan Plan) {
 	s.checkNext(plan)
 	s.checkBegun(plan)
 	for _, c := range plan.Clusters {
@@ -93,7 +93,7 @@ func (s *simulation) obey(plan Plan) {
 				s.fail("%s begins as %s", c.Name, cluster.State)
 			}
 			cluster.State, cluster.Since = Progressing, s.now
-			cluster.fate = s.drawFate()
+			cluster.states = s.randomStates()
 		}
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/text"
 )
 
-// wholePlacement is the name of a stage without any other.
-const wholePlacement = "the whole placement"
+// wholePlacementName is the name of a stage without any other.
+const wholePlacementName = "the whole placement"
 
 // stage is a set of clusters that are through before the next one begins.
 type stage struct {
@@ -28,11 +28,11 @@ type stage struct {
 func (s *stage) done() bool    { return len(s.waiting) == 0 && s.inFlight == 0 }
 func (s *stage) stopped() bool { return len(s.failed) > s.tolerated }
 
-// open is how many clusters of the stage it still takes.
-func (s *stage) open() int { return len(s.waiting) + s.inFlight }
+// remaining is how many clusters of the stage it still takes.
+func (s *stage) remaining() int { return len(s.waiting) + s.inFlight }
 
-// next are the clusters for the free slots, by name.
-func (s *stage) next(clusters []Cluster) []int {
+// nextClusters are the clusters for the free slots, by name.
+func (s *stage) nextClusters(clusters []Cluster) []int {
 	free := min(max(s.slots-s.inFlight, 0), len(s.waiting))
 	if free < len(s.waiting) {
 		slices.SortFunc(s.waiting, func(a, b int) int { return cmp.Compare(clusters[a].Name, clusters[b].Name) })
@@ -40,33 +40,33 @@ func (s *stage) next(clusters []Cluster) []int {
 	return s.waiting[:free]
 }
 
-// stages cuts the selected clusters into stages, and notes which numbers do not fit them.
-func (p policy) stages(clusters []Cluster) (stages []*stage, notes []string) {
-	groups, total := grouped(clusters)
+// buildStages cuts the selected clusters into stages, and notes which numbers do not fit them.
+func (p policy) buildStages(clusters []Cluster) (stages []*stage, notes []string) {
+	groups, total := groupClusters(clusters)
 	stages, groups, notes = p.mandatoryStages(groups)
 	switch p.kind {
 	case clusterv1alpha1.ProgressivePerGroup:
 		rest, restNotes := p.groupStages(groups)
 		return append(stages, rest...), append(notes, restNotes...)
 	case clusterv1alpha1.Progressive:
-		rest, restNotes := p.progressiveStage(merged(groups, total), total)
+		rest, restNotes := p.progressiveStage(flatten(groups, total), total)
 		return append(stages, rest), append(notes, restNotes...)
 	default:
-		all := merged(groups, total)
-		return []*stage{{name: wholePlacement, clusters: all, slots: len(all), tolerated: len(all)}}, notes
+		all := flatten(groups, total)
+		return []*stage{{name: wholePlacementName, clusters: all, slots: len(all), tolerated: len(all)}}, notes
 	}
 }
 
-// members are the clusters of a decision group.
-type members struct {
+// groupMembers are the clusters of a decision group.
+type groupMembers struct {
 	Group
 	clusters []int
 }
 
-// grouped sorts the selected clusters into their groups, by index.
-func grouped(clusters []Cluster) (groups []*members, total int) {
-	known := map[Group]*members{}
-	var group *members // Clusters usually come group by group.
+// groupClusters sorts the selected clusters into their groups, by index.
+func groupClusters(clusters []Cluster) (groups []*groupMembers, total int) {
+	known := map[Group]*groupMembers{}
+	var group *groupMembers // Clusters usually come group by group.
 	for i := range clusters {
 		if clusters[i].Deselected {
 			continue
@@ -76,19 +76,19 @@ func grouped(clusters []Cluster) (groups []*members, total int) {
 			group = known[clusters[i].Group]
 		}
 		if group == nil {
-			group = &members{Group: clusters[i].Group}
+			group = &groupMembers{Group: clusters[i].Group}
 			known[group.Group] = group
 			groups = append(groups, group)
 		}
 		group.clusters = append(group.clusters, i)
 	}
-	slices.SortFunc(groups, func(a, b *members) int {
+	slices.SortFunc(groups, func(a, b *groupMembers) int {
 		return cmp.Or(cmp.Compare(a.Index, b.Index), cmp.Compare(a.Name, b.Name))
 	})
 	return groups, total
 }
 
-func merged(groups []*members, total int) []int {
+func flatten(groups []*groupMembers, total int) []int {
 	all := make([]int, 0, total)
 	for _, group := range groups {
 		all = append(all, group.clusters...)
@@ -98,8 +98,8 @@ func merged(groups []*members, total int) []int {
 
 // mandatoryStages takes the groups that come first and leaves the others. A group that does not exist holds nobody up:
 // the Placement may have no cluster for it at the moment.
-func (p policy) mandatoryStages(groups []*members) (stages []*stage, others []*members, notes []string) {
-	taken := map[*members]bool{}
+func (p policy) mandatoryStages(groups []*groupMembers) (stages []*stage, others []*groupMembers, notes []string) {
+	taken := map[*groupMembers]bool{}
 	for _, mandatory := range p.mandatory {
 		found := false
 		for _, group := range groups {
@@ -121,12 +121,12 @@ func (p policy) mandatoryStages(groups []*members) (stages []*stage, others []*m
 				mandatory.path, mandatory))
 		}
 	}
-	others = slices.DeleteFunc(groups, func(group *members) bool { return taken[group] })
+	others = slices.DeleteFunc(groups, func(group *groupMembers) bool { return taken[group] })
 	return stages, others, notes
 }
 
 // groupStages are those of ProgressivePerGroup: maxFailures is of each group.
-func (p policy) groupStages(groups []*members) (stages []*stage, notes []string) {
+func (p policy) groupStages(groups []*groupMembers) (stages []*stage, notes []string) {
 	var tooSmall []string
 	for _, group := range groups {
 		tolerated, tooLarge := p.maxFailures.tolerated(len(group.clusters))
@@ -155,7 +155,7 @@ func (p policy) progressiveStage(clusters []int, total int) (last *stage, notes 
 		notes = append(notes, fmt.Sprintf("%s: %s is more than the %s there are: %d is used",
 			p.maxFailures.path, p.maxFailures, text.Count(total, "cluster"), total))
 	}
-	name := wholePlacement
+	name := wholePlacementName
 	if len(clusters) < total {
 		name = "the rest of the placement"
 	}

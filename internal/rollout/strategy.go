@@ -15,7 +15,7 @@ import (
 // effect. What depends on how many clusters there are is left to Plan.Notes; so is a maxConcurrency of 0, which the
 // contract allows (section 2.4).
 func Validate(path *field.Path, strategy clusterv1alpha1.RolloutStrategy) field.ErrorList {
-	_, problems := read(path, strategy, nil)
+	_, problems := parseStrategy(path, strategy, nil)
 	errs := problems.unreadable
 	for _, clamped := range problems.clamped {
 		errs = append(errs, field.Invalid(clamped.path, clamped.written, clamped.right))
@@ -29,8 +29,8 @@ type policy struct {
 	mandatory      []mandatoryGroup
 	soak           time.Duration
 	deadline       time.Duration // 0 is none.
-	maxConcurrency amount
-	maxFailures    amount
+	maxConcurrency intOrPercent
+	maxFailures    intOrPercent
 }
 
 type mandatoryGroup struct {
@@ -70,8 +70,8 @@ func (c clamped) String() string {
 	return fmt.Sprintf("%s: %v counts as %s: %s", c.path, c.written, c.used, c.right)
 }
 
-// read makes a policy of the block that belongs to the type (contract section 2.4).
-func read(
+// parseStrategy makes a policy of the block that belongs to the type (contract section 2.4).
+func parseStrategy(
 	path *field.Path, strategy clusterv1alpha1.RolloutStrategy, defaultConcurrency *intstr.IntOrString,
 ) (policy, problems) {
 	var p problems
@@ -83,7 +83,7 @@ func read(
 	switch kind {
 	case clusterv1alpha1.All:
 		if block := strategy.All; block != nil {
-			p.readConfig(path.Child("all"), block.RolloutConfig, &result)
+			p.parseConfig(path.Child("all"), block.RolloutConfig, &result)
 		}
 		result.soak = 0 // the strategy All has no soak time
 	case clusterv1alpha1.Progressive:
@@ -92,14 +92,14 @@ func read(
 			block = &clusterv1alpha1.RolloutProgressive{}
 		}
 		at := path.Child("progressive")
-		p.readConfig(at, block.RolloutConfig, &result)
-		p.readMandatory(at, block.MandatoryDecisionGroups, &result)
-		result.maxConcurrency = p.readConcurrency(at, block.MaxConcurrency, defaultConcurrency)
+		p.parseConfig(at, block.RolloutConfig, &result)
+		p.parseMandatoryGroups(at, block.MandatoryDecisionGroups, &result)
+		result.maxConcurrency = p.parseMaxConcurrency(at, block.MaxConcurrency, defaultConcurrency)
 	case clusterv1alpha1.ProgressivePerGroup:
 		if block := strategy.ProgressivePerGroup; block != nil {
 			at := path.Child("progressivePerGroup")
-			p.readConfig(at, block.RolloutConfig, &result)
-			p.readMandatory(at, block.MandatoryDecisionGroups, &result)
+			p.parseConfig(at, block.RolloutConfig, &result)
+			p.parseMandatoryGroups(at, block.MandatoryDecisionGroups, &result)
 		}
 	default:
 		p.unreadable = append(p.unreadable, field.NotSupported(path.Child("type"), kind, []clusterv1alpha1.RolloutType{
@@ -108,15 +108,15 @@ func read(
 	return result, p
 }
 
-func (p *problems) readConfig(path *field.Path, config clusterv1alpha1.RolloutConfig, into *policy) {
-	into.soak = p.readSoak(path.Child("minSuccessTime"), config.MinSuccessTime)
-	into.deadline = p.readDeadline(path.Child("progressDeadline"), config.ProgressDeadline)
+func (p *problems) parseConfig(path *field.Path, config clusterv1alpha1.RolloutConfig, into *policy) {
+	into.soak = p.parseMinSuccessTime(path.Child("minSuccessTime"), config.MinSuccessTime)
+	into.deadline = p.parseProgressDeadline(path.Child("progressDeadline"), config.ProgressDeadline)
 	if config.MaxFailures != nil {
-		into.maxFailures = p.readAmount(path.Child("maxFailures"), *config.MaxFailures)
+		into.maxFailures = p.parseIntOrPercent(path.Child("maxFailures"), *config.MaxFailures)
 	}
 }
 
-func (p *problems) readSoak(path *field.Path, written string) time.Duration {
+func (p *problems) parseMinSuccessTime(path *field.Path, written string) time.Duration {
 	if written == "" {
 		return 0
 	}
@@ -130,7 +130,7 @@ func (p *problems) readSoak(path *field.Path, written string) time.Duration {
 	return max(soak, 0)
 }
 
-func (p *problems) readDeadline(path *field.Path, written string) time.Duration {
+func (p *problems) parseProgressDeadline(path *field.Path, written string) time.Duration {
 	const none = "None"
 	if written == "" || written == none {
 		return 0
@@ -145,21 +145,21 @@ func (p *problems) readDeadline(path *field.Path, written string) time.Duration 
 	return max(deadline, 0)
 }
 
-// readConcurrency takes the default, of which the user of the strategy need not know, without a path: it is not noted.
-func (p *problems) readConcurrency(block *field.Path, written, byDefault *intstr.IntOrString) amount {
+// parseMaxConcurrency takes the default, of which the user of the strategy need not know, without a path: it is not noted.
+func (p *problems) parseMaxConcurrency(block *field.Path, written, byDefault *intstr.IntOrString) intOrPercent {
 	switch {
 	case written != nil:
-		return p.readAmount(block.Child("maxConcurrency"), *written)
+		return p.parseIntOrPercent(block.Child("maxConcurrency"), *written)
 	case byDefault != nil:
-		concurrency := p.readAmount(field.NewPath("clustersPerDecisionGroup"), *byDefault)
+		concurrency := p.parseIntOrPercent(field.NewPath("clustersPerDecisionGroup"), *byDefault)
 		concurrency.path = nil
 		return concurrency
 	default:
-		return amount{value: 100, percent: true}
+		return intOrPercent{value: 100, percent: true}
 	}
 }
 
-func (p *problems) readMandatory(block *field.Path, written clusterv1alpha1.MandatoryDecisionGroups, into *policy) {
+func (p *problems) parseMandatoryGroups(block *field.Path, written clusterv1alpha1.MandatoryDecisionGroups, into *policy) {
 	for i, group := range written.MandatoryDecisionGroups {
 		path := block.Child("mandatoryDecisionGroups").Index(i)
 		if group.GroupName == "" && group.GroupIndex < 0 {

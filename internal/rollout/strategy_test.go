@@ -78,41 +78,41 @@ func TestValuesThatDoNotFitAreClampedAndNoted(t *testing.T) {
 		notes              string
 	}{
 		// What fits is not noted.
-		{`{type: Progressive, progressive: {maxConcurrency: 3, maxFailures: 3}}`, "a, b, c", Effective{wholePlacement, 3, 3, none, none}, ``},
-		{`{type: Progressive, progressive: {maxConcurrency: 100%, maxFailures: 100%}}`, "a, b, c", Effective{wholePlacement, 3, 3, none, none},
+		{`{type: Progressive, progressive: {maxConcurrency: 3, maxFailures: 3}}`, "a, b, c", Effective{wholePlacementName, 3, 3, none, none}, ``},
+		{`{type: Progressive, progressive: {maxConcurrency: 100%, maxFailures: 100%}}`, "a, b, c", Effective{wholePlacementName, 3, 3, none, none},
 			``},
-		{`{type: Progressive, progressive: {minSuccessTime: 1h, progressDeadline: 1h}}`, "a, b, c", Effective{wholePlacement, 3, 0, hour, hour},
+		{`{type: Progressive, progressive: {minSuccessTime: 1h, progressDeadline: 1h}}`, "a, b, c", Effective{wholePlacementName, 3, 0, hour, hour},
 			``},
 		{`{type: ProgressivePerGroup, progressivePerGroup: {maxFailures: 34%}}`, "a, b, c", Effective{"decision group 0", 3, 2, none, none}, ``},
-		{`{type: All, all: {minSuccessTime: 1h}}`, "a, b, c", Effective{wholePlacement, 3, 3, none, none}, ``},
+		{`{type: All, all: {minSuccessTime: 1h}}`, "a, b, c", Effective{wholePlacementName, 3, 3, none, none}, ``},
 		{`{type: Progressive, progressive: {maxFailures: 3, mandatoryDecisionGroups: [{groupIndex: 1}]}}`, "a, b 1, c",
 			Effective{"mandatory decision group 1", 1, 0, none, none}, ``},
 		{`{type: Progressive, progressive: {maxConcurrency: 5, maxFailures: 5}}`, "a 0 Gone", Effective{}, ``},
 
-		{`{type: Progressive, progressive: {maxConcurrency: 5}}`, "a, b, c", Effective{wholePlacement, 3, 0, none, none},
+		{`{type: Progressive, progressive: {maxConcurrency: 5}}`, "a, b, c", Effective{wholePlacementName, 3, 0, none, none},
 			`rolloutStrategy.progressive.maxConcurrency: 5 is more than the 3 clusters it is about: 3 is used`},
 		{`{type: Progressive, progressive: {maxConcurrency: 2, mandatoryDecisionGroups: [{groupIndex: 0}]}}`, "a 0 Succeeded, b 0 Succeeded, c 1",
 			Effective{"the rest of the placement", 1, 0, none, none},
 			`rolloutStrategy.progressive.maxConcurrency: 2 is more than the 1 cluster it is about: 1 is used`},
-		{`{type: Progressive, progressive: {maxConcurrency: 0}}`, "a, b, c", Effective{wholePlacement, 1, 0, none, none},
+		{`{type: Progressive, progressive: {maxConcurrency: 0}}`, "a, b, c", Effective{wholePlacementName, 1, 0, none, none},
 			`rolloutStrategy.progressive.maxConcurrency: 0 lets no cluster begin: 1 at a time is used`},
-		{`{type: Progressive, progressive: {maxConcurrency: 0%}}`, "a, b, c", Effective{wholePlacement, 1, 0, none, none},
+		{`{type: Progressive, progressive: {maxConcurrency: 0%}}`, "a, b, c", Effective{wholePlacementName, 1, 0, none, none},
 			`rolloutStrategy.progressive.maxConcurrency: 0% lets no cluster begin: 1 at a time is used`},
-		{`{type: Progressive, progressive: {maxConcurrency: 150%}}`, "a, b, c", Effective{wholePlacement, 3, 0, none, none},
+		{`{type: Progressive, progressive: {maxConcurrency: 150%}}`, "a, b, c", Effective{wholePlacementName, 3, 0, none, none},
 			`rolloutStrategy.progressive.maxConcurrency: 150% counts as 100%: a percentage of clusters is at most 100%`},
-		{`{type: Progressive, progressive: {maxFailures: 7}}`, "a, b, c", Effective{wholePlacement, 3, 3, none, none},
+		{`{type: Progressive, progressive: {maxFailures: 7}}`, "a, b, c", Effective{wholePlacementName, 3, 3, none, none},
 			`rolloutStrategy.progressive.maxFailures: 7 is more than the 3 clusters there are: 3 is used`},
-		{`{type: Progressive, progressive: {maxFailures: -7}}`, "a, b, c", Effective{wholePlacement, 3, 0, none, none},
+		{`{type: Progressive, progressive: {maxFailures: -7}}`, "a, b, c", Effective{wholePlacementName, 3, 0, none, none},
 			`rolloutStrategy.progressive.maxFailures: -7 counts as 0: a number of clusters is not negative`},
 		{`{type: ProgressivePerGroup, progressivePerGroup: {maxFailures: 2}}`, "a, b, c, d 1, e 2, f 3/x, g 4, h 5, i 5",
 			Effective{"decision group 0", 3, 2, none, none},
 			`rolloutStrategy.progressivePerGroup.maxFailures: 2 is more than the clusters of decision group 1, decision group 2, decision group 3 (x) and 1 more: all of them may fail`},
-		{`{type: Progressive, progressive: {minSuccessTime: -1h, progressDeadline: 0h}}`, "a, b, c", Effective{wholePlacement, 3, 0, none, none},
+		{`{type: Progressive, progressive: {minSuccessTime: -1h, progressDeadline: 0h}}`, "a, b, c", Effective{wholePlacementName, 3, 0, none, none},
 			`rolloutStrategy.progressive.minSuccessTime: -1h counts as 0: a time is not negative; write one such as 5m, or 0 for none` +
 				"\n" + `rolloutStrategy.progressive.progressDeadline: 0h counts as None: no cluster can keep a deadline of no time; write one such as 10m, or None to wait for ever`},
 		{`{type: Progressive, progressive: {mandatoryDecisionGroups: [{groupName: canry}, {groupIndex: 9}, {groupIndex: -2}]}}`,
 			"a 0/canary, b, c",
-			Effective{wholePlacement, 3, 0, none, none},
+			Effective{wholePlacementName, 3, 0, none, none},
 			`rolloutStrategy.progressive.mandatoryDecisionGroups[2].groupIndex: -2 counts as no group: the indices of decision groups begin at 0` +
 				"\n" +
 				`rolloutStrategy.progressive.mandatoryDecisionGroups[0]: the placement has no clusters in a decision group named "canry": it is passed over` + "\n" +
@@ -128,17 +128,17 @@ func TestValuesThatDoNotFitAreClampedAndNoted(t *testing.T) {
 	}
 }
 
-// weird are values that somebody could write, with and without sense.
-var weird = []string{"0", "1", "-1", "5", "99999999999999999999", "0%", "-0%", "1%", "100%", "101%", "150%", "-5%", "%", "%%", "", " ",
+// oddValues are values that somebody could write, with and without sense.
+var oddValues = []string{"0", "1", "-1", "5", "99999999999999999999", "0%", "-0%", "1%", "100%", "101%", "150%", "-5%", "%", "%%", "", " ",
 	"1 %", "abc",
 	"None", "none", "0.5", "50.5%", "+3", "1e3", "0x10", "5m", "5", "0s", "-1h", "1h1h", "9999999h", "99999999999h", "5|", "1d", "\x00", "½"}
 
 // Whatever a strategy holds, either Validate refuses it or it can be rolled out; and every value that a rollout replaces
 // is noted.
-func TestWeirdValues(t *testing.T) {
+func TestUnreadableValues(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []clusterv1alpha1.RolloutType{"", "All", "Progressive", "ProgressivePerGroup", "all", "x"} {
-		for _, value := range weird {
+		for _, value := range oddValues {
 			for _, number := range []intstr.IntOrString{intstr.FromString(value), intstr.Parse(value), intstr.FromInt32(-1),
 				intstr.FromInt32(1 << 30)} {
 				config := clusterv1alpha1.RolloutConfig{MinSuccessTime: value, ProgressDeadline: value, MaxFailures: &number}
@@ -152,7 +152,7 @@ func TestWeirdValues(t *testing.T) {
 }
 
 func FuzzStrategy(f *testing.F) {
-	for _, value := range weird {
+	for _, value := range oddValues {
 		f.Add("Progressive", value, value, value, value, int32(0))
 		f.Add("ProgressivePerGroup", "5m", "10m", value, "25%", int32(-1))
 	}

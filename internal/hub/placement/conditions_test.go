@@ -58,7 +58,7 @@ func TestConditions(t *testing.T) {
 		for _, before := range []metav1.ConditionStatus{"", metav1.ConditionTrue, metav1.ConditionFalse} {
 			t.Run(name+"/"+string(before), func(t *testing.T) {
 				t.Parallel()
-				p := aPlacement(test.spec)
+				p := newPlacement(test.spec)
 				p.Generation = 7
 				if before != "" {
 					p.Status.Conditions = []metav1.Condition{
@@ -66,7 +66,7 @@ func TestConditions(t *testing.T) {
 						{Type: "PlacementMisconfigured", Status: before, Reason: "Before", LastTransitionTime: earlier, ObservedGeneration: 6},
 					}
 				}
-				b := newBench(t, interceptor.Funcs{}, p)
+				b := newControllerTest(t, interceptor.Funcs{}, p)
 				if test.fleet != nil {
 					test.fleet(b.scheduler)
 				}

@@ -1,15 +1,18 @@
-// Package placement keeps PlacementDecisions what the scheduler (package internal/placement) makes of the fleet. It feeds the
-// scheduler what the API says, and writes down what it selects.
+// Package placement runs the scheduler (package internal/placement) as a controller: it passes the objects of the API to the scheduler,
+// and writes what the scheduler selects as PlacementDecisions, conditions and events. docs/placement-internals.md has the whole way from
+// an event to a decision.
 package placement
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -23,15 +26,27 @@ import (
 	scheduler "github.com/capstan-io/capstan/internal/placement"
 )
 
-// workers is how many placements are written at once. They decide one after the other, in microseconds, and then wait for
-// the API.
+// workers is how many placements are reconciled at the same time. The scheduler decides one after the other, in microseconds each;
+// the workers spend their time in requests to the API server.
 const workers = 16
 
-// How long it takes until another look when somebody else wrote at the same time: at first, and at most when that goes on.
+// Delays before a reconcile that follows a write conflict: the first one, and the longest one of repeated conflicts.
 const (
-	firstRetry = 20 * time.Millisecond
-	lastRetry  = time.Minute
+	minRetryDelay = 20 * time.Millisecond
+	maxRetryDelay = time.Minute
 )
+
+// Options configure the controller.
+type Options struct {
+	// TieBreak orders clusters of equal scores; scheduler.TieBreakName by default.
+	TieBreak scheduler.TieBreak
+	// TrustDecisions says that the hub acts on all PlacementDecisions, whichever clusters they name.
+	TrustDecisions bool
+	// Debug is the endpoint that explains what placements select. Register opens it; nil for none.
+	Debug *debug.Endpoint
+	// Clock is the source of time.
+	Clock clock.Clock
+}
 
 // Controller reconciles Placements.
 type Controller struct {
@@ -40,94 +55,137 @@ type Controller struct {
 	clock     clock.Clock
 	scheduler *scheduler.Scheduler
 
-	// turns paces the events, and retries what goes wrong for a while.
-	turns   *rate.Limiter
-	late    chan lateEvents
+	// eventLimiter limits how many events are written, and delayed are those that wait for it.
+	eventLimiter *rate.Limiter
+	delayed      chan delayedEvents
+	// retries has the delays after write conflicts.
 	retries workqueue.TypedRateLimiter[ctrl.Request]
 
-	restoring sync.Mutex
-	// informed says that the scheduler knows the fleet, and what was decided.
-	informed atomic.Bool
-	// rescheduled tells the timer that the next time may be another.
-	rescheduled chan struct{}
-	// unevaluated tells the one who applies CEL expressions that there may be more to do.
-	unevaluated chan struct{}
+	restoreMu sync.Mutex
+	// restored says that the scheduler has all objects and all stored decisions.
+	restored atomic.Bool
+	// timerWake wakes the goroutine that advances the time of the scheduler: its next time may be another.
+	timerWake chan struct{}
+	// evaluatorWake wakes the goroutines that evaluate CEL expressions: there may be more to do.
+	evaluatorWake chan struct{}
 }
 
-// New returns a Controller that works through the client, which has the index byPlacement.
+// New returns a Controller that reads and writes through the client, whose cache has the index byPlacement.
 func New(c client.Client, recorder events.EventRecorder, clk clock.Clock, s *scheduler.Scheduler) *Controller {
-	return &Controller{client: c, recorder: recorder, clock: clk, scheduler: s, rescheduled: make(chan struct{}, 1),
-		unevaluated: make(chan struct{}, evaluators),
-		turns:       rate.NewLimiter(eventsPerSecond, eventsAtOnce),
-		late:        make(chan lateEvents, eventsPerSecond*int(eventsLatest/time.Second)+eventsAtOnce),
-		retries:     workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](firstRetry, lastRetry)}
+	return &Controller{
+		client:        c,
+		recorder:      recorder,
+		clock:         clk,
+		scheduler:     s,
+		eventLimiter:  rate.NewLimiter(eventsPerSecond, eventBurst),
+		delayed:       make(chan delayedEvents, eventsPerSecond*int(maxEventDelay/time.Second)+eventBurst),
+		retries:       workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](minRetryDelay, maxRetryDelay),
+		timerWake:     make(chan struct{}, 1),
+		evaluatorWake: make(chan struct{}, evaluatorCount),
+	}
 }
 
-// Register adds the controller to the manager. The endpoint, unless it is nil, says what the controller knows.
-func Register(mgr ctrl.Manager, clk clock.Clock, options scheduler.Options, endpoint *debug.Endpoint) error {
-	err := mgr.GetFieldIndexer().IndexField(context.Background(), &clusterv1beta1.PlacementDecision{}, byPlacement, concerned)
+// Register adds the controller to the manager, and opens the debug endpoint.
+func Register(mgr ctrl.Manager, o Options) error {
+	err := mgr.GetFieldIndexer().IndexField(context.Background(), &clusterv1beta1.PlacementDecision{}, byPlacement, relatedPlacements)
 	if err != nil {
 		return err
 	}
-	options.Timer = timePlugins(clk)
-	c := New(mgr.GetClient(), mgr.GetEventRecorder("placement-controller"), clk, scheduler.New(options))
-	if endpoint != nil {
-		options.Timer = nil
+	options := scheduler.Options{TieBreak: o.TieBreak, TrustDecisions: o.TrustDecisions}
+	timed := options
+	timed.Timer = timePlugins(o.Clock)
+	c := New(mgr.GetClient(), mgr.GetEventRecorder("placement-controller"), o.Clock, scheduler.New(timed))
+	if o.Debug != nil {
 		e := &explainer{controller: c, api: mgr.GetAPIReader(), options: options}
-		if err := e.openTo(endpoint, mgr); err != nil {
+		if err := e.open(o.Debug, mgr); err != nil {
 			return err
 		}
 	}
-	builder := ctrl.NewControllerManagedBy(mgr).Named("placement-placement-schedule").WithOptions(controller.Options{MaxConcurrentReconciles: workers,
-		RateLimiter: retry.Limiter()})
+	builder := ctrl.NewControllerManagedBy(mgr).Named("placement-placement-schedule").WithOptions(controller.Options{
+		MaxConcurrentReconciles: workers,
+		RateLimiter:             retry.Limiter(),
+	})
 	for _, s := range c.sources(mgr.GetCache()) {
 		builder = builder.WatchesRawSource(s)
 	}
 	return builder.Complete(c)
 }
 
-// Reconcile schedules a placement and writes what is new.
+// Reconcile schedules a placement and writes what has changed.
 func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	if err := c.inform(ctx); err != nil {
+	if err := c.restoreOnce(ctx); err != nil {
 		return ctrl.Result{}, err
 	}
-	owner := &clusterv1beta1.Placement{}
-	missing := c.client.Get(ctx, req.NamespacedName, owner)
-	if client.IgnoreNotFound(missing) != nil {
-		return ctrl.Result{}, missing
+	owner, err := c.placement(ctx, req.NamespacedName)
+	if err != nil {
+		return ctrl.Result{}, err
 	}
-	if !c.scheduler.Decides(req.NamespacedName) {
-		if err := c.follow(ctx, req.NamespacedName, owner.UID); err != nil {
-			return ctrl.Result{}, err
-		}
+	if err := c.restoreUnmanaged(ctx, req.NamespacedName, owner); err != nil {
+		return ctrl.Result{}, err
 	}
-	if missing != nil {
+	if owner == nil {
 		c.retries.Forget(req)
 		return ctrl.Result{}, nil
 	}
+	result := c.schedule(owner)
+	if result == nil {
+		c.retries.Forget(req)
+		return ctrl.Result{}, nil
+	}
+	return c.write(ctx, req, owner, result)
+}
+
+// placement gets a Placement; nil if it does not exist.
+func (c *Controller) placement(ctx context.Context, key scheduler.Key) (*clusterv1beta1.Placement, error) {
+	owner := &clusterv1beta1.Placement{}
+	if err := c.client.Get(ctx, key, owner); apierrors.IsNotFound(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("get Placement %s: %w", key, err)
+	}
+	return owner, nil
+}
+
+// restoreUnmanaged passes the stored decisions of a placement to the scheduler if it does not manage them: another writer does. owner is
+// nil for decisions whose placement does not exist.
+func (c *Controller) restoreUnmanaged(ctx context.Context, key scheduler.Key, owner *clusterv1beta1.Placement) error {
+	if c.scheduler.Manages(key) {
+		return nil
+	}
+	var uid types.UID
+	if owner != nil {
+		uid = owner.UID
+	}
+	return c.restorePlacement(ctx, key, uid)
+}
+
+// schedule returns what is to be written for a placement, or nil. Nothing is to be written for a placement that is disabled or being
+// deleted. While its CEL expressions are being evaluated, or the scheduler has another version of it than the client, nothing is written
+// yet: the scheduler enqueues the placement again once it has caught up.
+func (c *Controller) schedule(owner *clusterv1beta1.Placement) *scheduler.Result {
 	began := c.clock.Now()
-	result, known := c.scheduler.Schedule(req.NamespacedName)
+	result, known := c.scheduler.Schedule(client.ObjectKeyFromObject(owner))
 	schedulingSeconds.Observe(c.clock.Since(began).Seconds())
 	c.wake()
-	if !known || result.UID != owner.UID || result.Generation != owner.Generation {
-		c.retries.Forget(req)
-		return ctrl.Result{}, nil // the scheduler is about to hear of this one, and will ask for it
-	}
-	if result.Disabled || !owner.DeletionTimestamp.IsZero() {
-		c.retries.Forget(req)
-		return ctrl.Result{}, nil
-	}
-	if result.Pending {
-		c.retries.Forget(req)
+	switch {
+	case !known, result.UID != owner.UID, result.Generation != owner.Generation, result.Disabled, !owner.DeletionTimestamp.IsZero():
+		return nil
+	case result.Pending:
 		if result.Deferred {
-			c.tellDeferred(owner)
+			c.recordDeferred(owner)
 		}
-		return ctrl.Result{}, nil // the scheduler asks for it when it can be decided
+		return nil
 	}
-	began = c.clock.Now()
+	return result
+}
+
+// write writes a result. After a conflict with another writer, or if the cache is behind the writes of this controller, the placement is
+// reconciled again with a delay.
+func (c *Controller) write(ctx context.Context, req ctrl.Request, owner *clusterv1beta1.Placement,
+	result *scheduler.Result) (ctrl.Result, error) {
+	began := c.clock.Now()
 	again, err := c.bind(ctx, owner, result)
 	bindSeconds.Observe(c.clock.Since(began).Seconds())
-	// Somebody else wrote, or the cache is behind what this controller wrote: the next look sees it.
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
 		return ctrl.Result{RequeueAfter: c.retries.When(req)}, nil
 	}
@@ -138,19 +196,20 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if again.IsZero() {
 		return ctrl.Result{}, nil
 	}
-	return ctrl.Result{RequeueAfter: max(again.Sub(c.clock.Now()), firstRetry)}, nil
+	return ctrl.Result{RequeueAfter: max(again.Sub(c.clock.Now()), minRetryDelay)}, nil
 }
 
-// inform restores once what was decided before, and tries again where that fails.
-func (c *Controller) inform(ctx context.Context) error {
-	c.restoring.Lock()
-	defer c.restoring.Unlock()
-	if c.informed.Load() {
+// restoreOnce passes all stored decisions to the scheduler before the first placement is scheduled. If that fails, the next reconcile
+// tries again.
+func (c *Controller) restoreOnce(ctx context.Context) error {
+	c.restoreMu.Lock()
+	defer c.restoreMu.Unlock()
+	if c.restored.Load() {
 		return nil
 	}
 	if err := restore(ctx, c.client, c.scheduler); err != nil {
 		return err
 	}
-	c.informed.Store(true)
+	c.restored.Store(true)
 	return nil
 }

@@ -37,14 +37,14 @@ import (
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// bench is a controller of a fleet of two clusters, a and b, in the set that is bound to the namespace team-a.
-type bench struct {
+// controllerTest is a controller of a fleet of two clusters, a and b, in the set that is bound to the namespace team-a.
+type controllerTest struct {
 	*Controller
 	clock  *clocktesting.FakeClock
 	events *events.FakeRecorder
 }
 
-func newBench(t *testing.T, funcs interceptor.Funcs, objects ...client.Object) *bench {
+func newControllerTest(t *testing.T, funcs interceptor.Funcs, objects ...client.Object) *controllerTest {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := clusterv1beta1.AddToScheme(scheme); err != nil {
@@ -52,8 +52,8 @@ func newBench(t *testing.T, funcs interceptor.Funcs, objects ...client.Object) *
 	}
 	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(funcs).
 		WithStatusSubresource(&clusterv1beta1.Placement{}, &clusterv1beta1.PlacementDecision{}).
-		WithIndex(&clusterv1beta1.PlacementDecision{}, byPlacement, concerned).Build()
-	b := &bench{clock: clocktesting.NewFakeClock(start), events: events.NewFakeRecorder(1000)}
+		WithIndex(&clusterv1beta1.PlacementDecision{}, byPlacement, relatedPlacements).Build()
+	b := &controllerTest{clock: clocktesting.NewFakeClock(start), events: events.NewFakeRecorder(1000)}
 	b.Controller = New(api, b.events, b.clock, scheduler.New(scheduler.Options{}))
 	s := b.scheduler
 	s.Advance(start)
@@ -66,13 +66,13 @@ func newBench(t *testing.T, funcs interceptor.Funcs, objects ...client.Object) *
 	return b
 }
 
-func aPlacement(spec clusterv1beta1.PlacementSpec) *clusterv1beta1.Placement {
+func newPlacement(spec clusterv1beta1.PlacementSpec) *clusterv1beta1.Placement {
 	return &clusterv1beta1.Placement{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "web", UID: "1", Generation: 1}, Spec: spec}
 }
 
 var web = scheduler.Key{Namespace: "team-a", Name: "web"}
 
-func (b *bench) reconcile(t *testing.T) ctrl.Result {
+func (b *controllerTest) reconcile(t *testing.T) ctrl.Result {
 	t.Helper()
 	result, err := b.Reconcile(t.Context(), ctrl.Request{NamespacedName: web})
 	if err != nil {
@@ -82,7 +82,7 @@ func (b *bench) reconcile(t *testing.T) ctrl.Result {
 }
 
 // selected is what the decisions say.
-func (b *bench) selected(t *testing.T) (clusters []string) {
+func (b *controllerTest) selected(t *testing.T) (clusters []string) {
 	t.Helper()
 	existing, _, err := decisionsOf(t.Context(), b.client, web)
 	if err != nil {
@@ -96,8 +96,8 @@ func (b *bench) selected(t *testing.T) (clusters []string) {
 	return clusters
 }
 
-// heard are the events so far.
-func (b *bench) heard() (all []string) {
+// recordedEvents are the events so far.
+func (b *controllerTest) recordedEvents() (all []string) {
 	for {
 		select {
 		case event := <-b.events.Events:
@@ -109,10 +109,10 @@ func (b *bench) heard() (all []string) {
 }
 
 // PL-26 PL-27: a placement that makes no sense any more keeps its decisions, says so, and is not tried again by itself.
-func TestBrokenPlacementKeepsDecisions(t *testing.T) {
+func TestMisconfiguredPlacementKeepsDecisions(t *testing.T) {
 	t.Parallel()
-	p := aPlacement(clusterv1beta1.PlacementSpec{})
-	b := newBench(t, interceptor.Funcs{}, p)
+	p := newPlacement(clusterv1beta1.PlacementSpec{})
+	b := newControllerTest(t, interceptor.Funcs{}, p)
 	b.scheduler.SetPlacement(p.DeepCopy())
 	b.reconcile(t)
 	if diff := cmp.Diff([]string{"a", "b"}, b.selected(t)); diff != "" {
@@ -151,11 +151,11 @@ func TestStatusIsOfTheSpecDecidedBy(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := aPlacement(clusterv1beta1.PlacementSpec{})
+			p := newPlacement(clusterv1beta1.PlacementSpec{})
 			changed := p.DeepCopy()
 			changed.Spec.NumberOfClusters = ptr.To[int32](1)
 			change(changed)
-			b := newBench(t, interceptor.Funcs{}, changed)
+			b := newControllerTest(t, interceptor.Funcs{}, changed)
 			b.scheduler.SetPlacement(p.DeepCopy())
 			if got := b.reconcile(t); !got.IsZero() || len(b.selected(t)) > 0 {
 				t.Errorf("%+v, selected %v", got, b.selected(t))
@@ -180,9 +180,9 @@ func TestExpiredScoreIsNotRetried(t *testing.T) {
 	synctest.Test(t, testExpiredScore)
 }
 
-// scored takes the one cluster with the best score of AddOnPlacementScores usage.
-func scored() *clusterv1beta1.Placement {
-	return aPlacement(clusterv1beta1.PlacementSpec{NumberOfClusters: ptr.To[int32](1),
+// newScoredPlacement takes the one cluster with the best score of AddOnPlacementScores usage.
+func newScoredPlacement() *clusterv1beta1.Placement {
+	return newPlacement(clusterv1beta1.PlacementSpec{NumberOfClusters: ptr.To[int32](1),
 		PrioritizerPolicy: clusterv1beta1.PrioritizerPolicy{Configurations: []clusterv1beta1.PrioritizerConfig{{
 			Weight: 1, ScoreCoordinate: &clusterv1beta1.ScoreCoordinate{Type: clusterv1beta1.ScoreCoordinateTypeAddOn,
 				AddOn: &clusterv1beta1.AddOnScore{ResourceName: "usage", ScoreName: "cpu"}},
@@ -190,8 +190,8 @@ func scored() *clusterv1beta1.Placement {
 }
 
 func testExpiredScore(t *testing.T) {
-	p := scored()
-	b := newBench(t, interceptor.Funcs{}, p)
+	p := newScoredPlacement()
+	b := newControllerTest(t, interceptor.Funcs{}, p)
 	until := metav1.NewTime(start.Add(time.Minute))
 	score := &clusterv1alpha1.AddOnPlacementScore{ObjectMeta: metav1.ObjectMeta{Namespace: "b", Name: "usage"}}
 	score.Status.Scores, score.Status.ValidUntil = []clusterv1alpha1.AddOnPlacementScoreItem{{Name: "cpu", Value: 100}}, &until
@@ -200,14 +200,14 @@ func testExpiredScore(t *testing.T) {
 	if got := b.reconcile(t); !got.IsZero() || cmp.Diff([]string{"b"}, b.selected(t)) != "" {
 		t.Errorf("again %+v, decisions %v", got, b.selected(t))
 	}
-	b.heard()
+	b.recordedEvents()
 
 	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	defer q.ShutDown()
-	if err := b.keepTime(t.Context(), q); err != nil {
+	if err := b.runTimer(t.Context(), q); err != nil {
 		t.Fatal(err)
 	}
-	if next := b.scheduler.NextTime(); !next.Equal(until.Time) || q.Len() > 0 {
+	if next := b.scheduler.NextAdvance(); !next.Equal(until.Time) || q.Len() > 0 {
 		t.Fatalf("time matters next at %s, %d are waiting", next, q.Len())
 	}
 	synctest.Wait()
@@ -225,30 +225,30 @@ func testExpiredScore(t *testing.T) {
 	if got := b.reconcile(t); !got.IsZero() {
 		t.Errorf("it is tried again: %+v", got)
 	}
-	if next := b.scheduler.NextTime(); !next.IsZero() {
+	if next := b.scheduler.NextAdvance(); !next.IsZero() {
 		t.Errorf("time matters again at %s", next)
 	}
 }
 
 // PL-27: who else wrote meanwhile is no error, but a reason to look again: later and later, as long as that goes on.
-func TestConflictIsLookedAtAgain(t *testing.T) {
+func TestConflictIsRetried(t *testing.T) {
 	t.Parallel()
-	p := aPlacement(clusterv1beta1.PlacementSpec{})
+	p := newPlacement(clusterv1beta1.PlacementSpec{})
 	for _, wrong := range []error{
 		apierrors.NewConflict(schema.GroupResource{}, "web-decision-1", errors.New("behind")),
 		apierrors.NewAlreadyExists(schema.GroupResource{}, "web-decision-1"),
 	} {
-		b := newBench(t, interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object,
+		b := newControllerTest(t, interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object,
 			...client.CreateOption) error {
 			return wrong
 		}}, p.DeepCopy())
 		b.scheduler.SetPlacement(p.DeepCopy())
-		for _, pause := range []time.Duration{firstRetry, 2 * firstRetry, 4 * firstRetry} {
+		for _, pause := range []time.Duration{minRetryDelay, 2 * minRetryDelay, 4 * minRetryDelay} {
 			if got := b.reconcile(t); got.RequeueAfter != pause {
 				t.Errorf("after %v: %+v, want %s", wrong, got, pause)
 			}
 		}
-		if said := b.heard(); len(said) > 0 {
+		if said := b.recordedEvents(); len(said) > 0 {
 			t.Errorf("it tells of what is not written: %q", said)
 		}
 	}
@@ -257,24 +257,25 @@ func TestConflictIsLookedAtAgain(t *testing.T) {
 // PL-27: what was to be tried again is forgotten with the placement, and when somebody else decides for it.
 func TestRetriesAreForgotten(t *testing.T) {
 	t.Parallel()
-	for name, end := range map[string]func(*testing.T, *bench, *clusterv1beta1.Placement){
-		"deleted": func(t *testing.T, b *bench, p *clusterv1beta1.Placement) {
+	for name, end := range map[string]func(*testing.T, *controllerTest, *clusterv1beta1.Placement){
+		"deleted": func(t *testing.T, b *controllerTest, p *clusterv1beta1.Placement) {
 			if err := b.client.Delete(t.Context(), p); err != nil {
 				t.Fatal(err)
 			}
 			b.scheduler.DeletePlacement(web)
 		},
-		"disabled": func(_ *testing.T, b *bench, p *clusterv1beta1.Placement) {
+		"disabled": func(_ *testing.T, b *controllerTest, p *clusterv1beta1.Placement) {
 			p.Annotations = map[string]string{fleet.AnnotationSchedulingDisable: "true"}
 			b.scheduler.SetPlacement(p.DeepCopy())
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := aPlacement(clusterv1beta1.PlacementSpec{})
-			b := newBench(t, interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
+			p := newPlacement(clusterv1beta1.PlacementSpec{})
+			funcs := interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
 				return apierrors.NewAlreadyExists(schema.GroupResource{}, "web-decision-1")
-			}}, p.DeepCopy())
+			}}
+			b := newControllerTest(t, funcs, p.DeepCopy())
 			b.scheduler.SetPlacement(p.DeepCopy())
 			b.reconcile(t)
 			if n := b.retries.NumRequeues(ctrl.Request{NamespacedName: web}); n != 1 {
@@ -293,34 +294,34 @@ func TestRetriesAreForgotten(t *testing.T) {
 func TestEvents(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newEventBench(t)
-		p := aPlacement(clusterv1beta1.PlacementSpec{})
+		b := newEventTest(t)
+		p := newPlacement(clusterv1beta1.PlacementSpec{})
 		scores := []scheduler.ClusterScore{{ClusterName: "a", Score: 100}, {ClusterName: "b", Score: -7}}
 		decision := &clusterv1beta1.PlacementDecision{ObjectMeta: metav1.ObjectMeta{Name: "web-decision-1"}}
-		b.tellWritten(p, &scheduler.Result{Key: web, Scores: scores}, &decisions.Write{Decision: decision, Create: true})
-		b.tellWritten(p, &scheduler.Result{Key: web, Scores: scores, ExpiredScores: []string{"b"}}, &decisions.Write{Decision: decision})
-		b.tellRemoved(p, decision)
+		b.recordWritten(p, &scheduler.Result{Key: web, Scores: scores}, &decisions.Write{Decision: decision, Create: true})
+		b.recordWritten(p, &scheduler.Result{Key: web, Scores: scores, ExpiredScores: []string{"b"}}, &decisions.Write{Decision: decision})
+		b.recordDeleted(p, decision)
 		want := []string{
 			"Normal DecisionCreate PlacementDecision web-decision-1 is created with 0 clusters", "Normal ScoreUpdate a:100 b:-7",
 			"Warning DecisionUpdate PlacementDecision web-decision-1 has 0 clusters now; the AddOnPlacementScores of b have expired and count as 0",
 			"Normal ScoreUpdate a:100 b:-7",
 			"Normal DecisionDelete PlacementDecision web-decision-1 is not needed any more",
 		}
-		if diff := cmp.Diff(want, b.heard()); diff != "" {
+		if diff := cmp.Diff(want, b.recordedEvents()); diff != "" {
 			t.Errorf("events (-want +got):\n%s", diff)
 		}
 		for range 1000 {
-			b.tellRemoved(p, decision)
+			b.recordDeleted(p, decision)
 		}
 		inAll := 0
 		for _, test := range []struct {
 			after time.Duration
 			want  int
-		}{{0, eventsAtOnce - 5}, {time.Second, eventsPerSecond}, {eventsLatest, eventsPerSecond * (int(eventsLatest.Seconds()) - 1)},
+		}{{0, eventBurst - 5}, {time.Second, eventsPerSecond}, {maxEventDelay, eventsPerSecond * (int(maxEventDelay.Seconds()) - 1)},
 			{time.Hour, 0}} {
 			<-time.After(test.after)
 			synctest.Wait()
-			if got := len(b.heard()); got != test.want {
+			if got := len(b.recordedEvents()); got != test.want {
 				t.Errorf("%d events within %s after %d, want %d", got, test.after, inAll, test.want)
 			}
 			inAll += test.want
@@ -328,12 +329,12 @@ func TestEvents(t *testing.T) {
 	})
 }
 
-// newEventBench goes by the clock of the machine, and writes events that come late.
-func newEventBench(t *testing.T) *bench {
+// newEventTest goes by the clock of the machine, and writes events that come late.
+func newEventTest(t *testing.T) *controllerTest {
 	t.Helper()
-	b := newBench(t, interceptor.Funcs{})
+	b := newControllerTest(t, interceptor.Funcs{})
 	b.Controller.clock = clock.RealClock{}
-	if err := b.writeLateEvents(t.Context(), nil); err != nil {
+	if err := b.runEventWriter(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
 	return b
@@ -343,35 +344,35 @@ func newEventBench(t *testing.T) *bench {
 func TestEventsEndWithTheController(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newEventBench(t)
-		for range eventsAtOnce + 2 {
-			b.tellRemoved(aPlacement(clusterv1beta1.PlacementSpec{}), &clusterv1beta1.PlacementDecision{})
+		b := newEventTest(t)
+		for range eventBurst + 2 {
+			b.recordDeleted(newPlacement(clusterv1beta1.PlacementSpec{}), &clusterv1beta1.PlacementDecision{})
 		}
 		synctest.Wait() // and ends while events wait: what is left behind fails the test
 	})
 }
 
-// listener hears what events are about.
-type listener chan string
+// eventRecorder hears what events are about.
+type eventRecorder chan string
 
-func (l listener) Eventf(regarding, _ runtime.Object, _, _, _, _ string, _ ...any) {
+func (l eventRecorder) Eventf(regarding, _ runtime.Object, _, _, _, _ string, _ ...any) {
 	l <- regarding.(client.Object).GetResourceVersion()
 }
 
 // PL-20: an event that comes later is about what it was about; the controller goes on with its objects meanwhile.
-func TestLateEvents(t *testing.T) {
+func TestEventsAreRateLimited(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newEventBench(t)
-		heard := make(listener, eventsAtOnce+1)
+		b := newEventTest(t)
+		heard := make(eventRecorder, eventBurst+1)
 		b.recorder = heard
-		p := aPlacement(clusterv1beta1.PlacementSpec{})
+		p := newPlacement(clusterv1beta1.PlacementSpec{})
 		p.ResourceVersion = "1"
-		for range eventsAtOnce + 1 {
-			b.tellRemoved(p, &clusterv1beta1.PlacementDecision{})
+		for range eventBurst + 1 {
+			b.recordDeleted(p, &clusterv1beta1.PlacementDecision{})
 		}
 		p.ResourceVersion = "2"
-		for range eventsAtOnce + 1 {
+		for range eventBurst + 1 {
 			if version := <-heard; version != "1" {
 				t.Errorf("an event about resource version %s", version)
 			}
@@ -388,7 +389,7 @@ func TestScoresNote(t *testing.T) {
 	for i := range many {
 		many[i].ClusterName = "a"
 	}
-	if got := scoresNote(many); len(got) != maxScoresNote || !strings.HasSuffix(got, cut) {
+	if got := scoresNote(many); len(got) != maxScoresNote || !strings.HasSuffix(got, truncated) {
 		t.Errorf("%d characters, %q", len(got), got)
 	}
 }
@@ -414,19 +415,19 @@ func TestPluginMetrics(t *testing.T) {
 func TestTimeAfterSuspension(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, interceptor.Funcs{})
+		b := newControllerTest(t, interceptor.Funcs{})
 		b.Controller.clock = clock.RealClock{}
 		began := time.Now()
 		score := &clusterv1alpha1.AddOnPlacementScore{ObjectMeta: metav1.ObjectMeta{Namespace: "b", Name: "usage"}}
 		score.Status.Scores = []clusterv1alpha1.AddOnPlacementScoreItem{{Name: "cpu", Value: 100}}
 		score.Status.ValidUntil = ptr.To(metav1.NewTime(start.Add(24 * time.Hour)))
 		b.scheduler.SetScore(score)
-		b.scheduler.SetPlacement(scored())
+		b.scheduler.SetPlacement(newScoredPlacement())
 		b.scheduler.Schedule(web)
-		if b.scheduler.NextTime().IsZero() {
+		if b.scheduler.NextAdvance().IsZero() {
 			t.Fatal("time does not matter")
 		}
-		if !b.await(t.Context(), b.scheduler.NextTime(), nil) || time.Since(began) > longestWait {
+		if !b.wait(t.Context(), b.scheduler.NextAdvance(), nil) || time.Since(began) > maxWait {
 			t.Errorf("it looked again after %s", time.Since(began))
 		}
 	})

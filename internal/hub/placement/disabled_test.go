@@ -23,7 +23,7 @@ func TestDisabledPlacement(t *testing.T) {
 	t.Parallel()
 	var written []string
 	note := func(o client.Object) { written = append(written, o.GetName()) }
-	b := newBench(t, interceptor.Funcs{
+	b := newControllerTest(t, interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 			note(o)
 			return c.Create(ctx, o, opts...)
@@ -42,8 +42,8 @@ func TestDisabledPlacement(t *testing.T) {
 		},
 	})
 	one := int32(1)
-	b.place(t, clusterv1beta1.PlacementSpec{NumberOfClusters: &one})
-	b.wantOwn(t, "web-decision-1", "a")
+	b.schedulePlacement(t, clusterv1beta1.PlacementSpec{NumberOfClusters: &one})
+	b.wantDecision(t, "web-decision-1", "a")
 	p := &clusterv1beta1.Placement{}
 	if err := b.client.Get(t.Context(), web, p); err != nil {
 		t.Fatal(err)
@@ -55,7 +55,7 @@ func TestDisabledPlacement(t *testing.T) {
 		t.Fatal(err)
 	}
 	// An edit that the controller sees before it knows that the placement is disabled.
-	if waiting := b.meddle(t, "web-decision-1", listing("a", "b")); len(waiting) != 1 {
+	if waiting := b.editDecision(t, withClusters("a", "b")); len(waiting) != 1 {
 		t.Errorf("%v are waiting", waiting)
 	}
 	b.scheduler.SetPlacement(disabled.DeepCopy())
@@ -64,8 +64,8 @@ func TestDisabledPlacement(t *testing.T) {
 	if !b.scheduler.Selects(web, "b") {
 		t.Error("what was decided before it was known to be disabled is not known")
 	}
-	b.add(t, aDecision("theirs", listing("z")))
-	if waiting := append(b.meddle(t, "web-decision-1", labelled("web"), listing("b")), b.drop(t, "theirs")...); len(waiting) == 0 {
+	b.addDecision(t, newDecision("theirs", withClusters("z")))
+	if waiting := append(b.editDecision(t, withPlacementLabel("web"), withClusters("b")), b.deleteDecision(t, "theirs")...); len(waiting) == 0 {
 		t.Error("nobody is waiting")
 	}
 	written = nil
@@ -89,12 +89,12 @@ func TestDisabledPlacement(t *testing.T) {
 		Spec: clusterv1.ManagedClusterSpec{Taints: []clusterv1.Taint{{Key: "full", Effect: clusterv1.TaintEffectNoSelectIfNew}}}})
 	b.scheduler.SetPlacement(enabled.DeepCopy())
 	b.reconcile(t)
-	b.wantOwn(t, "web-decision-1", "b")
+	b.wantDecision(t, "web-decision-1", "b")
 }
 
 // balance is how Balance scores the clusters for another placement.
-func (b *bench) balance() map[string]int64 {
-	other := aPlacement(clusterv1beta1.PlacementSpec{
+func (b *controllerTest) balance() map[string]int64 {
+	other := newPlacement(clusterv1beta1.PlacementSpec{
 		PrioritizerPolicy: clusterv1beta1.PrioritizerPolicy{Mode: clusterv1beta1.PrioritizerPolicyModeExact,
 			Configurations: []clusterv1beta1.PrioritizerConfig{{Weight: 1,
 				ScoreCoordinate: &clusterv1beta1.ScoreCoordinate{BuiltIn: clusterv1beta1.PrioritizerBalance}}}}})
@@ -110,7 +110,7 @@ func (b *bench) balance() map[string]int64 {
 func TestDecisionsOutliveTheirPlacement(t *testing.T) {
 	t.Parallel()
 	var meanwhile func()
-	b := newBench(t, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList,
+	b := newControllerTest(t, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList,
 		opts ...client.ListOption) error {
 		err := c.List(ctx, list, opts...)
 		if meanwhile != nil {
@@ -120,8 +120,8 @@ func TestDecisionsOutliveTheirPlacement(t *testing.T) {
 		}
 		return err
 	}})
-	b.place(t, clusterv1beta1.PlacementSpec{})
-	p := aPlacement(clusterv1beta1.PlacementSpec{})
+	b.schedulePlacement(t, clusterv1beta1.PlacementSpec{})
+	p := newPlacement(clusterv1beta1.PlacementSpec{})
 	if err := b.client.Delete(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func TestDecisionsOutliveTheirPlacement(t *testing.T) {
 	}
 	// The last one goes just after it was listed for the scheduler.
 	var waiting []string
-	meanwhile = func() { waiting = b.drop(t, "web-decision-1") }
+	meanwhile = func() { waiting = b.deleteDecision(t, "web-decision-1") }
 	b.reconcile(t)
 	if len(waiting) > 0 {
 		b.reconcile(t)
@@ -143,35 +143,35 @@ func TestDecisionsOutliveTheirPlacement(t *testing.T) {
 }
 
 // PL-10, PL-04: a placement does not have what a former one of its name has left, in whatever order the hub gets to know of them.
-func TestAnotherOfTheName(t *testing.T) {
+func TestRecreatedPlacementStartsEmpty(t *testing.T) {
 	t.Parallel()
-	former := aPlacement(clusterv1beta1.PlacementSpec{})
+	former := newPlacement(clusterv1beta1.PlacementSpec{})
 	former.UID = "0"
-	known := func(b *bench) {
+	known := func(b *controllerTest) {
 		b.scheduler.SetPlacement(former.DeepCopy())
-		b.scheduler.Restore(web, decisions.Stored([]*clusterv1beta1.PlacementDecision{aDecision("web-decision-1", listing("b"))}))
+		b.scheduler.Restore(web, decisions.GroupsOf([]*clusterv1beta1.PlacementDecision{newDecision("web-decision-1", withClusters("b"))}))
 	}
 	for name, test := range map[string]struct {
-		before func(*testing.T, *bench)
+		before func(*testing.T, *controllerTest)
 		of     decisionOption
 		want   string
 	}{
-		"the hub starts":        {func(*testing.T, *bench) {}, ofPlacement("web", "0"), "a"},
-		"one follows the other": {func(_ *testing.T, b *bench) { known(b) }, ofPlacement("web", "0"), "a"},
-		"it is gone": {func(_ *testing.T, b *bench) { known(b); b.scheduler.DeletePlacement(web) }, ofPlacement("web", "0"),
+		"the hub starts":        {func(*testing.T, *controllerTest) {}, withPlacement("0"), "a"},
+		"one follows the other": {func(_ *testing.T, b *controllerTest) { known(b) }, withPlacement("0"), "a"},
+		"it is gone": {func(_ *testing.T, b *controllerTest) { known(b); b.scheduler.DeletePlacement(web) }, withPlacement("0"),
 			"a"},
-		"it is gone for some time":    {func(t *testing.T, b *bench) { b.reconcile(t) }, ofPlacement("web", "0"), "a"},
-		"the decisions are its own":   {func(t *testing.T, b *bench) { b.reconcile(t) }, ofPlacement("web", "1"), "b"},
-		"the decisions are of nobody": {func(t *testing.T, b *bench) { b.reconcile(t) }, labelled("web"), "b"},
+		"it is gone for some time":    {func(t *testing.T, b *controllerTest) { b.reconcile(t) }, withPlacement("0"), "a"},
+		"the decisions are its own":   {func(t *testing.T, b *controllerTest) { b.reconcile(t) }, withPlacement("1"), "b"},
+		"the decisions are of nobody": {func(t *testing.T, b *controllerTest) { b.reconcile(t) }, withPlacementLabel("web"), "b"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t, interceptor.Funcs{})
-			b.add(t, aDecision("web-decision-1", test.of, listing("b")))
+			b := newControllerTest(t, interceptor.Funcs{})
+			b.addDecision(t, newDecision("web-decision-1", test.of, withClusters("b")))
 			test.before(t, b)
 			one := int32(1)
-			b.place(t, clusterv1beta1.PlacementSpec{NumberOfClusters: &one})
-			b.wantOwn(t, "web-decision-1", test.want)
+			b.schedulePlacement(t, clusterv1beta1.PlacementSpec{NumberOfClusters: &one})
+			b.wantDecision(t, "web-decision-1", test.want)
 		})
 	}
 }
@@ -181,7 +181,7 @@ func TestLastScoreUpdateIsNotLost(t *testing.T) {
 	t.Parallel()
 	fail := false
 	written := metav1.NewTime(start.Add(-10 * time.Second))
-	b := newBench(t, interceptor.Funcs{
+	b := newControllerTest(t, interceptor.Funcs{
 		SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
 			if _, ok := o.(*clusterv1beta1.Placement); ok && fail {
 				return apierrors.NewConflict(clusterv1beta1.GroupVersion.WithResource("placements").GroupResource(), o.GetName(), nil)
@@ -200,7 +200,7 @@ func TestLastScoreUpdateIsNotLost(t *testing.T) {
 		},
 	})
 	fail = true
-	b.place(t, clusterv1beta1.PlacementSpec{})
+	b.schedulePlacement(t, clusterv1beta1.PlacementSpec{})
 	fail = false
 	b.reconcile(t)
 	p := &clusterv1beta1.Placement{}

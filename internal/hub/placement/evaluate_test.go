@@ -21,10 +21,10 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// searching is a placement with an expression that costs what it takes to search the annotation text, and is like no other.
-func searching(i int) *clusterv1beta1.Placement {
+// withCEL is a placement with an expression that costs what it takes to search the annotation text, and is like no other.
+func withCEL(i int) *clusterv1beta1.Placement {
 	expression := fmt.Sprintf(`!managedCluster.metadata.annotations.text.contains("%d")`, i)
-	p := aPlacement(clusterv1beta1.PlacementSpec{Predicates: []clusterv1beta1.ClusterPredicate{{
+	p := newPlacement(clusterv1beta1.PlacementSpec{Predicates: []clusterv1beta1.ClusterPredicate{{
 		RequiredClusterSelector: clusterv1beta1.ClusterSelector{
 			CelSelector: clusterv1beta1.ClusterCelSelector{CelExpressions: []string{expression}}},
 	}}})
@@ -34,15 +34,15 @@ func searching(i int) *clusterv1beta1.Placement {
 
 // Nothing is written about a placement before its expressions are evaluated, which is done beside, and asked for again then. One whose
 // namespace has spent its share is told so, and decided later.
-func TestExpressionsAreEvaluatedBeside(t *testing.T) {
+func TestExpressionsDoNotBlockDecisions(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const many = 4
 		var objects []client.Object
 		for i := range many {
-			objects = append(objects, searching(i))
+			objects = append(objects, withCEL(i))
 		}
-		b := newBench(t, interceptor.Funcs{}, objects...)
+		b := newControllerTest(t, interceptor.Funcs{}, objects...)
 		b.Controller.clock = clock.RealClock{}
 		b.scheduler.Advance(b.Controller.clock.Now())
 		for _, name := range []string{"a", "b"} {
@@ -55,13 +55,13 @@ func TestExpressionsAreEvaluatedBeside(t *testing.T) {
 		defer q.ShutDown()
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
-		if err := b.evaluate(ctx, q); err != nil {
+		if err := b.runEvaluators(ctx, q); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
 		for i := range many {
-			b.scheduler.SetPlacement(searching(i))
-			q.Add(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(searching(i))})
+			b.scheduler.SetPlacement(withCEL(i))
+			q.Add(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(withCEL(i))})
 		}
 		decided := map[string]bool{}
 		for len(decided) < many {
@@ -84,8 +84,8 @@ func TestExpressionsAreEvaluatedBeside(t *testing.T) {
 			}
 		}
 		said := func(event string) bool { return strings.Contains(event, fleet.EventCELBudgetExceeded) }
-		if told := b.heard(); !slices.ContainsFunc(told, said) {
-			t.Errorf("nobody is told of waiting: %q", told)
+		if recorded := b.recordedEvents(); !slices.ContainsFunc(recorded, said) {
+			t.Errorf("nobody is told of waiting: %q", recorded)
 		}
 	})
 }

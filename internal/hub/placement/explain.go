@@ -24,8 +24,8 @@ type explainer struct {
 	options    scheduler.Options
 }
 
-// openTo lets the endpoint answer with what the explainer says.
-func (e *explainer) openTo(endpoint *debug.Endpoint, mgr ctrl.Manager) error {
+// open lets the endpoint answer with what the explainer says.
+func (e *explainer) open(endpoint *debug.Endpoint, mgr ctrl.Manager) error {
 	// What was saved a moment ago is there at once, other than in the manager's cache.
 	api, err := client.New(mgr.GetConfig(), client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(),
 		Mapper: mgr.GetRESTMapper()})
@@ -41,19 +41,19 @@ func (e *explainer) openTo(endpoint *debug.Endpoint, mgr ctrl.Manager) error {
 
 // Explain tells why a placement selects what it does. It need not exist.
 func (e *explainer) Explain(ctx context.Context, placement *clusterv1beta1.Placement) (*scheduler.Explanation, error) {
-	if e.controller.informed.Load() {
-		e.controller.scheduler.Refill(e.controller.clock.Now())
+	if e.controller.restored.Load() {
+		e.controller.scheduler.AdvanceBudget(e.controller.clock.Now())
 		return e.controller.scheduler.Explain(placement), nil
 	}
-	s, err := e.model(ctx)
+	s, err := e.schedulerFromAPI(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read the fleet: %w", err)
 	}
 	return s.Explain(placement), nil
 }
 
-// model is a scheduler that knows what the API says now.
-func (e *explainer) model(ctx context.Context) (*scheduler.Scheduler, error) {
+// schedulerFromAPI is a scheduler that knows what the API says now.
+func (e *explainer) schedulerFromAPI(ctx context.Context) (*scheduler.Scheduler, error) {
 	s := scheduler.New(e.options)
 	s.Advance(e.controller.clock.Now())
 	var (

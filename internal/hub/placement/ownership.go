@@ -30,7 +30,7 @@ func placementOf(o client.Object) string {
 	if name := o.GetLabels()[fleet.LabelPlacement]; name != "" || owner != nil {
 		return name
 	}
-	return decisions.Named(o.GetName())
+	return decisions.PlacementNameOf(o.GetName())
 }
 
 func isPlacement(owner *metav1.OwnerReference) bool {
@@ -38,10 +38,10 @@ func isPlacement(owner *metav1.OwnerReference) bool {
 	return err == nil && version.Group == clusterv1beta1.GroupVersion.Group && owner.Kind == "Placement"
 }
 
-// concerned are the names of the placements that have to know of a PlacementDecision: the one that it is of, and the one that
+// relatedPlacements are the names of the placements that have to know of a PlacementDecision: the one that it is of, and the one that
 // would give it its name.
-func concerned(o client.Object) (placements []string) {
-	of, named := placementOf(o), decisions.Named(o.GetName())
+func relatedPlacements(o client.Object) (placements []string) {
+	of, named := placementOf(o), decisions.PlacementNameOf(o.GetName())
 	if of != "" {
 		placements = append(placements, of)
 	}
@@ -69,10 +69,10 @@ func decisionsOf(ctx context.Context, reader client.Reader, placement scheduler.
 	return own, taken, nil
 }
 
-// follow tells the scheduler what is decided for a placement that it does not decide for. uid is that of the placement: what a
+// restorePlacement tells the scheduler what is decided for a placement that it does not decide for. uid is that of the placement: what a
 // former one of its name has left is not its own, and about to be deleted. If there is none any more, uid is empty, and its
 // decisions count for as long as they are there.
-func (c *Controller) follow(ctx context.Context, placement scheduler.Key, uid types.UID) error {
+func (c *Controller) restorePlacement(ctx context.Context, placement scheduler.Key, uid types.UID) error {
 	own, _, err := decisionsOf(ctx, c.client, placement, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return err
@@ -81,7 +81,7 @@ func (c *Controller) follow(ctx context.Context, placement scheduler.Key, uid ty
 		owner := metav1.GetControllerOfNoCopy(decision)
 		return uid != "" && owner != nil && isPlacement(owner) && owner.UID != uid
 	})
-	c.scheduler.Restore(placement, decisions.Stored(own))
+	c.scheduler.Restore(placement, decisions.GroupsOf(own))
 	return nil
 }
 
@@ -100,7 +100,7 @@ func restore(ctx context.Context, reader client.Reader, s *scheduler.Scheduler) 
 		}
 	}
 	for key, objects := range own {
-		s.Restore(key, decisions.Stored(objects))
+		s.Restore(key, decisions.GroupsOf(objects))
 	}
 	return nil
 }

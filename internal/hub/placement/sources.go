@@ -26,30 +26,31 @@ type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 func (c *Controller) sources(objects cache.Cache) []source.Source {
 	s := c.scheduler
 	return []source.Source{
-		feed(c, objects, &clusterv1.ManagedCluster{}, s.SetCluster,
+		schedulerSource(c, objects, &clusterv1.ManagedCluster{}, s.SetCluster,
 			func(o *clusterv1.ManagedCluster) []scheduler.Key { return s.DeleteCluster(o.Name) }),
-		feed(c, objects, &clusterv1beta2.ManagedClusterSet{}, s.SetClusterSet,
+		schedulerSource(c, objects, &clusterv1beta2.ManagedClusterSet{}, s.SetClusterSet,
 			func(o *clusterv1beta2.ManagedClusterSet) []scheduler.Key { return s.DeleteClusterSet(o.Name) }),
-		feed(c, objects, &clusterv1beta2.ManagedClusterSetBinding{}, s.SetBinding,
+		schedulerSource(c, objects, &clusterv1beta2.ManagedClusterSetBinding{}, s.SetBinding,
 			func(o *clusterv1beta2.ManagedClusterSetBinding) []scheduler.Key {
 				return s.DeleteBinding(client.ObjectKeyFromObject(o))
 			}),
-		feed(c, objects, &clusterv1alpha1.AddOnPlacementScore{}, s.SetScore, func(o *clusterv1alpha1.AddOnPlacementScore) []scheduler.Key {
-			return s.DeleteScore(client.ObjectKeyFromObject(o))
-		}),
-		feed(c, objects, &clusterv1beta1.Placement{}, s.SetPlacement, func(o *clusterv1beta1.Placement) []scheduler.Key {
+		schedulerSource(c, objects, &clusterv1alpha1.AddOnPlacementScore{}, s.SetScore,
+			func(o *clusterv1alpha1.AddOnPlacementScore) []scheduler.Key {
+				return s.DeleteScore(client.ObjectKeyFromObject(o))
+			}),
+		schedulerSource(c, objects, &clusterv1beta1.Placement{}, s.SetPlacement, func(o *clusterv1beta1.Placement) []scheduler.Key {
 			s.DeletePlacement(client.ObjectKeyFromObject(o))
 			return []scheduler.Key{client.ObjectKeyFromObject(o)}
 		}),
-		c.decisions(objects),
-		source.Func(c.keepTime),
-		source.Func(c.evaluate),
-		source.Func(c.writeLateEvents),
+		c.decisionSource(objects),
+		source.Func(c.runTimer),
+		source.Func(c.runEvaluators),
+		source.Func(c.runEventWriter),
 	}
 }
 
-// feed is a source of objects that go to the scheduler, which says what to reconcile.
-func feed[T client.Object](c *Controller, objects cache.Cache, kind T, set, remove func(T) []scheduler.Key) source.Source {
+// schedulerSource is a source of objects that go to the scheduler, which says what to reconcile.
+func schedulerSource[T client.Object](c *Controller, objects cache.Cache, kind T, set, remove func(T) []scheduler.Key) source.Source {
 	take := func(q queue, o T, into func(T) []scheduler.Key) {
 		// What is new is judged by the time that it is, not by that of the last change.
 		enqueue(q, c.scheduler.Advance(c.clock.Now()))
@@ -70,26 +71,26 @@ func enqueue(q queue, keys []scheduler.Key) {
 	}
 }
 
-// keepTime lets time go on in the scheduler whenever that changes something, for as long as the controller runs.
-func (c *Controller) keepTime(ctx context.Context, q queue) error {
+// runTimer lets time go on in the scheduler whenever that changes something, for as long as the controller runs.
+func (c *Controller) runTimer(ctx context.Context, q queue) error {
 	enqueue(q, c.scheduler.Advance(c.clock.Now()))
 	go func() {
-		for c.await(ctx, c.scheduler.NextTime(), c.rescheduled) {
+		for c.wait(ctx, c.scheduler.NextAdvance(), c.timerWake) {
 			enqueue(q, c.scheduler.Advance(c.clock.Now()))
 		}
 	}()
 	return nil
 }
 
-// longestWait bounds a wait: a timer does not count the time for which a machine was suspended.
-const longestWait = 5 * time.Minute
+// maxWait bounds a wait: a timer does not count the time for which a machine was suspended.
+const maxWait = 5 * time.Minute
 
 // wake has those look again who wait for something to do in the scheduler.
 func (c *Controller) wake() {
-	for range evaluators {
-		notify(c.unevaluated)
+	for range evaluatorCount {
+		notify(c.evaluatorWake)
 	}
-	notify(c.rescheduled)
+	notify(c.timerWake)
 }
 
 func notify(waiting chan<- struct{}) {
@@ -99,18 +100,18 @@ func notify(waiting chan<- struct{}) {
 	}
 }
 
-// evaluators are as many as it takes for one to be there for others while one is with expressions that take long.
-const evaluators = 2
+// evaluatorCount are as many as it takes for one to be there for others while one is with expressions that take long.
+const evaluatorCount = 2
 
-// evaluate applies CEL expressions whenever there are clusters to apply them to, for as long as the controller runs.
-func (c *Controller) evaluate(ctx context.Context, q queue) error {
-	for range evaluators {
-		go c.keepEvaluating(ctx, q)
+// runEvaluators applies CEL expressions whenever there are clusters to apply them to, for as long as the controller runs.
+func (c *Controller) runEvaluators(ctx context.Context, q queue) error {
+	for range evaluatorCount {
+		go c.runEvaluator(ctx, q)
 	}
 	return nil
 }
 
-func (c *Controller) keepEvaluating(ctx context.Context, q queue) {
+func (c *Controller) runEvaluator(ctx context.Context, q queue) {
 	for {
 		now := c.clock.Now()
 		changed, again := c.scheduler.Evaluate(now)
@@ -118,17 +119,17 @@ func (c *Controller) keepEvaluating(ctx context.Context, q queue) {
 		if again.Equal(now) && ctx.Err() == nil {
 			continue
 		}
-		if !c.await(ctx, again, c.unevaluated) {
+		if !c.wait(ctx, again, c.evaluatorWake) {
 			return
 		}
 	}
 }
 
-// await returns at a time, unless that is zero, or when somebody wakes it. It reports false if the context ended first.
-func (c *Controller) await(ctx context.Context, at time.Time, woken <-chan struct{}) bool {
+// wait returns at a time, unless that is zero, or when somebody wakes it. It reports false if the context ended first.
+func (c *Controller) wait(ctx context.Context, at time.Time, wake <-chan struct{}) bool {
 	var due <-chan time.Time
 	if !at.IsZero() {
-		timer := c.clock.NewTimer(min(max(at.Sub(c.clock.Now()), time.Millisecond), longestWait))
+		timer := c.clock.NewTimer(min(max(at.Sub(c.clock.Now()), time.Millisecond), maxWait))
 		defer timer.Stop()
 		due = timer.C()
 	}
@@ -136,7 +137,7 @@ func (c *Controller) await(ctx context.Context, at time.Time, woken <-chan struc
 	case <-ctx.Done():
 		return false
 	case <-due:
-	case <-woken:
+	case <-wake:
 	}
 	return true
 }

@@ -43,25 +43,25 @@ func (r Reader) Clusters(ctx context.Context, namespace string, decisions []clus
 	if r.Trust || len(named) == 0 {
 		return named, nil, nil
 	}
-	sets, err := r.bound(ctx, namespace)
+	sets, err := r.boundSets(ctx, namespace)
 	if err != nil {
 		return nil, nil, err
 	}
-	passed := PassedOver{}
+	passedOver := PassedOver{}
 	for _, cluster := range named {
-		why, err := r.objection(ctx, cluster.Name, namespace, sets)
+		reason, err := r.reasonNotActedOn(ctx, cluster.Name, namespace, sets)
 		if err != nil {
 			return nil, nil, err
 		}
-		if why != "" {
-			passed[cluster.Name] = why
+		if reason != "" {
+			passedOver[cluster.Name] = reason
 		}
 	}
-	return slices.DeleteFunc(named, func(c rollout.Cluster) bool { return passed[c.Name] != "" }), passed, nil
+	return slices.DeleteFunc(named, func(c rollout.Cluster) bool { return passedOver[c.Name] != "" }), passedOver, nil
 }
 
-// bound are the members of the sets that are bound to a namespace. As for the scheduler, bindings count by their names.
-func (r Reader) bound(ctx context.Context, namespace string) (members []labels.Selector, err error) {
+// boundSets are the members of the sets that are bound to a namespace. As for the scheduler, bindings count by their names.
+func (r Reader) boundSets(ctx context.Context, namespace string) (members []labels.Selector, err error) {
 	bindings := &clusterv1beta2.ManagedClusterSetBindingList{}
 	if err := r.Client.List(ctx, bindings, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list the ManagedClusterSetBindings of namespace %s: %w", namespace, err)
@@ -83,8 +83,8 @@ func (r Reader) bound(ctx context.Context, namespace string) (members []labels.S
 	return members, nil
 }
 
-// objection says why the hub does not act on a cluster; it is empty if it does.
-func (r Reader) objection(ctx context.Context, name, namespace string, sets []labels.Selector) (string, error) {
+// reasonNotActedOn says why the hub does not act on a cluster; it is empty if it does.
+func (r Reader) reasonNotActedOn(ctx context.Context, name, namespace string, sets []labels.Selector) (string, error) {
 	cluster := &clusterv1.ManagedCluster{}
 	err := r.Client.Get(ctx, client.ObjectKey{Name: name}, cluster, client.UnsafeDisableDeepCopy)
 	switch {
@@ -110,13 +110,13 @@ func (p PassedOver) String() string {
 		return ""
 	}
 	by := map[string][]string{}
-	for cluster, why := range p {
-		by[why] = append(by[why], cluster)
+	for cluster, reason := range p {
+		by[reason] = append(by[reason], cluster)
 	}
 	texts := make([]string, 0, len(by))
-	for why, clusters := range by {
+	for reason, clusters := range by {
 		slices.Sort(clusters)
-		texts = append(texts, fmt.Sprintf("%s (%s)", text.FirstFew(clusters), why))
+		texts = append(texts, fmt.Sprintf("%s (%s)", text.FirstFew(clusters), reason))
 	}
 	slices.Sort(texts)
 	return fmt.Sprintf("%s of its decisions passed over: %s", text.Count(len(p), "cluster"), strings.Join(texts, ", "))

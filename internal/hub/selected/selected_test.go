@@ -97,7 +97,7 @@ func TestForgedDecisions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			reader := selected.Reader{Client: fakeAPI(t, objects...), Trust: test.trust}
-			clusters, passed, err := reader.Clusters(t.Context(), test.namespace, decision(named...))
+			clusters, passedOver, err := reader.Clusters(t.Context(), test.namespace, decision(named...))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -108,12 +108,12 @@ func TestForgedDecisions(t *testing.T) {
 			if strings.Join(got, " ") != test.want {
 				t.Errorf("acts on %q, want %q", got, test.want)
 			}
-			if !test.trust && len(passed)+len(got) != len(named) {
-				t.Errorf("passes over %v", passed)
+			if !test.trust && len(passedOver)+len(got) != len(named) {
+				t.Errorf("passes over %v", passedOver)
 			}
-			for cluster, why := range test.passed {
-				if passed[cluster] != why {
-					t.Errorf("%s is passed over because %q, want %q", cluster, passed[cluster], why)
+			for cluster, reason := range test.passed {
+				if passedOver[cluster] != reason {
+					t.Errorf("%s is passed over because %q, want %q", cluster, passedOver[cluster], reason)
 				}
 			}
 		})
@@ -122,12 +122,12 @@ func TestForgedDecisions(t *testing.T) {
 
 func TestPassedOver(t *testing.T) {
 	t.Parallel()
-	for want, passed := range map[string]selected.PassedOver{
+	for want, passedOver := range map[string]selected.PassedOver{
 		"": nil,
 		"3 clusters of its decisions passed over: a, b (it is denied), c (it is being deleted)": {"b": "it is denied", "a": "it is denied",
 			"c": "it is being deleted"},
 	} {
-		if got := passed.String(); got != want {
+		if got := passedOver.String(); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}

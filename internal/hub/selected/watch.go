@@ -17,13 +17,13 @@ import (
 func ClusterChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		now, ok := e.ObjectNew.(*clusterv1.ManagedCluster)
-		then, thenOK := e.ObjectOld.(*clusterv1.ManagedCluster)
-		return !ok || !thenOK || acceptance.ActedOn(now) != acceptance.ActedOn(then) || acceptance.Denied(now) != acceptance.Denied(then) ||
-			!maps.Equal(ofSets(now.Labels), ofSets(then.Labels))
+		before, beforeOK := e.ObjectOld.(*clusterv1.ManagedCluster)
+		return !ok || !beforeOK || acceptance.ActedOn(now) != acceptance.ActedOn(before) || acceptance.Denied(now) != acceptance.Denied(before) ||
+			!maps.Equal(withoutAddOnLabels(now.Labels), withoutAddOnLabels(before.Labels))
 	}}
 }
 
-func ofSets(all map[string]string) map[string]string {
+func withoutAddOnLabels(all map[string]string) map[string]string {
 	kept := make(map[string]string, len(all))
 	for key, value := range all {
 		if !strings.HasPrefix(key, fleet.LabelAddOnFeaturePrefix) {

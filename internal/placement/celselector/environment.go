@@ -34,8 +34,8 @@ var environment = sync.OnceValues(func() (*cel.Env, error) {
 	)
 })
 
-// view is a cluster as its JSON is laid out, without a copy of what is large.
-type view struct {
+// clusterView is a cluster as its JSON is laid out, without a copy of what is large.
+type clusterView struct {
 	APIVersion string                          `json:"apiVersion"`
 	Kind       string                          `json:"kind"`
 	Metadata   *metav1.ObjectMeta              `json:"metadata"`
@@ -51,7 +51,7 @@ type clusterValue struct {
 }
 
 func newClusterValue(cluster *clusterv1.ManagedCluster, scores Scores) ref.Val {
-	value, ok := common.SchemalessTypedToVal(view{
+	value, ok := common.SchemalessTypedToVal(clusterView{
 		APIVersion: apiVersion, Kind: "ManagedCluster", Metadata: &cluster.ObjectMeta, Spec: &cluster.Spec, Status: &cluster.Status,
 	}).(traits.Mapper)
 	if !ok {

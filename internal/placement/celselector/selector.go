@@ -63,45 +63,45 @@ func (s *Selector) Matches(cluster *clusterv1.ManagedCluster, scores Scores, cos
 	if costs == nil {
 		costs = unlimited()
 	}
-	left := uint64(celconfig.RuntimeCELCostBudget)
+	remaining := uint64(celconfig.RuntimeCELCostBudget)
 	for _, expression := range s.expressions {
 		if costs.Exceeded() {
-			return errTooDear
+			return errOverBudget
 		}
 		program, compiled, err := compiler.Program(expression)
 		if costs.add(evaluationCost); compiled {
 			costs.add(int64(len(expression)) * compileCost)
 		}
 		if err != nil {
-			return &unmet{expression: expression, err: err}
+			return &mismatch{expression: expression, err: err}
 		}
 		value, details, err := program.Eval(input)
 		if details != nil && details.ActualCost() != nil {
 			cost := *details.ActualCost()
-			if costs.add(int64(cost)); cost > left {
-				return errTooDear
+			if costs.add(int64(cost)); cost > remaining { //nolint:gosec // programs end far below the limit
+				return errOverBudget
 			}
-			left -= cost
+			remaining -= cost
 		}
 		if err != nil {
-			return &unmet{expression: expression, err: err}
+			return &mismatch{expression: expression, err: err}
 		}
 		if value != types.True {
-			return &unmet{expression: expression, value: value}
+			return &mismatch{expression: expression, value: value}
 		}
 	}
 	return nil
 }
 
-// unmet is why a cluster does not match. Thousands do not, and of few somebody reads why.
-type unmet struct {
+// mismatch is why a cluster does not match. Thousands do not, and of few somebody reads why.
+type mismatch struct {
 	expression string
 	value      ref.Val
 	err        error // of an evaluation without a value
 }
 
 // Error tells the type of a value that is no bool, and not the value, which may be of any size.
-func (u *unmet) Error() string {
+func (u *mismatch) Error() string {
 	switch value := u.value.(type) {
 	case nil:
 		return fmt.Sprintf("the CEL expression %s failed: %v", text.Quote(u.expression), u.err)
@@ -112,4 +112,4 @@ func (u *unmet) Error() string {
 	}
 }
 
-var errTooDear = errors.New("the CEL expressions cost too much; use fewer or simpler ones")
+var errOverBudget = errors.New("the CEL expressions cost too much; use fewer or simpler ones")

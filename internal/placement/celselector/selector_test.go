@@ -65,10 +65,10 @@ func TestMatches(t *testing.T) {
 		"no JSON":               {expressions: []string{`"{".parseJSON().a == 1`}, err: "parseJSON"},
 		"dynamic, but no bool":  {expressions: []string{`managedCluster.metadata.name`}, err: "is a string; it must be a bool"},
 		"scores of another map": {expressions: []string{`{"a": dyn(1)}.scores("usage").size() == 0`}, err: "managedCluster alone"},
-		"one too dear":          {expressions: []string{dear(4)}, err: "cost limit"},
+		"one too dear":          {expressions: []string{costly(4)}, err: "cost limit"},
 		"too many": {
-			expressions: []string{dear(3), dear(3), dear(3), dear(3), dear(3), dear(3), dear(3), dear(3), dear(3), dear(3),
-				dear(3), dear(3), dear(3), dear(3), dear(3), dear(3), dear(3), dear(3), dear(3), dear(3), dear(3), dear(3)},
+			expressions: []string{costly(3), costly(3), costly(3), costly(3), costly(3), costly(3), costly(3), costly(3), costly(3), costly(3),
+				costly(3), costly(3), costly(3), costly(3), costly(3), costly(3), costly(3), costly(3), costly(3), costly(3), costly(3), costly(3)},
 			err: "cost too much",
 		},
 	} {
@@ -96,9 +96,9 @@ func TestCosts(t *testing.T) {
 		expressions []string
 		least       int64
 	}{
-		"one":            {[]string{dear(1)}, 100},
-		"two":            {[]string{dear(1), dear(1)}, 300},
-		"one that fails": {[]string{dear(4)}, 1000},
+		"one":            {[]string{costly(1)}, 100},
+		"two":            {[]string{costly(1), costly(1)}, 300},
+		"one that fails": {[]string{costly(4)}, 1000},
 	} {
 		selector, err := Compile(test.expressions)
 		if err != nil {
@@ -136,8 +136,8 @@ func TestClusterAsJSON(t *testing.T) {
 	}
 }
 
-// dear is an expression of nested loops over 60 numbers.
-func dear(depth int) string {
+// costly is an expression of nested loops over 60 numbers.
+func costly(depth int) string {
 	numbers := "[" + strings.TrimSuffix(strings.Repeat("1,", 60), ",") + "]"
 	expression := "true"
 	for i := range depth {

@@ -7,10 +7,10 @@ import (
 	"github.com/capstan-io/capstan/internal/placement"
 )
 
-const most = clusterv1beta1.MaxDecisionsPerObject
+const maxPerObject = clusterv1beta1.MaxDecisionsPerObject
 
-// slice is the content of a PlacementDecision: some of the decisions of one group.
-type slice struct {
+// decisionSlice is the content of a PlacementDecision: some of the decisions of one group.
+type decisionSlice struct {
 	name      string
 	object    *clusterv1beta1.PlacementDecision // that had most of it before; nil when it is new
 	group     int
@@ -18,33 +18,33 @@ type slice struct {
 }
 
 // distribute makes slices of groups: at least one, and those of a group next to each other.
-func distribute(groups []placement.Group, objects []*clusterv1beta1.PlacementDecision, inOrder bool) []*slice {
-	homes := assign(groups, objects)
-	var all []*slice
+func distribute(groups []placement.Group, objects []*clusterv1beta1.PlacementDecision, inOrder bool) []*decisionSlice {
+	byGroup := assignObjects(groups, objects)
+	var all []*decisionSlice
 	for i, group := range groups {
-		var of []*slice
+		var list []*decisionSlice
 		if inOrder {
-			of = chunk(group, homes[i])
+			list = splitInOrder(group, byGroup[i])
 		} else {
-			of = keep(group, homes[i])
+			list = keepInPlace(group, byGroup[i])
 		}
-		for _, slice := range of {
+		for _, slice := range list {
 			slice.group = i
 		}
-		all = append(all, of...)
+		all = append(all, list...)
 	}
 	return all
 }
 
-// assign gives each object to the group that most of its clusters are in now; to none when no cluster of it is selected.
-func assign(groups []placement.Group, objects []*clusterv1beta1.PlacementDecision) [][]*clusterv1beta1.PlacementDecision {
+// assignObjects gives each object to the group that most of its clusters are in now; to none when no cluster of it is selected.
+func assignObjects(groups []placement.Group, objects []*clusterv1beta1.PlacementDecision) [][]*clusterv1beta1.PlacementDecision {
 	groupOf := map[string]int{}
 	for i, group := range groups {
 		for _, decision := range group.Decisions {
 			groupOf[decision.ClusterName] = i
 		}
 	}
-	homes := make([][]*clusterv1beta1.PlacementDecision, len(groups))
+	byGroup := make([][]*clusterv1beta1.PlacementDecision, len(groups))
 	for _, object := range objects {
 		counts := make([]int, len(groups))
 		best := 0
@@ -56,93 +56,93 @@ func assign(groups []placement.Group, objects []*clusterv1beta1.PlacementDecisio
 			}
 		}
 		if counts[best] > 0 {
-			homes[best] = append(homes[best], object)
+			byGroup[best] = append(byGroup[best], object)
 		}
 	}
-	return homes
+	return byGroup
 }
 
-// chunk cuts a group in its order.
-func chunk(group placement.Group, objects []*clusterv1beta1.PlacementDecision) []*slice {
-	of := []*slice{}
-	for decisions := range slices.Chunk(group.Decisions, most) {
-		part := &slice{decisions: decisions}
-		if len(of) < len(objects) {
-			part.object = objects[len(of)]
+// splitInOrder cuts a group in its order.
+func splitInOrder(group placement.Group, objects []*clusterv1beta1.PlacementDecision) []*decisionSlice {
+	list := []*decisionSlice{}
+	for decisions := range slices.Chunk(group.Decisions, maxPerObject) {
+		part := &decisionSlice{decisions: decisions}
+		if len(list) < len(objects) {
+			part.object = objects[len(list)]
 		}
-		of = append(of, part)
+		list = append(list, part)
 	}
-	return atLeastOne(of)
+	return atLeastOne(list)
 }
 
-// keep leaves clusters in the objects they are in, and puts new ones where there is room.
-func keep(group placement.Group, objects []*clusterv1beta1.PlacementDecision) []*slice {
+// keepInPlace leaves clusters in the objects they are in, and puts new ones where there is room.
+func keepInPlace(group placement.Group, objects []*clusterv1beta1.PlacementDecision) []*decisionSlice {
 	waiting := make(map[string]clusterv1beta1.ClusterDecision, len(group.Decisions))
 	for _, decision := range group.Decisions {
 		waiting[decision.ClusterName] = decision
 	}
-	var of []*slice
+	var list []*decisionSlice
 	for _, object := range objects {
-		part := &slice{object: object}
+		part := &decisionSlice{object: object}
 		for _, former := range object.Status.Decisions {
-			if decision, selected := waiting[former.ClusterName]; selected && len(part.decisions) < most {
+			if decision, selected := waiting[former.ClusterName]; selected && len(part.decisions) < maxPerObject {
 				part.decisions = append(part.decisions, decision)
 				delete(waiting, former.ClusterName)
 			}
 		}
-		of = append(of, part)
+		list = append(list, part)
 	}
-	of = slices.DeleteFunc(of, func(part *slice) bool { return len(part.decisions) == 0 })
-	of, homeless := dissolve(of, len(group.Decisions))
+	list = slices.DeleteFunc(list, func(part *decisionSlice) bool { return len(part.decisions) == 0 })
+	list, unplaced := removeUnderfilled(list, len(group.Decisions))
 	for _, decision := range group.Decisions {
-		if _, fresh := waiting[decision.ClusterName]; fresh {
-			homeless = append(homeless, decision)
+		if _, isNew := waiting[decision.ClusterName]; isNew {
+			unplaced = append(unplaced, decision)
 		}
 	}
-	of = atLeastOne(house(of, homeless))
-	for _, part := range of {
+	list = atLeastOne(fillSlices(list, unplaced))
+	for _, part := range list {
 		slices.SortFunc(part.decisions, byName)
 	}
-	return of
+	return list
 }
 
-// dissolve gives up the emptiest slices while all together would be less than half full with so many decisions.
-func dissolve(of []*slice, total int) ([]*slice, []clusterv1beta1.ClusterDecision) {
-	var homeless []clusterv1beta1.ClusterDecision
-	for len(of) > 1 && total < len(of)*most/2 {
-		emptiest := 0
-		for i := range of {
-			if len(of[i].decisions) <= len(of[emptiest].decisions) {
-				emptiest = i
+// removeUnderfilled gives up the emptiest slices while all together would be less than half full with so many decisions.
+func removeUnderfilled(list []*decisionSlice, total int) ([]*decisionSlice, []clusterv1beta1.ClusterDecision) {
+	var unplaced []clusterv1beta1.ClusterDecision
+	for len(list) > 1 && total < len(list)*maxPerObject/2 {
+		smallest := 0
+		for i := range list {
+			if len(list[i].decisions) <= len(list[smallest].decisions) {
+				smallest = i
 			}
 		}
-		homeless = append(homeless, of[emptiest].decisions...)
-		of = slices.Delete(of, emptiest, emptiest+1)
+		unplaced = append(unplaced, list[smallest].decisions...)
+		list = slices.Delete(list, smallest, smallest+1)
 	}
-	return of, homeless
+	return list, unplaced
 }
 
-// house puts decisions where there is room: first in slices that change anyway, then in those with most room, then in new
+// fillSlices puts decisions where there is room: first in slices that change anyway, then in those with most room, then in new
 // ones.
-func house(of []*slice, homeless []clusterv1beta1.ClusterDecision) []*slice {
-	for len(homeless) > 0 {
-		home := roomiest(of)
-		if home == nil {
-			home = &slice{}
-			of = append(of, home)
+func fillSlices(list []*decisionSlice, unplaced []clusterv1beta1.ClusterDecision) []*decisionSlice {
+	for len(unplaced) > 0 {
+		target := sliceWithRoom(list)
+		if target == nil {
+			target = &decisionSlice{}
+			list = append(list, target)
 		}
-		n := min(most-len(home.decisions), len(homeless))
-		home.decisions = append(home.decisions, homeless[:n]...)
-		homeless = homeless[n:]
+		n := min(maxPerObject-len(target.decisions), len(unplaced))
+		target.decisions = append(target.decisions, unplaced[:n]...)
+		unplaced = unplaced[n:]
 	}
-	return of
+	return list
 }
 
-func roomiest(of []*slice) *slice {
-	var found *slice
-	for _, part := range of {
+func sliceWithRoom(list []*decisionSlice) *decisionSlice {
+	var found *decisionSlice
+	for _, part := range list {
 		switch {
-		case len(part.decisions) == most:
+		case len(part.decisions) == maxPerObject:
 		case found == nil, part.changes() && !found.changes():
 			found = part
 		case part.changes() == found.changes() && len(part.decisions) < len(found.decisions):
@@ -153,15 +153,15 @@ func roomiest(of []*slice) *slice {
 }
 
 // changes tells whether a slice is to be written anyway.
-func (s *slice) changes() bool {
+func (s *decisionSlice) changes() bool {
 	return s.object == nil || len(s.decisions) != len(s.object.Status.Decisions)
 }
 
-func atLeastOne(of []*slice) []*slice {
-	if len(of) == 0 {
-		return []*slice{{decisions: []clusterv1beta1.ClusterDecision{}}}
+func atLeastOne(list []*decisionSlice) []*decisionSlice {
+	if len(list) == 0 {
+		return []*decisionSlice{{decisions: []clusterv1beta1.ClusterDecision{}}}
 	}
-	return of
+	return list
 }
 
 func byName(a, b clusterv1beta1.ClusterDecision) int {

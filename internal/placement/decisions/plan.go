@@ -56,39 +56,39 @@ type Plan struct {
 // Objects that are passed in are not changed.
 func New(owner *clusterv1beta1.Placement, result *placement.Result, existing []*clusterv1beta1.PlacementDecision, taken []string,
 	now time.Time) *Plan {
-	d := &draft{owner: owner, result: result, groups: result.Groups, taken: taken, objects: map[string]*clusterv1beta1.PlacementDecision{}}
+	d := &planner{owner: owner, result: result, groups: result.Groups, taken: taken, objects: map[string]*clusterv1beta1.PlacementDecision{}}
 	for _, object := range existing {
 		// One that waits for finalizers is in use for as long as it is there: nobody else can have its name.
 		d.objects[object.Name] = object
 	}
-	d.scores(existing, now)
-	d.slices = distribute(d.groups, slices.SortedFunc(maps.Values(d.objects), byNumber), d.inOrder())
-	d.name()
-	return d.fill()
+	d.decideScores(existing, now)
+	d.slices = distribute(d.groups, slices.SortedFunc(maps.Values(d.objects), byNumber), d.sortedByScore())
+	d.nameSlices()
+	return d.build()
 }
 
-// draft of a plan.
-type draft struct {
-	owner   *clusterv1beta1.Placement
-	result  *placement.Result
-	groups  []placement.Group                            // as they are to be stored
-	objects map[string]*clusterv1beta1.PlacementDecision // there are, by name
-	taken   []string
-	slices  []*slice
-	due     time.Time // when scores may be written; zero if they may
-	plan    Plan
+// planner of a plan.
+type planner struct {
+	owner     *clusterv1beta1.Placement
+	result    *placement.Result
+	groups    []placement.Group                            // as they are to be stored
+	objects   map[string]*clusterv1beta1.PlacementDecision // there are, by name
+	taken     []string
+	slices    []*decisionSlice
+	scoresDue time.Time // when scores may be written; zero if they may
+	plan      Plan
 }
 
-// inOrder tells whether slices follow the order of the groups. Which that was is not known when a placement is misconfigured.
-func (d *draft) inOrder() bool {
+// sortedByScore tells whether slices follow the order of the groups. Which that was is not known when a placement is misconfigured.
+func (d *planner) sortedByScore() bool {
 	return d.owner.Spec.SortBy == clusterv1beta1.SortByScore && d.result.Misconfigured == nil
 }
 
-// scores decides which scores the groups come with: the new ones or, where it is too early for them, those that are stored.
-func (d *draft) scores(existing []*clusterv1beta1.PlacementDecision, now time.Time) {
+// decideScores decides which scores the groups come with: the new ones or, where it is too early for them, those that are stored.
+func (d *planner) decideScores(existing []*clusterv1beta1.PlacementDecision, now time.Time) {
 	var last time.Time
-	if noted := d.owner.Status.LastScoreUpdateTime; noted != nil {
-		last = noted.Time
+	if recorded := d.owner.Status.LastScoreUpdateTime; recorded != nil {
+		last = recorded.Time
 	}
 	for _, object := range existing {
 		if written := WrittenAt(object); written.After(last) {
@@ -99,25 +99,25 @@ func (d *draft) scores(existing []*clusterv1beta1.PlacementDecision, now time.Ti
 	due := last.Add(d.result.ScoreRateLimit)
 	switch {
 	case d.result.Misconfigured != nil:
-		d.groups = recall(d.groups, Stored(existing))
+		d.groups = keepStored(d.groups, GroupsOf(existing))
 		return
 	case last.IsZero(), last.After(now), !now.Before(due):
 		return
 	}
-	d.due = due
-	if d.inOrder() {
-		var news bool
-		if d.groups, news = hold(d.groups, Stored(existing)); news {
+	d.scoresDue = due
+	if d.sortedByScore() {
+		var different bool
+		if d.groups, different = holdScores(d.groups, GroupsOf(existing)); different {
 			d.plan.ScoresDue = due
 		}
 	}
 }
 
-// name gives all slices names that count from 1. Those whose objects are numbered higher, and new ones, take the numbers
+// nameSlices gives all slices names that count from 1. Those whose objects are numbered higher, and new ones, take the numbers
 // that are left. Slices that follow an order then exchange names with others of their group, as that of the numbers is the one
 // that Stored finds.
-func (d *draft) name() {
-	names := d.names(len(d.slices))
+func (d *planner) nameSlices() {
+	names := d.freeNames(len(d.slices))
 	free := map[string]bool{}
 	for _, name := range names {
 		free[name] = true
@@ -136,13 +136,13 @@ func (d *draft) name() {
 			}
 		}
 	}
-	if d.inOrder() {
-		d.number()
+	if d.sortedByScore() {
+		d.nameInOrder()
 	}
 }
 
-// number gives the slices of each group the names of the group in the order of their numbers.
-func (d *draft) number() {
+// nameInOrder gives the slices of each group the names of the group in the order of their numbers.
+func (d *planner) nameInOrder() {
 	names := make([][]string, len(d.groups))
 	for _, slice := range d.slices {
 		names[slice.group] = append(names[slice.group], slice.name)
@@ -158,8 +158,8 @@ func (d *draft) number() {
 // infix of the names of PlacementDecisions, between that of the placement and the number.
 const infix = "-decision-"
 
-// names are the first n that the placement can have.
-func (d *draft) names(n int) []string {
+// freeNames are the first n that the placement can have.
+func (d *planner) freeNames(n int) []string {
 	names := make([]string, 0, n)
 	for number := 1; len(names) < n; number++ {
 		if name := d.owner.Name + infix + strconv.Itoa(number); !slices.Contains(d.taken, name) {
@@ -169,8 +169,8 @@ func (d *draft) names(n int) []string {
 	return names
 }
 
-// Named is the name of the placement whose PlacementDecisions have names such as this one; empty if it is no such name.
-func Named(decision string) string {
+// PlacementNameOf is the name of the placement whose PlacementDecisions have names such as this one; empty if it is no such name.
+func PlacementNameOf(decision string) string {
 	at := strings.LastIndex(decision, infix)
 	if at < 0 {
 		return ""
@@ -181,12 +181,14 @@ func Named(decision string) string {
 	return decision[:at]
 }
 
-func (d *draft) fill() *Plan {
+func (d *planner) build() *Plan {
 	plan := &d.plan
 	plan.Groups = make([]clusterv1beta1.DecisionGroupStatus, len(d.groups))
 	for i, group := range d.groups {
 		plan.Groups[i] = clusterv1beta1.DecisionGroupStatus{
-			DecisionGroupIndex: int32(i), DecisionGroupName: group.Name, ClustersCount: int32(len(group.Decisions)),
+			DecisionGroupIndex: int32(i),
+			DecisionGroupName:  group.Name,
+			ClustersCount:      int32(len(group.Decisions)), //nolint:gosec // the number of clusters is far below the limit
 		}
 	}
 	gone := maps.Clone(d.objects)
@@ -197,30 +199,30 @@ func (d *draft) fill() *Plan {
 	}
 	maps.DeleteFunc(gone, func(_ string, object *clusterv1beta1.PlacementDecision) bool { return object.DeletionTimestamp != nil })
 	plan.Deletes = slices.Sorted(maps.Keys(gone))
-	plan.Writes = addFirst(plan.Writes, d.objects)
+	plan.Writes = orderWrites(plan.Writes, d.objects)
 	return plan
 }
 
 // write plans what it takes to make an object of a slice.
-func (d *draft) write(slice *slice) {
+func (d *planner) write(slice *decisionSlice) {
 	plan, group := &d.plan, d.groups[slice.group]
 	object := d.objects[slice.name]
 	if object == nil {
 		object = &clusterv1beta1.PlacementDecision{}
 		object.Namespace, object.Name = d.owner.Namespace, slice.name
-		d.label(object, slice.group, group.Name)
+		d.setMetadata(object, slice.group, group.Name)
 		object.Status.Decisions = slice.decisions
 		plan.Writes = append(plan.Writes, Write{Decision: object, Create: true, Status: true})
 		return
 	}
 	write := Write{Decision: object.DeepCopy()}
 	write.Decision.ManagedFields = nil // Strip has left too little of them to be sent
-	write.Metadata = d.label(write.Decision, slice.group, group.Name)
+	write.Metadata = d.setMetadata(write.Decision, slice.group, group.Name)
 	write.Decision.Status.Decisions = slice.decisions
 	switch written := object.Status.Decisions; {
 	case slices.Equal(written, slice.decisions) && written != nil:
-	case sameClusters(written, slice.decisions) && (!d.due.IsZero() || d.result.Misconfigured != nil):
-		plan.ScoresDue = d.due
+	case sameClusters(written, slice.decisions) && (!d.scoresDue.IsZero() || d.result.Misconfigured != nil):
+		plan.ScoresDue = d.scoresDue
 		write.Decision.Status.Decisions = written
 	default:
 		write.Status = true
@@ -230,8 +232,8 @@ func (d *draft) write(slice *slice) {
 	}
 }
 
-// label gives a PlacementDecision the labels and the owner it must have, and reports whether it lacked any.
-func (d *draft) label(object *clusterv1beta1.PlacementDecision, index int, group string) bool {
+// setMetadata gives a PlacementDecision the labels and the owner it must have, and reports whether it lacked any.
+func (d *planner) setMetadata(object *clusterv1beta1.PlacementDecision, index int, group string) bool {
 	changed := false
 	for key, value := range map[string]string{
 		fleet.LabelPlacement:          d.owner.Name,
@@ -272,19 +274,19 @@ func sameClusters(a, b []clusterv1beta1.ClusterDecision) bool {
 	return true
 }
 
-// addFirst orders writes so that a cluster is in its new PlacementDecision before it leaves its old one.
-func addFirst(writes []Write, objects map[string]*clusterv1beta1.PlacementDecision) []Write {
+// orderWrites orders writes so that a cluster is in its new PlacementDecision before it leaves its old one.
+func orderWrites(writes []Write, objects map[string]*clusterv1beta1.PlacementDecision) []Write {
 	ordered := make([]Write, 0, len(writes))
 	for len(writes) > 0 {
-		at := max(0, slices.IndexFunc(writes, func(write Write) bool { return !awaited(write, writes, objects) }))
+		at := max(0, slices.IndexFunc(writes, func(write Write) bool { return !mustWait(write, writes, objects) }))
 		ordered = append(ordered, writes[at])
 		writes = slices.Delete(writes, at, at+1)
 	}
 	return ordered
 }
 
-// awaited tells whether a write removes a cluster that another of the writes has yet to add.
-func awaited(write Write, writes []Write, objects map[string]*clusterv1beta1.PlacementDecision) bool {
+// mustWait tells whether a write removes a cluster that another of the writes has yet to add.
+func mustWait(write Write, writes []Write, objects map[string]*clusterv1beta1.PlacementDecision) bool {
 	object := objects[write.Decision.Name]
 	if object == nil || len(writes) == 1 {
 		return false

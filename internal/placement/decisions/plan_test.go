@@ -18,8 +18,8 @@ import (
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// hub holds the PlacementDecisions of one placement.
-type hub struct {
+// fakeHub holds the PlacementDecisions of one placement.
+type fakeHub struct {
 	owner     *clusterv1beta1.Placement
 	objects   []*clusterv1beta1.PlacementDecision
 	taken     []string
@@ -27,21 +27,21 @@ type hub struct {
 	rateLimit time.Duration
 }
 
-func newHub() *hub {
-	h := &hub{owner: &clusterv1beta1.Placement{}, now: start, rateLimit: time.Minute}
+func newHub() *fakeHub {
+	h := &fakeHub{owner: &clusterv1beta1.Placement{}, now: start, rateLimit: time.Minute}
 	h.owner.Namespace, h.owner.Name, h.owner.UID = "ns", "p", "uid"
 	return h
 }
 
-// selects plans what groups take, and does it.
-func (h *hub) selects(groups ...placement.Group) *Plan {
+// plan plans what groups take, and does it.
+func (h *fakeHub) plan(groups ...placement.Group) *Plan {
 	plan := New(h.owner, &placement.Result{Groups: groups, ScoreRateLimit: h.rateLimit}, h.objects, h.taken, h.now)
-	h.does(plan)
+	h.apply(plan)
 	return plan
 }
 
-// does what was planned.
-func (h *hub) does(plan *Plan) {
+// apply what was planned.
+func (h *fakeHub) apply(plan *Plan) {
 	for _, write := range plan.Writes {
 		h.objects = slices.DeleteFunc(h.objects, func(o *clusterv1beta1.PlacementDecision) bool { return o.Name == write.Decision.Name })
 		h.objects = append(h.objects, write.Decision)
@@ -53,7 +53,7 @@ func (h *hub) does(plan *Plan) {
 }
 
 // content is the clusters of each object, by the number in its name.
-func (h *hub) content() map[string][]string {
+func (h *fakeHub) content() map[string][]string {
 	content := map[string][]string{}
 	for _, object := range h.objects {
 		content[object.Name] = names(object.Status.Decisions)
@@ -89,7 +89,7 @@ func numbered(from, to int) []string {
 func TestObjects(t *testing.T) {
 	t.Parallel()
 	h := newHub()
-	plan := h.selects(group("canary", "c1"), group("", "c2", "c3"))
+	plan := h.plan(group("canary", "c1"), group("", "c2", "c3"))
 	if diff := cmp.Diff(map[string][]string{"p-decision-1": {"c1"}, "p-decision-2": {"c2", "c3"}}, h.content()); diff != "" {
 		t.Fatal(diff)
 	}
@@ -115,16 +115,16 @@ func TestObjects(t *testing.T) {
 func TestEmpty(t *testing.T) {
 	t.Parallel()
 	h := newHub()
-	plan := h.selects(placement.Group{})
+	plan := h.plan(placement.Group{})
 	if len(plan.Writes) != 1 || !plan.Writes[0].Create {
 		t.Fatalf("%+v", plan)
 	}
-	h.selects(group("", numbered(1, 250)...))
-	h.selects(placement.Group{})
+	h.plan(group("", numbered(1, 250)...))
+	h.plan(placement.Group{})
 	if diff := cmp.Diff(map[string][]string{"p-decision-1": {}}, h.content()); diff != "" {
 		t.Error(diff)
 	}
-	if plan := h.selects(placement.Group{}); len(plan.Writes)+len(plan.Deletes) > 0 {
+	if plan := h.plan(placement.Group{}); len(plan.Writes)+len(plan.Deletes) > 0 {
 		t.Errorf("nothing changed, and yet: %+v", plan)
 	}
 }
@@ -148,8 +148,8 @@ func TestFewWrites(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := newHub()
-			h.selects(group("", all...))
-			plan := h.selects(group("", test.then...))
+			h.plan(group("", all...))
+			plan := h.plan(group("", test.then...))
 			if len(plan.Writes) != test.writes || len(plan.Deletes) != test.deletes {
 				t.Errorf("%d writes and %d deletes, want %d and %d", len(plan.Writes), len(plan.Deletes), test.writes, test.deletes)
 			}
@@ -159,11 +159,11 @@ func TestFewWrites(t *testing.T) {
 }
 
 // Groups that change places keep their clusters where they are.
-func TestGroupsMove(t *testing.T) {
+func TestObjectsFollowGroups(t *testing.T) {
 	t.Parallel()
 	h := newHub()
-	h.selects(group("a", numbered(1, 100)...), group("b", numbered(101, 200)...))
-	plan := h.selects(group("b", numbered(101, 200)...), group("a", numbered(1, 100)...))
+	h.plan(group("a", numbered(1, 100)...), group("b", numbered(101, 200)...))
+	plan := h.plan(group("b", numbered(101, 200)...), group("a", numbered(1, 100)...))
 	if len(plan.Writes) != 2 || plan.Writes[0].Status || plan.Writes[1].Status {
 		t.Errorf("the labels of two objects are to change and nothing else, but: %+v", plan.Writes)
 	}
@@ -174,8 +174,8 @@ func TestGroupsMove(t *testing.T) {
 func TestAddBeforeRemove(t *testing.T) {
 	t.Parallel()
 	h := newHub()
-	h.selects(group("a", "c1", "c2", "c3"), group("b", "c4", "c5", "c6"))
-	plan := h.selects(group("a", "c2", "c3"), group("b", "c1", "c4", "c5", "c6"))
+	h.plan(group("a", "c1", "c2", "c3"), group("b", "c4", "c5", "c6"))
+	plan := h.plan(group("a", "c2", "c3"), group("b", "c1", "c4", "c5", "c6"))
 	if len(plan.Writes) != 2 || plan.Writes[0].Decision.Name != "p-decision-2" {
 		t.Errorf("c1 leaves its first object before it is in the second")
 	}
@@ -185,26 +185,26 @@ func TestAddBeforeRemove(t *testing.T) {
 func TestScoreRateLimit(t *testing.T) {
 	t.Parallel()
 	h := newHub()
-	h.selects(group("", "c1", "c2"))
+	h.plan(group("", "c1", "c2"))
 	changed := group("", "c1", "c2")
 	changed.Decisions[0].Score = 50
 
 	h.now = start.Add(59 * time.Second)
-	plan := h.selects(changed)
+	plan := h.plan(changed)
 	if len(plan.Writes) != 0 || !plan.ScoresDue.Equal(start.Add(time.Minute)) {
 		t.Fatalf("scores are written too early, or not due after a minute: %+v", plan)
 	}
-	if plan := h.selects(group("", "c1", "c2")); !plan.ScoresDue.IsZero() {
+	if plan := h.plan(group("", "c1", "c2")); !plan.ScoresDue.IsZero() {
 		t.Error("scores are due that have not changed")
 	}
 	h.now = start.Add(time.Minute)
-	plan = h.selects(changed)
+	plan = h.plan(changed)
 	if len(plan.Writes) != 1 || !plan.Writes[0].Status || !plan.ScoresDue.IsZero() {
 		t.Fatalf("scores are not written after a minute: %+v", plan)
 	}
 	other := group("", "c1", "c3")
 	other.Decisions[0].Score = 70
-	if plan := h.selects(other); len(plan.Writes) != 1 || h.objects[0].Status.Decisions[0].Score != 70 {
+	if plan := h.plan(other); len(plan.Writes) != 1 || h.objects[0].Status.Decisions[0].Score != 70 {
 		t.Errorf("other clusters come with their scores at once: %+v", plan)
 	}
 }
@@ -217,13 +217,13 @@ func TestSortByScore(t *testing.T) {
 	h.rateLimit = 0
 	clusters := numbered(1, 150)
 	slices.Reverse(clusters)
-	h.selects(group("", clusters...))
+	h.plan(group("", clusters...))
 	content := h.content()
 	if !slices.Equal(content["p-decision-1"], clusters[:100]) || !slices.Equal(content["p-decision-2"], clusters[100:]) {
 		t.Errorf("not in the order of the scores: %v", content)
 	}
 	clusters[0], clusters[1] = clusters[1], clusters[0]
-	if plan := h.selects(group("", clusters...)); len(plan.Writes) != 1 || h.content()["p-decision-1"][0] != clusters[0] {
+	if plan := h.plan(group("", clusters...)); len(plan.Writes) != 1 || h.content()["p-decision-1"][0] != clusters[0] {
 		t.Errorf("two that change places are one write: %+v", plan.Writes)
 	}
 }
@@ -232,18 +232,18 @@ func TestSortByScore(t *testing.T) {
 func TestRepair(t *testing.T) {
 	t.Parallel()
 	h := newHub()
-	h.selects(group("", "c1"))
-	meddled := h.objects[0].DeepCopy()
-	delete(meddled.Labels, fleet.LabelDecisionGroupIndex)
-	meddled.OwnerReferences = nil
-	meddled.Status.Decisions = append(meddled.Status.Decisions, clusterv1beta1.ClusterDecision{ClusterName: "c9"})
-	h.objects = []*clusterv1beta1.PlacementDecision{meddled}
-	plan := h.selects(group("", "c1"))
+	h.plan(group("", "c1"))
+	edited := h.objects[0].DeepCopy()
+	delete(edited.Labels, fleet.LabelDecisionGroupIndex)
+	edited.OwnerReferences = nil
+	edited.Status.Decisions = append(edited.Status.Decisions, clusterv1beta1.ClusterDecision{ClusterName: "c9"})
+	h.objects = []*clusterv1beta1.PlacementDecision{edited}
+	plan := h.plan(group("", "c1"))
 	if len(plan.Writes) != 1 || !plan.Writes[0].Metadata || !plan.Writes[0].Status || plan.Writes[0].Create {
 		t.Errorf("%+v", plan.Writes)
 	}
 	h.check(t, group("", "c1"))
-	if len(meddled.Status.Decisions) != 2 {
+	if len(edited.Status.Decisions) != 2 {
 		t.Error("an object that was passed in has been changed")
 	}
 }
@@ -258,9 +258,9 @@ func TestRandom(t *testing.T) {
 			h.owner.Spec.SortBy = []clusterv1beta1.SortBy{"", clusterv1beta1.SortByScore}[r.IntN(8)/7]
 			h.now = h.now.Add(time.Hour)
 			groups := randomGroups(r)
-			h.selects(groups...)
+			h.plan(groups...)
 			h.check(t, groups...)
-			if plan := h.selects(groups...); len(plan.Writes)+len(plan.Deletes) > 0 && h.owner.Spec.SortBy == "" {
+			if plan := h.plan(groups...); len(plan.Writes)+len(plan.Deletes) > 0 && h.owner.Spec.SortBy == "" {
 				t.Fatalf("seed %d: nothing changed, and yet: %+v", seed, plan)
 			}
 			if t.Failed() {
@@ -289,7 +289,7 @@ func randomGroups(r *rand.Rand) []placement.Group {
 }
 
 // check compares the objects with what they should say.
-func (h *hub) check(t *testing.T, groups ...placement.Group) {
+func (h *fakeHub) check(t *testing.T, groups ...placement.Group) {
 	t.Helper()
 	found := make([][]string, len(groups))
 	for _, object := range h.objects {

@@ -14,8 +14,8 @@ import (
 	"github.com/capstan-io/capstan/internal/placement"
 )
 
-// Stored are the groups that the PlacementDecisions of a placement list, in the order of their indexes and numbers.
-func Stored(objects []*clusterv1beta1.PlacementDecision) []placement.Group {
+// GroupsOf are the groups that the PlacementDecisions of a placement list, in the order of their indexes and numbers.
+func GroupsOf(objects []*clusterv1beta1.PlacementDecision) []placement.Group {
 	byIndex := map[int]*placement.Group{}
 	for _, object := range slices.SortedFunc(slices.Values(objects), byNumber) {
 		// Without an index that can be read, it goes with the first ones.

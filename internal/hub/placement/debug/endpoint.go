@@ -63,36 +63,36 @@ func (e *Endpoint) Open(api client.Client, reviews authorizationv1.Authorization
 func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s := e.open.Load()
 	if s == nil {
-		Refuse(w, r, errStarting)
+		WriteError(w, r, errStarting)
 		return
 	}
-	answer, err := s.answer(w, r)
+	answer, err := s.newReport(w, r)
 	if err != nil {
-		Refuse(w, r, err)
+		WriteError(w, r, err)
 		return
 	}
-	write(w, r, http.StatusOK, answer)
+	writeJSON(w, r, http.StatusOK, answer)
 }
 
-// refusal is a Status as every API server writes it, and the field in which readers of reports look for errors.
-type refusal struct {
+// errorResponse is a Status as every API server writes it, and the field in which readers of reports look for errors.
+type errorResponse struct {
 	metav1.Status `json:",inline"`
 	Error         string `json:"error"`
 }
 
-// Refuse answers with an error, as every API server would.
-func Refuse(w http.ResponseWriter, r *http.Request, err error) {
+// WriteError answers with an error, as every API server would.
+func WriteError(w http.ResponseWriter, r *http.Request, err error) {
 	status := statusOf(err)
 	if status.Code == http.StatusInternalServerError {
 		log.FromContext(r.Context()).Error(err, "Cannot explain a placement", "path", r.URL.Path)
 	}
 	if status.Code == http.StatusMethodNotAllowed {
-		w.Header().Set("Allow", allowed(r.URL.Path))
+		w.Header().Set("Allow", allowedMethods(r.URL.Path))
 	}
-	write(w, r, int(status.Code), refusal{Status: status, Error: status.Message})
+	writeJSON(w, r, int(status.Code), errorResponse{Status: status, Error: status.Message})
 }
 
-func write(w http.ResponseWriter, r *http.Request, code int, content any) {
+func writeJSON(w http.ResponseWriter, r *http.Request, code int, content any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
 	if err := json.NewEncoder(w).Encode(content); err != nil {
@@ -100,8 +100,8 @@ func write(w http.ResponseWriter, r *http.Request, code int, content any) {
 	}
 }
 
-// allowed are the methods for a path.
-func allowed(path string) string {
+// allowedMethods are the methods for a path.
+func allowedMethods(path string) string {
 	if path == report.Path {
 		return http.MethodPost
 	}

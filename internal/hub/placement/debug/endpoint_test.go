@@ -79,10 +79,10 @@ func (s *testServer) review(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(review)
 }
 
-func (s *testServer) ask(method, path, body string, who user.Info) *httptest.ResponseRecorder {
+func (s *testServer) request(method, path, body string, caller user.Info) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, path, strings.NewReader(body))
-	if who != nil {
-		r = r.WithContext(request.WithUser(r.Context(), who))
+	if caller != nil {
+		r = r.WithContext(request.WithUser(r.Context(), caller))
 	}
 	w := httptest.NewRecorder()
 	s.ServeHTTP(w, r)
@@ -94,7 +94,7 @@ var alice = &user.DefaultInfo{Name: "alice", Groups: []string{user.AllAuthentica
 const unsaved = `{"apiVersion":"cluster.open-cluster-management.io/v1beta1","kind":"Placement","metadata":{"namespace":"team-a","name":"new"},"spec":{}}`
 
 // PL-23: every refusal has its code, says what is wrong, and is a Status for the clients of Kubernetes.
-func TestRefusals(t *testing.T) {
+func TestErrors(t *testing.T) {
 	t.Parallel()
 	all := []string{"get placements", "create placements", "list managedclusters"}
 	broken := explainer{errors.New("the fleet is unreadable")}
@@ -129,7 +129,7 @@ func TestRefusals(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := newTestServer(t, test.explainer, test.rights...).ask(test.method, report.Path+test.path, test.body, test.who)
+			got := newTestServer(t, test.explainer, test.rights...).request(test.method, report.Path+test.path, test.body, test.who)
 			var answer struct {
 				metav1.Status
 				Error string `json:"error"`
@@ -146,7 +146,7 @@ func TestRefusals(t *testing.T) {
 			}
 		})
 	}
-	if got := (&testServer{}).ask("GET", report.Path+"team-a/web", "", alice); got.Code != http.StatusServiceUnavailable {
+	if got := (&testServer{}).request("GET", report.Path+"team-a/web", "", alice); got.Code != http.StatusServiceUnavailable {
 		t.Errorf("before it is open it answers %d", got.Code)
 	}
 }
@@ -156,23 +156,23 @@ func TestRightsAreCached(t *testing.T) {
 	t.Parallel()
 	s := newTestServer(t, explainer{}, "get placements")
 	for range 5 {
-		if got := s.ask("GET", report.Path+"team-a/web", "", alice); got.Code != http.StatusOK {
+		if got := s.request("GET", report.Path+"team-a/web", "", alice); got.Code != http.StatusOK {
 			t.Fatalf("%d %s", got.Code, got.Body)
 		}
 	}
 	if got := s.reviews.Load(); got != 2 {
 		t.Errorf("%d reviews for one placement and the fleet, want 2", got)
 	}
-	if got := s.ask("GET", report.Path+"team-b/web", "", alice); got.Code != http.StatusNotFound || s.reviews.Load() != 3 {
+	if got := s.request("GET", report.Path+"team-b/web", "", alice); got.Code != http.StatusNotFound || s.reviews.Load() != 3 {
 		t.Errorf("%d, with %d reviews: another namespace is another right", got.Code, s.reviews.Load())
 	}
 }
 
 // PL-23: clusters that a placement cannot select are named to those who may list all clusters, and to nobody else.
-func TestOutsidersStaySecret(t *testing.T) {
+func TestClustersOutsideOfSetsAreHidden(t *testing.T) {
 	t.Parallel()
 	for rights, known := range map[string]bool{"get placements": false, "get placements,list managedclusters": true} {
-		got := newTestServer(t, explainer{}, strings.Split(rights, ",")...).ask("GET", report.Path+"team-a/web", "", alice)
+		got := newTestServer(t, explainer{}, strings.Split(rights, ",")...).request("GET", report.Path+"team-a/web", "", alice)
 		if got.Code != http.StatusOK || strings.Contains(got.Body.String(), "secret") != known {
 			t.Errorf("with the rights %q: %d %s", rights, got.Code, got.Body)
 		}

@@ -13,7 +13,7 @@ import (
 
 // reportOf writes an explanation as it goes over the wire. Clusters outside of the cluster sets of the placement are in it
 // only if everywhere is set, and so is how many clusters there are: who may place on some need not know what others there are.
-func reportOf(placement *clusterv1beta1.Placement, e *scheduler.Explanation, everywhere bool) *report.Report {
+func reportOf(placement *clusterv1beta1.Placement, e *scheduler.Explanation, listsClusters bool) *report.Report {
 	placement.SetGroupVersionKind(clusterv1beta1.GroupVersion.WithKind("Placement"))
 	placement.ManagedFields = nil
 	r := &report.Report{
@@ -44,7 +44,7 @@ func reportOf(placement *clusterv1beta1.Placement, e *scheduler.Explanation, eve
 		r.PrioritizeResults = append(r.PrioritizeResults, report.PrioritizerResult{Name: p.Name, Weight: p.Weight, Scores: p.Scores,
 			Expired: p.Expired})
 	}
-	if !everywhere {
+	if !listsClusters {
 		r.Funnel.Fleet = 0
 		r.Clusters = slices.DeleteFunc(r.Clusters, func(c report.ClusterReason) bool {
 			_, inside := slices.BinarySearch(inSets, c.ClusterName)

@@ -25,8 +25,8 @@ import (
 	"github.com/capstan-io/capstan/internal/placement/report"
 )
 
-// maxPlacement is how many bytes of a Placement are read.
-const maxPlacement = 1 << 20
+// maxPlacementBytes is how many bytes of a Placement are read.
+const maxPlacementBytes = 1 << 20
 
 // unsavedName is what the API server completes for an unsaved placement, which may have the name of a saved one.
 const unsavedName = "what-if-"
@@ -39,13 +39,13 @@ var (
 	errAnonymous = apierrors.NewUnauthorized("who asks about placements has to log in: send a client certificate or a token")
 )
 
-// answer is the report that a request asks for.
-func (s *server) answer(w http.ResponseWriter, r *http.Request) (*report.Report, error) {
-	who, known := request.UserFrom(r.Context())
-	if !known || !slices.Contains(who.GetGroups(), user.AllAuthenticated) {
+// newReport is the report that a request asks for.
+func (s *server) newReport(w http.ResponseWriter, r *http.Request) (*report.Report, error) {
+	caller, known := request.UserFrom(r.Context())
+	if !known || !slices.Contains(caller.GetGroups(), user.AllAuthenticated) {
 		return nil, errAnonymous
 	}
-	placement, err := s.placement(w, r, who)
+	placement, err := s.placement(w, r, caller)
 	if err != nil {
 		return nil, err
 	}
@@ -53,21 +53,21 @@ func (s *server) answer(w http.ResponseWriter, r *http.Request) (*report.Report,
 	if err != nil {
 		return nil, err
 	}
-	everywhere, err := s.may(r.Context(), who, clusters("list"))
+	listsClusters, err := s.authorized(r.Context(), caller, clusters("list"))
 	if err != nil {
 		return nil, err
 	}
-	return reportOf(placement, explanation, everywhere), nil
+	return reportOf(placement, explanation, listsClusters), nil
 }
 
 // placement is the one that a request is about.
-func (s *server) placement(w http.ResponseWriter, r *http.Request, who user.Info) (*clusterv1beta1.Placement, error) {
+func (s *server) placement(w http.ResponseWriter, r *http.Request, caller user.Info) (*clusterv1beta1.Placement, error) {
 	rest := strings.TrimPrefix(r.URL.Path, report.Path)
 	switch {
 	case r.Method == http.MethodGet && rest != "":
-		return s.saved(r.Context(), rest, who)
+		return s.savedPlacement(r.Context(), rest, caller)
 	case r.Method == http.MethodPost && rest == "":
-		return s.unsaved(w, r, who)
+		return s.unsavedPlacement(w, r, caller)
 	case r.Method == http.MethodGet:
 		return nil, apierrors.NewBadRequest("name a placement: GET " + report.Path + "NAMESPACE/NAME, or POST one that is not saved to " +
 			report.Path)
@@ -75,25 +75,25 @@ func (s *server) placement(w http.ResponseWriter, r *http.Request, who user.Info
 	return nil, apierrors.NewMethodNotSupported(placements, r.Method)
 }
 
-func (s *server) saved(ctx context.Context, path string, who user.Info) (*clusterv1beta1.Placement, error) {
+func (s *server) savedPlacement(ctx context.Context, path string, caller user.Info) (*clusterv1beta1.Placement, error) {
 	namespace, name, found := strings.Cut(path, "/")
 	if !found || namespace == "" || name == "" || strings.Contains(name, "/") {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("%q is not NAMESPACE/NAME of a placement", path))
 	}
-	if err := s.authorize(ctx, who, "get", namespace, name); err != nil {
+	if err := s.authorize(ctx, caller, "get", namespace, name); err != nil {
 		return nil, err
 	}
 	placement := &clusterv1beta1.Placement{}
 	return placement, s.api.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, placement)
 }
 
-// unsaved has the API server check and complete what was sent, as it would if it were to be saved.
-func (s *server) unsaved(w http.ResponseWriter, r *http.Request, who user.Info) (*clusterv1beta1.Placement, error) {
-	sent, spec, err := decode(http.MaxBytesReader(w, r.Body, maxPlacement))
+// unsavedPlacement has the API server check and complete what was sent, as it would if it were to be saved.
+func (s *server) unsavedPlacement(w http.ResponseWriter, r *http.Request, caller user.Info) (*clusterv1beta1.Placement, error) {
+	sent, spec, err := decode(http.MaxBytesReader(w, r.Body, maxPlacementBytes))
 	if err != nil {
 		return nil, err
 	}
-	if err := s.authorize(r.Context(), who, "create", sent.Namespace, ""); err != nil {
+	if err := s.authorize(r.Context(), caller, "create", sent.Namespace, ""); err != nil {
 		return nil, err
 	}
 	// Written by hand, a spec may leave out what the type would send as zero.
@@ -161,13 +161,13 @@ func decode(body io.Reader) (placement *clusterv1beta1.Placement, spec any, err 
 }
 
 // authorize asks whether somebody may do with placements what amounts to what they ask for.
-func (s *server) authorize(ctx context.Context, who user.Info, verb, namespace, name string) error {
-	yes, err := s.may(ctx, who, authorizer.AttributesRecord{
+func (s *server) authorize(ctx context.Context, caller user.Info, verb, namespace, name string) error {
+	yes, err := s.authorized(ctx, caller, authorizer.AttributesRecord{
 		Verb: verb, Namespace: namespace, Name: name,
 		APIGroup: placements.Group, APIVersion: clusterv1beta1.GroupVersion.Version, Resource: placements.Resource,
 	})
 	if err == nil && !yes {
-		err = apierrors.NewForbidden(placements, name, fmt.Errorf("user %q may not %s placements in namespace %q", who.GetName(), verb,
+		err = apierrors.NewForbidden(placements, name, fmt.Errorf("user %q may not %s placements in namespace %q", caller.GetName(), verb,
 			namespace))
 	}
 	return err
@@ -179,11 +179,11 @@ func clusters(verb string) authorizer.AttributesRecord {
 	}
 }
 
-func (s *server) may(ctx context.Context, who user.Info, what authorizer.AttributesRecord) (bool, error) {
-	what.User, what.ResourceRequest = who, true
+func (s *server) authorized(ctx context.Context, caller user.Info, what authorizer.AttributesRecord) (bool, error) {
+	what.User, what.ResourceRequest = caller, true
 	decision, _, err := s.authorizer.Authorize(ctx, what)
 	if err != nil {
-		return false, fmt.Errorf("ask what user %q may: %w", who.GetName(), err)
+		return false, fmt.Errorf("ask what user %q may: %w", caller.GetName(), err)
 	}
 	return decision == authorizer.DecisionAllow, nil
 }

@@ -30,8 +30,8 @@ const (
 	clientCAKey             = "client-ca-file"
 )
 
-// callers tells who calls.
-type callers struct {
+// callerAuthenticator tells who calls.
+type callerAuthenticator struct {
 	authenticator.Request
 	ca dynamiccertificates.CAContentProvider
 }
@@ -39,8 +39,8 @@ type callers struct {
 var errNoCA = apierrors.NewServiceUnavailable("the CA that signs client certificates of this cluster is not known yet: it is read from the ConfigMap " +
 	authenticationNamespace + "/" + authenticationConfigMap + "; ask again in a moment, or send a token")
 
-// newCallers asks the cluster of the manager: it shows it the tokens, and holds certificates against its client CA.
-func newCallers(mgr ctrl.Manager) (*callers, error) {
+// newCallerAuthenticator asks the cluster of the manager: it shows it the tokens, and holds certificates against its client CA.
+func newCallerAuthenticator(mgr ctrl.Manager) (*callerAuthenticator, error) {
 	client, err := kubernetes.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return nil, err
@@ -60,15 +60,15 @@ func newCallers(mgr ctrl.Manager) (*callers, error) {
 	if err != nil {
 		return nil, fmt.Errorf("prepare the authentication of callers: %w", err)
 	}
-	return &callers{who, ca}, mgr.Add(clientCA{ca})
+	return &callerAuthenticator{who, ca}, mgr.Add(clientCA{ca})
 }
 
-// identify hands requests on with who sends them, as an API server does. Whoever is nobody is for the handler to refuse.
-func (c *callers) identify(next http.Handler) http.Handler {
+// authenticate hands requests on with who sends them, as an API server does. Whoever is nobody is for the handler to refuse.
+func (c *callerAuthenticator) authenticate(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// An answer with the rights of the caller would be taken for one with those of whom they mean to be.
 		if r.Header.Get(transport.ImpersonateUserHeader) != "" {
-			debug.Refuse(w, r, apierrors.NewBadRequest("who asks is answered as who they are: leave out "+transport.ImpersonateUserHeader))
+			debug.WriteError(w, r, apierrors.NewBadRequest("who asks is answered as who they are: leave out "+transport.ImpersonateUserHeader))
 			return
 		}
 		found, known, err := c.AuthenticateRequest(r)
@@ -76,7 +76,7 @@ func (c *callers) identify(next http.Handler) http.Handler {
 		case known:
 			r = r.WithContext(request.WithUser(r.Context(), found.User))
 		case len(r.TLS.PeerCertificates) > 0 && len(c.ca.CurrentCABundleContent()) == 0:
-			debug.Refuse(w, r, errNoCA)
+			debug.WriteError(w, r, errNoCA)
 			return
 		case err != nil:
 			log.FromContext(r.Context()).V(1).Info("Cannot authenticate who asks about placements", "error", err.Error())

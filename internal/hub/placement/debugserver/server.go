@@ -41,7 +41,7 @@ type Options struct {
 // Add lets the manager serve the endpoint to those whom its cluster knows, whether or not it leads. It fails if the
 // certificate cannot be read or nobody may listen at the address.
 func Add(mgr ctrl.Manager, endpoint http.Handler, o Options) error {
-	callers, err := newCallers(mgr)
+	callers, err := newCallerAuthenticator(mgr)
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func Add(mgr ctrl.Manager, endpoint http.Handler, o Options) error {
 		o.TLS(config)
 	}
 	mux := http.NewServeMux()
-	mux.Handle(report.Path, callers.identify(endpoint))
+	mux.Handle(report.Path, callers.authenticate(endpoint))
 	return mgr.Add(&manager.Server{
 		Name:            "placement-debug",
 		Server:          &http.Server{Handler: mux, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout},

@@ -19,76 +19,76 @@ import (
 func TestDecisionIsFoundAgain(t *testing.T) {
 	t.Parallel()
 	for name, how := range map[string][]decisionOption{
-		"no label":                        {labelled("")},
-		"the label of none":               {labelled("ghost")},
-		"the label of a misconfigured":    {labelled("broken")},
-		"the label of a disabled":         {labelled("disabled")},
+		"no label":                        {withPlacementLabel("")},
+		"the label of none":               {withPlacementLabel("ghost")},
+		"the label of a misconfigured":    {withPlacementLabel("broken")},
+		"the label of a disabled":         {withPlacementLabel("disabled")},
 		"no owner":                        {func(d *clusterv1beta1.PlacementDecision) { d.OwnerReferences = nil }},
-		"neither":                         {labelled(""), func(d *clusterv1beta1.PlacementDecision) { d.OwnerReferences = nil }},
-		"another owner":                   {controlledBy("v1", "ConfigMap", "web", "9")},
-		"a former placement of that name": {ofPlacement("web", "0")},
+		"neither":                         {withPlacementLabel(""), func(d *clusterv1beta1.PlacementDecision) { d.OwnerReferences = nil }},
+		"another owner":                   {withController("v1", "ConfigMap", "9")},
+		"a former placement of that name": {withPlacement("0")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			creates := 0
-			b := newBench(t, interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object,
+			b := newControllerTest(t, interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object,
 				opts ...client.CreateOption) error {
 				creates++
 				return c.Create(ctx, o, opts...)
 			}})
-			broken, disabled := aPlacement(clusterv1beta1.PlacementSpec{Tolerations: []clusterv1beta1.Toleration{{Operator: "Nonsense"}}}),
-				aPlacement(clusterv1beta1.PlacementSpec{})
+			broken, disabled := newPlacement(clusterv1beta1.PlacementSpec{Tolerations: []clusterv1beta1.Toleration{{Operator: "Nonsense"}}}),
+				newPlacement(clusterv1beta1.PlacementSpec{})
 			broken.Name, disabled.Name, disabled.Annotations = "broken", "disabled", map[string]string{fleet.AnnotationSchedulingDisable: "true"}
 			b.scheduler.SetPlacement(broken)
 			b.scheduler.SetPlacement(disabled)
-			b.place(t, clusterv1beta1.PlacementSpec{})
+			b.schedulePlacement(t, clusterv1beta1.PlacementSpec{})
 			creates = 0
-			if waiting := b.meddle(t, "web-decision-1", how...); len(waiting) == 0 || waiting[0] != "web" {
+			if waiting := b.editDecision(t, how...); len(waiting) == 0 || waiting[0] != "web" {
 				t.Errorf("%v are waiting", waiting)
 			}
 			if got := b.reconcile(t); !got.IsZero() || creates > 0 {
 				t.Errorf("it is tried again: %+v, after %d creates", got, creates)
 			}
-			b.wantOwn(t, "web-decision-1", "a", "b")
+			b.wantDecision(t, "web-decision-1", "a", "b")
 		})
 	}
 }
 
 // PL-16 PL-27: a name that somebody else has is left to them, and taken as soon as it is free. What nobody has is taken over.
-func TestNameOfSomebodyElse(t *testing.T) {
+func TestTakenNameIsSkipped(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		other *clusterv1beta1.PlacementDecision
 		want  string
 	}{
-		"of another controller": {aDecision("web-decision-1", labelled(""), controlledBy("v1", "ConfigMap", "web", "9"), listing("z")),
+		"of another controller": {newDecision("web-decision-1", withPlacementLabel(""), withController("v1", "ConfigMap", "9"), withClusters("z")),
 			"web-decision-2"},
-		"of another placement": {aDecision("web-decision-1", labelled("ghost"), listing("z")), "web-decision-2"},
-		"of nobody":            {aDecision("web-decision-1", labelled(""), listing("z")), "web-decision-1"},
+		"of another placement": {newDecision("web-decision-1", withPlacementLabel("ghost"), withClusters("z")), "web-decision-2"},
+		"of nobody":            {newDecision("web-decision-1", withPlacementLabel(""), withClusters("z")), "web-decision-1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t, interceptor.Funcs{})
-			b.add(t, test.other)
-			b.place(t, clusterv1beta1.PlacementSpec{})
-			b.wantOwn(t, test.want, "a", "b")
+			b := newControllerTest(t, interceptor.Funcs{})
+			b.addDecision(t, test.other)
+			b.schedulePlacement(t, clusterv1beta1.PlacementSpec{})
+			b.wantDecision(t, test.want, "a", "b")
 			if test.want == "web-decision-1" {
 				return
 			}
-			if got := b.get(t, "web-decision-1"); len(got.Status.Decisions) != 1 || got.Status.Decisions[0].ClusterName != "z" {
+			if got := b.decision(t, "web-decision-1"); len(got.Status.Decisions) != 1 || got.Status.Decisions[0].ClusterName != "z" {
 				t.Errorf("that of somebody else was changed: %+v", got)
 			}
-			if waiting := b.drop(t, "web-decision-1"); waiting[len(waiting)-1] != "web" {
+			if waiting := b.deleteDecision(t, "web-decision-1"); waiting[len(waiting)-1] != "web" {
 				t.Errorf("%v are waiting", waiting)
 			}
 			b.reconcile(t)
-			b.wantOwn(t, "web-decision-1", "a", "b")
+			b.wantDecision(t, "web-decision-1", "a", "b")
 		})
 	}
 }
 
 // PL-22: what others do to decisions is looked at; what the controller itself wrote is not.
-func TestWrongDecisions(t *testing.T) {
+func TestDecisionsAreRepaired(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		before, after []string
@@ -105,12 +105,12 @@ func TestWrongDecisions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t, interceptor.Funcs{})
-			b.scheduler.SetPlacement(aPlacement(clusterv1beta1.PlacementSpec{}))
+			b := newControllerTest(t, interceptor.Funcs{})
+			b.scheduler.SetPlacement(newPlacement(clusterv1beta1.PlacementSpec{}))
 			b.scheduler.Schedule(web)
-			b.add(t, aDecision("web-decision-1", listing(test.before...)))
-			b.add(t, aDecision("web-decision-2", listing(test.other...)))
-			if waiting := b.meddle(t, "web-decision-1", listing(test.after...)); (len(waiting) > 0) != test.want {
+			b.addDecision(t, newDecision("web-decision-1", withClusters(test.before...)))
+			b.addDecision(t, newDecision("web-decision-2", withClusters(test.other...)))
+			if waiting := b.editDecision(t, withClusters(test.after...)); (len(waiting) > 0) != test.want {
 				t.Errorf("%v are waiting", waiting)
 			}
 		})
@@ -120,13 +120,13 @@ func TestWrongDecisions(t *testing.T) {
 // PL-22: a decision that somebody adds, with clusters that are selected, would list them twice.
 func TestSelectedTwice(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, interceptor.Funcs{})
-	b.place(t, clusterv1beta1.PlacementSpec{})
-	if waiting := b.add(t, aDecision("theirs", listing("a"))); len(waiting) != 1 {
+	b := newControllerTest(t, interceptor.Funcs{})
+	b.schedulePlacement(t, clusterv1beta1.PlacementSpec{})
+	if waiting := b.addDecision(t, newDecision("theirs", withClusters("a"))); len(waiting) != 1 {
 		t.Errorf("%v are waiting", waiting)
 	}
 	b.reconcile(t)
-	b.wantOwn(t, "web-decision-1", "a", "b")
+	b.wantDecision(t, "web-decision-1", "a", "b")
 	if err := b.client.Get(t.Context(), client.ObjectKey{Namespace: "team-a", Name: "theirs"},
 		&clusterv1beta1.PlacementDecision{}); !apierrors.IsNotFound(err) {
 		t.Errorf("it is still there: %v", err)
@@ -141,16 +141,16 @@ func TestEmptyDecision(t *testing.T) {
 		added *clusterv1beta1.PlacementDecision
 		want  bool
 	}{
-		"of somebody":              {aDecision("theirs"), true},
-		"of somebody, by its name": {aDecision("web-decision-2"), true},
-		"of another controller":    {aDecision("web-decision-2", controlledBy("v1", "ConfigMap", "web", "9")), true},
-		"of the hub":               {aDecision("web-decision-2", ofPlacement("web", "1")), false},
+		"of somebody":              {newDecision("theirs"), true},
+		"of somebody, by its name": {newDecision("web-decision-2"), true},
+		"of another controller":    {newDecision("web-decision-2", withController("v1", "ConfigMap", "9")), true},
+		"of the hub":               {newDecision("web-decision-2", withPlacement("1")), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t, interceptor.Funcs{})
-			b.place(t, clusterv1beta1.PlacementSpec{})
-			if waiting := b.add(t, test.added); (len(waiting) > 0) != test.want {
+			b := newControllerTest(t, interceptor.Funcs{})
+			b.schedulePlacement(t, clusterv1beta1.PlacementSpec{})
+			if waiting := b.addDecision(t, test.added); (len(waiting) > 0) != test.want {
 				t.Fatalf("%v are waiting", waiting)
 			}
 			b.reconcile(t)
@@ -163,10 +163,10 @@ func TestEmptyDecision(t *testing.T) {
 }
 
 // PL-26 P11: decisions of a placement that makes no sense are kept, whatever others do to them.
-func TestBrokenPlacementIsGuarded(t *testing.T) {
+func TestMisconfiguredPlacementIsRepaired(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, interceptor.Funcs{})
-	b.place(t, clusterv1beta1.PlacementSpec{})
+	b := newControllerTest(t, interceptor.Funcs{})
+	b.schedulePlacement(t, clusterv1beta1.PlacementSpec{})
 	p := &clusterv1beta1.Placement{}
 	if err := b.client.Get(t.Context(), web, p); err != nil {
 		t.Fatal(err)
@@ -178,10 +178,10 @@ func TestBrokenPlacementIsGuarded(t *testing.T) {
 	b.scheduler.SetPlacement(p.DeepCopy())
 	b.reconcile(t)
 	for name, meddle := range map[string]func() []string{
-		"deleted":    func() []string { return b.drop(t, "web-decision-1") },
-		"edited":     func() []string { return b.meddle(t, "web-decision-1", listing("a", "z")) },
-		"emptied":    func() []string { return b.meddle(t, "web-decision-1", listing()) },
-		"relabelled": func() []string { return b.meddle(t, "web-decision-1", labelled("")) },
+		"deleted":    func() []string { return b.deleteDecision(t, "web-decision-1") },
+		"edited":     func() []string { return b.editDecision(t, withClusters("a", "z")) },
+		"emptied":    func() []string { return b.editDecision(t, withClusters()) },
+		"relabelled": func() []string { return b.editDecision(t, withPlacementLabel("")) },
 	} {
 		if waiting := meddle(); len(waiting) == 0 {
 			t.Errorf("%s: nobody is waiting", name)
@@ -189,16 +189,16 @@ func TestBrokenPlacementIsGuarded(t *testing.T) {
 		if got := b.reconcile(t); !got.IsZero() {
 			t.Errorf("%s: it is tried again: %+v", name, got)
 		}
-		b.wantOwn(t, "web-decision-1", "a", "b")
+		b.wantDecision(t, "web-decision-1", "a", "b")
 	}
 }
 
 // PL-16: a placement that never made sense has an object, too, unless its name is too long for the label.
-func TestNeverValid(t *testing.T) {
+func TestMisconfiguredFromTheStart(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, interceptor.Funcs{})
-	b.place(t, clusterv1beta1.PlacementSpec{Tolerations: []clusterv1beta1.Toleration{{Operator: "Nonsense"}}})
-	b.wantOwn(t, "web-decision-1")
+	b := newControllerTest(t, interceptor.Funcs{})
+	b.schedulePlacement(t, clusterv1beta1.PlacementSpec{Tolerations: []clusterv1beta1.Toleration{{Operator: "Nonsense"}}})
+	b.wantDecision(t, "web-decision-1")
 	p := &clusterv1beta1.Placement{}
 	if err := b.client.Get(t.Context(), web, p); err != nil {
 		t.Fatal(err)
@@ -209,7 +209,7 @@ func TestNeverValid(t *testing.T) {
 		t.Errorf("status %+v", p.Status)
 	}
 
-	long := aPlacement(clusterv1beta1.PlacementSpec{})
+	long := newPlacement(clusterv1beta1.PlacementSpec{})
 	long.Name = "a-placement-with-a-name-of-more-than-sixty-three-characters-is-too-long"
 	if err := b.client.Create(t.Context(), long); err != nil {
 		t.Fatal(err)

@@ -7,23 +7,23 @@ import (
 	"github.com/capstan-io/capstan/internal/placement"
 )
 
-// hold leaves groups that are cut by scores as they are stored where nothing but scores, reasons and the order of clusters
+// holdScores leaves groups that are cut by scores as they are stored where nothing but scores, reasons and the order of clusters
 // is new, and reports whether there is such news. Groups of one name are compared as one: a cluster goes from one to
 // the next as its score changes.
-func hold(groups, stored []placement.Group) (held []placement.Group, news bool) {
+func holdScores(groups, stored []placement.Group) (held []placement.Group, different bool) {
 	held = slices.Clone(groups)
 	former := indexesByName(stored)
 	for name, indexes := range indexesByName(groups) {
-		if !sameButOrder(groups, indexes, stored, former[name]) {
+		if !sameExceptOrder(groups, indexes, stored, former[name]) {
 			continue
 		}
 		for i, index := range indexes {
 			before := stored[former[name][i]].Decisions
-			news = news || !slices.Equal(groups[index].Decisions, before)
+			different = different || !slices.Equal(groups[index].Decisions, before)
 			held[index].Decisions = before
 		}
 	}
-	return held, news
+	return held, different
 }
 
 func indexesByName(groups []placement.Group) map[string][]int {
@@ -34,8 +34,8 @@ func indexesByName(groups []placement.Group) map[string][]int {
 	return indexes
 }
 
-// sameButOrder tells whether some groups, all in all, have the clusters that some have that are stored, and the same sizes.
-func sameButOrder(groups []placement.Group, indexes []int, stored []placement.Group, former []int) bool {
+// sameExceptOrder tells whether some groups, all in all, have the clusters that some have that are stored, and the same sizes.
+func sameExceptOrder(groups []placement.Group, indexes []int, stored []placement.Group, former []int) bool {
 	if len(indexes) != len(former) {
 		return false
 	}
@@ -49,23 +49,23 @@ func sameButOrder(groups []placement.Group, indexes []int, stored []placement.Gr
 	return len(now) == 0 || sameClusters(before, now)
 }
 
-// recall gives the clusters of a placement that is misconfigured the reasons and scores that are stored, as nothing else is
+// keepStored gives the clusters of a placement that is misconfigured the reasons and scores that are stored, as nothing else is
 // known of them.
-func recall(groups, stored []placement.Group) []placement.Group {
+func keepStored(groups, stored []placement.Group) []placement.Group {
 	known := map[string]clusterv1beta1.ClusterDecision{}
 	for _, group := range stored {
 		for _, decision := range group.Decisions {
 			known[decision.ClusterName] = decision
 		}
 	}
-	recalled := slices.Clone(groups)
-	for i := range recalled {
-		recalled[i].Decisions = slices.Clone(recalled[i].Decisions)
-		for j, decision := range recalled[i].Decisions {
+	kept := slices.Clone(groups)
+	for i := range kept {
+		kept[i].Decisions = slices.Clone(kept[i].Decisions)
+		for j, decision := range kept[i].Decisions {
 			if former, ok := known[decision.ClusterName]; ok {
-				recalled[i].Decisions[j] = former
+				kept[i].Decisions[j] = former
 			}
 		}
 	}
-	return recalled
+	return kept
 }

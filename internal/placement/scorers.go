@@ -15,27 +15,27 @@ type Prioritizer struct {
 	Weight int64
 }
 
-// source is a prioritizer whose scores depend on the cluster and on the other candidates alone. Steady and Balance
+// scorer is a prioritizer whose scores depend on the cluster and on the other candidates alone. Steady and Balance
 // depend on decisions, and are none.
-type source struct {
+type scorer struct {
 	name     string
 	weight   int64
 	resource int                        // index of resourceNames, when addOn is nil
 	addOn    *clusterv1beta1.AddOnScore // of an AddOnPlacementScore
 }
 
-// plugin is its name among the plugins, which are few: AddOn is one, whatever it reads.
-func (s *source) plugin() string {
+// pluginName is its name among the plugins, which are few: AddOn is one, whatever it reads.
+func (s *scorer) pluginName() string {
 	if s.addOn != nil {
 		return string(clusterv1beta1.ScoreCoordinateTypeAddOn)
 	}
 	return s.name
 }
 
-// parsePrioritizers resolves spec.prioritizerPolicy: all that count, in the order to show them.
-func parsePrioritizers(policy *clusterv1beta1.PrioritizerPolicy) ([]Prioritizer, []source, *Misconfiguration) {
+// parsePrioritizerPolicy resolves spec.prioritizerPolicy: all that count, in the order to show them.
+func parsePrioritizerPolicy(policy *clusterv1beta1.PrioritizerPolicy) ([]Prioritizer, []scorer, *Misconfiguration) {
 	var used []Prioritizer
-	byName := map[string]source{}
+	byName := map[string]scorer{}
 	switch policy.Mode {
 	case "", clusterv1beta1.PrioritizerPolicyModeAdditive:
 		used = []Prioritizer{{Name: clusterv1beta1.PrioritizerBalance, Weight: 1}, {Name: clusterv1beta1.PrioritizerSteady, Weight: 1}}
@@ -45,15 +45,15 @@ func parsePrioritizers(policy *clusterv1beta1.PrioritizerPolicy) ([]Prioritizer,
 			clusterv1beta1.PrioritizerPolicyModeAdditive, clusterv1beta1.PrioritizerPolicyModeExact)
 	}
 	for i := range policy.Configurations {
-		configured, bad := parseCoordinate(i, policy.Configurations[i].ScoreCoordinate)
-		if bad != nil {
-			return nil, nil, bad
+		configured, invalid := parseScoreCoordinate(i, policy.Configurations[i].ScoreCoordinate)
+		if invalid != nil {
+			return nil, nil, invalid
 		}
 		byName[configured.name] = configured
-		used = override(used, Prioritizer{Name: configured.name, Weight: int64(policy.Configurations[i].Weight)})
+		used = setWeight(used, Prioritizer{Name: configured.name, Weight: int64(policy.Configurations[i].Weight)})
 	}
 	var effective []Prioritizer
-	var sources []source
+	var scorers []scorer
 	for _, prioritizer := range used {
 		if prioritizer.Weight == 0 {
 			continue
@@ -64,12 +64,12 @@ func parsePrioritizers(policy *clusterv1beta1.PrioritizerPolicy) ([]Prioritizer,
 		}
 		from := byName[prioritizer.Name]
 		from.weight = prioritizer.Weight
-		sources = append(sources, from)
+		scorers = append(scorers, from)
 	}
-	return effective, sources, nil
+	return effective, scorers, nil
 }
 
-func override(used []Prioritizer, with Prioritizer) []Prioritizer {
+func setWeight(used []Prioritizer, with Prioritizer) []Prioritizer {
 	for i := range used {
 		if used[i].Name == with.Name {
 			used[i] = with
@@ -79,83 +79,83 @@ func override(used []Prioritizer, with Prioritizer) []Prioritizer {
 	return append(used, with)
 }
 
-func parseCoordinate(i int, coordinate *clusterv1beta1.ScoreCoordinate) (source, *Misconfiguration) {
+func parseScoreCoordinate(i int, coordinate *clusterv1beta1.ScoreCoordinate) (scorer, *Misconfiguration) {
 	const field = "spec.prioritizerPolicy.configurations[%d].scoreCoordinate"
 	if coordinate == nil {
-		return source{}, misconfigured(partPrioritizer, field+": must say where the score comes from", i)
+		return scorer{}, misconfigured(partPrioritizer, field+": must say where the score comes from", i)
 	}
 	switch coordinate.Type {
 	case "", clusterv1beta1.ScoreCoordinateTypeBuiltIn:
 		switch coordinate.BuiltIn {
 		case clusterv1beta1.PrioritizerBalance, clusterv1beta1.PrioritizerSteady, clusterv1beta1.PrioritizerResourceAllocatableCPU:
-			return source{name: coordinate.BuiltIn, resource: 0}, nil
+			return scorer{name: coordinate.BuiltIn, resource: 0}, nil
 		case clusterv1beta1.PrioritizerResourceAllocatableMemory:
-			return source{name: coordinate.BuiltIn, resource: 1}, nil
+			return scorer{name: coordinate.BuiltIn, resource: 1}, nil
 		}
-		return source{}, misconfigured(partPrioritizer, field+
+		return scorer{}, misconfigured(partPrioritizer, field+
 			".builtIn: %q is none of %s, %s, %s and %s; to spread clusters, use spec.spreadPolicy",
 			i, coordinate.BuiltIn, clusterv1beta1.PrioritizerBalance, clusterv1beta1.PrioritizerSteady,
 			clusterv1beta1.PrioritizerResourceAllocatableCPU, clusterv1beta1.PrioritizerResourceAllocatableMemory)
 	case clusterv1beta1.ScoreCoordinateTypeAddOn:
 		if coordinate.AddOn == nil {
-			return source{}, misconfigured(partPrioritizer, field+".addOn: must name an AddOnPlacementScore and one of its scores", i)
+			return scorer{}, misconfigured(partPrioritizer, field+".addOn: must name an AddOnPlacementScore and one of its scores", i)
 		}
-		return source{name: "AddOn/" + coordinate.AddOn.ResourceName + "/" + coordinate.AddOn.ScoreName, addOn: coordinate.AddOn}, nil
+		return scorer{name: "AddOn/" + coordinate.AddOn.ResourceName + "/" + coordinate.AddOn.ScoreName, addOn: coordinate.AddOn}, nil
 	}
-	return source{}, misconfigured(partPrioritizer, field+".type: %q is neither %s nor %s", i, coordinate.Type,
+	return scorer{}, misconfigured(partPrioritizer, field+".type: %q is neither %s nor %s", i, coordinate.Type,
 		clusterv1beta1.ScoreCoordinateTypeBuiltIn, clusterv1beta1.ScoreCoordinateTypeAddOn)
 }
 
-// span is the least and the most that candidates have of a resource.
-type span struct {
-	least, most float64
-	known       bool // whether any candidate reports it
+// resourceRange is the least and the most that candidates have of a resource.
+type resourceRange struct {
+	min, max float64
+	known    bool // whether any candidate reports it
 }
 
-func (s *span) include(m measure) {
+func (s *resourceRange) include(m resourceAmount) {
 	switch {
 	case !m.known:
 	case !s.known:
-		*s = span{least: m.value, most: m.value, known: true}
+		*s = resourceRange{min: m.value, max: m.value, known: true}
 	default:
-		s.least, s.most = min(s.least, m.value), max(s.most, m.value)
+		s.min, s.max = min(s.min, m.value), max(s.max, m.value)
 	}
 }
 
-// edge tells whether leaving a measure out could change the span.
-func (s *span) edge(m measure) bool {
-	return m.known && (m.value <= s.least || m.value >= s.most)
+// isBound tells whether leaving a measure out could change the span.
+func (s *resourceRange) isBound(m resourceAmount) bool {
+	return m.known && (m.value <= s.min || m.value >= s.max)
 }
 
 // covers tells whether including a measure would leave the span as it is.
-func (s *span) covers(m measure) bool {
-	return !m.known || (s.known && m.value >= s.least && m.value <= s.most)
+func (s *resourceRange) covers(m resourceAmount) bool {
+	return !m.known || (s.known && m.value >= s.min && m.value <= s.max)
 }
 
-// spans are those of all resources that prioritizers compare.
-type spans [len(resourceNames)]span
+// resourceRanges are those of all resources that prioritizers compare.
+type resourceRanges [len(resourceNames)]resourceRange
 
 // score is what a source gives a cluster, -100 to 100. expired reports that an AddOnPlacementScore is
 // there, but no longer valid.
-func (s *source) score(c *cluster, among *spans, now time.Time) (score int64, expired bool) {
+func (s *scorer) score(c *cluster, ranges *resourceRanges, now time.Time) (score int64, expired bool) {
 	if s.addOn != nil {
 		return addOnScore(c.score(s.addOn.ResourceName), s.addOn.ScoreName, now)
 	}
-	amount, of := c.resources[s.resource], among[s.resource]
+	amount, of := c.allocatable[s.resource], ranges[s.resource]
 	switch {
 	case !amount.known:
 		return 0, false
-	case of.most == of.least:
+	case of.max == of.min:
 		return 100, false
 	}
-	return int64(((amount.value-of.least)/(of.most-of.least) - 0.5) * 200), false
+	return int64(((amount.value-of.min)/(of.max-of.min) - 0.5) * 200), false
 }
 
 func addOnScore(scores *clusterv1alpha1.AddOnPlacementScore, name string, now time.Time) (score int64, expired bool) {
 	if scores == nil {
 		return 0, false
 	}
-	if stale(scores, now) {
+	if scoresExpired(scores, now) {
 		return 0, true
 	}
 	for i := range scores.Status.Scores {

@@ -22,37 +22,37 @@ import (
 
 type decisionEvents = handler.TypedFuncs[*clusterv1beta1.PlacementDecision, reconcile.Request]
 
-// decisions are looked at for what others do to them: the controller knows what it wrote, and nothing follows from it, but that
+// decisionSource are looked at for what others do to them: the controller knows what it wrote, and nothing follows from it, but that
 // a cluster that goes from one object to another is listed twice meanwhile, and an object that is gone may have to come back,
 // whoever did it: both cost one more look. A placement that were scheduled again for each of its own writes would follow the
 // balance of all others around.
-func (c *Controller) decisions(objects cache.Cache) source.Source {
+func (c *Controller) decisionSource(objects cache.Cache) source.Source {
 	return source.Kind(objects, &clusterv1beta1.PlacementDecision{}, decisionEvents{
 		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[*clusterv1beta1.PlacementDecision], q queue) {
 			if !e.IsInInitialList { // inform reads those at once
-				c.see(ctx, objects, q, nil, e.Object)
+				c.handleDecision(ctx, objects, q, nil, e.Object)
 			}
 		},
 		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*clusterv1beta1.PlacementDecision], q queue) {
-			c.see(ctx, objects, q, e.ObjectOld, e.ObjectNew)
+			c.handleDecision(ctx, objects, q, e.ObjectOld, e.ObjectNew)
 		},
 		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[*clusterv1beta1.PlacementDecision], q queue) {
-			c.see(ctx, objects, q, e.Object, nil)
+			c.handleDecision(ctx, objects, q, e.Object, nil)
 		},
 		GenericFunc: func(context.Context, event.TypedGenericEvent[*clusterv1beta1.PlacementDecision], queue) {},
 	})
 }
 
-// see looks at a change of a PlacementDecision, of which one side is nil when it comes or goes. The placements that it may have
+// handleDecision looks at a change of a PlacementDecision, of which one side is nil when it comes or goes. The placements that it may have
 // put wrong are reconciled, and those for which others decide, so that the scheduler follows them: there, as what is listed
 // here and what is listed there could come to the scheduler in the wrong order.
-func (c *Controller) see(ctx context.Context, objects client.Reader, q queue, before, after *clusterv1beta1.PlacementDecision) {
-	ch := changeOf(before, after)
-	if !ch.identity && len(ch.came)+len(ch.went) == 0 {
+func (c *Controller) handleDecision(ctx context.Context, objects client.Reader, q queue, before, after *clusterv1beta1.PlacementDecision) {
+	ch := compareDecisions(before, after)
+	if !ch.identity && len(ch.added)+len(ch.removed) == 0 {
 		return
 	}
-	for _, key := range keysOf(before, after) {
-		if !c.scheduler.Decides(key) {
+	for _, key := range relatedKeys(before, after) {
+		if !c.scheduler.Manages(key) {
 			enqueue(q, []scheduler.Key{key})
 			continue
 		}
@@ -61,36 +61,36 @@ func (c *Controller) see(ctx context.Context, objects client.Reader, q queue, be
 			log.FromContext(ctx).Error(err, "Cannot tell whether a PlacementDecision is as it is to be", "placement", key)
 			continue
 		}
-		if c.wrong(key, own, ch) {
+		if c.needsRepair(key, own, ch) {
 			enqueue(q, []scheduler.Key{key})
 		}
 	}
 }
 
-// change of a PlacementDecision.
-type change struct {
-	after      *clusterv1beta1.PlacementDecision
-	identity   bool     // what it is found by has changed, it is gone, or it is new and not made by the hub
-	came, went []string // clusters
+// decisionChange of a PlacementDecision.
+type decisionChange struct {
+	after          *clusterv1beta1.PlacementDecision
+	identity       bool     // what it is found by has changed, it is gone, or it is new and not made by the hub
+	added, removed []string // clusters
 }
 
-func changeOf(before, after *clusterv1beta1.PlacementDecision) change {
-	ch := change{after: after, came: without(after, before), went: without(before, after)}
+func compareDecisions(before, after *clusterv1beta1.PlacementDecision) decisionChange {
+	ch := decisionChange{after: after, added: clustersOnlyIn(after, before), removed: clustersOnlyIn(before, after)}
 	switch {
 	case after == nil:
 		ch.identity = true
 	case before == nil:
 		owner := metav1.GetControllerOfNoCopy(after)
-		ch.identity = owner == nil || !isPlacement(owner) || owner.Name != decisions.Named(after.Name)
+		ch.identity = owner == nil || !isPlacement(owner) || owner.Name != decisions.PlacementNameOf(after.Name)
 	default:
 		ch.identity = !maps.Equal(before.Labels, after.Labels) || !equality.Semantic.DeepEqual(before.OwnerReferences, after.OwnerReferences)
 	}
 	return ch
 }
 
-// wrong tells whether a change broke what a decision is found by, took away what is selected, added what is not, or lists a
+// needsRepair tells whether a change broke what a decision is found by, took away what is selected, added what is not, or lists a
 // cluster twice.
-func (c *Controller) wrong(key scheduler.Key, own []*clusterv1beta1.PlacementDecision, ch change) bool {
+func (c *Controller) needsRepair(key scheduler.Key, own []*clusterv1beta1.PlacementDecision, ch decisionChange) bool {
 	if ch.identity {
 		return true
 	}
@@ -102,12 +102,12 @@ func (c *Controller) wrong(key scheduler.Key, own []*clusterv1beta1.PlacementDec
 			}
 		}
 	}
-	return slices.ContainsFunc(ch.came, func(cluster string) bool { return elsewhere[cluster] || !c.scheduler.Selects(key, cluster) }) ||
-		slices.ContainsFunc(ch.went, func(cluster string) bool { return !elsewhere[cluster] && c.scheduler.Selects(key, cluster) })
+	return slices.ContainsFunc(ch.added, func(cluster string) bool { return elsewhere[cluster] || !c.scheduler.Selects(key, cluster) }) ||
+		slices.ContainsFunc(ch.removed, func(cluster string) bool { return !elsewhere[cluster] && c.scheduler.Selects(key, cluster) })
 }
 
-// without lists the clusters of one decision that are not in the other.
-func without(one, other *clusterv1beta1.PlacementDecision) (clusters []string) {
+// clustersOnlyIn lists the clusters of one decision that are not in the other.
+func clustersOnlyIn(one, other *clusterv1beta1.PlacementDecision) (clusters []string) {
 	if one == nil {
 		return nil
 	}
@@ -125,13 +125,13 @@ func without(one, other *clusterv1beta1.PlacementDecision) (clusters []string) {
 	return clusters
 }
 
-// keysOf are the placements concerned by what a decision was or is.
-func keysOf(sides ...*clusterv1beta1.PlacementDecision) (keys []scheduler.Key) {
+// relatedKeys are the placements concerned by what a decision was or is.
+func relatedKeys(sides ...*clusterv1beta1.PlacementDecision) (keys []scheduler.Key) {
 	for _, decision := range sides {
 		if decision == nil {
 			continue
 		}
-		for _, name := range concerned(decision) {
+		for _, name := range relatedPlacements(decision) {
 			if key := (scheduler.Key{Namespace: decision.Namespace, Name: name}); !slices.Contains(keys, key) {
 				keys = append(keys, key)
 			}

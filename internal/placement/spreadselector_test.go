@@ -15,19 +15,19 @@ import (
 )
 
 // PL-13: clusters are selected as if all topologies were counted anew for each of them.
-func TestSpreadAsCounted(t *testing.T) {
+func TestSpreadMatchesReference(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(300) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			r := rand.New(rand.NewPCG(seed, 13))
 			s := newFleet(topologies(r, 1+r.IntN(150))...)
-			p := asking(randomConstraints(r, "a", "b", "c", "d"), exactly(nil))
+			p := newPlacement(randomConstraints(r, "a", "b", "c", "d"), withExactWeights(nil))
 			if r.IntN(4) > 0 {
-				limit(int32(r.IntN(100)))(p)
+				withLimit(int32(r.IntN(100)))(p)
 			}
 			result := schedule(t, s, p)
-			want := spreadByCounting(s, s.placements[keyOf(p)].plan)
+			want := referenceSpread(s, s.placements[keyOf(p)].spec)
 			if diff := cmp.Diff(want, clusters(result)); diff != "" {
 				t.Errorf("%+v: %s", p.Spec.SpreadPolicy, diff)
 			}
@@ -48,7 +48,7 @@ func topologies(r *rand.Rand, n int) []*clusterv1.ManagedCluster {
 				}
 			}
 		}
-		members[i] = member(fmt.Sprintf("c%03d", i), properties...)
+		members[i] = newMember(fmt.Sprintf("c%03d", i), properties...)
 	}
 	return members
 }
@@ -57,43 +57,43 @@ func topologies(r *rand.Rand, n int) []*clusterv1.ManagedCluster {
 func randomConstraints(r *rand.Rand, keys ...string) option {
 	var terms []clusterv1beta1.SpreadConstraintsTerm
 	for range 1 + r.IntN(4) {
-		terms = append(terms, over(choose(r, clusterv1beta1.TopologyKeyTypeLabel, clusterv1beta1.TopologyKeyTypeClaim), choose(r, keys...),
-			int32(r.IntN(4)), choose(r, clusterv1beta1.DoNotSchedule, clusterv1beta1.ScheduleAnyway)))
+		terms = append(terms, spreadOver(oneOf(r, clusterv1beta1.TopologyKeyTypeLabel, clusterv1beta1.TopologyKeyTypeClaim), oneOf(r, keys...),
+			int32(r.IntN(4)), oneOf(r, clusterv1beta1.DoNotSchedule, clusterv1beta1.ScheduleAnyway)))
 	}
-	return evenly(terms...)
+	return withSpread(terms...)
 }
 
-// spreadByCounting selects among all clusters, of which those are better that come first by name.
-func spreadByCounting(s *Scheduler, p *plan) []string {
-	counts := make([]map[string]int, len(p.spread))
+// referenceSpread selects among all clusters, of which those are better that come first by name.
+func referenceSpread(s *Scheduler, p *parsedSpec) []string {
+	counts := make([]map[string]int, len(p.constraints))
 	var waiting []*cluster
-	for _, id := range s.fleet.sorted {
-		c := s.fleet.clusters[id]
-		if !slices.ContainsFunc(p.spread, func(k constraint) bool { _, known := k.topology(c); return k.strict && !known }) {
+	for _, id := range s.clusters.sortedByName {
+		c := s.clusters.byID[id]
+		if !slices.ContainsFunc(p.constraints, func(k spreadConstraint) bool { _, known := k.topologyOf(c); return k.strict && !known }) {
 			waiting = append(waiting, c)
 		}
 	}
-	for i := range p.spread {
+	for i := range p.constraints {
 		counts[i] = map[string]int{}
 		for _, c := range waiting {
-			if value, known := p.spread[i].topology(c); known {
+			if value, known := p.constraints[i].topologyOf(c); known {
 				counts[i][value] = 0
 			}
 		}
 	}
 	names := []string{}
-	for n := p.takes(len(s.fleet.sorted)); len(names) < n; {
+	for n := p.maxSelected(len(s.clusters.sortedByName)); len(names) < n; {
 		best, least := -1, []int(nil)
 		for at, c := range waiting {
-			if excess, ok := excessByCounting(p, counts, c); ok && (best < 0 || slices.Compare(excess, least) < 0) {
+			if excess, ok := referenceExcess(p, counts, c); ok && (best < 0 || slices.Compare(excess, least) < 0) {
 				best, least = at, excess
 			}
 		}
 		if best < 0 {
 			break
 		}
-		for i := range p.spread {
-			if value, known := p.spread[i].topology(waiting[best]); known {
+		for i := range p.constraints {
+			if value, known := p.constraints[i].topologyOf(waiting[best]); known {
 				counts[i][value]++
 			}
 		}
@@ -107,10 +107,10 @@ func spreadByCounting(s *Scheduler, p *plan) []string {
 	return names
 }
 
-// excessByCounting is by how much one cluster more would exceed maxSkew of each constraint.
-func excessByCounting(p *plan, counts []map[string]int, c *cluster) (excess []int, ok bool) {
-	for i, k := range p.spread {
-		value, known := k.topology(c)
+// referenceExcess is by how much one cluster more would exceed maxSkew of each constraint.
+func referenceExcess(p *parsedSpec, counts []map[string]int, c *cluster) (excess []int, ok bool) {
+	for i, k := range p.constraints {
+		value, known := k.topologyOf(c)
 		if !known {
 			excess = append(excess, math.MaxInt)
 			continue
@@ -132,21 +132,21 @@ func excessByCounting(p *plan, counts []map[string]int, c *cluster) (excess []in
 }
 
 // P10: a cluster that would not be selected for its rank alone says for which constraint it is.
-func TestSpreadSaysSo(t *testing.T) {
+func TestSpreadReasons(t *testing.T) {
 	t.Parallel()
-	s := newFleet(member("a1", "region=eu", "claim:cloud=x"), member("a2", "region=eu", "claim:cloud=x"),
-		member("a3", "region=eu", "claim:cloud=y"), member("b1", "region=us", "claim:cloud=x"))
+	s := newFleet(newMember("a1", "region=eu", "claim:cloud=x"), newMember("a2", "region=eu", "claim:cloud=x"),
+		newMember("a3", "region=eu", "claim:cloud=y"), newMember("b1", "region=us", "claim:cloud=x"))
 	const rank = "matches; nothing prioritizes one cluster over another"
-	cloud, region := over("Claim", "cloud", 1, "DoNotSchedule"), over("Label", "region", 1, "ScheduleAnyway")
+	cloud, region := spreadOver("Claim", "cloud", 1, "DoNotSchedule"), spreadOver("Label", "region", 1, "ScheduleAnyway")
 	for name, test := range map[string]struct {
 		placement *clusterv1beta1.Placement
 		want      map[string]string
 	}{
-		"region": {asking(limit(2), evenly(region), exactly(nil)), map[string]string{
+		"region": {newPlacement(withLimit(2), withSpread(region), withExactWeights(nil)), map[string]string{
 			"a1": rank, "b1": rank + "; goes before clusters that rank higher, to spread over label region=us (spec.spreadPolicy.spreadConstraints[0])"}},
-		"cloud": {asking(limit(2), evenly(region, cloud), exactly(nil)), map[string]string{
+		"cloud": {newPlacement(withLimit(2), withSpread(region, cloud), withExactWeights(nil)), map[string]string{
 			"a1": rank, "a3": rank + "; goes before clusters that rank higher, to spread over claim cloud=y (spec.spreadPolicy.spreadConstraints[1])"}},
-		"all the same": {asking(limit(4), evenly(region), exactly(nil)), map[string]string{"a1": rank, "a2": rank, "a3": rank, "b1": rank}},
+		"all the same": {newPlacement(withLimit(4), withSpread(region), withExactWeights(nil)), map[string]string{"a1": rank, "a2": rank, "a3": rank, "b1": rank}},
 	} {
 		got := map[string]string{}
 		for _, decision := range schedule(t, s, test.placement).Groups[0].Decisions {
@@ -160,12 +160,12 @@ func TestSpreadSaysSo(t *testing.T) {
 }
 
 // P10: of several constraints, that one is named that keeps the cluster out.
-func TestWhyNotOfSeveralConstraints(t *testing.T) {
+func TestReasonsOfSeveralConstraints(t *testing.T) {
 	t.Parallel()
-	s := newFleet(member("a", "region=eu", "zone=1"), member("b", "region=eu", "zone=1"), member("c", "region=us", "zone=1"),
-		member("d", "region=us", "zone=2"), member("e", "region=us"))
+	s := newFleet(newMember("a", "region=eu", "zone=1"), newMember("b", "region=eu", "zone=1"), newMember("c", "region=us", "zone=1"),
+		newMember("d", "region=us", "zone=2"), newMember("e", "region=us"))
 	// Of region eu there may be two more than of us; of zone 1 only one more than of zone 2.
-	p := asking(evenly(over("Label", "region", 2, "DoNotSchedule"), over("Label", "zone", 1, "DoNotSchedule")), exactly(nil))
+	p := newPlacement(withSpread(spreadOver("Label", "region", 2, "DoNotSchedule"), spreadOver("Label", "zone", 1, "DoNotSchedule")), withExactWeights(nil))
 	wantClusters(t, schedule(t, s, p), "a", "b", "d")
 	explanation := s.Explain(p)
 	for cluster, want := range map[string]string{
@@ -176,7 +176,7 @@ func TestWhyNotOfSeveralConstraints(t *testing.T) {
 			t.Errorf("%s: %q, want %q", cluster, got.Reason, want)
 		}
 	}
-	limit(1)(p)
+	withLimit(1)(p)
 	s.DeletePlacement(keyOf(p))
 	if got := s.Explain(p).Why("e").Reason; !strings.Contains(got, "it has no label zone") {
 		t.Errorf("its rank does not matter, but why not is %q", got)

@@ -9,9 +9,9 @@ import (
 // reasonKept is that of clusters of which nothing else is known any more.
 const reasonKept = "selected before the placement came to be misconfigured"
 
-// Decides tells whether it is the scheduler that decides for a placement. It does not before the first Schedule, while
+// Manages tells whether it is the scheduler that decides for a placement. It does not before the first Schedule, while
 // scheduling is disabled, and where there is no such placement.
-func (s *Scheduler) Decides(key Key) bool {
+func (s *Scheduler) Manages(key Key) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.placements[key]
@@ -28,26 +28,26 @@ func (s *Scheduler) Restore(key Key, groups []Group) {
 	defer s.mu.Unlock()
 	switch p := s.placements[key]; {
 	case p == nil:
-		s.restoreStray(key, groups)
+		s.restoreOrphan(key, groups)
 	case p.disabled:
-		s.restore(p, s.actedOn(key.Namespace, groups))
+		s.restore(p, s.eligible(key.Namespace, groups))
 	case !p.scheduled:
 		s.restore(p, groups)
 	}
 }
 
-// actedOn are the decisions that a placement of the namespace could have made: whoever may write some there may write any names into them,
+// eligible are the decisions that a placement of the namespace could have made: whoever may write some there may write any names into them,
 // and with them would drive the placements of others off these clusters.
-func (s *Scheduler) actedOn(namespace string, groups []Group) []Group {
+func (s *Scheduler) eligible(namespace string, groups []Group) []Group {
 	if s.options.TrustDecisions {
 		return groups
 	}
-	sets := s.bound(s.namespaces[namespace])
+	sets := s.boundSets(s.namespaces[namespace])
 	left := make([]Group, len(groups))
 	for i, group := range groups {
 		left[i].Name = group.Name
 		for _, decision := range group.Decisions {
-			id, known := s.fleet.ids[decision.ClusterName]
+			id, known := s.clusters.idByName[decision.ClusterName]
 			if known && slices.ContainsFunc(sets, func(set *clusterSet) bool { return set.members.has(id) }) {
 				left[i].Decisions = append(left[i].Decisions, decision)
 			}
@@ -56,35 +56,35 @@ func (s *Scheduler) actedOn(namespace string, groups []Group) []Group {
 	return left
 }
 
-// addDecidedByOthers finds the placements of a namespace for which others decide: the hub may act on other decisions of theirs now.
-func (s *Scheduler) addDecidedByOthers(namespace string, found affected) {
+// addUnmanaged finds the placements of a namespace for which others decide: the hub may act on other decisions of theirs now.
+func (s *Scheduler) addUnmanaged(namespace string, affected affected) {
 	if s.options.TrustDecisions {
 		return
 	}
-	for key, stray := range s.strays {
+	for key, orphan := range s.orphans {
 		if key.Namespace == namespace {
-			found.add(stray)
+			affected.add(orphan)
 		}
 	}
 	if n := s.namespaces[namespace]; n != nil {
 		for _, p := range n.placements {
 			if p.disabled {
-				found.add(p)
+				affected.add(p)
 			}
 		}
 	}
 }
 
-func (s *Scheduler) restoreStray(key Key, groups []Group) {
-	p := s.strays[key]
+func (s *Scheduler) restoreOrphan(key Key, groups []Group) {
+	p := s.orphans[key]
 	if p == nil {
 		p = &placement{key: key}
 	}
-	s.restore(p, s.actedOn(key.Namespace, groups))
+	s.restore(p, s.eligible(key.Namespace, groups))
 	if slices.ContainsFunc(groups, func(group Group) bool { return len(group.Decisions) > 0 }) {
-		s.strays[key] = p
+		s.orphans[key] = p
 	} else {
-		delete(s.strays, key)
+		delete(s.orphans, key)
 	}
 }
 
@@ -92,28 +92,28 @@ func (s *Scheduler) restore(p *placement, groups []Group) {
 	var (
 		ids    []int32
 		listed bitset
-		parts  []part
+		parts  []groupRecord
 	)
 	for _, group := range groups {
 		before := len(ids)
 		for i := range group.Decisions {
-			id := s.fleet.intern(group.Decisions[i].ClusterName).id
+			id := s.clusters.getOrAdd(group.Decisions[i].ClusterName).id
 			if !listed.has(id) {
 				listed.set(id)
 				ids = append(ids, id)
 			}
 		}
-		parts = append(parts, part{name: group.Name, size: len(ids) - before})
+		parts = append(parts, groupRecord{name: group.Name, size: len(ids) - before})
 	}
-	s.decide(p, ids)
-	p.parts = parts
+	s.setDecision(p, ids)
+	p.groups = parts
 }
 
-// inherit gives a placement that is new what others have decided for it.
-func (s *Scheduler) inherit(p *placement) {
-	if stray := s.strays[p.key]; stray != nil {
-		p.ids, p.decided, p.parts = stray.ids, stray.decided, stray.parts
-		delete(s.strays, p.key)
+// adoptOrphan gives a placement that is new what others have decided for it.
+func (s *Scheduler) adoptOrphan(p *placement) {
+	if orphan := s.orphans[p.key]; orphan != nil {
+		p.ids, p.decided, p.groups = orphan.ids, orphan.decided, orphan.groups
+		delete(s.orphans, p.key)
 	}
 }
 
@@ -122,52 +122,52 @@ func (s *Scheduler) Selects(key Key, cluster string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.placements[key]
-	id, known := s.fleet.ids[cluster]
+	id, known := s.clusters.idByName[cluster]
 	return p != nil && known && p.decided.has(id)
 }
 
-// decide records what a placement has selected.
-func (s *Scheduler) decide(p *placement, ids []int32) {
+// setDecision records what a placement has selected.
+func (s *Scheduler) setDecision(p *placement, ids []int32) {
 	var decided bitset
 	for _, id := range ids {
 		decided.set(id)
 		if !p.decided.has(id) {
-			s.load.change(id, 1)
+			s.decisionCounts.add(id, 1)
 		}
 	}
 	former := p.ids
 	p.ids, p.decided = ids, decided
 	for _, id := range former {
 		if !decided.has(id) {
-			s.load.change(id, -1)
-			s.forget(s.fleet.clusters[id])
+			s.decisionCounts.add(id, -1)
+			s.removeIfUnused(s.clusters.byID[id])
 		}
 	}
 }
 
-// partsOf is what there is to remember of the groups of decided clusters.
-func partsOf(groups []Group) []part {
+// groupRecordsOf is what there is to remember of the groups of decided clusters.
+func groupRecordsOf(groups []Group) []groupRecord {
 	if len(groups) == 1 && groups[0].Name == "" {
 		return nil
 	}
-	parts := make([]part, len(groups))
+	parts := make([]groupRecord, len(groups))
 	for i, group := range groups {
-		parts[i] = part{name: group.Name, size: len(group.Decisions)}
+		parts[i] = groupRecord{name: group.Name, size: len(group.Decisions)}
 	}
 	return parts
 }
 
-// kept are the groups of the clusters decided last.
-func (s *Scheduler) kept(p *placement) []Group {
-	parts := p.parts
+// previousGroups are the groups of the clusters decided last.
+func (s *Scheduler) previousGroups(p *placement) []Group {
+	parts := p.groups
 	if len(parts) == 0 {
-		parts = []part{{size: len(p.ids)}}
+		parts = []groupRecord{{size: len(p.ids)}}
 	}
 	groups, rest := make([]Group, len(parts)), p.ids
 	for i, part := range parts {
 		groups[i] = Group{Name: part.name, Decisions: make([]clusterv1beta1.ClusterDecision, part.size)}
 		for j, id := range rest[:part.size] {
-			groups[i].Decisions[j] = clusterv1beta1.ClusterDecision{ClusterName: s.fleet.clusters[id].name, Reason: reasonKept}
+			groups[i].Decisions[j] = clusterv1beta1.ClusterDecision{ClusterName: s.clusters.byID[id].name, Reason: reasonKept}
 		}
 		rest = rest[part.size:]
 	}

@@ -15,17 +15,17 @@ import (
 	"github.com/capstan-io/capstan/internal/placement/celselector"
 )
 
-// selection is which clusters are candidates and how they score by themselves: what placements of equal predicates,
+// profile is which clusters are candidates and how they score by themselves: what placements of equal predicates,
 // tolerations and prioritizers share, parsed once.
-type selection struct {
-	signature   string
-	predicates  []predicate
-	tolerations []clusterv1beta1.Toleration
-	sources     []source
-	cel         bool
-	timed       bool                     // whether a toleration expires
-	measures    [len(resourceNames)]bool // the resources that sources compare
-	users       int                      // placements
+type profile struct {
+	signature         string
+	predicates        []predicate
+	tolerations       []clusterv1beta1.Toleration
+	scorers           []scorer
+	cel               bool
+	tolerationExpires bool                     // whether a toleration expires
+	usesResource      [len(resourceNames)]bool // the resources that sources compare
+	references        int                      // placements
 }
 
 // predicate is one of spec.predicates; all that it has must match.
@@ -35,23 +35,23 @@ type predicate struct {
 	cel    *celselector.Selector
 }
 
-// sign tells selections apart.
-func sign(spec *clusterv1beta1.PlacementSpec, sources []source) (string, error) {
+// profileSignature tells selections apart.
+func profileSignature(spec *clusterv1beta1.PlacementSpec, scorers []scorer) (string, error) {
 	parts := []any{spec.Predicates, spec.Tolerations}
-	for _, source := range sources {
-		parts = append(parts, source.name, source.weight)
+	for _, scorer := range scorers {
+		parts = append(parts, scorer.name, scorer.weight)
 	}
 	signature, err := json.Marshal(parts)
 	return string(signature), err
 }
 
-func newSelection(signature string, spec *clusterv1beta1.PlacementSpec, sources []source) (*selection, *Misconfiguration) {
-	s := &selection{signature: signature, tolerations: spec.Tolerations, sources: sources}
+func newProfile(signature string, spec *clusterv1beta1.PlacementSpec, scorers []scorer) (*profile, *Misconfiguration) {
+	s := &profile{signature: signature, tolerations: spec.Tolerations, scorers: scorers}
 	for i, toleration := range spec.Tolerations {
 		if err := checkToleration(toleration); err != nil {
 			return nil, misconfigured(partToleration, "spec.tolerations[%d].%v", i, err)
 		}
-		s.timed = s.timed || toleration.TolerationSeconds != nil
+		s.tolerationExpires = s.tolerationExpires || toleration.TolerationSeconds != nil
 	}
 	for i := range spec.Predicates {
 		parsed, err := parsePredicate(&spec.Predicates[i].RequiredClusterSelector)
@@ -61,9 +61,9 @@ func newSelection(signature string, spec *clusterv1beta1.PlacementSpec, sources 
 		s.predicates = append(s.predicates, parsed)
 		s.cel = s.cel || parsed.cel != nil
 	}
-	for _, source := range sources {
-		if source.addOn == nil {
-			s.measures[source.resource] = true
+	for _, scorer := range scorers {
+		if scorer.addOn == nil {
+			s.usesResource[scorer.resource] = true
 		}
 	}
 	return s, nil
@@ -94,7 +94,7 @@ func parseSelectors(byLabels *metav1.LabelSelector, byClaims *clusterv1beta1.Clu
 }
 
 // match tells whether a cluster meets any of the predicates, and adds up what CEL costs.
-func (s *selection) match(c *cluster, now time.Time, costs *celselector.Costs) bool {
+func (s *profile) match(c *cluster, now time.Time, costs *celselector.Costs) bool {
 	for i := range s.predicates {
 		if s.predicates[i].match(c, now, costs) == nil {
 			return true
@@ -104,7 +104,7 @@ func (s *selection) match(c *cluster, now time.Time, costs *celselector.Costs) b
 }
 
 // matchWithoutCEL tells whether a cluster meets any of the predicates, where that is certain by its labels and claims.
-func (s *selection) matchWithoutCEL(c *cluster) (matched, certain bool) {
+func (s *profile) matchWithoutCEL(c *cluster) (matched, certain bool) {
 	certain = true
 	for i := range s.predicates {
 		p := &s.predicates[i]
@@ -119,8 +119,8 @@ func (s *selection) matchWithoutCEL(c *cluster) (matched, certain bool) {
 	return len(s.predicates) == 0, certain
 }
 
-// mismatch is why the cluster meets none of the predicates. Once that has cost as much as it may, CEL is not asked again.
-func (s *selection) mismatch(c *cluster, now time.Time, costs *celselector.Costs) string {
+// mismatchReason is why the cluster meets none of the predicates. Once that has cost as much as it may, CEL is not asked again.
+func (s *profile) mismatchReason(c *cluster, now time.Time, costs *celselector.Costs) string {
 	var reasons []string
 	for i := range s.predicates {
 		err := errCEL
@@ -151,37 +151,37 @@ func (p *predicate) match(c *cluster, now time.Time, costs *celselector.Costs) e
 		return nil
 	}
 	return p.cel.Matches(c.object, func(name string) []clusterv1alpha1.AddOnPlacementScoreItem {
-		if scores := c.score(name); scores != nil && !stale(scores, now) {
+		if scores := c.score(name); scores != nil && !scoresExpired(scores, now) {
 			return scores.Status.Scores
 		}
 		return nil
 	}, costs)
 }
 
-// stale scores count as none.
-func stale(scores *clusterv1alpha1.AddOnPlacementScore, now time.Time) bool {
+// scoresExpired scores count as none.
+func scoresExpired(scores *clusterv1alpha1.AddOnPlacementScore, now time.Time) bool {
 	until := scores.Status.ValidUntil
 	return until != nil && !until.After(now)
 }
 
 // readsScore tells whether an AddOnPlacementScore of that name matters. CEL may ask for any.
-func (s *selection) readsScore(name string) bool {
+func (s *profile) readsScore(name string) bool {
 	if s.cel {
 		return true
 	}
-	for i := range s.sources {
-		if s.sources[i].addOn != nil && s.sources[i].addOn.ResourceName == name {
+	for i := range s.scorers {
+		if s.scorers[i].addOn != nil && s.scorers[i].addOn.ResourceName == name {
 			return true
 		}
 	}
 	return false
 }
 
-// deadline is when time changes what a cluster is to this selection at the earliest: when a toleration of one of its
+// nextExpiry is when time changes what a cluster is to this selection at the earliest: when a toleration of one of its
 // taints, or one of its scores, expires. Zero is never.
-func (s *selection) deadline(c *cluster, now time.Time) time.Time {
+func (s *profile) nextExpiry(c *cluster, now time.Time) time.Time {
 	var deadline time.Time
-	if s.timed {
+	if s.tolerationExpires {
 		taints := c.taints()
 		for i := range taints {
 			_, until := s.tolerates(&taints[i], now)
@@ -189,22 +189,22 @@ func (s *selection) deadline(c *cluster, now time.Time) time.Time {
 		}
 	}
 	for _, scores := range c.scores {
-		if scores.Status.ValidUntil != nil && !stale(scores, now) && s.readsScore(scores.Name) {
+		if scores.Status.ValidUntil != nil && !scoresExpired(scores, now) && s.readsScore(scores.Name) {
 			deadline = earliest(deadline, scores.Status.ValidUntil.Time)
 		}
 	}
 	return deadline
 }
 
-// narrow returns lists of clusters outside of which no predicate matches, when the indexes know fewer than limit.
-func (s *selection) narrow(byLabel, byClaim index, limit int) ([][]int32, bool) {
+// preFilter returns lists of clusters outside of which no predicate matches, when the indexes know fewer than limit.
+func (s *profile) preFilter(byLabel, byClaim labelIndex, limit int) ([][]int32, bool) {
 	if len(s.predicates) == 0 {
 		return nil, false
 	}
 	var all [][]int32
 	for _, predicate := range s.predicates {
-		lists, size, ok := byLabel.narrowest(predicate.labels)
-		if others, count, indexed := byClaim.narrowest(predicate.claims); indexed && (!ok || count < size) {
+		lists, size, ok := byLabel.lookup(predicate.labels)
+		if others, count, indexed := byClaim.lookup(predicate.claims); indexed && (!ok || count < size) {
 			lists, size, ok = others, count, true
 		}
 		if limit -= size; !ok || limit < 0 {

@@ -18,8 +18,8 @@ import (
 // decisionOption changes a PlacementDecision.
 type decisionOption func(*clusterv1beta1.PlacementDecision)
 
-// aDecision has the label of the placement web.
-func aDecision(name string, options ...decisionOption) *clusterv1beta1.PlacementDecision {
+// newDecision has the label of the placement web.
+func newDecision(name string, options ...decisionOption) *clusterv1beta1.PlacementDecision {
 	d := &clusterv1beta1.PlacementDecision{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: name,
 		Labels: map[string]string{fleet.LabelPlacement: "web"}}}
 	for _, option := range options {
@@ -28,25 +28,25 @@ func aDecision(name string, options ...decisionOption) *clusterv1beta1.Placement
 	return d
 }
 
-func labelled(placement string) decisionOption {
+func withPlacementLabel(placement string) decisionOption {
 	return func(d *clusterv1beta1.PlacementDecision) {
 		d.Labels = map[string]string{fleet.LabelPlacement: placement}
 		maps.DeleteFunc(d.Labels, func(_, value string) bool { return value == "" })
 	}
 }
 
-func controlledBy(apiVersion, kind, name string, uid types.UID) decisionOption {
+func withController(apiVersion, kind string, uid types.UID) decisionOption {
 	yes := true
 	return func(d *clusterv1beta1.PlacementDecision) {
-		d.OwnerReferences = []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: name, UID: uid, Controller: &yes}}
+		d.OwnerReferences = []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: "web", UID: uid, Controller: &yes}}
 	}
 }
 
-func ofPlacement(name string, uid types.UID) decisionOption {
-	return controlledBy(clusterv1beta1.GroupVersion.String(), "Placement", name, uid)
+func withPlacement(uid types.UID) decisionOption {
+	return withController(clusterv1beta1.GroupVersion.String(), "Placement", uid)
 }
 
-func listing(clusters ...string) decisionOption {
+func withClusters(clusters ...string) decisionOption {
 	return func(d *clusterv1beta1.PlacementDecision) {
 		d.Status.Decisions = nil
 		for _, name := range clusters {
@@ -55,10 +55,10 @@ func listing(clusters ...string) decisionOption {
 	}
 }
 
-// place adds the placement web to the bench, and decides.
-func (b *bench) place(t *testing.T, spec clusterv1beta1.PlacementSpec) {
+// schedulePlacement adds the placement web to the bench, and decides.
+func (b *controllerTest) schedulePlacement(t *testing.T, spec clusterv1beta1.PlacementSpec) {
 	t.Helper()
-	p := aPlacement(spec)
+	p := newPlacement(spec)
 	if err := b.client.Create(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func (b *bench) place(t *testing.T, spec clusterv1beta1.PlacementSpec) {
 	b.reconcile(t)
 }
 
-func (b *bench) get(t *testing.T, name string) *clusterv1beta1.PlacementDecision {
+func (b *controllerTest) decision(t *testing.T, name string) *clusterv1beta1.PlacementDecision {
 	t.Helper()
 	d := &clusterv1beta1.PlacementDecision{}
 	if err := b.client.Get(t.Context(), client.ObjectKey{Namespace: "team-a", Name: name}, d); err != nil {
@@ -75,10 +75,10 @@ func (b *bench) get(t *testing.T, name string) *clusterv1beta1.PlacementDecision
 	return d
 }
 
-// meddle does something to a PlacementDecision, lets the controller see it, and returns whom that makes wait.
-func (b *bench) meddle(t *testing.T, name string, how ...decisionOption) (waiting []string) {
+// editDecision does something to a PlacementDecision, lets the controller see it, and returns whom that makes wait.
+func (b *controllerTest) editDecision(t *testing.T, how ...decisionOption) (waiting []string) {
 	t.Helper()
-	before := b.get(t, name)
+	before := b.decision(t, "web-decision-1")
 	after := before.DeepCopy()
 	for _, option := range how {
 		option(after)
@@ -91,11 +91,11 @@ func (b *bench) meddle(t *testing.T, name string, how ...decisionOption) (waitin
 	if err := b.client.Status().Update(t.Context(), after); err != nil {
 		t.Fatal(err)
 	}
-	return b.seen(t, before, after)
+	return b.handle(t, before, after)
 }
 
-// add is what meddle is to one that is new.
-func (b *bench) add(t *testing.T, d *clusterv1beta1.PlacementDecision) (waiting []string) {
+// addDecision is what meddle is to one that is new.
+func (b *controllerTest) addDecision(t *testing.T, d *clusterv1beta1.PlacementDecision) (waiting []string) {
 	t.Helper()
 	wanted := d.Status
 	if err := b.client.Create(t.Context(), d); err != nil {
@@ -106,25 +106,25 @@ func (b *bench) add(t *testing.T, d *clusterv1beta1.PlacementDecision) (waiting 
 	if err := b.client.Status().Update(t.Context(), d); err != nil {
 		t.Fatal(err)
 	}
-	return append(b.seen(t, nil, empty), b.seen(t, empty, d)...)
+	return append(b.handle(t, nil, empty), b.handle(t, empty, d)...)
 }
 
-// drop is what meddle is to one that is deleted.
-func (b *bench) drop(t *testing.T, name string) (waiting []string) {
+// deleteDecision is what meddle is to one that is deleted.
+func (b *controllerTest) deleteDecision(t *testing.T, name string) (waiting []string) {
 	t.Helper()
-	d := b.get(t, name)
+	d := b.decision(t, name)
 	if err := b.client.Delete(t.Context(), d); err != nil {
 		t.Fatal(err)
 	}
-	return b.seen(t, d, nil)
+	return b.handle(t, d, nil)
 }
 
-// seen are the placements that wait after a change.
-func (b *bench) seen(t *testing.T, before, after *clusterv1beta1.PlacementDecision) (waiting []string) {
+// handle are the placements that wait after a change.
+func (b *controllerTest) handle(t *testing.T, before, after *clusterv1beta1.PlacementDecision) (waiting []string) {
 	t.Helper()
 	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	defer q.ShutDown()
-	b.see(t.Context(), b.client, q, before, after)
+	b.handleDecision(t.Context(), b.client, q, before, after)
 	for q.Len() > 0 {
 		next, _ := q.Get()
 		waiting = append(waiting, next.Name)
@@ -133,12 +133,12 @@ func (b *bench) seen(t *testing.T, before, after *clusterv1beta1.PlacementDecisi
 	return waiting
 }
 
-// wantOwn checks that all is as if nobody had meddled.
-func (b *bench) wantOwn(t *testing.T, name string, clusters ...string) {
+// wantDecision checks that all is as if nobody had meddled.
+func (b *controllerTest) wantDecision(t *testing.T, name string, clusters ...string) {
 	t.Helper()
-	d := b.get(t, name)
+	d := b.decision(t, name)
 	want := map[string]string{fleet.LabelPlacement: "web", fleet.LabelDecisionGroupIndex: "0", fleet.LabelDecisionGroupName: ""}
-	if diff := cmp.Diff(want, d.Labels); diff != "" || !metav1.IsControlledBy(d, aPlacement(clusterv1beta1.PlacementSpec{})) {
+	if diff := cmp.Diff(want, d.Labels); diff != "" || !metav1.IsControlledBy(d, newPlacement(clusterv1beta1.PlacementSpec{})) {
 		t.Errorf("%s has the owners %v, and labels (-want +got):\n%s", name, d.OwnerReferences, diff)
 	}
 	if diff := cmp.Diff(clusters, b.selected(t)); diff != "" {

@@ -17,23 +17,23 @@ func TestMatchTogether(t *testing.T) {
 	var want []string
 	for i := range 1000 {
 		name := fmt.Sprintf("c%04d", i)
-		s.SetCluster(member(name, fmt.Sprintf("half=%d", i%2)))
+		s.SetCluster(newMember(name, fmt.Sprintf("half=%d", i%2)))
 		s.SetScore(usage(name, 1, time.Duration(2000-i)*time.Second))
 		if i%3 == 0 {
 			want = append(want, name)
 		}
 	}
-	all := asking(matching(byCEL(`managedCluster.scores("usage").size() == 1 && int(managedCluster.metadata.name.substring(1)) % 3 == 0`)))
+	all := newPlacement(withPredicates(byCEL(`managedCluster.scores("usage").size() == 1 && int(managedCluster.metadata.name.substring(1)) % 3 == 0`)))
 	if diff := cmp.Diff(want, clusters(schedule(t, s, all))); diff != "" {
 		t.Error(diff)
 	}
-	if next := start.Add(1001 * time.Second); !s.NextTime().Equal(next) {
-		t.Errorf("the next time is %s, want %s", s.NextTime(), next)
+	if next := start.Add(1001 * time.Second); !s.NextAdvance().Equal(next) {
+		t.Errorf("the next time is %s, want %s", s.NextAdvance(), next)
 	}
 	half := byCEL(`int(managedCluster.metadata.name.substring(1)) % 3 == 0`)
 	half.LabelSelector.MatchLabels = map[string]string{"half": "1"}
 	odd := slices.DeleteFunc(want, func(name string) bool { return (name[len(name)-1]-'0')%2 == 0 })
-	if diff := cmp.Diff(odd, clusters(schedule(t, s, asking(named("half"), matching(half))))); diff != "" {
+	if diff := cmp.Diff(odd, clusters(schedule(t, s, newPlacement(withName("half"), withPredicates(half))))); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -43,26 +43,26 @@ func TestExpressionsThatCostTooMuch(t *testing.T) {
 	t.Parallel()
 	s := newFleet()
 	for i := range 1000 {
-		s.SetCluster(member(fmt.Sprintf("c%04d", i)))
+		s.SetCluster(newMember(fmt.Sprintf("c%04d", i)))
 	}
 	s.celBudget = 100_000
-	p := asking(limit(1), matching(byCEL(`managedCluster.metadata.name.startsWith("c0003")`)))
+	p := newPlacement(withLimit(1), withPredicates(byCEL(`managedCluster.metadata.name.startsWith("c0003")`)))
 	wantClusters(t, schedule(t, s, p), "c0003")
-	dear := asking(limit(1), matching(byCEL(`[`+strings.Repeat("1,", 100)+`1].all(x, x == 1)`)))
+	costly := newPlacement(withLimit(1), withPredicates(byCEL(`[`+strings.Repeat("1,", 100)+`1].all(x, x == 1)`)))
 	for range 2 {
-		result := schedule(t, s, dear)
+		result := schedule(t, s, costly)
 		if result.Misconfigured == nil ||
 			!strings.HasPrefix(result.Misconfigured.Error(), "Predicate:spec.predicates: the celExpressions cost more than 100000") {
 			t.Fatalf("%+v", result)
 		}
-		if result.Selected != 1 || result.Changed || !slices.Equal(clusters(result), []string{"c0003"}) || !s.Selects(keyOf(dear), "c0003") {
+		if result.Selected != 1 || result.Changed || !slices.Equal(clusters(result), []string{"c0003"}) || !s.Selects(keyOf(costly), "c0003") {
 			t.Errorf("it does not keep what it has: %+v", result)
 		}
-		if keys := s.SetCluster(member("c0003", "another=label")); len(keys) != 0 {
+		if keys := s.SetCluster(newMember("c0003", "another=label")); len(keys) != 0 {
 			t.Errorf("a cluster affects %v", keys)
 		}
 	}
-	if explanation := s.Explain(dear); explanation.Result.Misconfigured == nil || !explanation.Why("c0003").Selected {
+	if explanation := s.Explain(costly); explanation.Result.Misconfigured == nil || !explanation.Why("c0003").Selected {
 		t.Errorf("explained as %+v", explanation.Result)
 	}
 	wantClusters(t, schedule(t, s, p), "c0003")
@@ -70,25 +70,25 @@ func TestExpressionsThatCostTooMuch(t *testing.T) {
 
 // PL-03, PL-26: what cost too much is tried again when the spec changes, even if the expressions stay; and then for all
 // placements that select alike.
-func TestDearIsTriedAgain(t *testing.T) {
+func TestOverBudgetIsRetried(t *testing.T) {
 	t.Parallel()
 	s := newFleet()
 	for i := range 1000 {
-		s.SetCluster(member(fmt.Sprintf("c%04d", i)))
+		s.SetCluster(newMember(fmt.Sprintf("c%04d", i)))
 	}
 	s.celBudget = 100_000
-	dear := matching(byCEL(`[` + strings.Repeat("1,", 100) + `1].all(x, x == 1)`))
-	schedule(t, s, asking(limit(1), dear))
-	if schedule(t, s, asking(named("alike"), limit(1), dear)).Misconfigured == nil {
+	costly := withPredicates(byCEL(`[` + strings.Repeat("1,", 100) + `1].all(x, x == 1)`))
+	schedule(t, s, newPlacement(withLimit(1), costly))
+	if schedule(t, s, newPlacement(withName("alike"), withLimit(1), costly)).Misconfigured == nil {
 		t.Fatal("it does not cost too much")
 	}
 	for i := 1; i < 1000; i++ {
 		s.DeleteCluster(fmt.Sprintf("c%04d", i))
 	}
-	if schedule(t, s, asking(limit(1), dear)).Misconfigured == nil {
+	if schedule(t, s, newPlacement(withLimit(1), costly)).Misconfigured == nil {
 		t.Error("it is tried again although nobody changed it")
 	}
-	changed := asking(limit(2), dear)
+	changed := newPlacement(withLimit(2), costly)
 	keys := s.SetPlacement(changed)
 	slices.SortFunc(keys, func(a, b Key) int { return strings.Compare(a.Name, b.Name) })
 	if diff := cmp.Diff([]Key{{Namespace: "ns", Name: "alike"}, keyOf(changed)}, keys); diff != "" {

@@ -6,10 +6,10 @@ import (
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 )
 
-// constraint is one of spec.spreadPolicy.spreadConstraints. The topologies of a constraint are the values that
+// spreadConstraint is one of spec.spreadPolicy.spreadConstraints. The topologies of a constraint are the values that
 // its label or claim has on candidates. Its skew is how many more clusters are selected of one topology than of the one
 // with the fewest.
-type constraint struct {
+type spreadConstraint struct {
 	index   int // in the spec
 	byClaim bool
 	key     string
@@ -17,9 +17,9 @@ type constraint struct {
 	strict  bool // DoNotSchedule
 }
 
-func parseConstraint(i int, term clusterv1beta1.SpreadConstraintsTerm) (constraint, *Misconfiguration) {
+func parseConstraint(i int, term clusterv1beta1.SpreadConstraintsTerm) (spreadConstraint, *Misconfiguration) {
 	const field = "spec.spreadPolicy.spreadConstraints[%d]"
-	parsed := constraint{index: i, key: term.TopologyKey, maxSkew: int(term.MaxSkew)}
+	parsed := spreadConstraint{index: i, key: term.TopologyKey, maxSkew: int(term.MaxSkew)}
 	if parsed.maxSkew == 0 {
 		parsed.maxSkew = 1
 	}
@@ -48,8 +48,8 @@ func parseConstraint(i int, term clusterv1beta1.SpreadConstraintsTerm) (constrai
 	return parsed, nil
 }
 
-// topology is the value that a cluster has for the constraint.
-func (k *constraint) topology(c *cluster) (value string, known bool) {
+// topologyOf is the value that a cluster has for the constraint.
+func (k *spreadConstraint) topologyOf(c *cluster) (value string, known bool) {
 	of := c.labels()
 	if k.byClaim {
 		of = c.claims
@@ -59,11 +59,11 @@ func (k *constraint) topology(c *cluster) (value string, known bool) {
 }
 
 // field is where the constraint is in a Placement.
-func (k *constraint) field() string {
+func (k *spreadConstraint) field() string {
 	return fmt.Sprintf("spec.spreadPolicy.spreadConstraints[%d]", k.index)
 }
 
-func (k *constraint) String() string {
+func (k *spreadConstraint) String() string {
 	kind := "label"
 	if k.byClaim {
 		kind = "claim"
@@ -71,5 +71,5 @@ func (k *constraint) String() string {
 	return fmt.Sprintf("%s %s", kind, k.key)
 }
 
-// mostConstraints is how many constraints the schema lets a Placement have.
-const mostConstraints = 8
+// maxConstraints is how many constraints the schema lets a Placement have.
+const maxConstraints = 8

@@ -5,11 +5,11 @@ import (
 	operator "k8s.io/apimachinery/pkg/selection"
 )
 
-// index finds the clusters with a label or a claim, so that a selective predicate is not tried on the whole fleet.
-type index map[string]map[string][]int32
+// labelIndex finds the clusters with a label or a claim, so that a selective predicate is not tried on the whole fleet.
+type labelIndex map[string]map[string][]int32
 
-// replace moves a cluster from its former labels to its present ones.
-func (x index) replace(id int32, former, present labels.Set) {
+// update moves a cluster from its former labels to its present ones.
+func (x labelIndex) update(id int32, former, present labels.Set) {
 	for key, value := range former {
 		if now, kept := present[key]; !kept || now != value {
 			x.remove(id, key, value)
@@ -22,7 +22,7 @@ func (x index) replace(id int32, former, present labels.Set) {
 	}
 }
 
-func (x index) insert(id int32, key, value string) {
+func (x labelIndex) insert(id int32, key, value string) {
 	values := x[key]
 	if values == nil {
 		values = map[string][]int32{}
@@ -31,7 +31,7 @@ func (x index) insert(id int32, key, value string) {
 	values[value] = append(values[value], id)
 }
 
-func (x index) remove(id int32, key, value string) {
+func (x labelIndex) remove(id int32, key, value string) {
 	ids := x[key][value]
 	for i, other := range ids {
 		if other == id {
@@ -50,9 +50,9 @@ func (x index) remove(id int32, key, value string) {
 	}
 }
 
-// narrowest returns the shortest lists of clusters outside of which the selector matches none. It reports false when no
+// lookup returns the shortest lists of clusters outside of which the selector matches none. It reports false when no
 // requirement of the selector narrows anything down.
-func (x index) narrowest(selector labels.Selector) (lists [][]int32, size int, ok bool) {
+func (x labelIndex) lookup(selector labels.Selector) (lists [][]int32, size int, ok bool) {
 	requirements, _ := selector.Requirements()
 	for _, requirement := range requirements {
 		switch requirement.Operator() {

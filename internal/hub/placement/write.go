@@ -17,11 +17,11 @@ import (
 	"github.com/capstan-io/capstan/internal/placement/decisions"
 )
 
-// bind writes what a placement selects: first the decisions, which others act on, then the status that says so. again is
-// when scores that are held back may be written; zero if there are none. A placement that makes no sense keeps the
-// decisions it has: whoever changes them does so in vain.
+// bind writes a result: first the PlacementDecisions, which other controllers act on, then the status of the Placement. again is when
+// scores that were held back because of scoreRateLimit may be written; zero if there are none. For a misconfigured placement, bind
+// restores the decisions that it has, in case another writer has changed them.
 func (c *Controller) bind(ctx context.Context, owner *clusterv1beta1.Placement, result *scheduler.Result) (again time.Time, err error) {
-	if len(validation.IsValidLabelValue(owner.Name)) > 0 { // it is misconfigured, and no PlacementDecision can be found by it
+	if len(validation.IsValidLabelValue(owner.Name)) > 0 { // it is misconfigured, and cannot have PlacementDecisions with its label
 		return time.Time{}, c.writeStatus(ctx, owner, result, nil)
 	}
 	existing, taken, err := decisionsOf(ctx, c.client, client.ObjectKeyFromObject(owner))
@@ -30,21 +30,21 @@ func (c *Controller) bind(ctx context.Context, owner *clusterv1beta1.Placement, 
 	}
 	plan := decisions.New(owner, result, existing, taken, c.clock.Now())
 	for i := range plan.Writes {
-		if err := c.write(ctx, owner, result, plan, &plan.Writes[i]); err != nil {
+		if err := c.writeDecision(ctx, owner, result, plan, &plan.Writes[i]); err != nil {
 			return time.Time{}, err
 		}
 	}
 	for _, name := range plan.Deletes {
-		if err := c.remove(ctx, owner, name); err != nil {
+		if err := c.deleteDecision(ctx, owner, name); err != nil {
 			return time.Time{}, err
 		}
 	}
 	return plan.ScoresDue, c.writeStatus(ctx, owner, result, plan)
 }
 
-func (c *Controller) write(ctx context.Context, owner *clusterv1beta1.Placement, result *scheduler.Result, plan *decisions.Plan,
+func (c *Controller) writeDecision(ctx context.Context, owner *clusterv1beta1.Placement, result *scheduler.Result, plan *decisions.Plan,
 	w *decisions.Write) error {
-	selected := w.Decision.Status.DeepCopy()
+	status := w.Decision.Status.DeepCopy()
 	switch {
 	case w.Create:
 		if err := c.client.Create(ctx, w.Decision); err != nil {
@@ -55,31 +55,32 @@ func (c *Controller) write(ctx context.Context, owner *clusterv1beta1.Placement,
 			return fmt.Errorf("update PlacementDecision %s: %w", client.ObjectKeyFromObject(w.Decision), err)
 		}
 	}
-	if w.Status {
-		w.Decision.Status = *selected
-		if err := c.client.Status().Update(ctx, w.Decision); err != nil {
-			return fmt.Errorf("update the status of PlacementDecision %s: %w", client.ObjectKeyFromObject(w.Decision), err)
-		}
-		// What the API server notes is what the next look will find stored.
-		if plan.ScoresWritten = decisions.WrittenAt(w.Decision); plan.ScoresWritten.IsZero() {
-			plan.ScoresWritten = c.clock.Now()
-		}
-		c.tellWritten(owner, result, w)
+	if !w.Status {
+		return nil
 	}
+	w.Decision.Status = *status
+	if err := c.client.Status().Update(ctx, w.Decision); err != nil {
+		return fmt.Errorf("update the status of PlacementDecision %s: %w", client.ObjectKeyFromObject(w.Decision), err)
+	}
+	// The time that the API server has recorded is the one that the next reconcile reads.
+	if plan.ScoresWritten = decisions.WrittenAt(w.Decision); plan.ScoresWritten.IsZero() {
+		plan.ScoresWritten = c.clock.Now()
+	}
+	c.recordWritten(owner, result, w)
 	return nil
 }
 
-func (c *Controller) remove(ctx context.Context, owner *clusterv1beta1.Placement, name string) error {
+func (c *Controller) deleteDecision(ctx context.Context, owner *clusterv1beta1.Placement, name string) error {
 	decision := &clusterv1beta1.PlacementDecision{ObjectMeta: metav1.ObjectMeta{Namespace: owner.Namespace, Name: name}}
 	if err := c.client.Delete(ctx, decision); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete PlacementDecision %s: %w", client.ObjectKeyFromObject(decision), err)
 	}
-	c.tellRemoved(owner, decision)
+	c.recordDeleted(owner, decision)
 	return nil
 }
 
-// writeStatus writes the conditions, the number of selected clusters and the decision groups of a Placement. Without a plan there are no
-// decisions, and that part of the status is left out.
+// writeStatus writes the conditions, the number of selected clusters and the decision groups of a Placement. Without a plan, only the
+// conditions.
 func (c *Controller) writeStatus(ctx context.Context, owner *clusterv1beta1.Placement, result *scheduler.Result,
 	plan *decisions.Plan) error {
 	before := owner.DeepCopy()
@@ -89,16 +90,16 @@ func (c *Controller) writeStatus(ctx context.Context, owner *clusterv1beta1.Plac
 		meta.SetStatusCondition(&owner.Status.Conditions, condition)
 	}
 	if plan != nil {
-		owner.Status.NumberOfSelectedClusters = int32(result.Selected)
+		owner.Status.NumberOfSelectedClusters = int32(result.Selected) //nolint:gosec // the number of clusters is far below the limit
 		owner.Status.DecisionGroups = plan.Groups
-		if noted := owner.Status.LastScoreUpdateTime; noted == nil || plan.ScoresWritten.After(noted.Time) {
+		if last := owner.Status.LastScoreUpdateTime; last == nil || plan.ScoresWritten.After(last.Time) {
 			owner.Status.LastScoreUpdateTime = ptr.To(metav1.NewTime(plan.ScoresWritten))
 		}
 	}
 	if equality.Semantic.DeepEqual(before.Status, owner.Status) {
 		return nil
 	}
-	// A whole object costs the API server less than a patch, and it is the same lock.
+	// An update costs the API server less than a patch, and has the same optimistic lock.
 	if err := c.client.Status().Update(ctx, owner); err != nil {
 		return fmt.Errorf("update the status of Placement %s: %w", client.ObjectKeyFromObject(owner), err)
 	}

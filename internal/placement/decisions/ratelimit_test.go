@@ -13,13 +13,13 @@ import (
 )
 
 // byScore is a hub that sorts by score.
-func byScore() *hub {
+func byScore() *fakeHub {
 	h := newHub()
 	h.owner.Spec.SortBy = clusterv1beta1.SortByScore
 	return h
 }
 
-func (h *hub) wantHeld(t *testing.T, plan *Plan) {
+func (h *fakeHub) wantHeldBack(t *testing.T, plan *Plan) {
 	t.Helper()
 	if len(plan.Writes)+len(plan.Deletes) != 0 || !plan.ScoresDue.Equal(h.owner.Status.LastScoreUpdateTime.Add(h.rateLimit)) {
 		t.Errorf("a new order is written at once, or not due after a minute: %+v", plan)
@@ -27,23 +27,23 @@ func (h *hub) wantHeld(t *testing.T, plan *Plan) {
 }
 
 // PL-14: that scores move a cluster from one PlacementDecision to the next is not to be written at once.
-func TestOrderIsHeldBackAcrossObjects(t *testing.T) {
+func TestOrderIsRateLimitedAcrossObjects(t *testing.T) {
 	t.Parallel()
 	h := byScore()
 	clusters := numbered(1, 150)
-	h.selects(group("", clusters...))
+	h.plan(group("", clusters...))
 	clusters[99], clusters[100] = clusters[100], clusters[99]
 	h.now = start.Add(59 * time.Second)
-	h.wantHeld(t, h.selects(group("", clusters...)))
+	h.wantHeldBack(t, h.plan(group("", clusters...)))
 
 	h.now = start.Add(time.Minute)
-	if plan := h.selects(group("", clusters...)); len(plan.Writes) != 2 || !plan.ScoresDue.IsZero() {
+	if plan := h.plan(group("", clusters...)); len(plan.Writes) != 2 || !plan.ScoresDue.IsZero() {
 		t.Errorf("not written when it is due: %+v", plan)
 	}
 	h.check(t, group("", clusters...))
 	// Who is selected does not wait.
 	clusters = append([]string{"first"}, clusters[:149]...)
-	h.selects(group("", clusters...))
+	h.plan(group("", clusters...))
 	h.check(t, group("", clusters...))
 }
 
@@ -53,28 +53,28 @@ func TestNumbersFollowTheOrder(t *testing.T) {
 	clusters := numbered(1, 150)
 	for name, test := range map[string]struct {
 		taken  []string
-		meddle func(*hub)
+		meddle func(*fakeHub)
 		writes int
 	}{
-		"the first object is deleted": {nil, func(h *hub) {
+		"the first object is deleted": {nil, func(h *fakeHub) {
 			h.objects = slices.DeleteFunc(h.objects, func(o *clusterv1beta1.PlacementDecision) bool { return o.Name == "p-decision-1" })
 		}, 1},
-		"a name that was taken is free": {[]string{"p-decision-1"}, func(h *hub) { h.taken = nil }, 2},
+		"a name that was taken is free": {[]string{"p-decision-1"}, func(h *fakeHub) { h.taken = nil }, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := byScore()
 			h.taken = test.taken
-			h.selects(group("", clusters...))
+			h.plan(group("", clusters...))
 			test.meddle(h)
-			if plan := h.selects(group("", clusters...)); len(plan.Writes) != test.writes {
+			if plan := h.plan(group("", clusters...)); len(plan.Writes) != test.writes {
 				t.Errorf("%d objects are written, want %d", len(plan.Writes), test.writes)
 			}
 			if diff := cmp.Diff(map[string][]string{"p-decision-1": clusters[:100], "p-decision-2": clusters[100:]}, h.content()); diff != "" {
 				t.Error(diff)
 			}
 			h.now = start.Add(time.Second)
-			if plan := h.selects(group("", clusters...)); len(plan.Writes)+len(plan.Deletes) > 0 {
+			if plan := h.plan(group("", clusters...)); len(plan.Writes)+len(plan.Deletes) > 0 {
 				t.Errorf("nothing has changed, and yet: %+v", plan)
 			}
 		})
@@ -82,13 +82,13 @@ func TestNumbersFollowTheOrder(t *testing.T) {
 }
 
 // PL-14, PL-15: nor that they move it from one group to the next, but that another property does.
-func TestOrderIsHeldBackAcrossGroups(t *testing.T) {
+func TestOrderIsRateLimitedAcrossGroups(t *testing.T) {
 	t.Parallel()
 	h := byScore()
-	h.selects(group("canary", "c1"), group("", "c2", "c3"), group("", "c4"))
+	h.plan(group("canary", "c1"), group("", "c2", "c3"), group("", "c4"))
 	h.now = start.Add(time.Second)
-	h.wantHeld(t, h.selects(group("canary", "c1"), group("", "c4", "c3"), group("", "c2")))
-	if plan := h.selects(group("canary", "c1"), group("", "c2", "c3"), group("", "c4")); !plan.ScoresDue.IsZero() {
+	h.wantHeldBack(t, h.plan(group("canary", "c1"), group("", "c4", "c3"), group("", "c2")))
+	if plan := h.plan(group("canary", "c1"), group("", "c2", "c3"), group("", "c4")); !plan.ScoresDue.IsZero() {
 		t.Error("an order is due that has not changed")
 	}
 	for _, groups := range [][]placement.Group{
@@ -97,20 +97,20 @@ func TestOrderIsHeldBackAcrossGroups(t *testing.T) {
 		{group("canary", "c2"), group("", "c1"), group("", "c3", "c4")},
 		{group("canary", "c2"), group("", "c1", "c3"), group("", "c4")},
 	} {
-		h.selects(groups...)
+		h.plan(groups...)
 		h.check(t, groups...)
 	}
 }
 
 // What lists a cluster twice is put right at once, although it has as many as it should.
-func TestTwiceIsNotHeldBack(t *testing.T) {
+func TestDuplicatesAreNotRateLimited(t *testing.T) {
 	t.Parallel()
 	for _, sortBy := range []clusterv1beta1.SortBy{clusterv1beta1.SortByClusterName, clusterv1beta1.SortByScore} {
 		h := newHub()
 		h.owner.Spec.SortBy = sortBy
-		h.selects(group("", "c1", "c2"))
+		h.plan(group("", "c1", "c2"))
 		h.objects[0].Status.Decisions[1].ClusterName = "c1"
-		h.selects(group("", "c1", "c2"))
+		h.plan(group("", "c1", "c2"))
 		h.check(t, group("", "c1", "c2"))
 	}
 }
@@ -119,7 +119,7 @@ func TestTwiceIsNotHeldBack(t *testing.T) {
 func TestScoresWrittenIsStored(t *testing.T) {
 	t.Parallel()
 	h := newHub()
-	h.selects(group("", "c1"))
+	h.plan(group("", "c1"))
 	h.owner.Status.LastScoreUpdateTime = &metav1.Time{Time: start.Add(-time.Hour)}
 	h.objects[0].ManagedFields = []metav1.ManagedFieldsEntry{
 		{Manager: "a", Subresource: "status", Time: &metav1.Time{Time: start.Add(-time.Minute)}},
@@ -132,16 +132,16 @@ func TestScoresWrittenIsStored(t *testing.T) {
 	changed := group("", "c1")
 	changed.Decisions[0].Score = 2
 	h.now = start.Add(59 * time.Second)
-	if plan := h.selects(changed); len(plan.Writes) > 0 || !plan.ScoresWritten.Equal(start) || !plan.ScoresDue.Equal(start.Add(time.Minute)) {
+	if plan := h.plan(changed); len(plan.Writes) > 0 || !plan.ScoresWritten.Equal(start) || !plan.ScoresDue.Equal(start.Add(time.Minute)) {
 		t.Errorf("%+v", plan)
 	}
 	h.now = start.Add(time.Minute)
-	if plan := h.selects(changed); len(plan.Writes) != 1 || plan.Writes[0].Decision.ManagedFields != nil {
+	if plan := h.plan(changed); len(plan.Writes) != 1 || plan.Writes[0].Decision.ManagedFields != nil {
 		t.Errorf("%+v", plan)
 	}
 	// A clock that is ahead does not hold them back for ever.
 	h.objects[0].ManagedFields = []metav1.ManagedFieldsEntry{{Subresource: "status", Time: &metav1.Time{Time: start.Add(time.Hour)}}}
-	if plan := h.selects(group("", "c1")); len(plan.Writes) != 1 {
+	if plan := h.plan(group("", "c1")); len(plan.Writes) != 1 {
 		t.Errorf("%+v", plan)
 	}
 }
@@ -150,11 +150,11 @@ func TestScoresWrittenIsStored(t *testing.T) {
 func TestMisconfigured(t *testing.T) {
 	t.Parallel()
 	h := byScore()
-	h.selects(group("canary", "c2"), group("", "c9", "c5"), group("", "c3"))
-	kept := []placement.Group{{Name: "canary", Decisions: lost("c2")}, {Decisions: lost("c9", "c5")}, {Decisions: lost("c3")}}
+	h.plan(group("canary", "c2"), group("", "c9", "c5"), group("", "c3"))
+	kept := []placement.Group{{Name: "canary", Decisions: missingDecisions("c2")}, {Decisions: missingDecisions("c9", "c5")}, {Decisions: missingDecisions("c3")}}
 	keep := func() *Plan {
 		plan := New(h.owner, &placement.Result{Misconfigured: &placement.Misconfiguration{}, Groups: kept}, h.objects, nil, h.now)
-		h.does(plan)
+		h.apply(plan)
 		return plan
 	}
 	if plan := keep(); len(plan.Writes)+len(plan.Deletes) > 0 || !plan.ScoresDue.IsZero() {
@@ -177,7 +177,7 @@ func TestMisconfigured(t *testing.T) {
 	}
 }
 
-func lost(clusters ...string) (decisions []clusterv1beta1.ClusterDecision) {
+func missingDecisions(clusters ...string) (decisions []clusterv1beta1.ClusterDecision) {
 	for _, name := range clusters {
 		decisions = append(decisions, clusterv1beta1.ClusterDecision{ClusterName: name, Reason: "lost"})
 	}
@@ -189,12 +189,12 @@ func TestTakenNames(t *testing.T) {
 	t.Parallel()
 	h := newHub()
 	h.taken = []string{"p-decision-1"}
-	plan := h.selects(group("", numbered(1, 150)...))
+	plan := h.plan(group("", numbered(1, 150)...))
 	if len(plan.Writes) != 2 || plan.Writes[0].Decision.Name != "p-decision-2" || plan.Writes[1].Decision.Name != "p-decision-3" {
 		t.Errorf("%+v", plan.Writes)
 	}
 	h.taken = nil
-	h.selects(group("", numbered(1, 150)...))
+	h.plan(group("", numbered(1, 150)...))
 	h.check(t, group("", numbered(1, 150)...))
 }
 
@@ -202,22 +202,22 @@ func TestTakenNames(t *testing.T) {
 func TestDeletionIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	h := newHub()
-	h.selects(group("", numbered(1, 150)...))
+	h.plan(group("", numbered(1, 150)...))
 	for _, object := range h.objects {
 		object.DeletionTimestamp = &metav1.Time{Time: start}
 	}
-	if plan := h.selects(group("", "c0001")); len(plan.Writes) != 1 || plan.Writes[0].Create || len(plan.Deletes) > 0 {
+	if plan := h.plan(group("", "c0001")); len(plan.Writes) != 1 || plan.Writes[0].Create || len(plan.Deletes) > 0 {
 		t.Errorf("%+v", plan)
 	}
 }
 
-func TestNamed(t *testing.T) {
+func TestPlacementNameOf(t *testing.T) {
 	t.Parallel()
 	for name, placement := range map[string]string{
 		"web-decision-1": "web", "web-decision-1-decision-12": "web-decision-1", "web-decision-": "", "web-decision-x": "", "web": "",
 		"web-decision--1": "",
 	} {
-		if got := Named(name); got != placement {
+		if got := PlacementNameOf(name); got != placement {
 			t.Errorf("%s is named after %q", name, got)
 		}
 	}

@@ -36,10 +36,10 @@ func divided(result *Result) (groups [][]string) {
 // PL-26, P11: a placement that makes no sense says which clusters were in which group, also after a restart.
 func TestMisconfiguredKeepsGroups(t *testing.T) {
 	t.Parallel()
-	s := newFleet(member("a"), member("b", "canary=yes"), member("c"), member("d"))
-	decided := schedule(t, s, asking(canaryFirst))
+	s := newFleet(newMember("a"), newMember("b", "canary=yes"), newMember("c"), newMember("d"))
+	decided := schedule(t, s, newPlacement(canaryFirst))
 	wanted := [][]string{{"canary", "b"}, {"", "a", "c"}, {"", "d"}}
-	broken := asking(canaryFirst, matching(byCEL("broken")))
+	broken := newPlacement(canaryFirst, withPredicates(byCEL("broken")))
 	if diff := cmp.Diff(wanted, divided(schedule(t, s, broken))); diff != "" {
 		t.Error(diff)
 	}
@@ -50,52 +50,52 @@ func TestMisconfiguredKeepsGroups(t *testing.T) {
 		t.Errorf("after a restart:\n%s", diff)
 	}
 	// Another cluster is the canary now, without there being another one.
-	schedule(t, s, asking(canaryFirst))
-	s.SetCluster(member("b"))
-	s.SetCluster(member("d", "canary=yes"))
-	schedule(t, s, asking(canaryFirst))
+	schedule(t, s, newPlacement(canaryFirst))
+	s.SetCluster(newMember("b"))
+	s.SetCluster(newMember("d", "canary=yes"))
+	schedule(t, s, newPlacement(canaryFirst))
 	if diff := cmp.Diff([][]string{{"canary", "d"}, {"", "a", "b"}, {"", "c"}}, divided(schedule(t, s, broken))); diff != "" {
 		t.Errorf("after groups have changed:\n%s", diff)
 	}
 	// PL-16
-	if diff := cmp.Diff([][]string{{""}}, divided(schedule(t, s, asking(named("never-valid"), matching(byCEL("broken")))))); diff != "" {
+	if diff := cmp.Diff([][]string{{""}}, divided(schedule(t, s, newPlacement(withName("never-valid"), withPredicates(byCEL("broken")))))); diff != "" {
 		t.Error(diff)
 	}
 }
 
 // PL-21, PL-09, PL-10, PL-04: what others decide counts, where it is they who do, and is what the placement has once it is
 // enabled again.
-func TestOthersDecide(t *testing.T) {
+func TestUnmanagedPlacements(t *testing.T) {
 	t.Parallel()
-	s := newFleet(member("a"), member("b"))
-	p, balanced := asking(limit(1)), asking(named("balanced"), exactly(map[string]int32{"Balance": 1}))
+	s := newFleet(newMember("a"), newMember("b"))
+	p, balanced := newPlacement(withLimit(1)), newPlacement(withName("balanced"), withExactWeights(map[string]int32{"Balance": 1}))
 	wantClusters(t, schedule(t, s, p), "a")
-	if s.Restore(keyOf(p), listed("b")); !s.Decides(keyOf(p)) || !s.Selects(keyOf(p), "a") {
+	if s.Restore(keyOf(p), listed("b")); !s.Manages(keyOf(p)) || !s.Selects(keyOf(p), "a") {
 		t.Error("somebody else decides for a placement that is scheduled")
 	}
-	if schedule(t, s, asking(limit(1), disabled)); s.Decides(keyOf(p)) {
+	if schedule(t, s, newPlacement(withLimit(1), disabled)); s.Manages(keyOf(p)) {
 		t.Error("the scheduler decides for a placement that is disabled")
 	}
 	s.Restore(keyOf(p), listed("b", "elsewhere"))
 	if diff := cmp.Diff(map[string]int64{"a": 100, "b": -100}, scoresOf(s, balanced)); diff != "" {
 		t.Errorf("with decisions of a disabled placement:\n%s", diff)
 	}
-	s.SetCluster(member("b", "taint:full:NoSelectIfNew"))
+	s.SetCluster(newMember("b", "taint:full:NoSelectIfNew"))
 	wantClusters(t, schedule(t, s, p), "b")
 }
 
 // PL-10: "a decision written by hand versus Balance": whoever may write decisions in a namespace, of no placement or of one that he has
 // disabled, does not drive the placements of others off clusters that the hub does not bring to that namespace.
-func TestDecisionsThatNobodyActsOnAreNoLoad(t *testing.T) {
+func TestIneligibleDecisionsDoNotCount(t *testing.T) {
 	t.Parallel()
 	of := func(edit option) *clusterv1beta1.Placement {
-		return asking(edit, func(p *clusterv1beta1.Placement) { p.Namespace = "tenant" })
+		return newPlacement(edit, func(p *clusterv1beta1.Placement) { p.Namespace = "tenant" })
 	}
-	for name, p := range map[string]*clusterv1beta1.Placement{"of no placement": of(named("stray")), "of a disabled one": of(disabled)} {
+	for name, p := range map[string]*clusterv1beta1.Placement{"of no placement": of(withName("stray")), "of a disabled one": of(disabled)} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newFleet(member("a"), member("b"), member("elsewhere", "cluster.open-cluster-management.io/clusterset=another"))
-			balanced := asking(named("balanced"), exactly(map[string]int32{"Balance": 1}))
+			s := newFleet(newMember("a"), newMember("b"), newMember("elsewhere", "cluster.open-cluster-management.io/clusterset=another"))
+			balanced := newPlacement(withName("balanced"), withExactWeights(map[string]int32{"Balance": 1}))
 			if p.Annotations != nil {
 				s.SetPlacement(p)
 			}
@@ -112,15 +112,15 @@ func TestDecisionsThatNobodyActsOnAreNoLoad(t *testing.T) {
 			even, full := map[string]int64{"a": 100, "b": 100}, map[string]int64{"a": 100, "b": -100}
 			expect("without a binding", []Key{keyOf(p)}, even)
 			expect("with a binding", s.SetBinding(binding("tenant", "default")), full)
-			if count := s.load.of(s.fleet.ids["elsewhere"]); count != 0 {
+			if count := s.decisionCounts.of(s.clusters.idByName["elsewhere"]); count != 0 {
 				t.Errorf("a cluster of another set has %d decisions", count)
 			}
-			if _, known := s.fleet.ids["invented"]; known {
+			if _, known := s.clusters.idByName["invented"]; known {
 				t.Error("whoever writes decisions makes up clusters")
 			}
-			expect("when the cluster leaves the set", s.SetCluster(member("b", "cluster.open-cluster-management.io/clusterset=another")),
+			expect("when the cluster leaves the set", s.SetCluster(newMember("b", "cluster.open-cluster-management.io/clusterset=another")),
 				map[string]int64{"a": 100})
-			expect("when it comes back", s.SetCluster(member("b")), full)
+			expect("when it comes back", s.SetCluster(newMember("b")), full)
 			expect("when the set goes", s.DeleteClusterSet("default"), map[string]int64{})
 			expect("when it comes back", s.SetClusterSet(set("default")), full)
 			expect("without the binding again", s.DeleteBinding(Key{Namespace: "tenant", Name: "default"}), even)
@@ -132,11 +132,11 @@ func TestDecisionsThatNobodyActsOnAreNoLoad(t *testing.T) {
 }
 
 // PL-10: decisions count, of whatever placement; one that comes later has them.
-func TestStrayDecisions(t *testing.T) {
+func TestOrphanedDecisions(t *testing.T) {
 	t.Parallel()
-	s := newFleet(member("a"), member("b"))
-	p, balanced := asking(limit(1)), asking(named("balanced"), exactly(map[string]int32{"Balance": 1}))
-	if s.Restore(keyOf(p), listed("b")); s.Decides(keyOf(p)) {
+	s := newFleet(newMember("a"), newMember("b"))
+	p, balanced := newPlacement(withLimit(1)), newPlacement(withName("balanced"), withExactWeights(map[string]int32{"Balance": 1}))
+	if s.Restore(keyOf(p), listed("b")); s.Manages(keyOf(p)) {
 		t.Error("the scheduler decides for a placement that is not there")
 	}
 	if diff := cmp.Diff(map[string]int64{"a": 100, "b": -100}, scoresOf(s, balanced)); diff != "" {
@@ -149,7 +149,7 @@ func TestStrayDecisions(t *testing.T) {
 		t.Errorf("with decisions that outlive their placement:\n%s", diff)
 	}
 	s.Restore(keyOf(p), nil)
-	if diff := cmp.Diff(map[string]int64{"a": 100, "b": 100}, scoresOf(s, balanced)); diff != "" || len(s.strays) > 0 {
-		t.Errorf("without decisions, %d strays:\n%s", len(s.strays), diff)
+	if diff := cmp.Diff(map[string]int64{"a": 100, "b": 100}, scoresOf(s, balanced)); diff != "" || len(s.orphans) > 0 {
+		t.Errorf("without decisions, %d strays:\n%s", len(s.orphans), diff)
 	}
 }

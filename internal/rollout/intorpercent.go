@@ -11,22 +11,22 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/text"
 )
 
-// amount is a number of clusters, or a percentage of them. It is never negative, and no more than 100 %.
-type amount struct {
+// intOrPercent is a number of clusters, or a percentage of them. It is never negative, and no more than 100 %.
+type intOrPercent struct {
 	path    *field.Path // Where it is written. Without one, nobody is told when it does not fit.
 	value   int
 	percent bool
 }
 
-// readAmount reads a number, a number in a string, or a percentage.
-func (p *problems) readAmount(path *field.Path, written intstr.IntOrString) amount {
-	result := amount{path: path, value: written.IntValue()}
+// parseIntOrPercent reads a number, a number in a string, or a percentage.
+func (p *problems) parseIntOrPercent(path *field.Path, written intstr.IntOrString) intOrPercent {
+	result := intOrPercent{path: path, value: written.IntValue()}
 	if written.Type == intstr.String {
 		digits, percent := strings.CutSuffix(written.StrVal, "%")
 		value, err := strconv.Atoi(digits)
 		if err != nil {
 			p.invalid(path, written.StrVal, "write a number of clusters such as 3, or a percentage such as 25%")
-			return amount{}
+			return intOrPercent{}
 		}
 		result.value, result.percent = value, percent
 	}
@@ -42,7 +42,7 @@ func (p *problems) readAmount(path *field.Path, written intstr.IntOrString) amou
 }
 
 // of is how many clusters of a total it is. Percentages are rounded up.
-func (a amount) of(total int) int {
+func (a intOrPercent) of(total int) int {
 	if !a.percent {
 		return a.value
 	}
@@ -50,7 +50,7 @@ func (a amount) of(total int) int {
 }
 
 // slots is a maxConcurrency that fits the clusters: at least one may begin.
-func (a amount) slots(total int) (slots int, note string) {
+func (a intOrPercent) slots(total int) (slots int, note string) {
 	wanted := a.of(total)
 	switch {
 	case a.path == nil || total == 0:
@@ -63,12 +63,12 @@ func (a amount) slots(total int) (slots int, note string) {
 }
 
 // tolerated is a maxFailures that fits the clusters.
-func (a amount) tolerated(total int) (tolerated int, tooLarge bool) {
+func (a intOrPercent) tolerated(total int) (tolerated int, tooLarge bool) {
 	wanted := a.of(total)
 	return min(wanted, total), wanted > total && total > 0
 }
 
-func (a amount) String() string {
+func (a intOrPercent) String() string {
 	if a.percent {
 		return fmt.Sprintf("%d%%", a.value)
 	}

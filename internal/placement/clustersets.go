@@ -45,7 +45,7 @@ func (s *Scheduler) forgetNamespace(name string) {
 func (s *Scheduler) SetClusterSet(object *clusterv1beta2.ManagedClusterSet) []Key {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	found := affected{}
+	affected := affected{}
 	set := s.sets[object.Name]
 	if set != nil && equality.Semantic.DeepEqual(set.object.Spec.ClusterSelector, object.Spec.ClusterSelector) {
 		set.object = object
@@ -58,69 +58,69 @@ func (s *Scheduler) SetClusterSet(object *clusterv1beta2.ManagedClusterSet) []Ke
 	}
 	former := slices.Clone(set.members)
 	set.object = object
-	s.fill(set)
+	s.fillMembers(set)
 	if fresh {
-		s.rebind(object.Name, found)
+		s.reclassifyBound(object.Name, affected)
 	} else if !slices.Equal(former, set.members) {
-		s.dropClassesOf(set, found)
-		s.addBoundDecidedByOthers(set.name, found)
+		s.dropClassesOf(set, affected)
+		s.addUnmanagedBoundTo(set.name, affected)
 		if former.empty() == set.hasMembers() {
-			s.addBroken(set, found)
+			s.addMisconfigured(set, affected)
 		}
 	}
-	return found.keys()
+	return affected.keys()
 }
 
-// fill finds the members of a set.
-func (s *Scheduler) fill(set *clusterSet) {
+// fillMembers finds the members of a set.
+func (s *Scheduler) fillMembers(set *clusterSet) {
 	set.members = nil
 	selector, err := clusterset.Selector(set.object)
 	if err != nil {
 		selector = labels.Nothing()
 	}
 	set.selector = selector
-	if lists, _, ok := s.byLabel.narrowest(selector); ok {
+	if lists, _, ok := s.byLabel.lookup(selector); ok {
 		for _, ids := range lists {
 			for _, id := range ids {
-				set.consider(s.fleet.clusters[id])
+				set.updateMember(s.clusters.byID[id])
 			}
 		}
 		return
 	}
-	for _, id := range s.fleet.ids {
-		set.consider(s.fleet.clusters[id])
+	for _, id := range s.clusters.idByName {
+		set.updateMember(s.clusters.byID[id])
 	}
 }
 
-func (set *clusterSet) consider(c *cluster) {
-	set.members.put(c.id, c.selectable() && set.selector.Matches(c.labels()))
+func (set *clusterSet) updateMember(c *cluster) {
+	set.members.setTo(c.id, c.selectable() && set.selector.Matches(c.labels()))
 }
 
 func (set *clusterSet) hasMembers() bool { return !set.members.empty() }
 
-// reconsider is consider for all sets, when one cluster has changed.
-func (s *Scheduler) reconsider(c *cluster, found affected) {
+// updateMembership is consider for all sets, when one cluster has changed.
+func (s *Scheduler) updateMembership(c *cluster, affected affected) {
 	for _, set := range s.sets {
 		had, was := set.hasMembers(), set.members.has(c.id)
-		set.consider(c)
+		set.updateMember(c)
 		if was != set.members.has(c.id) {
-			s.addBoundDecidedByOthers(set.name, found)
+			s.addUnmanagedBoundTo(set.name, affected)
 		}
 		if had != set.hasMembers() {
-			s.addBroken(set, found)
+			s.addMisconfigured(set, affected)
 		}
 	}
 }
 
-// addBroken finds the misconfigured placements with a set that has members now, or none any more: they select nothing, but say why.
-func (s *Scheduler) addBroken(set *clusterSet, found affected) {
+// addMisconfigured finds the misconfigured placements with a set that has members now, or none any more: they select nothing, but say why.
+func (s *Scheduler) addMisconfigured(set *clusterSet, affected affected) {
 	for _, n := range s.namespaces {
 		if _, bound := n.bindings[set.name]; !bound {
 			continue
 		}
 		for _, p := range n.placements {
-			if p.isBroken() {
-				found.add(p)
+			if p.isMisconfigured() {
+				affected.add(p)
 			}
 		}
 	}
@@ -133,27 +133,27 @@ func (s *Scheduler) DeleteClusterSet(name string) []Key {
 	if s.sets[name] == nil {
 		return nil
 	}
-	found := affected{}
+	affected := affected{}
 	delete(s.sets, name)
-	s.rebind(name, found)
-	return found.keys()
+	s.reclassifyBound(name, affected)
+	return affected.keys()
 }
 
-// rebind gives the placements of all namespaces with a binding of that name their cluster sets anew.
-func (s *Scheduler) rebind(binding string, found affected) {
+// reclassifyBound gives the placements of all namespaces with a binding of that name their cluster sets anew.
+func (s *Scheduler) reclassifyBound(binding string, affected affected) {
 	for _, n := range s.namespaces {
 		if _, bound := n.bindings[binding]; bound {
-			s.reclassify(n, found)
+			s.reclassify(n, affected)
 		}
 	}
-	s.addBoundDecidedByOthers(binding, found)
+	s.addUnmanagedBoundTo(binding, affected)
 }
 
-// addBoundDecidedByOthers is addDecidedByOthers for all namespaces with a binding of that name.
-func (s *Scheduler) addBoundDecidedByOthers(binding string, found affected) {
+// addUnmanagedBoundTo is addDecidedByOthers for all namespaces with a binding of that name.
+func (s *Scheduler) addUnmanagedBoundTo(binding string, affected affected) {
 	for name, n := range s.namespaces {
 		if _, bound := n.bindings[binding]; bound {
-			s.addDecidedByOthers(name, found)
+			s.addUnmanaged(name, affected)
 		}
 	}
 }
@@ -166,11 +166,11 @@ func (s *Scheduler) SetBinding(binding *clusterv1beta2.ManagedClusterSetBinding)
 	if _, known := n.bindings[binding.Name]; known {
 		return nil
 	}
-	found := affected{}
+	affected := affected{}
 	n.bindings[binding.Name] = struct{}{}
-	s.reclassify(n, found)
-	s.addDecidedByOthers(binding.Namespace, found)
-	return found.keys()
+	s.reclassify(n, affected)
+	s.addUnmanaged(binding.Namespace, affected)
+	return affected.keys()
 }
 
 // DeleteBinding forgets a ManagedClusterSetBinding.
@@ -181,31 +181,31 @@ func (s *Scheduler) DeleteBinding(key Key) []Key {
 	if n == nil {
 		return nil
 	}
-	found := affected{}
+	affected := affected{}
 	delete(n.bindings, key.Name)
-	s.reclassify(n, found)
-	s.addDecidedByOthers(key.Namespace, found)
+	s.reclassify(n, affected)
+	s.addUnmanaged(key.Namespace, affected)
 	s.forgetNamespace(key.Namespace)
-	return found.keys()
+	return affected.keys()
 }
 
 // reclassify finds the placements of a namespace that now have other cluster sets, or another reason to have none.
-func (s *Scheduler) reclassify(n *namespace, found affected) {
+func (s *Scheduler) reclassify(n *namespace, affected affected) {
 	for _, p := range n.placements {
-		if p.plan == nil { // it selects nothing, but says why
-			found.add(p)
+		if p.spec == nil { // it selects nothing, but says why
+			affected.add(p)
 			continue
 		}
 		former := p.class
 		s.classify(p, n)
 		if p.class != former || p.class == nil {
-			found.add(p)
+			affected.add(p)
 		}
 	}
 }
 
-// bound returns the sets that bindings of the namespace lead to, by name.
-func (s *Scheduler) bound(n *namespace) []*clusterSet {
+// boundSets returns the sets that bindings of the namespace lead to, by name.
+func (s *Scheduler) boundSets(n *namespace) []*clusterSet {
 	if n == nil {
 		return nil
 	}
@@ -218,8 +218,8 @@ func (s *Scheduler) bound(n *namespace) []*clusterSet {
 	return sets
 }
 
-// chosen returns those of the sets that a placement wants.
-func chosen(sets []*clusterSet, wanted []string) []*clusterSet {
+// filterSets returns those of the sets that a placement wants.
+func filterSets(sets []*clusterSet, wanted []string) []*clusterSet {
 	if len(wanted) == 0 {
 		return sets
 	}
