@@ -15,6 +15,9 @@ PACKAGES := ./... $(foreach module,$(filter-out addon/chart,$(MODULES)),github.c
 # What a release has.
 PROGRAMS := capstan capstan-agent capstan-charts capstan-hub capstan-sandbox
 
+# What `capstan up` runs.
+UP := capstan capstan-agent capstan-hub capstan-sandbox
+
 # Which measures: TestBench/works is those of works.
 BENCH ?= TestBench
 
@@ -26,7 +29,8 @@ FLEET ?= 100,500,1000
 
 # A release sets VERSION; other builds know their commit.
 VERSION ?=
-LDFLAGS := $(if $(VERSION),-X github.com/capstan-io/capstan/internal/program.version=$(VERSION))
+# Without symbols for a debugger, which double the size; LDFLAGS= keeps them. Stack traces and profiles need none.
+LDFLAGS := -s -w $(if $(VERSION),-X github.com/capstan-io/capstan/internal/program.version=$(VERSION))
 
 # Lists the packages with tests that neither link an API server or etcd, which takes minutes, nor start the programs.
 LIGHT := $(GO) list -test -f '{{.ImportPath}} {{join .Deps " "}}' $(PACKAGES) | \
@@ -75,7 +79,8 @@ build: ## Build all programs, and those of the examples, into bin/
 	$(GO) build -ldflags "$(LDFLAGS)" -o bin/ ./cmd/... ./examples/...
 
 .PHONY: up
-up: build ## Start a hub and two sandbox clusters on this machine, joined and with a sample work
+up: ## Build what it needs, and start a hub and two sandbox clusters on this machine, joined and with a sample work
+	$(GO) build -ldflags "$(LDFLAGS)" -o bin/ $(addprefix ./cmd/,$(UP))
 	bin/capstan up
 
 .PHONY: down

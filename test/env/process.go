@@ -164,12 +164,8 @@ func binary(name string) (string, error) {
 	return "", errors.New("the tests run outside of the repository")
 }
 
-// ports are those of one test binary. Others that run beside it most likely have another part.
-var ports = func() *freeport.Range {
-	const part = 500
-	lowest := 10000 + os.Getpid()%10*part
-	return freeport.Between(lowest, lowest+part-1)
-}()
+// ports are for the servers of tests. Test binaries that run at the same time share them.
+var ports = freeport.Between(10000, 14999)
 
 // FreeAddress is an address of the loopback interface that nothing listens on.
 func FreeAddress(t testing.TB) string {
