@@ -154,7 +154,7 @@ func clientConfig(kubeconfig string) (*rest.Config, error) {
 	return config, nil
 }
 
-// checkAPI tells at once what would otherwise be a controller that waits for ever.
+// checkAPI tells at once what would otherwise be a controller that waits forever.
 func checkAPI(config *rest.Config, controllers hub.Options) error {
 	client, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {

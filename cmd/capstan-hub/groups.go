@@ -82,20 +82,20 @@ func (f *hubFlags) add(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&f.cleanupResources, flagCleanupResources, f.cleanupResources,
 		"What is deleted from the namespace of a deleted cluster, one after the other, each as group/version/resource.")
 	flags.DurationVar(&f.deletionTimeout, "cluster-deletion-timeout", f.deletionTimeout,
-		"How long the deletion of a cluster that is not available waits for its agent before the hub goes on without it; 0 waits for ever. "+
+		"How long the deletion of a cluster that is not available waits for its agent before the hub goes on without it; 0 waits forever. "+
 			"The annotation "+fleet.AnnotationDeletionTimeout+" of a ManagedCluster goes before it.")
 	flags.DurationVar(&f.pendingExpiry, flagPendingExpiry, f.pendingExpiry,
-		"How long a ManagedCluster that somebody with a bootstrap credential created waits to be accepted before the hub deletes it; one whose agent "+
-			"still asks stays, and so do those that administrators created. 0 waits for ever.")
+		"How long a ManagedCluster that a user with a bootstrap credential created waits to be accepted before the hub deletes it; one whose agent "+
+			"still asks stays, and so do those that administrators created. 0 waits forever.")
 	flags.StringToStringVar(&f.labels, flagLabels, f.labels,
-		"Labels of what the hub makes for a cluster (namespace, lease, service accounts, roles and role bindings), beside its own, each as KEY=VALUE.")
+		"Labels of what the hub makes for a cluster (namespace, lease, service accounts, roles and role bindings), in addition to the hub's own, each as KEY=VALUE.")
 	flags.BoolVar(&f.withoutElection, "disable-leader-election", f.withoutElection,
-		"Act without a Lease, whoever else may run the same controllers.")
+		"Act without a Lease, even if other processes run the same controllers.")
 	flags.StringVar(&f.tieBreak, "placement-tie-break", f.tieBreak,
 		"How placements choose among clusters of equal scores: "+string(placement.TieBreakName)+" takes the first by name, "+
 			string(placement.TieBreakHash)+" spreads placements over them.")
 	flags.BoolVar(&f.trustDecisions, "trust-placement-decisions", f.trustDecisions,
-		"Bring works and add-ons to whichever clusters PlacementDecisions name. Whoever may write these in any namespace then has the works of his "+
+		"Bring works and add-ons to whichever clusters PlacementDecisions name. Users who may write these in any namespace then have the works of their "+
 			"ManifestWorkReplicaSets on every cluster. Without it, only clusters count that are accepted and in a ManagedClusterSet that is bound to the namespace.")
 	f.accepted.AddLimits(flags, "kube-api-qps", "kube-api-burst")
 	f.addDrivers(flags)
@@ -148,10 +148,10 @@ func (f *hubFlags) options() (o hub.Options, err error) {
 		return o, err
 	}
 	if f.deletionTimeout < 0 {
-		return o, fmt.Errorf("--cluster-deletion-timeout %s is negative; use a duration such as 10m, or 0 to wait for ever", f.deletionTimeout)
+		return o, fmt.Errorf("--cluster-deletion-timeout %s is negative; use a duration such as 10m, or 0 to wait forever", f.deletionTimeout)
 	}
 	if f.pendingExpiry < 0 {
-		return o, fmt.Errorf("--%s %s is negative; use a duration such as 168h, or 0 to wait for ever", flagPendingExpiry, f.pendingExpiry)
+		return o, fmt.Errorf("--%s %s is negative; use a duration such as 168h, or 0 to wait forever", flagPendingExpiry, f.pendingExpiry)
 	}
 	o.DeletionTimeout, o.PendingClusterExpiry = f.deletionTimeout, f.pendingExpiry
 	if !slices.Contains(tieBreaks, f.tieBreak) {

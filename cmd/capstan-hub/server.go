@@ -91,7 +91,7 @@ func (f *serverFlags) add(flags *pflag.FlagSet) {
 
 // addSelfManagement adds what makes other hubs their own managed cluster.
 func (f *serverFlags) addSelfManagement(flags *pflag.FlagSet) {
-	const name, how = "self-management", "run capstan-agent beside the hub to have the cluster it runs in managed"
+	const name, how = "self-management", "run capstan-agent next to the hub to have the cluster it runs in managed"
 	f.hub.accepted.Add(flags, name, ignoredflags.Only("false"), how)
 	flags.Lookup(name).NoOptDefVal = "true"
 	f.hub.accepted.Add(flags, name+"-cluster-name", ignoredflags.Text, how)

@@ -75,7 +75,7 @@ func (f *webhooksFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.certDir, "certdir", f.certDir, "The same as --cert-dir.")
 	flags.StringVar(&f.clientCAFile, flagClientCAFile, f.clientCAFile,
 		"File with the certificate authorities of the API server's client certificate, which the webhooks of admission then require; "+
-			"conversions need none, as no API server shows one for them. Empty answers whoever connects.")
+			"conversions need none, as no API server shows one for them. Empty answers every client.")
 	f.tls.add(flags)
 	f.accepted.AddLimits(flags, "kube-api-qps", "kube-api-burst")
 	addMetricsAddress(flags, &f.metricsAddress)

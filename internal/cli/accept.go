@@ -261,8 +261,8 @@ func (r *acceptance) choose(result *output.Acceptance, requests []hubapi.JoinReq
 			"or approve all with --skip-approve-check:%s", len(agents), result.Cluster, listed(chosen))
 	case result.Joined || len(holders) > 0:
 		return nil, approved, fmt.Errorf("an agent of cluster %s has a certificate already, and one asks for another, so it is not approved. It may be the same agent, "+
-			"which has lost its credential, or somebody who would get all that goes to the cluster. If you know it, name it with --requesters, "+
-			"or approve whoever asks with --skip-approve-check:%s", result.Cluster, listed(chosen))
+			"which has lost its credential, or an impostor, who would get all that goes to the cluster. If you know it, name it with --requesters, "+
+			"or approve every requester with --skip-approve-check:%s", result.Cluster, listed(chosen))
 	}
 	return chosen, approved, nil
 }

@@ -184,7 +184,7 @@ func TestAcceptWait(t *testing.T) {
 	}
 }
 
-// awaitWatch returns once somebody watches a collection.
+// awaitWatch returns once a client watches a collection.
 func (h hub) awaitWatch(t *testing.T, collection string) {
 	t.Helper()
 	if err := h.AwaitWatch(t.Context(), collection); err != nil {
@@ -228,8 +228,8 @@ func TestAcceptForbidden(t *testing.T) {
 	}
 }
 
-// CA-18: "accept" on a cluster that has an agent does not approve another one silently: whoever has a bootstrap credential could take the
-// cluster over the next time that an administrator accepts it.
+// CA-18: "accept" on a cluster that has an agent does not approve another one silently: any client that has a bootstrap credential could
+// take the cluster over the next time that an administrator accepts it.
 func TestAcceptAsksForAnotherAgent(t *testing.T) {
 	t.Parallel()
 	const other = "system:open-cluster-management:cluster1:other"

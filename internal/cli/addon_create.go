@@ -202,7 +202,7 @@ func (a *app) noteNoRole(ctx context.Context, hub *hubapi.Hub, role string) {
 		return
 	}
 	if found, err := hub.HasClusterRole(ctx, role); err == nil && !found {
-		a.note("Warning: the hub has no ClusterRole %s. The agent of the add-on has no rights there until somebody makes it.", role)
+		a.note("Warning: the hub has no ClusterRole %s. The agent of the add-on has no rights there until a user creates it.", role)
 	}
 }
 

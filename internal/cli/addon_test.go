@@ -63,7 +63,7 @@ func TestGetAddOn(t *testing.T) {
 		{"cluster1", "addon-hello-deploy-0", map[string]string{"open-cluster-management.io/addon-name": "hello"}},
 		{"idle", "addon-hello-deploy-hosting-cluster2-0", map[string]string{"open-cluster-management.io/addon-name": "hello",
 			"open-cluster-management.io/addon-namespace": "cluster2"}},
-		// Those that somebody labels like them are none.
+		// Those that a user labels like them are none.
 		{"cluster1", "addon-hello-deploy-1", map[string]string{"open-cluster-management.io/addon-name": "hello",
 			"work.open-cluster-management.io/manifestworkreplicaset": "tenant.addon-hello"}},
 		{"cluster2", "addon-hello-deploy-0", map[string]string{"open-cluster-management.io/addon-name": "hello",
@@ -308,7 +308,7 @@ func fakeCharts(t *testing.T, script string) (log string) {
 	dir := t.TempDir()
 	log = filepath.Join(dir, "log")
 	content := "#!/bin/sh\necho \"$KUBECONFIG: $*\" >> " + log + "\n" + script
-	if err := os.WriteFile(filepath.Join(dir, "capstan-charts"), []byte(content), 0o700); err != nil { //nolint:gosec // it has to run
+	if err := os.WriteFile(filepath.Join(dir, "capstan-charts"), []byte(content), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))

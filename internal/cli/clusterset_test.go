@@ -122,7 +122,7 @@ func TestDeleteClusterSet(t *testing.T) {
 	h.run(t, "", "delete", "clusterset", "staging").succeeds(t, "Clusterset staging is deleted")
 }
 
-// CA-33: a set that somebody's finalizer holds is not gone yet.
+// CA-33: a set that a user's finalizer holds is not gone yet.
 func TestDeleteClusterSetWaits(t *testing.T) {
 	t.Parallel()
 	held := func() hub {

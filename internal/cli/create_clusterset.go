@@ -121,7 +121,7 @@ func (a *app) deleteClusterSetCommand() *cobra.Command {
 		RunE: func(command *cobra.Command, names []string) error {
 			for _, name := range names {
 				if permanentClusterSet(name) {
-					return fmt.Errorf("cluster set %s is one that every hub has, and cannot be deleted: the hub would make it anew", name)
+					return fmt.Errorf("cluster set %s is one that every hub has, and cannot be deleted: the hub would create it again", name)
 				}
 			}
 			return a.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {

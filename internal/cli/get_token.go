@@ -23,7 +23,7 @@ type joinInfo struct {
 	Pins []string `json:"ca-cert-hash,omitempty"`
 }
 
-// commandLine is what to run beside the cluster. What is in angle brackets is for the person to fill in.
+// commandLine is what to run next to the cluster. What is in angle brackets is for the person to fill in.
 func (j joinInfo) commandLine() string {
 	words := []string{"capstan", "join", "--hub-token", j.Token, "--hub-apiserver", j.Server}
 	if len(j.Pins) > 0 {
@@ -45,8 +45,8 @@ command is that of the hub's certificate authority: with it, "capstan join" can 
 The command shows the token to all users of the machine that it runs on. "capstan join --hub-token-file" does not, with the token
 out of the output as JSON.
 
-Whoever has the token may ask to join. An administrator still has to accept the cluster. "capstan delete token" ends all
-tokens; what it deletes is made anew here when it is missing.`
+The holder of the token may ask to join. An administrator still has to accept the cluster. "capstan delete token" ends all
+tokens; what it deletes is created again here when it is missing.`
 
 // getTokenCommand is "capstan get token".
 func (a *app) getTokenCommand() *cobra.Command {
@@ -124,7 +124,7 @@ func (a *app) joinInfo(ctx context.Context, useBootstrapToken bool) (joinInfo, e
 		return joinInfo{}, err
 	}
 	if !strings.HasPrefix(published.Server, "https://") {
-		return joinInfo{}, fmt.Errorf("agents would reach the hub at %q, without TLS: whoever is on the way could read their token and answer in place of the hub. "+
+		return joinInfo{}, fmt.Errorf("agents would reach the hub at %q, without TLS: an attacker on the way could read their token and answer in place of the hub. "+
 			"Its address has to begin with https://; ConfigMap kube-public/cluster-info says what it is, or else the kubeconfig", published.Server)
 	}
 	token, err := newToken(ctx, hub, useBootstrapToken, a.clock.Now())

@@ -38,8 +38,8 @@ it runs in the background: "capstan status" shows it, "capstan down" stops it, "
 removes it.
 
 The hub is verified with the first of these that there is: --ca-file; --ca-cert-hash, which "capstan get token" prints; the
-signature of a bootstrap token on what the hub publishes about itself. Without any, --trust-on-first-use believes the server,
-whoever it is, and shows the fingerprint of what it sent. The proxy of --proxy-url is for the connection to the hub.
+signature of a bootstrap token on what the hub publishes about itself. Without any, --trust-on-first-use trusts the server,
+whichever it is, and shows the fingerprint of what it sent. The proxy of --proxy-url is for the connection to the hub.
 
 All users of a machine see the arguments of its processes. --hub-token-file keeps the token out of them:
 
@@ -67,7 +67,7 @@ func (a *app) joinCommand() *cobra.Command {
 	flags.StringSliceVar(&run.invitation.Pins, "ca-cert-hash", nil,
 		"sha256: and the hash of the public key of the hub's certificate authority, to verify the hub with; several are alternatives")
 	flags.BoolVar(&run.invitation.TrustOnFirstUse, "trust-on-first-use", false,
-		"join a hub that nothing vouches for but the server itself; whoever answers at the URL gets the token")
+		"join a hub that nothing vouches for but the server itself; the server that answers at the URL gets the token")
 	flags.StringVar(&run.invitation.ProxyURL, "proxy-url", "", "URL of an HTTP proxy to reach the hub through")
 	flags.StringVar(&run.invitation.ProxyCAFile, "proxy-ca-file", "", "PEM certificates to verify the proxy with")
 	flags.BoolVar(&run.detach, "detach", false, "run the agent in the background")
@@ -118,7 +118,7 @@ func (j *joining) readToken() error {
 	return nil
 }
 
-// check finds what is missing or wrong before anybody is asked.
+// check finds what is missing or wrong before any server is asked.
 func (j *joining) check() error {
 	hint := "\"capstan get token\" on the hub prints the whole command"
 	switch {
@@ -235,7 +235,7 @@ func (j *joining) findCluster(ctx context.Context) (playground.Member, error) {
 	return member, nil
 }
 
-// warnOfClash tells that somebody has the name already, unless that is the agent of this home.
+// warnOfClash tells that the name is taken already, unless that is the agent of this home.
 func (j *joining) warnOfClash(ctx context.Context, hub *hubapi.Hub) {
 	ctx, cancel := j.limited(ctx)
 	defer cancel()

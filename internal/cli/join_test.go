@@ -102,7 +102,7 @@ func withoutCurrentContext(t *testing.T, kubeconfig string) string {
 	return file
 }
 
-// A kubeconfig that leads nowhere is found before the hub hears of the cluster.
+// A kubeconfig that leads nowhere is found before the hub learns of the cluster.
 func TestJoinUnreachableCluster(t *testing.T) {
 	t.Parallel()
 	h, gone := newHub(t), newHub(t)

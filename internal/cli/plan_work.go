@@ -158,7 +158,7 @@ func decidedClusters(ctx context.Context, hub *hubapi.Hub, ref types.NamespacedN
 }
 
 // planDeletions finds the works of this name that a placement has brought to clusters where none selects them any more. Works
-// that somebody created by name of the cluster stay.
+// that a user created by name of the cluster stay.
 func (d *delivery) planDeletions(ctx context.Context, hub *hubapi.Hub, decided []string) ([]step, error) {
 	list, err := hub.Works(ctx, "", fleet.LabelWorkPlacement)
 	if err != nil {

@@ -183,7 +183,7 @@ func (a *app) announceDryRun(command *cobra.Command) {
 // Main runs the command line and returns the exit code: 0, 1 on failure, 130 when interrupted. Commands that compare return 1
 // for a difference and 2 on failure.
 func Main(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
-	root := NewCommand(in, out, errOut)
+	root := NewCommand(in, out, errOut) //nolint:contextcheck // commands get the context when they run
 	root.SetArgs(args)
 	command, err := root.ExecuteContextC(ctx)
 	switch {

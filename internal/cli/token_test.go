@@ -103,7 +103,7 @@ func TestDeleteTokenForbidden(t *testing.T) {
 	h.run(t, "", "delete", "token").fails(t, "is not an Open Cluster Management hub")
 }
 
-// CA-21, CA-22: after "delete token", "get token" makes anew what tokens need, and what is there stays as it is.
+// CA-21, CA-22: after "delete token", "get token" creates again what tokens need, and what is there stays as it is.
 func TestGetTokenRestores(t *testing.T) {
 	t.Parallel()
 	for _, flag := range []string{"--use-bootstrap-token=false", "--use-bootstrap-token"} {

@@ -41,7 +41,7 @@ func (a *app) unjoinCommand() *cobra.Command {
 		Short: "Take a cluster from its hub: remove its agent",
 		Long:  unjoinLong,
 		Example: "  capstan unjoin --cluster-name prod1\n" +
-			"  capstan unjoin --cluster-name prod1 --wait      # while somebody deletes the works on the hub\n" +
+			"  capstan unjoin --cluster-name prod1 --wait      # while a user deletes the works on the hub\n" +
 			"  capstan unjoin --cluster-name prod1 --force     # the cluster or the hub is gone for good",
 		Args:              flagsOnly,
 		ValidArgsFunction: cobra.NoFileCompletions,

@@ -258,7 +258,7 @@ func bootstrapToken(t *testing.T, h *testHub) string {
 	return string(data[bootstrapapi.BootstrapTokenIDKey]) + "." + string(data[bootstrapapi.BootstrapTokenSecretKey])
 }
 
-// ofOneCluster selects what somebody who joins may look at.
+// ofOneCluster selects what a user who joins may look at.
 var ofOneCluster = metav1.ListOptions{LabelSelector: fleet.LabelClusterName + "=c1"}
 
 // SC-19, SC-20: everything that joining needs is there, and gives no more than that.

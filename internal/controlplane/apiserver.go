@@ -42,8 +42,8 @@ type serverConfigs struct {
 }
 
 // newServer builds the API server. Nothing runs yet. It calls itself by the loopback client, and the embedded storage, unless that is nil.
-// The users of the hosting cluster are let in unless that is nil; refusals are of agents that are not let in any more. Whoever asks for
-// something at the endpoints is let through to them.
+// The users of the hosting cluster are let in unless that is nil; refusals are of agents that are not let in any more. Any client that asks
+// for something at the endpoints is let through to them.
 func newServer(options kubeoptions.CompletedOptions, loopback *rest.Config, embedded *direct.Storage, services *serviceResolver,
 	hosting *hostingUsers, refusals refusals, endpoints []string) (*aggregatorapiserver.APIAggregator, error) {
 	configs, err := newServerConfigs(options, loopback, embedded, services, hosting, refusals)

@@ -21,7 +21,7 @@ import (
 	"github.com/capstan-io/capstan/internal/controlplane/rbac"
 )
 
-// SC-19: at every start the hub's roles get what they miss. What somebody added stays, and a role that is marked so is
+// SC-19: at every start the hub's roles get what they miss. What a user added stays, and a role that is marked so is
 // left alone.
 func TestRolesAreCompleted(t *testing.T) {
 	t.Parallel()

@@ -84,7 +84,7 @@ func installCRD(ctx context.Context, client apiextensionsclient.Interface, want,
 	return nil
 }
 
-// raced tells that somebody else has written the same object, as another hub on the same etcd does that starts at this moment,
+// raced tells that another writer has written the same object, as another hub on the same etcd does that starts at this moment,
 // too. What there is now has to be read before the next try.
 func raced(err error) bool { return apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) }
 

@@ -103,7 +103,7 @@ func (u *hostingUsers) join(info *genericapiserver.AuthenticationInfo) error {
 const hostingPrefix = "hosting-cluster:"
 
 // guests authenticates users of another cluster. Names that the system of either cluster gives, such as those of service accounts, agents
-// and bootstrap tokens, mean somebody else here than there, so these get a prefix. Who is master of the hosting cluster has the hub in hand
+// and bootstrap tokens, mean another user here than there, so these get a prefix. Who is master of the hosting cluster has the hub in hand
 // anyway, and stays master.
 type guests struct{ authenticator.Request }
 

@@ -78,7 +78,7 @@ func authenticate(t *testing.T, info *genericapiserver.AuthenticationInfo, token
 }
 
 // SC-15: names of the hosting cluster do not become identities of the hub: a tenant there who has the namespace open-cluster-management, or
-// a certificate signed for a name, is not whoever has this name here.
+// a certificate signed for a name, is not the user who has this name here.
 func TestNamesOfTheHostingCluster(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ user, groups, wantUser, wantGroups string }{

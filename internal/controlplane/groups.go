@@ -37,7 +37,7 @@ import (
 	rbacrest "k8s.io/kubernetes/pkg/registry/rbac/rest"
 )
 
-// servedGroups are the API groups of the hub besides CRDs and APIServices, all at their stable version. Of the core
+// servedGroups are the API groups of the hub in addition to CRDs and APIServices, all at their stable version. Of the core
 // group there is what does not run containers: namespaces, config maps, secrets, service accounts, events, quotas.
 func servedGroups() *serverstorage.ResourceConfig {
 	served := serverstorage.NewResourceConfig()

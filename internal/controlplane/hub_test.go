@@ -36,8 +36,8 @@ const envChild = "CAPSTAN_TEST_HUB"
 // logFile is where in its folder a hub logs to.
 const logFile = "log"
 
-// patience is how long tests wait for what must happen; they see it earlier.
-const patience = 3 * time.Minute
+// timeout is how long tests wait for what must happen; they see it earlier.
+const timeout = 3 * time.Minute
 
 var ports = freeport.Between(15000, 19999)
 
@@ -177,7 +177,7 @@ func writeConfig(dir string) (port int, err error) {
 
 // waitReady waits for /readyz and then connects as the admin.
 func (h *testHub) waitReady() error {
-	err := wait.PollUntilContextTimeout(context.Background(), 20*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(context.Background(), 20*time.Millisecond, timeout, true, func(ctx context.Context) (bool, error) {
 		select {
 		case err := <-h.done:
 			h.done <- err
@@ -200,7 +200,7 @@ func answers(ctx context.Context, port int) bool { return ask(ctx, port) != 0 }
 
 func ask(ctx context.Context, port int) (status int) {
 	client := &http.Client{Transport: &http.Transport{
-		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // only whether it is ready
+		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true},
 		DisableKeepAlives: true,
 	}}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("https://127.0.0.1:%d/readyz", port), nil)
@@ -216,7 +216,7 @@ func ask(ctx context.Context, port int) (status int) {
 }
 
 func dialInsecure(port int) (*tls.Conn, error) {
-	return tls.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port), &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // to look at the certificate
+	return tls.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port), &tls.Config{InsecureSkipVerify: true})
 }
 
 func (h *testHub) connect(data string) (err error) {
@@ -261,12 +261,12 @@ func (h *testHub) withToken(t *testing.T, token string) kubernetes.Interface {
 func eventually(t *testing.T, complaint func(ctx context.Context) string) {
 	t.Helper()
 	last := ""
-	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, timeout, true, func(ctx context.Context) (bool, error) {
 		last = complaint(ctx)
 		return last == "", nil
 	})
 	if err != nil {
-		t.Fatalf("after %s: %s", patience, last)
+		t.Fatalf("after %s: %s", timeout, last)
 	}
 }
 

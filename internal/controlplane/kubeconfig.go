@@ -39,7 +39,7 @@ func AdminKubeconfig(dataDirectory string) string {
 	return filepath.Join(certDir(dataDirectory), adminKubeconfig)
 }
 
-// credential is what an admin's kubeconfig holds besides the URL.
+// credential is what an admin's kubeconfig holds in addition to the URL.
 type credential struct {
 	ca, cert, key []byte
 }

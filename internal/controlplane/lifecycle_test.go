@@ -109,7 +109,7 @@ func TestKillLosesNothing(t *testing.T) {
 		}
 		select {
 		case <-enough:
-		case <-time.After(patience):
+		case <-time.After(timeout):
 			t.Fatal("the hub does not take writes")
 		}
 		must(t, child.Process.Kill())
@@ -282,7 +282,7 @@ func servingSerial(t *testing.T, port int) string {
 	return served(t, port).SerialNumber.String()
 }
 
-// SC-19: the bootstrap token is replaced ahead of its end, made anew when it is deleted, and removed when it is over.
+// SC-19: the bootstrap token is replaced ahead of its end, created again when it is deleted, and removed when it is over.
 func TestBootstrapTokenStaysCurrent(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, t.TempDir(), nil)

@@ -34,7 +34,7 @@ type Options struct {
 	Profiling bool
 	// Etcd configures the embedded etcd.
 	Etcd EtcdOptions
-	// Admission are the plugins that run beside the stock ones.
+	// Admission are the plugins that run in addition to the stock ones.
 	Admission []AdmissionPlugin
 	// Webhooks are served in this process instead of at the service that CRDs and webhook configurations name.
 	Webhooks map[types.NamespacedName]http.Handler

@@ -19,7 +19,7 @@ const (
 	serverTimeout      = 10 * time.Second
 )
 
-// part is what runs beside others until it is stopped or fails.
+// part is what runs next to others until it is stopped or fails.
 type part struct {
 	stop context.CancelFunc
 	done chan struct{}

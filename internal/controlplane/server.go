@@ -76,7 +76,7 @@ type hub struct {
 	// loopback reaches the API server in memory, with full privileges.
 	loopback *rest.Config
 	client   kubernetes.Interface
-	// The parts that /readyz waits for beside those of the API server itself.
+	// The parts that /readyz waits for in addition to those of the API server itself.
 	bootstrapped, controlling gate
 }
 
@@ -145,7 +145,7 @@ func (h *hub) build(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if h.tokenKeys, err = serviceaccounttoken.Load(h.keys.ServiceAccountKeys()); err != nil {
+	if h.tokenKeys, err = serviceaccounttoken.Load(h.keys.ServiceAccountKeys()); err != nil { //nolint:contextcheck // keys in memory take no time that could be cut short
 		return err
 	}
 	options.Authentication.ServiceAccounts.ExternalPublicKeysGetter = h.tokenKeys
@@ -168,6 +168,7 @@ func (h *hub) build(ctx context.Context) error {
 	}
 	transport := &inmemory.Transport{}
 	h.loopback = loopbackClient(transport)
+	//nolint:contextcheck // its context ends when requests are drained, later than this one
 	if h.server, err = newServer(completed, h.loopback, embedded, h.services, h.hostingUsers, h.refusals,
 		slices.Collect(maps.Keys(h.Endpoints))); err != nil {
 		return err
@@ -226,7 +227,7 @@ func (h *hub) work(ctx context.Context) error {
 
 func ignoreStop(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
-		return nil
+		return nil //nolint:nilerr // what fails because the hub ends is no failure
 	}
 	return err
 }
@@ -254,7 +255,7 @@ func (h *hub) bootstrap(ctx context.Context) error {
 	})
 }
 
-// awaitDiscovery returns when the API server knows all its paths. To whoever asks earlier for one that is not there yet it
+// awaitDiscovery returns when the API server knows all its paths. To any client that asks earlier for one that is not there yet it
 // says to come back in some seconds.
 func (h *hub) awaitDiscovery(ctx context.Context) error {
 	for _, complete := range h.server.GenericAPIServer.MuxAndDiscoveryCompleteSignals() {
@@ -286,7 +287,7 @@ func (h *hub) shared() bool { return h.Config.Etcd.Mode == ocmconfig.EtcdExterna
 // republish brings what embeds certificates up to date after these were renewed.
 func (h *hub) republish(ctx context.Context) {
 	logger := klog.FromContext(ctx)
-	if err := h.tokenKeys.Reload(); err != nil {
+	if err := h.tokenKeys.Reload(); err != nil { //nolint:contextcheck // keys in memory take no time that could be cut short
 		logger.Error(err, "Service account tokens are signed with the old key until the next renewal or restart")
 	}
 	if err := h.writeKubeconfigs(ctx, h.keys, h.address); err != nil {

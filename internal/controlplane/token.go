@@ -24,7 +24,7 @@ const (
 	// tokenLifetime is how long a bootstrap token is valid.
 	tokenLifetime = 24 * time.Hour
 	// tokenRenewal is what is left of the current token when the next one takes its place, and so the least time that
-	// somebody who is told a token has for using it.
+	// a user who is told a token has for using it.
 	tokenRenewal = 12 * time.Hour
 
 	tokenRetry = 10 * time.Second
@@ -34,7 +34,7 @@ const (
 )
 
 // tokenKeeper keeps one bootstrap token current: found again at every start, replaced ahead of its end, made
-// anew when somebody deletes it. A replaced token stays valid until it ends, but is no longer found under the label;
+// again when a user deletes it. A replaced token stays valid until it ends, but is no longer found under the label;
 // the token cleaner removes it then.
 type tokenKeeper struct {
 	client kubernetes.Interface
@@ -75,7 +75,7 @@ func (k *tokenKeeper) ensure(ctx context.Context) (time.Time, error) {
 	return current.Add(-tokenRenewal), nil
 }
 
-// tokenEnd is when a token made here ends; ours is false for other Secrets and for tokens somebody made without an end.
+// tokenEnd is when a token made here ends; ours is false for other Secrets and for tokens a user made without an end.
 func tokenEnd(secret *corev1.Secret) (end time.Time, ours bool) {
 	if secret.Type != bootstrapapi.SecretTypeBootstrapToken {
 		return time.Time{}, false

@@ -48,7 +48,7 @@ func currentToken(t *testing.T, api *fake.Clientset) *corev1.Secret {
 	return &list.Items[0]
 }
 
-// SC-19: a token that somebody deletes while the hub starts is replaced: the hub does not look before it hears of what follows.
+// SC-19: a token that a user deletes while the hub starts is replaced: the hub does not look before it learns of what follows.
 func TestTokenDeletedAtStart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

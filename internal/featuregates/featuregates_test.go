@@ -116,7 +116,7 @@ func TestLog(t *testing.T) {
 	}
 }
 
-// Whoever asks is told of the gates that change something, as they are.
+// Users are told of the gates that change something, as they are.
 func TestValues(t *testing.T) {
 	t.Parallel()
 	set := featuregates.Hub()

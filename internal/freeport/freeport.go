@@ -41,7 +41,7 @@ func (r *Range) Next() (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for range tries {
-		port := r.lowest + rand.IntN(r.highest-r.lowest+1)
+		port := r.lowest + rand.IntN(r.highest-r.lowest+1) //nolint:gosec // a port is no secret
 		if _, taken := r.taken[port]; taken {
 			continue
 		}

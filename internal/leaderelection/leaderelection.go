@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// How long a leader that is not heard of keeps its lease, how long it tries to renew it before it gives up, and how often.
+// How long a leader that renews it no longer keeps its lease, how long it tries to renew it before it gives up, and how often.
 // A leader that stops gives the lease back at once.
 const (
 	leaseDuration = 15 * time.Second

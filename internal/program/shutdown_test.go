@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// patience is how long the child may take.
-const patience = 30 * time.Second
+// timeout is how long the child may take.
+const timeout = 30 * time.Second
 
 const envChild = "CAPSTAN_TEST_SHUTDOWN"
 
@@ -21,7 +21,7 @@ func late() {
 	os.Stdout.WriteString("ended")
 	// Signals have their usual meaning again.
 	signalSelf()
-	<-time.After(patience)
+	<-time.After(timeout)
 }
 
 func signalSelf() {

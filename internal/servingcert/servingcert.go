@@ -48,7 +48,7 @@ func (c *Certificate) Start(ctx context.Context) error {
 	return nil
 }
 
-// NeedLeaderElection implements manager.LeaderElectionRunnable: whoever serves needs the certificate.
+// NeedLeaderElection implements manager.LeaderElectionRunnable: every server needs the certificate.
 func (c *Certificate) NeedLeaderElection() bool { return false }
 
 // load takes over what the files say, if they make sense.

@@ -98,7 +98,7 @@ func stop(t *testing.T, s *env.Server) {
 	}
 }
 
-// measureJoin times an agent from its start until its cluster is joined and available, on a hub where somebody accepts at
+// measureJoin times an agent from its start until its cluster is joined and available, on a hub where an administrator accepts at
 // once.
 func measureJoin(t *testing.T, r *report, hub, managed *env.Server) {
 	var took []time.Duration

@@ -18,7 +18,7 @@ const existingPlacements = 1000
 // settling is how long a process may take to give back the memory that it needed while it was busy.
 const settling = 15 * time.Second
 
-// TestControllers measures what the controllers of a hub take as a process of their own, beside an API server that is there
+// TestControllers measures what the controllers of a hub take as a process of their own, next to an API server that is there
 // already, with 1,000 clusters and 1,000 placements.
 func TestControllers(t *testing.T) {
 	r := newReport()

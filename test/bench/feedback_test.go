@@ -83,8 +83,8 @@ func measureMemory(t *testing.T, r *report, hub *env.Server) {
 	wait(t, settled)
 	filled := usageOf(t, agent.Pid()).rss
 	r.add("agent of 100 ConfigMaps: resident memory", "MB", "", alone)
-	r.add("the same, when 9,900 of 10 kB were created beside them", "MB more", "10", filled-alone)
-	r.add("the same, started beside them", "MB more", "10", restart()-alone)
+	r.add("the same, when 9,900 of 10 kB were created next to them", "MB more", "10", filled-alone)
+	r.add("the same, started next to them", "MB more", "10", restart()-alone)
 }
 
 func stopAgent(t *testing.T, agent *env.Agent) {

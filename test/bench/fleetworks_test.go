@@ -45,8 +45,8 @@ const (
 	unmanagedNamespaces = 16
 )
 
-// TestFleetWorks measures works in simulated fleets of several sizes. Beside what the fleet takes stands what the same API
-// server takes of the same writes, sent by as many clients as the hub has writers, with no agent to hear of them.
+// TestFleetWorks measures works in simulated fleets of several sizes. Next to what the fleet takes stands what the same API
+// server takes of the same writes, sent by as many clients as the hub has writers, with no agent to learn of them.
 func TestFleetWorks(t *testing.T) {
 	log.SetLogger(logr.Discard())
 	klog.SetLogger(logr.Discard())
@@ -87,7 +87,7 @@ func measureFleetWorks(t *testing.T, r *report, size int) {
 	seen.await(t, b.fleet.Names(), metav1.ConditionTrue, joinTimeout)
 	wait(t, settlePeriod)
 	// The fleet is there, with what the hub holds of it, and nothing else happens.
-	b.plain = b.measurePlainWrites("beside the fleet", worksEach*size)
+	b.plain = b.measurePlainWrites("next to the fleet", worksEach*size)
 	b.works = watchAllWorks(t, hub)
 	b.measureWorks()
 	b.measureDrift()

@@ -33,7 +33,7 @@ const (
 )
 
 // TestReplicaSet measures one ManifestWorkReplicaSet over many clusters that have no agents: the test reports for them.
-// Beside it stands how fast the same API server takes the same works from a client.
+// Next to it stands how fast the same API server takes the same works from a client.
 func TestReplicaSet(t *testing.T) {
 	r := newReport()
 	hub := env.StartHub(t, "work")

@@ -25,7 +25,7 @@ import (
 	"github.com/capstan-io/capstan/test/env"
 )
 
-// user is somebody with a home of their own.
+// user is a person with a home of their own.
 type user struct {
 	home playground.Home
 }
@@ -260,7 +260,7 @@ func joinAnother(t *testing.T, admin user) {
 	leave(t, admin, other)
 }
 
-// revokeTokens ends the tokens that were given out, which does not keep anybody from asking for new ones (CA-22).
+// revokeTokens ends the tokens that were given out, which does not keep any user from asking for new ones (CA-22).
 func revokeTokens(t *testing.T, admin user, clusterKubeconfig string) {
 	late := newUser(t)
 	server := admin.status(t).Processes[0].Endpoint

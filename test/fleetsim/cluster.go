@@ -1,5 +1,5 @@
 // Package fleetsim simulates fleets: in one process, many agents, each with its identity and its connection to a real hub,
-// and each beside a managed cluster that is in memory. The agents are the real ones; what they cost in a process of their
+// and each next to a managed cluster that is in memory. The agents are the real ones; what they cost in a process of their
 // own is not seen here, what they cost the hub is.
 package fleetsim
 

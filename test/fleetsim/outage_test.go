@@ -146,7 +146,7 @@ const (
 type outage struct {
 	t            *testing.T
 	toHub, local *wire
-	// hub and cluster are seen by somebody whose wire is never cut.
+	// hub and cluster are seen by an observer whose connection is never cut.
 	hub, cluster client.Client
 }
 
@@ -348,7 +348,7 @@ func queued(t *testing.T) (n float64) {
 }
 
 // WK-15: a hub that does not answer for an hour has not lost its works. All decisions are made from the cache: nothing is
-// deleted or evicted, and what somebody changes on the cluster is put right. The hub is tried now and then, not by everybody,
+// deleted or evicted, and what a user changes on the cluster is put right. The hub is tried now and then, not by everybody,
 // and learns at once what it has missed.
 func TestHubGoneForAnHour(t *testing.T) { //nolint:paralleltest // it counts goroutines
 	synctest.Test(t, func(t *testing.T) {
@@ -513,7 +513,7 @@ func TestKindComesBackChanged(t *testing.T) {
 // repairs is how many writes put right what driftAndRepair does: two objects, and the record of the UID of one.
 const repairs = 3
 
-// driftAndRepair changes what was applied, as somebody does who knows nothing of the hub.
+// driftAndRepair changes what was applied, as a user does who knows nothing of the hub.
 func (o *outage) driftAndRepair() {
 	ctx := o.t.Context()
 	if err := o.cluster.Delete(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "cm-7"}}); err != nil {

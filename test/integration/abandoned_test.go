@@ -34,7 +34,7 @@ func rightsOf(cluster string) []client.Object {
 	}
 }
 
-// contentOf is what somebody has put into the namespace of a cluster. Nobody takes the finalizers off but the agent.
+// contentOf is what a user has put into the namespace of a cluster. Nobody takes the finalizers off but the agent.
 func contentOf(cluster string) []client.Object {
 	held := work(cluster, cluster+"-work", configMap("default", cluster, "v"))
 	held.Finalizers = []string{fleet.FinalizerManifestWorkCleanup}
@@ -53,7 +53,7 @@ func strip(t *testing.T, admin client.Client, cluster string) {
 	awaitGone(t, admin, mc)
 }
 
-// RG-16 RG-18 RG-44: a cluster that goes without its cleanup, because somebody has taken its finalizers off, leaves nothing behind but its
+// RG-16 RG-18 RG-44: a cluster that goes without its cleanup, because a user has taken its finalizers off, leaves nothing behind but its
 // namespace, whether the hub runs at the time or not.
 func TestAbandonedCluster(t *testing.T) {
 	t.Parallel()
@@ -87,7 +87,7 @@ func TestAbandonedCluster(t *testing.T) {
 	strip(t, admin, later)
 	strip(t, admin, heir)
 	create(t, admin, &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: heir}}) // perhaps another one
-	// Somebody prepares for a cluster of his.
+	// A user prepares for a cluster of their own.
 	create(t, admin, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: toCome, Labels: map[string]string{fleet.LabelClusterName: toCome}}})
 	prepared := work(toCome, toCome, configMap("default", toCome, "v"))
 	create(t, admin, prepared)
@@ -129,8 +129,8 @@ func TestAbandonedClusterWithAgent(t *testing.T) {
 	}
 }
 
-// RG-18 RG-44 RG-60: the agent of a deleted cluster, whoever made it, sees its add-ons and works being deleted, and then gone, before it
-// loses its rights and its watches end.
+// RG-18 RG-44 RG-60: the agent of a deleted cluster, whichever user created it, sees its add-ons and works being deleted, and then gone,
+// before it loses its rights and its watches end.
 func TestForeignAgentSeesTheEnd(t *testing.T) {
 	t.Parallel()
 	const name = "foreign-agent"
@@ -185,7 +185,7 @@ func follow(t *testing.T, c client.WithWatch, list client.ObjectList, namespace 
 	return w.ResultChan()
 }
 
-// within yields the events of a watch until it ends, which must not take for ever.
+// within yields the events of a watch until it ends, which must not take forever.
 func within(t *testing.T, events <-chan watch.Event) iter.Seq[watch.Event] {
 	t.Helper()
 	return func(yield func(watch.Event) bool) {

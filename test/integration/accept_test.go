@@ -46,7 +46,7 @@ func awaitHubAccepted(t *testing.T, c client.Client, name string, status metav1.
 	return cond
 }
 
-// RG-16 RG-20 RG-45: the rights of agents are put right when somebody changes them, takes the label off them or deletes them,
+// RG-16 RG-20 RG-45: the rights of agents are put right when a user changes them, takes the label off them or deletes them,
 // and what is there before the cluster becomes its own.
 func TestRightsAreKept(t *testing.T) {
 	t.Parallel()

@@ -239,7 +239,7 @@ func TestAddOnFailingHook(t *testing.T) {
 	awaitConfigMap(t, m, ns, "stays", "1")
 }
 
-// Gap A6: hooks that nobody can run do not hold an add-on for ever. When the agent is back, it cleans up.
+// Gap A6: hooks that nobody can run do not hold an add-on forever. When the agent is back, it cleans up.
 func TestAddOnHooksNobodyRuns(t *testing.T) {
 	t.Parallel()
 	const cluster, name = "deploy-lost", "deploy-lost"
@@ -396,7 +396,7 @@ func TestAddOnMovesObjects(t *testing.T) {
 			t.Fatal(err)
 		}
 		if after.UID != before.UID {
-			t.Fatal("the object was deleted and made anew")
+			t.Fatal("the object was deleted and created again")
 		}
 		if len(after.OwnerReferences) != 1 || after.OwnerReferences[0].UID == before.OwnerReferences[0].UID {
 			return fmt.Errorf("owners %+v", after.OwnerReferences)

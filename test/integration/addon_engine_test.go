@@ -207,7 +207,7 @@ func TestEngineLife(t *testing.T) {
 		t.Errorf("work: labels %v, owners %+v", work.Labels, work.OwnerReferences)
 	}
 
-	// What somebody changes on the hub is put right.
+	// What a user changes on the hub is put right.
 	if err := h.Patch(t.Context(), work.DeepCopy(), merge(`{"spec":{"workload":{"manifests":[`+configMap(ns, "first", "0")+
 		`]}}}`)); err != nil {
 		t.Fatal(err)
@@ -325,7 +325,7 @@ func TestEnginePermissions(t *testing.T) {
 		t.Errorf("owners: inside %+v, outside %+v", inside.OwnerReferences, outside.OwnerReferences)
 	}
 
-	// Whoever deletes or changes them changes nothing.
+	// To delete or change them changes nothing.
 	if err := h.Delete(t.Context(), outside); err != nil {
 		t.Fatal(err)
 	}
@@ -349,7 +349,7 @@ func TestEnginePermissions(t *testing.T) {
 	awaitGone(t, h, inside)
 	awaitGone(t, h, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: "one"}})
 
-	// What somebody else has made is not taken.
+	// What another user has made is not taken.
 	foreign := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: "foreign"}}
 	create(t, h, foreign)
 	a.set(func(a *engineAgent) { a.roles = []string{"two", "foreign"} })
@@ -479,7 +479,7 @@ func TestEngineCertificates(t *testing.T) {
 		}
 	}
 
-	// Whoever could rewrite the status of the add-on would gain nothing.
+	// Any client that could rewrite the status of the add-on would gain nothing.
 	status := `{"status":{"registrations":[{"type":"kubeClient","kubeClient":{"subject":{"user":"admin","groups":["admins"]}}}]}}`
 	if err := h.Status().Patch(t.Context(), addOn.DeepCopy(), merge(status)); err != nil {
 		t.Fatal(err)

@@ -70,9 +70,9 @@ func awaitAddOnRequests(t *testing.T, admin client.Client, cluster string, signe
 	})
 }
 
-// RG-60 RG-64: certificates of an add-on belong to one hub. Those of one that was set up anew at the same address are asked for at once,
+// RG-60 RG-64: certificates of an add-on belong to one hub. Those of one that was set up again at the same address are asked for at once,
 // and it is not said meanwhile that all is well.
-func TestAddOnOfHubSetUpAnew(t *testing.T) {
+func TestAddOnOfHubSetUpAgain(t *testing.T) {
 	t.Parallel()
 	own := env.StartHub(t, "registration")
 	name := "addonanew-" + rand.String(5)

@@ -66,7 +66,7 @@ func (s *addOnSite) join(t *testing.T, end string, labels map[string]string, pla
 	})
 }
 
-// edit changes an object, whoever else does.
+// edit changes an object, whichever other writers there are.
 func (s *addOnSite) edit(t *testing.T, o client.Object, change func()) {
 	t.Helper()
 	env.Eventually(t, func(ctx context.Context) error {
@@ -304,7 +304,7 @@ spec:
   installNamespace: helloworld
 `
 
-// AM-02, AM-03, AM-11, A5, AM-01: placements install an add-on and move it with their decisions; what somebody has enabled by
+// AM-02, AM-03, AM-11, A5, AM-01: placements install an add-on and move it with their decisions; what a user has enabled by
 // hand stays; all of it goes with the ClusterManagementAddOn.
 func TestAddOnInstallStrategy(t *testing.T) {
 	t.Parallel()
@@ -555,8 +555,8 @@ spec:
 	s.await(t, "cluster1", s.desires(t, "exampleconfigs one"))
 }
 
-// AM-03, AM-07: an add-on is announced its configurations before anything else is said of it, whether they exist or not, and whoever made
-// it: a manager that finds no reference deploys with defaults.
+// AM-03, AM-07: an add-on is announced its configurations before anything else is said of it, whether they exist or not, and
+// whichever client created it: a manager that finds no reference deploys with defaults.
 func TestAddOnConfigurationsAreAnnounced(t *testing.T) {
 	t.Parallel()
 	s := newAddOnSite(t, "lifecycle-announced", "manual")
@@ -878,7 +878,7 @@ func TestAddOnThatManagesItself(t *testing.T) {
 	}
 }
 
-// testAddOnsExisting installs and configures an add-on on a hub in an existing cluster, where a scheduler of somebody else
+// testAddOnsExisting installs and configures an add-on on a hub in an existing cluster, where a scheduler that is not ours
 // decides.
 func testAddOnsExisting(t *testing.T, existing *env.Server) {
 	s := newAddOnSiteOn(t, existing, "lifecycle-existing", "cluster1", "cluster2")

@@ -255,7 +255,7 @@ func TestAddOnRegistration(t *testing.T) {
 		return nil
 	})
 
-	// What somebody removes is there again, and a key that is spoilt is replaced, with a certificate of its own.
+	// What a user removes is there again, and a key that is spoilt is replaced, with a certificate of its own.
 	if err := m.Delete(t.Context(), secret); err != nil {
 		t.Fatal(err)
 	}

@@ -75,7 +75,7 @@ func TestAddOnTokens(t *testing.T) {
 	awaitGone(t, h, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: name + "-token-role"}})
 }
 
-// AM-40: an agent gets no tokens of a service account that somebody else made, whatever its name.
+// AM-40: an agent gets no tokens of a service account that another user made, whatever its name.
 func TestAddOnTokensOfAnother(t *testing.T) {
 	t.Parallel()
 	const cluster, name = "addontokenother", "addontokenother"
@@ -106,7 +106,7 @@ func TestAddOnTokensOfAnother(t *testing.T) {
 	if !apierrors.IsForbidden(err) {
 		t.Errorf("the agent asks for a token of another service account: %v", err)
 	}
-	// What loses its label is somebody else's from then on.
+	// What loses its label is another user's from then on.
 	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: name + "-token-role"}}
 	if err := h.Patch(t.Context(), role, merge(`{"metadata":{"labels":{"`+fleet.LabelTokenInfrastructure+`":null}}}`)); err != nil {
 		t.Fatal(err)

@@ -70,7 +70,7 @@ func TestEngineTrigger(t *testing.T) {
 	m.Trigger(cluster, name)
 	deploys("after")
 	awaitEngineIssued(t, csr)
-	// What nobody signs now, somebody may later.
+	// What nobody signs now, a user may later.
 	for attempt, again := range []func(){
 		func() { m.Trigger(cluster, name) },
 		func() {

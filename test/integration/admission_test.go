@@ -157,7 +157,7 @@ func TestReservedNames(t *testing.T) {
 	}
 }
 
-// What no client could read is not stored, whoever writes it and wherever: an agent that reports nonsense must not be able to
+// What no client could read is not stored, whichever client writes it and wherever: an agent that reports nonsense must not be able to
 // stop the controllers of the hub, which read all clusters at once.
 func TestUnreadableObjectsAreNotStored(t *testing.T) {
 	t.Parallel()

@@ -261,7 +261,7 @@ func TestAgentInTwoProcesses(t *testing.T) {
 	awaitConfigMap(t, m, ns, "apart", "1")
 }
 
-// SC-22: an agent whose kinds somebody removes from the managed cluster installs them anew, and applies its works again.
+// SC-22: an agent whose kinds a user removes from the managed cluster installs them again, and applies its works again.
 func TestKindIsRemoved(t *testing.T) {
 	t.Parallel()
 	const name = "kind-is-removed"

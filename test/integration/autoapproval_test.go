@@ -17,7 +17,7 @@ import (
 
 const trustedToken = "trust1.0123456789abcdef"
 
-// trustingHub is a hub that lets in whoever has the trusted token.
+// trustingHub is a hub that lets in clients with the trusted token.
 func trustingHub(t *testing.T) *env.Server {
 	t.Helper()
 	own := env.StartHub(t, "registration", "--feature-gates", "ManagedClusterAutoApproval=true", "--auto-approved-csr-users",
@@ -33,7 +33,7 @@ func trustingHub(t *testing.T) *env.Server {
 	return own
 }
 
-// R8 RG-13: whoever may join clusters cannot take over one that is connected. When it is lost, its name is free again.
+// R8 RG-13: a client that may join clusters cannot take over one that is connected. When it is lost, its name is free again.
 func TestConnectedClusterIsNotTakenOver(t *testing.T) {
 	t.Parallel()
 	own := trustingHub(t)
@@ -77,7 +77,7 @@ func TestAutoApproval(t *testing.T) {
 	t.Parallel()
 	own := trustingHub(t)
 	c := own.Client(t)
-	// Made by somebody else before its agent comes: its name alone does not get it in.
+	// Made by another user before its agent comes: its name alone does not get it in.
 	create(t, c, &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "stranger"}})
 
 	other := env.NewAgent(t, own, managed, "other", "")

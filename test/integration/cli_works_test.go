@@ -85,7 +85,7 @@ func TestCLIWorkByPlacement(t *testing.T) {
 	create := []string{"create", "work", "moved", "-k", dir, "--placement", "cli-work/cli-work", "--overwrite"}
 	hub.Capstan(t, "", create...).Succeeds(t, "create work moved in cluster "+first)
 	awaitConfigMap(t, m, ns, "built", "1")
-	decideAnew(t, h, decision, second)
+	redecide(t, h, decision, second)
 	hub.Capstan(t, "", create...).Succeeds(t, "create work moved in cluster "+second, "delete work moved in cluster "+first)
 	awaitNoWork(t, h, first)
 	awaitCondition(t, h, work(second, "moved"), "Applied", metav1.ConditionTrue)

@@ -13,7 +13,7 @@ import (
 )
 
 // CA-20 CA-22 CA-28: a standalone hub has what clients look for on a hub that an operator installed. It has no ClusterManager, and
-// one that somebody creates goes when it is deleted, though there is no operator.
+// one that a user creates goes when it is deleted, though there is no operator.
 func TestWhatClientsLookFor(t *testing.T) {
 	t.Parallel()
 	config, err := hub.Config()

@@ -140,7 +140,7 @@ func objectsOf(ctx context.Context, c client.Client, namespace, work string) ([]
 // deleted is a state of a work's spec in which there is none.
 var deleted *workv1.ManifestWorkSpec
 
-// The life of an agent, ended at each of its writes, before and after the write, in each step of a work's life, and begun anew
+// The life of an agent, ended at each of its writes, before and after the write, in each step of a work's life, and begun again
 // after the next step was asked for: what the cluster holds in the end is what the last step says, nothing less and nothing
 // more (WK-02, WK-12 to WK-14).
 func TestCrashPoints(t *testing.T) {
@@ -251,7 +251,7 @@ func live(t *testing.T, h, m client.Client, cluster, ns, name string, steps []*w
 	}
 }
 
-// ask makes the hub want a step. A work that is being deleted and is wanted anew is wanted once it has gone.
+// ask makes the hub want a step. A work that is being deleted and is wanted again is wanted once it has gone.
 func ask(t *testing.T, h client.Client, w *workv1.ManifestWork, step *workv1.ManifestWorkSpec) {
 	t.Helper()
 	err := h.Get(t.Context(), client.ObjectKeyFromObject(w), w)

@@ -29,7 +29,7 @@ import (
 	"github.com/capstan-io/capstan/test/env"
 )
 
-// impersonate is a client of somebody in a cluster.
+// impersonate is a client of a user in a cluster.
 func impersonate(t *testing.T, server *env.Server, user string, groups ...string) client.Client {
 	t.Helper()
 	config, err := server.Config()
@@ -41,15 +41,15 @@ func impersonate(t *testing.T, server *env.Server, user string, groups ...string
 	return env.ClientFor(t, config)
 }
 
-// asHubAccount is whoever has stolen the token of a controller of the hub.
+// asHubAccount is a client with the stolen token of a controller of the hub.
 func asHubAccount(t *testing.T, server *env.Server, account string) client.Client {
 	t.Helper()
 	return impersonate(t, server, fleet.ServiceAccountUser(fleet.NamespaceHub, account), "system:serviceaccounts", "system:serviceaccounts:"+
 		fleet.NamespaceHub)
 }
 
-// "tokens of all service accounts, approval of all client CSRs": whoever has the token of a controller of the hub gets no further in the
-// cluster that the hub is in. Some of what is tried the policies of deploy/hub/policies.yaml refuse, some RBAC.
+// "tokens of all service accounts, approval of all client CSRs": any client that has the token of a controller of the hub gets no further
+// in the cluster that the hub is in. Some of what is tried the policies of deploy/hub/policies.yaml refuse, some RBAC.
 func testStolenTokens(t *testing.T, existing *env.Server) {
 	const name = "stolen"
 	admin := existing.Client(t)
@@ -337,7 +337,7 @@ func testTokensExisting(t *testing.T, admin, agent client.Client, cluster string
 	awaitGone(t, admin, account)
 }
 
-// letAddOnsRegister gives the add-on controllers what docs/existing-cluster.md leaves to whoever installs an add-on.
+// letAddOnsRegister gives the add-on controllers what docs/existing-cluster.md leaves to the user who installs an add-on.
 func letAddOnsRegister(t *testing.T, admin client.Client, name, signer string) {
 	t.Helper()
 	account := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: fleet.NamespaceHub, Name: fleet.ServiceAccountAddOnManager}}

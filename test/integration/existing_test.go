@@ -127,7 +127,7 @@ func hubInExistingCluster(t *testing.T) (cluster *env.Server, server *env.Proces
 	return cluster, server
 }
 
-// deployed is a file of deploy/hub, changed by whoever deploys it.
+// deployed is a file of deploy/hub, changed by the user who deploys it.
 func deployed(t *testing.T, name string, change func([]byte) []byte) (objects []client.Object) {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join("..", "..", "deploy", "hub", name))
@@ -393,7 +393,7 @@ func testRefusals(t *testing.T, existing *env.Server) {
 	testGiving(t, hub, inProcess)
 }
 
-// testGiving is about whoever may do himself what the hub does for him: bind the role, and create works for the hosting cluster.
+// testGiving is about a user who may do what the hub would do: bind the role, and create works for the hosting cluster.
 func testGiving(t *testing.T, server *env.Server, c client.Client) {
 	t.Helper()
 	const name = "passerby-gives"
@@ -406,7 +406,7 @@ func testGiving(t *testing.T, server *env.Server, c client.Client) {
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "passerby"}},
 	})
 	for _, allowed := range []client.Object{givingTemplate("view"), hostedAddOn("passerby")} {
-		env.Eventually(t, func(ctx context.Context) error { return c.Create(ctx, allowed) }) // until the authorizer has heard of it
+		env.Eventually(t, func(ctx context.Context) error { return c.Create(ctx, allowed) }) // until the authorizer knows it
 	}
 	expectRefusal(t, c.Patch(t.Context(), &addonv1beta1.ManagedClusterAddOn{ObjectMeta: hostedAddOn("").ObjectMeta},
 		client.RawPatch(types.MergePatchType,
@@ -467,7 +467,7 @@ func setBinding(namespace, name, set string) *clusterv1beta2.ManagedClusterSetBi
 	}
 }
 
-// SC-19: whoever has not joined yet may do what he may on a standalone hub.
+// SC-19: a client that has not joined yet may do what it may on a standalone hub.
 func testBootstrapRights(t *testing.T, existing *env.Server) {
 	var rules [2][]rbacv1.PolicyRule
 	for i, server := range []*env.Server{hub, existing} {
@@ -596,7 +596,7 @@ func testSets(t *testing.T, c client.Client, cluster string) {
 	})
 }
 
-// testWebhooksAway: without its rules a hub takes nothing in, and still hears of its clusters.
+// testWebhooksAway: without its rules a hub takes nothing in, and still learns of its clusters.
 func testWebhooksAway(t *testing.T, existing *env.Server) {
 	c := existing.Client(t)
 	mc := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "unjudged"}}

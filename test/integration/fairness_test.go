@@ -54,7 +54,7 @@ func TestAgentsWaitForThemselves(t *testing.T) {
 	}
 }
 
-// flowSchemaOf is the UID of the FlowSchema of somebody's requests, whatever becomes of them.
+// flowSchemaOf is the UID of the FlowSchema of a user's requests, whatever becomes of them.
 func flowSchemaOf(t *testing.T, config *rest.Config) string {
 	t.Helper()
 	c, err := rest.HTTPClientFor(config)

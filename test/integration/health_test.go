@@ -95,7 +95,7 @@ func TestLostCluster(t *testing.T) {
 	awaitCluster(t, c, name, fleet.ConditionClusterAvailable, metav1.ConditionTrue, fleet.ReasonManagedClusterAvailable)
 }
 
-// RG-28: nobody places anything on a cluster that has never been heard of.
+// RG-28: nobody places anything on a cluster that has never reported.
 func TestNewClusterIsUnreachable(t *testing.T) {
 	t.Parallel()
 	c := hub.Client(t)

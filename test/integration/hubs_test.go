@@ -154,9 +154,9 @@ func TestHubPublishesNextCA(t *testing.T) {
 	}
 }
 
-// R4 RG-12: a hub that was set up anew, with other keys at the same address, gets its agent back with a new bootstrap
+// R4 RG-12: a hub that was set up again, with other keys at the same address, gets its agent back with a new bootstrap
 // kubeconfig, and without a restart of the agent.
-func TestHubSetUpAnew(t *testing.T) {
+func TestHubSetUpAgain(t *testing.T) {
 	t.Parallel()
 	own := env.StartHub(t, "")
 	const name = "second-life"
@@ -257,10 +257,10 @@ func TestSwitchesHubs(t *testing.T) {
 	awaitEvent(t, first.Client(t), name, fleet.EventAvailable)
 }
 
-// RG-54 KL-36: agents of several hubs beside one cluster leave each other alone, also when one of them goes.
-func TestTwoAgentsBesideOneCluster(t *testing.T) {
+// RG-54 KL-36: agents of several hubs next to one cluster leave each other alone, also when one of them goes.
+func TestTwoAgentsOfOneCluster(t *testing.T) {
 	t.Parallel()
-	const name = "beside-one-cluster"
+	const name = "two-agents"
 	other := env.StartHub(t, "")
 	agents := map[*env.Server]*env.Agent{hub: env.Join(t, hub, managed, name), other: env.Join(t, other, managed, name)}
 	works := map[*env.Server]*workv1.ManifestWork{}

@@ -294,7 +294,7 @@ func TestNameClash(t *testing.T) {
 	}
 }
 
-// RG-07: a denied request is not made again until somebody deletes it.
+// RG-07: a denied request is not made again until a user deletes it.
 func TestDeniedRequest(t *testing.T) {
 	t.Parallel()
 	const name = "denied"
@@ -476,7 +476,7 @@ func TestRotation(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Errorf("the rotation ended with %v", err)
 	}
-	// Started again when the certificate has expired, it says so, for the agent to bootstrap anew.
+	// Started again when the certificate has expired, it says so, for the agent to bootstrap again.
 	clk.SetTime(notAfter.Add(24 * time.Hour))
 	if err := rotation.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "expired") {
 		t.Errorf("an expired certificate: %v", err)

@@ -70,7 +70,7 @@ func TestManagedNamespaces(t *testing.T) {
 	label("mns-old", "true")
 	label("mns-new", "true")
 
-	// What somebody takes away on the cluster comes back.
+	// What a user takes away on the cluster comes back.
 	mergePatch(t, m, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "mns-old"}}, `{"metadata":{"labels":null}}`)
 	label("mns-old", "true")
 	if err := m.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "mns-new"}}); err != nil {

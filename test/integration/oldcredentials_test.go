@@ -77,8 +77,9 @@ func restart(t *testing.T, hub *env.Server) {
 	}
 }
 
-// RG-18, "The same name accepted again revives nothing": whoever has kept the certificates of a cluster and of its add-on gets nothing by
-// them when another cluster joins under the name, whose own certificates are good right away. A restart of the hub changes nothing of that.
+// RG-18, "The same name accepted again revives nothing": any client that has kept the certificates of a cluster and of its add-on gets
+// nothing by them when another cluster joins under the name, whose own certificates are good right away. A restart of the hub changes
+// nothing of that.
 func TestSameNameRevivesNothing(t *testing.T) {
 	t.Parallel()
 	const name, addOn = "same-name", "spy"
@@ -184,7 +185,7 @@ func TestRestoredClusterKeepsItsAgent(t *testing.T) {
 	env.AwaitAvailable(t, admin, name)
 }
 
-// Who has created a ManagedCluster anew and meant the old one takes the annotation off: its agent, which waits to be approved, is back
+// Who has created a ManagedCluster again and meant the old one takes the annotation off: its agent, which waits to be approved, is back
 // without that.
 func TestOldCertificateIsTakenAgain(t *testing.T) {
 	t.Parallel()

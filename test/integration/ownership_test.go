@@ -181,7 +181,7 @@ func TestForegroundDeletion(t *testing.T) {
 	}
 }
 
-// WK-12 WK-32: the policy that the API server fills in beside a TTL makes nobody wait for dependents.
+// WK-12 WK-32: the policy that the API server fills in next to a TTL makes nobody wait for dependents.
 func TestDefaultedForeground(t *testing.T) {
 	t.Parallel()
 	w, held, release := heldDependent(t, "defaulted-foreground", nil)
@@ -293,13 +293,13 @@ func TestEviction(t *testing.T) {
 	t.Parallel()
 	const name = "evicting"
 	agent := env.Join(t, hub, managed, name, "--agent-id", "evicting-agent", "--appliedmanifestwork-eviction-grace-period", "1s")
-	other := env.Join(t, hub, managed, "evicting-beside")
+	other := env.Join(t, hub, managed, "evicting-other")
 	h, m := hub.Client(t), managed.Client(t)
 	ns := namespace(t, m, name)
-	w, beside := work(name, "evicted", configMap(ns, "evicted", "1")), work("evicting-beside", "evicting-beside", configMap(ns, "beside", "1"))
-	create(t, h, w, beside)
+	w, kept := work(name, "evicted", configMap(ns, "evicted", "1")), work("evicting-other", "evicting-other", configMap(ns, "kept", "1"))
+	create(t, h, w, kept)
 	awaitCondition(t, h, w, "Applied", metav1.ConditionTrue)
-	awaitCondition(t, h, beside, "Applied", metav1.ConditionTrue)
+	awaitCondition(t, h, kept, "Applied", metav1.ConditionTrue)
 	former := func(agentID string) *workv1.AppliedManifestWork {
 		amw := &workv1.AppliedManifestWork{ObjectMeta: metav1.ObjectMeta{Name: "former-" + agentID},
 			Spec: workv1.AppliedManifestWorkSpec{HubHash: "former", AgentID: agentID, ManifestWorkName: agentID}}
@@ -324,8 +324,8 @@ func TestEviction(t *testing.T) {
 	if err := m.Get(t.Context(), client.ObjectKeyFromObject(theirs), theirs); err != nil || theirs.Status.EvictionStartTime != nil {
 		t.Errorf("of another agent of another hub: %+v (%v)", theirs.Status, err)
 	}
-	if amw := appliedWork(t, other, "evicting-beside"); amw.Status.EvictionStartTime != nil {
+	if amw := appliedWork(t, other, "evicting-other"); amw.Status.EvictionStartTime != nil {
 		t.Errorf("of another cluster of the hub: %+v", amw.Status)
 	}
-	awaitConfigMap(t, m, ns, "beside", "1")
+	awaitConfigMap(t, m, ns, "kept", "1")
 }

@@ -272,7 +272,7 @@ func (a asked) attributes(verb, cluster string) authorizationv1.ResourceAttribut
 	return attributes
 }
 
-// reviewer asks the hub what somebody may do.
+// reviewer asks the hub what a user may do.
 type reviewer struct {
 	client kubernetes.Interface
 	who    authenticationv1.UserInfo
@@ -305,7 +305,7 @@ func (r *reviewer) review(ctx context.Context, spec authorizationv1.SubjectAcces
 	return review.Status.Allowed, nil
 }
 
-// paths are rows of what the hub serves beside its API.
+// paths are rows of what the hub serves next to its API.
 func (r *reviewer) paths(ctx context.Context) (rows []string, err error) {
 	for _, path := range []string{"/metrics", "/debug/pprof/profile", "/logs/", "/configz"} {
 		allowed, err := r.review(ctx,

@@ -26,7 +26,7 @@ import (
 	"github.com/capstan-io/capstan/test/env"
 )
 
-// asker asks a hub at its debug endpoint, as somebody.
+// asker asks a hub at its debug endpoint, as a user.
 type asker struct {
 	client *http.Client
 	url    string

@@ -18,7 +18,7 @@ import (
 	"github.com/capstan-io/capstan/test/env"
 )
 
-// PL-14 PL-16 PL-22: what somebody does to decisions is put right on a real API server, too, and the status says when the
+// PL-14 PL-16 PL-22: what a user does to decisions is put right on a real API server, too, and the status says when the
 // scores were written.
 func TestMeddledDecisions(t *testing.T) {
 	t.Parallel()

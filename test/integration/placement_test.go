@@ -59,7 +59,7 @@ func (s *site) add(t *testing.T, end string, labels map[string]string) *clusterv
 	return mc
 }
 
-// tolerant tolerates that nobody hears of a cluster.
+// tolerant tolerates that a cluster does not report.
 var tolerant = clusterv1beta1.Toleration{Key: fleet.TaintUnreachable, Operator: clusterv1beta1.TolerationOpExists}
 
 func (s *site) place(t *testing.T, name string, spec clusterv1beta1.PlacementSpec) *clusterv1beta1.Placement {

@@ -73,11 +73,11 @@ func decide(t *testing.T, c client.Client, namespace string, clusters ...string)
 			fleet.LabelPlacement: p.Name, fleet.LabelDecisionGroupIndex: "0", fleet.LabelDecisionGroupName: "",
 		}}}
 	create(t, c, d)
-	decideAnew(t, c, d, clusters...)
+	redecide(t, c, d, clusters...)
 	return d
 }
 
-func decideAnew(t *testing.T, c client.Client, d *clusterv1beta1.PlacementDecision, clusters ...string) {
+func redecide(t *testing.T, c client.Client, d *clusterv1beta1.PlacementDecision, clusters ...string) {
 	t.Helper()
 	d.Status.Decisions = []clusterv1beta1.ClusterDecision{}
 	for _, cluster := range clusters {
@@ -132,7 +132,7 @@ func awaitSummary(t *testing.T, c client.Client, s *workv1alpha1.ManifestWorkRep
 	return got
 }
 
-// updateSet edits the set, whoever else does.
+// updateSet edits the set, whichever other writers there are.
 func updateSet(t *testing.T, c client.Client, s *workv1alpha1.ManifestWorkReplicaSet, edit func(*workv1alpha1.ManifestWorkReplicaSet)) {
 	t.Helper()
 	env.Eventually(t, func(ctx context.Context) error {
@@ -212,7 +212,7 @@ func TestReplicaSetLife(t *testing.T) {
 	awaitConfigMap(t, m, name, name+"-2", "2")
 	awaitGone(t, m, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: name + "-1"}})
 
-	decideAnew(t, h, decision, clusters[:2]...)
+	redecide(t, h, decision, clusters[:2]...)
 	awaitSummary(t, h, set, workv1alpha1.ManifestWorkReplicaSetSummary{Total: 2, DesiredTotal: 2, Applied: 2, Available: 2, Updated: 2})
 	if err := h.Delete(t.Context(), set); err != nil {
 		t.Fatal(err)
@@ -269,7 +269,7 @@ func TestReplicaSetWithoutAgents(t *testing.T) {
 		}
 		return nil
 	})
-	decideAnew(t, h, decision, clusters[2])
+	redecide(t, h, decision, clusters[2])
 	awaitSummary(t, h, set, workv1alpha1.ManifestWorkReplicaSetSummary{Total: 1, DesiredTotal: 1, Updated: 1})
 	if err := h.Delete(t.Context(), set); err != nil {
 		t.Fatal(err)
@@ -353,7 +353,7 @@ func testSetsExisting(t *testing.T, existing *env.Server) {
 	})
 }
 
-// Gap W11: a rollout that stops is taken back, without anybody at the keyboard and without the spec being touched. Rights
+// Gap W11: a rollout that stops is taken back, without a person at the keyboard and without the spec being touched. Rights
 // for it are in deploy/.
 func testRollback(t *testing.T, server *env.Server, name string, rights ...client.Object) {
 	c := server.Client(t)
@@ -455,7 +455,7 @@ func TestReplicaSetExample(t *testing.T) {
 		apierrors.IsBadRequest, "metadata.annotations[capstan.io/overrides][0]: Required value")
 }
 
-// Somebody who may write sets and Secrets in a namespace, and not execute as anybody, prepares a revision for an executor that an
+// A user who may write sets and Secrets in a namespace, and not execute as any user, prepares a revision for an executor that an
 // administrator sets later. The hub has its history, the tenant may have it forgotten.
 func TestForgedHistory(t *testing.T) {
 	t.Parallel()

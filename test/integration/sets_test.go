@@ -23,7 +23,7 @@ func clusterSet(name string, kind clusterv1beta2.SelectorType, selector *metav1.
 	return set
 }
 
-// RG-41: the sets that every hub has come back, and stay what they are, unless somebody says that they may change.
+// RG-41: the sets that every hub has come back, and stay what they are, unless a user says that they may change.
 func TestDefaultSets(t *testing.T) {
 	t.Parallel()
 	own := env.StartHub(t, "registration")

@@ -227,7 +227,7 @@ func TestTurnToServerSideApply(t *testing.T) {
 const scaled = `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"namespace":%q,"name":"web"},"spec":{"replicas":%d,"selector":{"matchLabels":{"app":"web"}},
 	"template":{"metadata":{"labels":{"app":"web"}},"spec":{"terminationGracePeriodSeconds":%d,"containers":[{"name":"web","image":%q}]}}}}`
 
-// WK-08, gap W21: fields to ignore are part of what is made, are then whoever's writes them, and all others are still repaired,
+// WK-08, gap W21: fields to ignore are part of what is made, then belong to their writer, and all others are still repaired,
 // in any number of rounds and over a change of the manifest.
 func TestIgnoreFields(t *testing.T) {
 	t.Parallel()

@@ -46,7 +46,7 @@ func TestWorksOfTwoNames(t *testing.T) {
 	create(t, h, held)
 	awaitCondition(t, h, held, fleet.ConditionApplied, metav1.ConditionTrue)
 	var applied *workv1.AppliedManifestWork
-	env.Eventually(t, func(context.Context) error { // what it lists is written beside the report to the hub
+	env.Eventually(t, func(context.Context) error { // what it lists is written next to the report to the hub
 		if applied = appliedWork(t, one, name); len(applied.Status.AppliedResources) != 1 {
 			return fmt.Errorf("it lists %+v", applied.Status.AppliedResources)
 		}

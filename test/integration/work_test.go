@@ -79,7 +79,7 @@ func TestWorkLife(t *testing.T) {
 	if !slices.Equal(cm.OwnerReferences, []metav1.OwnerReference{owner}) {
 		t.Errorf("owners %+v, want %+v", cm.OwnerReferences, owner)
 	}
-	// The inventory is written beside the status of the work, not before it.
+	// The inventory is written next to the status of the work, not before it.
 	env.Eventually(t, func(context.Context) error {
 		recorded := appliedWork(t, agent, "life").Status.AppliedResources
 		if !slices.ContainsFunc(recorded, func(r workv1.AppliedManifestResourceMeta) bool {

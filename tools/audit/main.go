@@ -1,5 +1,5 @@
 // Command audit says of which modules programs are made, and under which licences. It reads what the Go linker wrote into the programs, and
-// the licences beside the modules in the module cache.
+// the licences next to the modules in the module cache.
 package main
 
 import (

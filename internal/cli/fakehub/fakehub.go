@@ -143,7 +143,7 @@ func (h *Hub) Requests(method string) []Request {
 	return slices.DeleteFunc(slices.Clone(h.requests), func(r Request) bool { return r.Method != method })
 }
 
-// AwaitWatch returns once somebody watches a collection.
+// AwaitWatch returns once a client watches a collection.
 func (h *Hub) AwaitWatch(ctx context.Context, collection string) error {
 	defer context.AfterFunc(ctx, h.wake)()
 	h.mu.Lock()

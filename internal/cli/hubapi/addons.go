@@ -30,7 +30,7 @@ func (h *Hub) CatalogueAddOns(ctx context.Context) ([]addonv1alpha1.ClusterManag
 	return list.Items, h.explain("list add-ons", err)
 }
 
-// CatalogueAddOn reads what there is to know of an add-on besides its installations.
+// CatalogueAddOn reads what there is to know of an add-on in addition to its installations.
 func (h *Hub) CatalogueAddOn(ctx context.Context, name string) (*addonv1alpha1.ClusterManagementAddOn, error) {
 	addOn := &addonv1alpha1.ClusterManagementAddOn{}
 	err := h.addOns.Get().Resource(clusterManagementAddOns).Name(name).Do(ctx).Into(addOn)

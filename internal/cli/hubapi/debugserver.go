@@ -9,7 +9,7 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 )
 
-// DebugServer is where the placement controllers of a hub in an existing cluster answer: beside its API server.
+// DebugServer is where the placement controllers of a hub in an existing cluster answer: next to its API server.
 type DebugServer struct {
 	// URL of it. It gets the credentials for the API server, so it must begin with https://.
 	URL string

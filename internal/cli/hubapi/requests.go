@@ -33,7 +33,7 @@ type JoinRequest struct {
 	CommonName, Requester string
 	// Created is when.
 	Created time.Time
-	// Approved tells whether somebody approved it; it is neither approved nor denied when Pending.
+	// Approved tells whether an administrator approved it; it is neither approved nor denied when Pending.
 	Approved, Pending bool
 }
 
@@ -43,7 +43,7 @@ type requester struct {
 	group string
 }
 
-// requesters are matched whole: a user that merely begins like one of them is somebody else.
+// requesters are matched whole: a user that merely begins like one of them is a different one.
 var requesters = []requester{
 	{user: exactly(`system:bootstrap:[a-z0-9]{6}`), group: fleet.GroupBootstrap},
 	{user: exactly(regexp.QuoteMeta(fleet.ServiceAccountUser(fleet.NamespaceOperators, fleet.ServiceAccountBootstrap))),

@@ -26,7 +26,7 @@ const TokenLifetime = time.Hour
 const bootstrapTokenSelector = "app=cluster-manager"
 
 // ServiceAccountToken makes a token of the bootstrap service account, with which clusters join. After the account was
-// deleted, it is made anew.
+// deleted, it is created again.
 func (h *Hub) ServiceAccountToken(ctx context.Context) (string, error) {
 	token, err := h.requestToken(ctx)
 	if !apierrors.IsNotFound(err) {

@@ -58,11 +58,11 @@ const configMapRootCA = "kube-root-ca.crt"
 // ErrUntrusted is why a hub cannot be recognised. Nothing secret was sent to it.
 var ErrUntrusted = errors.New("the hub cannot be verified")
 
-// Check finds what is wrong with an invitation without asking anybody.
+// Check finds what is wrong with an invitation without asking any server.
 func (i Invitation) Check() error {
 	server, err := url.Parse(i.Server)
 	if err != nil || server.Host == "" || server.Scheme != "https" {
-		return fmt.Errorf("--hub-apiserver: %q is not a URL that begins with https://; without TLS, whoever is on the way could read the token and answer in place of the hub: "+
+		return fmt.Errorf("--hub-apiserver: %q is not a URL that begins with https://; without TLS, an attacker on the way could read the token and answer in place of the hub: "+
 			"\"capstan get token\" on the hub prints the right one", i.Server)
 	}
 	if err := checkPins(i.Pins); err != nil {
@@ -116,7 +116,7 @@ func (i Invitation) trustHub(ctx context.Context) (Trust, error) {
 	case err == nil && published.OnFirstUse && !i.TrustOnFirstUse:
 		return Trust{}, fmt.Errorf("%w: nothing vouches for %s but the server itself, which sent the certificate authority %s\n"+
 			"Name its hash, --ca-cert-hash, which \"capstan get token\" on the hub prints, or a file with it, --ca-file FILE. "+
-			"--trust-on-first-use joins whoever answers there.", ErrUntrusted, i.Server, Fingerprint(published.CA))
+			"--trust-on-first-use joins the server that answers there, whichever that is.", ErrUntrusted, i.Server, Fingerprint(published.CA))
 	case err == nil && len(published.CA) > 0:
 		return published, nil
 	case errors.Is(err, ErrUntrusted):
@@ -182,7 +182,7 @@ func (h *Hub) publicConfigMap(ctx context.Context, name string) (*corev1.ConfigM
 }
 
 // trustClusterInfo takes the CA out of the ConfigMap cluster-info. With a bootstrap token it must carry a signature that
-// only somebody who knows the token can make: leaving it out must not help an impostor.
+// only a user who knows the token can make: leaving it out must not help an impostor.
 func trustClusterInfo(info *corev1.ConfigMap, token string) (Trust, error) {
 	content := info.Data[bootstrapapi.KubeConfigKey]
 	config, err := clientcmd.Load([]byte(content))

@@ -145,7 +145,7 @@ func writeFile(t *testing.T, content []byte) string {
 	return file
 }
 
-// An impostor who sends the pinned certificate, which is no secret, beside one of its own gets only the former trusted.
+// An impostor who sends the pinned certificate, which is no secret, next to one of its own gets only the former trusted.
 func TestTrustPinnedAlone(t *testing.T) {
 	t.Parallel()
 	hub := fakehub.New(t)

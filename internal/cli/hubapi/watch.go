@@ -100,12 +100,12 @@ func followNone[T any, P interface {
 }
 
 // errWaitEnded is why waiting ended before what was waited for had happened. The hub is not to blame, so there is nothing
-// to explain; whoever waits knows what it was for and says what to do.
+// to explain; the caller that waits knows what it was for and says what to do.
 type errWaitEnded struct{ error }
 
 func (e errWaitEnded) Unwrap() error { return e.error }
 
-// probe finds what a watch would try again for ever.
+// probe finds what a watch would try again forever.
 func (w watched) probe(ctx context.Context) error {
 	options := metav1.ListOptions{Limit: 1}
 	w.narrow(&options)

@@ -11,7 +11,7 @@ import (
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 )
 
-// Acceptance is what somebody agrees to who accepts a cluster.
+// Acceptance is what a user agrees to who accepts a cluster.
 type Acceptance struct {
 	Cluster string `json:"cluster"`
 	// Accepted tells whether the cluster is accepted now, Joined whether an agent of it joined before.
@@ -46,7 +46,7 @@ type RejectedRequest struct {
 	Why  string `json:"why"`
 }
 
-// AcceptanceTree shows what somebody is about to agree to. Whoever asks to join has written most of it.
+// AcceptanceTree shows what a user is about to agree to. Any client that asks to join has written most of it.
 func AcceptanceTree(a *Acceptance, now time.Time) Node {
 	root := Node{Key: a.Cluster, Children: []Node{
 		Leaf("RequestedBy", Plain(Printable(a.RequestedBy))),

@@ -77,7 +77,7 @@ func (a AddOns) tree() Node {
 	return root
 }
 
-// worksOf are the works with which an add-on is installed. Those on a hosting cluster name the managed one. What somebody has labelled like
+// worksOf are the works with which an add-on is installed. Those on a hosting cluster name the managed one. What a user has labelled like
 // one, as for a ManifestWorkReplicaSet, is none.
 func (a AddOns) worksOf(installed *addonv1alpha1.ManagedClusterAddOn) []Node {
 	var nodes []Node

@@ -23,7 +23,7 @@ type Home struct {
 	Dir string
 }
 
-// DefaultHome is the home of whoever runs the command: $CAPSTAN_HOME, else ~/.capstan.
+// DefaultHome is the home of the user who runs the command: $CAPSTAN_HOME, else ~/.capstan.
 func DefaultHome() (Home, error) {
 	dir := os.Getenv(EnvHome)
 	if dir == "" {
@@ -157,7 +157,7 @@ func (h Home) Lock() (unlock func(), err error) {
 	}, nil
 }
 
-// WriteSecretFile writes a file that only its owner can read. Whoever reads it sees the old content or the new one, never
+// WriteSecretFile writes a file that only its owner can read. Its readers see the old content or the new one, never
 // a part. Missing folders are created.
 func WriteSecretFile(file string, content []byte) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {

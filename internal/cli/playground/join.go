@@ -12,7 +12,7 @@ import (
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 )
 
-// Enrolment is an agent that joins a cluster of somebody else's to a hub.
+// Enrolment is an agent that joins a cluster of the user's own to a hub.
 type Enrolment struct {
 	Member     Member
 	Invitation hubapi.Invitation
@@ -107,7 +107,7 @@ func AwaitCluster(ctx context.Context, hub *hubapi.Hub, cluster string, agent *P
 	ctx, release := guard(ctx, agent)
 	defer release()
 	if err := hub.WaitForCluster(ctx, cluster, exists); err != nil {
-		return blame(err, agent)
+		return processExitOr(ctx, err, agent)
 	}
 	return nil
 }

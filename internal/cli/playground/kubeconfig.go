@@ -22,7 +22,7 @@ func (h Home) publish(name, file string) error {
 	}
 	merged, err := clientcmd.LoadFromFile(h.Kubeconfig())
 	if err != nil {
-		merged = clientcmdapi.NewConfig() // missing, or broken and made anew
+		merged = clientcmdapi.NewConfig() // missing, or broken and created again
 	}
 	merged.Clusters[name] = part.Clusters[context.Cluster]
 	merged.AuthInfos[name] = part.AuthInfos[context.AuthInfo]

@@ -80,7 +80,7 @@ func TestPublish(t *testing.T) {
 	}
 }
 
-func TestPublishMakesBrokenFileAnew(t *testing.T) {
+func TestPublishReplacesBrokenFile(t *testing.T) {
 	t.Parallel()
 	home := newHome(t)
 	if err := WriteSecretFile(home.Kubeconfig(), []byte("{")); err != nil {

@@ -53,7 +53,7 @@ type Process struct {
 	StartedAt time.Time `json:"startedAt"`
 	Endpoint  string    `json:"endpoint,omitempty"`
 	Log       string    `json:"log"`
-	// StoppingSince is when it was asked to end, so that whoever comes next waits for that and does not take it for running.
+	// StoppingSince is when it was asked to end, so that the next command waits for that and does not take it for running.
 	StoppingSince *time.Time `json:"stoppingSince,omitempty"`
 
 	file string // its pid file, empty if it has none
@@ -124,7 +124,7 @@ func (p *Process) save() error {
 	return WriteSecretFile(p.file, content)
 }
 
-// openLog begins a new log and keeps the one of the run before beside it.
+// openLog begins a new log and keeps the one of the run before next to it.
 func (h Home) openLog(name string) (*os.File, error) {
 	file := h.logFile(name)
 	if err := os.Rename(file, previous(file)); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -269,15 +269,15 @@ func (p *Process) signal(signal syscall.Signal) error {
 	return nil
 }
 
-// FindProgram returns the path of one of our programs: beside this one, else in PATH.
+// FindProgram returns the path of one of our programs: next to this one, else in PATH.
 func FindProgram(name string) (string, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return "", err
 	}
-	beside := filepath.Join(filepath.Dir(self), name)
-	if info, err := os.Stat(beside); err == nil && info.Mode().IsRegular() {
-		return beside, nil
+	neighbour := filepath.Join(filepath.Dir(self), name)
+	if info, err := os.Stat(neighbour); err == nil && info.Mode().IsRegular() {
+		return neighbour, nil
 	}
 	if found, err := exec.LookPath(name); err == nil {
 		return filepath.Abs(found)

@@ -88,7 +88,7 @@ func TestProcessLives(t *testing.T) {
 	}
 }
 
-// A process ID is used again by somebody else's process.
+// A process ID is used again by another process.
 func TestProcessIDReused(t *testing.T) {
 	t.Parallel()
 	home := newHome(t)
@@ -146,9 +146,9 @@ func eventually(t *testing.T, condition func() bool) bool {
 func TestProcessIsKilled(t *testing.T) {
 	t.Parallel()
 	home := newHome(t)
-	start(t, home, shell(t, "hub", `trap "" TERM; echo deaf; while :; do sleep 0.05; done`))
+	start(t, home, shell(t, "hub", `trap "" TERM; echo ignoring; while :; do sleep 0.05; done`))
 	process := reread(t, home, "hub")
-	if !eventually(t, func() bool { return strings.Contains(process.tail(), "deaf") }) {
+	if !eventually(t, func() bool { return strings.Contains(process.tail(), "ignoring") }) {
 		t.Fatal("the process does not start")
 	}
 	forced, err := process.Stop(t.Context(), 10*time.Millisecond)

@@ -94,12 +94,12 @@ func (u *up) raiseMember(ctx context.Context, state ClusterState, sandbox *Proce
 	ctx, release := guard(ctx, u.hubProcess, sandbox, agent)
 	defer release()
 	if err := u.join(ctx, cluster, agent, started); err != nil {
-		return blame(err, u.hubProcess, sandbox, agent)
+		return processExitOr(ctx, err, u.hubProcess, sandbox, agent)
 	}
 	u.report.Done(cluster, "accepted, joined and available")
 	u.report.Wait(cluster, "applying the sample")
 	if err := u.awaitSample(ctx, cluster); err != nil {
-		return blame(err, u.hubProcess, sandbox, agent)
+		return processExitOr(ctx, err, u.hubProcess, sandbox, agent)
 	}
 	u.report.Done(cluster, "the sample is applied and available")
 	return nil
@@ -118,7 +118,7 @@ func (u *up) raiseAgent(ctx context.Context, cluster ClusterState) (agent *Proce
 	}
 	invitation := u.invitation
 	if invitation.Token, err = u.hub.ServiceAccountToken(ctx); err != nil {
-		return nil, false, blame(err, u.hubProcess)
+		return nil, false, processExitOr(ctx, err, u.hubProcess)
 	}
 	if err := u.home.WriteBootstrapKubeconfig(cluster.Name, invitation, u.trust); err != nil {
 		return nil, false, err
@@ -145,7 +145,7 @@ func (u *up) approve(ctx context.Context, cluster string) error {
 		return failed != nil
 	})
 	if ctx.Err() != nil {
-		return nil
+		return nil //nolint:nilerr // the caller has ended the watch
 	}
 	return errors.Join(failed, err)
 }
@@ -184,7 +184,7 @@ func has(conditions ...string) func(*clusterv1.ManagedCluster) bool {
 	}
 }
 
-// deploySample leaves a sample that is there as it is: somebody may have tried things with it.
+// deploySample leaves a sample that is there as it is: a user may have tried things with it.
 func (u *up) deploySample(ctx context.Context, cluster string) error {
 	work, err := examples.Nginx(cluster)
 	if err != nil {
@@ -207,7 +207,7 @@ func (u *up) awaitSample(ctx context.Context, cluster string) error {
 	})
 }
 
-// raiseJoined starts the agent of somebody else's cluster again. Whether its hub lets it in is not for us to wait for.
+// raiseJoined starts the agent of a cluster that is not of the playground again. Whether its hub lets it in is not for us to wait for.
 func (u *up) raiseJoined(joined Member) error {
 	program, err := u.home.AgentProgram(joined)
 	if err != nil {
@@ -272,9 +272,10 @@ func guard(ctx context.Context, processes ...*Process) (context.Context, context
 	return ctx, func() { cancel(nil) }
 }
 
-// blame tells that a process died when that is why a request failed.
-func blame(err error, processes ...*Process) error {
-	ctx, cancel := context.WithTimeout(context.Background(), deathNotice)
+// processExitOr returns that a process has ended, if one has, because that explains why a request failed; otherwise the error of the
+// request.
+func processExitOr(ctx context.Context, err error, processes ...*Process) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deathNotice)
 	defer cancel()
 	for _, process := range processes {
 		if process.WaitExit(ctx) == nil {

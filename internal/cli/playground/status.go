@@ -150,7 +150,7 @@ func statusOf(process *Process) ProcessStatus {
 func (h Home) readHub(ctx context.Context, status *Status) error {
 	hub, err := hubapi.Connect(hubapi.Target{Kubeconfig: h.Kubeconfig(), Context: hubapi.PlaygroundContext})
 	if err != nil {
-		return fmt.Errorf("%w\n\"capstan up\" writes it anew.", err)
+		return fmt.Errorf("%w\n\"capstan up\" writes it again.", err)
 	}
 	hub.Source.Playground = true
 	clusters, err := hub.Clusters(ctx, "")

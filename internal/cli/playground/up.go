@@ -130,7 +130,7 @@ func (h Home) prepare(ctx context.Context, clusters int) (State, error) {
 	return state, errors.Join(h.Save(state), h.writeHubConfig(state.Hub.Port))
 }
 
-// checkPorts finds out early that somebody else took a port meanwhile. A process of ours that has just been killed lets go
+// checkPorts finds out early that another program took a port meanwhile. A process of ours that has just been killed lets go
 // of its port a moment later.
 func (h Home) checkPorts(ctx context.Context, state State) error {
 	ports := map[string]int{hubProcess: state.Hub.Port}

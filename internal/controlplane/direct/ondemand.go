@@ -15,7 +15,7 @@ import (
 // fillTime is how long a request waits for a watch cache to be filled. After it, the request is told to come again.
 const fillTime = 10 * time.Second
 
-// onDemand is a storage that gets a watch cache when somebody first lists or watches its objects, and does without until then.
+// onDemand is a storage that gets a watch cache when a client first lists or watches its objects, and does without until then.
 //
 // A watch cache holds all objects, and the history of some minutes, as they are served. Of kinds that are served in several
 // versions, it is one for each version, and hardly ever more than one of them is used.

@@ -70,7 +70,7 @@ type Options struct {
 	WALSizeBytes int64
 	// QuotaBytes is the size of the database at which it takes no more writes; 0 means DefaultQuotaBytes.
 	QuotaBytes int64
-	// ClientPort and PeerPort, when set, serve mutual TLS on localhost beside the private socket; TLS is
+	// ClientPort and PeerPort, when set, serve mutual TLS on localhost next to the private socket; TLS is
 	// then required.
 	ClientPort, PeerPort int
 	// TLS names the files of the TCP listeners.
@@ -284,7 +284,7 @@ func (s *Server) waitReady(ctx context.Context) error {
 	}
 }
 
-// isMember makes sure that the data is this member's: with another's it would wait for ever for that one's vote. Right after a
+// isMember makes sure that the data is this member's: with another's it would wait forever for that one's vote. Right after a
 // start that was killed, the log may tell of the membership and the storage not yet.
 func (s *Server) isMember() error {
 	if !replayed() || s.etcd.Server.AppliedIndex() < s.etcd.Server.CommittedIndex() ||

@@ -14,7 +14,7 @@ const (
 	maxSocketPath = 103
 )
 
-// socketDirectory is where the private socket goes: beside the data, or in a short temporary directory when that path
+// socketDirectory is where the private socket goes: next to the data, or in a short temporary directory when that path
 // is too long for a socket address. cleanup removes what was created.
 func socketDirectory(dataDir string) (dir string, cleanup func(), err error) {
 	dataDir, err = filepath.Abs(dataDir)

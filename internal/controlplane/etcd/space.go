@@ -122,7 +122,7 @@ func (s *Server) shrink(ctx context.Context, revision int64) error {
 	return s.defragment()
 }
 
-// defragment writes the file anew, without the free space in it.
+// defragment writes the file again, without the free space in it.
 func (s *Server) defragment() error {
 	before, _ := s.sizes()
 	if err := s.etcd.Server.Defragment(); err != nil {

@@ -90,7 +90,7 @@ func (r *resourceChanges) run(ctx context.Context) {
 }
 
 // follow keeps sync, a loop that compares discovery with what it knows every period, in step with the changes: each
-// change starts it anew, which makes it look at once.
+// change starts it again, which makes it look at once.
 func (r *resourceChanges) follow(sync func(ctx context.Context, period time.Duration)) func(context.Context) {
 	changed := make(chan struct{}, 1)
 	r.subscribe(func() {

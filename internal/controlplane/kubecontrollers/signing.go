@@ -40,9 +40,9 @@ const (
 	shortestLifetime = 10 * time.Minute
 )
 
-// agentLifetime is for agents of clusters and add-ons that ask for no lifetime of their own. Whoever finds a certificate is the agent for
-// as long as it is valid, unless the cluster is cut off. Agents renew theirs when a fifth is left, so one that is away for this long has to
-// join again.
+// agentLifetime is for agents of clusters and add-ons that ask for no lifetime of their own. Who finds a certificate can act as the
+// agent for as long as it is valid, unless the cluster is cut off. Agents renew theirs when a fifth is left, so one that is away for this
+// long has to join again.
 const agentLifetime = 90 * 24 * time.Hour
 
 // fits tells whether a request is one that its signer signs, by the rules that Kubernetes has for the names of signers.
@@ -210,7 +210,7 @@ func (s *signer) notBefore(ctx context.Context, asked *x509.CertificateRequest) 
 	return latest, nil
 }
 
-// inTime fails for a request that an agent made before the hub ceased to let it in: somebody else may have what it was made with.
+// inTime fails for a request that an agent made before the hub ceased to let it in: another user may have what it was made with.
 func inTime(request *certificatesv1.CertificateSigningRequest, notBefore time.Time) error {
 	if fleet.IsAgentIdentity(request.Spec.Username) && request.CreationTimestamp.Time.Before(notBefore) {
 		return fmt.Errorf("the request is of %s, and certificates of the cluster hold from %s on (%s); ask again",

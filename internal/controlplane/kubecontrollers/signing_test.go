@@ -87,7 +87,7 @@ func TestSigning(t *testing.T) {
 			expiration: ptr.To[int32](3600), lifetime: time.Hour},
 		"client, a moment": {signer: certificatesv1.KubeAPIServerClientSignerName, subject: agent, usages: clientAuth,
 			expiration: ptr.To[int32](1), lifetime: shortestLifetime},
-		"client, for ever": {signer: certificatesv1.KubeAPIServerClientSignerName, subject: agent, usages: clientAuth,
+		"client, forever": {signer: certificatesv1.KubeAPIServerClientSignerName, subject: agent, usages: clientAuth,
 			expiration: ptr.To[int32](1 << 30), lifetime: longest},
 		"client as a server": {signer: certificatesv1.KubeAPIServerClientSignerName, subject: agent, usages: serverAuth, fails: "server auth"},
 		"client without auth": {signer: certificatesv1.KubeAPIServerClientSignerName, subject: agent, usages: clientAuth[:1],
@@ -166,8 +166,8 @@ func clustersSince(t *testing.T, notBefore string) metadata.Interface {
 }
 
 // "the hub's own signer does not backdate before the cluster's not-before": a certificate that is issued right after its cluster was
-// created holds, and what an agent asked for before is not signed: whoever did may have the certificate of a cluster that had the name
-// before.
+// created holds, and what an agent asked for before is not signed: its requester may have the certificate of a cluster that had the
+// name before.
 func TestSigningForAClusterOfNow(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

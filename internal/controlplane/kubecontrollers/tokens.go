@@ -22,13 +22,13 @@ import (
 )
 
 const (
-	// renewalAhead is how long before the end of its key a token in a Secret is signed anew. Copies of the old one end
+	// renewalAhead is how long before the end of its key a token in a Secret is signed again. Copies of the old one end
 	// then, which is at least a year after they could be made.
 	renewalAhead = 30 * 24 * time.Hour
 
 	renewalInterval = 24 * time.Hour
 
-	// renewalRetry is the pause after tokens could not be signed anew.
+	// renewalRetry is the pause after tokens could not be signed again.
 	renewalRetry = time.Minute
 )
 
@@ -66,7 +66,7 @@ func (c *Controllers) addTokenRenewal(client kubernetes.Interface, secrets infor
 	c.Add(r.run)
 }
 
-// tokenRenewal signs the tokens in Secrets anew before their key ends. They have no end of their own.
+// tokenRenewal signs the tokens in Secrets again before their key ends. They have no end of their own.
 type tokenRenewal struct {
 	keys      *serviceaccounttoken.Keys
 	generator serviceaccount.TokenGenerator

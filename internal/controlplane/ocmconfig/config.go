@@ -82,7 +82,7 @@ type Aggregator struct {
 	RequestheaderGroupHeaders       []string `yaml:"requestheaderGroupHeaders"`
 	RequestheaderExtraHeadersPrefix []string `yaml:"requestheaderExtraHeadersPrefix"`
 	// RequestheaderAllowedNames are the common names a proxy's certificate may have. With the hub's own CA they are by default the one of
-	// the hub's certificate; a CA of somebody else may have signed others, so with RequestheaderClientCAFile there is no default.
+	// the hub's certificate; a CA of another user may have signed others, so with RequestheaderClientCAFile there is no default.
 	RequestheaderAllowedNames []string `yaml:"requestheaderAllowedNames"`
 	// ServiceAddresses say where the services of APIServices are, for a hub that cannot resolve NAME.NAMESPACE.svc:
 	// NAMESPACE/NAME to HOST:PORT.

@@ -79,7 +79,7 @@ func (a *Aggregator) validate(d *document) {
 	})
 	if a.RequestheaderClientCAFile != "" && len(a.RequestheaderAllowedNames) == 0 {
 		d.invalid("aggregator.requestheaderAllowedNames",
-			"is missing: whoever has any certificate of aggregator.requestheaderClientCAFile could act as anybody, "+
+			"is missing: the holder of any certificate of aggregator.requestheaderClientCAFile could act as any user, "+
 				"administrators too; list the common names of the proxies, that of aggregator.proxyClientCertFile among them")
 	}
 	for _, name := range a.RequestheaderAllowedNames {

@@ -213,7 +213,7 @@ func TestServerNames(t *testing.T) {
 	}
 }
 
-// SC-06: over six years of running, whoever holds what he was given at some point is never locked out before his own
+// SC-06: over six years of running, a client with what it was given at some point is never locked out before its own
 // certificate expires, and the files on disk are never expired or about to be.
 func TestRotationIsSeamless(t *testing.T) {
 	t.Parallel()
@@ -294,7 +294,7 @@ func TestNextCASignsOnlyAfterItSpread(t *testing.T) {
 	}
 }
 
-// SC-06: Run renews without anybody asking and tells that it did.
+// SC-06: Run renews without being asked and tells that it did.
 func TestRunRenews(t *testing.T) {
 	t.Parallel()
 	clock := testclock.NewFakeClock(start)

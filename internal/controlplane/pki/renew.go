@@ -217,7 +217,7 @@ func (r *renewal) bundle(name Authority, certs []*x509.Certificate) error {
 	return writeFile(file, content, 0o644)
 }
 
-// readBundle returns nothing for a bundle that is missing or broken: it is then written anew.
+// readBundle returns nothing for a bundle that is missing or broken: it is then written again.
 func (r *renewal) readBundle(name Authority) []*x509.Certificate {
 	certs, err := certutil.CertsFromFile(r.store.Bundle(name))
 	if err != nil {

@@ -145,7 +145,7 @@ func find(ctx context.Context, client kubernetes.Interface, p Policy) (existing,
 	return found, nil
 }
 
-// knownRoles answers the read of a role from what was listed, and passes writes on. Whoever reads again has seen a write fail,
+// knownRoles answers the read of a role from what was listed, and passes writes on. Any client that reads again has seen a write fail,
 // because another hub on the same etcd was faster, and gets what there is now.
 type knownRoles struct {
 	reconciliation.RuleOwnerModifier

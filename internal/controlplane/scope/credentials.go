@@ -21,9 +21,9 @@ import (
 )
 
 // Credentials refuses the certificates of agents and add-ons that are older than what they were issued for: that of a cluster which had the
-// name before, or one from before the cluster was cut off. They name an identity, and whoever accepts a cluster of the same name would give
-// it rights again. Nobody is let in by a restart: until it is known from when on certificates hold, whoever comes with one for a cluster
-// waits.
+// name before, or one from before the cluster was cut off. They name an identity, and to accept a cluster of the same name would
+// give it rights again. Nobody is let in by a restart: until it is known from when on certificates hold, any client that comes with
+// one for a cluster waits.
 type Credentials struct {
 	// known is closed when clusters has all there are.
 	known chan struct{}
@@ -52,7 +52,7 @@ func (c *Credentials) Authenticator(others authenticator.Request) authenticator.
 	})
 }
 
-// certificateOf is what somebody has shown to be who they are, nil if that was something else, such as a token or the word of a proxy.
+// certificateOf is what a client has shown to be who they are, nil if that was something else, such as a token or the word of a proxy.
 func certificateOf(r *http.Request, who user.Info) *x509.Certificate {
 	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
 		return nil
@@ -68,7 +68,7 @@ func certificateOf(r *http.Request, who user.Info) *x509.Certificate {
 // certificateID begins the credential IDs of those who have shown a certificate.
 const certificateID = "X509SHA256="
 
-// check fails if somebody has shown a certificate that holds no more. A certificate begins to be valid a while before it is signed, but the
+// check fails if a client has shown a certificate that holds no more. A certificate begins to be valid a while before it is signed, but the
 // hub's signer has none begin before those of its cluster hold.
 func (c *Credentials) check(ctx context.Context, who user.Info, certificate *x509.Certificate) error {
 	if certificate == nil {
@@ -139,7 +139,7 @@ func onlyCredentials(o any) (any, error) {
 	return kept, nil
 }
 
-// never is when certificates hold again of a cluster that says no time: admission refuses that, so somebody has gone around it.
+// never is when certificates hold again of a cluster that says no time: admission refuses that, so a writer has gone around it.
 var never = time.Unix(1<<40, 0)
 
 func (c *Credentials) note(o any) {

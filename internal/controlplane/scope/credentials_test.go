@@ -30,7 +30,7 @@ func shown(notBefore time.Time) *http.Request {
 	return r
 }
 
-// byCertificate is somebody whom the API server knows by the certificate, or not.
+// byCertificate is a client that the API server knows by the certificate, or not.
 func byCertificate(who *user.DefaultInfo, is bool) authenticator.Request {
 	known := *who
 	if is {
@@ -77,7 +77,7 @@ func TestOldCertificatesAreRefused(t *testing.T) {
 		"by the user alone, before":         {userAlone, true, epoch.Add(-time.Second), true},
 		"an add-on, before":                 {addOn, true, epoch.Add(-time.Second), true},
 		"an add-on, after":                  {addOn, true, epoch, false},
-		"a token beside a certificate":      {token, false, epoch.Add(-time.Hour), false},
+		"a token next to a certificate":     {token, false, epoch.Add(-time.Hour), false},
 		"the agent, by the word of a proxy": {agent, false, epoch.Add(-time.Hour), false},
 		"an administrator":                  {admin, true, epoch.Add(-time.Hour), false},
 		"who joins":                         {joiner, true, epoch.Add(-time.Hour), false},
@@ -166,7 +166,7 @@ func TestCredentialsAfterARestart(t *testing.T) {
 	})
 }
 
-// What somebody watches by a certificate ends when that holds no more, and what is watched by one that holds goes on.
+// What a client watches by a certificate ends when that holds no more, and what is watched by one that holds goes on.
 func TestWatchesEndWithTheirCertificates(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -31,7 +31,7 @@ var (
 	managedClusters     = schema.GroupResource{Group: "cluster.open-cluster-management.io", Resource: fleet.ResourceManagedClusters}
 )
 
-// Requests gets a certificate request, whoever asks.
+// Requests gets a certificate request, for any client.
 type Requests interface {
 	Get(ctx context.Context, name string, options metav1.GetOptions) (*certificatesv1.CertificateSigningRequest, error)
 }
@@ -108,7 +108,7 @@ func selector(r *http.Request) (labels.Selector, error) {
 	return asked, nil
 }
 
-// checkSelection refuses to show somebody who is joining what others have on the hub.
+// checkSelection refuses to show a user who is joining what others have on the hub.
 func checkSelection(r *http.Request, resource schema.GroupResource, who user.Info) error {
 	switch resource {
 	case managedClusters:

@@ -24,10 +24,10 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// Watches are those that are open. A watch is authorized when it begins, and may then go on for an hour; these end as soon as whoever has
-// them open has lost the right to them. So a denied cluster learns of no work that is made after that, and what an add-on of it may see
-// ends with the rights of the add-on. The identities of add-ons have whatever rights anybody gives them, through roles of any name or
-// label: what ends a watch is that one of its subjects is bound to what has changed, for everybody alike.
+// Watches are those that are open. A watch is authorized when it begins, and may then go on for an hour; these end as soon as the user
+// who has them open has lost the right to them. So a denied cluster learns of no work that is made after that, and what an add-on of it
+// may see ends with the rights of the add-on. The identities of add-ons have whatever rights are given to them, through roles of any name
+// or label: what ends a watch is that one of its subjects is bound to what has changed, for everybody alike.
 type Watches struct {
 	authorizer  authorizer.UnconditionalAuthorizer
 	credentials *Credentials
@@ -39,6 +39,7 @@ type Watches struct {
 }
 
 type watch struct {
+	ctx        context.Context // that of the request
 	attributes authorizer.Attributes
 	// certificate is what who has it open has shown, nil if that was something else.
 	certificate *x509.Certificate
@@ -72,12 +73,12 @@ func (w *Watches) Handler(next http.Handler) http.Handler {
 		}
 		ctx, end := context.WithCancel(r.Context())
 		defer end()
-		defer w.add(subjectsOf(who), &watch{attributes: attributes, certificate: certificateOf(r, who), end: end})()
+		defer w.add(subjectsOf(who), &watch{ctx: ctx, attributes: attributes, certificate: certificateOf(r, who), end: end})()
 		next.ServeHTTP(rw, r.WithContext(ctx))
 	})
 }
 
-// subjectsOf are those by which somebody may have rights.
+// subjectsOf are those by which a user may have rights.
 func subjectsOf(who user.Info) []subject {
 	subjects := []subject{{rbacv1.UserKind, who.GetName()}}
 	for _, group := range who.GetGroups() {
@@ -109,13 +110,13 @@ func (w *Watches) add(subjects []subject, added *watch) (remove func()) {
 }
 
 func (w *Watches) check(one *watch) {
-	decision, _, _ := w.authorizer.Authorize(context.Background(), one.attributes)
-	if decision != authorizer.DecisionAllow || w.credentials.check(context.Background(), one.attributes.GetUser(), one.certificate) != nil {
+	decision, _, _ := w.authorizer.Authorize(one.ctx, one.attributes)
+	if decision != authorizer.DecisionAllow || w.credentials.check(one.ctx, one.attributes.GetUser(), one.certificate) != nil {
 		one.end()
 	}
 }
 
-// checkFor looks at the watches of whoever acts for a cluster.
+// checkFor looks at the watches of clients that act for a cluster.
 func (w *Watches) checkFor(cluster string) {
 	var subjects []subject
 	w.mu.Lock()

@@ -65,8 +65,8 @@ var (
 		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:c1"}}
 )
 
-// "Watches of add-on identities outlive their rights: end them as those of agents are ended", whoever bound them to what, without any
-// label.
+// "Watches of add-on identities outlive their rights: end them as those of agents are ended", whichever user bound them to what, without
+// any label.
 func TestWatchesEndWithTheirRights(t *testing.T) {
 	t.Parallel()
 	inC1 := metav1.ObjectMeta{Namespace: "c1", Name: "x"}
@@ -215,7 +215,7 @@ func TestCutOff(t *testing.T) {
 				cutOff.note(mc(false), true)
 				cutOff.note(mc(false), false)
 				if refused(who) {
-					t.Error("refused for ever")
+					t.Error("refused forever")
 				}
 				w.mu.Lock()
 				defer w.mu.Unlock()

@@ -37,7 +37,7 @@ type keySet struct {
 }
 
 // Load reads the private key that signs from keyFile, and the certificates of the keys that verify from bundleFile, both
-// in PEM. A key verifies until its certificate expires; whoever keeps the bundle then takes it out.
+// in PEM. A key verifies until its certificate expires; the keeper of the bundle then takes it out.
 func Load(keyFile, bundleFile string) (*Keys, error) {
 	k := &Keys{keyFile: keyFile, bundleFile: bundleFile}
 	return k, k.Reload()
