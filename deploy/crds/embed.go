@@ -16,7 +16,7 @@ var files embed.FS
 // Hub returns what a hub serves. The add-on kinds with two versions that differ, ClusterManagementAddOn and
 // ManagedClusterAddOn, are converted by the service cluster-manager-addon-webhook.
 //
-// Every call decodes anew, so callers may change what they get.
+// Every call decodes them again, so callers may change what they get.
 func Hub() []*apiextensionsv1.CustomResourceDefinition {
 	return decode(
 		"addon.open-cluster-management.io_addondeploymentconfigs.yaml",
@@ -31,7 +31,7 @@ func Hub() []*apiextensionsv1.CustomResourceDefinition {
 		"cluster.open-cluster-management.io_placementdecisions.yaml",
 		"cluster.open-cluster-management.io_placements.yaml",
 		"multicluster.x-k8s.io_clusterprofiles.yaml",
-		// Clients look for ClusterManagers on every hub, also where nobody made one.
+		// Clients look for ClusterManagers on every hub, also on those without one.
 		"operator.open-cluster-management.io_clustermanagers.yaml",
 		"work.open-cluster-management.io_manifestworkreplicasets.yaml",
 		"work.open-cluster-management.io_manifestworks.yaml",
@@ -40,7 +40,7 @@ func Hub() []*apiextensionsv1.CustomResourceDefinition {
 
 // ManagedCluster returns what an agent installs on its managed cluster.
 //
-// Every call decodes anew, so callers may change what they get.
+// Every call decodes them again, so callers may change what they get.
 func ManagedCluster() []*apiextensionsv1.CustomResourceDefinition {
 	return decode(
 		"cluster.open-cluster-management.io_clusterclaims.yaml",
@@ -51,7 +51,7 @@ func ManagedCluster() []*apiextensionsv1.CustomResourceDefinition {
 // ClusterProperties returns what an agent installs, too, that reports ClusterProperties. The kind belongs to the Kubernetes SIG
 // Multicluster, so it may be on a cluster already.
 //
-// Every call decodes anew, so callers may change what they get.
+// Every call decodes them again, so callers may change what they get.
 func ClusterProperties() []*apiextensionsv1.CustomResourceDefinition {
 	return decode("about.k8s.io_clusterproperties.yaml")
 }

@@ -298,7 +298,7 @@ func find(t *testing.T, crd *apiextensionsv1.CustomResourceDefinition, version, 
 	return apiextensionsv1.JSONSchemaProps{}
 }
 
-// Whoever runs kubectl explain finds a text for every field.
+// Users of kubectl explain find a text for every field.
 func TestEveryFieldIsExplained(t *testing.T) {
 	t.Parallel()
 	for _, crd := range all(t) {

@@ -46,7 +46,7 @@ type ClusterManagementAddOnSpec struct {
 	SupportedConfigs []ConfigMeta `json:"supportedConfigs,omitempty"`
 
 	// installStrategy says on which clusters the add-on is installed by itself. Without it, it is installed only
-	// where somebody creates a ManagedClusterAddOn.
+	// where a user creates a ManagedClusterAddOn.
 	// +optional
 	// +kubebuilder:default={type:Manual}
 	InstallStrategy addonv1beta1.InstallStrategy `json:"installStrategy,omitempty,omitzero"`

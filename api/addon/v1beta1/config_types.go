@@ -35,9 +35,9 @@ type AddOnConfig struct {
 type ConfigSpecHash struct {
 	ConfigReferent `json:",inline"`
 
-	// specHash is the SHA-256 of what the configuration contains besides its metadata and status, in lower-case
-	// hexadecimal. An empty one stands for a configuration that does not exist yet, or whose turn has not come: whoever
-	// reads configurations waits for it.
+	// specHash is the SHA-256 of what the configuration contains apart from its metadata and status, in lower-case
+	// hexadecimal. An empty one stands for a configuration that does not exist yet, or whose turn has not come:
+	// its readers wait for it.
 	// +optional
 	SpecHash string `json:"specHash"`
 }

@@ -3,7 +3,7 @@ package v1beta1
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // ManagedServiceAccount asks, in the namespace of a cluster on the hub, for a service account of the same name on that
-// cluster and for its token, which the add-on managed-serviceaccount writes to a Secret beside it.
+// cluster and for its token, which the add-on managed-serviceaccount writes to a Secret next to it.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=managedserviceaccounts,scope=Namespaced

@@ -71,7 +71,7 @@ type RolloutConfig struct {
 	MinSuccessTime string `json:"minSuccessTime,omitempty"`
 
 	// progressDeadline is how long a cluster may take, such as 10m or 2h; then it counts as timed out, which is a
-	// failure, and the next one is begun. None waits for ever.
+	// failure, and the next one is begun. None waits forever.
 	// +optional
 	// +kubebuilder:default=None
 	// +kubebuilder:validation:Pattern=`^(([0-9])+[h|m|s])|None$`

@@ -208,7 +208,7 @@ type Endpoint struct {
 type EndpointType string
 
 const (
-	// EndpointTypeHostname is a host name that somebody points at the server.
+	// EndpointTypeHostname is a host name that a user points at the server.
 	EndpointTypeHostname EndpointType = "hostname"
 	// EndpointTypeLoadBalancer is a Service of type LoadBalancer.
 	EndpointTypeLoadBalancer EndpointType = "loadBalancer"

@@ -313,7 +313,7 @@ type WorkAgentConfiguration struct {
 	HubKubeAPIBurst int32 `json:"hubKubeAPIBurst,omitempty"`
 
 	// appliedManifestWorkEvictionGracePeriod is how long the objects of a ManifestWork stay on the cluster after it
-	// is gone from the hub, such as 30m or 24h. Empty means 60m; 100 years or more, 876000h, means for ever.
+	// is gone from the hub, such as 30m or 24h. Empty means 60m; 100 years or more, 876000h, means forever.
 	// +optional
 	// +kubebuilder:validation:Pattern=`^([0-9]+(s|m|h))+$`
 	AppliedManifestWorkEvictionGracePeriod string `json:"appliedManifestWorkEvictionGracePeriod,omitempty"`
