@@ -23,9 +23,8 @@ import (
 	kubeoptions "k8s.io/kubernetes/pkg/controlplane/apiserver/options"
 	rbacrest "k8s.io/kubernetes/pkg/registry/rbac/rest"
 
+	"github.com/capstan-io/capstan/internal/controlplane/apiserverconfig"
 	"github.com/capstan-io/capstan/internal/controlplane/direct"
-	"github.com/capstan-io/capstan/internal/controlplane/kubeversion"
-	"github.com/capstan-io/capstan/internal/controlplane/reload"
 	"github.com/capstan-io/capstan/internal/controlplane/scope"
 )
 
@@ -65,7 +64,7 @@ func newServerConfigs(options kubeoptions.CompletedOptions, loopback *rest.Confi
 	}
 	// Ours does the same at once and in parallel; the stock one begins by waiting a second.
 	generic.DisabledPostStartHooks.Insert(rbacrest.PostStartHookName)
-	generic.EffectiveVersion = kubeversion.Report(generic.EffectiveVersion)
+	generic.EffectiveVersion = apiserverconfig.ReportVersion(generic.EffectiveVersion)
 	// The endpoint is ours too: it has the metrics of all parts of the process.
 	generic.EnableMetrics = false
 	if hosting != nil {
@@ -88,7 +87,7 @@ func newServerConfigs(options kubeoptions.CompletedOptions, loopback *rest.Confi
 		return nil, fmt.Errorf("configure the Kubernetes APIs: %w", err)
 	}
 	serving, authn := options.SecureServing.ServerCert.CertKey, options.Authentication
-	err = reload.Follow(generic.Config, &native.ClusterAuthenticationInfo, authn.ClientCert.CAContentProvider, reload.Files{
+	err = apiserverconfig.Follow(generic.Config, &native.ClusterAuthenticationInfo, authn.ClientCert.CAContentProvider, apiserverconfig.Files{
 		ServingCert: serving.CertFile, ServingKey: serving.KeyFile, RequestHeaderCA: authn.RequestHeader.ClientCAFile,
 	})
 	if err != nil {

@@ -24,8 +24,8 @@ import (
 	certsubjectrestriction "k8s.io/kubernetes/plugin/pkg/admission/certificates/subjectrestriction"
 	"k8s.io/kubernetes/plugin/pkg/admission/serviceaccount"
 
+	"github.com/capstan-io/capstan/internal/controlplane/apiserverconfig"
 	"github.com/capstan-io/capstan/internal/controlplane/pki"
-	"github.com/capstan-io/capstan/internal/controlplane/reload"
 )
 
 const (
@@ -122,7 +122,7 @@ func (o *Options) kubeOptions(keys *pki.Store, storage *storage, listener net.Li
 func (o *Options) authenticate(k *controlplaneoptions.Options, keys *pki.Store) error {
 	authn := k.Authentication
 	authn.OIDC = o.oidc.OIDC
-	clientCA, err := reload.NewCABundle("client-ca-bundle", keys.Bundle(pki.ClientCA))
+	clientCA, err := apiserverconfig.NewCABundle("client-ca-bundle", keys.Bundle(pki.ClientCA))
 	if err != nil {
 		return fmt.Errorf("read the CA of clients: %w", err)
 	}

@@ -18,10 +18,9 @@ import (
 	"k8s.io/kubernetes/cmd/kube-apiserver/app/options"
 	"k8s.io/kubernetes/pkg/controlplane/reconcilers"
 
+	"github.com/capstan-io/capstan/internal/controlplane/apiserverconfig"
 	"github.com/capstan-io/capstan/internal/controlplane/inmemory"
-	"github.com/capstan-io/capstan/internal/controlplane/kubeversion"
 	"github.com/capstan-io/capstan/internal/controlplane/pki"
-	"github.com/capstan-io/capstan/internal/controlplane/reload"
 )
 
 const (
@@ -123,7 +122,7 @@ func apiServerOptions(listener net.Listener, etcdEndpoint string, keys *clusterK
 	// objects and watchers of a sandbox, etcd serves reads as fast.
 	s.Etcd.EnableWatchCache = false
 
-	clientCA, err := reload.NewCABundle("client-ca-bundle", keys.Bundle(pki.ClientCA))
+	clientCA, err := apiserverconfig.NewCABundle("client-ca-bundle", keys.Bundle(pki.ClientCA))
 	if err != nil {
 		return nil, fmt.Errorf("read the CA of clients: %w", err)
 	}
@@ -155,13 +154,13 @@ func apiServerOptions(listener net.Listener, etcdEndpoint string, keys *clusterK
 func adapt(config *app.Config, o options.CompletedOptions) error {
 	generic := config.KubeAPIs.ControlPlane.Generic
 	generic.DisabledPostStartHooks.Insert(stockHooks...)
-	generic.EffectiveVersion = kubeversion.Report(generic.EffectiveVersion)
+	generic.EffectiveVersion = apiserverconfig.ReportVersion(generic.EffectiveVersion)
 	config.Aggregator.GenericConfig.EffectiveVersion = generic.EffectiveVersion
 	config.KubeAPIs.KubeletClientConfig.Lookup = func(egressselector.NetworkContext) (utilnet.DialFunc, error) {
 		return func(context.Context, string, string) (net.Conn, error) { return nil, errNoContainers }, nil
 	}
 	serving, authn := o.SecureServing.ServerCert.CertKey, o.Authentication
-	return reload.Follow(generic, &config.KubeAPIs.ControlPlane.ClusterAuthenticationInfo, authn.ClientCert.CAContentProvider, reload.Files{
+	return apiserverconfig.Follow(generic, &config.KubeAPIs.ControlPlane.ClusterAuthenticationInfo, authn.ClientCert.CAContentProvider, apiserverconfig.Files{
 		ServingCert: serving.CertFile, ServingKey: serving.KeyFile, RequestHeaderCA: authn.RequestHeader.ClientCAFile,
 	})
 }

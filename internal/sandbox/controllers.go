@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
+	"github.com/capstan-io/capstan/internal/controlplane/apiserverconfig"
 	"github.com/capstan-io/capstan/internal/controlplane/kubecontrollers"
-	"github.com/capstan-io/capstan/internal/controlplane/kubeversion"
 	"github.com/capstan-io/capstan/internal/controlplane/pki"
 	"github.com/capstan-io/capstan/internal/sandbox/nodesim"
 )
@@ -92,7 +92,7 @@ func addNodes(config *rest.Config, nodes int, shared informers.SharedInformerFac
 	}
 	simulator, err := nodesim.New(nodesim.Options{
 		Nodes:        nodes,
-		Version:      kubeversion.String(),
+		Version:      apiserverconfig.KubeVersion(),
 		Client:       client,
 		PodInformer:  shared.Core().V1().Pods(),
 		NodeInformer: shared.Core().V1().Nodes(),

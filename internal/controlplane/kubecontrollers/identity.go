@@ -18,7 +18,7 @@ import (
 	"k8s.io/kubernetes/pkg/controller/certificates/rootcacertpublisher"
 	serviceaccountcontroller "k8s.io/kubernetes/pkg/controller/serviceaccount"
 
-	"github.com/capstan-io/capstan/internal/controlplane/reload"
+	"github.com/capstan-io/capstan/internal/controlplane/apiserverconfig"
 )
 
 // signingWorkers is how many requests are signed at once.
@@ -36,7 +36,7 @@ func (c *Controllers) selected(client kubernetes.Interface, namespace string, se
 
 // dynamicRootCA restarts the controllers that copy the root CA into objects whenever the bundle changes.
 type dynamicRootCA struct {
-	bundle  *reload.CABundle
+	bundle  *apiserverconfig.CABundle
 	changed chan struct{}
 }
 
@@ -51,7 +51,7 @@ func (d *dynamicRootCA) Enqueue() {
 // addRootCAConsumers adds the publisher of kube-root-ca.crt and the issuer of service account token Secrets, which both
 // embed the bundle.
 func (c *Controllers) addRootCAConsumers(ctx context.Context) error {
-	bundle, err := reload.NewCABundle("root-ca", c.config.RootCAFile)
+	bundle, err := apiserverconfig.NewCABundle("root-ca", c.config.RootCAFile)
 	if err != nil {
 		return err
 	}

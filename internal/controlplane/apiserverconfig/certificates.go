@@ -1,6 +1,7 @@
-// Package reload has the certificates of an API server follow their files. What the API server does for that by itself takes an
-// inotify instance for each certificate, of the few that a user has; here all of them share the one of this process.
-package reload
+// Package apiserverconfig is what the API servers of hubs and sandboxes are configured with alike: certificates that follow their files,
+// and the version of Kubernetes that they report. What an API server does by itself to follow files takes an inotify instance for each
+// certificate, of the few that a user has; here all of them share the one of this process.
+package apiserverconfig
 
 import (
 	"context"

@@ -1,5 +1,4 @@
-// Package kubeversion knows which version of Kubernetes is linked into this program.
-package kubeversion
+package apiserverconfig
 
 import (
 	"runtime/debug"
@@ -10,9 +9,9 @@ import (
 	baseversion "k8s.io/component-base/version"
 )
 
-// String is the version of Kubernetes linked in, like v1.37.1. Unless the linker was told, Kubernetes itself does not
+// KubeVersion is the version of Kubernetes linked in, like v1.37.1. Unless the linker was told, Kubernetes itself does not
 // know and reports v0.0.0, so it is taken from the module list of the binary.
-func String() string {
+func KubeVersion() string {
 	if linked := baseversion.Get().GitVersion; !strings.HasPrefix(linked, "v0.0.0") {
 		return linked
 	}
@@ -26,8 +25,8 @@ func String() string {
 	return "v" + baseversion.DefaultKubeBinaryVersion + ".0"
 }
 
-// Report makes an API server say String at /version.
-func Report(effective compatibility.EffectiveVersion) compatibility.EffectiveVersion {
+// ReportVersion makes an API server say KubeVersion at /version.
+func ReportVersion(effective compatibility.EffectiveVersion) compatibility.EffectiveVersion {
 	return reported{effective}
 }
 
@@ -36,6 +35,6 @@ type reported struct{ compatibility.EffectiveVersion }
 // Info implements compatibility.EffectiveVersion.
 func (r reported) Info() *version.Info {
 	info := *r.EffectiveVersion.Info()
-	info.GitVersion = String()
+	info.GitVersion = KubeVersion()
 	return &info
 }
