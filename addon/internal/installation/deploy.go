@@ -1,0 +1,127 @@
+package installation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capstan-io/capstan/addon"
+	"github.com/capstan-io/capstan/addon/config"
+	"github.com/capstan-io/capstan/addon/internal/workload"
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	"github.com/capstan-io/capstan/internal/machinery/addon/dependencies"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+)
+
+// deploy brings the add-on to its cluster through works, or takes it away.
+func (p *pass) deploy(ctx context.Context) {
+	in := workload.Input{
+		Options: p.options, Installation: p.installation, Hosting: p.hosting, CMA: p.catalogueEntry,
+		Existing: p.works, Now: p.Clock.Now(),
+	}
+	// The agent of the cluster has to know it, whatever fails below: it makes the credentials where it is told that the agent runs.
+	if validity := workload.Validity(in); validity != nil {
+		p.set(validity.Type, validity.Status, validity.Reason, validity.Message)
+	}
+	missing, dependents, err := p.dependencies(ctx)
+	if err != nil {
+		p.problems, p.finalizers = append(p.problems, err), p.addOn.Finalizers
+		return
+	}
+	in.Dependents = dependents
+	if len(missing) == 0 {
+		in.Workload, in.Unrendered = p.render(ctx)
+	} else {
+		p.set(fleet.ConditionManifestApplied, metav1.ConditionFalse, fleet.ReasonWaitingForDependencies,
+			"The add-on is deployed when others are available on the cluster, which it needs: "+strings.Join(missing, ", "))
+	}
+	plan, err := workload.New(in)
+	if err != nil {
+		p.set(fleet.ConditionManifestApplied, metav1.ConditionFalse, fleet.ReasonManifestWorkApplyFailed, err.Error())
+		p.problems, p.finalizers = append(p.problems, err), p.addOn.Finalizers
+		return
+	}
+	if len(dependents) > 0 && !slices.Contains(plan.Finalizers, fleet.FinalizerAddOnPreDelete) && p.addOn.DeletionTimestamp.IsZero() {
+		plan.Finalizers = append(plan.Finalizers, fleet.FinalizerAddOnPreDelete) // without it, it would be gone before them
+	}
+	p.finalizers = plan.Finalizers
+	p.comeBack(plan.RequeueAfter)
+	for _, condition := range plan.Conditions {
+		p.set(condition.Type, condition.Status, condition.Reason, condition.Message)
+	}
+	for _, kind := range plan.RemoveConditions {
+		meta.RemoveStatusCondition(&p.addOn.Status.Conditions, kind)
+	}
+	switch {
+	case errors.Is(in.Unrendered, config.ErrMissing): // it comes back with the configuration
+		p.comeBack(notYetAgain)
+	case in.Unrendered != nil:
+		p.problems = append(p.problems, in.Unrendered)
+	}
+	if err := p.carryOut(ctx, plan); err != nil {
+		p.problems, p.finalizers = append(p.problems, err), p.addOn.Finalizers
+		if !apierrors.IsConflict(err) {
+			p.tellUnwritten(err)
+		}
+	}
+}
+
+// tellUnwritten says what could not be done of a plan, of the cluster that it was for.
+func (p *pass) tellUnwritten(err error) {
+	if of := new(workError); errors.As(err, &of) {
+		condition := workload.Unwritten(client.ObjectKeyFromObject(p.addOn), of.work, err)
+		p.set(condition.Type, condition.Status, condition.Reason, condition.Message)
+		return
+	}
+	p.set(fleet.ConditionManifestApplied, metav1.ConditionFalse, fleet.ReasonManifestWorkApplyFailed, err.Error())
+}
+
+// dependencies are the add-ons that have to be available before this one is deployed, and those that have to be gone before it
+// is removed.
+func (p *pass) dependencies(ctx context.Context) (missing, dependents []string, err error) {
+	others := &addonv1beta1.ManagedClusterAddOnList{}
+	if err := p.client.List(ctx, others, client.InNamespace(p.addOn.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, nil, fmt.Errorf("list the add-ons of the cluster %s: %w", p.addOn.Namespace, err)
+	}
+	dependents = dependencies.Dependents(p.addOn.Name, others.Items)
+	if leaving, deployed := !p.addOn.DeletionTimestamp.IsZero(), len(p.works) > 0; leaving || deployed {
+		return nil, dependents, nil
+	}
+	needed := dependencies.Of(p.addOn)
+	if p.catalogueEntry != nil {
+		needed = dependencies.Of(p.addOn, p.catalogueEntry)
+	}
+	return dependencies.Missing(p.addOn.Name, needed, others.Items), dependents, nil
+}
+
+// render asks the add-on for its manifests, if it is time for that: nil, and no error, if it is not.
+func (p *pass) render(ctx context.Context) (*addon.Workload, error) {
+	leaving := !p.addOn.DeletionTimestamp.IsZero()
+	if !leaving && !p.isRegistered() {
+		return nil, nil
+	}
+	if p.awaitsConfigs() {
+		return nil, nil
+	}
+	rendered, err := p.agent.Manifests(ctx, p.installation)
+	switch {
+	case errors.Is(err, addon.ErrNotYet),
+		// The hub has said so in its condition. Of an add-on that leaves it says nothing, and the hooks are waited for.
+		!leaving && errors.Is(err, config.ErrMissing) && meta.IsStatusConditionFalse(p.addOn.Status.Conditions, fleet.ConditionConfigured):
+		p.comeBack(notYetAgain)
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("make the manifests of the add-on %s for the cluster %s: %w", p.addOn.Name, p.addOn.Namespace, err)
+	case rendered == nil:
+		return nil, fmt.Errorf("the add-on %s has returned neither a Workload for the cluster %s nor an error: return an empty Workload if the cluster is to have nothing",
+			p.addOn.Name, p.addOn.Namespace)
+	}
+	return rendered, nil
+}
