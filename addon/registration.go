@@ -3,10 +3,12 @@ package addon
 import (
 	"context"
 	"errors"
+	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/capstan-io/capstan/addon/internal/sign/authority"
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
@@ -52,4 +54,19 @@ func KubeClient(installation Installation, agentName string) addonv1beta1.Regist
 			Groups: fleet.AddOnGroups(cluster, addOn),
 		}},
 	}
+}
+
+// SignWith returns a [Registration.Sign] that issues certificates of a certification authority. caCert and caKey are its
+// certificate and its key, PEM-encoded. Certificates are valid as long as the request asks for, at most for validity, and
+// never longer than the authority itself; 0 means 24 hours. SignWith fails if certificate and key are unusable or do not belong
+// together.
+func SignWith(caCert, caKey []byte, validity time.Duration) (func(context.Context, Installation,
+	*certificatesv1.CertificateSigningRequest) ([]byte, error), error) {
+	ca, err := authority.New(caCert, caKey, validity)
+	if err != nil {
+		return nil, err
+	}
+	return func(_ context.Context, _ Installation, csr *certificatesv1.CertificateSigningRequest) ([]byte, error) {
+		return ca.Sign(csr, time.Now())
+	}, nil
 }

@@ -18,8 +18,8 @@ import (
 	"k8s.io/client-go/tools/events"
 )
 
-// authority is a CA as a Secret.
-func authority(t *testing.T, namespace, name string, kind corev1.SecretType) *corev1.Secret {
+// authority is a CA as a Secret with the name hello-ca.
+func authority(t *testing.T, namespace string, kind corev1.SecretType) *corev1.Secret {
 	t.Helper()
 	key := newKey(t)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "hello-ca"},
@@ -33,7 +33,7 @@ func authority(t *testing.T, namespace, name string, kind corev1.SecretType) *co
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Type: kind, Data: map[string][]byte{
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "hello-ca"}, Type: kind, Data: map[string][]byte{
 		"tls.crt": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
 		"tls.key": pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER}),
 	}}
@@ -76,7 +76,7 @@ func TestSign(t *testing.T) {
 		{name: "declared", request: request(t, signer, user, groups...)},
 		{name: "declared, with the group of everybody", request: request(t, signer, user, append(groups, "system:authenticated")...)},
 		{name: "CA elsewhere", template: inNamespace, request: request(t, signer, user, groups...),
-			secret: authority(t, "hello", "hello-ca", corev1.SecretTypeTLS)},
+			secret: authority(t, "hello", corev1.SecretTypeTLS)},
 		{name: "before the rollout has reached the cluster", present: strings.ReplaceAll(templateV1, "agent:v1", "agent:v2"),
 			request: request(t, signer, user, groups...)},
 		{name: "another user", request: request(t, signer, "admin", groups...), refused: `AddOnTemplate hello-v1: the subject "CN=admin,`},
@@ -87,9 +87,9 @@ func TestSign(t *testing.T) {
 			refused: `AddOnTemplate hello-v1 does not declare the signer "example.com/other"`},
 		{name: "a signer of Kubernetes", request: request(t, "kubernetes.io/kube-apiserver-client", user, groups...),
 			refused: "does not declare the signer"},
-		{name: "no CA", request: request(t, signer, user, groups...), secret: authority(t, "elsewhere", "hello-ca", corev1.SecretTypeTLS),
+		{name: "no CA", request: request(t, signer, user, groups...), secret: authority(t, "elsewhere", corev1.SecretTypeTLS),
 			refused: `signer "example.com/hello": read the signingCA, Secret open-cluster-management-hub/hello-ca`},
-		{name: "another secret", request: request(t, signer, user, groups...), secret: authority(t, "open-cluster-management-hub", "hello-ca",
+		{name: "another secret", request: request(t, signer, user, groups...), secret: authority(t, "open-cluster-management-hub",
 			corev1.SecretTypeOpaque),
 			refused: `is of type "Opaque": create it with the type kubernetes.io/tls`},
 	} {
@@ -103,7 +103,7 @@ func TestSign(t *testing.T) {
 				present = test.present
 			}
 			if secret == nil {
-				secret = authority(t, "open-cluster-management-hub", "hello-ca", corev1.SecretTypeTLS)
+				secret = authority(t, "open-cluster-management-hub", corev1.SecretTypeTLS)
 			}
 			c := hub([]string{present}, secret)
 			issued, err := (&agent{Catalogue: NewCatalogue(c, c, &events.FakeRecorder{}), name: "hello"}).sign(t.Context(), installed(desired),
