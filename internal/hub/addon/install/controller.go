@@ -5,7 +5,6 @@ package install
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -29,6 +28,7 @@ import (
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	"github.com/capstan-io/capstan/internal/hub/addon/lookup"
 	"github.com/capstan-io/capstan/internal/hub/addon/owner"
+	"github.com/capstan-io/capstan/internal/hub/clustererrors"
 	"github.com/capstan-io/capstan/internal/hub/debounce"
 	"github.com/capstan-io/capstan/internal/hub/selected"
 	"github.com/capstan-io/capstan/internal/machinery/addon/config"
@@ -126,10 +126,13 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	removed, notRemoved := c.write(leaving, c.remove(ctx))
 	c.tell(entry, fleet.EventManagedClusterAddOnInstalled, "Install", "installed on", added)
 	c.tell(entry, fleet.EventManagedClusterAddOnRemoved, "Remove", "no longer selected: removed from", removed)
-	if err := notAdded.asError("install", entry.Name); err != nil {
-		return ctrl.Result{}, err
+	if err := notAdded.AsError("ManagedClusterAddOn"); err != nil {
+		return ctrl.Result{}, fmt.Errorf("install add-on %s: %w", entry.Name, err)
 	}
-	return ctrl.Result{RequeueAfter: wait}, notRemoved.asError("remove", entry.Name)
+	if err := notRemoved.AsError("ManagedClusterAddOn"); err != nil {
+		return ctrl.Result{}, fmt.Errorf("remove add-on %s: %w", entry.Name, err)
+	}
+	return ctrl.Result{RequeueAfter: wait}, nil
 }
 
 // missing are the ManagedClusterAddOns that are to be and are not.
@@ -181,23 +184,12 @@ func (c *Controller) leaving(
 	return all, wait
 }
 
-// problems are the clusters that could not be written to.
-type problems map[string]error
-
-func (p problems) asError(doing, addOn string) error {
-	for _, cluster := range slices.Sorted(maps.Keys(p)) {
-		return fmt.Errorf("%s add-on %s: %s could not be written to, the first %s: %w", doing, addOn, text.Count(len(p), "cluster"), cluster,
-			p[cluster])
-	}
-	return nil
-}
-
 // write writes many add-ons at once. One cluster does not hold up the others.
 func (c *Controller) write(
 	addOns []*addonv1beta1.ManagedClusterAddOn, write func(*addonv1beta1.ManagedClusterAddOn) error,
-) (done []string, failed problems) {
+) (done []string, failed clustererrors.Errors) {
 	var mu sync.Mutex
-	failed = problems{}
+	failed = clustererrors.Errors{}
 	var group errgroup.Group
 	group.SetLimit(writers)
 	for _, addOn := range addOns {

@@ -2,7 +2,6 @@ package install
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -227,21 +226,6 @@ func TestInstalledIsAnnounced(t *testing.T) {
 		}
 		if got != test.want {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
-		}
-	}
-}
-
-// The error of many clusters always names the same one, or each retry would look like news.
-func TestProblems(t *testing.T) {
-	t.Parallel()
-	failed := problems{}
-	for _, name := range []string{"c3", "c1", "c2"} {
-		failed[name] = errors.New("refused " + name)
-	}
-	for range 20 {
-		if got, want := failed.asError("install", "a").Error(),
-			"install add-on a: 3 clusters could not be written to, the first c1: refused c1"; got != want {
-			t.Fatalf("got %q, want %q", got, want)
 		}
 	}
 }

@@ -5,7 +5,6 @@ package replicaset
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -20,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
+	"github.com/capstan-io/capstan/internal/hub/clustererrors"
 	"github.com/capstan-io/capstan/internal/hub/debounce"
 	"github.com/capstan-io/capstan/internal/hub/selected"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
@@ -118,16 +118,16 @@ func (c *Controller) advance(ctx context.Context, set *workv1alpha1.ManifestWork
 	if err := c.judge(ctx, s); err != nil {
 		return 0, err
 	}
-	problems := c.write(ctx, s.changes())
-	refused := problems.refused()
+	failed := c.write(ctx, s.changes())
+	refused := refused(failed)
 	c.waiting.note(client.ObjectKeyFromObject(set), s.passedOver(), refused)
 	s.decide() // again: the status tells how things stand after these writes
-	maps.Copy(s.unfit, problems)
+	maps.Copy(s.unfit, failed)
 	if err := c.report(ctx, s, s.unfit); err != nil {
 		return 0, err
 	}
-	maps.DeleteFunc(problems, func(cluster string, _ error) bool { return refused[cluster] })
-	return s.wait(), errors.Join(problems.asError(), s.again)
+	maps.DeleteFunc(failed, func(cluster string, _ error) bool { return refused[cluster] })
+	return s.wait(), errors.Join(failed.AsError("work"), s.again)
 }
 
 // hold makes sure that the set does not go without its works.
@@ -151,8 +151,8 @@ func (c *Controller) finish(ctx context.Context, set *workv1alpha1.ManifestWorkR
 	for _, w := range works {
 		all = append(all, remove(w))
 	}
-	if problems := c.write(ctx, all); len(problems) > 0 {
-		return problems.asError()
+	if err := c.write(ctx, all).AsError("work"); err != nil {
+		return err
 	}
 	if set.Spec.CascadeDeletionPolicy == workv1alpha1.Foreground {
 		works = slices.DeleteFunc(works, func(w *work) bool { return !namedFor(set, w) })
@@ -165,23 +165,13 @@ func (c *Controller) finish(ctx context.Context, set *workv1alpha1.ManifestWorkR
 	return client.IgnoreNotFound(err)
 }
 
-// problems are the writes that failed, by cluster.
-type problems map[string]error
-
-// refused are those of clusters that take nothing: they are no reason to try again before their clusters change.
-func (p problems) refused() map[string]bool {
+// refused are the clusters that take no works. They are tried again when they change, and not before.
+func refused(failed clustererrors.Errors) map[string]bool {
 	clusters := map[string]bool{}
-	for cluster, err := range p {
+	for cluster, err := range failed {
 		if apierrors.HasStatusCause(err, fleet.CauseClusterTakesNoWorks) {
 			clusters[cluster] = true
 		}
 	}
 	return clusters
-}
-
-func (p problems) asError() error {
-	for _, cluster := range sortedKeys(p) {
-		return fmt.Errorf("%d works could not be written, the first for cluster %s: %w", len(p), cluster, p[cluster])
-	}
-	return nil
 }

@@ -15,14 +15,14 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/manifest/override"
 )
 
-// readOverrides prepares what makes the works of a set differ. Few sets have any; the others share their template.
+// readOverrides prepares a renderer for a set with overrides. The works of a set without overrides all have its template.
 func (c *Controller) readOverrides(ctx context.Context, s *situation) error {
 	text := s.set.Annotations[fleet.AnnotationOverrides]
 	if text == "" {
 		return nil
 	}
 	var err error
-	if s.overrides, err = newVariants(text, s.template, s.pass); err != nil {
+	if s.renderer, err = newRenderer(text, s.template, s.pass); err != nil {
 		return err
 	}
 	list := &clusterv1.ManagedClusterList{}
@@ -30,131 +30,133 @@ func (c *Controller) readOverrides(ctx context.Context, s *situation) error {
 		return fmt.Errorf("list the clusters for the overrides of ManifestWorkReplicaSet %s/%s: %w", s.set.Namespace, s.set.Name, err)
 	}
 	for i := range list.Items {
-		s.overrides.add(&list.Items[i])
+		s.renderer.addCluster(&list.Items[i])
 	}
 	return nil
 }
 
-// mostKept is how many bytes of manifests a pass keeps, so as not to render them again for a cluster that gets them, or for another one
-// that has the same values.
-const mostKept = 16 << 20
+// maxCacheSize bounds the bytes of the manifests that a renderer keeps, so that it does not render them again for a later step of the
+// same pass, or for another cluster with the same values.
+const maxCacheSize = 16 << 20
 
-// variants are the specs of the works of a set with overrides.
-type variants struct {
-	renderer *override.Renderer
-	template *workv1.ManifestWorkSpec
-	broken   error
+// renderer renders the specs of the works of a set with overrides. It lives as long as one pass.
+type renderer struct {
+	overrides *override.Renderer
+	template  *workv1.ManifestWorkSpec
+	// invalid is what is wrong with the overrides themselves; nil if they can be used.
+	invalid  error
 	clusters map[string]override.Cluster
 	pass     *pass
 
-	mu   sync.Mutex
-	kept map[variantKey]*workv1.ManifestWorkSpec
-	size int // bytes of the manifests of those that are kept
-	// failed are the variants that cannot be, and nil for those that can.
-	failed map[variantKey]error
+	mu        sync.Mutex
+	cache     map[variantKey]*workv1.ManifestWorkSpec
+	cacheSize int // bytes of the manifests in cache
+	// failures has an entry for each variant that was rendered: why it could not be, or nil.
+	failures map[variantKey]error
 }
 
+// variantKey identifies the values that a spec is rendered with. Clusters with the same values share a spec.
 type variantKey [sha256.Size]byte
 
-func newVariants(text string, template *workv1.ManifestWorkSpec, pass *pass) (*variants, error) {
-	v := &variants{
+func newRenderer(text string, template *workv1.ManifestWorkSpec, pass *pass) (*renderer, error) {
+	r := &renderer{
 		template: template, clusters: map[string]override.Cluster{}, pass: pass,
-		kept: map[variantKey]*workv1.ManifestWorkSpec{}, failed: map[variantKey]error{},
+		cache: map[variantKey]*workv1.ManifestWorkSpec{}, failures: map[variantKey]error{},
 	}
-	if err := pass.pay(len(text) >> 3); err != nil {
+	if err := pass.charge(len(text) >> 3); err != nil {
 		return nil, err
 	}
 	overrides, errs := override.Parse(field.NewPath("metadata", "annotations").Key(fleet.AnnotationOverrides), text)
-	if v.broken = errs.ToAggregate(); v.broken != nil {
-		return v, nil
+	if r.invalid = errs.ToAggregate(); r.invalid != nil {
+		return r, nil
 	}
-	if v.renderer, v.broken = override.NewRenderer(overrides, template.Workload.Manifests); v.broken != nil {
-		return v, nil
+	if r.overrides, r.invalid = override.NewRenderer(overrides, template.Workload.Manifests); r.invalid != nil {
+		return r, nil
 	}
-	return v, pass.pay(v.renderer.Cost())
+	return r, pass.charge(r.overrides.Cost())
 }
 
-func (v *variants) add(cluster *clusterv1.ManagedCluster) {
+func (r *renderer) addCluster(cluster *clusterv1.ManagedCluster) {
 	known := override.Cluster{Name: cluster.Name, Labels: cluster.Labels, Claims: map[string]string{}}
 	for _, claim := range cluster.Status.ClusterClaims {
 		known.Claims[claim.Name] = claim.Value
 	}
-	v.clusters[cluster.Name] = known
+	r.clusters[cluster.Name] = known
 }
 
-// specFor is what a cluster is to have. Overrides change manifests alone: above all not the executor, which nobody would be asked about
-// then.
-func (v *variants) specFor(cluster string) (*workv1.ManifestWorkSpec, error) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	variant, err := v.variant(cluster)
+// clusterSpec returns the spec for the work of a cluster. Overrides change manifests only; above all not the executor, whose use admission
+// has checked for the template.
+func (r *renderer) clusterSpec(cluster string) (*workv1.ManifestWorkSpec, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	variant, err := r.variant(cluster)
 	if err != nil {
 		return nil, err
 	}
 	key := variantKey(variant.Key)
-	if spec := v.kept[key]; spec != nil || v.failed[key] != nil {
-		return spec, v.failed[key]
+	if spec := r.cache[key]; spec != nil || r.failures[key] != nil {
+		return spec, r.failures[key]
 	}
-	return v.render(key, variant)
+	return r.render(key, variant)
 }
 
-// check tells whether a cluster can have anything, without making it again.
-func (v *variants) check(cluster string) error {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	variant, err := v.variant(cluster)
+// check returns why the spec of a cluster cannot be rendered; nil if it can. It renders a variant only once.
+func (r *renderer) check(cluster string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	variant, err := r.variant(cluster)
 	if err != nil {
 		return err
 	}
 	key := variantKey(variant.Key)
-	err, known := v.failed[key]
+	err, known := r.failures[key]
 	if !known {
-		_, err = v.render(key, variant)
+		_, err = r.render(key, variant)
 	}
 	return err
 }
 
-func (v *variants) variant(cluster string) (*override.Variant, error) {
-	if v.broken != nil {
-		return nil, v.broken
+func (r *renderer) variant(cluster string) (*override.Variant, error) {
+	if r.invalid != nil {
+		return nil, r.invalid
 	}
-	known, found := v.clusters[cluster]
+	known, found := r.clusters[cluster]
 	if !found {
 		known.Name = cluster
 	}
-	if err := v.pass.pay(0); err != nil {
+	if err := r.pass.charge(0); err != nil {
 		return nil, err
 	}
-	variant, err := v.renderer.Variant(known)
+	variant, err := r.overrides.Variant(known)
 	if err != nil {
 		return nil, err
 	}
-	return variant, v.pass.pay(variant.Cost())
+	return variant, r.pass.charge(variant.Cost())
 }
 
-func (v *variants) render(key variantKey, variant *override.Variant) (*workv1.ManifestWorkSpec, error) {
-	manifests, cost, err := v.renderer.Render(variant)
-	if long := v.pass.pay(cost); long != nil {
+func (r *renderer) render(key variantKey, variant *override.Variant) (*workv1.ManifestWorkSpec, error) {
+	manifests, cost, err := r.overrides.Render(variant)
+	if long := r.pass.charge(cost); long != nil {
 		return nil, long
 	}
-	v.failed[key] = err
+	r.failures[key] = err
 	if err != nil {
 		return nil, err
 	}
-	spec := *v.template
+	spec := *r.template
 	spec.Workload.Manifests = manifests
-	v.keep(key, &spec)
+	r.store(key, &spec)
 	return &spec, nil
 }
 
-// keep keeps a spec until there are too many.
-func (v *variants) keep(key variantKey, spec *workv1.ManifestWorkSpec) {
+// store keeps a spec in the cache, which it empties first when that would be too large.
+func (r *renderer) store(key variantKey, spec *workv1.ManifestWorkSpec) {
 	size := bytesOf(spec)
-	if v.size += size; v.size > mostKept {
-		clear(v.kept)
-		v.size = size
+	if r.cacheSize += size; r.cacheSize > maxCacheSize {
+		clear(r.cache)
+		r.cacheSize = size
 	}
-	v.kept[key] = spec
+	r.cache[key] = spec
 }
 
 func bytesOf(spec *workv1.ManifestWorkSpec) (size int) {
@@ -164,34 +166,34 @@ func bytesOf(spec *workv1.ManifestWorkSpec) (size int) {
 	return size
 }
 
-// specFor is what a cluster is to have when its turn comes.
-func (s *situation) specFor(cluster string) (*workv1.ManifestWorkSpec, error) {
-	if s.overrides == nil {
+// clusterSpec returns the spec for the work of a cluster, for when the rollout reaches it.
+func (s *situation) clusterSpec(cluster string) (*workv1.ManifestWorkSpec, error) {
+	if s.renderer == nil {
 		return s.template, nil
 	}
-	return s.overrides.specFor(cluster)
+	return s.renderer.clusterSpec(cluster)
 }
 
-// upToDate tells whether a work has what its cluster is to have. It fails if that can be nothing.
+// upToDate tells whether a work has the spec of its cluster. It fails if that spec cannot be rendered.
 func (s *situation) upToDate(cluster string, w *work) (bool, error) {
-	if w == nil && s.overrides != nil {
-		return false, s.overrides.check(cluster)
+	if w == nil && s.renderer != nil {
+		return false, s.renderer.check(cluster)
 	}
 	if w == nil || w.compared {
 		return w != nil && w.same, nil
 	}
-	spec, err := s.specFor(cluster)
+	spec, err := s.clusterSpec(cluster)
 	if err != nil {
 		return false, err
 	}
 	w.compared, w.same = true, sameSpec(&w.Spec, spec)
-	if !w.same && s.overrides != nil {
-		err = s.overrides.pass.pay(bytesOf(spec) >> 6)
+	if !w.same && s.renderer != nil {
+		err = s.renderer.pass.charge(bytesOf(spec) >> 6)
 	}
 	return w.same, err
 }
 
-// isCurrent tells whether a work has the template that the set has now, whatever is rolled out.
+// isCurrent tells whether a work has the present template of the set, even while another one is rolled out.
 func (s *situation) isCurrent(w *work) bool {
 	if s.template != &s.set.Spec.ManifestWorkTemplate {
 		return false

@@ -79,8 +79,9 @@ type pass struct {
 	postponed error
 }
 
-// pay takes steps. It fails, then and from then on, if the pass is long and cannot be so now. One that has begun to write goes on.
-func (p *pass) pay(steps int) error {
+// charge adds steps to the cost of the pass. When the cost makes the pass a long one and no other long pass may run, it fails, now and from then
+// on. A pass that has begun to write goes on.
+func (p *pass) charge(steps int) error {
 	p.shares.mu.Lock()
 	defer p.shares.mu.Unlock()
 	p.spent += steps

@@ -97,7 +97,7 @@ func TestLongPasses(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return p, p.pay(steps)
+		return p, p.charge(steps)
 	}
 	first, err := begin("a", shortPass+1)
 	if err != nil {
@@ -130,7 +130,7 @@ func TestLongPasses(t *testing.T) {
 	second.end(noon)
 	// Who has written something writes the rest.
 	writing, err := begin("e", 1)
-	if err != nil || writing.beginWriting() != nil || writing.pay(10*stepBurst) != nil {
+	if err != nil || writing.beginWriting() != nil || writing.charge(10*stepBurst) != nil {
 		t.Error("a pass stops in the middle of its writes")
 	}
 	writing.end(noon)
@@ -153,31 +153,31 @@ func TestVariantsAreShared(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, err := newVariants("- {set: [{path: /data/b, label: b}]}", &spec, pass)
+	r, err := newRenderer("- {set: [{path: /data/b, label: b}]}", &spec, pass)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := range 60 {
 		c := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("c%d", i),
 			Labels: map[string]string{"b": fmt.Sprint(i / 2)}}}
-		v.add(c)
+		r.addCluster(c)
 	}
 	for i := 0; i < 60; i += 2 {
 		before := pass.spent
-		one, err := v.specFor(fmt.Sprintf("c%d", i))
+		one, err := r.clusterSpec(fmt.Sprintf("c%d", i))
 		if err != nil {
 			t.Fatal(err)
 		}
 		took := pass.spent - before
-		same, err := v.specFor(fmt.Sprintf("c%d", i+1))
+		same, err := r.clusterSpec(fmt.Sprintf("c%d", i+1))
 		if err != nil || same != one {
 			t.Fatalf("the same is made twice: %v", err)
 		}
 		if again := pass.spent - before - took; again > took/10 {
 			t.Errorf("the first takes %d steps, the second %d", took, again)
 		}
-		if v.size > mostKept || len(v.kept) > mostKept/size {
-			t.Fatalf("%d bytes of %d variants are kept", v.size, len(v.kept))
+		if r.cacheSize > maxCacheSize || len(r.cache) > maxCacheSize/size {
+			t.Fatalf("%d bytes of %d variants are kept", r.cacheSize, len(r.cache))
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
+	"github.com/capstan-io/capstan/internal/hub/clustererrors"
 	"github.com/capstan-io/capstan/internal/hub/selected"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/rollout"
@@ -27,10 +28,10 @@ type situation struct {
 	rollback, warning string
 	held              bool
 	again             error
-	// overrides are there if works differ; unfit are the clusters for which there can be none, and why.
-	overrides *variants
-	pass      *pass
-	unfit     problems
+	// renderer is set if the set has overrides. unfit has the errors of clusters whose spec cannot be rendered or written.
+	renderer *renderer
+	pass     *pass
+	unfit    clustererrors.Errors
 }
 
 // placement is a placement of the set, and its works.
@@ -64,7 +65,7 @@ func (s *situation) passedOver() map[string]bool {
 
 // newSituation gives each work to the placement for which it was made.
 func newSituation(set *workv1alpha1.ManifestWorkReplicaSet, works []*work, now time.Time) *situation {
-	s := &situation{set: set, template: &set.Spec.ManifestWorkTemplate, now: now, unfit: problems{}}
+	s := &situation{set: set, template: &set.Spec.ManifestWorkTemplate, now: now, unfit: clustererrors.Errors{}}
 	byLabel := map[string]*placement{}
 	for _, ref := range set.Spec.PlacementRefs {
 		label := fleet.LabelValue(ref.Name)

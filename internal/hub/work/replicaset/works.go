@@ -19,6 +19,7 @@ import (
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
+	"github.com/capstan-io/capstan/internal/hub/clustererrors"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/rollout"
 )
@@ -85,9 +86,9 @@ func (s *situation) changes() (all []change) {
 }
 
 // write writes many works at once, and tells which could not be written. One cluster does not hold up the others.
-func (c *Controller) write(ctx context.Context, all []change) problems {
+func (c *Controller) write(ctx context.Context, all []change) clustererrors.Errors {
 	var mu sync.Mutex
-	failed := problems{}
+	failed := clustererrors.Errors{}
 	var group errgroup.Group
 	group.SetLimit(writers)
 	for _, change := range all {
@@ -120,7 +121,7 @@ func (s *situation) create(p *placement, cluster string) change {
 	return change{
 		cluster: cluster,
 		write: func(ctx context.Context, c client.Client) error {
-			spec, err := s.specFor(cluster)
+			spec, err := s.clusterSpec(cluster)
 			if err != nil {
 				return err
 			}
@@ -194,7 +195,7 @@ func (s *situation) update(p *placement, w *work, verdict rollout.Verdict) []cha
 
 // rewrite gives a work what its cluster is to have.
 func (s *situation) rewrite(w *workv1.ManifestWork) error {
-	spec, err := s.specFor(w.Namespace)
+	spec, err := s.clusterSpec(w.Namespace)
 	if err != nil {
 		return err
 	}
