@@ -10,11 +10,11 @@
 //  4. it reports whether the agent works, unless the agent's lease says so;
 //  5. on deletion it runs the add-on's pre-delete hooks, and removes what it made.
 //
-// The agent finds its access to the hub in the Secret that [Installation.HubKubeconfigSecret] names, starts anew when the way to the hub
-// changes (package addon/restart), and tells that it is alive with a lease (package addon/lease).
+// The agent finds its access to the hub in the Secret that [Installation.HubKubeconfigSecret] names. It restarts when the kubeconfig
+// changes (package addon/restart), and renews a lease to report that it works (package addon/lease).
 //
 // Packages addon/manifests, addon/chart, addon/values and addon/config help to make the manifests, and addon/addontest to test an add-on
 // without a hub.
 //
-// Add-ons without any code of their own are made of an AddOnTemplate instead; the hub itself runs these.
+// Add-ons without code of their own are made from an AddOnTemplate instead; the hub itself runs these.
 package addon

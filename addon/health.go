@@ -5,35 +5,35 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/addon/ready"
 )
 
-// HealthMode is a way to find out whether the agent of an add-on works.
+// HealthMode is a way to find out whether the agent of an add-on works. The result is the condition Available.
 type HealthMode string
 
 const (
-	// HealthLease looks at the lease that the agent renews (package addon/lease). It is the default.
+	// HealthLease uses the lease that the agent renews (package addon/lease). It is the default.
 	HealthLease HealthMode = ""
-	// HealthNone finds out nothing: the add-on sets the condition Available by itself.
+	// HealthNone leaves the condition Available to the add-on, which sets it.
 	HealthNone HealthMode = "None"
-	// HealthManifests is healthy once the manifests are applied.
+	// HealthManifests counts the add-on as available once its manifests are applied.
 	HealthManifests HealthMode = "Manifests"
-	// HealthDeployments wants every Deployment of the add-on to have a ready replica, or to be scaled to none.
+	// HealthDeployments requires a ready replica of each Deployment of the add-on. Deployments that are scaled to zero do not count.
 	HealthDeployments HealthMode = "Deployments"
-	// HealthWorkloads wants that, and all pods of every DaemonSet to be ready.
+	// HealthWorkloads requires the same, and that all pods of each DaemonSet are ready.
 	HealthWorkloads HealthMode = "Workloads"
-	// HealthProbes looks at what Health.Probes ask for.
+	// HealthProbes uses Health.Probes.
 	HealthProbes HealthMode = "Probes"
 )
 
-// Health is how it is found out whether the agent of an add-on works. Its condition Available tells.
+// Health sets how the hub finds out whether the agent of an add-on works.
 type Health struct {
-	// Mode is the way.
+	// Mode is the way to find out.
 	Mode HealthMode
-	// Probes are what is looked at in mode HealthProbes, which needs some. As long as one of them finds no object, it is not known
-	// whether the add-on works: Available is Unknown, with the reason NoProbeResult.
+	// Probes are used in mode HealthProbes, which requires at least one. While one of them finds no object, Available is Unknown, with
+	// the reason NoProbeResult.
 	Probes []Probe
 }
 
-// DeploymentProbe wants one Deployment to have a ready replica, or to be scaled to none: for add-ons of several that stand or
-// fall with some of them.
+// DeploymentProbe returns a Probe that requires a ready replica of one Deployment, unless it is scaled to zero. It is for add-ons with
+// several Deployments of which only some matter.
 func DeploymentProbe(namespace, name string) Probe {
 	return Probe{
 		Resource: workv1.ResourceIdentifier{Group: "apps", Resource: "deployments", Namespace: namespace, Name: name},
@@ -44,13 +44,13 @@ func DeploymentProbe(namespace, name string) Probe {
 	}
 }
 
-// Probe looks at the status of objects of an add-on.
+// Probe checks the status of objects of an add-on.
 type Probe struct {
-	// Resource is the object, or objects: name and namespace may hold wildcards.
+	// Resource selects the object, or objects: name and namespace may have wildcards.
 	Resource workv1.ResourceIdentifier
-	// Feedback is what of its status is reported to the hub.
+	// Feedback selects the part of the status that is reported to the hub.
 	Feedback []workv1.FeedbackRule
-	// Healthy returns nil if what was reported of one object is as it should be, and otherwise an error that says what is
-	// wrong, for the condition Available. It is required. What it gets is shared and must not be changed.
+	// Healthy returns nil if the reported status of one object is as it should be, and otherwise an error that says what is wrong, for
+	// the condition Available. It is required, and must not change its arguments.
 	Healthy func(object workv1.ManifestResourceMeta, reported workv1.StatusFeedbackResult) error
 }

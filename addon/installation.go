@@ -8,12 +8,12 @@ import (
 
 // Installation is an add-on on one cluster. Its objects are shared and must not be changed.
 type Installation struct {
-	// Cluster is the managed cluster.
+	// Cluster is the managed cluster that the add-on is for.
 	Cluster *clusterv1.ManagedCluster
-	// AddOn is what is installed on it.
+	// AddOn is the ManagedClusterAddOn of the add-on in the namespace of the cluster.
 	AddOn *addonv1beta1.ManagedClusterAddOn
-	// HostingCluster is the name of the cluster on which the agent runs in hosted mode, as [Options.HostingCluster] has chosen it; empty
-	// in default mode.
+	// HostingCluster is the name of the cluster on which the agent runs in hosted mode, as [Options.HostingCluster] returns it. It is
+	// empty in default mode.
 	HostingCluster string
 }
 
@@ -27,7 +27,7 @@ const (
 	Hosted Mode = "Hosted"
 )
 
-// Mode is where the agent runs.
+// Mode returns where the agent runs.
 func (i Installation) Mode() Mode {
 	if i.HostingCluster == "" {
 		return Default
@@ -35,14 +35,16 @@ func (i Installation) Mode() Mode {
 	return Hosted
 }
 
-// AnnotatedHostingCluster is an [Options.HostingCluster] that takes the name from the annotation
-// addon.open-cluster-management.io/hosting-cluster-name of the ManagedClusterAddOn. The hub copies it there from the ManagedCluster.
+// AnnotatedHostingCluster is an [Options.HostingCluster] that returns the value of the annotation
+// addon.open-cluster-management.io/hosting-cluster-name of the ManagedClusterAddOn. The hub copies that annotation from the
+// ManagedCluster.
 func AnnotatedHostingCluster(installation Installation) string {
 	return installation.AddOn.Annotations[fleet.AnnotationHostingClusterName]
 }
 
-// Namespace of the agent on the cluster on which it runs. [Options.InstallNamespace] and Registration.Configs are asked before it
-// is chosen for the first time: there it is that of the annotation, or the usual one.
+// Namespace returns the namespace of the agent on the cluster on which it runs. Until [Options.InstallNamespace] has returned a
+// namespace for the first time, it is that of the annotation, or the default; [Options.InstallNamespace] and Registration.Configs
+// themselves see this.
 func (i Installation) Namespace() string {
 	if i.AddOn.Status.Namespace != "" {
 		return i.AddOn.Status.Namespace
@@ -53,20 +55,20 @@ func (i Installation) Namespace() string {
 	return fleet.NamespaceAgentAddOn
 }
 
-// HubKubeconfigSecret is the name of the Secret in Namespace with which the agent reaches the hub: its key kubeconfig, and
-// what that refers to.
+// HubKubeconfigSecret returns the name of the Secret in Namespace with the agent's access to the hub. Its key kubeconfig has a
+// kubeconfig, which refers to the other keys.
 func (i Installation) HubKubeconfigSecret() string {
 	return fleet.AddOnHubKubeconfigSecret(i.AddOn.Name)
 }
 
-// ManagedKubeconfigSecret is the name of the Secret in Namespace with which an agent in hosted mode is to reach its
-// cluster. Whoever sets up the hosting cluster puts it there.
+// ManagedKubeconfigSecret returns the name of the Secret in Namespace with which an agent in hosted mode reaches its managed cluster.
+// The administrator of the hosting cluster creates it.
 func (i Installation) ManagedKubeconfigSecret() string {
 	return i.AddOn.Name + "-managed-kubeconfig"
 }
 
-// ClientCertSecret is the name of the Secret in Namespace with the certificate of a signer other than that of the hub's API
-// server: its keys tls.crt and tls.key.
+// ClientCertSecret returns the name of the Secret in Namespace with the certificate of a signer other than that of the hub's API
+// server. Its keys are tls.crt and tls.key.
 func (i Installation) ClientCertSecret(signer string) string {
 	return fleet.AddOnClientCertSecret(i.AddOn.Name, signer)
 }

@@ -5,9 +5,9 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// SelfManaged tells whether the hub leaves the life of an add-on to the add-on itself: where it is installed, and
-// which configurations it has. So it does if the annotation addon.open-cluster-management.io/lifecycle is there and is not
-// addon-manager. A manager runs such an add-on like any other, wherever somebody creates its ManagedClusterAddOn.
+// SelfManaged tells whether an add-on manages its own lifecycle: where it is installed, and which configurations it has. The hub leaves
+// that to the add-on if the annotation addon.open-cluster-management.io/lifecycle is set to another value than addon-manager. A manager
+// runs such an add-on like any other, wherever its ManagedClusterAddOn exists.
 func SelfManaged(catalogueEntry *addonv1beta1.ClusterManagementAddOn) bool {
 	lifecycle, found := catalogueEntry.Annotations[fleet.AnnotationLifecycle]
 	return found && lifecycle != fleet.LifecycleAddOnManager

@@ -13,28 +13,28 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// BindClusterRole gives the agent the rights of a ClusterRole in the namespace of its cluster.
+// BindClusterRole returns a binding of the agent to a ClusterRole in the namespace of its cluster.
 func BindClusterRole(installation Installation, clusterRole string) (client.Object, error) {
 	return BindClusterRoleIn(installation, installation.AddOn.Namespace, clusterRole)
 }
 
-// BindClusterRoleIn gives the agent the rights of a ClusterRole in a namespace of the hub.
+// BindClusterRoleIn returns a binding of the agent to a ClusterRole in a namespace of the hub.
 func BindClusterRoleIn(installation Installation, namespace, clusterRole string) (client.Object, error) {
 	return bind(installation, namespace, "ClusterRole", clusterRole)
 }
 
-// BindRole gives the agent the rights of a Role in the namespace of its cluster, such as one of NewRole.
+// BindRole returns a binding of the agent to a Role in the namespace of its cluster, such as one of NewRole.
 func BindRole(installation Installation, role string) (client.Object, error) {
 	return BindRoleIn(installation, installation.AddOn.Namespace, role)
 }
 
-// BindRoleIn gives the agent the rights of a Role in a namespace of the hub.
+// BindRoleIn returns a binding of the agent to a Role in a namespace of the hub.
 func BindRoleIn(installation Installation, namespace, role string) (client.Object, error) {
 	return bind(installation, namespace, "Role", role)
 }
 
-// BindClusterRoleEverywhere gives the agent the rights of a ClusterRole in all namespaces of the hub, and on what has no
-// namespace. Agents can then see what is not of their cluster: rights to read only what is meant for all of them are safe.
+// BindClusterRoleEverywhere returns a binding of the agent to a ClusterRole in all namespaces of the hub, and for cluster-scoped
+// objects. Agents can then see objects of other clusters: only bind to rights to read what all agents may see.
 func BindClusterRoleEverywhere(installation Installation, clusterRole string) (client.Object, error) {
 	subjects, err := subjects(installation)
 	if err != nil {
@@ -47,7 +47,7 @@ func BindClusterRoleEverywhere(installation Installation, clusterRole string) (c
 	}, nil
 }
 
-// NewRole is a Role in the namespace of the cluster.
+// NewRole returns a Role in the namespace of the cluster.
 func NewRole(installation Installation, name string, rules ...rbacv1.PolicyRule) *rbacv1.Role {
 	return &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: installation.AddOn.Namespace, Name: name}, Rules: rules}
 }
@@ -64,13 +64,13 @@ func bind(installation Installation, namespace, kind, role string) (client.Objec
 	}, nil
 }
 
-// bindingName is unlike that of any other binding: the namespace may be shared by clusters and add-ons.
+// bindingName returns a name that no other binding has: clusters and add-ons may share the namespace.
 func bindingName(installation Installation, kind, role string) string {
 	return fmt.Sprintf("open-cluster-management:%s:%s:%s:%s", installation.AddOn.Namespace, installation.AddOn.Name, strings.ToLower(kind),
 		role)
 }
 
-// subjects are the agents of the add-on on the cluster: the group of only these, if they are in it.
+// subjects returns the identity of the add-on's agents on the cluster: their service account, their group, or else their user.
 func subjects(installation Installation) ([]rbacv1.Subject, error) {
 	cluster, name := installation.AddOn.Namespace, installation.AddOn.Name
 	for _, registration := range installation.AddOn.Status.Registrations {

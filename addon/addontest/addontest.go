@@ -1,5 +1,5 @@
-// Package addontest helps to test add-ons without a hub: it has a client of a hub that is not there, and add-ons on clusters whose
-// configurations are known. It is for tests: what does not fit together panics.
+// Package addontest helps to test add-ons without a hub. It has a client that serves objects from memory, and makes Installations whose
+// configurations are known. It is for tests only: it panics on arguments that do not fit together.
 package addontest
 
 import (
@@ -25,18 +25,18 @@ import (
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 )
 
-// Scheme has the kinds that the client of a manager knows. Add your own to it.
+// Scheme returns a scheme with the kinds that the client of a manager knows. Add other kinds to it as needed.
 func Scheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(manager.AddToScheme(scheme))
 	return scheme
 }
 
-// Client is that of a hub with the objects. It is [ClientOf] for the kinds of Scheme.
+// Client returns a client of a hub that has the objects. It is [ClientOf] for the kinds of Scheme.
 func Client(objects ...client.Object) client.Client { return ClientOf(Scheme(), objects...) }
 
-// ClientOf is the client of a hub with the objects, which knows the kinds of the scheme. What it reads as unstructured, as package
-// addon/config does, is what was given here, field by field: what is written through the client does not change that.
+// ClientOf returns a client of a hub that has the objects, with the kinds of the scheme. Unstructured reads, which package addon/config
+// makes, return the objects exactly as they were given here, and do not see what is written through the client.
 func ClientOf(scheme *runtime.Scheme, objects ...client.Object) client.Client {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for kind := range scheme.AllKnownTypes() {
@@ -64,7 +64,7 @@ func ClientOf(scheme *runtime.Scheme, objects ...client.Object) client.Client {
 		})
 }
 
-// encode is the object as the API server would return it.
+// encode returns the object as the API server would.
 func encode(scheme *runtime.Scheme, object client.Object) *unstructured.Unstructured {
 	if encoded, ok := object.(*unstructured.Unstructured); ok {
 		return encoded
@@ -80,15 +80,15 @@ func encode(scheme *runtime.Scheme, object client.Object) *unstructured.Unstruct
 	return encoded
 }
 
-// Object is one of any kind, written as YAML.
+// Object parses an object of any kind from YAML.
 func Object(text string) *unstructured.Unstructured {
 	object := &unstructured.Unstructured{}
 	utilruntime.Must(yaml.Unmarshal([]byte(text), object))
 	return object
 }
 
-// Installation is an add-on on a cluster, which is to have the configurations as they are given: each of a kind of Scheme, or with its
-// apiVersion and kind. Change its Cluster and AddOn as the test needs it.
+// Installation returns an add-on on a cluster. Its status.configReferences name the configurations in their given state; each has a
+// kind of Scheme, or sets its apiVersion and kind. Change its Cluster and AddOn as the test needs.
 func Installation(cluster, addOn string, configurations ...client.Object) addon.Installation {
 	installation := addon.Installation{
 		Cluster: &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: cluster}},
@@ -100,7 +100,7 @@ func Installation(cluster, addOn string, configurations ...client.Object) addon.
 	return installation
 }
 
-// Reference is to a configuration in the state in which it is given, for status.configReferences.
+// Reference returns the entry of status.configReferences for a configuration in its given state.
 func Reference(configuration client.Object) addonv1beta1.ConfigReference {
 	encoded := encode(Scheme(), configuration)
 	hash, err := config.Hash(encoded)

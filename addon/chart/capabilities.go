@@ -12,7 +12,7 @@ import (
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 )
 
-// capabilitiesOf are those of a cluster, as far as it has told its version.
+// capabilitiesOf returns the capabilities of a cluster, as far as it reports its version.
 func capabilitiesOf(cluster *clusterv1.ManagedCluster) (*common.Capabilities, error) {
 	capabilities := common.DefaultCapabilities.Copy()
 	version := cluster.Status.Version.Kubernetes
@@ -27,8 +27,8 @@ func capabilitiesOf(cluster *clusterv1.ManagedCluster) (*common.Capabilities, er
 	return capabilities, nil
 }
 
-// HostingCapabilities is the Source of hostingClusterCapabilities for add-ons in hosted mode: its KubeVersion has Version, Major and
-// Minor, as that of .Capabilities has.
+// HostingCapabilities returns the Source of the value hostingClusterCapabilities for add-ons in hosted mode. Its KubeVersion has
+// Version, Major and Minor, as in .Capabilities.
 func HostingCapabilities(c client.Reader) values.Source {
 	return func(ctx context.Context, installation addon.Installation) (values.Values, error) {
 		if installation.Mode() != addon.Hosted {

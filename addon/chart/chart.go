@@ -1,5 +1,5 @@
-// Package chart makes the objects of an add-on from a Helm chart, such as one that the program embeds. It renders charts with Helm
-// itself; nothing is installed by Helm, on no cluster.
+// Package chart makes the objects of an add-on from a Helm chart, such as one that the program embeds. It renders charts with Helm's
+// library; no cluster gets a Helm release.
 //
 // Charts have the values that they are rendered with, and those that every add-on has:
 //
@@ -44,18 +44,18 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/addon/documents"
 )
 
-// Chart is a Helm chart of an add-on. It may be rendered from several goroutines.
+// Chart is a Helm chart of an add-on. It may be rendered from several goroutines at once.
 type Chart struct {
-	// Strict has Render fail if a template refers to a value that there is not.
+	// Strict makes Render fail if a template refers to a value that does not exist.
 	Strict bool
-	// TrimCRDDescriptions leaves the descriptions out of CustomResourceDefinitions, which can be most of their size: what is
-	// deployed passes through the hub.
+	// TrimCRDDescriptions removes descriptions from the schemas of CustomResourceDefinitions. They can be most of the size of a
+	// definition, all of which is stored on the hub.
 	TrimCRDDescriptions bool
 
 	files []*archive.BufferedFile
 }
 
-// Load reads a chart from a directory of the files, without those that its .helmignore names. It fails if there is none, or if it is
+// Load reads the chart in a directory of files, without the files that its .helmignore names. It fails if there is no chart or if it is
 // not valid.
 func Load(files fs.FS, dir string) (*Chart, error) {
 	c := &Chart{}
@@ -79,15 +79,15 @@ func Load(files fs.FS, dir string) (*Chart, error) {
 	return c, nil
 }
 
-// parse returns a chart of its own to whoever renders it: dependencies are switched on and off in it.
+// parse returns a new copy of the chart, because rendering changes it: it switches dependencies on and off.
 func (c *Chart) parse() (*chartv2.Chart, error) { return loader.LoadFiles(c.files) }
 
-// Render makes the objects for a cluster: the CustomResourceDefinitions of the chart's directories crds first. Objects without a
-// namespace are put into that of the release, if their kind lives in one: Render knows the kinds of Kubernetes and those that the chart
-// defines; templates of others have to say their namespace.
+// Render returns the objects for a cluster, beginning with the CustomResourceDefinitions in the chart's directories crds. Namespaced
+// objects without a namespace get the namespace of the release. Render knows whether a kind is namespaced for the kinds of Kubernetes
+// and those that the chart defines; templates of other kinds have to set the namespace.
 //
-// Of Helm's hooks, those of an installation are objects as others, those with pre-delete become hooks of the add-on, and the rest
-// are left out, tests among them. It fails, naming the file, if a template does, or yields what is no object.
+// Helm's install hooks become ordinary objects, and its pre-delete hooks become pre-delete hooks of the add-on. All other hooks, such
+// as tests, are omitted. Render fails, naming the file, if a template fails or its output is not an object.
 func (c *Chart) Render(installation addon.Installation, given values.Values) ([]client.Object, error) {
 	parsed, err := c.parse()
 	if err != nil {
@@ -125,7 +125,7 @@ func (c *Chart) Render(installation addon.Installation, given values.Values) ([]
 	return objects, nil
 }
 
-// isText tells whether a template yields no objects: notes for people, and what other templates include.
+// isText tells whether a file is no template of objects: notes for people, and templates that others include.
 func isText(name string) bool {
 	base := path.Base(name)
 	return base == "NOTES.txt" || strings.HasPrefix(base, "_")

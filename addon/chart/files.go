@@ -14,7 +14,7 @@ import (
 	"helm.sh/helm/v4/pkg/ignore"
 )
 
-// read reads the files of a chart, but for those that it wants to be ignored.
+// read returns the files of a chart, without those that its .helmignore excludes.
 func read(chart fs.FS) (all []*archive.BufferedFile, err error) {
 	rules, err := ignored(chart)
 	if err != nil {
@@ -60,8 +60,8 @@ var (
 	includes = regexp.MustCompile("\\b(?:include|template)\\s+[\"`]([^\"`]+)[\"`]")
 )
 
-// checkEmbedded fails if a chart that is embedded in the program lacks what its templates include, because it was embedded without those
-// files whose names begin with an underscore.
+// checkEmbedded fails if an embedded chart lacks templates that others include, because it was embedded without the files whose names
+// begin with an underscore.
 func (c *Chart) checkEmbedded(files fs.FS) error {
 	if _, embedded := files.(embed.FS); !embedded {
 		return nil

@@ -10,10 +10,11 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// annotationHook of Helm says when an object is applied, instead of with the others.
+// annotationHook is Helm's annotation for objects that are applied at a certain time, apart from the others.
 const annotationHook = "helm.sh/hook"
 
-// isLeftOut tells whether an object is for a moment that an add-on does not have. Hooks before a deletion it marks as the add-on's.
+// isLeftOut tells whether an object is a hook for a time that add-ons do not have. It turns Helm's pre-delete hooks into those of
+// add-ons.
 func isLeftOut(object client.Object) bool {
 	annotations := object.GetAnnotations()
 	text, isHook := annotations[annotationHook]
@@ -38,7 +39,7 @@ func isDefinition(object client.Object) bool {
 	return object.GetObjectKind().GroupVersionKind().GroupKind().String() == "CustomResourceDefinition.apiextensions.k8s.io"
 }
 
-// trim removes the descriptions of all schemas in a definition.
+// trim removes the descriptions from all schemas of a CustomResourceDefinition.
 func trim(object client.Object) {
 	definition, ok := object.(*unstructured.Unstructured)
 	if !ok {
@@ -53,7 +54,7 @@ func trim(object client.Object) {
 	}
 }
 
-// trimSchema leaves properties of the name description: those are objects.
+// trimSchema removes the descriptions from a schema. A property with the name description stays: it is an object, not a string.
 func trimSchema(schema any) {
 	switch schema := schema.(type) {
 	case map[string]any:

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// outside are the kinds of Kubernetes that live in no namespace.
+// outside has the cluster-scoped kinds of Kubernetes.
 var outside = func() map[schema.GroupKind]bool {
 	kinds := map[schema.GroupKind]bool{}
 	for group, names := range map[string]string{
@@ -36,8 +36,8 @@ var outside = func() map[schema.GroupKind]bool {
 	return kinds
 }()
 
-// place puts objects that say nothing else into the namespace of the release, as Helm does: those of the kinds of Kubernetes, and of
-// the kinds that the chart defines. Nobody tells here whether others live in a namespace.
+// place sets the namespace of the release on namespaced objects without a namespace, as Helm does. It knows the kinds of Kubernetes and
+// those that the chart defines; objects of other kinds stay as they are.
 func place(objects []client.Object, namespace string) {
 	defined := namespacedOf(objects)
 	for _, object := range objects {
@@ -49,7 +49,7 @@ func place(objects []client.Object, namespace string) {
 	}
 }
 
-// namespacedOf are the namespaced kinds of the CustomResourceDefinitions.
+// namespacedOf returns the namespaced kinds among those that the CustomResourceDefinitions define.
 func namespacedOf(objects []client.Object) map[schema.GroupKind]bool {
 	defined := map[schema.GroupKind]bool{}
 	for _, object := range objects {

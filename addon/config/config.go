@@ -1,14 +1,15 @@
-// Package config reads the configurations of an add-on as they are to be on one cluster.
+// Package config reads the configurations of an add-on in the state that one cluster is to have.
 //
-// Which configurations those are, and in which state, the hub says in the status of the ManagedClusterAddOn: it works out
-// whether the cluster's own, those of a placement or the defaults apply, and lets changes reach one cluster after the other.
-// An add-on that reads its configurations with this package follows these rollouts without doing anything else: while what it
-// reads is not what the cluster is to have now, it gets [addon.ErrNotYet], returns it, and what is on the cluster stays. A manager
-// does not even ask it before the hub has said for the first time what the cluster is to have, if Configs of its options has the type.
+// The status of the ManagedClusterAddOn names these configurations and their state. The hub writes it: it decides whether the
+// configurations of the ManagedClusterAddOn, of a placement, or the defaults apply, and rolls changes out to one cluster after the
+// other. An add-on that reads its configurations with this package follows these rollouts without code of its own: while the
+// configuration is not in the state that the cluster is to have, a read returns [addon.ErrNotYet], the add-on returns that error, and
+// the cluster keeps what it has. If the add-on's Options.Configs has the type, a manager does not call the add-on at all until the hub
+// has set the state for the first time.
 //
-// An add-on that is being deleted gets its configurations as they are: no rollout comes to it any more.
+// An add-on that is being deleted reads its configurations as they are, because no rollout reaches it any more.
 //
-// An add-on may have several configurations of a type. Those later in their order override those before.
+// An add-on may have several configurations of a type. Later ones override earlier ones.
 package config
 
 import (
@@ -31,12 +32,12 @@ import (
 // DeploymentConfigs is the type of AddOnDeploymentConfigs, for the Configs of an add-on's options.
 var DeploymentConfigs = addonv1beta1.GroupVersion.WithResource("addondeploymentconfigs")
 
-// ErrMissing is why a configuration that the cluster is to have cannot be read: there is none of its name. An add-on returns it like
-// [addon.ErrNotYet]: a condition says what is missing, what is on the cluster stays, and the add-on is asked again when a
-// configuration comes.
+// ErrMissing is returned when the configuration that the cluster is to have does not exist. An add-on returns it as it does
+// [addon.ErrNotYet]: a condition says what is missing, the cluster keeps what it has, and the add-on is called again when a
+// configuration changes.
 var ErrMissing = errors.New("does not exist")
 
-// DeploymentConfig reads the AddOnDeploymentConfig of an add-on; nil if it has none. It is Read otherwise.
+// DeploymentConfig reads the AddOnDeploymentConfig of an add-on as [Read] does. It returns nil if the add-on has none.
 func DeploymentConfig(ctx context.Context, c client.Client, installation addon.Installation) (*addonv1beta1.AddOnDeploymentConfig, error) {
 	config := &addonv1beta1.AddOnDeploymentConfig{}
 	found, err := Read(ctx, c, installation, config)
@@ -46,21 +47,20 @@ func DeploymentConfig(ctx context.Context, c client.Client, installation addon.I
 	return config, nil
 }
 
-// Read reads the configuration of the type of config that the add-on is to have on the cluster, the last one if it has several;
-// found is false if it has none. The type must be in the client's scheme.
+// Read reads the configuration of config's type that the add-on has on the cluster into config; with several, the last one. found is
+// false if the add-on has none. The type must be in the client's scheme.
 //
-// The client reads unstructured objects, once for each call: one that has them in its cache, as that of package
-// addon/manager has, does so without asking the API server. For that, Configs of the add-on's options has to name the version of
-// config.
+// Each call reads unstructured objects through the client. A client that has them in its cache, as that of package addon/manager does,
+// asks no API server; for that, Configs of the add-on's options has to name the version of config.
 //
-// It fails with [addon.ErrNotYet] while the configuration is in another state than the cluster is to have now, or the cluster is
-// to have one that it has not been given yet; and with [ErrMissing] if there is none of its name any more.
+// Read fails with [addon.ErrNotYet] while the configuration is not in the state that the cluster is to have, or the hub has not set
+// that state yet, and with [ErrMissing] if the configuration does not exist.
 func Read(ctx context.Context, c client.Client, installation addon.Installation, config client.Object) (found bool, err error) {
 	return readLast(ctx, c, installation, config, stateFor(installation))
 }
 
-// ReadPresent is Read, but for the state: it reads the configuration as it is now, whether or not its rollout has reached the
-// cluster. That is for what cannot wait, and does not change the cluster, such as signing a certificate.
+// ReadPresent reads like [Read], but whatever the state of the configuration: it does not wait for the rollout to reach the cluster. It
+// is for uses that cannot wait and do not change the cluster, such as signing a certificate.
 func ReadPresent(ctx context.Context, c client.Client, installation addon.Installation, config client.Object) (found bool, err error) {
 	return readLast(ctx, c, installation, config, inAnyState)
 }
@@ -78,7 +78,7 @@ func readLast(ctx context.Context, c client.Client, installation addon.Installat
 	return true, read(ctx, c, gvk, references[len(references)-1], config, check)
 }
 
-// given are References, unless the add-on has still to be given one of them.
+// given returns the References. It fails with addon.ErrNotYet while the state of one of them is not set.
 func given(installation addon.Installation, resource schema.GroupResource) ([]addonv1beta1.ConfigSpecHash, error) {
 	leaving := !installation.AddOn.DeletionTimestamp.IsZero()
 	for _, reference := range installation.AddOn.Status.ConfigReferences {
@@ -89,10 +89,10 @@ func given(installation addon.Installation, resource schema.GroupResource) ([]ad
 	return References(installation, resource), nil
 }
 
-// stateCheck fails if what was read is not in the state that is wanted.
+// stateCheck fails if an object is not in the desired state.
 type stateCheck func(object *unstructured.Unstructured, desired addonv1beta1.ConfigSpecHash) error
 
-// stateFor is the desired state, as long as the hub says which that is.
+// stateFor returns the stateCheck for an installation. An add-on that is being deleted has no desired state.
 func stateFor(installation addon.Installation) stateCheck {
 	if !installation.AddOn.DeletionTimestamp.IsZero() {
 		return inAnyState
@@ -113,8 +113,8 @@ func inDesiredState(object *unstructured.Unstructured, desired addonv1beta1.Conf
 	return nil
 }
 
-// ReadAll calls use with every configuration of the type of config that the add-on is to have on the cluster, in their order. It
-// fails as Read does, and when use fails.
+// ReadAll calls use with each configuration of config's type that the add-on has on the cluster, in their order. It fails as [Read]
+// does, or with the error of use.
 func ReadAll[T any, P interface {
 	*T
 	client.Object
@@ -139,14 +139,14 @@ func ReadAll[T any, P interface {
 	return nil
 }
 
-// Hash is the specHash of a configuration of any kind, by which status.configReferences tells one state of it from another: the
-// SHA-256, in lower-case hexadecimal, of the JSON of all its fields but apiVersion, kind, metadata and status. It has to be read
-// as unstructured: what Go makes of an object may lack what is empty.
+// Hash returns the specHash of a configuration of any kind, by which status.configReferences identifies its state: the SHA-256, in
+// lower-case hexadecimal, of the JSON of all its fields except apiVersion, kind, metadata and status. The configuration has to be read
+// as unstructured, because Go types may omit empty fields.
 func Hash(configuration *unstructured.Unstructured) (string, error) {
 	return addonconfig.Hash(configuration)
 }
 
-// References are the configurations of a type that an add-on is to have on the cluster, with the hashes of their desired state.
+// References returns the configurations of a type that an add-on has on the cluster, with the hashes of their desired state.
 func References(installation addon.Installation, resource schema.GroupResource) []addonv1beta1.ConfigSpecHash {
 	var references []addonv1beta1.ConfigSpecHash
 	for _, reference := range installation.AddOn.Status.ConfigReferences {
@@ -157,8 +157,8 @@ func References(installation addon.Installation, resource schema.GroupResource) 
 	return slices.Clip(references)
 }
 
-// InstallNamespace is for the InstallNamespace of an add-on's options: the agentInstallNamespace of the AddOnDeploymentConfig that
-// applies on the cluster; empty without one.
+// InstallNamespace returns a function for the InstallNamespace of an add-on's options. The function returns the agentInstallNamespace
+// of the AddOnDeploymentConfig that applies on the cluster, or an empty name if there is none.
 func InstallNamespace(c client.Client) func(context.Context, addon.Installation) (string, error) {
 	return func(ctx context.Context, installation addon.Installation) (string, error) {
 		config, err := DeploymentConfig(ctx, c, installation)

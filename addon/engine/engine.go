@@ -1,5 +1,5 @@
-// Package engine lists what a manager runs for its add-ons. The hub runs it for those of AddOnTemplates, and authors of other add-ons
-// through the package addon/manager.
+// Package engine registers the controllers that a manager runs for its add-ons. The hub runs them for the add-ons of AddOnTemplates,
+// and authors of other add-ons through package addon/manager.
 package engine
 
 import (
@@ -22,12 +22,12 @@ import (
 // Catalogue finds the code of an add-on.
 type Catalogue = catalogue.Catalogue
 
-// Options say which add-ons are run.
+// Options configure the controllers.
 type Options struct {
-	// Manager is a name for whoever runs them, which has to stay the same and be the value of a label: by it the permissions that were applied
-	// are found again.
+	// Manager identifies the manager that runs the add-ons. It has to be a valid label value and stay the same: the permissions that the
+	// manager applies are labelled with it.
 	Manager string
-	// Catalogue has the add-ons.
+	// Catalogue has the add-ons that the controllers run.
 	Catalogue Catalogue
 	// Configs are the types of configurations that any of the add-ons may read.
 	Configs []schema.GroupVersionResource
@@ -37,7 +37,7 @@ type Options struct {
 	Clock clock.PassiveClock
 }
 
-// Register adds the controllers to the manager. Its scheme needs RBAC, certificate requests, clusters, works and add-ons.
+// Register adds the controllers to the manager. Its scheme needs RBAC, CertificateSigningRequests, clusters, works and add-ons.
 func Register(mgr ctrl.Manager, o Options) error {
 	err := errors.Join(
 		signingrequest.AddIndex(context.Background(), mgr.GetFieldIndexer()),

@@ -1,4 +1,4 @@
-// Package lease is for the agents of add-ons: it tells the hub that the agent works, by a Lease beside it that it renews.
+// Package lease is for the agents of add-ons. It reports that the agent works, by a Lease next to the agent that it renews.
 package lease
 
 import (
@@ -22,36 +22,36 @@ import (
 )
 
 const (
-	// defaultInterval is how often a lease is renewed. The agent of the cluster waits for three times that, so it misses an
-	// add-on within a minute.
+	// defaultInterval is how often a lease is renewed. The agent of the cluster waits three times as long, so it notices within a minute
+	// when the agent stops.
 	defaultInterval = 15 * time.Second
-	// jitter keeps agents that start together from renewing together: it adds up to a quarter.
+	// jitter spreads the renewals of agents that start together: it adds up to a quarter of the interval.
 	jitter = 0.25
-	// retries is how often within an interval something that failed is tried again, so that it is soon known to work.
+	// retries is how often within an interval a failed renewal is tried again.
 	retries = 6
 )
 
-// Check tells whether a part of the agent works. It returns soon, at the latest when the context is done.
+// Check returns nil if a part of the agent works. It has to return soon, and when the context is done.
 type Check func(ctx context.Context) error
 
-// Options say whose lease it is. AddOn and Namespace are required.
+// Options configure an Updater. AddOn and Namespace are required.
 type Options struct {
 	// AddOn is the name of the add-on, and of the Lease.
 	AddOn string
-	// Namespace is where the agent is installed, and the Lease.
+	// Namespace is the namespace of the agent, and of the Lease.
 	Namespace string
-	// Interval is the time between renewals, to which up to a quarter is added: at least a second; 0 means 15 seconds. The
-	// lease tells it, and the add-on counts as unavailable after three times the interval without a renewal.
+	// Interval is the time between renewals, to which up to a quarter is added. It is at least a second; 0 means 15 seconds. The Lease
+	// records it, and the add-on counts as unavailable after three intervals without a renewal.
 	Interval time.Duration
-	// Checks are what has to work for the lease to be renewed.
+	// Checks have to succeed for the lease to be renewed.
 	Checks []Check
-	// Hub and Cluster are the agent's access to the hub and the name of its cluster there. With both, the Lease is in the
-	// namespace of the cluster on the hub if the managed cluster has no Leases, for which the agent needs get, create and update
-	// of leases there. The hub and agents of this project look at Leases on the managed cluster only: this is for hubs of which
-	// others look after such Leases. Elsewhere, take another way than HealthLease for clusters without Leases.
+	// Hub and Cluster are the agent's access to the hub, and the name of its cluster there. With both, on a managed cluster without the
+	// Lease API, the Lease is in the namespace of the cluster on the hub; the agent needs the rights to get, create and update leases
+	// there. The hub and the agents of this project only read Leases on the managed cluster: this is for other hubs. With the hub of this
+	// project, use another mode than HealthLease for clusters without the Lease API.
 	Hub     *rest.Config
 	Cluster string
-	// Clock is the source of time; nil means the machine's.
+	// Clock is the source of time; nil means the system clock.
 	Clock clock.Clock
 }
 
@@ -63,7 +63,7 @@ type Updater struct {
 	served  func() (bool, error)
 }
 
-// New returns an Updater for the cluster that the agent runs on. It fails if an option is missing or does not fit.
+// New returns an Updater for the cluster that the agent runs on. It fails if an option is missing or invalid.
 func New(cluster *rest.Config, o Options) (*Updater, error) {
 	if o.AddOn == "" || o.Namespace == "" {
 		return nil, errors.New("lease: Options need AddOn, the name of the add-on, and Namespace, where its agent is installed")
@@ -107,7 +107,7 @@ func New(cluster *rest.Config, o Options) (*Updater, error) {
 	return u, nil
 }
 
-// Start renews the lease until the context is done. What does not work is logged, and tried again.
+// Start renews the lease until the context is done. Errors are logged, and the renewal is tried again.
 func (u *Updater) Start(ctx context.Context) error {
 	logger := log.FromContext(ctx).WithValues("addOn", u.options.AddOn)
 	for {
@@ -126,7 +126,7 @@ func (u *Updater) Start(ctx context.Context) error {
 	}
 }
 
-// NeedLeaderElection is false: each replica of an agent tells of itself.
+// NeedLeaderElection returns false: each replica of an agent reports on its own.
 func (u *Updater) NeedLeaderElection() bool { return false }
 
 func (u *Updater) renew(ctx context.Context) error {
@@ -161,7 +161,8 @@ func (u *Updater) set(lease *coordinationv1.Lease) {
 	lease.Spec.RenewTime = &metav1.MicroTime{Time: u.options.Clock.Now()}
 }
 
-// where is the lease on the cluster, or on the hub if the cluster has none and the agent may use the hub.
+// where returns the client for leases on the cluster, or for those on the hub if the cluster has no Lease API and the agent has access
+// to the hub.
 func (u *Updater) where() (coordinationclient.LeaseInterface, error) {
 	if u.hub == nil {
 		return u.leases, nil

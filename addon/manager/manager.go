@@ -1,4 +1,4 @@
-// Package manager runs add-ons: it does for each of them what package addon says.
+// Package manager runs add-ons: it does for each of them what package addon describes.
 //
 // The user that it runs as needs on the hub, in all namespaces:
 //
@@ -56,18 +56,18 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/forwardproxy"
 )
 
-// Options of a Manager. Name is required.
+// Options configure a Manager. Name is required.
 type Options struct {
-	// Name of the manager, such as hello-manager: a DNS label that no other manager on the hub has and that stays the same. What it grants to
-	// agents is labelled with it, and its Lease has this name.
+	// Name of the manager, such as hello-manager. It is a DNS label that no other manager on the hub has, and it has to stay the same:
+	// the permissions that the manager applies for agents have a label with it, and the manager's Lease has this name.
 	Name string
-	// LeaderElection has only one of several replicas work, with a Lease in LeaderElectionNamespace; empty means the namespace
-	// of the pod.
+	// LeaderElection makes only one of several replicas work, with a Lease in LeaderElectionNamespace; empty means the namespace of the
+	// pod.
 	LeaderElection          bool
 	LeaderElectionNamespace string
-	// MetricsAddress is where metrics are served over HTTP, such as :8080; empty means nowhere.
+	// MetricsAddress is the address at which metrics are served over HTTP, such as :8080. Empty means that they are not served.
 	MetricsAddress string
-	// HealthAddress is where /healthz and /readyz are served, such as :8081; empty means nowhere.
+	// HealthAddress is the address at which /healthz and /readyz are served, such as :8081. Empty means that they are not served.
 	HealthAddress string
 }
 
@@ -79,7 +79,7 @@ type Manager struct {
 	addOns *requeue.AddOns
 }
 
-// New returns a manager for the hub. It fails if an option does not fit or the hub cannot be reached.
+// New returns a Manager for the hub. It fails if an option is invalid or the hub cannot be reached.
 func New(hub *rest.Config, o Options) (*Manager, error) {
 	if err := checkName(o.Name); err != nil {
 		return nil, err
@@ -97,22 +97,23 @@ func New(hub *rest.Config, o Options) (*Manager, error) {
 	return &Manager{name: o.Name, mgr: mgr, addOns: &requeue.AddOns{}}, nil
 }
 
-// Client reads from the manager's cache, which is filled once it has started, and writes to the hub. It knows the kinds of Kubernetes,
-// clusters, works and add-ons; add others to its Scheme.
+// Client returns a client that reads from the manager's cache, which is filled once the manager has started, and writes to the hub. It
+// knows the kinds of Kubernetes, clusters, works and add-ons; add others to its Scheme.
 //
-// The cache holds of Roles, ClusterRoles and their bindings those that this manager has applied, and of ManifestWorks and
-// CertificateSigningRequests those of add-ons: all others are not found. The first use of a kind that the manager does not watch, such as
-// Secrets, has it watch and keep all objects of that kind, for which it needs the rights. For single objects, and whatever the cache
-// lacks, there is APIReader; and for writing single objects, a client of your own.
+// Of Roles, ClusterRoles and their bindings, the cache has those that this manager has applied; of ManifestWorks and
+// CertificateSigningRequests, those of add-ons. The client does not find any others. The first use of another kind, such as Secrets,
+// makes the manager watch and keep all objects of that kind, for which it needs the rights. For single objects, and for what the cache
+// lacks, use APIReader, or a client of your own.
 func (m *Manager) Client() client.Client { return m.mgr.GetClient() }
 
-// APIReader reads from the hub each time, everything that the user of the manager may read. It works before the manager has started.
+// APIReader returns a reader that sends each request to the hub. It reads everything that the manager's user may read, and works before
+// the manager has started.
 func (m *Manager) APIReader() client.Reader { return m.mgr.GetAPIReader() }
 
-// Add gives add-ons to the manager. Those that come after Start are not run.
+// Add adds add-ons to the manager. It has no effect after Start.
 func (m *Manager) Add(agents ...addon.Agent) { m.agents = append(m.agents, agents...) }
 
-// Start runs the add-ons until the context is done. It fails if there are none, or what they need is missing on the hub.
+// Start runs the add-ons until the context is done. It fails if there are none, or if the hub lacks what they need.
 func (m *Manager) Start(ctx context.Context) error {
 	if err := setup(m.mgr, m.name, m.addOns, m.agents); err != nil {
 		return err
@@ -120,14 +121,13 @@ func (m *Manager) Start(ctx context.Context) error {
 	return m.mgr.Start(ctx)
 }
 
-// Trigger has the manager ask an add-on again for what it has on a cluster, and whether to approve or sign the certificate requests that
-// wait there: something has changed that the manager does not watch. It returns at once, and may be called from any
-// goroutine. A manager that does not work yet ignores it: it asks for all add-ons when it starts to.
+// Trigger makes the manager call an add-on again for its manifests on a cluster, and for a decision on the cluster's certificate
+// requests that wait. It is for changes that the manager does not watch. It returns at once, and may be called from any goroutine.
+// Before the manager works, it has no effect: the manager calls all add-ons when it starts to work.
 func (m *Manager) Trigger(cluster, addOn string) { m.addOns.Add(cluster, addOn) }
 
-// Setup adds add-ons to a manager of controller-runtime that is there for other reasons, too, under a name as in
-// Options, all of them in one call. The manager's scheme needs what AddToScheme adds, and its client is best one that reads its own writes.
-// The function that it returns is that of [Manager.Trigger].
+// Setup adds add-ons to an existing manager of controller-runtime, all of them in one call. name is as in [Options]. The manager's
+// scheme needs what AddToScheme adds, and its client should read its own writes. Setup returns a function like [Manager.Trigger].
 func Setup(mgr ctrl.Manager, name string, agents ...addon.Agent) (func(cluster, addOn string), error) {
 	addOns := &requeue.AddOns{}
 	if err := setup(mgr, name, addOns, agents); err != nil {
@@ -148,7 +148,7 @@ func setup(mgr ctrl.Manager, name string, addOns *requeue.AddOns, agents []addon
 		Clock: clock.RealClock{}})
 }
 
-// AddToScheme adds the kinds that a manager works with.
+// AddToScheme adds the kinds that a manager works with to a scheme.
 func AddToScheme(scheme *runtime.Scheme) error {
 	builder := runtime.NewSchemeBuilder(kubernetesscheme.AddToScheme, clusterv1.AddToScheme, workv1.AddToScheme, addonv1beta1.AddToScheme)
 	return builder.AddToScheme(scheme)
@@ -161,7 +161,7 @@ func checkName(name string) error {
 	return nil
 }
 
-// configsOf are the types that any of the add-ons reads, each in all versions in which one does.
+// configsOf returns the types that the add-ons read, each in all versions in which one of them does.
 func configsOf(agents []addon.Agent) (all []schema.GroupVersionResource) {
 	for _, agent := range agents {
 		for _, kind := range agent.Options().Configs {
@@ -173,7 +173,7 @@ func configsOf(agents []addon.Agent) (all []schema.GroupVersionResource) {
 	return all
 }
 
-// controllers are the options of a manager whose caches hold what it is in charge of, and of works not those of others.
+// controllers returns the options of a manager whose caches hold only objects of its add-ons.
 func (o Options) controllers() ctrl.Options {
 	scheme := runtime.NewScheme()
 	if err := AddToScheme(scheme); err != nil {

@@ -8,8 +8,8 @@
 //	HubKubeConfigSecret      the Secret with the access to the hub
 //	ManagedKubeConfigSecret  the Secret with the access to the cluster, in mode Hosted
 //
-// The last two are defaults; the others cannot be overridden. Besides those of text/template there is the function toJson, which
-// also quotes what is put into YAML: nodeSelector: {{ .NodeSelector | toJson }}.
+// The last two are defaults; the others cannot be overridden. In addition to the functions of text/template there is toJson, which also
+// quotes values for YAML: nodeSelector: {{ .NodeSelector | toJson }}.
 package manifests
 
 import (
@@ -27,9 +27,9 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/addon/documents"
 )
 
-// Templates are the parsed files of an add-on. They may be used from several goroutines.
+// Templates are the parsed files of an add-on. They may be used from several goroutines at once.
 type Templates struct {
-	// files are in the order in which they yield objects.
+	// files are in the order of their objects.
 	files []file
 }
 
@@ -38,8 +38,8 @@ type file struct {
 	template *template.Template
 }
 
-// Parse reads all files that match one of the patterns of path.Match, in alphabetical order. It fails if a pattern matches none,
-// or if a file is no template.
+// Parse reads all files that match one of the patterns of path.Match, in alphabetical order. It fails if a pattern matches no file, or
+// if a file is not a valid template.
 func Parse(files fs.FS, patterns ...string) (*Templates, error) {
 	var paths []string
 	for _, pattern := range patterns {
@@ -68,8 +68,8 @@ func Parse(files fs.FS, patterns ...string) (*Templates, error) {
 	return templates, nil
 }
 
-// Render makes the objects for a cluster. It fails, naming the file, if a template writes a value that there is not, or yields what is
-// no object; conditions on such a value are all right.
+// Render returns the objects for a cluster. It fails, naming the file, if a template prints a value that does not exist, or if its
+// output is not an object. Conditions may refer to values that do not exist.
 func (t *Templates) Render(installation addon.Installation, given values.Values) ([]client.Object, error) {
 	data := withBuiltIn(installation, given)
 	var objects []client.Object

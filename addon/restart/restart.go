@@ -1,4 +1,5 @@
-// Package restart is for the agents of add-ons: it has them end, to be started anew, when a file changes that they read only once.
+// Package restart is for the agents of add-ons: it ends them, so that they are started again, when a file changes that they read only
+// once.
 //
 // The kubeconfig with the access to the hub is such a file: it changes when the hub gets another address, certification authority or
 // proxy. The certificate and the token that it names need no restart: client-go reads them again.
@@ -14,17 +15,17 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/filewatch"
 )
 
-// ErrChanged is why a Watcher ends.
+// ErrChanged is the error with which a Watcher ends when a file has changed.
 var ErrChanged = errors.New("has changed: the agent ends, to be started anew with it")
 
-// Watcher ends when a file has another content. It can be added to a manager of controller-runtime, which then ends, too.
+// Watcher ends when the content of a file changes. It can be added to a manager of controller-runtime, which then ends, too.
 type Watcher struct {
 	files   []string
 	content map[string][]byte
 	changes *filewatch.Watcher
 }
 
-// OnChange returns a Watcher of files as they are now: call it before they are read for use. It fails if a file cannot be read.
+// OnChange returns a Watcher of files with their present content: call it before you read them. It fails if a file cannot be read.
 func OnChange(files ...string) (*Watcher, error) {
 	w := &Watcher{files: files, content: map[string][]byte{}, changes: filewatch.New(func() []string { return files })}
 	for _, file := range files {
@@ -50,10 +51,11 @@ func (w *Watcher) Start(ctx context.Context) (err error) {
 	return err
 }
 
-// NeedLeaderElection is false: every replica reads its files by itself.
+// NeedLeaderElection returns false: every replica reads its own files.
 func (w *Watcher) NeedLeaderElection() bool { return false }
 
-// changed is a file with another content. One that is missing, or empty, is about to be written.
+// changed returns the name of a file whose content has changed. A file that is missing or empty is about to be written, and does not
+// count.
 func (w *Watcher) changed() string {
 	for _, file := range w.files {
 		now, err := os.ReadFile(file)

@@ -13,11 +13,11 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/addon/images"
 )
 
-// Part makes values of one part of an AddOnDeploymentConfig.
+// Part returns values of one part of an AddOnDeploymentConfig.
 type Part func(config *addonv1beta1.AddOnDeploymentConfig) (Values, error)
 
-// FromDeploymentConfig is the Source of the values that the parts make of the add-on's AddOnDeploymentConfigs; if it has several, the
-// later ones override those before. It fails as config.Read does, and so follows rollouts.
+// FromDeploymentConfig returns a Source of the values that the parts return for the add-on's AddOnDeploymentConfigs; with several,
+// later ones override earlier ones. It fails as config.ReadAll does, and so follows rollouts.
 func FromDeploymentConfig(c client.Client, parts ...Part) Source {
 	return func(ctx context.Context, installation addon.Installation) (Values, error) {
 		var collected Values
@@ -35,7 +35,7 @@ func FromDeploymentConfig(c client.Client, parts ...Part) Source {
 	}
 }
 
-// Variables are the customizedVariables, each under its name.
+// Variables is the Part of customizedVariables, each under its name.
 func Variables(config *addonv1beta1.AddOnDeploymentConfig) (Values, error) {
 	variables := Values{}
 	for _, variable := range config.Spec.CustomizedVariables {
@@ -44,8 +44,8 @@ func Variables(config *addonv1beta1.AddOnDeploymentConfig) (Values, error) {
 	return variables, nil
 }
 
-// Plain are the customizedVariables, and the nodePlacement as NodeSelector and Tolerations: for Go templates that have no
-// values in values.
+// Plain is the Part of customizedVariables, and of the nodePlacement as NodeSelector and Tolerations. It is for Go templates, whose
+// values are not nested.
 func Plain(config *addonv1beta1.AddOnDeploymentConfig) (Values, error) {
 	plain, err := Variables(config)
 	if err != nil {
@@ -58,7 +58,7 @@ func Plain(config *addonv1beta1.AddOnDeploymentConfig) (Values, error) {
 	return plain, nil
 }
 
-// NodePlacement is global.nodeSelector and global.tolerations, as far as they are given.
+// NodePlacement is the Part of global.nodeSelector and global.tolerations, if they are set.
 func NodePlacement(config *addonv1beta1.AddOnDeploymentConfig) (Values, error) {
 	placement := config.Spec.NodePlacement
 	if placement == nil {
@@ -70,15 +70,15 @@ func NodePlacement(config *addonv1beta1.AddOnDeploymentConfig) (Values, error) {
 	}{placement.NodeSelector, placement.Tolerations})
 }
 
-// Proxy is global.proxyConfig, with httpProxy, httpsProxy, noProxy and caBundle; the latter is base64-encoded, as in the API.
+// Proxy is the Part of global.proxyConfig, with httpProxy, httpsProxy, noProxy and caBundle. caBundle is base64-encoded, as in the API.
 func Proxy(config *addonv1beta1.AddOnDeploymentConfig) (Values, error) {
 	return global(struct {
 		ProxyConfig addonv1beta1.ProxyConfig `json:"proxyConfig,omitzero"`
 	}{config.Spec.ProxyConfig})
 }
 
-// ResourceRequirements is the list global.resourceRequirements: each element has resources, and as containerIDRegex a
-// regular expression for the containers that they are for, as RESOURCE:NAME:CONTAINER. The last one that matches counts.
+// ResourceRequirements is the Part of the list global.resourceRequirements. Each element has resources, and containerIDRegex: a regular
+// expression for the containers that they are for, as RESOURCE:NAME:CONTAINER. The last one that matches counts.
 func ResourceRequirements(config *addonv1beta1.AddOnDeploymentConfig) (Values, error) {
 	type element struct {
 		ContainerIDRegex string                      `json:"containerIDRegex"`
@@ -105,8 +105,8 @@ func global(object any) (Values, error) {
 	return Values{"global": inner}, nil
 }
 
-// Image is the Part that says where an image is pulled from, if the registries of the configuration have it elsewhere. The key
-// may have dots: global.imageOverrides.agent is the value agent in imageOverrides in global.
+// Image returns a Part with where an image is pulled from, if the registries of the configuration have it elsewhere. The key may have
+// dots: global.imageOverrides.agent is the value agent in imageOverrides in global.
 func Image(key, image string) Part {
 	return func(config *addonv1beta1.AddOnDeploymentConfig) (Values, error) {
 		if other := images.Override(config.Spec.Registries, image); other != image {
@@ -116,9 +116,9 @@ func Image(key, image string) Part {
 	}
 }
 
-// AgentImage is the Source that says where an image is pulled from on the cluster: from the registries of the
-// AddOnDeploymentConfig, else from those that the annotation open-cluster-management.io/image-registries of the cluster
-// names, else from where it is. The key is as that of [Image].
+// AgentImage returns a Source with where an image is pulled from on the cluster: from the registries of the AddOnDeploymentConfig, or
+// else from those in the annotation open-cluster-management.io/image-registries of the cluster, or else from where it is. The key is as
+// that of [Image].
 func AgentImage(c client.Client, key, image string) Source {
 	return func(ctx context.Context, installation addon.Installation) (Values, error) {
 		mirrors, err := images.OfCluster(installation.Cluster)
@@ -133,13 +133,13 @@ func AgentImage(c client.Client, key, image string) Source {
 	}
 }
 
-// OverrideImage returns where the mirrors have an image pulled from: the last one that matches counts. Without one, it is
-// the image.
+// OverrideImage returns where the mirrors have an image pulled from. The last mirror that matches counts; without one, it returns the
+// image.
 func OverrideImage(mirrors []addonv1beta1.ImageMirror, image string) string {
 	return images.Override(mirrors, image)
 }
 
-// at is a value under a key with dots.
+// at returns a value under a key with dots.
 func at(key string, value any) Values {
 	if first, rest, nested := strings.Cut(key, "."); nested {
 		return Values{first: at(rest, value)}

@@ -1,6 +1,5 @@
-// Package values collects what the manifests of an add-on are rendered with on one cluster: from the annotation of the
-// ManagedClusterAddOn, from its AddOnDeploymentConfig, or from wherever the add-on has them. Packages addon/chart and
-// addon/manifests take them.
+// Package values collects the values with which the manifests of an add-on are rendered on one cluster: from the annotation of the
+// ManagedClusterAddOn, from its AddOnDeploymentConfig, or from any other source. Packages addon/chart and addon/manifests take them.
 package values
 
 import (
@@ -12,16 +11,16 @@ import (
 	"github.com/capstan-io/capstan/addon"
 )
 
-// Annotation on a ManagedClusterAddOn holds values as a JSON object.
+// Annotation is the annotation of a ManagedClusterAddOn with values as a JSON object.
 const Annotation = "addon.open-cluster-management.io/values"
 
-// Values are named. Those that are Values themselves, or map[string]any, have names inside.
+// Values are values by their names. Those that are Values themselves, or map[string]any, are nested.
 type Values = map[string]any
 
-// Source finds values for an add-on on a cluster; nil if it has none.
+// Source returns values for an add-on on a cluster; nil if it has none.
 type Source func(ctx context.Context, installation addon.Installation) (Values, error)
 
-// Collect merges the values of all sources: the later ones override those before. It fails if one of them does.
+// Collect merges the values of all sources: later ones override earlier ones. It fails if a source does.
 func Collect(ctx context.Context, installation addon.Installation, sources ...Source) (Values, error) {
 	collected := Values{}
 	for _, source := range sources {
@@ -34,8 +33,8 @@ func Collect(ctx context.Context, installation addon.Installation, sources ...So
 	return collected, nil
 }
 
-// Merge returns base with all that override has. What is an object in both is merged in turn; anything else, lists included, is
-// replaced as a whole. Neither argument is changed.
+// Merge returns base, overridden by override. Objects in both are merged recursively; anything else, lists included, is replaced as a
+// whole. Neither argument is changed.
 func Merge(base, override Values) Values {
 	merged := maps.Clone(base)
 	if merged == nil {
@@ -70,7 +69,7 @@ func FromAnnotation(_ context.Context, installation addon.Installation) (Values,
 	return values, nil
 }
 
-// Of turns a struct into values, named as in its JSON.
+// Of returns the fields of a struct as values, named as in its JSON.
 func Of(object any) (Values, error) {
 	text, err := json.Marshal(object)
 	if err != nil {

@@ -72,8 +72,8 @@ func ofAddOn(o client.Object) bool {
 	return o.GetLabels()[fleet.LabelAddOnName] != "" && o.GetLabels()[fleet.LabelClusterName] != ""
 }
 
-// Reconcile approves the request if it is for what the add-on registers for, and by whom it has to be. Everything else is
-// left to a person.
+// Reconcile approves the request if the agent of the right cluster asks for exactly the identity that the add-on registers with. Other
+// requests are left to an administrator.
 func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	csr := &certificatesv1.CertificateSigningRequest{}
 	if err := c.client.Get(ctx, req.NamespacedName, csr); err != nil {
@@ -111,8 +111,8 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, c.decide(ctx, csr, installation, agent.Options().Registration)
 }
 
-// installation is the add-on that the request is for, without AddOn if that does not exist. One that is about to go needs its access
-// until it is gone, for its pre-delete hooks.
+// installation returns the add-on that the request is for; its AddOn is nil if that does not exist. An add-on that is being deleted
+// counts: its pre-delete hooks may need access to the hub.
 func (c *Controller) installation(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) (addon.Installation, error) {
 	cluster, addOn := &clusterv1.ManagedCluster{}, &addonv1beta1.ManagedClusterAddOn{}
 	name := csr.Labels[fleet.LabelClusterName]
@@ -125,7 +125,7 @@ func (c *Controller) installation(ctx context.Context, csr *certificatesv1.Certi
 	return addon.Installation{Cluster: cluster, AddOn: addOn}, nil
 }
 
-// decide asks the add-on, too.
+// decide asks the add-on, if it has a say, and approves the request.
 func (c *Controller) decide(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, installation addon.Installation,
 	registration *addon.Registration) error {
 	if registration.Approve != nil {
@@ -141,7 +141,7 @@ func (c *Controller) decide(ctx context.Context, csr *certificatesv1.Certificate
 	return signingrequest.Approve(ctx, c.client, csr, c.Clock.Now(), "Auto approving addon agent certificate.")
 }
 
-// withhold leaves the request to a person, and says where an administrator of the add-on looks why.
+// withhold leaves the request to an administrator, and records the reason in an event of the add-on.
 func (c *Controller) withhold(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, installation addon.Installation,
 	why string) {
 	log.FromContext(ctx).Info("Certificate request of an add-on left for an administrator", "addOn",

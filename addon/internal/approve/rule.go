@@ -15,8 +15,8 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/signingrequest"
 )
 
-// check returns nil if the request is one of the agent of its cluster, for exactly the identity that the add-on
-// registers with the signer. The error says what is wrong.
+// check returns nil if the request comes from the agent of its cluster and asks for exactly the identity that the add-on registers
+// with. The error says what is wrong.
 func check(csr *certificatesv1.CertificateSigningRequest, configs []addonv1beta1.RegistrationConfig) error {
 	cluster, addOn := csr.Labels[fleet.LabelClusterName], csr.Labels[fleet.LabelAddOnName]
 	if err := checkRequester(csr, cluster); err != nil {
@@ -39,8 +39,8 @@ func check(csr *certificatesv1.CertificateSigningRequest, configs []addonv1beta1
 	return checkNames(request, addOn)
 }
 
-// checkRequester wants the agent of the cluster, whatever the label says that anybody can set. What the gRPC server asks for is
-// asked for by the user that it names.
+// checkRequester requires that the request comes from the agent of the cluster; the label alone proves nothing, because any requester
+// can set it. The gRPC server makes requests on behalf of the user in an annotation.
 func checkRequester(csr *certificatesv1.CertificateSigningRequest, cluster string) error {
 	user, groups := csr.Spec.Username, csr.Spec.Groups
 	if user == fleet.ServiceAccountUser(fleet.NamespaceHub, fleet.ServiceAccountGRPCServer) {
@@ -56,7 +56,7 @@ func checkRequester(csr *certificatesv1.CertificateSigningRequest, cluster strin
 	return nil
 }
 
-// checkUsages wants those of a client; of a signer of the add-on's own, those of a server will do.
+// checkUsages requires the usages of a client certificate. With a signer of the add-on's own, server auth may replace client auth.
 func checkUsages(csr *certificatesv1.CertificateSigningRequest) error {
 	usages := csr.Spec.Usages
 	if csr.Spec.SignerName != fleet.SignerKubeAPIServerClient {
@@ -74,7 +74,7 @@ func checkUsages(csr *certificatesv1.CertificateSigningRequest) error {
 	return nil
 }
 
-// checkSubject wants the subject and nothing else.
+// checkSubject requires exactly the wanted subject.
 func checkSubject(request *x509.CertificateRequest, want addonv1beta1.Subject) error {
 	if !signingrequest.IsFor(request, want) {
 		wanted := pkix.Name{CommonName: want.User, Organization: want.Groups, OrganizationalUnit: want.OrganizationUnits}
@@ -83,7 +83,7 @@ func checkSubject(request *x509.CertificateRequest, want addonv1beta1.Subject) e
 	return nil
 }
 
-// checkNames wants no other name than the add-on's own.
+// checkNames allows the DNS name of the add-on, and no other subject alternative name.
 func checkNames(request *x509.CertificateRequest, addOn string) error {
 	for _, name := range request.DNSNames {
 		if !strings.EqualFold(name, fleet.AddOnDNSName(addOn)) {

@@ -1,4 +1,4 @@
-// Package catalogue finds the add-ons that a manager is in charge of.
+// Package catalogue finds the add-ons that a manager runs.
 package catalogue
 
 import (
@@ -13,12 +13,13 @@ import (
 
 // Catalogue finds the code of an add-on.
 type Catalogue interface {
-	// Agent returns the code of an add-on on a cluster; nil if it is somebody else's. An error means that it is not known now whose it
-	// is, or what it is.
+	// Agent returns the code of an add-on on a cluster, or nil if this manager does not run the add-on. An error means that it cannot
+	// tell now.
 	Agent(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn) (addon.Agent, error)
 }
 
-// Installation is what an agent is asked about: an add-on on a cluster, which is nil if there is none of that name.
+// Installation returns the add-on on a cluster as the agent's methods get it. cluster is nil if there is no ManagedCluster of that
+// name.
 func Installation(agent addon.Agent, cluster *clusterv1.ManagedCluster, addOn *addonv1beta1.ManagedClusterAddOn) addon.Installation {
 	installation := addon.Installation{Cluster: cluster, AddOn: addOn}
 	if choose := agent.Options().HostingCluster; choose != nil && cluster != nil {
@@ -27,10 +28,10 @@ func Installation(agent addon.Agent, cluster *clusterv1.ManagedCluster, addOn *a
 	return installation
 }
 
-// Fixed is a Catalogue that stays the same.
+// Fixed is a Catalogue of add-ons that are known from the start.
 type Fixed map[string]addon.Agent
 
-// Of makes a Catalogue of the agents. It fails if there are none, two have the same name, or the options of one do not fit.
+// Of returns a Catalogue of the agents. It fails if there are none, if two have the same name, or if the options of one are invalid.
 func Of(agents ...addon.Agent) (Fixed, error) {
 	if len(agents) == 0 {
 		return nil, errors.New("no add-on is given: a manager needs at least one")
@@ -52,7 +53,7 @@ func Of(agents ...addon.Agent) (Fixed, error) {
 	return fixed, nil
 }
 
-// Agent is the one of the add-on's name, or nil.
+// Agent returns the agent with the add-on's name, or nil.
 func (f Fixed) Agent(_ context.Context, addOn *addonv1beta1.ManagedClusterAddOn) (addon.Agent, error) {
 	agent, ok := f[addOn.Name]
 	if !ok {
@@ -61,7 +62,7 @@ func (f Fixed) Agent(_ context.Context, addOn *addonv1beta1.ManagedClusterAddOn)
 	return agent, nil
 }
 
-// asked is an agent whose options are known, and not asked for again.
+// asked is an agent whose options have been read, once.
 type asked struct {
 	addon.Agent
 	options addon.Options

@@ -10,7 +10,7 @@ import (
 	"github.com/capstan-io/capstan/addon"
 )
 
-// check finds the mistakes that can be found before any cluster is looked at.
+// check returns the mistakes in options that do not depend on a cluster.
 func check(options addon.Options) error {
 	if options.Name == "" {
 		return errors.New("there is no Name: set it to that of its ClusterManagementAddOn")

@@ -18,17 +18,17 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/text"
 )
 
-// Input is what the health of an add-on on one cluster follows from.
+// Input is what determines the health of an add-on on one cluster.
 type Input struct {
 	Options      addon.Options
 	Installation addon.Installation
-	// Works are the ManifestWorks of the add-on, with the status that the agents report. They are not changed. Those of
-	// pre-delete hooks do not count.
+	// Works are the ManifestWorks of the add-on, with the status that the agents report. They are not changed. Works of pre-delete hooks
+	// do not count.
 	Works []workv1.ManifestWork
 }
 
-// Condition is the condition Available of the add-on, without its times. It is nil if it is not to be set: somebody else finds it
-// out, or the cluster has not been heard of, which is what the condition says then. mode is for
+// Condition returns the condition Available of the add-on, without its times. It is nil if this package does not set it: because the
+// add-on or its lease does, or because the hub has set it to Unknown for a cluster without heartbeats. mode is the value for
 // status.healthCheck.mode.
 func Condition(in Input) (condition *metav1.Condition, mode addonv1beta1.HealthCheckMode) {
 	health := in.Options.Health
@@ -47,8 +47,8 @@ func Condition(in Input) (condition *metav1.Condition, mode addonv1beta1.HealthC
 	return &found, addonv1beta1.HealthCheckModeCustomized
 }
 
-// deployed are the works that bring the add-on to its clusters, and are to stay. Others, on clusters that it has nothing to do with, may
-// say of themselves that they are its works.
+// deployed returns the works that deploy the add-on to its clusters and are not being deleted. Works on other clusters may carry the
+// labels of the add-on, too; they do not count.
 func (in Input) deployed() (works []workv1.ManifestWork) {
 	addOn := in.Installation.AddOn
 	clusters := []string{addOn.Namespace, in.Installation.HostingCluster}
@@ -61,14 +61,14 @@ func (in Input) deployed() (works []workv1.ManifestWork) {
 	return works
 }
 
-// isUnknown tells whether the hub has not heard of the cluster for too long.
+// isUnknown tells whether the cluster has sent no heartbeat for too long.
 func isUnknown(installation addon.Installation) bool {
 	return installation.Cluster != nil && meta.IsStatusConditionPresentAndEqual(installation.Cluster.Status.Conditions,
 		fleet.ConditionClusterAvailable, metav1.ConditionUnknown)
 }
 
-// ofWorks is whether everything is on the clusters. What is reported of the version of a work before counts until the agent has
-// seen the present one: an add-on that is changed does not stop to work because of that.
+// ofWorks returns whether all objects are on the clusters. Until the agent has seen the present version of a work, the report on the
+// version before counts: a change of the add-on does not make it unavailable.
 func ofWorks(works []workv1.ManifestWork) metav1.Condition {
 	if len(works) == 0 {
 		return unknown(fleet.ReasonWorkNotFound, "There is no ManifestWork of the add-on: the condition %s tells why, if there should be one",
@@ -101,19 +101,19 @@ func ofWork(work *workv1.ManifestWork) metav1.Condition {
 	}
 }
 
-// severity orders conditions: what is known to be wrong says more than what is not known.
+// severity orders conditions: a known problem ranks above an unknown state.
 func severity(condition metav1.Condition) int {
 	return slices.Index([]metav1.ConditionStatus{metav1.ConditionTrue, metav1.ConditionUnknown, metav1.ConditionFalse}, condition.Status)
 }
 
-// finding is what was found out of one object.
+// finding is the health of one object.
 type finding struct {
 	object   string
 	reported bool
 	err      error
 }
 
-// probe looks at every object on which the health depends.
+// probe checks every object on which the health depends.
 func probe(in Input) metav1.Condition {
 	if in.Options.Health.Mode == addon.HealthProbes && len(in.Options.Health.Probes) == 0 {
 		return unknown(fleet.ReasonNoProbeResult, "Probe results are not returned: the add-on has no Probes in the Health of its options")
@@ -143,7 +143,7 @@ func probe(in Input) metav1.Condition {
 	}
 }
 
-// idle are the probes that are about none of the objects on the clusters: with a typing error, it may be.
+// idle returns the probes that match no object on the clusters, for example because of a typing error.
 func (in Input) idle() (probes []string) {
 	if in.Options.Health.Mode != addon.HealthProbes {
 		return nil
@@ -166,7 +166,7 @@ func identify(object workv1.ManifestResourceMeta) workv1.ResourceIdentifier {
 	return workv1.ResourceIdentifier{Group: object.Group, Resource: object.Resource, Namespace: object.Namespace, Name: object.Name}
 }
 
-// findings are sorted by object, so that a message does not change with the order in which things are listed.
+// findings are sorted by object, so that messages do not depend on the order of lists.
 func findings(in Input) (all []finding) {
 	for i := range in.Works {
 		work := &in.Works[i]
@@ -182,7 +182,7 @@ func findings(in Input) (all []finding) {
 	return all
 }
 
-// look tells whether an object is healthy; ok is false if it does not matter.
+// look returns the health of an object; ok is false if it does not count.
 func (in Input) look(reported *workv1.ManifestCondition) (f finding, ok bool) {
 	kind := schema.GroupKind{Group: reported.ResourceMeta.Group, Kind: reported.ResourceMeta.Kind}
 	f.reported = len(reported.StatusFeedbacks.Values) > 0
@@ -199,8 +199,7 @@ func (in Input) look(reported *workv1.ManifestCondition) (f finding, ok bool) {
 	return f, true
 }
 
-// ask asks the probes of the add-on's author, if what they wait for is reported. The first that is not content is the one to be
-// heard.
+// ask runs the author's probes for an object, if the status that they need is reported. The first failure counts.
 func (in Input) ask(reported *workv1.ManifestCondition) (f finding, ok bool) {
 	object := reported.ResourceMeta
 	f.reported = true

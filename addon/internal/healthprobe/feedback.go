@@ -1,5 +1,5 @@
-// Package healthprobe decides whether an add-on works by what managed clusters report of its objects. It
-// is pure: it says what is to be reported, and what follows from the report.
+// Package healthprobe determines from what managed clusters report of the objects of an add-on whether the add-on works. It is pure: it
+// returns which status has to be reported, and the condition that follows from a report.
 package healthprobe
 
 import (
@@ -19,9 +19,8 @@ var (
 	daemonSet  = schema.GroupKind{Group: "apps", Kind: "DaemonSet"}
 )
 
-// Feedback is what has to be reported of an object for its health to be known, together with what the author of the add-on asks
-// for: of the entries in manifestConfigs that are about an object, one alone says what is reported. ok is false if the
-// health does not depend on the object.
+// Feedback returns the rules for the status that has to be reported of an object, together with the rules of the add-on's author: only
+// one entry in manifestConfigs decides what is reported of an object. ok is false if the health does not depend on the object.
 func Feedback(health addon.Health, kind schema.GroupVersionKind, object workv1.ResourceIdentifier,
 	authored []workv1.FeedbackRule) (rules []workv1.FeedbackRule, ok bool) {
 	rules = needed(health, kind, object)
@@ -49,7 +48,7 @@ func needed(health addon.Health, kind schema.GroupVersionKind, object workv1.Res
 	}
 }
 
-// checks tells whether a mode looks at the objects of a kind.
+// checks tells whether a mode checks the objects of a kind.
 func checks(mode addon.HealthMode, kind schema.GroupKind) bool {
 	switch mode {
 	case addon.HealthDeployments:
@@ -61,7 +60,7 @@ func checks(mode addon.HealthMode, kind schema.GroupKind) bool {
 	}
 }
 
-// merge adds rules to others. Of two values of one name, which an agent would refuse, the first counts.
+// merge appends rules. Of two values with the same name, which an agent would refuse, the first is kept.
 func merge(kind schema.GroupVersionKind, rules, more []workv1.FeedbackRule) []workv1.FeedbackRule {
 	names := map[string]bool{}
 	for _, rule := range rules {

@@ -18,8 +18,9 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/predicates"
 )
 
-// stateChanged leaves out changes of the status and of metadata. It compares what package addon/config compares: the definition of the
-// kind may have changed what a configuration is without a new generation, or somebody has made it anew while nobody watched.
+// stateChanged matches changes of the content, not of status and metadata. It compares what package addon/config compares: a new
+// definition of the kind can change the content without a new generation, and an object that was deleted and created again while the
+// watch was interrupted arrives as an update.
 func stateChanged(e event.UpdateEvent) bool {
 	before, ok := e.ObjectOld.(*unstructured.Unstructured)
 	after, too := e.ObjectNew.(*unstructured.Unstructured)
@@ -31,36 +32,37 @@ func stateChanged(e event.UpdateEvent) bool {
 	return errThen != nil || errNow != nil || then != now
 }
 
-// notCreated leaves out the works that the controller has just made.
+// notCreated ignores the creation of works, which this controller creates itself.
 func notCreated() predicate.Predicate {
 	return predicate.Funcs{CreateFunc: func(event.CreateEvent) bool { return false }}
 }
 
-// permissionChanged matches what happens to permissions that the controller has applied, until somebody takes the labels off.
+// permissionChanged matches changes of permissions that the controller has applied, including the removal of their labels.
 func (c *Controller) permissionChanged() predicate.Predicate {
 	return predicate.And(predicates.Either(c.applied), c.notNew())
 }
 
-// notNew leaves out the permissions that the controller has just made, but not those that it finds, nor those that come when their add-on
-// is gone: that may have gone while they were made, and has not taken them along, for then they were not in the cache.
+// notNew ignores the creation of permissions, which this controller creates itself. It does not ignore those that exist when the watch
+// starts, and those whose add-on is gone: the add-on may have been deleted before its new permissions were in the cache, so that its
+// cleanup did not find them.
 func (c *Controller) notNew() predicate.Predicate {
 	return predicate.Funcs{CreateFunc: func(e event.CreateEvent) bool {
 		if e.IsInInitialList {
 			return true
 		}
-		// What the cache has will do, and waiting for what was written last would hold up all events: an add-on that has gone without the
-		// cache knowing yet has an event of its own.
+		// A read of the cache as it is suffices, and one that waits for the latest write would block all events: an add-on that is deleted
+		// later has an event of its own.
 		return c.client.Get(context.Background(), keyOf(e.Object), &addonv1beta1.ManagedClusterAddOn{},
 			client.DisableReadYourWritesConsistency) != nil
 	}}
 }
 
-// foreign are conditions of an add-on that its manager neither sets nor needs.
+// foreign are conditions of an add-on that its manager neither sets nor reads.
 var foreign = []string{
 	fleet.ConditionProgressing, fleet.ConditionDegraded, fleet.ConditionCertificateRotated, fleet.ConditionTokenRefreshed,
 }
 
-// matters leaves out the changes of others that the controller has nothing to do with: reports of the agent, mostly.
+// matters ignores changes that do not affect this controller, mostly reports of the agent.
 func matters(e event.UpdateEvent) bool {
 	before, ok := e.ObjectOld.(*addonv1beta1.ManagedClusterAddOn)
 	after, too := e.ObjectNew.(*addonv1beta1.ManagedClusterAddOn)
@@ -71,7 +73,7 @@ func matters(e event.UpdateEvent) bool {
 		!slices.Equal(before.Finalizers, after.Finalizers) || !equality.Semantic.DeepEqual(stripped(before), stripped(after))
 }
 
-// stripped is what of the status may matter.
+// stripped returns the part of the status that affects this controller.
 func stripped(addOn *addonv1beta1.ManagedClusterAddOn) addonv1beta1.ManagedClusterAddOnStatus {
 	status := addOn.Status
 	status.Conditions = slices.DeleteFunc(slices.Clone(status.Conditions), func(c metav1.Condition) bool {
@@ -81,7 +83,7 @@ func stripped(addOn *addonv1beta1.ManagedClusterAddOn) addonv1beta1.ManagedClust
 	return status
 }
 
-// works tells whether an add-on is there and available, for others to build on.
+// works tells whether an add-on exists and is available, so that add-ons that depend on it can be deployed.
 func works(o client.Object) bool {
 	addOn, ok := o.(*addonv1beta1.ManagedClusterAddOn)
 	return ok && addOn.DeletionTimestamp.IsZero() && meta.IsStatusConditionTrue(addOn.Status.Conditions, fleet.ConditionAvailable)

@@ -22,7 +22,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// ofCluster asks for the add-ons on a cluster, and for those that it hosts, to which its change matters.
+// ofCluster enqueues the add-ons on a cluster, and those that the cluster hosts, if its change affects them.
 func (c *Controller) ofCluster() handler.EventHandler {
 	all := func(ctx context.Context, o client.Object, q queue) {
 		for _, addOn := range c.addOns(ctx, client.InNamespace(o.GetName())) {
@@ -62,7 +62,7 @@ func add(q queue, requests []reconcile.Request) {
 	}
 }
 
-// concerns tells whether a change of the cluster matters to an add-on on it.
+// concerns tells whether a change of the cluster affects an add-on on it.
 func (c *Controller) concerns(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn, before, after *clusterv1.ManagedCluster) bool {
 	agent, err := c.Catalogue.Agent(ctx, addOn)
 	if err != nil || agent == nil {
@@ -84,9 +84,9 @@ func (c *Controller) concerns(ctx context.Context, addOn *addonv1beta1.ManagedCl
 		!equality.Semantic.DeepEqual(before.Status.ClusterClaims, after.Status.ClusterClaims) || before.Status.Version != after.Status.Version
 }
 
-// depends tells whether it matters to an add-on that its cluster is heard of, or not any more: to how long hooks are waited for, to what is
-// said of its health, and to what is said of works that the cluster has not answered to. An outage of a whole fleet is nothing new
-// to most add-ons, and to look at each would be to render all of them.
+// depends tells whether a change of the cluster's availability affects an add-on: how long it waits for hooks, its health, or the state
+// of works that the cluster has not reported on. For most add-ons an outage changes nothing, and reconciling all of them would mean to
+// render all of them.
 func (c *Controller) depends(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn, health addon.HealthMode, before,
 	after metav1.ConditionStatus) bool {
 	switch {

@@ -15,13 +15,12 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// configuredTimeout is how long the hub may take to set Configured before that is told of. Mostly it does so at once, and a write for each
-// add-on would be in vain.
+// configuredTimeout is how long the hub may take to set Configured before a condition says that the add-on waits for it. The hub
+// usually sets it at once; a write for each add-on until then would be wasted.
 const configuredTimeout = 10 * time.Second
 
-// awaitsConfigs tells whether the add-on has still to be given configurations: one that they are announced to, or that the hub
-// has not looked at. One that has been given some goes on with them until it gets others. One that leaves does not hear of it
-// any more.
+// awaitsConfigs tells whether the add-on waits for configurations: for one that is announced, or for the hub's first decision. An
+// add-on that has configurations keeps them until it gets others, and an add-on that is being deleted waits for none.
 func (p *pass) awaitsConfigs() bool {
 	if len(p.options.Configs) == 0 || !p.addOn.DeletionTimestamp.IsZero() {
 		return false
@@ -33,7 +32,7 @@ func (p *pass) awaitsConfigs() bool {
 	return p.hubConfigures() && len(references) == 0 && !meta.IsStatusConditionTrue(p.addOn.Status.Conditions, fleet.ConditionConfigured)
 }
 
-// hubConfigures tells whether the hub says which configurations the add-on has.
+// hubConfigures tells whether the hub decides which configurations the add-on has.
 func (p *pass) hubConfigures() bool {
 	return p.catalogueEntry != nil && !addon.SelfManaged(p.catalogueEntry)
 }
@@ -45,7 +44,8 @@ func (p *pass) reads(reference addonv1beta1.ConfigReference) bool {
 	})
 }
 
-// tellOfConfigs says that the configurations are waited for, unless the hub has said itself what about them is amiss.
+// tellOfConfigs says in a condition that the add-on waits for configurations, unless the hub's own condition says what is wrong with
+// them.
 func (p *pass) tellOfConfigs() {
 	if meta.FindStatusCondition(p.addOn.Status.Conditions, fleet.ConditionConfigured) != nil {
 		return

@@ -1,5 +1,5 @@
-// Package installation brings an add-on to a cluster and takes it away again: everything that a manager does for one
-// ManagedClusterAddOn, except the certificates of its agent.
+// Package installation deploys an add-on to a cluster and removes it again. It has everything that a manager does for a
+// ManagedClusterAddOn, except the certificates of the agent.
 package installation
 
 import (
@@ -22,15 +22,15 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/retry"
 )
 
-// workers is how many add-ons are reconciled at once: each costs a handful of round trips, and the rendering of its manifests.
+// workers is how many add-ons are reconciled at once. Each takes a few requests and the rendering of its manifests.
 const workers = 10
 
-// Options say which add-ons a Controller is in charge of.
+// Options configure a Controller.
 type Options struct {
-	// Manager is a name for whoever runs the controller, which has to stay the same: what it applies on the hub is labelled
-	// with it, so that it finds that again.
+	// Manager identifies the manager that runs the controller. It has to stay the same: what the controller applies on the hub has a
+	// label with it, by which the controller finds it again.
 	Manager string
-	// Catalogue has its add-ons.
+	// Catalogue has the add-ons that the controller reconciles.
 	Catalogue catalogue.Catalogue
 	// Configs are the types of configurations that any of its add-ons may read.
 	Configs []schema.GroupVersionResource
@@ -66,8 +66,8 @@ func Register(mgr ctrl.Manager, o Options) error {
 	return builder.Complete(retry.Conflicts(c))
 }
 
-// Reconcile brings the add-on one step further to where it is to be, and says in its status how far that is. What it waits
-// for brings it back.
+// Reconcile takes the add-on as far as it can go now, and reports in its status. Events enqueue the add-on when what it waits for
+// happens.
 func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	addOn := &addonv1beta1.ManagedClusterAddOn{}
 	err := c.client.Get(ctx, req.NamespacedName, addOn)
@@ -83,7 +83,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, fmt.Errorf("find the add-on %s: %w", req.Name, err)
 	}
 	if agent == nil {
-		// It may have been this manager's before. What runs on the cluster is for whoever has it now to take over.
+		// It may have belonged to this manager before. What runs on the cluster is left to its new manager.
 		c.hosted.note(req.NamespacedName, "")
 		return ctrl.Result{}, c.withdraw(ctx, req.NamespacedName)
 	}
@@ -101,14 +101,14 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	// What fails here may fail for ever: an add-on that may go does not wait for it.
+	// These errors may never go away; an add-on that can be released does not wait for that.
 	if err := errors.Join(append(p.problems, err, p.release(ctx))...); err != nil {
 		return ctrl.Result{}, err
 	}
 	return ctrl.Result{RequeueAfter: p.after}, nil
 }
 
-// cluster returns a ManagedCluster; nil if there is none.
+// cluster returns the ManagedCluster of a name, or nil if it does not exist.
 func (c *Controller) cluster(ctx context.Context, name string) (*clusterv1.ManagedCluster, error) {
 	cluster := &clusterv1.ManagedCluster{}
 	err := c.client.Get(ctx, client.ObjectKey{Name: name}, cluster)

@@ -20,13 +20,14 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// deploy brings the add-on to its cluster through works, or takes it away.
+// deploy creates, updates and deletes the works of the add-on.
 func (p *pass) deploy(ctx context.Context) {
 	in := workload.Input{
 		Options: p.options, Installation: p.installation, Hosting: p.hosting, CMA: p.catalogueEntry,
 		Existing: p.works, Now: p.Clock.Now(),
 	}
-	// The agent of the cluster has to know it, whatever fails below: it makes the credentials where it is told that the agent runs.
+	// This condition is set whatever fails below: it tells the agent of the cluster where the add-on runs, and so where to put its
+	// credentials.
 	if validity := workload.Validity(in); validity != nil {
 		p.set(validity.Type, validity.Status, validity.Reason, validity.Message)
 	}
@@ -49,7 +50,7 @@ func (p *pass) deploy(ctx context.Context) {
 		return
 	}
 	if len(dependents) > 0 && !slices.Contains(plan.Finalizers, fleet.FinalizerAddOnPreDelete) && p.addOn.DeletionTimestamp.IsZero() {
-		plan.Finalizers = append(plan.Finalizers, fleet.FinalizerAddOnPreDelete) // without it, it would be gone before them
+		plan.Finalizers = append(plan.Finalizers, fleet.FinalizerAddOnPreDelete) // without it, the add-on would be gone before its dependents
 	}
 	p.finalizers = plan.Finalizers
 	p.comeBack(plan.RequeueAfter)
@@ -60,7 +61,7 @@ func (p *pass) deploy(ctx context.Context) {
 		meta.RemoveStatusCondition(&p.addOn.Status.Conditions, kind)
 	}
 	switch {
-	case errors.Is(in.Unrendered, config.ErrMissing): // it comes back with the configuration
+	case errors.Is(in.Unrendered, config.ErrMissing): // it is enqueued when the configuration is created
 		p.comeBack(notYetAgain)
 	case in.Unrendered != nil:
 		p.problems = append(p.problems, in.Unrendered)
@@ -73,7 +74,7 @@ func (p *pass) deploy(ctx context.Context) {
 	}
 }
 
-// tellUnwritten says what could not be done of a plan, of the cluster that it was for.
+// tellUnwritten reports an error in the condition for the cluster whose work could not be written.
 func (p *pass) tellUnwritten(err error) {
 	if of := new(workError); errors.As(err, &of) {
 		condition := workload.Unwritten(client.ObjectKeyFromObject(p.addOn), of.work, err)
@@ -83,8 +84,8 @@ func (p *pass) tellUnwritten(err error) {
 	p.set(fleet.ConditionManifestApplied, metav1.ConditionFalse, fleet.ReasonManifestWorkApplyFailed, err.Error())
 }
 
-// dependencies are the add-ons that have to be available before this one is deployed, and those that have to be gone before it
-// is removed.
+// dependencies returns the add-ons that have to become available before this one is deployed, and those that have to be gone before
+// this one is removed.
 func (p *pass) dependencies(ctx context.Context) (missing, dependents []string, err error) {
 	others := &addonv1beta1.ManagedClusterAddOnList{}
 	if err := p.client.List(ctx, others, client.InNamespace(p.addOn.Namespace), client.UnsafeDisableDeepCopy); err != nil {
@@ -101,7 +102,7 @@ func (p *pass) dependencies(ctx context.Context) (missing, dependents []string, 
 	return dependencies.Missing(p.addOn.Name, needed, others.Items), dependents, nil
 }
 
-// render asks the add-on for its manifests, if it is time for that: nil, and no error, if it is not.
+// render calls the add-on for its manifests. It returns nil without an error if it is not yet time for that.
 func (p *pass) render(ctx context.Context) (*addon.Workload, error) {
 	leaving := !p.addOn.DeletionTimestamp.IsZero()
 	if !leaving && !p.isRegistered() {
@@ -113,7 +114,7 @@ func (p *pass) render(ctx context.Context) (*addon.Workload, error) {
 	rendered, err := p.agent.Manifests(ctx, p.installation)
 	switch {
 	case errors.Is(err, addon.ErrNotYet),
-		// The hub has said so in its condition. Of an add-on that leaves it says nothing, and the hooks are waited for.
+		// The hub's own condition reports it. For an add-on that is being deleted the hub sets none, and the hooks are waited for.
 		!leaving && errors.Is(err, config.ErrMissing) && meta.IsStatusConditionFalse(p.addOn.Status.Conditions, fleet.ConditionConfigured):
 		p.comeBack(notYetAgain)
 		return nil, nil

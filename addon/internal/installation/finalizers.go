@@ -10,13 +10,13 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/patch"
 )
 
-// ours are the finalizers by which a manager holds an add-on, with those of older managers.
+// ours are the finalizers of add-ons that managers set, including those of older managers.
 var ours = []string{
 	fleet.FinalizerAddOnPreDelete, fleet.FinalizerHostingAddOnPreDelete, fleet.FinalizerHostingManifestsCleanup,
 	fleet.DeprecatedFinalizerAddOnPreDelete, fleet.DeprecatedFinalizerHostingAddOnPreDelete, fleet.DeprecatedFinalizerHostingManifestsCleanup,
 }
 
-// hold adds the finalizers that are missing. An add-on that is being deleted cannot get new ones.
+// hold adds the missing finalizers. An object that is being deleted cannot get new ones.
 func (p *pass) hold(ctx context.Context, finalizers []string) error {
 	if !p.addOn.DeletionTimestamp.IsZero() {
 		return nil
@@ -36,7 +36,7 @@ func (p *pass) hold(ctx context.Context, finalizers []string) error {
 	return nil
 }
 
-// release removes those of our finalizers that the add-on does not need any more.
+// release removes those of our finalizers that the add-on no longer needs.
 func (p *pass) release(ctx context.Context) error {
 	before := p.addOn.DeepCopy()
 	p.addOn.Finalizers = slices.DeleteFunc(p.addOn.Finalizers, func(f string) bool {

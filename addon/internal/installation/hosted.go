@@ -7,14 +7,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// hosted are the add-ons whose agents run on other clusters, as their last passes have found them: the first ones after a start find
-// all of them. Only the add-on itself can tell which cluster that is, so no index of the cache can.
+// hosted maps the add-ons in hosted mode to their hosting clusters. Each pass over an add-on records its own; after a start, the first
+// passes fill the map. An index of the cache cannot do this, because only the add-on's code knows the cluster.
 type hosted struct {
 	mu sync.Mutex
 	on map[types.NamespacedName]string
 }
 
-// note takes in on which cluster an add-on is hosted; empty is on none.
+// note records the hosting cluster of an add-on; an empty name means none.
 func (h *hosted) note(addOn types.NamespacedName, cluster string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -28,7 +28,7 @@ func (h *hosted) note(addOn types.NamespacedName, cluster string) {
 	h.on[addOn] = cluster
 }
 
-// by are the add-ons that a cluster hosts.
+// by returns the add-ons that a cluster hosts.
 func (h *hosted) by(cluster string) (requests []reconcile.Request) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -16,13 +16,13 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// Indexes, by which the cost of an event is that of the add-ons it touches.
+// Indexes keep the cost of an event proportional to the add-ons that it affects.
 const (
-	// indexOwner of works and permissions is the ManagedClusterAddOn they are of.
+	// indexOwner maps works and permissions to their ManagedClusterAddOn.
 	indexOwner = "installation.owner"
-	// indexName of ManagedClusterAddOns is their name alone.
+	// indexName maps ManagedClusterAddOns to their name without the namespace.
 	indexName = "installation.name"
-	// indexConfig is each configuration that they refer to.
+	// indexConfig maps ManagedClusterAddOns to the configurations that they refer to.
 	indexConfig = "installation.config"
 )
 

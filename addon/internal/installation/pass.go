@@ -20,8 +20,8 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// notYetAgain is when an add-on that could not tell yet is asked again at the latest, a safety net: what it waits for is watched, but
-// a cache does not always tell of what has changed without a new resource version, as by another definition of a kind.
+// notYetAgain is the longest time until an add-on that returned ErrNotYet is called again. It is a safety net: what the add-on waits
+// for is watched, but a cache can miss changes without a new resource version, such as those by a new definition of a kind.
 const notYetAgain = 10 * time.Minute
 
 // pass is one reconcile of an add-on.
@@ -30,26 +30,26 @@ type pass struct {
 	agent   addon.Agent
 	options addon.Options
 
-	// before is the add-on as it was read, addOn with what is found out about it.
+	// before is the add-on as it was read; addOn has the changes of this pass.
 	before, addOn *addonv1beta1.ManagedClusterAddOn
-	// installation holds addOn.
+	// installation is what the methods of the agent get. Its AddOn is addOn.
 	installation addon.Installation
-	// hosting is the cluster on which the agent is to run in hosted mode; nil if there is none of the name.
+	// hosting is the hosting cluster; nil in default mode, or if it does not exist.
 	hosting *clusterv1.ManagedCluster
-	// catalogueEntry is its ClusterManagementAddOn; nil if there is none.
+	// catalogueEntry is the ClusterManagementAddOn; nil if it does not exist.
 	catalogueEntry *addonv1beta1.ClusterManagementAddOn
-	// works are those of the add-on.
+	// works are the existing works of the add-on.
 	works []workv1.ManifestWork
 
-	// finalizers are those that the add-on needs from now on.
+	// finalizers are those that the add-on needs after this pass.
 	finalizers []string
-	// problems are what could not be done; it is tried again.
+	// problems are the errors after which the reconcile is tried again.
 	problems []error
-	// after is when something is due without an event; 0 is never.
+	// after is when the add-on is due again without an event; 0 is never.
 	after time.Duration
 }
 
-// look reads what the add-on depends on.
+// look reads the objects that the pass depends on.
 func (p *pass) look(ctx context.Context) (err error) {
 	cluster, err := p.cluster(ctx, p.addOn.Namespace)
 	if err != nil {
@@ -74,8 +74,8 @@ func (p *pass) look(ctx context.Context) (err error) {
 	return err
 }
 
-// abandon lets an add-on go that is being deleted and whose cluster does not exist any more: nobody is left to run its
-// hooks. Before that, there is nothing to do without a cluster.
+// abandon releases an add-on that is being deleted and whose cluster no longer exists: no agent is left to run its hooks. An add-on
+// that is not being deleted waits for its cluster.
 func (p *pass) abandon(ctx context.Context) error {
 	if p.addOn.DeletionTimestamp.IsZero() {
 		return nil
@@ -88,14 +88,14 @@ func (p *pass) abandon(ctx context.Context) error {
 	return p.release(ctx)
 }
 
-// comeBack after no longer than that.
+// comeBack makes the add-on due after at most that time.
 func (p *pass) comeBack(after time.Duration) {
 	if after > 0 && (p.after == 0 || after < p.after) {
 		p.after = after
 	}
 }
 
-// judge says whether the agent works, where that is the manager's to say.
+// judge sets the condition Available, if its health mode leaves that to the manager.
 func (p *pass) judge() {
 	condition, mode := healthprobe.Condition(healthprobe.Input{Options: p.options, Installation: p.installation, Works: p.works})
 	p.addOn.Status.HealthCheck.Mode = mode
@@ -104,7 +104,7 @@ func (p *pass) judge() {
 	}
 }
 
-// set sets a condition. The time is that of the change.
+// set sets a condition. Its transition time is now if its status changes.
 func (p *pass) set(kind string, status metav1.ConditionStatus, reason, message string) {
 	meta.SetStatusCondition(&p.addOn.Status.Conditions, metav1.Condition{
 		Type: kind, Status: status, Reason: reason, Message: message,
@@ -112,7 +112,7 @@ func (p *pass) set(kind string, status metav1.ConditionStatus, reason, message s
 	})
 }
 
-// keyOf is the ManagedClusterAddOn that an object on the hub is labelled to belong to.
+// keyOf returns the ManagedClusterAddOn that the labels of an object name.
 func keyOf(o client.Object) types.NamespacedName {
 	return types.NamespacedName{Namespace: o.GetLabels()[fleet.LabelClusterName], Name: o.GetLabels()[fleet.LabelAddOnName]}
 }

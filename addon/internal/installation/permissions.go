@@ -18,7 +18,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/patch"
 )
 
-// grant applies the permissions that the add-on wants, and deletes those that it does not want any more.
+// grant applies the permissions of the add-on, and deletes those that it no longer has.
 func (p *pass) grant(ctx context.Context) error {
 	wanted, err := p.permissions(ctx)
 	if err != nil {
@@ -38,7 +38,7 @@ func (p *pass) grant(ctx context.Context) error {
 	return p.revoke(ctx, existing)
 }
 
-// permissions are those the add-on wants, complete with what makes them belong to it.
+// permissions returns the permissions of the add-on, with the labels and owner references that this controller needs.
 func (p *pass) permissions(ctx context.Context) ([]client.Object, error) {
 	if p.options.Registration == nil || p.options.Registration.Permissions == nil {
 		return nil, nil
@@ -61,7 +61,7 @@ func (p *pass) permissions(ctx context.Context) ([]client.Object, error) {
 	return complete, nil
 }
 
-// own returns a copy of a permission, labelled as the add-on's. In the namespace of the cluster it goes with its owner.
+// own returns a copy of a permission with the labels of the add-on. In the namespace of the cluster, the add-on owns it.
 func (p *pass) own(permission client.Object) (client.Object, error) {
 	o, namespaced, err := copyOf(permission)
 	if err != nil {
@@ -98,11 +98,11 @@ func copyOf(permission client.Object) (o client.Object, namespaced bool, err err
 	}
 }
 
-// apply makes the hub's object, nil if there is none, what is wanted.
+// apply creates or updates a permission; existing is nil if there is none.
 func (p *pass) apply(ctx context.Context, wanted, existing client.Object) error {
 	if existing != nil && !sameRoleRef(existing, wanted) {
-		// What a binding binds to cannot be changed. Reads wait for the new one, not for the end of the old one: a watch that was away
-		// shows one update for both, and whoever waits for the end never hears of it.
+		// The role of a binding cannot be changed, so the binding is replaced. Later reads wait for the new object, not for the deletion of
+		// the old one: a watch that was interrupted shows the two as one update, without a deletion to wait for.
 		if err := p.revoke(ctx, map[string]client.Object{identify(existing): existing}, client.DisableReadYourWritesConsistency); err != nil {
 			return err
 		}
@@ -128,7 +128,7 @@ func (p *pass) apply(ctx context.Context, wanted, existing client.Object) error 
 	return err
 }
 
-// take puts into o, which is of the same kind, what is wanted, and leaves labels and annotations of others.
+// take copies the wanted content into o, which is of the same kind, and keeps labels and annotations of other writers.
 func take(o, wanted client.Object) {
 	labels := maps.Clone(o.GetLabels())
 	maps.Copy(labels, wanted.GetLabels())
@@ -170,8 +170,8 @@ func roleRef(o client.Object) (ref rbacv1.RoleRef) {
 	return ref
 }
 
-// withdraw removes the permissions of an add-on that is gone, or is not the manager's any more. In the namespace of its cluster they go by
-// their owner; this is about the others, and about those that were left while no manager ran.
+// withdraw deletes the permissions of an add-on that is gone or belongs to another manager. Those in the namespace of its cluster are
+// garbage-collected with their owner; this is for the others, and for those that were left while no manager ran.
 func (c *Controller) withdraw(ctx context.Context, addOn types.NamespacedName) error {
 	left, err := c.permissionsOf(ctx, addOn)
 	if err != nil {
@@ -191,7 +191,7 @@ func (c *Controller) revoke(ctx context.Context, permissions map[string]client.O
 	return nil
 }
 
-// permissionsOf are those that the manager has applied for an add-on, by what identify returns.
+// permissionsOf returns the permissions that the manager has applied for an add-on, by their identify.
 func (c *Controller) permissionsOf(ctx context.Context, addOn types.NamespacedName) (map[string]client.Object, error) {
 	found := map[string]client.Object{}
 	of := client.MatchingFields{indexOwner: addOn.String()}
@@ -217,7 +217,7 @@ func (c *Controller) permissionsOf(ctx context.Context, addOn types.NamespacedNa
 	return found, nil
 }
 
-// identify names a permission, for maps and for people.
+// identify names a permission, as a key of maps and in messages.
 func identify(o client.Object) string {
 	switch o.(type) {
 	case *rbacv1.Role:

@@ -18,7 +18,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// register says what the agent registers for, and gives it its rights.
+// register writes the registrations of the agent to the status, and applies its permissions.
 func (p *pass) register(ctx context.Context) {
 	status := &p.addOn.Status
 	status.SupportedConfigs = supported(p.options)
@@ -54,8 +54,8 @@ func (p *pass) register(ctx context.Context) {
 	}
 }
 
-// refuse leaves an add-on of a cluster that was denied no rights: its agent is where the agent of the cluster is. It gets them back with
-// the acceptance of the cluster.
+// refuse revokes the permissions of an add-on on a cluster that was denied: its agent runs where the agent of the cluster runs. It gets
+// them back when the cluster is accepted.
 func (p *pass) refuse(ctx context.Context) {
 	if err := p.withdraw(ctx, client.ObjectKeyFromObject(p.addOn)); err != nil {
 		p.problems = append(p.problems, err)
@@ -74,8 +74,9 @@ func supported(options addon.Options) []addonv1beta1.ConfigGroupResource {
 	return types
 }
 
-// chooseNamespace decides where the agent is installed. One that cannot be told now stays as it was. Until there is one, the
-// agent does not even register: it would in a namespace that it leaves again. In a removal nothing moves.
+// chooseNamespace decides where the agent is installed. While the add-on cannot tell, the namespace stays as it was. Until the add-on
+// has told once, the agent does not register: its credentials would be put into a namespace that changes. An add-on that is being
+// deleted does not move.
 func (p *pass) chooseNamespace(ctx context.Context) error {
 	chosen := p.addOn.Status.Namespace != ""
 	switch {
@@ -100,7 +101,7 @@ func (p *pass) chooseNamespace(ctx context.Context) error {
 	return nil
 }
 
-// chooseIdentities decides as whom the agent registers. How it gets its credential is the agent's of the cluster to say.
+// chooseIdentities decides the identities with which the agent registers. The agent of the cluster declares how it gets its credential.
 func (p *pass) chooseIdentities(ctx context.Context) error {
 	configs, err := registrations.Of(ctx, p.options.Registration, p.installation)
 	if err != nil {
@@ -115,7 +116,7 @@ func (p *pass) chooseIdentities(ctx context.Context) error {
 	return nil
 }
 
-// isRegistered tells whether the agent has what it needs to register, or does not register.
+// isRegistered tells whether the agent may register, or does not need to.
 func (p *pass) isRegistered() bool {
 	return meta.IsStatusConditionTrue(p.addOn.Status.Conditions, fleet.ConditionRegistrationApplied)
 }

@@ -56,8 +56,8 @@ func (c *Controller) watch(b *builder.Builder, mapper meta.RESTMapper) error {
 	return nil
 }
 
-// watched is the object to watch configurations of a type with. Package addon/config reads them by the same: what has told of a change
-// has it.
+// watched returns the object with which configurations of a type are watched. Package addon/config reads them in the same form, so from
+// the same cache: a read after an event sees the change.
 func watched(resource schema.GroupVersionResource, mapper meta.RESTMapper) (client.Object, error) {
 	gvk, err := mapper.KindFor(resource)
 	if err != nil {
@@ -68,7 +68,7 @@ func watched(resource schema.GroupVersionResource, mapper meta.RESTMapper) (clie
 	return object, nil
 }
 
-// waiting are the add-ons on the cluster that may wait for this one, to be available or to be gone.
+// waiting returns the add-ons on the cluster that may wait for this one to be available or gone.
 func (c *Controller) waiting(ctx context.Context, o client.Object) (requests []reconcile.Request) {
 	needed := dependencies.Of(o)
 	for _, other := range c.addOns(ctx, client.InNamespace(o.GetNamespace())) {
@@ -91,7 +91,8 @@ func ofWork(_ context.Context, o client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: key}}
 }
 
-// ofPermission is the add-on of a permission. Of an update, it is asked before and after: somebody may take the labels off.
+// ofPermission returns the add-on of a permission. An update maps the object before and after, because its labels may have been
+// removed.
 func (c *Controller) ofPermission(_ context.Context, o client.Object) []reconcile.Request {
 	if !c.applied(o) {
 		return nil
@@ -99,7 +100,7 @@ func (c *Controller) ofPermission(_ context.Context, o client.Object) []reconcil
 	return []reconcile.Request{{NamespacedName: keyOf(o)}}
 }
 
-// listed asks for the add-ons that the index has under the key of an object.
+// listed enqueues the add-ons that the index has for an object.
 func (c *Controller) listed(index string, key func(client.Object) string) handler.EventHandler {
 	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) (requests []reconcile.Request) {
 		for _, addOn := range c.addOns(ctx, client.MatchingFields{index: key(o)}) {
@@ -109,7 +110,7 @@ func (c *Controller) listed(index string, key func(client.Object) string) handle
 	})
 }
 
-// addOns are those that the options select. They are the cache's own.
+// addOns returns the add-ons that the options select, straight from the cache: they must not be changed.
 func (c *Controller) addOns(ctx context.Context, options ...client.ListOption) []addonv1beta1.ManagedClusterAddOn {
 	addOns := &addonv1beta1.ManagedClusterAddOnList{}
 	if err := c.client.List(ctx, addOns, append(options, client.UnsafeDisableDeepCopy)...); err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/patch"
 )
 
-// worksOf are the works of an add-on, in the namespace of its cluster and in those of hosting clusters. They are the cache's
-// own and must not be changed.
+// worksOf returns the works of an add-on, in the namespace of its cluster and in those of hosting clusters, straight from the cache:
+// they must not be changed.
 func (c *Controller) worksOf(ctx context.Context, addOn types.NamespacedName) ([]workv1.ManifestWork, error) {
 	works := &workv1.ManifestWorkList{}
 	if err := c.client.List(ctx, works, client.MatchingFields{indexOwner: addOn.String()}, client.UnsafeDisableDeepCopy); err != nil {
@@ -24,8 +24,8 @@ func (c *Controller) worksOf(ctx context.Context, addOn types.NamespacedName) ([
 	return works.Items, nil
 }
 
-// carryOut writes what was planned. The finalizers come first: from the moment there is something to clean up, it will be. New works
-// are among those of the add-on from now on, so that this pass says of them what the next one would.
+// carryOut writes a plan. The finalizers come first, so that whatever is created later will be cleaned up. It adds created works to
+// those of the pass, so that the conditions of this pass match those of the next one.
 func (p *pass) carryOut(ctx context.Context, plan workload.Plan) error {
 	if err := p.hold(ctx, plan.Finalizers); err != nil {
 		return err
@@ -33,7 +33,7 @@ func (p *pass) carryOut(ctx context.Context, plan workload.Plan) error {
 	for _, work := range plan.Create {
 		err := p.client.Create(ctx, work)
 		if apierrors.HasStatusCause(err, fleet.CauseClusterTakesNoWorks) {
-			continue // the cluster goes, and is about to bring the add-on back for that
+			continue // the cluster is about to be gone, which is an event of the add-on
 		}
 		if err != nil {
 			return &workError{p.explain(err, work), work}
@@ -57,7 +57,7 @@ func (p *pass) carryOut(ctx context.Context, plan workload.Plan) error {
 	return nil
 }
 
-// workError is that a work could not be written or deleted.
+// workError is the error of a work that could not be written or deleted.
 type workError struct {
 	error
 	work *workv1.ManifestWork
@@ -65,7 +65,7 @@ type workError struct {
 
 func (e *workError) Unwrap() error { return e.error }
 
-// explain says what to do about a work that cannot be created.
+// explain adds what to do to the error of a work that could not be created.
 func (p *pass) explain(err error, work *workv1.ManifestWork) error {
 	if apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("ManifestWork %s/%s exists and is not one of this add-on: delete or rename it", work.Namespace, work.Name)
@@ -82,7 +82,7 @@ func (p *pass) find(key types.NamespacedName) *workv1.ManifestWork {
 	return nil
 }
 
-// remove deletes exactly this work, not another one of its name.
+// remove deletes this work, and not another one with the same name.
 func (p *pass) remove(ctx context.Context, work *workv1.ManifestWork) error {
 	if !work.DeletionTimestamp.IsZero() {
 		return nil

@@ -1,5 +1,5 @@
-// Package registrations says what the agent of an add-on may register for on a cluster. What it registers for is in the
-// status of its ManagedClusterAddOn, but the agent of the cluster may write there; so nobody gives rights or certificates by it.
+// Package registrations determines what the agent of an add-on may register for on a cluster. The status of the ManagedClusterAddOn
+// lists it, but the agent of the cluster may write to that status, so rights and certificates are never based on the status alone.
 package registrations
 
 import (
@@ -14,9 +14,8 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// Of asks the add-on what its agent registers for. Subjects that it leaves out have the default
-// user and groups of the add-on on that cluster. It fails if the add-on asks for
-// what belongs to somebody else: the identity of another cluster or add-on or of a part of Kubernetes, or a signer of these.
+// Of calls the add-on for its registrations. Missing users and groups default to those of the add-on on that cluster. It fails if the
+// add-on asks for an identity of another cluster, of another add-on or of Kubernetes, or for one of their signers.
 func Of(ctx context.Context, registration *addon.Registration, installation addon.Installation) ([]addonv1beta1.RegistrationConfig, error) {
 	if registration == nil || registration.Configs == nil {
 		return nil, nil
@@ -42,7 +41,7 @@ func Of(ctx context.Context, registration *addon.Registration, installation addo
 	return complete, nil
 }
 
-// Signer is the signer of the certificate requests for the config.
+// Signer returns the signer of the certificate requests for a registration.
 func Signer(config *addonv1beta1.RegistrationConfig) string {
 	if config.Type == addonv1beta1.CustomSigner && config.CustomSigner != nil {
 		return config.CustomSigner.SignerName
@@ -50,7 +49,7 @@ func Signer(config *addonv1beta1.RegistrationConfig) string {
 	return fleet.SignerKubeAPIServerClient
 }
 
-// Subject is the subject of such a certificate.
+// Subject returns the subject of the certificates for a registration.
 func Subject(config *addonv1beta1.RegistrationConfig) addonv1beta1.Subject {
 	switch {
 	case config.Type == addonv1beta1.CustomSigner && config.CustomSigner != nil:
@@ -62,8 +61,8 @@ func Subject(config *addonv1beta1.RegistrationConfig) addonv1beta1.Subject {
 	}
 }
 
-// Drive sets the driver of a registration for the hub to what the agent of the cluster has declared in the status of the add-on,
-// and with tokens the subject to the service account that they are of.
+// Drive sets the driver of a registration for the hub to the one that the agent of the cluster has declared in the status of the
+// add-on. With tokens, it sets the subject to their service account.
 func Drive(config *addonv1beta1.RegistrationConfig, addOn *addonv1beta1.ManagedClusterAddOn) {
 	for i := range addOn.Status.Registrations {
 		declared := &addOn.Status.Registrations[i]
@@ -78,7 +77,7 @@ func Drive(config *addonv1beta1.RegistrationConfig, addOn *addonv1beta1.ManagedC
 	}
 }
 
-// tokenSubject keeps those groups that a service account has anyway.
+// tokenSubject keeps only groups that a service account has anyway.
 func tokenSubject(cluster, addOn string, declared []string) addonv1beta1.KubeClientSubject {
 	subject := addonv1beta1.KubeClientSubject{User: fleet.AddOnTokenUser(cluster, addOn)}
 	for _, group := range declared {
@@ -89,7 +88,7 @@ func tokenSubject(cluster, addOn string, declared []string) addonv1beta1.KubeCli
 	return subject
 }
 
-// owner is the add-on on a cluster that something belongs to.
+// owner is the add-on on a cluster to which an identity belongs.
 type owner struct{ cluster, addOn string }
 
 func (o owner) complete(config *addonv1beta1.RegistrationConfig) (*addonv1beta1.RegistrationConfig, error) {
@@ -128,7 +127,7 @@ func (o owner) fill(user *string, groups *[]string) {
 	}
 }
 
-// checkSigner keeps add-ons from the signers whose certificates Kubernetes or the hub itself believe in.
+// checkSigner refuses signers whose certificates Kubernetes or the hub itself trusts.
 func checkSigner(signer string) error {
 	if signer == "" {
 		return errors.New("customSigner.signerName is empty: write the name of the signer, such as example.com/hello")
@@ -150,7 +149,7 @@ func (o owner) checkSubject(user string, groups []string) error {
 	return nil
 }
 
-// mayHave tells whether a name of a user or group is the add-on's own, or of nobody that the hub knows.
+// mayHave tells whether the name of a user or group is the add-on's own, or unknown to the hub.
 func (o owner) mayHave(name string) bool {
 	if name == fleet.GroupAuthenticated {
 		return true

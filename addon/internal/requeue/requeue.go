@@ -1,4 +1,4 @@
-// Package requeue enqueues add-ons in the controllers that reconcile them although nothing they watch has changed.
+// Package requeue enqueues add-ons in their controllers when nothing that the controllers watch has changed.
 package requeue
 
 import (
@@ -12,13 +12,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// AddOns enqueues add-ons in all controllers that watch a Source of it. Its zero value and nil have none.
+// AddOns enqueues add-ons in all controllers that watch one of its Sources. Its zero value and nil have none.
 type AddOns struct {
 	mu     sync.Mutex
 	queues []func(addOn *metav1.PartialObjectMetadata)
 }
 
-// Source enqueues in a controller what an add-on, known by its namespace and name, is mapped to.
+// Source returns a source for a controller that enqueues what an add-on, known by its namespace and name, is mapped to.
 func (a *AddOns) Source(to handler.MapFunc) source.Source {
 	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		if a == nil {
@@ -35,7 +35,7 @@ func (a *AddOns) Source(to handler.MapFunc) source.Source {
 	})
 }
 
-// Add enqueues an add-on of a cluster in the controllers that run. Those that do not run yet reconcile all add-ons when they start.
+// Add enqueues an add-on of a cluster in the controllers that run. The others reconcile all add-ons when they start.
 func (a *AddOns) Add(cluster, addOn string) {
 	a.mu.Lock()
 	queues := a.queues

@@ -1,4 +1,4 @@
-// Package sign issues the certificates of add-ons that have a signer of their own.
+// Package sign has the add-ons sign the certificate requests for their own signers.
 package sign
 
 import (
@@ -32,7 +32,7 @@ import (
 const (
 	// workers is how many certificates are issued at once.
 	workers = 5
-	// untilAccepted is how long it is until a request of a denied cluster is looked at again: clusters are not watched.
+	// untilAccepted is when the request of a denied cluster is looked at again: this controller does not watch clusters.
 	untilAccepted = time.Minute
 )
 
@@ -44,7 +44,7 @@ type Options struct {
 	Requeue *requeue.AddOns
 }
 
-// Controller reconciles the approved CertificateSigningRequests of add-ons to signers that are not of Kubernetes.
+// Controller reconciles approved CertificateSigningRequests of add-ons, except those for signers of Kubernetes.
 type Controller struct {
 	Options
 	client   client.Client
@@ -60,7 +60,7 @@ func New(c client.Client, recorder events.EventRecorder, o Options) *Controller 
 // is enqueued again, so are its requests that are approved and have no certificate.
 func Register(mgr ctrl.Manager, o Options) error {
 	c := New(mgr.GetClient(), mgr.GetEventRecorder("addon-csr-signing-controller"), o)
-	waiting := signingrequest.OfAddOn(c.client, signingrequest.ToBeSigned) // it may have had no code or signer for them before
+	waiting := signingrequest.OfAddOn(c.client, signingrequest.ToBeSigned) // the add-on may have had no code or signer for them before
 	return ctrl.NewControllerManagedBy(mgr).Named("addon-csr-sign").
 		For(&certificatesv1.CertificateSigningRequest{}, builder.WithPredicates(predicate.NewPredicateFuncs(toBeSigned))).
 		Watches(&addonv1beta1.ManagedClusterAddOn{}, handler.EnqueueRequestsFromMapFunc(waiting),
@@ -70,14 +70,15 @@ func Register(mgr ctrl.Manager, o Options) error {
 		Complete(retry.Conflicts(c))
 }
 
-// toBeSigned tells whether the request is approved, and of an add-on with a signer that may be its own.
+// toBeSigned tells whether the request is approved, and is of an add-on and for a signer that may be the add-on's own.
 func toBeSigned(o client.Object) bool {
 	csr, ok := o.(*certificatesv1.CertificateSigningRequest)
 	return ok && signingrequest.ToBeSigned(csr) && csr.Spec.SignerName != fleet.SignerKubeAPIServerClient &&
 		csr.Labels[fleet.LabelAddOnName] != "" && csr.Labels[fleet.LabelClusterName] != ""
 }
 
-// Reconcile has the add-on sign the request, if it is with one of its signers. It may have been approved before its cluster was denied.
+// Reconcile calls the add-on to sign the request, if it is for one of its signers. The request may have been approved before its
+// cluster was denied.
 func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	csr := &certificatesv1.CertificateSigningRequest{}
 	if err := c.client.Get(ctx, req.NamespacedName, csr); err != nil {
@@ -125,7 +126,7 @@ func (c *Controller) sign(ctx context.Context, csr *certificatesv1.CertificateSi
 	if !slices.ContainsFunc(configs, func(config addonv1beta1.RegistrationConfig) bool {
 		return registrations.Signer(&config) == csr.Spec.SignerName
 	}) {
-		return nil // it is somebody else's
+		return nil // another signer's
 	}
 	certificate, err := registration.Sign(ctx, installation, csr.DeepCopy())
 	if err != nil {

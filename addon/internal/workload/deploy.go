@@ -18,7 +18,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/text"
 )
 
-// deployTo brings the objects of a side to its cluster. To a cluster that is being deleted or was denied nothing is brought any more.
+// deployTo plans the works for the objects of a side. A cluster that is being deleted or was denied gets nothing new.
 func (p *planner) deployTo(s side) error {
 	works := p.worksAt(s)
 	switch {
@@ -50,7 +50,7 @@ func (p *planner) deployTo(s side) error {
 	return nil
 }
 
-// worksAt are the works that deploy the objects of a side.
+// worksAt returns the works that deploy the objects of a side.
 func (p *planner) worksAt(s side) (works []*work) {
 	for _, w := range p.works {
 		if !w.Hook && w.Hosting == s.hosting && w.Namespace == s.namespace {
@@ -60,11 +60,11 @@ func (p *planner) worksAt(s side) (works []*work) {
 	return works
 }
 
-// write plans what makes a work as it is wanted, and tells whether that is anything.
+// write plans the creation or update of a work, and tells whether there is a difference.
 func (p *planner) write(b *bin, wanted *workv1.ManifestWork) bool {
 	switch {
 	case b.closed():
-		return true // it is made anew when it is gone
+		return true // it is created again when it is gone
 	case b.work == nil:
 		p.Create = append(p.Create, wanted)
 	case len(wanted.Spec.Workload.Manifests) == 0:
@@ -77,14 +77,14 @@ func (p *planner) write(b *bin, wanted *workv1.ManifestWork) bool {
 	return true
 }
 
-// same compares what is set of a work; whatever else others have written there stays.
+// same compares what this package sets of a work, and ignores what other writers have set.
 func same(existing, wanted *workv1.ManifestWork) bool {
 	return maps.Equal(existing.Labels, wanted.Labels) && maps.Equal(existing.Annotations, wanted.Annotations) &&
 		slices.EqualFunc(existing.OwnerReferences, wanted.OwnerReferences, func(a, b metav1.OwnerReference) bool { return a.UID == b.UID }) &&
 		sameSpec(&existing.Spec, &wanted.Spec)
 }
 
-// deployWork is a work as it is to be.
+// deployWork returns the wanted work.
 func (p *planner) deployWork(s side, b *bin, hashes string, objects []*object) *workv1.ManifestWork {
 	addOn := p.Installation.AddOn
 	name := fleet.AddOnDeployWork(addOn.Name, b.index)
@@ -101,7 +101,7 @@ func (p *planner) deployWork(s side, b *bin, hashes string, objects []*object) *
 	return w
 }
 
-// base is a work without its spec, and with everything that others have set on an existing one.
+// base returns a work without its spec, with what other writers have set on an existing one.
 func (p *planner) base(s side, existing *work, name string) *workv1.ManifestWork {
 	addOn := p.Installation.AddOn
 	w := &workv1.ManifestWork{}
@@ -113,7 +113,7 @@ func (p *planner) base(s side, existing *work, name string) *workv1.ManifestWork
 	if w.Namespace != addOn.Namespace {
 		set(&w.Labels, fleet.LabelAddOnNamespace, addOn.Namespace)
 	} else if !slices.ContainsFunc(w.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == addOn.UID }) {
-		// That of an add-on of this name that was there before leads nowhere.
+		// A reference to a deleted add-on of the same name would have the work garbage-collected.
 		w.OwnerReferences = slices.DeleteFunc(w.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == ownership.Kind })
 		w.OwnerReferences = append(w.OwnerReferences, *metav1.NewControllerRef(addOn, addonv1beta1.GroupVersion.WithKind(ownership.Kind)))
 	}
@@ -127,13 +127,13 @@ func set(m *map[string]string, key, value string) {
 	(*m)[key] = value
 }
 
-// progress is how far the objects of a side have come.
+// progress counts how far the objects of a side are applied.
 type progress struct {
 	side            side
 	waiting, failed []string
 }
 
-// note takes in a work. What is being written has not been reported on.
+// note adds a work. A work that is being written has no report yet.
 func (p *progress) note(name string, b *bin, written bool) {
 	if b.work == nil || written {
 		if len(b.objects) > 0 {
@@ -150,8 +150,8 @@ func (p *progress) note(name string, b *bin, written bool) {
 	}
 }
 
-// condition tells whether the manifests of the add-on are applied. While an available cluster has not reported on a change yet, the
-// condition is left as it is: otherwise each change would write it twice.
+// condition returns whether the manifests of the add-on are applied. While an available cluster has not reported on a change yet, it
+// returns nil, so that each change does not write the condition twice.
 func (p *progress) condition(addOn *addonv1beta1.ManagedClusterAddOn) *metav1.Condition {
 	switch {
 	case len(p.failed) > 0:
@@ -170,7 +170,7 @@ func (p *progress) condition(addOn *addonv1beta1.ManagedClusterAddOn) *metav1.Co
 	}
 }
 
-// available tells whether the agent of a cluster is there to do something.
+// available tells whether the agent of a cluster works.
 func available(cluster *clusterv1.ManagedCluster) bool {
 	return meta.IsStatusConditionTrue(cluster.Status.Conditions, fleet.ConditionClusterAvailable)
 }

@@ -16,15 +16,15 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/text"
 )
 
-// Names under which what matters of hooks is reported. The API server of the cluster reports why a Job has failed.
+// Names of the reported values of hooks. The API server of the cluster provides the reason why a Job failed.
 const (
-	jobComplete      = "JobComplete" // well known
-	podPhase         = "PodPhase"    // well known
+	jobComplete      = "JobComplete" // well-known
+	podPhase         = "PodPhase"    // well-known
 	jobFailed        = "JobFailed"
 	jobFailedMessage = "JobFailedMessage"
 )
 
-// hookFeedback is what has to be reported of a hook; ok is false for other objects.
+// hookFeedback returns the rules for what has to be reported of a hook; ok is false for other objects.
 func hookFeedback(o *object, authored []workv1.FeedbackRule) (rules []workv1.FeedbackRule, ok bool) {
 	if !o.hook {
 		return nil, false
@@ -47,7 +47,7 @@ func hookFeedback(o *object, authored []workv1.FeedbackRule) (rules []workv1.Fee
 	return rules, true
 }
 
-// hookWork is the work with the hooks of a side.
+// hookWork returns the work with the hooks of a side.
 func (p *planner) hookWork(s side, hooks []*object) *workv1.ManifestWork {
 	addOn := p.Installation.AddOn
 	name := fleet.AddOnPreDeleteWork(addOn.Name)
@@ -59,22 +59,21 @@ func (p *planner) hookWork(s side, hooks []*object) *workv1.ManifestWork {
 	return w
 }
 
-// run is how far the hooks of a side have come.
+// run is the state of the hooks of a side.
 type run struct {
 	done bool
-	// message says what is waited for, and what to do about a failure.
+	// message says what the removal waits for, and what to do about a failure.
 	message string
 }
 
-// hooks sees to it that the hooks of a side run, once. Those that have started stay as they are: the pods of a Job cannot be
-// changed anyway.
+// hooks runs the hooks of a side once. Hooks that have started stay as they are, because the pods of a Job cannot be changed.
 func (p *planner) hooks(s side) run {
 	w := p.hookWorkAt(s)
 	switch {
 	case s.cluster == nil:
-		return run{done: true} // there is nowhere to run
+		return run{done: true} // there is no cluster to run them on
 	case acceptance.CutOff(s.cluster):
-		return run{done: true} // nobody is left to run them
+		return run{done: true} // no agent is left to run them
 	case w != nil && !w.DeletionTimestamp.IsZero():
 		return run{message: fmt.Sprintf("ManifestWork %s/%s of an earlier run is being deleted; the hooks run when it is gone", w.Namespace,
 			w.Name)}
@@ -99,7 +98,7 @@ func (p *planner) hooks(s side) run {
 	return run{message: fmt.Sprintf("%s on cluster %s: to be started", names(hooks), s.namespace)}
 }
 
-// rerender is when an add-on that leaves is asked again for its hooks: what kept it from telling them may pass without an event.
+// rerender is when an add-on that is being deleted is called again for its hooks after an error, which may go away without an event.
 const rerender = time.Minute
 
 func (p *planner) unknownHooks() string {
@@ -109,7 +108,7 @@ func (p *planner) unknownHooks() string {
 	return fmt.Sprintf("The hooks of the add-on are not known, because its manifests could not be made: %s", p.Unrendered)
 }
 
-// isOfAnother tells whether a work belongs to an add-on of the same name that is gone.
+// isOfAnother tells whether a work belongs to a deleted add-on of the same name.
 func (p *planner) isOfAnother(w *work) bool {
 	owner := slices.IndexFunc(w.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == ownership.Kind })
 	return owner >= 0 && w.OwnerReferences[owner].UID != p.Installation.AddOn.UID
@@ -124,7 +123,7 @@ func (p *planner) hookWorkAt(s side) *work {
 	return nil
 }
 
-// progress tells how far the pre-delete hooks are: hooks are done when the work is available, all Jobs are complete and all Pods have
+// progress returns the state of the pre-delete hooks: they are done when the work is available, all Jobs are complete and all Pods have
 // succeeded.
 func (w *work) progress() run {
 	var failed, waiting []string
@@ -154,7 +153,7 @@ func (w *work) progress() run {
 	return run{done: true}
 }
 
-// outcome of a hook. Whatever else is in the work needs none.
+// outcome returns the outcome of a hook. Other objects in the work are always done.
 func (w *work) outcome(o id) (done bool, failure string) {
 	reported := w.reported(o)
 	if reported == nil {

@@ -23,7 +23,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/manifest"
 )
 
-// known are the types whose objects may leave out apiVersion and kind.
+// known are the Go types whose objects may omit apiVersion and kind.
 var known = sync.OnceValue(func() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
@@ -32,7 +32,7 @@ var known = sync.OnceValue(func() *runtime.Scheme {
 		clusterv1.AddToScheme, clusterv1alpha1.AddToScheme, clusterv1beta1.AddToScheme, clusterv1beta2.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
-			panic(err) // Two types claim one name: nothing could be read.
+			panic(err) // Two types claim one kind: a mistake of the program.
 		}
 	}
 	return scheme
@@ -46,10 +46,10 @@ func kindOf(o client.Object) (schema.GroupVersionKind, bool) {
 	return kinds[0], true
 }
 
-// plurals are the resources of kinds: what a ManifestWork calls objects in its rules, while its manifests have kinds.
+// plurals maps kinds to resources: the rules of a ManifestWork name resources, its manifests have kinds.
 type plurals map[schema.GroupKind]string
 
-// pluralsOf collects what is known: what the cluster reports of the objects, and what CustomResourceDefinitions among them say.
+// pluralsOf collects what the cluster reports of the objects, and what CustomResourceDefinitions among them define.
 func pluralsOf(objects []*object, works []*work) plurals {
 	known := plurals{}
 	for _, w := range works {
@@ -67,8 +67,8 @@ func pluralsOf(objects []*object, works []*work) plurals {
 	return known
 }
 
-// of is the resource of a kind. Where nobody has told, it is what Kubernetes guesses, except that of Gateways are gateways: a
-// plural out of the ordinary is put right once the cluster has reported on the object.
+// of returns the resource of a kind. An unknown kind gets the plural that Kubernetes guesses, except for Gateway; a wrong guess is
+// corrected once the cluster has reported on the object.
 func (p plurals) of(kind schema.GroupKind) string {
 	if plural, ok := p[kind]; ok {
 		return plural
@@ -83,13 +83,13 @@ func (p plurals) of(kind schema.GroupKind) string {
 	return guess.Resource
 }
 
-// resource is how the rules of a ManifestWork call an object.
+// resource returns how the rules of a ManifestWork identify an object.
 func (p plurals) resource(o *object) workv1.ResourceIdentifier {
 	return workv1.ResourceIdentifier{Group: o.Group, Resource: p.of(o.GroupKind), Namespace: o.namespace, Name: o.name}
 }
 
-// concerns tells whether an entry of manifestConfigs may be about the object. The resource of a kind may be guessed wrong, so it
-// does not count here: an entry too many does no harm.
+// concerns tells whether an entry of manifestConfigs may be for the object. It ignores the resource, which may be guessed wrong: an
+// entry too many is harmless.
 func concerns(entry workv1.ResourceIdentifier, o *object) bool {
 	return manifest.Matches(entry, workv1.ResourceIdentifier{Group: o.Group, Resource: entry.Resource, Namespace: o.namespace, Name: o.name})
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/manifest"
 )
 
-// id is which object a manifest is about. Whatever its version, it is the same object.
+// id identifies an object, whatever the version of its API.
 type id struct {
 	schema.GroupKind
 	namespace, name string
@@ -30,25 +30,25 @@ func (i id) String() string {
 	return i.Kind + " " + i.namespace + "/" + i.name
 }
 
-// object is one of the add-on's, as it goes into a work.
+// object is an object of the add-on as it goes into a work.
 type object struct {
 	id
 	version string
 	raw     []byte
 	rank    int
-	// hook is a Job or a Pod that runs before the add-on goes.
+	// hook is true for a Job or a Pod that runs before the add-on is removed.
 	hook bool
-	// orphan stays on the cluster when the add-on goes.
+	// orphan is true for an object that stays on the cluster when the add-on is removed.
 	orphan bool
-	// location is where it goes in hosted mode.
+	// location is the cluster that the object goes to in hosted mode.
 	location string
-	// plural of a CustomResourceDefinition is the resource of the kind it defines.
+	// plural and defines are, for a CustomResourceDefinition, the resource and the kind that it defines.
 	defines schema.GroupKind
 	plural  string
 }
 
-// encode returns the objects in the order in which they are listed in works, whatever order they come in: first by what has to be
-// there before the rest, then by name.
+// encode returns the objects in their order in works, which does not depend on their given order: first by what the others depend on,
+// then by name.
 func encode(all []client.Object) ([]*object, error) {
 	objects := make([]*object, 0, len(all))
 	seen := make(map[id]*object, len(all))
@@ -73,7 +73,7 @@ func encode(all []client.Object) ([]*object, error) {
 	return objects, nil
 }
 
-// naming says which object an error is about.
+// naming describes an object in an error.
 func naming(o client.Object) string {
 	if o == nil || o.GetName() == "" {
 		return ""
@@ -111,7 +111,7 @@ func encodeOne(o client.Object) (*object, error) {
 	return e, checkLocation(e.location)
 }
 
-// content is the object as a map of its own down to its metadata, without its status, and with its type.
+// content returns a copy of the object with its type, without its status, whose metadata can be changed.
 func content(o client.Object) (*unstructured.Unstructured, error) {
 	u := &unstructured.Unstructured{}
 	switch o := o.(type) {
@@ -138,7 +138,7 @@ func content(o client.Object) (*unstructured.Unstructured, error) {
 	return u, nil
 }
 
-// isHook tells whether a Job or Pod is to run before the add-on is deleted: by annotation, or by the label that older add-ons use.
+// isHook tells whether a Job or Pod runs before the add-on is deleted: by its annotation, or by the label that older add-ons use.
 func isHook(u *unstructured.Unstructured) bool {
 	switch u.GroupVersionKind().GroupKind() {
 	case job, pod:
@@ -158,8 +158,8 @@ func has(m map[string]string, key string) bool {
 	return ok
 }
 
-// location is the cluster, managed or hosting, that the object of a hosted add-on is for: by annotation, or by the label that older
-// add-ons use.
+// location returns the cluster, managed or hosting, that an object of a hosted add-on goes to: by its annotation, or by the label that
+// older add-ons use.
 func location(u *unstructured.Unstructured) string {
 	return cmp.Or(u.GetAnnotations()[fleet.AnnotationHostedManifestLocation], u.GetLabels()[fleet.LabelHostedManifestLocation],
 		fleet.HostedManifestLocationManaged)

@@ -1,17 +1,17 @@
-// Package workload says which ManifestWorks an add-on needs on a cluster, and on its hosting cluster. It is
-// pure: it compares what is to be with what is, and returns what has to be written.
+// Package workload determines which ManifestWorks an add-on needs on a cluster, and on its hosting cluster. It is pure: it compares the
+// wanted state with the present one, and returns what has to be written.
 //
 // # Works
 //
-// The objects of an add-on are spread over as many works as it takes for none to hold more than Input.MaxBytes. An
-// object stays in the work in which it is, as long as it fits there, so that a change of one object is a change of one work. An
-// object that has to move to another work stays in the one it leaves until the other one has applied it: otherwise the agent
-// might delete it in between.
+// The objects of an add-on are spread over as many works as are needed for none to exceed Input.MaxBytes. An object stays in its work
+// as long as it fits there, so that a change of one object changes one work. An object that has to move to another work also stays in
+// the old one until the new one has applied it: otherwise the agent might delete it in between.
 //
 // # Removal
 //
-// When an add-on is deleted, its pre-delete hooks run first, then its finalizers go, and the works of its own cluster with it,
-// by their owner reference. What is on a hosting cluster has no owner on the hub, and is deleted before.
+// When an add-on is deleted, its pre-delete hooks run first. Then its finalizers are removed, and the works of its own cluster are
+// garbage-collected with their owner. Works for a hosting cluster have no owner on the hub; they are deleted before the finalizers are
+// removed.
 package workload
 
 import (
@@ -28,53 +28,53 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// Input is everything a Plan depends on. Nothing of it is changed.
+// Input is everything that a Plan depends on. It is not changed.
 type Input struct {
 	Options addon.Options
-	// Installation is the add-on on its cluster. Its cluster is nil if there is none of that name.
+	// Installation is the add-on on its cluster. The cluster is nil if it does not exist.
 	Installation addon.Installation
-	// Workload is what the add-on consists of. It is nil if it could not be rendered, or must not be now: then the works stay
+	// Workload is what the add-on consists of. It is nil if it could not be rendered, or is not to be rendered now: then the works stay
 	// as they are.
 	Workload *addon.Workload
-	// Unrendered is why Workload is nil. If it is nil, too, that is so on purpose, and ManifestApplied is left alone.
+	// Unrendered is why Workload is nil. If both are nil, the add-on was not rendered on purpose, and ManifestApplied stays as it is.
 	Unrendered error
-	// Hosting is the hosting cluster; nil in default mode, or if there is none of that name.
+	// Hosting is the hosting cluster; nil in default mode, or if it does not exist.
 	Hosting *clusterv1.ManagedCluster
-	// CMA is the ClusterManagementAddOn; nil if there is none.
+	// CMA is the ClusterManagementAddOn; nil if it does not exist.
 	CMA *addonv1beta1.ClusterManagementAddOn
-	// Existing are all works of this add-on for this cluster: those that Owner says are.
+	// Existing are all works of this add-on for this cluster, as package ownership determines them.
 	Existing []workv1.ManifestWork
-	// Dependents are the add-ons on the cluster that need this one. As long as there are any, one that is being deleted stays as it is.
+	// Dependents are the add-ons on the cluster that need this one. While there are any, an add-on that is being deleted stays as it is.
 	Dependents []string
-	// MaxBytes of objects, as JSON, are in one work at most, if there is more than one object in it; 0 is the
-	// default, maxBytes.
+	// MaxBytes bounds the objects in one work, in bytes of JSON. A single larger object has a work of its own. 0 is the default,
+	// maxBytes.
 	MaxBytes int
 	Now      time.Time
 }
 
-// Plan is what is to be written. Works are created first, then updated, then deleted, in the given order.
+// Plan is what has to be written. Works are created first, then updated, then deleted, in the given order.
 type Plan struct {
 	Create []*workv1.ManifestWork
-	// Update has whole works, with the resourceVersion of the existing ones.
+	// Update has complete works, with the resourceVersion of the existing ones.
 	Update []*workv1.ManifestWork
 	Delete []*workv1.ManifestWork
-	// Finalizers are those that the ManagedClusterAddOn is to have, of the three for add-ons and their deprecated twins. What
-	// it lacks is added before works are created, what it has beyond that is removed after the deletions. A deprecated one is
-	// among them only while an object that has it is being deleted: its successor cannot be added then.
+	// Finalizers are those that the ManagedClusterAddOn is to have, out of the three for add-ons and their deprecated names. Missing ones
+	// are added before works are created; superfluous ones are removed after the deletions. A deprecated one stays only while an object
+	// that has it is being deleted: it cannot be replaced then.
 	Finalizers []string
 	// Conditions to set, without times.
 	Conditions []metav1.Condition
 	// RemoveConditions are the types of conditions to remove.
 	RemoveConditions []string
-	// RequeueAfter is when the time alone changes something; 0 is never.
+	// RequeueAfter is when the add-on is due without an event; 0 is never.
 	RequeueAfter time.Duration
 }
 
-// maxBytes is four fifths of 50 KiB, the size of the works that add-ons of the original framework make.
+// maxBytes is four fifths of 50 KiB, the size of the works of add-ons that use the addon-framework.
 const maxBytes = 50 << 10 * 8 / 10
 
-// New plans what is to be written for an add-on on a cluster. It fails if an object cannot be deployed; then nothing is to be
-// written. In a removal, the condition of the hooks tells of it instead.
+// New returns the Plan for an add-on on a cluster. It fails if an object cannot be deployed; then nothing is to be written. For an
+// add-on that is being deleted, the condition of its hooks reports that error instead.
 func New(in Input) (Plan, error) {
 	p := &planner{Input: in}
 	if p.MaxBytes <= 0 {
@@ -105,7 +105,7 @@ type planner struct {
 	plurals plurals
 }
 
-// read takes the objects of the add-on, and the works that there are, apart.
+// read parses the objects of the add-on and the existing works.
 func (p *planner) read() (err error) {
 	if name := p.Installation.AddOn.Name; len(name) > longestLabel {
 		return fmt.Errorf("the name of the add-on, %q, has %d characters; choose one of no more than %d, which is what the label %s holds",
@@ -115,7 +115,7 @@ func (p *planner) read() (err error) {
 		p.objects, err = encode(p.Workload.Objects)
 		switch {
 		case err != nil && p.leaves():
-			// It must not keep the add-on from being removed when its hooks are waited for no longer.
+			// An error must not keep the add-on from being removed once its hooks are no longer waited for.
 			p.Workload, p.Unrendered = nil, err
 		case err != nil:
 			return err
@@ -131,7 +131,7 @@ const longestLabel = 63
 // leaves tells whether the add-on is being deleted.
 func (p *planner) leaves() bool { return !p.Installation.AddOn.DeletionTimestamp.IsZero() }
 
-// deploy brings the add-on to its clusters.
+// deploy plans the works on both clusters.
 func (p *planner) deploy() error {
 	managed, hosting := p.managedSide(), p.hostingSide()
 	p.RemoveConditions = append(p.RemoveConditions, fleet.ConditionHookManifestCompleted)
@@ -153,8 +153,8 @@ func (p *planner) deploy() error {
 	return nil
 }
 
-// tidy deletes works that are of no use any more: hooks of an add-on that was removed before, and what is on a cluster that hosts
-// the agent no longer. While it is not known what comes in its place that stays, unless its cluster goes.
+// tidy deletes works that are no longer needed: hooks of a previous add-on of the same name, and works on a former hosting cluster. The
+// latter stay while the wanted state is unknown, unless their cluster is being deleted.
 func (p *planner) tidy(hosting side) {
 	gone := p.hosted() && hosting.cluster == nil
 	for _, w := range p.works {
@@ -165,7 +165,7 @@ func (p *planner) tidy(hosting side) {
 	}
 }
 
-// wantedFinalizers of an add-on that is not being deleted.
+// wantedFinalizers returns the finalizers of an add-on that is not being deleted.
 func (p *planner) wantedFinalizers(managed, hosting side) (wanted []string) {
 	if p.Workload == nil {
 		for _, f := range finalizers {
@@ -190,7 +190,7 @@ func (p *planner) wantedFinalizers(managed, hosting side) (wanted []string) {
 	return wanted
 }
 
-// finalizer is one of the three, and what older add-ons call it.
+// finalizer is one of the three finalizers, with its deprecated name.
 type finalizer struct{ name, deprecated string }
 
 var finalizers = []finalizer{
@@ -203,7 +203,7 @@ func (f finalizer) isOn(addOn *addonv1beta1.ManagedClusterAddOn) bool {
 	return slices.Contains(addOn.Finalizers, f.name) || slices.Contains(addOn.Finalizers, f.deprecated)
 }
 
-// present are the finalizers that the add-on has, of those that count here.
+// present returns the finalizers of the add-on, out of those in Plan.Finalizers.
 func (p *planner) present() (names []string) {
 	for _, name := range p.Installation.AddOn.Finalizers {
 		if slices.ContainsFunc(finalizers, func(f finalizer) bool { return name == f.name || name == f.deprecated }) {

@@ -12,16 +12,16 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// hookTimeout is how long hooks are waited for on a cluster that is not available.
+// hookTimeout is how long a removal waits for hooks on a cluster that is not available.
 const hookTimeout = 10 * time.Minute
 
-// isNeeded tells whether the add-on stays for the sake of others, unless an administrator has said for how long at most.
+// isNeeded tells whether the add-on stays because others need it. A deadline that an administrator has set ends that.
 func (p *planner) isNeeded() bool {
 	d, _ := p.given()
 	return len(p.Dependents) > 0 && !d.passed(p.Now)
 }
 
-// stay leaves everything as it is, and says what it waits for.
+// stay leaves everything as it is, and reports what the removal waits for.
 func (p *planner) stay() {
 	p.Finalizers = p.present()
 	d, _ := p.given()
@@ -30,7 +30,7 @@ func (p *planner) stay() {
 			strings.Join(p.Dependents, ", "), p.until(d))))
 }
 
-// remove runs the hooks, and then takes away what does not go by itself. Until the hooks are done, everything else stays.
+// remove runs the hooks, and then deletes what is not garbage-collected. Until the hooks are done, everything else stays.
 func (p *planner) remove() {
 	managed, hosting := p.managedSide(), p.hostingSide()
 	var pending []string
@@ -65,7 +65,7 @@ func (p *planner) remove() {
 	p.leaveHosting(hosting)
 }
 
-// leaveHosting deletes what is on hosting clusters, and waits until it is gone from the present one.
+// leaveHosting deletes the works on hosting clusters, and waits for those on the present one to be gone.
 func (p *planner) leaveHosting(hosting side) {
 	remaining := false
 	for _, w := range p.works {
@@ -89,7 +89,7 @@ func (p *planner) leaveHosting(hosting side) {
 		fmt.Sprintf("What the add-on has on the hosting cluster %s is being deleted%s", hosting.namespace, note)))
 }
 
-// keepCleanup leaves the finalizer for the hosting cluster on the add-on, under the name that it has there.
+// keepCleanup keeps the finalizer for the hosting cluster, under the name that the add-on has it.
 func (p *planner) keepCleanup() {
 	for _, name := range p.Installation.AddOn.Finalizers {
 		if name == fleet.FinalizerHostingManifestsCleanup || name == fleet.DeprecatedFinalizerHostingManifestsCleanup {
@@ -98,7 +98,7 @@ func (p *planner) keepCleanup() {
 	}
 }
 
-// wait tells whether the hub goes on without a cluster, or else when it will, or how it can be made to.
+// wait tells whether the removal goes on without a cluster. If not, note says when it will, or how an administrator can make it.
 func (p *planner) wait(s side) (gaveUp bool, note string) {
 	d := p.deadline(s.cluster)
 	if d.passed(p.Now) {
@@ -110,7 +110,7 @@ func (p *planner) wait(s side) (gaveUp bool, note string) {
 	return false, note + p.until(d)
 }
 
-// until says when the hub goes on, or how it can be made to, and comes back then.
+// until returns a note that says when the removal goes on, or how an administrator can make it, and makes the add-on due then.
 func (p *planner) until(d deadline) (note string) {
 	if d.invalid != "" {
 		note = "; " + d.invalid
@@ -124,17 +124,17 @@ func (p *planner) until(d deadline) (note string) {
 	return note + "; the hub removes the add-on all the same at " + d.at.UTC().Format(time.RFC3339)
 }
 
-// comeBack after no longer than that.
+// comeBack makes the add-on due after at most that time.
 func (p *planner) comeBack(after time.Duration) {
 	if p.RequeueAfter == 0 || after < p.RequeueAfter {
 		p.RequeueAfter = after
 	}
 }
 
-// deadline is when the removal goes on without its hooks; at zero is never.
+// deadline is when a removal goes on without its hooks. A zero at means never.
 type deadline struct {
 	at time.Time
-	// invalid says what is wrong with the annotation that was to set it.
+	// invalid says what is wrong with the value of the annotation.
 	invalid string
 }
 
@@ -142,7 +142,7 @@ func (d deadline) passed(now time.Time) bool {
 	return !d.at.IsZero() && !now.Before(d.at)
 }
 
-// given is the deadline that the annotation sets, counted from the deletion.
+// given returns the deadline that the annotation sets, counted from the deletion.
 func (p *planner) given() (d deadline, set bool) {
 	timeout, set, invalid := p.timeout()
 	if !set {
@@ -151,8 +151,8 @@ func (p *planner) given() (d deadline, set bool) {
 	return deadline{at: p.Installation.AddOn.DeletionTimestamp.Add(timeout)}, true
 }
 
-// deadline is when a removal no longer waits for the cluster: what the annotation says; without it, some time after the cluster was last
-// available.
+// deadline returns when a removal stops waiting for the cluster: as the annotation sets it, or else hookTimeout after the cluster was
+// last available.
 func (p *planner) deadline(cluster *clusterv1.ManagedCluster) deadline {
 	d, set := p.given()
 	if set || available(cluster) {
@@ -166,7 +166,7 @@ func (p *planner) deadline(cluster *clusterv1.ManagedCluster) deadline {
 	return deadline{at: since.Add(hookTimeout), invalid: d.invalid}
 }
 
-// timeout is what the annotation says on the add-on, or else on its ClusterManagementAddOn.
+// timeout returns the value of the annotation of the add-on, or else of its ClusterManagementAddOn.
 func (p *planner) timeout() (timeout time.Duration, set bool, invalid string) {
 	value, ok := p.Installation.AddOn.Annotations[fleet.AnnotationPreDeleteTimeout]
 	if !ok && p.CMA != nil {

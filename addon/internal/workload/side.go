@@ -11,16 +11,16 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// side is one of the two clusters that an add-on may have objects on: the one it is for, and the one that hosts its agent.
+// side is one of the two clusters that an add-on may have objects on: its own cluster, and the one that hosts its agent.
 type side struct {
 	hosting bool
-	// namespace of the cluster on the hub, which is its name.
+	// namespace of the cluster on the hub: the cluster's name.
 	namespace string
-	// cluster is nil if there is none that could be deployed to.
+	// cluster is nil if there is none to deploy to.
 	cluster *clusterv1.ManagedCluster
-	// condition tells whether the objects are there.
+	// condition is the type of the condition that tells whether the objects are applied.
 	condition string
-	// preDelete holds the add-on until the hooks on this side are done.
+	// preDelete is the finalizer that holds the add-on until the hooks on this side are done.
 	preDelete finalizer
 }
 
@@ -31,8 +31,8 @@ func (p *planner) managedSide() side {
 	}
 }
 
-// hostingSide has no cluster while that is being deleted: what is brought there now would be left behind. Nor has it one that is not
-// accepted: whoever names it may name anything, and the works go to the namespace of that name.
+// hostingSide has no cluster while the hosting cluster is being deleted, because new objects would be left behind there, or while it is
+// not accepted: an add-on may name any cluster, and the works go to the namespace of that name.
 func (p *planner) hostingSide() side {
 	s := side{hosting: true, condition: fleet.ConditionHostingManifestApplied, preDelete: finalizers[1]}
 	if p.hosted() {
@@ -47,7 +47,7 @@ func (p *planner) hostingSide() side {
 // hosted tells whether the agent of the add-on runs on another cluster.
 func (p *planner) hosted() bool { return p.Installation.Mode() == addon.Hosted }
 
-// at are the objects for a side: hooks, or all the others.
+// at returns the objects for a side: its hooks, or all others.
 func (p *planner) at(s side, hooks bool) (objects []*object) {
 	for _, o := range p.objects {
 		if o.hook == hooks && p.isFor(o, s) {
@@ -69,9 +69,8 @@ func (p *planner) isFor(o *object, s side) bool {
 	return location == fleet.HostedManifestLocationManaged
 }
 
-// Validity is the condition HostingClusterValidity of an add-on whose agent runs on another cluster, and nil of any other. It is in the
-// Plan, too. Whoever writes that an add-on could not be planned has to write it as well: what is deployed without it is taken to run on
-// its own cluster.
+// Validity returns the condition HostingClusterValidity of an add-on in hosted mode; nil in default mode. A Plan has it, too. A caller
+// that has no Plan has to write it as well: an add-on without the condition counts as one that runs on its own cluster.
 func Validity(in Input) *metav1.Condition {
 	p := &planner{Input: in}
 	if !p.hosted() {
@@ -80,7 +79,7 @@ func Validity(in Input) *metav1.Condition {
 	return new(p.validity())
 }
 
-// validity is the condition HostingClusterValidity.
+// validity returns the condition HostingClusterValidity.
 func (p *planner) validity() metav1.Condition {
 	name := p.Installation.HostingCluster
 	switch {

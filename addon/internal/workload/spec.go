@@ -14,7 +14,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/manifest"
 )
 
-// spec is that of a work with the objects.
+// spec returns the spec of a work with the objects.
 func (p *planner) spec(objects []*object) workv1.ManifestWorkSpec {
 	spec := workv1.ManifestWorkSpec{
 		DeleteOption:    p.deleteOption(objects),
@@ -28,7 +28,7 @@ func (p *planner) spec(objects []*object) workv1.ManifestWorkSpec {
 	return spec
 }
 
-// deleteOption is the author's, and names the objects that are marked to stay.
+// deleteOption returns the author's delete option, extended by the objects that are annotated to stay.
 func (p *planner) deleteOption(objects []*object) *workv1.DeleteOption {
 	option := p.Workload.DeleteOption.DeepCopy()
 	if option != nil && option.PropagationPolicy == workv1.DeletePropagationPolicyTypeOrphan {
@@ -59,8 +59,8 @@ func (p *planner) deleteOption(objects []*object) *workv1.DeleteOption {
 	return option
 }
 
-// manifestConfigs are those of the author's that are about the objects. Before them come those for what is reported of single
-// objects, because the first that says something of an object counts.
+// manifestConfigs returns the author's entries that concern the objects. Entries for reported values of single objects come first,
+// because the first matching entry counts.
 func (p *planner) manifestConfigs(objects []*object) (configs []workv1.ManifestConfigOption) {
 	var authored []workv1.ManifestConfigOption
 	for i := range p.Workload.ManifestConfigs {
@@ -83,7 +83,7 @@ func (p *planner) manifestConfigs(objects []*object) (configs []workv1.ManifestC
 	return append(configs, authored...)
 }
 
-// setDefaults are those of the API: without them, a work would differ from what the API server makes of it.
+// setDefaults sets the defaults of the API, so that the spec equals what the API server stores.
 func setDefaults(spec *workv1.ManifestWorkSpec) {
 	if spec.DeleteOption != nil {
 		spec.DeleteOption.PropagationPolicy = cmp.Or(spec.DeleteOption.PropagationPolicy, workv1.DeletePropagationPolicyTypeForeground)
@@ -104,8 +104,8 @@ func setDefaults(spec *workv1.ManifestWorkSpec) {
 	}
 }
 
-// sameSpec compares what is to be on a cluster by what it means. Manifests are compared as bytes first: the API server writes the
-// same object the same way.
+// sameSpec compares specs by their meaning. It compares the bytes of manifests first, because the API server writes the same object in
+// the same way.
 func sameSpec(a, b *workv1.ManifestWorkSpec) bool {
 	return slices.EqualFunc(a.Workload.Manifests, b.Workload.Manifests, sameManifest) &&
 		equality.Semantic.DeepEqual(a.DeleteOption, b.DeleteOption) &&

@@ -4,19 +4,19 @@ import (
 	"slices"
 )
 
-// bin is one work of a side, as it is to be.
+// bin is the wanted content of one work of a side.
 type bin struct {
 	index int
-	// work that exists; nil for one that is to be created.
+	// work is the existing work; nil if it is to be created.
 	work *work
-	// objects whose work this is, and their size.
+	// objects are those that belong to this work, and size their bytes.
 	objects []*object
 	size    int
-	// guests are leaving for other works, and stay until those have applied them.
+	// guests are objects that move to other works, and stay until those have applied them.
 	guests []*object
 }
 
-// closed tells whether the work is being deleted: it keeps what it has until it is gone, and takes nothing.
+// closed tells whether the work is being deleted: it keeps its content until it is gone, and takes no objects.
 func (b *bin) closed() bool {
 	return b.work != nil && !b.work.DeletionTimestamp.IsZero()
 }
@@ -34,14 +34,13 @@ func (b *bin) add(o *object) {
 	b.size += len(o.raw)
 }
 
-// takes tells whether an object fits in beside the others.
+// takes tells whether there is room for an object.
 func (b *bin) takes(o *object, limit int) bool {
 	return !b.closed() && b.size+len(o.raw) <= limit
 }
 
-// split assigns objects to works. Each stays where it is, unless the work has become too large; then as few as possible
-// move. What has no work gets the first that has room, or a new one. An object that is larger than the limit is alone in its
-// work.
+// split assigns objects to works. Each stays in its work, unless the work has become too large; then as few as possible move. An object
+// without a work gets the first one with room, or a new one. An object that is larger than the limit has a work of its own.
 func split(objects []*object, works []*work, limit int) []*bin {
 	bins := make([]*bin, len(works))
 	for i, w := range works {
@@ -51,7 +50,7 @@ func split(objects []*object, works []*work, limit int) []*bin {
 	for _, b := range bins {
 		homeless = append(homeless, b.shrink(limit)...)
 	}
-	for _, o := range objects { // in their order, not in that of their eviction
+	for _, o := range objects { // in their order, not in that of their removal from works
 		if slices.Contains(homeless, o) {
 			bins = house(o, bins, limit)
 		}
@@ -60,8 +59,8 @@ func split(objects []*object, works []*work, limit int) []*bin {
 	return bins
 }
 
-// settle leaves objects where they are, and returns those that are nowhere. One that is in several works is on its way from one to
-// another: to the one that has room for it.
+// settle leaves objects in their works, and returns those without one. An object in several works is on its way from one to another; it
+// belongs to the one that has room for it.
 func settle(objects []*object, bins []*bin, limit int) (homeless []*object) {
 	moving := map[*object][]*bin{}
 	for _, o := range objects {
@@ -89,7 +88,7 @@ func settle(objects []*object, bins []*bin, limit int) (homeless []*object) {
 	return homeless
 }
 
-// shrink takes objects out until the rest fits: the smallest that is enough, or else the largest first.
+// shrink removes objects until the others fit: the smallest one that suffices, or else the largest first.
 func (b *bin) shrink(limit int) (out []*object) {
 	for b.size > limit && len(b.objects) > 1 && !b.closed() {
 		excess, victim := b.size-limit, b.objects[0]
@@ -106,7 +105,7 @@ func (b *bin) shrink(limit int) (out []*object) {
 	return out
 }
 
-// house finds a work for an object.
+// house assigns an object to a work.
 func house(o *object, bins []*bin, limit int) []*bin {
 	for _, b := range bins {
 		if b.takes(o, limit) {
@@ -122,7 +121,7 @@ func house(o *object, bins []*bin, limit int) []*bin {
 	return append(bins, b)
 }
 
-// host keeps objects in works that they leave, until the cluster has them from the other one.
+// host keeps objects in the works that they leave until the new works have applied them.
 func host(objects []*object, bins []*bin) {
 	home := map[*object]*bin{}
 	for _, b := range bins {
@@ -140,7 +139,7 @@ func host(objects []*object, bins []*bin) {
 	}
 }
 
-// manifests are all objects of the work, in the order in which it lists them.
+// manifests returns all objects of the work, in their order there.
 func (b *bin) manifests(order []*object) (all []*object) {
 	in := make(map[*object]bool, len(b.objects)+len(b.guests))
 	for _, list := range [][]*object{b.objects, b.guests} {

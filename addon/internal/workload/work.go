@@ -16,7 +16,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// Unwritten is the condition that tells that a work of an add-on could not be written or deleted.
+// Unwritten returns the condition for a work of an add-on that could not be written or deleted.
 func Unwritten(owner types.NamespacedName, w client.Object, why error) metav1.Condition {
 	switch of, _ := ownership.Parse(w.GetName(), owner); {
 	case of.Hook:
@@ -29,15 +29,15 @@ func Unwritten(owner types.NamespacedName, w client.Object, why error) metav1.Co
 	}
 }
 
-// work is one that exists. It is never changed.
+// work is an existing work. It is never changed.
 type work struct {
 	*workv1.ManifestWork
 	ownership.Place
-	// manifests are the indices of the objects in its spec.
+	// manifests maps objects to their indices in the spec.
 	manifests map[id]int
 }
 
-// find reads the existing works, ordered by their names' numbers.
+// find returns the existing works, ordered by the numbers in their names.
 func find(in Input, objects []*object) (works []*work) {
 	known := make(map[string]id, len(objects))
 	for _, o := range objects {
@@ -56,8 +56,8 @@ func find(in Input, objects []*object) (works []*work) {
 	return works
 }
 
-// identify reads no more of manifests than which objects they are, and not even that of those which are known. One that cannot be
-// read is none.
+// identify returns which objects the manifests are, and parses only manifests that are not known. It leaves out those that cannot be
+// parsed.
 func identify(manifests []workv1.Manifest, known map[string]id) map[id]int {
 	found := make(map[id]int, len(manifests))
 	for i := range manifests {
@@ -77,7 +77,7 @@ func identify(manifests []workv1.Manifest, known map[string]id) map[id]int {
 	return found
 }
 
-// reported is what the agent says of an object of the work; nil if nothing.
+// reported returns what the agent reports of an object of the work, or nil.
 func (w *work) reported(o id) *workv1.ManifestCondition {
 	for i := range w.Status.ResourceStatus.Manifests {
 		m := &w.Status.ResourceStatus.Manifests[i]
@@ -88,13 +88,13 @@ func (w *work) reported(o id) *workv1.ManifestCondition {
 	return nil
 }
 
-// observed tells whether the agent has reported on the present spec of the work, in a condition.
+// observed returns a condition of the work. ok tells whether it is about the present spec.
 func (w *work) observed(condition string) (c *metav1.Condition, ok bool) {
 	c = meta.FindStatusCondition(w.Status.Conditions, condition)
 	return c, c != nil && c.ObservedGeneration >= w.Generation
 }
 
-// has tells whether the work has applied an object as it is in its present spec.
+// has tells whether the work has applied an object in the version of its present spec.
 func (w *work) has(o id) bool {
 	if _, named := w.manifests[o]; !named {
 		return false
@@ -106,8 +106,8 @@ func (w *work) has(o id) bool {
 	return reported != nil && meta.IsStatusConditionTrue(reported.Conditions, fleet.ConditionApplied)
 }
 
-// Answered tells whether the agent has said of a work, as it is now, whether it is applied. One that is being deleted is not what it will
-// be.
+// Answered tells whether the agent has reported on the present version of a work. A work that is being deleted counts as not reported
+// on.
 func Answered(w *workv1.ManifestWork) bool {
 	_, observed := (&work{ManifestWork: w}).observed(fleet.ConditionApplied)
 	return observed && w.DeletionTimestamp.IsZero()
