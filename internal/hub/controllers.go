@@ -1,5 +1,5 @@
-// Package hub lists the controllers that run on the hub. They are the same ones in the standalone hub, where they talk
-// to the API server of their own process, and in an existing cluster.
+// Package hub registers the controllers of the hub, with the names <area>-<noun>-<duty> in metrics and logs. They are the same in the
+// standalone hub, where they call the API server in their own process, and in an existing cluster.
 package hub
 
 import (
@@ -43,29 +43,32 @@ import (
 	scheduler "github.com/capstan-io/capstan/internal/placement"
 )
 
-// Options say which controllers run.
+// Options select and configure the controllers.
 type Options struct {
-	// Groups are names out of Groups; empty means all of them.
+	// Groups are names out of [Groups]; empty means all of them.
 	Groups []string
-	// AutoApprovedUsers are the users whose clusters are approved and accepted without a person.
+	// AutoApprovedUsers are the users whose clusters are approved and accepted without a decision of an administrator.
 	AutoApprovedUsers []string
-	// Gates switch controllers on and off; nil means their defaults.
+	// Gates are the feature gates that switch controllers on and off; nil means their defaults.
 	Gates *featuregates.Set
-	// Labels are put on what the hub makes for a cluster, beside its own.
+	// Labels are set on what the hub creates for a cluster, in addition to its own.
 	Labels map[string]string
 	// CleanupResources are deleted from the namespace of a deleted cluster, one after the other; nil means the default ones.
 	CleanupResources []schema.GroupVersionResource
-	// DeletionTimeout is how long the deletion of a cluster that is not available waits for its agent; 0 means for ever.
+	// DeletionTimeout is how long the deletion of a cluster that is not available waits for its agent; 0 means that it waits without a
+	// limit.
 	DeletionTimeout time.Duration
-	// PendingClusterExpiry is how long a cluster that somebody with a bootstrap credential asked for waits to be accepted; 0 means for ever.
+	// PendingClusterExpiry is how long a cluster that an agent with a bootstrap credential has created waits to be accepted, before it is
+	// deleted; 0 means that it waits without a limit.
 	PendingClusterExpiry time.Duration
-	// TieBreak is how placements choose among clusters of equal scores.
+	// TieBreak is how placements choose among clusters with equal scores.
 	TieBreak scheduler.TieBreak
-	// PlacementDebug answers why placements select what they do, once the controllers are registered; nil answers nobody.
+	// PlacementDebug serves why placements select what they do, once the controllers are registered; nil serves nothing.
 	PlacementDebug *debug.Endpoint
-	// TrustPlacementDecisions has the controllers act on whichever clusters PlacementDecisions name.
+	// TrustPlacementDecisions makes the controllers act on all clusters that PlacementDecisions name, without checking them against the
+	// bindings.
 	TrustPlacementDecisions bool
-	// Clock is the source of time; nil means the machine's.
+	// Clock is the source of time; nil means the system clock.
 	Clock clock.Clock
 }
 
@@ -188,7 +191,7 @@ var groups = []group{
 	}},
 }
 
-// chosen are the groups that run.
+// chosen returns the groups that run.
 func (o Options) chosen() (chosen []group) {
 	for _, g := range groups {
 		if (len(o.Groups) == 0 || slices.Contains(o.Groups, g.name)) && (len(g.gates) == 0 || slices.ContainsFunc(g.gates, o.enabled)) {
@@ -198,7 +201,7 @@ func (o Options) chosen() (chosen []group) {
 	return chosen
 }
 
-// Running are the names of the groups that run.
+// Running returns the names of the groups that run.
 func (o Options) Running() (names []string) {
 	for _, g := range o.chosen() {
 		names = append(names, g.name)
@@ -206,7 +209,7 @@ func (o Options) Running() (names []string) {
 	return names
 }
 
-// GatesOf are the feature gates of which one has to be on for the group of that name to run; none if it always does.
+// GatesOf returns the feature gates of a group, which runs if one of them is on. There are none if the group always runs.
 func GatesOf(name string) []featuregate.Feature {
 	for _, g := range groups {
 		if g.name == name {
@@ -225,7 +228,7 @@ func Groups() []string {
 	return names
 }
 
-// Register adds the chosen controllers to the manager. It fails on a name that is no group.
+// Register adds the chosen controllers to the manager. It fails if a name in Options.Groups is unknown.
 func Register(mgr ctrl.Manager, o Options) error {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}

@@ -21,7 +21,7 @@ import (
 	"github.com/capstan-io/capstan/internal/featuregates"
 )
 
-// What the controllers watch of the hub's own API.
+// The resources of the hub's own API that the controllers watch.
 var (
 	managedClusters           = clusterv1.GroupVersion.WithResource("managedclusters")
 	managedClusterSets        = clusterv1beta2.GroupVersion.WithResource("managedclustersets")
@@ -65,7 +65,7 @@ func addOnReads(o Options) []schema.GroupVersionResource {
 	return append(reads, decisionReads(o)...)
 }
 
-// decisionReads are what decisions are held against.
+// decisionReads are the resources that decisions are checked against.
 func decisionReads(o Options) []schema.GroupVersionResource {
 	if o.TrustPlacementDecisions {
 		return nil
@@ -73,18 +73,18 @@ func decisionReads(o Options) []schema.GroupVersionResource {
 	return []schema.GroupVersionResource{managedClusterSets, managedClusterSetBindings}
 }
 
-// reads tells whether any of the chosen controllers reads the resource.
+// reads tells whether any of the chosen controllers needs the resource.
 func (o Options) reads(resource schema.GroupVersionResource) bool {
 	return slices.ContainsFunc(o.chosen(), func(g group) bool { return slices.Contains(g.reads(o), resource) })
 }
 
-// Served tells what an API server serves of a version of a group. A discovery client implements it.
+// Served returns what an API server serves of an API version. A discovery client implements it.
 type Served interface {
 	ServerResourcesForGroupVersion(groupVersion string) (*metav1.APIResourceList, error)
 }
 
-// CheckServed fails with the CRDs that are missing for the chosen controllers, which would wait for them for ever, and says
-// who needs each.
+// CheckServed fails if CRDs are missing that the chosen controllers need, which would otherwise wait for them without an end. The error
+// names each CRD and the groups of controllers that need it.
 func CheckServed(api Served, o Options) error {
 	var resources []schema.GroupVersionResource
 	readers := map[schema.GroupVersionResource][]string{}
@@ -118,7 +118,7 @@ func CheckServed(api Served, o Options) error {
 	return fmt.Errorf("it lacks what the controllers read; install the CRDs of the hub there first (kubectl apply --server-side -f deploy/crds):\n%w", errors.Join(missing...))
 }
 
-// resourcesOf are the names of what is served of a version; none if it is not served at all.
+// resourcesOf returns the names of the served resources of a version; none if it is not served at all.
 func resourcesOf(api Served, version schema.GroupVersion) ([]string, error) {
 	list, err := api.ServerResourcesForGroupVersion(version.String())
 	if apierrors.IsNotFound(err) {

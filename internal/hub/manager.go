@@ -32,10 +32,10 @@ import (
 	"github.com/capstan-io/capstan/internal/placement/decisions"
 )
 
-// ManagerOptions are the options a manager of the chosen controllers needs: their types, and caches that hold only what
-// the controllers own. Metrics, health and leader election are the caller's.
+// ManagerOptions returns the options of a manager for the chosen controllers: their types, and caches that hold only objects of the
+// controllers. Metrics, health and leader election are left to the caller.
 func ManagerOptions(o Options) ctrl.Options {
-	// None takes nearly as long. One that waits for its cache for ever is a fault that would cost a worker, unnoticed.
+	// No reconcile takes nearly as long. One that waits for its cache without an end is a fault that would block a worker unnoticed.
 	const longestReconcile = 10 * time.Minute
 	ofClusters := cache.ByObject{Label: hasLabel(fleet.LabelClusterName)}
 	byObject := map[client.Object]cache.ByObject{
@@ -47,7 +47,7 @@ func ManagerOptions(o Options) ctrl.Options {
 		&coordinationv1.Lease{}:                     {Label: hasLabel(fleet.LabelClusterName), Transform: availability.StripLease},
 		&certificatesv1.CertificateSigningRequest{}: ofClusters,
 	}
-	// A cache asks for each kind here whether it has namespaces, and so needs its CRD.
+	// For each kind here the cache asks whether it is namespaced, and so needs its CRD.
 	if o.reads(placementDecisions) {
 		byObject[&clusterv1beta1.PlacementDecision{}] = cache.ByObject{Transform: decisions.Strip}
 	}

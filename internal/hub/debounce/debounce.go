@@ -1,6 +1,6 @@
-// Package debounce has controllers wait a moment before they act on events. Tracker is for a cluster that is missing from the decisions of
-// a placement: a scheduler that moves a cluster from one PlacementDecision to another needs two writes, and between them the cluster may be
-// in neither. ByName and ByLabels are for many events that concern one object: a thousand clusters send a thousand.
+// Package debounce delays the reaction of controllers to events. Tracker is for clusters that are missing from the decisions of a
+// placement: a scheduler needs two writes to move a cluster from one PlacementDecision to another, and between them the cluster may be
+// in neither. ByName and ByLabels are for many events that concern one object, such as those of a thousand clusters.
 package debounce
 
 import (
@@ -8,11 +8,10 @@ import (
 	"time"
 )
 
-// Settle is how long a cluster must be in no decision before what it has because of them is taken away.
+// Settle is how long a cluster has to be missing from all decisions before what it has because of them is deleted.
 const Settle = time.Second
 
-// Tracker remembers since when something is absent, for each owner. After a restart it starts from zero, which only keeps things a
-// little longer.
+// Tracker remembers since when something is absent, by owner. After a restart it starts from zero, which only delays deletions.
 type Tracker[Owner, What comparable] struct {
 	mu    sync.Mutex
 	since map[Owner]map[What]time.Time
@@ -23,7 +22,7 @@ func NewTracker[Owner, What comparable]() *Tracker[Owner, What] {
 	return &Tracker[Owner, What]{since: map[Owner]map[What]time.Time{}}
 }
 
-// Update sets what is absent now, and returns since when each is.
+// Update sets what is absent now, and returns since when.
 func (t *Tracker[Owner, What]) Update(of Owner, absent map[What]bool, now time.Time) map[What]time.Time {
 	t.mu.Lock()
 	defer t.mu.Unlock()

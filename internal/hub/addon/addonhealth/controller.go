@@ -34,7 +34,7 @@ import (
 )
 
 const (
-	// workers is how many clusters are looked at at once, when many are lost together.
+	// workers is how many clusters are reconciled at once: many may be lost together.
 	workers = 10
 	// writers is how many add-ons of one cluster are written at once.
 	writers = 4
@@ -70,18 +70,18 @@ func Register(mgr ctrl.Manager, o Options) error {
 		Complete(retry.Conflicts(c))
 }
 
-// clusterOf is the cluster of an add-on. The add-ons of a cluster come together, and are told of together.
+// clusterOf returns the cluster of an add-on. The add-ons of a cluster are reconciled together.
 func clusterOf(_ context.Context, addOn client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: addOn.GetNamespace()}}}
 }
 
-// availabilityChanged matches a cluster or add-on that is doing otherwise than before, or is going now.
+// availabilityChanged matches a cluster or add-on whose availability has changed, or which is being deleted now.
 func availabilityChanged(e event.UpdateEvent) bool {
 	return e.ObjectNew.GetDeletionTimestamp().IsZero() != e.ObjectOld.GetDeletionTimestamp().IsZero() ||
 		!equality.Semantic.DeepEqual(availability(e.ObjectNew), availability(e.ObjectOld))
 }
 
-// availability is the condition that tells how a cluster or add-on is doing, or nil.
+// availability returns the condition about the availability of a cluster or add-on, or nil.
 func availability(o client.Object) *metav1.Condition {
 	switch o := o.(type) {
 	case *clusterv1.ManagedCluster:
@@ -93,7 +93,7 @@ func availability(o client.Object) *metav1.Condition {
 	}
 }
 
-// Reconcile tells the add-ons about their cluster, and then the cluster about its add-ons.
+// Reconcile passes the condition of the cluster on to its add-ons, and then labels the cluster with the state of its add-ons.
 func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	cluster := &clusterv1.ManagedCluster{}
 	if err := c.client.Get(ctx, req.NamespacedName, cluster); err != nil {
@@ -118,7 +118,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, client.IgnoreNotFound(err)
 }
 
-// passOn has the add-ons say what their cluster says, that they are not heard of.
+// passOn sets the condition of a cluster without heartbeats on its add-ons.
 func (c *Controller) passOn(ctx context.Context, addOns []addonv1beta1.ManagedClusterAddOn, unknown *metav1.Condition) error {
 	var group errgroup.Group
 	group.SetLimit(writers)
@@ -134,7 +134,7 @@ func (c *Controller) passOn(ctx context.Context, addOns []addonv1beta1.ManagedCl
 				Type: fleet.ConditionAvailable, Status: metav1.ConditionUnknown, Reason: unknown.Reason, Message: unknown.Message,
 				LastTransitionTime: now,
 			})
-			// Also where it was unknown for another reason: see saysMore.
+			// The time changes even if the add-on was Unknown for another reason: see saysMore.
 			availability(addOn).LastTransitionTime = now
 			changed, err := patch.Status(ctx, c.client, addOn, before)
 			if changed && err == nil {
@@ -147,13 +147,13 @@ func (c *Controller) passOn(ctx context.Context, addOns []addonv1beta1.ManagedCl
 	return group.Wait()
 }
 
-// saysMore tells whether an add-on has been told since its cluster was lost. If it says something else after that, its
-// manager watches it in another way, and may know better; and there must be an end to contradicting it.
+// saysMore tells whether an add-on has been set to Unknown since its cluster was lost. If its condition is another one after that, its
+// manager observes it in another way and may know better; this controller does not contradict it again.
 func saysMore(addOn, unknown *metav1.Condition) bool {
 	return addOn != nil && addOn.LastTransitionTime.After(unknown.LastTransitionTime.Time)
 }
 
-// after is now, or, since times on the wire are of whole seconds, the first time that is after then.
+// after returns now, or, because times on the wire are whole seconds, the first time after then.
 func after(now, then time.Time) metav1.Time {
 	if first := then.Add(time.Second); now.Before(first) {
 		return metav1.NewTime(first)
@@ -161,7 +161,7 @@ func after(now, then time.Time) metav1.Time {
 	return metav1.NewTime(now)
 }
 
-// label has the labels of a cluster tell how its add-ons are doing.
+// label sets the labels of a cluster that tell the state of its add-ons.
 func label(cluster *clusterv1.ManagedCluster, addOns []addonv1beta1.ManagedClusterAddOn) {
 	labels := map[string]string{}
 	for i := range addOns {

@@ -1,5 +1,5 @@
-// Package configuration brings the configurations of add-ons to their clusters: it finds out which apply where, and has them
-// reach the clusters at the pace of the rollout strategies.
+// Package configuration rolls out the configurations of add-ons: it determines which configurations apply on which cluster, and changes
+// them at the pace of the rollout strategies.
 package configuration
 
 import (
@@ -21,22 +21,22 @@ import (
 )
 
 const (
-	// workers is how many add-ons are looked at at once.
+	// workers is how many add-ons are reconciled at once.
 	workers = 5
 	// writers is how many ManagedClusterAddOns of one add-on are written at once.
 	writers = 16
-	// longestWait is when a rollout is looked at again at the latest. It is a safety net: everything is watched.
+	// longestWait is the longest time until a rollout is reconciled again. It is a safety net: everything is watched.
 	longestWait = 30 * time.Minute
-	// problemWait is when configurations that cannot be had are looked for again. It is a safety net, too: that the hub
-	// serves a kind now is told a moment before it does.
+	// problemWait is when a configuration that could not be read is tried again. It is a safety net, too: the definition of a kind is
+	// announced a moment before the hub serves it.
 	problemWait = 10 * time.Second
 )
 
-// Known is what is known of configurations.
+// Known provides the states of configurations.
 type Known interface {
-	// Want says which configurations an add-on has to do with.
+	// Want sets the configurations whose states an add-on needs.
 	Want(addOn string, configs map[addonv1beta1.AddOnConfig]bool)
-	// Of is the state of one of them. It fails with hashes.ErrNotYet, or with what to tell people.
+	// Of returns the state of one of them. It fails with hashes.ErrNotYet, or with an error for a condition.
 	Of(config addonv1beta1.AddOnConfig) (hashes.State, error)
 }
 
@@ -52,7 +52,7 @@ type Controller struct {
 
 // Options configure the controller.
 type Options struct {
-	// TrustDecisions takes PlacementDecisions at their word, whichever clusters they name.
+	// TrustDecisions makes the controller act on all clusters that PlacementDecisions name, without checking them against the bindings.
 	TrustDecisions bool
 	// Clock is the source of time.
 	Clock clock.PassiveClock
@@ -66,7 +66,7 @@ func New(c client.Client, configs Known, recorder events.EventRecorder, o Option
 	}
 }
 
-// Reconcile takes the rollouts of the add-on as far as they may go now, and says in its status how far they are.
+// Reconcile takes the rollouts of the add-on as far as they may go now, and reports in its status how far they are.
 func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	entry := &addonv1beta1.ClusterManagementAddOn{}
 	if err := c.client.Get(ctx, req.NamespacedName, entry); apierrors.IsNotFound(err) {
@@ -83,20 +83,20 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if s.notYet { // the first list of a kind brings it back sooner
+	if s.notYet { // the first list of a kind enqueues it sooner
 		s.onlyNew()
 		return ctrl.Result{RequeueAfter: problemWait}, c.write(ctx, s)
 	}
 	s.decide()
 	failed := c.write(ctx, s)
-	s.decide() // again: the status tells how things stand after these writes
+	s.decide() // again: the status reports the state after these writes
 	if err := c.report(ctx, s); err != nil {
 		return ctrl.Result{}, err
 	}
 	return ctrl.Result{RequeueAfter: s.wait()}, failed
 }
 
-// read finds out all that the rollouts of an add-on depend on.
+// read reads everything that the rollouts of an add-on depend on.
 func (c *Controller) read(ctx context.Context, entry *addonv1beta1.ClusterManagementAddOn) (s *situation, err error) {
 	s = &situation{entry: entry, now: c.clock.Now(), configs: c.configs, known: map[addonv1beta1.AddOnConfig]known{}}
 	if lookup.SelfManaged(entry) {
@@ -120,8 +120,7 @@ func (c *Controller) read(ctx context.Context, entry *addonv1beta1.ClusterManage
 	return s, nil
 }
 
-// settle leaves a cluster that is no longer selected alone for a moment: it may only be on its way from one decision to
-// another.
+// settle ignores for a moment that a cluster is no longer selected: it may be moving from one decision to another.
 func (c *Controller) settle(s *situation) {
 	absent := map[string]bool{}
 	for name, cluster := range s.standing {

@@ -19,7 +19,7 @@ import (
 	"github.com/capstan-io/capstan/internal/rollout"
 )
 
-// report writes the status of the ClusterManagementAddOn. How far an add-on is that manages itself, it says itself.
+// report writes the status of the ClusterManagementAddOn. An add-on that manages itself reports its own progress.
 func (c *Controller) report(ctx context.Context, s *situation) error {
 	before := s.entry.DeepCopy()
 	status := &s.entry.Status
@@ -37,7 +37,7 @@ func (c *Controller) report(ctx context.Context, s *situation) error {
 	return client.IgnoreNotFound(err)
 }
 
-// installReferences are the configurations for the clusters of a placement.
+// installReferences returns the configurations for the clusters of a placement.
 func (s *situation) installReferences(placement *lookup.Placement) (references []addonv1beta1.InstallConfigReference) {
 	for _, config := range config.Effective(s.entry.Spec.DefaultConfigs, placement.Configs) {
 		references = append(references, addonv1beta1.InstallConfigReference{
@@ -48,7 +48,7 @@ func (s *situation) installReferences(placement *lookup.Placement) (references [
 	return references
 }
 
-// progression is how far the clusters of a placement are.
+// progression returns how far the clusters of a placement are.
 func (s *situation) progression(r *placementRollout, before []addonv1beta1.InstallProgression) addonv1beta1.InstallProgression {
 	now := addonv1beta1.InstallProgression{PlacementRef: r.PlacementRef}
 	if i := slices.IndexFunc(before, func(p addonv1beta1.InstallProgression) bool { return p.PlacementRef == r.PlacementRef }); i >= 0 {
@@ -87,7 +87,7 @@ func installEntries(references []addonv1beta1.InstallConfigReference) (all []ent
 // isDone tells whether the configurations have reached all clusters, without errors. A placement without clusters is not done.
 func (r *placementRollout) isDone() bool { return r.configured > 0 && r.plan.Succeeded() }
 
-// progressing is the condition of a placement. What goes beyond counting comes after the counts.
+// progressing returns the condition of a placement. Its message begins with the counts.
 func (r *placementRollout) progressing() metav1.Condition {
 	count := r.plan.Count
 	failed := fmt.Sprintf("%d failed %d timeout.", count[rollout.HasFailed], count[rollout.TimedOut])
@@ -110,7 +110,7 @@ func (r *placementRollout) progressing() metav1.Condition {
 		Message: strings.Join(append(message, r.notes()...), " ")}
 }
 
-// notes are what the rollout does otherwise than it was asked.
+// notes returns what the rollout does in another way than its strategy says.
 func (r *placementRollout) notes() []string {
 	if passed := r.PassedOver.String(); passed != "" {
 		return append(slices.Clone(r.plan.Notes), passed)
@@ -118,7 +118,7 @@ func (r *placementRollout) notes() []string {
 	return r.plan.Notes
 }
 
-// tell writes an event for each placement whose rollout is over, or has stopped.
+// tell writes an event for each placement whose rollout has ended or stopped.
 func (c *Controller) tell(s *situation, before *addonv1beta1.ClusterManagementAddOn) {
 	for i, r := range s.rollouts {
 		name := r.Namespace + "/" + r.Name

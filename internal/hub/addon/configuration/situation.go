@@ -18,7 +18,7 @@ import (
 	"github.com/capstan-io/capstan/internal/rollout"
 )
 
-// situation is an add-on and all that belongs to it, as of now.
+// situation is an add-on and everything that belongs to it, at one time.
 type situation struct {
 	entry      *addonv1beta1.ClusterManagementAddOn
 	placements []*lookup.Placement
@@ -30,28 +30,28 @@ type situation struct {
 
 	configs Known
 	known   map[addonv1beta1.AddOnConfig]known
-	// notYet tells that some configurations are still being listed.
+	// notYet is true if the states of some configurations are still being listed.
 	notYet bool
 	now    time.Time
-	// next is when to look again even if nothing happens. Zero is never.
+	// next is when the add-on is due without an event. Zero is never.
 	next time.Time
 }
 
-// known is what has been found out of a configuration.
+// known is the state of a configuration, or why it is not known.
 type known struct {
 	hashes.State
 	err error
 }
 
-// standing is where the add-on stands on a cluster, and where it is to go.
+// standing is the present and the wanted state of the add-on on a cluster.
 type standing struct {
 	addOn *addonv1beta1.ManagedClusterAddOn // nil if it is still to be installed
-	// placement is the one that counts; nil if none selects the cluster.
+	// placement is the one that applies; nil if none selects the cluster.
 	placement *lookup.Placement
 	wanted    []addonv1beta1.ConfigReference
-	// problem is why wanted cannot be had.
+	// problem is why the wanted configurations cannot be used.
 	problem error
-	// kept tells to leave the configurations as they are.
+	// kept is true if the configurations stay as they are.
 	kept    bool
 	verdict rollout.Verdict
 }
@@ -66,7 +66,7 @@ type placementRollout struct {
 	problems   []string
 }
 
-// wanted are all configurations that anything refers to.
+// wanted returns all configurations that the add-on or a placement refers to.
 func (s *situation) wanted() map[addonv1beta1.AddOnConfig]bool {
 	all := setOf(s.entry.Spec.DefaultConfigs)
 	add := func(configs []addonv1beta1.AddOnConfig) {
@@ -95,7 +95,7 @@ func setOf(configs []addonv1beta1.AddOnConfig) map[addonv1beta1.AddOnConfig]bool
 	return set
 }
 
-// look finds out the state of a configuration, once.
+// look returns the state of a configuration. It asks for each only once.
 func (s *situation) look(config addonv1beta1.AddOnConfig) known {
 	found, done := s.known[config]
 	if !done {
@@ -109,7 +109,7 @@ func (s *situation) look(config addonv1beta1.AddOnConfig) known {
 	return found
 }
 
-// readDefaults is the whole duty for add-ons that manage themselves.
+// readDefaults reads the default configurations. For add-ons that manage themselves the hub does no more.
 func (s *situation) readDefaults() {
 	for _, config := range config.Effective(s.entry.Spec.DefaultConfigs) {
 		s.defaults = append(s.defaults, addonv1beta1.DefaultConfigReference{
@@ -119,7 +119,7 @@ func (s *situation) readDefaults() {
 	}
 }
 
-// assign finds out which placement counts for each cluster, and which configurations follow from that.
+// assign determines which placement applies on each cluster, and which configurations follow.
 func (s *situation) assign() {
 	decisive := lookup.Decisive(s.placements)
 	s.standing = make(map[string]*standing, len(s.installed))
@@ -139,15 +139,15 @@ func (s *situation) assign() {
 	}
 }
 
-// onlyNew leaves the add-ons alone that have been looked at before.
+// onlyNew skips the add-ons that have been configured before.
 func (s *situation) onlyNew() {
 	maps.DeleteFunc(s.standing, func(_ string, cluster *standing) bool {
 		return cluster.addOn == nil || meta.FindStatusCondition(cluster.addOn.Status.Conditions, fleet.ConditionConfigured) != nil
 	})
 }
 
-// choose finds the configurations for a cluster. Of a type that the add-on does not support, nothing but a default
-// counts.
+// choose determines the configurations for a cluster. Configurations of a type that the add-on does not support are ignored, except for
+// defaults.
 func (s *situation) choose(cluster *standing) {
 	layers := [][]addonv1beta1.AddOnConfig{s.entry.Spec.DefaultConfigs, nil, nil}
 	if cluster.placement != nil {
@@ -171,12 +171,12 @@ func (s *situation) choose(cluster *standing) {
 			DesiredConfig:          &addonv1beta1.ConfigSpecHash{ConfigReferent: config.ConfigReferent, SpecHash: found.Hash},
 		})
 	}
-	// While it is not known what a placement selects, the cluster may be one of its: then its configurations may change,
-	// but not be exchanged for others.
+	// While it is not known what a placement selects, it may select this cluster: the present configurations may be updated, but not
+	// replaced by others.
 	cluster.kept = !lookup.AllKnown(s.placements) && cluster.changesConfigs()
 }
 
-// changesConfigs tells whether the cluster has configurations, and is to have others than these.
+// changesConfigs tells whether the cluster has configurations and is to get others.
 func (c *standing) changesConfigs() bool {
 	if c.addOn == nil || len(c.addOn.Status.ConfigReferences) == 0 {
 		return false
@@ -187,8 +187,8 @@ func (c *standing) changesConfigs() bool {
 	})
 }
 
-// decide asks the engine for each placement by itself: each has a strategy of its own. Clusters of no placement get what they
-// are to have at once.
+// decide computes the rollout of each placement separately, because each has its own strategy. Clusters of no placement get their
+// configurations at once.
 func (s *situation) decide() {
 	for _, r := range s.rollouts {
 		s.decideFor(r)
@@ -215,7 +215,7 @@ func (s *situation) decideFor(r *placementRollout) {
 		case cluster.addOn == nil && !lookup.Installable(s.clusters[selected.Name]):
 			continue // it will not be installed there
 		case cluster.addOn != nil && !cluster.addOn.DeletionTimestamp.IsZero():
-			continue // it is going
+			continue // it is being deleted
 		case cluster.held():
 			selected.State = rollout.Skip
 		default:
@@ -238,17 +238,17 @@ func (s *situation) decideFor(r *placementRollout) {
 	s.lookAgain(r.plan.Next)
 }
 
-// held tells that the cluster keeps what it has.
+// held tells whether the cluster keeps its configurations.
 func (c *standing) held() bool { return c.problem != nil || c.kept }
 
-// lookAgain no later than then.
+// lookAgain makes the add-on due at that time at the latest.
 func (s *situation) lookAgain(then time.Time) {
 	if !then.IsZero() && (s.next.IsZero() || then.Before(s.next)) {
 		s.next = then
 	}
 }
 
-// wait is how long it is until then.
+// wait returns how long it is until the add-on is due.
 func (s *situation) wait() time.Duration {
 	if s.next.IsZero() {
 		return longestWait

@@ -14,7 +14,7 @@ import (
 	"github.com/capstan-io/capstan/internal/rollout"
 )
 
-// stateOf is where a cluster stands with the configurations that it is to have, and since when.
+// stateOf returns the rollout state of a cluster for the wanted configurations, and since when it has been in it.
 func stateOf(addOn *addonv1beta1.ManagedClusterAddOn, wanted []addonv1beta1.ConfigReference, now time.Time) (rollout.State, time.Time) {
 	if addOn == nil || !hasDesired(addOn.Status.ConfigReferences, wanted) {
 		return rollout.ToApply, time.Time{}
@@ -30,7 +30,7 @@ func stateOf(addOn *addonv1beta1.ManagedClusterAddOn, wanted []addonv1beta1.Conf
 	case !progress.IsApplied(addOn):
 		return rollout.Progressing, since
 	case progressing != nil && !progress.IsDone(addOn):
-		// It was well and is not now: if it is being watched for a while, that begins anew when it is well again.
+		// It has degraded; when it has recovered, its soak time begins again.
 		return rollout.Succeeded, now
 	default:
 		return rollout.Succeeded, since
@@ -48,7 +48,7 @@ func same(a, b *addonv1beta1.ConfigSpecHash) bool {
 	return a != nil && b != nil && *a == *b
 }
 
-// merge is the wanted references, with what is known to be applied from those before.
+// merge returns the wanted references, with what is known about applied configurations from before.
 func merge(before, wanted []addonv1beta1.ConfigReference) []addonv1beta1.ConfigReference {
 	merged := make([]addonv1beta1.ConfigReference, 0, len(wanted))
 	for i, reference := range wanted {
@@ -61,8 +61,8 @@ func merge(before, wanted []addonv1beta1.ConfigReference) []addonv1beta1.ConfigR
 	return merged
 }
 
-// announce is what there is, with a reference that is pending for each wanted configuration of a type of which the add-on has been
-// given none. What has been given is kept until its successor is.
+// announce returns the references before, and a pending one for each wanted configuration of a type of which the add-on has none. A
+// configuration that the add-on has stays until it is replaced.
 func announce(have, wanted []addonv1beta1.ConfigReference) []addonv1beta1.ConfigReference {
 	announced := slices.DeleteFunc(slices.Clone(have), config.IsPending)
 	given := map[addonv1beta1.ConfigGroupResource]bool{}
@@ -82,7 +82,7 @@ func announce(have, wanted []addonv1beta1.ConfigReference) []addonv1beta1.Config
 	return announced
 }
 
-// entry is what tells references apart.
+// entry identifies a reference.
 type entry struct {
 	kind   addonv1beta1.ConfigGroupResource
 	config addonv1beta1.ConfigReferent
@@ -99,8 +99,8 @@ func entries(references []addonv1beta1.ConfigReference) (all []entry) {
 	return all
 }
 
-// predecessor finds where before the i-th of the entries was: the same configuration, or else the one that had its place in
-// its kind. It is -1 if there was none.
+// predecessor returns the index of the reference that the i-th entry replaces: that to the same configuration, or else the one at its
+// position in its kind. It is -1 if there is none.
 func predecessor(before, now []entry, i int) int {
 	if same := slices.Index(before, now[i]); same >= 0 {
 		return same

@@ -58,8 +58,8 @@ func Register(mgr ctrl.Manager, o Options) error {
 	return lookup.WatchClusters(b, c.client, o.TrustDecisions).Complete(retry.Conflicts(c))
 }
 
-// madeByHand matches new add-ons to which nobody has announced their configurations, as the install strategy does. Until that is
-// done, their managers take them for add-ons without any.
+// madeByHand matches new add-ons that users have created: unlike those of the install strategy, they have no announced configurations
+// yet. Until they do, their managers deploy them without any.
 func madeByHand() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool {
@@ -70,15 +70,15 @@ func madeByHand() predicate.Predicate {
 	}
 }
 
-// definitions is what is watched to learn of kinds that the hub serves from now on.
+// definitions returns the object with which definitions of kinds are watched.
 func definitions() *metav1.PartialObjectMetadata {
 	o := &metav1.PartialObjectMetadata{}
 	o.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
 	return o
 }
 
-// matters says whether anything of an add-on has changed that its configuration depends on, or that tells how far it is. How
-// its agent is doing does not: of a thousand add-ons, some tell news of that all the time.
+// matters tells whether a change of an add-on affects its configuration or its rollout. Its availability does not: in a large fleet it
+// changes all the time.
 func matters(e event.UpdateEvent) bool {
 	now, ok := e.ObjectNew.(*addonv1beta1.ManagedClusterAddOn)
 	then, thenOK := e.ObjectOld.(*addonv1beta1.ManagedClusterAddOn)

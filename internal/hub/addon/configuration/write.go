@@ -24,8 +24,7 @@ import (
 	"github.com/capstan-io/capstan/internal/rollout"
 )
 
-// write gives the clusters what their turn has come for, many at once. One cluster does not hold up the others; the
-// error is the first one.
+// write writes the add-ons on many clusters at once. An error for one cluster does not hold up the others; write returns the first one.
 func (c *Controller) write(ctx context.Context, s *situation) error {
 	var mu sync.Mutex
 	var first error
@@ -53,7 +52,7 @@ func (c *Controller) write(ctx context.Context, s *situation) error {
 	return first
 }
 
-// after is the add-on with the references that it is to have, and what to say of them; it is nil if all of that is so already.
+// after returns the add-on with its wanted references, and the condition about them. The add-on is nil if nothing has to be written.
 func (c *standing) after() (*addonv1beta1.ManagedClusterAddOn, metav1.Condition) {
 	references, before := c.references(), c.addOn.Status.ConfigReferences
 	condition := c.configured(references)
@@ -68,9 +67,9 @@ func (c *standing) after() (*addonv1beta1.ManagedClusterAddOn, metav1.Condition)
 	return after, condition
 }
 
-// references are what the status is to list. What cannot be given now is listed all the same where nothing is in its place: a
-// manager that finds nothing deploys the add-on with defaults. Only an add-on that has been deployed like that before keeps what
-// it has until its turn comes.
+// references returns the wanted references for the status. A configuration that the add-on may not get yet is listed as pending if
+// nothing is in its place: without it, a manager would deploy the add-on with defaults. An add-on that has been deployed with defaults
+// keeps them until the rollout reaches it.
 func (c *standing) references() []addonv1beta1.ConfigReference {
 	have := c.addOn.Status.ConfigReferences
 	switch deployed := meta.FindStatusCondition(c.addOn.Status.Conditions, fleet.ConditionManifestApplied) != nil; {
@@ -94,7 +93,7 @@ func generationsSeen(have, wanted []addonv1beta1.ConfigReference) bool {
 	return true
 }
 
-// configured is the condition that tells whether the add-on has been given the configurations that it is to have.
+// configured returns the condition that tells whether the add-on has its wanted configurations.
 func (c *standing) configured(references []addonv1beta1.ConfigReference) metav1.Condition {
 	no := func(message string) metav1.Condition {
 		return metav1.Condition{
@@ -105,7 +104,7 @@ func (c *standing) configured(references []addonv1beta1.ConfigReference) metav1.
 	case c.problem != nil:
 		return no(c.problem.Error())
 	case c.verdict == rollout.Waiting:
-		// How far it is, is said once, and not on all the clusters that wait.
+		// The progress is in the status of the ClusterManagementAddOn only, not on each cluster that waits.
 		return no(fmt.Sprintf("Waiting for the rollout: its turn has not come; the status of ClusterManagementAddOn %s tells how far it is",
 			c.addOn.Name))
 	case slices.ContainsFunc(references, config.IsPending):
@@ -118,7 +117,7 @@ func (c *standing) configured(references []addonv1beta1.ConfigReference) metav1.
 	}
 }
 
-// writeOne is one patch: the references, and what follows from them. How far they have come is told with them.
+// writeOne writes the references and what follows from them, including the progress, in one patch.
 func (c *Controller) writeOne(
 	ctx context.Context, s *situation, cluster *standing, after *addonv1beta1.ManagedClusterAddOn, condition metav1.Condition,
 ) error {
@@ -130,7 +129,7 @@ func (c *Controller) writeOne(
 	}
 	progress.Record(after, works, s.now)
 	if begins {
-		// From now on it has until its deadline, whatever was under way before.
+		// Its deadline begins now, whatever was in progress before.
 		meta.FindStatusCondition(after.Status.Conditions, fleet.ConditionProgressing).LastTransitionTime = metav1.NewTime(s.now)
 	}
 	before := cluster.addOn

@@ -1,5 +1,5 @@
-// Package hashes knows the present hash of every configuration that the add-ons of the hub refer to, of whatever kind. It
-// watches the kinds that are referred to, and no others, and holds nothing of the objects but their hashes.
+// Package hashes provides the hash of every configuration that the add-ons of the hub refer to, of whatever kind. It watches only kinds
+// that are referred to, and keeps only the hashes of the objects.
 package hashes
 
 import (
@@ -26,11 +26,11 @@ import (
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 )
 
-// ErrNotYet is returned while the objects of a kind are being listed for the first time. Whoever asked is told when they
-// are known.
+// ErrNotYet is returned while the objects of a kind are being listed for the first time. The add-ons that asked are enqueued when the
+// list is complete.
 var ErrNotYet = errors.New("the configurations have not been listed yet")
 
-// State is a configuration as it is now.
+// State is the present state of a configuration.
 type State struct {
 	// Hash is its specHash.
 	Hash string
@@ -38,11 +38,11 @@ type State struct {
 	Generation int64
 }
 
-// discoveryErrorTTL is how long the error of discovery for a kind is kept. All configurations of the kind are asked for one after
-// the other, of which there may be thousands, and discovery reads everything that the hub serves.
+// discoveryErrorTTL is how long a discovery error for a kind is cached. There may be thousands of configurations of a kind, which are
+// asked for one after the other, and discovery reads everything that the hub serves.
 const discoveryErrorTTL = 5 * time.Second
 
-// Hashes knows the states of configurations.
+// Hashes provides the states of configurations.
 type Hashes struct {
 	client dynamic.Interface
 	serves discovery.DiscoveryInterfaceWithContext
@@ -58,13 +58,13 @@ type Hashes struct {
 	changes int                                          // of definitions
 }
 
-// wrong is why a kind cannot be watched, and until when that is kept.
+// wrong is why a kind cannot be watched, and until when that is cached.
 type wrong struct {
 	err   error
 	until time.Time
 }
 
-// New returns Hashes that watches through the client what the hub serves.
+// New returns Hashes that watch through the client. serves tells which kinds the hub serves.
 func New(c dynamic.Interface, serves discovery.DiscoveryInterfaceWithContext, clk clock.PassiveClock) *Hashes {
 	return &Hashes{
 		client: c, serves: serves, clock: clk, watches: map[schema.GroupResource]*watch{}, wrong: map[schema.GroupResource]wrong{},
@@ -72,8 +72,8 @@ func New(c dynamic.Interface, serves discovery.DiscoveryInterfaceWithContext, cl
 	}
 }
 
-// Source makes a controller of ClusterManagementAddOns look at those whose configurations have changed. It has to be given to
-// one controller before anything else is asked.
+// Source returns a source for a controller of ClusterManagementAddOns, which enqueues those whose configurations have changed. One
+// controller has to have it before the other methods are called.
 func (h *Hashes) Source() source.Source {
 	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		h.mu.Lock()
@@ -83,8 +83,7 @@ func (h *Hashes) Source() source.Source {
 	})
 }
 
-// Want says which configurations an add-on has to do with now, instead of those that were said before. Kinds that no add-on
-// has to do with any more are not watched any longer.
+// Want replaces the configurations whose states an add-on needs. Kinds that no add-on needs are no longer watched.
 func (h *Hashes) Want(addOn string, configs map[addonv1beta1.AddOnConfig]bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -116,8 +115,8 @@ func (h *Hashes) Want(addOn string, configs map[addonv1beta1.AddOnConfig]bool) {
 	maps.DeleteFunc(h.wrong, func(kind schema.GroupResource, _ wrong) bool { return !kinds[kind] })
 }
 
-// Of is the present state of a configuration that an add-on wants. It fails with ErrNotYet, or with what is wrong and what
-// to do about it.
+// Of returns the present state of a configuration that an add-on wants. It fails with ErrNotYet, or with an error that says what is
+// wrong and what to do.
 func (h *Hashes) Of(config addonv1beta1.AddOnConfig) (State, error) {
 	watch, err := h.watchFor(kindOf(config))
 	if err != nil {
@@ -126,17 +125,17 @@ func (h *Hashes) Of(config addonv1beta1.AddOnConfig) (State, error) {
 	return watch.state(config)
 }
 
-// secrets are not for configurations: whoever may refer to one from an add-on could not read it, but would see its hash, by which what is
-// short can be guessed.
+// secrets may not be configurations: a user who may refer to a Secret from an add-on, but not read it, would see its hash, from which
+// short contents can be guessed.
 var secrets = schema.GroupResource{Resource: "secrets"}
 
-// watchFor starts the watch of a kind if there is none.
+// watchFor returns the watch of a kind, which it starts if there is none.
 func (h *Hashes) watchFor(kind schema.GroupResource) (*watch, error) {
 	found, changes, err := h.watchOf(kind)
 	if found != nil || err != nil {
 		return found, err
 	}
-	// Discovery takes a while, in which the others that are known have to be told of.
+	// Discovery takes a while, during which other kinds have to be available.
 	gvr, err := h.find(kind)
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -144,7 +143,7 @@ func (h *Hashes) watchFor(kind schema.GroupResource) (*watch, error) {
 		return found, nil
 	}
 	if err != nil {
-		if h.changes == changes { // otherwise it is of before
+		if h.changes == changes { // otherwise the result is outdated
 			h.wrong[kind] = wrong{err: err, until: h.clock.Now().Add(discoveryErrorTTL)}
 		}
 		return nil, err
@@ -161,7 +160,7 @@ func (h *Hashes) watchFor(kind schema.GroupResource) (*watch, error) {
 	return started, nil
 }
 
-// watchOf is the watch of a kind, or why there cannot be one, as far as that is known. changes is as of when.
+// watchOf returns the watch of a kind, or the cached reason why there is none. changes is the number of definition changes so far.
 func (h *Hashes) watchOf(kind schema.GroupResource) (found *watch, changes int, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -174,7 +173,7 @@ func (h *Hashes) watchOf(kind schema.GroupResource) (found *watch, changes int, 
 	return h.watches[kind], h.changes, err
 }
 
-// find finds what to watch of a kind, or says what to do about it.
+// find returns the resource to watch for a kind, or an error that says what to do.
 func (h *Hashes) find(kind schema.GroupResource) (schema.GroupVersionResource, error) {
 	gvr, err := h.resolve(kind)
 	switch {
@@ -188,8 +187,8 @@ func (h *Hashes) find(kind schema.GroupResource) (schema.GroupVersionResource, e
 	return gvr, nil
 }
 
-// resolve finds the version in which the hub serves a kind now. It asks each time: definitions come and go, and so do their versions. Only
-// the group that is named counts: a mapper of all of them would take another whose name begins alike.
+// resolve returns the version in which the hub serves a kind now. It asks each time, because definitions and their versions change.
+// Only the named group counts: a REST mapper of all groups would also match a group whose name begins alike.
 func (h *Hashes) resolve(kind schema.GroupResource) (schema.GroupVersionResource, error) {
 	groups, lists, err := h.serves.ServerGroupsAndResourcesWithContext(h.ctx)
 	failed, partial := discovery.GroupDiscoveryFailedErrorGroups(err)
@@ -210,7 +209,7 @@ func (h *Hashes) resolve(kind schema.GroupResource) (schema.GroupVersionResource
 	return schema.GroupVersionResource{}, &meta.NoResourceMatchError{PartialResource: kind.WithVersion("")}
 }
 
-// versions are the resources of a group, by version.
+// versions returns the resources of a group, by version.
 func versions(group string, lists []*metav1.APIResourceList) map[string][]metav1.APIResource {
 	byVersion := map[string][]metav1.APIResource{}
 	for _, list := range lists {
@@ -221,9 +220,9 @@ func versions(group string, lists []*metav1.APIResourceList) map[string][]metav1
 	return byVersion
 }
 
-// missing forgets a watch whose version the hub does not serve, so that the next one who asks gets the version that it does serve, or hears
-// that there is none. One that has known objects is not to be trusted any more. One that has not may be a moment early, and goes on
-// trying, unless there is another version.
+// missing forgets a watch whose version the hub does not serve, so that the next call watches the version that it does serve, or fails.
+// What a watch has listed before is outdated then. A watch that has listed nothing may have started a moment before the hub serves the
+// version; it tries again, unless there is another version.
 func (h *Hashes) missing(kind schema.GroupResource, w *watch) {
 	if !w.informer.HasSynced() {
 		if now, err := h.resolve(kind); now == w.gvr || err != nil && !meta.IsNoMatchError(err) {
@@ -243,8 +242,8 @@ func notServed(kind schema.GroupResource) error {
 	return fmt.Errorf("the hub serves no %s: install the CustomResourceDefinition of the add-on's configurations, or correct the group and resource", kind)
 }
 
-// DefinitionChanged is to be called when the CustomResourceDefinition of the name has changed in any way. If it matters, what
-// is known of its objects is forgotten, and the add-ons that want them are looked at again.
+// DefinitionChanged has to be called when the CustomResourceDefinition of the name has changed in any way. If the change matters, the
+// states of its objects are forgotten, and the add-ons that want them are enqueued.
 func (h *Hashes) DefinitionChanged(name string) {
 	kind := schema.ParseGroupResource(name)
 	h.mu.Lock()
@@ -261,7 +260,7 @@ func (h *Hashes) DefinitionChanged(name string) {
 	}
 }
 
-// tell has the add-ons looked at that want a configuration.
+// tell enqueues the add-ons that want a configuration.
 func (h *Hashes) tell(kind schema.GroupResource, name client.ObjectKey) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -274,7 +273,7 @@ func (h *Hashes) tell(kind schema.GroupResource, name client.ObjectKey) {
 	}
 }
 
-// tellAll has the add-ons looked at that want any configuration of a kind.
+// tellAll enqueues the add-ons that want any configuration of a kind.
 func (h *Hashes) tellAll(kind schema.GroupResource) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -291,7 +290,7 @@ func kindOf(config addonv1beta1.AddOnConfig) schema.GroupResource {
 	return schema.GroupResource{Group: config.Group, Resource: config.Resource}
 }
 
-// explain says what to do about a list or watch that fails.
+// explain adds to the error of a list or watch what to do about it.
 func explain(gvr schema.GroupVersionResource, err error) error {
 	switch {
 	case apierrors.IsNotFound(err):
@@ -303,7 +302,7 @@ func explain(gvr schema.GroupVersionResource, err error) error {
 	}
 }
 
-// absent says that a configuration does not exist.
+// absent returns the error for a configuration that does not exist.
 func absent(config addonv1beta1.AddOnConfig) error {
 	name := config.Name
 	if config.Namespace != metav1.NamespaceNone {

@@ -20,7 +20,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/addon/config"
 )
 
-// annotationHash holds the hash on what is kept of an object.
+// annotationHash has the hash in the stripped objects of the cache.
 const annotationHash = "hash"
 
 // watch keeps the hashes of all objects of a kind.
@@ -33,13 +33,13 @@ type watch struct {
 	failure error // of the last list or watch
 }
 
-// callbacks are what a watch calls.
+// callbacks are the functions that a watch calls.
 type callbacks struct {
-	// changed is called for each object whose hash is another now.
+	// changed is called for each object whose hash has changed.
 	changed func(client.ObjectKey)
-	// ready is called when all objects are known, or when something has gone wrong before that.
+	// ready is called when all objects have been listed, or when listing has failed.
 	ready func()
-	// missing is called, each time it tries again, when the hub does not serve the kind in the version of the watch.
+	// missing is called, at each attempt, when the hub does not serve the version of the watch.
 	missing func(*watch)
 }
 
@@ -89,7 +89,7 @@ func newWatch(parent context.Context, c dynamic.Interface, gvr schema.GroupVersi
 	return w, nil
 }
 
-// fail notes why the kind cannot be watched, and tells whether that is news.
+// fail records why the kind cannot be watched, and tells whether that is a new reason.
 func (w *watch) fail(err error) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -98,14 +98,14 @@ func (w *watch) fail(err error) bool {
 	return news
 }
 
-// hasFailed tells whether a list or watch has ever failed: it may do so again, and be a while before it tries once more.
+// hasFailed tells whether a list or watch has ever failed. Then it may fail again, and be late.
 func (w *watch) hasFailed() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.failure != nil
 }
 
-// problem is why nothing is known of the kind.
+// problem returns why the states of the kind are not known.
 func (w *watch) problem() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -132,7 +132,7 @@ func (w *watch) state(of addonv1beta1.AddOnConfig) (State, error) {
 	return stateOf(found), nil
 }
 
-// onlyHash is all that is kept of an object.
+// onlyHash strips an object down to its hash.
 func onlyHash(o any) (any, error) {
 	object, ok := o.(*unstructured.Unstructured)
 	if !ok {

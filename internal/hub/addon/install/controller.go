@@ -1,5 +1,5 @@
-// Package install installs add-ons on the clusters that the placements of their install strategies select, and removes them
-// where these select them no longer.
+// Package install installs add-ons on the clusters that the placements of their install strategies select, and removes them from
+// clusters that are no longer selected.
 package install
 
 import (
@@ -40,13 +40,13 @@ import (
 )
 
 const (
-	// workers is how many add-ons are looked at at once.
+	// workers is how many add-ons are reconciled at once.
 	workers = 5
 	// writers is how many ManagedClusterAddOns of one add-on are written at once.
 	writers = 16
 )
 
-// Controller reconciles where ClusterManagementAddOns are installed.
+// Controller reconciles the installations of ClusterManagementAddOns.
 type Controller struct {
 	client   client.Client
 	selected selected.Reader
@@ -57,7 +57,7 @@ type Controller struct {
 
 // Options configure the controller.
 type Options struct {
-	// TrustDecisions takes PlacementDecisions at their word, whichever clusters they name.
+	// TrustDecisions makes the controller act on all clusters that PlacementDecisions name, without checking them against the bindings.
 	TrustDecisions bool
 	// Clock is the source of time.
 	Clock clock.PassiveClock
@@ -83,18 +83,17 @@ func Register(mgr ctrl.Manager, o Options) error {
 	return lookup.WatchClusters(b, c.client, o.TrustDecisions).Complete(c)
 }
 
-// cameOrWent matches ManagedClusterAddOns that are there or not there now, and those that are this controller's now or not
-// any more.
+// cameOrWent matches ManagedClusterAddOns that are deleted, or whose annotation about their installation changes.
 func cameOrWent() predicate.Predicate {
 	return predicate.Funcs{
-		CreateFunc: func(event.CreateEvent) bool { return false }, // by us, or by hand: neither asks for anything
+		CreateFunc: func(event.CreateEvent) bool { return false }, // by this controller or by a user: in both cases there is nothing to do
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			return e.ObjectOld.GetAnnotations()[fleet.AnnotationInstalledBy] != e.ObjectNew.GetAnnotations()[fleet.AnnotationInstalledBy]
 		},
 	}
 }
 
-// Reconcile installs the add-on where it is to be, and removes what it has installed elsewhere.
+// Reconcile installs the add-on on the selected clusters, and removes what this controller has installed on others.
 func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	entry := &addonv1beta1.ClusterManagementAddOn{}
 	if err := c.client.Get(ctx, req.NamespacedName, entry); apierrors.IsNotFound(err) {
@@ -135,7 +134,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{RequeueAfter: wait}, nil
 }
 
-// missing are the ManagedClusterAddOns that are to be and are not.
+// missing returns the ManagedClusterAddOns that have to be created.
 func missing(
 	entry *addonv1beta1.ClusterManagementAddOn, decisive map[string]*lookup.Placement,
 	installed map[string]*addonv1beta1.ManagedClusterAddOn, clusters map[string]*clusterv1.ManagedCluster,
@@ -154,9 +153,8 @@ func missing(
 	return all
 }
 
-// leaving are the ManagedClusterAddOns on clusters that are not selected any more, of those that this controller has
-// made. While it is not known what a placement selects there are none: a deleted Placement must not take the add-ons of
-// a fleet with it.
+// leaving returns the ManagedClusterAddOns of this controller on clusters that are no longer selected. There are none while it is not
+// known what a placement selects: the deletion of a Placement must not remove the add-ons of a fleet.
 func (c *Controller) leaving(
 	name string, placements []*lookup.Placement, installed map[string]*addonv1beta1.ManagedClusterAddOn,
 ) (all []*addonv1beta1.ManagedClusterAddOn, wait time.Duration) {
@@ -184,7 +182,7 @@ func (c *Controller) leaving(
 	return all, wait
 }
 
-// write writes many add-ons at once. One cluster does not hold up the others.
+// write writes many add-ons at once. An error for one cluster does not hold up the others.
 func (c *Controller) write(
 	addOns []*addonv1beta1.ManagedClusterAddOn, write func(*addonv1beta1.ManagedClusterAddOn) error,
 ) (done []string, failed clustererrors.Errors) {
@@ -225,9 +223,8 @@ func (c *Controller) install(
 	}
 }
 
-// announce says at once which configurations a new add-on is to have: a manager that finds none in its status deploys it with
-// defaults. The status cannot be created with the object, so nothing may come between the two. Somebody who is faster all the
-// same is heard, and followed.
+// announce writes the wanted configurations to the status of a new add-on: its manager would deploy an add-on without any with
+// defaults. The status cannot be created with the object, so this is the next request. If another writer is faster, its status stays.
 func (c *Controller) announce(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn, configs []addonv1beta1.AddOnConfig) error {
 	if len(configs) == 0 {
 		return nil
@@ -246,7 +243,7 @@ func (c *Controller) announce(ctx context.Context, addOn *addonv1beta1.ManagedCl
 		}
 		return err
 	})
-	if apierrors.IsConflict(err) { // the configuration controller sees to it, too
+	if apierrors.IsConflict(err) { // the configuration controller writes it, too
 		return nil
 	}
 	return client.IgnoreNotFound(err)
@@ -256,7 +253,7 @@ func (c *Controller) remove(ctx context.Context) func(*addonv1beta1.ManagedClust
 	return func(addOn *addonv1beta1.ManagedClusterAddOn) error {
 		err := c.client.Delete(ctx, addOn.DeepCopy(), client.Preconditions{UID: &addOn.UID})
 		if apierrors.IsConflict(err) {
-			return nil // another one of the same name
+			return nil // it is another object with the same name
 		}
 		return client.IgnoreNotFound(err)
 	}

@@ -1,5 +1,5 @@
-// Package lookup finds what belongs to an add-on of the hub: where it is installed, where it is to be, and its works. All of
-// it comes from the cache, and is never changed in place.
+// Package lookup finds what belongs to an add-on: its installations, the clusters that are to have it, and its works. It reads from the
+// cache; its results must not be changed.
 package lookup
 
 import (
@@ -31,7 +31,7 @@ const (
 	indexWorkOf = "addon.work"
 )
 
-// AddIndexes adds the indexes that this package reads through.
+// AddIndexes adds the indexes that this package uses.
 func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	for _, index := range Indexes() {
 		if err := indexer.IndexField(ctx, index.Object, index.Name, index.Values); err != nil {
@@ -48,7 +48,7 @@ type Index struct {
 	Values client.IndexerFunc
 }
 
-// Indexes lists those that this package reads through.
+// Indexes returns the indexes that this package uses.
 func Indexes() []Index {
 	return []Index{
 		{&addonv1beta1.ManagedClusterAddOn{}, indexName, func(o client.Object) []string { return []string{o.GetName()} }},
@@ -85,8 +85,7 @@ func placementsOf(o client.Object) (keys []string) {
 	return keys
 }
 
-// AddOnOfWork is the ManagedClusterAddOn that a work was made for, by its labels. The works of a ManifestWorkReplicaSet are
-// made for none.
+// AddOnOfWork returns the ManagedClusterAddOn that a work was made for, by its labels. Works of ManifestWorkReplicaSets belong to none.
 func AddOnOfWork(work client.Object) (client.ObjectKey, bool) {
 	name := work.GetLabels()[fleet.LabelAddOnName]
 	if _, ofSet := work.GetLabels()[fleet.LabelManifestWorkReplicaSet]; ofSet || name == "" {
@@ -98,7 +97,7 @@ func AddOnOfWork(work client.Object) (client.ObjectKey, bool) {
 	return client.ObjectKey{Namespace: work.GetNamespace(), Name: name}, true
 }
 
-// Installations are the ManagedClusterAddOns of an add-on, by their clusters.
+// Installations returns the ManagedClusterAddOns of an add-on, by their clusters.
 func Installations(ctx context.Context, c client.Reader, addOn string) (map[string]*addonv1beta1.ManagedClusterAddOn, error) {
 	list := &addonv1beta1.ManagedClusterAddOnList{}
 	if err := c.List(ctx, list, client.MatchingFields{indexName: addOn}, client.UnsafeDisableDeepCopy); err != nil {
@@ -111,8 +110,8 @@ func Installations(ctx context.Context, c client.Reader, addOn string) (map[stri
 	return installations, nil
 }
 
-// Works are the ManifestWorks of an add-on: those on its cluster, and on its hosting cluster if it has one. Whoever may write works in
-// another namespace could label them as if they were its own.
+// Works returns the ManifestWorks of an add-on on its cluster, and on its hosting cluster if it has one. Works in other namespaces do
+// not count: users who may write there could label works as if they were the add-on's.
 func Works(ctx context.Context, c client.Reader, addOn *addonv1beta1.ManagedClusterAddOn) ([]workv1.ManifestWork, error) {
 	key, list := client.ObjectKeyFromObject(addOn), &workv1.ManifestWorkList{}
 	if err := c.List(ctx, list, client.MatchingFields{indexWorkOf: key.String()}, client.UnsafeDisableDeepCopy); err != nil {
@@ -128,7 +127,7 @@ func Works(ctx context.Context, c client.Reader, addOn *addonv1beta1.ManagedClus
 	return works, nil
 }
 
-// Clusters are all clusters, by name.
+// Clusters returns all clusters, by name.
 func Clusters(ctx context.Context, c client.Reader) (map[string]*clusterv1.ManagedCluster, error) {
 	list := &clusterv1.ManagedClusterList{}
 	if err := c.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
@@ -141,13 +140,13 @@ func Clusters(ctx context.Context, c client.Reader) (map[string]*clusterv1.Manag
 	return clusters, nil
 }
 
-// Installable tells whether add-ons may be installed on a cluster by themselves: it has its place on the hub, stays, and
-// is not marked otherwise.
+// Installable tells whether an install strategy may install add-ons on a cluster: the hub has accepted it, it is not being deleted, and
+// it has no annotation against it.
 func Installable(cluster *clusterv1.ManagedCluster) bool {
 	return cluster != nil && cluster.DeletionTimestamp.IsZero() &&
 		meta.IsStatusConditionTrue(cluster.Status.Conditions, fleet.ConditionHubAccepted) &&
 		cluster.Annotations[fleet.AnnotationDisableAutomaticInstallation] != fleet.LabelTrue
 }
 
-// SelfManaged tells whether the hub is to leave the life of an add-on to the add-on itself.
+// SelfManaged tells whether an add-on manages its own lifecycle.
 func SelfManaged(entry *addonv1beta1.ClusterManagementAddOn) bool { return addon.SelfManaged(entry) }

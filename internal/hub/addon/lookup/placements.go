@@ -15,21 +15,20 @@ import (
 	"github.com/capstan-io/capstan/internal/rollout"
 )
 
-// Placement is a placement of an install strategy, and what it selects.
+// Placement is a placement of an install strategy, with what it selects.
 type Placement struct {
 	addonv1beta1.PlacementStrategy
-	// Unknown says why it is not known what the placement selects. It is empty if it is known.
+	// Unknown is why it is not known what the placement selects; empty if it is known.
 	Unknown string
-	// Selected are the clusters, in the state ToApply.
+	// Selected are the selected clusters, in the state ToApply.
 	Selected []rollout.Cluster
-	// PassedOver are the clusters of its decisions that are none of them.
+	// PassedOver are clusters in its decisions that must not be acted on.
 	PassedOver selected.PassedOver
-	// ClustersPerDecisionGroup is that of the Placement, if it has any.
+	// ClustersPerDecisionGroup is the size of the Placement's decision groups, if it is set.
 	ClustersPerDecisionGroup *intstr.IntOrString
 }
 
-// Placements reads what the placements of an install strategy select, in the order of the strategy. There are none if the
-// strategy is not of the type Placements.
+// Placements returns the placements of an install strategy, in its order. There are none unless the strategy has the type Placements.
 func Placements(ctx context.Context, r selected.Reader, strategy addonv1beta1.InstallStrategy) (placements []*Placement, err error) {
 	if strategy.Type != addonv1beta1.InstallStrategyPlacements {
 		return nil, nil
@@ -62,7 +61,7 @@ func (p *Placement) read(ctx context.Context, r selected.Reader) error {
 		return fmt.Errorf("list the PlacementDecisions of Placement %s: %w", key, err)
 	}
 	if len(decisions.Items) == 0 {
-		// A scheduler writes one even if it selects nothing.
+		// A scheduler writes a decision even if it selects nothing.
 		p.Unknown = fmt.Sprintf("Placement %s has not been decided on yet; until then nothing is removed from its clusters", key)
 		return nil
 	}
@@ -70,7 +69,7 @@ func (p *Placement) read(ctx context.Context, r selected.Reader) error {
 	return err
 }
 
-// Decisive finds for each selected cluster the placement that counts: the last one that selects it.
+// Decisive maps each selected cluster to the placement that applies: the last one that selects it.
 func Decisive(placements []*Placement) map[string]*Placement {
 	decisive := map[string]*Placement{}
 	for _, placement := range placements {
@@ -81,7 +80,7 @@ func Decisive(placements []*Placement) map[string]*Placement {
 	return decisive
 }
 
-// AllKnown tells whether it is known of all placements what they select.
+// AllKnown tells whether it is known for all placements what they select.
 func AllKnown(placements []*Placement) bool {
 	for _, placement := range placements {
 		if placement.Unknown != "" {

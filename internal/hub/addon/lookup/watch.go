@@ -21,22 +21,22 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/predicates"
 )
 
-// moment is how long events are gathered that make a ClusterManagementAddOn be looked at, or something else that is about many
-// add-ons: each would cost a look at all of them.
+// moment is how long events are collected before ClusterManagementAddOns, and other requests about many add-ons, are enqueued: each
+// reconcile reads all of the add-ons.
 const moment = 150 * time.Millisecond
 
-// Later asks in a moment for what an object has to do with by its name.
+// Later enqueues, after a moment, what an object is mapped to by its name.
 func Later(of handler.MapFunc) handler.EventHandler { return debounce.ByName(moment, of) }
 
-// LaterByLabels does so by its labels, and by those that it had before.
+// LaterByLabels does so for mappings by labels, including the labels before a change.
 func LaterByLabels(of handler.MapFunc) handler.EventHandler { return debounce.ByLabels(moment, of) }
 
-// EntryOf is the ClusterManagementAddOn of a ManagedClusterAddOn.
+// EntryOf maps a ManagedClusterAddOn to its ClusterManagementAddOn.
 func EntryOf(_ context.Context, addOn client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: addOn.GetName()}}}
 }
 
-// OfWork is the ManagedClusterAddOn of a work, if it is one of an add-on.
+// OfWork maps a work of an add-on to its ManagedClusterAddOn.
 func OfWork(_ context.Context, work client.Object) []reconcile.Request {
 	if key, found := AddOnOfWork(work); found {
 		return []reconcile.Request{{NamespacedName: key}}
@@ -44,14 +44,14 @@ func OfWork(_ context.Context, work client.Object) []reconcile.Request {
 	return nil
 }
 
-// OfPlacement returns what finds the ClusterManagementAddOns that refer to a placement.
+// OfPlacement returns a function that maps a placement to the ClusterManagementAddOns that refer to it.
 func OfPlacement(c client.Reader) handler.MapFunc {
 	return func(ctx context.Context, o client.Object) []reconcile.Request {
 		return entries(ctx, c, client.MatchingFields{indexPlacement: o.GetNamespace() + "/" + fleet.LabelValue(o.GetName())})
 	}
 }
 
-// OfDecision returns what finds the ClusterManagementAddOns that refer to the placement of a decision.
+// OfDecision returns a function that maps a decision to the ClusterManagementAddOns that refer to its placement.
 func OfDecision(c client.Reader) handler.MapFunc {
 	return func(ctx context.Context, o client.Object) []reconcile.Request {
 		placement := o.GetLabels()[fleet.LabelPlacement]
@@ -62,8 +62,8 @@ func OfDecision(c client.Reader) handler.MapFunc {
 	}
 }
 
-// OfCluster returns what finds the ClusterManagementAddOns that may be installed on any cluster: few are, and which clusters
-// they are about is in their decisions. So it finds those of a ManagedClusterSet, and of its binding.
+// OfCluster returns a function that maps a cluster to all ClusterManagementAddOns with placements: there are few, and their decisions
+// name the clusters. It also maps a ManagedClusterSet and a binding to them.
 func OfCluster(c client.Reader) handler.MapFunc {
 	return func(ctx context.Context, _ client.Object) []reconcile.Request {
 		return entries(ctx, c, client.MatchingFields{indexByPlacements: fleet.LabelTrue})
@@ -83,14 +83,14 @@ func entries(ctx context.Context, c client.Reader, by ...client.ListOption) []re
 	return requests
 }
 
-// OnAllClusters returns what finds the ManagedClusterAddOns of a ClusterManagementAddOn.
+// OnAllClusters returns a function that maps a ClusterManagementAddOn to its ManagedClusterAddOns.
 func OnAllClusters(c client.Reader) handler.MapFunc {
 	return func(ctx context.Context, o client.Object) []reconcile.Request {
 		return installed(ctx, c, client.MatchingFields{indexName: o.GetName()})
 	}
 }
 
-// OnCluster returns what finds the ManagedClusterAddOns of a ManagedCluster.
+// OnCluster returns a function that maps a ManagedCluster to its ManagedClusterAddOns.
 func OnCluster(c client.Reader) handler.MapFunc {
 	return func(ctx context.Context, o client.Object) []reconcile.Request {
 		return installed(ctx, c, client.InNamespace(o.GetName()))
@@ -110,13 +110,13 @@ func installed(ctx context.Context, c client.Reader, by client.ListOption) []rec
 	return requests
 }
 
-// EntryChanged matches what people write of a ClusterManagementAddOn.
+// EntryChanged matches changes of a ClusterManagementAddOn that users make.
 func EntryChanged() predicate.Predicate {
 	return predicate.Or[client.Object](predicates.Generation(), predicate.AnnotationChangedPredicate{})
 }
 
-// WatchClusters has a controller of ClusterManagementAddOns hear of what decides which clusters these may be installed on, beside the
-// decisions themselves: the clusters, and unless decisions are trusted the sets and their bindings.
+// WatchClusters adds watches, to a controller of ClusterManagementAddOns, of what determines on which clusters these may be installed,
+// apart from decisions: the clusters, and, unless decisions are trusted, the sets and their bindings.
 func WatchClusters(b *builder.Builder, c client.Reader, trustDecisions bool) *builder.Builder {
 	b.Watches(&clusterv1.ManagedCluster{}, Later(OfCluster(c)), builder.WithPredicates(InstallableChanged()))
 	if !trustDecisions {
@@ -126,7 +126,7 @@ func WatchClusters(b *builder.Builder, c client.Reader, trustDecisions bool) *bu
 	return b
 }
 
-// InstallableChanged matches clusters on which add-ons may now be installed, or may not any more.
+// InstallableChanged matches clusters on which add-ons may now be installed, or no longer.
 func InstallableChanged() predicate.Predicate {
 	return predicate.Or[client.Object](selected.ClusterChanged(), predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		now, ok := e.ObjectNew.(*clusterv1.ManagedCluster)

@@ -13,12 +13,10 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// sharedPrefix begins the annotations that add-ons share with their cluster: without a slash, so that of
-// subdomains, too.
+// sharedPrefix begins the names of annotations that add-ons share with their cluster. It has no slash, so that subdomains match, too.
 const sharedPrefix = "addon.open-cluster-management.io"
 
-// Complete gives a ManagedClusterAddOn the metadata that follows from its ClusterManagementAddOn and its cluster, which may
-// be nil.
+// Complete sets the metadata of a ManagedClusterAddOn that follows from its ClusterManagementAddOn and its cluster, which may be nil.
 func Complete(addOn *addonv1beta1.ManagedClusterAddOn, entry *addonv1beta1.ClusterManagementAddOn, cluster *clusterv1.ManagedCluster) {
 	addOn.OwnerReferences = owned(addOn.OwnerReferences, entry)
 	set(addOn, fleet.AnnotationDependsOn, entry.Annotations[fleet.AnnotationDependsOn])
@@ -27,8 +25,8 @@ func Complete(addOn *addonv1beta1.ManagedClusterAddOn, entry *addonv1beta1.Clust
 	}
 }
 
-// owned has the add-on go with its ClusterManagementAddOn. A reference to one that was deleted and made anew is
-// replaced: with that one in it, the add-on would be taken for garbage.
+// owned returns the owner references with one to the ClusterManagementAddOn, so that the add-on is deleted with it. It replaces a
+// reference to a deleted object of the same name, with which the garbage collector would delete the add-on.
 func owned(references []metav1.OwnerReference, entry *addonv1beta1.ClusterManagementAddOn) []metav1.OwnerReference {
 	const kind = "ClusterManagementAddOn"
 	if slices.ContainsFunc(references, func(r metav1.OwnerReference) bool { return r.UID == entry.UID }) {
@@ -41,8 +39,8 @@ func owned(references []metav1.OwnerReference, entry *addonv1beta1.ClusterManage
 	return append(kept, reference)
 }
 
-// copyAnnotations keeps what an add-on shares with its cluster in sync: also what the cluster has no longer.
-// Where somebody has enabled an add-on by hand and given it a value of its own, that one stays.
+// copyAnnotations keeps the annotations that an add-on shares with its cluster in sync, and removes those that the cluster no longer
+// has. A value that a user has set on an add-on that was not installed by a strategy stays.
 func copyAnnotations(addOn *addonv1beta1.ManagedClusterAddOn, wanted map[string]string) {
 	byStrategy := addOn.Annotations[fleet.AnnotationInstalledBy] == fleet.InstalledByStrategy
 	copied := map[string]bool{}
@@ -64,7 +62,7 @@ func copyAnnotations(addOn *addonv1beta1.ManagedClusterAddOn, wanted map[string]
 	set(addOn, fleet.AnnotationFromCluster, strings.Join(now, ","))
 }
 
-// shared are the annotations of a cluster that its add-ons have, too.
+// shared returns the annotations of a cluster that its add-ons also have.
 func shared(cluster client.Object) map[string]string {
 	annotations := map[string]string{}
 	for key, value := range cluster.GetAnnotations() {

@@ -1,5 +1,5 @@
-// Package owner ties the ManagedClusterAddOns to what they belong to: the ClusterManagementAddOn, with which they go, and the
-// ManagedCluster, whose annotations they share.
+// Package owner sets the metadata of ManagedClusterAddOns: the owner reference to their ClusterManagementAddOn, and the annotations
+// that they share with their ManagedCluster.
 package owner
 
 import (
@@ -51,7 +51,7 @@ func Register(mgr ctrl.Manager, _ Options) error {
 		Complete(retry.Conflicts(c))
 }
 
-// entryChanged matches a ClusterManagementAddOn of which an add-on says something: by whom it is owned, and annotations.
+// entryChanged matches changes of what add-ons copy from a ClusterManagementAddOn: its identity, and its annotations.
 func entryChanged() predicate.Predicate {
 	return predicate.Or[client.Object](predicate.AnnotationChangedPredicate{}, predicates.Recreated())
 }
@@ -62,7 +62,7 @@ func metadataChanged() predicate.Predicate {
 	}})
 }
 
-// Reconcile completes the metadata of a ManagedClusterAddOn. One without a ClusterManagementAddOn waits for it.
+// Reconcile completes the metadata of a ManagedClusterAddOn, once its ClusterManagementAddOn exists.
 func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	addOn := &addonv1beta1.ManagedClusterAddOn{}
 	if err := c.client.Get(ctx, req.NamespacedName, addOn); err != nil {

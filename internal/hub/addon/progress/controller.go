@@ -1,4 +1,4 @@
-// Package progress tells how far the configurations of the add-ons have come on their clusters.
+// Package progress reports how far the configurations of add-ons are applied on their clusters.
 package progress
 
 import (
@@ -28,10 +28,10 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/retry"
 )
 
-// workers is how many ManagedClusterAddOns are looked at at once.
+// workers is how many ManagedClusterAddOns are reconciled at once.
 const workers = 10
 
-// conflictRetry is when an add-on is judged again that somebody else has written meanwhile: by then, the cache has heard of that.
+// conflictRetry is when an add-on that another writer has changed is reconciled again: by then, the cache has the change.
 const conflictRetry = 100 * time.Millisecond
 
 // Options configure the controller.
@@ -66,13 +66,13 @@ func Register(mgr ctrl.Manager, o Options) error {
 		Complete(c)
 }
 
-// itself is the add-on. Its manager, its agent and the rollout write its status, too, often several of them within a moment: what
-// they have written together is judged together.
+// itself maps an add-on to itself. Its manager, its agent and the rollout also write its status, often several of them within a moment;
+// the delay makes that one reconcile.
 func itself(_ context.Context, addOn client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(addOn)}}
 }
 
-// addOnMatters says whether anything of an add-on has changed that is read here. How its agent is doing is not.
+// addOnMatters tells whether a change of an add-on affects this controller. A change of its availability does not.
 func addOnMatters(e event.UpdateEvent) bool {
 	now, ok := e.ObjectNew.(*addonv1beta1.ManagedClusterAddOn)
 	then, thenOK := e.ObjectOld.(*addonv1beta1.ManagedClusterAddOn)
@@ -93,7 +93,7 @@ func addOnMatters(e event.UpdateEvent) bool {
 		!equality.Semantic.DeepEqual(now.Status.SupportedConfigs, then.Status.SupportedConfigs)
 }
 
-// workMatters says the same of a work.
+// workMatters tells whether a change of a work affects this controller.
 func workMatters(e event.UpdateEvent) bool {
 	now, ok := e.ObjectNew.(*workv1.ManifestWork)
 	then, thenOK := e.ObjectOld.(*workv1.ManifestWork)
@@ -102,7 +102,7 @@ func workMatters(e event.UpdateEvent) bool {
 		!equality.Semantic.DeepEqual(now.Labels, then.Labels) || !equality.Semantic.DeepEqual(now.Status.Conditions, then.Status.Conditions)
 }
 
-// Reconcile judges the works of the add-on. It leaves those alone that manage themselves, and those that are going.
+// Reconcile reports on the works of the add-on. It ignores add-ons that manage themselves, and those that are being deleted.
 func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	addOn := &addonv1beta1.ManagedClusterAddOn{}
 	if err := c.client.Get(ctx, req.NamespacedName, addOn); err != nil {
@@ -113,12 +113,12 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	entry := &addonv1beta1.ClusterManagementAddOn{}
 	if err := c.client.Get(ctx, client.ObjectKey{Name: addOn.Name}, entry); apierrors.IsNotFound(err) {
-		return ctrl.Result{}, nil // it comes back with its ClusterManagementAddOn
+		return ctrl.Result{}, nil // its ClusterManagementAddOn enqueues it
 	} else if err != nil {
 		return ctrl.Result{}, fmt.Errorf("get ClusterManagementAddOn %s: %w", addOn.Name, err)
 	}
 	if lookup.SelfManaged(entry) || meta.FindStatusCondition(addOn.Status.Conditions, fleet.ConditionConfigured) == nil {
-		return ctrl.Result{}, nil // what there is to judge is known when the configurations are
+		return ctrl.Result{}, nil // there is nothing to report before the configurations are known
 	}
 	works, err := lookup.Works(ctx, c.client, addOn)
 	if err != nil {

@@ -13,10 +13,9 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// Judge says how far the desired configurations of an add-on have come on its cluster, as the condition Progressing, from its
-// works. applied tells whether they are all there. It reads nothing but labels, annotations and conditions, so it
-// does not matter whose manager has made the works. A configuration that is not supported is told of wherever that hides
-// nothing that a rollout has to know.
+// Judge returns the condition Progressing, which reports how far the wanted configurations of an add-on are applied on its cluster,
+// from its works. applied tells whether all of them are. It reads only labels, annotations and conditions, so it works with every
+// manager. The condition also reports configurations that are not supported, unless that would hide what a rollout needs.
 func Judge(addOn *addonv1beta1.ManagedClusterAddOn, works []workv1.ManifestWork) (condition metav1.Condition, applied bool) {
 	condition, applied = judgeWorks(addOn, works)
 	unsupported := Unsupported(addOn)
@@ -28,12 +27,12 @@ func Judge(addOn *addonv1beta1.ManagedClusterAddOn, works []workv1.ManifestWork)
 		condition.Message += "; " + message
 		return condition, applied
 	}
-	// What is supported takes effect all the same.
+	// The supported configurations take effect all the same.
 	return is(metav1.ConditionFalse, fleet.ReasonConfigurationUnsupported, message), applied
 }
 
-// hasDegraded tells that configurations had been applied and now are not well any more: a rollout that watches them for a while
-// has to see that, as it has to see a failure.
+// hasDegraded tells whether configurations had been applied and are not healthy any more: the soak time of a rollout has to notice
+// that, as it has to notice a failure.
 func hasDegraded(addOn *addonv1beta1.ManagedClusterAddOn, condition metav1.Condition) bool {
 	return condition.Reason != fleet.ReasonCompleted && len(addOn.Status.ConfigReferences) > 0 && IsApplied(addOn)
 }
@@ -69,9 +68,8 @@ func judgeWorks(addOn *addonv1beta1.ManagedClusterAddOn, works []workv1.Manifest
 	return is(metav1.ConditionFalse, fleet.ReasonCompleted, "completed with no errors"), true
 }
 
-// isHosted tells whether the agent of the add-on runs on a hosting cluster. The annotation alone does not say so: it is copied from
-// the cluster to all of its add-ons, and means nothing to those that do not know this mode. Managers of the others say
-// whether there is such a cluster.
+// isHosted tells whether the agent of the add-on runs on a hosting cluster. The annotation alone does not tell: it is copied from the
+// cluster to all of its add-ons, including those without hosted mode. Managers of the others set a condition about the hosting cluster.
 func isHosted(addOn *addonv1beta1.ManagedClusterAddOn) bool {
 	return addOn.Annotations[fleet.AnnotationHostingClusterName] != "" &&
 		meta.FindStatusCondition(addOn.Status.Conditions, fleet.ConditionHostingClusterValidity) != nil
@@ -86,7 +84,7 @@ func isReady(work *workv1.ManifestWork) bool {
 	return has(work, fleet.ConditionApplied, metav1.ConditionTrue) && has(work, fleet.ConditionAvailable, metav1.ConditionTrue)
 }
 
-// failure is why a work does not do. It may yet.
+// failure returns why a work is not ready; it may become so later.
 func failure(work *workv1.ManifestWork) string {
 	name := work.Namespace + "/" + work.Name
 	switch {
@@ -104,8 +102,8 @@ func has(work *workv1.ManifestWork, kind string, status metav1.ConditionStatus) 
 	return condition != nil && condition.Status == status && condition.ObservedGeneration == work.Generation
 }
 
-// Unsupported are those configurations of the ManagedClusterAddOn itself that are of no type that the add-on supports (gap
-// A8). There are none while its manager has not said which it supports.
+// Unsupported returns the configurations of the ManagedClusterAddOn itself whose type the add-on does not support. There are none until
+// its manager has listed the supported types.
 func Unsupported(addOn *addonv1beta1.ManagedClusterAddOn) []addonv1beta1.AddOnConfig {
 	if !KnowsSupported(addOn) {
 		return nil
@@ -114,7 +112,7 @@ func Unsupported(addOn *addonv1beta1.ManagedClusterAddOn) []addonv1beta1.AddOnCo
 	return unsupported
 }
 
-// KnowsSupported tells whether the manager of an add-on has said which types of configurations it supports.
+// KnowsSupported tells whether the manager of an add-on has listed the types of configurations that it supports.
 func KnowsSupported(addOn *addonv1beta1.ManagedClusterAddOn) bool {
 	return len(addOn.Status.SupportedConfigs) > 0 ||
 		meta.FindStatusCondition(addOn.Status.Conditions, fleet.ConditionRegistrationApplied) != nil

@@ -14,9 +14,9 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// Record judges the works of an add-on, and puts what follows into its status: the condition Progressing, and what is applied.
-// Most of what the condition may say is False, so its time is also that at which the add-on was done, or was not
-// any more: the soak of a rollout begins then.
+// Record sets the status that follows from the works of an add-on: the condition Progressing, and what is applied. The status of the
+// condition is False in most cases, so its time also changes when the add-on becomes done or stops being done: the soak time of a
+// rollout begins then.
 func Record(addOn *addonv1beta1.ManagedClusterAddOn, works []workv1.ManifestWork, now time.Time) {
 	wasDone := IsDone(addOn)
 	condition, applied := Judge(addOn, works)
@@ -31,14 +31,14 @@ func Record(addOn *addonv1beta1.ManagedClusterAddOn, works []workv1.ManifestWork
 	}
 }
 
-// Set puts a condition into the status of an add-on.
+// Set sets a condition in the status of an add-on.
 func Set(addOn *addonv1beta1.ManagedClusterAddOn, condition metav1.Condition, now time.Time) {
 	condition.ObservedGeneration = addOn.Generation
 	condition.LastTransitionTime = metav1.NewTime(now)
 	meta.SetStatusCondition(&addOn.Status.Conditions, condition)
 }
 
-// IsDone tells whether the add-on was done with its configurations and well when it was last judged.
+// IsDone tells whether the add-on had applied its configurations and was healthy when last recorded.
 func IsDone(addOn *addonv1beta1.ManagedClusterAddOn) bool {
 	condition := meta.FindStatusCondition(addOn.Status.Conditions, fleet.ConditionProgressing)
 	if condition == nil {
@@ -47,14 +47,14 @@ func IsDone(addOn *addonv1beta1.ManagedClusterAddOn) bool {
 	return condition.Reason == fleet.ReasonCompleted || condition.Reason == fleet.ReasonConfigurationUnsupported && IsApplied(addOn)
 }
 
-// IsApplied tells whether all the configurations that an add-on is to have have been there.
+// IsApplied tells whether all wanted configurations of an add-on have been applied.
 func IsApplied(addOn *addonv1beta1.ManagedClusterAddOn) bool {
 	return !slices.ContainsFunc(addOn.Status.ConfigReferences, func(r addonv1beta1.ConfigReference) bool {
 		return r.DesiredConfig == nil || r.LastAppliedConfig == nil || *r.DesiredConfig != *r.LastAppliedConfig
 	})
 }
 
-// Tell writes an event when the add-on has come to what somebody should look at.
+// Tell writes an event when the add-on reaches a state that an administrator should see.
 func Tell(recorder events.EventRecorder, addOn, before *addonv1beta1.ManagedClusterAddOn) {
 	now := meta.FindStatusCondition(addOn.Status.Conditions, fleet.ConditionProgressing)
 	then := meta.FindStatusCondition(before.Status.Conditions, fleet.ConditionProgressing)

@@ -21,7 +21,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// agent is the add-on of a template.
+// agent is the code of an add-on with an AddOnTemplate.
 type agent struct {
 	*Catalogue
 	name string
@@ -29,7 +29,7 @@ type agent struct {
 
 var _ addon.Agent = (*agent)(nil)
 
-// Options of all templates are the same, but for the name: what differs is asked for on each cluster.
+// Options are the same for all templates, except for the name: what depends on the template is read for each cluster.
 func (a *agent) Options() addon.Options {
 	return addon.Options{
 		Name: a.name,
@@ -45,7 +45,7 @@ func (a *agent) Options() addon.Options {
 	}
 }
 
-// Configs are the types of configurations that the add-ons of templates have.
+// Configs returns the types of configurations of add-ons with templates.
 func Configs() []schema.GroupVersionResource {
 	return []schema.GroupVersionResource{Templates, config.DeploymentConfigs}
 }
@@ -54,7 +54,7 @@ func Configs() []schema.GroupVersionResource {
 func (a *agent) Manifests(ctx context.Context, installation addon.Installation) (*addon.Workload, error) {
 	in, err := a.input(ctx, installation)
 	if errors.Is(err, config.ErrMissing) && isLeaving(installation.AddOn) {
-		return &addon.Workload{}, nil // what is gone has no hooks to run
+		return &addon.Workload{}, nil // an add-on without its template has no hooks to run
 	}
 	if err != nil {
 		return nil, err
@@ -74,13 +74,14 @@ func (a *agent) Manifests(ctx context.Context, installation addon.Installation) 
 	}, nil
 }
 
-// told is what events have said of a ManagedClusterAddOn. One that is made again has not been told of: it may have gone unseen.
+// told is what events have reported about a ManagedClusterAddOn, which the UID identifies: an add-on of the same name may have been
+// missed.
 type told struct {
 	of                                types.UID
 	hosting, variables, ofAnotherName string
 }
 
-// tell says by events what is not as the author of the template, or whoever installs it, may expect: once, until it is otherwise.
+// tell reports in events, once each, what the author of the template or its user may not expect.
 func (a *agent) tell(installation addon.Installation, templateIsFor string, unset []string) {
 	about, variables := client.ObjectKeyFromObject(installation.AddOn), strings.Join(unset, ", ")
 	hosting := installation.AddOn.Annotations[fleet.AnnotationHostingClusterName]
@@ -111,7 +112,7 @@ func (a *agent) tell(installation addon.Installation, templateIsFor string, unse
 	}
 }
 
-// installNamespace is that of the template or of the AddOnDeploymentConfig.
+// installNamespace returns the namespace in the template or in the AddOnDeploymentConfig.
 func (a *agent) installNamespace(ctx context.Context, installation addon.Installation) (string, error) {
 	in, err := a.input(ctx, installation)
 	if errors.Is(err, config.ErrMissing) && isLeaving(installation.AddOn) {
@@ -123,7 +124,7 @@ func (a *agent) installNamespace(ctx context.Context, installation addon.Install
 	return template.Namespace(in), nil
 }
 
-// input reads what a template is rendered with. Its Namespace is the caller's to set.
+// input reads what a template is rendered with. The caller sets its Namespace.
 func (a *agent) input(ctx context.Context, installation addon.Installation) (template.Input, error) {
 	in := template.Input{AddOn: a.name, Cluster: installation.Cluster.Name}
 	spec, err := a.template(ctx, installation)
@@ -142,7 +143,7 @@ func (a *agent) input(ctx context.Context, installation addon.Installation) (tem
 	return in, err
 }
 
-// template reads the AddOnTemplate that the cluster is to have.
+// template reads the AddOnTemplate that applies on the cluster.
 func (a *agent) template(ctx context.Context, installation addon.Installation) (*addonv1beta1.AddOnTemplateSpec, error) {
 	object := &addonv1beta1.AddOnTemplate{}
 	found, err := config.Read(ctx, a.client, installation, object)

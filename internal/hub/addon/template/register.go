@@ -10,7 +10,7 @@ import (
 	"github.com/capstan-io/capstan/addon/engine"
 )
 
-// manager is the name by which permissions on the hub are known as those of add-ons from templates.
+// manager labels the permissions on the hub of add-ons with templates.
 const manager = "addon-templates"
 
 // Options configure the controllers.
@@ -19,7 +19,7 @@ type Options struct {
 	Clock clock.PassiveClock
 }
 
-// Register adds the controllers of the add-ons from templates to the manager.
+// Register adds the controllers of add-ons with templates to the manager.
 func Register(mgr ctrl.Manager, o Options) error {
 	cached, err := client.New(mgr.GetConfig(), client.Options{
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),

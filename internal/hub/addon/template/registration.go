@@ -15,9 +15,9 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// registrations are those of the template. While its rollout has not reached the cluster they are what they were: what the agent
-// has from them it must be able to renew, however long that takes. Only what the template does not declare any more, nobody can sign: where
-// its CA was is known from nowhere else, and there is no telling whether its author still wants it.
+// registrations returns the registrations in the template. While the rollout of the template has not reached the cluster, they stay as
+// they were: the agent must be able to renew its credentials, however long that takes. Certificates for a signer that the template no
+// longer declares cannot be renewed, because only the template names the CA.
 func (a *agent) registrations(ctx context.Context, installation addon.Installation) ([]addonv1beta1.RegistrationConfig, error) {
 	spec, err := a.template(ctx, installation)
 	known := installation.AddOn.Status.Registrations
@@ -34,8 +34,8 @@ func (a *agent) registrations(ctx context.Context, installation addon.Installati
 	return registrations, nil
 }
 
-// asBefore are the registrations in the status. The agent of the cluster may write there; so of the subjects on the hub those that every
-// template has are taken, and what is signed is held against the template once more.
+// asBefore returns the registrations in the status. The agent of the cluster may write there, so the identity on the hub is replaced by
+// that of all templates, and requests to sign are checked against the template again.
 func (a *agent) asBefore(installation addon.Installation) []addonv1beta1.RegistrationConfig {
 	registrations := make([]addonv1beta1.RegistrationConfig, 0, len(installation.AddOn.Status.Registrations))
 	for _, registration := range installation.AddOn.Status.Registrations {
@@ -47,8 +47,8 @@ func (a *agent) asBefore(installation addon.Installation) []addonv1beta1.Registr
 	return registrations
 }
 
-// permissions are the bindings that the template asks for, each for the agents of this cluster only. Those in a namespace that
-// clusters share go with the add-on as well.
+// permissions returns the bindings in the template, each for the agents of this cluster only. Those in shared namespaces are deleted
+// with the add-on, too.
 func (a *agent) permissions(ctx context.Context, installation addon.Installation) ([]client.Object, error) {
 	spec, err := a.template(ctx, installation)
 	if errors.Is(err, config.ErrMissing) && isLeaving(installation.AddOn) {

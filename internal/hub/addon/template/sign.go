@@ -17,11 +17,10 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/signingrequest"
 )
 
-// validity of certificates of custom signers.
+// validity bounds the certificates of custom signers.
 const validity = 24 * time.Hour
 
-// sign issues the certificate of a custom signer with the CA of the template, for the subject that the template declares and for no
-// other.
+// sign issues the certificate of a custom signer with the CA of the template, if the template declares its subject.
 func (a *agent) sign(ctx context.Context, installation addon.Installation, csr *certificatesv1.CertificateSigningRequest) ([]byte, error) {
 	object := &addonv1beta1.AddOnTemplate{}
 	found, err := config.ReadPresent(ctx, a.client, installation, object)
@@ -47,7 +46,7 @@ func (a *agent) sign(ctx context.Context, installation addon.Installation, csr *
 
 type signer = func(context.Context, addon.Installation, *certificatesv1.CertificateSigningRequest) ([]byte, error)
 
-// authority reads the Secret of a CA. Without a namespace, it is in that of the hub.
+// authority reads the CA from its Secret. A reference without a namespace is to the namespace of the hub.
 func (a *agent) authority(ctx context.Context, reference addonv1beta1.SigningCARef) (signer, error) {
 	key := client.ObjectKey{Namespace: reference.Namespace, Name: reference.Name}
 	if key.Namespace == "" {
@@ -67,7 +66,7 @@ func (a *agent) authority(ctx context.Context, reference addonv1beta1.SigningCAR
 	return sign, nil
 }
 
-// checkSubject holds what a request asks for against what the template declares.
+// checkSubject fails unless the template declares the subject of the request.
 func checkSubject(spec *addonv1beta1.AddOnTemplateSpec, installation addon.Installation,
 	csr *certificatesv1.CertificateSigningRequest) error {
 	registrations, err := template.Registrations(spec, installation.AddOn.Name, installation.Cluster.Name)

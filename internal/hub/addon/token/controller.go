@@ -1,4 +1,4 @@
-// Package token makes the service accounts of add-ons whose agents get tokens for the hub instead of certificates.
+// Package token creates the service accounts of add-ons whose agents use tokens instead of certificates.
 package token
 
 import (
@@ -34,12 +34,12 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/retry"
 )
 
-// conflictRetry is for a status that somebody else writes, too. Mostly the event about what he wrote comes first.
+// conflictRetry is for conflicts with other writers of the status. Usually the event about their change enqueues the add-on sooner.
 const conflictRetry = time.Second
 
 // Options configure the controller.
 type Options struct {
-	// Labels are put on what is made for an add-on, beside its own.
+	// Labels are set on all objects that are created for an add-on, in addition to its own.
 	Labels map[string]string
 	// Clock is the source of time.
 	Clock clock.PassiveClock
@@ -51,7 +51,7 @@ type Controller struct {
 	client client.Client
 }
 
-// New returns a Controller that reads and writes through c.
+// New returns a Controller that works through the client.
 func New(c client.Client, o Options) *Controller { return &Controller{Options: o, client: c} }
 
 // Register adds the controller to the manager.
@@ -72,7 +72,7 @@ func Register(mgr ctrl.Manager, o Options) error {
 		Complete(c)
 }
 
-// decided matches clusters that were denied, or are not any more.
+// decided matches clusters that were denied, or accepted after that.
 func decided() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false },
@@ -85,13 +85,13 @@ func decided() predicate.Predicate {
 	}
 }
 
-// isMarked tells whether an object says that it was made here.
+// isMarked tells whether an object has the label of this controller.
 func isMarked(o client.Object) bool {
 	return o.GetLabels()[fleet.LabelTokenInfrastructure] == fleet.LabelTrue
 }
 
-// Reconcile gives an add-on a service account, and the agent of its cluster the right to tokens of it, or takes both away, and says
-// so in the status.
+// Reconcile creates a service account for an add-on, and gives the agent of its cluster the right to request tokens for it, or deletes
+// both, and reports in the status.
 func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	addOn := &addonv1beta1.ManagedClusterAddOn{}
 	if err := c.client.Get(ctx, req.NamespacedName, addOn); err != nil {
@@ -102,7 +102,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	if !addOn.DeletionTimestamp.IsZero() && !denied {
-		return ctrl.Result{}, nil // all of it goes with its owner, and may be needed until then
+		return ctrl.Result{}, nil // everything is deleted with its owner, and may be needed until then
 	}
 	before := addOn.DeepCopy()
 	switch {
@@ -126,7 +126,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, errors.Join(err, client.IgnoreNotFound(patchErr))
 }
 
-// isDenied tells whether the agent of a cluster, which asks for the tokens, is not to be trusted.
+// isDenied tells whether the cluster, whose agent requests the tokens, is denied.
 func (c *Controller) isDenied(ctx context.Context, name string) (bool, error) {
 	cluster := &clusterv1.ManagedCluster{}
 	if err := c.client.Get(ctx, client.ObjectKey{Name: name}, cluster); err != nil {
@@ -149,7 +149,7 @@ func byToken(registration addonv1beta1.RegistrationConfig) bool {
 		registration.KubeClient.Driver == addonv1beta1.KubeClientDriverToken
 }
 
-// nameSubject says as whom the add-on acts, so that whoever gives it its rights knows.
+// nameSubject writes the identity of the add-on to its status, so that its manager can give it its rights.
 func nameSubject(addOn *addonv1beta1.ManagedClusterAddOn) {
 	for _, registration := range addOn.Status.Registrations {
 		user := fleet.AddOnTokenUser(addOn.Namespace, addOn.Name)
@@ -170,7 +170,7 @@ func (c *Controller) report(addOn *addonv1beta1.ManagedClusterAddOn, account *co
 	meta.SetStatusCondition(&addOn.Status.Conditions, cond)
 }
 
-// apply makes the service account, and lets the agent of the cluster ask for its tokens (contract section 10.1).
+// apply creates the service account, and lets the agent of the cluster request tokens for it (contract section 10.1).
 func (c *Controller) apply(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn) (*corev1.ServiceAccount, error) {
 	account, role, binding := c.objects(addOn)
 	err := c.ensure(ctx, addOn, account, func() {})
@@ -203,15 +203,15 @@ func (c *Controller) objects(addOn *addonv1beta1.ManagedClusterAddOn) (*corev1.S
 		&rbacv1.RoleBinding{ObjectMeta: role}
 }
 
-// labels of what the controller makes. That of the cluster is by which the hub's caches hold it.
+// labels returns the labels of the objects that this controller creates. The hub's caches select objects by that of the cluster.
 func labels(addOn *addonv1beta1.ManagedClusterAddOn) map[string]string {
 	return map[string]string{
 		fleet.LabelTokenInfrastructure: fleet.LabelTrue, fleet.LabelTokenAddOnName: addOn.Name, fleet.LabelClusterName: addOn.Namespace,
 	}
 }
 
-// ensure makes an object, or makes it be what mutate wants. It does not take over one of somebody else: an agent could then get tokens
-// of any service account whose name ends as those of add-ons do.
+// ensure creates an object, or changes it as mutate wants. It does not take over objects without the label of this controller: an agent
+// could then get tokens for any service account with a matching name.
 func (c *Controller) ensure(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn, o client.Object, mutate func()) error {
 	key := client.ObjectKeyFromObject(o)
 	err := c.client.Get(ctx, key, o)
@@ -258,7 +258,7 @@ func othersError(o client.Object, addOn *addonv1beta1.ManagedClusterAddOn) error
 		fleet.LabelClusterName, addOn.Namespace)
 }
 
-// remove deletes what the controller has made, and with the service account all of its tokens.
+// remove deletes the objects of this controller, and, with the service account, all of its tokens.
 func (c *Controller) remove(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn) error {
 	account, role, binding := c.objects(addOn)
 	var errs []error

@@ -21,19 +21,19 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// parting is how long the agent of a cluster that does not exist may list and watch its works. Cleanup deletes these after the add-ons, and
-// waits a few seconds for the agent with each; one that is connected has taken note by then.
+// parting is how long the agent of a deleted cluster may still list and watch its works. Cleanup deletes these after the add-ons, and
+// waits a few seconds for the agent with each; a connected agent has noticed the deletion by then.
 const parting = 15 * time.Second
 
-// abandon takes away what is left of a cluster that does not exist, as after somebody has taken its finalizers off: its agent may not renew
-// its certificate, see the hub, or report. Its rights in the namespace go when what they are for has gone from there, which cleanup sees
-// to. Those to works do not wait for that: they end in good time, but for the names of what is left.
-// The namespace stays, as it does after every deletion: there may be more in it.
+// abandon revokes the rights of a cluster that no longer exists, for example because a user has removed its finalizers: its agent may
+// not renew its certificate, see the hub, or report. Rights in the namespace are deleted when cleanup has deleted the objects that they
+// are for. The rights to works end earlier, except for the names of works that are left. The namespace stays, as after every deletion,
+// because it may have other objects.
 func (c *Controller) abandon(ctx context.Context, cluster string) (ctrl.Result, error) {
 	if fleet.ReservedClusterName(cluster) || !c.leftBehind(ctx, cluster) {
 		return ctrl.Result{}, nil
 	}
-	// The cache may not have a cluster yet that has just been made.
+	// The cache may lack a cluster that was created just now.
 	err := c.live.Get(ctx, client.ObjectKey{Name: cluster}, &clusterv1.ManagedCluster{})
 	if !apierrors.IsNotFound(err) {
 		return ctrl.Result{}, err
@@ -61,9 +61,9 @@ func (c *Controller) abandon(ctx context.Context, cluster string) (ctrl.Result, 
 	return ctrl.Result{}, c.deleteLease(ctx, cluster)
 }
 
-// partFromWorks takes the rights to works away when none are left, and when the agent has had its time, all of them but the names of those
-// that there are then. That its time runs, the binding tells, which is being deleted and has a finalizer. It reports false while there are
-// works that the agent may finish with.
+// partFromWorks deletes the rights to works when there are none left. After the agent has had its time, it replaces them by rights to
+// the works that exist then, by name. The time counts from the deletion of the binding, which a finalizer holds. It returns false while
+// there are works that the agent may finish.
 func (c *Controller) partFromWorks(ctx context.Context, cluster string) (bool, error) {
 	remain, err := c.remain(ctx, cluster, &workv1.ManifestWorkList{})
 	if err != nil {
@@ -86,12 +86,13 @@ func (c *Controller) partFromWorks(ctx context.Context, cluster string) (bool, e
 	}
 	done, err := c.confineToWorks(ctx, cluster)
 	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-		return false, nil // nothing can be made there any more, neither rights nor works
+		return false, nil // nothing can be created there any more, neither rights nor works
 	}
 	return done, err
 }
 
-// disinherit keeps a cluster that nobody has accepted from the rights of one that had its name before, and is gone without its cleanup.
+// disinherit revokes, from a cluster that is not accepted, the rights of a former cluster of the same name that was deleted without its
+// cleanup.
 func (c *Controller) disinherit(ctx context.Context, cluster string) (ctrl.Result, error) {
 	if !c.leftBehind(ctx, cluster) {
 		return ctrl.Result{}, nil
@@ -106,8 +107,8 @@ func (c *Controller) disinherit(ctx context.Context, cluster string) (ctrl.Resul
 	return ctrl.Result{}, c.deleteLease(ctx, cluster)
 }
 
-// leftBehind tells whether there is anything that the agent of a cluster gets with its acceptance. The cache, which is asked first, may
-// still have what has just been taken away.
+// leftBehind tells whether there is any object that acceptance creates. It asks the cache first, and then the API server, because the
+// cache may still have objects that were deleted just now.
 func (c *Controller) leftBehind(ctx context.Context, cluster string) bool {
 	return holds(ctx, c.client, cluster) && holds(ctx, c.live, cluster)
 }

@@ -1,5 +1,5 @@
-// Package accept gives an accepted cluster its place on the hub (a namespace, a lease and the rights of its agent) and
-// takes it away again when the cluster is denied or deleted.
+// Package accept creates what an accepted cluster has on the hub (a namespace, a lease and the rights of its agent), and revokes the
+// rights when the cluster is denied or deleted.
 package accept
 
 import (
@@ -35,17 +35,17 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/retry"
 )
 
-// workers is how many clusters are reconciled at once: each costs a handful of round trips, not CPU.
+// workers is how many clusters are reconciled at once: each takes a few requests, and little CPU.
 const workers = 10
 
-// worksRecheck is how soon a leaving cluster's namespace is looked at again for ManifestWorks.
+// worksRecheck is when the namespace of a cluster that is being deleted or denied is checked again for ManifestWorks.
 const worksRecheck = 5 * time.Second
 
 // Options configure the controller.
 type Options struct {
-	// Labels are put on what is made for a cluster, beside its own.
+	// Labels are set on what is created for a cluster, in addition to its own.
 	Labels map[string]string
-	// KeepsContent says that nobody empties the namespaces of clusters that are gone.
+	// KeepsContent is true if no controller empties the namespaces of deleted clusters.
 	KeepsContent bool
 	// Clock is the source of time.
 	Clock clock.PassiveClock
@@ -59,7 +59,7 @@ type Controller struct {
 	recorder events.EventRecorder
 }
 
-// New returns a Controller that works through the client, and through live where a cache would not pay.
+// New returns a Controller that works through the client, and through live where a cache is not worth it.
 func New(c client.Client, live client.Reader, recorder events.EventRecorder, o Options) *Controller {
 	return &Controller{Options: o, client: c, live: live, recorder: recorder}
 }
@@ -82,7 +82,7 @@ func Register(mgr ctrl.Manager, o Options) error {
 		Complete(retry.Conflicts(c))
 }
 
-// clusterOfObject finds the cluster an object belongs to by its label. What belongs to an add-on on the cluster is not looked at here.
+// clusterOfObject maps an object to its cluster by its label. Objects of add-ons are ignored.
 func clusterOfObject(_ context.Context, o client.Object) []reconcile.Request {
 	name := o.GetLabels()[fleet.LabelClusterName]
 	if name == "" || o.GetLabels()[fleet.LabelAddOnName] != "" {
@@ -91,8 +91,7 @@ func clusterOfObject(_ context.Context, o client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: name}}}
 }
 
-// clusterOfRole finds the cluster a role belongs to. Of those that belong to all clusters, any one will see to them that is
-// here to stay.
+// clusterOfRole maps a role to its cluster. A role that all clusters share is mapped to any one cluster that is not being deleted.
 func (c *Controller) clusterOfRole(ctx context.Context, o client.Object) []reconcile.Request {
 	if _, common := commonRules[o.GetName()]; !common {
 		return clusterOfObject(ctx, o)
@@ -108,10 +107,10 @@ func (c *Controller) clusterOfRole(ctx context.Context, o client.Object) []recon
 			return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(cluster)}}
 		}
 	}
-	return nil // without clusters nobody needs the role
+	return nil // without clusters the role is not needed
 }
 
-// renewal matches the heartbeat of a lease, which changes nothing this controller looks at.
+// renewal matches the heartbeat of a lease, which does not affect this controller.
 func renewal() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc:  func(event.CreateEvent) bool { return false },
@@ -130,7 +129,7 @@ func finalizersChanged() predicate.Predicate {
 	}}
 }
 
-// Reconcile gives the cluster what its spec.hubAcceptsClient entitles it to and says so in a condition.
+// Reconcile creates or revokes what spec.hubAcceptsClient entitles the cluster to, and reports in a condition.
 func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	cluster := &clusterv1.ManagedCluster{}
 	err := c.client.Get(ctx, req.NamespacedName, cluster)
@@ -152,15 +151,15 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if cluster.Spec.HubAcceptsClient {
 		return ctrl.Result{}, c.accept(ctx, cluster)
 	}
-	// The finalizer comes before the first right, so without it there is nothing to take away, even after a crash, but what was left behind
-	// by a cluster that had the name before.
+	// The finalizer is set before the first right is given. Without it there is nothing to revoke, even after a crash, except for the
+	// rights of a former cluster of the same name.
 	if !acceptance.Denied(cluster) && !acceptance.CutOff(cluster) {
-		return c.disinherit(ctx, cluster.Name) // nobody has decided yet
+		return c.disinherit(ctx, cluster.Name) // not decided yet
 	}
 	return c.deny(ctx, cluster)
 }
 
-// accept makes what an accepted cluster has: first of all the finalizer, so that nothing is left behind when the cluster is deleted.
+// accept creates what an accepted cluster has. The finalizer comes first, so that nothing is left behind when the cluster is deleted.
 func (c *Controller) accept(ctx context.Context, cluster *clusterv1.ManagedCluster) error {
 	before := cluster.DeepCopy()
 	controllerutil.AddFinalizer(cluster, fleet.FinalizerManagedCluster)
@@ -169,7 +168,7 @@ func (c *Controller) accept(ctx context.Context, cluster *clusterv1.ManagedClust
 		return err
 	}
 	switch err := c.admit(ctx, cluster.Name); {
-	case retry.IsConflict(err): // somebody else was faster, which is nothing to tell
+	case retry.IsConflict(err): // another writer was faster, which is not worth a condition
 		return err
 	case err != nil:
 		return c.report(ctx, cluster, metav1.Condition{
@@ -183,8 +182,8 @@ func (c *Controller) accept(ctx context.Context, cluster *clusterv1.ManagedClust
 	}, nil)
 }
 
-// refuse keeps a cluster whose name stands for all clusters from any right. Admission refuses such names; this hub may not
-// have had it.
+// refuse gives no rights to a cluster whose name stands for all clusters. Admission refuses such names, but this hub may run without
+// it.
 func (c *Controller) refuse(ctx context.Context, cluster *clusterv1.ManagedCluster) error {
 	if !cluster.DeletionTimestamp.IsZero() {
 		return c.setFinalizer(ctx, cluster, controllerutil.RemoveFinalizer)
@@ -198,8 +197,8 @@ func (c *Controller) refuse(ctx context.Context, cluster *clusterv1.ManagedClust
 	}, nil)
 }
 
-// deny takes the rights away, but that the agent may go on reading its own ManagedCluster, so that it learns of it, and may finish with the
-// works that there are. One that is cut off keeps neither.
+// deny revokes the rights. The agent may still read its own ManagedCluster, so that it learns that it was denied, and finish the
+// existing works. A cluster that is cut off may do neither.
 func (c *Controller) deny(ctx context.Context, cluster *clusterv1.ManagedCluster) (ctrl.Result, error) {
 	done, message := true, "Denied by hub cluster admin"
 	var err error
@@ -224,8 +223,8 @@ func (c *Controller) deny(ctx context.Context, cluster *clusterv1.ManagedCluster
 	return again(done), err
 }
 
-// release takes the rights away; the namespace stays. While the hub empties it, the agent needs them: it learns by them what it has to undo
-// on the cluster. The end of that brings the cluster back here. One that is cut off undoes nothing.
+// release revokes the rights; the namespace stays. While cleanup empties the namespace, the agent keeps its rights, by which it learns
+// what to undo on its cluster; the end of cleanup enqueues the cluster again. A cluster that is cut off undoes nothing.
 func (c *Controller) release(ctx context.Context, cluster *clusterv1.ManagedCluster) (ctrl.Result, error) {
 	if !controllerutil.ContainsFinalizer(cluster, fleet.FinalizerManagedCluster) {
 		return ctrl.Result{}, nil
@@ -249,8 +248,8 @@ func (c *Controller) release(ctx context.Context, cluster *clusterv1.ManagedClus
 	return ctrl.Result{}, c.setFinalizer(ctx, cluster, controllerutil.RemoveFinalizer)
 }
 
-// again looks for remaining works on a timer: watching every ManifestWork of the fleet for the few clusters that are
-// leaving would cost more than it saves.
+// again returns a result that checks for remaining works on a timer: watching every ManifestWork of the fleet for the few clusters that
+// are being deleted would cost more than it saves.
 func again(done bool) ctrl.Result {
 	if done {
 		return ctrl.Result{}
@@ -265,7 +264,7 @@ func (c *Controller) setFinalizer(ctx context.Context, cluster *clusterv1.Manage
 	return err
 }
 
-// report writes the condition, if it is news, and tells of it in an event. It returns cause, for the caller to retry.
+// report writes the condition if it has changed, and then an event. It returns cause, for the caller to retry.
 func (c *Controller) report(ctx context.Context, cluster *clusterv1.ManagedCluster, cond metav1.Condition, cause error) error {
 	before := cluster.DeepCopy()
 	cond.LastTransitionTime = metav1.NewTime(c.Clock.Now())

@@ -25,8 +25,8 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/patch"
 )
 
-// admit makes everything an accepted cluster has on the hub. What does not need the namespace is made beside it. An API server
-// lets only its administrators bind a role that does not exist yet.
+// admit creates everything that an accepted cluster has on the hub. What does not need the namespace is created at the same time. An
+// API server lets only its administrators bind a role that does not exist yet.
 func (c *Controller) admit(ctx context.Context, cluster string) error {
 	first, firstCtx := errgroup.WithContext(ctx)
 	first.Go(func() error { return c.ensureNamespace(firstCtx, cluster) })
@@ -43,7 +43,7 @@ func (c *Controller) admit(ctx context.Context, cluster string) error {
 		if err := c.ensureWorkRoleBinding(thenCtx, cluster); err != nil {
 			return err
 		}
-		// Most clusters never had it, and the cache knows.
+		// Most clusters never had this role, and the cache knows that.
 		if err := c.client.Get(thenCtx, client.ObjectKeyFromObject(remainingWorksRole(cluster)), &rbacv1.Role{}); err != nil {
 			return client.IgnoreNotFound(err)
 		}
@@ -53,8 +53,8 @@ func (c *Controller) admit(ctx context.Context, cluster string) error {
 	return then.Wait()
 }
 
-// confine leaves a cluster that was denied nothing in its namespace but to finish, by their names, with the works that were there then: to
-// list or watch them would show it those that come after. It reports false while there are any of these.
+// confine leaves a denied cluster no rights in its namespace except to finish the works that exist then, by name: with list and watch
+// it would see later ones. It returns false while there are such works.
 func (c *Controller) confine(ctx context.Context, cluster string) (bool, error) {
 	if err := c.deleteRegistrationRoleBinding(ctx, cluster); err != nil {
 		return false, err
@@ -76,8 +76,9 @@ func (c *Controller) confineToWorks(ctx context.Context, cluster string) (bool, 
 	return false, c.deleteHeld(ctx, workRoleBinding(cluster))
 }
 
-// finishable are the works that a denied cluster may finish with: all that there are when its rights to works are taken away, and from then
-// on those of them that are left. Another one of the same name is none of them, unless it comes before that is noticed.
+// finishable returns the works that a denied cluster may finish: all that exist when its rights to works are revoked, and later those
+// of them that are left. A new work of the same name does not count, unless it is created before the deletion of the old one is
+// noticed.
 func (c *Controller) finishable(ctx context.Context, cluster string) ([]string, error) {
 	there, err := c.works(ctx, cluster)
 	if err != nil || len(there) == 0 {
@@ -99,13 +100,13 @@ func (c *Controller) finishable(ctx context.Context, cluster string) ([]string, 
 	return slices.DeleteFunc(there, func(name string) bool { return !slices.Contains(known, name) }), nil
 }
 
-// works are the names of the works in the namespace of a cluster, in order.
+// works returns the names of the works in the namespace of a cluster, in order.
 func (c *Controller) works(ctx context.Context, cluster string) (names []string, err error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(workv1.GroupVersion.WithKind("ManifestWorkList"))
 	err = c.live.List(ctx, list, client.InNamespace(cluster))
 	if meta.IsNoMatchError(err) {
-		return nil, nil // a hub that does not have the kind
+		return nil, nil // this hub lacks the kind
 	}
 	if err != nil {
 		return nil, fmt.Errorf("list the works of cluster %s: %w", cluster, err)
@@ -135,8 +136,9 @@ func (c *Controller) ensureRightsToRemainingWorks(ctx context.Context, cluster s
 	})
 }
 
-// seeOff leaves a cluster that is being deleted its right to works while there are any: its agent learns by that what it has to undo. One
-// that was denied before gets it back: admission lets nothing new come to it, and agents of others know works only by listing them.
+// seeOff leaves a cluster that is being deleted its right to works while there are any, by which its agent learns what to undo. A
+// cluster that was denied gets that right back: admission lets no new works be created for it, and agents of other implementations find
+// works only by listing them.
 func (c *Controller) seeOff(ctx context.Context, cluster string) (bool, error) {
 	if err := c.deleteRegistrationRoleBinding(ctx, cluster); err != nil {
 		return false, err
@@ -150,7 +152,7 @@ func (c *Controller) seeOff(ctx context.Context, cluster string) (bool, error) {
 	}
 	err = c.ensureWorkRoleBinding(ctx, cluster)
 	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-		return false, nil // nothing can be made there any more; what it has stays
+		return false, nil // nothing can be created there any more; the rights stay as they are
 	}
 	if err != nil {
 		return false, err
@@ -158,7 +160,7 @@ func (c *Controller) seeOff(ctx context.Context, cluster string) (bool, error) {
 	return false, c.deleteRemainingWorksRole(ctx, cluster)
 }
 
-// takeAll leaves the agents of a cluster nothing at all.
+// takeAll revokes all rights of the agents of a cluster.
 func (c *Controller) takeAll(ctx context.Context, cluster string) error {
 	return errors.Join(
 		c.deleteRegistrationRoleBinding(ctx, cluster),
@@ -167,11 +169,11 @@ func (c *Controller) takeAll(ctx context.Context, cluster string) error {
 	)
 }
 
-// remain tells whether there are objects of the list's kind in the namespace of a cluster.
+// remain tells whether the namespace of a cluster has objects of the list's kind.
 func (c *Controller) remain(ctx context.Context, cluster string, list client.ObjectList) (bool, error) {
 	err := c.live.List(ctx, list, client.InNamespace(cluster), client.Limit(1))
 	if meta.IsNoMatchError(err) {
-		return false, nil // a hub that does not have the kind
+		return false, nil // this hub lacks the kind
 	}
 	if err != nil {
 		return false, fmt.Errorf("list the %T of namespace %s: %w", list, cluster, err)
@@ -203,10 +205,10 @@ func (c *Controller) deleteRemainingWorksRole(ctx context.Context, cluster strin
 	return errors.Join(c.deleteHeld(ctx, remainingWorksBinding(cluster)), c.deleteHeld(ctx, remainingWorksRole(cluster)))
 }
 
-// deleteHeld deletes what is kept by FinalizerManifestWorkCleanup.
+// deleteHeld deletes an object that FinalizerManifestWorkCleanup holds.
 func (c *Controller) deleteHeld(ctx context.Context, o client.Object) error {
 	key := client.ObjectKeyFromObject(o)
-	// The cache has none that lost its label, and a right must not outlive that.
+	// The cache lacks an object that has lost its label, and a right must not outlive that.
 	if err := c.live.Get(ctx, key, o); err != nil {
 		return client.IgnoreNotFound(err)
 	}
@@ -235,8 +237,8 @@ func remainingWorksRole(cluster string) *rbacv1.Role {
 	return &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: fleet.RemainingWorksRole(cluster)}}
 }
 
-// delete asks the API server itself: the cache has no object that lost its label, and not yet one that is new, and a right
-// must not outlive that. Nor does anybody wait for the cache to see the object go that it may never have had.
+// delete asks the API server itself: the cache lacks objects that have lost their label and those that are very new, and a right must
+// not outlive that. Later reads do not wait for the deletion, which a cache without the object would never see.
 func (c *Controller) delete(ctx context.Context, o client.Object) error {
 	return client.IgnoreNotFound(c.client.Delete(ctx, o, client.DisableReadYourWritesConsistency))
 }
@@ -310,9 +312,8 @@ func (c *Controller) ensureCommonRoles(ctx context.Context) error {
 	return nil
 }
 
-// ensure makes an object, or makes it be what mutate wants. The cache tells whether there is anything to do. What is
-// written is the difference to the object itself: the cache leaves parts of objects out, and all those without the label
-// of a cluster.
+// ensure creates an object, or changes it as mutate wants. The cache tells whether there is anything to do. The patch is computed
+// against the object from the API server, because the cache strips objects and lacks those without the label of a cluster.
 func ensure[T any, O interface {
 	*T
 	client.Object
@@ -347,7 +348,7 @@ func ensure[T any, O interface {
 	return err
 }
 
-// label marks what belongs to a cluster.
+// label sets the labels of what belongs to a cluster.
 func (c *Controller) label(o client.Object, cluster string) {
 	c.addLabels(o)
 	l := o.GetLabels()
@@ -358,7 +359,7 @@ func (c *Controller) label(o client.Object, cluster string) {
 	o.SetLabels(l)
 }
 
-// addLabels keeps those that others put there.
+// addLabels adds the configured labels, and keeps labels of other writers.
 func (c *Controller) addLabels(o client.Object) {
 	if len(c.Labels) == 0 {
 		return
@@ -376,7 +377,7 @@ func clusterRole(name string) rbacv1.RoleRef {
 	return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name}
 }
 
-// agents are the groups of a cluster's agent: from a certificate, and from the AWS driver.
+// agents returns the groups of a cluster's agent: that of certificates, and that of the AWS driver.
 func agents(cluster string) []rbacv1.Subject {
 	return []rbacv1.Subject{
 		{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: fleet.ClusterGroup(cluster)},

@@ -8,10 +8,10 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// addOnGroup is written out until a controller of the hub needs the types of the add-on API.
+// addOnGroup is the API group of add-ons. The constant keeps this package free of the types of that API.
 const addOnGroup = "addon.open-cluster-management.io"
 
-// acceptedRules are what the agent of an accepted cluster may do outside of its namespace (contract section 10.1).
+// acceptedRules are the rights of the agent of an accepted cluster outside of its namespace (contract section 10.1).
 func acceptedRules(cluster string) []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		{APIGroups: []string{"certificates.k8s.io"}, Resources: []string{"certificatesigningrequests"},
@@ -25,7 +25,7 @@ func acceptedRules(cluster string) []rbacv1.PolicyRule {
 	}
 }
 
-// deniedRules let the agent of a denied cluster see that it was denied.
+// deniedRules let the agent of a denied cluster read that it was denied.
 func deniedRules(cluster string) []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		{APIGroups: []string{clusterv1.GroupVersion.Group}, Resources: []string{"managedclusters"}, ResourceNames: []string{cluster},
@@ -33,7 +33,7 @@ func deniedRules(cluster string) []rbacv1.PolicyRule {
 	}
 }
 
-// remainingWorksRules let the agent of a denied cluster finish with works that it knows.
+// remainingWorksRules let the agent of a denied cluster finish works by name.
 func remainingWorksRules(works []string) []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		{APIGroups: []string{workv1.GroupVersion.Group}, Resources: []string{"manifestworks"}, ResourceNames: works,
@@ -43,7 +43,7 @@ func remainingWorksRules(works []string) []rbacv1.PolicyRule {
 	}
 }
 
-// commonRules are what every accepted cluster's agent may do in the cluster's own namespace.
+// commonRules are the rights of the agent of every accepted cluster in the cluster's own namespace.
 var commonRules = map[string][]rbacv1.PolicyRule{
 	fleet.ClusterRoleRegistration: {
 		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "list", "watch", "update"}},

@@ -1,4 +1,4 @@
-// Package autoaccept accepts the clusters that trusted users bring.
+// Package autoaccept accepts clusters that trusted users register.
 package autoaccept
 
 import (
@@ -38,8 +38,8 @@ type Options struct {
 	Clock clock.PassiveClock
 }
 
-// Controller reconciles ManagedClusters that nobody has decided about. That a ManagedCluster exists is not enough to
-// be accepted: the hub must have approved a certificate for its agent, because a trusted user asked for it.
+// Controller reconciles ManagedClusters that are neither accepted nor denied. A ManagedCluster alone is not enough: the hub must have
+// approved a certificate for its agent, because a trusted user requested it.
 type Controller struct {
 	client client.Client
 	clock  clock.PassiveClock
@@ -68,7 +68,7 @@ func clusterOf(_ context.Context, o client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: csr.Labels[fleet.LabelClusterName]}}}
 }
 
-// Reconcile accepts the cluster once; what people decide afterwards holds.
+// Reconcile accepts the cluster once; later decisions of administrators stay.
 func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	cluster := &clusterv1.ManagedCluster{}
 	if err := c.client.Get(ctx, req.NamespacedName, cluster); err != nil {
@@ -88,8 +88,8 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, err
 }
 
-// decided tells whether the cluster is, or once was, accepted. Of what tells so, the finalizer is the one that stays when an
-// agent that is about to be denied wipes its status.
+// decided tells whether the cluster is, or was, accepted. The finalizer stays even when an agent that is about to be denied clears its
+// status.
 func decided(cluster *clusterv1.ManagedCluster) bool {
 	return cluster.Spec.HubAcceptsClient || controllerutil.ContainsFinalizer(cluster, fleet.FinalizerManagedCluster) ||
 		cluster.Annotations[fleet.AnnotationAutomaticallyAcceptedOn] != "" ||
@@ -103,7 +103,7 @@ func (c *Controller) trusted(ctx context.Context, cluster string) (bool, error) 
 		return false, fmt.Errorf("list the certificate requests of cluster %s: %w", cluster, err)
 	}
 	return slices.ContainsFunc(requests.Items, func(csr certificatesv1.CertificateSigningRequest) bool {
-		// The label can be changed afterwards, the request cannot.
+		// The label can be changed later, the request cannot.
 		_, _, ok := signingrequest.RequestedAgent(&csr)
 		return ok && signingrequest.ApprovedByHub(&csr) && slices.Contains(c.users, csr.Spec.Username)
 	}), nil

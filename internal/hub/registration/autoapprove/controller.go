@@ -1,4 +1,4 @@
-// Package autoapprove approves the first certificate of the clusters that trusted users bring.
+// Package autoapprove approves the first certificate of clusters that trusted users register.
 package autoapprove
 
 import (
@@ -27,7 +27,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/signingrequest"
 )
 
-// workers is how many requests are judged at once.
+// workers is how many requests are reconciled at once.
 const workers = 10
 
 // Options configure the controller.
@@ -64,7 +64,7 @@ func Register(mgr ctrl.Manager, o Options) error {
 		Complete(retry.Conflicts(c))
 }
 
-// connected says whether a cluster has an agent that the hub hears of.
+// connected tells whether a cluster is accepted and its agent renews its lease.
 func connected(cluster client.Object) bool {
 	mc, ok := cluster.(*clusterv1.ManagedCluster)
 	if !ok {
@@ -74,7 +74,7 @@ func connected(cluster client.Object) bool {
 	return mc.Spec.HubAcceptsClient && available != nil && available.Status != metav1.ConditionUnknown
 }
 
-// withheld are the undecided requests of a cluster.
+// withheld returns the undecided requests of a cluster.
 func (c *Controller) withheld(ctx context.Context, cluster client.Object) []ctrl.Request {
 	waiting, err := signingrequest.List(ctx, c.client, signingrequest.Undecided,
 		client.MatchingLabels{fleet.LabelClusterName: cluster.GetName()})
@@ -84,9 +84,9 @@ func (c *Controller) withheld(ctx context.Context, cluster client.Object) []ctrl
 	return waiting
 }
 
-// Reconcile approves the request of a trusted user for exactly the identity of a cluster's agent. The identity of a cluster
-// that is connected is not given away: many clusters share one credential to join with, and whoever has it could
-// take over any of them. Such a request waits until the cluster is lost, or for a person.
+// Reconcile approves the request of a trusted user for exactly the identity of a cluster's agent. It does not approve one for a
+// connected cluster: many clusters share one bootstrap credential, and everyone with that credential could take over any of them. Such
+// a request waits until the cluster is lost, or for an administrator.
 func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	csr := &certificatesv1.CertificateSigningRequest{}
 	if err := c.client.Get(ctx, req.NamespacedName, csr); err != nil {

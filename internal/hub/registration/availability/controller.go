@@ -1,5 +1,5 @@
-// Package availability keeps the conditions ManagedClusterConditionAvailable and ManagedClusterConditionClockSynced of clusters by
-// the Leases that their agents renew.
+// Package availability sets the conditions ManagedClusterConditionAvailable and ManagedClusterConditionClockSynced of clusters from the
+// Leases that their agents renew.
 package availability
 
 import (
@@ -30,11 +30,11 @@ import (
 )
 
 const (
-	// workers is how many clusters are looked at at once, when many are lost together.
+	// workers is how many clusters are reconciled at once: many may be lost together.
 	workers = 10
-	// graceFactor is how many lease durations a cluster may be silent.
+	// graceFactor is how many lease durations may pass without a heartbeat.
 	graceFactor = 5
-	// defaultLeaseDuration holds for a ManagedCluster that was written before the field had a default.
+	// defaultLeaseDuration is used for a ManagedCluster that was written before the field had a default.
 	defaultLeaseDuration = time.Minute
 )
 
@@ -44,7 +44,7 @@ type Options struct {
 	Clock clock.PassiveClock
 }
 
-// Controller reconciles the conditions of a ManagedCluster that its heartbeats tell of.
+// Controller reconciles the conditions of a ManagedCluster that follow from its heartbeats.
 type Controller struct {
 	client     client.Client
 	recorder   events.EventRecorder
@@ -77,7 +77,7 @@ func (c *Controller) onLease(_ context.Context, o client.Object) []reconcile.Req
 	return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: lease.Namespace}}}
 }
 
-// Reconcile judges the last heartbeat of the cluster and comes back when the next one is overdue.
+// Reconcile checks the last heartbeat of the cluster, and is due again when the next one is overdue.
 func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	cluster := &clusterv1.ManagedCluster{}
 	if err := c.client.Get(ctx, req.NamespacedName, cluster); apierrors.IsNotFound(err) {
@@ -107,15 +107,15 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		c.tell(cluster, before)
 	}
 	if remaining <= 0 {
-		// The next heartbeat brings it back here. The agent may say that the cluster is available, and then be lost
-		// before that.
+		// The next heartbeat enqueues the cluster. The agent may set the condition to available, and then be lost before its next
+		// heartbeat.
 		remaining = graceOf(cluster)
 	}
 	return ctrl.Result{RequeueAfter: remaining}, nil
 }
 
-// last heartbeat of a cluster. The lease of a cluster that was deleted and made again may have been there all along, so that
-// no event tells of it.
+// last returns the last heartbeat of a cluster. If the cluster was deleted and created again, its lease may be older than the cluster,
+// so that there is no event for it.
 func (c *Controller) last(ctx context.Context, cluster string) (last heartbeat, known bool, err error) {
 	if last, known = c.heartbeats.of(cluster); known {
 		return last, true, nil
@@ -130,7 +130,7 @@ func (c *Controller) last(ctx context.Context, cluster string) (last heartbeat, 
 	return last, known, nil
 }
 
-// graceOf is how long the hub does without a heartbeat of the cluster.
+// graceOf returns how long the hub waits for a heartbeat of the cluster.
 func graceOf(cluster *clusterv1.ManagedCluster) time.Duration {
 	if cluster.Spec.LeaseDurationSeconds <= 0 {
 		return graceFactor * defaultLeaseDuration
@@ -145,8 +145,8 @@ func (c *Controller) setUnknown(cluster *clusterv1.ManagedCluster) {
 	})
 }
 
-// setClockSynced tells whether the clocks of cluster and hub agree. Nothing depends on it: the hub goes by the time at which it received
-// a heartbeat.
+// setClockSynced sets the condition about the clocks of cluster and hub. Nothing else depends on it: the hub uses the time at which it
+// received a heartbeat.
 func (c *Controller) setClockSynced(cluster *clusterv1.ManagedCluster, last heartbeat) {
 	skew := last.received.Sub(last.renewTime.Time).Abs()
 	synced := skew < graceOf(cluster) || cluster.Annotations[fleet.AnnotationSkipClockSyncCheck] == "true"
@@ -158,7 +158,7 @@ func (c *Controller) setClockSynced(cluster *clusterv1.ManagedCluster, last hear
 		cond.Status, cond.Reason = metav1.ConditionFalse, fleet.ReasonManagedClusterClockOutOfSync
 		cond.Message = fmt.Sprintf("The clock of the managed cluster differs from the hub's by %s; set it, for instance with NTP.",
 			skew.Round(time.Second))
-		// The skew differs a little with each heartbeat, which is no news.
+		// The skew differs a little with each heartbeat, which is not worth a write.
 		if now := meta.FindStatusCondition(cluster.Status.Conditions, cond.Type); now != nil && now.Status == cond.Status {
 			return
 		}
@@ -171,10 +171,10 @@ func (c *Controller) set(cluster *clusterv1.ManagedCluster, cond metav1.Conditio
 	meta.SetStatusCondition(&cluster.Status.Conditions, cond)
 }
 
-// tell writes an event for each condition whose status is not what it was.
+// tell writes an event for each condition whose status has changed.
 func (c *Controller) tell(cluster, before *clusterv1.ManagedCluster) {
 	if news := transition(cluster, before, fleet.ConditionClusterAvailable); news != nil {
-		// In the cluster's namespace, beside the agent's own events of its availability.
+		// In the cluster's namespace, where the agent's own events about its availability are.
 		there := cluster.DeepCopy()
 		there.Namespace = cluster.Name
 		c.recorder.Eventf(there, nil, corev1.EventTypeWarning, fleet.EventAvailableUnknown, "UpdateCondition",

@@ -9,8 +9,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// heartbeats knows when the hub received the last heartbeat of each cluster. What counts is the hub's clock: that of the
-// cluster, which is in the heartbeat itself, may be wrong.
+// heartbeats has the times at which the hub received the last heartbeat of each cluster. It uses the hub's clock, because that of the
+// cluster, whose time is in the heartbeat, may be wrong.
 type heartbeats struct {
 	clock  clock.PassiveClock
 	mu     sync.Mutex
@@ -18,7 +18,7 @@ type heartbeats struct {
 	graces map[string]grace
 }
 
-// grace is how long the hub does without a heartbeat of a cluster, and since when it is no longer than that.
+// grace is how long the hub waits for a heartbeat of a cluster, and when it was last shortened.
 type grace struct {
 	length time.Duration
 	since  time.Time
@@ -33,8 +33,8 @@ func newHeartbeats(clk clock.PassiveClock) *heartbeats {
 	return &heartbeats{clock: clk, last: map[string]heartbeat{}, graces: map[string]grace{}}
 }
 
-// see takes in a lease at the moment at which the hub's watch brings it. A lease that is seen for the first time, which is
-// so after a restart, was received when the API server wrote it.
+// see records a lease when the hub's watch delivers it. The time of a lease that is new to the process, as after a restart, is that of
+// its last write to the API server.
 func (h *heartbeats) see(lease *coordinationv1.Lease) {
 	var renewed metav1.MicroTime
 	if lease.Spec.RenewTime != nil {
@@ -61,8 +61,8 @@ func (h *heartbeats) of(cluster string) (last heartbeat, ok bool) {
 	return last, ok
 }
 
-// overdue is when the next heartbeat of a cluster is, with a grace of this length. A grace that has become shorter begins
-// anew: the last heartbeat came at the old pace, and the next one comes when the agent has heard of the new one.
+// overdue returns when the next heartbeat of a cluster is overdue, with a grace of this length. A shorter grace counts from its change:
+// the last heartbeat came at the old pace, until the agent learns about the new one.
 func (h *heartbeats) overdue(cluster string, length time.Duration) time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -86,7 +86,7 @@ func (h *heartbeats) forget(cluster string) {
 	delete(h.graces, cluster)
 }
 
-// writtenAt is when the API server last wrote the lease, as it notes with the field managers; now, if it does not say.
+// writtenAt returns when the API server last wrote the lease, as its field managers record it, or now without a record.
 func writtenAt(lease *coordinationv1.Lease, now time.Time) time.Time {
 	var written time.Time
 	for _, m := range lease.ManagedFields {
@@ -100,7 +100,7 @@ func writtenAt(lease *coordinationv1.Lease, now time.Time) time.Time {
 	return written
 }
 
-// StripLease is the transform for a cache of leases: of the field managers, it leaves the time of the last write.
+// StripLease is the transform for a cache of leases. It strips the field managers, except for the time of the last write.
 func StripLease(o any) (any, error) {
 	lease, ok := o.(*coordinationv1.Lease)
 	if !ok || len(lease.ManagedFields) == 0 {

@@ -1,4 +1,4 @@
-// Package binding tells of each ManagedClusterSetBinding whether the set that it binds is there.
+// Package binding reports for each ManagedClusterSetBinding whether its set exists.
 package binding
 
 import (
@@ -25,7 +25,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/retry"
 )
 
-// bySet is the index of the bindings by the set that they bind.
+// bySet is the index of bindings by their set.
 const bySet = "spec.clusterSet"
 
 // Options configure the controller.
@@ -64,7 +64,7 @@ func Register(mgr ctrl.Manager, o Options) error {
 		Complete(retry.Conflicts(c))
 }
 
-// comesOrGoes matches the only two events of a set that concern its bindings.
+// comesOrGoes matches the creation and deletion of a set, which are the only events that affect its bindings.
 func comesOrGoes() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}
 }
@@ -82,7 +82,7 @@ func (c *Controller) ofSet(ctx context.Context, set client.Object) []reconcile.R
 	return requests
 }
 
-// Reconcile says whether the set exists.
+// Reconcile reports whether the set exists.
 func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	binding := &clusterv1beta2.ManagedClusterSetBinding{}
 	if err := c.client.Get(ctx, req.NamespacedName, binding); err != nil {

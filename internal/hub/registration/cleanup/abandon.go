@@ -20,13 +20,13 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// parting is how long the agent of a cluster that does not exist has for what is deleted because of that. One that is connected needs a
-// moment to take note, and then undoes the rest without the hub; most often there is none.
+// parting is how long the agent of a deleted cluster has for each deletion. A connected agent needs a moment to notice, and then cleans
+// up without the hub; in most cases there is no agent.
 const parting = 5 * time.Second
 
-// abandon empties the namespace of a cluster that does not exist, as after somebody has taken its finalizers off: the next cluster of the
-// name must not find them there. That the namespace is one of such a cluster, the rights tell that the agent has in it; they go last. Where
-// there are none, what is in it is somebody's who has yet to make the cluster.
+// abandon empties the namespace of a cluster that no longer exists, for example because a user has removed its finalizers: the next
+// cluster of that name must not find these objects. It recognizes the namespace by the rights of the agent in it, which are deleted
+// last. A namespace without such rights may have been prepared for a cluster that is yet to be created.
 func (c *Controller) abandon(ctx context.Context, cluster string) (ctrl.Result, error) {
 	if c.Off {
 		return ctrl.Result{}, nil
@@ -50,12 +50,12 @@ func (c *Controller) abandon(ctx context.Context, cluster string) (ctrl.Result, 
 	return ctrl.Result{RequeueAfter: parting}, nil
 }
 
-// isAbandoned tells whether a cluster does not exist whose agent has rights in its namespace.
+// isAbandoned tells whether a cluster does not exist and its agent has rights in its namespace.
 func (c *Controller) isAbandoned(ctx context.Context, cluster string) (bool, error) {
 	if fleet.ReservedClusterName(cluster) {
 		return false, nil
 	}
-	// The cache may not have a cluster yet that has just been made.
+	// The cache may lack a cluster that was created just now.
 	err := c.live.Get(ctx, client.ObjectKey{Name: cluster}, &clusterv1.ManagedCluster{})
 	if err == nil || !apierrors.IsNotFound(err) {
 		return false, err
@@ -69,7 +69,7 @@ func (c *Controller) isAbandoned(ctx context.Context, cluster string) (bool, err
 	return false, nil
 }
 
-// clusterOfNamespace finds the cluster whose namespace it is.
+// clusterOfNamespace maps a namespace to its cluster.
 func clusterOfNamespace(_ context.Context, o client.Object) []reconcile.Request {
 	if _, namespace := o.(*corev1.Namespace); !namespace || o.GetLabels()[fleet.LabelClusterName] != o.GetName() {
 		return nil
@@ -77,7 +77,7 @@ func clusterOfNamespace(_ context.Context, o client.Object) []reconcile.Request 
 	return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: o.GetName()}}}
 }
 
-// present matches what is there when the hub starts: a cluster may have gone before.
+// present matches namespaces that exist when the hub starts: their cluster may have been deleted before.
 func present() predicate.Predicate {
 	return predicate.Funcs{
 		UpdateFunc:  func(event.UpdateEvent) bool { return false },

@@ -1,5 +1,5 @@
-// Package cleanup empties the namespace of a cluster that is being deleted, in order: what depends on the agent goes while
-// the agent still has its rights.
+// Package cleanup empties the namespace of a cluster that is being deleted, in order: what the agent has to undo is deleted while the
+// agent still has its rights.
 package cleanup
 
 import (
@@ -38,12 +38,11 @@ import (
 const (
 	// workers is how many clusters are emptied at once.
 	workers = 10
-	// safetyNet is how often a namespace is looked at although no event came. It is a safety net: a watch waits for what
-	// remains.
+	// safetyNet is how often a namespace is checked without an event. A watch normally reports when the remaining objects are gone.
 	safetyNet = time.Minute
 )
 
-// DefaultResources are what is deleted from the namespace of a cluster that leaves, in this order.
+// DefaultResources returns what is deleted from the namespace of a deleted cluster, in this order.
 func DefaultResources() []schema.GroupVersionResource {
 	return []schema.GroupVersionResource{
 		addonv1beta1.GroupVersion.WithResource("managedclusteraddons"),
@@ -55,10 +54,10 @@ func DefaultResources() []schema.GroupVersionResource {
 type Options struct {
 	// Off leaves the namespaces of deleted clusters as they are.
 	Off bool
-	// Resources are deleted one after the other. Those that the hub does not serve are passed over.
+	// Resources are deleted one after the other. Those that the hub does not serve are skipped.
 	Resources []schema.GroupVersionResource
-	// Timeout is how long the deletion of a cluster that is not available waits for its agent. Then the finalizers that only
-	// the agent removes are removed for it. 0 waits for ever. AnnotationDeletionTimeout of a cluster goes before it.
+	// Timeout is how long the deletion of a cluster that is not available waits for its agent. After that, the controller removes the
+	// finalizers that only the agent removes. 0 waits without a limit. AnnotationDeletionTimeout of a cluster overrides it.
 	Timeout time.Duration
 	// Clock is the source of time.
 	Clock clock.PassiveClock
@@ -74,8 +73,8 @@ type Controller struct {
 	leaving  *leaving
 }
 
-// New returns a Controller that reads and writes clusters through the client, and what is in their namespaces through
-// objects. What is left of clusters that are gone it reads through live. It hears of changes there by the events that it sends.
+// New returns a Controller that reads and writes clusters through the client, and the objects in their namespaces through objects. It
+// reads what is left of deleted clusters through live. It sends an event to changes when these objects change.
 func New(c client.Client, live client.Reader, objects metadata.Interface, recorder events.EventRecorder, changes chan<- event.GenericEvent,
 	o Options) *Controller {
 	return &Controller{Options: o, client: c, live: live, objects: objects, recorder: recorder, leaving: newLeaving(objects, changes)}
@@ -101,7 +100,7 @@ func Register(mgr ctrl.Manager, o Options) error {
 		Complete(retry.Conflicts(c))
 }
 
-// availabilityChanged matters to a deletion that may have to go on without the agent.
+// availabilityChanged matters to a deletion that may have to continue without the agent.
 func availabilityChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok1 := e.ObjectOld.(*clusterv1.ManagedCluster)
@@ -115,7 +114,7 @@ func available(cluster *clusterv1.ManagedCluster) bool {
 	return cluster.Spec.HubAcceptsClient && meta.IsStatusConditionTrue(cluster.Status.Conditions, fleet.ConditionClusterAvailable)
 }
 
-// Reconcile sees to the finalizer of a cluster, and, when the cluster is being deleted, deletes what comes next.
+// Reconcile sets the finalizer of a cluster, and, when the cluster is being deleted, deletes the next objects.
 func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	cluster := &clusterv1.ManagedCluster{}
 	err := c.client.Get(ctx, req.NamespacedName, cluster)
@@ -127,7 +126,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	before := cluster.DeepCopy()
 	if c.Off {
-		// No deletion may wait for what nobody does.
+		// A deletion must not wait for a cleanup that is switched off.
 		controllerutil.RemoveFinalizer(cluster, fleet.FinalizerResourceCleanup)
 		_, err := patch.Object(ctx, c.client, cluster, before)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
@@ -154,7 +153,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, c.finish(ctx, cluster)
 }
 
-// next deletes what comes next in the namespace of a cluster, and returns what that is and how much of it remains.
+// next deletes the next objects in the namespace of a cluster, and returns their resource and how many remain.
 func (c *Controller) next(ctx context.Context, cluster string, givenUp func(metav1.Object) bool) (schema.GroupVersionResource, int, error) {
 	for _, resource := range c.Resources {
 		remaining, err := c.empty(ctx, cluster, resource, givenUp)
@@ -168,7 +167,7 @@ func (c *Controller) next(ctx context.Context, cluster string, givenUp func(meta
 	return schema.GroupVersionResource{}, 0, nil
 }
 
-// wait says what remains, and comes back when the time of the agent is up; the watch on what remains may be earlier.
+// wait reports what remains, and is due when the time of the agent is up; the watch may enqueue the cluster earlier.
 func (c *Controller) wait(ctx context.Context, cluster *clusterv1.ManagedCluster, resource schema.GroupVersionResource, remaining int,
 	d deadline) (ctrl.Result, error) {
 	message := fmt.Sprintf("%d %s remain in the namespace %s and are being deleted%s", remaining, resource.Resource, cluster.Name,
@@ -179,7 +178,7 @@ func (c *Controller) wait(ctx context.Context, cluster *clusterv1.ManagedCluster
 	return ctrl.Result{RequeueAfter: d.again(c.Clock.Now())}, nil
 }
 
-// fail says why the deletion does not go on, and returns the cause, for the caller to retry.
+// fail reports why the deletion does not continue, and returns the cause, for the caller to retry.
 func (c *Controller) fail(ctx context.Context, cluster *clusterv1.ManagedCluster, cause error) error {
 	c.recorder.Eventf(cluster, nil, corev1.EventTypeWarning, fleet.EventResourceCleanupFail, "Delete", "%s",
 		strings.ReplaceAll(cause.Error(), "\n", "; "))

@@ -9,14 +9,14 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// deadline is when the deletion of a cluster goes on without its agent; zero is never.
+// deadline is when the deletion of a cluster continues without its agent; zero means never.
 type deadline struct {
 	at     time.Time
 	passed bool
 }
 
-// deadline of the cluster. As long as the cluster is available its agent does the work, however long that takes; that of one that is cut
-// off cannot.
+// deadline returns the deadline of the cluster. While the cluster is available, its agent cleans up, however long that takes; the agent
+// of a cluster that is cut off cannot.
 func (c *Controller) deadline(cluster *clusterv1.ManagedCluster) (deadline, error) {
 	if acceptance.CutOff(cluster) {
 		return deadline{at: cluster.DeletionTimestamp.Time, passed: true}, nil
@@ -37,7 +37,7 @@ func (c *Controller) deadline(cluster *clusterv1.ManagedCluster) (deadline, erro
 	return deadline{at: at, passed: !available(cluster) && !c.Clock.Now().Before(at)}, nil
 }
 
-// again is how long it is until another look. A time that is over, as of a cluster that is available all the same, needs none.
+// again returns how long it is until the next check. A deadline that has passed, which can be that of an available cluster, needs none.
 func (d deadline) again(now time.Time) time.Duration {
 	if left := d.at.Sub(now); left > 0 {
 		return min(left, safetyNet)

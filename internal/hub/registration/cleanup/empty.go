@@ -16,8 +16,8 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// empty deletes the objects of the resource that have the lowest priority of those in the cluster's namespace, and returns
-// how many there are of all priorities. It does not wait for the agent with those for which that is given up.
+// empty deletes the objects of the resource with the lowest priority in the cluster's namespace, and returns how many there are of all
+// priorities. For objects that are given up, it does not wait for the agent.
 func (c *Controller) empty(ctx context.Context, cluster string, resource schema.GroupVersionResource,
 	givenUp func(metav1.Object) bool) (int, error) {
 	objects := c.objects.Resource(resource).Namespace(cluster)
@@ -46,13 +46,13 @@ func (c *Controller) empty(ctx context.Context, cluster string, resource schema.
 	return len(list.Items), nil
 }
 
-// first are the objects of the lowest priority.
+// first returns the objects with the lowest priority.
 func first(objects []metav1.PartialObjectMetadata) []metav1.PartialObjectMetadata {
 	lowest := slices.MinFunc(objects, func(a, b metav1.PartialObjectMetadata) int { return priority(a) - priority(b) })
 	return slices.DeleteFunc(slices.Clone(objects), func(o metav1.PartialObjectMetadata) bool { return priority(o) != priority(lowest) })
 }
 
-// priority is from 0, which goes first, to 100. Whatever is no such number is 0.
+// priority returns a priority from 0, which is deleted first, to 100. An invalid value counts as 0.
 func priority(o metav1.PartialObjectMetadata) int {
 	p, err := strconv.Atoi(o.Annotations[fleet.AnnotationCleanupPriority])
 	if err != nil || p < 0 || p > 100 {
@@ -61,7 +61,7 @@ func priority(o metav1.PartialObjectMetadata) int {
 	return p
 }
 
-// release removes the finalizers that wait for the agent. Admission keeps agents from adding others to works.
+// release removes the finalizers that wait for the agent. Admission keeps agents from adding other finalizers to works.
 func release(ctx context.Context, objects metadata.ResourceInterface, o metav1.PartialObjectMetadata) error {
 	others := slices.DeleteFunc(slices.Clone(o.Finalizers), func(f string) bool { return strings.Contains(f, fleet.AgentFinalizers) })
 	if len(others) == len(o.Finalizers) {
@@ -73,7 +73,7 @@ func release(ctx context.Context, objects metadata.ResourceInterface, o metav1.P
 	}
 	_, err = objects.Patch(ctx, o.Name, types.MergePatchType, change, metav1.PatchOptions{})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil // it has gone, or another has its name now
+		return nil // it is gone, or another object has its name now
 	}
 	return err
 }

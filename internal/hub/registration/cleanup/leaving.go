@@ -13,8 +13,8 @@ import (
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 )
 
-// leaving watches the namespaces of the clusters that are being deleted, and no others: to watch every object of the fleet
-// for the few clusters that leave would cost more than it saves.
+// leaving watches the namespaces of the clusters that are being deleted, and no others: watching every object of the fleet would cost
+// more than it saves.
 type leaving struct {
 	objects metadata.Interface
 	changes chan<- event.GenericEvent
@@ -28,7 +28,7 @@ func newLeaving(objects metadata.Interface, changes chan<- event.GenericEvent) *
 	return &leaving{objects: objects, changes: changes, ctx: context.Background(), awaiting: map[string]bool{}}
 }
 
-// Start makes the watches end with the manager.
+// Start ends the watches with the manager.
 func (l *leaving) Start(ctx context.Context) error {
 	l.mu.Lock()
 	l.ctx = ctx
@@ -37,7 +37,7 @@ func (l *leaving) Start(ctx context.Context) error {
 	return nil
 }
 
-// await sends one event of the cluster when an object of the resource has gone from its namespace since the version.
+// await sends one event for the cluster when an object of the resource is deleted from its namespace after the resource version.
 func (l *leaving) await(cluster string, resource schema.GroupVersionResource, since string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -57,7 +57,7 @@ func (l *leaving) watch(ctx context.Context, cluster string, resource schema.Gro
 	delete(l.awaiting, cluster)
 	l.mu.Unlock()
 	if err != nil {
-		return // the timer of the cluster brings it back
+		return // the timer of the cluster enqueues it
 	}
 	o := &clusterv1.ManagedCluster{}
 	o.Name = cluster

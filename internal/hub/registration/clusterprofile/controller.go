@@ -1,5 +1,5 @@
-// Package clusterprofile presents the clusters of a namespace's bound sets as ClusterProfiles, for tools that know the
-// inventory API of the Kubernetes SIG Multicluster and nothing of ours.
+// Package clusterprofile makes ClusterProfiles of the clusters in the sets that are bound in a namespace, for tools that use the
+// inventory API of the Kubernetes SIG Multicluster.
 package clusterprofile
 
 import (
@@ -69,7 +69,7 @@ func Register(mgr ctrl.Manager, o Options) error {
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// each asks for the profiles that an object has to do with, before and after a change.
+// each enqueues the profiles that an object affects, before and after a change.
 func each(of func(context.Context, client.Object) ([]reconcile.Request, error)) handler.EventHandler {
 	add := func(ctx context.Context, q queue, o client.Object) {
 		requests, err := of(ctx, o)
@@ -90,7 +90,7 @@ func each(of func(context.Context, client.Object) ([]reconcile.Request, error)) 
 	}
 }
 
-// ofCluster are the profiles of a cluster in the namespaces that bind a set of it.
+// ofCluster returns the profiles of a cluster in the namespaces that bind one of its sets.
 func (c *Controller) ofCluster(ctx context.Context, o client.Object) ([]reconcile.Request, error) {
 	bindings := &clusterv1beta2.ManagedClusterSetBindingList{}
 	if err := c.client.List(ctx, bindings, client.UnsafeDisableDeepCopy); err != nil {
@@ -109,7 +109,7 @@ func (c *Controller) ofCluster(ctx context.Context, o client.Object) ([]reconcil
 	return requests, nil
 }
 
-// ofBinding are the profiles that there are in the namespace of a binding, and those that it asks for.
+// ofBinding returns the existing profiles in the namespace of a binding, and those that the binding requires.
 func (c *Controller) ofBinding(ctx context.Context, o client.Object) ([]reconcile.Request, error) {
 	clusters := sets.New[string]()
 	profiles := &multiclusterv1alpha1.ClusterProfileList{}
@@ -143,7 +143,7 @@ func (c *Controller) ofBinding(ctx context.Context, o client.Object) ([]reconcil
 	return requests, nil
 }
 
-// ofSet are those of its bindings.
+// ofSet returns the profiles of the bindings of a set.
 func (c *Controller) ofSet(ctx context.Context, o client.Object) ([]reconcile.Request, error) {
 	bindings := &clusterv1beta2.ManagedClusterSetBindingList{}
 	if err := c.client.List(ctx, bindings, client.UnsafeDisableDeepCopy); err != nil {
@@ -167,7 +167,7 @@ func request(namespace, cluster string) reconcile.Request {
 	return reconcile.Request{NamespacedName: client.ObjectKey{Namespace: namespace, Name: cluster}}
 }
 
-// Reconcile writes the profile of the cluster if a set of it is bound in the namespace, and deletes it otherwise.
+// Reconcile writes the profile of the cluster if one of its sets is bound in the namespace, and deletes it otherwise.
 func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	profile := &multiclusterv1alpha1.ClusterProfile{}
 	err := c.client.Get(ctx, req.NamespacedName, profile)
@@ -176,7 +176,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	exists := err == nil
 	if exists && profile.Spec.ClusterManager.Name != clusterManager {
-		return ctrl.Result{}, nil // that of another cluster manager
+		return ctrl.Result{}, nil // it belongs to another cluster manager
 	}
 	cluster := &clusterv1.ManagedCluster{}
 	wanted, err := c.wanted(ctx, req, cluster)
@@ -197,7 +197,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, nil
 }
 
-// wanted tells whether the cluster is there, and in a set that is bound in the namespace.
+// wanted tells whether the cluster exists and is in a set that is bound in the namespace.
 func (c *Controller) wanted(ctx context.Context, req ctrl.Request, cluster *clusterv1.ManagedCluster) (bool, error) {
 	err := c.client.Get(ctx, client.ObjectKey{Name: req.Name}, cluster)
 	if apierrors.IsNotFound(err) || err == nil && !cluster.DeletionTimestamp.IsZero() {
@@ -222,7 +222,7 @@ func (c *Controller) wanted(ctx context.Context, req ctrl.Request, cluster *clus
 	return false, nil
 }
 
-// member tells whether a cluster with the labels is in the set of the binding.
+// member tells whether a cluster with these labels is in the set of the binding.
 func (c *Controller) member(ctx context.Context, binding *clusterv1beta2.ManagedClusterSetBinding, cluster labels.Set) (bool, error) {
 	set := &clusterv1beta2.ManagedClusterSet{}
 	if err := c.client.Get(ctx, client.ObjectKey{Name: binding.Spec.ClusterSet}, set); err != nil {
@@ -254,7 +254,7 @@ func (c *Controller) update(ctx context.Context, profile *multiclusterv1alpha1.C
 	return c.updateStatus(ctx, profile, cluster)
 }
 
-// updateStatus writes what the cluster reports, now or when it is time.
+// updateStatus writes what the cluster reports, now or when the pace permits it.
 func (c *Controller) updateStatus(ctx context.Context, profile *multiclusterv1alpha1.ClusterProfile,
 	cluster *clusterv1.ManagedCluster) (ctrl.Result, error) {
 	before := profile.DeepCopy()

@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// What an agent reports is written to a profile in each namespace that binds a set of its cluster. Each profile takes statusBurst changes
-// as they come, and from then on one every statusInterval: what comes in between is written together.
+// The reports of an agent are written to a profile in each namespace that binds a set of its cluster. The first statusBurst changes of
+// each profile are written at once, and later ones once in statusInterval, together.
 const (
 	statusBurst    = 5
 	statusInterval = 10 * time.Second
@@ -28,7 +28,7 @@ func newPace(clk clock.PassiveClock) *pace {
 	return &pace{clock: clk, writers: map[client.ObjectKey]*rate.Limiter{}}
 }
 
-// wait is how long a profile is not written yet. Zero is the permission to write it once.
+// wait returns how long the profile must not be written. After 0, the caller may write it once.
 func (p *pace) wait(profile client.ObjectKey) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -46,7 +46,7 @@ func (p *pace) wait(profile client.ObjectKey) time.Duration {
 	return wait
 }
 
-// forget is for profiles that are gone.
+// forget removes a deleted profile.
 func (p *pace) forget(profile client.ObjectKey) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

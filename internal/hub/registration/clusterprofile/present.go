@@ -14,7 +14,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/predicates"
 )
 
-// What the SIG's API calls things.
+// Names in the SIG's API.
 const (
 	clusterManager               = "open-cluster-management"
 	labelClusterManager          = "x-k8s.io/cluster-manager"
@@ -23,7 +23,7 @@ const (
 	conditionJoined              = "Joined"
 )
 
-// present fills in what the profile says of the cluster, except its status.
+// present sets the fields of the profile, except its status, from the cluster.
 func present(profile *multiclusterv1alpha1.ClusterProfile, cluster *clusterv1.ManagedCluster) {
 	metav1.SetMetaDataLabel(&profile.ObjectMeta, labelClusterManager, clusterManager)
 	metav1.SetMetaDataLabel(&profile.ObjectMeta, fleet.LabelClusterName, cluster.Name)
@@ -36,7 +36,7 @@ func present(profile *multiclusterv1alpha1.ClusterProfile, cluster *clusterv1.Ma
 	profile.Spec.ClusterManager.Name = clusterManager
 }
 
-// presentStatus fills in the status. The ways to reach the cluster are those of add-ons.
+// presentStatus sets the status of the profile from the cluster. The access providers in it are set by add-ons.
 func presentStatus(profile *multiclusterv1alpha1.ClusterProfile, cluster *clusterv1.ManagedCluster) {
 	profile.Status.Version.Kubernetes = cluster.Status.Version.Kubernetes
 	profile.Status.Properties = nil
@@ -47,7 +47,7 @@ func presentStatus(profile *multiclusterv1alpha1.ClusterProfile, cluster *cluste
 	translate(profile, cluster, fleet.ConditionJoined, conditionJoined)
 }
 
-// translate copies a condition under another name; none is Unknown.
+// translate copies a condition under another type. A missing condition becomes Unknown.
 func translate(profile *multiclusterv1alpha1.ClusterProfile, cluster *clusterv1.ManagedCluster, from, to string) {
 	cond := metav1.Condition{Type: to, Status: metav1.ConditionUnknown, Reason: "NotReported", Message: "The cluster has not reported it yet"}
 	cond.LastTransitionTime = cluster.CreationTimestamp
@@ -57,7 +57,7 @@ func translate(profile *multiclusterv1alpha1.ClusterProfile, cluster *clusterv1.
 	meta.SetStatusCondition(&profile.Status.Conditions, cond)
 }
 
-// presentedChanged matches clusters of which something else is presented, or in other namespaces.
+// presentedChanged matches changes of clusters that affect the content or the namespaces of their profiles.
 func presentedChanged() predicate.Predicate {
 	presented := func(o client.Object) *multiclusterv1alpha1.ClusterProfile {
 		profile := &multiclusterv1alpha1.ClusterProfile{}

@@ -62,7 +62,7 @@ func Register(mgr ctrl.Manager, o Options) error {
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// enqueue asks for the sets that a cluster with these labels is, or was, a member of, but not of both.
+// enqueue enqueues the sets that the cluster has joined or left with a change of its labels.
 func (c *Controller) enqueue(ctx context.Context, q queue, after, before labels.Set) {
 	sets := &clusterv1beta2.ManagedClusterSetList{}
 	if err := c.client.List(ctx, sets, client.UnsafeDisableDeepCopy); err != nil {
@@ -72,7 +72,7 @@ func (c *Controller) enqueue(ctx context.Context, q queue, after, before labels.
 	for i := range sets.Items {
 		members, err := clusterset.Selector(&sets.Items[i])
 		if err != nil {
-			continue // its own reconcile says so
+			continue // its own reconcile reports the error
 		}
 		if is, was := after != nil && members.Matches(after), before != nil && members.Matches(before); is != was {
 			q.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: sets.Items[i].Name}})
@@ -105,7 +105,7 @@ func (c *Controller) count(ctx context.Context, set *clusterv1beta2.ManagedClust
 	}
 	members, err := clusterset.Selector(set)
 	if err != nil {
-		// What nobody can match is empty, and says why.
+		// A set with an invalid selector is empty, and its condition says why.
 		cond.Status, cond.Reason, cond.Message = metav1.ConditionTrue, fleet.ReasonNoClusterMatched, err.Error()
 		return cond, nil
 	}

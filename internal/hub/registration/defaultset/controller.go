@@ -1,5 +1,5 @@
-// Package defaultset keeps the two ManagedClusterSets that every hub has: default, which takes in the clusters that nobody
-// put into another one, and global, which has all clusters.
+// Package defaultset keeps the two ManagedClusterSets that every hub has: default, with the clusters that are in no other set by their
+// label, and global, with all clusters.
 package defaultset
 
 import (
@@ -26,7 +26,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/retry"
 )
 
-// sets are the selectors of the sets by their names, and the events that tell of what was done to them.
+// sets has the selectors of the sets, by their names, and the reasons of the events about them.
 var sets = map[string]struct {
 	selector            clusterv1beta2.ManagedClusterSelector
 	created, rolledBack string
@@ -59,7 +59,7 @@ func New(c client.Client, recorder events.EventRecorder) *Controller {
 
 // Register adds the controller to the manager.
 func Register(mgr ctrl.Manager, _ Options) error {
-	// Sets that were never there have no event.
+	// Sets that never existed have no event.
 	atStart := source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		for name := range sets {
 			q.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: name}})
@@ -73,7 +73,7 @@ func Register(mgr ctrl.Manager, _ Options) error {
 		Complete(retry.Conflicts(New(mgr.GetClient(), mgr.GetEventRecorder("default-managed-cluster-set-controller"))))
 }
 
-// Reconcile creates the set anew if it is gone, and takes back a change of its selector.
+// Reconcile creates the set if it does not exist, and reverts changes of its selector.
 func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	want, ours := sets[req.Name]
 	if !ours {
@@ -88,7 +88,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, fmt.Errorf("get ManagedClusterSet %s: %w", req.Name, err)
 	}
 	if !set.DeletionTimestamp.IsZero() || set.Annotations[fleet.AnnotationAutoUpdate] == "false" {
-		return ctrl.Result{}, nil // one that is being deleted comes back here when it has gone
+		return ctrl.Result{}, nil // its deletion is another event
 	}
 	if equality.Semantic.DeepEqual(set.Spec.ClusterSelector, want.selector) {
 		return ctrl.Result{}, nil
@@ -109,7 +109,7 @@ func (c *Controller) create(ctx context.Context, name string) error {
 	set.Name, set.Spec.ClusterSelector = name, sets[name].selector
 	if err := c.client.Create(ctx, set); err != nil {
 		if apierrors.IsAlreadyExists(err) {
-			return nil // its event brings it back here
+			return nil // its creation is another event
 		}
 		return fmt.Errorf("create ManagedClusterSet %s: %w", name, err)
 	}

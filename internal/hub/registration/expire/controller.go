@@ -1,4 +1,5 @@
-// Package expire deletes ManagedClusters that were asked for and never accepted, so that what strangers ask for does not stay for ever.
+// Package expire deletes ManagedClusters that were never accepted, so that those that anyone with a bootstrap credential creates do not
+// accumulate.
 package expire
 
 import (
@@ -23,7 +24,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/signingrequest"
 )
 
-// stillAsks is how soon an expired cluster is looked at again whose agent still asks.
+// stillAsks is when an expired cluster whose agent still asks is checked again.
 const stillAsks = time.Hour
 
 // Options configure the controller.
@@ -34,8 +35,8 @@ type Options struct {
 	Clock clock.PassiveClock
 }
 
-// Controller reconciles ManagedClusters that somebody with a bootstrap credential created. Those that administrators made wait for their
-// agent as long as it takes.
+// Controller reconciles ManagedClusters that were created with a bootstrap credential. Those that administrators created wait for their
+// agent without a limit.
 type Controller struct {
 	client client.Client
 	clock  clock.PassiveClock
@@ -55,8 +56,8 @@ func Register(mgr ctrl.Manager, o Options) error {
 		Complete(New(mgr.GetClient(), o))
 }
 
-// Reconcile deletes the cluster when its time is over and no agent asks for it any more. One that does would make it anew: its certificate
-// requests expire, too, so it asks again every day.
+// Reconcile deletes the cluster when its time is over and its agent no longer asks. An agent that asks would create the cluster again:
+// its certificate requests expire, too, so it makes a new one every day.
 func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	cluster := &clusterv1.ManagedCluster{}
 	if err := c.client.Get(ctx, req.NamespacedName, cluster); err != nil {
@@ -75,7 +76,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if asks {
 		return ctrl.Result{RequeueAfter: stillAsks}, nil
 	}
-	// Whoever accepts it at this moment has changed it.
+	// With the precondition, a cluster that is accepted at this moment is not deleted.
 	unchanged := client.Preconditions{UID: &cluster.UID, ResourceVersion: &cluster.ResourceVersion}
 	if err := c.client.Delete(ctx, cluster, unchanged); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
@@ -85,15 +86,15 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, nil
 }
 
-// undecided tells whether somebody asked for a cluster who may not decide, and nobody who may has. The finalizer stays of one that was
-// accepted once.
+// undecided tells whether the cluster was created with a bootstrap credential, and never accepted or denied. The finalizer of a cluster
+// that was accepted stays.
 func undecided(cluster *clusterv1.ManagedCluster) bool {
 	return cluster.Annotations[fleet.AnnotationRequestedBy] != "" && cluster.DeletionTimestamp.IsZero() &&
 		!cluster.Spec.HubAcceptsClient && !controllerutil.ContainsFinalizer(cluster, fleet.FinalizerManagedCluster) &&
 		meta.FindStatusCondition(cluster.Status.Conditions, fleet.ConditionHubAccepted) == nil
 }
 
-// asks tells whether a certificate request of the cluster waits.
+// asks tells whether a certificate request of the cluster is undecided.
 func (c *Controller) asks(ctx context.Context, cluster string) (bool, error) {
 	requests := &certificatesv1.CertificateSigningRequestList{}
 	if err := c.client.List(ctx, requests, client.MatchingLabels{fleet.LabelClusterName: cluster}); err != nil {

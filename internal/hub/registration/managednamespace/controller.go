@@ -1,4 +1,4 @@
-// Package managednamespace tells each cluster which namespaces its ManagedClusterSets want on it.
+// Package managednamespace lists in the status of each cluster the namespaces that its ManagedClusterSets want on it.
 package managednamespace
 
 import (
@@ -29,7 +29,7 @@ import (
 	"github.com/capstan-io/capstan/internal/placement/clusterset"
 )
 
-// workers is how many clusters are told at once when a set changes.
+// workers is how many clusters are written at once when a set changes.
 const workers = 10
 
 // Options configure the controller, which needs none so far.
@@ -66,7 +66,7 @@ func Register(mgr ctrl.Manager, _ Options) error {
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// enqueueMembers asks for the clusters that the set wants namespaces on.
+// enqueueMembers enqueues the clusters of a set that wants namespaces.
 func (c *Controller) enqueueMembers(ctx context.Context, q queue, o client.Object) {
 	set, ok := o.(*clusterv1beta2.ManagedClusterSet)
 	if !ok || len(set.Spec.ManagedNamespaces) == 0 {
@@ -74,7 +74,7 @@ func (c *Controller) enqueueMembers(ctx context.Context, q queue, o client.Objec
 	}
 	members, err := clusterset.Selector(set)
 	if err != nil {
-		return // a set that selects nothing wants nothing
+		return // a set that selects nothing has no members
 	}
 	clusters := &clusterv1.ManagedClusterList{}
 	if err := c.client.List(ctx, clusters, client.MatchingLabelsSelector{Selector: members}, client.UnsafeDisableDeepCopy); err != nil {
@@ -86,7 +86,7 @@ func (c *Controller) enqueueMembers(ctx context.Context, q queue, o client.Objec
 	}
 }
 
-// Reconcile writes the list of the cluster's namespaces, if it is another.
+// Reconcile writes the list of the cluster's namespaces, if it has changed.
 func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	cluster := &clusterv1.ManagedCluster{}
 	if err := c.client.Get(ctx, req.NamespacedName, cluster); err != nil {
@@ -109,7 +109,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, err
 }
 
-// wanted is the list by set and name. An entry that was there before keeps its conditions.
+// wanted returns the list, ordered by set and name. Existing entries keep their conditions.
 func wanted(cluster *clusterv1.ManagedCluster, sets []clusterv1beta2.ManagedClusterSet) []clusterv1.ClusterSetManagedNamespaceStatus {
 	var list []clusterv1.ClusterSetManagedNamespaceStatus
 	for i := range sets {

@@ -30,11 +30,11 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/signingrequest"
 )
 
-// workers is how many requests are judged at once.
+// workers is how many requests are reconciled at once.
 const workers = 10
 
-// recheck is when a request whose requester may not renew is judged again. Acceptance of its cluster brings that about
-// at once; this is for rights, for which there is no event.
+// recheck is when a request is checked again whose requester may not renew. The acceptance of its cluster enqueues it at once; this is
+// for changes of rights, which have no event.
 const recheck = time.Minute
 
 // Options configure the controller.
@@ -65,7 +65,7 @@ func Register(mgr ctrl.Manager, o Options) error {
 		Complete(retry.Conflicts(c))
 }
 
-// becameAccepted matches a cluster whose agent has just got its rights back.
+// becameAccepted matches a cluster whose agent has got its rights just now.
 func becameAccepted() predicate.Predicate {
 	accepted := func(o client.Object) bool {
 		cluster, ok := o.(*clusterv1.ManagedCluster)
@@ -79,7 +79,7 @@ func becameAccepted() predicate.Predicate {
 	}
 }
 
-// requestsOfCluster are the requests with the cluster's label.
+// requestsOfCluster returns the requests with the cluster's label.
 func (c *Controller) requestsOfCluster(ctx context.Context, cluster client.Object) []reconcile.Request {
 	list := &certificatesv1.CertificateSigningRequestList{}
 	if err := c.client.List(ctx, list, client.MatchingLabels{fleet.LabelClusterName: cluster.GetName()}); err != nil {
@@ -93,7 +93,7 @@ func (c *Controller) requestsOfCluster(ctx context.Context, cluster client.Objec
 	return requests
 }
 
-// Reconcile approves the request if it renews the identity of the one who made it. Everything else is left to a person.
+// Reconcile approves the request if it renews the identity of its requester. Other requests are left to an administrator.
 func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	csr := &certificatesv1.CertificateSigningRequest{}
 	if err := c.client.Get(ctx, req.NamespacedName, csr); err != nil {
@@ -122,8 +122,8 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, c.approve(ctx, csr)
 }
 
-// objection is what the cluster has against a renewal: that it is not there, or not accepted, or that the request is of an agent which is
-// not let in any more. A right to renew that somebody has left to its agent is not enough.
+// objection returns why the cluster may not renew: it does not exist, it is not accepted, or the certificate of its agent is no longer
+// valid here. The right to renew alone is not enough, because it may have been left over.
 func (c *Controller) objection(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, name string) (string, error) {
 	cluster := &clusterv1.ManagedCluster{}
 	err := c.client.Get(ctx, client.ObjectKey{Name: name}, cluster)
@@ -139,13 +139,13 @@ func (c *Controller) objection(ctx context.Context, csr *certificatesv1.Certific
 	return "", nil
 }
 
-// withhold leaves the request undecided. Acceptance of the cluster brings it back.
+// withhold leaves the request undecided. The acceptance of the cluster enqueues it again.
 func (c *Controller) withhold(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, cluster, why string) {
 	log.FromContext(ctx).Info("Renewal withheld", "cluster", cluster, "user", csr.Spec.Username, "reason", why)
 	c.recorder.Eventf(csr, nil, corev1.EventTypeWarning, fleet.EventManagedClusterRenewalWithheld, "Approve", "%s", why)
 }
 
-// mayRenew asks the hub whether the requester's cluster is still accepted: only then its agent holds this right.
+// mayRenew asks the hub whether the requester's cluster is still accepted: only then its agent has this right.
 func (c *Controller) mayRenew(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) (bool, error) {
 	extra := make(map[string]authorizationv1.ExtraValue, len(csr.Spec.Extra))
 	for k, v := range csr.Spec.Extra {
@@ -158,7 +158,7 @@ func (c *Controller) mayRenew(ctx context.Context, csr *certificatesv1.Certifica
 			Verb: fleet.VerbRenew,
 		},
 	}}
-	// A review is answered, not stored: there is nothing for a cache to catch up with.
+	// A review is answered, not stored, so there is nothing for the cache to wait for.
 	if err := c.client.Create(ctx, sar, client.DisableReadYourWritesConsistency); err != nil {
 		return false, fmt.Errorf("review access of the requester of CertificateSigningRequest %s: %w", csr.Name, err)
 	}

@@ -1,4 +1,4 @@
-// Package taint keeps placements away from clusters that are not available.
+// Package taint taints clusters that are not available, so that placements avoid them.
 package taint
 
 import (
@@ -24,7 +24,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/retry"
 )
 
-// workers is how many clusters are tainted at once, when many are lost together.
+// workers is how many clusters are reconciled at once: many may be lost together.
 const workers = 10
 
 // Options configure the controller, which needs none so far.
@@ -58,7 +58,7 @@ func availabilityChanged() predicate.Predicate {
 	}}
 }
 
-// Reconcile gives the cluster the taint that its availability asks for, and no other of the two.
+// Reconcile sets the taint for the availability of the cluster, and removes the other one.
 func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	cluster := &clusterv1.ManagedCluster{}
 	if err := c.client.Get(ctx, req.NamespacedName, cluster); err != nil {
@@ -80,7 +80,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, nil
 }
 
-// availability of a cluster that has never said so is unknown.
+// availability returns the availability of a cluster; it is unknown until the cluster reports it.
 func availability(cluster *clusterv1.ManagedCluster) metav1.ConditionStatus {
 	cond := meta.FindStatusCondition(cluster.Status.Conditions, fleet.ConditionClusterAvailable)
 	if cond == nil {
@@ -89,7 +89,7 @@ func availability(cluster *clusterv1.ManagedCluster) metav1.ConditionStatus {
 	return cond.Status
 }
 
-// set adds or removes a taint. Its time is left to admission, which knows since when the cluster has it.
+// set adds or removes a taint. Admission sets its time, because it knows since when the cluster has it.
 func set(cluster *clusterv1.ManagedCluster, key string, wanted bool) {
 	ours := func(t clusterv1.Taint) bool { return t.Key == key && t.Effect == clusterv1.TaintEffectNoSelect }
 	has := slices.ContainsFunc(cluster.Spec.Taints, ours)

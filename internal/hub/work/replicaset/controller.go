@@ -1,5 +1,5 @@
-// Package replicaset makes the ManifestWorks of a ManifestWorkReplicaSet: one for each cluster that its placements select,
-// changed at the pace of its rollout strategies, and counted in its status.
+// Package replicaset creates the ManifestWorks of a ManifestWorkReplicaSet, one for each cluster that its placements select, updates
+// them at the pace of its rollout strategies, and counts them in its status.
 package replicaset
 
 import (
@@ -31,13 +31,13 @@ const (
 	workers = 5
 	// writers is how many works of one set are written at once.
 	writers = 16
-	// longestWait is when a rollout is looked at again at the latest. It is a safety net: everything is watched.
+	// longestWait is the longest time until a rollout is reconciled again. It is a safety net: everything is watched.
 	longestWait = 30 * time.Minute
 )
 
 // Options configure the controller.
 type Options struct {
-	// TrustDecisions takes PlacementDecisions at their word, whichever clusters they name.
+	// TrustDecisions makes the controller act on all clusters that PlacementDecisions name, without checking them against the bindings.
 	TrustDecisions bool
 	// Clock is the source of time.
 	Clock clock.PassiveClock
@@ -55,8 +55,8 @@ type Controller struct {
 	shares    shares
 }
 
-// New returns a Controller that works through the client, whose cache needs the indexes of AddIndexes. The second client
-// is for the Secrets of revisions, and has no cache: of all the Secrets of a hub these are few.
+// New returns a Controller that works through the client, whose cache needs the indexes of AddIndexes. secrets, for the Secrets of
+// revisions, should have no cache: these are few of all the Secrets of a hub.
 func New(c, secrets client.Client, recorder events.EventRecorder, o Options) *Controller {
 	return &Controller{
 		client: c, templates: templates{secrets}, recorder: recorder, clock: o.Clock,
@@ -93,7 +93,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{RequeueAfter: next}, err
 }
 
-// advance takes the rollout of the set as far as it may go now, and says when to look again.
+// advance takes the rollout of the set as far as it may go now, and returns when it is due again.
 func (c *Controller) advance(ctx context.Context, set *workv1alpha1.ManifestWorkReplicaSet, works []*work) (next time.Duration, err error) {
 	s := newSituation(set, works, c.clock.Now())
 	if set.Annotations[fleet.AnnotationOverrides] != "" {
@@ -121,7 +121,7 @@ func (c *Controller) advance(ctx context.Context, set *workv1alpha1.ManifestWork
 	failed := c.write(ctx, s.changes())
 	refused := refused(failed)
 	c.waiting.note(client.ObjectKeyFromObject(set), s.passedOver(), refused)
-	s.decide() // again: the status tells how things stand after these writes
+	s.decide() // again: the status reports the state after these writes
 	maps.Copy(s.unfit, failed)
 	if err := c.report(ctx, s, s.unfit); err != nil {
 		return 0, err
@@ -130,7 +130,7 @@ func (c *Controller) advance(ctx context.Context, set *workv1alpha1.ManifestWork
 	return s.wait(), errors.Join(failed.AsError("work"), s.again)
 }
 
-// hold makes sure that the set does not go without its works.
+// hold sets the finalizer, so that the set is not deleted before its works.
 func (c *Controller) hold(ctx context.Context, set *workv1alpha1.ManifestWorkReplicaSet) error {
 	before := set.DeepCopy()
 	if !controllerutil.AddFinalizer(set, fleet.FinalizerManifestWorkReplicaSetCleanup) {
@@ -140,8 +140,9 @@ func (c *Controller) hold(ctx context.Context, set *workv1alpha1.ManifestWorkRep
 	return err
 }
 
-// finish deletes the works of a set that is being deleted, and lets it go: at once, or when they are gone. It does not wait for
-// works that only have the labels, which the agent of any cluster can give to a work there, with a finalizer.
+// finish deletes the works of a set that is being deleted, and releases the set: at once, or when the works are gone. It does not wait
+// for works that have only its labels, because the agent of any cluster can set these labels and a finalizer on a work in its
+// namespace.
 func (c *Controller) finish(ctx context.Context, set *workv1alpha1.ManifestWorkReplicaSet, works []*work) error {
 	before := set.DeepCopy()
 	if !controllerutil.ContainsFinalizer(set, fleet.FinalizerManifestWorkReplicaSetCleanup) {

@@ -26,27 +26,27 @@ import (
 const (
 	// longestHistory is how many revisions are listed.
 	longestHistory = 10
-	// keptTemplates is how many templates are kept of those that were good.
+	// keptTemplates is how many templates of good revisions are kept.
 	keptTemplates = 5
-	// templateType is the type of the Secrets that keep them. They are Secrets because manifests may be.
+	// templateType is the type of the Secrets with templates. They are Secrets because manifests may contain Secrets.
 	templateType corev1.SecretType = "capstan.io/manifestworkreplicaset-revision"
-	// templateKey is where a template is in its Secret, as compressed JSON.
+	// templateKey is the key of the template in its Secret, as compressed JSON.
 	templateKey = "template"
 )
 
-// revision is a template that the set has had, as the annotation fleet.AnnotationRevisions of the set lists it.
+// revision is a present or former template of the set, as the annotation fleet.AnnotationRevisions of the set lists it.
 type revision struct {
 	// Number counts from 1.
 	Number int `json:"revision"`
-	// Hash is that of the template. It names the Secret with the template, and vouches for it: who may write Secrets
-	// may not therefore write to clusters.
+	// Hash is that of the template. It names the Secret with the template and protects its content: users who may write Secrets cannot
+	// thereby write to clusters.
 	Hash string `json:"hash"`
-	// Executor is as whom its works were done when it was that of the set. Earlier versions of the hub did not note it, nor was the
-	// annotation for the hub alone to write then.
+	// Executor is the identity that applied the works of this template. Earlier versions of the hub did not record it, and allowed users
+	// to write the annotation.
 	Executor string `json:"executor,omitempty"`
 	// State is empty while the revision is rolled out.
 	State revisionState `json:"state,omitempty"`
-	// Message is why it has failed.
+	// Message is why the revision has failed.
 	Message string `json:"message,omitempty"`
 }
 
@@ -60,7 +60,7 @@ const (
 // history are the revisions of a set, the present one last.
 type history []revision
 
-// historyOf reads the history of a set, and begins a revision if the template is new. What cannot be read is forgotten.
+// historyOf reads the history of a set, and begins a revision if the template is new. Revisions that cannot be read are dropped.
 func historyOf(set *workv1alpha1.ManifestWorkReplicaSet) (history, error) {
 	var h history
 	if json.Unmarshal([]byte(set.Annotations[fleet.AnnotationRevisions]), &h) != nil {
@@ -82,7 +82,7 @@ func historyOf(set *workv1alpha1.ManifestWorkReplicaSet) (history, error) {
 	return h[max(0, len(h)-longestHistory):], nil
 }
 
-// executorOf is as whom a work of a template is done.
+// executorOf returns the identity that applies the works of a template.
 func executorOf(template *workv1.ManifestWorkSpec) string {
 	if template.Executor == nil {
 		return fleet.NoExecutor
@@ -93,7 +93,7 @@ func executorOf(template *workv1.ManifestWorkSpec) string {
 
 func (h history) current() *revision { return &h[len(h)-1] }
 
-// lastGood is the revision to go back to, if there is one.
+// lastGood returns the revision to roll back to, or nil.
 func (h history) lastGood() *revision {
 	for i := len(h) - 2; i >= 0; i-- {
 		if h[i].State == good && h[i].Hash != h.current().Hash {
@@ -103,7 +103,7 @@ func (h history) lastGood() *revision {
 	return nil
 }
 
-// write stores the history with the set. Nothing else of the set is touched.
+// write stores the history in the set. It changes nothing else.
 func (h history) write(ctx context.Context, c client.Client, set *workv1alpha1.ManifestWorkReplicaSet) error {
 	content, err := json.Marshal(h)
 	if err != nil {
@@ -123,7 +123,7 @@ func (h history) write(ctx context.Context, c client.Client, set *workv1alpha1.M
 // templates keeps the templates of revisions.
 type templates struct{ client.Client }
 
-// keep stores the template of the set, and lets go of those that nobody will go back to.
+// keep stores the template of the set, and deletes those that no rollback needs.
 func (t templates) keep(ctx context.Context, set *workv1alpha1.ManifestWorkReplicaSet, h history) error {
 	content, err := json.Marshal(set.Spec.ManifestWorkTemplate)
 	if err != nil {
@@ -164,11 +164,11 @@ func (t templates) prune(ctx context.Context, set *workv1alpha1.ManifestWorkRepl
 	return nil
 }
 
-// lostTemplateError is why a template cannot be read that no other attempt would help against.
+// lostTemplateError is why a template cannot be read, if another attempt would not help.
 type lostTemplateError struct{ error }
 
-// load reads the template of a revision, or returns a lostTemplateError. It must be the one that the set had: its hash says so.
-// And it must have the same executor as the present one, for which somebody was asked whether he may use it.
+// load reads the template of a revision, or returns a lostTemplateError. The hash has to match the revision. The executor has to be the
+// present one, for which admission has checked that the user may use it.
 func (t templates) load(ctx context.Context, set *workv1alpha1.ManifestWorkReplicaSet, r *revision) (*workv1.ManifestWorkSpec, error) {
 	switch r.Executor {
 	case executorOf(&set.Spec.ManifestWorkTemplate):
@@ -200,7 +200,7 @@ func (t templates) load(ctx context.Context, set *workv1alpha1.ManifestWorkRepli
 	return template, nil
 }
 
-// templateName is the name of the Secret with a template of the set.
+// templateName returns the name of the Secret with a template of the set.
 func templateName(set *workv1alpha1.ManifestWorkReplicaSet, hash string) string {
 	const longestName, digits = 200, 16
 	return set.Name[:min(len(set.Name), longestName)] + "-" + hashOf([]byte(set.Name))[:digits/2] + "-" + hash[:min(len(hash), digits)]
@@ -223,7 +223,7 @@ func pack(content []byte) ([]byte, error) {
 	return packed.Bytes(), nil
 }
 
-// unpack is careful with what it unpacks: a few bytes may become very many.
+// unpack bounds what it unpacks: a few bytes can expand to very many.
 func unpack(packed []byte) ([]byte, error) {
 	const largest = 4 << 20
 	r, err := gzip.NewReader(bytes.NewReader(packed))

@@ -9,7 +9,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// labels are those that works have of the set, and those by which its works are found.
+// labels returns the labels that identify the works of a placement, and those that the set copies to its works.
 func (s *situation) labels(p *placement) map[string]string {
 	return merged(s.labelsOfSet(), map[string]string{
 		fleet.LabelManifestWorkReplicaSet: fleet.ManifestWorkReplicaSetKey(s.set.Namespace, s.set.Name),
@@ -17,16 +17,16 @@ func (s *situation) labels(p *placement) map[string]string {
 	})
 }
 
-// labelsOfSet are the labels of the set, without those that mean something to controllers: the hub writes to namespaces in which the
-// author of the set may not, and with such a label could pass a work off as one of an add-on there.
+// labelsOfSet returns the labels of the set, without those that have a meaning for controllers: the hub writes to namespaces in which
+// the author of the set may not, where such a label could make a work look like one of an add-on.
 func (s *situation) labelsOfSet() map[string]string {
 	labels := maps.Clone(s.set.Labels)
 	maps.DeleteFunc(labels, func(key, _ string) bool { return fleet.IsReservedLabel(key) })
 	return labels
 }
 
-// label gives a work the labels. Those that it has of the set from earlier and that the set does not have any more go, those
-// that somebody else gave it stay: an annotation says which are of the set.
+// label sets the labels of a work. It removes labels that the set no longer has, and keeps those of other writers: an annotation lists
+// which labels are from the set.
 func label(w *workv1.ManifestWork, labels, ofSet map[string]string) {
 	all := maps.Clone(w.Labels)
 	for key := range strings.SplitSeq(w.Annotations[fleet.AnnotationLabelsOfSet], separator) {
@@ -47,18 +47,18 @@ func labelled(w *workv1.ManifestWork, labels, ofSet map[string]string) bool {
 			return false
 		}
 	}
-	// What the note names and the set has was looked at just now.
+	// The labels that are in the annotation and in the set were compared above.
 	return w.Annotations[fleet.AnnotationLabelsOfSet] == noteOf(ofSet)
 }
 
 const separator = ","
 
-// noteOf is the value of the annotation: the keys of the labels that are of the set. They hold no commas.
+// noteOf returns the value of the annotation: the keys of the labels from the set. Keys contain no commas.
 func noteOf(ofSet map[string]string) string {
 	return strings.Join(slices.Sorted(maps.Keys(ofSet)), separator)
 }
 
-// merged is a with b over it.
+// merged returns a map with the entries of a, overridden by those of b.
 func merged(a, b map[string]string) map[string]string {
 	both := make(map[string]string, len(a)+len(b))
 	maps.Copy(both, a)

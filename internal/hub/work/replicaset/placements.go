@@ -12,8 +12,8 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// readPlacements finds out which clusters the placements of a set select. Where that cannot be told, as with a Placement
-// that does not exist, everything stays as it is: a deleted Placement must not take the works of a fleet with it.
+// readPlacements determines which clusters the placements of a set select. Where that is not known, for example because a Placement
+// does not exist, everything stays as it is: the deletion of a Placement must not remove the works of a fleet.
 func (c *Controller) readPlacements(ctx context.Context, s *situation) error {
 	absent := map[missing]bool{}
 	for _, p := range s.placements {
@@ -57,7 +57,7 @@ func (c *Controller) readDecisions(ctx context.Context, namespace string, p *pla
 		return fmt.Errorf("list the PlacementDecisions of Placement %s: %w", key, err)
 	}
 	if len(decisions.Items) == 0 {
-		// A scheduler writes one even if it selects nothing.
+		// A scheduler writes a decision even if it selects nothing.
 		p.reason = fleet.ReasonPlacementDecisionEmpty
 		p.message = fmt.Sprintf("Placement %s has not been decided on yet; until then its works stay as they are", p.Name)
 		return nil
@@ -66,7 +66,7 @@ func (c *Controller) readDecisions(ctx context.Context, namespace string, p *pla
 	return err
 }
 
-// deselected are the clusters that have a work and are not selected.
+// deselected returns the clusters that have a work and are not selected.
 func (p *placement) deselected() []string {
 	selected := make(map[string]bool, len(p.selected))
 	for _, cluster := range p.selected {
@@ -81,5 +81,5 @@ func (p *placement) deselected() []string {
 	return names
 }
 
-// missing is a cluster that a placement does not select any more.
+// missing is a cluster that a placement no longer selects.
 type missing struct{ placement, cluster string }

@@ -13,8 +13,8 @@ import (
 	"github.com/capstan-io/capstan/internal/rollout"
 )
 
-// chooseTemplate is the template of the set, or, once that has failed in a set with rollback, the last good one.
-// The spec is left as its author wrote it, who may be a machine that would write it again at once.
+// chooseTemplate sets the template to roll out: that of the set, or, once that has failed in a set with rollback, the last good one.
+// The spec of the set is not changed, because its author may be an automation that would write it again at once.
 func (c *Controller) chooseTemplate(ctx context.Context, s *situation) (err error) {
 	if s.set.Annotations[fleet.AnnotationRollback] != fleet.LabelTrue {
 		return nil
@@ -26,7 +26,7 @@ func (c *Controller) chooseTemplate(ctx context.Context, s *situation) (err erro
 	if now.State != failed {
 		return nil
 	}
-	// Without a revision to restore, the failed one stays where it is, and is given to no cluster that does not have it.
+	// Without a revision to roll back to, the works keep the failed template, and no other cluster gets it.
 	s.held = true
 	if before == nil {
 		s.rollback = fmt.Sprintf("revision %d has failed: %s; there is no good revision to restore", now.Number, now.Message)
@@ -44,14 +44,14 @@ func (c *Controller) chooseTemplate(ctx context.Context, s *situation) (err erro
 	s.rollback = fmt.Sprintf("revision %d has failed: %s; revision %d is restored: change the template to try again", now.Number, now.Message,
 		before.Number)
 	for _, p := range s.placements {
-		// What was good is not rolled out with care again: the sooner the better.
+		// The good template is rolled out to all clusters at once.
 		p.RolloutStrategy = clusterv1alpha1.RolloutStrategy{Type: clusterv1alpha1.All}
 	}
 	return nil
 }
 
-// judge notes in the history how the present revision turns out. One that has failed is not rolled out any further from the
-// next reconcile on, which the note brings about.
+// judge records in the history whether the present revision has succeeded or failed. The record enqueues the set, and a failed revision
+// is rolled out no further.
 func (c *Controller) judge(ctx context.Context, s *situation) error {
 	if s.history == nil {
 		return nil
@@ -59,7 +59,7 @@ func (c *Controller) judge(ctx context.Context, s *situation) error {
 	now := s.history.current()
 	switch stopped := s.stopped(); {
 	case now.State != "":
-		// Once it is good, a cluster that fails later is no reason to change all others.
+		// Once a revision is good, a cluster that fails later is no reason to change all others.
 	case stopped != nil:
 		if s.history.lastGood() != nil {
 			now.State, now.Message = failed, stopped.plan.Message
@@ -79,7 +79,7 @@ func (c *Controller) judge(ctx context.Context, s *situation) error {
 	return s.history.write(ctx, c.client, s.set)
 }
 
-// stopped is a placement with more failures than are tolerated.
+// stopped returns a placement with more failures than its strategy tolerates, or nil.
 func (s *situation) stopped() *placement {
 	for _, p := range s.placements {
 		if p.plan.Phase == rollout.Stopped {
@@ -89,7 +89,7 @@ func (s *situation) stopped() *placement {
 	return nil
 }
 
-// complete tells whether all clusters have the template and are well with it, but for the failures that are tolerated.
+// complete tells whether all clusters have the template and are healthy, except for tolerated failures.
 func (s *situation) complete() bool {
 	done := 0
 	for _, p := range s.placements {

@@ -11,39 +11,38 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// What the overrides of sets may cost, in the steps of a Renderer. One takes about two microseconds at most.
+// Bounds for the cost of overrides, in steps of a Renderer. A step takes about two microseconds at most.
 const (
-	// stepRate is what the sets of one namespace may cost in a second, on average: a quarter of a processor. After stepBurst they wait for
-	// their turn.
+	// stepRate is what the sets of one namespace may cost in a second on average: a quarter of a processor. After stepBurst they wait.
 	stepRate  = 125_000
 	stepBurst = 4 * stepRate
-	// shortPass is what a pass may cost before it counts as long. There are longPasses of these at a time, and one of a namespace, so that
-	// there are always workers for other sets.
+	// shortPass is the cost above which a pass counts as long. At most longPasses of these run at a time, and one per namespace, so that
+	// workers are left for other sets.
 	shortPass  = 50_000
 	longPasses = 2
 )
 
-// shares are those of the namespaces in what overrides may cost.
+// shares accounts the cost of overrides by namespace.
 type shares struct {
 	mu         sync.Mutex
 	namespaces map[string]*share
 	long       int
 }
 
-// share is that of one namespace.
+// share is the account of one namespace.
 type share struct {
 	steps  *rate.Limiter
-	passes int  // that are being made
+	passes int  // running passes
 	long   bool // whether one of them is long
 }
 
-// postponedError is why a pass over a set with overrides cannot be made now.
+// postponedError is why a pass over a set with overrides cannot run now.
 type postponedError struct {
 	namespace string
 	wait      time.Duration
 }
 
-// Error says what to do.
+// Error says what to do, too.
 func (e *postponedError) Error() string {
 	return fmt.Sprintf("the annotation %s takes long on all clusters, and the sets with it in namespace %s have had their share of the time: "+
 		"this one waits for its turn; fewer overrides, of fewer manifests, take less", fleet.AnnotationOverrides, e.namespace)
@@ -68,7 +67,7 @@ func (s *shares) begin(namespace string, now time.Time) (*pass, error) {
 	return &pass{shares: s, share: share, namespace: namespace}, nil
 }
 
-// pass is one over a set with overrides.
+// pass is one pass over a set with overrides.
 type pass struct {
 	shares    *shares
 	share     *share
@@ -99,7 +98,7 @@ func (p *pass) charge(steps int) error {
 	return nil
 }
 
-// beginWriting fails if the pass was postponed: what was found out until then is not all.
+// beginWriting fails if the pass was postponed, because its results are incomplete then.
 func (p *pass) beginWriting() error {
 	if p == nil { // a set without overrides
 		return nil
@@ -108,7 +107,7 @@ func (p *pass) beginWriting() error {
 	return p.postponed
 }
 
-// end charges the namespace.
+// end charges the cost of the pass to its namespace.
 func (p *pass) end(now time.Time) {
 	p.shares.mu.Lock()
 	defer p.shares.mu.Unlock()

@@ -11,19 +11,19 @@ import (
 	"github.com/capstan-io/capstan/internal/rollout"
 )
 
-// situation is a set and all that belongs to it, as of now.
+// situation is a set and everything that belongs to it, at one time.
 type situation struct {
 	set *workv1alpha1.ManifestWorkReplicaSet
-	// template is what is rolled out: that of the set, or one that it had before.
+	// template is what is rolled out: the set's present template, or a former one.
 	template   *workv1.ManifestWorkSpec
 	placements []*placement
-	// loose are works that belong to none of the placements, or to one that has another work on the cluster.
+	// loose are works that belong to no placement, or to one with another work on the cluster.
 	loose []*work
 	now   time.Time
-	// next is when to look again even if nothing happens. Zero is never.
+	// next is when the set is due without an event. Zero is never.
 	next time.Time
-	// history is there if the set is to be rolled back when it fails; rollback tells that it was, and warning that it
-	// cannot be. held lets no cluster begin, and again is why a template could not be read or kept that may be the next time.
+	// history is set if the set is rolled back when it fails. rollback says that it was, and warning why it cannot be. held means that no
+	// further cluster gets the template, and again is an error of reading or storing a template after which it is tried again.
 	history           history
 	rollback, warning string
 	held              bool
@@ -37,22 +37,22 @@ type situation struct {
 // placement is a placement of the set, and its works.
 type placement struct {
 	workv1alpha1.LocalPlacementReference
-	// selected are the clusters that have been decided on. Nothing is known about them if reason is set.
+	// selected are the clusters in the decisions. They are not known if reason is set.
 	selected []rollout.Cluster
-	// passed are the clusters of its decisions that are none of them.
+	// passed are clusters in the decisions that must not be acted on.
 	passed selected.PassedOver
-	// reason and message say why the decisions are not known, as PlacementVerified does.
+	// reason and message are why the decisions are not known, for PlacementVerified.
 	reason, message string
 	works           map[string]*work // By cluster.
-	// kept are clusters that are not selected any more, but not for long enough to delete their works.
+	// kept are clusters that have not been deselected for long enough to delete their works.
 	kept map[string]bool
 	plan rollout.Plan
 }
 
-// known tells whether there are decisions to go by.
+// known tells whether the decisions of the placement are known.
 func (p *placement) known() bool { return p.reason == "" }
 
-// passedOver are the clusters that any of the placements may select, if they change.
+// passedOver returns the clusters that a placement may select once they change.
 func (s *situation) passedOver() map[string]bool {
 	clusters := map[string]bool{}
 	for _, p := range s.placements {
@@ -63,7 +63,7 @@ func (s *situation) passedOver() map[string]bool {
 	return clusters
 }
 
-// newSituation gives each work to the placement for which it was made.
+// newSituation assigns each work to the placement that it was created for.
 func newSituation(set *workv1alpha1.ManifestWorkReplicaSet, works []*work, now time.Time) *situation {
 	s := &situation{set: set, template: &set.Spec.ManifestWorkTemplate, now: now, unfit: clustererrors.Errors{}}
 	byLabel := map[string]*placement{}
@@ -82,8 +82,7 @@ func newSituation(set *workv1alpha1.ManifestWorkReplicaSet, works []*work, now t
 		case p.works[w.Namespace] == nil:
 			p.works[w.Namespace] = w
 		default:
-			// Two for one, as when a hub was killed whose works got a name by chance. The one that is there to stay
-			// is the first.
+			// There may be two if a hub was killed whose works had random names. The first one stays.
 			first, second := older(p.works[w.Namespace], w)
 			p.works[w.Namespace] = first
 			s.loose = append(s.loose, second)
@@ -92,7 +91,7 @@ func newSituation(set *workv1alpha1.ManifestWorkReplicaSet, works []*work, now t
 	return s
 }
 
-// older prefers a work that is not being deleted, then the one that was first.
+// older returns first a work that is not being deleted, or else the older one.
 func older(a, b *work) (first, second *work) {
 	aGoes, bGoes := !a.DeletionTimestamp.IsZero(), !b.DeletionTimestamp.IsZero()
 	switch {
@@ -107,7 +106,7 @@ func older(a, b *work) (first, second *work) {
 	}
 }
 
-// decide asks the engine for each placement by itself: each has a strategy of its own.
+// decide computes the rollout of each placement separately, because each has its own strategy.
 func (s *situation) decide() {
 	for _, p := range s.placements {
 		if !p.known() {
@@ -118,7 +117,7 @@ func (s *situation) decide() {
 	}
 }
 
-// clusters are those that are selected, and those that only have a work.
+// clusters returns the selected clusters, and those that only have a work.
 func (s *situation) clusters(p *placement) []rollout.Cluster {
 	clusters := make([]rollout.Cluster, 0, len(p.selected))
 	isSelected := make(map[string]bool, len(p.selected))
@@ -143,14 +142,14 @@ func (s *situation) clusters(p *placement) []rollout.Cluster {
 	return clusters
 }
 
-// lookAgain no later than then.
+// lookAgain makes the set due at that time at the latest.
 func (s *situation) lookAgain(then time.Time) {
 	if !then.IsZero() && (s.next.IsZero() || then.Before(s.next)) {
 		s.next = then
 	}
 }
 
-// wait is how long it is until then.
+// wait returns how long it is until the set is due.
 func (s *situation) wait() time.Duration {
 	if s.next.IsZero() {
 		return longestWait

@@ -9,8 +9,8 @@ import (
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 )
 
-// sameSpec compares what is to be on a cluster. Manifests are compared as bytes first: there may be a megabyte of them in
-// each of a thousand works, and the API server writes the same object the same way.
+// sameSpec compares the specs of works. It compares the bytes of manifests first, because there may be a megabyte of them in each of a
+// thousand works, and the API server writes the same object in the same way.
 func sameSpec(a, b *workv1.ManifestWorkSpec) bool {
 	return sameManifests(a.Workload.Manifests, b.Workload.Manifests) &&
 		equality.Semantic.DeepEqual(a.DeleteOption, b.DeleteOption) &&

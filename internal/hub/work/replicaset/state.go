@@ -11,8 +11,9 @@ import (
 	"github.com/capstan-io/capstan/internal/rollout"
 )
 
-// stateOf is where the cluster of a work stands with the template, which it has or not, and since when. It is Progressing from the
-// moment the hub writes the work: an agent that is away keeps its place in the rollout, and has its deadline.
+// stateOf returns the rollout state of the cluster of a work, and since when it has been in it. same tells whether the work has the
+// template. It is Progressing from the moment the hub writes the work: a cluster without a connected agent keeps its place in the
+// rollout, and its deadline runs.
 func stateOf(w *work, same bool, template *workv1.ManifestWorkSpec) (rollout.State, time.Time) {
 	if w == nil || !w.DeletionTimestamp.IsZero() || !same {
 		return rollout.ToApply, time.Time{}
@@ -36,9 +37,9 @@ func stateOf(w *work, same bool, template *workv1.ManifestWorkSpec) (rollout.Sta
 	}
 }
 
-// withoutProgress judges a work about whose progress nothing is said. If nothing will be, because no rule asks for it and
-// no kind in it is known to have any, then being applied and available is all the success there is; rollouts would
-// never get past such a work otherwise.
+// withoutProgress returns the state for a work without a condition Progressing. If there will be none, because no rule asks for it and
+// no kind in it is known to have any, then a work that is applied and available has succeeded; otherwise rollouts would never get past
+// it.
 func withoutProgress(w *work, template *workv1.ManifestWorkSpec, given time.Time) (rollout.State, time.Time) {
 	available := w.current(fleet.ConditionAvailable)
 	if !isTrue(available) || hasRule(template, fleet.ConditionProgressing) ||
@@ -59,7 +60,7 @@ func hasRule(template *workv1.ManifestWorkSpec, condition string) bool {
 	return false
 }
 
-// current is a condition if it is about the present generation of the work, and nil otherwise.
+// current returns a condition if it is about the present generation of the work, and nil otherwise.
 func (w *work) current(kind string) *metav1.Condition {
 	condition := meta.FindStatusCondition(w.Status.Conditions, kind)
 	if condition == nil || condition.ObservedGeneration != w.Generation {
@@ -68,7 +69,7 @@ func (w *work) current(kind string) *metav1.Condition {
 	return condition
 }
 
-// writtenAt is when the hub wrote the present spec. Works of another hub do not say; they count as long done.
+// writtenAt returns when the hub wrote the present spec. Works of another hub lack that time, and count as written long ago.
 func (w *work) writtenAt() time.Time {
 	at, err := time.Parse(time.RFC3339Nano, w.Annotations[fleet.AnnotationTemplateWrittenAt])
 	if err != nil {

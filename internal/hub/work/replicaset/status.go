@@ -37,7 +37,7 @@ func (c *Controller) report(ctx context.Context, s *situation, failed clustererr
 	return err
 }
 
-// reportDeletion tells how many works a set that is being deleted waits for.
+// reportDeletion reports how many works a set that is being deleted waits for.
 func (c *Controller) reportDeletion(ctx context.Context, set, before *workv1alpha1.ManifestWorkReplicaSet, works int) error {
 	set.Status.Summary = workv1alpha1.ManifestWorkReplicaSetSummary{Total: works}
 	set.Status.PlacementsSummary = nil
@@ -50,8 +50,7 @@ func (c *Controller) reportDeletion(ctx context.Context, set, before *workv1alph
 	return client.IgnoreNotFound(err)
 }
 
-// summarize counts the works of a placement that are there to stay. Conditions count if they are about the present
-// generation of the work.
+// summarize counts the works of a placement that are not being deleted. Only conditions about the present generation of a work count.
 func (s *situation) summarize(p *placement) workv1alpha1.PlacementSummary {
 	var sum workv1alpha1.ManifestWorkReplicaSetSummary
 	groups := map[int32]bool{}
@@ -81,7 +80,7 @@ func (s *situation) summarize(p *placement) workv1alpha1.PlacementSummary {
 		}
 	}
 	if !p.known() {
-		sum.DesiredTotal = sum.Total // what there is stays
+		sum.DesiredTotal = sum.Total // the existing works stay
 	}
 	return workv1alpha1.PlacementSummary{
 		Name: p.Name, Summary: sum,
@@ -89,7 +88,7 @@ func (s *situation) summarize(p *placement) workv1alpha1.PlacementSummary {
 	}
 }
 
-// leaving are the clusters whose works have just been deleted.
+// leaving returns the clusters whose works have just been deleted.
 func (p *placement) leaving() map[string]bool {
 	names := map[string]bool{}
 	for _, name := range p.plan.Names(rollout.Remove) {
@@ -108,7 +107,7 @@ func add(sum *workv1alpha1.ManifestWorkReplicaSetSummary, more workv1alpha1.Mani
 	sum.Updated += more.Updated
 }
 
-// verified is the condition PlacementVerified.
+// verified returns the condition PlacementVerified.
 func (s *situation) verified() metav1.Condition {
 	cond := metav1.Condition{Type: fleet.ConditionPlacementVerified, Status: metav1.ConditionTrue, Reason: fleet.ReasonAsExpected}
 	selected := 0
@@ -121,7 +120,7 @@ func (s *situation) verified() metav1.Condition {
 		switch {
 		case !p.known():
 			missing = append(missing, p.message)
-			// What does not exist at all is the worse of the two.
+			// A placement that does not exist is the worse of the two.
 			if cond.Reason != fleet.ReasonPlacementDecisionNotFound {
 				cond.Status, cond.Reason = metav1.ConditionFalse, p.reason
 			}
@@ -140,9 +139,9 @@ func (s *situation) verified() metav1.Condition {
 	return cond
 }
 
-// rolledOut is the condition PlacementRolledOut. It is True only when every selected cluster has succeeded, however many
-// failures the strategy tolerates: whoever waits for it takes it for success. Its message has what the engine says of each
-// placement, and what it changed of a strategy that does not fit.
+// rolledOut returns the condition PlacementRolledOut. It is True only when every selected cluster has succeeded, however many failures
+// the strategy tolerates, because users wait for it. Its message reports the rollout of each placement, and what was changed of an
+// invalid strategy.
 func (s *situation) rolledOut() metav1.Condition {
 	cond := metav1.Condition{Type: fleet.ConditionPlacementRolledOut, Status: metav1.ConditionTrue, Reason: fleet.ReasonComplete}
 	var messages []string
@@ -170,7 +169,7 @@ func (s *situation) rolledOut() metav1.Condition {
 	return cond
 }
 
-// applied is the condition ManifestworkApplied.
+// applied returns the condition ManifestworkApplied.
 func (s *situation) applied(failed clustererrors.Errors) metav1.Condition {
 	cond := metav1.Condition{Type: fleet.ConditionManifestworkApplied, Status: metav1.ConditionFalse}
 	sum := s.set.Status.Summary
@@ -191,7 +190,7 @@ func (s *situation) applied(failed clustererrors.Errors) metav1.Condition {
 	return cond
 }
 
-// notApplied are the works that their agents could not apply.
+// notApplied returns the works that their agents could not apply.
 func (s *situation) notApplied() (names []string) {
 	for _, p := range s.placements {
 		for _, cluster := range sortedKeys(p.works) {

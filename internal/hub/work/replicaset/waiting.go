@@ -7,14 +7,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// waiting are the sets that would have works on clusters to which nothing may be brought now, as their last passes have found them: the
-// first ones after a start find all of them.
+// waiting maps sets to the clusters that cannot get their works now. Each pass over a set records its own; after a start, the first
+// passes fill the map.
 type waiting struct {
 	mu       sync.Mutex
 	clusters map[types.NamespacedName]map[string]bool
 }
 
-// note takes in which clusters a set waits for.
+// note records the clusters that a set waits for.
 func (w *waiting) note(set types.NamespacedName, which ...map[string]bool) {
 	all := map[string]bool{}
 	for _, some := range which {
@@ -34,7 +34,7 @@ func (w *waiting) note(set types.NamespacedName, which ...map[string]bool) {
 	w.clusters[set] = all
 }
 
-// on are the sets that wait for a cluster.
+// on returns the sets that wait for a cluster.
 func (w *waiting) on(cluster string) (requests []reconcile.Request) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -30,7 +30,7 @@ import (
 
 // Indexes of the cache.
 const (
-	// indexKey finds a set by the label of its works, which does not spell its name out if that is long.
+	// indexKey finds a set by the label of its works, which has a hash in place of a long name.
 	indexKey = "replicaset.key"
 	// indexPlacement finds the sets that refer to a placement.
 	indexPlacement = "replicaset.placement"
@@ -42,7 +42,7 @@ const (
 	indexDecisionOf = "decision.placement"
 )
 
-// moment is how long events are gathered: each would cost a look at all the works and a write of the status.
+// moment is how long events are collected: each reconcile reads all the works and writes the status.
 const moment = 50 * time.Millisecond
 
 // Register adds the controller to the manager.
@@ -76,7 +76,7 @@ func Register(mgr ctrl.Manager, o Options) error {
 	return controller.Complete(retry.Conflicts(c))
 }
 
-// AddIndexes adds the indexes that the controller reads through.
+// AddIndexes adds the indexes that the controller uses.
 func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	for _, index := range Indexes() {
 		if err := indexer.IndexField(ctx, index.Object, index.Name, index.Values); err != nil {
@@ -86,14 +86,14 @@ func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	return nil
 }
 
-// Index is an index that the controller reads through.
+// Index is an index that the controller uses.
 type Index struct {
 	Object client.Object
 	Name   string
 	Values client.IndexerFunc
 }
 
-// Indexes lists them.
+// Indexes returns the indexes that the controller uses.
 func Indexes() []Index {
 	byLabel := func(label string) client.IndexerFunc {
 		return func(o client.Object) []string {
@@ -128,8 +128,7 @@ func placementsOf(o client.Object) []string {
 	return names
 }
 
-// matters says whether anything of a work has changed that this controller writes or reads. What the agent reports of
-// each single object does not.
+// matters tells whether a change of a work affects this controller. Reports on single objects do not.
 func matters(e event.UpdateEvent) bool {
 	now, ok := e.ObjectNew.(*workv1.ManifestWork)
 	then, thenOK := e.ObjectOld.(*workv1.ManifestWork)
@@ -157,12 +156,12 @@ func (c *Controller) ofDecision(ctx context.Context, o client.Object) []reconcil
 	return c.sets(ctx, client.InNamespace(o.GetNamespace()), client.MatchingFields{indexPlacement: placement})
 }
 
-// ofCluster are all sets with overrides: few have any, and which clusters they are about is in their decisions.
+// ofCluster returns all sets with overrides: there are few, and their decisions name the clusters.
 func (c *Controller) ofCluster(ctx context.Context, _ client.Object) []reconcile.Request {
 	return c.sets(ctx, client.MatchingFields{indexOverrides: strconv.FormatBool(true)})
 }
 
-// actingOn are the sets with works on a cluster, and those that would have some.
+// actingOn returns the sets with works on a cluster, and those that wait for it.
 func (c *Controller) actingOn(ctx context.Context, cluster client.Object) []reconcile.Request {
 	requests := c.waiting.on(cluster.GetName())
 	works := &workv1.ManifestWorkList{}
@@ -180,12 +179,12 @@ func (c *Controller) actingOn(ctx context.Context, cluster client.Object) []reco
 	return requests
 }
 
-// ofNamespace are the sets in the namespace of a binding.
+// ofNamespace returns the sets in the namespace of a binding.
 func (c *Controller) ofNamespace(ctx context.Context, binding client.Object) []reconcile.Request {
 	return c.sets(ctx, client.InNamespace(binding.GetNamespace()))
 }
 
-// ofClusterSet are the sets in the namespaces that a ManagedClusterSet is bound to.
+// ofClusterSet returns the sets in the namespaces that bind a ManagedClusterSet.
 func (c *Controller) ofClusterSet(ctx context.Context, clusterSet client.Object) (requests []reconcile.Request) {
 	bindings := &clusterv1beta2.ManagedClusterSetBindingList{}
 	if err := c.client.List(ctx, bindings, client.UnsafeDisableDeepCopy); err != nil {
@@ -200,7 +199,7 @@ func (c *Controller) ofClusterSet(ctx context.Context, clusterSet client.Object)
 	return requests
 }
 
-// hasOtherValues says whether anything of a cluster has changed that overrides may use.
+// hasOtherValues tells whether a change of a cluster affects values that overrides may use.
 func hasOtherValues(e event.UpdateEvent) bool {
 	now, ok := e.ObjectNew.(*clusterv1.ManagedCluster)
 	then, thenOK := e.ObjectOld.(*clusterv1.ManagedCluster)

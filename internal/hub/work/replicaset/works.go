@@ -24,21 +24,21 @@ import (
 	"github.com/capstan-io/capstan/internal/rollout"
 )
 
-// work is a ManifestWork of a set. What is read comes from the cache and is never changed in place.
+// work is a ManifestWork of a set, straight from the cache: it must not be changed.
 type work struct {
 	*workv1.ManifestWork
-	// same tells whether it has what its cluster is to have, once that was compared.
+	// same tells whether it has the spec of its cluster, once compared is true.
 	compared, same bool
 }
 
-// rewritten takes over what was written. Nobody looks at the spec of a work again that is known to be as it is to be: those of many
-// clusters would take up the memory until the end of a pass.
+// rewritten replaces the work by the written one. It drops the spec, which is known to be right: the specs of many clusters would fill
+// the memory until the end of a pass.
 func (w *work) rewritten(now *workv1.ManifestWork) {
 	w.ManifestWork, w.compared, w.same = now, true, true
 	w.Spec = workv1.ManifestWorkSpec{}
 }
 
-// worksOf are the works with the label of the set.
+// worksOf returns the works with the label of the set.
 func (c *Controller) worksOf(ctx context.Context, set *workv1alpha1.ManifestWorkReplicaSet) ([]*work, error) {
 	list := &workv1.ManifestWorkList{}
 	key := fleet.ManifestWorkReplicaSetKey(set.Namespace, set.Name)
@@ -52,16 +52,16 @@ func (c *Controller) worksOf(ctx context.Context, set *workv1alpha1.ManifestWork
 	return works, nil
 }
 
-// change is a write that brings a work in line.
+// change is a write that brings a work in line with its plan.
 type change struct {
 	cluster string
 	write   func(context.Context, client.Client) error
-	// done notes a change that was written.
+	// done records that the change was written.
 	done func()
 }
 
-// changes are what the plans ask for and is not so yet. A work that is being deleted is left alone until it is gone. What
-// goes comes last, so that a cluster that gets its objects from another placement now does not lose them in between.
+// changes returns the writes that the plans require. A work that is being deleted is left alone until it is gone. Deletions come last,
+// so that a cluster that gets its objects from another placement now does not lose them in between.
 func (s *situation) changes() (all []change) {
 	var removals []change
 	for _, p := range s.placements {
@@ -85,7 +85,7 @@ func (s *situation) changes() (all []change) {
 	return append(all, removals...)
 }
 
-// write writes many works at once, and tells which could not be written. One cluster does not hold up the others.
+// write writes many works at once, and returns the errors. An error for one cluster does not hold up the others.
 func (c *Controller) write(ctx context.Context, all []change) clustererrors.Errors {
 	var mu sync.Mutex
 	failed := clustererrors.Errors{}
@@ -108,8 +108,8 @@ func (c *Controller) write(ctx context.Context, all []change) clustererrors.Erro
 	return failed
 }
 
-// create makes the work of a cluster. Its name is always the same, so that a hub that is killed before it hears of
-// its own write does not write it twice.
+// create returns the change that creates the work of a cluster. Its name is always the same, so that a hub that is killed before it
+// sees its own write does not create a second one.
 func (s *situation) create(p *placement, cluster string) change {
 	w := &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{
 		Namespace:    cluster,
@@ -135,8 +135,8 @@ func (s *situation) create(p *placement, cluster string) change {
 	}
 }
 
-// createOrAdopt takes a work that has lost its labels back. One that has the label of another set stays with that, even if it has the name:
-// whoever names sets, placements and namespaces can look for names whose hashes are those of others.
+// createOrAdopt also adopts an existing work that has lost its labels. A work with the label of another set is left alone, even if its
+// name matches: a user who chooses the names of sets, placements and namespaces can find colliding hashes.
 func (s *situation) createOrAdopt(ctx context.Context, c client.Client, p *placement, w *workv1.ManifestWork) error {
 	wanted := w.DeepCopy()
 	err := c.Create(ctx, w)
@@ -161,13 +161,13 @@ func (s *situation) createOrAdopt(ctx context.Context, c client.Client, p *place
 	return nil
 }
 
-// isOfAnother tells whether a work has the label of a set that is not this one.
+// isOfAnother tells whether a work has the label of another set.
 func (s *situation) isOfAnother(w *workv1.ManifestWork) bool {
 	set, labelled := w.Labels[fleet.LabelManifestWorkReplicaSet]
 	return labelled && set != fleet.ManifestWorkReplicaSetKey(s.set.Namespace, s.set.Name)
 }
 
-// update is at most one change: the labels always, the template when it is the cluster's turn.
+// update returns at most one change: of the labels if they differ, and of the spec when the rollout reaches the cluster.
 func (s *situation) update(p *placement, w *work, verdict rollout.Verdict) []change {
 	same, err := s.upToDate(w.Namespace, w)
 	rewrite := err == nil && verdict.Gets() && !same
@@ -179,7 +179,7 @@ func (s *situation) update(p *placement, w *work, verdict rollout.Verdict) []cha
 	if rewrite {
 		one.done = func() { w.rewritten(after) }
 	}
-	// Without the optimistic lock: the agent writes the status all the time, and what is written here is the set's alone.
+	// There is no optimistic lock: the agent writes the status all the time, and the fields that are written here belong to the set.
 	one.write = func(ctx context.Context, c client.Client) error {
 		before.DeepCopyInto(after)
 		label(after, s.labels(p), s.labelsOfSet())
@@ -193,7 +193,7 @@ func (s *situation) update(p *placement, w *work, verdict rollout.Verdict) []cha
 	return []change{one}
 }
 
-// rewrite gives a work what its cluster is to have.
+// rewrite sets the spec of the cluster.
 func (s *situation) rewrite(w *workv1.ManifestWork) error {
 	spec, err := s.clusterSpec(w.Namespace)
 	if err != nil {
@@ -204,7 +204,7 @@ func (s *situation) rewrite(w *workv1.ManifestWork) error {
 	return nil
 }
 
-// remove deletes a work, unless somebody has already.
+// remove returns the change that deletes a work, unless it is being deleted already.
 func remove(w *work) change {
 	nothing := func() {}
 	if !w.DeletionTimestamp.IsZero() {
@@ -216,7 +216,7 @@ func remove(w *work) change {
 		write: func(ctx context.Context, c client.Client) error {
 			err := c.Delete(ctx, before.DeepCopy(), client.Preconditions{UID: &before.UID})
 			if apierrors.IsConflict(err) {
-				return nil // another one of the same name
+				return nil // it is another object with the same name
 			}
 			return client.IgnoreNotFound(err)
 		},
@@ -224,9 +224,9 @@ func remove(w *work) change {
 	}
 }
 
-// workName is the name of the work of a set for a placement on a cluster. It begins with that of the set, as far as the name
-// of an AppliedManifestWork, which adds a hash to it, has room. It is another one on each cluster: one that has
-// joined twice, under two names, would take their works for the same.
+// workName returns the name of the work of a set for a placement on a cluster. It begins with the name of the set, as far as the name
+// of an AppliedManifestWork, which adds a hash, has room. It differs on each cluster: a cluster that is registered twice, under two
+// names, would otherwise take the works of both for the same.
 func workName(set *workv1alpha1.ManifestWorkReplicaSet, placement, cluster string) string {
 	const longest, digits = 253 - 2*sha256.Size - 1, 10
 	sum := sha256.Sum256([]byte(set.Namespace + "/" + set.Name + "/" + placement + "/" + cluster))
@@ -234,13 +234,13 @@ func workName(set *workv1alpha1.ManifestWorkReplicaSet, placement, cluster strin
 	return name + "-" + hex.EncodeToString(sum[:])[:digits]
 }
 
-// namedFor tells whether a work has a name that it gets when it is made for the set: workName, or the one that an API server generates for
-// another hub software.
+// namedFor tells whether a work has the name of one that was created for the set: workName, or a name that the API server generated for
+// another implementation of the hub.
 func namedFor(set *workv1alpha1.ManifestWorkReplicaSet, w *work) bool {
-	if w.Name == workName(set, w.Labels[fleet.LabelPlacementName], w.Namespace) { // the set may not have the placement any more
+	if w.Name == workName(set, w.Labels[fleet.LabelPlacementName], w.Namespace) { // the set may no longer have the placement
 		return true
 	}
-	for _, ref := range set.Spec.PlacementRefs { // the label of a long name is another one
+	for _, ref := range set.Spec.PlacementRefs { // the label of a long name differs from it
 		if w.Name == workName(set, ref.Name, w.Namespace) {
 			return true
 		}

@@ -22,7 +22,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/retry"
 )
 
-// workers is how many works are looked at at once.
+// workers is how many works are reconciled at once.
 const workers = 5
 
 // Options configure the controller.
@@ -70,7 +70,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if left := at.Sub(c.clock.Now()); left > 0 {
 		return ctrl.Result{RequeueAfter: left}, nil
 	}
-	// Whoever changes the work at the last moment, such as its TTL, is asked again.
+	// With the precondition, a work that is changed at the last moment, for example in its TTL, is reconciled again instead.
 	unchanged := client.Preconditions{UID: &work.UID, ResourceVersion: &work.ResourceVersion}
 	if err := c.client.Delete(ctx, work, unchanged); client.IgnoreNotFound(err) != nil {
 		return ctrl.Result{}, fmt.Errorf("delete ManifestWork %s, which is complete since long enough: %w", req, err)
@@ -79,7 +79,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, nil
 }
 
-// end is when the work is to be deleted, if that is known. A work of a ManifestWorkReplicaSet would only be made again.
+// end returns when the work is to be deleted, if that is known. A work of a ManifestWorkReplicaSet is not: it would be created again.
 func end(work *workv1.ManifestWork) (at time.Time, ends bool) {
 	if !work.DeletionTimestamp.IsZero() || work.Labels[fleet.LabelManifestWorkReplicaSet] != "" ||
 		work.Spec.DeleteOption == nil || work.Spec.DeleteOption.TTLSecondsAfterFinished == nil {
