@@ -23,6 +23,7 @@ import (
 	clientgotesting "k8s.io/client-go/testing"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/agent/work/conditions"
 	"github.com/capstan-io/capstan/internal/agent/work/tracker"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
@@ -244,7 +245,7 @@ func TestExplain(t *testing.T) {
 			c.asked.Store(r.UID, request{finalizers: finalizers})
 		}
 	}
-	want := &Delay{Left: 5, Dependents: true, Reasons: []string{
+	want := &conditions.Delay{Left: 5, Dependents: true, Reasons: []string{
 		"could not delete deployments default/0: broken",
 		"deployments.apps default/1 has the finalizers a",
 		"deployments.apps default/2 waits for the garbage collector of the cluster to delete its dependents (finalizer foregroundDeletion)",

@@ -3,7 +3,6 @@ package apply
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,10 +15,9 @@ import (
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/agent/work/applied"
+	"github.com/capstan-io/capstan/internal/agent/work/conditions"
 	"github.com/capstan-io/capstan/internal/agent/work/executor"
-	"github.com/capstan-io/capstan/internal/agent/work/ignore"
 	"github.com/capstan-io/capstan/internal/agent/work/tracker"
-	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/manifest"
 )
 
@@ -79,7 +77,7 @@ func (a *applier) applyOne(ctx context.Context, work *workv1.ManifestWork, owner
 	}
 	err := a.check(ctx, t)
 	if b := t.before; b != nil && b.err == nil && b.hash == o.hash && last.owner == owner.UID && a.unchanged(b) && !executor.IsRefusal(err) {
-		o.uid, o.revision, o.presence, o.manifest, o.withheld = b.uid, b.revision, present, b.manifest, b.withheld
+		o.uid, o.revision, o.presence, o.manifest, o.withheld = b.uid, b.revision, conditions.Present, b.manifest, b.withheld
 		return o // an authorizer that does not answer takes nothing back
 	}
 	var live *unstructured.Unstructured
@@ -94,7 +92,8 @@ func (a *applier) applyOne(ctx context.Context, work *workv1.ManifestWork, owner
 		return o
 	}
 	a.tracked.Saw(o.object(), live)
-	o.uid, o.revision, o.presence, o.live = live.GetUID(), tracker.RevisionOf(o.mapping.Resource.GroupResource(), live), present, live
+	o.uid, o.revision = live.GetUID(), tracker.RevisionOf(o.mapping.Resource.GroupResource(), live)
+	o.presence, o.live = conditions.Present, live
 	return o
 }
 
@@ -111,7 +110,7 @@ func (a *applier) check(ctx context.Context, t *task) error {
 // fail records why the manifest is not applied. Whether the object exists is told all the same.
 func (a *applier) fail(ctx context.Context, t *task, err error) {
 	t.err = fmt.Errorf("%s: %w", t.identity, a.explain(ctx, t.object(), err))
-	if t.presence == unknown {
+	if t.presence == conditions.Unknown {
 		t.presence = a.look(ctx, t.object())
 	}
 	if t.before != nil {
@@ -120,22 +119,22 @@ func (a *applier) fail(ctx context.Context, t *task, err error) {
 }
 
 // look tells whether an object exists, from the watch if that knows.
-func (a *applier) look(ctx context.Context, o tracker.Object) presence {
+func (a *applier) look(ctx context.Context, o tracker.Object) conditions.Presence {
 	if revision, known := a.tracked.Revision(o); known {
 		if revision == "" {
-			return absent
+			return conditions.Absent
 		}
-		return present
+		return conditions.Present
 	}
 	live, err := a.objects.Resource(o.GroupVersionResource).Namespace(o.Namespace).Get(ctx, o.Name, metav1.GetOptions{})
 	switch {
 	case err == nil:
 		a.tracked.Saw(o, live)
-		return present
+		return conditions.Present
 	case apierrors.IsNotFound(err):
-		return absent
+		return conditions.Absent
 	default:
-		return unknown
+		return conditions.Unknown
 	}
 }
 
@@ -192,7 +191,7 @@ func (a *applier) unchanged(o *outcome) bool {
 func (a *applier) resolve(o *outcome, object *unstructured.Unstructured) error {
 	mapping, err := a.mapper.RESTMapping(o.identity.GroupKind(), o.identity.Version)
 	if meta.IsNoMatchError(err) {
-		o.presence = absent
+		o.presence = conditions.Absent
 		return fmt.Errorf("%s: the managed cluster has no kind %s in %s; install its CustomResourceDefinition, or correct apiVersion and kind",
 			o.identity, o.identity.Kind, o.identity.GroupVersion())
 	}
@@ -203,7 +202,7 @@ func (a *applier) resolve(o *outcome, object *unstructured.Unstructured) error {
 		object.SetNamespace("")
 		o.identity.Namespace = ""
 	} else if o.identity.Namespace == "" {
-		o.presence = absent
+		o.presence = conditions.Absent
 		return fmt.Errorf("%s: metadata.namespace is missing; a %s lives in a namespace", o.identity, o.identity.Kind)
 	}
 	o.mapping, o.resolved = mapping, true
@@ -215,13 +214,4 @@ func (a *applier) resolve(o *outcome, object *unstructured.Unstructured) error {
 // on to seek where it was.
 func (a *applier) rediscover(gvk schema.GroupVersionKind) {
 	_, _ = a.mapper.RESTMapping(schema.GroupKind{Group: gvk.Group}, gvk.Version)
-}
-
-// failure is the reason of the condition of a manifest that is not applied.
-func (o *outcome) failure() string {
-	var ignoring *ignore.Error
-	if errors.As(o.err, &ignoring) {
-		return fleet.ReasonAppliedManifestSSAIgnoreFieldError
-	}
-	return fleet.ReasonAppliedManifestFailed
 }

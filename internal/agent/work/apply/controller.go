@@ -8,15 +8,10 @@ package apply
 import (
 	"context"
 	"errors"
-	"fmt"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/util/workqueue"
@@ -26,20 +21,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/agent/work/applied"
+	"github.com/capstan-io/capstan/internal/agent/work/conditions"
 	"github.com/capstan-io/capstan/internal/agent/work/executor"
 	"github.com/capstan-io/capstan/internal/agent/work/observe"
 	"github.com/capstan-io/capstan/internal/agent/work/predecessor"
 	"github.com/capstan-io/capstan/internal/agent/work/tracker"
-	"github.com/capstan-io/capstan/internal/machinery/fleet"
-	"github.com/capstan-io/capstan/internal/machinery/manifest"
-	"github.com/capstan-io/capstan/internal/machinery/patch"
 	"github.com/capstan-io/capstan/internal/machinery/retry"
 )
 
@@ -151,7 +143,7 @@ func (c *Controller) reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return c.finish(ctx, work)
 	}
 	c.deletions.end(work.Name)
-	if isComplete(work) {
+	if conditions.IsComplete(work) {
 		c.forget(work.Name)
 		return ctrl.Result{}, nil
 	}
@@ -164,7 +156,7 @@ func (c *Controller) reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	last := c.passes.get(work.Name)
 	named := namedBy(work, last)
 	amw, err := c.begin(ctx, work, named)
-	if claimed := new(claimedError); errors.As(err, &claimed) {
+	if claimed := new(conditions.ClaimedError); errors.As(err, &claimed) {
 		return c.refuse(ctx, work, claimed)
 	}
 	if err != nil || amw == nil {
@@ -186,7 +178,7 @@ func (c *Controller) reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		recordErr = c.record(ctx, amw, outcomes)
 	})
 	both.Go(func() {
-		reportErr = c.report(ctx, work, outcomes, func() error { <-recorded; return recordErr })
+		reportErr = c.report(ctx, work, outcomes, func() bool { <-recorded; return recordErr == nil })
 	})
 	both.Wait()
 	if reportErr == nil {
@@ -201,235 +193,4 @@ func (c *Controller) reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	return ctrl.Result{RequeueAfter: c.conclude(outcomes, amw)}, nil
-}
-
-// begin puts the finalizer on the work and ensures its AppliedManifestWork, both at once: the finalizer has to come
-// before anything that it must clean up, and an AppliedManifestWork that owns nothing is not that. It returns nil while an
-// earlier AppliedManifestWork of the work is going away: the event of its end brings the work back here.
-func (c *Controller) begin(ctx context.Context, work *workv1.ManifestWork, named string) (*workv1.AppliedManifestWork, error) {
-	fresh := c.newApplied(work, named)
-	var holdErr, ensureErr error
-	var amw *workv1.AppliedManifestWork
-	var both sync.WaitGroup
-	if !controllerutil.ContainsFinalizer(work, fleet.FinalizerManifestWorkCleanup) {
-		both.Go(func() {
-			holdErr = c.backlog.observe(patch.AddFinalizer(ctx, c.hub, work, fleet.FinalizerManifestWorkCleanup))
-		})
-	}
-	both.Go(func() { amw, ensureErr = c.ensureApplied(ctx, fresh) })
-	both.Wait()
-	if holdErr == nil {
-		return amw, ensureErr
-	}
-	holdErr = fmt.Errorf("add the finalizer to ManifestWork %s: %w", fresh.Spec.ManifestWorkName, holdErr)
-	if amw == fresh {
-		// The work may have gone, and nothing would ever ask for the end of its AppliedManifestWork.
-		ensureErr = client.IgnoreNotFound(c.managed.Delete(ctx, amw))
-	}
-	return nil, errors.Join(holdErr, ensureErr)
-}
-
-// ensureApplied creates the AppliedManifestWork, or takes on the one that exists. It returns fresh if it created that, and nil while an
-// earlier one is being deleted. The error is a
-// *claimedError if it is another's.
-func (c *Controller) ensureApplied(ctx context.Context, fresh *workv1.AppliedManifestWork) (*workv1.AppliedManifestWork, error) {
-	name := fresh.Name
-	amw := &workv1.AppliedManifestWork{}
-	err := c.managed.Get(ctx, types.NamespacedName{Name: name}, amw)
-	switch {
-	case apierrors.IsNotFound(err):
-		if err := c.managed.Create(ctx, fresh); err != nil {
-			return nil, fmt.Errorf("create AppliedManifestWork %s: %w", name, err)
-		}
-		return fresh, nil
-	case err != nil:
-		return nil, fmt.Errorf("get AppliedManifestWork %s: %w", name, err)
-	}
-	if claimed := c.claimed(ctx, amw); claimed != nil {
-		return nil, claimed
-	}
-	if !amw.DeletionTimestamp.IsZero() {
-		return nil, nil
-	}
-	return amw, c.bringUpToDate(ctx, amw, fresh)
-}
-
-// bringUpToDate makes an earlier AppliedManifestWork say what a fresh one would, before anything is applied. What it named
-// and its status does not list goes to the status first: it may have been applied, and no annotation will tell.
-func (c *Controller) bringUpToDate(ctx context.Context, amw, fresh *workv1.AppliedManifestWork) error {
-	if amw.Annotations[fleet.AnnotationManifests] != fresh.Annotations[fleet.AnnotationManifests] {
-		if err := c.recordUnlisted(ctx, amw); err != nil {
-			return err
-		}
-	}
-	return c.describe(ctx, amw, fresh)
-}
-
-// describe makes the AppliedManifestWork say what a fresh one would, but for the status.
-func (c *Controller) describe(ctx context.Context, amw, fresh *workv1.AppliedManifestWork) error {
-	before := amw.DeepCopy()
-	controllerutil.AddFinalizer(amw, fleet.FinalizerAppliedManifestWorkCleanup)
-	amw.Spec.AgentID = fresh.Spec.AgentID
-	for _, key := range ownAnnotations {
-		if value, ok := fresh.Annotations[key]; ok {
-			metav1.SetMetaDataAnnotation(&amw.ObjectMeta, key, value)
-		} else {
-			delete(amw.Annotations, key)
-		}
-	}
-	if equality.Semantic.DeepEqual(before, amw) {
-		return nil
-	}
-	if err := c.managed.Patch(ctx, amw, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
-		return fmt.Errorf("take over AppliedManifestWork %s: %w", amw.Name, err)
-	}
-	return nil
-}
-
-// recordUnlisted lists in the status what was named and may have been applied without being listed. Mostly, that is nothing:
-// an agent that was not interrupted has listed it all.
-func (c *Controller) recordUnlisted(ctx context.Context, amw *workv1.AppliedManifestWork) error {
-	unrecorded, err := applied.Unrecorded(c.managed.RESTMapper(), amw)
-	if err != nil {
-		return err
-	}
-	return c.writeInventory(ctx, amw, append(slices.Clone(amw.Status.AppliedResources), unrecorded...))
-}
-
-// ownAnnotations are those of an AppliedManifestWork that the agent keeps up to date.
-var ownAnnotations = []string{fleet.AnnotationManifests, fleet.AnnotationPropagationPolicy, fleet.AnnotationClusterName}
-
-func (c *Controller) newApplied(work *workv1.ManifestWork, named string) *workv1.AppliedManifestWork {
-	amw := &workv1.AppliedManifestWork{Spec: workv1.AppliedManifestWorkSpec{
-		HubHash: c.HubHash, AgentID: c.AgentID, ManifestWorkName: work.Name,
-	}}
-	amw.Name = fleet.AppliedManifestWorkName(c.HubHash, work.Name)
-	amw.Labels = maps.Clone(work.Labels)
-	amw.Finalizers = []string{fleet.FinalizerAppliedManifestWorkCleanup}
-	amw.Annotations = map[string]string{fleet.AnnotationClusterName: c.Namespace}
-	if named != "" {
-		amw.Annotations[fleet.AnnotationManifests] = named
-	}
-	if manifest.NamesForeground(work.Spec.DeleteOption) {
-		amw.Annotations[fleet.AnnotationPropagationPolicy] = string(metav1.DeletePropagationForeground)
-	}
-	return amw
-}
-
-// namedBy is what the work names, as its AppliedManifestWork writes it down.
-func namedBy(work *workv1.ManifestWork, last *pass) string {
-	if last != nil && last.work == work.UID && last.generation == work.Generation {
-		return last.named
-	}
-	var named []manifest.Identity
-	for _, m := range manifest.Decode(work.Spec.Workload.Manifests) {
-		if m.Err == nil {
-			named = append(named, manifest.Identify(m.Object))
-		}
-	}
-	return applied.EncodeNamed(named)
-}
-
-// record writes down what the work owns and takes away what it owned before, in that order: after a crash in
-// between it is still known what there is to take away.
-func (c *Controller) record(ctx context.Context, amw *workv1.AppliedManifestWork, outcomes []outcome) error {
-	owned, obsolete := inventory(amw.Status.AppliedResources, outcomes)
-	if err := c.writeInventory(ctx, amw, append(owned, obsolete...)); err != nil || len(obsolete) == 0 {
-		return err
-	}
-	remaining, removeErr := c.cluster.Remove(ctx, amw, obsolete)
-	return errors.Join(removeErr, c.writeInventory(ctx, amw, append(owned, remaining...)))
-}
-
-// writeInventory writes down what the AppliedManifestWork owns, in the order of the API.
-func (c *Controller) writeInventory(ctx context.Context, amw *workv1.AppliedManifestWork,
-	resources []workv1.AppliedManifestResourceMeta) error {
-	resources = applied.Sorted(resources)
-	if equality.Semantic.DeepEqual(amw.Status.AppliedResources, resources) {
-		return nil
-	}
-	amw.Status.AppliedResources = resources
-	if err := c.managed.Status().Update(ctx, amw); err != nil {
-		return fmt.Errorf("update the status of AppliedManifestWork %s: %w", amw.Name, err)
-	}
-	return nil
-}
-
-// untrack ends the interest in what the work no longer names and never owned, such as what could not be applied. What it
-// owned is tracked until it has gone.
-func (c *Controller) untrack(last *pass, outcomes []outcome, amw *workv1.AppliedManifestWork) {
-	if last == nil {
-		return
-	}
-	needed := make(map[tracker.Object]bool, len(outcomes)+len(amw.Status.AppliedResources))
-	for i := range outcomes {
-		if outcomes[i].resolved {
-			needed[outcomes[i].object()] = true
-		}
-	}
-	for _, r := range amw.Status.AppliedResources {
-		needed[applied.Object(r)] = true
-	}
-	for i := range last.outcomes {
-		if o := &last.outcomes[i]; o.resolved && !needed[o.object()] {
-			c.tracked.Forget(amw.Name, o.object())
-		}
-	}
-}
-
-// conclude is when to take another look at what no event tells of; 0 is never.
-func (c *Controller) conclude(outcomes []outcome, amw *workv1.AppliedManifestWork) time.Duration {
-	again := c.untilRecheck(outcomes)
-	if !c.isWatched(outcomes, amw) && (again == 0 || again > unwatched) {
-		return unwatched
-	}
-	return again
-}
-
-// untilRecheck is how long the rights of the executor are known to be what they were in the pass; 0 is for ever.
-func (c *Controller) untilRecheck(outcomes []outcome) time.Duration {
-	var first time.Time
-	for i := range outcomes {
-		if at := outcomes[i].recheck; outcomes[i].err == nil && !at.IsZero() && (first.IsZero() || at.Before(first)) {
-			first = at
-		}
-	}
-	if first.IsZero() {
-		return 0
-	}
-	return max(first.Sub(c.Clock.Now()), time.Nanosecond)
-}
-
-// isWatched tells whether events tell of all objects of the work.
-func (c *Controller) isWatched(outcomes []outcome, amw *workv1.AppliedManifestWork) bool {
-	for _, o := range outcomes {
-		if o.err != nil || o.frozen {
-			continue
-		}
-		if _, known := c.tracked.Revision(o.object()); !known {
-			return false
-		}
-	}
-	for _, r := range amw.Status.AppliedResources { // some may be on their way out
-		if _, known := c.tracked.Revision(applied.Object(r)); !known {
-			return false
-		}
-	}
-	return true
-}
-
-// settled tells whether the last pass over this very work went well, and nothing has changed since.
-func (c *Controller) settled(last *pass, work *workv1.ManifestWork, amw *workv1.AppliedManifestWork) bool {
-	if last == nil || last.work != work.UID || last.generation != work.Generation || last.owner != amw.UID {
-		return false
-	}
-	now := c.Clock.Now()
-	for _, o := range last.outcomes {
-		if o.err != nil || !o.frozen && !c.applier.unchanged(&o) || !o.recheck.IsZero() && !now.Before(o.recheck) {
-			return false
-		}
-	}
-	owned, obsolete := inventory(amw.Status.AppliedResources, last.outcomes)
-	return len(obsolete) == 0 && equality.Semantic.DeepEqual(applied.Sorted(owned), amw.Status.AppliedResources) &&
-		!c.updateStatus(work.DeepCopy(), last.outcomes)
 }

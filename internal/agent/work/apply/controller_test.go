@@ -2,11 +2,8 @@ package apply
 
 import (
 	"context"
-	"errors"
-	"strings"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,22 +13,9 @@ import (
 	"k8s.io/client-go/metadata/fake"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
-	"github.com/capstan-io/capstan/internal/agent/work/applied"
 	"github.com/capstan-io/capstan/internal/agent/work/tracker"
 	"github.com/capstan-io/capstan/internal/machinery/manifest"
 )
-
-// WK-21: a message is never longer than a condition can hold, nor half a letter.
-func TestLongErrors(t *testing.T) {
-	t.Parallel()
-	o := outcome{err: errors.New(strings.Repeat("ä", 40000))}
-	outcomes := []outcome{o, o, o, o}
-	for _, message := range []string{o.appliedCondition().Message, appliedCondition(&workv1.ManifestWork{}, outcomes).Message} {
-		if len(message) > 4096 || !utf8.ValidString(message) || !strings.Contains(message, "ää ...") {
-			t.Errorf("a message of %d bytes: %.200s", len(message), message)
-		}
-	}
-}
 
 // What a work names no more is not tracked any more, even if it never came to be; what it owns and what it names are.
 func TestUntrack(t *testing.T) {
@@ -67,29 +51,5 @@ func TestUntrack(t *testing.T) {
 	}
 	if _, known := tracked.Revision(last.outcomes[2].object()); known {
 		t.Error("what never came to be is still tracked")
-	}
-}
-
-// WK-14: what holds up a deletion is in the condition, with what to do about it, and no longer than a condition can hold.
-func TestDeletingSaysWhy(t *testing.T) {
-	t.Parallel()
-	w := &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: "prod1", Name: "web"}}
-	const usual = "What the work has applied is being deleted from the managed cluster"
-	long := strings.Repeat("x", 2000)
-	for want, delay := range map[string]*applied.Delay{
-		usual: nil,
-		usual + ". There is no progress, with 1 object left: services web/web has the finalizers a": {Left: 1,
-			Reasons: []string{"services web/web has the finalizers a"}},
-		usual + ". There is no progress, with 3 objects left: one; and 2 more. If the cluster runs no garbage collector, that has no end; to wait for no dependents, run: " +
-			`kubectl -n prod1 patch manifestwork web --type=merge -p '{"spec":{"deleteOption":null}}'`: {Left: 3, Reasons: []string{"one"},
-			Dependents: true},
-	} {
-		if got := deleting(w, delay); got != want {
-			t.Errorf("%s\nwant\n%s", got, want)
-		}
-	}
-	if got := deleting(w, &applied.Delay{Left: 9, Reasons: []string{long, long, long}, Dependents: true}); len(got) > 32768 ||
-		!strings.Contains(got, "and 6 more") {
-		t.Errorf("%d bytes: %s", len(got), got)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/agent/work/conditions"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
@@ -46,7 +47,7 @@ func statusOf(work *workv1.ManifestWork, o *outcome) *workv1.ManifestCondition {
 	for i := range work.Status.ResourceStatus.Manifests {
 		r := work.Status.ResourceStatus.Manifests[i].ResourceMeta
 		same := r.Group == o.identity.Group && r.Kind == o.identity.Kind && r.Namespace == o.identity.Namespace && r.Name == o.identity.Name
-		if same && (o.identity.Name != "" || r.Ordinal == int32(o.ordinal)) {
+		if same && (o.identity.Name != "" || int(r.Ordinal) == o.ordinal) {
 			return &work.Status.ResourceStatus.Manifests[i]
 		}
 	}
@@ -57,10 +58,10 @@ func statusOf(work *workv1.ManifestWork, o *outcome) *workv1.ManifestCondition {
 func (c *Controller) tell(work *workv1.ManifestWork, n news, all int) {
 	if len(n.failed) > 0 {
 		c.Record(work, corev1.EventTypeWarning, fleet.EventManifestApplyFailed, "Apply",
-			clipTo(fmt.Sprintf("%d of %d manifests failed to apply: %s", len(n.failed), all, summary(n.failed)), maxNote))
+			conditions.Clip(fmt.Sprintf("%d of %d manifests failed to apply: %s", len(n.failed), all, conditions.Summary(n.failed)), maxNote))
 	}
 	if len(n.recovered) > 0 {
 		c.Record(work, corev1.EventTypeNormal, fleet.EventManifestApplyRecovered, "Apply",
-			clipTo(fmt.Sprintf("%d of %d manifests are applied after failures: %s", len(n.recovered), all, summary(n.recovered)), maxNote))
+			conditions.Clip(fmt.Sprintf("%d of %d manifests are applied after failures: %s", len(n.recovered), all, conditions.Summary(n.recovered)), maxNote))
 	}
 }

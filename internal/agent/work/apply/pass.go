@@ -2,7 +2,6 @@ package apply
 
 import (
 	"errors"
-	"slices"
 	"sync"
 	"time"
 
@@ -12,7 +11,7 @@ import (
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/agent/work/applied"
-	"github.com/capstan-io/capstan/internal/agent/work/observe"
+	"github.com/capstan-io/capstan/internal/agent/work/conditions"
 	"github.com/capstan-io/capstan/internal/agent/work/tracker"
 	"github.com/capstan-io/capstan/internal/machinery/manifest"
 )
@@ -43,7 +42,7 @@ type outcome struct {
 	hash     string
 	manifest *unstructured.Unstructured
 	// presence tells whether the object exists.
-	presence presence
+	presence conditions.Presence
 	// err is why the manifest is not applied.
 	err error
 	// frozen manifests are complete, and left as they are.
@@ -54,22 +53,26 @@ type outcome struct {
 	withheld bool
 	// question is what the hub is to be told of the object, and live is the object if the pass read all of it, until the
 	// question is asked.
-	question observe.Question
+	question conditions.Question
 	live     *unstructured.Unstructured
 }
-
-// presence of an object on the managed cluster.
-type presence int
-
-const (
-	unknown presence = iota
-	present
-	absent
-)
 
 func (o *outcome) object() tracker.Object {
 	return tracker.Object{GroupVersionResource: o.mapping.Resource, NamespacedName: types.NamespacedName{Namespace: o.identity.Namespace,
 		Name: o.identity.Name}}
+}
+
+// resourceMeta is how the status of a work names the manifest's object.
+func (o *outcome) resourceMeta() workv1.ManifestResourceMeta {
+	resource := workv1.ManifestResourceMeta{
+		Ordinal: int32(o.ordinal), //nolint:gosec // an object has no room for that many manifests
+		Group:   o.identity.Group, Version: o.identity.Version, Kind: o.identity.Kind,
+		Name: o.identity.Name, Namespace: o.identity.Namespace,
+	}
+	if o.resolved {
+		resource.Resource = o.mapping.Resource.Resource
+	}
+	return resource
 }
 
 // resource is how an AppliedManifestWork records the object.
@@ -99,58 +102,6 @@ func failures(outcomes []outcome) error {
 		errs = append(errs, o.err)
 	}
 	return errors.Join(errs...)
-}
-
-// inventory is what a work owns after a pass, and what it no longer owns of what it did before. What could not be applied
-// this time stays owned if it was. A change of version alone is none.
-func inventory(before []workv1.AppliedManifestResourceMeta, outcomes []outcome) (owned, obsolete []workv1.AppliedManifestResourceMeta) {
-	recorded := make(map[workv1.ResourceIdentifier]workv1.AppliedManifestResourceMeta, len(before))
-	for _, r := range before {
-		recorded[r.ResourceIdentifier] = r
-	}
-	named := make(map[workv1.ResourceIdentifier]bool, len(outcomes))
-	for i := range outcomes {
-		o := &outcomes[i]
-		if !o.resolved {
-			continue
-		}
-		r := o.resource()
-		if named[r.ResourceIdentifier] {
-			continue
-		}
-		named[r.ResourceIdentifier] = true
-		if !o.owned && !o.frozen && o.err == nil {
-			continue // it was let go
-		}
-		if old, ok := recorded[r.ResourceIdentifier]; ok && o.uid == "" {
-			r = old
-		}
-		_, wasOwned := recorded[r.ResourceIdentifier]
-		if r.UID != "" && (o.owned || wasOwned) {
-			owned = append(owned, r)
-		}
-	}
-	for _, r := range before {
-		switch {
-		case named[r.ResourceIdentifier]:
-		case mayStandFor(outcomes, r):
-			owned = append(owned, r) // nothing is taken away on a guess
-		default:
-			obsolete = append(obsolete, r)
-		}
-	}
-	return owned, obsolete
-}
-
-// mayStandFor tells whether a manifest that cannot be read, or whose kind the cluster does not know now, may be about the
-// resource.
-func mayStandFor(outcomes []outcome, r workv1.AppliedManifestResourceMeta) bool {
-	return slices.ContainsFunc(outcomes, func(o outcome) bool {
-		if o.resolved {
-			return false
-		}
-		return o.identity.Name == "" || o.identity.Group == r.Group && o.identity.Name == r.Name && o.identity.Namespace == r.Namespace
-	})
 }
 
 // passes are the last passes by the name of their work.

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/util/retry"
 
 	"github.com/capstan-io/capstan/internal/agent/work/applied"
+	"github.com/capstan-io/capstan/internal/agent/work/conditions"
 	"github.com/capstan-io/capstan/internal/machinery/manifest"
 )
 
@@ -30,7 +31,7 @@ func (w *writer) update(ctx context.Context, t *task) (*unstructured.Unstructure
 	if !t.owned {
 		t.disownInManifest()
 	}
-	if t.before == nil || t.before.presence != present {
+	if t.before == nil || t.before.presence != conditions.Present {
 		if live, err := w.create(ctx, t); !apierrors.IsAlreadyExists(err) {
 			return live, err
 		}
@@ -90,7 +91,7 @@ func (t *task) lastApplied(live *unstructured.Unstructured) *unstructured.Unstru
 
 // createOnly implements the update strategy CreateOnly: of an object that exists, only the owner references are updated.
 func (w *writer) createOnly(ctx context.Context, t *task) (*unstructured.Unstructured, error) {
-	if t.before == nil || t.before.presence != present {
+	if t.before == nil || t.before.presence != conditions.Present {
 		if live, err := w.create(ctx, t); !apierrors.IsAlreadyExists(err) {
 			return live, err
 		}
@@ -110,19 +111,19 @@ func (w *writer) createOnly(ctx context.Context, t *task) (*unstructured.Unstruc
 func (w *writer) readOnly(ctx context.Context, t *task) (*unstructured.Unstructured, error) {
 	live, err := w.resource.Get(ctx, t.identity.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		t.presence = absent
+		t.presence = conditions.Absent
 		return nil, errors.New("the object does not exist; under the update strategy ReadOnly it is not made")
 	}
 	if err != nil {
 		return nil, err
 	}
-	t.presence, t.uid = present, live.GetUID()
+	t.presence, t.uid = conditions.Present, live.GetUID()
 	return w.own(ctx, t, live)
 }
 
 func (w *writer) create(ctx context.Context, t *task) (*unstructured.Unstructured, error) {
 	live, err := w.resource.Create(ctx, manifest.ForCreate(t.required), metav1.CreateOptions{FieldManager: fieldManager, DryRun: w.dryRun})
-	t.presence = unknown // an API server that refuses may not have looked for the object
+	t.presence = conditions.Unknown // an API server that refuses may not have looked for the object
 	return live, err
 }
 
@@ -132,7 +133,7 @@ func (w *writer) get(ctx context.Context, t *task) (*unstructured.Unstructured, 
 	if err != nil {
 		return nil, err
 	}
-	t.presence, t.uid = present, live.GetUID()
+	t.presence, t.uid = conditions.Present, live.GetUID()
 	if live.GetDeletionTimestamp() != nil {
 		return nil, fmt.Errorf("the object is being deleted since %s and is applied again when it has gone; it waits for the finalizers %q",
 			live.GetDeletionTimestamp(), live.GetFinalizers())

@@ -22,6 +22,7 @@ import (
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/agent/work/applied"
+	"github.com/capstan-io/capstan/internal/agent/work/conditions"
 	"github.com/capstan-io/capstan/internal/agent/work/tracker"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
@@ -218,7 +219,7 @@ func TestDelay(t *testing.T) {
 		}
 		<-time.After(quiet)
 		b.pass()
-		want := &applied.Delay{Left: 2, Dependents: true, Reasons: []string{
+		want := &conditions.Delay{Left: 2, Dependents: true, Reasons: []string{
 			"configmaps default/cm-0 waits for the garbage collector of the cluster to delete its dependents (finalizer foregroundDeletion)",
 			"configmaps default/cm-4 is being deleted",
 		}}

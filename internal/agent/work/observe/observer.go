@@ -10,27 +10,17 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/capstan-io/capstan/internal/agent/work/conditions"
 	"github.com/capstan-io/capstan/internal/agent/work/tracker"
-	"github.com/capstan-io/capstan/internal/machinery/manifest/conditions"
-)
-
-// Objects are read, and owners called, at once as often as burst after a quiet time, which a Deployment needs to become
-// available, and not more often than once in an interval in the long run.
-const (
-	interval = 250 * time.Millisecond
-	burst    = 5
 )
 
 // The wait before an object that could not be read is tried again doubles from the first to the last.
@@ -77,32 +67,10 @@ type observed struct {
 
 // question of one owner about one object, and the last answer.
 type question struct {
-	Question
-	reading *Reading
+	conditions.Question
+	reading *conditions.Reading
 	version string // of the object that was read
 }
-
-// pace is that of something that may not be done too often.
-type pace struct {
-	limit *rate.Limiter
-	// due is from when it is put into its queue until it begins, and not until a time: the queue may be late, and does not take
-	// a second entry beside one that it is late with.
-	due bool
-}
-
-func newPace() *pace { return &pace{limit: rate.NewLimiter(rate.Every(interval), burst)} }
-
-// next is how long to wait until it may be done again. It need not be queued at all if it already is.
-func (p *pace) next(now time.Time) (after time.Duration, queue bool) {
-	if p.due {
-		return 0, false
-	}
-	p.due = true
-	return p.limit.ReserveN(now, 1).DelayFrom(now), true
-}
-
-// begin is to be called before anything is read, so that what changes from then on is not missed.
-func (p *pace) begin() { p.due = false }
 
 // New returns an Observer of what the tracker tracks.
 func New(objects dynamic.Interface, tracked *tracker.Tracker, o Options) *Observer {
@@ -125,89 +93,6 @@ func (o *Observer) Listen(f func(owner string)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.listener = f
-}
-
-// Ask registers the question that an owner has about a tracked object, in place of an earlier one. live is the object as the
-// caller has just left it, or nil if it did not read it. The answer, if there is one yet, is that of Reading.
-func (o *Observer) Ask(owner string, object tracker.Object, q Question, live *unstructured.Unstructured) {
-	asked := o.register(owner, object, q)
-	if live != nil {
-		o.answer(object, owner, asked, o.read(live, q), live.GetResourceVersion())
-		o.catchUp(object, owner, asked)
-		return
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if asked.reading == nil {
-		o.schedule(object, "")
-	}
-}
-
-// catchUp has the object read if it has changed since the question was answered. The watch may have told of that before there
-// was a question.
-func (o *Observer) catchUp(object tracker.Object, owner string, asked *question) {
-	known := o.tracked.Version(object) // without the lock: the tracker calls with its own
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	about := o.observed[object]
-	if about == nil || about.questions[owner] != asked || known == "" || known == asked.version || older(known, asked.version) {
-		return
-	}
-	if !older(known, about.version) {
-		o.schedule(object, known)
-	}
-}
-
-// register returns the question as it is kept.
-func (o *Observer) register(owner string, object tracker.Object, q Question) *question {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	about := o.observed[object]
-	if about == nil {
-		about = &observed{pace: newPace(), questions: map[string]*question{}}
-		o.observed[object] = about
-	}
-	if o.owners[owner] == nil {
-		o.owners[owner] = newPace()
-	}
-	asked := about.questions[owner]
-	if asked == nil || !equality.Semantic.DeepEqual(asked.Question, q) {
-		asked = &question{Question: q}
-		about.questions[owner] = asked
-	}
-	return asked
-}
-
-// Reading is the answer to the owner's question about the object; nil if there is none yet.
-func (o *Observer) Reading(owner string, object tracker.Object) *Reading {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	about := o.observed[object]
-	if about == nil || about.questions[owner] == nil {
-		return nil
-	}
-	return about.questions[owner].reading
-}
-
-// Forget drops the owner's question about the object, if there is one.
-func (o *Observer) Forget(owner string, object tracker.Object) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	about := o.observed[object]
-	if about == nil {
-		return
-	}
-	delete(about.questions, owner)
-	if len(about.questions) == 0 {
-		delete(o.observed, object)
-	}
-}
-
-// ForgetOwner drops what is left of an owner that has no questions any more.
-func (o *Observer) ForgetOwner(owner string) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	delete(o.owners, owner)
 }
 
 // changed is called by the tracker. All that was read of an object before it was restored is out of date, whatever its version.
@@ -308,11 +193,11 @@ func (o *Observer) observe(ctx context.Context, object tracker.Object) error {
 	for owner, asked := range questions {
 		switch {
 		case err == nil:
-			o.tell(owner, o.answer(object, owner, asked, o.read(live, asked.Question), live.GetResourceVersion()))
+			o.tell(owner, o.answer(object, owner, asked, o.evaluator.Read(live, asked.Question, o.MaxJSONRawLength), live.GetResourceVersion()))
 		case apierrors.IsNotFound(err):
-			o.tell(owner, o.answer(object, owner, asked, absent(asked.Question), version))
+			o.tell(owner, o.answer(object, owner, asked, conditions.NotFound(asked.Question), version))
 		case o.toRead.NumRequeues(object) >= maxReadFailures:
-			o.tell(owner, o.answer(object, owner, asked, unreadable(asked.Question, err), version))
+			o.tell(owner, o.answer(object, owner, asked, conditions.Unreadable(asked.Question, err), version))
 		}
 	}
 	return client.IgnoreNotFound(err)
@@ -335,11 +220,11 @@ func (o *Observer) beginRead(object tracker.Object) (questions map[string]*quest
 }
 
 // answer takes in a reading, unless the question or the reading is out of date, and tells whether it is news.
-func (o *Observer) answer(object tracker.Object, owner string, asked *question, reading *Reading, version string) (news bool) {
+func (o *Observer) answer(object tracker.Object, owner string, asked *question, reading *conditions.Reading, version string) (news bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	about := o.observed[object]
-	if about == nil || about.questions[owner] != asked || older(version, asked.version) {
+	if about == nil || about.questions[owner] != asked || tracker.IsOlder(version, asked.version) {
 		return false
 	}
 	news = !equality.Semantic.DeepEqual(asked.reading, reading)
@@ -357,10 +242,4 @@ func (o *Observer) tell(owner string, news bool) {
 	if after, queue := o.owners[owner].next(o.Clock.Now()); queue {
 		o.toCall.AddAfter(owner, after)
 	}
-}
-
-// older tells whether resource version a comes before b. What cannot be compared is taken for news.
-func older(a, b string) bool {
-	order, err := resourceversion.CompareResourceVersion(a, b)
-	return err == nil && order < 0
 }

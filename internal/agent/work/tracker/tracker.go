@@ -129,7 +129,7 @@ func (t *Tracker) Saw(o Object, live metav1.Object) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if k := t.kinds[o.GroupVersionResource]; k != nil {
-		if tracked := k.objects[o.NamespacedName]; tracked != nil && !older(live.GetResourceVersion(), tracked.version) {
+		if tracked := k.objects[o.NamespacedName]; tracked != nil && !IsOlder(live.GetResourceVersion(), tracked.version) {
 			tracked.version, tracked.revision, tracked.known = live.GetResourceVersion(), RevisionOf(o.GroupResource(), live), true
 			tracked.soleWork = soleWork(live)
 		}
@@ -174,6 +174,8 @@ func (t *Tracker) Alone(o Object, work types.UID) (version string, revision Revi
 }
 
 // watch starts the reflector of a kind.
+//
+//nolint:contextcheck // it goes on when the call that began it has ended
 func (t *Tracker) watch(resource schema.GroupVersionResource) *kind {
 	ctx, cancel := context.WithCancel(t.ctx)
 	k := &kind{tracker: t, resource: resource, objects: map[types.NamespacedName]*object{}, stop: cancel}
@@ -234,9 +236,9 @@ func (k *kind) Replace(all []any, version string) error {
 			present[nameOf(live)] = live
 		}
 	}
-	restored := older(version, k.delivered)
+	restored := IsOlder(version, k.delivered)
 	for name, tracked := range k.objects {
-		if !restored && older(version, tracked.version) {
+		if !restored && IsOlder(version, tracked.version) {
 			continue
 		}
 		if live := present[name]; live != nil {
@@ -261,7 +263,7 @@ func (k *kind) Resync() error { return nil }
 
 // observe takes in what the watch says of a change, unless something newer is known.
 func (k *kind) observe(name types.NamespacedName, version string, live metav1.Object) {
-	if tracked := k.objects[name]; tracked != nil && !older(version, tracked.version) {
+	if tracked := k.objects[name]; tracked != nil && !IsOlder(version, tracked.version) {
 		k.take(name, version, live, false)
 	}
 }
@@ -274,7 +276,7 @@ func (k *kind) take(name types.NamespacedName, version string, live metav1.Objec
 		revision, sole = RevisionOf(k.resource.GroupResource(), live), soleWork(live)
 	}
 	tracked := k.objects[name]
-	restored = restored || older(version, tracked.version)
+	restored = restored || IsOlder(version, tracked.version)
 	changed, touched := !tracked.known || tracked.revision != revision, tracked.version != version || restored
 	tracked.version, tracked.revision, tracked.soleWork, tracked.known = version, revision, sole, true
 	if touched {
@@ -295,8 +297,8 @@ func (k *kind) tellOwners(tracked *object) {
 	}
 }
 
-// older tells whether resource version a comes before b. What cannot be compared is taken for news.
-func older(a, b string) bool {
+// IsOlder tells whether resource version a comes before b. Versions that cannot be compared are taken to be news: a is not older.
+func IsOlder(a, b string) bool {
 	order, err := resourceversion.CompareResourceVersion(a, b)
 	return err == nil && order < 0
 }

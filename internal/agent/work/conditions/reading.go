@@ -1,4 +1,4 @@
-package observe
+package conditions
 
 import (
 	"errors"
@@ -9,12 +9,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
-	"github.com/capstan-io/capstan/internal/machinery/manifest/conditions"
 	"github.com/capstan-io/capstan/internal/machinery/manifest/feedback"
 	"github.com/capstan-io/capstan/internal/machinery/manifest/objecthealth"
 )
 
-// Question is what an owner wants to know of an object.
+// Question is what a work wants to know of an object.
 type Question struct {
 	FeedbackRules  []workv1.FeedbackRule
 	ConditionRules []workv1.ConditionRule
@@ -32,15 +31,6 @@ func (q Question) isRuled(condition string) bool {
 	return slices.ContainsFunc(q.ConditionRules, func(r workv1.ConditionRule) bool { return r.Condition == condition })
 }
 
-// Pending is the answer as long as the object has not been read.
-func Pending(q Question) *Reading {
-	r := &Reading{}
-	r.derive(q, func() objecthealth.Health {
-		return objecthealth.Health{Phase: objecthealth.InProgress, Message: "its state has not been read yet"}
-	})
-	return r
-}
-
 // Reading is the answer to a Question.
 type Reading struct {
 	// Values are those of the feedback rules.
@@ -51,12 +41,12 @@ type Reading struct {
 	Failure string
 }
 
-// read answers a question about an object.
-func (o *Observer) read(object *unstructured.Unstructured, q Question) *Reading {
+// Read answers a question about an object. maxJSONRaw is the most bytes of a value of type JsonRaw; 0 is for none.
+func (e *Evaluator) Read(object *unstructured.Unstructured, q Question, maxJSONRaw int) *Reading {
 	r := &Reading{}
 	var feedbackErr, rulesErr error
-	r.Values, feedbackErr = feedback.Values(object, q.FeedbackRules, o.MaxJSONRawLength)
-	r.Conditions, rulesErr = o.evaluator.Evaluate(object, q.ConditionRules)
+	r.Values, feedbackErr = feedback.Values(object, q.FeedbackRules, maxJSONRaw)
+	r.Conditions, rulesErr = e.Evaluate(object, q.ConditionRules)
 	if err := errors.Join(feedbackErr, rulesErr); err != nil {
 		r.Failure = err.Error()
 	}
@@ -64,40 +54,49 @@ func (o *Observer) read(object *unstructured.Unstructured, q Question) *Reading 
 	return r
 }
 
+// NotFound is the answer if the object does not exist.
+func NotFound(q Question) *Reading {
+	r := &Reading{}
+	if len(q.FeedbackRules) > 0 || len(q.ConditionRules) > 0 {
+		r.Failure = "the object does not exist on the managed cluster"
+	}
+	r.deriveInProgress(q, "the object does not exist")
+	return r
+}
+
+// Unreadable is the answer if reading the object fails.
+func Unreadable(q Question, err error) *Reading {
+	r := &Reading{Failure: fmt.Sprintf("the object cannot be read: %v", err)}
+	r.deriveInProgress(q, r.Failure)
+	return r
+}
+
+// Withheld is the answer if the executor of the work is not known to have the right to read the object.
+func Withheld(q Question) *Reading {
+	return Unreadable(q, errors.New("the executor of the work lacks the verb get, or that could not be found out"))
+}
+
+// notRead is the answer as long as the object has not been read.
+func notRead(q Question) *Reading {
+	r := &Reading{}
+	r.deriveInProgress(q, "its state has not been read yet")
+	return r
+}
+
 // derive adds the conditions that come without rules, unless there are rules for them.
-func (r *Reading) derive(q Question, of func() objecthealth.Health) {
+func (r *Reading) derive(q Question, health func() objecthealth.Health) {
 	if !q.Health {
 		return
 	}
-	for _, cond := range conditions.Derive(of()) {
+	for _, cond := range ofHealth(health()) {
 		if !q.isRuled(cond.Type) {
 			r.Conditions = append(r.Conditions, cond)
 		}
 	}
 }
 
-// absent is the answer if there is no object.
-func absent(q Question) *Reading {
-	r := &Reading{}
-	if len(q.FeedbackRules) > 0 || len(q.ConditionRules) > 0 {
-		r.Failure = "the object does not exist on the managed cluster"
-	}
+func (r *Reading) deriveInProgress(q Question, message string) {
 	r.derive(q, func() objecthealth.Health {
-		return objecthealth.Health{Phase: objecthealth.InProgress, Message: "the object does not exist"}
+		return objecthealth.Health{Phase: objecthealth.InProgress, Message: message}
 	})
-	return r
-}
-
-// unreadable is the answer if the object cannot be got. It is tried again.
-func unreadable(q Question, err error) *Reading {
-	r := &Reading{Failure: fmt.Sprintf("the object cannot be read: %v", err)}
-	r.derive(q, func() objecthealth.Health {
-		return objecthealth.Health{Phase: objecthealth.InProgress, Message: r.Failure}
-	})
-	return r
-}
-
-// Withheld is the answer if the executor of the work is not known to have the right to read the object.
-func Withheld(q Question) *Reading {
-	return unreadable(q, errors.New("the executor of the work lacks the verb get, or that could not be found out"))
 }

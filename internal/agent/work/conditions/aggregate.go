@@ -14,9 +14,9 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// IsDerived tells whether a condition of a manifest comes from a rule or from the health of the object, and so has to go when
+// isDerived tells whether a condition of a manifest comes from a rule or from the health of the object, and so has to go when
 // neither sets it any more.
-func IsDerived(cond metav1.Condition) bool {
+func isDerived(cond metav1.Condition) bool {
 	return isOfRule(cond) || strings.HasPrefix(cond.Reason, fleet.ReasonHealthPrefix)
 }
 
@@ -24,14 +24,14 @@ func isOfRule(cond metav1.Condition) bool {
 	return strings.HasPrefix(cond.Reason, fleet.ReasonConditionRulePrefix)
 }
 
-// IsAggregated tells whether a condition of a ManifestWork is one that Aggregate returned.
-func IsAggregated(cond metav1.Condition) bool {
+// isAggregated tells whether a condition of a ManifestWork is one that ofManifests returned.
+func isAggregated(cond metav1.Condition) bool {
 	return cond.Reason == fleet.ReasonConditionRulesAggregated
 }
 
-// Aggregate returns the conditions of a ManifestWork that follow from those of its manifests, without times and
+// ofManifests returns the conditions of a ManifestWork that follow from those of its manifests, without times and
 // generations, sorted by type. ruled are the types that rules are about: those follow from rules alone.
-func Aggregate(manifests []workv1.ManifestCondition, ruled sets.Set[string]) []metav1.Condition {
+func ofManifests(manifests []workv1.ManifestCondition, ruled sets.Set[string]) []metav1.Condition {
 	aggregated := aggregateRules(manifests)
 	for _, cond := range aggregateHealth(manifests) {
 		if !ruled.Has(cond.Type) && meta.FindStatusCondition(aggregated, cond.Type) == nil {

@@ -14,6 +14,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/agent/work/conditions"
 	"github.com/capstan-io/capstan/internal/agent/work/observe"
 	"github.com/capstan-io/capstan/internal/agent/work/tracker"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
@@ -55,7 +56,7 @@ func newReporter(t *testing.T) *reporter {
 func (r *reporter) pass(t *testing.T, live *unstructured.Unstructured) workv1.ManifestCondition {
 	t.Helper()
 	r.clock.Step(time.Minute)
-	o := outcome{resolved: true, presence: present, live: live,
+	o := outcome{resolved: true, presence: conditions.Present, live: live,
 		mapping: &meta.RESTMapping{Resource: schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}}}
 	o.identity = manifest.Identity{GroupVersionKind: schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"},
 		Namespace: "default", Name: "web"}
@@ -172,7 +173,7 @@ func TestFrozenStatus(t *testing.T) {
 	r := newReporter(t)
 	r.work.Spec.ManifestConfigs[0].ConditionRules[0].Condition = "Complete"
 	r.pass(t, webWith(2))
-	if !isComplete(r.work) {
+	if !conditions.IsComplete(r.work) {
 		t.Fatalf("the work is not complete: %+v", r.work.Status.Conditions)
 	}
 	r.work.Generation, r.work.Spec.ManifestConfigs = 2, nil

@@ -52,8 +52,8 @@ func hasTrueCondition(object *unstructured.Unstructured, kinds ...string) bool {
 	return false
 }
 
-// Derive returns the conditions that an object of a known kind has without any rule.
-func Derive(h objecthealth.Health) []metav1.Condition {
+// ofHealth returns the conditions that an object of a known kind has without any rule.
+func ofHealth(h objecthealth.Health) []metav1.Condition {
 	progressing, degraded, reason := metav1.ConditionFalse, metav1.ConditionFalse, fleet.ReasonHealthCurrent
 	switch h.Phase {
 	case objecthealth.InProgress:

@@ -15,8 +15,8 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/manifest/objecthealth"
 )
 
-// manifest is an applied one with the conditions.
-func manifest(ordinal int32, conditions ...metav1.Condition) workv1.ManifestCondition {
+// appliedManifest is an applied one with the conditions.
+func appliedManifest(ordinal int32, conditions ...metav1.Condition) workv1.ManifestCondition {
 	return workv1.ManifestCondition{
 		ResourceMeta: workv1.ManifestResourceMeta{Ordinal: ordinal, Kind: "Thing", Name: fmt.Sprintf("thing%d", ordinal)},
 		Conditions: append([]metav1.Condition{{Type: "Applied", Status: metav1.ConditionTrue, Reason: "AppliedManifestComplete"}},
@@ -41,16 +41,16 @@ func TestAggregateRules(t *testing.T) {
 	} {
 		var manifests []workv1.ManifestCondition
 		for i, status := range strings.Fields(test.statuses) {
-			manifests = append(manifests, manifest(int32(i), ruled(test.kind, metav1.ConditionStatus(status))))
+			manifests = append(manifests, appliedManifest(int32(i), ruled(test.kind, metav1.ConditionStatus(status))))
 		}
-		got := meta.FindStatusCondition(Aggregate(manifests, sets.New(test.kind)), test.kind)
+		got := meta.FindStatusCondition(ofManifests(manifests, sets.New(test.kind)), test.kind)
 		message := fmt.Sprintf("Aggregated from %d manifest conditions", len(manifests))
 		if got == nil || got.Status != test.want || got.Reason != "ConditionRulesAggregated" || got.Message != message {
 			t.Errorf("%s of %s: %+v, want %s", test.kind, test.statuses, got, test.want)
 		}
 	}
-	single := []workv1.ManifestCondition{manifest(0), manifest(1, ruled("Custom", "True"))}
-	if got := meta.FindStatusCondition(Aggregate(single, sets.New("Custom")), "Custom"); got == nil || got.Message != "Custom is True" {
+	single := []workv1.ManifestCondition{appliedManifest(0), appliedManifest(1, ruled("Custom", "True"))}
+	if got := meta.FindStatusCondition(ofManifests(single, sets.New("Custom")), "Custom"); got == nil || got.Message != "Custom is True" {
 		t.Errorf("the message of a single source: %+v", got)
 	}
 }
@@ -59,9 +59,9 @@ func TestAggregateRules(t *testing.T) {
 func TestAggregateHealth(t *testing.T) {
 	t.Parallel()
 	of := func(ordinal int32, phase objecthealth.Phase) workv1.ManifestCondition {
-		return manifest(ordinal, Derive(objecthealth.Health{Phase: phase, Message: "so it is"})...)
+		return appliedManifest(ordinal, ofHealth(objecthealth.Health{Phase: phase, Message: "so it is"})...)
 	}
-	unapplied := manifest(0)
+	unapplied := appliedManifest(0)
 	unapplied.Conditions[0].Status = metav1.ConditionFalse
 	for name, test := range map[string]struct {
 		manifests             []workv1.ManifestCondition
@@ -70,8 +70,8 @@ func TestAggregateHealth(t *testing.T) {
 		message               string
 	}{
 		"nothing":           {nil, nil, "False", "False", "as they should be"},
-		"things that exist": {[]workv1.ManifestCondition{manifest(0), manifest(1)}, nil, "False", "False", "as they should be"},
-		"current":           {[]workv1.ManifestCondition{manifest(0), of(1, objecthealth.Current)}, nil, "False", "False", "as they should be"},
+		"things that exist": {[]workv1.ManifestCondition{appliedManifest(0), appliedManifest(1)}, nil, "False", "False", "as they should be"},
+		"current":           {[]workv1.ManifestCondition{appliedManifest(0), of(1, objecthealth.Current)}, nil, "False", "False", "as they should be"},
 		"on its way": {[]workv1.ManifestCondition{of(0, objecthealth.Current), of(1, objecthealth.InProgress)}, nil, "True", "False",
 			"1 of 2 resources are on their way: Thing thing1: so it is"},
 		"failed": {[]workv1.ManifestCondition{of(0, objecthealth.Current), of(1, objecthealth.Failed)}, nil, "True", "True",
@@ -80,13 +80,13 @@ func TestAggregateHealth(t *testing.T) {
 			"Thing thing0: it is not applied yet"},
 		"several": {[]workv1.ManifestCondition{of(2, objecthealth.InProgress), of(0, objecthealth.InProgress),
 			of(1, objecthealth.InProgress)}, nil, "True", "False", "3 of 3 resources are on their way: Thing thing0: so it is; and 2 more"},
-		"a rule": {[]workv1.ManifestCondition{manifest(0, ruled("Progressing", "False")), of(1, objecthealth.InProgress)},
+		"a rule": {[]workv1.ManifestCondition{appliedManifest(0, ruled("Progressing", "False")), of(1, objecthealth.InProgress)},
 			sets.New("Progressing"), "False", "False", "Progressing is False"},
-		"a rule not yet run": {[]workv1.ManifestCondition{manifest(0), of(1, objecthealth.Current)}, sets.New("Progressing"), "", "False", ""},
+		"a rule not yet run": {[]workv1.ManifestCondition{appliedManifest(0), of(1, objecthealth.Current)}, sets.New("Progressing"), "", "False", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := Aggregate(test.manifests, test.ruled)
+			got := ofManifests(test.manifests, test.ruled)
 			for kind, want := range map[string]metav1.ConditionStatus{"Progressing": test.progressing, "Degraded": test.degraded} {
 				var status metav1.ConditionStatus
 				if cond := meta.FindStatusCondition(got, kind); cond != nil {
@@ -112,13 +112,13 @@ func TestAggregateInAnyOrder(t *testing.T) {
 	for range 2000 {
 		var manifests []workv1.ManifestCondition
 		for i := range random.IntN(6) {
-			m := manifest(int32(i))
+			m := appliedManifest(int32(i))
 			for _, kind := range []string{"Complete", "Progressing", "Custom"} {
 				if random.IntN(2) == 0 {
 					m.Conditions = append(m.Conditions, ruled(kind, statuses[random.IntN(3)]))
 				}
 			}
-			for _, cond := range Derive(objecthealth.Health{Phase: phases[random.IntN(3)], Message: fmt.Sprint(i)}) {
+			for _, cond := range ofHealth(objecthealth.Health{Phase: phases[random.IntN(3)], Message: fmt.Sprint(i)}) {
 				if meta.FindStatusCondition(m.Conditions, cond.Type) == nil {
 					m.Conditions = append(m.Conditions, cond)
 				}
@@ -126,9 +126,9 @@ func TestAggregateInAnyOrder(t *testing.T) {
 			m.Conditions[0].Status = statuses[random.IntN(2)]
 			manifests = append(manifests, m)
 		}
-		want := Aggregate(manifests, sets.New("Complete"))
+		want := ofManifests(manifests, sets.New("Complete"))
 		random.Shuffle(len(manifests), func(i, j int) { manifests[i], manifests[j] = manifests[j], manifests[i] })
-		if got := Aggregate(manifests, sets.New("Complete")); !cmp.Equal(want, got) {
+		if got := ofManifests(manifests, sets.New("Complete")); !cmp.Equal(want, got) {
 			t.Fatalf("another order, another result:\n%s", cmp.Diff(want, got))
 		}
 	}

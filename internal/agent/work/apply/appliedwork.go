@@ -1,0 +1,150 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/agent/work/applied"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/manifest"
+	"github.com/capstan-io/capstan/internal/machinery/patch"
+)
+
+// begin puts the finalizer on the work and ensures its AppliedManifestWork, both at once: the finalizer has to come
+// before anything that it must clean up, and an AppliedManifestWork that owns nothing is not that. It returns nil while an
+// earlier AppliedManifestWork of the work is going away: the event of its end brings the work back here.
+func (c *Controller) begin(ctx context.Context, work *workv1.ManifestWork, named string) (*workv1.AppliedManifestWork, error) {
+	fresh := c.newApplied(work, named)
+	var holdErr, ensureErr error
+	var amw *workv1.AppliedManifestWork
+	var both sync.WaitGroup
+	if !controllerutil.ContainsFinalizer(work, fleet.FinalizerManifestWorkCleanup) {
+		both.Go(func() {
+			holdErr = c.backlog.observe(patch.AddFinalizer(ctx, c.hub, work, fleet.FinalizerManifestWorkCleanup))
+		})
+	}
+	both.Go(func() { amw, ensureErr = c.ensureApplied(ctx, fresh) })
+	both.Wait()
+	if holdErr == nil {
+		return amw, ensureErr
+	}
+	holdErr = fmt.Errorf("add the finalizer to ManifestWork %s: %w", fresh.Spec.ManifestWorkName, holdErr)
+	if amw == fresh {
+		// The work may have gone, and nothing would ever ask for the end of its AppliedManifestWork.
+		ensureErr = client.IgnoreNotFound(c.managed.Delete(ctx, amw))
+	}
+	return nil, errors.Join(holdErr, ensureErr)
+}
+
+// ensureApplied creates the AppliedManifestWork, or takes on the one that exists. It returns fresh if it created that, and nil while an
+// earlier one is being deleted. The error is a
+// *conditions.ClaimedError if it is another's.
+func (c *Controller) ensureApplied(ctx context.Context, fresh *workv1.AppliedManifestWork) (*workv1.AppliedManifestWork, error) {
+	name := fresh.Name
+	amw := &workv1.AppliedManifestWork{}
+	err := c.managed.Get(ctx, types.NamespacedName{Name: name}, amw)
+	switch {
+	case apierrors.IsNotFound(err):
+		if err := c.managed.Create(ctx, fresh); err != nil {
+			return nil, fmt.Errorf("create AppliedManifestWork %s: %w", name, err)
+		}
+		return fresh, nil
+	case err != nil:
+		return nil, fmt.Errorf("get AppliedManifestWork %s: %w", name, err)
+	}
+	if claimed := c.claimed(ctx, amw); claimed != nil {
+		return nil, claimed
+	}
+	if !amw.DeletionTimestamp.IsZero() {
+		return nil, nil
+	}
+	return amw, c.bringUpToDate(ctx, amw, fresh)
+}
+
+// bringUpToDate makes an earlier AppliedManifestWork say what a fresh one would, before anything is applied. What it named
+// and its status does not list goes to the status first: it may have been applied, and no annotation will tell.
+func (c *Controller) bringUpToDate(ctx context.Context, amw, fresh *workv1.AppliedManifestWork) error {
+	if amw.Annotations[fleet.AnnotationManifests] != fresh.Annotations[fleet.AnnotationManifests] {
+		if err := c.recordUnlisted(ctx, amw); err != nil {
+			return err
+		}
+	}
+	return c.describe(ctx, amw, fresh)
+}
+
+// describe makes the AppliedManifestWork say what a fresh one would, but for the status.
+func (c *Controller) describe(ctx context.Context, amw, fresh *workv1.AppliedManifestWork) error {
+	before := amw.DeepCopy()
+	controllerutil.AddFinalizer(amw, fleet.FinalizerAppliedManifestWorkCleanup)
+	amw.Spec.AgentID = fresh.Spec.AgentID
+	for _, key := range ownAnnotations {
+		if value, ok := fresh.Annotations[key]; ok {
+			metav1.SetMetaDataAnnotation(&amw.ObjectMeta, key, value)
+		} else {
+			delete(amw.Annotations, key)
+		}
+	}
+	if equality.Semantic.DeepEqual(before, amw) {
+		return nil
+	}
+	if err := c.managed.Patch(ctx, amw, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("take over AppliedManifestWork %s: %w", amw.Name, err)
+	}
+	return nil
+}
+
+// recordUnlisted lists in the status what was named and may have been applied without being listed. Mostly, that is nothing:
+// an agent that was not interrupted has listed it all.
+func (c *Controller) recordUnlisted(ctx context.Context, amw *workv1.AppliedManifestWork) error {
+	unrecorded, err := applied.Unrecorded(c.managed.RESTMapper(), amw)
+	if err != nil {
+		return err
+	}
+	return c.writeInventory(ctx, amw, append(slices.Clone(amw.Status.AppliedResources), unrecorded...))
+}
+
+// ownAnnotations are those of an AppliedManifestWork that the agent keeps up to date.
+var ownAnnotations = []string{fleet.AnnotationManifests, fleet.AnnotationPropagationPolicy, fleet.AnnotationClusterName}
+
+func (c *Controller) newApplied(work *workv1.ManifestWork, named string) *workv1.AppliedManifestWork {
+	amw := &workv1.AppliedManifestWork{Spec: workv1.AppliedManifestWorkSpec{
+		HubHash: c.HubHash, AgentID: c.AgentID, ManifestWorkName: work.Name,
+	}}
+	amw.Name = fleet.AppliedManifestWorkName(c.HubHash, work.Name)
+	amw.Labels = maps.Clone(work.Labels)
+	amw.Finalizers = []string{fleet.FinalizerAppliedManifestWorkCleanup}
+	amw.Annotations = map[string]string{fleet.AnnotationClusterName: c.Namespace}
+	if named != "" {
+		amw.Annotations[fleet.AnnotationManifests] = named
+	}
+	if manifest.NamesForeground(work.Spec.DeleteOption) {
+		amw.Annotations[fleet.AnnotationPropagationPolicy] = string(metav1.DeletePropagationForeground)
+	}
+	return amw
+}
+
+// namedBy is what the work names, as its AppliedManifestWork writes it down.
+func namedBy(work *workv1.ManifestWork, last *pass) string {
+	if last != nil && last.work == work.UID && last.generation == work.Generation {
+		return last.named
+	}
+	var named []manifest.Identity
+	for _, m := range manifest.Decode(work.Spec.Workload.Manifests) {
+		if m.Err == nil {
+			named = append(named, manifest.Identify(m.Object))
+		}
+	}
+	return applied.EncodeNamed(named)
+}

@@ -1,0 +1,113 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/agent/work/applied"
+	"github.com/capstan-io/capstan/internal/agent/work/tracker"
+)
+
+// record writes down what the work owns and takes away what it owned before, in that order: after a crash in
+// between it is still known what there is to take away.
+func (c *Controller) record(ctx context.Context, amw *workv1.AppliedManifestWork, outcomes []outcome) error {
+	owned, obsolete := inventory(amw.Status.AppliedResources, outcomes)
+	if err := c.writeInventory(ctx, amw, append(owned, obsolete...)); err != nil || len(obsolete) == 0 {
+		return err
+	}
+	remaining, removeErr := c.cluster.Remove(ctx, amw, obsolete)
+	return errors.Join(removeErr, c.writeInventory(ctx, amw, append(owned, remaining...)))
+}
+
+// writeInventory writes down what the AppliedManifestWork owns, in the order of the API.
+func (c *Controller) writeInventory(ctx context.Context, amw *workv1.AppliedManifestWork,
+	resources []workv1.AppliedManifestResourceMeta) error {
+	resources = applied.Sorted(resources)
+	if equality.Semantic.DeepEqual(amw.Status.AppliedResources, resources) {
+		return nil
+	}
+	amw.Status.AppliedResources = resources
+	if err := c.managed.Status().Update(ctx, amw); err != nil {
+		return fmt.Errorf("update the status of AppliedManifestWork %s: %w", amw.Name, err)
+	}
+	return nil
+}
+
+// untrack ends the interest in what the work no longer names and never owned, such as what could not be applied. What it
+// owned is tracked until it has gone.
+func (c *Controller) untrack(last *pass, outcomes []outcome, amw *workv1.AppliedManifestWork) {
+	if last == nil {
+		return
+	}
+	needed := make(map[tracker.Object]bool, len(outcomes)+len(amw.Status.AppliedResources))
+	for i := range outcomes {
+		if outcomes[i].resolved {
+			needed[outcomes[i].object()] = true
+		}
+	}
+	for _, r := range amw.Status.AppliedResources {
+		needed[applied.Object(r)] = true
+	}
+	for i := range last.outcomes {
+		if o := &last.outcomes[i]; o.resolved && !needed[o.object()] {
+			c.tracked.Forget(amw.Name, o.object())
+		}
+	}
+}
+
+// inventory is what a work owns after a pass, and what it no longer owns of what it did before. What could not be applied
+// this time stays owned if it was. A change of version alone is none.
+func inventory(before []workv1.AppliedManifestResourceMeta, outcomes []outcome) (owned, obsolete []workv1.AppliedManifestResourceMeta) {
+	recorded := make(map[workv1.ResourceIdentifier]workv1.AppliedManifestResourceMeta, len(before))
+	for _, r := range before {
+		recorded[r.ResourceIdentifier] = r
+	}
+	named := make(map[workv1.ResourceIdentifier]bool, len(outcomes))
+	for i := range outcomes {
+		o := &outcomes[i]
+		if !o.resolved {
+			continue
+		}
+		r := o.resource()
+		if named[r.ResourceIdentifier] {
+			continue
+		}
+		named[r.ResourceIdentifier] = true
+		if !o.owned && !o.frozen && o.err == nil {
+			continue // it was let go
+		}
+		if old, ok := recorded[r.ResourceIdentifier]; ok && o.uid == "" {
+			r = old
+		}
+		_, wasOwned := recorded[r.ResourceIdentifier]
+		if r.UID != "" && (o.owned || wasOwned) {
+			owned = append(owned, r)
+		}
+	}
+	for _, r := range before {
+		switch {
+		case named[r.ResourceIdentifier]:
+		case mayStandFor(outcomes, r):
+			owned = append(owned, r) // nothing is taken away on a guess
+		default:
+			obsolete = append(obsolete, r)
+		}
+	}
+	return owned, obsolete
+}
+
+// mayStandFor tells whether a manifest that cannot be read, or whose kind the cluster does not know now, may be about the
+// resource.
+func mayStandFor(outcomes []outcome, r workv1.AppliedManifestResourceMeta) bool {
+	return slices.ContainsFunc(outcomes, func(o outcome) bool {
+		if o.resolved {
+			return false
+		}
+		return o.identity.Name == "" || o.identity.Group == r.Group && o.identity.Name == r.Name && o.identity.Namespace == r.Namespace
+	})
+}

@@ -1,0 +1,61 @@
+package apply
+
+import (
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/agent/work/conditions"
+	"github.com/capstan-io/capstan/internal/agent/work/tracker"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/manifest"
+	"github.com/capstan-io/capstan/internal/machinery/manifest/objecthealth"
+)
+
+// freeze leaves the manifest as it is if it is complete, and tells whether it is.
+func (o *outcome) freeze(work *workv1.ManifestWork, before *outcome) bool {
+	status := conditions.OfManifest(work, o.resourceMeta())
+	if status == nil || !meta.IsStatusConditionTrue(status.Conditions, fleet.ConditionComplete) {
+		return false
+	}
+	o.frozen = true
+	if before != nil {
+		o.uid, o.revision, o.manifest = before.uid, before.revision, before.manifest
+	}
+	switch available := meta.FindStatusCondition(status.Conditions, fleet.ConditionAvailable); {
+	case available != nil && available.Status == metav1.ConditionTrue:
+		o.presence = conditions.Present
+	case available != nil && available.Status == metav1.ConditionFalse:
+		o.presence = conditions.Absent
+	}
+	return true
+}
+
+// ask finds out what the hub is to be told of the objects, and drops what it is no longer to be told.
+func (c *Controller) ask(owner string, work *workv1.ManifestWork, last *pass, outcomes []outcome) {
+	asked := make(map[tracker.Object]bool, len(outcomes))
+	for i := range outcomes {
+		o := &outcomes[i]
+		live := o.live
+		o.live = nil
+		if !o.resolved || o.frozen {
+			continue
+		}
+		config := manifest.ConfigFor(work.Spec.ManifestConfigs, o.resource().ResourceIdentifier)
+		o.question = conditions.Question{
+			FeedbackRules: config.FeedbackRules, ConditionRules: config.ConditionRules, Health: objecthealth.Known(o.identity.GroupKind()),
+		}
+		if !o.question.IsEmpty() && !o.withheld {
+			asked[o.object()] = true
+			c.observed.Ask(owner, o.object(), o.question, live)
+		}
+	}
+	if last == nil {
+		return
+	}
+	for i := range last.outcomes {
+		if o := &last.outcomes[i]; o.resolved && !asked[o.object()] {
+			c.observed.Forget(owner, o.object())
+		}
+	}
+}

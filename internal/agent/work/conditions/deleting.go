@@ -1,0 +1,103 @@
+package conditions
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/text"
+)
+
+// Delay is why objects of a work that is being deleted are still on the managed cluster.
+type Delay struct {
+	// Left is how many objects are still there.
+	Left int
+	// Reasons are those of the first of them, a few words each.
+	Reasons []string
+	// Dependents tells whether an object waits until its dependents have gone.
+	Dependents bool
+}
+
+// Waiting is an object that was deleted and waits for its finalizers.
+type Waiting struct {
+	schema.GroupResource
+	types.NamespacedName
+	Finalizers []string
+}
+
+// maxReasons is how many objects a Delay has reasons of.
+const maxReasons = 3
+
+// NewDelay says why so many objects are left, of which some could not be deleted and others wait.
+func NewDelay(left int, failures []error, waiting []Waiting) *Delay {
+	d := &Delay{Left: left}
+	for _, err := range failures {
+		d.Reasons = append(d.Reasons, "could not "+err.Error())
+	}
+	for _, o := range waiting {
+		d.Dependents = d.Dependents || slices.Contains(o.Finalizers, metav1.FinalizerDeleteDependents)
+		if len(d.Reasons) < maxReasons {
+			d.Reasons = append(d.Reasons, fmt.Sprintf("%s %s %s", o.GroupResource, o.NamespacedName, heldBy(o.Finalizers)))
+		}
+	}
+	d.Reasons = d.Reasons[:min(len(d.Reasons), maxReasons)]
+	return d
+}
+
+// heldBy says why an object that is being deleted still exists.
+func heldBy(finalizers []string) string {
+	others := slices.DeleteFunc(slices.Clone(finalizers), func(f string) bool { return f == metav1.FinalizerDeleteDependents })
+	switch {
+	case len(others) > 0:
+		return "has the finalizers " + strings.Join(others, ", ")
+	case len(finalizers) > 0:
+		return "waits for the garbage collector of the cluster to delete its dependents (finalizer " + metav1.FinalizerDeleteDependents + ")"
+	}
+	return "is being deleted"
+}
+
+// Equal tells whether two delays say the same. Either may be nil, which is no delay.
+func (d *Delay) Equal(o *Delay) bool {
+	if d == nil || o == nil {
+		return d == o
+	}
+	return d.Left == o.Left && d.Dependents == o.Dependents && slices.Equal(d.Reasons, o.Reasons)
+}
+
+// SetDeleting says that the work is being deleted, and what delays that; nil is nothing. It tells whether that changed anything.
+func SetDeleting(work *workv1.ManifestWork, delay *Delay, now time.Time) (changed bool) {
+	before := slices.Clone(work.Status.Conditions)
+	newSetter(work.Generation, now).set(&work.Status.Conditions, metav1.Condition{
+		Type: fleet.ConditionDeleting, Status: metav1.ConditionTrue, Reason: fleet.ReasonWorkDeleting, Message: deletingMessage(work, delay),
+	})
+	return !equality.Semantic.DeepEqual(before, work.Status.Conditions)
+}
+
+func deletingMessage(work *workv1.ManifestWork, delay *Delay) string {
+	const message = "What the work has applied is being deleted from the managed cluster"
+	if delay == nil {
+		return message
+	}
+	var reasons []string
+	for _, r := range delay.Reasons {
+		reasons = append(reasons, clip(r))
+	}
+	if more := delay.Left - len(reasons); more > 0 {
+		reasons = append(reasons, fmt.Sprintf("and %d more", more))
+	}
+	explanation := fmt.Sprintf("%s. There is no progress, with %s left: %s", message, text.Count(delay.Left, "object"),
+		strings.Join(reasons, "; "))
+	if delay.Dependents {
+		explanation += fmt.Sprintf(". If the cluster runs no garbage collector, that has no end; to wait for no dependents, run: kubectl -n %s patch manifestwork %s "+
+			`--type=merge -p '{"spec":{"deleteOption":null}}'`, work.Namespace, work.Name)
+	}
+	return explanation
+}
