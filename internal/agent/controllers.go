@@ -63,22 +63,23 @@ func (a *Agent) registerRegistration(mgr ctrl.Manager, hub cluster.Cluster, unca
 	if err := mgr.Add(authority); err != nil {
 		return err
 	}
-	if err := heartbeat.Register(mgr, hub, uncached, heartbeat.Options{Doubt: connection.Doubt, Record: a.record,
-		Clock: a.clock}); err != nil {
+	if err := heartbeat.Register(mgr, heartbeat.Options{
+		Hub: hub, Leases: uncached, Doubt: connection.Doubt, Record: a.record, Clock: a.clock,
+	}); err != nil {
 		return err
 	}
-	if err := clientconfig.Register(mgr, hub, a.clientConfigs); err != nil {
+	if err := clientconfig.Register(mgr, clientconfig.Options{Hub: hub, Configs: a.clientConfigs}); err != nil {
 		return err
 	}
-	err = managednamespace.Register(mgr, hub, managednamespace.Options{
-		Cluster: a.identity.Cluster, HubHash: fleet.HubHash(hub.GetConfig().Host),
+	err = managednamespace.Register(mgr, managednamespace.Options{
+		Hub: hub, Cluster: a.identity.Cluster, HubHash: fleet.HubHash(hub.GetConfig().Host),
 		Recorder: hubEvents.NewRecorder(hub.GetScheme(), namespaceRecorder), Clock: a.clock,
 	})
 	if err != nil {
 		return err
 	}
-	return status.Register(mgr, hub, status.Options{
-		Cluster: a.identity.Cluster, Prober: prober, Certificate: certificate, Nodes: nodes,
+	return status.Register(mgr, status.Options{
+		Hub: hub, Cluster: a.identity.Cluster, Prober: prober, Certificate: certificate, Nodes: nodes,
 		Claims: a.FeatureGates.Enabled(featuregates.ClusterClaim), Properties: a.FeatureGates.Enabled(featuregates.ClusterProperty),
 		MaxCustomClaims:       a.MaxCustomClusterClaims,
 		ReservedClaimSuffixes: a.ReservedClusterClaimSuffixes, Recorder: hubEvents.NewRecorder(hub.GetScheme(), registrationRecorder),
@@ -88,8 +89,8 @@ func (a *Agent) registerRegistration(mgr ctrl.Manager, hub cluster.Cluster, unca
 
 // registerAddOns adds the controllers of add-ons: their access to the hub, and their health.
 func (a *Agent) registerAddOns(mgr ctrl.Manager, hub cluster.Cluster, uncached client.WithWatch) error {
-	err := addonregistration.Register(mgr, hub, uncached, addonregistration.Options{
-		Identity: a.identity, HubHash: fleet.HubHash(hub.GetConfig().Host),
+	err := addonregistration.Register(mgr, addonregistration.Options{
+		Hub: hub, Uncached: uncached, Identity: a.identity, HubHash: fleet.HubHash(hub.GetConfig().Host),
 		Driver:              addonv1beta1.KubeClientDriver(a.AddOnKubeClientRegistrationAuth),
 		CertificateLifetime: a.certificateLifetime(), TokenLifetime: time.Duration(a.AddOnTokenExpirationSeconds) * time.Second,
 		Store: a.store, Managed: a.managed, Hosting: a.management, Record: a.record, Clock: a.clock,
@@ -97,8 +98,9 @@ func (a *Agent) registerAddOns(mgr ctrl.Manager, hub cluster.Cluster, uncached c
 	if err != nil {
 		return err
 	}
-	return addonlease.Register(mgr, hub, addonlease.Options{Managed: a.managed, Hosting: a.management, Grace: a.AddOnLeaseGracePeriod,
-		Clock: a.clock})
+	return addonlease.Register(mgr, addonlease.Options{
+		Hub: hub, Managed: a.managed, Hosting: a.management, Grace: a.AddOnLeaseGracePeriod, Clock: a.clock,
+	})
 }
 
 // certificateNotice says of the certificate in use what there is to say, so that the first status has it.
@@ -139,7 +141,9 @@ func (a *Agent) registerWork(ctx context.Context, mgr ctrl.Manager, hub cluster.
 	managed := &applied.Cluster{Objects: meta, Discovery: served, Tracked: tracker.New(ctx, meta)}
 	hubHash := fleet.HubHash(hub.GetConfig().Host)
 	agentID := a.appliedBy(hubHash)
-	if err := finalize.Register(mgr, managed, hubHash, agentID, a.WorkloadAgentWorkers, a.clock); err != nil {
+	if err := finalize.Register(mgr, finalize.Options{
+		Applied: managed, HubHash: hubHash, AgentID: agentID, Workers: a.WorkloadAgentWorkers, Clock: a.clock,
+	}); err != nil {
 		return err
 	}
 	observed := observe.New(objects, managed.Tracked, observe.Options{MaxJSONRawLength: a.maxJSONRaw(), Clock: a.clock})
@@ -147,8 +151,8 @@ func (a *Agent) registerWork(ctx context.Context, mgr ctrl.Manager, hub cluster.
 		return err
 	}
 	clusters := &predecessor.Clusters{Known: a.bootstrap.Knows, Clock: a.clock}
-	err = evict.Register(mgr, hub, evict.Options{
-		Namespace: a.identity.Cluster, HubHash: hubHash, AgentID: agentID, Clusters: clusters,
+	err = evict.Register(mgr, evict.Options{
+		Hub: hub, Namespace: a.identity.Cluster, HubHash: hubHash, AgentID: agentID, Clusters: clusters,
 		GracePeriod: a.AppliedManifestWorkEvictionGracePeriod, Clock: a.clock,
 	})
 	if err != nil {
@@ -159,7 +163,8 @@ func (a *Agent) registerWork(ctx context.Context, mgr ctrl.Manager, hub cluster.
 		return err
 	}
 	record := newWorkRecorder(hubEvents.NewRecorder(hub.GetScheme(), workRecorder))
-	return apply.Register(mgr, hub, objects, managed, observed, apply.Options{
+	return apply.Register(mgr, apply.Options{
+		Hub: hub, Objects: objects, Applied: managed, Observer: observed,
 		Namespace: a.identity.Cluster, HubHash: hubHash, AgentID: agentID, Clusters: clusters, Workers: a.WorkloadAgentWorkers,
 		Executors: executors, Record: record, Clock: a.clock,
 	})

@@ -194,13 +194,15 @@ func (o *outage) run(hubConfig, clusterConfig *rest.Config) {
 	connection := monitor.New(uncached, outageCluster, 0, clock.RealClock{})
 	for _, err := range []error{
 		mgr.Add(hub), mgr.Add(observed), mgr.Add(manager.RunnableFunc(connection.Start)),
-		heartbeat.Register(mgr, hub, uncached, heartbeat.Options{Doubt: connection.Doubt, Record: func(string, string, string, string, ...any) {},
-			Clock: clock.RealClock{}}),
-		finalize.Register(mgr, managed, outageHash, "agent", 10, clock.RealClock{}),
-		evict.Register(mgr, hub, evict.Options{Namespace: outageCluster, HubHash: outageHash, AgentID: "agent", GracePeriod: time.Minute,
-			Clock: clock.RealClock{}}),
-		apply.Register(mgr, hub, objects, managed, observed, apply.Options{
-			Namespace: outageCluster, HubHash: outageHash, AgentID: "agent", Workers: 10,
+		heartbeat.Register(mgr, heartbeat.Options{
+			Hub: hub, Leases: uncached, Doubt: connection.Doubt, Record: func(string, string, string, string, ...any) {}, Clock: clock.RealClock{},
+		}),
+		finalize.Register(mgr, finalize.Options{Applied: managed, HubHash: outageHash, AgentID: "agent", Workers: 10, Clock: clock.RealClock{}}),
+		evict.Register(mgr, evict.Options{
+			Hub: hub, Namespace: outageCluster, HubHash: outageHash, AgentID: "agent", GracePeriod: time.Minute, Clock: clock.RealClock{},
+		}),
+		apply.Register(mgr, apply.Options{
+			Hub: hub, Objects: objects, Applied: managed, Observer: observed, Namespace: outageCluster, HubHash: outageHash, AgentID: "agent", Workers: 10,
 			Executors: sure(executor.New(clusterConfig, clock.RealClock{})),
 			Record:    func(*workv1.ManifestWork, string, string, string, string) {}, Clock: clock.RealClock{},
 		}),

@@ -50,6 +50,8 @@ const (
 
 // Options configure the controller.
 type Options struct {
+	// Hub has the ManagedClusterAddOns, of which the controller reads the cache.
+	Hub cluster.Cluster
 	// Managed and Hosting are the clusters on which agents of add-ons run: the managed one, and for add-ons in hosted mode the one
 	// that the agent itself runs in.
 	Managed, Hosting *rest.Config
@@ -79,9 +81,9 @@ type renewal struct {
 	said, seen time.Time
 }
 
-// Register adds the controller to the manager. Add-ons are read from the cache of hub.
-func Register(mgr ctrl.Manager, hub cluster.Cluster, o Options) error {
-	c := &Controller{Options: o, hub: hub.GetClient(), seen: map[types.NamespacedName]renewal{}, missed: map[types.NamespacedName]time.Time{}}
+// Register adds the controller to the manager.
+func Register(mgr ctrl.Manager, o Options) error {
+	c := &Controller{Options: o, hub: o.Hub.GetClient(), seen: map[types.NamespacedName]renewal{}, missed: map[types.NamespacedName]time.Time{}}
 	var err error
 	if c.managed, err = newLeases(o.Managed); err != nil {
 		return err
@@ -89,13 +91,13 @@ func Register(mgr ctrl.Manager, hub cluster.Cluster, o Options) error {
 	if c.hosting, err = newLeases(o.Hosting); err != nil {
 		return err
 	}
-	return ctrl.NewControllerManagedBy(mgr).Named("addonlease").
+	return ctrl.NewControllerManagedBy(mgr).Named("addon-lease-watch").
 		WithOptions(controller.Options{
 			// One at a time: what was seen has no lock.
 			SkipNameValidation: ptr.To(true), MaxConcurrentReconciles: 1,
 			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
 		}).
-		WatchesRawSource(source.Kind(hub.GetCache(), &addonv1beta1.ManagedClusterAddOn{},
+		WatchesRawSource(source.Kind(o.Hub.GetCache(), &addonv1beta1.ManagedClusterAddOn{},
 			&handler.TypedEnqueueRequestForObject[*addonv1beta1.ManagedClusterAddOn]{})).
 		WatchesRawSource(c.managed).
 		WatchesRawSource(c.hosting).

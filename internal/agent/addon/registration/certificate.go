@@ -31,7 +31,7 @@ func (c *Controller) keepCertificate(ctx context.Context, addOn *addonv1beta1.Ma
 	}
 	key := c.pendingKey(w.id(), secret.Data[fleet.KeyTLSKey])
 	obtained := c.requests.obtain(w.id(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(addOn)}, &clientcert.Requester{
-		Hub: c.uncached, Keys: key, Identity: c.Identity, AddOn: w.request, Renews: true, Lifetime: c.CertificateLifetime, Record: c.Record,
+		Hub: c.Uncached, Keys: key, Identity: c.Identity, AddOn: w.request, Renews: true, Lifetime: c.CertificateLifetime, Record: c.Record,
 	})
 	now.due = c.Clock.Now().Add(resync)
 	if err != nil {

@@ -44,6 +44,10 @@ const (
 
 // Options configure the controller.
 type Options struct {
+	// Hub has the ManagedClusterAddOns, of which the controller reads the cache.
+	Hub cluster.Cluster
+	// Uncached makes requests for credentials on the hub, without a cache.
+	Uncached client.WithWatch
 	// Identity is the agent's own.
 	Identity identity.Identity
 	// HubHash tells the Secrets for this hub from those for others.
@@ -68,7 +72,6 @@ type Options struct {
 type Controller struct {
 	Options
 	hub      client.Client
-	uncached client.WithWatch
 	places   map[string]*place
 	requests *requests
 	held     *held
@@ -82,10 +85,10 @@ type Controller struct {
 	ready map[string]time.Time
 }
 
-// Register adds the controller to the manager. Add-ons are read from the cache of hub, and requests made with uncached.
-func Register(mgr ctrl.Manager, hub cluster.Cluster, uncached client.WithWatch, o Options) error {
+// Register adds the controller to the manager.
+func Register(mgr ctrl.Manager, o Options) error {
 	c := &Controller{
-		Options: o, hub: hub.GetClient(), uncached: uncached, requests: &requests{}, share: clientcert.DrawShare(), renewed: map[id]time.Time{},
+		Options: o, hub: o.Hub.GetClient(), requests: &requests{}, share: clientcert.DrawShare(), renewed: map[id]time.Time{},
 		silent: map[types.NamespacedName]time.Time{}, places: map[string]*place{}, ready: map[string]time.Time{},
 	}
 	for name, config := range map[string]*rest.Config{fleet.AddOnCredentialManaged: o.Managed, fleet.AddOnCredentialHosted: o.Hosting} {
@@ -96,13 +99,13 @@ func Register(mgr ctrl.Manager, hub cluster.Cluster, uncached client.WithWatch, 
 	}
 	c.held = &held{places: c.places, selector: client.MatchingLabels{fleet.LabelClusterName: o.Identity.Cluster}, hubHash: o.HubHash,
 		clock: o.Clock}
-	return ctrl.NewControllerManagedBy(mgr).Named("addonregistration").
+	return ctrl.NewControllerManagedBy(mgr).Named("addon-managedclusteraddon-register").
 		WithOptions(controller.Options{
 			// One at a time: what it remembers of Secrets has no lock.
 			SkipNameValidation: ptr.To(true), MaxConcurrentReconciles: 1,
 			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
 		}).
-		WatchesRawSource(source.Kind(hub.GetCache(), &addonv1beta1.ManagedClusterAddOn{},
+		WatchesRawSource(source.Kind(o.Hub.GetCache(), &addonv1beta1.ManagedClusterAddOn{},
 			&handler.TypedEnqueueRequestForObject[*addonv1beta1.ManagedClusterAddOn]{})).
 		WatchesRawSource(c.places[fleet.AddOnCredentialManaged].watched).
 		WatchesRawSource(c.places[fleet.AddOnCredentialHosted].watched).

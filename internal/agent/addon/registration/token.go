@@ -65,7 +65,7 @@ func (c *Controller) newToken(ctx context.Context, addOn *addonv1beta1.ManagedCl
 	if c.TokenLifetime > 0 {
 		request.Spec.ExpirationSeconds = ptr.To(int64(c.TokenLifetime.Seconds()))
 	}
-	if err := c.uncached.SubResource("token").Create(ctx, account, request); err != nil {
+	if err := c.Uncached.SubResource("token").Create(ctx, account, request); err != nil {
 		return "", fmt.Errorf("ask the hub for a token of ServiceAccount %s/%s: %w", account.Namespace, account.Name, err)
 	}
 	return request.Status.Token, nil

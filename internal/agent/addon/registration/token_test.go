@@ -38,7 +38,7 @@ func TestTokenRefreshed(t *testing.T) {
 	})
 	var told []string
 	c := newController(addonv1beta1.KubeClientDriverToken)
-	c.uncached, c.places = hub, map[string]*place{"managed": {name: "managed", client: fake.NewClientBuilder().Build()}}
+	c.Uncached, c.places = hub, map[string]*place{"managed": {name: "managed", client: fake.NewClientBuilder().Build()}}
 	c.Record = func(eventType, reason, _, _ string, _ ...any) { told = append(told, eventType+" "+reason) }
 	addOn := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "hello"}}
 	addOn.Status.Conditions = []metav1.Condition{{Type: "TokenInfrastructureReady", Status: metav1.ConditionTrue,

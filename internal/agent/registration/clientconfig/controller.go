@@ -19,7 +19,16 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/retry"
 )
 
-// Controller merges the agent's client configs, by their URL, into its ManagedCluster. Those of others stay.
+// Options configure the controller.
+type Options struct {
+	// Hub has the ManagedCluster.
+	Hub cluster.Cluster
+	// Configs are the client configs of the managed cluster that the agent knows.
+	Configs []clusterv1.ClientConfig
+}
+
+// Controller merges the agent's client configs, by their URL, into its ManagedCluster. Client configs that other writers have added
+// stay.
 type Controller struct {
 	hub     client.Client
 	configs []clusterv1.ClientConfig
@@ -31,15 +40,15 @@ func New(hub client.Client, configs []clusterv1.ClientConfig) *Controller {
 }
 
 // Register adds the controller to the manager.
-func Register(mgr ctrl.Manager, hub cluster.Cluster, configs []clusterv1.ClientConfig) error {
-	return ctrl.NewControllerManagedBy(mgr).Named("clientconfig").
+func Register(mgr ctrl.Manager, o Options) error {
+	return ctrl.NewControllerManagedBy(mgr).Named("registration-managedcluster-clientconfigs").
 		WithOptions(controller.Options{
 			SkipNameValidation: ptr.To(true),
 			RateLimiter:        retry.Limiter(),
 		}).
-		WatchesRawSource(source.Kind(hub.GetCache(), &clusterv1.ManagedCluster{},
+		WatchesRawSource(source.Kind(o.Hub.GetCache(), &clusterv1.ManagedCluster{},
 			&handler.TypedEnqueueRequestForObject[*clusterv1.ManagedCluster]{})).
-		Complete(New(hub.GetClient(), configs))
+		Complete(New(o.Hub.GetClient(), o.Configs))
 }
 
 // Reconcile adds what is missing and replaces another CA bundle, if the agent knows of one.

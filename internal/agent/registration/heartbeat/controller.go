@@ -42,6 +42,10 @@ const (
 
 // Options configure the controller.
 type Options struct {
+	// Hub has the ManagedCluster, of which the controller reads the cache.
+	Hub cluster.Cluster
+	// Leases reads and writes the Lease on the hub, without a cache.
+	Leases client.Client
 	// Doubt is called when the hub does not take a heartbeat, or does not accept the cluster.
 	Doubt func()
 	// Record takes the events of heartbeats that begin and end.
@@ -66,15 +70,15 @@ func New(clusters client.Reader, leases client.Client, o Options) *Controller {
 }
 
 // Register adds the controller to the manager.
-func Register(mgr ctrl.Manager, hub cluster.Cluster, leases client.Client, o Options) error {
-	return ctrl.NewControllerManagedBy(mgr).Named("lease").
+func Register(mgr ctrl.Manager, o Options) error {
+	return ctrl.NewControllerManagedBy(mgr).Named("registration-lease-renew").
 		WithOptions(controller.Options{
 			SkipNameValidation: ptr.To(true), MaxConcurrentReconciles: 1,
 			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
 		}).
-		WatchesRawSource(source.Kind(hub.GetCache(), &clusterv1.ManagedCluster{},
+		WatchesRawSource(source.Kind(o.Hub.GetCache(), &clusterv1.ManagedCluster{},
 			&handler.TypedEnqueueRequestForObject[*clusterv1.ManagedCluster]{})).
-		Complete(New(hub.GetClient(), leases, o))
+		Complete(New(o.Hub.GetClient(), o.Leases, o))
 }
 
 // Reconcile renews the lease when it is due and comes back when it is due again.

@@ -39,6 +39,8 @@ const (
 
 // Options configure the controller.
 type Options struct {
+	// Hub has the ManagedCluster, with the list of namespaces in its status.
+	Hub cluster.Cluster
 	// Cluster is the managed cluster's name on the hub.
 	Cluster string
 	// HubHash tells the namespaces of this hub from those of others.
@@ -64,15 +66,15 @@ func New(hub, managed client.Client, live client.Reader, o Options) *Controller 
 }
 
 // Register adds the controller to the manager of the managed cluster.
-func Register(mgr ctrl.Manager, hub cluster.Cluster, o Options) error {
-	c := New(hub.GetClient(), mgr.GetClient(), mgr.GetAPIReader(), o)
+func Register(mgr ctrl.Manager, o Options) error {
+	c := New(o.Hub.GetClient(), mgr.GetClient(), mgr.GetAPIReader(), o)
 	self := []reconcile.Request{{NamespacedName: client.ObjectKey{Name: o.Cluster}}}
-	return ctrl.NewControllerManagedBy(mgr).Named("managednamespace").
+	return ctrl.NewControllerManagedBy(mgr).Named("registration-namespace-sync").
 		WithOptions(controller.Options{
 			SkipNameValidation: ptr.To(true),
 			RateLimiter:        retry.Limiter(),
 		}).
-		WatchesRawSource(source.Kind(hub.GetCache(), &clusterv1.ManagedCluster{},
+		WatchesRawSource(source.Kind(o.Hub.GetCache(), &clusterv1.ManagedCluster{},
 			&handler.TypedEnqueueRequestForObject[*clusterv1.ManagedCluster]{})).
 		WatchesMetadata(&corev1.Namespace{},
 			handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return self }),

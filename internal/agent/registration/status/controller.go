@@ -40,6 +40,8 @@ const (
 
 // Options configure the controller.
 type Options struct {
+	// Hub has the ManagedCluster.
+	Hub cluster.Cluster
 	// Cluster is the managed cluster's name on the hub.
 	Cluster string
 	// Prober tells whether the managed cluster's API server answers.
@@ -72,16 +74,16 @@ func New(hub client.Client, managed client.Reader, o Options) *Controller {
 }
 
 // Register adds the controller to the manager of the managed cluster.
-func Register(mgr ctrl.Manager, hub cluster.Cluster, o Options) error {
-	c := New(hub.GetClient(), mgr.GetClient(), o)
+func Register(mgr ctrl.Manager, o Options) error {
+	c := New(o.Hub.GetClient(), mgr.GetClient(), o)
 	self := []reconcile.Request{{NamespacedName: client.ObjectKey{Name: o.Cluster}}}
 	toCluster := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return self })
-	builder := ctrl.NewControllerManagedBy(mgr).Named("status").
+	builder := ctrl.NewControllerManagedBy(mgr).Named("registration-managedcluster-status").
 		WithOptions(controller.Options{
 			SkipNameValidation: ptr.To(true),
 			RateLimiter:        workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
 		}).
-		WatchesRawSource(source.Kind(hub.GetCache(), &clusterv1.ManagedCluster{},
+		WatchesRawSource(source.Kind(o.Hub.GetCache(), &clusterv1.ManagedCluster{},
 			&handler.TypedEnqueueRequestForObject[*clusterv1.ManagedCluster]{})).
 		WatchesRawSource(o.Prober.Source(self)).
 		WatchesRawSource(o.Certificate.source(self))

@@ -31,7 +31,6 @@ import (
 	"github.com/capstan-io/capstan/internal/agent/work/executor"
 	"github.com/capstan-io/capstan/internal/agent/work/observe"
 	"github.com/capstan-io/capstan/internal/agent/work/predecessor"
-	"github.com/capstan-io/capstan/internal/agent/work/tracker"
 	"github.com/capstan-io/capstan/internal/machinery/retry"
 )
 
@@ -41,6 +40,14 @@ const unwatched = 5 * time.Minute
 
 // Options configure the controller.
 type Options struct {
+	// Hub has the ManifestWorks.
+	Hub cluster.Cluster
+	// Objects reads and writes the objects of works on the managed cluster.
+	Objects dynamic.Interface
+	// Applied knows which of these objects have changed, and deletes them.
+	Applied *applied.Cluster
+	// Observer reads of them what the hub is to be told.
+	Observer *observe.Observer
 	// Namespace of the works on the hub: the cluster's name.
 	Namespace string
 	// HubHash tells works of this hub from those of others.
@@ -61,12 +68,8 @@ type Options struct {
 // Controller reconciles ManifestWorks.
 type Controller struct {
 	Options
-	hub     client.Client
-	managed client.Client
-	cluster *applied.Cluster
-	tracked *tracker.Tracker
-	// observed answers what the hub is to be told of applied objects.
-	observed  *observe.Observer
+	hub       client.Client
+	managed   client.Client
 	applier   *applier
 	passes    passes
 	deletions deletions
@@ -74,18 +77,17 @@ type Controller struct {
 }
 
 // New returns a Controller that reads works from hub and applies them to managed.
-func New(hub, managed client.Client, dyn dynamic.Interface, cluster *applied.Cluster, observed *observe.Observer, o Options) *Controller {
+func New(hub, managed client.Client, o Options) *Controller {
 	return &Controller{
-		Options: o, hub: hub, managed: managed, cluster: cluster, tracked: cluster.Tracked, observed: observed,
-		applier: &applier{managed: managed, objects: dyn, mapper: managed.RESTMapper(), tracked: cluster.Tracked, executors: o.Executors},
+		Options: o, hub: hub, managed: managed,
+		applier: &applier{managed: managed, objects: o.Objects, mapper: managed.RESTMapper(), tracked: o.Applied.Tracked, executors: o.Executors},
 		backlog: backlog{works: map[string]bool{}},
 	}
 }
 
 // Register adds the controller to the manager of the managed cluster.
-func Register(mgr ctrl.Manager, hub cluster.Cluster, dyn dynamic.Interface, managed *applied.Cluster, observed *observe.Observer,
-	o Options) error {
-	c := New(hub.GetClient(), mgr.GetClient(), dyn, managed, observed, o)
+func Register(mgr ctrl.Manager, o Options) error {
+	c := New(o.Hub.GetClient(), mgr.GetClient(), o)
 	workOf := func(name string) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.Namespace, Name: name}}}
 	}
@@ -104,8 +106,8 @@ func Register(mgr ctrl.Manager, hub cluster.Cluster, dyn dynamic.Interface, mana
 		c.backlog.requeue = func(work string, after time.Duration) { queue.AddAfter(workOf(work)[0], after) }
 		return nil
 	})
-	return ctrl.NewControllerManagedBy(mgr).Named("apply").
-		WatchesRawSource(source.Kind(hub.GetCache(), &workv1.ManifestWork{}, &handler.TypedEnqueueRequestForObject[*workv1.ManifestWork]{})).
+	return ctrl.NewControllerManagedBy(mgr).Named("work-manifestwork-apply").
+		WatchesRawSource(source.Kind(o.Hub.GetCache(), &workv1.ManifestWork{}, &handler.TypedEnqueueRequestForObject[*workv1.ManifestWork]{})).
 		Watches(&workv1.AppliedManifestWork{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o2 client.Object) []reconcile.Request {
 			amw, ok := o2.(*workv1.AppliedManifestWork)
 			if !ok || amw.Spec.HubHash != o.HubHash {
@@ -113,9 +115,9 @@ func Register(mgr ctrl.Manager, hub cluster.Cluster, dyn dynamic.Interface, mana
 			}
 			return workOf(amw.Spec.ManifestWorkName)
 		})).
-		WatchesRawSource(on(managed.Tracked.Listen, stays)).
-		WatchesRawSource(on(observed.Listen, stays)).
-		WatchesRawSource(on(managed.ListenToDelays, c.deletions.has)).
+		WatchesRawSource(on(o.Applied.Tracked.Listen, stays)).
+		WatchesRawSource(on(o.Observer.Listen, stays)).
+		WatchesRawSource(on(o.Applied.ListenToDelays, c.deletions.has)).
 		WatchesRawSource(onReturn).
 		WithOptions(controller.Options{
 			SkipNameValidation: ptr.To(true), MaxConcurrentReconciles: o.Workers,

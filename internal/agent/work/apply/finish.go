@@ -62,7 +62,7 @@ func (c *Controller) await(ctx context.Context, work *workv1.ManifestWork, amw *
 	if soon := slow - c.Clock.Since(d.since); err == nil && soon > 0 {
 		return ctrl.Result{RequeueAfter: soon}, nil
 	}
-	return ctrl.Result{}, errors.Join(err, c.reportDeleting(ctx, work, c.cluster.Delay(amw.Name)))
+	return ctrl.Result{}, errors.Join(err, c.reportDeleting(ctx, work, c.Applied.Delay(amw.Name)))
 }
 
 // changeMind has objects that wait for their dependents go at once if the work asks for that no more.
@@ -125,7 +125,7 @@ func (c *Controller) deleteApplied(ctx context.Context, work *workv1.ManifestWor
 	}
 	fresh := c.newApplied(work, amw.Annotations[fleet.AnnotationManifests])
 	if len(orphans) > 0 {
-		remaining, releaseErr := c.cluster.Release(ctx, amw, orphans)
+		remaining, releaseErr := c.Applied.Release(ctx, amw, orphans)
 		if err := c.writeInventory(ctx, amw, append(owned, remaining...)); err != nil || releaseErr != nil {
 			return errors.Join(releaseErr, err)
 		}
@@ -146,10 +146,10 @@ func (c *Controller) ignore(work string) {
 	owner := fleet.AppliedManifestWorkName(c.HubHash, work)
 	for i := range last.outcomes {
 		if o := &last.outcomes[i]; o.resolved {
-			c.observed.Forget(owner, o.object())
+			c.Observer.Forget(owner, o.object())
 		}
 	}
-	c.observed.ForgetOwner(owner)
+	c.Observer.ForgetOwner(owner)
 }
 
 // forget drops what is remembered of a work that has gone.
@@ -162,7 +162,7 @@ func (c *Controller) forget(work string) {
 	owner := fleet.AppliedManifestWorkName(c.HubHash, work)
 	for i := range last.outcomes {
 		if o := &last.outcomes[i]; o.resolved {
-			c.tracked.Forget(owner, o.object())
+			c.Applied.Tracked.Forget(owner, o.object())
 		}
 	}
 	c.passes.delete(work)

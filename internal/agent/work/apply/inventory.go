@@ -20,7 +20,7 @@ func (c *Controller) record(ctx context.Context, amw *workv1.AppliedManifestWork
 	if err := c.writeInventory(ctx, amw, append(owned, obsolete...)); err != nil || len(obsolete) == 0 {
 		return err
 	}
-	remaining, removeErr := c.cluster.Remove(ctx, amw, obsolete)
+	remaining, removeErr := c.Applied.Remove(ctx, amw, obsolete)
 	return errors.Join(removeErr, c.writeInventory(ctx, amw, append(owned, remaining...)))
 }
 
@@ -55,7 +55,7 @@ func (c *Controller) untrack(last *pass, outcomes []outcome, amw *workv1.Applied
 	}
 	for i := range last.outcomes {
 		if o := &last.outcomes[i]; o.resolved && !needed[o.object()] {
-			c.tracked.Forget(amw.Name, o.object())
+			c.Applied.Tracked.Forget(amw.Name, o.object())
 		}
 	}
 }

@@ -47,7 +47,7 @@ func (c *Controller) ask(owner string, work *workv1.ManifestWork, last *pass, ou
 		}
 		if !o.question.IsEmpty() && !o.withheld {
 			asked[o.object()] = true
-			c.observed.Ask(owner, o.object(), o.question, live)
+			c.Observer.Ask(owner, o.object(), o.question, live)
 		}
 	}
 	if last == nil {
@@ -55,7 +55,7 @@ func (c *Controller) ask(owner string, work *workv1.ManifestWork, last *pass, ou
 	}
 	for i := range last.outcomes {
 		if o := &last.outcomes[i]; o.resolved && !asked[o.object()] {
-			c.observed.Forget(owner, o.object())
+			c.Observer.Forget(owner, o.object())
 		}
 	}
 }

@@ -38,12 +38,12 @@ func (c *Controller) isWatched(outcomes []outcome, amw *workv1.AppliedManifestWo
 		if o.err != nil || o.frozen {
 			continue
 		}
-		if _, known := c.tracked.Revision(o.object()); !known {
+		if _, known := c.Applied.Tracked.Revision(o.object()); !known {
 			return false
 		}
 	}
 	for _, r := range amw.Status.AppliedResources { // some may be on their way out
-		if _, known := c.tracked.Revision(applied.Object(r)); !known {
+		if _, known := c.Applied.Tracked.Revision(applied.Object(r)); !known {
 			return false
 		}
 	}

@@ -61,7 +61,7 @@ func (c *Controller) result(owner string, o *outcome) conditions.Result {
 	case o.withheld && !o.question.IsEmpty():
 		r.Reading = conditions.Withheld(o.question)
 	case o.resolved:
-		r.Reading = c.observed.Reading(owner, o.object())
+		r.Reading = c.Observer.Reading(owner, o.object())
 	}
 	return r
 }

@@ -36,6 +36,8 @@ const Never = 100 * 365 * 24 * time.Hour
 
 // Options configure the controller.
 type Options struct {
+	// Hub has the ManifestWorks.
+	Hub cluster.Cluster
 	// Namespace of the works on the hub: the cluster's name.
 	Namespace string
 	// HubHash tells works of this hub from those of others.
@@ -62,8 +64,8 @@ func New(hub client.Reader, managed client.Client, o Options) *Controller {
 }
 
 // Register adds the controller to the manager of the managed cluster.
-func Register(mgr ctrl.Manager, hub cluster.Cluster, o Options) error {
-	c := New(hub.GetClient(), mgr.GetClient(), o)
+func Register(mgr ctrl.Manager, o Options) error {
+	c := New(o.Hub.GetClient(), mgr.GetClient(), o)
 	ofOwn := predicate.NewPredicateFuncs(func(obj client.Object) bool {
 		amw, ok := obj.(*workv1.AppliedManifestWork)
 		return ok && c.concerns(amw)
@@ -74,9 +76,9 @@ func Register(mgr ctrl.Manager, hub cluster.Cluster, o Options) error {
 	toApplied := handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, work *workv1.ManifestWork) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: fleet.AppliedManifestWorkName(o.HubHash, work.Name)}}}
 	})
-	return ctrl.NewControllerManagedBy(mgr).Named("evict").
+	return ctrl.NewControllerManagedBy(mgr).Named("work-appliedmanifestwork-evict").
 		For(&workv1.AppliedManifestWork{}, builder.WithPredicates(ofOwn)).
-		WatchesRawSource(source.Kind(hub.GetCache(), &workv1.ManifestWork{}, toApplied, comesAndGoes)).
+		WatchesRawSource(source.Kind(o.Hub.GetCache(), &workv1.ManifestWork{}, toApplied, comesAndGoes)).
 		WithOptions(controller.Options{
 			SkipNameValidation: ptr.To(true),
 			RateLimiter:        retry.Limiter(),

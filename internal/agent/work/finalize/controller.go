@@ -41,11 +41,24 @@ const (
 // unwatched is how often objects that are on their way out are looked at if the agent cannot watch their kind.
 const unwatched = 10 * time.Second
 
-// Controller reconciles deleted AppliedManifestWorks of one hub. It needs no hub for that.
+// Options configure the controller.
+type Options struct {
+	// Applied deletes objects from the managed cluster.
+	Applied *applied.Cluster
+	// HubHash tells AppliedManifestWorks of this hub from those of others.
+	HubHash string
+	// AgentID is recorded with what this agent applies, for whatever hub.
+	AgentID string
+	// Workers is how many AppliedManifestWorks are finalized at once.
+	Workers int
+	Clock   clock.PassiveClock
+}
+
+// Controller reconciles AppliedManifestWorks that are deleted: those of its hub, and those that the agent made for another hub. Other
+// agents on the same cluster may work for other hubs, and look after theirs. It needs no connection to a hub.
 type Controller struct {
+	Options
 	managed client.Client
-	cluster *applied.Cluster
-	clock   clock.PassiveClock
 	// begun are the deletions under way, by name.
 	begun sync.Map
 }
@@ -58,30 +71,29 @@ type deletion struct {
 	progress time.Time
 }
 
-// New returns a Controller.
-func New(managed client.Client, cluster *applied.Cluster, clk clock.PassiveClock) *Controller {
-	return &Controller{managed: managed, cluster: cluster, clock: clk}
+// New returns a Controller for the AppliedManifestWorks of managed.
+func New(managed client.Client, o Options) *Controller {
+	return &Controller{Options: o, managed: managed}
 }
 
-// Register adds the controller to the manager. It minds only the AppliedManifestWorks of the hub with the hash, and those
-// that the agent made for another hub: other agents beside this one may work for other hubs.
-func Register(mgr ctrl.Manager, cluster *applied.Cluster, hubHash, agentID string, workers int, clk clock.PassiveClock) error {
-	ofDeleted := predicate.NewPredicateFuncs(func(o client.Object) bool {
-		amw, ok := o.(*workv1.AppliedManifestWork)
-		return ok && (amw.Spec.HubHash == hubHash || amw.Spec.AgentID == agentID) && !amw.DeletionTimestamp.IsZero()
+// Register adds the controller to the manager of the managed cluster.
+func Register(mgr ctrl.Manager, o Options) error {
+	ofDeleted := predicate.NewPredicateFuncs(func(obj client.Object) bool {
+		amw, ok := obj.(*workv1.AppliedManifestWork)
+		return ok && (amw.Spec.HubHash == o.HubHash || amw.Spec.AgentID == o.AgentID) && !amw.DeletionTimestamp.IsZero()
 	})
 	onChange := source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-		cluster.Tracked.Listen(func(owner string) { queue.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: owner}}) })
+		o.Applied.Tracked.Listen(func(owner string) { queue.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: owner}}) })
 		return nil
 	})
-	return ctrl.NewControllerManagedBy(mgr).Named("finalize").
+	return ctrl.NewControllerManagedBy(mgr).Named("work-appliedmanifestwork-finalize").
 		For(&workv1.AppliedManifestWork{}, builder.WithPredicates(ofDeleted)).
 		WatchesRawSource(onChange).
 		WithOptions(controller.Options{
-			SkipNameValidation: ptr.To(true), MaxConcurrentReconciles: workers,
+			SkipNameValidation: ptr.To(true), MaxConcurrentReconciles: o.Workers,
 			RateLimiter: retry.Limiter(),
 		}).
-		Complete(New(mgr.GetClient(), cluster, clk))
+		Complete(New(mgr.GetClient(), o))
 }
 
 // Reconcile deletes what the AppliedManifestWork owns, and lets go of it when all has gone.
@@ -90,7 +102,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := c.managed.Get(ctx, req.NamespacedName, amw); err != nil {
 		if apierrors.IsNotFound(err) {
 			c.begun.Delete(req.Name)
-			c.cluster.SetDelay(req.Name, nil)
+			c.Applied.SetDelay(req.Name, nil)
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
@@ -101,9 +113,9 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	left, removeErr := c.cluster.Remove(ctx, amw, d.left)
+	left, removeErr := c.Applied.Remove(ctx, amw, d.left)
 	if len(left) < len(d.left) {
-		d.progress = c.clock.Now()
+		d.progress = c.Clock.Now()
 	}
 	d.left = applied.Sorted(left)
 	if len(left) == 0 && removeErr == nil {
@@ -126,7 +138,7 @@ func (c *Controller) deletionOf(amw *workv1.AppliedManifestWork) (*deletion, err
 	if err != nil {
 		return nil, err
 	}
-	d := &deletion{uid: amw.UID, left: applied.Sorted(slices.Concat(amw.Status.AppliedResources, unrecorded)), progress: c.clock.Now()}
+	d := &deletion{uid: amw.UID, left: applied.Sorted(slices.Concat(amw.Status.AppliedResources, unrecorded)), progress: c.Clock.Now()}
 	c.begun.Store(amw.Name, d)
 	return d, nil
 }
@@ -134,12 +146,12 @@ func (c *Controller) deletionOf(amw *workv1.AppliedManifestWork) (*deletion, err
 // report says what is left, and what holds it up, once there has been no progress for a while, and tells when to do that.
 func (c *Controller) report(ctx context.Context, amw *workv1.AppliedManifestWork, d *deletion, removeErr error) (again time.Duration,
 	err error) {
-	stands := c.clock.Since(d.progress)
+	stands := c.Clock.Since(d.progress)
 	if stands < reportAfter {
-		c.cluster.SetDelay(amw.Name, nil)
+		c.Applied.SetDelay(amw.Name, nil)
 		again = reportAfter - stands
 	} else {
-		c.cluster.SetDelay(amw.Name, c.cluster.Explain(d.left, removeErr))
+		c.Applied.SetDelay(amw.Name, c.Applied.Explain(d.left, removeErr))
 	}
 	if stands < quiet {
 		return quiet - stands, nil
@@ -165,7 +177,7 @@ func soonest(a, b time.Duration) time.Duration {
 // lookAgain is when to look at what remains, apart from the events of its end; 0 if those can be relied upon.
 func (c *Controller) lookAgain(remaining []workv1.AppliedManifestResourceMeta) time.Duration {
 	for _, r := range remaining {
-		if _, known := c.cluster.Tracked.Revision(applied.Object(r)); !known {
+		if _, known := c.Applied.Tracked.Revision(applied.Object(r)); !known {
 			return unwatched
 		}
 	}

@@ -69,7 +69,7 @@ func newBench(t *testing.T, configMaps int) *bench {
 		t.Fatal(err)
 	}
 	cluster := &applied.Cluster{Objects: objects, Tracked: tracker.New(t.Context(), objects)}
-	return &bench{T: t, Controller: New(c, cluster, clock.RealClock{}), objects: objects, client: c}
+	return &bench{T: t, Controller: New(c, Options{Applied: cluster, Clock: clock.RealClock{}}), objects: objects, client: c}
 }
 
 func (b *bench) pass() ctrl.Result {
@@ -119,7 +119,7 @@ func (b *bench) track() {
 		b.Fatal(err)
 	}
 	for _, r := range amw.Status.AppliedResources {
-		b.cluster.Tracked.Track(workName, applied.Object(r))
+		b.Applied.Tracked.Track(workName, applied.Object(r))
 	}
 	synctest.Wait()
 }
@@ -199,7 +199,7 @@ func TestDelay(t *testing.T) {
 		b := newBench(t, 5)
 		b.track()
 		told := 0
-		b.cluster.ListenToDelays(func(string) { told++ })
+		b.Applied.ListenToDelays(func(string) { told++ })
 		b.propagate(metav1.DeletePropagationForeground)
 		b.pass()
 		hold := func(version string, finalizers ...string) {
@@ -214,8 +214,8 @@ func TestDelay(t *testing.T) {
 		b.pass()
 		<-time.After(reportAfter - quiet)
 		b.pass()
-		if told > 0 || b.cluster.Delay(workName) != nil {
-			t.Errorf("told %d times of %+v, after progress", told, b.cluster.Delay(workName))
+		if told > 0 || b.Applied.Delay(workName) != nil {
+			t.Errorf("told %d times of %+v, after progress", told, b.Applied.Delay(workName))
 		}
 		<-time.After(quiet)
 		b.pass()
@@ -223,7 +223,7 @@ func TestDelay(t *testing.T) {
 			"configmaps default/cm-0 waits for the garbage collector of the cluster to delete its dependents (finalizer foregroundDeletion)",
 			"configmaps default/cm-4 is being deleted",
 		}}
-		if diff := cmp.Diff(want, b.cluster.Delay(workName)); diff != "" {
+		if diff := cmp.Diff(want, b.Applied.Delay(workName)); diff != "" {
 			t.Errorf("delay (-want +got):\n%s", diff)
 		}
 		b.pass()
@@ -232,7 +232,7 @@ func TestDelay(t *testing.T) {
 		}
 		hold("3", metav1.FinalizerDeleteDependents, "example.com/held")
 		b.pass()
-		if d := b.cluster.Delay(workName); told != 2 || d.Reasons[0] != "configmaps default/cm-0 has the finalizers example.com/held" {
+		if d := b.Applied.Delay(workName); told != 2 || d.Reasons[0] != "configmaps default/cm-0 has the finalizers example.com/held" {
 			t.Errorf("told %d times, at last of %+v", told, d)
 		}
 		b.propagate(metav1.DeletePropagationBackground)
@@ -243,8 +243,8 @@ func TestDelay(t *testing.T) {
 		}
 		b.vanish(0, 1)
 		b.pass()
-		if told != 3 || b.cluster.Delay(workName) != nil {
-			t.Errorf("told %d times, at last of %+v", told, b.cluster.Delay(workName))
+		if told != 3 || b.Applied.Delay(workName) != nil {
+			t.Errorf("told %d times, at last of %+v", told, b.Applied.Delay(workName))
 		}
 	})
 }
@@ -283,7 +283,7 @@ func TestReleaseOfWhatWasToGo(t *testing.T) {
 		if err := b.client.Get(t.Context(), client.ObjectKey{Name: workName}, amw); err != nil {
 			t.Fatal(err)
 		}
-		remaining, err := b.cluster.Release(t.Context(), amw, amw.Status.AppliedResources)
+		remaining, err := b.Applied.Release(t.Context(), amw, amw.Status.AppliedResources)
 		if err != nil || len(remaining) > 0 || b.requests()["patch"] != 1 {
 			t.Errorf("remaining %v (%v), requests %v", remaining, err, b.requests())
 		}
