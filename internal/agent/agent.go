@@ -10,9 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
@@ -22,7 +20,6 @@ import (
 	"github.com/capstan-io/capstan/internal/agent/registration/identity"
 	"github.com/capstan-io/capstan/internal/agent/registration/monitor"
 	"github.com/capstan-io/capstan/internal/machinery/filewatch"
-	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // Parts of an agent, which run in one process or in one each.
@@ -193,156 +190,4 @@ func (a *Agent) readAddresses() error {
 		a.clientConfigs = append(a.clientConfigs, clusterv1.ClientConfig{URL: u, CABundle: loaded.CAData})
 	}
 	return nil
-}
-
-// identify finds out who the agent is. The Secret comes before the folder, which may be a new pod's. The work agent alone is
-// whoever registration is.
-func (a *Agent) identify(ctx context.Context) error {
-	if !a.parts.Registration {
-		return nil
-	}
-	for retry := firstRestart; ; retry = min(2*retry, lastRestart) {
-		err := a.store.Restore(ctx)
-		if err == nil {
-			break
-		}
-		log.FromContext(ctx).Error(err, "The hub credential could not be looked for; that is tried again", "after", retry.String())
-		if err := a.sleep(ctx, retry); err != nil {
-			return err
-		}
-	}
-	var err error
-	a.identity, err = identity.Resolve(a.ClusterName, a.AgentID, a.HubKubeconfigDir)
-	return err
-}
-
-// kubeconfig loads a cluster's client configuration. The API server's priority and fairness is the throttle, not the client.
-func kubeconfig(file, flag string) (*rest.Config, error) {
-	config, err := clientcmd.BuildConfigFromFlags("", file)
-	if err != nil {
-		if file == "" {
-			return nil, fmt.Errorf("the agent does not run in a cluster, so it has to be told which one to manage: set %s: %w", flag, err)
-		}
-		return nil, fmt.Errorf("%s: %w", flag, err)
-	}
-	config.QPS = -1
-	config.UserAgent = fleet.AgentUserAgent
-	return config, nil
-}
-
-func managedConfig(o *Options) (*rest.Config, error) {
-	if o.ManagedCluster != nil {
-		return o.ManagedCluster, nil
-	}
-	return kubeconfig(o.SpokeKubeconfig, "--spoke-kubeconfig")
-}
-
-// managementConfig is of the cluster that the agent runs in; outside of any, that is the managed one.
-func managementConfig(o *Options, managed *rest.Config) (*rest.Config, error) {
-	if o.Kubeconfig != "" {
-		return kubeconfig(o.Kubeconfig, "--kubeconfig")
-	}
-	inCluster, err := rest.InClusterConfig()
-	if errors.Is(err, rest.ErrNotInCluster) {
-		return managed, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("use the service account of the pod: %w", err)
-	}
-	inCluster.QPS = -1
-	inCluster.UserAgent = fleet.AgentUserAgent
-	return inCluster, nil
-}
-
-func newStore(o *Options, management *rest.Config) (*hubkubeconfig.Store, error) {
-	store := &hubkubeconfig.Store{Dir: o.HubKubeconfigDir}
-	if o.HubKubeconfigSecret == "" {
-		return store, nil
-	}
-	c, err := client.New(management, client.Options{Scheme: managedScheme()})
-	if err != nil {
-		return nil, fmt.Errorf("reach the cluster of Secret %s/%s: %w", o.Namespace, o.HubKubeconfigSecret, err)
-	}
-	store.Client = c
-	store.Secret = client.ObjectKey{Namespace: o.Namespace, Name: o.HubKubeconfigSecret}
-	return store, nil
-}
-
-// ensureCredential returns when the agent can work on the hub. The work agent alone waits for registration to have got it.
-func (a *Agent) ensureCredential(ctx context.Context) error {
-	if !a.parts.Registration {
-		return a.awaitCredential(ctx)
-	}
-	return a.bootstrap.Ensure(ctx)
-}
-
-func (a *Agent) newBootstrap() *bootstrap.Bootstrap {
-	annotations, _ := a.annotations()
-	return &bootstrap.Bootstrap{
-		Kubeconfigs: a.bootstrapKubeconfigs(), Identity: a.identity, ClientConfigs: a.clientConfigs, Annotations: annotations,
-		CertificateLifetime: a.certificateLifetime(), Store: a.store, Record: a.record, Clock: a.clock,
-	}
-}
-
-// credentialRecheck is how often the work agent alone looks for the credential: it is another process's to write, in a
-// place that may be no cluster's.
-const credentialRecheck = time.Second
-
-func (a *Agent) awaitCredential(ctx context.Context) error {
-	told := ""
-	for {
-		err := a.takeOverCredential(ctx)
-		if err == nil || ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if err.Error() != told {
-			told = err.Error()
-			log.FromContext(ctx).Info("Waiting for the registration agent to obtain the credential for the hub", "reason", told)
-		}
-		if err := a.sleep(ctx, credentialRecheck); err != nil {
-			return err
-		}
-	}
-}
-
-// takeOverCredential makes the work agent alone be who the credential says. It fails while there is none that can be used.
-func (a *Agent) takeOverCredential(ctx context.Context) error {
-	if err := a.store.Restore(ctx); err != nil {
-		return err
-	}
-	credential, err := a.store.Load()
-	if err != nil {
-		return err
-	}
-	if credential == nil {
-		return fmt.Errorf("there is none in %s yet", a.HubKubeconfigDir)
-	}
-	holder, err := credential.Holder()
-	switch {
-	case err != nil:
-		return err
-	case a.ClusterName != "" && holder.Cluster != a.ClusterName:
-		return fmt.Errorf("the one in %s is of cluster %q, and --spoke-cluster-name says %q", a.HubKubeconfigDir, holder.Cluster, a.ClusterName)
-	}
-	if err := credential.Valid(holder, a.clock.Now()); err != nil {
-		return err
-	}
-	a.identity = holder
-	return nil
-}
-
-// appliedBy is recorded with what the agent applies.
-func (a *Agent) appliedBy(hubHash string) string {
-	switch {
-	case a.AgentID != "":
-		return a.AgentID
-	case a.parts.Registration:
-		return a.identity.Agent
-	default:
-		return hubHash
-	}
-}
-
-func (a *Agent) certificateLifetime() time.Duration {
-	return time.Duration(a.ClientCertExpirationSeconds) * time.Second
 }

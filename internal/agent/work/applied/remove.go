@@ -1,0 +1,233 @@
+package applied
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/util/retry"
+
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/agent/work/tracker"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+)
+
+// Cluster is where the objects are.
+type Cluster struct {
+	Objects metadata.Interface
+	// Discovery tells which resources are served, and in which version.
+	Discovery discovery.DiscoveryInterfaceWithContext
+	Tracked   *tracker.Tracker
+	// asked has the objects whose deletion was asked for, by UID: of these, the tracker is trusted when it reports that they have
+	// gone, or that nothing has happened yet, so that a work of a thousand objects does not ask for each of them again.
+	asked  sync.Map
+	delays delays
+}
+
+// request is a deletion that was asked for.
+type request struct {
+	// revision is that of the object then.
+	revision tracker.Revision
+	// finalizers are those that the object has, if it was read since.
+	finalizers []string
+}
+
+// Remove deletes resources that the AppliedManifestWork owns, and returns those that are still there: being deleted, or
+// not deleted because of the error. An object that somebody made anew, or that is not owned any more, is left alone; one
+// that other works own as well only loses this owner. The tracker tells the owner when a remaining one has gone.
+func (c *Cluster) Remove(ctx context.Context, amw *workv1.AppliedManifestWork,
+	resources []workv1.AppliedManifestResourceMeta) (remaining []workv1.AppliedManifestResourceMeta, err error) {
+	unasked := func(r workv1.AppliedManifestResourceMeta) bool { return !c.isWaitedFor(amw, r) }
+	return c.each(amw, "delete", resources, unasked,
+		func(r *workv1.AppliedManifestResourceMeta) (bool, error) { return c.remove(ctx, amw, r) })
+}
+
+// atOnce is how many objects of one AppliedManifestWork are deleted, or released, at a time. The API server writes together what
+// comes together; many more would only wait there, and hold up what comes from others.
+const atOnce = 16
+
+// each does something with those resources that are due, many at a time. But what takes others with it, on its own terms, comes last,
+// and waits for all that come before it: in a namespace that is being deleted the propagation policies of objects have no effect any more.
+func (c *Cluster) each(amw *workv1.AppliedManifestWork, verb string, resources []workv1.AppliedManifestResourceMeta,
+	due func(workv1.AppliedManifestResourceMeta) bool,
+	do func(*workv1.AppliedManifestResourceMeta) (gone bool, err error)) (remaining []workv1.AppliedManifestResourceMeta, err error) {
+	after := slices.SortedStableFunc(slices.Values(resources), func(a, b workv1.AppliedManifestResourceMeta) int {
+		return cmp.Compare(rank(&a), rank(&b))
+	})
+	gone, failures := make([]bool, len(after)), make([]error, len(after))
+	var group errgroup.Group
+	group.SetLimit(atOnce)
+	for i := range after {
+		if i > 0 && rank(&after[i]) > rank(&after[i-1]) {
+			_ = group.Wait() // the errors are in failures
+		}
+		switch {
+		case c.wasSeenToGo(after[i]):
+			gone[i] = true
+			c.forget(amw, after[i])
+		case due(after[i]):
+			group.Go(func() error {
+				gone[i], failures[i] = c.one(amw, verb, &after[i], do)
+				return nil
+			})
+		}
+	}
+	_ = group.Wait() // the same
+	for i, r := range after {
+		if !gone[i] {
+			remaining = append(remaining, r)
+		}
+	}
+	return remaining, errors.Join(failures...)
+}
+
+// rank is 0 of a resource of which no object takes others with it. Namespaces come after definitions: they may hold objects that
+// go with the definition of their kind. It reads nothing that removing an object changes meanwhile.
+func rank(r *workv1.AppliedManifestResourceMeta) int {
+	switch {
+	case r.Group == apiextensionsv1.GroupName && r.Resource == "customresourcedefinitions":
+		return 1
+	case r.Group == "" && r.Resource == "namespaces":
+		return 2
+	default:
+		return 0
+	}
+}
+
+// one has the object of a resource tracked as long as it is there. The resource is changed if it is served in another version.
+func (c *Cluster) one(amw *workv1.AppliedManifestWork, verb string, r *workv1.AppliedManifestResourceMeta,
+	do func(*workv1.AppliedManifestResourceMeta) (gone bool, err error)) (gone bool, err error) {
+	recorded := Object(*r)
+	c.Tracked.Track(amw.Name, recorded)
+	if gone, err = do(r); err != nil {
+		err = fmt.Errorf("%s %s %s: %w", verb, r.Resource, recorded.NamespacedName, err)
+	}
+	if now := Object(*r); now != recorded {
+		c.Tracked.Forget(amw.Name, recorded)
+		c.Tracked.Track(amw.Name, now)
+	}
+	if gone {
+		c.forget(amw, *r)
+	}
+	return gone, err
+}
+
+func (c *Cluster) forget(amw *workv1.AppliedManifestWork, r workv1.AppliedManifestResourceMeta) {
+	c.Tracked.Forget(amw.Name, Object(r))
+	c.asked.Delete(r.UID)
+}
+
+// wasSeenToGo tells whether an object that was to be deleted is known to be gone.
+func (c *Cluster) wasSeenToGo(r workv1.AppliedManifestResourceMeta) bool {
+	_, asked := c.asked.Load(r.UID)
+	revision, known := c.Tracked.Revision(Object(r))
+	return asked && known && revision == ""
+}
+
+// isWaitedFor tells whether an object that was to be deleted is known not to have changed since.
+func (c *Cluster) isWaitedFor(amw *workv1.AppliedManifestWork, r workv1.AppliedManifestResourceMeta) bool {
+	asked, ok := c.asked.Load(r.UID)
+	if !ok || insists(amw, asked.(request).finalizers) {
+		return false
+	}
+	revision, known := c.Tracked.Revision(Object(r))
+	return known && revision == asked.(request).revision
+}
+
+func (c *Cluster) remove(ctx context.Context, amw *workv1.AppliedManifestWork, r *workv1.AppliedManifestResourceMeta) (gone bool,
+	err error) {
+	if asked, err := c.removeUnread(ctx, amw, r); asked || err != nil {
+		return false, err
+	}
+	// A conflict is somebody else's change: it may have given the object to another work.
+	err = retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		gone, err = c.tryRemove(ctx, amw, r)
+		return err
+	})
+	return gone, err
+}
+
+// removeUnread deletes an object of which the tracker knows that it is the work's alone, and tells whether the API server agreed.
+func (c *Cluster) removeUnread(ctx context.Context, amw *workv1.AppliedManifestWork, r *workv1.AppliedManifestResourceMeta) (asked bool,
+	err error) {
+	o := Object(*r)
+	version, revision := c.Tracked.Alone(o, amw.UID)
+	if version == "" || r.UID == "" {
+		return false, nil
+	}
+	uid := types.UID(r.UID)
+	err = c.Objects.Resource(o.GroupVersionResource).Namespace(o.Namespace).Delete(ctx, o.Name, metav1.DeleteOptions{
+		Preconditions:     &metav1.Preconditions{UID: &uid, ResourceVersion: &version},
+		PropagationPolicy: new(propagation(amw)),
+	})
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return false, nil // it is not what it was, or not served in this version any more: reading it tells
+	}
+	if err == nil {
+		c.asked.Store(r.UID, request{revision: revision})
+	}
+	return err == nil, err
+}
+
+// tryRemove fails with a conflict if the object changes before what was decided about it is done.
+func (c *Cluster) tryRemove(ctx context.Context, amw *workv1.AppliedManifestWork, r *workv1.AppliedManifestResourceMeta) (gone bool,
+	err error) {
+	resource, live, err := c.find(ctx, amw, r)
+	if err != nil || live == nil {
+		return err == nil, err
+	}
+	if shared(amw, live) {
+		err := disown(ctx, resource, amw, live)
+		return err == nil, err
+	}
+	r.UID = string(live.UID)
+	if live.DeletionTimestamp != nil && !insists(amw, live.Finalizers) {
+		c.ask(*r, live)
+		return false, nil
+	}
+	preconditions := &metav1.Preconditions{UID: &live.UID, ResourceVersion: &live.ResourceVersion}
+	if live.DeletionTimestamp != nil {
+		// Nobody takes over what is being deleted, and an API server refuses any version for what loses its last finalizer by this.
+		preconditions.ResourceVersion = nil
+	}
+	err = resource.Delete(ctx, r.Name, metav1.DeleteOptions{Preconditions: preconditions, PropagationPolicy: new(propagation(amw))})
+	if apierrors.IsNotFound(err) {
+		return true, nil // somebody else deleted it
+	}
+	if err == nil {
+		c.ask(*r, live)
+	}
+	return false, err
+}
+
+// ask remembers that an object is to go.
+func (c *Cluster) ask(r workv1.AppliedManifestResourceMeta, live *metav1.PartialObjectMetadata) {
+	c.Tracked.Saw(Object(r), live)
+	c.asked.Store(r.UID, request{revision: tracker.RevisionOf(Object(r).GroupResource(), live), finalizers: live.Finalizers})
+}
+
+// propagation is Background unless the work asks for Foreground in so many words: that the objects have dependents to wait
+// for costs a round through the garbage collector for each.
+func propagation(amw *workv1.AppliedManifestWork) metav1.DeletionPropagation {
+	if amw.Annotations[fleet.AnnotationPropagationPolicy] == string(metav1.DeletePropagationForeground) {
+		return metav1.DeletePropagationForeground
+	}
+	return metav1.DeletePropagationBackground
+}
+
+// insists tells whether an object with the finalizers, which is being deleted, is not to wait for its dependents any more: the work
+// has changed its mind. The API server lets go of it if the same is asked for with another policy.
+func insists(amw *workv1.AppliedManifestWork, finalizers []string) bool {
+	return amw.Annotations[fleet.AnnotationPropagationPolicy] == string(metav1.DeletePropagationBackground) &&
+		slices.Contains(finalizers, metav1.FinalizerDeleteDependents)
+}
