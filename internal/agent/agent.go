@@ -104,14 +104,14 @@ func (a *Agent) work(ctx context.Context) error {
 		began := a.clock.Now()
 		err := a.serve(ctx)
 		if ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // an agent ends with its context
 		}
 		if a.clock.Since(began) > lastRestart {
 			restart = firstRestart
 		}
 		if !a.meant(ctx, err) {
 			log.FromContext(ctx).Error(err, "The connection to the hub ended and is begun again", "after", restart.String())
-			if err := a.sleep(ctx, restart); err != nil {
+			if !a.sleep(ctx, restart) {
 				return nil
 			}
 			restart = min(2*restart, lastRestart)
@@ -137,22 +137,22 @@ func (a *Agent) meant(ctx context.Context, err error) bool {
 	return true
 }
 
-// sleep fails if the context ends first.
-func (a *Agent) sleep(ctx context.Context, d time.Duration) error {
+// sleep reports false if the context ends first.
+func (a *Agent) sleep(ctx context.Context, d time.Duration) bool {
 	timer := a.clock.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-		return ctx.Err()
+		return false
 	case <-timer.C():
-		return nil
+		return true
 	}
 }
 
 // endedWell is nil if it was the context that ended the agent.
 func endedWell(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
-		return nil
+		return nil //nolint:nilerr // what failed did so because the context ended
 	}
 	return err
 }

@@ -37,8 +37,8 @@ func (a *Agent) installCRDs(ctx context.Context) error {
 		}
 		log.FromContext(ctx).Error(err, "The managed cluster could not be prepared; that is tried again", "cluster", a.managed.Host, "after",
 			retry.String())
-		if err := a.sleep(ctx, retry); err != nil {
-			return err
+		if !a.sleep(ctx, retry) {
+			return ctx.Err()
 		}
 	}
 }
@@ -143,7 +143,7 @@ func (a *Agent) keepCRD(ctx context.Context, managed client.WithWatch, want *api
 		}
 		switch {
 		case ctx.Err() != nil:
-			return nil
+			return nil //nolint:nilerr // what failed did so because the context ended
 		case apierrors.IsForbidden(err), errors.Is(err, errMayNotLook):
 			logger.Info("A CustomResourceDefinition is not looked after: the agent has no right to", "reason", err.Error())
 			return nil
@@ -152,7 +152,7 @@ func (a *Agent) keepCRD(ctx context.Context, managed client.WithWatch, want *api
 		default:
 			retry = firstRestart
 		}
-		if a.sleep(ctx, retry) != nil {
+		if !a.sleep(ctx, retry) {
 			return nil
 		}
 		retry = min(2*retry, lastRestart)

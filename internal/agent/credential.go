@@ -23,8 +23,8 @@ func (a *Agent) identify(ctx context.Context) error {
 			break
 		}
 		log.FromContext(ctx).Error(err, "The hub credential could not be looked for; that is tried again", "after", retry.String())
-		if err := a.sleep(ctx, retry); err != nil {
-			return err
+		if !a.sleep(ctx, retry) {
+			return ctx.Err()
 		}
 	}
 	var err error
@@ -63,8 +63,8 @@ func (a *Agent) awaitCredential(ctx context.Context) error {
 			told = err.Error()
 			log.FromContext(ctx).Info("Waiting for the registration agent to obtain the credential for the hub", "reason", told)
 		}
-		if err := a.sleep(ctx, credentialRecheck); err != nil {
-			return err
+		if !a.sleep(ctx, credentialRecheck) {
+			return ctx.Err()
 		}
 	}
 }

@@ -130,7 +130,7 @@ func (c *controllers) start(ctx context.Context) error {
 // default.
 func (c *controllers) usable(context.Context) (bool, error) {
 	if _, err := c.shared.ServiceAccounts().Lister().ServiceAccounts(metav1.NamespaceDefault).Get("default"); err != nil {
-		return false, nil
+		return false, nil //nolint:nilerr // it does not exist yet
 	}
 	nodes, err := c.shared.Nodes().Lister().List(labels.SelectorFromSet(labels.Set{nodesim.LabelSimulated: "true"}))
 	ready := 0

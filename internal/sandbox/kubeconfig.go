@@ -78,7 +78,7 @@ func (c *Cluster) adminConfig(keys *clusterKeys) (*clientcmdapi.Config, error) {
 // refreshKeys follows a renewal of keys and certificates.
 func (c *Cluster) refreshKeys(ctx context.Context, keys *clusterKeys) {
 	logger := klog.FromContext(ctx)
-	if err := keys.tokens.Reload(); err != nil {
+	if err := keys.tokens.Reload(); err != nil { //nolint:contextcheck // it reads files
 		logger.Error(err, "Service account tokens are signed with the old key until the next start")
 	}
 	if err := c.writeKubeconfig(keys); err != nil {

@@ -79,7 +79,7 @@ func (c *Cluster) start(ctx context.Context) error {
 		return nil
 	})
 	c.url = "https://" + listener.Addr().String()
-	keys, err := c.openKeys()
+	keys, err := c.openKeys() //nolint:contextcheck // it reads and writes files
 	if err != nil {
 		return err
 	}
@@ -137,7 +137,7 @@ func (c *Cluster) startServer(ctx context.Context, listener net.Listener, databa
 		}
 		close(c.ended)
 	}()
-	c.onStop(func() error {
+	c.onStop(func() error { //nolint:contextcheck // a cluster that stops waits for the end of its API server
 		server.stop()
 		return nil
 	})

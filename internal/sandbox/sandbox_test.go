@@ -215,7 +215,7 @@ func TestRestart(t *testing.T) {
 	first := startCluster(t, sandbox.Options{DataDir: dir, Nodes: 2})
 	client := clientOf(t, first)
 	uid, ca, url := systemUID(t, client), configOf(t, first).CAData, first.URL()
-	deploy(t, client, metav1.NamespaceDefault, "web", 4)
+	deployWeb(t, client, metav1.NamespaceDefault, 4)
 	if err := first.Stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -257,7 +257,7 @@ func TestInterruptedStart(t *testing.T) {
 		_ = wait.PollUntilContextTimeout(t.Context(), time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
 			config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(dir, "kubeconfig"))
 			if err != nil {
-				return false, nil
+				return false, nil //nolint:nilerr // there is no kubeconfig yet
 			}
 			client, err := kubernetes.NewForConfig(config)
 			if err != nil {

@@ -29,9 +29,10 @@ func template(app string) (*metav1.LabelSelector, corev1.PodTemplateSpec) {
 	return &metav1.LabelSelector{MatchLabels: labels}, corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: podSpec()}
 }
 
-// deploy makes a Deployment and waits until it is available.
-func deploy(t *testing.T, client kubernetes.Interface, ns, name string, replicas int32) {
+// deployWeb makes the Deployment web and waits until it is available.
+func deployWeb(t *testing.T, client kubernetes.Interface, ns string, replicas int32) {
 	t.Helper()
+	const name = "web"
 	selector, pods := template(name)
 	_, err := client.AppsV1().Deployments(ns).Create(t.Context(), &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -83,7 +84,7 @@ func TestDeployment(t *testing.T) {
 	t.Parallel()
 	client := clientOf(t, shared)
 	ns := namespace(t, client)
-	deploy(t, client, ns, "web", 3)
+	deployWeb(t, client, ns, 3)
 	eventually(t, func(ctx context.Context) string { return runningApart(ctx, client, ns, "app=web", 3) })
 
 	scale, err := client.AppsV1().Deployments(ns).GetScale(t.Context(), "web", metav1.GetOptions{})
@@ -297,7 +298,7 @@ func TestServiceHasEndpoints(t *testing.T) {
 	t.Parallel()
 	client := clientOf(t, shared)
 	ns := namespace(t, client)
-	deploy(t, client, ns, "web", 2)
+	deployWeb(t, client, ns, 2)
 	_, err := client.CoreV1().Services(ns).Create(t.Context(), &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
 		Spec:       corev1.ServiceSpec{Selector: map[string]string{"app": "web"}, Ports: []corev1.ServicePort{{Port: 80}}},
@@ -331,7 +332,7 @@ func TestDisruptionBudget(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	deploy(t, client, ns, "web", 2)
+	deployWeb(t, client, ns, 2)
 	eventually(t, func(ctx context.Context) string {
 		budget, err := client.PolicyV1().PodDisruptionBudgets(ns).Get(ctx, "web", metav1.GetOptions{})
 		if err != nil || budget.Status.CurrentHealthy != 2 {
@@ -354,7 +355,7 @@ func TestNamespaceDeletion(t *testing.T) {
 	t.Parallel()
 	client := clientOf(t, shared)
 	ns := namespace(t, client)
-	deploy(t, client, ns, "web", 2)
+	deployWeb(t, client, ns, 2)
 	if err := client.CoreV1().Namespaces().Delete(t.Context(), ns, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}

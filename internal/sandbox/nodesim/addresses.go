@@ -19,17 +19,16 @@ const (
 
 // podCIDR is the pod network of the i-th node, counted from 0.
 func podCIDR(i int) netip.Prefix {
-	base := uint32(10)<<24 | 244<<16 | uint32(i)<<podBits
-	return netip.PrefixFrom(ipv4(base), 32-podBits)
+	return netip.PrefixFrom(ipv4(10<<24|244<<16|i<<podBits), 32-podBits)
 }
 
 // hostIP is the address of the i-th node, counted from 0. Nothing listens there.
 func hostIP(i int) netip.Addr {
-	return ipv4(uint32(172)<<24 | 18<<16 | uint32(i+2))
+	return ipv4(172<<24 | 18<<16 | i + 2)
 }
 
-func ipv4(v uint32) netip.Addr {
-	return netip.AddrFrom4([4]byte{byte(v >> 24), byte(v >> 16), byte(v >> 8), byte(v)})
+func ipv4(v int) netip.Addr {
+	return netip.AddrFrom4([4]byte{byte(v >> 24 & 0xff), byte(v >> 16 & 0xff), byte(v >> 8 & 0xff), byte(v & 0xff)})
 }
 
 // addresses gives out pod IPs, each to one pod of a node at a time.

@@ -192,7 +192,7 @@ func (s *Simulator) renewLease(ctx context.Context, n node) {
 	ownedByNode := func(l *coordinationv1.Lease) error {
 		existing, err := s.nodeLister.Get(n.name)
 		if err != nil || len(l.OwnerReferences) > 0 {
-			return nil // the owner is set at a later renewal
+			return nil //nolint:nilerr // the owner is set at a later renewal
 		}
 		l.OwnerReferences = []metav1.OwnerReference{{
 			APIVersion: corev1.SchemeGroupVersion.String(), Kind: "Node", Name: n.name, UID: existing.UID,

@@ -130,7 +130,9 @@ func earlier(a, b time.Time) time.Time {
 
 // DrawShare is the share of its lifetime that a credential has left when it is renewed. It is drawn once and then kept: of
 // many looks with a share each, the first to find the credential due would decide.
-func DrawShare() float64 { return renewAtLeast + rand.Float64()*(renewAtMost-renewAtLeast) }
+func DrawShare() float64 {
+	return renewAtLeast + rand.Float64()*(renewAtMost-renewAtLeast) //nolint:gosec // it spreads renewals and protects nothing
+}
 
 // RenewalTime is when the share of its lifetime is left to a certificate.
 func RenewalTime(notBefore, notAfter time.Time, left float64) time.Time {

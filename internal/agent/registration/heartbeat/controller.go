@@ -102,7 +102,8 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 		return ctrl.Result{}, err
 	}
-	return ctrl.Result{RequeueAfter: period + time.Duration(jitter*rand.Float64()*float64(period))}, nil
+	late := jitter * rand.Float64() * float64(period) //nolint:gosec // it spreads heartbeats and protects nothing
+	return ctrl.Result{RequeueAfter: period + time.Duration(late)}, nil
 }
 
 func duration(mc *clusterv1.ManagedCluster) time.Duration {

@@ -54,7 +54,7 @@ func (f *Follower) Start(ctx context.Context) error {
 		if err := f.follow(ctx); err != nil && ctx.Err() == nil {
 			log.FromContext(ctx).Error(err, "The hub's certificate authority could not be followed; that is tried again", "after", interval.String())
 		}
-		timer := f.clock.NewTimer(interval + rand.N(interval/10))
+		timer := f.clock.NewTimer(interval + rand.N(interval/10)) //nolint:gosec // it spreads requests and protects nothing
 		select {
 		case <-ctx.Done():
 			timer.Stop()

@@ -88,14 +88,14 @@ func (b *bench) reconcile(cluster string) []string {
 	return told
 }
 
-func (b *bench) label(namespace, want string) {
+func (b *bench) label(want string) {
 	b.Helper()
 	ns := &corev1.Namespace{}
-	if err := b.managed.Get(b.Context(), client.ObjectKey{Name: namespace}, ns); err != nil {
+	if err := b.managed.Get(b.Context(), client.ObjectKey{Name: "ns1"}, ns); err != nil {
 		b.Fatal(err)
 	}
 	if got := ns.Labels[fleet.ManagedNamespaceLabel(hubHash)]; got != want {
-		b.Errorf("the label of Namespace %s is %q, want %q", namespace, got, want)
+		b.Errorf("the label of Namespace ns1 is %q, want %q", got, want)
 	}
 }
 
@@ -107,7 +107,7 @@ func TestLifeOfANamespace(t *testing.T) {
 	if told := b.reconcile("c1"); len(told) != 1 || told[0] != "Normal NamespaceApplied The namespace ns1 is on the cluster" {
 		t.Errorf("events %q", told)
 	}
-	b.label("ns1", wanted)
+	b.label(wanted)
 	cond := meta.FindStatusCondition(b.cluster("c1").Status.ManagedNamespaces[0].Conditions, fleet.ConditionNamespaceAvailable)
 	if cond == nil || cond.Status != metav1.ConditionTrue || cond.Reason != fleet.ReasonNamespaceApplied {
 		t.Errorf("condition %+v", cond)
@@ -120,7 +120,7 @@ func TestLifeOfANamespace(t *testing.T) {
 		told[0] != "Normal NamespaceUnmanaged No set wants the namespace ns1 any more; it stays on the cluster" {
 		t.Errorf("events %q", told)
 	}
-	b.label("ns1", unwanted)
+	b.label(unwanted)
 }
 
 // RG-43: of two managed clusters of one hub that are the same cluster, one does not undo what the other does; when the first does
@@ -133,18 +133,18 @@ func TestTwoAgentsOnACluster(t *testing.T) {
 	if told := b.reconcile("c2"); told != nil {
 		t.Errorf("events of an agent with nothing to do: %q", told)
 	}
-	b.label("ns1", wanted)
+	b.label(wanted)
 	b.want("c2", "ns1")
 	b.reconcile("c2")
 	b.want("c1")
 	b.reconcile("c1")
-	b.label("ns1", unwanted)
+	b.label(unwanted)
 	b.reconcile("c2")
-	b.label("ns1", wanted)
+	b.label(wanted)
 	if told := b.reconcile("c1"); told != nil {
 		t.Errorf("events of an agent with nothing to do: %q", told)
 	}
-	b.label("ns1", wanted)
+	b.label(wanted)
 }
 
 // RG-43: a namespace that was labelled without a word of who did it is the agent's that finds it.
@@ -157,5 +157,5 @@ func TestLabelWithoutOwner(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.reconcile("c1")
-	b.label("ns1", unwanted)
+	b.label(unwanted)
 }
