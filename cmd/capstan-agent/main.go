@@ -1,4 +1,4 @@
-// Command capstan-agent runs in or beside a managed cluster: it registers the cluster with a hub and applies the hub's
+// Command capstan-agent runs in a managed cluster, or outside of it: it registers the cluster with a hub and applies the hub's
 // ManifestWorks to it.
 package main
 

@@ -1,4 +1,4 @@
-// Package agent is what runs in or beside each managed cluster: it registers the cluster with a hub, keeps the hub
+// Package agent is what runs for each managed cluster, in it or outside of it: it registers the cluster with a hub, keeps the hub
 // informed of it, and makes it be what the hub's ManifestWorks say.
 package agent
 
@@ -42,8 +42,8 @@ type Agent struct {
 	working       atWork
 }
 
-// The wait before something that ended badly is begun again doubles from the first to the last. What went well for longer
-// than the last begins anew with the first.
+// The wait before something that failed is started again doubles from the first to the last. After it has run for longer than the last,
+// the next wait is the first.
 const (
 	firstRestart = time.Second
 	lastRestart  = 30 * time.Second
@@ -69,7 +69,7 @@ func Run(ctx context.Context, o *Options, parts Parts) error {
 	if len(o.TerminateOnFiles) > 0 {
 		both.Go(func() error {
 			a.files.Run(bothCtx, func() {
-				log.FromContext(bothCtx).Info("A file changed, which ends the agent; it has to be started anew", "files", o.TerminateOnFiles)
+				log.FromContext(bothCtx).Info("A file changed, which ends the agent; it has to be restarted", "files", o.TerminateOnFiles)
 				stop()
 			})
 			return nil
@@ -133,7 +133,7 @@ func (a *Agent) meant(ctx context.Context, err error) bool {
 	default:
 		return false
 	}
-	log.FromContext(ctx).Info("The connection to the hub is begun anew", "reason", err.Error())
+	log.FromContext(ctx).Info("The agent connects to the hub again", "reason", err.Error())
 	return true
 }
 

@@ -117,7 +117,7 @@ func ensureCRD(ctx context.Context, managed client.Client, want *apiextensionsv1
 	return nil
 }
 
-// keepCRDs installs the kinds anew when somebody has removed them from the managed cluster: no work could be applied any more.
+// keepCRDs installs the kinds again when they have been removed from the managed cluster: no work could be applied any more.
 func (a *Agent) keepCRDs(ctx context.Context) error {
 	managed, err := a.definitions()
 	if err != nil {
@@ -138,7 +138,7 @@ func (a *Agent) keepCRD(ctx context.Context, managed client.WithWatch, want *api
 		_, err := watchCRD(ctx, managed, want.Name, func(*apiextensionsv1.CustomResourceDefinition) bool { return false })
 		if apierrors.IsNotFound(err) {
 			if err = ensureCRD(ctx, managed, want.DeepCopy()); err == nil {
-				logger.Info("A CustomResourceDefinition was removed from the managed cluster and is installed anew; all objects of its kind are gone")
+				logger.Info("A CustomResourceDefinition was removed from the managed cluster and is installed again; all objects of its kind are gone")
 			}
 		}
 		switch {

@@ -18,7 +18,7 @@ import (
 	"github.com/capstan-io/capstan/deploy/crds"
 )
 
-// SC-22: what the agent installs in the managed cluster comes back when somebody removes it, before the agent looks after it or later.
+// SC-22: what the agent installs in the managed cluster is installed again when it is removed, before the agent looks after it or later.
 func TestRemovedCRD(t *testing.T) {
 	t.Parallel()
 	want := crds.ManagedCluster()[0]

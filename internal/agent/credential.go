@@ -11,8 +11,8 @@ import (
 	"github.com/capstan-io/capstan/internal/agent/registration/identity"
 )
 
-// identify finds out who the agent is. The Secret comes before the folder, which may be a new pod's. The work agent alone is
-// whoever registration is.
+// identify finds out who the agent is. The Secret comes before the folder, which may be a new pod's. A work agent in its own process has
+// the identity of the credential that registration obtains.
 func (a *Agent) identify(ctx context.Context) error {
 	if !a.parts.Registration {
 		return nil

@@ -15,7 +15,7 @@ import (
 // identity through the Secret; an agent that keeps it in files is the only one of its kind.
 func (a *Agent) elects() bool { return a.HubKubeconfigSecret != "" && !a.DisableLeaderElection }
 
-// lock is the name of the Lease, in the agent's namespace. Registration and work beside each other do not compete.
+// lock is the name of the Lease, in the agent's namespace. Registration and work in processes of their own do not compete.
 func (p Parts) lock() string {
 	switch {
 	case !p.Work:

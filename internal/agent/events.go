@@ -25,12 +25,12 @@ import (
 // namespaceTimeout is how long the cluster may take to say whether the agent's namespace is there.
 const namespaceTimeout = 5 * time.Second
 
-// podNameVariable is set by whoever deploys the agent as a pod.
+// podNameVariable is the environment variable with the name of the pod, which deployments of the agent set.
 const podNameVariable = "POD_NAME"
 
 // newRecorder returns what takes the agent's own events: they are about registration, which begins before the agent may write
 // to the hub, so they go to the agent's namespace in the cluster that it runs in. An agent without such a namespace, a
-// process beside a cluster, only logs.
+// process outside of a cluster, only logs.
 func (a *Agent) newRecorder(ctx context.Context) (clientcert.Recorder, error) {
 	core, err := corev1client.NewForConfig(a.management)
 	if err != nil {
@@ -73,7 +73,7 @@ const (
 	workRecorder         = "work-agent"
 )
 
-// beginHubEvents returns what makes recorders of events on the hub, beside the cluster's works there.
+// beginHubEvents returns what makes recorders of events on the hub, in the namespace of the cluster.
 func beginHubEvents(ctx context.Context, hub cluster.Cluster) (events.EventBroadcaster, error) {
 	return hubevents.Begin(ctx, hub.GetConfig(), hub.GetHTTPClient())
 }

@@ -49,7 +49,7 @@ type Options struct {
 	ClusterAnnotations map[string]string
 	// ClusterHealthCheckPeriod is the time between health probes of the managed cluster's API server.
 	ClusterHealthCheckPeriod time.Duration
-	// MaxCustomClusterClaims is how many claims are reported besides the reserved ones.
+	// MaxCustomClusterClaims is how many claims are reported in addition to the reserved ones.
 	MaxCustomClusterClaims int
 	// ReservedClusterClaimSuffixes end the names of further reserved claims.
 	ReservedClusterClaimSuffixes []string
@@ -65,7 +65,7 @@ type Options struct {
 	// WorkloadAgentWorkers is how many works are applied at once.
 	WorkloadAgentWorkers int
 	// AppliedManifestWorkEvictionGracePeriod is how long what a work applied outlives the work's absence from the hub; 100
-	// years and more are for ever.
+	// years and more mean without end.
 	AppliedManifestWorkEvictionGracePeriod time.Duration
 	// MaxJSONRawLength is how many bytes of JSON a reported value may have.
 	MaxJSONRawLength int
@@ -78,7 +78,7 @@ type Options struct {
 	PprofBindAddress string
 	// FeatureGates switch features on and off.
 	FeatureGates *featuregates.Set
-	// TerminateOnFiles are files whose changes end the agent, for whoever starts it anew.
+	// TerminateOnFiles are files whose changes end the agent, so that its supervisor restarts it.
 	TerminateOnFiles []string
 	// WorkloadSourceConfig is the hub kubeconfig, which names HubKubeconfigDir in another way.
 	WorkloadSourceConfig string
@@ -134,7 +134,7 @@ func (o *Options) AddCommonFlags(fs *pflag.FlagSet) {
 		"act without a Lease in --namespace; only replicas with --hub-kubeconfig-secret need one")
 	fs.StringVar(&o.PprofBindAddress, "pprof-bind-address", o.PprofBindAddress, "address to serve profiles on, at /debug/pprof; 0 serves none")
 	fs.StringSliceVar(&o.TerminateOnFiles, "terminate-on-files", o.TerminateOnFiles,
-		"files whose changes end the agent, which has to be started anew then")
+		"files whose changes end the agent, so that it is restarted")
 	o.FeatureGates.AddFlag(fs)
 	o.accepted.AddLimits(fs, "kube-api-qps", "kube-api-burst")
 	const noTLS = "the agent serves nothing over TLS"
@@ -156,7 +156,7 @@ func (o *Options) AddRegistrationFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.ClusterHealthCheckPeriod, "cluster-healthcheck-period", o.ClusterHealthCheckPeriod,
 		"time between health probes of the managed cluster's API server")
 	fs.IntVar(&o.MaxCustomClusterClaims, "max-custom-cluster-claims", o.MaxCustomClusterClaims,
-		"how many cluster claims are reported besides the reserved ones")
+		"how many cluster claims are reported in addition to the reserved ones")
 	fs.StringSliceVar(&o.ReservedClusterClaimSuffixes, "reserved-cluster-claim-suffixes", o.ReservedClusterClaimSuffixes,
 		"claims whose names end so are always reported")
 	fs.Int32Var(&o.ClientCertExpirationSeconds, "client-cert-expiration-seconds", o.ClientCertExpirationSeconds,
@@ -176,7 +176,7 @@ func (o *Options) AddWorkFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.WorkloadAgentWorkers, "workload-agent-workers", o.WorkloadAgentWorkers, "how many ManifestWorks are applied at once")
 	fs.DurationVar(&o.AppliedManifestWorkEvictionGracePeriod, "appliedmanifestwork-eviction-grace-period",
 		o.AppliedManifestWorkEvictionGracePeriod,
-		"how long to keep what was applied for a ManifestWork that is missing on the hub, or for a hub that the agent has left; 876000h and more keep it for ever")
+		"how long to keep what was applied for a ManifestWork that is missing on the hub, or for a hub that the agent has left; 876000h and more keep it without end")
 	fs.IntVar(&o.MaxJSONRawLength, "max-json-raw-length", o.MaxJSONRawLength,
 		fmt.Sprintf("bytes of JSON that a reported value of type JsonRaw may have, %d at most", feedback.MaxJSONRaw))
 	fs.StringVar(&o.WorkloadSourceConfig, "workload-source-config", o.WorkloadSourceConfig, "the file "+fleet.KeyKubeconfig+

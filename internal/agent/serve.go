@@ -39,8 +39,8 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/forwardproxy"
 )
 
-// serve works on the hub under the stored credential, until the context ends, or the credential, or the way to the hub or the
-// hub itself turns out to be no use any more.
+// serve works on the hub under the stored credential, until the context ends, or the credential or the hub kubeconfig changes, or the
+// hub refuses the agent or, where there are several, does not answer.
 func (a *Agent) serve(ctx context.Context) error {
 	way := a.readWay()
 	config, err := clientcmd.BuildConfigFromFlags("", a.store.KubeconfigFile())

@@ -118,7 +118,7 @@ func apiServerOptions(listener net.Listener, etcdEndpoint string, keys *clusterK
 	// be told.
 	s.GenericServerRunOptions.ShutdownWatchTerminationGracePeriod = watchGrace
 	s.Etcd.StorageConfig.Transport.ServerList = []string{etcdEndpoint}
-	// A cache for each of the sixty resources wakes up every second. With the few
+	// A cache for each of the sixty resources runs a timer every second. With the few
 	// objects and watchers of a sandbox, etcd serves reads as fast.
 	s.Etcd.EnableWatchCache = false
 

@@ -26,8 +26,8 @@ import (
 	"github.com/capstan-io/capstan/internal/sandbox"
 )
 
-// patience is how long a test waits for what should take a second.
-const patience = time.Minute
+// timeout is how long a test waits for what should take a second.
+const timeout = time.Minute
 
 // shared is a cluster of two nodes that all tests use, each in a namespace of its own.
 var shared *sandbox.Cluster
@@ -96,12 +96,12 @@ func clientOf(t *testing.T, c *sandbox.Cluster) kubernetes.Interface {
 func eventually(t *testing.T, check func(ctx context.Context) string) {
 	t.Helper()
 	last := ""
-	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, timeout, true, func(ctx context.Context) (bool, error) {
 		last = check(ctx)
 		return last == "", nil
 	})
 	if err != nil {
-		t.Fatalf("after %s: %s", patience, last)
+		t.Fatalf("after %s: %s", timeout, last)
 	}
 }
 
@@ -254,7 +254,7 @@ func TestInterruptedStart(t *testing.T) {
 	go func() {
 		defer interrupt()
 		// By the first answer of any kind the API server runs its start hooks.
-		_ = wait.PollUntilContextTimeout(t.Context(), time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		_ = wait.PollUntilContextTimeout(t.Context(), time.Millisecond, timeout, true, func(ctx context.Context) (bool, error) {
 			config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(dir, "kubeconfig"))
 			if err != nil {
 				return false, nil //nolint:nilerr // there is no kubeconfig yet
@@ -327,7 +327,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// Nobody gets in without credentials, and /readyz needs none.
+// Requests without credentials are refused, and /readyz needs none.
 func TestAnonymous(t *testing.T) {
 	t.Parallel()
 	config := rest.AnonymousClientConfig(configOf(t, shared))

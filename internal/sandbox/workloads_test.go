@@ -392,7 +392,7 @@ func TestOwnedObjectsFollow(t *testing.T) {
 	})
 }
 
-// A node somebody deletes comes back, and its pods with it.
+// A node that is deleted comes back, and its pods with it.
 func TestNodeComesBack(t *testing.T) {
 	t.Parallel()
 	client := clientOf(t, shared)

@@ -32,7 +32,7 @@ func (l lines) Error(error, string, ...any)          { l.errors.Add(1) }
 func (l lines) WithValues(...any) logr.LogSink       { return l }
 func (l lines) WithName(string) logr.LogSink         { return l }
 
-// Whoever logs nothing has no logger that could be calmed.
+// A context without a logger stays as it is.
 func TestWithoutLog(t *testing.T) {
 	t.Parallel()
 	asked := make(chan struct{}, 1)

@@ -113,7 +113,7 @@ func (w *Watcher) wait(ctx context.Context, recheck time.Duration) bool {
 	case <-ctx.Done():
 		return false
 	case <-timer.C:
-	case <-w.events.woken:
+	case <-w.events.notified:
 	}
 	return true
 }

@@ -202,7 +202,7 @@ func TestShared(t *testing.T) {
 			stop()
 			<-done
 			if delete(files, name); len(files) == 0 && shared.notify != nil {
-				t.Error("the instance is there when nobody watches any more")
+				t.Error("the instance exists when there is no watcher any more")
 			}
 		}()
 	}

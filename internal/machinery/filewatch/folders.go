@@ -25,19 +25,19 @@ type folders struct {
 	listeners map[string]map[*listener]bool // by folder
 }
 
-// listener is woken by what happens in its folders, or has happened since it was woken last.
-type listener struct{ woken chan struct{} }
+// listener is notified of what happens in its folders, or has happened since it was notified last.
+type listener struct{ notified chan struct{} }
 
-func newListener() *listener { return &listener{woken: make(chan struct{}, 1)} }
+func newListener() *listener { return &listener{notified: make(chan struct{}, 1)} }
 
 func (l *listener) wake() {
 	select {
-	case l.woken <- struct{}{}:
+	case l.notified <- struct{}{}:
 	default:
 	}
 }
 
-// listen has the listener woken by what happens in these folders, and in no others, from now on. It fails if one cannot be
+// listen has the listener notified of what happens in these folders, and in no others, from now on. It fails if one cannot be
 // watched; the others are.
 func (f *folders) listen(l *listener, paths []string) error {
 	f.changing.Lock()
@@ -83,7 +83,7 @@ func (f *folders) add(l *listener, path string) error {
 	return nil
 }
 
-// drop ends what the listener hears of folders but those it wants, and the watch of those that nobody does.
+// drop ends the notifications of the listener about folders but those it wants, and the watch of those without a listener.
 func (f *folders) drop(l *listener, wanted map[string]bool) {
 	f.mu.Lock()
 	var unwatched []string
@@ -119,7 +119,7 @@ func (f *folders) leave(l *listener) {
 	}
 }
 
-// tell wakes listeners until the instance is closed.
+// tell notifies listeners until the instance is closed.
 func (f *folders) tell(notify *fsnotify.Watcher) {
 	for {
 		select {
@@ -137,7 +137,7 @@ func (f *folders) tell(notify *fsnotify.Watcher) {
 	}
 }
 
-// happened wakes those who listen to the folder of what something happened to, and to itself. The watch of a folder ends when it
+// happened notifies those who listen to the folder of what something happened to, and to itself. The watch of a folder ends when it
 // is removed or gets another name: its listeners have to ask for it again.
 func (f *folders) happened(event fsnotify.Event) {
 	f.mu.Lock()

@@ -22,7 +22,7 @@ type answer struct {
 
 // readAnswer reads the header and no further. Behind one that grants the tunnel, the tunnel begins: Transfer-Encoding and
 // Content-Length mean nothing there (RFC 9110, section 9.3.6), which http.ReadResponse does not know. What a proxy says behind
-// a refusal may take as long as the proxy likes, and nobody waits for it.
+// a refusal may take as long as the proxy likes, and no client waits for it.
 func readAnswer(from *bufio.Reader) (*answer, error) {
 	reader := textproto.NewReader(from)
 	for {

@@ -79,7 +79,7 @@ func TestGranted(t *testing.T) {
 	}{
 		"plain":                            {says: []string{ok + "\r\n"}},
 		"chunked":                          {says: []string{ok + "Transfer-Encoding: chunked\r\n\r\n"}},
-		"an encoding that nobody knows":    {says: []string{ok + "Transfer-Encoding: gzip\r\n\r\n"}},
+		"an encoding that is not known":    {says: []string{ok + "Transfer-Encoding: gzip\r\n\r\n"}},
 		"a length":                         {says: []string{ok + "Content-Length: 100\r\n\r\n"}},
 		"two lengths":                      {says: []string{ok + "Content-Length: 1\r\nContent-Length: none\r\n\r\n"}},
 		"to be closed":                     {says: []string{ok + "Connection: close\r\nProxy-Agent: tinyproxy\r\n\r\n"}},

@@ -6,7 +6,7 @@ import (
 )
 
 // useHeader marks the certificates in a bundle that are for the proxy alone. crypto/x509 takes no PEM block with headers for a
-// certificate, so whoever verifies the hub with the bundle, by whatever client in Go, does not trust them for the hub.
+// certificate, so a client in Go that verifies the hub with the bundle does not trust them for the hub.
 const (
 	useHeader = "Capstan-Use"
 	useProxy  = "proxy"

@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	// connectTimeout is how long a connection may take, the proxy's own to the hub included. Whoever waits is to hear soon what is
+	// connectTimeout is how long a connection may take, the proxy's own to the hub included. Users who wait are to learn soon what is
 	// wrong; proxies themselves wait for a minute and more.
 	connectTimeout = 10 * time.Second
 	// keepAlive is how often a silent connection is tried.

@@ -95,7 +95,7 @@ func TestUseLeavesOthersAlone(t *testing.T) {
 	}
 }
 
-// RG-10: a proxy that says nothing, or nonsense, keeps nobody for ever.
+// RG-10: a connection through a proxy that says nothing, or nonsense, fails in time.
 func TestSilentProxy(t *testing.T) {
 	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0")

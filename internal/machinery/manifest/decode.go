@@ -17,7 +17,7 @@ type Manifest struct {
 	Ordinal int
 	// Object is the entry, decoded. It is nil when Err is set.
 	Object *unstructured.Unstructured
-	// Err says why the entry cannot be applied by anybody; it names the ordinal and, as far as known, the kind and name.
+	// Err says why the entry cannot be applied on any cluster; it names the ordinal and, as far as known, the kind and name.
 	Err error
 }
 
@@ -73,7 +73,7 @@ func decode(ordinal int, raw []byte) (*unstructured.Unstructured, error) {
 }
 
 // Clean makes a manifest of an object that came from anywhere: it drops the metadata that only an API server can give.
-// It fails if nobody can apply that, and tells which field is wrong.
+// It fails if that cannot be applied on any cluster, and tells which field is wrong.
 func Clean(object *unstructured.Unstructured) error {
 	if err := check(object); err != nil {
 		return err

@@ -49,7 +49,7 @@ func mergerFor(required, live *unstructured.Unstructured) merger {
 	return m
 }
 
-// content is what a manifest says beside metadata and status, in the form in which the API server stores it.
+// content is what a manifest says apart from metadata and status, in the form in which the API server stores it.
 func (m merger) content(manifest *unstructured.Unstructured) map[string]any {
 	content := contentOf(manifest)
 	switch m.kind {

@@ -34,7 +34,7 @@ func TestMergeConfigMapsAndSecrets(t *testing.T) {
 		{name: "type stays", kind: "v1 Secret", required: `data: {a: YQ==}`, live: `{type: Opaque, data: {a: YQ==}}`},
 		{name: "token of a service account stays", kind: "v1 Secret", required: secretType, live: `{` + secretType +
 			`, data: {token: YQ==, ca.crt: YQ==}}`},
-		{name: "key no longer named beside a token", kind: "v1 Secret", required: secretType, lastApplied: `{` + secretType +
+		{name: "key no longer named next to a token", kind: "v1 Secret", required: secretType, lastApplied: `{` + secretType +
 			`, stringData: {x: z}}`,
 			live: `{` + secretType + `, data: {token: YQ==, x: eg==}}`, want: `{` + secretType + `, data: {token: YQ==}}`},
 	})
@@ -45,7 +45,7 @@ func TestMergeServiceAccounts(t *testing.T) {
 	const kind = "v1 ServiceAccount"
 	runMergeCases(t, []mergeCase{
 		{name: "secrets of the server stay", kind: kind, required: ``, live: `{secrets: [{name: t}], imagePullSecrets: [{name: p}]}`},
-		{name: "beside those of the manifest", kind: kind, required: `imagePullSecrets: [{name: a}]`, live: `imagePullSecrets: [{name: p}]`,
+		{name: "next to those of the manifest", kind: kind, required: `imagePullSecrets: [{name: a}]`, live: `imagePullSecrets: [{name: p}]`,
 			want: `imagePullSecrets: [{name: p}, {name: a}]`},
 		{name: "all there", kind: kind, required: `imagePullSecrets: [{name: a}]`, live: `imagePullSecrets: [{name: p}, {name: a}]`},
 		{name: "one no longer named", kind: kind, required: `imagePullSecrets: [{name: a}]`,
@@ -235,7 +235,7 @@ func TestMergeRBAC(t *testing.T) {
 	const rule = `{apiGroups: [""], resources: [pods], verbs: [get]}`
 	runMergeCases(t, []mergeCase{
 		{name: "same rules", kind: role, required: `rules: [` + rule + `]`, live: `rules: [` + rule + `]`},
-		{name: "rule of somebody else", kind: role, required: `rules: [` + rule + `]`, live: `rules: [` + rule + `, {verbs: ["*"]}]`,
+		{name: "rule of another writer", kind: role, required: `rules: [` + rule + `]`, live: `rules: [` + rule + `, {verbs: ["*"]}]`,
 			want: `rules: [` + rule + `]`},
 		{name: "rule was narrowed", kind: role, required: `rules: [` + rule + `]`,
 			live: `rules: [{apiGroups: [""], resources: [pods], verbs: [get], resourceNames: [x]}]`, want: `rules: [` + rule + `]`},

@@ -159,7 +159,7 @@ func TestMergeLists(t *testing.T) {
 			live: `spec: {containers: [{name: a, image: x, d: 1}, {name: b, d: 1}]}`},
 		{name: "keyed element changes", kind: "apps/v1 Deployment", required: `spec: {containers: [{name: a, image: y}]}`,
 			live: `spec: {containers: [{name: a, image: x, d: 1}]}`, want: `spec: {containers: [{name: a, image: y, d: 1}]}`},
-		{name: "keyed element of somebody else goes", kind: "apps/v1 Deployment", required: `spec: {containers: [{name: b}]}`,
+		{name: "keyed element of another writer goes", kind: "apps/v1 Deployment", required: `spec: {containers: [{name: b}]}`,
 			live: `spec: {containers: [{name: a, d: 1}, {name: b, d: 2}]}`, want: `spec: {containers: [{name: b, d: 2}]}`},
 		{name: "keyed element is new", kind: "apps/v1 Deployment", required: `spec: {volumes: [{name: a}, {name: b}]}`,
 			live: `spec: {volumes: [{name: b, d: 2}]}`, want: `spec: {volumes: [{name: a}, {name: b, d: 2}]}`},

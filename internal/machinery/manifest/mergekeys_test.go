@@ -40,7 +40,7 @@ func TestListKeysAreThoseOfKubernetes(t *testing.T) {
 	}
 }
 
-// unkeyed are lists whose elements have keys in native kinds, and none here: nobody but the manifest sets fields of these elements, so
+// unkeyed are lists whose elements have keys in native kinds, and none here: only the manifest sets fields of these elements, so
 // that it makes no difference.
 var unkeyed = sets.New("claims", "compositePodGroupTemplates", "conditions", "drivers", "evictionResponders", "matchConditions",
 	"podGroupTemplates",

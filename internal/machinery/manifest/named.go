@@ -15,7 +15,7 @@ const maxDepth = 64
 // It is empty if a later manifest could name no less in any way that matters to Merge. Of a manifest with more fields than
 // there is room for, only the upper levels are written down.
 //
-// Kept with the object, it makes a field go that was taken out of the manifest while nobody was there to see it:
+// Kept with the object, it makes a field go that was taken out of the manifest while the agent did not run:
 // LastNamed turns it into what Merge takes for the last manifest.
 func NamedFields(object *unstructured.Unstructured) string {
 	m := mergerFor(object, object)

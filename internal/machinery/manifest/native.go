@@ -102,7 +102,7 @@ var alternatives = []sets.Set[string]{
 	sets.New("name", "number"),
 }
 
-// excludes says whether a live field cannot stay beside what the manifest names.
+// excludes tells whether a live field cannot stay together with what the manifest names.
 func (m merger) excludes(at place, required map[string]any, field string) bool {
 	if !m.native {
 		return false
@@ -123,7 +123,7 @@ func (m merger) excludes(at place, required map[string]any, field string) bool {
 	return false
 }
 
-// namesOther says whether an object has a field beside this one.
+// namesOther tells whether an object has another field than this one.
 func namesOther(object map[string]any, field string) bool {
 	for name, value := range object {
 		if name != field && value != nil {

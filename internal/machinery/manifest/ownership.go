@@ -25,8 +25,8 @@ func IsOwned(option *workv1.DeleteOption, strategy workv1.UpdateStrategyType, re
 	})
 }
 
-// NamesForeground tells whether a work asks in so many words that its objects go after their dependents. The API server fills in
-// Foreground where a delete option names no policy. Whoever sets something else there, such as a TTL, need not mean it; an option that
+// NamesForeground tells whether a work asks explicitly that its objects go after their dependents. The API server fills in
+// Foreground where a delete option names no policy. Users who set something else there, such as a TTL, need not mean it; an option that
 // has nothing else was set for its policy.
 func NamesForeground(option *workv1.DeleteOption) bool {
 	return option != nil && option.PropagationPolicy == workv1.DeletePropagationPolicyTypeForeground &&

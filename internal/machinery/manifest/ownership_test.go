@@ -47,7 +47,7 @@ func TestIsOwned(t *testing.T) {
 	}
 }
 
-// WK-12 WK-32: Foreground beside something else may be what the API server has filled in.
+// WK-12 WK-32: Foreground together with something else may be what the API server has filled in.
 func TestNamesForeground(t *testing.T) {
 	t.Parallel()
 	const foreground = workv1.DeletePropagationPolicyTypeForeground

@@ -15,8 +15,8 @@ const (
 	manyConflicts      = 6
 )
 
-// Conflicts has a reconciler try again shortly when somebody else has written an object since it was read: the cache hears of that
-// within a moment, and nobody has to. Conflicts that do not end are an error as any other.
+// Conflicts has a reconciler try again shortly when another writer has changed an object since it was read: the cache learns of that
+// within a moment, and users need not know. Conflicts that do not end are an error as any other.
 func Conflicts(r reconcile.Reconciler) reconcile.Reconciler {
 	inARow := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstAfterConflict, last)
 	return reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {

@@ -53,7 +53,7 @@ func TestIsConflict(t *testing.T) {
 		"one that is told of":      {fmt.Errorf("patch it: %w", conflict), true},
 		"two":                      {fmt.Errorf("write: %w", errors.Join(conflict, fmt.Errorf("patch it: %w", conflict))), true},
 		"another":                  {other, false},
-		"another beside it":        {errors.Join(conflict, other), false},
+		"joined with another":      {errors.Join(conflict, other), false},
 		"another, which is nested": {fmt.Errorf("write: %w", errors.Join(conflict, errors.Join(other))), false},
 	} {
 		if got := IsConflict(test.err); got != test.want {

@@ -15,7 +15,7 @@ const (
 )
 
 // Limiter is for the options of one controller. It waits for a minute at most, where controller-runtime would for up to
-// seventeen: what made something fail, such as a missing right or a Secret that nobody watches, passes without an event.
+// seventeen: what made something fail, such as a missing right or a Secret that is not watched, passes without an event.
 func Limiter() workqueue.TypedRateLimiter[reconcile.Request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](first, last)
 }

@@ -42,7 +42,7 @@ func TestRequestedAgent(t *testing.T) {
 		"of another cluster": {func(_ *signing, r *request) {
 			r.Subject.CommonName = fleet.ClusterUser("c2", "agent")
 		}, false},
-		"with the UID of somebody else": {func(_ *signing, r *request) {
+		"with the UID of another user": {func(_ *signing, r *request) {
 			r.Subject.ExtraNames = []pkix.AttributeTypeAndValue{{Type: asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 57683, 2}, Value: "uid"}}
 		}, false},
 		"with a unit": {func(_ *signing, r *request) { r.Subject.OrganizationalUnit = []string{"unit"} }, false},

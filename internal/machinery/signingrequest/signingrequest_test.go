@@ -17,11 +17,11 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// AF-05 A2: whoever approves or signs does so for one subject, and for nothing that is added to it.
+// AF-05 A2: requests are approved and signed for one subject, and for nothing that is added to it.
 func TestIsFor(t *testing.T) {
 	t.Parallel()
 	subject := addonv1beta1.Subject{User: "agent", Groups: []string{"a", "b"}, OrganizationUnits: []string{"unit"}}
-	uid := []pkix.AttributeTypeAndValue{{Type: asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 57683, 2}, Value: "of somebody else"}}
+	uid := []pkix.AttributeTypeAndValue{{Type: asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 57683, 2}, Value: "of another"}}
 	for name, c := range map[string]struct {
 		asked pkix.Name
 		want  bool
@@ -34,7 +34,7 @@ func TestIsFor(t *testing.T) {
 			OrganizationalUnit: []string{"unit"}}, false},
 		"one group less": {pkix.Name{CommonName: "agent", Organization: []string{"b"}, OrganizationalUnit: []string{"unit"}}, false},
 		"no unit":        {pkix.Name{CommonName: "agent", Organization: []string{"b", "a"}}, false},
-		"an attribute besides": {pkix.Name{CommonName: "agent", Organization: []string{"b", "a"}, OrganizationalUnit: []string{"unit"},
+		"one attribute more": {pkix.Name{CommonName: "agent", Organization: []string{"b", "a"}, OrganizationalUnit: []string{"unit"},
 			ExtraNames: uid}, false},
 		"a serial number": {pkix.Name{CommonName: "agent", Organization: []string{"b", "a"}, OrganizationalUnit: []string{"unit"},
 			SerialNumber: "1"}, false},
@@ -94,7 +94,7 @@ func (i indexer) IndexField(_ context.Context, o client.Object, name string, ext
 
 func hash(of string) *addonv1beta1.ConfigSpecHash { return &addonv1beta1.ConfigSpecHash{SpecHash: of} }
 
-// What decides on the requests of an add-on is in its status, beside much that does not.
+// What decides on the requests of an add-on is in its status, together with much that does not.
 func TestAddOnChanged(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

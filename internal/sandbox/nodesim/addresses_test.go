@@ -40,7 +40,7 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// A pod keeps its address, and an address learned from the API goes to nobody else.
+// A pod keeps its address, and an address learned from the API goes to no other pod.
 func TestAddressesAreKept(t *testing.T) {
 	t.Parallel()
 	a, network := newAddresses(), podCIDR(0)

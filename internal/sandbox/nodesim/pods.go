@@ -63,7 +63,7 @@ func (s *Simulator) terminate(ctx context.Context, pod *corev1.Pod) (time.Durati
 		return wait, nil
 	}
 	if len(pod.Finalizers) > 0 && !finished(pod) {
-		// The pod outlives this delete, and whoever holds the finalizer (the Job
+		// The pod outlives this delete, and the controller that holds the finalizer (the Job
 		// controller) wants to see how it ended.
 		if err := s.report(ctx, pod, stoppedStatus(pod, s.now())); err != nil {
 			return 0, err
@@ -76,7 +76,7 @@ func (s *Simulator) terminate(ctx context.Context, pod *corev1.Pod) (time.Durati
 }
 
 // removeOrphan removes a pod whose node is gone, as its controller makes a new
-// one only then. A pod on a node that is there is somebody else's business.
+// one only then. A pod on an existing node is not the simulator's to delete.
 func (s *Simulator) removeOrphan(ctx context.Context, pod *corev1.Pod) error {
 	if _, err := s.nodeLister.Get(pod.Spec.NodeName); err == nil {
 		return nil

@@ -126,7 +126,7 @@ func TestPreStopSleep(t *testing.T) {
 	}
 }
 
-// A pod whose node is gone is removed; one on a node of somebody else is left alone.
+// A pod whose node is gone is removed; one on a node of another program is left alone.
 func TestOrphans(t *testing.T) {
 	t.Parallel()
 	on := func(name, node string) *corev1.Pod {

@@ -18,7 +18,7 @@ func finished(pod *corev1.Pod) bool {
 }
 
 // runsToCompletion says whether the containers of pod are expected to exit. Only
-// the pods of a Job are: of any other nobody can tell without executing it.
+// the pods of a Job are: of any other that cannot be told without executing it.
 func runsToCompletion(pod *corev1.Pod) bool {
 	owner := metav1.GetControllerOf(pod)
 	return owner != nil && owner.Kind == "Job" && owner.APIVersion == batchv1.SchemeGroupVersion.String() &&

@@ -41,7 +41,7 @@ func TestRunningStatusSettles(t *testing.T) {
 	}), t0)
 	again := run(pod, t1)
 	if !equalStatus(pod.Status, again.Status) {
-		t.Errorf("reported anew:\n%+v\nwas\n%+v", again.Status, pod.Status)
+		t.Errorf("reported again:\n%+v\nwas\n%+v", again.Status, pod.Status)
 	}
 	for _, kind := range []corev1.PodConditionType{corev1.PodScheduled, corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady} {
 		if !conditionTrue(pod.Status.Conditions, kind) {
@@ -108,7 +108,7 @@ func TestRunsToCompletion(t *testing.T) {
 	}{
 		"of a Job":                 {newPod(owner("batch/v1", "Job"), restart(corev1.RestartPolicyNever)), true},
 		"of a Job, on failure":     {newPod(owner("batch/v1", "Job"), restart(corev1.RestartPolicyOnFailure)), true},
-		"of somebody else's Job":   {newPod(owner("example.com/v1", "Job"), restart(corev1.RestartPolicyNever)), false},
+		"of a Job of another API":  {newPod(owner("example.com/v1", "Job"), restart(corev1.RestartPolicyNever)), false},
 		"of a ReplicaSet":          {newPod(owner("apps/v1", "ReplicaSet")), false},
 		"on its own":               {newPod(restart(corev1.RestartPolicyNever)), false},
 		"of a Job, restart always": {newPod(owner("batch/v1", "Job")), false},

@@ -83,7 +83,9 @@ type renewal struct {
 
 // Register adds the controller to the manager.
 func Register(mgr ctrl.Manager, o Options) error {
-	c := &Controller{Options: o, hub: o.Hub.GetClient(), seen: map[types.NamespacedName]renewal{}, missed: map[types.NamespacedName]time.Time{}}
+	c := &Controller{
+		Options: o, hub: o.Hub.GetClient(), seen: map[types.NamespacedName]renewal{}, missed: map[types.NamespacedName]time.Time{},
+	}
 	var err error
 	if c.managed, err = newLeases(o.Managed); err != nil {
 		return err
@@ -175,9 +177,9 @@ func (c *Controller) forget(owner types.NamespacedName) {
 	delete(c.missed, owner)
 }
 
-// silence is how long to say nothing of a lease that is missing: the manager of the add-on may be about to say that the health is found in
-// another way. It says so with what it deploys. Not every add-on has a manager that says anything; one that was not heard of where the
-// agent runs has had its time.
+// silence is how long to report nothing about a lease that is missing: the manager of the add-on may be about to report, with what it
+// deploys, that the health is found in another way. Not every add-on has a manager that does. Where the time to report on which cluster
+// the agent runs has passed, this time has passed, too.
 func (c *Controller) silence(addOn *addonv1beta1.ManagedClusterAddOn, found bool, now time.Time) time.Duration {
 	says := func(condition string) bool {
 		return meta.FindStatusCondition(addOn.Status.Conditions, condition) != nil

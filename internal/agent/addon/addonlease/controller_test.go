@@ -46,7 +46,7 @@ func newController(grace time.Duration) *Controller {
 	return &Controller{Options: Options{Grace: grace}, seen: map[types.NamespacedName]renewal{}, missed: map[types.NamespacedName]time.Time{}}
 }
 
-// RG-63, gap A1: for how long the hub believes a lease that it sees for the first time.
+// RG-63, gap A1: for how long a lease counts that is seen for the first time.
 func TestGrace(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -54,7 +54,7 @@ func TestGrace(t *testing.T) {
 		grace   time.Duration
 		seconds int32
 		renewed time.Time
-		// lasts is how long after begin it is believed; zero or less is never.
+		// lasts is how long after begin it counts; zero or less is never.
 		lasts time.Duration
 	}{
 		{"of an add-on of ours", 0, 15, begin, 45 * time.Second},
@@ -83,12 +83,12 @@ func TestGrace(t *testing.T) {
 }
 
 // RG-63: an agent that renews as the add-on framework does, and is now and then kept from it, is never taken for lost.
-func TestRenewalsAreBelieved(t *testing.T) {
+func TestRenewalsCountWhenTheyAreSeen(t *testing.T) {
 	t.Parallel()
 	c := newController(0)
 	for now := begin; now.Before(begin.Add(time.Hour)); now = now.Add(150 * time.Second) { // two periods with all of the jitter
 		if _, end := c.judge("hello", owner, leaseFor(60, now), true, now); end.Before(now.Add(150 * time.Second)) {
-			t.Fatalf("a lease renewed at %s is believed until %s", now, end)
+			t.Fatalf("a lease renewed at %s counts until %s", now, end)
 		}
 	}
 }
@@ -117,7 +117,7 @@ func TestClocksNeedNotAgree(t *testing.T) {
 	another := leaseFor(15, begin.Add(40*time.Second))
 	another.UID = "2"
 	if cond, end := c.judge("hello", owner, another, true, begin.Add(49*time.Second)); !end.Equal(begin.Add(85 * time.Second)) {
-		t.Errorf("a lease that was made anew is %+v until %s", cond, end)
+		t.Errorf("a lease that was created again is %+v until %s", cond, end)
 	}
 	if cond, _ := c.judge("hello", owner, nil, false, begin); cond.Status != metav1.ConditionUnknown ||
 		cond.Reason != "ManagedClusterAddOnLeaseNotFound" {
@@ -125,7 +125,7 @@ func TestClocksNeedNotAgree(t *testing.T) {
 	}
 }
 
-// RG-63: that a new add-on has no lease is told at once if there is to be one, and soon if nobody says whether there is.
+// RG-63: that a new add-on has no lease is told at once if there is to be one, and soon if it is not known whether there is.
 func TestMissingLeaseOfNewAddOn(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -134,7 +134,7 @@ func TestMissingLeaseOfNewAddOn(t *testing.T) {
 		found     bool
 		wait      time.Duration
 	}{
-		"nobody says":    {"", fleet.ConditionRegistrationApplied, false, modeTimeout},
+		"not said":       {"", fleet.ConditionRegistrationApplied, false, modeTimeout},
 		"there is one":   {"", "", true, 0},
 		"by lease":       {addonv1beta1.HealthCheckModeLease, "", false, 0},
 		"deployed":       {"", fleet.ConditionManifestApplied, false, 0},
@@ -269,8 +269,9 @@ func TestAvailable(t *testing.T) {
 	}
 }
 
-// AM-03, RG-63: an add-on of which nobody says whether it is hosted has its lease on its own cluster, though that names a hosting cluster.
-func TestNobodySaysWhere(t *testing.T) {
+// AM-03, RG-63: an add-on of which it is not known whether it is hosted has its lease on its own cluster, though that names a hosting
+// cluster.
+func TestHostingIsNotSaid(t *testing.T) {
 	t.Parallel()
 	here := leaseFor(60, begin)
 	here.Namespace, here.Name = fleet.NamespaceAgentAddOn, owner.Name

@@ -52,8 +52,8 @@ type unsaid struct {
 	since time.Time
 }
 
-// Hosted tells what the function does. An add-on of which nobody says it for ModeTimeout, from when it was first asked for, is not hosted.
-// Until then, wait is how long that will take; it is 0 once the answer is known.
+// Hosted tells whether the add-on's agent runs on a hosting cluster, as the function Hosted does. If that is still unknown ModeTimeout
+// after the first call, the add-on is not hosted. Until then, wait is how long that will take; it is 0 once the answer is known.
 func (p *Places) Hosted(addOn *addonv1beta1.ManagedClusterAddOn, now time.Time) (hosted bool, wait time.Duration) {
 	key := client.ObjectKeyFromObject(addOn)
 	hosted, known := Hosted(addOn)

@@ -11,7 +11,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// RG-60, RG-63: an add-on of which nobody says whether it is hosted is not, from half a minute on.
+// RG-60, RG-63: an add-on is not hosted if no condition says after half a minute whether it is.
 func TestModeTimeout(t *testing.T) {
 	t.Parallel()
 	begin, places := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC), install.Places{}
@@ -46,7 +46,7 @@ func TestHosted(t *testing.T) {
 	}{
 		"in default mode":           {"", nil, false, true},
 		"in default mode again":     {"", []string{fleet.ConditionHostingClusterValidity}, false, true},
-		"nobody has said":           {"host", []string{fleet.ConditionRegistrationApplied, fleet.ConditionConfigured}, false, false},
+		"not said yet":              {"host", []string{fleet.ConditionRegistrationApplied, fleet.ConditionConfigured}, false, false},
 		"hosted":                    {"host", []string{fleet.ConditionHostingClusterValidity}, true, true},
 		"hosted, and deployed":      {"host", []string{fleet.ConditionManifestApplied, fleet.ConditionHostingClusterValidity}, true, true},
 		"does not know hosted mode": {"host", []string{fleet.ConditionManifestApplied}, false, true},

@@ -80,8 +80,8 @@ func (c *Controller) readCertificate(w *wanted, secret *corev1.Secret) (outcome,
 	return c.renewal(w, pair.Leaf.NotBefore, pair.Leaf.NotAfter), nil
 }
 
-// checkSubject fails if a certificate is of somebody else than is wanted. What a signer of the add-on's own makes of the subject that it is
-// asked for, only the signer knows; there it is what was asked for that counts.
+// checkSubject fails if a certificate is not for the subject that is wanted. What a signer of the add-on's own makes of the subject that it
+// is asked for, only the signer knows; there it is what was asked for that counts.
 func checkSubject(w *wanted, leaf *x509.Certificate, requested string) error {
 	if w.request.SignerName == fleet.SignerKubeAPIServerClient {
 		if !clientcert.SameSubject(leaf.Subject, w.request.Subject) {

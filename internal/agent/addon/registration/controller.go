@@ -32,8 +32,8 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/patch"
 )
 
-// resync bounds how late a machine that was asleep sees that a credential is due, and how long a namespace stays away that
-// somebody deleted. It costs one request in each place.
+// resync bounds how late a machine that was suspended renews a credential that is due, and how long a deleted namespace is missing. It
+// costs one request on each cluster.
 const resync = 10 * time.Minute
 
 // The wait after a failure doubles from the first to the last.

@@ -30,8 +30,8 @@ import (
 )
 
 // RG-60: while it cannot be told which Secrets an add-on is to have, those that there are stay as they are: the agent has no credential of
-// its own at the moment, or nobody has said yet where the agent of the add-on runs. RG-62: its driver is told all the same, as whoever is
-// to say that may wait for it.
+// its own at the moment, or it is not known yet where the agent of the add-on runs. RG-62: its driver is reported all the same, as whoever
+// is to say that may wait for it.
 func TestSecretsStay(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -167,7 +167,7 @@ func TestDriver(t *testing.T) {
 	}
 }
 
-// RG-60: the usual namespace of agents is made, and made anew after it was deleted, also for add-ons without a Secret. One that is
+// RG-60: the usual namespace of agents is made, and made again after it was deleted, also for add-ons without a Secret. One that is
 // being deleted is not taken for it.
 func TestNamespace(t *testing.T) {
 	t.Parallel()
@@ -202,7 +202,7 @@ func TestNamespace(t *testing.T) {
 	}
 }
 
-// An agent that may make the namespace of add-ons' agents, and not look at it, takes one that is there to stay.
+// An agent that may make the namespace of add-ons' agents, and not look at it, takes an existing one to stay.
 func TestNamespaceThatMayNotBeSeen(t *testing.T) {
 	t.Parallel()
 	there := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fleet.NamespaceAgentAddOn}}

@@ -18,8 +18,8 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// held are the Secrets that the agent has made, now and in earlier lives. It is a Source of the controller: add-ons that went
-// while nobody looked are reconciled, too.
+// held are the Secrets that the agent has made, also before it was last restarted. It is a Source of the controller: add-ons that were
+// deleted while the agent did not run are reconciled, too.
 type held struct {
 	places   map[string]*place
 	selector client.MatchingLabels

@@ -83,17 +83,17 @@ func TestCredentialOfAnother(t *testing.T) {
 			"another hub"},
 		"of an agent that did not say":       {kube, map[string]string{hash: "hash"}, certificateOf(t, user), ""},
 		"of one that did not say, elsewhere": {kube, map[string]string{hash: "before"}, certificateOf(t, user), "another hub"},
-		"of somebody else": {kube, map[string]string{id: "this"}, certificateOf(t, withUnit),
+		"of another subject": {kube, map[string]string{id: "this"}, certificateOf(t, withUnit),
 			"the client certificate is of"},
 		"of another signer": {custom, map[string]string{id: "this", requested: "CN=u,OU=signer-1"},
 			certificateOf(t, withUnit), ""},
 		"of another signer, which changes subjects": {custom, map[string]string{id: "this", requested: "CN=u,OU=signer-1"},
 			certificateOf(t, user), ""},
-		"of another signer, asked for as somebody else": {custom, map[string]string{id: "this", requested: "CN=u,OU=signer-0"},
+		"of another signer, asked for as another subject": {custom, map[string]string{id: "this", requested: "CN=u,OU=signer-0"},
 			certificateOf(t, withUnit), "asked for as CN=u,OU=signer-0"},
 		"of another signer, at another hub": {custom, map[string]string{id: "before", requested: "CN=u,OU=signer-1"},
 			certificateOf(t, withUnit), "another hub"},
-		"of another signer, and somebody else": {custom, map[string]string{id: "this"}, certificateOf(t, pkix.Name{CommonName: "v"}),
+		"of another signer, and another subject": {custom, map[string]string{id: "this"}, certificateOf(t, pkix.Name{CommonName: "v"}),
 			"the client certificate is of"},
 		"no certificate":                                   {kube, map[string]string{id: "this"}, nil, "no credential"},
 		"a token of this hub":                              {token, map[string]string{id: "this"}, tokenOf("uid1"), ""},
@@ -111,7 +111,7 @@ func TestCredentialOfAnother(t *testing.T) {
 	}
 }
 
-// RG-64, RG-53: that all is well is not said of a credential that is of no use, and not before the first one is there.
+// RG-64, RG-53: a credential that cannot be used is not reported as valid, and none is before the first one exists.
 func TestNotWellMeanwhile(t *testing.T) {
 	t.Parallel()
 	well := outcome{notBefore: begin, notAfter: begin.Add(time.Hour)}

@@ -111,7 +111,7 @@ func (p *place) ensureNamespace(ctx context.Context, name string) error {
 	case err != nil:
 		return fmt.Errorf("get Namespace %s for agents of add-ons: %w", name, err)
 	case !there.DeletionTimestamp.IsZero():
-		return fmt.Errorf("the Namespace %s for agents of add-ons is being deleted; it is made anew when it has gone", name)
+		return fmt.Errorf("the Namespace %s for agents of add-ons is being deleted; it is created again when it has gone", name)
 	}
 	return nil
 }

@@ -60,7 +60,7 @@ type Bootstrap struct {
 	lack string // what was last said to be wrong with the credential
 }
 
-// departure is from a hub that was no use any more.
+// departure is from a hub that the agent could not work with any more.
 type departure struct {
 	file    string // of its bootstrap kubeconfig; empty if there is none any more
 	refused bool   // the hub does not know the certificate
@@ -98,7 +98,7 @@ func (b *Bootstrap) Ensure(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case changed:
-			log.FromContext(ctx).Info("The bootstrap kubeconfig changed; registration begins anew")
+			log.FromContext(ctx).Info("The bootstrap kubeconfig changed; registering again")
 			retry = firstRetry
 			continue
 		case errors.Is(err, errRecheck):
@@ -294,7 +294,7 @@ func (b *Bootstrap) ensureManagedCluster(ctx context.Context, hub client.Client)
 }
 
 // warnOfNameClash speaks up where two clusters may be about to share a name. It may also be the same cluster that has lost
-// its credential, so the decision is left to whoever accepts.
+// its credential, so the decision is left to the administrator who accepts it.
 func (b *Bootstrap) warnOfNameClash(ctx context.Context, cluster *clusterv1.ManagedCluster) {
 	if !meta.IsStatusConditionTrue(cluster.Status.Conditions, fleet.ConditionJoined) {
 		return

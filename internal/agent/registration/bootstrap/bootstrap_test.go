@@ -177,7 +177,7 @@ func TestSettleTellsOfItsHub(t *testing.T) {
 	}
 }
 
-// An http:// hub gets no token in clear text, and is not believed: the agent does not register there, and one that has a credential of
+// An http:// hub gets no token in clear text, and is not trusted: the agent does not register there, and one that has a credential of
 // another address keeps that.
 func TestHubWithoutTLS(t *testing.T) {
 	t.Parallel()

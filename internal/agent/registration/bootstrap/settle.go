@@ -101,8 +101,8 @@ func (*ChangedError) Error() string {
 const seldom = 10 * time.Minute
 
 // Follow settles the credential in the store at once, as the bootstrap kubeconfigs may have changed since Ensure read them, and
-// anew whenever they change, until the context ends. It is what makes a changed hub CA, proxy or address take effect while the
-// agent works. It returns a *ChangedError when the agent has to register anew.
+// again whenever they change, until the context ends. It is what makes a changed hub CA, proxy or address take effect while the
+// agent works. It returns a *ChangedError when the agent has to register again.
 func (b *Bootstrap) Follow(ctx context.Context) error {
 	changes := b.watch(ctx)
 	for retry := firstRetry; ; {

@@ -59,7 +59,7 @@ func (e *HaltedError) Error() string {
 // Recorder takes events of an agent, which are about its own cluster.
 type Recorder func(eventType, reason, action, note string, args ...any)
 
-// errGone says that the request vanished: the hub removes requests that nobody decides upon within a day, and issued ones within
+// errGone says that the request vanished: the hub removes requests that are not decided upon within a day, and issued ones within
 // an hour, which an agent may miss that cannot reach it.
 var errGone = errors.New("the CertificateSigningRequest was deleted before its certificate could be fetched")
 
@@ -164,7 +164,7 @@ func (r *Requester) newRequest(request []byte) *certificatesv1.CertificateSignin
 }
 
 // pending is the earlier request with this key, if there is one. Where there is none, it fails if too many requests of this cluster are
-// undecided to make another. A denial holds until somebody deletes the denied request.
+// undecided to make another. A denial holds until the denied request is deleted.
 func (r *Requester) pending(ctx context.Context, private *ecdsa.PrivateKey) (*certificatesv1.CertificateSigningRequest, error) {
 	list := &certificatesv1.CertificateSigningRequestList{}
 	if err := r.Hub.List(ctx, list, client.MatchingLabels(r.labels())); err != nil {

@@ -26,8 +26,8 @@ const (
 // RetryRenewal is the least time between two renewals. There is a fifth of the certificate's life for retries.
 const RetryRenewal = time.Minute
 
-// resync is how often the credential is compared with its Secret: there may be other processes that write
-// it, and somebody may delete it. It also bounds how late a machine that was asleep sees that a certificate is due.
+// resync is how often the credential is compared with its Secret: other processes may write
+// it, and users may delete it. It also bounds how late a machine that was suspended renews a certificate that is due.
 const resync = 5 * time.Minute
 
 // Rotation looks after the certificate in a store for as long as the agent runs. It is a manager's Runnable.
@@ -38,7 +38,7 @@ type Rotation struct {
 	// Identity is whom the certificate is of.
 	Identity identity.Identity
 	Clock    clock.Clock
-	// Report takes how the certificate stands; nil if nobody wants to know.
+	// Report takes the state of the certificate as a condition; nil drops it.
 	Report func(metav1.Condition)
 }
 
@@ -139,7 +139,7 @@ func RenewalTime(notBefore, notAfter time.Time, left float64) time.Time {
 	return notAfter.Add(-time.Duration(left * float64(notAfter.Sub(notBefore))))
 }
 
-// renew gives up when the old certificate expires: from then on nobody would listen to this agent.
+// renew gives up when the old certificate expires: from then on the hub refuses whatever the agent asks for.
 func (r *Rotation) renew(ctx context.Context, deadline time.Time) error {
 	r.Requester.event(corev1.EventTypeNormal, fleet.EventCertificateRotationStarted, "Renew",
 		"The client certificate for the hub expires on %s and is renewed", deadline.Format(time.RFC3339))

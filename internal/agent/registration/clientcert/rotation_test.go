@@ -212,7 +212,7 @@ func eventually(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// RG-08 RG-09: every five minutes the files follow the Secret, and a Secret that somebody deleted is made again; the agent
+// RG-08 RG-09: every five minutes the files follow the Secret, and a Secret that was deleted is made again; the agent
 // that does not renew only follows, and sees the end of the certificate.
 func TestResync(t *testing.T) {
 	t.Parallel()
@@ -271,7 +271,7 @@ func TestResync(t *testing.T) {
 	}
 }
 
-// RG-03: an agent does not go on with the credential of another, which whoever writes it may have put there.
+// RG-03: an agent does not go on with the credential of another agent, which another writer may have put there.
 func TestCredentialOfAnother(t *testing.T) {
 	t.Parallel()
 	store := &hubkubeconfig.Store{Dir: t.TempDir()}

@@ -34,7 +34,7 @@ const (
 )
 
 // The wait after a failure doubles from the first to the last, which is short against the grace that a hub gives: when a
-// hub is back, its clusters must be heard of before it takes them for lost.
+// hub is back, heartbeats of its clusters have to come before it takes them for lost.
 const (
 	firstRetry = 100 * time.Millisecond
 	lastRetry  = 10 * time.Second
@@ -96,7 +96,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{RequeueAfter: due.Sub(c.Clock.Now())}, nil
 	}
 	if err := c.renew(ctx, mc.Name); err != nil {
-		c.lease = nil // another may have written it, or the hub may have made it anew
+		c.lease = nil // another writer may have changed it, or the hub may have created it again
 		if !apierrors.IsConflict(err) {
 			c.Doubt()
 		}

@@ -38,8 +38,8 @@ type Follower struct {
 	clock clock.Clock
 }
 
-// New returns a Follower of the hub that config reaches. It asks as nobody in particular: that is who may read what a hub
-// publishes.
+// New returns a Follower of the hub that config reaches. It asks without a credential: what a hub publishes is for
+// unauthenticated clients.
 func New(config *rest.Config, store *hubkubeconfig.Store, clk clock.Clock) (*Follower, error) {
 	hub, err := hubclient.New(rest.AnonymousClientConfig(config))
 	if err != nil {

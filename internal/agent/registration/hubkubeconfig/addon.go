@@ -11,7 +11,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/forwardproxy"
 )
 
-// WithCertificate and WithToken are what the user of an add-on's kubeconfig proves itself with: files beside the kubeconfig.
+// WithCertificate and WithToken are users of an add-on's kubeconfig, who authenticate with files next to the kubeconfig.
 var (
 	WithCertificate = clientcmdapi.AuthInfo{ClientCertificate: fleet.KeyTLSCert, ClientKey: fleet.KeyTLSKey}
 	WithToken       = clientcmdapi.AuthInfo{TokenFile: fleet.KeyToken}

@@ -151,7 +151,7 @@ func TestValid(t *testing.T) {
 }
 
 // R4: the CA bundle follows the hub while the credential stays one for the same bootstrap kubeconfig; for a changed one it is
-// made anew with the same certificate.
+// made again with the same certificate.
 func TestTrustBundle(t *testing.T) {
 	t.Parallel()
 	c := newCredential(t)

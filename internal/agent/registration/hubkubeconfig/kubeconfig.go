@@ -27,7 +27,7 @@ type Credential struct {
 }
 
 // New lays out the credential of an agent that has registered: the hub as the bootstrap kubeconfig describes it, proxy included, and the
-// client certificate in files beside the kubeconfig, so that a rotation need not touch the kubeconfig.
+// client certificate in files next to the kubeconfig, so that a rotation need not touch the kubeconfig.
 func New(bootstrap *clientcmdapi.Config, id identity.Identity, certificate, key []byte) (*Credential, error) {
 	hubID, err := newHubID(certificate)
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 const pendingKey = ".pending.key"
 
 // PendingKey is the file with the key of a certificate that has been asked for and is not there yet. It may take an
-// administrator days to grant it, and a request whose key was lost is of no use to anybody.
+// administrator days to grant it, and the certificate of a request whose key was lost cannot be used.
 type PendingKey struct {
 	// File is the path. Its folder is made when it is needed.
 	File string

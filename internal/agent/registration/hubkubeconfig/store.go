@@ -29,7 +29,7 @@ type Store struct {
 	Secret client.ObjectKey
 	// Client reaches the cluster that holds the Secret. It is not used without one.
 	Client client.Client
-	// Record takes an event about the Secret; nil if nobody wants to know.
+	// Record takes an event about the Secret; nil drops it.
 	Record func(eventType, reason, action, note string, args ...any)
 
 	// updates has one at a time read Secret and files and write them, or what another wrote meanwhile would be lost.
@@ -164,7 +164,7 @@ func (c *Credential) data() map[string][]byte {
 }
 
 // journal holds a credential while its files are being replaced one by one: a key and a certificate of two generations
-// would be of no use, and the bootstrap credential that could replace them may be long gone.
+// could not be used, and the bootstrap credential that could replace them may be long gone.
 const journal = ".credential"
 
 func (s *Store) writeFiles(data map[string][]byte) error {

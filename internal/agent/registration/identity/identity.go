@@ -25,7 +25,7 @@ type Identity struct {
 // User is the user name that the agent's client certificate carries.
 func (i Identity) User() string { return fleet.ClusterUser(i.Cluster, i.Agent) }
 
-// agentNameLength is the length of an agent name that nobody chose.
+// agentNameLength is the length of a random agent name.
 const agentNameLength = 5
 
 // Resolve returns the names of the cluster and the agent: the requested ones take precedence over those that dir holds from an earlier

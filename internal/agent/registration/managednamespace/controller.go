@@ -152,7 +152,7 @@ func (c *Controller) report(entry *clusterv1.ClusterSetManagedNamespaceStatus, e
 	meta.SetStatusCondition(&entry.Conditions, cond)
 }
 
-// ensure makes the namespace, or takes over one that is there.
+// ensure creates the namespace, or takes over an existing one.
 func (c *Controller) ensure(ctx context.Context, mc *clusterv1.ManagedCluster, name string) error {
 	ns := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}}
 	err := c.live.Get(ctx, client.ObjectKey{Name: name}, ns)
@@ -167,7 +167,7 @@ func (c *Controller) ensure(ctx context.Context, mc *clusterv1.ManagedCluster, n
 	case err != nil:
 		return fmt.Errorf("get Namespace %s: %w", name, err)
 	case !ns.DeletionTimestamp.IsZero():
-		return fmt.Errorf("the Namespace %s is being deleted; it is made anew when it has gone", name)
+		return fmt.Errorf("the Namespace %s is being deleted; it is created again when it has gone", name)
 	case ns.Labels[c.label()] == wanted:
 		return nil
 	default:

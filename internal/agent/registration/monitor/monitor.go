@@ -1,5 +1,5 @@
-// Package monitor notices that a hub is no use to its agent any more: it refuses the agent's certificate, or, where there
-// are other hubs to turn to, it denies the cluster or is gone.
+// Package monitor notices that an agent cannot work with its hub any more: the hub refuses the agent's certificate, or, where there
+// are other hubs to turn to, it denies the cluster or does not answer.
 package monitor
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// Reason says why a hub is no use any more.
+// Reason says why an agent cannot work with its hub any more.
 type Reason string
 
 // The reasons.
@@ -61,7 +61,7 @@ type Monitor struct {
 }
 
 // New returns a Monitor that asks a hub through a client without a cache. timeout is for how long a hub may be silent where
-// there are several; zero means that there is one, which is waited for for ever.
+// there are several; zero means that there is one, for which the agent waits without end.
 func New(hub client.Reader, cluster string, timeout time.Duration, clk clock.Clock) *Monitor {
 	return &Monitor{hub: hub, cluster: cluster, timeout: timeout, clock: clk, doubts: make(chan struct{}, 1)}
 }
@@ -74,7 +74,7 @@ func (m *Monitor) Doubt() {
 	}
 }
 
-// Start looks until the context ends. It returns a *LostError when the hub is no use any more.
+// Start looks until the context ends. It returns a *LostError when the agent cannot work with the hub any more.
 func (m *Monitor) Start(ctx context.Context) error {
 	m.answered = m.clock.Now()
 	for m.wait(ctx) {
@@ -125,7 +125,7 @@ func (m *Monitor) look(ctx context.Context) error {
 	case apierrors.IsUnauthorized(err):
 		return m.persistent(now, &LostError{Reason: Refused,
 			message: "the hub does not accept the client certificate: the cluster may have been " +
-				"deleted and created again, or cut off, or the hub set up anew, or trust another certificate authority now"})
+				"deleted and created again, or cut off, or the hub set up again, or trust another certificate authority now"})
 	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
 		m.answered = now
 		if m.timeout == 0 {
@@ -145,7 +145,7 @@ func (m *Monitor) look(ctx context.Context) error {
 	return nil
 }
 
-// Denies says whether an administrator has turned a cluster away. One that nobody has decided upon yet is not denied.
+// Denies tells whether an administrator has denied a cluster. One that no administrator has decided upon yet is not denied.
 func Denies(cluster *clusterv1.ManagedCluster) bool {
 	return !cluster.Spec.HubAcceptsClient && meta.FindStatusCondition(cluster.Status.Conditions, fleet.ConditionHubAccepted) != nil
 }

@@ -54,7 +54,7 @@ type phase struct {
 	lasts  time.Duration
 }
 
-// RG-54 R13: a hub is left when, and only when, it is no use any more; with one hub only when it refuses the certificate.
+// RG-54 R13: a hub is left when, and only when, the agent cannot work with it any more; with one hub only when it refuses the certificate.
 func TestMonitor(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

@@ -257,8 +257,8 @@ func TestReasons(t *testing.T) {
 		status       metav1.ConditionStatus
 		reason, told string
 	}{
-		"joined":             {200, nil, "ManagedClusterJoined", metav1.ConditionTrue, "ManagedClusterJoined", ""},
-		"joined, though ill": {500, nil, "ManagedClusterJoined", metav1.ConditionTrue, "ManagedClusterJoined", ""},
+		"joined":              {200, nil, "ManagedClusterJoined", metav1.ConditionTrue, "ManagedClusterJoined", ""},
+		"joined, not healthy": {500, nil, "ManagedClusterJoined", metav1.ConditionTrue, "ManagedClusterJoined", ""},
 		"available": {200, nil, "ManagedClusterConditionAvailable", metav1.ConditionTrue, "ManagedClusterAvailable",
 			"Normal Available "},
 		"unavailable": {500, nil, "ManagedClusterConditionAvailable", metav1.ConditionFalse, "ManagedClusterKubeAPIServerUnavailable",

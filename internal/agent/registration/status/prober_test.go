@@ -55,8 +55,8 @@ func TestProbe(t *testing.T) {
 		"well":                 {200, 500, metav1.ConditionTrue, "ManagedClusterAvailable", "available"},
 		"no livez":             {404, 200, metav1.ConditionTrue, "ManagedClusterAvailable", "available"},
 		"livez not for agents": {403, 200, metav1.ConditionTrue, "ManagedClusterAvailable", "available"},
-		"ill":                  {500, 200, metav1.ConditionFalse, "ManagedClusterKubeAPIServerUnavailable", "500: livez says so"},
-		"no livez and ill":     {404, 503, metav1.ConditionFalse, "ManagedClusterKubeAPIServerUnavailable", "503: healthz says so"},
+		"failing":              {500, 200, metav1.ConditionFalse, "ManagedClusterKubeAPIServerUnavailable", "500: livez says so"},
+		"no livez and failing": {404, 503, metav1.ConditionFalse, "ManagedClusterKubeAPIServerUnavailable", "503: healthz says so"},
 	} {
 		s := newAPIServer(t)
 		s.livez.Store(test.livez)

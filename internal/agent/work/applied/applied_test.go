@@ -167,7 +167,7 @@ func TestSorted(t *testing.T) {
 	}
 }
 
-// contested is a cluster with one object, of which somebody else changes something just before each of the first deletions.
+// contested is a cluster with one object, of which another writer changes something just before each of the first deletions.
 func contested(t *testing.T, changes int, change func(*metav1.PartialObjectMetadata)) (*metadatafake.FakeMetadataClient, *Cluster) {
 	t.Helper()
 	scheme := metadatafake.NewTestScheme()

@@ -43,7 +43,7 @@ type request struct {
 }
 
 // Remove deletes resources that the AppliedManifestWork owns, and returns those that are still there: being deleted, or
-// not deleted because of the error. An object that somebody made anew, or that is not owned any more, is left alone; one
+// not deleted because of the error. An object that was created again, or that is not owned any more, is left alone; one
 // that other works own as well only loses this owner. The tracker tells the owner when a remaining one has gone.
 func (c *Cluster) Remove(ctx context.Context, amw *workv1.AppliedManifestWork,
 	resources []workv1.AppliedManifestResourceMeta) (remaining []workv1.AppliedManifestResourceMeta, err error) {
@@ -149,7 +149,7 @@ func (c *Cluster) remove(ctx context.Context, amw *workv1.AppliedManifestWork, r
 	if asked, err := c.removeUnread(ctx, amw, r); asked || err != nil {
 		return false, err
 	}
-	// A conflict is somebody else's change: it may have given the object to another work.
+	// A conflict is the change of another writer: it may have given the object to another work.
 	err = retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		gone, err = c.tryRemove(ctx, amw, r)
 		return err
@@ -197,12 +197,12 @@ func (c *Cluster) tryRemove(ctx context.Context, amw *workv1.AppliedManifestWork
 	}
 	preconditions := &metav1.Preconditions{UID: &live.UID, ResourceVersion: &live.ResourceVersion}
 	if live.DeletionTimestamp != nil {
-		// Nobody takes over what is being deleted, and an API server refuses any version for what loses its last finalizer by this.
+		// An object that is being deleted gets no new owner, and an API server refuses any version for one that loses its last finalizer by this.
 		preconditions.ResourceVersion = nil
 	}
 	err = resource.Delete(ctx, r.Name, metav1.DeleteOptions{Preconditions: preconditions, PropagationPolicy: new(propagation(amw))})
 	if apierrors.IsNotFound(err) {
-		return true, nil // somebody else deleted it
+		return true, nil // another client deleted it
 	}
 	if err == nil {
 		c.ask(*r, live)
@@ -216,7 +216,7 @@ func (c *Cluster) ask(r workv1.AppliedManifestResourceMeta, live *metav1.Partial
 	c.asked.Store(r.UID, request{revision: tracker.RevisionOf(Object(r).GroupResource(), live), finalizers: live.Finalizers})
 }
 
-// propagation is Background unless the work asks for Foreground in so many words: that the objects have dependents to wait
+// propagation is Background unless the work asks for Foreground explicitly: that the objects have dependents to wait
 // for costs a round through the garbage collector for each.
 func propagation(amw *workv1.AppliedManifestWork) metav1.DeletionPropagation {
 	if amw.Annotations[fleet.AnnotationPropagationPolicy] == string(metav1.DeletePropagationForeground) {
@@ -225,8 +225,8 @@ func propagation(amw *workv1.AppliedManifestWork) metav1.DeletionPropagation {
 	return metav1.DeletePropagationBackground
 }
 
-// insists tells whether an object with the finalizers, which is being deleted, is not to wait for its dependents any more: the work
-// has changed its mind. The API server lets go of it if the same is asked for with another policy.
+// insists tells whether an object with the finalizers, which is being deleted, is not to wait for its dependents any more: the delete
+// option of the work has changed. The API server lets go of it if the same is asked for with another policy.
 func insists(amw *workv1.AppliedManifestWork, finalizers []string) bool {
 	return amw.Annotations[fleet.AnnotationPropagationPolicy] == string(metav1.DeletePropagationBackground) &&
 		slices.Contains(finalizers, metav1.FinalizerDeleteDependents)

@@ -151,7 +151,7 @@ func newTask(o *outcome, work *workv1.ManifestWork, owner metav1.OwnerReference,
 	return t
 }
 
-// settingsOf are what counts for how the manifest is applied, beside the manifest.
+// settingsOf is everything but the manifest that decides how it is applied.
 func settingsOf(t *task) string {
 	settings, err := json.Marshal(struct {
 		Strategy workv1.UpdateStrategy

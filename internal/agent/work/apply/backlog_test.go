@@ -14,23 +14,23 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// A hub that does not answer is tried by one work, and all are woken when it takes what one has to say.
+// A hub that does not answer is tried by one work, and all are requeued when it accepts the write of one.
 func TestBacklog(t *testing.T) {
 	t.Parallel()
-	var woken []string
+	var requeued []string
 	b := backlog{works: map[string]bool{}, requeue: func(work string, after time.Duration) {
 		if after > 0 {
 			work += " after " + after.String()
 		}
-		woken = append(woken, work)
+		requeued = append(requeued, work)
 	}}
 	expect := func(what string, want ...string) {
 		t.Helper()
-		slices.Sort(woken)
-		if !slices.Equal(woken, want) {
-			t.Errorf("%s: woken are %v, want %v", what, woken, want)
+		slices.Sort(requeued)
+		if !slices.Equal(requeued, want) {
+			t.Errorf("%s: requeued are %v, want %v", what, requeued, want)
 		}
-		woken = nil
+		requeued = nil
 	}
 	silent := func() error { return errors.Join(fmt.Errorf("report: %w", b.observe(syscall.ECONNREFUSED)), nil) }
 	resultOf := func(work string, err error) ctrl.Result {
@@ -51,7 +51,7 @@ func TestBacklog(t *testing.T) {
 			t.Errorf("%s: %+v", work, got)
 		}
 	}
-	expect("nobody was heard")
+	expect("no write was accepted")
 
 	// A proxy without a hub behind it, and a hub that is about to start, are no better. The next try is another's: a hub may
 	// have nothing but such answers to one work.
@@ -85,11 +85,11 @@ func TestBacklog(t *testing.T) {
 	if err := b.observe(nil); err != nil {
 		t.Error(err)
 	}
-	expect("heard", "b", "c")
+	expect("a write was accepted", "b", "c")
 	if err := b.observe(nil); err != nil {
 		t.Error(err)
 	}
-	expect("heard again")
+	expect("a write was accepted again")
 
 	// A hub that is back may refuse the reports of one probing work after the other, if their works have changed meanwhile.
 	for _, work := range []string{"a", "b", "c"} {

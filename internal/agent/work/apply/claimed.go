@@ -13,8 +13,8 @@ import (
 )
 
 // A cluster may have joined one hub twice, under two names. The name of an AppliedManifestWork does not tell them apart, so of two
-// works of one name the first has it, and the second is refused: two agents that both take it for theirs would for ever delete what
-// the other has applied. A cluster that is not on the hub any more has no agent that would.
+// works of one name the first has it, and the second is refused: two agents that both take it for theirs would keep deleting what
+// the other has applied. A cluster that is not on the hub any more has no agent that does.
 
 // claimed is why the AppliedManifestWork is not this agent's, or nil. The agent's own from when its cluster had another name is, and
 // so is that of a cluster which has left the hub, and one that does not say: agents of the original do not. A work agent alone may

@@ -18,7 +18,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/manifest"
 )
 
-// isDryRun tells whether the work is only to be tried. A value that nobody knows is no leave to apply.
+// isDryRun tells whether the work is only to be tried. With an unknown value of the annotation, it is not applied either.
 func isDryRun(work *workv1.ManifestWork) bool {
 	value := work.Annotations[fleet.AnnotationDryRun]
 	return value != "" && value != fleet.DryRunNone

@@ -23,7 +23,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/patch"
 )
 
-// slow is how long a deletion takes at least that the hub is told of: most works are gone before anybody could read that.
+// slow is how long a deletion takes at least before it is reported: most works are gone before a user could read that.
 const slow = 2 * time.Second
 
 // finish has the AppliedManifestWork take everything with it. The work goes when it has gone.
@@ -137,7 +137,7 @@ func (c *Controller) deleteApplied(ctx context.Context, work *workv1.ManifestWor
 	return client.IgnoreNotFound(c.managed.Delete(ctx, amw))
 }
 
-// ignore ends the questions about the objects of a work: nobody is told the answers any more.
+// ignore ends the questions about the objects of a work: the answers are not reported any more.
 func (c *Controller) ignore(work string) {
 	last := c.passes.get(work)
 	if last == nil {

@@ -18,7 +18,7 @@ func (c *Controller) conclude(outcomes []outcome, amw *workv1.AppliedManifestWor
 	return again
 }
 
-// untilRecheck is how long the rights of the executor are known to be what they were in the pass; 0 is for ever.
+// untilRecheck is how long the rights of the executor are known to be what they were in the pass; 0 is without end.
 func (c *Controller) untilRecheck(outcomes []outcome) time.Duration {
 	var first time.Time
 	for i := range outcomes {

@@ -26,9 +26,9 @@ import (
 
 // serverSideApply is the strategy ServerSideApply.
 //
-// Fields to ignore are part of what a missing object is made of. Of one that is there they are not applied, and the agent
-// gives up what it owns of them, or else the API server would take their absence for a wish to remove them. All other fields
-// are applied every time. So drift is repaired, but for the fields to ignore.
+// Fields to ignore are set when a missing object is created. To an existing object they are not applied, and the agent
+// gives up those that it owns, or else the API server would take their absence for a wish to remove them. All other fields
+// are applied every time. So drift is repaired, except in the fields to ignore.
 func (w *writer) serverSideApply(ctx context.Context, t *task) (*unstructured.Unstructured, error) {
 	s, err := newServerSide(ctx, w, t)
 	if err != nil {
@@ -115,7 +115,7 @@ func (s *serverSide) ignored(live *unstructured.Unstructured) ignore.Fields {
 	return s.always
 }
 
-// applyTo applies to an object that is there.
+// applyTo applies to an existing object.
 func (s *serverSide) applyTo(ctx context.Context, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	fields := s.ignored(live)
 	if fields.Empty() {

@@ -11,7 +11,7 @@ import (
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 )
 
-// WK-20 to WK-24: over a new generation, Applied of a manifest and what is derived from its object begin anew; all other
+// WK-20 to WK-24: over a new generation, Applied of a manifest and what is derived from its object get a new time; all other
 // conditions keep their time while their status stays the same, and all keep their place.
 func TestTimesOverGenerations(t *testing.T) {
 	t.Parallel()
@@ -20,7 +20,7 @@ func TestTimesOverGenerations(t *testing.T) {
 	workBefore := slices.Clone(r.work.Status.Conditions)
 	r.work.Generation = 2
 	after := r.pass(t, webWith(2))
-	anew := map[string]bool{"Progressing": true, "Degraded": true, "Serving": true}
+	renewed := map[string]bool{"Progressing": true, "Degraded": true, "Serving": true}
 	for what, both := range map[string][2][]metav1.Condition{
 		"manifest": {before.Conditions, after.Conditions}, "work": {workBefore, r.work.Status.Conditions},
 	} {
@@ -30,7 +30,7 @@ func TestTimesOverGenerations(t *testing.T) {
 		for i, was := range both[0] {
 			is := both[1][i]
 			want := was.LastTransitionTime.Time
-			if anew[is.Type] || is.Type == "Applied" && what == "manifest" {
+			if renewed[is.Type] || is.Type == "Applied" && what == "manifest" {
 				want = r.clock.Now()
 			}
 			if is.Type != was.Type || is.ObservedGeneration != 2 || !is.LastTransitionTime.Time.Equal(want) {

@@ -86,7 +86,7 @@ func Register(mgr ctrl.Manager, o Options) error {
 		Complete(c)
 }
 
-// concerns tells whether the AppliedManifestWork may be this agent's to look after: it made it itself, for whichever hub, or it is of
+// concerns tells whether the AppliedManifestWork may be this agent's to look after: the agent made it, for any hub, or it is of
 // the same hub. A work agent alone may have no ID but the hub's.
 func (c *Controller) concerns(amw *workv1.AppliedManifestWork) bool {
 	return c.made(amw) || amw.Spec.HubHash == c.HubHash
@@ -97,7 +97,7 @@ func (c *Controller) made(amw *workv1.AppliedManifestWork) bool {
 }
 
 // otherCluster is the cluster of the hub that the AppliedManifestWork says it is of, if it is another. An agent of that one may run
-// beside this one; only agents of the original do not say whose they are.
+// on the same managed cluster; only agents of the original do not say whose they are.
 func (c *Controller) otherCluster(amw *workv1.AppliedManifestWork) string {
 	if name := amw.Annotations[fleet.AnnotationClusterName]; name != c.Namespace && !c.made(amw) {
 		return name
@@ -115,7 +115,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, nil
 	}
 	if other := c.otherCluster(amw); other != "" {
-		if left, _ := c.Clusters.Left(ctx, other); !left { // and as long as nobody knows
+		if left, _ := c.Clusters.Left(ctx, other); !left { // nor as long as that is not known
 			return ctrl.Result{RequeueAfter: max(predecessor.Recheck, c.GracePeriod)}, nil
 		}
 	}

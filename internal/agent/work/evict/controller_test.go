@@ -129,7 +129,7 @@ func TestGracePeriod(t *testing.T) {
 	}
 	w.clock.Step(time.Minute)
 	if amw, again := w.look(); amw == nil || again != time.Hour {
-		t.Fatalf("an eviction that was called off begins anew: %+v, again after %s", amw, again)
+		t.Fatalf("an eviction that was called off begins again: %+v, again after %s", amw, again)
 	}
 	w.clock.Step(time.Hour)
 	if amw, _ := w.look(); amw != nil {

@@ -272,8 +272,8 @@ func (c *Checker) tryAs(ctx context.Context, account workv1.ManifestWorkSubjectS
 	}
 }
 
-// isOfNamespace tells whether an object is refused because its namespace takes no more: it goes, or has a quota, which counts an object
-// that is there already once more. That says nothing about rights. Only how the message begins counts: the rest may repeat what the
+// isOfNamespace tells whether an object is refused because its namespace takes no more: it goes, or has a quota, which counts an existing
+// object once more. That says nothing about rights. Only how the message begins counts: the rest may repeat what the
 // author of a role has written.
 func isOfNamespace(err error, o Object) bool {
 	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) ||

@@ -131,7 +131,7 @@ func TestNoAnswer(t *testing.T) {
 	}
 }
 
-// WK-33: only an API server that minds the rights which a role gives away has refused. A quota or a namespace that goes says nothing
+// WK-33: only an API server that objects to the rights which a role gives away has refused. A quota or a namespace that goes says nothing
 // about them, whatever a role has for rules.
 func TestEscalation(t *testing.T) {
 	t.Parallel()

@@ -259,13 +259,13 @@ func (b *bench) propagate(policy metav1.DeletionPropagation) {
 	}
 }
 
-// WK-14: an object that somebody else holds is looked at again when it changes.
+// WK-14: an object with a finalizer of another controller is looked at again when it changes.
 func TestHeldObject(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, 1)
 		b.pass()
-		b.change("2", func(o *metav1.PartialObjectMetadata) { o.OwnerReferences = nil }) // it is somebody else's now
+		b.change("2", func(o *metav1.PartialObjectMetadata) { o.OwnerReferences = nil }) // it has another owner now
 		b.pass()
 		if err := b.client.Get(t.Context(), client.ObjectKey{Name: workName}, &workv1.AppliedManifestWork{}); !apierrors.IsNotFound(err) {
 			t.Errorf("the AppliedManifestWork waits for what is not its own: %v", err)

@@ -209,7 +209,7 @@ func (q lateCalls) AddAfter(owner string, after time.Duration) {
 }
 
 // Bursts: the last of many changes is read and told, even if others come while a queue is late. A queue that is about to give
-// out an entry takes no later one beside it.
+// out an entry takes no later one of the same object.
 func TestLateQueues(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -274,7 +274,7 @@ func TestOldAnswers(t *testing.T) {
 	}
 }
 
-// Gap W2: what changes between the write of an object and the first question about it, as nobody listens, is read.
+// Gap W2: what changes between the write of an object and the first question about it, when there is no listener, is read.
 func TestChangeBeforeTheQuestion(t *testing.T) {
 	t.Parallel()
 	c := prepareCluster(t)

@@ -16,8 +16,8 @@ const (
 // pace is that of something that may not be done too often.
 type pace struct {
 	limit *rate.Limiter
-	// due is from when it is put into its queue until it begins, and not until a time: the queue may be late, and does not take
-	// a second entry beside one that it is late with.
+	// due is true from when it is put into its queue until it begins, rather than until a time: the queue may be late, and then does not
+	// take a second entry.
 	due bool
 }
 

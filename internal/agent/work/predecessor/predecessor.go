@@ -1,5 +1,6 @@
-// Package predecessor tells which clusters are not on the hub any more. A cluster that was put out by force and has joined again
-// under another name takes over what is there of its predecessor; two that have joined beside each other leave each other alone.
+// Package predecessor tells which clusters are not on the hub any more. A cluster that was deleted by force and has joined again
+// under another name takes over what was applied under the earlier name; two names that are on the hub at the same time leave each
+// other's objects alone.
 package predecessor
 
 import (

@@ -83,7 +83,7 @@ func TestAsksAboutEachByItself(t *testing.T) {
 	}
 }
 
-// WK-03: the error is for a condition: of a connection that fails, it says the same every time, and tells nobody addresses.
+// WK-03: the error is for a condition: of a connection that fails, it says the same every time, and contains no addresses.
 func TestErrorsLast(t *testing.T) {
 	t.Parallel()
 	port := 40000

@@ -22,7 +22,7 @@ type Revision string
 var uncounted = sets.New(schema.GroupResource{Group: "scheduling.k8s.io", Resource: "priorityclasses"})
 
 // RevisionOf is the revision of a live object of a resource. Where the API server counts generations, a change of status alone
-// leaves the revision as it is, so a busy workload wakes nobody; elsewhere every write is a new one.
+// leaves the revision as it is, so a busy workload causes no pass; elsewhere every write is a new one.
 func RevisionOf(resource schema.GroupResource, o metav1.Object) Revision {
 	if o.GetGeneration() == 0 || uncounted.Has(resource) {
 		return Revision(o.GetResourceVersion())
@@ -57,7 +57,7 @@ func soleWork(o metav1.Object) (sole unique.Handle[types.UID]) {
 	return sole
 }
 
-// IsWork tells whether an owner is an AppliedManifestWork, of whichever version.
+// IsWork tells whether an owner is an AppliedManifestWork, of any version.
 func IsWork(owner metav1.OwnerReference) bool {
 	gv, err := schema.ParseGroupVersion(owner.APIVersion)
 	return err == nil && gv.Group == workv1.GroupVersion.Group && owner.Kind == "AppliedManifestWork"

@@ -45,7 +45,7 @@ func (s *source) watch(ctx context.Context, o metav1.ListOptions) (watch.Interfa
 }
 
 // tryWatch asks an API server that was away whether it still is where it was. If its cluster was restored from a backup, a watch
-// would wait in silence for a version that is far off; a list fails, and the reflector begins anew.
+// would wait in silence for a version that is far off; a list fails, and the reflector starts over.
 func (s *source) tryWatch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	if s.failed && o.ResourceVersion != "" && o.SendInitialEvents == nil {
 		_, err := s.client.List(ctx,

@@ -137,7 +137,7 @@ func (t *Tracker) Saw(o Object, live metav1.Object) {
 }
 
 // Revision is the state of a tracked object, empty if it does not exist. It is unknown while the watch of its kind has not
-// caught up with the cluster, which may be for ever where the agent must not watch the kind, or not any more.
+// caught up with the cluster, which may never happen where the agent must not watch the kind.
 func (t *Tracker) Revision(o Object) (revision Revision, known bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

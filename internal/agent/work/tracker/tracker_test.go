@@ -134,7 +134,7 @@ func TestAlone(t *testing.T) {
 	expect("both", "", func(o *metav1.PartialObjectMetadata) {
 		o.OwnerReferences = []metav1.OwnerReference{work("1"), work("2")}
 	})
-	expect("somebody else, too", "6", func(o *metav1.PartialObjectMetadata) {
+	expect("another owner, too", "6", func(o *metav1.PartialObjectMetadata) {
 		o.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", UID: "3"}, work("1")}
 	})
 	expect("being deleted", "", func(o *metav1.PartialObjectMetadata) {
@@ -152,7 +152,7 @@ func TestAlone(t *testing.T) {
 	}
 }
 
-// A busy status wakes nobody: where generations are counted, they and the metadata decide.
+// A busy status calls no owner: where generations are counted, they and the metadata decide.
 func TestStatusIsNoNews(t *testing.T) {
 	t.Parallel()
 	tracker, k, told := newKind(t)
@@ -230,7 +230,7 @@ func TestChangesAreTold(t *testing.T) {
 	changed("deletion", "a 11")
 }
 
-// A cluster that was restored from a backup is believed, although it is behind what was known of it. One that is behind only what
+// The state of a cluster that was restored from a backup counts, although it is behind what was known of it. One that is behind only what
 // the agent has written itself is not restored.
 func TestRestored(t *testing.T) {
 	t.Parallel()

@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// Proxy connects whoever asks with CONNECT, and the right password, to where its routes say.
+// Proxy connects clients that ask with CONNECT, and the right password, to where its routes say.
 type Proxy struct {
 	*httptest.Server
 	// user, if not nil, is who may ask.
@@ -32,7 +32,7 @@ type Proxy struct {
 }
 
 // Start starts a proxy for as long as the test runs. It knows the hosts of the routes alone, by their keys, and lets in
-// only the user, unless that is nil. With TLS it talks HTTP/2 to whoever offers that, as many proxies do.
+// only the user, unless that is nil. With TLS it talks HTTP/2 to clients that offer it, as many proxies do.
 func Start(t testing.TB, secure bool, user *url.Userinfo, routes map[string]string) *Proxy {
 	t.Helper()
 	p := &Proxy{user: user, routes: routes, tunnels: map[net.Conn]bool{}, granted: "HTTP/1.1 200 Connection established\r\n\r\n"}

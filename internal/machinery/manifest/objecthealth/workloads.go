@@ -1,6 +1,6 @@
 package objecthealth
 
-// onDelete is the update strategy under which pods become new only when somebody deletes the old ones.
+// onDelete is the update strategy under which pods become new only when users delete the old ones.
 const onDelete = "OnDelete"
 
 func deploymentHealth(o reading) Health {
@@ -119,7 +119,7 @@ func podHealth(o reading) Health {
 	return inProgress("the pod is not ready")
 }
 
-// hopeless are reasons for which containers wait until somebody changes something.
+// hopeless are reasons for which containers wait until users change something.
 var hopeless = map[string]bool{
 	"CrashLoopBackOff": true, "ImagePullBackOff": true, "InvalidImageName": true, "ErrImageNeverPull": true,
 	"CreateContainerConfigError": true, "CreateContainerError": true, "RunContainerError": true,

@@ -22,7 +22,7 @@ type parts struct {
 	list   bool
 	keys   []string
 	values []value
-	// owner is who may change them. Nobody else may.
+	// owner is the document that may change them; others copy them first.
 	owner *owner
 }
 

@@ -103,7 +103,7 @@ func (d *document) parent(at pointer) (*parts, error) {
 	return d.own(v)
 }
 
-// index is where a part is that is there.
+// index is where an existing part is.
 func (p *parts) index(key string) (int, error) {
 	if !p.list {
 		if at, found := slices.BinarySearch(p.keys, key); found {
