@@ -98,8 +98,8 @@ crash of the machine may cost what was last written.`,
 	return run
 }
 
-// configureLog writes what the components log to stderr, or, as most of it is of
-// no interest to who uses the cluster, only errors and to a file.
+// configureLog has the components log to standard error, or only errors to a file:
+// most of it is of no interest to users of the cluster.
 func configureLog(verbosity int, file string) error {
 	var flags flag.FlagSet
 	klog.InitFlags(&flags)

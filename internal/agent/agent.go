@@ -49,9 +49,8 @@ const (
 	lastRestart  = 30 * time.Second
 )
 
-// Run runs the parts of an agent until the context ends. It fails on what only a person can mend: options that make no
-// sense, or a managed cluster that refuses what the agent needs. Trouble with the hub, or on the way to a cluster, is waited
-// out.
+// Run runs the parts of an agent until the context ends. It fails on what only an administrator can correct: invalid options,
+// or a managed cluster that refuses what the agent needs. After failures of the hub, or of connections, it tries again.
 func Run(ctx context.Context, o *Options, parts Parts) error {
 	a, err := newAgent(o, parts)
 	if err != nil {
@@ -82,7 +81,7 @@ func Run(ctx context.Context, o *Options, parts Parts) error {
 	return both.Wait()
 }
 
-// work does what an agent is for.
+// work prepares the managed cluster, registers with the hub, and then serves it until the context ends.
 func (a *Agent) work(ctx context.Context) error {
 	if err := a.identify(ctx); err != nil {
 		return err
@@ -122,7 +121,7 @@ func (a *Agent) work(ctx context.Context) error {
 	}
 }
 
-// meant says whether the agent ended the connection to the hub itself, to begin another.
+// meant tells whether the agent ended the connection to the hub itself, to begin another.
 func (a *Agent) meant(ctx context.Context, err error) bool {
 	var lost *monitor.LostError
 	var changed *bootstrap.ChangedError
@@ -180,7 +179,7 @@ func newAgent(o *Options, parts Parts) (*Agent, error) {
 	return a, a.readAddresses()
 }
 
-// readAddresses is what the hub's users are told of how to reach the cluster.
+// readAddresses fills in how users of the hub reach the cluster.
 func (a *Agent) readAddresses() error {
 	loaded := rest.CopyConfig(a.managed) // the agent's own reloads its files when they change
 	if err := rest.LoadTLSFiles(loaded); err != nil {

@@ -103,7 +103,7 @@ func (a *Agent) registerAddOns(mgr ctrl.Manager, hub cluster.Cluster, uncached c
 	})
 }
 
-// certificateNotice says of the certificate in use what there is to say, so that the first status has it.
+// certificateNotice has the condition of the certificate in use, so that the first status has it.
 func (a *Agent) certificateNotice() (*status.Notice, error) {
 	notice := &status.Notice{}
 	credential, err := a.store.Load()

@@ -23,8 +23,8 @@ import (
 // errMayNotLook says that the agent has no right to see CustomResourceDefinitions.
 var errMayNotLook = errors.New("the agent may not look at CustomResourceDefinitions")
 
-// installCRDs gives the managed cluster the kinds that the agent keeps there. Where an operator has installed them
-// and the agent may not, that is well too. A cluster that does not answer is waited for; one that refuses is not.
+// installCRDs gives the managed cluster the kinds that the agent keeps there. Where an operator has installed them,
+// the agent need not have the right to. It waits for a cluster that does not answer, and fails if one refuses.
 func (a *Agent) installCRDs(ctx context.Context) error {
 	managed, err := a.definitions()
 	if err != nil {
@@ -55,7 +55,7 @@ func (a *Agent) definitions() (client.WithWatch, error) {
 	return managed, nil
 }
 
-// refused tells whether the API server understood, and will say the same again.
+// refused tells whether the API server answered with an error that a retry would meet again.
 func refused(err error) bool {
 	return apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
 }
@@ -130,7 +130,7 @@ func (a *Agent) keepCRDs(ctx context.Context) error {
 	return all.Wait()
 }
 
-// keepCRD leaves alone what the agent may not look after. Trouble with the managed cluster is waited out.
+// keepCRD gives up on a kind that the agent has no right to install. After other failures it tries again.
 func (a *Agent) keepCRD(ctx context.Context, managed client.WithWatch, want *apiextensionsv1.CustomResourceDefinition) error {
 	logger := log.FromContext(ctx).WithValues("name", want.Name)
 	retry := firstRestart

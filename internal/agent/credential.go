@@ -32,7 +32,8 @@ func (a *Agent) identify(ctx context.Context) error {
 	return err
 }
 
-// ensureCredential returns when the agent can work on the hub. The work agent alone waits for registration to have got it.
+// ensureCredential returns when the agent has a credential for the hub. A work agent in its own process waits until registration has
+// obtained it.
 func (a *Agent) ensureCredential(ctx context.Context) error {
 	if !a.parts.Registration {
 		return a.awaitCredential(ctx)
@@ -48,8 +49,8 @@ func (a *Agent) newBootstrap() *bootstrap.Bootstrap {
 	}
 }
 
-// credentialRecheck is how often the work agent alone looks for the credential: it is another process's to write, in a
-// place that may be no cluster's.
+// credentialRecheck is how often a work agent in its own process looks for the credential: another process writes it, perhaps to files,
+// for which there is no watch through an API.
 const credentialRecheck = time.Second
 
 func (a *Agent) awaitCredential(ctx context.Context) error {
@@ -69,7 +70,7 @@ func (a *Agent) awaitCredential(ctx context.Context) error {
 	}
 }
 
-// takeOverCredential makes the work agent alone be who the credential says. It fails while there is none that can be used.
+// takeOverCredential gives a work agent in its own process the identity of the credential. It fails while there is none that can be used.
 func (a *Agent) takeOverCredential(ctx context.Context) error {
 	if err := a.store.Restore(ctx); err != nil {
 		return err
@@ -95,7 +96,7 @@ func (a *Agent) takeOverCredential(ctx context.Context) error {
 	return nil
 }
 
-// appliedBy is recorded with what the agent applies.
+// appliedBy is the agent ID in AppliedManifestWorks.
 func (a *Agent) appliedBy(hubHash string) string {
 	switch {
 	case a.AgentID != "":

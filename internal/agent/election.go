@@ -26,8 +26,8 @@ func (p Parts) lock() string {
 	return "klusterlet-agent-lock"
 }
 
-// asLeader calls act once this replica leads, and fails when another one leads instead: the process then has to end, and the
-// next one waits its turn.
+// asLeader calls act once this replica leads, and fails when another one leads instead: the process then has to end, and its
+// successor waits to lead again.
 func (a *Agent) asLeader(ctx context.Context, act func(context.Context) error) error {
 	if !a.elects() {
 		return act(ctx)

@@ -26,7 +26,7 @@ const endpointGrace = time.Second
 // noEndpoint is the address of an endpoint that is not wanted.
 const noEndpoint = "0"
 
-// atWork tells whether the controllers run, under a credential of the hub.
+// atWork tells whether the controllers run, with a credential for the hub.
 type atWork struct{ atomic.Bool }
 
 // Start is called by a manager when its caches are filled.
@@ -100,7 +100,7 @@ func (r runnables) Start(ctx context.Context) error {
 }
 
 // checkAlive fails if the agent goes on under a credential that has expired, which only a restart can end. An agent that
-// waits for its credential is well.
+// waits for its credential is alive.
 func (a *Agent) checkAlive(*http.Request) error {
 	if !a.working.Load() {
 		return nil

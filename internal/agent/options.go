@@ -38,7 +38,7 @@ type Options struct {
 	Kubeconfig string
 	// SpokeKubeconfig is of the managed cluster; empty means the cluster the agent runs in.
 	SpokeKubeconfig string
-	// ManagedCluster goes before SpokeKubeconfig, for a program that has the managed cluster within itself.
+	// ManagedCluster takes precedence over SpokeKubeconfig, for a program that runs the managed cluster itself.
 	ManagedCluster *rest.Config
 	// ClusterName and AgentID are the agent's names on the hub; empty means what an earlier run used, or random ones.
 	ClusterName string
@@ -215,7 +215,7 @@ func (o *Options) hubTimeout() time.Duration {
 	return time.Duration(o.HubConnectionTimeoutSeconds) * time.Second
 }
 
-// complete reads what is said in more than one way.
+// complete sets options that another option gives in another form.
 func (o *Options) complete() error {
 	if o.WorkloadSourceConfig == "" {
 		return nil
@@ -256,7 +256,7 @@ func (o *Options) maxJSONRaw() int {
 	return o.MaxJSONRawLength
 }
 
-// log tells of what was set and changes nothing.
+// log logs options that are set and have no effect.
 func (o *Options) log(logger logr.Logger) {
 	o.FeatureGates.Log(logger)
 	o.accepted.Log(logger)

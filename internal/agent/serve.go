@@ -120,7 +120,7 @@ func (a *Agent) register(ctx context.Context, mgr ctrl.Manager, hub cluster.Clus
 	return nil
 }
 
-// hubOptions let the agent see of the hub what is its own.
+// hubOptions restrict the caches to the objects of the agent's own cluster.
 func (a *Agent) hubOptions(o *cluster.Options) {
 	o.Cache.DefaultTransform = cache.TransformStripManagedFields()
 	o.Cache.ByObject = map[client.Object]cache.ByObject{
@@ -130,7 +130,7 @@ func (a *Agent) hubOptions(o *cluster.Options) {
 	}
 }
 
-// doubting has the connection looked at when the hub refuses what a cache asks with: where the cluster is gone, nothing else asks.
+// doubting has the monitor check the hub when a cache is unauthorized: where the cluster is gone, there are no other requests.
 func doubting(connection *monitor.Monitor) cluster.Option {
 	return func(o *cluster.Options) {
 		o.Cache.DefaultWatchErrorHandler = func(ctx context.Context, r *toolscache.Reflector, err error) {
@@ -231,7 +231,7 @@ func (a *Agent) wantsAddOns() bool {
 	return a.parts.Registration && a.FeatureGates.Enabled(featuregates.AddonManagement)
 }
 
-// tryRights fails if the hub does not let the agent see what it is to work on. A hub without add-ons is one.
+// tryRights fails if the hub does not let the agent read what it is to work on. A hub may have no kinds for add-ons.
 func (a *Agent) tryRights(ctx context.Context, hub client.Client) error {
 	if err := hub.Get(ctx, client.ObjectKey{Name: a.identity.Cluster}, &clusterv1.ManagedCluster{}); err != nil {
 		return err

@@ -8,11 +8,11 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/filewatch"
 )
 
-// errNewWay ends the connection to a hub because the hub kubeconfig says now to go another way: to another address, by
-// another proxy, with another CA. A renewed certificate is not among that; clients read it by themselves.
+// errNewWay ends the connection to a hub because the hub kubeconfig has changed: it has another address, another proxy or another CA. A
+// renewed certificate changes files next to it, which clients read again by themselves.
 var errNewWay = errors.New("the hub kubeconfig changed")
 
-// way is a hub kubeconfig that the agent goes by. It is a manager's Runnable.
+// way is the hub kubeconfig that a connection uses. It is a manager's Runnable.
 type way struct {
 	file    string
 	content string

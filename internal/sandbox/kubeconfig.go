@@ -38,8 +38,8 @@ func (c *Cluster) openKeys() (*clusterKeys, error) {
 	return keys, c.writeKubeconfig(keys)
 }
 
-// writeKubeconfig writes the administrator's kubeconfig in one step: who reads
-// it meanwhile gets the old one.
+// writeKubeconfig writes the administrator's kubeconfig in one step: readers
+// get the old file or the new one.
 func (c *Cluster) writeKubeconfig(keys *clusterKeys) error {
 	kubeconfig, err := c.adminConfig(keys)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/capstan-io/capstan/internal/sandbox/nodesim"
 )
 
-// DefaultName is the name of a sandbox that was given none.
+// DefaultName is the name of a sandbox whose options have none.
 const DefaultName = "sandbox"
 
 // Options say what cluster Start runs and where it lives.

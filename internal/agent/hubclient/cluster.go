@@ -9,8 +9,8 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/consistentclient"
 )
 
-// Cluster is the hub as a manager runs it. The manager need not wait for its end: a cache that is about to try an absent hub
-// again does not look up until it has, which may be in a minute, and nothing depends on it.
+// Cluster is the hub as a manager runs it. The manager need not wait for its end: a cache that waits to try an absent hub
+// again does not notice the end of its context until it has, which may be in a minute, and nothing depends on it.
 type Cluster struct{ cluster.Cluster }
 
 // NewCluster returns the hub with the kinds that an agent uses there.

@@ -17,7 +17,7 @@ import (
 )
 
 // Begin returns what makes recorders of events on the API server of the config, which work until the context ends. An event that
-// is not taken is no trouble of the agent's: it is logged, but not as an error.
+// cannot be written is logged, but not as an error: the agent does its work without.
 func Begin(ctx context.Context, config *rest.Config, transport *http.Client) (events.EventBroadcaster, error) {
 	sink, err := eventsv1client.NewForConfigAndClient(config, transport)
 	if err != nil {
@@ -30,15 +30,15 @@ func Begin(ctx context.Context, config *rest.Config, transport *http.Client) (ev
 	return broadcaster, nil
 }
 
-// Of is a ManagedCluster as an event is about it. The event goes to the namespace of the cluster, the only one that an agent may
-// write to; that of an object without a namespace would go elsewhere.
+// Of refers to a ManagedCluster in events. Its namespace has the event written to the namespace of the cluster, the only one that an
+// agent may write to; events about an object without a namespace go to namespace default.
 func Of(cluster *clusterv1.ManagedCluster) *corev1.ObjectReference {
 	return &corev1.ObjectReference{
 		APIVersion: clusterv1.GroupVersion.String(), Kind: "ManagedCluster", Namespace: cluster.Name, Name: cluster.Name, UID: cluster.UID,
 	}
 }
 
-// calm is a context whose logger has no errors.
+// calm returns a context whose logger logs errors at verbosity.
 func calm(ctx context.Context) context.Context {
 	logger := klog.FromContext(ctx)
 	if logger.GetSink() == nil {
@@ -47,10 +47,10 @@ func calm(ctx context.Context) context.Context {
 	return klog.NewContext(ctx, logger.WithSink(noErrors{logger.GetSink()}))
 }
 
-// verbosity is the one at which events that are not taken are logged.
+// verbosity is the level at which events that cannot be written are logged.
 const verbosity = 1
 
-// noErrors logs errors as what they are here: news for who wants to know.
+// noErrors logs errors as information.
 type noErrors struct{ logr.LogSink }
 
 // Error implements logr.LogSink.

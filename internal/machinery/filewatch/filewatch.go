@@ -20,8 +20,8 @@ const (
 	unwatchedRecheck = 5 * time.Second
 )
 
-// Watcher tells of changes of files since it was made, so what is read of them after that is either what they say in the end, or
-// told to be out of date.
+// Watcher tells of changes of files since it was made. So what is read of a file after that is either its last content, or a change
+// follows.
 type Watcher struct {
 	files            func() []string
 	seen             [sha256.Size]byte

@@ -16,8 +16,8 @@ var everywhere = &folders{open: fsnotify.NewWatcher}
 type folders struct {
 	open func() (*fsnotify.Watcher, error)
 
-	// changing is held by who comes and goes. It is not the lock of the listeners: what happens has to be told of meanwhile, for
-	// the instance to go on.
+	// changing is held while watches are added and removed. It is not the lock of the listeners: events have to be delivered meanwhile, or
+	// the instance would block.
 	changing sync.Mutex
 	notify   *fsnotify.Watcher
 

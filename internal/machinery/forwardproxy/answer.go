@@ -67,7 +67,7 @@ func explainEnd(err error) error {
 
 func (a *answer) success() bool { return a.code/100 == 2 }
 
-// otherSchemes are the ways to say who asks that the proxy offers, if a user with a password is not among them.
+// otherSchemes are the authentication schemes that the proxy offers, if Basic is not among them.
 func (a *answer) otherSchemes() string {
 	var schemes []string
 	for _, challenge := range a.header.Values("Proxy-Authenticate") {

@@ -6,8 +6,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// CheckTLS fails if a configuration leads to its server without TLS. Nothing else about it helps then, not even a certificate authority:
-// everybody on the way can answer in place of the server, and read what is sent to it.
+// CheckTLS fails if a configuration leads to its server without TLS. Then not even a certificate authority helps: an attacker on the
+// network can answer in place of the server, and read what is sent to it.
 func CheckTLS(config *rest.Config) error {
 	server, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil {
@@ -19,7 +19,7 @@ func CheckTLS(config *rest.Config) error {
 	return nil
 }
 
-// CheckCredential is CheckTLS for configurations that tell who their user is. Without a credential, as with "kubectl proxy", there is
+// CheckCredential is CheckTLS for configurations with a credential. Without one, as with "kubectl proxy", there is
 // nothing to lose.
 func CheckCredential(config *rest.Config) error {
 	secret := config.BearerToken != "" || config.BearerTokenFile != "" || config.Username != "" || config.Password != "" ||

@@ -140,7 +140,7 @@ func (m merger) isDefault(field string, have any) bool {
 		m.injectsCABundle && field == "ca-bundle.crt"
 }
 
-// isShared says in which lists others add elements that have to stay: those of a Pod, which admission adds and nobody
+// isShared says in which lists others add elements that have to stay: those of a Pod, which admission adds and no client
 // may remove, and the secrets of a ServiceAccount.
 func (m merger) isShared(at place) bool {
 	return m.kind == podKind || m.kind == accountKind && (at.field == "secrets" || at.field == "imagePullSecrets")

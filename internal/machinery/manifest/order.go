@@ -12,7 +12,7 @@ const (
 	rankUnreadable = 1001
 )
 
-// ranks is the order in which kinds are applied, so that what others need is there before them. Kinds of one rank do not need each
+// ranks is the order in which kinds are applied: what others need comes before them. Kinds of one rank do not need each
 // other.
 var ranks = rankOf(
 	[]string{"PriorityClass", "Namespace", "CustomResourceDefinition", "StorageClass", "PersistentVolume", "PodSecurityPolicy"},

@@ -42,8 +42,8 @@ func Parse(csr *certificatesv1.CertificateSigningRequest) (*x509.CertificateRequ
 	return request, nil
 }
 
-// IsFor tells whether a certificate for the subject is requested: for all of it and nothing else, but the group that everybody
-// is in.
+// IsFor tells whether a certificate for the subject is requested: for all of it and nothing else, except the group of all
+// authenticated users.
 func IsFor(request *x509.CertificateRequest, subject addonv1beta1.Subject) bool {
 	asked := request.Subject
 	return asked.CommonName == subject.User &&
@@ -74,14 +74,14 @@ func Decided(csr *certificatesv1.CertificateSigningRequest) bool {
 // Undecided tells whether the request is neither approved nor denied yet.
 func Undecided(csr *certificatesv1.CertificateSigningRequest) bool { return !Decided(csr) }
 
-// Outdated tells whether a request is from before the time from which on certificates of its cluster hold: whoever made it may be somebody
-// that the hub does not let in any more.
+// Outdated tells whether a request is from before the time from which on certificates of its cluster hold: its author may have lost
+// the access to the hub.
 func Outdated(csr *certificatesv1.CertificateSigningRequest, cluster client.Object) bool {
 	notBefore, err := fleet.CredentialsNotBefore(cluster.GetAnnotations())
 	return err != nil || csr.CreationTimestamp.Time.Before(notBefore)
 }
 
-// OutdatedMessage says so of a request.
+// OutdatedMessage is the message of a denial of an outdated request.
 func OutdatedMessage(cluster client.Object) string {
 	return fmt.Sprintf("it is older than the certificates that hold for ManagedCluster %s, whose annotation %s is %q",
 		cluster.GetName(), fleet.AnnotationCredentialsNotBefore, cluster.GetAnnotations()[fleet.AnnotationCredentialsNotBefore])
@@ -119,7 +119,7 @@ func OfAddOn(c client.Reader, which func(*certificatesv1.CertificateSigningReque
 	}
 }
 
-// List returns those requests out of what the options select that which tells.
+// List returns those requests that the options select and that which matches.
 func List(
 	ctx context.Context, c client.Reader, which func(*certificatesv1.CertificateSigningRequest) bool, options ...client.ListOption,
 ) (found []reconcile.Request, err error) {
@@ -135,7 +135,8 @@ func List(
 	return found, nil
 }
 
-// AddOnChanged matches ManagedClusterAddOns whose requests may be decided otherwise now: others register, or by other configurations.
+// AddOnChanged matches ManagedClusterAddOns whose requests may be decided differently now: their registrations or configurations have
+// changed.
 func AddOnChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*addonv1beta1.ManagedClusterAddOn)

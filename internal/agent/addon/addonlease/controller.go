@@ -32,13 +32,13 @@ import (
 )
 
 const (
-	// durations is for how many of its own durations a lease may go without renewal. An agent may be late by a quarter of it, as those made
-	// with the add-on framework are, and miss one renewal on top of that.
+	// durations is how many of its own durations a lease may go without renewal. Agents that are made with the add-on framework may renew a
+	// quarter of the duration late, and any agent may miss one renewal.
 	durations = 3
-	// defaultDuration holds for a lease that does not tell.
+	// defaultDuration is the duration of a lease without leaseDurationSeconds.
 	defaultDuration = time.Minute
-	// modeTimeout is how long a new add-on may be without a lease before that is told of, if its manager has not said that there is to be
-	// one.
+	// modeTimeout is how long a new add-on may be without a lease before that is reported, if its manager has not reported that there is to
+	// be one.
 	modeTimeout = install.ModeTimeout
 )
 
@@ -66,16 +66,16 @@ type Controller struct {
 	hub              client.Client
 	managed, hosting *leases
 	seen             map[types.NamespacedName]renewal
-	// missed is since when a lease is missing of which nothing has been said.
+	// missed is since when a lease is missing that has not been reported yet.
 	missed map[types.NamespacedName]time.Time
-	// agents are where those of add-ons run.
+	// agents knows where the agents of add-ons run.
 	agents install.Places
 }
 
 type leases = single.Objects[*coordinationv1.Lease]
 
-// renewal is what a lease said when it was renewed, and when that was seen. The clocks of the agents of add-ons need not agree with
-// this one: what counts is when renewals come.
+// renewal is the renewTime of a lease, and when the controller saw it. The clocks of the agents of add-ons need not agree with
+// this one, so what counts is when renewals are seen.
 type renewal struct {
 	lease      types.UID
 	said, seen time.Time
@@ -95,7 +95,7 @@ func Register(mgr ctrl.Manager, o Options) error {
 	}
 	return ctrl.NewControllerManagedBy(mgr).Named("addon-lease-watch").
 		WithOptions(controller.Options{
-			// One at a time: what was seen has no lock.
+			// One at a time: seen and missed have no lock.
 			SkipNameValidation: ptr.To(true), MaxConcurrentReconciles: 1,
 			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
 		}).
@@ -114,7 +114,7 @@ func newLeases(config *rest.Config) (*leases, error) {
 	return single.New(coordination.RESTClient(), "leases", &coordinationv1.Lease{}), nil
 }
 
-// Reconcile looks at the lease of one add-on, reports, and comes back when the lease runs out.
+// Reconcile reports the state of the lease of one add-on. It requeues the add-on for when the lease runs out.
 func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	addOn := &addonv1beta1.ManagedClusterAddOn{}
 	if err := c.hub.Get(ctx, req.NamespacedName, addOn); apierrors.IsNotFound(err) {
@@ -136,7 +136,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	lease, found, known := c.follow(addOn, hosted).Get(req.NamespacedName, leaseOf(addOn))
 	if !known {
-		return ctrl.Result{}, nil // comes again when it is
+		return ctrl.Result{}, nil // the add-on is requeued when the lease is known
 	}
 	if wait := c.silence(addOn, found, now); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
@@ -196,7 +196,7 @@ func (c *Controller) silence(addOn *addonv1beta1.ManagedClusterAddOn, found bool
 	return c.missed[owner].Add(modeTimeout).Sub(now)
 }
 
-// judge is the condition that a lease stands for, and when it will stand for another; zero leaves that to events.
+// judge returns the condition that follows from a lease, and when it will be another without an event; zero is never.
 func (c *Controller) judge(addOn string, owner types.NamespacedName, lease *coordinationv1.Lease, found bool,
 	now time.Time) (metav1.Condition, time.Time) {
 	if !found {
@@ -231,7 +231,7 @@ func (c *Controller) graceOf(lease *coordinationv1.Lease) time.Duration {
 	return durations * duration
 }
 
-// observe is when the lease was last renewed. Of a lease that is seen for the first time, nothing but the lease itself can tell.
+// observe returns when the lease was last renewed. For a lease that is seen for the first time, that is its renewTime.
 func (c *Controller) observe(owner types.NamespacedName, lease *coordinationv1.Lease, now time.Time) time.Time {
 	var said time.Time
 	if lease.Spec.RenewTime != nil {

@@ -24,9 +24,9 @@ func Namespace(addOn *addonv1beta1.ManagedClusterAddOn) string {
 }
 
 // Hosted tells whether the add-on's agent runs on a hosting cluster. To the agent of the managed cluster that is the cluster that it
-// runs in itself: a hosted add-on wants a hosted agent. The annotation alone does not say so: it is copied from the cluster to all of
-// its add-ons, and means nothing to those that do not know this mode. Managers of the others say whether there is such a
-// cluster, together with what they deploy. As long as a manager has said neither, it is not known.
+// runs in itself: a hosted add-on needs a hosted agent. The annotation alone does not decide: it is copied from the ManagedCluster to all
+// of its add-ons, and means nothing to those without a hosted mode. Managers of add-ons with that mode report whether the hosting cluster
+// is valid, together with what they deploy. As long as a manager has reported neither, it is not known.
 func Hosted(addOn *addonv1beta1.ManagedClusterAddOn) (hosted, known bool) {
 	says := func(condition string) bool {
 		return meta.FindStatusCondition(addOn.Status.Conditions, condition) != nil
@@ -70,7 +70,7 @@ func (p *Places) Hosted(addOn *addonv1beta1.ManagedClusterAddOn, now time.Time) 
 	return false, max(0, p.unsaid[key].since.Add(ModeTimeout).Sub(now))
 }
 
-// Forget since when it is not known of an add-on.
+// Forget drops what is remembered of an add-on.
 func (p *Places) Forget(addOn types.NamespacedName) {
 	delete(p.unsaid, addOn)
 }

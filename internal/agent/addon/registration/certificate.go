@@ -20,7 +20,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// keepCertificate asks for a certificate if there is none of use or it is due, and saves what there is.
+// keepCertificate requests a certificate if there is no valid one or it is due for renewal, and saves what the Secret is to hold.
 func (c *Controller) keepCertificate(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn, w *wanted,
 	secret *corev1.Secret) outcome {
 	now, err := c.readCertificate(w, secret)
@@ -80,8 +80,8 @@ func (c *Controller) readCertificate(w *wanted, secret *corev1.Secret) (outcome,
 	return c.renewal(w, pair.Leaf.NotBefore, pair.Leaf.NotAfter), nil
 }
 
-// checkSubject fails if a certificate is not for the subject that is wanted. What a signer of the add-on's own makes of the subject that it
-// is asked for, only the signer knows; there it is what was asked for that counts.
+// checkSubject fails if a certificate is not for the subject that is wanted. A signer of the
+// add-on's own may issue another subject than was requested; there the requested subject counts.
 func checkSubject(w *wanted, leaf *x509.Certificate, requested string) error {
 	if w.request.SignerName == fleet.SignerKubeAPIServerClient {
 		if !clientcert.SameSubject(leaf.Subject, w.request.Subject) {

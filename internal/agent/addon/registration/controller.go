@@ -52,13 +52,13 @@ type Options struct {
 	Identity identity.Identity
 	// HubHash tells the Secrets for this hub from those for others.
 	HubHash string
-	// Driver is how add-ons get access to the API server of the hub. Certificates of other signers are got by requests either way.
+	// Driver is how add-ons get access to the API server of the hub. Certificates of other signers take certificate requests either way.
 	Driver addonv1beta1.KubeClientDriver
 	// CertificateLifetime asks for a lifetime of certificates; zero leaves it to the hub.
 	CertificateLifetime time.Duration
 	// TokenLifetime asks for a lifetime of tokens; zero leaves it to the hub.
 	TokenLifetime time.Duration
-	// Store has the agent's own hub kubeconfig, by which the add-ons go, and the folder for keys of requests.
+	// Store has the agent's own hub kubeconfig, from which those of the add-ons are made, and the folder for keys of requests.
 	Store *hubkubeconfig.Store
 	// Managed and Hosting are the clusters on which agents of add-ons run: the managed one, and for add-ons in hosted mode the one
 	// that the agent itself runs in.
@@ -77,11 +77,11 @@ type Controller struct {
 	held     *held
 	share    float64 // of its lifetime that a credential has left when it is renewed
 	renewed  map[id]time.Time
-	// silent is since when the driver of an add-on could have been told.
+	// silent is since when the driver of an add-on could have been reported.
 	silent map[types.NamespacedName]time.Time
-	// agents are where those of add-ons run.
+	// agents knows where the agents of add-ons run.
 	agents install.Places
-	// ready is until when the places are taken to have the namespace that agents of add-ons have unless they say otherwise.
+	// ready is until when a place is taken to have the default namespace of agents of add-ons.
 	ready map[string]time.Time
 }
 
@@ -115,7 +115,7 @@ func Register(mgr ctrl.Manager, o Options) error {
 }
 
 // Reconcile keeps the Secrets of one add-on: it makes and renews those that its registrations are for, removes those that
-// none is for any more, and reports. It comes back when the next one is due.
+// none is for any more, and reports. It requeues the add-on for when the next one is due.
 func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	addOn := &addonv1beta1.ManagedClusterAddOn{}
 	if err := c.hub.Get(ctx, req.NamespacedName, addOn); err != nil {
@@ -142,7 +142,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		errs = append(errs, c.keepAll(ctx, addOn, all, report)...)
 		report.write(&addOn.Status.Conditions)
 	}
-	// That does not depend on the Secrets: what is waited for with these may wait for the driver itself.
+	// That does not depend on the Secrets: the manager that the Secrets wait for may itself wait for the driver.
 	report.comeBack(c.declareDriver(addOn, report.hasNews()))
 	if _, err := patch.Status(ctx, c.hub, addOn, before); err != nil && !apierrors.IsNotFound(err) {
 		if apierrors.IsConflict(err) {
@@ -195,13 +195,13 @@ func (c *Controller) follow(owner types.NamespacedName, all []wanted) {
 	}
 }
 
-// outcome is how a Secret stands.
+// outcome is the state of a Secret.
 type outcome struct {
-	// notBefore and notAfter are the validity of what is in it; zero if there is nothing of use.
+	// notBefore and notAfter are the validity of the credential in it; zero if there is no valid one.
 	notBefore, notAfter time.Time
 	// due is when to look again; zero leaves it to events.
 	due time.Time
-	// lack is why there is nothing of use, while that is on its way.
+	// lack is why there is no valid credential, while one is requested.
 	lack string
 	err  error
 }
@@ -209,7 +209,7 @@ type outcome struct {
 // errContested says that two agents write the same Secret. Each would ask for another credential whenever the other has written its own.
 var errContested = errors.New("the agent of another hub writes it, too; give one of the two add-ons another namespace")
 
-// errNoCredential says that a Secret is not there, or has no credential in it.
+// errNoCredential says that a Secret does not exist, or has no credential in it.
 var errNoCredential = errors.New("there is no credential in it")
 
 // keep makes a Secret what it should be.
@@ -228,7 +228,7 @@ func (c *Controller) keep(ctx context.Context, addOn *addonv1beta1.ManagedCluste
 	return c.refresh(ctx, addOn, w)
 }
 
-// refresh makes a Secret what it should be that is not, as far as the watch can tell: that may be behind what was written a moment ago.
+// refresh brings a Secret up to date that is out of date by the watch, which may be behind what was written a moment ago.
 func (c *Controller) refresh(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn, w *wanted) outcome {
 	live := &corev1.Secret{}
 	if err := c.places[w.place].client.Get(ctx, w.secret, live); client.IgnoreNotFound(err) != nil {
@@ -243,7 +243,7 @@ func (c *Controller) refresh(ctx context.Context, addOn *addonv1beta1.ManagedClu
 	return c.keepCertificate(ctx, addOn, w, live)
 }
 
-// read tells how the credential in a Secret stands, and fails if it is not the one that is wanted.
+// read returns the state of the credential in a Secret, and fails if it is not the one that is wanted.
 func (c *Controller) read(addOn *addonv1beta1.ManagedClusterAddOn, w *wanted, secret *corev1.Secret) (outcome, error) {
 	if w.request == nil {
 		return c.readToken(addOn, w, secret)

@@ -8,12 +8,12 @@ import (
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 )
 
-// driverTimeout is how long the driver of an add-on may stay untold while its first certificate is on the way: mostly that takes no
-// longer, and both are told in one write. Managers may wait for the driver.
+// driverTimeout is how long the driver of an add-on may stay unreported while its first certificate is requested: mostly that takes no
+// longer, and both are reported in one write. Managers may wait for the driver.
 const driverTimeout = time.Second
 
-// declareDriver tells the hub how the add-on gets its access: at once, or together with the first news of a certificate. It
-// returns when to come back for that; zero is never.
+// declareDriver tells the hub how the add-on gets its access: at once, or together with the first report on a certificate. It
+// returns when to do that; zero is never.
 func (c *Controller) declareDriver(addOn *addonv1beta1.ManagedClusterAddOn, news bool) (due time.Time) {
 	key := client.ObjectKeyFromObject(addOn)
 	if !news && c.Driver == addonv1beta1.KubeClientDriverCSR && saysNoDriver(addOn) {

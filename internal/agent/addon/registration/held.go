@@ -30,7 +30,7 @@ type held struct {
 	ids map[id]struct{}
 }
 
-// relist is how long a cluster that would not list its Secrets is left alone.
+// relist is the time until a cluster is asked again that failed to list its Secrets.
 const relist = 10 * time.Minute
 
 // Start is called by the controller before it reconciles.

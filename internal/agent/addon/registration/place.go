@@ -91,8 +91,8 @@ func (p *place) create(ctx context.Context, secret *corev1.Secret) error {
 	return nil
 }
 
-// ensureNamespace makes a namespace for agents of add-ons, which its label says it is, unless it is there. One that is being
-// deleted has to go before it can be made. Where the agent may not see that, it takes it to stay.
+// ensureNamespace makes a namespace for agents of add-ons, with the label of such, unless it exists. One that is being
+// deleted has to go before it can be created. Where the agent may not read namespaces, it takes an existing one to stay.
 func (p *place) ensureNamespace(ctx context.Context, name string) error {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name,
 		Labels: map[string]string{fleet.LabelAddOnAgentNamespace: fleet.LabelTrue}}}

@@ -11,7 +11,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// report gathers how the Secrets of an add-on stand.
+// report gathers the states of the Secrets of an add-on.
 type report struct {
 	next  time.Time
 	now   time.Time
@@ -22,7 +22,7 @@ type report struct {
 type kind struct {
 	used   bool
 	first  *outcome // the one that ends first
-	lack   string   // why there is nothing of use in one of the Secrets, though it is on its way
+	lack   string   // why there is no valid credential in one of the Secrets, while one is requested
 	failed string   // and what it is about
 	err    error
 	expiry time.Time
@@ -51,21 +51,21 @@ func (r *report) add(w *wanted, o outcome) {
 	}
 }
 
-// comeBack no later than then; zero is never.
+// comeBack has the add-on reconciled no later than then; zero is never.
 func (r *report) comeBack(then time.Time) {
 	if !then.IsZero() && then.Before(r.next) {
 		r.next = then
 	}
 }
 
-// hasNews tells whether there is anything to tell of a certificate.
+// hasNews tells whether there is anything to report on a certificate.
 func (r *report) hasNews() bool {
 	k := r.kinds[fleet.ConditionCertificateRotated]
 	return k.err != nil || k.first != nil
 }
 
 // write sets the conditions, and takes those away that are about no registration any more. While the hub has not decided on the first
-// request, there is nothing to tell; once it has been told that all is well, it is told when that is over.
+// request, nothing is reported; a condition that was True becomes False when there is no valid credential any more.
 func (r *report) write(conditions *[]metav1.Condition) {
 	for _, name := range []string{fleet.ConditionCertificateRotated, fleet.ConditionTokenRefreshed} { // always in this order
 		switch k := r.kinds[name]; {

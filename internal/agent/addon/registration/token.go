@@ -19,7 +19,8 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// keepToken gets a token of the add-on's service account if there is none of use or it is due, and saves what there is.
+// keepToken requests a token of the add-on's service account if there is no valid one or it is due for renewal, and saves what the Secret
+// is to hold.
 func (c *Controller) keepToken(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn, w *wanted, secret *corev1.Secret) outcome {
 	token := string(secret.Data[fleet.KeyToken])
 	now, err := c.readToken(addOn, w, secret)
@@ -47,7 +48,7 @@ func (c *Controller) keepToken(ctx context.Context, addOn *addonv1beta1.ManagedC
 	return now
 }
 
-// lackOfToken tells why there is no token of use, as far as that can be told without the service account.
+// lackOfToken tells why there is no valid token, as far as that can be told without the service account.
 func (c *Controller) lackOfToken(w *wanted, secret *corev1.Secret) string {
 	if len(secret.Data[fleet.KeyToken]) == 0 {
 		return errNoCredential.Error()
@@ -79,8 +80,8 @@ var tokenAlgorithms = []jose.SignatureAlgorithm{
 	jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512, jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,
 }
 
-// claims are what the agent reads of a token. It need not verify it: it is no judge of it, and what it does about a bad one is to
-// ask for another.
+// claims are what the agent reads of a token. It does not verify the signature: the hub does that, and the agent would only request
+// another token.
 type claims struct {
 	jwt.Claims
 	Kubernetes struct {

@@ -27,11 +27,11 @@ type wanted struct {
 	kubeconfig []byte
 	// hubID is of the hub that the credential has to be of.
 	hubID string
-	// notBefore is from when on the hub takes certificates; the zero time stands for always.
+	// notBefore is the earliest begin of the validity of certificates that the hub accepts; the zero time accepts all.
 	notBefore time.Time
 }
 
-// errNotYet says that it cannot be told which Secrets are wanted. Those that there are stay as they are.
+// errNotYet says that it is not known which Secrets are wanted. Existing ones stay as they are.
 var errNotYet = errors.New("which Secrets the add-on is to have is not known yet")
 
 // wantedBy are the Secrets of an add-on. Of several registrations for the same Secret, the last one counts. It fails with
@@ -119,7 +119,7 @@ func (c *Controller) request(addOn, signer string, subject pkix.Name) *clientcer
 }
 
 // placeOf is where the agent of an add-on runs, as one of the values of LabelAddOnCredential. It is empty while that is not known, which
-// it will be after the wait. The wait begins with the first registration: until then nothing has a place.
+// it will be after the wait. The wait begins with the first registration: until then there is nothing to put anywhere.
 func (c *Controller) placeOf(addOn *addonv1beta1.ManagedClusterAddOn) (place string, wait time.Duration) {
 	hosted, wait := c.agents.Hosted(addOn, c.Clock.Now())
 	if len(addOn.Status.Registrations) == 0 {

@@ -14,8 +14,8 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/retry"
 )
 
-// awaitAccepted watches the ManagedCluster until the hub has set it up. Starting to work earlier would only meet refusals,
-// and back off from them for longer than the hub needs.
+// awaitAccepted watches the ManagedCluster until the hub has set it up. An agent that starts to work earlier is refused,
+// and backs off for longer than the hub needs.
 func awaitAccepted(ctx context.Context, hub client.WithWatch, cluster string) error {
 	selector := fields.OneTermEqualSelector("metadata.name", cluster)
 	return retry.Until(ctx, func(ctx context.Context) (bool, error) {

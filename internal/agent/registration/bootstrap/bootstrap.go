@@ -1,4 +1,4 @@
-// Package bootstrap registers an agent with a hub: with a credential that may do no more than ask, it makes the
+// Package bootstrap registers an agent with a hub: with a credential that may only ask to join, it creates the
 // ManagedCluster and requests the client certificate under which the agent will work. Where there are several hubs it
 // chooses one, and it follows what the bootstrap kubeconfigs say of them.
 package bootstrap
@@ -32,8 +32,8 @@ const (
 	lastRetry  = 30 * time.Second
 )
 
-// pendingRecheck is for how long a hub is waited for in one go while the agent has the credential of another, which may be
-// of use again meanwhile.
+// pendingRecheck is the longest wait for a hub to accept the cluster while the agent has the credential of another hub, which may
+// answer again meanwhile.
 const pendingRecheck = 30 * time.Second
 
 // Bootstrap registers one agent with one of its hubs, and again where it has to.
@@ -56,8 +56,8 @@ type Bootstrap struct {
 	Clock  clock.Clock
 
 	left *departure
-	told string // the hub that was last said to be registered with
-	lack string // what was last said to be wrong with the credential
+	told string // the hub that was last logged as the one to register with
+	lack string // what was last reported to be wrong with the credential
 }
 
 // departure is from a hub that the agent could not work with any more.
@@ -66,8 +66,8 @@ type departure struct {
 	refused bool   // the hub does not know the certificate
 }
 
-// Leave makes the next Ensure turn to another hub, if one would have the cluster. refused says that the hub does not know
-// the credential: with it there is no coming back.
+// Leave makes the next Ensure turn to another hub, if one accepts registrations of the cluster. refused tells that the hub does not
+// know the credential, which is then not used again.
 func (b *Bootstrap) Leave(refused bool) {
 	b.left = &departure{refused: refused}
 	credential, err := b.Store.Load()
@@ -82,8 +82,8 @@ func (b *Bootstrap) Leave(refused bool) {
 	}
 }
 
-// Ensure returns once the store holds a credential to work with, registering for as long as that takes. What stands
-// in the way is logged with every attempt. It fails only when the context ends.
+// Ensure returns once the store holds a credential to work with, registering for as long as that takes. Why an attempt
+// fails is logged each time. It fails only when the context ends.
 func (b *Bootstrap) Ensure(ctx context.Context) error {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
@@ -158,7 +158,7 @@ func (b *Bootstrap) attempt(ctx context.Context) error {
 		return b.register(ctx, hub)
 	}
 	if b.left != nil && !b.left.refused && hub.file == b.left.file {
-		return nil // it is back, or will have the cluster again
+		return nil // the hub answers again, or accepts the cluster again
 	}
 	waiting, cancel := context.WithTimeout(ctx, pendingRecheck)
 	defer cancel()
@@ -169,7 +169,7 @@ func (b *Bootstrap) attempt(ctx context.Context) error {
 	return err
 }
 
-// errRecheck says that the hub has not let the cluster in yet.
+// errRecheck says that the hub has not accepted the cluster yet.
 var errRecheck = errors.New("the hub has not let the cluster in yet")
 
 // credential is the one in the store; nil if there is none that may be used.
@@ -193,7 +193,7 @@ func (b *Bootstrap) credential(ctx context.Context) (*hubkubeconfig.Credential, 
 	return credential, nil
 }
 
-// recordLack says once, and not at every attempt, why the agent registers.
+// recordLack records once, and not at every attempt, why the agent registers.
 func (b *Bootstrap) recordLack(eventType, reason, note string) {
 	if b.lack == note {
 		return
@@ -202,7 +202,7 @@ func (b *Bootstrap) recordLack(eventType, reason, note string) {
 	b.Record(eventType, reason, "Register", "%s", note)
 }
 
-// stays says whether the agent goes on with the credential that it has.
+// stays tells whether the agent goes on with the credential that it has.
 func (b *Bootstrap) stays(ctx context.Context, credential *hubkubeconfig.Credential) (bool, error) {
 	switch {
 	case b.left == nil:
@@ -244,7 +244,7 @@ func (b *Bootstrap) register(ctx context.Context, c *candidate) error {
 	return awaitAccepted(ctx, hub, b.Identity.Cluster)
 }
 
-// tell says once which hub the agent turns to.
+// tell logs and records once which hub the agent turns to.
 func (b *Bootstrap) tell(ctx context.Context, hub string) {
 	if b.told == hub {
 		return
@@ -293,7 +293,7 @@ func (b *Bootstrap) ensureManagedCluster(ctx context.Context, hub client.Client)
 	return nil
 }
 
-// warnOfNameClash speaks up where two clusters may be about to share a name. It may also be the same cluster that has lost
+// warnOfNameClash logs that two clusters may be about to share a name. It may also be the same cluster that has lost
 // its credential, so the decision is left to the administrator who accepts it.
 func (b *Bootstrap) warnOfNameClash(ctx context.Context, cluster *clusterv1.ManagedCluster) {
 	if !meta.IsStatusConditionTrue(cluster.Status.Conditions, fleet.ConditionJoined) {

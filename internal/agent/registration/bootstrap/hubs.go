@@ -123,8 +123,8 @@ func (c *candidate) throughProxy(config *rest.Config) error {
 	return nil
 }
 
-// choose picks the hub to register with: the first that would have the cluster, and one that denied it or was gone
-// only if no other would. With one there is no choice.
+// choose picks the hub to register with: the first that accepts registrations of the cluster. One that denied it or
+// did not answer is the last to be tried. With one hub there is no choice.
 func (b *Bootstrap) choose(ctx context.Context, all []candidate) (*candidate, error) {
 	if len(all) == 1 {
 		return &all[0], all[0].err
@@ -203,8 +203,8 @@ func mayRegister(ctx context.Context, hub client.Client) error {
 	return nil
 }
 
-// Knows asks the hub of the credential in the store whether it has a cluster of the name. The agent sees none but its own; the
-// bootstrap credential may look at those whose names it knows, as long as it is good.
+// Knows asks the hub of the credential in the store whether it has a cluster of the name. The agent's own credential may read
+// its own cluster alone; the bootstrap credential may read clusters whose names it knows, as long as it is valid.
 func (b *Bootstrap) Knows(ctx context.Context, cluster string) (bool, error) {
 	credential, err := b.Store.Load()
 	if err != nil {
@@ -230,7 +230,7 @@ func (b *Bootstrap) hubKnows(ctx context.Context, c *candidate, cluster string) 
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	err = hub.Get(ctx, client.ObjectKey{Name: cluster}, &clusterv1.ManagedCluster{})
-	if apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) { // which is a proxy's
+	if apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) { // which is the answer of a proxy
 		return false, nil
 	}
 	return err == nil, explain(err, c.file)

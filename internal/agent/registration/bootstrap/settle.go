@@ -17,13 +17,13 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// outcome is how a credential stands to the bootstrap kubeconfigs.
+// outcome is how a credential fits the bootstrap kubeconfigs.
 type outcome int
 
 const (
 	// settled: it is of a hub that they name, or they cannot be read.
 	settled outcome = iota
-	// undecided: what they say of the hub has changed, and whether the credential holds there cannot be found out now.
+	// undecided: what they say of the hub has changed, and whether the hub knows the credential cannot be found out now.
 	undecided
 	// foreign: they name other hubs, which do not know the credential.
 	foreign
@@ -70,7 +70,7 @@ func (b *Bootstrap) settle(ctx context.Context, credential *hubkubeconfig.Creden
 	return found, nil
 }
 
-// knows asks the hub whether it knows who holds the credential. It may well not let him see anything.
+// knows fails if the hub does not authenticate the credential. What the credential may read there does not matter.
 func knows(ctx context.Context, credential *hubkubeconfig.Credential, cluster string) error {
 	config, err := credential.ClientConfig()
 	if err != nil {
@@ -96,8 +96,8 @@ func (*ChangedError) Error() string {
 	return "the bootstrap kubeconfig is of another hub now, which does not know the client certificate"
 }
 
-// seldom is how often at least a bootstrap kubeconfig is tried again that differs from the credential and cannot be judged,
-// because its hub does not answer. The agent has a hub to work with.
+// seldom is the longest wait before a bootstrap kubeconfig is tried again that differs from the credential and whose hub does not answer.
+// Meanwhile the agent works with the hub of its credential.
 const seldom = 10 * time.Minute
 
 // Follow settles the credential in the store at once, as the bootstrap kubeconfigs may have changed since Ensure read them, and

@@ -60,7 +60,7 @@ func (e *HaltedError) Error() string {
 type Recorder func(eventType, reason, action, note string, args ...any)
 
 // errGone says that the request vanished: the hub removes requests that are not decided upon within a day, and issued ones within
-// an hour, which an agent may miss that cannot reach it.
+// an hour, which may pass while the agent cannot reach the hub.
 var errGone = errors.New("the CertificateSigningRequest was deleted before its certificate could be fetched")
 
 // Keys keep the key of a request until its certificate is saved.
@@ -70,16 +70,16 @@ type Keys interface {
 
 // Requester asks one hub for certificates of one identity.
 type Requester struct {
-	// Hub reaches the hub under the credential that asks.
+	// Hub reaches the hub with the credential for the request.
 	Hub client.WithWatch
 	// Keys let a request be taken up again after a restart. Without them, every call makes a request of its own.
 	Keys Keys
 	// Identity is the agent's, and what the certificate will say unless it is for an add-on.
 	Identity identity.Identity
-	// AddOn is whom the certificate is for; nil is the agent itself.
+	// AddOn is the add-on that the certificate is for; nil means the agent itself.
 	AddOn *AddOn
-	// Renews says that Hub is reached under Identity already. What others asked for under the name of the cluster then does
-	// not hold up the agent.
+	// Renews tells that Hub authenticates as Identity already. Requests that others made for the name of the cluster then do
+	// not count against the agent's.
 	Renews bool
 	// Lifetime asks for a validity; zero leaves it to the hub. The hub may grant less.
 	Lifetime time.Duration

@@ -32,7 +32,7 @@ const resync = 5 * time.Minute
 
 // Rotation looks after the certificate in a store for as long as the agent runs. It is a manager's Runnable.
 type Rotation struct {
-	// Requester renews the certificate; without it, that is for another process, whose work is taken over.
+	// Requester renews the certificate; without it, another process does, and the renewed certificate is read from the store.
 	Requester *Requester
 	Store     *hubkubeconfig.Store
 	// Identity is whom the certificate is of.
@@ -128,8 +128,8 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// DrawShare is the share of its lifetime that a credential has left when it is renewed. It is drawn once and then kept: of
-// many looks with a share each, the first to find the credential due would decide.
+// DrawShare is the share of its lifetime that a credential has left when it is renewed. It is drawn once and then kept: with
+// another share at each check, renewals would gather at the highest share.
 func DrawShare() float64 {
 	return renewAtLeast + rand.Float64()*(renewAtMost-renewAtLeast) //nolint:gosec // it spreads renewals and protects nothing
 }

@@ -24,7 +24,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/forwardproxy"
 )
 
-// interval is the time between two looks. A hub publishes its next CA weeks before that signs anything, so a watch would
+// interval is the time between two checks. A hub publishes its next CA weeks before that signs anything, so a watch would
 // cost every hub a connection for each cluster and gain nothing.
 const interval = 12 * time.Hour
 
@@ -48,7 +48,7 @@ func New(config *rest.Config, store *hubkubeconfig.Store, clk clock.Clock) (*Fol
 	return &Follower{hub: hub, store: store, clock: clk}, nil
 }
 
-// Start looks at once and then from time to time, until the context ends.
+// Start checks at once and then every interval, until the context ends.
 func (f *Follower) Start(ctx context.Context) error {
 	for {
 		if err := f.follow(ctx); err != nil && ctx.Err() == nil {
@@ -116,8 +116,8 @@ func bundleOf(info *corev1.ConfigMap) ([]byte, error) {
 }
 
 // join is the trusted bundle with what it lacks of the published one; nil if it lacks nothing. What has been trusted stays
-// until it expires: it may be of a proxy. Where the two have no certificate in common, the agent reaches the hub by another
-// way than its own address, whose CA the hub does not know.
+// until it expires: it may be of a proxy. Where the two have no certificate in common, the agent reaches the hub through
+// something that terminates TLS with a CA of its own, which the hub does not know.
 func join(trusted, published []byte, now time.Time) []byte {
 	known, err := cert.ParseCertsPEM(trusted)
 	if err != nil {

@@ -29,15 +29,15 @@ func (c *Credential) ForAddOn(user clientcmdapi.AuthInfo) ([]byte, error) {
 		return nil, fmt.Errorf("the hub kubeconfig is incomplete: %w", err)
 	}
 	way := hub.DeepCopy()
-	way.Extensions = nil // they are notes of the agent for itself
+	way.Extensions = nil // they are for the agent alone
 	if way.CertificateAuthority != "" {
-		// A file of the agent is none of the add-on's.
+		// The add-on cannot read files of the agent.
 		if way.CertificateAuthorityData, err = os.ReadFile(way.CertificateAuthority); err != nil {
 			return nil, fmt.Errorf("read the certificate authority of the hub: %w", err)
 		}
 		way.CertificateAuthority = ""
 	}
-	// Its clients are not ours: they verify an HTTPS proxy as they verify the hub.
+	// Its clients need not be made with forwardproxy: they verify an HTTPS proxy as they verify the hub.
 	way.CertificateAuthorityData = forwardproxy.ForBoth(way.CertificateAuthorityData)
 	kubeconfig, err := clientcmd.Write(clientcmdapi.Config{
 		Clusters:  map[string]*clientcmdapi.Cluster{name: way},

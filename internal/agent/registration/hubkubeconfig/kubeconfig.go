@@ -1,5 +1,5 @@
-// Package hubkubeconfig keeps the credential with which an agent works on the hub: how it is laid out, whether it still
-// holds, and where it is stored.
+// Package hubkubeconfig keeps the credential with which an agent works on the hub: how it is laid out, whether it is still
+// valid, and where it is stored.
 package hubkubeconfig
 
 import (

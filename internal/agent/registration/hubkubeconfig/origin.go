@@ -19,7 +19,7 @@ import (
 const originExtension = "capstan.io/bootstrap"
 
 // origin is what the bootstrap kubeconfig said of the hub when a credential was made for it. The hub kubeconfig itself may
-// have moved on since: it follows the hub's CA.
+// have changed since: it follows the hub's CA.
 type origin struct {
 	Name          string `json:"name"`
 	Server        string `json:"server"`
@@ -27,7 +27,7 @@ type origin struct {
 	TLSServerName string `json:"tlsServerName,omitempty"`
 	// CA is a digest of the CA bundle.
 	CA string `json:"ca,omitempty"`
-	// HubID tells the hub from others that had, or have, the same address. It stays while the hub is called, reached or trusted otherwise.
+	// HubID tells the hub from others that had, or have, the same address. It stays when the name, the address or the CA of the hub changes.
 	HubID string `json:"hubID,omitempty"`
 }
 
@@ -87,8 +87,8 @@ func (o origin) extension() (map[string]runtime.Object, error) {
 	return map[string]runtime.Object{originExtension: &runtime.Unknown{Raw: encoded, ContentType: runtime.ContentTypeJSON}}, nil
 }
 
-// recordedOrigin is the origin of a hub kubeconfig. One that was made by another agent than this has no record: there, what
-// it says itself must do.
+// recordedOrigin is the origin of a hub kubeconfig. One that was made by another agent than this has no record: there, its
+// own content has to do.
 func recordedOrigin(name string, hub *clientcmdapi.Cluster) origin {
 	recorded, ok := hub.Extensions[originExtension].(*runtime.Unknown)
 	if !ok {

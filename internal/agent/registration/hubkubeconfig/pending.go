@@ -19,8 +19,8 @@ import (
 // pendingKey is the file with the key of the agent's own request.
 const pendingKey = ".pending.key"
 
-// PendingKey is the file with the key of a certificate that has been asked for and is not there yet. It may take an
-// administrator days to grant it, and the certificate of a request whose key was lost cannot be used.
+// PendingKey is the file with the key of a certificate that has been requested and not issued yet. It may take days until an
+// administrator approves it, and the certificate of a request whose key was lost cannot be used.
 type PendingKey struct {
 	// File is the path. Its folder is made when it is needed.
 	File string
@@ -28,8 +28,8 @@ type PendingKey struct {
 	InUse func() []byte
 }
 
-// PendingKey returns the key to ask for the next certificate with, and its PEM: the one of an earlier run that did not come
-// to its certificate, or else a new one, until Forget.
+// PendingKey returns the key to ask for the next certificate with, and its PEM: the one of an earlier request without a
+// certificate, or else a new one. It is the same until Forget.
 func (p PendingKey) PendingKey() (*ecdsa.PrivateKey, []byte, error) {
 	encoded, err := os.ReadFile(p.File)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -64,7 +64,7 @@ func (p PendingKey) Forget(granted []byte) error {
 	return p.Remove()
 }
 
-// Remove gives the key up, whatever it is of.
+// Remove removes the key, whatever it is for.
 func (p PendingKey) Remove() error {
 	if err := os.Remove(p.File); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove the key of a request that is over: %w", err)

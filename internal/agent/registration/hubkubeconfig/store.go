@@ -32,7 +32,7 @@ type Store struct {
 	// Record takes an event about the Secret; nil drops it.
 	Record func(eventType, reason, action, note string, args ...any)
 
-	// updates has one at a time read Secret and files and write them, or what another wrote meanwhile would be lost.
+	// updates is held while Secret and files are read and written, or concurrent changes would be lost.
 	updates sync.Mutex
 }
 
@@ -117,7 +117,7 @@ func (s *Store) PutBack(ctx context.Context) error {
 	return s.saveSecret(ctx, c)
 }
 
-// held is the credential, with whom it is of.
+// held is the credential, with its identity.
 func (s *Store) held() (*Credential, error) {
 	c, err := s.Load()
 	if err != nil {

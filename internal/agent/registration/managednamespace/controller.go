@@ -87,7 +87,7 @@ func (c *Controller) label() string { return fleet.ManagedNamespaceLabel(c.HubHa
 func (c *Controller) annotation() string { return fleet.ManagedNamespaceAnnotation(c.HubHash) }
 
 // othersOwn tells whether another managed cluster of the same hub, whose agent runs on the same cluster, wanted the namespace
-// first. Only that one may say that it is wanted no more.
+// first. Only that agent may mark it as not wanted any more.
 func (c *Controller) othersOwn(ns *metav1.PartialObjectMetadata) bool {
 	owner := ns.Annotations[c.annotation()]
 	return owner != "" && owner != c.Cluster
@@ -123,7 +123,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, errors.Join(errs...)
 }
 
-// apply makes the namespaces that are listed and says there what became of them.
+// apply creates the namespaces that are listed and sets their conditions there.
 func (c *Controller) apply(ctx context.Context, mc *clusterv1.ManagedCluster, labelled []metav1.PartialObjectMetadata) error {
 	var errs []error
 	for i := range mc.Status.ManagedNamespaces {

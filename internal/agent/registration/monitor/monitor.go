@@ -39,12 +39,12 @@ type LostError struct {
 func (e *LostError) Error() string { return e.message }
 
 const (
-	// persistence is for how long a hub has to object to the agent before the agent acts on it. One that is starting may do so
+	// persistence is how long a hub has to refuse the agent before the agent acts on it. A hub that is starting may refuse it
 	// for a moment.
 	persistence = 10 * time.Second
-	// recheck is the pause between two looks at a hub that objects.
+	// recheck is the time between two checks of a hub that refuses the agent.
 	recheck = 2 * time.Second
-	// The pause between two looks where there are several hubs is a part of the timeout, within bounds.
+	// The time between two checks where there are several hubs is a part of the timeout, within bounds.
 	looks       = 5
 	longestLook = 10 * time.Second
 )
@@ -57,7 +57,7 @@ type Monitor struct {
 	clock   clock.Clock
 	doubts  chan struct{}
 
-	answered, objecting time.Time
+	answered, refusing time.Time
 }
 
 // New returns a Monitor that asks a hub through a client without a cache. timeout is for how long a hub may be silent where
@@ -66,7 +66,7 @@ func New(hub client.Reader, cluster string, timeout time.Duration, clk clock.Clo
 	return &Monitor{hub: hub, cluster: cluster, timeout: timeout, clock: clk, doubts: make(chan struct{}, 1)}
 }
 
-// Doubt makes the monitor look at once. It is for those who meet a refusal or a failure in their own work.
+// Doubt makes the monitor check the hub at once. Controllers call it when the hub refuses them, or a request fails.
 func (m *Monitor) Doubt() {
 	select {
 	case m.doubts <- struct{}{}:
@@ -74,7 +74,7 @@ func (m *Monitor) Doubt() {
 	}
 }
 
-// Start looks until the context ends. It returns a *LostError when the agent cannot work with the hub any more.
+// Start checks the hub until the context ends. It returns a *LostError when the agent cannot work with the hub any more.
 func (m *Monitor) Start(ctx context.Context) error {
 	m.answered = m.clock.Now()
 	for m.wait(ctx) {
@@ -102,10 +102,10 @@ func (m *Monitor) wait(ctx context.Context) bool {
 	return true
 }
 
-// pause is zero if there is nothing to look for by itself.
+// pause is the time until the next check; zero waits for Doubt.
 func (m *Monitor) pause() time.Duration {
 	switch {
-	case !m.objecting.IsZero():
+	case !m.refusing.IsZero():
 		return recheck
 	case m.timeout > 0:
 		return min(m.timeout/looks, longestLook)
@@ -129,12 +129,12 @@ func (m *Monitor) look(ctx context.Context) error {
 	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
 		m.answered = now
 		if m.timeout == 0 {
-			m.objecting = time.Time{} // with one hub there is no other to turn to, and it knows the certificate
+			m.refusing = time.Time{} // with one hub there is no other to turn to, and it knows the certificate
 			return nil
 		}
 		return m.persistent(now, &LostError{Reason: Denied, message: fmt.Sprintf("the hub does not know cluster %s any more", m.cluster)})
 	}
-	m.objecting = time.Time{}
+	m.refusing = time.Time{}
 	if err != nil {
 		return m.silent(ctx, now, err)
 	}
@@ -150,12 +150,12 @@ func Denies(cluster *clusterv1.ManagedCluster) bool {
 	return !cluster.Spec.HubAcceptsClient && meta.FindStatusCondition(cluster.Status.Conditions, fleet.ConditionHubAccepted) != nil
 }
 
-// persistent is the error once the hub has objected for long enough.
+// persistent returns the error once the hub has refused the agent for long enough.
 func (m *Monitor) persistent(now time.Time, lost *LostError) error {
-	if m.objecting.IsZero() {
-		m.objecting = now
+	if m.refusing.IsZero() {
+		m.refusing = now
 	}
-	if now.Sub(m.objecting) < persistence {
+	if now.Sub(m.refusing) < persistence {
 		return nil
 	}
 	return lost

@@ -88,8 +88,8 @@ func show(values map[string]string, of *metav1.ObjectMeta, value string) {
 	}
 }
 
-// setClaimsReported says on the hub that claims are missing there. The condition is for clusters where some are, or were; all
-// others do without.
+// setClaimsReported reports that claims are missing on the hub. Only clusters where some are missing, or were, have the
+// condition.
 func (c *Controller) setClaimsReported(mc *clusterv1.ManagedCluster, custom, dropped int, unfit []string) {
 	if dropped == 0 && len(unfit) == 0 {
 		if meta.FindStatusCondition(mc.Status.Conditions, fleet.ConditionClaimsReported) != nil {

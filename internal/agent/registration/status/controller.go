@@ -32,7 +32,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// The wait after a failure doubles from the first to the last: a hub that is back should soon know how its clusters are.
+// The wait after a failure doubles from the first to the last: a hub that is back should soon have the state of its clusters.
 const (
 	firstRetry = 100 * time.Millisecond
 	lastRetry  = 30 * time.Second
@@ -46,7 +46,7 @@ type Options struct {
 	Cluster string
 	// Prober tells whether the managed cluster's API server answers.
 	Prober *Prober
-	// Certificate is how the agent's client certificate stands.
+	// Certificate has the condition of the agent's client certificate.
 	Certificate *Notice
 	// Nodes says whether the managed cluster has nodes at all; a hub that is managed itself has none.
 	Nodes bool
@@ -108,7 +108,7 @@ func resourcesChanged(e event.TypedUpdateEvent[*corev1.Node]) bool {
 		!equality.Semantic.DeepEqual(e.ObjectOld.Status.Allocatable, e.ObjectNew.Status.Allocatable)
 }
 
-// Reconcile writes all of the status in one patch, if any of it is news.
+// Reconcile writes all of the status in one patch, if any of it has changed.
 func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	mc := &clusterv1.ManagedCluster{}
 	if err := c.hub.Get(ctx, req.NamespacedName, mc); err != nil {

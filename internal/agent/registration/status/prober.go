@@ -39,7 +39,7 @@ type Health struct {
 	Version string
 }
 
-// Prober asks the managed cluster's API server, now and again, whether it is well.
+// Prober asks the managed cluster's API server at intervals whether it is healthy.
 type Prober struct {
 	client *http.Client
 	host   string
@@ -132,7 +132,7 @@ func (p *Prober) probe(ctx context.Context) Health {
 		if p.health == nil {
 			p.health = &Health{}
 		}
-		return *p.health // it may pass
+		return *p.health // the failure may pass
 	}
 	news := p.health == nil || p.health.Condition.Status != found.Condition.Status || p.health.Version != found.Version
 	p.health = &found

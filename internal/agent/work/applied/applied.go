@@ -1,5 +1,5 @@
-// Package applied knows how an AppliedManifestWork stands for a ManifestWork on the managed cluster, and how what it owns
-// is taken away again.
+// Package applied has the rules by which an AppliedManifestWork represents a ManifestWork on the managed cluster, and deletes the objects
+// that it owns.
 package applied
 
 import (

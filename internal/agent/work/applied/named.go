@@ -23,8 +23,8 @@ import (
 // what was applied, but only afterwards: an agent that is killed in between leaves objects that no status lists, and if the
 // work names them no more when the agent is back, the annotation is all there is to find them by.
 
-// maxNamed is how long the annotation may be. All annotations of an object have 256 KiB; names so many and so irregular that
-// they do not fit are not written down.
+// maxNamed is how long the annotation may be. All annotations of an object have 256 KiB; names that do not fit even when
+// they are compressed are not written down.
 const maxNamed = 200 << 10
 
 // FieldsAnnotation is the key of the annotation on an object that says which of its fields the AppliedManifestWork names.

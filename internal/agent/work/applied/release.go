@@ -59,7 +59,7 @@ func (c *Cluster) find(ctx context.Context, amw *workv1.AppliedManifestWork,
 	return resource, live, nil
 }
 
-// IsUnserved tells a resource that the API server does not know from an object that does not exist.
+// IsUnserved tells whether an error says that the API server does not serve a resource, rather than that an object does not exist.
 func IsUnserved(err error) bool {
 	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }

@@ -52,12 +52,12 @@ func (c *Cluster) Remove(ctx context.Context, amw *workv1.AppliedManifestWork,
 		func(r *workv1.AppliedManifestResourceMeta) (bool, error) { return c.remove(ctx, amw, r) })
 }
 
-// atOnce is how many objects of one AppliedManifestWork are deleted, or released, at a time. The API server writes together what
-// comes together; many more would only wait there, and hold up what comes from others.
+// atOnce is how many objects of one AppliedManifestWork are deleted, or released, at a time. The API server batches concurrent
+// writes; many more would only wait there, and delay the requests of other clients.
 const atOnce = 16
 
-// each does something with those resources that are due, many at a time. But what takes others with it, on its own terms, comes last,
-// and waits for all that come before it: in a namespace that is being deleted the propagation policies of objects have no effect any more.
+// each calls do for those resources that are due, many at a time. Objects whose deletion deletes others, namespaces and definitions, come
+// last, after all others are done: in a namespace that is being deleted, the propagation policies of objects have no effect any more.
 func (c *Cluster) each(amw *workv1.AppliedManifestWork, verb string, resources []workv1.AppliedManifestResourceMeta,
 	due func(workv1.AppliedManifestResourceMeta) bool,
 	do func(*workv1.AppliedManifestResourceMeta) (gone bool, err error)) (remaining []workv1.AppliedManifestResourceMeta, err error) {
@@ -91,8 +91,8 @@ func (c *Cluster) each(amw *workv1.AppliedManifestWork, verb string, resources [
 	return remaining, errors.Join(failures...)
 }
 
-// rank is 0 of a resource of which no object takes others with it. Namespaces come after definitions: they may hold objects that
-// go with the definition of their kind. It reads nothing that removing an object changes meanwhile.
+// rank is 0 for a resource whose deletion deletes no others. Namespaces come after definitions: they may hold objects that
+// are deleted with the definition of their kind. It reads nothing that removing an object changes meanwhile.
 func rank(r *workv1.AppliedManifestResourceMeta) int {
 	switch {
 	case r.Group == apiextensionsv1.GroupName && r.Resource == "customresourcedefinitions":
@@ -226,7 +226,7 @@ func propagation(amw *workv1.AppliedManifestWork) metav1.DeletionPropagation {
 }
 
 // insists tells whether an object with the finalizers, which is being deleted, is not to wait for its dependents any more: the delete
-// option of the work has changed. The API server lets go of it if the same is asked for with another policy.
+// option of the work has changed. The API server removes the finalizer at another delete request with another policy.
 func insists(amw *workv1.AppliedManifestWork, finalizers []string) bool {
 	return amw.Annotations[fleet.AnnotationPropagationPolicy] == string(metav1.DeletePropagationBackground) &&
 		slices.Contains(finalizers, metav1.FinalizerDeleteDependents)

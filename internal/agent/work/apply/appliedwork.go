@@ -22,9 +22,9 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/patch"
 )
 
-// begin puts the finalizer on the work and ensures its AppliedManifestWork, both at once: the finalizer has to come
-// before anything that it must clean up, and an AppliedManifestWork that owns nothing is not that. It returns nil while an
-// earlier AppliedManifestWork of the work is going away: the event of its end brings the work back here.
+// begin puts the finalizer on the work and ensures its AppliedManifestWork, both at once: the finalizer has to be
+// there before any object that it cleans up, but an AppliedManifestWork that owns nothing needs no clean-up. It returns nil while an
+// earlier AppliedManifestWork of the work is being deleted: the event of its end requeues the work.
 func (c *Controller) begin(ctx context.Context, work *workv1.ManifestWork, named string) (*workv1.AppliedManifestWork, error) {
 	fresh := c.newApplied(work, named)
 	var holdErr, ensureErr error
@@ -49,8 +49,7 @@ func (c *Controller) begin(ctx context.Context, work *workv1.ManifestWork, named
 }
 
 // ensureApplied creates the AppliedManifestWork, or takes on the one that exists. It returns fresh if it created that, and nil while an
-// earlier one is being deleted. The error is a
-// *conditions.ClaimedError if it is another's.
+// earlier one is being deleted. The error is a *conditions.ClaimedError if it belongs to a work of another cluster.
 func (c *Controller) ensureApplied(ctx context.Context, fresh *workv1.AppliedManifestWork) (*workv1.AppliedManifestWork, error) {
 	name := fresh.Name
 	amw := &workv1.AppliedManifestWork{}

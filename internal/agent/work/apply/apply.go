@@ -78,7 +78,7 @@ func (a *applier) applyOne(ctx context.Context, work *workv1.ManifestWork, owner
 	err := a.check(ctx, t)
 	if b := t.before; b != nil && b.err == nil && b.hash == o.hash && last.owner == owner.UID && a.unchanged(b) && !executor.IsRefusal(err) {
 		o.uid, o.revision, o.presence, o.manifest, o.withheld = b.uid, b.revision, conditions.Present, b.manifest, b.withheld
-		return o // an authorizer that does not answer takes nothing back
+		return o // what is applied stays when the authorizer does not answer
 	}
 	var live *unstructured.Unstructured
 	if err == nil {
@@ -107,7 +107,7 @@ func (a *applier) check(ctx context.Context, t *task) error {
 	return err
 }
 
-// fail records why the manifest is not applied. Whether the object exists is told all the same.
+// fail records why the manifest is not applied, and whether the object exists.
 func (a *applier) fail(ctx context.Context, t *task, err error) {
 	t.err = fmt.Errorf("%s: %w", t.identity, a.explain(ctx, t.object(), err))
 	if t.presence == conditions.Unknown {
@@ -209,9 +209,9 @@ func (a *applier) resolve(o *outcome, object *unstructured.Unstructured) error {
 	return nil
 }
 
-// rediscover has the mapper look again at what a version of a group has. By itself it does so only for a kind that it does not
-// know, as here the empty one; a kind that has come back in another scope or under another name of its resource it would go
-// on to seek where it was.
+// rediscover has the mapper read again which kinds a version of a group has. By itself the mapper does so only for a kind that it does
+// not know, such as the empty one here; without that, it would keep the old mapping of a kind that was removed and has come back with
+// another scope or another name of its resource.
 func (a *applier) rediscover(gvk schema.GroupVersionKind) {
 	_, _ = a.mapper.RESTMapping(schema.GroupKind{Group: gvk.Group}, gvk.Version)
 }

@@ -16,9 +16,9 @@ import (
 // works of one name the first has it, and the second is refused: two agents that both take it for theirs would keep deleting what
 // the other has applied. A cluster that is not on the hub any more has no agent that does.
 
-// claimed is why the AppliedManifestWork is not this agent's, or nil. The agent's own from when its cluster had another name is, and
-// so is that of a cluster which has left the hub, and one that does not say: agents of the original do not. A work agent alone may
-// have no ID but the hub's.
+// claimed is why the AppliedManifestWork is not this agent's; nil if it is. It is if the agent made it, perhaps when its cluster had
+// another name, if its cluster has left the hub, or if it does not name its cluster: agents of the original do not write that. The ID of a
+// work agent in its own process may be the hash of the hub, which does not tell agents from each other.
 func (c *Controller) claimed(ctx context.Context, amw *workv1.AppliedManifestWork) *conditions.ClaimedError {
 	holder, said := amw.Annotations[fleet.AnnotationClusterName]
 	if !said || holder == c.Namespace || amw.Spec.AgentID == c.AgentID && c.AgentID != c.HubHash {
@@ -31,8 +31,8 @@ func (c *Controller) claimed(ctx context.Context, amw *workv1.AppliedManifestWor
 	return &conditions.ClaimedError{Applied: amw.Name, Work: amw.Spec.ManifestWorkName, Cluster: c.Namespace, Holder: holder, Doubt: err}
 }
 
-// refuse reports that the work is not applied. The end of the other's AppliedManifestWork, or a change of it, brings the work
-// back; that the other cluster has left the hub is not to be seen, and is asked.
+// refuse reports that the work is not applied. The end of the other's AppliedManifestWork, or a change of it, requeues the work.
+// There is no event when the other cluster leaves the hub, so the hub is asked again after a while.
 func (c *Controller) refuse(ctx context.Context, work *workv1.ManifestWork, claimed *conditions.ClaimedError) (ctrl.Result, error) {
 	again := ctrl.Result{RequeueAfter: predecessor.Recheck}
 	c.forget(work.Name)

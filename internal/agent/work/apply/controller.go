@@ -1,8 +1,8 @@
 // Package apply makes the managed cluster be what the ManifestWorks in its namespace on the hub say, and reports back.
 //
-// A pass over a work is always the same: hold on to the work, apply what it lists, take away what it no longer lists,
-// report. What a pass left in order is remembered with the state it was left in, so a pass in which nothing has changed
-// costs no request; the memory rebuilds itself after a restart.
+// A pass over a work is always the same: put the finalizer on the work, apply what it lists, delete what it no longer lists, and
+// report. The pass remembers the revision of each object as it was then, so a pass in which nothing has changed
+// costs no request; after a restart, the first pass finds out again.
 package apply
 
 import (
@@ -34,8 +34,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/retry"
 )
 
-// unwatched is how often objects of kinds that the agent cannot watch are looked at: a safety net, where there is no event
-// to go by.
+// unwatched is how often works with objects of kinds that the agent cannot watch are reconciled, because there are no events of these.
 const unwatched = 5 * time.Minute
 
 // Options configure the controller.
@@ -46,7 +45,7 @@ type Options struct {
 	Objects dynamic.Interface
 	// Applied knows which of these objects have changed, and deletes them.
 	Applied *applied.Cluster
-	// Observer reads of them what the hub is to be told.
+	// Observer reads of them what is to be reported to the hub.
 	Observer *observe.Observer
 	// Namespace of the works on the hub: the cluster's name.
 	Namespace string
@@ -101,7 +100,7 @@ func Register(mgr ctrl.Manager, o Options) error {
 			return nil
 		})
 	}
-	stays := func(work string) bool { return !c.deletions.has(work) } // what becomes of the objects of others is finalize's to see
+	stays := func(work string) bool { return !c.deletions.has(work) } // objects of works that are being deleted are for package finalize
 	onReturn := source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		c.backlog.requeue = func(work string, after time.Duration) { queue.AddAfter(workOf(work)[0], after) }
 		return nil
@@ -153,7 +152,7 @@ func (c *Controller) reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, c.dryRun(ctx, work)
 	}
 	if ended, err := c.endDryRun(ctx, work); ended || err != nil {
-		return ctrl.Result{}, err // the event of it brings the work back
+		return ctrl.Result{}, err // the event of the change requeues the work
 	}
 	last := c.passes.get(work.Name)
 	named := namedBy(work, last)
@@ -171,7 +170,7 @@ func (c *Controller) reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	c.ask(amw.Name, work, last, outcomes)
 	c.passes.put(work.Name, &pass{work: work.UID, generation: work.Generation, owner: amw.UID, named: named, outcomes: outcomes})
 	changes := newsOf(work, outcomes)
-	// One on the cluster, one on the hub: neither waits for the other.
+	// One writes to the cluster and one to the hub: neither waits for the other.
 	var recordErr, reportErr error
 	var both sync.WaitGroup
 	recorded := make(chan struct{})

@@ -156,7 +156,7 @@ func madeBy(manifests []manifest.Manifest) made {
 	return m
 }
 
-// neededBy is what a manifest that would fail misses, if the work makes that.
+// neededBy is the object without which a manifest fails, if the work has that, too.
 func (m made) neededBy(o *outcome) string {
 	if !o.resolved {
 		return m.kinds[o.identity.Group+"/"+o.identity.Kind]

@@ -17,10 +17,10 @@ type Recorder func(work *workv1.ManifestWork, eventType, reason, action, note st
 // maxNote is how many bytes of news an event has room for: the API server takes 1 KiB.
 const maxNote = 1000
 
-// news are the manifests whose fate has changed.
+// news are the manifests that have begun to fail, and those that have recovered.
 type news struct{ failed, recovered []string }
 
-// newsOf compares what became of the manifests with what the status of the work said. A failure that goes on is no news, even
+// newsOf compares the outcomes with the status of the work before. A failure that goes on is no news, even
 // if its message changes; one under a new generation is.
 func newsOf(work *workv1.ManifestWork, outcomes []outcome) news {
 	var n news

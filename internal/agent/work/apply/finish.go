@@ -26,7 +26,7 @@ import (
 // slow is how long a deletion takes at least before it is reported: most works are gone before a user could read that.
 const slow = 2 * time.Second
 
-// finish has the AppliedManifestWork take everything with it. The work goes when it has gone.
+// finish deletes the AppliedManifestWork, and with it all that it owns. When it has gone, it removes the finalizer of the work.
 func (c *Controller) finish(ctx context.Context, work *workv1.ManifestWork) (ctrl.Result, error) {
 	d := c.deletions.begin(work, c.Clock.Now())
 	if !controllerutil.ContainsFinalizer(work, fleet.FinalizerManifestWorkCleanup) || d.released {
@@ -49,7 +49,7 @@ func (c *Controller) finish(ctx context.Context, work *workv1.ManifestWork) (ctr
 	return ctrl.Result{}, nil
 }
 
-// await sees to it that the AppliedManifestWork goes, whose end brings the work back here, and reports if that takes a while.
+// await has the AppliedManifestWork deleted, whose end requeues the work, and reports if that takes a while.
 func (c *Controller) await(ctx context.Context, work *workv1.ManifestWork, amw *workv1.AppliedManifestWork, d *deletion) (ctrl.Result,
 	error) {
 	var err error
@@ -57,7 +57,7 @@ func (c *Controller) await(ctx context.Context, work *workv1.ManifestWork, amw *
 		c.ignore(work.Name)
 		err = c.deleteApplied(ctx, work, amw)
 	} else {
-		err = c.changeMind(ctx, work, amw)
+		err = c.dropForeground(ctx, work, amw)
 	}
 	if soon := slow - c.Clock.Since(d.since); err == nil && soon > 0 {
 		return ctrl.Result{RequeueAfter: soon}, nil
@@ -65,8 +65,8 @@ func (c *Controller) await(ctx context.Context, work *workv1.ManifestWork, amw *
 	return ctrl.Result{}, errors.Join(err, c.reportDeleting(ctx, work, c.Applied.Delay(amw.Name)))
 }
 
-// changeMind has objects that wait for their dependents go at once if the work asks for that no more.
-func (c *Controller) changeMind(ctx context.Context, work *workv1.ManifestWork, amw *workv1.AppliedManifestWork) error {
+// dropForeground has objects that wait for their dependents deleted at once if the work does not ask for that any more.
+func (c *Controller) dropForeground(ctx context.Context, work *workv1.ManifestWork, amw *workv1.AppliedManifestWork) error {
 	const key = fleet.AnnotationPropagationPolicy
 	before, now := amw.Annotations[key], c.newApplied(work, "").Annotations[key]
 	if before == "" || before == now || now == "" && before == string(metav1.DeletePropagationBackground) {
@@ -87,8 +87,8 @@ type deletions struct{ m sync.Map }
 type deletion struct {
 	work  types.UID
 	since time.Time
-	// released tells that the work was let go of. The cache may still have it: when a hub is busy, its watch lags behind, and each
-	// event until then would ask for the same again.
+	// released tells that the finalizer of the work was removed. The cache may still have the work: when a hub is busy, its watch lags
+	// behind, and each event until then would have the finalizer removed again.
 	released bool
 }
 
@@ -108,7 +108,7 @@ func (d *deletions) has(work string) bool {
 
 func (d *deletions) end(work string) { d.m.Delete(work) }
 
-// deleteApplied goes by the delete option as it is now, which the last pass may not have seen.
+// deleteApplied deletes the AppliedManifestWork by the delete option as it is now, which may be newer than the last pass.
 func (c *Controller) deleteApplied(ctx context.Context, work *workv1.ManifestWork, amw *workv1.AppliedManifestWork) error {
 	unrecorded, err := applied.Unrecorded(c.managed.RESTMapper(), amw)
 	if err != nil {

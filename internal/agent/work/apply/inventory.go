@@ -13,8 +13,8 @@ import (
 	"github.com/capstan-io/capstan/internal/agent/work/tracker"
 )
 
-// record writes down what the work owns and takes away what it owned before, in that order: after a crash in
-// between it is still known what there is to take away.
+// record writes down what the work owns and deletes what it owned before, in that order: after a crash in
+// between it is still known what there is to delete.
 func (c *Controller) record(ctx context.Context, amw *workv1.AppliedManifestWork, outcomes []outcome) error {
 	owned, obsolete := inventory(amw.Status.AppliedResources, outcomes)
 	if err := c.writeInventory(ctx, amw, append(owned, obsolete...)); err != nil || len(obsolete) == 0 {
@@ -38,7 +38,7 @@ func (c *Controller) writeInventory(ctx context.Context, amw *workv1.AppliedMani
 	return nil
 }
 
-// untrack ends the interest in what the work no longer names and never owned, such as what could not be applied. What it
+// untrack ends the tracking of what the work no longer names and never owned, such as what could not be applied. What it
 // owned is tracked until it has gone.
 func (c *Controller) untrack(last *pass, outcomes []outcome, amw *workv1.AppliedManifestWork) {
 	if last == nil {
@@ -79,7 +79,7 @@ func inventory(before []workv1.AppliedManifestResourceMeta, outcomes []outcome) 
 		}
 		named[r.ResourceIdentifier] = true
 		if !o.owned && !o.frozen && o.err == nil {
-			continue // it was let go
+			continue // it is not owned any more
 		}
 		if old, ok := recorded[r.ResourceIdentifier]; ok && o.uid == "" {
 			r = old
@@ -93,7 +93,7 @@ func inventory(before []workv1.AppliedManifestResourceMeta, outcomes []outcome) 
 		switch {
 		case named[r.ResourceIdentifier]:
 		case mayStandFor(outcomes, r):
-			owned = append(owned, r) // nothing is taken away on a guess
+			owned = append(owned, r) // nothing is deleted on a guess
 		default:
 			obsolete = append(obsolete, r)
 		}

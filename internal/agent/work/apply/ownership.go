@@ -13,8 +13,8 @@ import (
 	"github.com/capstan-io/capstan/internal/agent/work/applied"
 )
 
-// own makes the work an owner of the live object, or no longer one, and takes off what the strategy Update left there,
-// under strategies that look after nothing else.
+// own makes the work an owner of the live object, or no longer one, and removes the annotation of the strategy Update. It is for
+// strategies that change nothing else of the object.
 func (w *writer) own(ctx context.Context, t *task, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	change := map[string]any{}
 	if owners, changed := t.ownersOf(live); changed {
@@ -24,7 +24,7 @@ func (w *writer) own(ctx context.Context, t *task, live *unstructured.Unstructur
 	if _, stale := live.GetAnnotations()[key]; stale {
 		change["annotations"] = map[string]any{key: nil}
 	}
-	if len(change) == 0 || len(w.dryRun) > 0 { // whose an object is, is not what a dry run is about
+	if len(change) == 0 || len(w.dryRun) > 0 { // a dry run does not report owners
 		return live, nil
 	}
 	change["resourceVersion"] = live.GetResourceVersion() // a list is replaced whole: only the one that was read may be

@@ -26,7 +26,7 @@ type pass struct {
 	outcomes []outcome
 }
 
-// outcome is what became of one manifest.
+// outcome is the result of applying one manifest.
 type outcome struct {
 	ordinal  int
 	identity manifest.Identity
@@ -49,9 +49,9 @@ type outcome struct {
 	frozen bool
 	// recheck is when to ask again whether the executor may apply the manifest; zero is never.
 	recheck time.Time
-	// withheld objects are none that the executor may read, so what is in them is not for the hub.
+	// withheld objects may not be read by the executor, so their content is not reported.
 	withheld bool
-	// question is what the hub is to be told of the object, and live is the object if the pass read all of it, until the
+	// question is what is to be reported of the object, and live is the object if the pass read all of it, until the
 	// question is asked.
 	question conditions.Question
 	live     *unstructured.Unstructured

@@ -31,7 +31,7 @@ func (o *outcome) freeze(work *workv1.ManifestWork, before *outcome) bool {
 	return true
 }
 
-// ask finds out what the hub is to be told of the objects, and drops what it is no longer to be told.
+// ask registers what is to be reported of the objects with the observer, and drops earlier questions.
 func (c *Controller) ask(owner string, work *workv1.ManifestWork, last *pass, outcomes []outcome) {
 	asked := make(map[tracker.Object]bool, len(outcomes))
 	for i := range outcomes {

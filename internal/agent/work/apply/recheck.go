@@ -9,7 +9,7 @@ import (
 	"github.com/capstan-io/capstan/internal/agent/work/applied"
 )
 
-// conclude is when to take another look at what no event tells of; 0 is never.
+// conclude is when to reconcile the work again because of changes without an event; 0 is never.
 func (c *Controller) conclude(outcomes []outcome, amw *workv1.AppliedManifestWork) time.Duration {
 	again := c.untilRecheck(outcomes)
 	if !c.isWatched(outcomes, amw) && (again == 0 || again > unwatched) {
@@ -42,7 +42,7 @@ func (c *Controller) isWatched(outcomes []outcome, amw *workv1.AppliedManifestWo
 			return false
 		}
 	}
-	for _, r := range amw.Status.AppliedResources { // some may be on their way out
+	for _, r := range amw.Status.AppliedResources { // some may be being deleted
 		if _, known := c.Applied.Tracked.Revision(applied.Object(r)); !known {
 			return false
 		}

@@ -92,7 +92,7 @@ func newServerSide(ctx context.Context, w *writer, t *task) (*serverSide, error)
 	return s, s.stamp(ctx)
 }
 
-// stamp has the object tell which manifest was applied to it, without the fields that are always ignored.
+// stamp writes the hash of the manifest into an annotation of the object, without the fields that are always ignored.
 func (s *serverSide) stamp(ctx context.Context) error {
 	counts, err := s.always.Without(ctx, s.full.Object)
 	if err != nil {
@@ -142,8 +142,8 @@ func (s *serverSide) applyTo(ctx context.Context, live *unstructured.Unstructure
 	return s.apply(ctx, rest)
 }
 
-// giveUp makes the agent not be an owner of the fields to ignore. Which ones those are the API server knows: what it says the
-// agent owns after an apply of the whole manifest, less what it owns after one without them.
+// giveUp ends the agent's ownership of the fields to ignore. Which ones it owns is the difference between what the API server says it
+// owns after an apply of the whole manifest and after one without the fields.
 func (s *serverSide) giveUp(ctx context.Context, live, withoutThem *unstructured.Unstructured) error {
 	withThem, err := s.preview(ctx, s.full, true)
 	if err != nil {

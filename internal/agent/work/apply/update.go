@@ -20,7 +20,7 @@ import (
 // presence and returns the object as it is then.
 type writer struct {
 	resource dynamic.ResourceInterface
-	// dryRun is what requests say of it; empty means that they count.
+	// dryRun is the value of the same name in requests; empty means that they are carried out.
 	dryRun []string
 }
 
@@ -55,7 +55,7 @@ func (w *writer) update(ctx context.Context, t *task) (*unstructured.Unstructure
 	return live, err
 }
 
-// rememberFields has the object tell which fields the manifest names, for an agent that does not remember.
+// rememberFields writes into an annotation of the object which fields the manifest names, for an agent that has been restarted.
 func (t *task) rememberFields() {
 	key := applied.FieldsAnnotation(t.owner.Name)
 	annotations := t.required.GetAnnotations()
@@ -127,7 +127,7 @@ func (w *writer) create(ctx context.Context, t *task) (*unstructured.Unstructure
 	return live, err
 }
 
-// get returns an object that may be written: it is not when it is on its way out.
+// get returns an object that may be written: it fails if the object is being deleted.
 func (w *writer) get(ctx context.Context, t *task) (*unstructured.Unstructured, error) {
 	live, err := w.resource.Get(ctx, t.identity.Name, metav1.GetOptions{})
 	if err != nil {

@@ -1,6 +1,5 @@
-// Package evict ends AppliedManifestWorks that no ManifestWork stands behind any more: of a hub that the agent has left, of a cluster
-// that the hub does not know any more, or of a work that went from the hub without the agent's doing, as when the hub was restored from
-// a backup.
+// Package evict deletes AppliedManifestWorks without a ManifestWork: of a hub that the agent has left, of a cluster that the hub does not
+// know any more, or of a work that was removed from the hub without its finalizer, as when the hub was restored from a backup.
 package evict
 
 import (
@@ -70,7 +69,7 @@ func Register(mgr ctrl.Manager, o Options) error {
 		amw, ok := obj.(*workv1.AppliedManifestWork)
 		return ok && c.concerns(amw)
 	})
-	// It counts whether the work is there, not what it says.
+	// It counts whether the work exists, not what is in it.
 	comesAndGoes := predicate.TypedFuncs[*workv1.ManifestWork]{}
 	comesAndGoes.UpdateFunc = func(e event.TypedUpdateEvent[*workv1.ManifestWork]) bool { return e.ObjectOld.UID != e.ObjectNew.UID }
 	toApplied := handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, work *workv1.ManifestWork) []reconcile.Request {
@@ -87,7 +86,8 @@ func Register(mgr ctrl.Manager, o Options) error {
 }
 
 // concerns tells whether the AppliedManifestWork may be this agent's to look after: the agent made it, for any hub, or it is of
-// the same hub. A work agent alone may have no ID but the hub's.
+// the same hub. The ID of a work agent in its own process may be the hash of
+// the hub, which does not tell agents from each other.
 func (c *Controller) concerns(amw *workv1.AppliedManifestWork) bool {
 	return c.made(amw) || amw.Spec.HubHash == c.HubHash
 }
@@ -97,7 +97,7 @@ func (c *Controller) made(amw *workv1.AppliedManifestWork) bool {
 }
 
 // otherCluster is the cluster of the hub that the AppliedManifestWork says it is of, if it is another. An agent of that one may run
-// on the same managed cluster; only agents of the original do not say whose they are.
+// on the same managed cluster; agents of the original do not write the name of their cluster.
 func (c *Controller) otherCluster(amw *workv1.AppliedManifestWork) string {
 	if name := amw.Annotations[fleet.AnnotationClusterName]; name != c.Namespace && !c.made(amw) {
 		return name
@@ -141,7 +141,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, client.IgnoreNotFound(err)
 }
 
-// wanted tells whether the work is on the hub. A hub that does not answer has not lost it: the cache goes on saying so.
+// wanted tells whether the work is on the hub. It reads the cache, which keeps works while the hub does not answer.
 func (c *Controller) wanted(ctx context.Context, amw *workv1.AppliedManifestWork) (bool, error) {
 	if amw.Spec.HubHash != c.HubHash {
 		return false, nil

@@ -1,7 +1,7 @@
-// Package executor finds out whether the service account that a ManifestWork names may do itself what the work has the agent
+// Package executor checks whether the service account that a ManifestWork names has itself the rights to do what the work has the agent
 // do.
 //
-// The agent asks the managed cluster's authorizer, and remembers for a moment what is allowed. It asks for all names of a
+// The agent asks the managed cluster's authorizer, and remembers for a minute what is allowed. It asks for all names of a
 // resource in a namespace first: one answer then serves all manifests of the kind.
 package executor
 
@@ -32,7 +32,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/manifest"
 )
 
-// remembered is how long an answer of the authorizer counts, and so how long a right that is taken away does. Nothing is
+// remembered is how long an answer of the authorizer counts, and so how long a right still counts that was revoked. Nothing is
 // remembered of single names that are refused, so rights that are granted count at once.
 const remembered = time.Minute
 
@@ -69,7 +69,7 @@ type refusedError struct{ error }
 
 func (e *refusedError) Unwrap() error { return e.error }
 
-// IsRefusal tells an executor that may not apply an object from one of which that could not be found out.
+// IsRefusal tells whether an error of Check says that the executor lacks a right, rather than that this could not be found out.
 func IsRefusal(err error) bool {
 	var refused *refusedError
 	return errors.As(err, &refused)
@@ -111,7 +111,7 @@ func New(config *rest.Config, clk clock.Clock) (*Checker, error) {
 }
 
 // Check fails if the executor may not apply the object, with a message that says which rights it lacks. No executor means the
-// agent itself, which may what it may.
+// agent itself, whose rights the API server checks.
 func (c *Checker) Check(ctx context.Context, executor *workv1.ManifestWorkExecutor, o Object) (Verdict, error) {
 	if executor == nil {
 		return Verdict{MayGet: true}, nil
@@ -272,8 +272,8 @@ func (c *Checker) tryAs(ctx context.Context, account workv1.ManifestWorkSubjectS
 	}
 }
 
-// isOfNamespace tells whether an object is refused because its namespace takes no more: it goes, or has a quota, which counts an existing
-// object once more. That says nothing about rights. Only how the message begins counts: the rest may repeat what the
+// isOfNamespace tells whether an object is refused because its namespace takes no more: it is being deleted, or has a quota, which counts
+// an existing object once more. That says nothing about rights. Only how the message begins counts: the rest may repeat what the
 // author of a role has written.
 func isOfNamespace(err error, o Object) bool {
 	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) ||

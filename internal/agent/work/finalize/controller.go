@@ -1,4 +1,4 @@
-// Package finalize takes what a deleted AppliedManifestWork owns off the managed cluster.
+// Package finalize deletes from the managed cluster what a deleted AppliedManifestWork owns.
 package finalize
 
 import (
@@ -31,14 +31,14 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/retry"
 )
 
-// The status tells what is left when nothing has gone for as long as quiet: the list of a large work is long, and most are gone at
-// once. What holds up the rest is told after as long as reportAfter.
+// The status lists what is left when nothing has gone for as long as quiet: the list of a large work is long, and most objects are gone
+// at once. What delays the others is reported after reportAfter.
 const (
 	quiet       = time.Second
 	reportAfter = 10 * time.Second
 )
 
-// unwatched is how often objects that are on their way out are looked at if the agent cannot watch their kind.
+// unwatched is how often objects that are being deleted are read if the agent cannot watch their kind.
 const unwatched = 10 * time.Second
 
 // Options configure the controller.
@@ -96,7 +96,7 @@ func Register(mgr ctrl.Manager, o Options) error {
 		Complete(New(mgr.GetClient(), o))
 }
 
-// Reconcile deletes what the AppliedManifestWork owns, and lets go of it when all has gone.
+// Reconcile deletes what the AppliedManifestWork owns, and removes its finalizer when all has gone.
 func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	amw := &workv1.AppliedManifestWork{}
 	if err := c.managed.Get(ctx, req.NamespacedName, amw); err != nil {
@@ -143,7 +143,7 @@ func (c *Controller) deletionOf(amw *workv1.AppliedManifestWork) (*deletion, err
 	return d, nil
 }
 
-// report says what is left, and what holds it up, once there has been no progress for a while, and tells when to do that.
+// report says what is left, and what delays it, once there has been no progress for a while, and tells when to do that.
 func (c *Controller) report(ctx context.Context, amw *workv1.AppliedManifestWork, d *deletion, removeErr error) (again time.Duration,
 	err error) {
 	stands := c.Clock.Since(d.progress)
@@ -174,7 +174,7 @@ func soonest(a, b time.Duration) time.Duration {
 	return min(a, b)
 }
 
-// lookAgain is when to look at what remains, apart from the events of its end; 0 if those can be relied upon.
+// lookAgain is when to read what remains without an event; 0 if there are events of all of it.
 func (c *Controller) lookAgain(remaining []workv1.AppliedManifestResourceMeta) time.Duration {
 	for _, r := range remaining {
 		if _, known := c.Applied.Tracked.Revision(applied.Object(r)); !known {

@@ -1,4 +1,4 @@
-// Package observe keeps up with the state of what works have applied, for the hub to be told of it.
+// Package observe reads the state of applied objects when it changes, as far as it is to be reported to the hub.
 //
 // The tracker's watches of metadata tell when an object changes. Only then, and only if an owner has a question about it, is
 // the whole object read, and of it only the answers are kept: memory grows with what is reported. A few changes after a quiet

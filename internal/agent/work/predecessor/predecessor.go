@@ -78,8 +78,8 @@ func (c *Clusters) ask(ctx context.Context, cluster string) answer {
 	return now
 }
 
-// lasting is what a condition may say of an error. What a connection fails with has addresses and ports in it, is another every time,
-// and would be written every time.
+// lasting is an error for a condition. The error of a connection contains addresses and ports, which differ each time, so that the
+// condition would be written each time.
 func lasting(err error) error {
 	if failed := new(url.Error); errors.As(err, &failed) {
 		return errors.New("the hub does not answer; the log of the agent says more")

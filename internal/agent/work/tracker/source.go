@@ -18,7 +18,7 @@ const maxRefusals = 3
 type source struct {
 	kind   *kind
 	client metadata.ResourceInterface
-	// failed is whether the last attempt to watch did, and there was no list since.
+	// failed tells whether the last attempt to watch failed, without a list since.
 	failed bool
 }
 
@@ -44,8 +44,8 @@ func (s *source) watch(ctx context.Context, o metav1.ListOptions) (watch.Interfa
 	return w, nil
 }
 
-// tryWatch asks an API server that was away whether it still is where it was. If its cluster was restored from a backup, a watch
-// would wait in silence for a version that is far off; a list fails, and the reflector starts over.
+// tryWatch asks an API server that was away whether it still has the resource version. If its cluster was restored from a backup, a watch
+// would wait without an event for a version that is far off; a list fails, and the reflector starts over.
 func (s *source) tryWatch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	if s.failed && o.ResourceVersion != "" && o.SendInitialEvents == nil {
 		_, err := s.client.List(ctx,

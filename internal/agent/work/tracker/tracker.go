@@ -1,7 +1,7 @@
 // Package tracker watches the objects that works have put on the managed cluster and tells when one of them is no longer
 // as it was left.
 //
-// There is one watch for each kind that is tracked, of metadata only, and of all that passes by only what is tracked is
+// There is one watch for each kind that is tracked, of metadata only, and only tracked objects are
 // remembered: memory grows with what the agent manages, not with what the cluster holds.
 package tracker
 
@@ -224,9 +224,9 @@ func (k *kind) Delete(obj any) error {
 }
 
 // Replace is called by the reflector with everything there is at a resource version. What the agent has written may be ahead of
-// that. What the watch has told may not: then the cluster was restored from a backup, and all that is known is of a time
-// that never was. A version that is lower than the known one, in a list that is later, says the same of an object: restored
-// clusters may go on with higher versions.
+// that, but what the watch has delivered may not: if it is, the cluster was restored from a backup, and all that is known is out of date.
+// The same holds for an object with a lower version than the known one in a list of a later version: a restored cluster may go on with
+// higher versions.
 func (k *kind) Replace(all []any, version string) error {
 	k.tracker.mu.Lock()
 	defer k.tracker.mu.Unlock()

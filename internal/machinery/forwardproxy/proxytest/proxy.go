@@ -23,7 +23,7 @@ type Proxy struct {
 	routes map[string]string
 
 	mu sync.Mutex
-	// answer, if not 0, is what everybody is refused with.
+	// answer, if not 0, is the status with which all requests are refused.
 	answer int
 	// granted is the header before a tunnel.
 	granted string
@@ -37,7 +37,7 @@ func Start(t testing.TB, secure bool, user *url.Userinfo, routes map[string]stri
 	t.Helper()
 	p := &Proxy{user: user, routes: routes, tunnels: map[net.Conn]bool{}, granted: "HTTP/1.1 200 Connection established\r\n\r\n"}
 	p.Server = httptest.NewUnstartedServer(p)
-	p.Config.ErrorLog = log.New(io.Discard, "", 0) // clients that do not trust it are none of its business
+	p.Config.ErrorLog = log.New(io.Discard, "", 0) // clients that do not trust it are expected
 	if secure {
 		p.EnableHTTP2 = true
 		p.StartTLS()
@@ -119,7 +119,7 @@ func (p *Proxy) Cut() {
 	}
 }
 
-// Refuse answers everybody with a status from now on; 0 ends that.
+// Refuse answers all requests with a status from now on; 0 ends that.
 func (p *Proxy) Refuse(status int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

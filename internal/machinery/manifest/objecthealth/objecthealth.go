@@ -90,7 +90,7 @@ func customHealth(o reading) Health {
 	return current("it is there")
 }
 
-// existing is of kinds that are what they ask for by being there: a CronJob waits for its time, and whether an Ingress ever has
+// existing is the health of kinds that are Current when they exist: a CronJob waits for its time, and whether an Ingress ever has
 // an address depends on its controller.
 func existing(reading) Health { return current("it is there") }
 

@@ -149,7 +149,7 @@ func (d *document) insert(p *parts, key string, v value) (*value, error) {
 	return &p.values[at], nil
 }
 
-// place is where a part comes to be that is not there.
+// place is where a missing part is to be inserted.
 func (p *parts) place(key string) (at int, err error) {
 	switch {
 	case !p.list:
