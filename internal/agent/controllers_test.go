@@ -29,7 +29,7 @@ func TestControllers(t *testing.T) {
 			return err
 		}
 		found := name.FindSubmatch(source)
-		if found == nil || !valid.Match(found[1]) || names[string(found[1])] != "" {
+		if len(found) == 0 || !valid.Match(found[1]) || names[string(found[1])] != "" {
 			t.Errorf("the controller in %s is not named uniquely after area, noun and duty: %q", path, found)
 			return nil
 		}

@@ -202,7 +202,8 @@ func (o *outage) run(hubConfig, clusterConfig *rest.Config) {
 			Hub: hub, Namespace: outageCluster, HubHash: outageHash, AgentID: "agent", GracePeriod: time.Minute, Clock: clock.RealClock{},
 		}),
 		apply.Register(mgr, apply.Options{
-			Hub: hub, Objects: objects, Applied: managed, Observer: observed, Namespace: outageCluster, HubHash: outageHash, AgentID: "agent", Workers: 10,
+			Hub: hub, Objects: objects, Applied: managed, Observer: observed,
+			Namespace: outageCluster, HubHash: outageHash, AgentID: "agent", Workers: 10,
 			Executors: sure(executor.New(clusterConfig, clock.RealClock{})),
 			Record:    func(*workv1.ManifestWork, string, string, string, string) {}, Clock: clock.RealClock{},
 		}),

@@ -105,7 +105,8 @@ func incarnate(t *testing.T, ctx context.Context, cluster string, c *crash) inca
 	observed := observe.New(dyn, onCluster.Tracked, observe.Options{MaxJSONRawLength: 1024, Clock: clock.RealClock{}})
 	return incarnation{
 		apply: apply.New(h, m, apply.Options{
-			Objects: dyn, Applied: onCluster, Observer: observed, Namespace: cluster, HubHash: crashHub, AgentID: "crash", Workers: 1, Executors: executors,
+			Objects: dyn, Applied: onCluster, Observer: observed,
+			Namespace: cluster, HubHash: crashHub, AgentID: "crash", Workers: 1, Executors: executors,
 			Record: func(*workv1.ManifestWork, string, string, string, string) {}, Clock: clock.RealClock{},
 		}),
 		finalize: finalize.New(m, finalize.Options{Applied: onCluster, Clock: clock.RealClock{}}),

@@ -21,6 +21,7 @@ import (
 func (c *Cluster) Release(ctx context.Context, amw *workv1.AppliedManifestWork,
 	resources []workv1.AppliedManifestResourceMeta) (remaining []workv1.AppliedManifestResourceMeta, err error) {
 	all := func(workv1.AppliedManifestResourceMeta) bool { return true }
+	//nolint:contextcheck // the watch of a kind goes on when the call that began it has ended
 	return c.each(amw, "release", resources, all, func(r *workv1.AppliedManifestResourceMeta) (bool, error) {
 		resource, live, err := c.find(ctx, amw, r)
 		if err != nil || live == nil {

@@ -48,6 +48,7 @@ type request struct {
 func (c *Cluster) Remove(ctx context.Context, amw *workv1.AppliedManifestWork,
 	resources []workv1.AppliedManifestResourceMeta) (remaining []workv1.AppliedManifestResourceMeta, err error) {
 	unasked := func(r workv1.AppliedManifestResourceMeta) bool { return !c.isWaitedFor(amw, r) }
+	//nolint:contextcheck // the watch of a kind goes on when the call that began it has ended
 	return c.each(amw, "delete", resources, unasked,
 		func(r *workv1.AppliedManifestResourceMeta) (bool, error) { return c.remove(ctx, amw, r) })
 }

@@ -69,7 +69,7 @@ func (a *applier) applyOne(ctx context.Context, work *workv1.ManifestWork, owner
 	if o.err = a.resolve(&o, m.Object); o.err != nil {
 		return o
 	}
-	a.tracked.Track(owner.Name, o.object())
+	a.tracked.Track(owner.Name, o.object()) //nolint:contextcheck // the watch of a kind goes on when the pass has ended
 	t := newTask(&o, work, owner, m.Object)
 	t.before = last.find(o.object())
 	if o.freeze(work, t.before) {

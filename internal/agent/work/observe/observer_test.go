@@ -129,8 +129,8 @@ func (c *cluster) await(t *testing.T, what string, check func() bool) {
 	}
 }
 
-func (c *cluster) level(owner string) string {
-	reading := c.Reading(owner, thing)
+func (c *cluster) level() string {
+	reading := c.Reading("a", thing)
 	if reading == nil || len(reading.Values) == 0 {
 		return ""
 	}
@@ -139,7 +139,7 @@ func (c *cluster) level(owner string) string {
 
 func (c *cluster) awaitLevel(t *testing.T, want string) {
 	t.Helper()
-	c.await(t, "level "+want, func() bool { return c.level("a") == want })
+	c.await(t, "level "+want, func() bool { return c.level() == want })
 }
 
 // WK-18, gap W2: an object is read when it has changed, and its owner is called when that is news to it.
@@ -147,7 +147,7 @@ func TestReadsOnChange(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	c.Ask("a", thing, level, at("1", 1))
-	if got := c.level("a"); got != "1" || c.reads.Load() != 0 {
+	if got := c.level(); got != "1" || c.reads.Load() != 0 {
 		t.Errorf("level %q after %d reads, want that of the object that was given", got, c.reads.Load())
 	}
 	c.Ask("b", thing, conditions.Question{Health: true}, nil)
@@ -262,7 +262,7 @@ func TestOldAnswers(t *testing.T) {
 	c := newCluster(t)
 	c.Ask("a", thing, level, at("5", 5))
 	c.Ask("a", thing, level, at("4", 4))
-	if got := c.level("a"); got != "5" {
+	if got := c.level(); got != "5" {
 		t.Errorf("level %q of an older object", got)
 	}
 	other := conditions.Question{FeedbackRules: []workv1.FeedbackRule{{Type: workv1.JSONPathsType,
@@ -305,7 +305,7 @@ func TestRestored(t *testing.T) {
 	c.changed(thing, "30", true)
 	c.awaitLevel(t, "30")
 	c.await(t, "the owner is called", func() bool { return c.called() == "a" })
-	if c.answer(thing, "a", before, &conditions.Reading{}, "51") || c.level("a") != "30" {
+	if c.answer(thing, "a", before, &conditions.Reading{}, "51") || c.level() != "30" {
 		t.Error("a reading from before was taken")
 	}
 	c.mu.Lock()
@@ -330,7 +330,7 @@ func TestTroubles(t *testing.T) {
 		}
 	}
 	c.await(t, "it is tried again", again(func() bool {
-		got := c.level("a")
+		got := c.level()
 		if reads := c.reads.Load(); reads <= maxReadFailures && got != "1" {
 			t.Errorf("level %q after %d failures", got, reads)
 		}
@@ -345,5 +345,5 @@ func TestTroubles(t *testing.T) {
 		t.Errorf("conditions %+v", c.Reading("a", thing).Conditions)
 	}
 	c.set(at("9", 9), nil)
-	c.await(t, "its return is told", again(func() bool { return c.level("a") == "9" }))
+	c.await(t, "its return is told", again(func() bool { return c.level() == "9" }))
 }

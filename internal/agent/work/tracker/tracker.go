@@ -174,8 +174,6 @@ func (t *Tracker) Alone(o Object, work types.UID) (version string, revision Revi
 }
 
 // watch starts the reflector of a kind.
-//
-//nolint:contextcheck // it goes on when the call that began it has ended
 func (t *Tracker) watch(resource schema.GroupVersionResource) *kind {
 	ctx, cancel := context.WithCancel(t.ctx)
 	k := &kind{tracker: t, resource: resource, objects: map[types.NamespacedName]*object{}, stop: cancel}

@@ -1,224 +1,232 @@
 package override
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
-	"unicode/utf8"
+	"strconv"
+	"strings"
+
+	"github.com/capstan-io/capstan/internal/machinery/budget"
 )
 
-// value is a JSON value. What many clusters have in common is read once and shared by their documents: a document that changes an object or
-// a list has its own copy of that one, and not of what is in it.
-type value struct {
-	// text is the value as JSON. An object or a list that was changed has none.
-	text []byte
-	// parts are those of an object or a list, and nil otherwise.
-	parts *parts
+var (
+	errMissing = errors.New("there is nothing at the path")
+	errNoParts = errors.New("the path leads through what is neither an object nor a list")
+)
+
+// document is a manifest that is being changed.
+type document struct {
+	root    value
+	owner   *owner
+	allowed *allowance
 }
 
-// parts are the elements of a list, or the members of an object in the order of their keys.
-type parts struct {
-	list   bool
-	keys   []string
-	values []value
-	// owner is the document that may change them; others copy them first.
-	owner *owner
+// pointer is a JSON pointer (RFC 6901).
+type pointer struct {
+	text string
+	keys []string
 }
 
-// owner stands for a document until what it has made is shared.
-type owner struct{ _ byte }
-
-var null = value{text: []byte("null")}
-
-func (v *value) isNull() bool   { return string(v.text) == "null" }
-func (v *value) isObject() bool { return v.parts != nil && !v.parts.list }
-
-// find is the member of an object.
-func (p *parts) find(key string) *value {
-	if at, found := slices.BinarySearch(p.keys, key); found {
-		return &p.values[at]
+func pointerOf(text string) pointer {
+	p := pointer{text: text}
+	if text == "" {
+		return p
 	}
-	return nil
-}
-
-// put sets a member of an object.
-func (p *parts) put(key string, v value) {
-	at, found := slices.BinarySearch(p.keys, key)
-	if !found {
-		p.keys, p.values = slices.Insert(p.keys, at, key), slices.Insert(p.values, at, null)
-	}
-	p.values[at] = v
-}
-
-// drop removes an element or a member.
-func (p *parts) drop(at int) {
-	p.values = slices.Delete(p.values, at, at+1)
-	if !p.list {
-		p.keys = slices.Delete(p.keys, at, at+1)
-	}
-}
-
-// read reads a JSON text.
-func read(text []byte) (value, error) {
-	var compact bytes.Buffer
-	compact.Grow(len(text))
-	if err := json.Compact(&compact, text); err != nil {
-		return value{}, err
-	}
-	if compact.Len() == 0 {
-		return value{}, errors.New("unexpected end of JSON input")
-	}
-	r := reader{text: compact.Bytes()}
-	return r.value(), nil
-}
-
-// reader reads a text that is known to be JSON, without spaces.
-type reader struct {
-	text []byte
-	at   int
-}
-
-func (r *reader) value() value {
-	start, v := r.at, value{}
-	switch r.text[r.at] {
-	case '{':
-		v.parts = r.object()
-	case '[':
-		v.parts = r.list()
-	case '"':
-		r.string()
-	default:
-		for r.at < len(r.text) && !bytes.ContainsRune([]byte(",]}"), rune(r.text[r.at])) {
-			r.at++
-		}
-	}
-	v.text = r.text[start:r.at:r.at]
-	return v
-}
-
-func (r *reader) list() *parts {
-	p := &parts{list: true}
-	for r.next(']') {
-		p.values = append(p.values, r.value())
+	unescape := strings.NewReplacer("~1", "/", "~0", "~")
+	for key := range strings.SplitSeq(text[1:], "/") {
+		p.keys = append(p.keys, unescape.Replace(key))
 	}
 	return p
 }
 
-func (r *reader) object() *parts {
-	p := &parts{}
-	for r.next('}') {
-		key := r.key()
-		r.at++ // the colon
-		if v := r.value(); len(p.keys) == 0 || p.keys[len(p.keys)-1] < key {
-			p.keys, p.values = append(p.keys, key), append(p.values, v) // as an API server orders them
-		} else {
-			p.put(key, v)
-		}
-	}
-	return p
-}
+// steps are those that it takes to follow the pointer.
+func (p pointer) steps() int { return len(p.keys) >> 4 }
 
-// next goes to the next part, or behind the end.
-func (r *reader) next(end byte) bool {
-	r.at++ // the bracket, or the comma
+func (p pointer) last() string { return p.keys[len(p.keys)-1] }
+
+// share lets others have parts of the document, which copies what it changes from now on.
+func (d *document) share() { d.owner = &owner{} }
+
+// own is what an object or a list has, for the document to change.
+func (d *document) own(v *value) (*parts, error) {
 	switch {
-	case r.text[r.at-1] == end:
-		return false
-	case r.text[r.at] == end: // an empty one
-		r.at++
-		return false
+	case v.parts == nil:
+		return nil, errNoParts
+	case v.parts.owner == d.owner:
+		return v.parts, nil
 	}
-	return true
+	if err := d.allowed.steps.Spend(len(v.parts.values) >> 5); err != nil {
+		return nil, err
+	}
+	v.parts = &parts{list: v.parts.list, keys: slices.Clone(v.parts.keys), values: slices.Clone(v.parts.values), owner: d.owner}
+	v.text = nil
+	return v.parts, nil
 }
 
-func (r *reader) key() (key string) {
-	start := r.at
-	r.string()
-	return unquote(r.text[start:r.at])
+// empty is a list if the key can be one of an element, and an object otherwise.
+func (d *document) empty(key string) value {
+	_, err := strconv.Atoi(key)
+	return value{parts: &parts{list: err == nil || key == "-", owner: d.owner}}
 }
 
-func (r *reader) string() {
-	for r.at++; r.text[r.at] != '"'; r.at++ {
-		if r.text[r.at] == '\\' {
-			r.at++
+// get is what is at the pointer.
+func (d *document) get(at pointer) (*value, error) {
+	v := &d.root
+	for _, key := range at.keys {
+		if v.parts == nil {
+			return nil, errMissing
+		}
+		i, err := v.parts.index(key)
+		if err != nil {
+			return nil, err
+		}
+		v = &v.parts.values[i]
+	}
+	return v, nil
+}
+
+// parent is what has the last key of the pointer, for the document to change.
+func (d *document) parent(at pointer) (*parts, error) {
+	v := &d.root
+	for _, key := range at.keys[:len(at.keys)-1] {
+		p, err := d.own(v)
+		if err != nil {
+			return nil, err
+		}
+		i, err := p.index(key)
+		if err != nil {
+			return nil, err
+		}
+		v = &p.values[i]
+	}
+	return d.own(v)
+}
+
+// index is where an existing part is.
+func (p *parts) index(key string) (int, error) {
+	if !p.list {
+		if at, found := slices.BinarySearch(p.keys, key); found {
+			return at, nil
+		}
+		return 0, errMissing
+	}
+	at, err := indexAmong(key, len(p.values))
+	if err == nil && at >= len(p.values) {
+		err = errMissing
+	}
+	return at, err
+}
+
+// indexAmong reads an index into a list. One below 0 counts from the end.
+func indexAmong(key string, n int) (int, error) {
+	at, err := strconv.Atoi(key)
+	if err != nil {
+		return 0, fmt.Errorf("%q is no index of a list", key)
+	}
+	if at < 0 {
+		at += n
+	}
+	if at < 0 || at > n {
+		return at, errMissing
+	}
+	return at, nil
+}
+
+// insert adds a part: an element pushes those behind it aside.
+func (d *document) insert(p *parts, key string, v value) (*value, error) {
+	at, err := p.place(key)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.move(p, at); err != nil {
+		return nil, err
+	}
+	if !p.list {
+		p.keys = slices.Insert(p.keys, at, key)
+	}
+	p.values = slices.Insert(p.values, at, v)
+	return &p.values[at], nil
+}
+
+// place is where a missing part is to be inserted.
+func (p *parts) place(key string) (at int, err error) {
+	switch {
+	case !p.list:
+		at, _ = slices.BinarySearch(p.keys, key)
+		return at, nil
+	case key == "-":
+		return len(p.values), nil
+	}
+	if at, err = indexAmong(key, len(p.values)+1); err == nil && at > len(p.values) {
+		err = errMissing
+	}
+	return at, err
+}
+
+// move takes the steps for moving all parts from one on.
+func (d *document) move(p *parts, from int) error {
+	return d.allowed.steps.Spend((len(p.values) - from) >> 8)
+}
+
+// set makes what is missing on the way to a field, and the field. It fails on an element further on than the one after the last: those in
+// between would have to be made up, and there may be any number of them.
+func (d *document) set(to pointer, v value) error {
+	if err := d.allowed.steps.Spend(1 + to.steps()); err != nil {
+		return err
+	}
+	at, last := &d.root, len(to.keys)-1
+	for i := range last {
+		p, err := d.own(at)
+		if err != nil {
+			return err
+		}
+		if at, err = d.step(p, to, i); err != nil {
+			return err
+		}
+		if at.isNull() {
+			*at = d.empty(to.keys[i+1])
 		}
 	}
-	r.at++
+	p, err := d.own(at)
+	if err != nil {
+		return err
+	}
+	return d.setPart(p, to, v)
 }
 
-// unquote reads a JSON string.
-func unquote(quoted []byte) (text string) {
-	if inside := quoted[1 : len(quoted)-1]; !bytes.ContainsRune(inside, '\\') && utf8.Valid(inside) {
-		return string(inside)
+// step is the part on the way to a field, null if it was missing.
+func (d *document) step(p *parts, to pointer, i int) (*value, error) {
+	if at, err := p.index(to.keys[i]); err == nil {
+		return &p.values[at], nil
 	}
-	_ = json.Unmarshal(quoted, &text) // it is a string
-	return text
+	if err := p.padding(to, i); err != nil {
+		return nil, err
+	}
+	return d.insert(p, to.keys[i], null)
 }
 
-// size is how many bytes the value has as JSON, and visited how many values it took to find that out.
-func (v *value) size() (size, visited int) {
-	if v.text != nil {
-		return len(v.text), 1
+func (d *document) setPart(p *parts, to pointer, v value) error {
+	fromEnd := p.list && strings.HasPrefix(to.last(), "-")
+	if at, err := p.index(to.last()); err == nil && !fromEnd {
+		p.values[at] = v // to insert it would push the element aside
+		return nil
 	}
-	size = 2 + max(len(v.parts.values)-1, 0)
-	for i := range v.parts.values {
-		if !v.parts.list {
-			size += sizeOfQuoted(v.parts.keys[i]) + len(":")
-		}
-		more, seen := v.parts.values[i].size()
-		size, visited = size+more, visited+seen
+	if err := p.padding(to, len(to.keys)-1); err != nil {
+		return err
 	}
-	return size, visited + 1
+	_, err := d.insert(p, to.last(), v)
+	return err
 }
 
-// appendTo writes the value as JSON.
-func (v *value) appendTo(text []byte) []byte {
-	if v.text != nil {
-		return append(text, v.text...)
+// padding fails if there would have to be more elements in between.
+func (p *parts) padding(to pointer, i int) error {
+	n, err := strconv.ParseUint(to.keys[i], 10, 64)
+	if !p.list || err != nil || n <= uint64(len(p.values)) {
+		return nil //nolint:nilerr // for insert to say
 	}
-	brackets := "{}"
-	if v.parts.list {
-		brackets = "[]"
+	return &budget.Exceeded{
+		What:  fmt.Sprintf("%s is element %d of a list of %d", strings.Join(strings.Split(to.text, "/")[:i+2], "/"), n, len(p.values)),
+		Limit: fmt.Sprintf("%d, the one after the last", len(p.values)),
 	}
-	text = append(text, brackets[0])
-	for i := range v.parts.values {
-		if i > 0 {
-			text = append(text, ',')
-		}
-		if !v.parts.list {
-			text = append(appendQuoted(text, v.parts.keys[i]), ':')
-		}
-		text = v.parts.values[i].appendTo(text)
-	}
-	return append(text, brackets[1])
-}
-
-func appendQuoted(text []byte, key string) []byte {
-	if !isPlain(key) {
-		return append(text, quote(key)...)
-	}
-	return append(append(append(text, '"'), key...), '"')
-}
-
-func sizeOfQuoted(key string) int {
-	if !isPlain(key) {
-		return len(quote(key))
-	}
-	return len(key) + len(`""`)
-}
-
-func quote(key string) []byte {
-	quoted, _ := json.Marshal(key) // a string is JSON
-	return quoted
-}
-
-// isPlain tells whether a text is written as it is, between quotes.
-func isPlain(text string) bool {
-	for i := range len(text) {
-		if c := text[i]; c < ' ' || c >= utf8.RuneSelf || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
-			return false
-		}
-	}
-	return true
 }

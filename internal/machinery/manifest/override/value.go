@@ -1,143 +1,224 @@
 package override
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
-	"fmt"
-	"strconv"
-	"strings"
-
-	"k8s.io/apimachinery/pkg/util/json"
-	"k8s.io/apimachinery/pkg/util/validation/field"
-
-	"github.com/capstan-io/capstan/internal/machinery/text"
+	"slices"
+	"unicode/utf8"
 )
 
-func (a *Assignment) validate(path *field.Path) (errs field.ErrorList) {
-	if !strings.HasPrefix(a.Path, "/") {
-		errs = append(errs, field.Invalid(path.Child("path"), a.Path, "write a JSON pointer such as /spec/replicas"))
-	}
-	sources := 0
-	for _, there := range []bool{len(a.Value) > 0, a.ClusterName, a.Label != "", a.Claim != "", len(a.ByCluster) > 0} {
-		if there {
-			sources++
-		}
-	}
-	if sources != 1 {
-		errs = append(errs, field.Invalid(path, a.Path,
-			"say where the value is from by exactly one of value, clusterName, label, claim and byCluster"))
-	}
-	switch a.Type {
-	case "", String, Integer, Number, Boolean, JSON:
-	default:
-		errs = append(errs, field.NotSupported(path.Child("type"), a.Type, []Type{String, Integer, Number, Boolean, JSON}))
-	}
-	if a.Type != "" && a.Label == "" && a.Claim == "" {
-		errs = append(errs, field.Forbidden(path.Child("type"), "a type is for labels and claims: other values have their own"))
-	}
-	return errs
+// value is a JSON value. What many clusters have in common is read once and shared by their documents: a document that changes an object or
+// a list has its own copy of that one, and not of what is in it.
+type value struct {
+	// text is the value as JSON. An object or a list that was changed has none.
+	text []byte
+	// parts are those of an object or a list, and nil otherwise.
+	parts *parts
 }
 
-// complete reads what is used for each cluster.
-func (a *Assignment) complete() (err error) {
-	a.pointer = pointerOf(a.Path)
-	if a.fixed, err = readMaybe(a.Value); err != nil {
-		return err
-	}
-	if a.otherwise, err = readMaybe(a.Default); err != nil {
-		return err
-	}
-	a.each = make(map[string]value, len(a.ByCluster))
-	for cluster, text := range a.ByCluster {
-		if a.each[cluster], err = readMaybe(text); err != nil {
-			return err
-		}
+// parts are the elements of a list, or the members of an object in the order of their keys.
+type parts struct {
+	list   bool
+	keys   []string
+	values []value
+	// owner is the document that may change them; others copy them first.
+	owner *owner
+}
+
+// owner stands for a document until what it has made is shared.
+type owner struct{ _ byte }
+
+var null = value{text: []byte("null")}
+
+func (v *value) isNull() bool   { return string(v.text) == "null" }
+func (v *value) isObject() bool { return v.parts != nil && !v.parts.list }
+
+// find is the member of an object.
+func (p *parts) find(key string) *value {
+	if at, found := slices.BinarySearch(p.keys, key); found {
+		return &p.values[at]
 	}
 	return nil
 }
 
-// readMaybe reads a value of an override. What YAML has as null comes as nothing.
-func readMaybe(text []byte) (value, error) {
-	if len(text) == 0 {
-		return null, nil
+// put sets a member of an object.
+func (p *parts) put(key string, v value) {
+	at, found := slices.BinarySearch(p.keys, key)
+	if !found {
+		p.keys, p.values = slices.Insert(p.keys, at, key), slices.Insert(p.values, at, null)
 	}
-	return read(text)
+	p.values[at] = v
 }
 
-// valueFor is the value for a cluster, and how many bytes were read for it.
-func (a *Assignment) valueFor(cluster Cluster) (v value, bytes int, err error) {
-	source, found, what := "", false, ""
-	switch {
-	case len(a.Value) > 0:
-		return a.fixed, 0, nil
-	case a.ClusterName:
-		v, err := String.read(cluster.Name)
-		return v, len(cluster.Name), err
-	case len(a.ByCluster) > 0:
-		if v, found := a.each[cluster.Name]; found {
-			return v, len(v.text), nil
-		}
-		what = "entry in byCluster"
-	case a.Label != "":
-		source, found = cluster.Labels[a.Label]
-		what = "label " + a.Label
-	default:
-		source, found = cluster.Claims[a.Claim]
-		what = "claim " + a.Claim
-	}
-	switch {
-	case found:
-		if v, err = a.Type.read(source); err != nil {
-			err = fmt.Errorf("the %s of cluster %s is %s: %w", what, cluster.Name, text.Quote(source), err)
-		}
-		return v, len(source), err
-	case len(a.Default) > 0:
-		return a.otherwise, 0, nil
-	default:
-		return v, 0, fmt.Errorf("cluster %s has no %s: give it one, or a default to the override", cluster.Name, what)
+// drop removes an element or a member.
+func (p *parts) drop(at int) {
+	p.values = slices.Delete(p.values, at, at+1)
+	if !p.list {
+		p.keys = slices.Delete(p.keys, at, at+1)
 	}
 }
 
-// read makes a JSON value of text.
-func (t Type) read(text string) (value, error) {
-	written, err := t.write(text)
-	if err != nil {
+// read reads a JSON text.
+func read(text []byte) (value, error) {
+	var compact bytes.Buffer
+	compact.Grow(len(text))
+	if err := json.Compact(&compact, text); err != nil {
 		return value{}, err
 	}
-	return read(written)
+	if compact.Len() == 0 {
+		return value{}, errors.New("unexpected end of JSON input")
+	}
+	r := reader{text: compact.Bytes()}
+	return r.value(), nil
 }
 
-// write makes JSON of text.
-func (t Type) write(text string) ([]byte, error) {
-	switch t {
-	case Integer:
-		n, err := strconv.ParseInt(text, 10, 64)
-		if err != nil {
-			return nil, errors.New("that is no integer")
-		}
-		return json.Marshal(n)
-	case Number:
-		n, err := strconv.ParseFloat(text, 64)
-		if err != nil {
-			return nil, errors.New("that is no number")
-		}
-		value, err := json.Marshal(n)
-		if err != nil {
-			return nil, errors.New("that is no number that JSON knows")
-		}
-		return value, nil
-	case Boolean:
-		switch text {
-		case "true", "false":
-			return []byte(text), nil
-		}
-		return nil, errors.New("that is neither true nor false")
-	case JSON:
-		var v any // an API server writes the same value the same way
-		if err := json.Unmarshal([]byte(text), &v); err != nil {
-			return nil, errors.New("that is no JSON")
-		}
-		return json.Marshal(v)
+// reader reads a text that is known to be JSON, without spaces.
+type reader struct {
+	text []byte
+	at   int
+}
+
+func (r *reader) value() value {
+	start, v := r.at, value{}
+	switch r.text[r.at] {
+	case '{':
+		v.parts = r.object()
+	case '[':
+		v.parts = r.list()
+	case '"':
+		r.string()
 	default:
-		return json.Marshal(text)
+		for r.at < len(r.text) && !bytes.ContainsRune([]byte(",]}"), rune(r.text[r.at])) {
+			r.at++
+		}
 	}
+	v.text = r.text[start:r.at:r.at]
+	return v
+}
+
+func (r *reader) list() *parts {
+	p := &parts{list: true}
+	for r.next(']') {
+		p.values = append(p.values, r.value())
+	}
+	return p
+}
+
+func (r *reader) object() *parts {
+	p := &parts{}
+	for r.next('}') {
+		key := r.key()
+		r.at++ // the colon
+		if v := r.value(); len(p.keys) == 0 || p.keys[len(p.keys)-1] < key {
+			p.keys, p.values = append(p.keys, key), append(p.values, v) // as an API server orders them
+		} else {
+			p.put(key, v)
+		}
+	}
+	return p
+}
+
+// next goes to the next part, or behind the end.
+func (r *reader) next(end byte) bool {
+	r.at++ // the bracket, or the comma
+	switch {
+	case r.text[r.at-1] == end:
+		return false
+	case r.text[r.at] == end: // an empty one
+		r.at++
+		return false
+	}
+	return true
+}
+
+func (r *reader) key() (key string) {
+	start := r.at
+	r.string()
+	return unquote(r.text[start:r.at])
+}
+
+func (r *reader) string() {
+	for r.at++; r.text[r.at] != '"'; r.at++ {
+		if r.text[r.at] == '\\' {
+			r.at++
+		}
+	}
+	r.at++
+}
+
+// unquote reads a JSON string.
+func unquote(quoted []byte) (text string) {
+	if inside := quoted[1 : len(quoted)-1]; !bytes.ContainsRune(inside, '\\') && utf8.Valid(inside) {
+		return string(inside)
+	}
+	_ = json.Unmarshal(quoted, &text) // it is a string
+	return text
+}
+
+// size is how many bytes the value has as JSON, and visited how many values it took to find that out.
+func (v *value) size() (size, visited int) {
+	if v.text != nil {
+		return len(v.text), 1
+	}
+	size = 2 + max(len(v.parts.values)-1, 0)
+	for i := range v.parts.values {
+		if !v.parts.list {
+			size += sizeOfQuoted(v.parts.keys[i]) + len(":")
+		}
+		more, seen := v.parts.values[i].size()
+		size, visited = size+more, visited+seen
+	}
+	return size, visited + 1
+}
+
+// appendTo writes the value as JSON.
+func (v *value) appendTo(text []byte) []byte {
+	if v.text != nil {
+		return append(text, v.text...)
+	}
+	brackets := "{}"
+	if v.parts.list {
+		brackets = "[]"
+	}
+	text = append(text, brackets[0])
+	for i := range v.parts.values {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		if !v.parts.list {
+			text = append(appendQuoted(text, v.parts.keys[i]), ':')
+		}
+		text = v.parts.values[i].appendTo(text)
+	}
+	return append(text, brackets[1])
+}
+
+func appendQuoted(text []byte, key string) []byte {
+	if !isPlain(key) {
+		return append(text, quote(key)...)
+	}
+	return append(append(append(text, '"'), key...), '"')
+}
+
+func sizeOfQuoted(key string) int {
+	if !isPlain(key) {
+		return len(quote(key))
+	}
+	return len(key) + len(`""`)
+}
+
+func quote(key string) []byte {
+	quoted, _ := json.Marshal(key) // a string is JSON
+	return quoted
+}
+
+// isPlain tells whether a text is written as it is, between quotes.
+func isPlain(text string) bool {
+	for i := range len(text) {
+		if c := text[i]; c < ' ' || c >= utf8.RuneSelf || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
+			return false
+		}
+	}
+	return true
 }
