@@ -230,7 +230,7 @@ func (b *Bootstrap) hubKnows(ctx context.Context, c *candidate, cluster string) 
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	err = hub.Get(ctx, client.ObjectKey{Name: cluster}, &clusterv1.ManagedCluster{})
-	if apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) { // which is the answer of a proxy
+	if apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) { // a proxy answers so
 		return false, nil
 	}
 	return err == nil, explain(err, c.file)
