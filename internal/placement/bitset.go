@@ -34,7 +34,7 @@ func (b bitset) clear(id int32) {
 	}
 }
 
-// setTo adds or removes.
+// setTo sets or clears a bit.
 func (b *bitset) setTo(id int32, member bool) {
 	if member {
 		b.set(id)
@@ -78,7 +78,7 @@ func (b bitset) intersects(others bitset) bool {
 	return false
 }
 
-// intersect removes all but others.
+// intersect removes all members that are not in others.
 func (b bitset) intersect(others bitset) {
 	for word := range b {
 		if word < len(others) {
@@ -89,7 +89,7 @@ func (b bitset) intersect(others bitset) {
 	}
 }
 
-// subtract removes others.
+// subtract removes all members that are in others.
 func (b bitset) subtract(others bitset) {
 	for word := range min(len(b), len(others)) {
 		b[word] &^= others[word]
@@ -106,8 +106,8 @@ func (b bitset) first() (id int32, ok bool) {
 	return 0, false
 }
 
-// sparseWord is the members of one word of a bitset. A list of them, by word, is a set that takes little for few members, and no
-// more steps than a bitset for many.
+// sparseWord is one word of a bitset that has members. A sorted list of them is a set that takes little memory for few members, and is
+// combined with a bitset word by word.
 type sparseWord struct {
 	word    int32
 	members uint64
@@ -134,21 +134,21 @@ func deleteSparse(chunks []sparseWord, id int32) []sparseWord {
 	return chunks
 }
 
-// addSparse adds members; b has a word for each.
+// addSparse adds members. The bitset must have all their words.
 func (b bitset) addSparse(chunks []sparseWord) {
 	for _, c := range chunks {
 		b[c.word] |= c.members
 	}
 }
 
-// removeSparse removes members; b has a word for each.
+// removeSparse removes members. The bitset must have all their words.
 func (b bitset) removeSparse(chunks []sparseWord) {
 	for _, c := range chunks {
 		b[c.word] &^= c.members
 	}
 }
 
-// all yields the members by id.
+// all iterates over the members by id.
 func (b bitset) all() iter.Seq[int32] {
 	return func(yield func(int32) bool) {
 		for word, members := range b {
@@ -159,4 +159,11 @@ func (b bitset) all() iter.Seq[int32] {
 			}
 		}
 	}
+}
+
+// difference returns the members that are not in others.
+func difference(members, others bitset) bitset {
+	left := slices.Clone(members)
+	left.subtract(others)
+	return left
 }

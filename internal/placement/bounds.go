@@ -12,7 +12,7 @@ import (
 	"github.com/capstan-io/capstan/internal/placement/celselector"
 )
 
-// Bounds of the lists of a Placement, beside those of package budget for what is in them. Each entry may be asked of each cluster.
+// Bounds of the lists of a Placement, as each entry may be evaluated for each cluster. Package budget has bounds for the entries.
 const (
 	maxClusterSets    = 1000
 	maxPredicates     = 100
@@ -21,7 +21,7 @@ const (
 	maxDecisionGroups = 500
 )
 
-// CheckBounds says what a Placement has more of than there may be, with the field.
+// CheckBounds returns the first list of a Placement that exceeds its bound; nil if none does.
 func CheckBounds(spec *clusterv1beta1.PlacementSpec) *Misconfiguration {
 	groups := &spec.DecisionStrategy.GroupStrategy
 	for _, list := range []struct {
@@ -48,8 +48,7 @@ func CheckBounds(spec *clusterv1beta1.PlacementSpec) *Misconfiguration {
 	return nil
 }
 
-// checkPredicates looks at all of them together: a cluster is asked about one after the other. The error goes on where spec.predicates
-// ends.
+// checkPredicates checks the bounds of all predicates together. The error continues the path spec.predicates.
 func checkPredicates(predicates []clusterv1beta1.ClusterPredicate) error {
 	var selectors []*metav1.LabelSelector
 	var expressions []string

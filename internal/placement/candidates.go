@@ -5,25 +5,25 @@ import (
 	"time"
 )
 
-// candidateSet is how the clusters stand with a class: who is a candidate, and with what score. Candidates that are open to
-// all its placements have a seat, in the order of their ids.
+// candidateSet is the cached result of filtering and scoring all clusters for an equivalence class. Clusters that are candidates of all
+// placements of the class have an index, in the order of their ids; it is the index into clusterIDs and baseScores.
 type candidateSet struct {
-	inClusterSets  bitset // members of the cluster sets
-	matched        bitset // of those, meet the predicates
-	tolerated      bitset // of those, have no taint that matters
-	noSelectIfNew  bitset // have a taint that only placements that select them already do not mind
-	preferNoSelect bitset // have a taint because of which they rank last
-	expired        bitset // open ones of which a score that matters has expired
+	inClusterSets  bitset // members of the bound cluster sets that the placements select from
+	matched        bitset // those of inClusterSets that match the predicates
+	tolerated      bitset // those of matched without a taint that keeps them out: the candidates
+	noSelectIfNew  bitset // those of matched with an untolerated NoSelectIfNew taint: candidates of placements that have selected them
+	preferNoSelect bitset // those of matched with an untolerated PreferNoSelect taint: they rank last
+	expired        bitset // candidates with an expired AddOnPlacementScore that the profile uses
 	counts         *filterCounts
 
-	ranges      resourceRanges // of open ones
+	ranges      resourceRanges // of the candidates
 	clusterIDs  []int32
-	baseScores  []int64 // by seat: the sum of weighted scores, less penalty if avoided
+	baseScores  []int64 // by index: the weighted sum of scorers, less preferNoSelectPenalty; Balance and Steady are not in it
 	ranking     ranking
-	firstByName []int32 // seats by the names of their clusters, the first ones; nil when they are not known
+	firstByName []int32 // indexes of the first candidates by name, for firstCandidates; nil when unknown
 }
 
-// filterCounts are the sizes of the sets of a standing; nil after it has changed.
+// filterCounts caches the sizes of two sets of a candidateSet. The field that has it is nil after these have changed.
 type filterCounts struct{ inClusterSets, matched int }
 
 func (cs *candidateSet) updateCounts() {
@@ -32,15 +32,17 @@ func (cs *candidateSet) updateCounts() {
 	}
 }
 
-// preferNoSelectPenalty ranks clusters with a PreferNoSelect taint behind all others. It is far above any sum of scores.
+// preferNoSelectPenalty is subtracted from the score of clusters with an untolerated PreferNoSelect taint. It is far above any sum of
+// scores, so that they rank behind all others.
 const preferNoSelectPenalty = int64(1) << 40
 
-// size is what a standing weighs, in candidates. Bitsets weigh little.
+// size is the memory that the set takes, counted in candidates. Bitsets take little and are left out.
 func (cs *candidateSet) size() int { return len(cs.clusterIDs) + len(cs.inClusterSets) }
 
 func (cs *candidateSet) indexOf(id int32) (int, bool) { return slices.BinarySearch(cs.clusterIDs, id) }
 
-// buildCandidates finds the candidates of a class as of now, and the time that changes them. Of a class that is pending there are none.
+// buildCandidates filters and scores all clusters for a class as of now. next is when a toleration or a score expires at the earliest.
+// There are no candidates while the class is pending.
 func (s *Scheduler) buildCandidates(class *equivalenceClass) (cs *candidateSet, next time.Time) {
 	s.clusters.updateRanks()
 	cs = &candidateSet{inClusterSets: class.members()}
@@ -56,7 +58,7 @@ func (s *Scheduler) buildCandidates(class *equivalenceClass) (cs *candidateSet, 
 	return cs, next
 }
 
-// filterTaints finds those of the matching clusters whose taints do not matter.
+// filterTaints classifies the matching clusters by their taints.
 func (s *Scheduler) filterTaints(cs *candidateSet, profile *profile) {
 	defer s.timed(PluginFilter, FilterTaintToleration)()
 	for id := range cs.matched.all() {
@@ -68,7 +70,7 @@ func (s *Scheduler) filterTaints(cs *candidateSet, profile *profile) {
 	}
 }
 
-// scoreCandidates gives all open candidates seats and keys anew.
+// scoreCandidates computes the index, the base score and the rank of every candidate.
 func (s *Scheduler) scoreCandidates(cs *candidateSet, profile *profile) {
 	cs.clusterIDs = slices.AppendSeq(slices.Grow(cs.clusterIDs[:0], cs.tolerated.count()), cs.tolerated.all())
 	cs.baseScores = slices.Grow(cs.baseScores[:0], len(cs.clusterIDs))[:len(cs.clusterIDs)]
@@ -83,7 +85,7 @@ func (s *Scheduler) scoreCandidates(cs *candidateSet, profile *profile) {
 	cs.ranking.reset(cs, s.clusters.nameRanks)
 }
 
-// runScorer adds the weighted scores of a source to the keys.
+// runScorer adds the weighted scores of one scorer to the base scores.
 func (s *Scheduler) runScorer(cs *candidateSet, by *scorer) {
 	defer s.timed(PluginPrioritizer, by.pluginName())()
 	for index, id := range cs.clusterIDs {
@@ -95,12 +97,12 @@ func (s *Scheduler) runScorer(cs *candidateSet, by *scorer) {
 	}
 }
 
-// filterStatus is what a member of the cluster sets is to a selection by itself.
+// filterStatus is the result of all filters for one member of the cluster sets.
 type filterStatus struct {
 	matched, tolerated, noSelectIfNew, preferNoSelect bool
 }
 
-// filter goes by what is known of CEL expressions.
+// filter runs all filters on one cluster. Results of CEL expressions are those that are known.
 func (class *equivalenceClass) filter(c *cluster, now time.Time) filterStatus {
 	matched := false
 	if class.evaluation != nil {
@@ -114,7 +116,7 @@ func (class *equivalenceClass) filter(c *cluster, now time.Time) filterStatus {
 	return class.profile.filterTaints(c, now)
 }
 
-// filterTaints is the verdict on a cluster that meets the predicates.
+// filterTaints returns the status of a cluster that matches the predicates.
 func (s *profile) filterTaints(c *cluster, now time.Time) filterStatus {
 	t := s.untoleratedTaints(c, now)
 	return filterStatus{
@@ -132,7 +134,7 @@ func (cs *candidateSet) setStatus(c *cluster, v filterStatus) {
 	cs.preferNoSelect.setTo(c.id, v.preferNoSelect)
 }
 
-// include widens the spans of the resources that matter.
+// include extends the ranges of the resources that are used.
 func (s *resourceRanges) include(c *cluster, usesResource *[len(resourceNames)]bool) {
 	for i, used := range usesResource {
 		if used {
@@ -141,25 +143,25 @@ func (s *resourceRanges) include(c *cluster, usesResource *[len(resourceNames)]b
 	}
 }
 
-// baseScore sums the scores of a cluster up.
-func (s *profile) baseScore(c *cluster, ranges *resourceRanges, avoided bool, now time.Time) (key int64, expired bool) {
+// baseScore is the weighted sum of the scores of a cluster, without Balance and Steady. expired tells whether one of them has expired.
+func (s *profile) baseScore(c *cluster, ranges *resourceRanges, preferNoSelect bool, now time.Time) (score int64, expired bool) {
 	for i := range s.scorers {
-		score, stale := s.scorers[i].score(c, ranges, now)
-		key += s.scorers[i].weight * score
+		own, stale := s.scorers[i].score(c, ranges, now)
+		score += s.scorers[i].weight * own
 		expired = expired || stale
 	}
-	return key + taintPenalty(avoided), expired
+	return score + taintPenalty(preferNoSelect), expired
 }
 
-// taintPenalty is what a PreferNoSelect taint adds to the key.
-func taintPenalty(avoided bool) int64 {
-	if avoided {
+// taintPenalty is what an untolerated PreferNoSelect taint adds to a score.
+func taintPenalty(preferNoSelect bool) int64 {
+	if preferNoSelect {
 		return -preferNoSelectPenalty
 	}
 	return 0
 }
 
-// computeRanges finds the spans of the candidates anew.
+// computeRanges computes the ranges over all candidates.
 func (s *Scheduler) computeRanges(cs *candidateSet, profile *profile) resourceRanges {
 	var ranges resourceRanges
 	for id := range cs.tolerated.all() {

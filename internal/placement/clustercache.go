@@ -17,28 +17,29 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/acceptance"
 )
 
-// cluster is what placements look at. Its object and its scores are those of the caller and never written to.
+// cluster is what the scheduler knows of a cluster. object and scores belong to the caller and are not changed.
 type cluster struct {
 	id   int32
 	name string
 	hash uint64 // of the name, for TieBreakHash
 
-	object      *clusterv1.ManagedCluster // nil while only scores or decisions name the cluster
+	object      *clusterv1.ManagedCluster // nil if there are only scores or decisions of the cluster
 	claims      labels.Set
 	allocatable [len(resourceNames)]resourceAmount
-	scores      []*clusterv1alpha1.AddOnPlacementScore // few
+	scores      []*clusterv1alpha1.AddOnPlacementScore
 }
 
-// resourceAmount is an amount that a cluster reports, or not.
+// resourceAmount is an allocatable amount; known is false if the cluster does not report it.
 type resourceAmount struct {
 	value float64
 	known bool
 }
 
-// resourceNames are what the prioritizers ResourceAllocatable… compare, by their index.
+// resourceNames are the resources that the prioritizers ResourceAllocatable… compare.
 var resourceNames = [...]corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory}
 
-// selectable clusters exist, are to stay, and have not been denied. Those that nobody has decided on are selected as the accepted ones are.
+// selectable tells whether the cluster exists, is not being deleted and was not denied. Clusters that are neither accepted nor denied are
+// selectable.
 func (c *cluster) selectable() bool {
 	return c.object != nil && c.object.DeletionTimestamp == nil && !acceptance.Denied(c.object)
 }
@@ -57,7 +58,7 @@ func (c *cluster) taints() []clusterv1.Taint {
 	return c.object.Spec.Taints
 }
 
-// update takes over what an object says.
+// update replaces the object; nil removes it.
 func (c *cluster) update(object *clusterv1.ManagedCluster) {
 	c.object, c.claims, c.allocatable = object, nil, [len(resourceNames)]resourceAmount{}
 	if object == nil {
@@ -77,7 +78,8 @@ func (c *cluster) update(object *clusterv1.ManagedCluster) {
 	}
 }
 
-// resourceAmountOf is an amount, unless it is beyond all measure: next to it, all other clusters would count for nothing.
+// resourceAmountOf converts a quantity. One that is out of any real range counts as unknown: normalized to it, the scores of all other
+// clusters would be equal.
 func resourceAmountOf(amount resource.Quantity) resourceAmount {
 	const most = 1e30
 	value := amount.AsApproximateFloat64()
@@ -111,19 +113,19 @@ func (c *cluster) setScore(name string, score *clusterv1alpha1.AddOnPlacementSco
 	c.scores = others
 }
 
-// clusterChange says which parts of a cluster an event has changed.
+// clusterChange says what an event has changed of a cluster.
 type clusterChange struct {
 	cluster    *cluster
-	old        cluster // as it was
+	old        cluster // the cluster before
 	labels     bool
 	claims     bool
 	taints     bool
 	resources  bool
-	selectable bool   // whether it is selectable
-	anyField   bool   // anything at all of the object, which is what CEL may look at
-	expiry     bool   // what it has may have expired
-	celResult  bool   // only what is known about it by CEL
-	score      string // the name of an AddOnPlacementScore
+	selectable bool   // the result of selectable
+	anyField   bool   // anything of the object: CEL expressions may read all fields
+	expiry     bool   // a toleration of one of its taints, or one of its scores
+	celResult  bool   // the result of CEL expressions, and nothing else
+	score      string // the name of an AddOnPlacementScore; empty for none
 }
 
 func diffCluster(former cluster, present *cluster) clusterChange {
@@ -139,22 +141,22 @@ func diffCluster(former cluster, present *cluster) clusterChange {
 	}
 }
 
-// topologyChanged tells whether what divides clusters into groups and topologies has changed.
+// topologyChanged tells whether labels or claims have changed, by which clusters are divided into decision groups and topologies.
 func (c clusterChange) topologyChanged() bool { return c.labels || c.claims }
 
-// clusterCache is all clusters, by id, by name and in the order of their names.
+// clusterCache has all clusters by id and by name. Ids are small numbers, which are used again, so that sets of clusters are bitsets.
 type clusterCache struct {
-	byID     []*cluster // by id; nil where an id is free
+	byID     []*cluster // nil where an id is free
 	idByName map[string]int32
 	freeIDs  []int32
 
-	sortedByName []int32 // ids by name, but for those of pending
-	nameRanks    []int32 // by id: orders like sorted
-	// unranked have no rank yet.
+	sortedByName []int32 // ids, without those of unranked
+	nameRanks    []int32 // by id: the position in sortedByName
+	// unranked are ids that updateRanks has yet to add to sortedByName.
 	unranked []int32
 }
 
-// getOrAdd returns the cluster of that name, known or not.
+// getOrAdd returns the cluster of a name, which it adds if it is new.
 func (cc *clusterCache) getOrAdd(name string) *cluster {
 	if id, known := cc.idByName[name]; known {
 		return cc.byID[id]
@@ -188,12 +190,12 @@ func (cc *clusterCache) compareName(id int32, name string) int {
 	return cmp.Compare(cc.byID[id].name, name)
 }
 
-// compareRanks orders clusters by their names, once these have ranks.
+// compareRanks orders clusters that have ranks by their names.
 func (cc *clusterCache) compareRanks(a, b int32) int {
 	return cmp.Compare(cc.nameRanks[a], cc.nameRanks[b])
 }
 
-// updateRanks gives clusters that are new their ranks. No two clusters ever change places.
+// updateRanks gives new clusters their ranks. The order of the others does not change.
 func (cc *clusterCache) updateRanks() {
 	if len(cc.unranked) == 0 {
 		return

@@ -16,10 +16,10 @@ type clusterSet struct {
 	name     string
 	object   *clusterv1beta2.ManagedClusterSet
 	selector labels.Selector
-	members  bitset // that are selectable
+	members  bitset // selectable ones only
 }
 
-// namespace holds the names of its ManagedClusterSetBindings and its placements.
+// namespace has the names of the ManagedClusterSetBindings and the placements of a namespace.
 type namespace struct {
 	bindings   map[string]struct{}
 	placements map[Key]*placement
@@ -40,8 +40,8 @@ func (s *Scheduler) forgetNamespace(name string) {
 	}
 }
 
-// SetClusterSet takes in a ManagedClusterSet that is new or has changed. One whose selector makes no sense has no
-// members.
+// SetClusterSet adds or updates a ManagedClusterSet and returns the placements that this may affect. A set whose selector is invalid has
+// no members.
 func (s *Scheduler) SetClusterSet(object *clusterv1beta2.ManagedClusterSet) []Key {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,7 +98,7 @@ func (set *clusterSet) updateMember(c *cluster) {
 
 func (set *clusterSet) hasMembers() bool { return !set.members.empty() }
 
-// updateMembership is consider for all sets, when one cluster has changed.
+// updateMembership updates the members of all sets after one cluster has changed.
 func (s *Scheduler) updateMembership(c *cluster, affected affected) {
 	for _, set := range s.sets {
 		had, was := set.hasMembers(), set.members.has(c.id)
@@ -112,7 +112,7 @@ func (s *Scheduler) updateMembership(c *cluster, affected affected) {
 	}
 }
 
-// addMisconfigured finds the misconfigured placements with a set that has members now, or none any more: they select nothing, but say why.
+// addMisconfigured adds the misconfigured placements of a set that has become empty or is not empty any more: their conditions say so.
 func (s *Scheduler) addMisconfigured(set *clusterSet, affected affected) {
 	for _, n := range s.namespaces {
 		if _, bound := n.bindings[set.name]; !bound {
@@ -126,7 +126,7 @@ func (s *Scheduler) addMisconfigured(set *clusterSet, affected affected) {
 	}
 }
 
-// DeleteClusterSet forgets a ManagedClusterSet.
+// DeleteClusterSet removes a ManagedClusterSet and returns the placements that this may affect.
 func (s *Scheduler) DeleteClusterSet(name string) []Key {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,7 +139,7 @@ func (s *Scheduler) DeleteClusterSet(name string) []Key {
 	return affected.keys()
 }
 
-// reclassifyBound gives the placements of all namespaces with a binding of that name their cluster sets anew.
+// reclassifyBound reclassifies the placements of all namespaces with a binding of a name.
 func (s *Scheduler) reclassifyBound(binding string, affected affected) {
 	for _, n := range s.namespaces {
 		if _, bound := n.bindings[binding]; bound {
@@ -149,7 +149,7 @@ func (s *Scheduler) reclassifyBound(binding string, affected affected) {
 	s.addUnmanagedBoundTo(binding, affected)
 }
 
-// addUnmanagedBoundTo is addDecidedByOthers for all namespaces with a binding of that name.
+// addUnmanagedBoundTo calls addUnmanaged for all namespaces with a binding of a name.
 func (s *Scheduler) addUnmanagedBoundTo(binding string, affected affected) {
 	for name, n := range s.namespaces {
 		if _, bound := n.bindings[binding]; bound {
@@ -158,7 +158,8 @@ func (s *Scheduler) addUnmanagedBoundTo(binding string, affected affected) {
 	}
 }
 
-// SetBinding adds or updates a ManagedClusterSetBinding. It counts by its name, whatever its condition Bound says.
+// SetBinding adds or updates a ManagedClusterSetBinding and returns the placements that this may affect. A binding counts by its name,
+// whatever its condition Bound says.
 func (s *Scheduler) SetBinding(binding *clusterv1beta2.ManagedClusterSetBinding) []Key {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -173,7 +174,7 @@ func (s *Scheduler) SetBinding(binding *clusterv1beta2.ManagedClusterSetBinding)
 	return affected.keys()
 }
 
-// DeleteBinding forgets a ManagedClusterSetBinding.
+// DeleteBinding removes a ManagedClusterSetBinding and returns the placements that this may affect.
 func (s *Scheduler) DeleteBinding(key Key) []Key {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -189,10 +190,11 @@ func (s *Scheduler) DeleteBinding(key Key) []Key {
 	return affected.keys()
 }
 
-// reclassify finds the placements of a namespace that now have other cluster sets, or another reason to have none.
+// reclassify adds the placements of a namespace whose cluster sets have changed to affected, and those whose reason to have none may have
+// changed.
 func (s *Scheduler) reclassify(n *namespace, affected affected) {
 	for _, p := range n.placements {
-		if p.spec == nil { // it selects nothing, but says why
+		if p.spec == nil { // its condition says whether it has cluster sets
 			affected.add(p)
 			continue
 		}
@@ -204,7 +206,7 @@ func (s *Scheduler) reclassify(n *namespace, affected affected) {
 	}
 }
 
-// boundSets returns the sets that bindings of the namespace lead to, by name.
+// boundSets returns the existing sets that the namespace has bindings for, by name.
 func (s *Scheduler) boundSets(n *namespace) []*clusterSet {
 	if n == nil {
 		return nil
@@ -218,7 +220,7 @@ func (s *Scheduler) boundSets(n *namespace) []*clusterSet {
 	return sets
 }
 
-// filterSets returns those of the sets that a placement wants.
+// filterSets returns the sets with wanted names; all if no names are wanted.
 func filterSets(sets []*clusterSet, wanted []string) []*clusterSet {
 	if len(wanted) == 0 {
 		return sets

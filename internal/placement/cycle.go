@@ -5,11 +5,11 @@ import (
 	"slices"
 )
 
-// candidate is a candidate and its total score, less penalty if it is avoided.
+// candidate is a candidate with its total score, less preferNoSelectPenalty if it has such a taint.
 type candidate struct {
 	id       int32
 	score    int64
-	tieBreak uint64 // the lower goes first
+	tieBreak uint64 // orders equal scores, the lowest first
 }
 
 func (p candidate) before(other candidate) bool { return compareCandidates(p, other) < 0 }
@@ -21,7 +21,7 @@ func compareCandidates(a, b candidate) int {
 	return cmp.Compare(a.tieBreak, b.tieBreak)
 }
 
-// cycleBuffers is memory that schedules use one after the other.
+// cycleBuffers is memory that scheduling cycles use one after the other, so that they do not allocate.
 type cycleBuffers struct {
 	selected      []candidate
 	previous      []int32
@@ -32,19 +32,19 @@ type cycleBuffers struct {
 	ends          []int
 }
 
-// cycle is one placement picking from the standing of its class.
+// cycle is a scheduling cycle: the selection of clusters for one placement out of the candidates of its class.
 type cycle struct {
 	*Scheduler
 	candidates    *candidateSet
 	spec          *parsedSpec
 	hash          uint64
 	decided       bitset
-	noSelectIfNew []int32         // the candidates among decided that are not open to others
-	previous      []int32         // the candidates among decided, open ones and others
-	ranges        *resourceRanges // of the candidates of this placement
+	noSelectIfNew []int32         // selected clusters that are candidates of this placement only, because of a NoSelectIfNew taint
+	previous      []int32         // selected clusters that are still candidates, including those of noSelectIfNew
+	ranges        *resourceRanges // of all candidates of this placement
 	balance       balanceTerm
 
-	spreadReasons map[int32]*spreadConstraint // why clusters are selected that rank too low
+	spreadReasons map[int32]*spreadConstraint // the constraint because of which a cluster was selected before higher ones
 }
 
 func (s *Scheduler) newCycle(cs *candidateSet, p *placement) *cycle {
@@ -67,7 +67,7 @@ func (s *Scheduler) newCycle(cs *candidateSet, p *placement) *cycle {
 	return c
 }
 
-// covers tells whether a candidate that only this placement has leaves the scores of the others as they are.
+// covers tells whether a candidate of this placement only leaves the ranges of the class as they are.
 func (c *cycle) covers(id int32) bool {
 	for i, used := range c.spec.profile.usesResource {
 		if used && !c.candidates.ranges[i].covers(c.clusters.byID[id].allocatable[i]) {
@@ -77,7 +77,7 @@ func (c *cycle) covers(id int32) bool {
 	return true
 }
 
-// extendRanges takes the candidates that only this placement has into the spans.
+// extendRanges includes the candidates of this placement only in the ranges.
 func (c *cycle) extendRanges() {
 	ranges := c.candidates.ranges
 	for _, id := range c.noSelectIfNew {
@@ -86,10 +86,10 @@ func (c *cycle) extendRanges() {
 	c.ranges = &ranges
 }
 
-// hasOwnRanges contests have other scores than their class.
+// hasOwnRanges tells whether the placement has other ranges, and so other base scores, than its class.
 func (c *cycle) hasOwnRanges() bool { return c.ranges != &c.candidates.ranges }
 
-// candidateCount is how many there are.
+// candidateCount is the number of candidates.
 func (c *cycle) candidateCount() int { return len(c.candidates.clusterIDs) + len(c.noSelectIfNew) }
 
 // selectClusters returns the clusters to select, in no order.
@@ -109,45 +109,45 @@ func (c *cycle) selectClusters() []candidate {
 	return c.mergeBuckets(n)
 }
 
-// allCandidates returns all candidates of the placement, in no order.
+// allCandidates returns all candidates with their total scores, in no order.
 func (c *cycle) allCandidates() []candidate {
-	picks := c.buffers.candidates[:0]
+	candidates := c.buffers.candidates[:0]
 	for index := range c.candidates.clusterIDs {
-		picks = append(picks, c.candidateAt(index))
+		candidates = append(candidates, c.candidateAt(index))
 	}
 	for _, id := range c.noSelectIfNew {
-		picks = append(picks, c.newCandidate(id, c.baseScore(id)))
+		candidates = append(candidates, c.newCandidate(id, c.baseScore(id)))
 	}
-	c.buffers.candidates = picks
-	return picks
+	c.buffers.candidates = candidates
+	return candidates
 }
 
-// candidateAt is the total of the candidate with a seat.
+// candidateAt returns the candidate of an index.
 func (c *cycle) candidateAt(index int) candidate {
-	id, key := c.candidates.clusterIDs[index], c.candidates.baseScores[index]
+	id, baseScore := c.candidates.clusterIDs[index], c.candidates.baseScores[index]
 	if c.hasOwnRanges() {
-		key, _ = c.spec.profile.baseScore(c.clusters.byID[id], c.ranges, c.candidates.preferNoSelect.has(id), c.now)
+		baseScore, _ = c.spec.profile.baseScore(c.clusters.byID[id], c.ranges, c.candidates.preferNoSelect.has(id), c.now)
 	}
-	return c.newCandidate(id, key)
+	return c.newCandidate(id, baseScore)
 }
 
-// baseScore is what a candidate scores by itself.
+// baseScore returns the score of a candidate without Balance and Steady.
 func (c *cycle) baseScore(id int32) int64 {
 	if !c.hasOwnRanges() {
 		if index, found := c.candidates.indexOf(id); found {
 			return c.candidates.baseScores[index]
 		}
 	}
-	key, _ := c.spec.profile.baseScore(c.clusters.byID[id], c.ranges, c.candidates.preferNoSelect.has(id), c.now)
-	return key
+	baseScore, _ := c.spec.profile.baseScore(c.clusters.byID[id], c.ranges, c.candidates.preferNoSelect.has(id), c.now)
+	return baseScore
 }
 
-// newCandidate adds Balance and Steady to the key of a cluster.
-func (c *cycle) newCandidate(id int32, key int64) candidate {
-	return candidate{id: id, score: key + c.balance.score(c.otherDecisions(id)) + c.steadyScore(id), tieBreak: c.tieBreak(id)}
+// newCandidate adds Balance and Steady to the base score of a cluster.
+func (c *cycle) newCandidate(id int32, baseScore int64) candidate {
+	return candidate{id: id, score: baseScore + c.balance.score(c.otherDecisions(id)) + c.steadyScore(id), tieBreak: c.tieBreak(id)}
 }
 
-// otherDecisions is how many decisions of other placements a cluster has.
+// otherDecisions counts the decisions of other placements for a cluster.
 func (c *cycle) otherDecisions(id int32) int32 {
 	if c.decided.has(id) {
 		return c.decisionCounts.of(id) - 1
@@ -174,7 +174,7 @@ func (c *cycle) nameTieBreak(id int32) uint64 {
 	return uint64(c.clusters.nameRanks[id]) //nolint:gosec // ranks count from 0
 }
 
-// mix spreads the bits of a hash over all of it.
+// mix is the finalizer of MurmurHash3: it spreads the bits of a hash over all of it.
 func mix(x uint64) uint64 {
 	x ^= x >> 33
 	x *= 0xff51afd7ed558ccd
@@ -183,7 +183,7 @@ func mix(x uint64) uint64 {
 	return x ^ x>>33
 }
 
-// bucketCursor walks down a stack of the board.
+// bucketCursor iterates over the candidates of a bucket.
 type bucketCursor struct {
 	candidate
 	bucket, position int
@@ -191,46 +191,46 @@ type bucketCursor struct {
 
 func cursorBefore(a, b bucketCursor) bool { return a.before(b.candidate) }
 
-// mergeBuckets picks the n best of the stacks of the board and of the clusters that the placement has selected already, whose
-// scores are its own.
+// mergeBuckets selects the n best candidates: it merges the buckets of the ranking with the clusters that are selected already, whose
+// scores are computed one by one because of Steady.
 func (c *cycle) mergeBuckets(n int) []candidate {
 	c.candidates.ranking.syncBuckets(c.candidates, &c.decisionCounts, c.clusters.nameRanks)
-	own := c.buffers.candidates[:0]
+	previous := c.buffers.candidates[:0]
 	for _, id := range c.previous {
-		own = append(own, c.newCandidate(id, c.baseScore(id)))
+		previous = append(previous, c.newCandidate(id, c.baseScore(id)))
 	}
-	slices.SortFunc(own, compareCandidates)
+	slices.SortFunc(previous, compareCandidates)
 	cursors := c.buffers.cursors[:0]
 	for bucket := range c.candidates.ranking.buckets {
 		next := bucketCursor{bucket: bucket, position: -1}
-		if !c.advance(&next) || (len(own) >= n && own[n-1].before(next.candidate)) {
-			continue // the placement has enough that are better
+		if !c.advance(&next) || (len(previous) >= n && previous[n-1].before(next.candidate)) {
+			continue // the clusters selected already are better than all of the bucket
 		}
 		cursors = append(cursors, next)
 	}
 	heapify(cursors, cursorBefore)
-	picks := c.buffers.selected[:0]
-	for taken := 0; len(picks) < n; {
-		if taken < len(own) && (len(cursors) == 0 || own[taken].before(cursors[0].candidate)) {
-			picks = append(picks, own[taken])
+	selected := c.buffers.selected[:0]
+	for taken := 0; len(selected) < n; {
+		if taken < len(previous) && (len(cursors) == 0 || previous[taken].before(cursors[0].candidate)) {
+			selected = append(selected, previous[taken])
 			taken++
 			continue
 		}
 		if len(cursors) == 0 {
 			break
 		}
-		picks = append(picks, cursors[0].candidate)
+		selected = append(selected, cursors[0].candidate)
 		if !c.advance(&cursors[0]) {
 			cursors[0] = cursors[len(cursors)-1]
 			cursors = cursors[:len(cursors)-1]
 		}
 		siftDown(cursors, 0, cursorBefore)
 	}
-	c.buffers.candidates, c.buffers.cursors, c.buffers.selected = own, cursors, picks
-	return picks
+	c.buffers.candidates, c.buffers.cursors, c.buffers.selected = previous, cursors, selected
+	return selected
 }
 
-// advance moves a cursor to the next cluster that is not selected already.
+// advance moves a cursor to the next cluster that is not selected yet. It reports false at the end of the bucket.
 func (c *cycle) advance(at *bucketCursor) bool {
 	bucket := &c.candidates.ranking.buckets[at.bucket]
 	for at.position++; at.position < len(bucket.candidates); at.position++ {
@@ -243,24 +243,24 @@ func (c *cycle) advance(at *bucketCursor) bool {
 	return false
 }
 
-// topN returns the n first of the picks, in no order. It reorders picks.
-func topN(picks []candidate, n int) []candidate {
-	if n >= len(picks) {
-		return picks
+// topN returns the n best candidates, in no order. It reorders its argument.
+func topN(candidates []candidate, n int) []candidate {
+	if n >= len(candidates) {
+		return candidates
 	}
 	after := func(a, b candidate) bool { return b.before(a) }
-	chosen := picks[:n]
-	heapify(chosen, after) // the worst of them is on top
-	for _, candidate := range picks[n:] {
-		if candidate.before(chosen[0]) {
-			chosen[0] = candidate
-			siftDown(chosen, 0, after)
+	top := candidates[:n]
+	heapify(top, after) // the worst of them is the root
+	for _, candidate := range candidates[n:] {
+		if candidate.before(top[0]) {
+			top[0] = candidate
+			siftDown(top, 0, after)
 		}
 	}
-	return chosen
+	return top
 }
 
-// heapify makes a heap, with what goes before all others on top. container/heap would allocate at each step.
+// heapify makes a heap whose root is before all others. container/heap would allocate at each step.
 func heapify[T any](heap []T, before func(a, b T) bool) {
 	for i := len(heap)/2 - 1; i >= 0; i-- {
 		siftDown(heap, i, before)

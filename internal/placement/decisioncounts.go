@@ -1,80 +1,79 @@
 package placement
 
-// decisionCounts counts the decisions for each cluster, of all placements of all namespaces.
+// decisionCounts counts the decisions for each cluster, of all placements in all namespaces.
 type decisionCounts struct {
 	counts       []int32 // by cluster id
-	clustersWith []int32 // by count, from 1: how many clusters have it
+	clustersWith []int32 // by count, from 1: number of clusters with that count
 	max          int32
 
-	// changes are the clusters whose counts changed, the latest last, for boards to catch up with; dropped is how many
-	// came before them.
+	// changes are the clusters whose counts changed, the latest last, by which rankings are kept up to date. droppedChanges is how
+	// many were removed from its front.
 	changes        []int32
 	droppedChanges int
 }
 
-// maxChanges bounds moves. A board that is further behind is rather built anew.
+// maxChanges bounds the length of changes. A ranking that is further behind is built again.
 const maxChanges = 1 << 14
 
-func (l *decisionCounts) add(id, by int32) {
-	for int(id) >= len(l.counts) {
-		l.counts = append(l.counts, 0)
+func (counts *decisionCounts) add(id, by int32) {
+	for int(id) >= len(counts.counts) {
+		counts.counts = append(counts.counts, 0)
 	}
-	from := l.counts[id]
+	from := counts.counts[id]
 	to := from + by
-	l.counts[id] = to
-	for int(to) >= len(l.clustersWith) {
-		l.clustersWith = append(l.clustersWith, 0)
+	counts.counts[id] = to
+	for int(to) >= len(counts.clustersWith) {
+		counts.clustersWith = append(counts.clustersWith, 0)
 	}
-	l.clustersWith[to]++
-	l.clustersWith[from]--
-	l.max = max(l.max, to)
-	for l.max > 0 && l.clustersWith[l.max] == 0 {
-		l.max--
+	counts.clustersWith[to]++
+	counts.clustersWith[from]--
+	counts.max = max(counts.max, to)
+	for counts.max > 0 && counts.clustersWith[counts.max] == 0 {
+		counts.max--
 	}
-	if len(l.changes) == maxChanges {
-		l.droppedChanges += maxChanges / 2
-		l.changes = append(l.changes[:0], l.changes[maxChanges/2:]...)
+	if len(counts.changes) == maxChanges {
+		counts.droppedChanges += maxChanges / 2
+		counts.changes = append(counts.changes[:0], counts.changes[maxChanges/2:]...)
 	}
-	l.changes = append(l.changes, id)
+	counts.changes = append(counts.changes, id)
 }
 
-func (l *decisionCounts) of(id int32) int32 {
-	if int(id) >= len(l.counts) {
+func (counts *decisionCounts) of(id int32) int32 {
+	if int(id) >= len(counts.counts) {
 		return 0
 	}
-	return l.counts[id]
+	return counts.counts[id]
 }
 
-// position is the position in the moves that is up to date.
-func (l *decisionCounts) position() int { return l.droppedChanges + len(l.changes) }
+// position is the position behind the last change.
+func (counts *decisionCounts) position() int { return counts.droppedChanges + len(counts.changes) }
 
-// changesSince returns the clusters that moved after a position, and whether all of them are still known.
-func (l *decisionCounts) changesSince(position int) ([]int32, bool) {
-	if position < l.droppedChanges {
+// changesSince returns the clusters whose counts changed after a position. It reports false if some were dropped.
+func (counts *decisionCounts) changesSince(position int) ([]int32, bool) {
+	if position < counts.droppedChanges {
 		return nil, false
 	}
-	return l.changes[position-l.droppedChanges:], true
+	return counts.changes[position-counts.droppedChanges:], true
 }
 
-// maxWithout is the highest count when the decisions of one placement, for those clusters, are left out.
-func (l *decisionCounts) maxWithout(decided []int32) int32 {
-	if l.max == 0 || int(l.clustersWith[l.max]) > len(decided) {
-		return l.max
+// maxWithout is the highest count without the decisions of one placement, which are for those clusters.
+func (counts *decisionCounts) maxWithout(decided []int32) int32 {
+	if counts.max == 0 || int(counts.clustersWith[counts.max]) > len(decided) {
+		return counts.max
 	}
-	others := l.clustersWith[l.max]
+	others := counts.clustersWith[counts.max]
 	for _, id := range decided {
-		if l.of(id) == l.max {
+		if counts.of(id) == counts.max {
 			others--
 		}
 	}
 	if others == 0 {
-		return l.max - 1 // they are one lower each without the placement, and nobody is higher
+		return counts.max - 1 // without the placement, each is one lower
 	}
-	return l.max
+	return counts.max
 }
 
-// balanceScore is the score of a cluster with that many decisions when the most of any cluster is highest: 100 for
-// none, -100 for the most.
+// balanceScore is the score of Balance: 100 for a cluster without decisions, -100 for one with the highest count.
 func balanceScore(count, highest int32) int64 {
 	if count == 0 || highest == 0 {
 		return 100

@@ -7,23 +7,24 @@ import (
 	"time"
 )
 
-// equivalenceClass is the placements of equal cluster sets and selection. They have the same candidates, with the same scores but
-// for Balance and Steady.
+// equivalenceClass is the placements with the same cluster sets and the same profile. They have the same candidates with the same base
+// scores, which are computed once for all of them; only Balance and Steady differ. Placements with CEL expressions share a class only
+// within a namespace, as the costs of the expressions are accounted to the namespace.
 type equivalenceClass struct {
 	key        string
-	namespace  string // of the placements, if there are CEL expressions: what these cost is its own
+	namespace  string // of the placements, if they have CEL expressions
 	sets       []*clusterSet
 	profile    *profile
 	placements map[Key]*placement
 
-	candidates *candidateSet  // nil until it is needed
-	evaluation *celEvaluation // nil without CEL expressions, and until it is needed
-	asOf       time.Time      // the time for which standing holds
-	nextChange time.Time      // when time changes something, at the earliest; zero is never
-	lastUse    int64          // when a placement was last scheduled, for evicting
+	candidates *candidateSet  // nil until a placement is scheduled
+	evaluation *celEvaluation // nil without CEL expressions, and until a placement is scheduled
+	asOf       time.Time      // the time for which candidates hold
+	nextChange time.Time      // when a toleration or score expires at the earliest; zero is never
+	lastUse    int64          // the useCount at which a placement was last scheduled, for evict
 }
 
-// classify puts a placement into the class of its cluster sets and selection.
+// classify moves a placement to the class of its cluster sets and profile.
 func (s *Scheduler) classify(p *placement, n *namespace) {
 	sets := filterSets(s.boundSets(n), p.object.Spec.ClusterSets)
 	if len(sets) == 0 {
@@ -75,7 +76,7 @@ func (s *Scheduler) leaveClass(p *placement) {
 	}
 }
 
-// dropCandidates forgets the standing of a class. It is built anew when it is needed.
+// dropCandidates discards the candidates of a class. They are computed again when a placement is scheduled.
 func (s *Scheduler) dropCandidates(class *equivalenceClass) {
 	if class.candidates != nil {
 		s.cachedCandidates -= class.candidates.size()
@@ -83,7 +84,7 @@ func (s *Scheduler) dropCandidates(class *equivalenceClass) {
 	}
 }
 
-// dropClassesOf drops the classes of a set of which many members have changed.
+// dropClassesOf discards the candidates of the classes with a cluster set, after its selector has changed.
 func (s *Scheduler) dropClassesOf(set *clusterSet, affected affected) {
 	for _, class := range s.classes {
 		if slices.Contains(class.sets, set) {
@@ -94,8 +95,8 @@ func (s *Scheduler) dropClassesOf(set *clusterSet, affected affected) {
 	}
 }
 
-// evaluateNewMembers has placements wait until members were looked at that have come with a change of the cluster sets. What cost too
-// much is tried again: fewer clusters may be left.
+// evaluateNewMembers lets the placements of a class wait until the CEL expressions were evaluated for clusters that are new to the
+// cluster sets. Expressions that exceeded the budget are evaluated again: there may be fewer clusters now.
 func (class *equivalenceClass) evaluateNewMembers() {
 	switch e := class.evaluation; {
 	case e == nil:
@@ -122,7 +123,7 @@ func (class *equivalenceClass) has(c *cluster) bool {
 	return false
 }
 
-// candidatesOf returns the standing of a class, which it builds when there is none.
+// candidatesOf returns the candidates of a class, which it computes if they are not cached.
 func (s *Scheduler) candidatesOf(class *equivalenceClass) *candidateSet {
 	s.useCount++
 	class.lastUse = s.useCount
@@ -138,7 +139,7 @@ func (s *Scheduler) candidatesOf(class *equivalenceClass) *candidateSet {
 	return class.candidates
 }
 
-// evict drops the classes that were not used for longest, to a quarter below the limit so that it is rarely needed.
+// evict discards the candidates of the least recently used classes, down to three quarters of the limit so that it rarely runs.
 func (s *Scheduler) evict(but *equivalenceClass) {
 	if s.cachedCandidates <= s.options.CachedCandidates {
 		return
@@ -158,5 +159,5 @@ func (s *Scheduler) evict(but *equivalenceClass) {
 	}
 }
 
-// scheduleAdvance makes sure that Advance looks at the classes at a time.
+// scheduleAdvance makes Advance look at the classes at a time.
 func (s *Scheduler) scheduleAdvance(at time.Time) { s.nextAdvance = earliest(s.nextAdvance, at) }

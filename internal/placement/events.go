@@ -8,14 +8,14 @@ import (
 	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
 )
 
-// SetCluster takes in a ManagedCluster that is new or has changed.
+// SetCluster adds or updates a ManagedCluster and returns the placements that this may affect.
 func (s *Scheduler) SetCluster(object *clusterv1.ManagedCluster) []Key {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.updateCluster(s.clusters.getOrAdd(object.Name), object)
 }
 
-// DeleteCluster forgets a ManagedCluster.
+// DeleteCluster removes a ManagedCluster and returns the placements that this may affect.
 func (s *Scheduler) DeleteCluster(name string) []Key {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,14 +53,15 @@ func (s *Scheduler) updateCluster(c *cluster, object *clusterv1.ManagedCluster) 
 	return affected.keys()
 }
 
-// removeIfUnused frees the id of a cluster when no object, score or decision names it.
+// removeIfUnused frees the id of a cluster without an object, scores and decisions.
 func (s *Scheduler) removeIfUnused(c *cluster) {
 	if c.object == nil && len(c.scores) == 0 && s.decisionCounts.of(c.id) == 0 {
 		s.clusters.remove(c)
 	}
 }
 
-// SetScore takes in an AddOnPlacementScore, of the cluster whose namespace it is in.
+// SetScore adds or updates an AddOnPlacementScore, which belongs to the cluster of its namespace, and returns the placements that this
+// may affect.
 func (s *Scheduler) SetScore(object *clusterv1alpha1.AddOnPlacementScore) []Key {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -70,7 +71,7 @@ func (s *Scheduler) SetScore(object *clusterv1alpha1.AddOnPlacementScore) []Key 
 	return s.updateScore(former, c, object.Name)
 }
 
-// DeleteScore forgets an AddOnPlacementScore.
+// DeleteScore removes an AddOnPlacementScore and returns the placements that this may affect.
 func (s *Scheduler) DeleteScore(key Key) []Key {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,7 +101,7 @@ func (s *Scheduler) updateClasses(change clusterChange, affected affected) {
 	}
 }
 
-// affects tells whether a selection looks at what has changed.
+// affects tells whether a profile reads what has changed.
 func (change *clusterChange) affects(profile *profile) bool {
 	switch {
 	case change.labels, change.claims, change.taints, change.selectable:
@@ -111,8 +112,8 @@ func (change *clusterChange) affects(profile *profile) bool {
 	return (change.anyField && profile.cel) || (change.resources && slices.Contains(profile.usesResource[:], true))
 }
 
-// Advance lets time go on to now, which must not lie before the last one, and returns the placements that this may
-// change: those for which a toleration or a score has expired.
+// Advance sets the time of the scheduler, which must not go back, and returns the placements that this may affect: those for which a
+// toleration or a score has expired.
 func (s *Scheduler) Advance(now time.Time) []Key {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,14 +135,14 @@ func (s *Scheduler) Advance(now time.Time) []Key {
 	return affected.keys()
 }
 
-// NextAdvance is when Advance is due: never, when it is zero. Before, it need not be called.
+// NextAdvance is when Advance has an effect at the earliest; zero is never.
 func (s *Scheduler) NextAdvance() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.nextAdvance
 }
 
-// expire reassesses the clusters of a class for which time has changed something.
+// expire updates the clusters of a class for which a toleration or a score has expired.
 func (s *Scheduler) expire(class *equivalenceClass, affected affected) {
 	since := class.asOf
 	class.asOf, class.nextChange = s.now, time.Time{}
@@ -163,7 +164,7 @@ func (s *Scheduler) expire(class *equivalenceClass, affected affected) {
 	}
 }
 
-// expireEvaluation takes in for which clusters of a class time has changed something.
+// expireEvaluation updates the CEL results of the clusters of a class for which a score has expired.
 func (s *Scheduler) expireEvaluation(class *equivalenceClass, since time.Time) {
 	if class.evaluation == nil {
 		return

@@ -2,7 +2,8 @@ package placement
 
 import "time"
 
-// filterPredicates finds the members of the cluster sets that meet the predicates, and when time changes that.
+// filterPredicates finds the members of the cluster sets that match the predicates. next is when a toleration or a score expires at the
+// earliest.
 func (s *Scheduler) filterPredicates(cs *candidateSet, profile *profile) (next time.Time) {
 	defer s.timed(PluginFilter, FilterPredicate)()
 	considered := s.preFilter(cs, profile)
@@ -15,7 +16,7 @@ func (s *Scheduler) filterPredicates(cs *candidateSet, profile *profile) (next t
 	return next
 }
 
-// preFilter leaves out members of the cluster sets that the indexes tell do not match.
+// preFilter returns the members of the cluster sets without those that cannot match according to the indexes.
 func (s *Scheduler) preFilter(cs *candidateSet, profile *profile) bitset {
 	lists, ok := profile.preFilter(s.byLabel, s.byClaim, cs.inClusterSets.count())
 	if !ok {

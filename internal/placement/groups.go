@@ -6,18 +6,18 @@ import (
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 )
 
-// groups divides the selected clusters: those of the named groups first, a cluster going to the first that
-// matches it, then the rest. Each is cut to size in the order of sortBy. The index of a group is its place. Picks are
-// in the order of the groups then.
-func (c *cycle) groups(picks []candidate) []Group {
+// groups divides the selected clusters into decision groups: first the named ones, then the rest. A cluster is in the first group whose
+// selector matches it. Clusters are in the order of sortBy, and groups larger than clustersPerDecisionGroup are split. The argument is
+// reordered to be in the order of the groups.
+func (c *cycle) groups(selected []candidate) []Group {
 	if c.spec.sortByScore {
-		slices.SortFunc(picks, compareCandidates)
+		slices.SortFunc(selected, compareCandidates)
 	} else {
-		slices.SortFunc(picks, func(a, b candidate) int { return c.clusters.compareRanks(a.id, b.id) })
+		slices.SortFunc(selected, func(a, b candidate) int { return c.clusters.compareRanks(a.id, b.id) })
 	}
-	size := c.spec.clustersPerGroup.of(len(picks))
+	size := c.spec.clustersPerGroup.of(len(selected))
 	var groups []Group
-	rest := picks
+	rest := selected
 	for i := range c.spec.groups {
 		n := c.partition(rest, &c.spec.groups[i])
 		groups, rest = c.appendGroups(groups, c.spec.groups[i].name, rest[:n], size), rest[n:]
@@ -29,18 +29,19 @@ func (c *cycle) groups(picks []candidate) []Group {
 	return groups
 }
 
-// partition moves the picks that a rule matches before the others, and returns how many they are. Both stay in their order.
-func (c *cycle) partition(picks []candidate, rule *groupSelector) int {
-	members := picks[:0]
+// partition moves the clusters that a group selector matches to the front, and returns how many they are. The order among them, and among
+// the rest, stays.
+func (c *cycle) partition(selected []candidate, rule *groupSelector) int {
+	members := selected[:0]
 	var others []candidate
-	for _, pick := range picks {
-		if rule.match(c.clusters.byID[pick.id], c.now, nil) == nil {
-			members = append(members, pick)
+	for _, candidate := range selected {
+		if rule.match(c.clusters.byID[candidate.id], c.now, nil) == nil {
+			members = append(members, candidate)
 		} else {
-			others = append(others, pick)
+			others = append(others, candidate)
 		}
 	}
-	copy(picks[len(members):], others)
+	copy(selected[len(members):], others)
 	return len(members)
 }
 
@@ -51,18 +52,19 @@ func (c *cycle) appendGroups(groups []Group, name string, members []candidate, s
 	return groups
 }
 
-// decisions share the memory of one text of all their reasons: a garbage collector minds one string less than hundreds.
-func (c *cycle) decisions(picks []candidate) []clusterv1beta1.ClusterDecision {
+// decisions returns the decisions of a group. All their reasons are slices of one string, which costs less to allocate than a string
+// each.
+func (c *cycle) decisions(selected []candidate) []clusterv1beta1.ClusterDecision {
 	text := c.buffers.text[:0]
-	decisions := make([]clusterv1beta1.ClusterDecision, len(picks))
+	decisions := make([]clusterv1beta1.ClusterDecision, len(selected))
 	ends := c.buffers.ends[:0]
-	for i, pick := range picks {
-		scored := c.clusterScore(pick)
+	for i, candidate := range selected {
+		scored := c.clusterScore(candidate)
 		decisions[i].ClusterName = scored.ClusterName
-		if c.spec.sortByScore { // some readers take all fields for text, among them the ApplicationSets of Argo CD 2
+		if c.spec.sortByScore { // ApplicationSets of Argo CD 2 fail on a number
 			decisions[i].Score = scored.Score
 		}
-		text = c.appendReason(text, pick, scored.Score)
+		text = c.appendReason(text, candidate, scored.Score)
 		ends = append(ends, len(text))
 	}
 	reasons, start := string(text), 0

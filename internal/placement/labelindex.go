@@ -5,7 +5,7 @@ import (
 	operator "k8s.io/apimachinery/pkg/selection"
 )
 
-// labelIndex finds the clusters with a label or a claim, so that a selective predicate is not tried on the whole fleet.
+// labelIndex has the clusters of each label or claim and value, so that a selective predicate is not evaluated for the whole fleet.
 type labelIndex map[string]map[string][]int32
 
 // update moves a cluster from its former labels to its present ones.
@@ -50,8 +50,8 @@ func (x labelIndex) remove(id int32, key, value string) {
 	}
 }
 
-// lookup returns the shortest lists of clusters outside of which the selector matches none. It reports false when no
-// requirement of the selector narrows anything down.
+// lookup returns lists of clusters that include all that the selector matches; size is how many these are. It chooses the requirement
+// with the fewest. It reports false if no requirement is a comparison with values.
 func (x labelIndex) lookup(selector labels.Selector) (lists [][]int32, size int, ok bool) {
 	requirements, _ := selector.Requirements()
 	for _, requirement := range requirements {

@@ -6,7 +6,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/text"
 )
 
-// Parts of a placement that can make no sense, as conditions name them.
+// Parts of a Placement, as the condition PlacementMisconfigured names them.
 const (
 	partPlacement   = "Placement"
 	partPredicate   = "Predicate"
@@ -16,11 +16,11 @@ const (
 	partGroups      = "DecisionGroups"
 )
 
-// Misconfiguration is why a Placement makes no sense. It keeps the decisions it has.
+// Misconfiguration is why the spec of a Placement is invalid. The Placement keeps its decisions.
 type Misconfiguration struct {
-	// Part of the scheduler that it makes no sense to.
+	// Part of the Placement that is invalid.
 	Part string
-	// Reason names the field, its value, and what would be right.
+	// Reason names the field, its value and what is accepted.
 	Reason string
 }
 
@@ -31,10 +31,10 @@ func misconfigured(part, format string, args ...any) *Misconfiguration {
 	return &Misconfiguration{Part: part, Reason: text.Message(fmt.Sprintf(format, args...))}
 }
 
-// overBudget is that of CEL expressions that cost more than celBudget. It stays until somebody changes a spec or the cluster sets,
-// whatever becomes of the clusters one by one: to find out whether it still holds would cost as much again.
+// overBudget is the misconfiguration of CEL expressions that exceed celBudget. It stays until a spec, a binding or the selector of a
+// cluster set changes. Changes of single clusters do not end it: to evaluate the expressions again would cost as much again.
 func (s *Scheduler) overBudget() *Misconfiguration {
 	return misconfigured(partPredicate,
 		"spec.predicates: the celExpressions cost more than %d for all clusters of the bound ManagedClusterSets together; "+
-			"use fewer or simpler ones, or a labelSelector beside them that leaves fewer clusters", s.celBudget)
+			"use fewer or simpler ones, or a additional labelSelector that leaves fewer clusters", s.celBudget)
 }

@@ -8,8 +8,8 @@ import (
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 )
 
-// SetPlacement takes in a Placement that is new or has changed. A change of its status is no change; one that is being
-// deleted is as good as gone.
+// SetPlacement adds or updates a Placement and returns the placements that this may affect. A changed status has no effect. A placement
+// that is being deleted is removed.
 func (s *Scheduler) SetPlacement(object *clusterv1beta1.Placement) []Key {
 	precompile(&object.Spec)
 	s.mu.Lock()
@@ -17,7 +17,7 @@ func (s *Scheduler) SetPlacement(object *clusterv1beta1.Placement) []Key {
 	key := keyOf(object)
 	p := s.placements[key]
 	if p != nil && p.object.UID != object.UID {
-		s.remove(p) // another one of the same name has no decisions yet
+		s.remove(p) // the new one was created after the old one was deleted, and has no decisions yet
 		p = nil
 	}
 	if object.DeletionTimestamp != nil {
@@ -34,13 +34,13 @@ func (s *Scheduler) SetPlacement(object *clusterv1beta1.Placement) []Key {
 	} else if sameSpec(p.object, object) {
 		disabled, generation := p.disabled, p.object.Generation
 		p.update(object)
-		// Of a spec that only says the same in other words, the status is still to say that it was observed.
+		// An equal spec may have a new generation, which the conditions have to show as observed.
 		if disabled != p.disabled || generation != object.Generation {
 			return []Key{key}
 		}
 		return nil
 	}
-	changed := p.object != nil // it is not new
+	changed := p.object != nil // else it is new
 	p.update(object)
 	s.reparse(p)
 	affected := affected{key: {}}
@@ -50,7 +50,7 @@ func (s *Scheduler) SetPlacement(object *clusterv1beta1.Placement) []Key {
 	return affected.keys()
 }
 
-// retryOverBudget has the CEL expressions of a class evaluated again that cost too much when they last were.
+// retryOverBudget lets the CEL expressions of a class be evaluated again if they exceeded the budget.
 func (s *Scheduler) retryOverBudget(class *equivalenceClass, affected affected) {
 	if class.overBudget() {
 		s.dropCandidates(class)
@@ -73,7 +73,7 @@ func sameSpec(a, b *clusterv1beta1.Placement) bool {
 	return equality.Semantic.DeepEqual(&a.Spec, &b.Spec)
 }
 
-// reparse parses the spec of a placement, and gives it its class.
+// reparse parses the spec of a placement and classifies the placement.
 func (s *Scheduler) reparse(p *placement) {
 	former := p.spec
 	p.spec, p.misconfiguration = parseSpec(p.object, func(signature string) *profile { return s.profiles[signature] })
@@ -96,7 +96,7 @@ func (s *Scheduler) releaseProfile(former *parsedSpec) {
 	}
 }
 
-// DeletePlacement forgets a Placement and its decisions.
+// DeletePlacement removes a Placement and its decisions.
 func (s *Scheduler) DeletePlacement(key Key) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,25 +1,25 @@
 package placement
 
-// PluginType is what a part of a schedule, a plugin, does.
+// PluginType is the plugin_type in metrics.
 type PluginType string
 
 const (
-	// PluginFilter finds out which clusters are candidates.
+	// PluginFilter decides which clusters are candidates.
 	PluginFilter PluginType = "Filter"
-	// PluginPrioritizer ranks candidates.
+	// PluginPrioritizer scores candidates.
 	PluginPrioritizer PluginType = "Prioritizer"
-	// PluginCEL evaluates CEL expressions, as a part of the filter of the predicates.
+	// PluginCEL evaluates CEL expressions, as a part of the predicate filter.
 	PluginCEL PluginType = "CEL"
 )
 
 const (
-	// pluginDecisions is Balance and Steady, which depend on decisions: they are looked at when clusters are picked.
+	// pluginDecisions is Balance and Steady, which are scored while clusters are selected.
 	pluginDecisions = "Balance,Steady"
-	// pluginSpread is that with spread constraints.
+	// pluginSpread is the selection with spread constraints.
 	pluginSpread = "Spread"
 )
 
-// Timer is told that a plugin begins, and called back when it is done.
+// Timer is called when a plugin begins, and done when it ends.
 type Timer func(kind PluginType, name string) (done func())
 
 func (s *Scheduler) timed(kind PluginType, name string) (done func()) {

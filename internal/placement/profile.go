@@ -15,27 +15,27 @@ import (
 	"github.com/capstan-io/capstan/internal/placement/celselector"
 )
 
-// profile is which clusters are candidates and how they score by themselves: what placements of equal predicates,
-// tolerations and prioritizers share, parsed once.
+// profile is the filters and scorers of placements with equal predicates, tolerations and prioritizers. It is parsed once for all of
+// them.
 type profile struct {
 	signature         string
 	predicates        []predicate
 	tolerations       []clusterv1beta1.Toleration
 	scorers           []scorer
 	cel               bool
-	tolerationExpires bool                     // whether a toleration expires
-	usesResource      [len(resourceNames)]bool // the resources that sources compare
-	references        int                      // placements
+	tolerationExpires bool                     // whether there is a toleration with tolerationSeconds
+	usesResource      [len(resourceNames)]bool // by index of resourceNames: whether a scorer compares the resource
+	references        int                      // number of placements with the profile
 }
 
-// predicate is one of spec.predicates; all that it has must match.
+// predicate is one of spec.predicates. A cluster matches it if it matches all of its selectors.
 type predicate struct {
 	labels labels.Selector
 	claims labels.Selector
 	cel    *celselector.Selector
 }
 
-// profileSignature tells selections apart.
+// profileSignature is equal for specs with equal profiles.
 func profileSignature(spec *clusterv1beta1.PlacementSpec, scorers []scorer) (string, error) {
 	parts := []any{spec.Predicates, spec.Tolerations}
 	for _, scorer := range scorers {
@@ -93,7 +93,7 @@ func parseSelectors(byLabels *metav1.LabelSelector, byClaims *clusterv1beta1.Clu
 	return parsed, nil
 }
 
-// match tells whether a cluster meets any of the predicates, and adds up what CEL costs.
+// match tells whether a cluster matches one of the predicates, and adds what CEL expressions cost to costs.
 func (s *profile) match(c *cluster, now time.Time, costs *celselector.Costs) bool {
 	for i := range s.predicates {
 		if s.predicates[i].match(c, now, costs) == nil {
@@ -103,7 +103,8 @@ func (s *profile) match(c *cluster, now time.Time, costs *celselector.Costs) boo
 	return len(s.predicates) == 0
 }
 
-// matchWithoutCEL tells whether a cluster meets any of the predicates, where that is certain by its labels and claims.
+// matchWithoutCEL tells whether a cluster matches one of the predicates, as far as labels and claims tell. If certain is false, it
+// depends on a CEL expression.
 func (s *profile) matchWithoutCEL(c *cluster) (matched, certain bool) {
 	certain = true
 	for i := range s.predicates {
@@ -119,7 +120,8 @@ func (s *profile) matchWithoutCEL(c *cluster) (matched, certain bool) {
 	return len(s.predicates) == 0, certain
 }
 
-// mismatchReason is why the cluster meets none of the predicates. Once that has cost as much as it may, CEL is not asked again.
+// mismatchReason says why the cluster matches none of the predicates. Once the costs have exceeded their limit, CEL expressions are not
+// evaluated any more.
 func (s *profile) mismatchReason(c *cluster, now time.Time, costs *celselector.Costs) string {
 	var reasons []string
 	for i := range s.predicates {
@@ -158,13 +160,13 @@ func (p *predicate) match(c *cluster, now time.Time, costs *celselector.Costs) e
 	}, costs)
 }
 
-// scoresExpired scores count as none.
+// scoresExpired tells whether validUntil has passed. Expired scores count as 0.
 func scoresExpired(scores *clusterv1alpha1.AddOnPlacementScore, now time.Time) bool {
 	until := scores.Status.ValidUntil
 	return until != nil && !until.After(now)
 }
 
-// readsScore tells whether an AddOnPlacementScore of that name matters. CEL may ask for any.
+// readsScore tells whether the profile may read AddOnPlacementScores of a name. CEL expressions may read any.
 func (s *profile) readsScore(name string) bool {
 	if s.cel {
 		return true
@@ -177,8 +179,8 @@ func (s *profile) readsScore(name string) bool {
 	return false
 }
 
-// nextExpiry is when time changes what a cluster is to this selection at the earliest: when a toleration of one of its
-// taints, or one of its scores, expires. Zero is never.
+// nextExpiry is when a toleration of one of the taints of a cluster, or one of its scores that the profile reads, expires next. Zero is
+// never.
 func (s *profile) nextExpiry(c *cluster, now time.Time) time.Time {
 	var deadline time.Time
 	if s.tolerationExpires {
@@ -196,7 +198,8 @@ func (s *profile) nextExpiry(c *cluster, now time.Time) time.Time {
 	return deadline
 }
 
-// preFilter returns lists of clusters outside of which no predicate matches, when the indexes know fewer than limit.
+// preFilter returns lists of clusters that include all that match a predicate. It reports false if the indexes cannot tell, or the lists
+// have more than limit clusters.
 func (s *profile) preFilter(byLabel, byClaim labelIndex, limit int) ([][]int32, bool) {
 	if len(s.predicates) == 0 {
 		return nil, false
@@ -215,7 +218,7 @@ func (s *profile) preFilter(byLabel, byClaim labelIndex, limit int) ([][]int32, 
 	return all, true
 }
 
-// earliest is the earlier of two times, of which zero is never.
+// earliest returns the earlier of two times, of which zero is never.
 func earliest(a, b time.Time) time.Time {
 	if a.IsZero() || (!b.IsZero() && b.Before(a)) {
 		return b

@@ -7,8 +7,8 @@ import (
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 )
 
-// appendReason writes why a cluster was selected. It says nothing that the next schedule would change without need,
-// such as the rank of the cluster, as decisions with another reason have to be written.
+// appendReason appends why a cluster was selected. It leaves out what changes often, such as the rank of the cluster: a decision with
+// another reason has to be written again.
 func (c *cycle) appendReason(text []byte, p candidate, score int64) []byte {
 	switch {
 	case c.spec.limit == unlimited && len(c.spec.constraints) == 0:
@@ -38,7 +38,7 @@ func (c *cycle) appendReason(text []byte, p candidate, score int64) []byte {
 	return text
 }
 
-// appendTerms writes the sum behind a score: Balance 50 + 2×Steady 100.
+// appendTerms appends the terms of a score: Balance 50 + 2×Steady 100.
 func (c *cycle) appendTerms(text []byte, id int32) []byte {
 	for i, prioritizer := range c.spec.prioritizers {
 		if i > 0 {
@@ -58,8 +58,8 @@ func (c *cycle) appendTerms(text []byte, id int32) []byte {
 	return text
 }
 
-// scoreBy is what one prioritizer gives a cluster, before its weight. expired reports that it is 0 because an
-// AddOnPlacementScore is no longer valid.
+// scoreBy is the score of a cluster by one prioritizer, without the weight. expired reports that it is 0 because an AddOnPlacementScore
+// has expired.
 func (c *cycle) scoreBy(prioritizer string, id int32) (score int64, expired bool) {
 	switch prioritizer {
 	case clusterv1beta1.PrioritizerSteady:

@@ -6,11 +6,10 @@ import (
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 )
 
-// reasonKept is that of clusters of which nothing else is known any more.
+// reasonKept is the reason of decisions whose own reason is not known any more.
 const reasonKept = "selected before the placement came to be misconfigured"
 
-// Manages tells whether it is the scheduler that decides for a placement. It does not before the first Schedule, while
-// scheduling is disabled, and where there is no such placement.
+// Manages tells whether the scheduler decides for a placement: it exists, its scheduling is not disabled, and it was scheduled.
 func (s *Scheduler) Manages(key Key) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -18,11 +17,11 @@ func (s *Scheduler) Manages(key Key) bool {
 	return p != nil && p.scheduled
 }
 
-// Restore tells what the PlacementDecisions of a placement list, for Steady and Balance to go by. Of a placement that the
-// scheduler decides for, it knows best itself, and nothing happens. Those of no placement count for Balance, too.
+// Restore passes the stored decisions of a placement to the scheduler, for Steady and Balance. It does nothing if the scheduler manages
+// the placement. Decisions whose placement does not exist count for Balance, too.
 //
-// What others decide counts as far as the hub acts on it. When that changes, the placement is among those that SetCluster and the like
-// return, and is restored again.
+// If another writer decides, only those decisions count that the hub acts on. Which ones these are may change with any event: then the
+// placement is among those that SetCluster and the other methods return, and the caller restores it again.
 func (s *Scheduler) Restore(key Key, groups []Group) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -36,8 +35,8 @@ func (s *Scheduler) Restore(key Key, groups []Group) {
 	}
 }
 
-// eligible are the decisions that a placement of the namespace could have made: whoever may write some there may write any names into them,
-// and with them would drive the placements of others off these clusters.
+// eligible returns the decisions that a placement of the namespace could have made. With the right to write PlacementDecisions in a
+// namespace, a user can name any clusters; if these counted for Balance, they would keep the placements of others away from them.
 func (s *Scheduler) eligible(namespace string, groups []Group) []Group {
 	if s.options.TrustDecisions {
 		return groups
@@ -56,7 +55,7 @@ func (s *Scheduler) eligible(namespace string, groups []Group) []Group {
 	return left
 }
 
-// addUnmanaged finds the placements of a namespace for which others decide: the hub may act on other decisions of theirs now.
+// addUnmanaged adds the placements of a namespace that the scheduler does not manage: other decisions may be eligible now.
 func (s *Scheduler) addUnmanaged(namespace string, affected affected) {
 	if s.options.TrustDecisions {
 		return
@@ -109,7 +108,7 @@ func (s *Scheduler) restore(p *placement, groups []Group) {
 	p.groups = parts
 }
 
-// adoptOrphan gives a placement that is new what others have decided for it.
+// adoptOrphan gives a new placement the decisions that were restored before it existed.
 func (s *Scheduler) adoptOrphan(p *placement) {
 	if orphan := s.orphans[p.key]; orphan != nil {
 		p.ids, p.decided, p.groups = orphan.ids, orphan.decided, orphan.groups
@@ -117,7 +116,7 @@ func (s *Scheduler) adoptOrphan(p *placement) {
 	}
 }
 
-// Selects tells whether a placement has selected a cluster at its last Schedule.
+// Selects tells whether a placement has selected a cluster when it was last scheduled.
 func (s *Scheduler) Selects(key Key, cluster string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,7 +125,7 @@ func (s *Scheduler) Selects(key Key, cluster string) bool {
 	return p != nil && known && p.decided.has(id)
 }
 
-// setDecision records what a placement has selected.
+// setDecision records the clusters of a placement.
 func (s *Scheduler) setDecision(p *placement, ids []int32) {
 	var decided bitset
 	for _, id := range ids {
@@ -145,7 +144,7 @@ func (s *Scheduler) setDecision(p *placement, ids []int32) {
 	}
 }
 
-// groupRecordsOf is what there is to remember of the groups of decided clusters.
+// groupRecordsOf returns the names and sizes of groups; nil for one group without a name.
 func groupRecordsOf(groups []Group) []groupRecord {
 	if len(groups) == 1 && groups[0].Name == "" {
 		return nil
@@ -157,7 +156,7 @@ func groupRecordsOf(groups []Group) []groupRecord {
 	return parts
 }
 
-// previousGroups are the groups of the clusters decided last.
+// previousGroups returns the groups of the last decision.
 func (s *Scheduler) previousGroups(p *placement) []Group {
 	parts := p.groups
 	if len(parts) == 0 {

@@ -17,38 +17,35 @@ import (
 type Result struct {
 	// Key of the placement.
 	Key Key
-	// UID and Generation are those of the Placement that Schedule went by. The API may have a newer one by now.
+	// UID and Generation are those of the Placement that was scheduled. The API may have a newer one by now.
 	UID        types.UID
 	Generation int64
-	// Disabled says that the annotation AnnotationSchedulingDisable keeps everything as it is: nothing is
-	// to be written, and nothing else below is set.
+	// Disabled says that the Placement has the annotation AnnotationSchedulingDisable: nothing is to be written, and no other field
+	// is set but Key, UID and Generation.
 	Disabled bool
-	// Pending says that Evaluate has not yet applied the CEL expressions to all clusters: nothing is to be written, and
-	// Groups says what the decisions were. Deferred says that the placements of the namespace have cost so much lately that this
-	// one waits for its turn.
+	// Pending says that CEL expressions are still to be evaluated: nothing is to be written, and Groups has the decisions so far.
+	// Deferred says that the namespace has used up its budget for CEL expressions, so that this takes longer.
 	Pending, Deferred bool
-	// Misconfigured says why the spec makes no sense; nil when it does. The decisions there are stay as they are,
-	// and Groups says what they were.
+	// Misconfigured says what is invalid in the spec; nil when it is valid. An invalid spec leaves the decisions as they are, and
+	// Groups has them.
 	Misconfigured *Misconfiguration
-	// Groups of the selected clusters, in order; one at least, which may be empty.
+	// Groups of the selected clusters, in order. There is at least one, which may be empty.
 	Groups []Group
-	// Selected is how many clusters there are in all groups.
+	// Selected is the number of clusters in all groups.
 	Selected int
-	// Changed says that these are not the clusters of the Schedule before.
+	// Changed says that other clusters are selected than by the Schedule before.
 	Changed bool
 	// Satisfied is the condition PlacementSatisfied, without times and generation.
 	Satisfied metav1.Condition
-	// Funnel is how the number of clusters came down to those selected.
+	// Funnel counts the clusters that are left after each step.
 	Funnel Funnel
-	// Prioritizers that apply.
+	// Prioritizers with weights other than 0.
 	Prioritizers []Prioritizer
-	// Scores are the final scores that decided, of the candidates whose names come first, for an event of up to
-	// 1000 characters.
+	// Scores are the total scores of the first candidates by name, for an event of up to 1000 characters.
 	Scores []ClusterScore
-	// ExpiredScores names candidates of which an AddOnPlacementScore that the placement uses is no longer valid, by
-	// name. It counts as 0.
+	// ExpiredScores names the candidates with an expired AddOnPlacementScore that the placement uses, sorted. It counts as 0.
 	ExpiredScores []string
-	// ScoreRateLimit is the least time between two writes of scores alone.
+	// ScoreRateLimit is the least time between two writes that change nothing but scores, reasons and the order of clusters.
 	ScoreRateLimit time.Duration
 }
 
@@ -78,8 +75,8 @@ func (r *Result) ConditionMisconfigured() metav1.Condition {
 	return condition
 }
 
-// misconfiguredResult is the result of a placement that is misconfigured: it keeps what it has. That it may not select anything whatever
-// its spec says comes first.
+// misconfiguredResult is the result of a misconfigured placement, which keeps its decisions. Missing cluster sets are a more important
+// reason, as without these no spec selects a cluster.
 func (s *Scheduler) misconfiguredResult(p *placement, invalid *Misconfiguration) *Result {
 	result := &Result{Key: p.key, Disabled: p.disabled, Misconfigured: invalid, Groups: s.previousGroups(p), Selected: len(p.ids),
 		Satisfied: metav1.Condition{
@@ -98,10 +95,10 @@ func (s *Scheduler) misconfiguredResult(p *placement, invalid *Misconfiguration)
 	return result
 }
 
-// noMembers is what is said of placements whose cluster sets have no clusters.
+// noMembers is the message for placements whose cluster sets are empty.
 const noMembers = "The bound ManagedClusterSets have no clusters"
 
-// pendingResult is the result of a placement whose CEL expressions were not applied to all clusters: it keeps what it has.
+// pendingResult is the result of a placement whose CEL expressions are still to be evaluated, which keeps its decisions.
 func (s *Scheduler) pendingResult(p *placement) *Result {
 	return &Result{
 		Key: p.key, Disabled: p.disabled, Pending: true, Deferred: p.class.evaluation.deferred, Groups: s.previousGroups(p), Selected: len(p.ids),
@@ -124,8 +121,8 @@ func unboundReason(p *placement, bound []*clusterSet) (reason, message string) {
 		p.key.Namespace)
 }
 
-// satisfiedCondition is the condition PlacementSatisfied. Its reasons come in this order. What it says changes only when the placement
-// is affected by something.
+// satisfiedCondition is the condition PlacementSatisfied. The first reason that applies wins. The message depends on nothing but what
+// makes the placement affected by events.
 func (s *Scheduler) satisfiedCondition(p *placement, cs *candidateSet, candidates, selected int) metav1.Condition {
 	condition := metav1.Condition{Type: fleet.ConditionPlacementSatisfied, Status: metav1.ConditionFalse}
 	switch {

@@ -7,8 +7,8 @@ import (
 	"github.com/capstan-io/capstan/internal/placement/report"
 )
 
-// Schedule selects clusters for a placement, as of the last Advance, and remembers them for Steady and Balance. It
-// reports false when it knows no such placement.
+// Schedule selects clusters for a placement as of the last Advance, and records the decision for Steady and Balance. It reports false if
+// there is no such placement.
 func (s *Scheduler) Schedule(key Key) (*Result, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -41,7 +41,7 @@ func (s *Scheduler) schedule(p *placement) *Result {
 	return result
 }
 
-// runCycle selects clusters and remembers nothing.
+// runCycle selects clusters without recording the decision.
 func (s *Scheduler) runCycle(p *placement) (*Result, []int32) {
 	result := &Result{Key: p.key, Prioritizers: p.spec.prioritizers, ScoreRateLimit: p.spec.scoreRateLimit}
 	result.Funnel.Fleet = s.clusterCount
@@ -59,24 +59,24 @@ func (s *Scheduler) runCycle(p *placement) (*Result, []int32) {
 		return s.pendingResult(p), p.ids
 	}
 	cycle := s.newCycle(cs, p)
-	picks := cycle.selectClusters()
-	result.Selected = len(picks)
+	selected := cycle.selectClusters()
+	result.Selected = len(selected)
 	result.Scores = cycle.firstScores()
-	result.Groups = cycle.groups(picks)
-	result.Satisfied = s.satisfiedCondition(p, cs, cycle.candidateCount(), len(picks))
+	result.Groups = cycle.groups(selected)
+	result.Satisfied = s.satisfiedCondition(p, cs, cycle.candidateCount(), len(selected))
 	result.ExpiredScores = cycle.expiredScores()
 	cs.updateCounts()
 	result.Funnel.InClusterSets, result.Funnel.Matched = cs.counts.inClusterSets, cs.counts.matched
 	result.Funnel.Tolerated = cycle.candidateCount()
-	result.Funnel.Selected = len(picks)
-	ids := make([]int32, len(picks))
-	for i := range picks {
-		ids[i] = picks[i].id
+	result.Funnel.Selected = len(selected)
+	ids := make([]int32, len(selected))
+	for i := range selected {
+		ids[i] = selected[i].id
 	}
 	return result, ids
 }
 
-// expiredScores names the candidates of which a score has expired.
+// expiredScores names the candidates with an expired AddOnPlacementScore.
 func (c *cycle) expiredScores() []string {
 	expired := c.candidates.expired
 	for _, id := range c.noSelectIfNew {
@@ -106,10 +106,10 @@ func (s *Scheduler) decisionChanged(p *placement, ids []int32) bool {
 // ClusterScore is the final score of a candidate.
 type ClusterScore = report.ClusterScore
 
-// scoresTextLength is how many characters the event with the scores has room for.
+// scoresTextLength is how many characters the event with the scores has.
 const scoresTextLength = 1000
 
-// firstScores are those of the first candidates by name.
+// firstScores returns the scores of the first candidates by name.
 func (c *cycle) firstScores() []ClusterScore {
 	candidates := c.firstCandidates(c.candidates)
 	scores := make([]ClusterScore, 0, len(candidates)+len(c.noSelectIfNew))
@@ -125,13 +125,13 @@ func (c *cycle) firstScores() []ClusterScore {
 	return scores
 }
 
-// firstCandidates are the seats of the clusters that come first by name, as many as the text has room for.
+// firstCandidates returns the indexes of the first candidates by name, as many as fit the event with the scores.
 func (s *Scheduler) firstCandidates(cs *candidateSet) []int32 {
 	if cs.firstByName != nil {
 		return cs.firstByName
 	}
 	sorted := s.clusters.sortedByName
-	if len(cs.clusterIDs) < len(sorted)/16 { // few, which are hard to find among all
+	if len(cs.clusterIDs) < len(sorted)/16 { // sorting them is cheaper than to look for them among all clusters
 		sorted = slices.SortedFunc(slices.Values(cs.clusterIDs), s.clusters.compareRanks)
 	}
 	cs.firstByName = []int32{}
@@ -144,7 +144,7 @@ func (s *Scheduler) firstCandidates(cs *candidateSet) []int32 {
 	return cs.firstByName
 }
 
-// clusterScore is the total of a pick as people see it.
+// clusterScore is the score of a candidate as users see it, without preferNoSelectPenalty.
 func (c *cycle) clusterScore(p candidate) ClusterScore {
 	total := p.score
 	if c.candidates.preferNoSelect.has(p.id) {

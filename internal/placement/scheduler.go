@@ -17,56 +17,55 @@ type Key = types.NamespacedName
 type TieBreak string
 
 const (
-	// TieBreakName takes those first whose names come first. It is the default.
+	// TieBreakName selects clusters in the order of their names. It is the default.
 	TieBreakName TieBreak = "Name"
-	// TieBreakHash takes them by a hash of placement and cluster, so that placements that select few of many equal
-	// clusters do not all select the same.
+	// TieBreakHash selects clusters in the order of a hash of placement and cluster, so that placements that select a few of many
+	// equal clusters do not all select the same ones.
 	TieBreakHash TieBreak = "Hash"
 )
 
-// Options of a scheduler.
+// Options configure a Scheduler.
 type Options struct {
 	// TieBreak is TieBreakName by default.
 	TieBreak TieBreak
-	// CachedCandidates bounds the memory of the scheduler: how many candidates, summed up over the classes of
-	// placements, it remembers between two schedules, at about 24 bytes each. Classes used least recently are built
-	// anew when they are needed. 4,000,000 by default.
+	// CachedCandidates bounds the cache: it is how many candidates all equivalence classes have together, at about 24 bytes
+	// each. Beyond it, those of the least recently used classes are discarded. 4,000,000 by default.
 	CachedCandidates int
-	// TrustDecisions says that the hub acts on whatever others decide, and so that it all counts for Balance.
+	// TrustDecisions makes all decisions of other writers count for Balance, as the hub acts on them.
 	TrustDecisions bool
-	// Timer watches the plugins at work on all clusters at once, for metrics; nil for none. What they do about one cluster
-	// that has changed is not worth it.
+	// Timer measures plugins that run for all clusters, for metrics; nil for none. A plugin that runs for one changed cluster is
+	// not measured.
 	Timer Timer
 }
 
 const defaultCachedCandidates = 4_000_000
 
-// Scheduler is a model of the fleet that selects clusters for placements. See the package comment.
+// Scheduler keeps a snapshot of the fleet, and selects clusters for placements. See the package comment.
 type Scheduler struct {
 	options   Options
 	celBudget int64
 
 	mu             sync.Mutex
 	now            time.Time
-	nextAdvance    time.Time // before it, time changes nothing; zero is never
+	nextAdvance    time.Time // when the next toleration or score expires; zero is never
 	clusters       clusterCache
-	clusterCount   int // ManagedClusters
+	clusterCount   int // number of ManagedClusters
 	byLabel        labelIndex
 	byClaim        labelIndex
 	decisionCounts decisionCounts
 	sets           map[string]*clusterSet
 	namespaces     map[string]*namespace
 	placements     map[Key]*placement
-	orphans        map[Key]*placement // decisions of no placement that is known, which count for Balance
+	orphans        map[Key]*placement // decisions whose placement does not exist; they count for Balance
 	classes        map[string]*equivalenceClass
-	// queues are those of namespaces with CEL expressions, and explanations what it costs to explain such placements. charged is the
-	// last time at which somebody paid.
+	// queues has the CEL evaluations of each namespace, explainQueues those of explanations, which have a budget of their own.
+	// budgetTime is the time up to which budgets were refilled.
 	queues           map[string]*evaluationQueue
 	explainQueues    map[string]*evaluationQueue
 	budgetTime       time.Time
 	profiles         map[string]*profile
-	cachedCandidates int   // candidates of all standings
-	useCount         int64 // of classes, for evicting
+	cachedCandidates int   // of all classes together
+	useCount         int64 // counts calls of candidatesOf, for evict
 	buffers          cycleBuffers
 }
 
@@ -75,24 +74,24 @@ type placement struct {
 	key              Key
 	hash             uint64 // of the key, for TieBreakHash
 	object           *clusterv1beta1.Placement
-	disabled         bool        // by annotation: another scheduler decides
+	disabled         bool        // by annotation: another writer decides
 	spec             *parsedSpec // nil when misconfigured
 	misconfiguration *Misconfiguration
 	class            *equivalenceClass // nil when misconfigured or without a cluster set
 
-	scheduled bool          // since it was last not disabled; until then, others decide
-	ids       []int32       // of the clusters selected, group by group
-	decided   bitset        // the same
-	groups    []groupRecord // the groups that ids are divided into; nil when they are one without a name
+	scheduled bool          // at least once since it exists and is not disabled
+	ids       []int32       // of the selected clusters, group by group
+	decided   bitset        // the same as a set
+	groups    []groupRecord // how ids are divided into groups; nil for one group without a name
 }
 
-// groupRecord is a decision group as it is remembered.
+// groupRecord is the name and the size of a decision group.
 type groupRecord struct {
 	name string
 	size int
 }
 
-// update takes over what an object says, but for its spec.
+// update replaces the object. The spec is parsed by reparse.
 func (p *placement) update(object *clusterv1beta1.Placement) {
 	p.object = object
 	if p.disabled = object.Annotations[fleet.AnnotationSchedulingDisable] == fleet.LabelTrue; p.disabled {
@@ -100,7 +99,7 @@ func (p *placement) update(object *clusterv1beta1.Placement) {
 	}
 }
 
-// isMisconfigured tells whether the placement was misconfigured when it was last looked at.
+// isMisconfigured tells whether the spec is invalid, or its CEL expressions exceed the budget.
 func (p *placement) isMisconfigured() bool {
 	return p.spec == nil || p.class != nil && p.class.overBudget()
 }
@@ -127,7 +126,7 @@ func New(options Options) *Scheduler {
 	}
 }
 
-// affected collects placements.
+// affected is a set of placements that have to be scheduled again.
 type affected map[Key]struct{}
 
 func (a affected) add(p *placement) { a[p.key] = struct{}{} }

@@ -7,16 +7,16 @@ import (
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 )
 
-// Prioritizer is a prioritizer that a placement uses.
+// Prioritizer is a prioritizer of a placement and its weight.
 type Prioritizer struct {
-	// Name as the debug endpoint shows it: that of the built-in prioritizer, or AddOn/RESOURCE/SCORE.
+	// Name is that of the built-in prioritizer, or AddOn/RESOURCE/SCORE.
 	Name string
-	// Weight of its scores, -10 to 10 and never 0.
+	// Weight multiplies its scores: -10 to 10, never 0.
 	Weight int64
 }
 
-// scorer is a prioritizer whose scores depend on the cluster and on the other candidates alone. Steady and Balance
-// depend on decisions, and are none.
+// scorer is a prioritizer whose scores depend on the candidates alone. Steady and Balance depend on decisions, and are added in the
+// scheduling cycle.
 type scorer struct {
 	name     string
 	weight   int64
@@ -24,7 +24,7 @@ type scorer struct {
 	addOn    *clusterv1beta1.AddOnScore // of an AddOnPlacementScore
 }
 
-// pluginName is its name among the plugins, which are few: AddOn is one, whatever it reads.
+// pluginName is the plugin_name in metrics. All AddOnPlacementScores have the same one, as they may be many.
 func (s *scorer) pluginName() string {
 	if s.addOn != nil {
 		return string(clusterv1beta1.ScoreCoordinateTypeAddOn)
@@ -32,7 +32,8 @@ func (s *scorer) pluginName() string {
 	return s.name
 }
 
-// parsePrioritizerPolicy resolves spec.prioritizerPolicy: all that count, in the order to show them.
+// parsePrioritizerPolicy returns the prioritizers of spec.prioritizerPolicy with weights other than 0, in the order of the spec after the
+// default ones, and the scorers among them.
 func parsePrioritizerPolicy(policy *clusterv1beta1.PrioritizerPolicy) ([]Prioritizer, []scorer, *Misconfiguration) {
 	var used []Prioritizer
 	byName := map[string]scorer{}
@@ -106,10 +107,10 @@ func parseScoreCoordinate(i int, coordinate *clusterv1beta1.ScoreCoordinate) (sc
 		clusterv1beta1.ScoreCoordinateTypeBuiltIn, clusterv1beta1.ScoreCoordinateTypeAddOn)
 }
 
-// resourceRange is the least and the most that candidates have of a resource.
+// resourceRange is the least and the most of a resource that candidates have. Scores are normalized to it.
 type resourceRange struct {
 	min, max float64
-	known    bool // whether any candidate reports it
+	known    bool // whether any candidate reports the resource
 }
 
 func (s *resourceRange) include(m resourceAmount) {
@@ -122,21 +123,20 @@ func (s *resourceRange) include(m resourceAmount) {
 	}
 }
 
-// isBound tells whether leaving a measure out could change the span.
+// isBound tells whether the range may change when an amount is removed.
 func (s *resourceRange) isBound(m resourceAmount) bool {
 	return m.known && (m.value <= s.min || m.value >= s.max)
 }
 
-// covers tells whether including a measure would leave the span as it is.
+// covers tells whether the range stays as it is when an amount is added.
 func (s *resourceRange) covers(m resourceAmount) bool {
 	return !m.known || (s.known && m.value >= s.min && m.value <= s.max)
 }
 
-// resourceRanges are those of all resources that prioritizers compare.
+// resourceRanges is the range of each resource of resourceNames.
 type resourceRanges [len(resourceNames)]resourceRange
 
-// score is what a source gives a cluster, -100 to 100. expired reports that an AddOnPlacementScore is
-// there, but no longer valid.
+// score is the score of a cluster, -100 to 100. expired reports that it is 0 because an AddOnPlacementScore has expired.
 func (s *scorer) score(c *cluster, ranges *resourceRanges, now time.Time) (score int64, expired bool) {
 	if s.addOn != nil {
 		return addOnScore(c.score(s.addOn.ResourceName), s.addOn.ScoreName, now)

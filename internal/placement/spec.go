@@ -11,13 +11,13 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// parsedSpec is what the spec of a Placement says, parsed once for each generation.
+// parsedSpec is the spec of a Placement, parsed and checked once for each generation.
 type parsedSpec struct {
 	profile          *profile
 	prioritizers     []Prioritizer
-	balanceWeight    int64 // weights
+	balanceWeight    int64
 	steadyWeight     int64
-	limit            int // of clusters; unlimited when negative
+	limit            int // numberOfClusters, or unlimited
 	constraints      []spreadConstraint
 	groups           []groupSelector
 	clustersPerGroup groupSize
@@ -33,13 +33,13 @@ type groupSelector struct {
 	predicate
 }
 
-// groupSize of a decision group: a number of clusters, or a percentage of those selected.
+// groupSize is clustersPerDecisionGroup: a number of clusters, or a percentage of those that are selected.
 type groupSize struct {
 	number  int
 	percent bool
 }
 
-// parseSpec parses a spec. known returns the selection of a signature when another placement has it.
+// parseSpec parses and checks a spec. known returns the profile of a signature if another placement has it, else nil.
 func parseSpec(placement *clusterv1beta1.Placement, known func(signature string) *profile) (*parsedSpec, *Misconfiguration) {
 	const longestLabel = 63
 	if len(placement.Name) > longestLabel {
@@ -118,7 +118,7 @@ func (p *parsedSpec) parseGroups(spec *clusterv1beta1.PlacementSpec) *Misconfigu
 	return nil
 }
 
-// parseGroupSize understands 5, "5" and "5%"; nothing is 100%.
+// parseGroupSize accepts 5, "5" and "5%". An empty text is 100%.
 func parseGroupSize(value intstr.IntOrString) (groupSize, bool) {
 	if value.Type == intstr.Int {
 		return groupSize{number: int(value.IntVal)}, true
@@ -131,7 +131,7 @@ func parseGroupSize(value intstr.IntOrString) (groupSize, bool) {
 	return groupSize{number: number, percent: percent}, err == nil
 }
 
-// of is the size when so many clusters are selected; at least 1.
+// of is the size of groups, at least 1, when total clusters are selected.
 func (s groupSize) of(total int) int {
 	number := s.number
 	if s.percent {
@@ -157,7 +157,7 @@ func (p *parsedSpec) parseScoreRateLimit(spec *clusterv1beta1.PlacementSpec) *Mi
 	return nil
 }
 
-// maxSelected is how many of so many candidates are selected at most.
+// maxSelected is how many of a number of candidates are selected at most.
 func (p *parsedSpec) maxSelected(candidates int) int {
 	if p.limit == unlimited {
 		return candidates

@@ -6,15 +6,14 @@ import (
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 )
 
-// spreadConstraint is one of spec.spreadPolicy.spreadConstraints. The topologies of a constraint are the values that
-// its label or claim has on candidates. Its skew is how many more clusters are selected of one topology than of the one
-// with the fewest.
+// spreadConstraint is one of spec.spreadPolicy.spreadConstraints. A topology of the constraint is one value of its label or claim among
+// the candidates. The skew is how many more clusters are selected of one topology than of the one with the fewest.
 type spreadConstraint struct {
 	index   int // in the spec
 	byClaim bool
 	key     string
 	maxSkew int
-	strict  bool // DoNotSchedule
+	strict  bool // whenUnsatisfiable is DoNotSchedule
 }
 
 func parseConstraint(i int, term clusterv1beta1.SpreadConstraintsTerm) (spreadConstraint, *Misconfiguration) {
@@ -48,7 +47,7 @@ func parseConstraint(i int, term clusterv1beta1.SpreadConstraintsTerm) (spreadCo
 	return parsed, nil
 }
 
-// topologyOf is the value that a cluster has for the constraint.
+// topologyOf returns the value that a cluster has of the label or claim.
 func (k *spreadConstraint) topologyOf(c *cluster) (value string, known bool) {
 	of := c.labels()
 	if k.byClaim {
@@ -58,7 +57,7 @@ func (k *spreadConstraint) topologyOf(c *cluster) (value string, known bool) {
 	return value, known
 }
 
-// field is where the constraint is in a Placement.
+// field is the path of the constraint in the Placement.
 func (k *spreadConstraint) field() string {
 	return fmt.Sprintf("spec.spreadPolicy.spreadConstraints[%d]", k.index)
 }
@@ -71,5 +70,5 @@ func (k *spreadConstraint) String() string {
 	return fmt.Sprintf("%s %s", kind, k.key)
 }
 
-// maxConstraints is how many constraints the schema lets a Placement have.
+// maxConstraints is the limit that the schema of Placements has.
 const maxConstraints = 8

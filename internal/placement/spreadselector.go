@@ -2,36 +2,36 @@ package placement
 
 import "slices"
 
-// spreadSelector is how clusters are selected one by one with constraints. Candidates go by their places: the best one has
-// the place 0.
+// spreadSelector selects clusters one by one so that they keep to spread constraints. A candidate is known by its position in the list of
+// candidates, the best of which is at 0.
 //
-// Selecting one takes a few operations on sets of all candidates, 64 of them at once, however many topologies there are.
+// Selecting a cluster takes a few operations on bitsets of all candidates, however many topologies there are.
 type spreadSelector struct {
 	candidates  []candidate
-	unselected  bitset            // not selected yet
-	feasible    bitset            // scratch memory of next
-	constraints []constraintState // those with DoNotSchedule first
+	unselected  bitset            // positions of candidates that are not selected yet
+	feasible    bitset            // memory of next, which it overwrites
+	constraints []constraintState // sorted: those with DoNotSchedule come first
 }
 
-// constraintState is the state of one constraint while clusters are selected.
+// constraintState is how the selected clusters are spread over the topologies of one constraint.
 type constraintState struct {
 	*spreadConstraint
 	topologies      []topology
 	indexes         map[string]int32 // of topologies
-	topologyByID    []int32          // by id: the topology of a candidate; absent if it has no such label or claim
-	minSelected     int              // how many clusters are selected of the topology with the fewest
-	topologiesAtMin int              // how many topologies have as few
-	withinSkew      bitset           // waiting candidates of which one more keeps to maxSkew
-	overSkew        []skewLevel      // the others with a topology, those that exceed it least first
+	topologyByID    []int32          // by cluster id: index of the topology; noTopology without the label or claim
+	minSelected     int              // number of selected clusters of the topologies with the fewest
+	topologiesAtMin int              // number of topologies with minSelected
+	withinSkew      bitset           // unselected candidates that can be selected without exceeding maxSkew
+	overSkew        []skewLevel      // unselected candidates that would exceed maxSkew, sorted by by how much
 }
 
-// topology is the candidates with one value of a label or claim.
+// topology has the candidates with one value of the label or claim.
 type topology struct {
 	selected   int
 	unselected []sparseWord
 }
 
-// skewLevel is the waiting candidates of all topologies of which as many clusters are selected.
+// skewLevel has the unselected candidates of all topologies with the same number of selected clusters.
 type skewLevel struct {
 	selected   int
 	unselected bitset
@@ -39,8 +39,8 @@ type skewLevel struct {
 
 const noTopology = -1
 
-// newSpread takes candidates in any order. It drops those without the label or claim of a DoNotSchedule constraint, which
-// cannot be selected, and make no topology.
+// newSpread prepares a selection from candidates, in any order. Candidates without the label or claim of a DoNotSchedule constraint
+// cannot be selected, are left out, and do not count as a topology.
 func (c *cycle) newSpread(candidates []candidate) *spreadSelector {
 	s := &spreadSelector{constraints: make([]constraintState, len(c.spec.constraints))}
 	for i := range s.constraints {
@@ -50,13 +50,13 @@ func (c *cycle) newSpread(candidates []candidate) *spreadSelector {
 			topologyByID:     make([]int32, len(c.clusters.byID)),
 		}
 	}
-	// Before they are sorted, clusters are near each other in memory.
+	// This is faster before they are sorted, as clusters are then read in the order of memory.
 	s.candidates = slices.DeleteFunc(candidates, func(p candidate) bool { return !s.assignTopologies(c.clusters.byID[p.id]) })
 	slices.SortFunc(s.candidates, compareCandidates)
-	for place, candidate := range s.candidates {
-		s.unselected.set(index32(place))
+	for position, candidate := range s.candidates {
+		s.unselected.set(index32(position))
 		for i := range s.constraints {
-			s.constraints[i].addCandidate(index32(place), candidate.id)
+			s.constraints[i].addCandidate(index32(position), candidate.id)
 		}
 	}
 	s.feasible = slices.Clone(s.unselected)
@@ -74,7 +74,7 @@ func strictOrder(strict bool) int {
 	return 1
 }
 
-// missingTopology returns the first DoNotSchedule constraint of which a cluster has no topology.
+// missingTopology returns the first DoNotSchedule constraint whose label or claim the cluster does not have; nil if there is none.
 func (s *spreadSelector) missingTopology(c *cluster) *spreadConstraint {
 	for i := range s.constraints {
 		if _, known := s.constraints[i].topologyOf(c); !known && s.constraints[i].strict {
@@ -84,7 +84,8 @@ func (s *spreadSelector) missingTopology(c *cluster) *spreadConstraint {
 	return nil
 }
 
-// assignTopologies finds the topologies of a cluster. It reports false when it has none of a DoNotSchedule constraint.
+// assignTopologies adds a cluster to the topologies of all constraints. It reports false if the cluster lacks the label or claim of a
+// DoNotSchedule constraint.
 func (s *spreadSelector) assignTopologies(c *cluster) bool {
 	var values [maxConstraints]string
 	var known [maxConstraints]bool
@@ -113,13 +114,13 @@ func (s *constraintState) topologyIndex(value string) int32 {
 }
 
 // addCandidate adds a candidate to its topology.
-func (s *constraintState) addCandidate(place, id int32) {
+func (s *constraintState) addCandidate(position, id int32) {
 	if of := s.topologyByID[id]; of != noTopology {
-		s.topologies[of].unselected = appendSparse(s.topologies[of].unselected, place)
+		s.topologies[of].unselected = appendSparse(s.topologies[of].unselected, position)
 	}
 }
 
-// init lets all candidates of a topology be selected: before any is, none exceeds maxSkew.
+// init makes all candidates with a topology selectable: while none is selected, none exceeds maxSkew.
 func (s *constraintState) init(all bitset) {
 	s.withinSkew = make(bitset, len(all))
 	for i := range s.topologies {
@@ -128,25 +129,26 @@ func (s *constraintState) init(all bitset) {
 	s.topologiesAtMin = len(s.topologies)
 }
 
-// next is the best of those that keep all DoNotSchedule constraints; among these go first those that exceed maxSkew of the
-// first ScheduleAnyway constraint least, then of the second, and so on. Those without its label or claim go last. It reports
-// the first constraint for which a better candidate has to wait, if one has, and false when nobody can be selected.
-func (s *spreadSelector) next() (place int32, constraint *spreadConstraint, ok bool) {
+// next returns the position of the best candidate among those that keep to all DoNotSchedule constraints and, of these, exceed maxSkew of
+// the first ScheduleAnyway constraint least, then of the second one, and so on. Candidates without the label or claim of a ScheduleAnyway
+// constraint come last. constraint is the first one that excludes a better candidate, if one does. ok is false when no candidate can be
+// selected.
+func (s *spreadSelector) next() (position int32, constraint *spreadConstraint, ok bool) {
 	copy(s.feasible, s.unselected)
 	best, ok := s.feasible.first()
 	for i := range s.constraints {
 		s.constraints[i].keepFeasible(s.feasible)
-		if place, ok = s.feasible.first(); !ok {
+		if position, ok = s.feasible.first(); !ok {
 			return 0, nil, false
 		}
-		if place != best && constraint == nil {
+		if position != best && constraint == nil {
 			constraint = s.constraints[i].spreadConstraint
 		}
 	}
-	return place, constraint, ok
+	return position, constraint, ok
 }
 
-// keepFeasible leaves the candidates that the constraint lets go first.
+// keepFeasible removes the candidates from fit that are not the best ones for the constraint.
 func (s *constraintState) keepFeasible(fit bitset) {
 	if s.strict || fit.intersects(s.withinSkew) {
 		fit.intersect(s.withinSkew)
@@ -160,19 +162,19 @@ func (s *constraintState) keepFeasible(fit bitset) {
 	}
 }
 
-// selectCandidate selects a candidate.
-func (s *spreadSelector) selectCandidate(place int32) {
-	s.unselected.clear(place)
+// selectCandidate marks a candidate as selected.
+func (s *spreadSelector) selectCandidate(position int32) {
+	s.unselected.clear(position)
 	for i := range s.constraints {
-		if of := s.constraints[i].topologyByID[s.candidates[place].id]; of != noTopology {
-			s.constraints[i].selectCandidate(&s.constraints[i].topologies[of], place)
+		if of := s.constraints[i].topologyByID[s.candidates[position].id]; of != noTopology {
+			s.constraints[i].selectCandidate(&s.constraints[i].topologies[of], position)
 		}
 	}
 }
 
-func (s *constraintState) selectCandidate(t *topology, place int32) {
+func (s *constraintState) selectCandidate(t *topology, position int32) {
 	s.removeTopology(t)
-	t.unselected = deleteSparse(t.unselected, place)
+	t.unselected = deleteSparse(t.unselected, position)
 	t.selected++
 	s.addTopology(t)
 	if t.selected-1 > s.minSelected {
@@ -183,10 +185,10 @@ func (s *constraintState) selectCandidate(t *topology, place int32) {
 	}
 }
 
-// allows tells whether one more of a topology, of which so many are selected, keeps to maxSkew.
+// allows tells whether another cluster can be selected of a topology with that many selected ones without exceeding maxSkew.
 func (s *constraintState) allows(selected int) bool { return selected+1-s.minSelected <= s.maxSkew }
 
-// removeTopology takes the candidates of a topology out of their set.
+// removeTopology removes the candidates of a topology from withinSkew or overSkew.
 func (s *constraintState) removeTopology(t *topology) {
 	if s.allows(t.selected) {
 		s.withinSkew.removeSparse(t.unselected)
@@ -199,7 +201,7 @@ func (s *constraintState) removeTopology(t *topology) {
 	}
 }
 
-// addTopology puts the candidates of a topology into the set that they belong to.
+// addTopology adds the candidates of a topology to withinSkew or overSkew.
 func (s *constraintState) addTopology(t *topology) {
 	if s.allows(t.selected) {
 		s.withinSkew.addSparse(t.unselected)
@@ -219,7 +221,7 @@ func (s *constraintState) level(selected int) (at int, found bool) {
 	return slices.BinarySearchFunc(s.overSkew, selected, func(l skewLevel, selected int) int { return l.selected - selected })
 }
 
-// raiseMin takes note that no topology has the least clusters any more.
+// raiseMin increases minSelected by one, as all topologies have more.
 func (s *constraintState) raiseMin() {
 	s.minSelected++
 	for i := range s.topologies {
@@ -233,10 +235,10 @@ func (s *constraintState) raiseMin() {
 	}
 }
 
-// violatedConstraint returns the first DoNotSchedule constraint that a waiting candidate would break.
-func (s *spreadSelector) violatedConstraint(place int32) *spreadConstraint {
+// violatedConstraint returns the first DoNotSchedule constraint that forbids to select a candidate; nil if none does.
+func (s *spreadSelector) violatedConstraint(position int32) *spreadConstraint {
 	for i := range s.constraints {
-		if s.constraints[i].strict && !s.constraints[i].withinSkew.has(place) {
+		if s.constraints[i].strict && !s.constraints[i].withinSkew.has(position) {
 			return s.constraints[i].spreadConstraint
 		}
 	}
@@ -246,23 +248,23 @@ func (s *spreadSelector) violatedConstraint(place int32) *spreadConstraint {
 // selectSpread selects n of the candidates.
 func (c *cycle) selectSpread(candidates []candidate, n int) []candidate {
 	s := c.newSpread(candidates)
-	picks := c.buffers.selected[:0]
-	for len(picks) < n {
-		place, constraint, ok := s.next()
+	selected := c.buffers.selected[:0]
+	for len(selected) < n {
+		position, constraint, ok := s.next()
 		if !ok {
 			break
 		}
-		s.selectCandidate(place)
-		picks = append(picks, s.candidates[place])
-		if int(place) >= n { // its rank alone would not have done
-			c.recordSpreadReason(s.candidates[place].id, constraint)
+		s.selectCandidate(position)
+		selected = append(selected, s.candidates[position])
+		if int(position) >= n { // by its score alone, it would not be selected
+			c.recordSpreadReason(s.candidates[position].id, constraint)
 		}
 	}
-	c.buffers.selected = picks
-	return picks
+	c.buffers.selected = selected
+	return selected
 }
 
-// recordSpreadReason takes note that a cluster is selected before better ones because of a constraint.
+// recordSpreadReason records the constraint because of which a cluster is selected before better ones.
 func (c *cycle) recordSpreadReason(id int32, constraint *spreadConstraint) {
 	if c.spreadReasons == nil {
 		c.spreadReasons = map[int32]*spreadConstraint{}

@@ -10,7 +10,7 @@ import (
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 )
 
-// checkToleration refuses what cannot match anything sensible.
+// checkToleration returns what is invalid in a toleration.
 func checkToleration(t clusterv1beta1.Toleration) error {
 	switch t.Operator {
 	case clusterv1beta1.TolerationOpExists:
@@ -28,11 +28,11 @@ func checkToleration(t clusterv1beta1.Toleration) error {
 	return nil
 }
 
-// untolerated is how far the taints of a cluster are tolerated.
+// untolerated has the first taint of each effect that a profile does not tolerate; nil for none.
 type untolerated struct {
-	noSelect       *clusterv1.Taint // the first taint that keeps the cluster out
-	noSelectIfNew  *clusterv1.Taint // the first that keeps it out unless it is selected already
-	preferNoSelect *clusterv1.Taint // the first that ranks it behind all others
+	noSelect       *clusterv1.Taint // the cluster is no candidate
+	noSelectIfNew  *clusterv1.Taint // the cluster is a candidate of placements that have selected it
+	preferNoSelect *clusterv1.Taint // the cluster ranks behind all others
 }
 
 func (s *profile) untoleratedTaints(c *cluster, now time.Time) untolerated {
@@ -55,7 +55,7 @@ func (s *profile) untoleratedTaints(c *cluster, now time.Time) untolerated {
 	return t
 }
 
-// tolerates reports until when a taint is tolerated; zero is for ever.
+// tolerates tells whether a taint is tolerated, and until when; zero is without end.
 func (s *profile) tolerates(taint *clusterv1.Taint, now time.Time) (tolerated bool, until time.Time) {
 	for i := range s.tolerations {
 		toleration := &s.tolerations[i]
@@ -73,7 +73,7 @@ func (s *profile) tolerates(taint *clusterv1.Taint, now time.Time) (tolerated bo
 	return tolerated, until
 }
 
-// seconds is the longest or shortest Duration there is for numbers that go beyond.
+// seconds converts a number of seconds; those that a Duration cannot have become the longest or shortest one.
 func seconds(n int64) time.Duration {
 	const most = int64(math.MaxInt64 / time.Second)
 	return time.Duration(max(min(n, most), -most)) * time.Second

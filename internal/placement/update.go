@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// clusterState is how one cluster stands with a class.
+// clusterState is what a candidateSet says of one cluster.
 type clusterState struct {
 	filterStatus
 	inClusterSets bool
@@ -30,14 +30,14 @@ func (cs *candidateSet) stateOf(c *cluster) clusterState {
 	return r
 }
 
-// updateClass brings the standing of a class up to date after one of the clusters has changed, and finds the placements of
-// the class whose selection that may change. They are:
+// updateClass updates the candidates of a class after one cluster has changed, and adds the placements of the class whose selection may
+// change to affected. These are:
 //
-//   - those that have selected the cluster, if it stands in any other way than before;
-//   - those for which it ranks, before or after, where it may be selected. What ranks further behind than the clusters
-//     that the placement takes, and those it has already, whose scores are its own, is out of reach;
-//   - all, if the scores of the other clusters depend on this one;
-//   - those with constraints or groups, if topologies have changed.
+//   - placements that have selected the cluster, if its status or score is another;
+//   - placements for which the cluster ranks high enough to be selected, before or after the change. A cluster cannot be selected if as
+//     many clusters rank before it as the placement selects, plus those that it has selected already, whose scores include Steady;
+//   - all, if the change affects the scores of other clusters (ResourceAllocatable);
+//   - placements with spread constraints or decision groups, if labels or claims have changed.
 func (s *Scheduler) updateClass(class *equivalenceClass, change clusterChange, affected affected) {
 	c, cs := change.cluster, class.candidates
 	if !change.celResult {
@@ -72,7 +72,7 @@ func (s *Scheduler) updateClass(class *equivalenceClass, change clusterChange, a
 		after.baseScore, after.expired = class.profile.baseScore(c, &ranges, after.preferNoSelect, s.now)
 	}
 	cs.expired.setTo(c.id, after.expired)
-	if empty != cs.inClusterSets.empty() || noneTolerated != cs.tolerated.empty() { // another reason for having selected nothing
+	if empty != cs.inClusterSets.empty() || noneTolerated != cs.tolerated.empty() { // the condition PlacementSatisfied has another reason
 		class.addAll(affected)
 	}
 	if ranges != cs.ranges {
@@ -81,28 +81,28 @@ func (s *Scheduler) updateClass(class *equivalenceClass, change clusterChange, a
 		class.addAll(affected)
 		return
 	}
-	i := classChange{clusterChange: change, before: before, after: after}
-	if i.rankChanged() || i.topologyChanged() {
-		i.ranks = s.newRanks(class)
-		s.lowerRanks(cs, c, before, i.ranks)
+	effect := classChange{clusterChange: change, before: before, after: after}
+	if effect.rankChanged() || effect.topologyChanged() {
+		effect.ranks = s.newRanks(class)
+		s.lowerRanks(cs, c, before, effect.ranks)
 		s.updateRanking(cs, c, before, after)
-		s.lowerRanks(cs, c, after, i.ranks)
+		s.lowerRanks(cs, c, after, effect.ranks)
 	}
 	for _, p := range class.placements {
-		if s.mayAffect(p, cs, &i) {
+		if s.mayAffect(p, cs, &effect) {
 			affected.add(p)
 		}
 	}
 }
 
-// setState takes over a verdict, but for the seat.
+// setState sets the results of the filters, but not the rank.
 func (cs *candidateSet) setState(c *cluster, after clusterState) {
 	cs.counts = nil
 	cs.inClusterSets.setTo(c.id, after.inClusterSets)
 	cs.setStatus(c, after.filterStatus)
 }
 
-// rangesAfter are the spans of the candidates now that one cluster has changed.
+// rangesAfter returns the ranges of the candidates after one cluster has changed.
 func (s *Scheduler) rangesAfter(class *equivalenceClass, change clusterChange, before, after clusterState) resourceRanges {
 	cs := class.candidates
 	for i, used := range class.profile.usesResource {
@@ -120,7 +120,7 @@ func (s *Scheduler) rangesAfter(class *equivalenceClass, change clusterChange, b
 	return cs.ranges
 }
 
-// updateRanking gives a cluster the seat that it is entitled to.
+// updateRanking gives a cluster that has changed its new rank, and adds or removes its index.
 func (s *Scheduler) updateRanking(cs *candidateSet, c *cluster, before, after clusterState) {
 	nameRanks := s.clusters.nameRanks
 	at, _ := cs.indexOf(c.id)
@@ -147,54 +147,56 @@ func (s *Scheduler) updateRanking(cs *candidateSet, c *cluster, before, after cl
 	}
 }
 
-// classChange is what a change does to a class.
+// classChange is the effect of a change of a cluster on a class.
 type classChange struct {
 	clusterChange
 	before, after clusterState
 	ranks         map[balanceTerm]int
 }
 
-// rankChanged tells whether the cluster ranks elsewhere among the candidates, or for another reason.
-func (i *classChange) rankChanged() bool {
-	reexpired := (i.before.expired || i.after.expired) && i.scoresMayChange() // what counts as 0 may have been 0
-	return i.before.tolerated != i.after.tolerated || i.before.baseScore != i.after.baseScore || reexpired
+// rankChanged tells whether the rank of the cluster, or the reason for it, may have changed.
+func (change *classChange) rankChanged() bool {
+	reexpired := (change.before.expired || change.after.expired) && change.scoresMayChange() // an expired score counts as 0, which it may have been before
+	return change.before.tolerated != change.after.tolerated || change.before.baseScore != change.after.baseScore || reexpired
 }
 
-// scoresMayChange tells whether the scores may have changed.
-func (i *classChange) scoresMayChange() bool { return i.resources || i.score != "" || i.expiry }
-
-// affectsSelected tells whether the cluster stands in any other way for those who have selected it, or for another reason.
-func (i *classChange) affectsSelected() bool {
-	tainted := i.after.noSelectIfNew || i.after.preferNoSelect
-	return i.rankChanged() || i.before.noSelectIfNew != i.after.noSelectIfNew || (tainted && (i.taints || i.expiry)) ||
-		(i.after.noSelectIfNew && i.scoresMayChange()) // it has no seat that would tell
+// scoresMayChange tells whether the scores of the cluster may have changed.
+func (change *classChange) scoresMayChange() bool {
+	return change.resources || change.score != "" || change.expiry
 }
 
-// mayAffect tells whether an impact may change what a placement selects.
-func (s *Scheduler) mayAffect(p *placement, cs *candidateSet, i *classChange) bool {
-	candidate := i.before.tolerated || i.after.tolerated
+// affectsSelected tells whether placements that have selected the cluster are affected, if only by another reason.
+func (change *classChange) affectsSelected() bool {
+	tainted := change.after.noSelectIfNew || change.after.preferNoSelect
+	return change.rankChanged() || change.before.noSelectIfNew != change.after.noSelectIfNew || (tainted && (change.taints || change.expiry)) ||
+		(change.after.noSelectIfNew && change.scoresMayChange()) // its score is not in the candidateSet
+}
+
+// mayAffect tells whether a change may affect what a placement selects.
+func (s *Scheduler) mayAffect(p *placement, cs *candidateSet, change *classChange) bool {
+	candidate := change.before.tolerated || change.after.tolerated
 	switch {
-	case p.decided.has(i.cluster.id):
-		return i.affectsSelected() || (i.topologyChanged() && (len(p.spec.groups) > 0 || len(p.spec.constraints) > 0))
+	case p.decided.has(change.cluster.id):
+		return change.affectsSelected() || (change.topologyChanged() && (len(p.spec.groups) > 0 || len(p.spec.constraints) > 0))
 	case !candidate:
 		return false
 	case len(p.spec.constraints) > 0:
-		return i.rankChanged() || i.topologyChanged()
-	case !i.rankChanged() && (!i.topologyChanged() || len(p.spec.groups) == 0):
+		return change.rankChanged() || change.topologyChanged()
+	case !change.rankChanged() && (!change.topologyChanged() || len(p.spec.groups) == 0):
 		return false
 	case p.spec.limit == unlimited:
 		return true
 	case p.decided.intersects(cs.noSelectIfNew) && slices.Contains(p.spec.profile.usesResource[:], true):
-		return true // its scores may be its own
+		return true // the placement may have other resource ranges than its class
 	}
-	return i.ranks[s.balanceTermOf(p)] < p.spec.limit+len(p.ids)
+	return change.ranks[s.balanceTermOf(p)] < p.spec.limit+len(p.ids)
 }
 
 func (s *Scheduler) balanceTermOf(p *placement) balanceTerm {
 	return balanceTerm{weight: p.spec.balanceWeight, maxCount: s.decisionCounts.maxWithout(p.ids)}
 }
 
-// newRanks collects the scales of the placements of a class: they have few in common.
+// newRanks has an entry for each balanceTerm of the placements of a class; most of them share a few.
 func (s *Scheduler) newRanks(class *equivalenceClass) map[balanceTerm]int {
 	ranks := map[balanceTerm]int{}
 	for _, p := range class.placements {
@@ -203,14 +205,14 @@ func (s *Scheduler) newRanks(class *equivalenceClass) map[balanceTerm]int {
 	return ranks
 }
 
-// lowerRanks lowers reaches to how many clusters rank before one.
+// lowerRanks sets each entry to the number of candidates that rank before the cluster, if that is lower.
 func (s *Scheduler) lowerRanks(cs *candidateSet, c *cluster, r clusterState, ranks map[balanceTerm]int) {
 	if !r.tolerated {
 		return
 	}
 	cs.ranking.syncBuckets(cs, &s.decisionCounts, s.clusters.nameRanks)
 	byName := s.options.TieBreak != TieBreakHash
-	for scale, rank := range ranks {
-		ranks[scale] = min(rank, cs.ranking.countBefore(cs, s.clusters.nameRanks, c, r.baseScore, s.decisionCounts.of(c.id), scale, byName))
+	for term, rank := range ranks {
+		ranks[term] = min(rank, cs.ranking.countBefore(cs, s.clusters.nameRanks, c, r.baseScore, s.decisionCounts.of(c.id), term, byName))
 	}
 }

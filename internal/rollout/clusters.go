@@ -11,19 +11,20 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// Cluster is a cluster of the rollout, and where it stands. Names are unique.
+// Cluster is the state of a cluster in a rollout. Names are unique.
 type Cluster struct {
 	Name string
 	// Group is the decision group that the Placement put it in.
 	Group Group
-	// Deselected tells that the Placement does not select it any more, but it still has what is rolled out.
+	// Deselected says that the Placement does not select the cluster any more, but it still has what is rolled out.
 	Deselected bool
-	// State is where it stands with the change. Empty is ToApply.
+	// State is how far the change is on a cluster. Package internal/hub/work/replicaset derives it from works, and
+	// internal/hub/addon/configuration from add-ons.
 	State State
-	// Since is when it became Succeeded, for the soak. For the deadline of a cluster that is Progressing or Failed it is
-	// when it was given the change, or when it was last Succeeded, if that is later: the time of the last transition
-	// does, but then a cluster that goes back and forth between the two puts its deadline off each time.
-	// Unset is long ago: soak and deadline are over.
+	// Since is when the state Succeeded began, for minSuccessTime. For the progressDeadline of a cluster that is Progressing or
+	// Failed, it is when the cluster got the change or, if that is later, when it was last Succeeded. The time of the last
+	// transition can be used as well, but then a cluster that alternates between the two never reaches the deadline.
+	// Zero is long ago: both times are over.
 	Since time.Time
 }
 
@@ -47,26 +48,24 @@ func (g Group) String() string {
 type State string
 
 const (
-	// ToApply is a cluster that has not been given the change.
+	// ToApply is a cluster that has not got the change.
 	ToApply State = "ToApply"
-	// Progressing is a cluster that has been given the change and is not done with it. It begins when the change is
-	// written on the hub, not when the agent acknowledges it: otherwise the slot of an agent that is slow, or away, would
-	// be given away again, and its deadline would never come.
+	// Progressing is a cluster that has got the change and is not done with it. It begins when the change is written on the hub,
+	// not when the agent acknowledges it: otherwise an agent that does not answer would take no slot and have no deadline.
 	Progressing State = "Progressing"
-	// Succeeded is a cluster that is done with the change and well.
+	// Succeeded is a cluster that has the change and is not degraded.
 	Succeeded State = "Succeeded"
-	// Failed is a cluster that the change has made degraded. It may recover.
+	// Failed is a cluster that has the change and is degraded. It may recover.
 	Failed State = "Failed"
-	// TimeOut is a cluster that is known to have missed its deadline. Decide finds that out itself for those that
-	// are Progressing or Failed.
+	// TimeOut is a cluster that has missed its deadline. Decide finds that out itself for clusters that are Progressing or Failed.
 	TimeOut State = "TimeOut"
-	// Skip is a cluster that the rollout is to pass over: it neither begins nor counts.
+	// Skip is a cluster that the rollout leaves out: it neither begins nor counts.
 	Skip State = "Skip"
 )
 
-// Selected lists the clusters that the PlacementDecisions of one Placement select, by group and name, all in the state
-// ToApply. Decisions without the labels of a decision group, which another scheduler may have written, are group 0. A cluster that is
-// in two of them, as happens while a Placement moves it, is listed once.
+// Selected lists the clusters of the PlacementDecisions of one Placement by group and name, all in the state ToApply. Decisions without
+// the labels of a decision group, as other schedulers may write them, are in group 0. A cluster that is in two of them, as while a
+// Placement moves it, is listed once.
 func Selected(decisions []clusterv1beta1.PlacementDecision) []Cluster {
 	total := 0
 	for i := range decisions {

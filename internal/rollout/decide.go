@@ -10,21 +10,20 @@ import (
 	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
 )
 
-// Input is a rollout as it stands now.
+// Input is the present state of a rollout.
 type Input struct {
-	// Strategy is the order and the pace.
+	// Strategy has the order and the pace.
 	Strategy clusterv1alpha1.RolloutStrategy
 	// DefaultMaxConcurrency is for strategies of type Progressive without a maxConcurrency: for add-ons it is
 	// clustersPerDecisionGroup of the Placement. Without it all clusters may begin at once.
 	DefaultMaxConcurrency *intstr.IntOrString
-	// Clusters are those that are selected, and those that are not any more but still have what is rolled out. Their
-	// order does not matter.
+	// Clusters are the selected ones, and those that are not selected any more but still have what is rolled out, in any order.
 	Clusters []Cluster
-	// Now is the time of all the states.
+	// Now is the present time.
 	Now time.Time
 }
 
-// Decide says what is due on each cluster. The same input always gets the same plan.
+// Decide returns what is due on each cluster. It is deterministic.
 func Decide(in Input) Plan {
 	policy, problems := parseStrategy(field.NewPath("rolloutStrategy"), in.Strategy, in.DefaultMaxConcurrency)
 	r := rollout{policy: policy, input: in, plan: Plan{Clusters: make([]ClusterPlan, len(in.Clusters))}}
@@ -46,14 +45,14 @@ func Decide(in Input) Plan {
 	return r.plan
 }
 
-// rollout is a plan in the making.
+// rollout is the state of one call of Decide.
 type rollout struct {
 	policy policy
 	input  Input
 	plan   Plan
 }
 
-// buildStages also notes what does not fit.
+// buildStages divides the clusters into stages, and notes which values do not fit.
 func (r *rollout) buildStages(problems []clamped) []*stage {
 	for _, problem := range problems {
 		r.plan.Notes = append(r.plan.Notes, problem.String())
@@ -63,7 +62,7 @@ func (r *rollout) buildStages(problems []clamped) []*stage {
 	return stages
 }
 
-// holdAll lets nothing begin: there is no telling which order and pace were meant.
+// holdAll begins no cluster, as the strategy is invalid.
 func (r *rollout) holdAll(problems field.ErrorList) {
 	r.policy = policy{}
 	r.setVerdicts()
@@ -77,8 +76,7 @@ func (r *rollout) holdAll(problems field.ErrorList) {
 	r.countVerdicts()
 }
 
-// setVerdicts gives every cluster the verdict that follows from its own state and the time. Those without the change wait
-// for the moment.
+// setVerdicts gives every cluster the verdict that follows from its own state and the time. Clusters without the change are Waiting.
 func (r *rollout) setVerdicts() {
 	for i := range r.input.Clusters {
 		cluster := &r.input.Clusters[i]
@@ -88,14 +86,14 @@ func (r *rollout) setVerdicts() {
 	}
 }
 
-// recheckAt no later than due.
+// recheckAt makes sure that Plan.Next is not after due; zero is never.
 func (r *rollout) recheckAt(due time.Time) {
 	if !due.IsZero() && (r.plan.Next.IsZero() || due.Before(r.plan.Next)) {
 		r.plan.Next = due
 	}
 }
 
-// verdictOf also says when the verdict changes by itself.
+// verdictOf returns the verdict on a cluster, and when it changes with time.
 func (p policy) verdictOf(cluster *Cluster, now time.Time) (verdict Verdict, due time.Time) {
 	if cluster.Deselected {
 		return Remove, time.Time{}
@@ -129,8 +127,8 @@ func (p policy) untilDeadline(verdict Verdict, since, now time.Time) (Verdict, t
 	return TimedOut, time.Time{}
 }
 
-// inFlight says whether a cluster with the verdict takes a slot. A failed one has until its deadline to recover; without
-// a deadline it would take its slot for ever.
+// inFlight tells whether a cluster with the verdict takes a slot. A failed cluster takes one until its deadline, in which it may recover;
+// without a deadline it takes none, as it would never free it.
 func (p policy) inFlight(verdict Verdict) bool {
 	switch verdict {
 	case InProgress, Soaking:
@@ -142,7 +140,7 @@ func (p policy) inFlight(verdict Verdict) bool {
 	}
 }
 
-// countStage counts who of a stage waits, holds a slot and has failed.
+// countStage counts the clusters of a stage that wait, take a slot or have failed.
 func (r *rollout) countStage(s *stage) {
 	for _, i := range s.clusters {
 		verdict := r.plan.Clusters[i].Verdict
@@ -158,8 +156,8 @@ func (r *rollout) countStage(s *stage) {
 	}
 }
 
-// setPhase returns the stage that has stopped the rollout, or else the one under way: the first that is not done. One
-// stage with too many failures stops all: the change is not good enough for more clusters, whatever their group.
+// setPhase returns the stage that has stopped the rollout, or else the first one that is not done. Too many failures in one stage stop
+// the whole rollout: the change is then not good enough for more clusters of any group.
 func (r *rollout) setPhase(stages []*stage) (current *stage) {
 	for _, s := range stages {
 		if s.stopped() {
@@ -177,7 +175,7 @@ func (r *rollout) setPhase(stages []*stage) (current *stage) {
 	return nil
 }
 
-// beginNext gives away the free slots of a stage.
+// beginNext begins as many clusters of a stage as it has free slots.
 func (r *rollout) beginNext(s *stage) {
 	next := s.nextClusters(r.input.Clusters)
 	for _, i := range next {
@@ -190,7 +188,7 @@ func (r *rollout) beginNext(s *stage) {
 	s.inFlight += len(next)
 }
 
-// setEffective tells which numbers are in force.
+// setEffective sets the limits that apply.
 func (r *rollout) setEffective(current *stage) {
 	r.plan.Effective.MinSuccessTime = r.policy.soak
 	r.plan.Effective.ProgressDeadline = r.policy.deadline

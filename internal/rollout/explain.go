@@ -8,7 +8,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/text"
 )
 
-// setMessage says why the waiting clusters wait, counts, and sums it all up.
+// setMessage sets the reasons of waiting clusters, the counts and the message.
 func (r *rollout) setMessage(stages []*stage, current *stage) {
 	if current != nil {
 		r.setReasons(stages, current)
@@ -24,7 +24,7 @@ func (r *rollout) setMessage(stages []*stage, current *stage) {
 	}
 }
 
-// setReasons tells each stage what it waits for.
+// setReasons sets what the clusters of each stage wait for.
 func (r *rollout) setReasons(stages []*stage, current *stage) {
 	var stopped string
 	if r.plan.Phase == Stopped {
@@ -79,7 +79,7 @@ func (r *rollout) stoppedMessage(current *stage) string {
 		text.Count(r.selected(), "cluster"), r.listCounts(InProgress, Soaking, Waiting, Skipped), advice)
 }
 
-// describeFailures tells who has failed, and how many may.
+// describeFailures names the failed clusters of a stage, and how many are tolerated.
 func (r *rollout) describeFailures(s *stage) string {
 	names := make([]string, len(s.failed))
 	for i, index := range s.failed {
@@ -98,7 +98,7 @@ var verdictText = map[Verdict]string{
 	Waiting: "waiting", Skipped: "skipped",
 }
 
-// listCounts counts the clusters with these verdicts, if any: ", 2 failed, 1 waiting".
+// listCounts lists the numbers of clusters with these verdicts, other than 0: ", 2 failed, 1 waiting".
 func (r *rollout) listCounts(verdicts ...Verdict) string {
 	var message strings.Builder
 	for _, verdict := range verdicts {

@@ -11,14 +11,14 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/text"
 )
 
-// intOrPercent is a number of clusters, or a percentage of them. It is never negative, and no more than 100 %.
+// intOrPercent is a number of clusters, or a percentage of them. It is not negative, and at most 100 %.
 type intOrPercent struct {
-	path    *field.Path // Where it is written. Without one, nobody is told when it does not fit.
+	path    *field.Path // The field. Nil for a default, which is not noted when it does not fit.
 	value   int
 	percent bool
 }
 
-// parseIntOrPercent reads a number, a number in a string, or a percentage.
+// parseIntOrPercent parses a number, a number in a string, or a percentage.
 func (p *problems) parseIntOrPercent(path *field.Path, written intstr.IntOrString) intOrPercent {
 	result := intOrPercent{path: path, value: written.IntValue()}
 	if written.Type == intstr.String {
@@ -41,7 +41,7 @@ func (p *problems) parseIntOrPercent(path *field.Path, written intstr.IntOrStrin
 	return result
 }
 
-// of is how many clusters of a total it is. Percentages are rounded up.
+// of returns the number of clusters out of a total. Percentages are rounded up.
 func (a intOrPercent) of(total int) int {
 	if !a.percent {
 		return a.value
@@ -49,7 +49,7 @@ func (a intOrPercent) of(total int) int {
 	return (a.value*total + 99) / 100
 }
 
-// slots is a maxConcurrency that fits the clusters: at least one may begin.
+// slots returns a maxConcurrency that fits the number of clusters: at least one can begin.
 func (a intOrPercent) slots(total int) (slots int, note string) {
 	wanted := a.of(total)
 	switch {
@@ -62,7 +62,7 @@ func (a intOrPercent) slots(total int) (slots int, note string) {
 	return min(max(wanted, 1), total), note
 }
 
-// tolerated is a maxFailures that fits the clusters.
+// tolerated returns a maxFailures that fits the number of clusters.
 func (a intOrPercent) tolerated(total int) (tolerated int, tooLarge bool) {
 	wanted := a.of(total)
 	return min(wanted, total), wanted > total && total > 0

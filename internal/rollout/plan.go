@@ -2,26 +2,26 @@ package rollout
 
 import "time"
 
-// Plan is what Decide makes of a rollout as it stands now.
+// Plan is the result of Decide.
 type Plan struct {
-	// Phase is how far the rollout is as a whole.
+	// Phase of the whole rollout.
 	Phase Phase
-	// Clusters has the verdict on each cluster of the input, in the same order.
+	// Clusters has the verdict on each cluster, in the order of the input.
 	Clusters []ClusterPlan
-	// Count is how many clusters have each verdict.
+	// Count is the number of clusters by verdict.
 	Count map[Verdict]int
-	// Next is when to ask again even if nothing happens: the first end of a soak or deadline. Zero is never.
+	// Next is when to call Decide again if nothing happens before: the next end of a minSuccessTime or progressDeadline. Zero is
+	// never.
 	Next time.Time
-	// Effective are the limits in force.
+	// Effective are the limits that apply.
 	Effective Effective
-	// Notes say which values of the strategy do not fit and what is used instead, a sentence each, for a condition. They
-	// name the field.
+	// Notes say which values of the strategy do not fit and what is used instead: a sentence each, with the field, for a condition.
 	Notes []string
-	// Message tells people how the rollout stands, and what to do about it if it has stopped.
+	// Message describes the state of the rollout for users, and what to do if it has stopped.
 	Message string
 }
 
-// Succeeded tells whether every selected cluster is through. A rollout that is Complete may have left failures behind.
+// Succeeded tells whether every selected cluster is Done. A rollout that is Complete may have failed clusters.
 func (p Plan) Succeeded() bool {
 	return p.Phase == Complete && p.Count[Done]+p.Count[Remove] == len(p.Clusters)
 }
@@ -49,27 +49,27 @@ type ClusterPlan struct {
 type Verdict string
 
 const (
-	// Begin is a cluster to give the change to now.
+	// Begin is a cluster that is to get the change now.
 	Begin Verdict = "Begin"
-	// InProgress is a cluster that has been given the change and has time left.
+	// InProgress is a cluster that has got the change, and has not reached its deadline.
 	InProgress Verdict = "InProgress"
 	// Soaking is a cluster that is successful, but not yet for as long as minSuccessTime.
 	Soaking Verdict = "Soaking"
-	// Done is a cluster that is through.
+	// Done is a cluster that was successful for minSuccessTime.
 	Done Verdict = "Done"
 	// HasFailed is a cluster that has failed with the change. It may recover.
 	HasFailed Verdict = "Failed"
 	// TimedOut is a cluster that has missed its deadline. It may still become successful.
 	TimedOut Verdict = "TimedOut"
-	// Waiting is a cluster whose turn has not come: what it has, if anything, stays as it is.
+	// Waiting is a cluster that is to get the change later: what it has, if anything, stays as it is.
 	Waiting Verdict = "Waiting"
-	// Skipped is a cluster that the rollout passes over.
+	// Skipped is a cluster that the rollout leaves out.
 	Skipped Verdict = "Skipped"
 	// Remove is a cluster that is not selected any more: what it has is to be deleted.
 	Remove Verdict = "Remove"
 )
 
-// Gets says whether the cluster is to have the change, or to keep it, as of now.
+// Gets tells whether the cluster is to get the change, or to keep it, now.
 func (v Verdict) Gets() bool {
 	switch v {
 	case Begin, InProgress, Soaking, Done, HasFailed, TimedOut:
@@ -83,28 +83,28 @@ func (v Verdict) Gets() bool {
 type Phase string
 
 const (
-	// Rolling is a rollout with clusters under way or waiting.
+	// Rolling is a rollout with clusters in flight or waiting.
 	Rolling Phase = "Rolling"
-	// Complete is a rollout that is over: nothing waits and nothing is under way. Some clusters may have failed, as
-	// many as are tolerated, or have been skipped; Succeeded tells.
+	// Complete is a rollout without clusters in flight or waiting. Some may have failed, as many as are tolerated, or were skipped:
+	// see Succeeded.
 	Complete Phase = "Complete"
-	// Stopped is a rollout with more failures than are tolerated. It goes on when clusters recover or the strategy
-	// tolerates more.
+	// Stopped is a rollout with more failures than are tolerated. It continues when clusters recover or the strategy tolerates
+	// more.
 	Stopped Phase = "Stopped"
-	// Invalid is a strategy that cannot be read, Message says why. Nothing begins; what has begun goes on.
+	// Invalid is a strategy that cannot be parsed; Message says why. No cluster begins; those that have begun continue.
 	Invalid Phase = "Invalid"
 )
 
-// Effective are the limits in force, once percentages are counted out and values that do not fit are replaced.
+// Effective are the limits that apply, with percentages as numbers and values that do not fit replaced.
 type Effective struct {
-	// Stage is the one under way, or the one that has stopped the rollout, in words. Empty when there is none.
+	// Stage is the current stage, or the one that has stopped the rollout. Empty for none.
 	Stage string
 	// MaxConcurrency is how many clusters of the stage may be in flight.
 	MaxConcurrency int
 	// MaxFailures is how many clusters of the stage may fail before the rollout stops.
 	MaxFailures int
-	// MinSuccessTime is the soak.
+	// MinSuccessTime is how long a cluster has to be successful.
 	MinSuccessTime time.Duration
-	// ProgressDeadline is how long a cluster may take. 0 is for ever.
+	// ProgressDeadline is how long a cluster may take. 0 is without limit.
 	ProgressDeadline time.Duration
 }

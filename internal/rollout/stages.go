@@ -9,10 +9,10 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/text"
 )
 
-// wholePlacementName is the name of a stage without any other.
+// wholePlacementName is the name of a stage with all clusters.
 const wholePlacementName = "the whole placement"
 
-// stage is a set of clusters that are through before the next one begins.
+// stage is a set of clusters that are done before the next stage begins.
 type stage struct {
 	name      string
 	mandatory bool
@@ -28,10 +28,10 @@ type stage struct {
 func (s *stage) done() bool    { return len(s.waiting) == 0 && s.inFlight == 0 }
 func (s *stage) stopped() bool { return len(s.failed) > s.tolerated }
 
-// remaining is how many clusters of the stage it still takes.
+// remaining is how many clusters of the stage are not done.
 func (s *stage) remaining() int { return len(s.waiting) + s.inFlight }
 
-// nextClusters are the clusters for the free slots, by name.
+// nextClusters returns the clusters that get the free slots, by name.
 func (s *stage) nextClusters(clusters []Cluster) []int {
 	free := min(max(s.slots-s.inFlight, 0), len(s.waiting))
 	if free < len(s.waiting) {
@@ -40,7 +40,7 @@ func (s *stage) nextClusters(clusters []Cluster) []int {
 	return s.waiting[:free]
 }
 
-// buildStages cuts the selected clusters into stages, and notes which numbers do not fit them.
+// buildStages divides the selected clusters into stages, and notes which numbers do not fit them.
 func (p policy) buildStages(clusters []Cluster) (stages []*stage, notes []string) {
 	groups, total := groupClusters(clusters)
 	stages, groups, notes = p.mandatoryStages(groups)
@@ -63,7 +63,7 @@ type groupMembers struct {
 	clusters []int
 }
 
-// groupClusters sorts the selected clusters into their groups, by index.
+// groupClusters returns the selected clusters by decision group, in the order of the indexes.
 func groupClusters(clusters []Cluster) (groups []*groupMembers, total int) {
 	known := map[Group]*groupMembers{}
 	var group *groupMembers // Clusters usually come group by group.
@@ -96,8 +96,8 @@ func flatten(groups []*groupMembers, total int) []int {
 	return all
 }
 
-// mandatoryStages takes the groups that come first and leaves the others. A group that does not exist holds nobody up:
-// the Placement may have no cluster for it at the moment.
+// mandatoryStages returns a stage for each mandatory group, and the other groups. A mandatory group without clusters is left out: the
+// Placement may have none for it at the moment.
 func (p policy) mandatoryStages(groups []*groupMembers) (stages []*stage, others []*groupMembers, notes []string) {
 	taken := map[*groupMembers]bool{}
 	for _, mandatory := range p.mandatory {
@@ -125,7 +125,7 @@ func (p policy) mandatoryStages(groups []*groupMembers) (stages []*stage, others
 	return stages, others, notes
 }
 
-// groupStages are those of ProgressivePerGroup: maxFailures is of each group.
+// groupStages returns the stages of ProgressivePerGroup. maxFailures applies to each group.
 func (p policy) groupStages(groups []*groupMembers) (stages []*stage, notes []string) {
 	var tooSmall []string
 	for _, group := range groups {
@@ -144,7 +144,7 @@ func (p policy) groupStages(groups []*groupMembers) (stages []*stage, notes []st
 	return stages, notes
 }
 
-// progressiveStage is the last of Progressive: maxConcurrency is of its own clusters, maxFailures of all of the rollout.
+// progressiveStage returns the last stage of Progressive. maxConcurrency applies to its clusters, maxFailures to all of the rollout.
 func (p policy) progressiveStage(clusters []int, total int) (last *stage, notes []string) {
 	slots, note := p.maxConcurrency.slots(len(clusters))
 	if note != "" {

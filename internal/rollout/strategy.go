@@ -10,10 +10,9 @@ import (
 	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
 )
 
-// Validate says what is wrong with a strategy, for admission: what cannot be read, and numbers that no rollout has a use
-// for. Of the blocks all, progressive and progressivePerGroup it looks at the one of the type, the only one that has an
-// effect. What depends on how many clusters there are is left to Plan.Notes; so is a maxConcurrency of 0, which the
-// contract allows (section 2.4).
+// Validate returns what is invalid in a strategy, for admission: values that cannot be parsed, and numbers that no rollout can use. Of
+// the blocks all, progressive and progressivePerGroup it validates the one of the type, as the others have no effect. What depends on the
+// number of clusters is left to Plan.Notes, and so is a maxConcurrency of 0, which the API allows.
 func Validate(path *field.Path, strategy clusterv1alpha1.RolloutStrategy) field.ErrorList {
 	_, problems := parseStrategy(path, strategy, nil)
 	errs := problems.unreadable
@@ -23,7 +22,7 @@ func Validate(path *field.Path, strategy clusterv1alpha1.RolloutStrategy) field.
 	return errs
 }
 
-// policy is a strategy that has been read.
+// policy is a parsed strategy.
 type policy struct {
 	kind           clusterv1alpha1.RolloutType
 	mandatory      []mandatoryGroup
@@ -52,7 +51,7 @@ func (m mandatoryGroup) String() string {
 	return fmt.Sprintf("with index %d", m.GroupIndex)
 }
 
-// problems are what is wrong with a strategy whatever the clusters are.
+// problems are what is wrong with a strategy, whatever the clusters are.
 type problems struct {
 	unreadable field.ErrorList
 	clamped    []clamped
@@ -62,7 +61,7 @@ type problems struct {
 type clamped struct {
 	path    *field.Path
 	written any
-	used    string // What it counts as.
+	used    string // The value that is used instead.
 	right   string // What would be right.
 }
 
@@ -70,7 +69,7 @@ func (c clamped) String() string {
 	return fmt.Sprintf("%s: %v counts as %s: %s", c.path, c.written, c.used, c.right)
 }
 
-// parseStrategy makes a policy of the block that belongs to the type (contract section 2.4).
+// parseStrategy parses the block of the strategy that belongs to its type.
 func parseStrategy(
 	path *field.Path, strategy clusterv1alpha1.RolloutStrategy, defaultConcurrency *intstr.IntOrString,
 ) (policy, problems) {
@@ -138,14 +137,14 @@ func (p *problems) parseProgressDeadline(path *field.Path, written string) time.
 	deadline, err := time.ParseDuration(written)
 	switch {
 	case err != nil:
-		p.invalid(path, written, "write a time such as 10m or 2h, or None to wait for ever")
+		p.invalid(path, written, "write a time such as 10m or 2h, or None to wait without limit")
 	case deadline <= 0:
-		p.clamp(path, written, none, "no cluster can keep a deadline of no time; write one such as 10m, or None to wait for ever")
+		p.clamp(path, written, none, "no cluster can keep a deadline of no time; write one such as 10m, or None to wait without limit")
 	}
 	return max(deadline, 0)
 }
 
-// parseMaxConcurrency takes the default, of which the user of the strategy need not know, without a path: it is not noted.
+// parseMaxConcurrency returns the default without a path: it is not part of the strategy, so that nothing is noted about it.
 func (p *problems) parseMaxConcurrency(block *field.Path, written, byDefault *intstr.IntOrString) intOrPercent {
 	switch {
 	case written != nil:

@@ -43,11 +43,11 @@ func TestValidate(t *testing.T) {
 		{`{type: ProgressivePerGroup, progressivePerGroup: {maxFailures: 99999999999999999999%}}`,
 			`s.progressivePerGroup.maxFailures: Invalid value: "99999999999999999999%": write a number of clusters such as 3, or a percentage such as 25%`},
 		{`{type: All, all: {progressDeadline: 5d}}`,
-			`s.all.progressDeadline: Invalid value: "5d": write a time such as 10m or 2h, or None to wait for ever`},
+			`s.all.progressDeadline: Invalid value: "5d": write a time such as 10m or 2h, or None to wait without limit`},
 		{`{type: All, all: {progressDeadline: 5mNone}}`,
-			`s.all.progressDeadline: Invalid value: "5mNone": write a time such as 10m or 2h, or None to wait for ever`}, // the CRD takes it
+			`s.all.progressDeadline: Invalid value: "5mNone": write a time such as 10m or 2h, or None to wait without limit`}, // the CRD takes it
 		{`{type: All, all: {progressDeadline: 0s}}`,
-			`s.all.progressDeadline: Invalid value: "0s": no cluster can keep a deadline of no time; write one such as 10m, or None to wait for ever`},
+			`s.all.progressDeadline: Invalid value: "0s": no cluster can keep a deadline of no time; write one such as 10m, or None to wait without limit`},
 		{`{type: All, all: {minSuccessTime: soon}}`,
 			`s.all.minSuccessTime: Invalid value: "soon": write a time such as 5m or 1h30m, or 0 for none`},
 		{`{type: Progressive, progressive: {minSuccessTime: -5m}}`,
@@ -109,7 +109,7 @@ func TestValuesThatDoNotFitAreClampedAndNoted(t *testing.T) {
 			`rolloutStrategy.progressivePerGroup.maxFailures: 2 is more than the clusters of decision group 1, decision group 2, decision group 3 (x) and 1 more: all of them may fail`},
 		{`{type: Progressive, progressive: {minSuccessTime: -1h, progressDeadline: 0h}}`, "a, b, c", Effective{wholePlacementName, 3, 0, none, none},
 			`rolloutStrategy.progressive.minSuccessTime: -1h counts as 0: a time is not negative; write one such as 5m, or 0 for none` +
-				"\n" + `rolloutStrategy.progressive.progressDeadline: 0h counts as None: no cluster can keep a deadline of no time; write one such as 10m, or None to wait for ever`},
+				"\n" + `rolloutStrategy.progressive.progressDeadline: 0h counts as None: no cluster can keep a deadline of no time; write one such as 10m, or None to wait without limit`},
 		{`{type: Progressive, progressive: {mandatoryDecisionGroups: [{groupName: canry}, {groupIndex: 9}, {groupIndex: -2}]}}`,
 			"a 0/canary, b, c",
 			Effective{wholePlacementName, 3, 0, none, none},

@@ -22,14 +22,13 @@ import (
 
 type decisionEvents = handler.TypedFuncs[*clusterv1beta1.PlacementDecision, reconcile.Request]
 
-// decisionSource are looked at for what others do to them: the controller knows what it wrote, and nothing follows from it, but that
-// a cluster that goes from one object to another is listed twice meanwhile, and an object that is gone may have to come back,
-// whoever did it: both cost one more look. A placement that were scheduled again for each of its own writes would follow the
-// balance of all others around.
+// decisionSource watches PlacementDecisions for changes by other writers. Of its own writes, the controller only handles deletions, and
+// clusters that are listed twice while they move from one object to another; both cost another reconcile. If every write scheduled its
+// placement again, the placement would follow the Balance of all others.
 func (c *Controller) decisionSource(objects cache.Cache) source.Source {
 	return source.Kind(objects, &clusterv1beta1.PlacementDecision{}, decisionEvents{
 		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[*clusterv1beta1.PlacementDecision], q queue) {
-			if !e.IsInInitialList { // inform reads those at once
+			if !e.IsInInitialList { // restoreOnce reads those
 				c.handleDecision(ctx, objects, q, nil, e.Object)
 			}
 		},
@@ -43,9 +42,9 @@ func (c *Controller) decisionSource(objects cache.Cache) source.Source {
 	})
 }
 
-// handleDecision looks at a change of a PlacementDecision, of which one side is nil when it comes or goes. The placements that it may have
-// put wrong are reconciled, and those for which others decide, so that the scheduler follows them: there, as what is listed
-// here and what is listed there could come to the scheduler in the wrong order.
+// handleDecision enqueues the placements that a change of a PlacementDecision affects. before or after is nil for an object that was
+// created or deleted. Placements that the scheduler does not manage are always enqueued: the reconcile restores their decisions. To do
+// that here could restore them in the wrong order.
 func (c *Controller) handleDecision(ctx context.Context, objects client.Reader, q queue, before, after *clusterv1beta1.PlacementDecision) {
 	ch := compareDecisions(before, after)
 	if !ch.identity && len(ch.added)+len(ch.removed) == 0 {
@@ -67,10 +66,10 @@ func (c *Controller) handleDecision(ctx context.Context, objects client.Reader, 
 	}
 }
 
-// decisionChange of a PlacementDecision.
+// decisionChange is what has changed of a PlacementDecision.
 type decisionChange struct {
 	after          *clusterv1beta1.PlacementDecision
-	identity       bool     // what it is found by has changed, it is gone, or it is new and not made by the hub
+	identity       bool     // labels or owner have changed, or it was deleted, or created by another writer
 	added, removed []string // clusters
 }
 
@@ -88,8 +87,8 @@ func compareDecisions(before, after *clusterv1beta1.PlacementDecision) decisionC
 	return ch
 }
 
-// needsRepair tells whether a change broke what a decision is found by, took away what is selected, added what is not, or lists a
-// cluster twice.
+// needsRepair tells whether a change has to be undone or completed: of labels or owner, a missing or additional cluster, or a cluster
+// that is listed twice.
 func (c *Controller) needsRepair(key scheduler.Key, own []*clusterv1beta1.PlacementDecision, ch decisionChange) bool {
 	if ch.identity {
 		return true
@@ -106,7 +105,7 @@ func (c *Controller) needsRepair(key scheduler.Key, own []*clusterv1beta1.Placem
 		slices.ContainsFunc(ch.removed, func(cluster string) bool { return !elsewhere[cluster] && c.scheduler.Selects(key, cluster) })
 }
 
-// clustersOnlyIn lists the clusters of one decision that are not in the other.
+// clustersOnlyIn returns the clusters of one that are not in other.
 func clustersOnlyIn(one, other *clusterv1beta1.PlacementDecision) (clusters []string) {
 	if one == nil {
 		return nil
@@ -125,7 +124,7 @@ func clustersOnlyIn(one, other *clusterv1beta1.PlacementDecision) (clusters []st
 	return clusters
 }
 
-// relatedKeys are the placements concerned by what a decision was or is.
+// relatedKeys are the placements that a PlacementDecision affects, before and after a change.
 func relatedKeys(sides ...*clusterv1beta1.PlacementDecision) (keys []scheduler.Key) {
 	for _, decision := range sides {
 		if decision == nil {

@@ -17,27 +17,27 @@ import (
 	"github.com/capstan-io/capstan/internal/placement/decisions"
 )
 
-// maxScoresNote bounds the length of the note with the scores, and cut ends one that was longer.
+// maxScoresNote limits the length of the note with the scores. Longer ones end with truncated.
 const (
 	maxScoresNote = 1000
 	truncated     = "......"
 )
 
-// Events are for people, who read them one by one. Where hundreds of placements change at once, writing all of them at once
-// would hold up the decisions: they come a little later then, and only a sample of thousands.
+// Limits of events. If hundreds of placements change at once, their events would delay the decisions. So events are written with a rate
+// limit, and dropped if that delays them too long.
 const (
 	eventsPerSecond = 10
 	eventBurst      = 10
 	maxEventDelay   = time.Minute
 )
 
-// eventContent is what an event says.
+// eventContent is the content of one event.
 type eventContent struct{ eventType, reason, action, note string }
 
 // recordEvents writes events about a placement and, unless it is nil, one of its decisions: at once if the rate limit allows,
 // otherwise delayed. Events that would be delayed by more than maxEventDelay are dropped.
 func (c *Controller) recordEvents(owner *clusterv1beta1.Placement, decision *clusterv1beta1.PlacementDecision, contents ...eventContent) {
-	// Later, the controller may be changing the objects.
+	// Copies, as the controller may change the objects before the events are written.
 	regarding := &clusterv1beta1.Placement{ObjectMeta: identityOf(owner)}
 	var related runtime.Object
 	if decision != nil {
@@ -56,17 +56,17 @@ func (c *Controller) recordEvents(owner *clusterv1beta1.Placement, decision *clu
 	case delay > maxEventDelay:
 		reservation.CancelAt(now)
 	default:
-		c.delayed <- delayedEvents{due: now.Add(delay), write: write} // has room for all that may come within eventsLatest
+		c.delayed <- delayedEvents{due: now.Add(delay), write: write} // it has room for all events within maxEventDelay
 	}
 }
 
-// delayedEvents are events that are not written yet because too many are at once.
+// delayedEvents are events that wait for the rate limit.
 type delayedEvents struct {
 	due   time.Time
 	write func()
 }
 
-// runEventWriter writes events when it is their turn, for as long as the controller runs.
+// runEventWriter writes delayed events when they are due, until the context ends.
 func (c *Controller) runEventWriter(ctx context.Context, _ queue) error {
 	go func() {
 		for {
@@ -88,7 +88,7 @@ func identityOf(o metav1.Object) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(), ResourceVersion: o.GetResourceVersion()}
 }
 
-// recordWritten records the event of a decision that was created or updated.
+// recordWritten records the event of a PlacementDecision that was created or updated, and the one with the scores.
 func (c *Controller) recordWritten(owner *clusterv1beta1.Placement, result *scheduler.Result, w *decisions.Write) {
 	n := eventContent{eventType: corev1.EventTypeNormal, reason: fleet.EventDecisionUpdate, action: "DecisionUpdated",
 		note: fmt.Sprintf("PlacementDecision %s has %d clusters now", w.Decision.Name, len(w.Decision.Status.Decisions))}
@@ -112,7 +112,7 @@ func (c *Controller) recordDeleted(owner *clusterv1beta1.Placement, decision *cl
 		fmt.Sprintf("PlacementDecision %s is not needed any more", decision.Name)})
 }
 
-// scoresNote lists clusters with their scores, as many as there is room for.
+// scoresNote lists clusters with their scores, up to maxScoresNote characters.
 func scoresNote(scores []scheduler.ClusterScore) string {
 	var note strings.Builder
 	for _, s := range scores {
@@ -124,9 +124,9 @@ func scoresNote(scores []scheduler.ClusterScore) string {
 	return strings.TrimSuffix(note.String(), " ")
 }
 
-// recordDeferred says why a placement is not decided.
+// recordDeferred records why a placement is not scheduled yet.
 func (c *Controller) recordDeferred(owner *clusterv1beta1.Placement) {
 	c.recordEvents(owner, nil, eventContent{eventType: corev1.EventTypeWarning, reason: fleet.EventCELBudgetExceeded, action: "Evaluate",
-		note: fmt.Sprintf("The celExpressions of the Placements in namespace %s cost more than their share; this Placement waits for its turn. "+
-			"Use fewer or simpler expressions, or a labelSelector beside them that leaves fewer clusters", owner.Namespace)})
+		note: fmt.Sprintf("The celExpressions of the Placements in namespace %s cost more than their share; this Placement waits until its namespace has budget again. "+
+			"Use fewer or simpler expressions, or a additional labelSelector that leaves fewer clusters", owner.Namespace)})
 }

@@ -16,17 +16,17 @@ import (
 	scheduler "github.com/capstan-io/capstan/internal/placement"
 )
 
-// explainer is a debug.Explainer. It asks the scheduler of the controller. Where that knows nothing, because another replica
-// of the hub leads or nobody has placed anything yet, it asks one that it makes for the occasion.
+// explainer implements debug.Explainer with the scheduler of the controller. While that is not running, because another replica is the
+// leader or no placement was reconciled yet, it makes a scheduler for each request.
 type explainer struct {
 	controller *Controller
 	api        client.Reader
 	options    scheduler.Options
 }
 
-// open lets the endpoint answer with what the explainer says.
+// open opens the endpoint.
 func (e *explainer) open(endpoint *debug.Endpoint, mgr ctrl.Manager) error {
-	// What was saved a moment ago is there at once, other than in the manager's cache.
+	// This client reads from the API server: the cache of the manager may not have a Placement yet that was just created.
 	api, err := client.New(mgr.GetConfig(), client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(),
 		Mapper: mgr.GetRESTMapper()})
 	if err != nil {
@@ -39,7 +39,7 @@ func (e *explainer) open(endpoint *debug.Endpoint, mgr ctrl.Manager) error {
 	return endpoint.Open(api, reviews, e)
 }
 
-// Explain tells why a placement selects what it does. It need not exist.
+// Explain explains what a placement selects. The placement need not exist.
 func (e *explainer) Explain(ctx context.Context, placement *clusterv1beta1.Placement) (*scheduler.Explanation, error) {
 	if e.controller.restored.Load() {
 		e.controller.scheduler.AdvanceBudget(e.controller.clock.Now())
@@ -52,7 +52,7 @@ func (e *explainer) Explain(ctx context.Context, placement *clusterv1beta1.Place
 	return s.Explain(placement), nil
 }
 
-// schedulerFromAPI is a scheduler that knows what the API says now.
+// schedulerFromAPI returns a scheduler with all objects that the API has now.
 func (e *explainer) schedulerFromAPI(ctx context.Context) (*scheduler.Scheduler, error) {
 	s := scheduler.New(e.options)
 	s.Advance(e.controller.clock.Now())

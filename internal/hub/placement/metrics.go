@@ -8,8 +8,8 @@ import (
 	scheduler "github.com/capstan-io/capstan/internal/placement"
 )
 
-// Deciding and writing are measured per placement. Plugins are measured when they evaluate all clusters, which happens once for all
-// placements with the same predicates and scores; after that, clusters are evaluated one by one as they change.
+// Scheduling and writing are measured for each placement. Plugins are measured when they run for all clusters, which happens once for all
+// placements of an equivalence class; afterwards, they run for single clusters as these change.
 var (
 	schedulingSeconds = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Subsystem: "scheduling", Name: "scheduling_duration_seconds",
@@ -37,7 +37,7 @@ func init() {
 	metrics.Registry.MustRegister(schedulingSeconds, bindSeconds, pluginSeconds, celSeconds)
 }
 
-// timePlugins is a scheduler.Timer that measures.
+// timePlugins returns a scheduler.Timer that observes the metrics.
 func timePlugins(clk clock.PassiveClock) scheduler.Timer {
 	return func(kind scheduler.PluginType, name string) func() {
 		began := clk.Now()

@@ -16,12 +16,11 @@ import (
 	"github.com/capstan-io/capstan/internal/placement/decisions"
 )
 
-// byPlacement is the index of PlacementDecisions by the placements that they concern: a namespace may have thousands.
+// byPlacement is the index of PlacementDecisions by relatedPlacements. A namespace may have thousands of them.
 const byPlacement = "placement"
 
-// placementOf is the name of the placement that a PlacementDecision is of; empty if it is of none. That is the placement that
-// controls it, whatever has become of its labels; if there is none, that of the label by which everybody finds it; and that
-// of its name, if nothing else is known of it.
+// placementOf returns the name of the placement that a PlacementDecision belongs to; empty for none. This is its controller; without one,
+// the placement in its label; without a label, the placement that it is named after.
 func placementOf(o client.Object) string {
 	owner := metav1.GetControllerOfNoCopy(o)
 	if owner != nil && isPlacement(owner) {
@@ -38,8 +37,8 @@ func isPlacement(owner *metav1.OwnerReference) bool {
 	return err == nil && version.Group == clusterv1beta1.GroupVersion.Group && owner.Kind == "Placement"
 }
 
-// relatedPlacements are the names of the placements that have to know of a PlacementDecision: the one that it is of, and the one that
-// would give it its name.
+// relatedPlacements are the names of the placements that a PlacementDecision affects: the one that it belongs to, and the one that it is
+// named after, which cannot use its name.
 func relatedPlacements(o client.Object) (placements []string) {
 	of, named := placementOf(o), decisions.PlacementNameOf(o.GetName())
 	if of != "" {
@@ -51,7 +50,7 @@ func relatedPlacements(o client.Object) (placements []string) {
 	return placements
 }
 
-// decisionsOf lists the PlacementDecisions of a placement, and the names it would give that others have taken.
+// decisionsOf lists the PlacementDecisions of a placement, and those names of its scheme that objects of other owners have.
 func decisionsOf(ctx context.Context, reader client.Reader, placement scheduler.Key,
 	options ...client.ListOption) (own []*clusterv1beta1.PlacementDecision, taken []string, err error) {
 	list := &clusterv1beta1.PlacementDecisionList{}
@@ -69,9 +68,9 @@ func decisionsOf(ctx context.Context, reader client.Reader, placement scheduler.
 	return own, taken, nil
 }
 
-// restorePlacement tells the scheduler what is decided for a placement that it does not decide for. uid is that of the placement: what a
-// former one of its name has left is not its own, and about to be deleted. If there is none any more, uid is empty, and its
-// decisions count for as long as they are there.
+// restorePlacement passes the stored decisions of a placement to the scheduler. uid is that of the placement: decisions of a former
+// placement of the same name are left out, as they are about to be deleted. If the placement does not exist, uid is empty, and its
+// decisions count for as long as they exist.
 func (c *Controller) restorePlacement(ctx context.Context, placement scheduler.Key, uid types.UID) error {
 	own, _, err := decisionsOf(ctx, c.client, placement, client.UnsafeDisableDeepCopy)
 	if err != nil {
@@ -85,8 +84,7 @@ func (c *Controller) restorePlacement(ctx context.Context, placement scheduler.K
 	return nil
 }
 
-// restore tells a scheduler what was decided before it was there. Balance and Steady of the first placement need that of
-// all.
+// restore passes all stored decisions to a scheduler. To schedule the first placement, Balance and Steady need the decisions of all.
 func restore(ctx context.Context, reader client.Reader, s *scheduler.Scheduler) error {
 	list := &clusterv1beta1.PlacementDecisionList{}
 	if err := reader.List(ctx, list); err != nil {

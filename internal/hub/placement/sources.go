@@ -21,8 +21,8 @@ import (
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// sources feed the scheduler all that it looks at, and the queue what that may change. No placement is reconciled
-// before the scheduler has seen everything there is.
+// sources returns the sources of events. They pass the objects to the scheduler and enqueue the placements that the scheduler returns.
+// controller-runtime reconciles no placement before all sources have synced.
 func (c *Controller) sources(objects cache.Cache) []source.Source {
 	s := c.scheduler
 	return []source.Source{
@@ -49,10 +49,10 @@ func (c *Controller) sources(objects cache.Cache) []source.Source {
 	}
 }
 
-// schedulerSource is a source of objects that go to the scheduler, which says what to reconcile.
+// schedulerSource is a source that passes objects of a kind to the scheduler.
 func schedulerSource[T client.Object](c *Controller, objects cache.Cache, kind T, set, remove func(T) []scheduler.Key) source.Source {
 	take := func(q queue, o T, into func(T) []scheduler.Key) {
-		// What is new is judged by the time that it is, not by that of the last change.
+		// The event is handled with the present time, not that of the last Advance.
 		enqueue(q, c.scheduler.Advance(c.clock.Now()))
 		enqueue(q, into(o))
 		c.wake()
@@ -71,7 +71,7 @@ func enqueue(q queue, keys []scheduler.Key) {
 	}
 }
 
-// runTimer lets time go on in the scheduler whenever that changes something, for as long as the controller runs.
+// runTimer advances the time of the scheduler when a toleration or score expires, until the context ends.
 func (c *Controller) runTimer(ctx context.Context, q queue) error {
 	enqueue(q, c.scheduler.Advance(c.clock.Now()))
 	go func() {
@@ -82,10 +82,10 @@ func (c *Controller) runTimer(ctx context.Context, q queue) error {
 	return nil
 }
 
-// maxWait bounds a wait: a timer does not count the time for which a machine was suspended.
+// maxWait limits a wait, as timers do not count the time for which a machine is suspended.
 const maxWait = 5 * time.Minute
 
-// wake has those look again who wait for something to do in the scheduler.
+// wake wakes the goroutines that wait for work of the scheduler.
 func (c *Controller) wake() {
 	for range evaluatorCount {
 		notify(c.evaluatorWake)
@@ -100,10 +100,10 @@ func notify(waiting chan<- struct{}) {
 	}
 }
 
-// evaluatorCount are as many as it takes for one to be there for others while one is with expressions that take long.
+// evaluatorCount is 2, so that there is one for the other namespaces while one evaluates expensive expressions.
 const evaluatorCount = 2
 
-// runEvaluators applies CEL expressions whenever there are clusters to apply them to, for as long as the controller runs.
+// runEvaluators evaluates CEL expressions in the background, until the context ends.
 func (c *Controller) runEvaluators(ctx context.Context, q queue) error {
 	for range evaluatorCount {
 		go c.runEvaluator(ctx, q)
@@ -125,7 +125,7 @@ func (c *Controller) runEvaluator(ctx context.Context, q queue) {
 	}
 }
 
-// wait returns at a time, unless that is zero, or when somebody wakes it. It reports false if the context ended first.
+// wait returns at a time, unless it is zero, or when wake receives. It reports false if the context has ended.
 func (c *Controller) wait(ctx context.Context, at time.Time, wake <-chan struct{}) bool {
 	var due <-chan time.Time
 	if !at.IsZero() {

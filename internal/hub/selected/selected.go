@@ -1,9 +1,9 @@
-// Package selected tells which clusters the hub acts on because a placement selects them.
+// Package selected returns the clusters that the hub acts on because a placement selects them.
 //
-// PlacementDecisions are found by a label, and whoever may write them in a namespace may write any names into them. The controllers that
-// read them may write to the namespaces of all clusters. So a decision counts for no more than a placement of its namespace could have
-// decided: clusters that exist, are accepted and to stay, and are in a ManagedClusterSet that is bound to the namespace. This is found out
-// anew from these objects themselves each time, whoever wrote the decision, and whatever the scheduler has yet to put right.
+// A user with the right to write PlacementDecisions in a namespace can name any clusters in them, and the controllers that read them have
+// the right to write to the namespaces of all clusters. So a decision counts only for clusters that a placement of its namespace could
+// have selected: they exist, are accepted and not being deleted, and are in a ManagedClusterSet with a binding in the namespace. This is
+// checked with these objects on each read, no matter who wrote the decision.
 package selected
 
 import (
@@ -25,18 +25,18 @@ import (
 	"github.com/capstan-io/capstan/internal/rollout"
 )
 
-// Reader reads what placements select.
+// Reader reads the clusters that placements select.
 type Reader struct {
 	Client client.Reader
-	// Trust takes decisions at their word, as Open Cluster Management does.
+	// Trust accepts all decisions without checks, as Open Cluster Management does.
 	Trust bool
 }
 
-// PassedOver are the clusters of decisions that the hub does not act on, and why, by name.
+// PassedOver has the clusters of decisions that the hub does not act on, with the reasons.
 type PassedOver map[string]string
 
-// Clusters are those of the decisions that the hub acts on, in the state ToApply, and those that it passes over. The decisions are those of
-// one placement in the namespace.
+// Clusters returns the clusters of the decisions of one placement in the namespace that the hub acts on, in the state ToApply, and those
+// that it passes over.
 func (r Reader) Clusters(ctx context.Context, namespace string, decisions []clusterv1beta1.PlacementDecision) ([]rollout.Cluster,
 	PassedOver, error) {
 	named := rollout.Selected(decisions)
@@ -60,7 +60,8 @@ func (r Reader) Clusters(ctx context.Context, namespace string, decisions []clus
 	return slices.DeleteFunc(named, func(c rollout.Cluster) bool { return passedOver[c.Name] != "" }), passedOver, nil
 }
 
-// boundSets are the members of the sets that are bound to a namespace. As for the scheduler, bindings count by their names.
+// boundSets returns the selectors of the ManagedClusterSets with a binding in the namespace. As for the scheduler, bindings count by
+// their names.
 func (r Reader) boundSets(ctx context.Context, namespace string) (members []labels.Selector, err error) {
 	bindings := &clusterv1beta2.ManagedClusterSetBindingList{}
 	if err := r.Client.List(ctx, bindings, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
@@ -75,7 +76,7 @@ func (r Reader) boundSets(ctx context.Context, namespace string) (members []labe
 		if err != nil {
 			return nil, fmt.Errorf("get ManagedClusterSet %s: %w", bindings.Items[i].Name, err)
 		}
-		// One whose selector makes no sense has no members; its status says so.
+		// A set with an invalid selector has no members; its status says so.
 		if selector, err := clusterset.Selector(set); err == nil {
 			members = append(members, selector)
 		}
@@ -83,7 +84,7 @@ func (r Reader) boundSets(ctx context.Context, namespace string) (members []labe
 	return members, nil
 }
 
-// reasonNotActedOn says why the hub does not act on a cluster; it is empty if it does.
+// reasonNotActedOn returns why the hub does not act on a cluster; empty if it does.
 func (r Reader) reasonNotActedOn(ctx context.Context, name, namespace string, sets []labels.Selector) (string, error) {
 	cluster := &clusterv1.ManagedCluster{}
 	err := r.Client.Get(ctx, client.ObjectKey{Name: name}, cluster, client.UnsafeDisableDeepCopy)
@@ -104,7 +105,7 @@ func (r Reader) reasonNotActedOn(ctx context.Context, name, namespace string, se
 	return "", nil
 }
 
-// String says which clusters are passed over and why, for a condition; it is empty if there are none.
+// String lists the clusters and reasons for a condition; it is empty if there are none.
 func (p PassedOver) String() string {
 	if len(p) == 0 {
 		return ""

@@ -12,8 +12,8 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// ClusterChanged matches clusters that the hub may act on now for other reasons, or not any more. Labels that tell how add-ons are doing
-// change often, and are left out: where a set goes by them, the decisions change as well.
+// ClusterChanged matches updates that may change whether the hub acts on a cluster, or the reason. Labels with the state of add-ons
+// change often, and are ignored: a set that selects by them changes the decisions as well.
 func ClusterChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		now, ok := e.ObjectNew.(*clusterv1.ManagedCluster)

@@ -22,7 +22,7 @@ const variable = "managedCluster"
 
 var apiVersion = clusterv1.GroupVersion.String()
 
-// environment is built once: that takes far longer than compiling an expression in it.
+// environment is built once, as that takes far longer than to compile an expression.
 var environment = sync.OnceValues(func() (*cel.Env, error) {
 	cluster := cel.MapType(cel.StringType, cel.DynType)
 	return kubernetes.MustBaseEnvSet(kubernetes.DefaultCompatibilityVersion()).StoredExpressionsEnv().Extend(
@@ -34,7 +34,7 @@ var environment = sync.OnceValues(func() (*cel.Env, error) {
 	)
 })
 
-// clusterView is a cluster as its JSON is laid out, without a copy of what is large.
+// clusterView has the fields of a ManagedCluster as its JSON has them, without copying large ones.
 type clusterView struct {
 	APIVersion string                          `json:"apiVersion"`
 	Kind       string                          `json:"kind"`
@@ -43,8 +43,7 @@ type clusterView struct {
 	Status     *clusterv1.ManagedClusterStatus `json:"status"`
 }
 
-// clusterValue is a cluster as an expression sees it. What an expression reads is converted when it does: most read one
-// label.
+// clusterValue is the value of managedCluster. Fields are converted when an expression reads them, as most expressions read one label.
 type clusterValue struct {
 	traits.Mapper
 	scores Scores
@@ -60,7 +59,7 @@ func newClusterValue(cluster *clusterv1.ManagedCluster, scores Scores) ref.Val {
 	return clusterValue{Mapper: value, scores: scores}
 }
 
-// activation is the variable that expressions have.
+// activation resolves the variables of an expression.
 type activation struct{ cluster ref.Val }
 
 // ResolveName implements cel.Activation.
@@ -97,10 +96,10 @@ func parseJSON(text ref.Val) ref.Val {
 	return types.DefaultTypeAdapter.NativeToValue(value)
 }
 
-// functionCosts are those of our functions.
+// functionCosts has the costs of the functions that Capstan adds.
 type functionCosts struct{}
 
-// CallCost is the price of one call.
+// CallCost returns the cost of one call; nil for other functions.
 func (functionCosts) CallCost(function, _ string, args []ref.Val, _ ref.Val) *uint64 {
 	const perByte = 0.2 // building a value takes twice as long as reading a string, which is 0.1
 	switch function {

@@ -24,25 +24,25 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/text"
 )
 
-// Scores looks the items of an AddOnPlacementScore of the cluster up; none when there is none that is valid.
+// Scores returns the items of an AddOnPlacementScore of the cluster; none if it does not exist or has expired.
 type Scores func(name string) []clusterv1alpha1.AddOnPlacementScoreItem
 
-// Selector is a celSelector that compiles. It is safe for concurrent use. It has no programs itself: those that were used last are kept
-// for all selectors together, so that memory does not grow with the number of selectors.
+// Selector is a compiled celSelector. It is safe for concurrent use. Its programs are in a cache of the package that keeps the most
+// recently used ones of all selectors, so that memory does not grow with the number of selectors.
 type Selector struct {
 	expressions []string
 }
 
 var compiler = celbudget.NewCompiler(variable, environment, cel.BoolType, functionCosts{})
 
-// What an evaluation costs beside what the expression does, and a byte of an expression that has to be compiled again before.
+// Costs in addition to those of the expression: of each evaluation, and of each byte of an expression that has to be compiled again.
 const (
 	evaluationCost = 5
 	compileCost    = 5
 )
 
-// Compile checks the expressions, all of which a cluster must meet. It fails if there are more than there may be, and on one that does not
-// compile or that is not of type bool.
+// Compile compiles the expressions, all of which a cluster must match. It fails if there are too many, or one does not compile or is not
+// of type bool.
 func Compile(expressions []string) (*Selector, error) {
 	if err := celbudget.Count(expressions); err != nil {
 		return nil, fmt.Errorf("celExpressions: %w", err)
@@ -55,9 +55,8 @@ func Compile(expressions []string) (*Selector, error) {
 	return &Selector{expressions}, nil
 }
 
-// Matches tells whether the cluster meets all expressions. The error says why it does not: an expression that is false,
-// that failed, or that costs more than Kubernetes lets one evaluation, or all of them for one cluster, cost. What they
-// cost is added to the costs; nil is for who does not mind.
+// Matches returns nil if the cluster matches all expressions, else the reason: an expression that is false or fails, or costs that exceed
+// what Kubernetes allows for all expressions and one object. What the evaluation costs is added to costs, which may be nil.
 func (s *Selector) Matches(cluster *clusterv1.ManagedCluster, scores Scores, costs *Costs) error {
 	input := activation{newClusterValue(cluster, scores)}
 	if costs == nil {
@@ -93,14 +92,14 @@ func (s *Selector) Matches(cluster *clusterv1.ManagedCluster, scores Scores, cos
 	return nil
 }
 
-// mismatch is why a cluster does not match. Thousands do not, and of few somebody reads why.
+// mismatch is why a cluster does not match. Its text is made when it is read, as thousands of clusters may not match.
 type mismatch struct {
 	expression string
 	value      ref.Val
 	err        error // of an evaluation without a value
 }
 
-// Error tells the type of a value that is no bool, and not the value, which may be of any size.
+// Error gives the type of a value that is no bool, but not the value, which may be of any size.
 func (u *mismatch) Error() string {
 	switch value := u.value.(type) {
 	case nil:

@@ -1,4 +1,4 @@
-// Package clusterset knows which clusters are the members of a ManagedClusterSet.
+// Package clusterset decides which clusters are members of a ManagedClusterSet.
 package clusterset
 
 import (
@@ -12,15 +12,14 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// Selector matches the labels of the members of the set. It fails on a labelSelector or a selectorType that makes
-// no sense.
+// Selector returns the selector of the labels of members. It fails if the selectorType is unknown or the labelSelector invalid.
 func Selector(set *clusterv1beta2.ManagedClusterSet) (labels.Selector, error) {
 	spec := set.Spec.ClusterSelector
 	switch spec.SelectorType {
 	case "", clusterv1beta2.ExclusiveClusterSetLabel:
 		return labels.SelectorFromSet(labels.Set{fleet.LabelClusterSet: set.Name}), nil
 	case clusterv1beta2.LabelSelector:
-		// None selects nothing, as in all of Kubernetes; an empty one selects everything.
+		// As everywhere in Kubernetes, nil selects nothing and an empty selector everything.
 		if err := budget.Selectors(spec.LabelSelector); err != nil {
 			return nil, fmt.Errorf("spec.clusterSelector.labelSelector: %w", err)
 		}

@@ -9,15 +9,15 @@ import (
 
 const maxPerObject = clusterv1beta1.MaxDecisionsPerObject
 
-// decisionSlice is the content of a PlacementDecision: some of the decisions of one group.
+// decisionSlice is the content of one PlacementDecision: decisions of one group.
 type decisionSlice struct {
 	name      string
-	object    *clusterv1beta1.PlacementDecision // that had most of it before; nil when it is new
+	object    *clusterv1beta1.PlacementDecision // the object that has most of it; nil for a new one
 	group     int
 	decisions []clusterv1beta1.ClusterDecision
 }
 
-// distribute makes slices of groups: at least one, and those of a group next to each other.
+// distribute divides groups into slices, at least one for each group. Slices of a group are next to each other.
 func distribute(groups []placement.Group, objects []*clusterv1beta1.PlacementDecision, inOrder bool) []*decisionSlice {
 	byGroup := assignObjects(groups, objects)
 	var all []*decisionSlice
@@ -36,7 +36,7 @@ func distribute(groups []placement.Group, objects []*clusterv1beta1.PlacementDec
 	return all
 }
 
-// assignObjects gives each object to the group that most of its clusters are in now; to none when no cluster of it is selected.
+// assignObjects assigns each object to the group that has most of its clusters; to none if no cluster of it is selected.
 func assignObjects(groups []placement.Group, objects []*clusterv1beta1.PlacementDecision) [][]*clusterv1beta1.PlacementDecision {
 	groupOf := map[string]int{}
 	for i, group := range groups {
@@ -62,7 +62,7 @@ func assignObjects(groups []placement.Group, objects []*clusterv1beta1.Placement
 	return byGroup
 }
 
-// splitInOrder cuts a group in its order.
+// splitInOrder splits a group in its order.
 func splitInOrder(group placement.Group, objects []*clusterv1beta1.PlacementDecision) []*decisionSlice {
 	list := []*decisionSlice{}
 	for decisions := range slices.Chunk(group.Decisions, maxPerObject) {
@@ -75,7 +75,7 @@ func splitInOrder(group placement.Group, objects []*clusterv1beta1.PlacementDeci
 	return atLeastOne(list)
 }
 
-// keepInPlace leaves clusters in the objects they are in, and puts new ones where there is room.
+// keepInPlace keeps clusters in their objects, and adds new ones where there is room.
 func keepInPlace(group placement.Group, objects []*clusterv1beta1.PlacementDecision) []*decisionSlice {
 	waiting := make(map[string]clusterv1beta1.ClusterDecision, len(group.Decisions))
 	for _, decision := range group.Decisions {
@@ -106,7 +106,8 @@ func keepInPlace(group placement.Group, objects []*clusterv1beta1.PlacementDecis
 	return list
 }
 
-// removeUnderfilled gives up the emptiest slices while all together would be less than half full with so many decisions.
+// removeUnderfilled removes the smallest slices while all together would be less than half full with the total number of decisions. It
+// returns the decisions of the removed slices.
 func removeUnderfilled(list []*decisionSlice, total int) ([]*decisionSlice, []clusterv1beta1.ClusterDecision) {
 	var unplaced []clusterv1beta1.ClusterDecision
 	for len(list) > 1 && total < len(list)*maxPerObject/2 {
@@ -122,7 +123,7 @@ func removeUnderfilled(list []*decisionSlice, total int) ([]*decisionSlice, []cl
 	return list, unplaced
 }
 
-// fillSlices puts decisions where there is room: first in slices that change anyway, then in those with most room, then in new
+// fillSlices adds decisions where there is room: first to slices that are written anyway, then to those with the most room, then to new
 // ones.
 func fillSlices(list []*decisionSlice, unplaced []clusterv1beta1.ClusterDecision) []*decisionSlice {
 	for len(unplaced) > 0 {
@@ -138,6 +139,7 @@ func fillSlices(list []*decisionSlice, unplaced []clusterv1beta1.ClusterDecision
 	return list
 }
 
+// sliceWithRoom returns the slice to add to next; nil if all are full.
 func sliceWithRoom(list []*decisionSlice) *decisionSlice {
 	var found *decisionSlice
 	for _, part := range list {
@@ -152,7 +154,7 @@ func sliceWithRoom(list []*decisionSlice) *decisionSlice {
 	return found
 }
 
-// changes tells whether a slice is to be written anyway.
+// changes tells whether the slice has to be written anyway.
 func (s *decisionSlice) changes() bool {
 	return s.object == nil || len(s.decisions) != len(s.object.Status.Decisions)
 }

@@ -1,11 +1,12 @@
-// Package decisions turns what a placement selects into its PlacementDecisions with as few writes as possible.
+// Package decisions plans the writes that make the PlacementDecisions of a placement list what it selects, with as few writes as possible.
 //
-// A PlacementDecision, a slice of the decisions of a group, keeps the clusters it has for as long as they are selected.
-// Clusters that are new go where there is room, and only then to a new slice; a slice is dissolved when it is empty, or
-// when the slices of its group are less than half full. So one cluster more or less is one write, however many there are.
-// With sortBy Score, slices follow the order of all decisions instead.
+// Like an EndpointSlice, a PlacementDecision has a slice of the decisions of a group. It keeps its clusters for as long as they are
+// selected. New clusters are added where there is room, and only then to a new slice; a slice is removed when it is empty, or when the
+// slices of its group are less than half full. So one cluster more or less is one write, however many clusters there are. With sortBy
+// Score, the decisions are split in their order instead.
 //
-// Names count from 1 without gaps, but for names that somebody else has taken: when a slice goes, the last one takes its name.
+// Names have numbers from 1 without gaps, except for names that objects of other owners have. When a slice is removed, the last one takes
+// its name.
 package decisions
 
 import (
@@ -24,11 +25,11 @@ import (
 
 // Write is one PlacementDecision to write.
 type Write struct {
-	// Decision as it is to be: a new object, or a changed copy of the one there is.
+	// Decision is a new object, or a changed copy of the existing one.
 	Decision *clusterv1beta1.PlacementDecision
-	// Create says that it is new. Its status is to be written after it is created.
+	// Create says that it is new. Its status is to be written after it was created.
 	Create bool
-	// Metadata says that labels or owner references of the one there is change.
+	// Metadata says that labels or owner references of the existing object change.
 	Metadata bool
 	// Status says that the decisions change.
 	Status bool
@@ -36,29 +37,27 @@ type Write struct {
 
 // Plan is what to write for a placement.
 type Plan struct {
-	// Writes in the order to do them in: a cluster that moves from one PlacementDecision to another is added before
-	// it is removed, so that nobody who reads in between takes it for deselected. Only where two slices exchange
-	// clusters this cannot be.
+	// Writes in their order: a cluster that moves from one PlacementDecision to another is added before it is removed, so that
+	// readers do not take it for deselected in between. This is not possible where two slices exchange clusters.
 	Writes []Write
-	// Deletes are names of PlacementDecisions to delete after the writes.
+	// Deletes are the names of PlacementDecisions to delete after the writes.
 	Deletes []string
 	// Groups is status.decisionGroups of the Placement.
 	Groups []clusterv1beta1.DecisionGroupStatus
-	// ScoresWritten is when scores were last written, as far as is known from what is stored (WrittenAt); zero if it is not.
+	// ScoresWritten is when scores were last written, according to the stored objects (WrittenAt); zero if unknown.
 	ScoresWritten time.Time
-	// ScoresDue is when scores may be written that were held back because of scoreRateLimit; zero when none were. The placement is
-	// to be scheduled again then.
+	// ScoresDue is when scores that are held back because of scoreRateLimit may be written; zero if there are none. The placement
+	// is to be scheduled again then.
 	ScoresDue time.Time
 }
 
-// New compares what a placement selects with the PlacementDecisions it has. taken are names of PlacementDecisions that are not
-// of the placement and that it leaves alone. New must not be asked about a result that is Disabled, as then all stays as it is.
-// Objects that are passed in are not changed.
+// New returns the plan for a result, given the existing PlacementDecisions of the placement, which are not changed. taken are the names
+// of PlacementDecisions of other owners. The result must not be Disabled or Pending.
 func New(owner *clusterv1beta1.Placement, result *placement.Result, existing []*clusterv1beta1.PlacementDecision, taken []string,
 	now time.Time) *Plan {
 	d := &planner{owner: owner, result: result, groups: result.Groups, taken: taken, objects: map[string]*clusterv1beta1.PlacementDecision{}}
 	for _, object := range existing {
-		// One that waits for finalizers is in use for as long as it is there: nobody else can have its name.
+		// An object that is being deleted is used until it is gone, as its name cannot be used for another one.
 		d.objects[object.Name] = object
 	}
 	d.decideScores(existing, now)
@@ -67,24 +66,25 @@ func New(owner *clusterv1beta1.Placement, result *placement.Result, existing []*
 	return d.build()
 }
 
-// planner of a plan.
+// planner makes a plan.
 type planner struct {
 	owner     *clusterv1beta1.Placement
 	result    *placement.Result
-	groups    []placement.Group                            // as they are to be stored
-	objects   map[string]*clusterv1beta1.PlacementDecision // there are, by name
+	groups    []placement.Group                            // as they are to be written
+	objects   map[string]*clusterv1beta1.PlacementDecision // existing ones, by name
 	taken     []string
 	slices    []*decisionSlice
-	scoresDue time.Time // when scores may be written; zero if they may
+	scoresDue time.Time // when scores may be written; zero if they may be written now
 	plan      Plan
 }
 
-// sortedByScore tells whether slices follow the order of the groups. Which that was is not known when a placement is misconfigured.
+// sortedByScore tells whether decisions are split in their order. The order of a misconfigured placement is unknown.
 func (d *planner) sortedByScore() bool {
 	return d.owner.Spec.SortBy == clusterv1beta1.SortByScore && d.result.Misconfigured == nil
 }
 
-// decideScores decides which scores the groups come with: the new ones or, where it is too early for them, those that are stored.
+// decideScores replaces the groups by what is stored where scores are not to be written now: within scoreRateLimit, and while the
+// placement is misconfigured.
 func (d *planner) decideScores(existing []*clusterv1beta1.PlacementDecision, now time.Time) {
 	var last time.Time
 	if recorded := d.owner.Status.LastScoreUpdateTime; recorded != nil {
@@ -92,7 +92,7 @@ func (d *planner) decideScores(existing []*clusterv1beta1.PlacementDecision, now
 	}
 	for _, object := range existing {
 		if written := WrittenAt(object); written.After(last) {
-			last = written // the status of the placement was not written after that
+			last = written // the status of the placement was not written afterwards
 		}
 	}
 	d.plan.ScoresWritten = last
@@ -113,9 +113,9 @@ func (d *planner) decideScores(existing []*clusterv1beta1.PlacementDecision, now
 	}
 }
 
-// nameSlices gives all slices names that count from 1. Those whose objects are numbered higher, and new ones, take the numbers
-// that are left. Slices that follow an order then exchange names with others of their group, as that of the numbers is the one
-// that Stored finds.
+// nameSlices gives every slice a name. Slices of existing objects keep their names if these are among the first ones; the others get the
+// names that are left. If decisions are sorted by score, the numbers of each group follow the order of its slices, as GroupsOf reads them
+// in this order.
 func (d *planner) nameSlices() {
 	names := d.freeNames(len(d.slices))
 	free := map[string]bool{}
@@ -141,7 +141,7 @@ func (d *planner) nameSlices() {
 	}
 }
 
-// nameInOrder gives the slices of each group the names of the group in the order of their numbers.
+// nameInOrder exchanges the names within each group so that their numbers follow the order of the slices.
 func (d *planner) nameInOrder() {
 	names := make([][]string, len(d.groups))
 	for _, slice := range d.slices {
@@ -155,10 +155,10 @@ func (d *planner) nameInOrder() {
 	}
 }
 
-// infix of the names of PlacementDecisions, between that of the placement and the number.
+// infix is the part of the names of PlacementDecisions between the name of the placement and the number.
 const infix = "-decision-"
 
-// freeNames are the first n that the placement can have.
+// freeNames returns the first n names that no object of another owner has.
 func (d *planner) freeNames(n int) []string {
 	names := make([]string, 0, n)
 	for number := 1; len(names) < n; number++ {
@@ -169,7 +169,7 @@ func (d *planner) freeNames(n int) []string {
 	return names
 }
 
-// PlacementNameOf is the name of the placement whose PlacementDecisions have names such as this one; empty if it is no such name.
+// PlacementNameOf returns the name of the placement in the name of a PlacementDecision; empty if the name has another form.
 func PlacementNameOf(decision string) string {
 	at := strings.LastIndex(decision, infix)
 	if at < 0 {
@@ -181,6 +181,7 @@ func PlacementNameOf(decision string) string {
 	return decision[:at]
 }
 
+// build plans the writes of all slices.
 func (d *planner) build() *Plan {
 	plan := &d.plan
 	plan.Groups = make([]clusterv1beta1.DecisionGroupStatus, len(d.groups))
@@ -203,7 +204,7 @@ func (d *planner) build() *Plan {
 	return plan
 }
 
-// write plans what it takes to make an object of a slice.
+// write plans the write of one slice.
 func (d *planner) write(slice *decisionSlice) {
 	plan, group := &d.plan, d.groups[slice.group]
 	object := d.objects[slice.name]
@@ -216,7 +217,7 @@ func (d *planner) write(slice *decisionSlice) {
 		return
 	}
 	write := Write{Decision: object.DeepCopy()}
-	write.Decision.ManagedFields = nil // Strip has left too little of them to be sent
+	write.Decision.ManagedFields = nil // Strip has removed most of them
 	write.Metadata = d.setMetadata(write.Decision, slice.group, group.Name)
 	write.Decision.Status.Decisions = slice.decisions
 	switch written := object.Status.Decisions; {
@@ -232,7 +233,7 @@ func (d *planner) write(slice *decisionSlice) {
 	}
 }
 
-// setMetadata gives a PlacementDecision the labels and the owner it must have, and reports whether it lacked any.
+// setMetadata sets the labels and the owner of a PlacementDecision, and reports whether they were missing or different.
 func (d *planner) setMetadata(object *clusterv1beta1.PlacementDecision, index int, group string) bool {
 	changed := false
 	for key, value := range map[string]string{
@@ -248,7 +249,7 @@ func (d *planner) setMetadata(object *clusterv1beta1.PlacementDecision, index in
 	if !metav1.IsControlledBy(object, d.owner) {
 		changed = true
 		object.OwnerReferences = slices.DeleteFunc(object.OwnerReferences, func(other metav1.OwnerReference) bool {
-			return other.Controller != nil && *other.Controller // there can be one controller only
+			return other.Controller != nil && *other.Controller // there can only be one controller
 		})
 		object.OwnerReferences = append(object.OwnerReferences,
 			*metav1.NewControllerRef(d.owner, clusterv1beta1.GroupVersion.WithKind("Placement")))
@@ -256,7 +257,7 @@ func (d *planner) setMetadata(object *clusterv1beta1.PlacementDecision, index in
 	return changed
 }
 
-// sameClusters tells whether two lists have the same clusters, each once, in whatever order.
+// sameClusters tells whether two lists have the same clusters, each once, in any order.
 func sameClusters(a, b []clusterv1beta1.ClusterDecision) bool {
 	if len(a) != len(b) || a == nil {
 		return false
@@ -274,7 +275,7 @@ func sameClusters(a, b []clusterv1beta1.ClusterDecision) bool {
 	return true
 }
 
-// orderWrites orders writes so that a cluster is in its new PlacementDecision before it leaves its old one.
+// orderWrites orders the writes so that clusters are added to their new PlacementDecisions before they are removed from the old ones.
 func orderWrites(writes []Write, objects map[string]*clusterv1beta1.PlacementDecision) []Write {
 	ordered := make([]Write, 0, len(writes))
 	for len(writes) > 0 {
@@ -285,7 +286,7 @@ func orderWrites(writes []Write, objects map[string]*clusterv1beta1.PlacementDec
 	return ordered
 }
 
-// mustWait tells whether a write removes a cluster that another of the writes has yet to add.
+// mustWait tells whether a write removes a cluster that another one of the writes adds.
 func mustWait(write Write, writes []Write, objects map[string]*clusterv1beta1.PlacementDecision) bool {
 	object := objects[write.Decision.Name]
 	if object == nil || len(writes) == 1 {

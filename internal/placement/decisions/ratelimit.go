@@ -7,9 +7,9 @@ import (
 	"github.com/capstan-io/capstan/internal/placement"
 )
 
-// holdScores leaves groups that are cut by scores as they are stored where nothing but scores, reasons and the order of clusters
-// is new, and reports whether there is such news. Groups of one name are compared as one: a cluster goes from one to
-// the next as its score changes.
+// holdScores replaces groups by the stored ones where nothing differs but scores, reasons and the order of clusters. different reports
+// whether there is such a difference. Groups with the same name are compared together, as clusters move from one to the next when their
+// scores change.
 func holdScores(groups, stored []placement.Group) (held []placement.Group, different bool) {
 	held = slices.Clone(groups)
 	former := indexesByName(stored)
@@ -34,7 +34,7 @@ func indexesByName(groups []placement.Group) map[string][]int {
 	return indexes
 }
 
-// sameExceptOrder tells whether some groups, all in all, have the clusters that some have that are stored, and the same sizes.
+// sameExceptOrder tells whether the groups of some indexes have the same clusters, all together, and the same sizes as stored groups.
 func sameExceptOrder(groups []placement.Group, indexes []int, stored []placement.Group, former []int) bool {
 	if len(indexes) != len(former) {
 		return false
@@ -49,8 +49,7 @@ func sameExceptOrder(groups []placement.Group, indexes []int, stored []placement
 	return len(now) == 0 || sameClusters(before, now)
 }
 
-// keepStored gives the clusters of a placement that is misconfigured the reasons and scores that are stored, as nothing else is
-// known of them.
+// keepStored gives the clusters of a misconfigured placement their stored reasons and scores, as no others are known.
 func keepStored(groups, stored []placement.Group) []placement.Group {
 	known := map[string]clusterv1beta1.ClusterDecision{}
 	for _, group := range stored {

@@ -14,11 +14,11 @@ import (
 	"github.com/capstan-io/capstan/internal/placement"
 )
 
-// GroupsOf are the groups that the PlacementDecisions of a placement list, in the order of their indexes and numbers.
+// GroupsOf returns the groups that the PlacementDecisions of a placement list, in the order of their indexes and numbers.
 func GroupsOf(objects []*clusterv1beta1.PlacementDecision) []placement.Group {
 	byIndex := map[int]*placement.Group{}
 	for _, object := range slices.SortedFunc(slices.Values(objects), byNumber) {
-		// Without an index that can be read, it goes with the first ones.
+		// Without a valid index, the object belongs to the first group.
 		index, _ := strconv.Atoi(object.Labels[fleet.LabelDecisionGroupIndex])
 		group := byIndex[index]
 		if group == nil {
@@ -43,8 +43,8 @@ func compareNumbers(a, b string) int {
 	return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
 }
 
-// WrittenAt is when the API server last wrote the decisions of an object, as it notes with the field managers, to the second.
-// It is zero if it does not say.
+// WrittenAt returns when the status of an object was last written, which the API server records in managedFields with a precision of
+// seconds. It is zero if unknown.
 func WrittenAt(object *clusterv1beta1.PlacementDecision) (written time.Time) {
 	for _, m := range object.ManagedFields {
 		if m.Subresource == statusSubresource && m.Time != nil && m.Time.After(written) {
@@ -56,7 +56,7 @@ func WrittenAt(object *clusterv1beta1.PlacementDecision) (written time.Time) {
 
 const statusSubresource = "status"
 
-// Strip is the transform for a cache of PlacementDecisions: of the field managers, it leaves what WrittenAt reads.
+// Strip is the transform of a cache of PlacementDecisions: it removes managedFields, except for what WrittenAt reads.
 func Strip(o any) (any, error) {
 	object, ok := o.(*clusterv1beta1.PlacementDecision)
 	if !ok {

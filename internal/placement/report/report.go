@@ -1,5 +1,5 @@
-// Package report is how a hub says over the wire why a placement selects what it does, for the hub, which writes it,
-// and those who read it.
+// Package report has the types of the debug endpoint for placements, which says why a placement selects what it selects. The hub writes
+// them, and the command line reads them.
 package report
 
 import (
@@ -8,31 +8,31 @@ import (
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 )
 
-// Path is where a standalone hub serves reports: GET below it, with the namespace and the name of a saved Placement, POST
-// of an unsaved one to it.
+// Path is the path of the endpoint: GET Path + NAMESPACE/NAME returns the report of an existing Placement, POST to Path with a Placement
+// the report of one that does not exist.
 const Path = "/debug/placements/"
 
-// Report is why a placement selects what it does.
+// Report is why a placement selects what it selects.
 type Report struct {
-	// Placement as the hub sees it, with all defaults.
+	// Placement is the Placement with all defaults.
 	Placement *clusterv1beta1.Placement `json:"placement,omitempty"`
-	// FilteredPipelineResults are the clusters left after the first filter, after the first two, and so on.
+	// FilteredPipelineResults are the clusters that are left after the first filter, after the first two, and so on.
 	FilteredPipelineResults []FilterResult `json:"filteredPipelineResults,omitempty"`
-	// PrioritizeResults are the scores of the candidates, by prioritizer.
+	// PrioritizeResults are the scores of the candidates by each prioritizer.
 	PrioritizeResults []PrioritizerResult `json:"prioritizeResults,omitempty"`
-	// AggregatedScores sums them up by weight, the best first.
+	// AggregatedScores are the weighted sums of these, the highest first.
 	AggregatedScores []ClusterScore `json:"aggregatedScores,omitempty"`
-	// Error says why the placement makes no sense; empty when it does.
+	// Error says what is invalid in the placement; empty when it is valid.
 	Error string `json:"error,omitempty"`
 
-	// Funnel is how the number of clusters came down to those selected.
+	// Funnel counts the clusters that are left after each step of the selection.
 	Funnel Funnel `json:"funnel"`
-	// Conditions are what the status of the Placement says, or would say.
+	// Conditions of the Placement, or those that it would have.
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// Disabled says that an annotation of the Placement keeps its decisions as they are, whatever the rest of this says.
+	// Disabled says that an annotation disables the scheduling of the Placement: its decisions stay as they are.
 	Disabled bool `json:"disabled,omitempty"`
-	// Clusters are selected, or not, for a reason; by name. Those outside of the cluster sets are listed to whoever may list
-	// all clusters.
+	// Clusters has the reasons why clusters are selected or not, sorted by name. Clusters outside of the cluster sets are only
+	// included for users who may list all clusters.
 	Clusters []ClusterReason `json:"clusters,omitempty"`
 }
 
@@ -40,17 +40,17 @@ type Report struct {
 type FilterResult struct {
 	// Name lists the filters so far, separated by commas.
 	Name string `json:"name"`
-	// FilteredClusters are the clusters that are left, by name.
+	// FilteredClusters are the clusters that are left, sorted by name.
 	FilteredClusters []string `json:"filteredClusters"`
 }
 
-// PrioritizerResult is what one prioritizer says of the candidates.
+// PrioritizerResult is the scores of the candidates by one prioritizer.
 type PrioritizerResult struct {
 	Name   string `json:"name"`
 	Weight int64  `json:"weight"`
-	// Scores by cluster, before they are weighted.
+	// Scores by name of the cluster, without the weight.
 	Scores map[string]int64 `json:"scores"`
-	// Expired are the clusters that score 0 because the validUntil of an AddOnPlacementScore has passed, by name.
+	// Expired are the clusters with the score 0 because the validUntil of an AddOnPlacementScore has passed, sorted by name.
 	Expired []string `json:"expired,omitempty"`
 }
 
@@ -62,19 +62,19 @@ type ClusterScore struct {
 
 // Funnel counts clusters.
 type Funnel struct {
-	// Fleet is all ManagedClusters; 0 for those who may not list all of them.
+	// Fleet is the number of ManagedClusters; 0 for users who may not list them.
 	Fleet int `json:"fleet,omitempty"`
-	// InClusterSets of those, are in the cluster sets that are bound and wanted.
+	// InClusterSets is how many are in the cluster sets that the placement selects from.
 	InClusterSets int `json:"inClusterSets"`
-	// Matched of those, meet the predicates.
+	// Matched is how many of these match the predicates.
 	Matched int `json:"matched"`
-	// Tolerated of those, have no taint in the way: the candidates.
+	// Tolerated is how many of these have no taint that keeps them out: the candidates.
 	Tolerated int `json:"tolerated"`
-	// Selected of those.
+	// Selected is how many of these are selected.
 	Selected int `json:"selected"`
 }
 
-// ClusterReason is why a cluster is selected, or the first reason why not.
+// ClusterReason is why a cluster is selected, or the first reason why it is not.
 type ClusterReason struct {
 	ClusterName string `json:"clusterName"`
 	Selected    bool   `json:"selected"`

@@ -1,4 +1,4 @@
-// Package debug is the endpoint at which a hub says why placements select what they do, and what unsaved ones would select.
+// Package debug has the HTTP endpoint that explains what placements select, and what a Placement that does not exist would select.
 package debug
 
 import (
@@ -21,30 +21,30 @@ import (
 	"github.com/capstan-io/capstan/internal/placement/report"
 )
 
-// How long the answer to whether somebody may ask holds. Who is given the right waits less than who loses it.
+// How long decisions of the authorizer are cached. Those that deny access are cached for less, as users wait for a right that they got.
 const (
 	allowedTTL = 10 * time.Second
 	deniedTTL  = 2 * time.Second
 )
 
-// Explainer tells why a placement selects what it does. It need not be saved.
+// Explainer explains what a placement selects. The placement need not exist.
 type Explainer interface {
 	Explain(ctx context.Context, placement *clusterv1beta1.Placement) (*scheduler.Explanation, error)
 }
 
-// Endpoint answers GET NAMESPACE/NAME and POST below report.Path. Its zero value is ready to serve; until it is opened, it
-// asks clients to come back. The server has authenticated who asks, and put them into the context of the request.
+// Endpoint answers GET NAMESPACE/NAME and POST below report.Path. Its zero value is ready to serve: until Open is called, it answers that
+// the service is not available yet. The server must have authenticated the caller, and put the user into the context of the request.
 type Endpoint struct{ open atomic.Pointer[server] }
 
-// server answers the requests of an open endpoint.
+// server answers the requests of an opened endpoint.
 type server struct {
 	api        client.Client
 	authorizer authorizer.Authorizer
 	explainer  Explainer
 }
 
-// Open begins to answer: with Placements of the API, which checks unsaved ones, too, to those whom the reviews let, and with
-// what the explainer says of them.
+// Open makes the endpoint answer requests. It reads Placements from the API, which also validates those that do not exist, and authorizes
+// callers with the reviews.
 func (e *Endpoint) Open(api client.Client, reviews authorizationv1.AuthorizationV1Interface, explainer Explainer) error {
 	rights, err := authorizerfactory.DelegatingAuthorizerConfig{
 		SubjectAccessReviewClient: reviews,
@@ -74,13 +74,13 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, r, http.StatusOK, answer)
 }
 
-// errorResponse is a Status as every API server writes it, and the field in which readers of reports look for errors.
+// errorResponse is a Status, as API servers return it, with the field error that readers of reports know.
 type errorResponse struct {
 	metav1.Status `json:",inline"`
 	Error         string `json:"error"`
 }
 
-// WriteError answers with an error, as every API server would.
+// WriteError answers a request with an error, as an API server does.
 func WriteError(w http.ResponseWriter, r *http.Request, err error) {
 	status := statusOf(err)
 	if status.Code == http.StatusInternalServerError {
@@ -96,11 +96,11 @@ func writeJSON(w http.ResponseWriter, r *http.Request, code int, content any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
 	if err := json.NewEncoder(w).Encode(content); err != nil {
-		log.FromContext(r.Context()).V(1).Info("Nobody waits for the answer", "path", r.URL.Path, "error", err.Error())
+		log.FromContext(r.Context()).V(1).Info("Cannot write the answer: the connection is closed", "path", r.URL.Path, "error", err.Error())
 	}
 }
 
-// allowedMethods are the methods for a path.
+// allowedMethods returns the methods for a path.
 func allowedMethods(path string) string {
 	if path == report.Path {
 		return http.MethodPost

@@ -11,8 +11,8 @@ import (
 	"github.com/capstan-io/capstan/internal/placement/report"
 )
 
-// reportOf writes an explanation as it goes over the wire. Clusters outside of the cluster sets of the placement are in it
-// only if everywhere is set, and so is how many clusters there are: who may place on some need not know what others there are.
+// reportOf makes the report of an explanation. Unless the caller may list all clusters, it leaves out the number of clusters and those
+// outside of the cluster sets of the placement.
 func reportOf(placement *clusterv1beta1.Placement, e *scheduler.Explanation, listsClusters bool) *report.Report {
 	placement.SetGroupVersionKind(clusterv1beta1.GroupVersion.WithKind("Placement"))
 	placement.ManagedFields = nil
@@ -24,7 +24,7 @@ func reportOf(placement *clusterv1beta1.Placement, e *scheduler.Explanation, lis
 		Conditions:       []metav1.Condition{e.Result.Satisfied, e.Result.ConditionMisconfigured()},
 		Clusters:         e.Clusters,
 	}
-	// Of a placement that makes no sense nothing but this is known: it keeps what it has.
+	// A misconfigured placement keeps its clusters, although its Funnel has none.
 	r.Funnel.Selected = e.Result.Selected
 	if e.Result.Misconfigured != nil {
 		r.Error = e.Result.Misconfigured.Error()

@@ -28,7 +28,7 @@ import (
 // maxPlacementBytes is how many bytes of a Placement are read.
 const maxPlacementBytes = 1 << 20
 
-// unsavedName is what the API server completes for an unsaved placement, which may have the name of a saved one.
+// unsavedName is the generateName of the dry run for a Placement that does not exist, as its name may be taken.
 const unsavedName = "what-if-"
 
 var (
@@ -36,10 +36,10 @@ var (
 	placementKind = clusterv1beta1.GroupVersion.WithKind("Placement")
 
 	errStarting  = apierrors.NewServiceUnavailable("the hub is starting; ask again in a moment")
-	errAnonymous = apierrors.NewUnauthorized("who asks about placements has to log in: send a client certificate or a token")
+	errAnonymous = apierrors.NewUnauthorized("reports on placements need authentication: send a client certificate or a token")
 )
 
-// newReport is the report that a request asks for.
+// newReport returns the report that a request asks for.
 func (s *server) newReport(w http.ResponseWriter, r *http.Request) (*report.Report, error) {
 	caller, known := request.UserFrom(r.Context())
 	if !known || !slices.Contains(caller.GetGroups(), user.AllAuthenticated) {
@@ -60,7 +60,7 @@ func (s *server) newReport(w http.ResponseWriter, r *http.Request) (*report.Repo
 	return reportOf(placement, explanation, listsClusters), nil
 }
 
-// placement is the one that a request is about.
+// placement returns the Placement that a request is about.
 func (s *server) placement(w http.ResponseWriter, r *http.Request, caller user.Info) (*clusterv1beta1.Placement, error) {
 	rest := strings.TrimPrefix(r.URL.Path, report.Path)
 	switch {
@@ -87,7 +87,7 @@ func (s *server) savedPlacement(ctx context.Context, path string, caller user.In
 	return placement, s.api.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, placement)
 }
 
-// unsavedPlacement has the API server check and complete what was sent, as it would if it were to be saved.
+// unsavedPlacement lets the API server validate and default the Placement in the request, with a dry run.
 func (s *server) unsavedPlacement(w http.ResponseWriter, r *http.Request, caller user.Info) (*clusterv1beta1.Placement, error) {
 	sent, spec, err := decode(http.MaxBytesReader(w, r.Body, maxPlacementBytes))
 	if err != nil {
@@ -96,7 +96,7 @@ func (s *server) unsavedPlacement(w http.ResponseWriter, r *http.Request, caller
 	if err := s.authorize(r.Context(), caller, "create", sent.Namespace, ""); err != nil {
 		return nil, err
 	}
-	// Written by hand, a spec may leave out what the type would send as zero.
+	// The spec is sent as it was received: encoded from its type, it would have fields that the caller has left out.
 	complete := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
 	complete.SetGroupVersionKind(placementKind)
 	complete.SetNamespace(sent.Namespace)
@@ -115,7 +115,7 @@ func (s *server) unsavedPlacement(w http.ResponseWriter, r *http.Request, caller
 	return sent, nil
 }
 
-// causes are the fields that are wrong; the name before them in the message is made up.
+// causes returns the invalid fields without the rest of the message, which has the generated name.
 func causes(err error) string {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Details == nil {
@@ -128,8 +128,7 @@ func causes(err error) string {
 	return strings.Join(fields, "; ")
 }
 
-// decode reads a Placement and refuses what is none, and fields that do not exist: they are misspelt. It returns the
-// spec as it was sent, too.
+// decode reads a Placement. It fails on unknown fields, which are misspelt. It also returns the spec as it was received.
 func decode(body io.Reader) (placement *clusterv1beta1.Placement, spec any, err error) {
 	content, err := io.ReadAll(body)
 	var tooLarge *http.MaxBytesError
@@ -160,7 +159,7 @@ func decode(body io.Reader) (placement *clusterv1beta1.Placement, spec any, err 
 	return placement, sent.Spec, nil
 }
 
-// authorize asks whether somebody may do with placements what amounts to what they ask for.
+// authorize fails unless the caller has the right to do the same with Placements.
 func (s *server) authorize(ctx context.Context, caller user.Info, verb, namespace, name string) error {
 	yes, err := s.authorized(ctx, caller, authorizer.AttributesRecord{
 		Verb: verb, Namespace: namespace, Name: name,
@@ -188,7 +187,7 @@ func (s *server) authorized(ctx context.Context, caller user.Info, what authoriz
 	return decision == authorizer.DecisionAllow, nil
 }
 
-// statusOf is an error as clients see it.
+// statusOf returns the Status of an error.
 func statusOf(err error) metav1.Status {
 	var known apierrors.APIStatus
 	if !errors.As(err, &known) {

@@ -20,17 +20,17 @@ import (
 )
 
 const (
-	// tokenTTL is for how long the cluster's word about a token holds, reviewTimeout how long it has to give it.
+	// tokenTTL is how long the result of a TokenReview is cached, reviewTimeout how long a review may take.
 	tokenTTL      = 10 * time.Second
 	reviewTimeout = 10 * time.Second
 
-	// Where a cluster says which CA signs its clients.
+	// Where a cluster publishes the CA of its clients.
 	authenticationNamespace = "kube-system"
 	authenticationConfigMap = "extension-apiserver-authentication"
 	clientCAKey             = "client-ca-file"
 )
 
-// callerAuthenticator tells who calls.
+// callerAuthenticator authenticates callers with the client certificates and tokens of the manager's cluster.
 type callerAuthenticator struct {
 	authenticator.Request
 	ca dynamiccertificates.CAContentProvider
@@ -39,7 +39,7 @@ type callerAuthenticator struct {
 var errNoCA = apierrors.NewServiceUnavailable("the CA that signs client certificates of this cluster is not known yet: it is read from the ConfigMap " +
 	authenticationNamespace + "/" + authenticationConfigMap + "; ask again in a moment, or send a token")
 
-// newCallerAuthenticator asks the cluster of the manager: it shows it the tokens, and holds certificates against its client CA.
+// newCallerAuthenticator authenticates with TokenReviews and the client CA of the manager's cluster.
 func newCallerAuthenticator(mgr ctrl.Manager) (*callerAuthenticator, error) {
 	client, err := kubernetes.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
@@ -63,12 +63,13 @@ func newCallerAuthenticator(mgr ctrl.Manager) (*callerAuthenticator, error) {
 	return &callerAuthenticator{who, ca}, mgr.Add(clientCA{ca})
 }
 
-// authenticate hands requests on with who sends them, as an API server does. Whoever is nobody is for the handler to refuse.
+// authenticate adds the user to the context of requests, as an API server does. Anonymous requests are passed on; the handler rejects
+// them.
 func (c *callerAuthenticator) authenticate(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// An answer with the rights of the caller would be taken for one with those of whom they mean to be.
+		// The answer would be that for the caller, not for the impersonated user.
 		if r.Header.Get(transport.ImpersonateUserHeader) != "" {
-			debug.WriteError(w, r, apierrors.NewBadRequest("who asks is answered as who they are: leave out "+transport.ImpersonateUserHeader))
+			debug.WriteError(w, r, apierrors.NewBadRequest("impersonation is not supported: leave out "+transport.ImpersonateUserHeader))
 			return
 		}
 		found, known, err := c.AuthenticateRequest(r)
@@ -79,7 +80,7 @@ func (c *callerAuthenticator) authenticate(next http.Handler) http.Handler {
 			debug.WriteError(w, r, errNoCA)
 			return
 		case err != nil:
-			log.FromContext(r.Context()).V(1).Info("Cannot authenticate who asks about placements", "error", err.Error())
+			log.FromContext(r.Context()).V(1).Info("Cannot authenticate the caller of the debug endpoint", "error", err.Error())
 		}
 		next.ServeHTTP(w, r)
 	})

@@ -1,5 +1,5 @@
-// Package debugserver serves the endpoint that says why placements select what they do over HTTPS, for hubs whose
-// API server is not theirs. On a standalone hub that is done by the API server.
+// Package debugserver serves the endpoint of package debug over HTTPS, for hubs in an existing cluster. On a standalone hub, the API server
+// serves it.
 package debugserver
 
 import (
@@ -20,26 +20,26 @@ import (
 	"github.com/capstan-io/capstan/internal/servingcert"
 )
 
-// Bounds on what a caller may hold up.
+// Timeouts of connections.
 const (
 	headerTimeout   = 10 * time.Second
 	idleTimeout     = 90 * time.Second
 	shutdownTimeout = 5 * time.Second
 )
 
-// Options say where and as whom to serve.
+// Options configure the server.
 type Options struct {
 	// Address to listen at, as host:port.
 	Address string
-	// CertDir is a folder with the serving certificate, tls.crt and tls.key, which are read again when they change. Empty
-	// means one that vouches for itself and lasts as long as the process: nobody can tell whose it is.
+	// CertDir is a directory with the serving certificate, tls.crt and tls.key, which are read again when they change. If it is
+	// empty, the server makes a self-signed certificate, which clients cannot verify.
 	CertDir string
-	// TLS bounds versions and cipher suites; nil leaves them at the defaults.
+	// TLS sets versions and cipher suites; nil keeps the defaults.
 	TLS func(*tls.Config)
 }
 
-// Add lets the manager serve the endpoint to those whom its cluster knows, whether or not it leads. It fails if the
-// certificate cannot be read or nobody may listen at the address.
+// Add adds the server to the manager; it serves on all replicas, not only on the leader. It fails if the certificate cannot be read, or
+// the address cannot be listened on.
 func Add(mgr ctrl.Manager, endpoint http.Handler, o Options) error {
 	callers, err := newCallerAuthenticator(mgr)
 	if err != nil {
@@ -55,7 +55,7 @@ func Add(mgr ctrl.Manager, endpoint http.Handler, o Options) error {
 	}
 	config := &tls.Config{
 		MinVersion: tls.VersionTLS12, GetCertificate: certificate,
-		// Whose it is decides callers, by what the cluster says at that time.
+		// Certificates are verified by callerAuthenticator, as the CA of the cluster may change.
 		ClientAuth: tls.RequestClientCert,
 	}
 	if o.TLS != nil {
@@ -96,7 +96,7 @@ func selfSigned() (getCertificate, error) {
 	return func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &pair, nil }, nil
 }
 
-// clientCA keeps up with the CA that signs the clients of the cluster.
+// clientCA follows changes of the CA that signs the clients of the cluster.
 type clientCA struct {
 	*dynamiccertificates.ConfigMapCAController
 }

@@ -1,0 +1,88 @@
+package placement
+
+import (
+	"math"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// evaluationQueue has the evaluations of the placements of one namespace that have clusters to evaluate, and the budget of the namespace.
+type evaluationQueue struct {
+	limiter *rate.Limiter
+	waiting []*celEvaluation
+	running bool
+}
+
+func newEvaluationQueue() *evaluationQueue {
+	return &evaluationQueue{limiter: rate.NewLimiter(celRate, celBurst)}
+}
+
+// idle tells whether the queue is empty and its budget full, so that it need not be kept.
+func (q *evaluationQueue) idle(now time.Time) bool {
+	return !q.running && len(q.waiting) == 0 && q.limiter.TokensAt(now) >= celBurst
+}
+
+// enqueue adds an evaluation to the queue of its namespace.
+func (s *Scheduler) enqueue(e *celEvaluation) {
+	if e == nil || e.queued || e.overBudget {
+		return
+	}
+	e.queued = true
+	q := s.queues[e.class.namespace]
+	if q == nil {
+		q = newEvaluationQueue()
+		s.queues[e.class.namespace] = q
+	}
+	q.waiting = append(q.waiting, e)
+}
+
+// nextQueue returns the queue with the most budget left, and how much that is. Placements of queues without budget are marked as
+// deferred.
+func (s *Scheduler) nextQueue(affected affected) (next *evaluationQueue, most float64) {
+	most = math.Inf(-1)
+	for _, q := range s.queues {
+		if q.running || len(q.waiting) == 0 {
+			continue
+		}
+		left := q.limiter.TokensAt(s.budgetTime)
+		if left <= 0 {
+			q.markDeferred(affected)
+		}
+		if left > most {
+			next, most = q, left
+		}
+	}
+	return next, most
+}
+
+// markDeferred adds pending placements to affected once, so that they report that they are deferred.
+func (q *evaluationQueue) markDeferred(affected affected) {
+	for _, e := range q.waiting {
+		if e.current() && e.class.pending() && !e.deferred {
+			e.deferred = true
+			e.class.addAll(affected)
+		}
+	}
+}
+
+// AdvanceBudget refills the CEL budgets of evaluations and explanations up to now. Evaluate does so, too; callers of Explain call it
+// first, as Evaluate is not called while there is nothing to evaluate.
+func (s *Scheduler) AdvanceBudget(now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.advanceBudget(now)
+}
+
+func (s *Scheduler) advanceBudget(now time.Time) {
+	if now.After(s.budgetTime) {
+		s.budgetTime = now
+	}
+}
+
+// charge subtracts units from a budget, which may become negative.
+func (s *Scheduler) charge(costs *rate.Limiter, units int64) {
+	for ; units > 0; units -= celBurst {
+		costs.ReserveN(s.budgetTime, int(min(units, celBurst)))
+	}
+}

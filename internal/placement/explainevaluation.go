@@ -1,0 +1,101 @@
+package placement
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
+	"github.com/capstan-io/capstan/internal/placement/celselector"
+)
+
+// evaluateForExplain applies the CEL expressions of a placement to all clusters. It returns nil if there is nothing to evaluate, or the
+// explanations of the namespace have used up their budget.
+func (s *Scheduler) evaluateForExplain(object *clusterv1beta1.Placement) *celEvaluation {
+	e, b := s.newExplainBatch(object)
+	if b == nil {
+		return nil
+	}
+	b.costs = celselector.NewCosts(s.celBudget)
+	for i := range b.items {
+		b.items[i].match(b.now, b.costs)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b.queue.running = false
+	s.charge(b.queue.limiter, b.costs.Spent())
+	for i := range b.items {
+		// The result is good enough for a cluster that has changed in the meantime, but not for another one with its id.
+		item := &b.items[i]
+		if c := s.clusters.byID[item.cluster.id]; c != nil && c.name == item.cluster.name {
+			e.setResult(c.id, item.matched)
+		}
+	}
+	e.complete, e.overBudget = !b.costs.Exceeded(), b.costs.Exceeded()
+	return e
+}
+
+// newExplainBatch returns an evaluation with what is known without CEL, and a batch of the other clusters. Both are nil if there is
+// nothing to evaluate, or no budget for it.
+func (s *Scheduler) newExplainBatch(object *clusterv1beta1.Placement) (*celEvaluation, *batch) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	spec, _ := parseSpec(object, func(signature string) *profile { return s.profiles[signature] })
+	sets := filterSets(s.boundSets(s.namespaces[object.Namespace]), object.Spec.ClusterSets)
+	if spec == nil || !spec.profile.cel || len(sets) == 0 {
+		return nil, nil
+	}
+	if class := s.classes[classKey(object.Namespace, sets, spec.profile)]; class != nil && !class.pending() {
+		return nil, nil
+	}
+	q := s.explainQueue(object.Namespace)
+	if q.running || q.limiter.TokensAt(s.budgetTime) <= 0 {
+		return nil, nil
+	}
+	q.running = true
+	class := &equivalenceClass{namespace: object.Namespace, sets: sets, profile: spec.profile}
+	class.candidates, _ = s.buildCandidates(class)
+	b := &batch{queue: q, now: s.now}
+	for id := range difference(class.candidates.inClusterSets, class.evaluation.upToDate).all() {
+		b.items = append(b.items, batchItem{evaluation: class.evaluation, cluster: *s.clusters.byID[id]})
+	}
+	return class.evaluation, b
+}
+
+func (s *Scheduler) explainQueue(namespace string) *evaluationQueue {
+	q := s.explainQueues[namespace]
+	if q == nil {
+		q = newEvaluationQueue()
+		s.explainQueues[namespace] = q
+	}
+	return q
+}
+
+// chargeExplanation charges what an explanation has cost to the explanations of the namespace.
+func (s *Scheduler) chargeExplanation(namespace string, costs *celselector.Costs) {
+	if costs.Spent() == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.charge(s.explainQueue(namespace).limiter, costs.Spent())
+}
+
+// mismatchCost limits the cost of CEL expressions for the reasons why clusters do not match, in one explanation.
+const mismatchCost = 500_000
+
+// mismatches are the clusters of an explanation that match no predicate. The reasons are found without holding the lock, as that may
+// evaluate CEL expressions.
+type mismatches struct {
+	selection *profile
+	now       time.Time
+	costs     *celselector.Costs
+	clusters  map[int]cluster // by index in Explanation.Clusters
+}
+
+func (u *mismatches) explain(e *Explanation) {
+	for _, i := range slices.Sorted(maps.Keys(u.clusters)) {
+		c := u.clusters[i]
+		e.Clusters[i].Reason = u.selection.mismatchReason(&c, u.now, u.costs)
+	}
+}

@@ -1,0 +1,122 @@
+package placement
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/capstan-io/capstan/internal/machinery/acceptance"
+)
+
+// rejection finds the reasons why clusters are not selected.
+type rejection struct {
+	*cycle
+	class           *equivalenceClass
+	ranked          []candidate   // all candidates, the best first
+	ranks           map[int32]int // by cluster id: position in ranked
+	last            candidate     // the worst selected one
+	selected        int
+	spread          *spreadSelector // after the selection; nil without constraints
+	spreadPositions map[int32]int32 // by cluster id: position in spread
+}
+
+func (s *Scheduler) newRejection(p *placement, selectedIDs []int32) rejection {
+	r := rejection{cycle: s.newCycle(s.candidatesOf(p.class), p), class: p.class, ranks: map[int32]int{}, selected: len(selectedIDs)}
+	r.ranked = slices.Clone(r.allCandidates())
+	slices.SortFunc(r.ranked, compareCandidates)
+	var selected bitset
+	for _, id := range selectedIDs {
+		selected.set(id)
+	}
+	for i, candidate := range r.ranked {
+		r.ranks[candidate.id] = i
+		if selected.has(candidate.id) {
+			r.last = candidate
+		}
+	}
+	if len(r.spec.constraints) > 0 {
+		r.replaySpread(selected)
+	}
+	return r
+}
+
+// replaySpread brings a spreadSelector into the state after the selection.
+func (r *rejection) replaySpread(selected bitset) {
+	r.spread, r.spreadPositions = r.newSpread(slices.Clone(r.ranked)), map[int32]int32{}
+	for position, candidate := range r.spread.candidates {
+		if selected.has(candidate.id) {
+			r.spread.selectCandidate(index32(position))
+		} else {
+			r.spreadPositions[candidate.id] = index32(position)
+		}
+	}
+}
+
+// reason is why a cluster is not selected; empty if it matches no predicate.
+func (r *rejection) reason(c *cluster) string {
+	position, candidate := r.ranks[c.id]
+	switch {
+	case c.object.DeletionTimestamp != nil:
+		return "it is being deleted"
+	case acceptance.Denied(c.object):
+		return "it is denied: spec.hubAcceptsClient of the ManagedCluster is false"
+	case !r.candidates.inClusterSets.has(c.id):
+		return r.notInSetsReason()
+	case !r.candidates.matched.has(c.id):
+		if e := r.class.evaluation; e != nil && !e.upToDate.has(c.id) {
+			return "it has changed, and the CEL expressions of spec.predicates are about to be evaluated"
+		}
+		return "" // see mismatches
+	case !candidate:
+		return r.taintReason(c)
+	case r.spec.limit == 0:
+		return "spec.numberOfClusters is 0"
+	}
+	own := r.ranked[position]
+	if r.spread != nil && (r.spread.missingTopology(c) != nil || r.selected < r.spec.maxSelected(len(r.ranked)) || own.before(r.last)) {
+		return r.spreadReason(c)
+	}
+	nameRanks := fmt.Sprintf("it ranks %d of %d with %s", position+1, len(r.ranked), r.scoreText(own))
+	if r.selected == 0 {
+		return nameRanks
+	}
+	return fmt.Sprintf("%s; the last one selected is %s with %s", nameRanks, r.clusters.byID[r.last.id].name, r.scoreText(r.last))
+}
+
+func (r *rejection) scoreText(p candidate) string {
+	text := fmt.Sprintf("score %d", r.clusterScore(p).Score)
+	if len(r.spec.prioritizers) > 0 {
+		text = string(r.appendTerms([]byte(text+" = "), p.id))
+	}
+	if untolerated := r.spec.profile.untoleratedTaints(r.clusters.byID[p.id], r.now); untolerated.preferNoSelect != nil {
+		text += " and the taint " + describeTaint(untolerated.preferNoSelect)
+	}
+	return text
+}
+
+func (r *rejection) notInSetsReason() string {
+	names := make([]string, len(r.class.sets))
+	for i, set := range r.class.sets {
+		names[i] = set.name
+	}
+	return fmt.Sprintf("it is in none of the bound ManagedClusterSets %q", names)
+}
+
+func (r *rejection) taintReason(c *cluster) string {
+	untolerated := r.spec.profile.untoleratedTaints(c, r.now)
+	if untolerated.noSelect != nil {
+		return fmt.Sprintf("it has the taint %s, which is not or no longer tolerated", describeTaint(untolerated.noSelect))
+	}
+	return fmt.Sprintf("it has the taint %s, which is not tolerated, and it is not selected already", describeTaint(untolerated.noSelectIfNew))
+}
+
+// spreadReason names the spread constraint because of which a candidate is not selected, although its score is high enough.
+func (r *rejection) spreadReason(c *cluster) string {
+	if missing := r.spread.missingTopology(c); missing != nil {
+		return fmt.Sprintf("it has no %s, which %s wants", missing, missing.field())
+	}
+	if full := r.spread.violatedConstraint(r.spreadPositions[c.id]); full != nil {
+		value, _ := full.topologyOf(c)
+		return fmt.Sprintf("it would exceed maxSkew of %s: enough clusters with %s=%s are selected", full.field(), full, value)
+	}
+	return "clusters that spread better over spec.spreadPolicy go first"
+}
