@@ -71,8 +71,8 @@ func benchmarkFleet(clusters, placements int) *Scheduler {
 	return s
 }
 
-// BenchmarkScheduleFirst is the first schedule of a placement like no other: its candidates and their scores have to be
-// found.
+// BenchmarkScheduleFirst is the first schedule of a placement of a class of its own: its candidates and their scores have to be
+// computed.
 func BenchmarkScheduleFirst(b *testing.B) {
 	for name, option := range map[string]option{
 		"plain":  func(*clusterv1beta1.Placement) {},
@@ -246,7 +246,7 @@ func BenchmarkEvent(b *testing.B) {
 	}
 }
 
-// BenchmarkMemory is the heap of a scheduler of 10,000 clusters, besides the objects themselves.
+// BenchmarkMemory is the heap of a scheduler of 10,000 clusters, without the objects themselves.
 func BenchmarkMemory(b *testing.B) {
 	for _, placements := range []int{1, 10_000} {
 		b.Run(fmt.Sprintf("clusters=10000/placements=%d", placements), func(b *testing.B) {

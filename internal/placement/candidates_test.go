@@ -60,7 +60,7 @@ func TestDeniedClusters(t *testing.T) {
 	wantClusters(t, schedule(t, s, newPlacement()), "a", "undecided")
 	s.SetCluster(decided(true, metav1.ConditionTrue))
 	wantClusters(t, schedule(t, s, newPlacement()), "a", "undecided")
-	// At once, and not only when the hub has said so in the condition.
+	// At once, not only when the hub has set the condition.
 	s.SetCluster(decided(false, metav1.ConditionTrue))
 	wantClusters(t, schedule(t, s, newPlacement()), "undecided")
 	s.SetCluster(decided(false, metav1.ConditionFalse))
@@ -158,7 +158,7 @@ func TestTolerations(t *testing.T) {
 	}
 }
 
-// PL-04: those who have a cluster keep it.
+// PL-04: placements that have selected a cluster keep it.
 func TestNoSelectIfNew(t *testing.T) {
 	t.Parallel()
 	s := newFleet(newMember("a"), newMember("b"))

@@ -34,8 +34,8 @@ func newFleetOf(t *testing.T, n int) *Scheduler {
 	return s
 }
 
-// What the expressions of one namespace cost holds up neither the decisions of others nor, when that was too much, their expressions;
-// and it is their turn again when time has passed.
+// Costly expressions of one namespace delay neither the decisions nor the expressions of others, and are evaluated when the budget of
+// the namespace is refilled.
 func TestCELShareOfNamespace(t *testing.T) {
 	t.Parallel()
 	s, now := newFleetOf(t, 100), start
@@ -95,8 +95,8 @@ func TestCELShareOfNamespace(t *testing.T) {
 	}
 }
 
-// A cluster that changes while expressions are applied to it is looked at again, and one that is gone is forgotten, even where
-// another one has its place.
+// A cluster that changes while it is evaluated is evaluated again, and the result for one that was deleted is dropped, even if
+// another one has its id.
 func TestChangesDuringEvaluation(t *testing.T) {
 	t.Parallel()
 	s := newFleet(newMember("c1", "region=eu"), newMember("c2", "region=eu"), newMember("c3", "region=eu"))
@@ -128,7 +128,7 @@ func TestChangesDuringEvaluation(t *testing.T) {
 	wantClusters(t, result)
 }
 
-// Who explains a placement, and what the expressions of others cost, do not get into each other's way.
+// Explanations and evaluations do not use up each other's budgets.
 func TestExplainWhileEvaluating(t *testing.T) {
 	t.Parallel()
 	s := newFleetOf(t, 300)
@@ -167,7 +167,7 @@ func setTimedTaint(s *Scheduler, name string, after time.Duration) {
 
 var withUsage = withPredicates(byCEL(`managedCluster.scores("usage").size() == 1`))
 
-// Time goes on for a placement whose expressions cost too much, and for clusters of it that have gone.
+// Expiries are handled for a placement whose expressions exceed the budget, and for clusters that were deleted.
 func TestExpiryWhileOverBudget(t *testing.T) {
 	t.Parallel()
 	s := newFleet()
@@ -186,7 +186,7 @@ func TestExpiryWhileOverBudget(t *testing.T) {
 	}
 }
 
-// A class that was put aside, for others that are used more, is evaluated all the same.
+// A class whose candidates were evicted is evaluated all the same.
 func TestEvaluationAfterEviction(t *testing.T) {
 	t.Parallel()
 	s := newFleet(newMember("c1"), newMember("c2"))
@@ -206,7 +206,7 @@ func TestEvaluationAfterEviction(t *testing.T) {
 	wantClusters(t, result, "c2")
 }
 
-// A score that comes while a placement is pending, or expires while its class is put aside, expires in time.
+// A score that is set while a placement is pending, or whose class is evicted, expires in time.
 func TestExpiryDuringEvaluation(t *testing.T) {
 	t.Parallel()
 	s := newFleet(newMember("c1"), newMember("c2"))
@@ -225,7 +225,7 @@ func TestExpiryDuringEvaluation(t *testing.T) {
 			t.Errorf("at %s nothing changes", now)
 		}
 		if after == 0 {
-			continue // nobody schedules it before the second one has expired, too
+			continue // it is not scheduled before the second one has expired, too
 		}
 		evaluateAll(s)
 		result, _ = s.Schedule(keyOf(p))
@@ -233,7 +233,7 @@ func TestExpiryDuringEvaluation(t *testing.T) {
 	}
 }
 
-// One cluster that changes all the time keeps the others from nothing, and placements of it from nothing.
+// A cluster that changes all the time delays neither the evaluation of others nor the placements that select it.
 func TestOftenChangingCluster(t *testing.T) {
 	t.Parallel()
 	s := newFleetOf(t, 5)
@@ -256,8 +256,8 @@ func TestOftenChangingCluster(t *testing.T) {
 	}
 }
 
-// What nobody is interested in any more is not evaluated, whether it waits for its turn or a batch has begun with it: placements that come
-// and go cost nothing when they are gone.
+// Expressions of deleted placements are not evaluated, whether they are queued or in a running batch: placements that are created
+// and deleted cost nothing afterwards.
 func TestDeletedPlacementsAreNotEvaluated(t *testing.T) {
 	t.Parallel()
 	begun := func(t *testing.T) (*Scheduler, *clusterv1beta1.Placement) {
@@ -292,7 +292,7 @@ func TestDeletedPlacementsAreNotEvaluated(t *testing.T) {
 	}
 }
 
-// Members that come with a change of a cluster set are evaluated before the placement gives up those that it has.
+// New members of a cluster set are evaluated before the placement gives up the clusters that it has.
 func TestNewMembersOfASet(t *testing.T) {
 	t.Parallel()
 	s := newFleet(newMember("c1"), newMember("c2", fleet.LabelClusterSet+"=other"))
@@ -312,7 +312,7 @@ func TestNewMembersOfASet(t *testing.T) {
 	wantClusters(t, result, "c2")
 }
 
-// Placements of one namespace share a batch: what one update costs beside their expressions does not grow with the square of their number.
+// Placements of one namespace share a batch: the cost of an update does not grow with the square of their number.
 func TestBatchOfManyPlacements(t *testing.T) {
 	t.Parallel()
 	const many = 300
@@ -327,7 +327,7 @@ func TestBatchOfManyPlacements(t *testing.T) {
 	}
 }
 
-// Who has a placement explained is not told less of it for what others have explained, and pays for what it costs.
+// Explanations of one namespace do not use up the budget of others, and are charged to their own.
 func TestCELShareOfExplanations(t *testing.T) {
 	t.Parallel()
 	s := newFleetOf(t, 3)

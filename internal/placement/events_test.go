@@ -17,7 +17,7 @@ import (
 // PL-22, P3, P4: an event names the placements that it can affect, and no other.
 func TestAffected(t *testing.T) {
 	t.Parallel()
-	// Fifty clusters with more CPU the higher their number, and placements of different interests.
+	// Fifty clusters, with more CPU the higher their number, and placements that read different fields.
 	s := newFleet()
 	for i := range 50 {
 		s.SetCluster(numbered(i))
@@ -44,7 +44,7 @@ func TestAffected(t *testing.T) {
 			c.Status.Conditions = []metav1.Condition{{Type: fleet.ConditionClusterAvailable, Status: "True"}}
 			return s.SetCluster(c)
 		}},
-		{name: "a label that nobody asks for", happen: func() []Key { return s.SetCluster(numbered(10, "color=red")) }},
+		{name: "a label that no placement reads", happen: func() []Key { return s.SetCluster(numbered(10, "color=red")) }},
 		{name: "a label that one asks for", happen: func() []Key { return s.SetCluster(numbered(11, "region=eu")) }, wanted: []string{"eu"}},
 		{name: "some CPU more, not enough", happen: func() []Key { return s.SetCluster(numbered(12, "cpu=30")) }},
 		{name: "enough CPU to be among the best", happen: func() []Key { return s.SetCluster(numbered(12, "cpu=48500m")) },
@@ -103,7 +103,7 @@ func numbered(i int, properties ...string) *clusterv1.ManagedCluster {
 	return newMember(fmt.Sprintf("c%02d", i), append([]string{fmt.Sprintf("cpu=%d", i+1)}, properties...)...)
 }
 
-// What a scheduler no longer needs it forgets.
+// The scheduler keeps nothing of deleted objects.
 func TestMemoryIsReleased(t *testing.T) {
 	t.Parallel()
 	s := newFleet()
@@ -122,7 +122,7 @@ func TestMemoryIsReleased(t *testing.T) {
 	}
 }
 
-// Any number of workers may schedule while things happen. Afterwards Balance adds up.
+// Any number of workers may schedule concurrently with events. Afterwards, the numbers of decisions are right.
 func TestConcurrentUse(t *testing.T) {
 	t.Parallel()
 	s := newFleet()

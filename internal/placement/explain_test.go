@@ -99,13 +99,13 @@ func TestExplain(t *testing.T) {
 	if diff := cmp.Diff([]ClusterScore{{ClusterName: "b", Score: 400}, {ClusterName: "a", Score: -100}}, explanation.Scores); diff != "" {
 		t.Error(diff)
 	}
-	// What if is not what is.
+	// An explanation records no decision.
 	if result, _ := s.Schedule(keyOf(unsaved)); result.Changed || clusters(result)[0] != "a" {
 		t.Errorf("the saved placement now selects %v", clusters(result))
 	}
 }
 
-// PL-26, P10: of a placement that is misconfigured, one can ask which clusters it keeps.
+// PL-26, P10: the explanation of a misconfigured placement has the clusters that it keeps.
 func TestExplainMisconfigured(t *testing.T) {
 	t.Parallel()
 	s := newFleet(newMember("a"), newMember("b"), newMember("other", fleet.LabelClusterSet+"=other"))

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// PL-03: the clusters that processors find together are those that match one by one, and the next time is the earliest.
+// PL-03: a class with CEL expressions has the clusters that match, and its next time is the earliest expiry.
 func TestMatchTogether(t *testing.T) {
 	t.Parallel()
 	s := newFleet()
@@ -38,7 +38,7 @@ func TestMatchTogether(t *testing.T) {
 	}
 }
 
-// PL-03, PL-26: expressions that cost too much for all clusters together hold nobody up, and take no cluster away.
+// PL-03, PL-26: expressions that exceed the budget make the placement misconfigured, and take no cluster away.
 func TestExpressionsThatCostTooMuch(t *testing.T) {
 	t.Parallel()
 	s := newFleet()
@@ -68,8 +68,8 @@ func TestExpressionsThatCostTooMuch(t *testing.T) {
 	wantClusters(t, schedule(t, s, p), "c0003")
 }
 
-// PL-03, PL-26: what cost too much is tried again when the spec changes, even if the expressions stay; and then for all
-// placements that select alike.
+// PL-03, PL-26: expressions that exceed the budget are evaluated again when the spec changes, even if they stay; and then for all
+// placements of the class.
 func TestOverBudgetIsRetried(t *testing.T) {
 	t.Parallel()
 	s := newFleet()
@@ -86,7 +86,7 @@ func TestOverBudgetIsRetried(t *testing.T) {
 		s.DeleteCluster(fmt.Sprintf("c%04d", i))
 	}
 	if schedule(t, s, newPlacement(withLimit(1), costly)).Misconfigured == nil {
-		t.Error("it is tried again although nobody changed it")
+		t.Error("it is evaluated again although nothing has changed")
 	}
 	changed := newPlacement(withLimit(2), costly)
 	keys := s.SetPlacement(changed)

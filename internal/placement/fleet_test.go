@@ -150,7 +150,7 @@ func byCEL(expressions ...string) clusterv1beta1.ClusterSelector {
 	return clusterv1beta1.ClusterSelector{CelSelector: clusterv1beta1.ClusterCelSelector{CelExpressions: expressions}}
 }
 
-// listed is what PlacementDecisions say that list clusters.
+// listed is a group of decisions for clusters.
 func listed(clusters ...string) []Group {
 	var group Group
 	for _, name := range clusters {
@@ -159,7 +159,7 @@ func listed(clusters ...string) []Group {
 	return []Group{group}
 }
 
-// schedule takes a placement in, and schedules it when its CEL expressions are evaluated.
+// schedule sets a placement, evaluates its CEL expressions, and schedules it.
 func schedule(t *testing.T, s *Scheduler, p *clusterv1beta1.Placement) *Result {
 	t.Helper()
 	s.SetPlacement(p)
@@ -177,7 +177,7 @@ func schedule(t *testing.T, s *Scheduler, p *clusterv1beta1.Placement) *Result {
 	return result
 }
 
-// evaluateAll evaluates CEL expressions until there is nothing to evaluate, or who wants it has to wait.
+// evaluateAll evaluates CEL expressions until there is nothing to evaluate, or no budget left.
 func evaluateAll(s *Scheduler) (changed []Key) {
 	for {
 		more, again := s.Evaluate(s.now)
@@ -195,7 +195,7 @@ func wantClusters(t *testing.T, result *Result, wanted ...string) {
 	}
 }
 
-// scoresOf are the final scores of all candidates.
+// scoresOf returns the total scores of all candidates.
 func scoresOf(s *Scheduler, p *clusterv1beta1.Placement) map[string]int64 {
 	scores := map[string]int64{}
 	for _, score := range s.Explain(p).Scores {

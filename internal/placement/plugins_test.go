@@ -7,7 +7,7 @@ import (
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 )
 
-// PL-24: each plugin is measured once for all placements that select alike, and picking for each.
+// PL-24: filters and scorers are measured once for all placements of a class, Balance and Steady for each.
 func TestPluginsAreTimed(t *testing.T) {
 	t.Parallel()
 	var began, done []string

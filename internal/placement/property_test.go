@@ -9,9 +9,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Whatever happens, a scheduler that has followed all events decides as one that starts from scratch does; and a
-// placement that an event did not name as affected is decided as it would have been before the event. Where the hub acts on other decisions
-// of others after an event, that changes what Balance goes by; nothing is scheduled anew for that alone.
+// After any events, a scheduler has the same results as one that starts with the present objects; and a placement
+// that an event did not return as affected has the same result as before the event. Events that make decisions of other writers
+// eligible change Balance, for which alone no placement is scheduled.
 func TestIncrementalEqualsFull(t *testing.T) {
 	t.Parallel()
 	for name, options := range map[string]Options{
@@ -66,7 +66,7 @@ func runRandomEvents(t *testing.T, r *rand.Rand, options Options) {
 	}
 }
 
-// dryRun is what a placement would get, without it being decided, when all expressions are evaluated.
+// dryRun returns the result of a placement with all expressions evaluated, and records no decision.
 func dryRun(s *Scheduler, key Key) *Result {
 	p := s.placements[key]
 	if p == nil {
@@ -81,7 +81,7 @@ func dryRun(s *Scheduler, key Key) *Result {
 	return result
 }
 
-// written is what of a result the API shows: only for another one of that a placement needs to be scheduled.
+// written returns what the API shows of a result. A placement is affected by an event if this changes.
 func written(result *Result) *Result {
 	if result == nil {
 		return nil

@@ -19,7 +19,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// testFleet is all objects that a scheduler looks at.
+// testFleet has all objects that a scheduler reads.
 type testFleet struct {
 	now        time.Time
 	clusters   map[string]*clusterv1.ManagedCluster
@@ -49,7 +49,7 @@ func (w *testFleet) clone() *testFleet {
 	}
 }
 
-// scheduler starts from scratch.
+// scheduler returns a new scheduler with all objects.
 func (w *testFleet) scheduler(options Options) *Scheduler {
 	s := New(options)
 	s.Advance(w.now)
@@ -74,7 +74,7 @@ func (w *testFleet) scheduler(options Options) *Scheduler {
 	return s
 }
 
-// randomEvent lets something happen, to the world and to a scheduler of it.
+// randomEvent applies a random event to the objects and to a scheduler that has them.
 func (w *testFleet) randomEvent(r *rand.Rand, s *Scheduler) (event string, affected []Key) {
 	switch r.IntN(21) {
 	case 0, 1, 2, 3, 4, 5:
@@ -130,7 +130,7 @@ func (w *testFleet) randomEvent(r *rand.Rand, s *Scheduler) (event string, affec
 	}
 }
 
-// randomDecision is what others do for a placement that is disabled, or none.
+// randomDecision lets another writer decide for a placement that is disabled or does not exist.
 func (w *testFleet) randomDecision(r *rand.Rand, s *Scheduler) (event string) {
 	key := Key{Namespace: oneOf(r, "ns1", "ns2"), Name: fmt.Sprintf("p%d", r.IntN(12))}
 	if p := w.placements[key]; p == nil || p.Annotations[fleet.AnnotationSchedulingDisable] != "" {

@@ -156,7 +156,8 @@ func (r *ranking) shiftIndexes(from, by int32) {
 
 // countBefore counts the candidates that rank before a cluster of a base score and a number of decisions. If byName is set, names decide
 // between equal scores; otherwise candidates of the same score do not count.
-func (r *ranking) countBefore(cs *candidateSet, nameRanks []int32, c *cluster, baseScore int64, count int32, term balanceTerm, byName bool) int {
+func (r *ranking) countBefore(cs *candidateSet, nameRanks []int32, c *cluster, baseScore int64, count int32, term balanceTerm,
+	byName bool) int {
 	total, rank := baseScore+term.score(count), nameRanks[c.id]
 	n := 0
 	for _, bucket := range r.buckets {

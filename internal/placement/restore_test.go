@@ -16,7 +16,7 @@ func disabled(p *clusterv1beta1.Placement) {
 	p.Annotations = map[string]string{fleet.AnnotationSchedulingDisable: "true"}
 }
 
-// canaryFirst puts the canary cluster into a group, and the others by two into more.
+// canaryFirst has a group for the canary cluster, and groups of two for the others.
 func canaryFirst(p *clusterv1beta1.Placement) {
 	p.Spec.DecisionStrategy.GroupStrategy = clusterv1beta1.GroupStrategy{
 		ClustersPerDecisionGroup: intstr.FromInt32(2),
@@ -25,7 +25,7 @@ func canaryFirst(p *clusterv1beta1.Placement) {
 	}
 }
 
-// divided are the clusters of a result by groups, each of which begins with its name.
+// divided returns the clusters of a result by groups, each after the name of the group.
 func divided(result *Result) (groups [][]string) {
 	for _, group := range result.Groups {
 		groups = append(groups, append([]string{group.Name}, clusters(&Result{Groups: []Group{group}})...))
@@ -33,7 +33,7 @@ func divided(result *Result) (groups [][]string) {
 	return groups
 }
 
-// PL-26, P11: a placement that makes no sense says which clusters were in which group, also after a restart.
+// PL-26, P11: the result of a misconfigured placement has the former groups, also after a restart.
 func TestMisconfiguredKeepsGroups(t *testing.T) {
 	t.Parallel()
 	s := newFleet(newMember("a"), newMember("b", "canary=yes"), newMember("c"), newMember("d"))
@@ -49,7 +49,7 @@ func TestMisconfiguredKeepsGroups(t *testing.T) {
 	if diff := cmp.Diff(wanted, divided(schedule(t, restarted, broken))); diff != "" {
 		t.Errorf("after a restart:\n%s", diff)
 	}
-	// Another cluster is the canary now, without there being another one.
+	// Another cluster is the canary now.
 	schedule(t, s, newPlacement(canaryFirst))
 	s.SetCluster(newMember("b"))
 	s.SetCluster(newMember("d", "canary=yes"))
@@ -63,7 +63,7 @@ func TestMisconfiguredKeepsGroups(t *testing.T) {
 	}
 }
 
-// PL-21, PL-09, PL-10, PL-04: what others decide counts, where it is they who do, and is what the placement has once it is
+// PL-21, PL-09, PL-10, PL-04: decisions of other writers count while these decide, and are what the placement has when it is
 // enabled again.
 func TestUnmanagedPlacements(t *testing.T) {
 	t.Parallel()
@@ -71,7 +71,7 @@ func TestUnmanagedPlacements(t *testing.T) {
 	p, balanced := newPlacement(withLimit(1)), newPlacement(withName("balanced"), withExactWeights(map[string]int32{"Balance": 1}))
 	wantClusters(t, schedule(t, s, p), "a")
 	if s.Restore(keyOf(p), listed("b")); !s.Manages(keyOf(p)) || !s.Selects(keyOf(p), "a") {
-		t.Error("somebody else decides for a placement that is scheduled")
+		t.Error("decisions of another writer replace those of a managed placement")
 	}
 	if schedule(t, s, newPlacement(withLimit(1), disabled)); s.Manages(keyOf(p)) {
 		t.Error("the scheduler decides for a placement that is disabled")
@@ -84,14 +84,14 @@ func TestUnmanagedPlacements(t *testing.T) {
 	wantClusters(t, schedule(t, s, p), "b")
 }
 
-// PL-10: "a decision written by hand versus Balance": whoever may write decisions in a namespace, of no placement or of one that he has
-// disabled, does not drive the placements of others off clusters that the hub does not bring to that namespace.
+// PL-10: "a decision written by hand versus Balance": users who write decisions in a namespace, of no placement or of one that they have
+// disabled, do not keep the placements of others away from clusters outside of the bound sets.
 func TestIneligibleDecisionsDoNotCount(t *testing.T) {
 	t.Parallel()
 	of := func(edit option) *clusterv1beta1.Placement {
 		return newPlacement(edit, func(p *clusterv1beta1.Placement) { p.Namespace = "tenant" })
 	}
-	for name, p := range map[string]*clusterv1beta1.Placement{"of no placement": of(withName("stray")), "of a disabled one": of(disabled)} {
+	for name, p := range map[string]*clusterv1beta1.Placement{"of no placement": of(withName("orphan")), "of a disabled one": of(disabled)} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newFleet(newMember("a"), newMember("b"), newMember("elsewhere", "cluster.open-cluster-management.io/clusterset=another"))
@@ -102,7 +102,7 @@ func TestIneligibleDecisionsDoNotCount(t *testing.T) {
 			expect := func(when string, found []Key, want map[string]int64) {
 				t.Helper()
 				if !slices.Contains(found, keyOf(p)) {
-					t.Errorf("%s: its decisions are not looked at again, but those of %v", when, found)
+					t.Errorf("%s: its decisions are not restored again, but those of %v", when, found)
 				}
 				s.Restore(keyOf(p), listed("b", "elsewhere", "invented"))
 				if diff := cmp.Diff(want, scoresOf(s, balanced)); diff != "" {
@@ -116,7 +116,7 @@ func TestIneligibleDecisionsDoNotCount(t *testing.T) {
 				t.Errorf("a cluster of another set has %d decisions", count)
 			}
 			if _, known := s.clusters.idByName["invented"]; known {
-				t.Error("whoever writes decisions makes up clusters")
+				t.Error("decisions of clusters that do not exist add clusters")
 			}
 			expect("when the cluster leaves the set", s.SetCluster(newMember("b", "cluster.open-cluster-management.io/clusterset=another")),
 				map[string]int64{"a": 100})
@@ -131,7 +131,7 @@ func TestIneligibleDecisionsDoNotCount(t *testing.T) {
 	}
 }
 
-// PL-10: decisions count, of whatever placement; one that comes later has them.
+// PL-10: decisions of a placement that does not exist count; it has them when it is created.
 func TestOrphanedDecisions(t *testing.T) {
 	t.Parallel()
 	s := newFleet(newMember("a"), newMember("b"))
@@ -150,6 +150,6 @@ func TestOrphanedDecisions(t *testing.T) {
 	}
 	s.Restore(keyOf(p), nil)
 	if diff := cmp.Diff(map[string]int64{"a": 100, "b": 100}, scoresOf(s, balanced)); diff != "" || len(s.orphans) > 0 {
-		t.Errorf("without decisions, %d strays:\n%s", len(s.orphans), diff)
+		t.Errorf("without decisions, %d orphans:\n%s", len(s.orphans), diff)
 	}
 }

@@ -68,7 +68,7 @@ func TestSatisfied(t *testing.T) {
 	}
 }
 
-// PL-18: clusters that come and go without being selected leave the message as it is, or affect the placement.
+// PL-18: clusters that are added and removed without being selected leave the message as it is, or affect the placement.
 func TestSatisfiedIsUpdated(t *testing.T) {
 	t.Parallel()
 	s := newFleet(newMember("a", "taint:down:NoSelect"))
@@ -79,7 +79,7 @@ func TestSatisfiedIsUpdated(t *testing.T) {
 		t.Errorf("one more cluster that does not match affects %v", keys)
 	}
 	if is := schedule(t, s, p).Satisfied; is != was {
-		t.Errorf("from %+v it became %+v, and nobody was told", was, is)
+		t.Errorf("from %+v it became %+v, and the placement is not affected", was, is)
 	}
 	if keys := s.SetCluster(newMember("c")); len(keys) != 2 {
 		t.Errorf("the first cluster that matches affects %v", keys)
@@ -166,7 +166,7 @@ func TestMisconfigured(t *testing.T) {
 	}
 }
 
-// PL-18, PL-19: what keeps a placement from selecting anything comes before that it is misconfigured, and it hears of both.
+// PL-18, PL-19: PlacementSatisfied says first why nothing can be selected, also if the placement is misconfigured.
 func TestMisconfiguredAndUnbound(t *testing.T) {
 	t.Parallel()
 	s := newFleet(newMember("a"))
@@ -195,7 +195,7 @@ func TestMisconfiguredAndUnbound(t *testing.T) {
 	check(unbound, "NotAllDecisionsScheduled")
 }
 
-// PL-18, PL-19: so does that there are no clusters in its sets.
+// PL-18, PL-19: so it does if the sets have no clusters.
 func TestMisconfiguredOnEmptySets(t *testing.T) {
 	t.Parallel()
 	for what, breaking := range map[string]func(*Scheduler) option{
@@ -256,7 +256,7 @@ func TestMisconfiguredKeepsDecisions(t *testing.T) {
 		!strings.Contains(result.Satisfied.Message, "the 2 clusters selected before stay") {
 		t.Errorf("%+v", result.Satisfied)
 	}
-	// They still weigh for others, and once it is mended the placement has them.
+	// They still count for others, and the placement has them when it is corrected.
 	other := newPlacement(withName("other"), withExactWeights(map[string]int32{"Balance": 1}))
 	if score := scoresOf(s, other)["a"]; score != -100 {
 		t.Errorf("Balance of a is %d", score)
@@ -283,7 +283,7 @@ func TestDisabled(t *testing.T) {
 	wantClusters(t, schedule(t, s, newPlacement()), "a")
 }
 
-// A placement that is gone, or going, has no result and no weight.
+// A placement that was deleted, or is being deleted, has no result, and its decisions do not count.
 func TestGone(t *testing.T) {
 	t.Parallel()
 	s := newFleet(newMember("a"))

@@ -67,7 +67,7 @@ func TestSteady(t *testing.T) {
 	wantClusters(t, schedule(t, s, p), "a")
 }
 
-// Restored decisions count as if they had been scheduled.
+// Restored decisions count like scheduled ones.
 func TestRestore(t *testing.T) {
 	t.Parallel()
 	s := newFleet(newMember("a"), newMember("b"))
@@ -85,7 +85,7 @@ func TestRestore(t *testing.T) {
 	}
 }
 
-// PL-10, PL-28: only the decisions of others count, and the most of any cluster is 100%.
+// PL-10, PL-28: only decisions of other placements count, in relation to the highest count of any cluster.
 func TestBalance(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -184,7 +184,7 @@ func TestAddOnScore(t *testing.T) {
 	wantClusters(t, schedule(t, s, p), "b")
 }
 
-// PL-12, P10: a score that counts as 0 because it has expired says so, of clusters that stay in spite of a taint, too.
+// PL-12, P10: the reason says that a score is 0 because it has expired, also for clusters that stay in spite of a taint.
 func TestExpiredScores(t *testing.T) {
 	t.Parallel()
 	s := newFleet(newMember("a"), newMember("b"), newMember("c"))
@@ -260,7 +260,7 @@ func TestReasons(t *testing.T) {
 	}
 }
 
-// PL-20: the scores are those that decided, and as many as an event has room for.
+// PL-20: the scores are those of the selection, as many as an event has room for.
 func TestScores(t *testing.T) {
 	t.Parallel()
 	s := newFleet(newMember("c", "taint:slow:PreferNoSelect"), newMember("b"), newMember("a"), newMember("d", "taint:down:NoSelect"))
@@ -295,7 +295,7 @@ func TestScores(t *testing.T) {
 	}
 }
 
-// A cluster that says it has more than there can be scores as one that says nothing, and the others as without it.
+// A cluster that reports an impossible amount scores like one that reports none, and the others as without it.
 func TestAmountsOutOfRange(t *testing.T) {
 	t.Parallel()
 	want := scoresOf(newFleet(newMember("a", "cpu=1"), newMember("b", "cpu=2"), newMember("liar")),

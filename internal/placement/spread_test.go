@@ -22,7 +22,7 @@ func TestSpread(t *testing.T) {
 	t.Parallel()
 	const label, claim = clusterv1beta1.TopologyKeyTypeLabel, clusterv1beta1.TopologyKeyTypeClaim
 	const strict, anyway = clusterv1beta1.DoNotSchedule, clusterv1beta1.ScheduleAnyway
-	// By name, and so by rank: five of eu, then two of us, one of ap, and one of no region. Two of eu are on gcp.
+	// By name, which is their rank: five of eu, then two of us, one of ap, and one of no region. Two of eu are on gcp.
 	fleet := []string{
 		"a1 region=eu claim:platform=aws", "a2 region=eu claim:platform=aws", "a3 region=eu claim:platform=aws",
 		"a4 region=eu claim:platform=gcp", "a5 region=eu claim:platform=gcp",
@@ -49,8 +49,8 @@ func TestSpread(t *testing.T) {
 			satisfied: true},
 		"both": {options: []option{withLimit(4), withSpread(spreadOver(claim, "platform", 1, strict), spreadOver(label, "region", 1, anyway))},
 			wanted: "a1 a4 a5 b1", satisfied: true},
-		"a label nobody has": {options: []option{withLimit(2), withSpread(spreadOver(label, "zone", 1, strict))}, wanted: ""},
-		"and anyway":         {options: []option{withLimit(2), withSpread(spreadOver(label, "zone", 1, anyway))}, wanted: "a1 a2", satisfied: true},
+		"a label that no cluster has": {options: []option{withLimit(2), withSpread(spreadOver(label, "zone", 1, strict))}, wanted: ""},
+		"and anyway":                  {options: []option{withLimit(2), withSpread(spreadOver(label, "zone", 1, anyway))}, wanted: "a1 a2", satisfied: true},
 		"the first goes first": {options: []option{withLimit(2), withSpread(spreadOver(label, "region", 1, anyway), spreadOver(claim, "platform", 1, anyway))},
 			wanted: "a1 b1", satisfied: true},
 	} {
@@ -70,7 +70,7 @@ func TestSpread(t *testing.T) {
 	}
 }
 
-// PL-13: clusters stay when they can.
+// PL-13: clusters stay if the constraints allow it.
 func TestSpreadIsSteady(t *testing.T) {
 	t.Parallel()
 	s := newFleet(newMember("b", "region=eu"), newMember("c", "region=us"))
@@ -81,10 +81,10 @@ func TestSpreadIsSteady(t *testing.T) {
 	}
 	wantClusters(t, schedule(t, s, p), "b", "c")
 	if keys := s.SetCluster(newMember("a", "region=ap")); len(keys) != 1 {
-		t.Error("a region more, and nobody minds")
+		t.Error("a region more does not affect the placement")
 	}
 	if keys := s.SetCluster(newMember("c", "region=eu")); !slices.Contains(keys, keyOf(p)) {
-		t.Error("a region is gone and nobody minds")
+		t.Error("a region less does not affect the placement")
 	}
 	wantClusters(t, schedule(t, s, p), "a", "b")
 }

@@ -14,7 +14,7 @@ import (
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 )
 
-// PL-13: clusters are selected as if all topologies were counted anew for each of them.
+// PL-13: the selection equals that of an implementation that counts all topologies for each cluster.
 func TestSpreadMatchesReference(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(300) {
@@ -35,7 +35,7 @@ func TestSpreadMatchesReference(t *testing.T) {
 	}
 }
 
-// topologies makes clusters with labels and claims that have from one value to one for each cluster.
+// topologies returns clusters with labels and claims that have from one value to one for each cluster.
 func topologies(r *rand.Rand, n int) []*clusterv1.ManagedCluster {
 	members := make([]*clusterv1.ManagedCluster, n)
 	kinds := []int{1 + r.IntN(2), 1 + r.IntN(5), 1 + r.IntN(n), n * n}
@@ -131,7 +131,7 @@ func referenceExcess(p *parsedSpec, counts []map[string]int, c *cluster) (excess
 	return excess, true
 }
 
-// P10: a cluster that would not be selected for its rank alone says for which constraint it is.
+// P10: the reason of a cluster that its score alone would not have selected names the constraint.
 func TestSpreadReasons(t *testing.T) {
 	t.Parallel()
 	s := newFleet(newMember("a1", "region=eu", "claim:cloud=x"), newMember("a2", "region=eu", "claim:cloud=x"),
@@ -159,7 +159,7 @@ func TestSpreadReasons(t *testing.T) {
 	}
 }
 
-// P10: of several constraints, that one is named that keeps the cluster out.
+// P10: of several constraints, the reason names the one because of which the cluster is not selected.
 func TestReasonsOfSeveralConstraints(t *testing.T) {
 	t.Parallel()
 	s := newFleet(newMember("a", "region=eu", "zone=1"), newMember("b", "region=eu", "zone=1"), newMember("c", "region=us", "zone=1"),

@@ -155,41 +155,42 @@ type classChange struct {
 }
 
 // rankChanged tells whether the rank of the cluster, or the reason for it, may have changed.
-func (change *classChange) rankChanged() bool {
-	reexpired := (change.before.expired || change.after.expired) && change.scoresMayChange() // an expired score counts as 0, which it may have been before
-	return change.before.tolerated != change.after.tolerated || change.before.baseScore != change.after.baseScore || reexpired
+func (e *classChange) rankChanged() bool {
+	// An expired score counts as 0, which it may have been before.
+	reexpired := (e.before.expired || e.after.expired) && e.scoresMayChange()
+	return e.before.tolerated != e.after.tolerated || e.before.baseScore != e.after.baseScore || reexpired
 }
 
 // scoresMayChange tells whether the scores of the cluster may have changed.
-func (change *classChange) scoresMayChange() bool {
-	return change.resources || change.score != "" || change.expiry
+func (e *classChange) scoresMayChange() bool {
+	return e.resources || e.score != "" || e.expiry
 }
 
 // affectsSelected tells whether placements that have selected the cluster are affected, if only by another reason.
-func (change *classChange) affectsSelected() bool {
-	tainted := change.after.noSelectIfNew || change.after.preferNoSelect
-	return change.rankChanged() || change.before.noSelectIfNew != change.after.noSelectIfNew || (tainted && (change.taints || change.expiry)) ||
-		(change.after.noSelectIfNew && change.scoresMayChange()) // its score is not in the candidateSet
+func (e *classChange) affectsSelected() bool {
+	tainted := e.after.noSelectIfNew || e.after.preferNoSelect
+	return e.rankChanged() || e.before.noSelectIfNew != e.after.noSelectIfNew || (tainted && (e.taints || e.expiry)) ||
+		(e.after.noSelectIfNew && e.scoresMayChange()) // its score is not in the candidateSet
 }
 
 // mayAffect tells whether a change may affect what a placement selects.
-func (s *Scheduler) mayAffect(p *placement, cs *candidateSet, change *classChange) bool {
-	candidate := change.before.tolerated || change.after.tolerated
+func (s *Scheduler) mayAffect(p *placement, cs *candidateSet, e *classChange) bool {
+	candidate := e.before.tolerated || e.after.tolerated
 	switch {
-	case p.decided.has(change.cluster.id):
-		return change.affectsSelected() || (change.topologyChanged() && (len(p.spec.groups) > 0 || len(p.spec.constraints) > 0))
+	case p.decided.has(e.cluster.id):
+		return e.affectsSelected() || (e.topologyChanged() && (len(p.spec.groups) > 0 || len(p.spec.constraints) > 0))
 	case !candidate:
 		return false
 	case len(p.spec.constraints) > 0:
-		return change.rankChanged() || change.topologyChanged()
-	case !change.rankChanged() && (!change.topologyChanged() || len(p.spec.groups) == 0):
+		return e.rankChanged() || e.topologyChanged()
+	case !e.rankChanged() && (!e.topologyChanged() || len(p.spec.groups) == 0):
 		return false
 	case p.spec.limit == unlimited:
 		return true
 	case p.decided.intersects(cs.noSelectIfNew) && slices.Contains(p.spec.profile.usesResource[:], true):
 		return true // the placement may have other resource ranges than its class
 	}
-	return change.ranks[s.balanceTermOf(p)] < p.spec.limit+len(p.ids)
+	return e.ranks[s.balanceTermOf(p)] < p.spec.limit+len(p.ids)
 }
 
 func (s *Scheduler) balanceTermOf(p *placement) balanceTerm {

@@ -27,7 +27,7 @@ func strategy(t testing.TB, text string) clusterv1alpha1.RolloutStrategy {
 	return s
 }
 
-// clusters reads "name group state age", of which all but the name may be missing; the group is an index or index/name,
+// clusters parses "name group state age", of which all but the name may be missing; the group is an index or index/name,
 // the age how long ago the cluster came into its state. Gone stands for a cluster that is not selected any more.
 func clusters(t testing.TB, text string) []Cluster {
 	t.Helper()
@@ -186,7 +186,7 @@ func TestDecide(t *testing.T) {
 			phase: Rolling, next: 10 * time.Minute},
 		"success after the deadline is success": {strategy: late, clusters: "a 0 Succeeded 1h, b 0 Failed 1h", want: "a=Done b=TimedOut",
 			phase: Complete},
-		"without a deadline progress may take for ever": {strategy: two, clusters: "a 0 Progressing 9999h, b 0 Progressing 9999h, c",
+		"without a deadline progress has no limit": {strategy: two, clusters: "a 0 Progressing 9999h, b 0 Progressing 9999h, c",
 			want: "a=InProgress b=InProgress c=Waiting", phase: Rolling},
 		"None is no deadline": {strategy: `{type: Progressive, progressive: {maxConcurrency: 1, progressDeadline: None}}`,
 			clusters: "a 0 Progressing 9999h, b", want: "a=InProgress b=Waiting", phase: Rolling},
@@ -204,7 +204,7 @@ func TestDecide(t *testing.T) {
 			clusters: "a 0 Failed, b 0 TimeOut, c, d 0 Failed, e 0 Progressing",
 			want:     "a=Failed b=TimedOut c=Waiting d=Failed e=InProgress", phase: Stopped},
 		"none is tolerated by default": {strategy: two, clusters: "a 0 Failed, b", want: "a=Failed b=Waiting", phase: Stopped},
-		"stopped with nobody waiting":  {strategy: two, clusters: "a 0 Failed, b 0 Succeeded", want: "a=Failed b=Done", phase: Stopped},
+		"stopped without waiting ones": {strategy: two, clusters: "a 0 Failed, b 0 Succeeded", want: "a=Failed b=Done", phase: Stopped},
 		"over with tolerated failures": {strategy: `{type: Progressive, progressive: {maxFailures: 1}}`, clusters: "a 0 Failed, b 0 Succeeded",
 			want: "a=Failed b=Done", phase: Complete},
 		"a percentage of failures is of all clusters, rounded up": {
@@ -213,11 +213,11 @@ func TestDecide(t *testing.T) {
 			want:     "a=Done b=Done c=Failed d=Failed e=Begin", phase: Rolling},
 
 		// AM-20, MR-05: the rest.
-		"skipped clusters take no part":      {strategy: perG, clusters: "a 0 Skip, b 1", want: "a=Skipped b=Begin", phase: Rolling},
-		"deselected clusters":                {strategy: two, clusters: "a 0 Gone, b", want: "a=Remove b=Begin", phase: Rolling},
-		"deselected clusters keep nobody up": {strategy: soak, clusters: "a 0 Gone 1s, b", want: "a=Remove b=Begin", phase: Rolling},
-		"all deselected":                     {strategy: two, clusters: "a 0 Gone", want: "a=Remove", phase: Complete},
-		"all successful":                     {strategy: perG, clusters: "a 0 Succeeded, b 1 Succeeded", want: "a=Done b=Done", phase: Complete},
+		"skipped clusters take no part":       {strategy: perG, clusters: "a 0 Skip, b 1", want: "a=Skipped b=Begin", phase: Rolling},
+		"deselected clusters":                 {strategy: two, clusters: "a 0 Gone, b", want: "a=Remove b=Begin", phase: Rolling},
+		"deselected clusters delay no others": {strategy: soak, clusters: "a 0 Gone 1s, b", want: "a=Remove b=Begin", phase: Rolling},
+		"all deselected":                      {strategy: two, clusters: "a 0 Gone", want: "a=Remove", phase: Complete},
+		"all successful":                      {strategy: perG, clusters: "a 0 Succeeded, b 1 Succeeded", want: "a=Done b=Done", phase: Complete},
 		"an unknown type begins nothing": {strategy: `{type: Canary}`, clusters: "a, b 0 Succeeded, c 0 Gone",
 			want: "a=Waiting b=Done c=Remove", phase: Invalid, reason: "the rollout strategy cannot be read"},
 		"unreadable numbers begin nothing": {strategy: `{type: Progressive, progressive: {maxConcurrency: abc}}`,

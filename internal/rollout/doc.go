@@ -19,8 +19,9 @@
 //
 // # Slots
 //
-// A cluster that gets the change takes a slot of its stage. A stage has a slot for each of its clusters, so that all begin at once; only the
-// last stage of Progressive has maxConcurrency slots. Clusters get slots in the order of their names. A slot is free again when the cluster
+// A cluster that gets the change takes a slot of its stage. A stage has a slot for each of its clusters, so that all begin at once; only
+// the last stage of Progressive has maxConcurrency slots. Clusters get slots in the order of their names. A slot is free again when the
+// cluster
 //
 //   - has been successful for minSuccessTime, the soak time;
 //   - has not become successful within progressDeadline: it is timed out;
@@ -30,9 +31,9 @@
 //
 // # Failures
 //
-// Failed and timed-out clusters are failures. Mandatory groups tolerate none, the other stages maxFailures. When there are more, the whole
-// rollout stops: no further cluster begins, not even one of an earlier stage that was just selected. Clusters that have begun continue; when
-// enough of them recover, so does the rollout. The type All has no soak time and never stops.
+// Failed and timed-out clusters are failures. Mandatory groups tolerate none, the other stages maxFailures. When there are more, the
+// whole rollout stops: no further cluster begins, not even one of an earlier stage that was just selected. Clusters that have begun
+// continue; when enough of them recover, so does the rollout. The type All has no soak time and never stops.
 //
 // # Numbers that do not fit
 //

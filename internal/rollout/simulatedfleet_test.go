@@ -63,7 +63,7 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 	}
 	for range s.random.IntN(3) {
 		s.config.mandatory = append(s.config.mandatory, []clusterv1alpha1.MandatoryDecisionGroup{
-			{GroupName: "canary"}, {GroupName: "east"}, {GroupName: "nobody"}, {GroupIndex: 1}, {GroupIndex: 0}}[s.random.IntN(5)])
+			{GroupName: "canary"}, {GroupName: "east"}, {GroupName: "none"}, {GroupIndex: 1}, {GroupIndex: 0}}[s.random.IntN(5)])
 	}
 	for range s.random.IntN(30) {
 		s.addCluster()

@@ -265,7 +265,7 @@ func (s *simulation) end(plan Plan) string {
 		}
 	case Rolling:
 		if !hanging {
-			s.fail("rolls for ever: %s", plan.Message)
+			s.fail("the rollout does not end: %s", plan.Message)
 		}
 		return "hanging"
 	default:

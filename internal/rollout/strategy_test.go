@@ -128,7 +128,7 @@ func TestValuesThatDoNotFitAreClampedAndNoted(t *testing.T) {
 	}
 }
 
-// oddValues are values that somebody could write, with and without sense.
+// oddValues are valid and invalid values.
 var oddValues = []string{"0", "1", "-1", "5", "99999999999999999999", "0%", "-0%", "1%", "100%", "101%", "150%", "-5%", "%", "%%", "", " ",
 	"1 %", "abc",
 	"None", "none", "0.5", "50.5%", "+3", "1e3", "0x10", "5m", "5", "0s", "-1h", "1h1h", "9999999h", "99999999999h", "5|", "1d", "\x00", "½"}
@@ -190,7 +190,7 @@ func checkUsable(t *testing.T, s clusterv1alpha1.RolloutStrategy) {
 	begun, e := plan.Count[Begin], plan.Effective
 	switch {
 	case plan.Phase == Invalid && begun > 0:
-		t.Errorf("%s: %d clusters begin although nobody knows what was meant", what, begun)
+		t.Errorf("%s: %d clusters begin although the strategy is invalid", what, begun)
 	case plan.Phase == Rolling && (begun < 1 || begun > e.MaxConcurrency || e.MaxConcurrency > 3):
 		t.Errorf("%s: %d clusters begin, limit %d", what, begun, e.MaxConcurrency)
 	case e.MaxFailures < 0 || e.MaxFailures > 3 || e.MinSuccessTime < 0 || e.ProgressDeadline < 0:

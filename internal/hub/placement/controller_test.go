@@ -108,7 +108,7 @@ func (b *controllerTest) recordedEvents() (all []string) {
 	}
 }
 
-// PL-26 PL-27: a placement that makes no sense any more keeps its decisions, says so, and is not tried again by itself.
+// PL-26 PL-27: a placement that becomes misconfigured keeps its decisions, says so, and is not retried.
 func TestMisconfiguredPlacementKeepsDecisions(t *testing.T) {
 	t.Parallel()
 	p := newPlacement(clusterv1beta1.PlacementSpec{})
@@ -142,7 +142,7 @@ func TestMisconfiguredPlacementKeepsDecisions(t *testing.T) {
 	}
 }
 
-// PL-17: a placement that the scheduler has not heard of yet, or has a former spec of, gets no status by that one.
+// PL-17: no status is written for a placement that the scheduler does not know yet, or of which it has a former spec.
 func TestStatusIsOfTheSpecDecidedBy(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*clusterv1beta1.Placement){
@@ -174,13 +174,13 @@ func TestStatusIsOfTheSpecDecidedBy(t *testing.T) {
 	}
 }
 
-// PL-12 PL-20 PL-27 P4: that a score has expired is told in a warning, and looked at when it does: not before, and not again.
+// PL-12 PL-20 PL-27 P4: a score that expires causes one reconcile, when it expires, and a warning.
 func TestExpiredScoreIsNotRetried(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, testExpiredScore)
 }
 
-// newScoredPlacement takes the one cluster with the best score of AddOnPlacementScores usage.
+// newScoredPlacement selects the one cluster with the best score of AddOnPlacementScores usage.
 func newScoredPlacement() *clusterv1beta1.Placement {
 	return newPlacement(clusterv1beta1.PlacementSpec{NumberOfClusters: ptr.To[int32](1),
 		PrioritizerPolicy: clusterv1beta1.PrioritizerPolicy{Configurations: []clusterv1beta1.PrioritizerConfig{{
@@ -214,7 +214,7 @@ func testExpiredScore(t *testing.T) {
 	b.clock.Step(time.Minute - time.Second)
 	synctest.Wait()
 	if q.Len() > 0 {
-		t.Error("it is looked at while the score is valid")
+		t.Error("it is reconciled while the score is valid")
 	}
 	b.clock.Step(time.Second)
 	due, _ := q.Get()
@@ -230,7 +230,7 @@ func testExpiredScore(t *testing.T) {
 	}
 }
 
-// PL-27: who else wrote meanwhile is no error, but a reason to look again: later and later, as long as that goes on.
+// PL-27: a conflict with another writer is no error, but causes a retry, with growing delays.
 func TestConflictIsRetried(t *testing.T) {
 	t.Parallel()
 	p := newPlacement(clusterv1beta1.PlacementSpec{})
@@ -249,12 +249,12 @@ func TestConflictIsRetried(t *testing.T) {
 			}
 		}
 		if said := b.recordedEvents(); len(said) > 0 {
-			t.Errorf("it tells of what is not written: %q", said)
+			t.Errorf("it records events of what is not written: %q", said)
 		}
 	}
 }
 
-// PL-27: what was to be tried again is forgotten with the placement, and when somebody else decides for it.
+// PL-27: the delay of retries is reset when the placement is deleted, or another writer decides for it.
 func TestRetriesAreForgotten(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*testing.T, *controllerTest, *clusterv1beta1.Placement){
@@ -290,7 +290,7 @@ func TestRetriesAreForgotten(t *testing.T) {
 	}
 }
 
-// PL-20: what happens is told, with a warning where scores have expired, and in a sample where much happens at once.
+// PL-20: events record the writes, with a warning where scores have expired, and as a sample if there are many at once.
 func TestEvents(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -329,7 +329,7 @@ func TestEvents(t *testing.T) {
 	})
 }
 
-// newEventTest goes by the clock of the machine, and writes events that come late.
+// newEventTest uses the real clock, and writes delayed events.
 func newEventTest(t *testing.T) *controllerTest {
 	t.Helper()
 	b := newControllerTest(t, interceptor.Funcs{})
@@ -340,7 +340,7 @@ func newEventTest(t *testing.T) *controllerTest {
 	return b
 }
 
-// Events come late, too, when the reconcile that they are about has ended; and none after the controller has.
+// Delayed events are written after their reconcile has ended, but not after the controller has.
 func TestEventsEndWithTheController(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -352,14 +352,14 @@ func TestEventsEndWithTheController(t *testing.T) {
 	})
 }
 
-// eventRecorder hears what events are about.
+// eventRecorder sends the resource version of the object of each event.
 type eventRecorder chan string
 
 func (l eventRecorder) Eventf(regarding, _ runtime.Object, _, _, _, _ string, _ ...any) {
 	l <- regarding.(client.Object).GetResourceVersion()
 }
 
-// PL-20: an event that comes later is about what it was about; the controller goes on with its objects meanwhile.
+// PL-20: a delayed event has the version of its object at the time that it was recorded, although the controller has changed it since.
 func TestEventsAreRateLimited(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -411,7 +411,7 @@ func TestPluginMetrics(t *testing.T) {
 	}
 }
 
-// PL-22: a machine that was suspended, for which its timers did not run, looks at the time soon after that.
+// PL-22: expiries are noticed soon after a machine was suspended, although its timers did not run.
 func TestTimeAfterSuspension(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

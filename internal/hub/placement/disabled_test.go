@@ -17,8 +17,8 @@ import (
 	"github.com/capstan-io/capstan/internal/placement/decisions"
 )
 
-// PL-21, with PL-09 and PL-04: nothing of a disabled placement is written or deleted. What others decide for it meanwhile is
-// what it has once it is enabled again.
+// PL-21, with PL-09 and PL-04: nothing of a disabled placement is written or deleted. Decisions of other writers are
+// what it has when it is enabled again.
 func TestDisabledPlacement(t *testing.T) {
 	t.Parallel()
 	var written []string
@@ -66,7 +66,7 @@ func TestDisabledPlacement(t *testing.T) {
 	}
 	b.addDecision(t, newDecision("theirs", withClusters("z")))
 	if waiting := append(b.editDecision(t, withPlacementLabel("web"), withClusters("b")), b.deleteDecision(t, "theirs")...); len(waiting) == 0 {
-		t.Error("nobody is waiting")
+		t.Error("no placement is enqueued")
 	}
 	written = nil
 	if got := b.reconcile(t); !got.IsZero() || len(written) > 0 {
@@ -92,7 +92,7 @@ func TestDisabledPlacement(t *testing.T) {
 	b.wantDecision(t, "web-decision-1", "b")
 }
 
-// balance is how Balance scores the clusters for another placement.
+// balance is the scores of the clusters by Balance for another placement.
 func (b *controllerTest) balance() map[string]int64 {
 	other := newPlacement(clusterv1beta1.PlacementSpec{
 		PrioritizerPolicy: clusterv1beta1.PrioritizerPolicy{Mode: clusterv1beta1.PrioritizerPolicyModeExact,
@@ -106,7 +106,7 @@ func (b *controllerTest) balance() map[string]int64 {
 	return scores
 }
 
-// PL-10: decisions count for as long as they are there, and that of a placement that is gone are gone.
+// PL-10: decisions count for as long as they exist, also those of a deleted placement.
 func TestDecisionsOutliveTheirPlacement(t *testing.T) {
 	t.Parallel()
 	var meanwhile func()
@@ -130,7 +130,7 @@ func TestDecisionsOutliveTheirPlacement(t *testing.T) {
 	if diff := cmp.Diff(map[string]int64{"a": -100, "b": -100}, b.balance()); diff != "" {
 		t.Error(diff)
 	}
-	// The last one goes just after it was listed for the scheduler.
+	// The last one is deleted just after it was listed for the scheduler.
 	var waiting []string
 	meanwhile = func() { waiting = b.deleteDecision(t, "web-decision-1") }
 	b.reconcile(t)
@@ -142,7 +142,7 @@ func TestDecisionsOutliveTheirPlacement(t *testing.T) {
 	}
 }
 
-// PL-10, PL-04: a placement does not have what a former one of its name has left, in whatever order the hub gets to know of them.
+// PL-10, PL-04: a placement does not get the decisions of a former one of its name, in whatever order the events arrive.
 func TestRecreatedPlacementStartsEmpty(t *testing.T) {
 	t.Parallel()
 	former := newPlacement(clusterv1beta1.PlacementSpec{})
@@ -162,7 +162,7 @@ func TestRecreatedPlacementStartsEmpty(t *testing.T) {
 			"a"},
 		"it is gone for some time":    {func(t *testing.T, b *controllerTest) { b.reconcile(t) }, withPlacement("0"), "a"},
 		"the decisions are its own":   {func(t *testing.T, b *controllerTest) { b.reconcile(t) }, withPlacement("1"), "b"},
-		"the decisions are of nobody": {func(t *testing.T, b *controllerTest) { b.reconcile(t) }, withPlacementLabel("web"), "b"},
+		"the decisions have no owner": {func(t *testing.T, b *controllerTest) { b.reconcile(t) }, withPlacementLabel("web"), "b"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -176,7 +176,7 @@ func TestRecreatedPlacementStartsEmpty(t *testing.T) {
 	}
 }
 
-// PL-14: when scores were written is not lost when the status of the placement could not be.
+// PL-14: the time at which scores were written is not lost if the status of the placement could not be written.
 func TestLastScoreUpdateIsNotLost(t *testing.T) {
 	t.Parallel()
 	fail := false
@@ -188,7 +188,7 @@ func TestLastScoreUpdateIsNotLost(t *testing.T) {
 			}
 			return c.SubResource(sub).Update(ctx, o, opts...)
 		},
-		// The API server notes when a status was written.
+		// The API server records when a status was written.
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 			err := c.List(ctx, list, opts...)
 			if decisions, ok := list.(*clusterv1beta1.PlacementDecisionList); ok {

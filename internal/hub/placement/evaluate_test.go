@@ -21,7 +21,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// withCEL is a placement with an expression that costs what it takes to search the annotation text, and is like no other.
+// withCEL is a placement with a unique expression that searches the annotation text, at the cost of that.
 func withCEL(i int) *clusterv1beta1.Placement {
 	expression := fmt.Sprintf(`!managedCluster.metadata.annotations.text.contains("%d")`, i)
 	p := newPlacement(clusterv1beta1.PlacementSpec{Predicates: []clusterv1beta1.ClusterPredicate{{
@@ -32,8 +32,8 @@ func withCEL(i int) *clusterv1beta1.Placement {
 	return p
 }
 
-// Nothing is written about a placement before its expressions are evaluated, which is done beside, and asked for again then. One whose
-// namespace has spent its share is told so, and decided later.
+// Nothing is written about a placement before its expressions are evaluated, which happens in the background. Placements whose
+// namespace has no budget left get an event, and are scheduled later.
 func TestExpressionsDoNotBlockDecisions(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -85,7 +85,7 @@ func TestExpressionsDoNotBlockDecisions(t *testing.T) {
 		}
 		said := func(event string) bool { return strings.Contains(event, fleet.EventCELBudgetExceeded) }
 		if recorded := b.recordedEvents(); !slices.ContainsFunc(recorded, said) {
-			t.Errorf("nobody is told of waiting: %q", recorded)
+			t.Errorf("no event says that it waits: %q", recorded)
 		}
 	})
 }

@@ -55,7 +55,7 @@ func withClusters(clusters ...string) decisionOption {
 	}
 }
 
-// schedulePlacement adds the placement web to the bench, and decides.
+// schedulePlacement adds the placement web and schedules it.
 func (b *controllerTest) schedulePlacement(t *testing.T, spec clusterv1beta1.PlacementSpec) {
 	t.Helper()
 	p := newPlacement(spec)
@@ -75,7 +75,7 @@ func (b *controllerTest) decision(t *testing.T, name string) *clusterv1beta1.Pla
 	return d
 }
 
-// editDecision does something to a PlacementDecision, lets the controller see it, and returns whom that makes wait.
+// editDecision changes the PlacementDecision web-decision-1, and returns the placements that the controller enqueues.
 func (b *controllerTest) editDecision(t *testing.T, how ...decisionOption) (waiting []string) {
 	t.Helper()
 	before := b.decision(t, "web-decision-1")
@@ -94,7 +94,7 @@ func (b *controllerTest) editDecision(t *testing.T, how ...decisionOption) (wait
 	return b.handle(t, before, after)
 }
 
-// addDecision is what meddle is to one that is new.
+// addDecision creates a PlacementDecision, and returns the placements that the controller enqueues.
 func (b *controllerTest) addDecision(t *testing.T, d *clusterv1beta1.PlacementDecision) (waiting []string) {
 	t.Helper()
 	wanted := d.Status
@@ -109,7 +109,7 @@ func (b *controllerTest) addDecision(t *testing.T, d *clusterv1beta1.PlacementDe
 	return append(b.handle(t, nil, empty), b.handle(t, empty, d)...)
 }
 
-// deleteDecision is what meddle is to one that is deleted.
+// deleteDecision deletes a PlacementDecision, and returns the placements that the controller enqueues.
 func (b *controllerTest) deleteDecision(t *testing.T, name string) (waiting []string) {
 	t.Helper()
 	d := b.decision(t, name)
@@ -119,7 +119,7 @@ func (b *controllerTest) deleteDecision(t *testing.T, name string) (waiting []st
 	return b.handle(t, d, nil)
 }
 
-// handle are the placements that wait after a change.
+// handle returns the placements that the controller enqueues after a change.
 func (b *controllerTest) handle(t *testing.T, before, after *clusterv1beta1.PlacementDecision) (waiting []string) {
 	t.Helper()
 	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
@@ -133,7 +133,7 @@ func (b *controllerTest) handle(t *testing.T, before, after *clusterv1beta1.Plac
 	return waiting
 }
 
-// wantDecision checks that all is as if nobody had meddled.
+// wantDecision checks that a PlacementDecision is as the hub has written it.
 func (b *controllerTest) wantDecision(t *testing.T, name string, clusters ...string) {
 	t.Helper()
 	d := b.decision(t, name)

@@ -15,7 +15,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// PL-16 PL-22 PL-27: a decision that has lost what it is found by gets it back, in one pass and without another try.
+// PL-16 PL-22 PL-27: a decision that has lost its label or owner gets it back, in one reconcile and without a retry.
 func TestDecisionIsFoundAgain(t *testing.T) {
 	t.Parallel()
 	for name, how := range map[string][]decisionOption{
@@ -54,7 +54,7 @@ func TestDecisionIsFoundAgain(t *testing.T) {
 	}
 }
 
-// PL-16 PL-27: a name that somebody else has is left to them, and taken as soon as it is free. What nobody has is taken over.
+// PL-16 PL-27: a name of an object of another owner is not used until it is free. An object without an owner is adopted.
 func TestTakenNameIsSkipped(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -64,7 +64,7 @@ func TestTakenNameIsSkipped(t *testing.T) {
 		"of another controller": {newDecision("web-decision-1", withPlacementLabel(""), withController("v1", "ConfigMap", "9"), withClusters("z")),
 			"web-decision-2"},
 		"of another placement": {newDecision("web-decision-1", withPlacementLabel("ghost"), withClusters("z")), "web-decision-2"},
-		"of nobody":            {newDecision("web-decision-1", withPlacementLabel(""), withClusters("z")), "web-decision-1"},
+		"without owner":        {newDecision("web-decision-1", withPlacementLabel(""), withClusters("z")), "web-decision-1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -76,7 +76,7 @@ func TestTakenNameIsSkipped(t *testing.T) {
 				return
 			}
 			if got := b.decision(t, "web-decision-1"); len(got.Status.Decisions) != 1 || got.Status.Decisions[0].ClusterName != "z" {
-				t.Errorf("that of somebody else was changed: %+v", got)
+				t.Errorf("the object of another owner was changed: %+v", got)
 			}
 			if waiting := b.deleteDecision(t, "web-decision-1"); waiting[len(waiting)-1] != "web" {
 				t.Errorf("%v are waiting", waiting)
@@ -87,7 +87,7 @@ func TestTakenNameIsSkipped(t *testing.T) {
 	}
 }
 
-// PL-22: what others do to decisions is looked at; what the controller itself wrote is not.
+// PL-22: changes of decisions by other writers are handled, those by the controller are not.
 func TestDecisionsAreRepaired(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -117,7 +117,7 @@ func TestDecisionsAreRepaired(t *testing.T) {
 	}
 }
 
-// PL-22: a decision that somebody adds, with clusters that are selected, would list them twice.
+// PL-22: an additional decision with clusters that are selected lists them twice, and is deleted.
 func TestSelectedTwice(t *testing.T) {
 	t.Parallel()
 	b := newControllerTest(t, interceptor.Funcs{})
@@ -133,18 +133,18 @@ func TestSelectedTwice(t *testing.T) {
 	}
 }
 
-// PL-22: one that somebody adds and leaves empty, as all are that come with a create, goes at once; one that the hub adds is left
-// alone.
+// PL-22: an empty decision that another writer creates is deleted at once; one that the hub creates, which is empty at first, is
+// not.
 func TestEmptyDecision(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		added *clusterv1beta1.PlacementDecision
 		want  bool
 	}{
-		"of somebody":              {newDecision("theirs"), true},
-		"of somebody, by its name": {newDecision("web-decision-2"), true},
-		"of another controller":    {newDecision("web-decision-2", withController("v1", "ConfigMap", "9")), true},
-		"of the hub":               {newDecision("web-decision-2", withPlacement("1")), false},
+		"of another writer":              {newDecision("theirs"), true},
+		"of another writer, by its name": {newDecision("web-decision-2"), true},
+		"of another controller":          {newDecision("web-decision-2", withController("v1", "ConfigMap", "9")), true},
+		"of the hub":                     {newDecision("web-decision-2", withPlacement("1")), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -162,7 +162,7 @@ func TestEmptyDecision(t *testing.T) {
 	}
 }
 
-// PL-26 P11: decisions of a placement that makes no sense are kept, whatever others do to them.
+// PL-26 P11: decisions of a misconfigured placement are restored after changes by other writers.
 func TestMisconfiguredPlacementIsRepaired(t *testing.T) {
 	t.Parallel()
 	b := newControllerTest(t, interceptor.Funcs{})
@@ -177,14 +177,14 @@ func TestMisconfiguredPlacementIsRepaired(t *testing.T) {
 	}
 	b.scheduler.SetPlacement(p.DeepCopy())
 	b.reconcile(t)
-	for name, meddle := range map[string]func() []string{
+	for name, edit := range map[string]func() []string{
 		"deleted":    func() []string { return b.deleteDecision(t, "web-decision-1") },
 		"edited":     func() []string { return b.editDecision(t, withClusters("a", "z")) },
 		"emptied":    func() []string { return b.editDecision(t, withClusters()) },
 		"relabelled": func() []string { return b.editDecision(t, withPlacementLabel("")) },
 	} {
-		if waiting := meddle(); len(waiting) == 0 {
-			t.Errorf("%s: nobody is waiting", name)
+		if waiting := edit(); len(waiting) == 0 {
+			t.Errorf("%s: no placement is enqueued", name)
 		}
 		if got := b.reconcile(t); !got.IsZero() {
 			t.Errorf("%s: it is tried again: %+v", name, got)
@@ -193,7 +193,7 @@ func TestMisconfiguredPlacementIsRepaired(t *testing.T) {
 	}
 }
 
-// PL-16: a placement that never made sense has an object, too, unless its name is too long for the label.
+// PL-16: a placement that was always misconfigured has an object, too, unless its name is too long for the label.
 func TestMisconfiguredFromTheStart(t *testing.T) {
 	t.Parallel()
 	b := newControllerTest(t, interceptor.Funcs{})

@@ -51,7 +51,7 @@ func binding(namespace, name string) *clusterv1beta2.ManagedClusterSetBinding {
 		Spec: clusterv1beta2.ManagedClusterSetBindingSpec{ClusterSet: name}}
 }
 
-// decision is what somebody has written who may write PlacementDecisions in the namespace, and knows the label.
+// decision is a PlacementDecision of a user with the right to write these in the namespace.
 func decision(clusters ...string) []clusterv1beta1.PlacementDecision {
 	d := clusterv1beta1.PlacementDecision{}
 	for _, name := range clusters {
@@ -89,9 +89,9 @@ func TestForgedDecisions(t *testing.T) {
 			"undecided": "it is not accepted yet", "denied": "it is denied", "deleting": "it is being deleted",
 			"kube-system": "there is no such ManagedCluster", "no-such-cluster": "there is no such ManagedCluster",
 		}},
-		"somebody without any set": {namespace: "nobody", want: ""},
-		"somebody else":            {namespace: "elsewhere", want: "eu theirs"},
-		"a hub that trusts decisions": {namespace: "nobody", trust: true,
+		"a namespace without a set": {namespace: "unbound", want: ""},
+		"another namespace":         {namespace: "elsewhere", want: "eu theirs"},
+		"a hub that trusts decisions": {namespace: "unbound", trust: true,
 			want: "deleting denied eu good in-broken in-none kube-system no-such-cluster theirs undecided"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -133,7 +133,7 @@ func TestPassedOver(t *testing.T) {
 	}
 }
 
-// Whatever decides whether a cluster is acted on has it looked at again; how its add-ons are doing does not.
+// Events match that may change whether the hub acts on a cluster; those of labels with the state of add-ons do not.
 func TestClusterChanged(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

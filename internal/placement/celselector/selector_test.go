@@ -65,7 +65,7 @@ func TestMatches(t *testing.T) {
 		"no JSON":               {expressions: []string{`"{".parseJSON().a == 1`}, err: "parseJSON"},
 		"dynamic, but no bool":  {expressions: []string{`managedCluster.metadata.name`}, err: "is a string; it must be a bool"},
 		"scores of another map": {expressions: []string{`{"a": dyn(1)}.scores("usage").size() == 0`}, err: "managedCluster alone"},
-		"one too dear":          {expressions: []string{costly(4)}, err: "cost limit"},
+		"one over budget":       {expressions: []string{costly(4)}, err: "cost limit"},
 		"too many": {
 			expressions: []string{costly(3), costly(3), costly(3), costly(3), costly(3), costly(3), costly(3), costly(3), costly(3), costly(3),
 				costly(3), costly(3), costly(3), costly(3), costly(3), costly(3), costly(3), costly(3), costly(3), costly(3), costly(3), costly(3)},
@@ -164,7 +164,7 @@ func TestCompileFails(t *testing.T) {
 	}
 }
 
-// What has cost as much as it may is not evaluated any more, and what has to be compiled again costs that.
+// Expressions are not evaluated beyond the limit, and compiling again has a cost.
 func TestLimitOfCosts(t *testing.T) {
 	t.Parallel()
 	selector, err := Compile([]string{"1 < 2 && 'of its own' != ''"})
@@ -179,7 +179,7 @@ func TestLimitOfCosts(t *testing.T) {
 		t.Error("it is evaluated beyond what it may cost")
 	}
 	again, once := unlimited(), unlimited()
-	forgotten := &Selector{expressions: []string{fmt.Sprintf("1 < 2 && %d != 0 // nobody has compiled this", rand.Int64())}}
+	forgotten := &Selector{expressions: []string{fmt.Sprintf("1 < 2 && %d != 0 // not compiled yet", rand.Int64())}}
 	for _, costs := range []*Costs{again, once} {
 		if err := forgotten.Matches(cluster(), scores, costs); err != nil {
 			t.Fatal(err)

@@ -33,14 +33,14 @@ func newHub() *fakeHub {
 	return h
 }
 
-// plan plans what groups take, and does it.
+// plan plans the writes for groups, and applies them.
 func (h *fakeHub) plan(groups ...placement.Group) *Plan {
 	plan := New(h.owner, &placement.Result{Groups: groups, ScoreRateLimit: h.rateLimit}, h.objects, h.taken, h.now)
 	h.apply(plan)
 	return plan
 }
 
-// apply what was planned.
+// apply applies a plan.
 func (h *fakeHub) apply(plan *Plan) {
 	for _, write := range plan.Writes {
 		h.objects = slices.DeleteFunc(h.objects, func(o *clusterv1beta1.PlacementDecision) bool { return o.Name == write.Decision.Name })
@@ -170,7 +170,7 @@ func TestObjectsFollowGroups(t *testing.T) {
 	h.check(t, group("b", numbered(101, 200)...), group("a", numbered(1, 100)...))
 }
 
-// Who reads while a plan is carried out finds every cluster that stays selected.
+// While a plan is applied, readers always find all clusters that stay selected.
 func TestAddBeforeRemove(t *testing.T) {
 	t.Parallel()
 	h := newHub()
@@ -228,7 +228,7 @@ func TestSortByScore(t *testing.T) {
 	}
 }
 
-// Objects that someone has meddled with, or that the original has written, are put right.
+// Objects that another writer has changed, or Open Cluster Management has written, are repaired.
 func TestRepair(t *testing.T) {
 	t.Parallel()
 	h := newHub()
@@ -288,7 +288,7 @@ func randomGroups(r *rand.Rand) []placement.Group {
 	return groups
 }
 
-// check compares the objects with what they should say.
+// check compares the objects with the groups.
 func (h *fakeHub) check(t *testing.T, groups ...placement.Group) {
 	t.Helper()
 	found := make([][]string, len(groups))

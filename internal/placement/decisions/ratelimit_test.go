@@ -26,7 +26,7 @@ func (h *fakeHub) wantHeldBack(t *testing.T, plan *Plan) {
 	}
 }
 
-// PL-14: that scores move a cluster from one PlacementDecision to the next is not to be written at once.
+// PL-14: if scores move a cluster from one PlacementDecision to the next, this is written with the rate limit.
 func TestOrderIsRateLimitedAcrossObjects(t *testing.T) {
 	t.Parallel()
 	h := byScore()
@@ -41,7 +41,7 @@ func TestOrderIsRateLimitedAcrossObjects(t *testing.T) {
 		t.Errorf("not written when it is due: %+v", plan)
 	}
 	h.check(t, group("", clusters...))
-	// Who is selected does not wait.
+	// Other clusters are written at once.
 	clusters = append([]string{"first"}, clusters[:149]...)
 	h.plan(group("", clusters...))
 	h.check(t, group("", clusters...))
@@ -53,7 +53,7 @@ func TestNumbersFollowTheOrder(t *testing.T) {
 	clusters := numbered(1, 150)
 	for name, test := range map[string]struct {
 		taken  []string
-		meddle func(*fakeHub)
+		edit   func(*fakeHub)
 		writes int
 	}{
 		"the first object is deleted": {nil, func(h *fakeHub) {
@@ -66,7 +66,7 @@ func TestNumbersFollowTheOrder(t *testing.T) {
 			h := byScore()
 			h.taken = test.taken
 			h.plan(group("", clusters...))
-			test.meddle(h)
+			test.edit(h)
 			if plan := h.plan(group("", clusters...)); len(plan.Writes) != test.writes {
 				t.Errorf("%d objects are written, want %d", len(plan.Writes), test.writes)
 			}
@@ -81,7 +81,7 @@ func TestNumbersFollowTheOrder(t *testing.T) {
 	}
 }
 
-// PL-14, PL-15: nor that they move it from one group to the next, but that another property does.
+// PL-14, PL-15: the same applies between groups of one name, but not if another property moves the cluster.
 func TestOrderIsRateLimitedAcrossGroups(t *testing.T) {
 	t.Parallel()
 	h := byScore()
@@ -102,7 +102,7 @@ func TestOrderIsRateLimitedAcrossGroups(t *testing.T) {
 	}
 }
 
-// What lists a cluster twice is put right at once, although it has as many as it should.
+// A decision that lists a cluster twice is repaired at once, although the number of clusters is right.
 func TestDuplicatesAreNotRateLimited(t *testing.T) {
 	t.Parallel()
 	for _, sortBy := range []clusterv1beta1.SortBy{clusterv1beta1.SortByClusterName, clusterv1beta1.SortByScore} {
@@ -115,7 +115,7 @@ func TestDuplicatesAreNotRateLimited(t *testing.T) {
 	}
 }
 
-// PL-14: when scores were written is what the objects say, also when the status of the placement was not written after that.
+// PL-14: the objects tell when scores were written, also if the status of the placement was not written afterwards.
 func TestScoresWrittenIsStored(t *testing.T) {
 	t.Parallel()
 	h := newHub()
@@ -139,7 +139,7 @@ func TestScoresWrittenIsStored(t *testing.T) {
 	if plan := h.plan(changed); len(plan.Writes) != 1 || plan.Writes[0].Decision.ManagedFields != nil {
 		t.Errorf("%+v", plan)
 	}
-	// A clock that is ahead does not hold them back for ever.
+	// A write time in the future does not hold them back.
 	h.objects[0].ManagedFields = []metav1.ManagedFieldsEntry{{Subresource: "status", Time: &metav1.Time{Time: start.Add(time.Hour)}}}
 	if plan := h.plan(group("", "c1")); len(plan.Writes) != 1 {
 		t.Errorf("%+v", plan)
@@ -158,9 +158,9 @@ func TestMisconfigured(t *testing.T) {
 		return plan
 	}
 	if plan := keep(); len(plan.Writes)+len(plan.Deletes) > 0 || !plan.ScoresDue.IsZero() {
-		t.Fatalf("nobody meddled, and yet: %+v", plan)
+		t.Fatalf("nothing has changed, and yet: %+v", plan)
 	}
-	h.objects[1].Status.Decisions = append(h.objects[1].Status.Decisions[:1], clusterv1beta1.ClusterDecision{ClusterName: "meddler"})
+	h.objects[1].Status.Decisions = append(h.objects[1].Status.Decisions[:1], clusterv1beta1.ClusterDecision{ClusterName: "added"})
 	h.objects = slices.Delete(h.objects, 0, 1)
 	if plan := keep(); len(plan.Writes) != 2 {
 		t.Errorf("%+v", plan)
@@ -184,7 +184,7 @@ func missingDecisions(clusters ...string) (decisions []clusterv1beta1.ClusterDec
 	return decisions
 }
 
-// PL-16: names that somebody else has are left to them, and taken as soon as they are free.
+// PL-16: names of objects of other owners are not used until they are free.
 func TestTakenNames(t *testing.T) {
 	t.Parallel()
 	h := newHub()
@@ -198,7 +198,7 @@ func TestTakenNames(t *testing.T) {
 	h.check(t, group("", numbered(1, 150)...))
 }
 
-// PL-16, PL-27: an object that waits for its finalizers is used for as long as it is there, as no other can have its name.
+// PL-16, PL-27: an object with finalizers that is being deleted is used until it is gone, as its name is taken.
 func TestDeletionIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	h := newHub()

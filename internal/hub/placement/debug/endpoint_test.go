@@ -93,7 +93,7 @@ var alice = &user.DefaultInfo{Name: "alice", Groups: []string{user.AllAuthentica
 
 const unsaved = `{"apiVersion":"cluster.open-cluster-management.io/v1beta1","kind":"Placement","metadata":{"namespace":"team-a","name":"new"},"spec":{}}`
 
-// PL-23: every refusal has its code, says what is wrong, and is a Status for the clients of Kubernetes.
+// PL-23: every error has its code, says what is wrong, and is a Status for the clients of Kubernetes.
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	all := []string{"get placements", "create placements", "list managedclusters"}
@@ -106,9 +106,9 @@ func TestErrors(t *testing.T) {
 		code               int
 		says               string
 	}{
-		"nobody": {"GET", "team-a/web", "", nil, explainer{}, all, 401, "log in"},
+		"nobody": {"GET", "team-a/web", "", nil, explainer{}, all, 401, "authentication"},
 		"anonymous": {"GET", "team-a/web", "", &user.DefaultInfo{Name: user.Anonymous, Groups: []string{user.AllUnauthenticated}},
-			explainer{}, all, 401, "log in"},
+			explainer{}, all, 401, "authentication"},
 		"may not read": {"GET", "team-a/web", "", alice, explainer{}, []string{"create placements"}, 403,
 			`"alice" may not get placements in namespace "team-a"`},
 		"may not create":      {"POST", "", unsaved, alice, explainer{}, []string{"get placements"}, 403, `"alice" may not create placements`},
@@ -151,7 +151,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// P8: who asks again is not reviewed again.
+// P8: the rights of a caller are cached.
 func TestRightsAreCached(t *testing.T) {
 	t.Parallel()
 	s := newTestServer(t, explainer{}, "get placements")
@@ -168,7 +168,7 @@ func TestRightsAreCached(t *testing.T) {
 	}
 }
 
-// PL-23: clusters that a placement cannot select are named to those who may list all clusters, and to nobody else.
+// PL-23: only users who may list all clusters see those that a placement cannot select.
 func TestClustersOutsideOfSetsAreHidden(t *testing.T) {
 	t.Parallel()
 	for rights, known := range map[string]bool{"get placements": false, "get placements,list managedclusters": true} {
