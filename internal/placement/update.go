@@ -55,15 +55,16 @@ func (s *Scheduler) updateClass(class *equivalenceClass, change clusterChange, a
 		cs.inClusterSets.setTo(c.id, class.has(c))
 		return
 	}
+	s.updateCandidate(class, change, affected)
+}
+
+// updateCandidate is updateClass for a class whose candidates are cached.
+func (s *Scheduler) updateCandidate(class *equivalenceClass, change clusterChange, affected affected) {
+	c, cs := change.cluster, class.candidates
 	s.clusters.updateRanks()
-	before, after := cs.stateOf(c), clusterState{inClusterSets: class.has(c)}
+	before, after := cs.stateOf(c), s.filterCluster(class, c)
 	if !before.inClusterSets && !after.inClusterSets {
 		return
-	}
-	if after.inClusterSets {
-		after.filterStatus = class.filter(c, s.now)
-		class.nextChange = earliest(class.nextChange, class.profile.nextExpiry(c, s.now))
-		s.scheduleAdvance(class.nextChange)
 	}
 	empty, noneTolerated := cs.inClusterSets.empty(), cs.tolerated.empty()
 	cs.setState(c, after)
@@ -81,15 +82,31 @@ func (s *Scheduler) updateClass(class *equivalenceClass, change clusterChange, a
 		class.addAll(affected)
 		return
 	}
-	effect := classChange{clusterChange: change, before: before, after: after}
-	if effect.rankChanged() || effect.topologyChanged() {
-		effect.ranks = s.newRanks(class)
-		s.lowerRanks(cs, c, before, effect.ranks)
-		s.updateRanking(cs, c, before, after)
-		s.lowerRanks(cs, c, after, effect.ranks)
+	s.updateRanks(class, &classChange{clusterChange: change, before: before, after: after}, affected)
+}
+
+// filterCluster runs the filters of a class on a cluster. The state that it returns has no scores.
+func (s *Scheduler) filterCluster(class *equivalenceClass, c *cluster) clusterState {
+	state := clusterState{inClusterSets: class.has(c)}
+	if state.inClusterSets {
+		state.filterStatus = class.filter(c, s.now)
+		class.nextChange = earliest(class.nextChange, class.profile.nextExpiry(c, s.now))
+		s.scheduleAdvance(class.nextChange)
+	}
+	return state
+}
+
+// updateRanks updates the rank of the cluster, and adds the placements for which that, or another change of the cluster, matters.
+func (s *Scheduler) updateRanks(class *equivalenceClass, e *classChange, affected affected) {
+	c, cs := e.cluster, class.candidates
+	if e.rankChanged() || e.topologyChanged() {
+		e.ranks = s.newRanks(class)
+		s.lowerRanks(cs, c, e.before, e.ranks)
+		s.updateRanking(cs, c, e.before, e.after)
+		s.lowerRanks(cs, c, e.after, e.ranks)
 	}
 	for _, p := range class.placements {
-		if s.mayAffect(p, cs, &effect) {
+		if s.mayAffect(p, cs, e) {
 			affected.add(p)
 		}
 	}
