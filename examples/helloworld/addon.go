@@ -40,7 +40,7 @@ func newHelloWorld(hub client.Client, image string) (*helloWorld, error) {
 	return &helloWorld{hub: hub, image: image, templates: templates}, nil
 }
 
-// Options implements addon.Agent. The agent tells by its lease that it works: that is the default.
+// Options implements addon.Agent. The agent reports by its lease that it works: that is the default.
 func (h *helloWorld) Options() addon.Options {
 	return addon.Options{
 		Name:             addOnName,
@@ -50,7 +50,7 @@ func (h *helloWorld) Options() addon.Options {
 	}
 }
 
-// Manifests implements addon.Agent. People may choose another image or registry in an AddOnDeploymentConfig, and anything in
+// Manifests implements addon.Agent. An administrator may set another image or registry in an AddOnDeploymentConfig, and any value in
 // the annotation with values.
 func (h *helloWorld) Manifests(ctx context.Context, i addon.Installation) (*addon.Workload, error) {
 	with, err := values.Collect(ctx, i, values.AgentImage(h.hub, "Image", h.image), values.FromAnnotation)
@@ -64,15 +64,15 @@ func (h *helloWorld) Manifests(ctx context.Context, i addon.Installation) (*addo
 	return &addon.Workload{Objects: objects}, nil
 }
 
-// configs ask for access to the hub, with the groups that an agent has on its API server: those of add-ons, and the one that the
-// API server gives to everybody.
+// configs returns the registration for access to the hub, with the groups of the agent on its API server: those of add-ons, and the one
+// that the API server gives to all users.
 func (h *helloWorld) configs(_ context.Context, i addon.Installation) ([]addonv1beta1.RegistrationConfig, error) {
 	access := addon.KubeClient(i, addOnName)
 	access.KubeClient.Subject.Groups = append(access.KubeClient.Subject.Groups, "system:authenticated")
 	return []addonv1beta1.RegistrationConfig{access}, nil
 }
 
-// permissions let the agent read the ConfigMaps in the namespace of its cluster, and nothing else.
+// permissions returns the right to read the ConfigMaps in the namespace of the cluster, and nothing else.
 func (h *helloWorld) permissions(_ context.Context, i addon.Installation) ([]client.Object, error) {
 	role := addon.NewRole(i, "helloworld-agent", rbacv1.PolicyRule{
 		APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list", "watch"},

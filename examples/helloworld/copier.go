@@ -20,13 +20,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// copyLabel is on the copies, and tells a copy from somebody else's ConfigMap of the same name.
+// copyLabel is on the copies, and distinguishes them from other ConfigMaps of the same name.
 const copyLabel = "helloworld.capstan.io/copy"
 
 // rootCA is the ConfigMap that every namespace of every cluster has, with that cluster's own CA.
 const rootCA = "kube-root-ca.crt"
 
-// The wait before a copy that failed is tried again doubles from the first to the last: what made it fail may pass without an event.
+// The wait before a failed copy is tried again doubles from the first to the last: the cause may pass without an event.
 const (
 	firstRetry = 10 * time.Millisecond
 	lastRetry  = time.Minute
@@ -38,7 +38,7 @@ type copier struct {
 	from, to     string
 }
 
-// register has the copier follow both sides: a copy that somebody changes is repaired.
+// register adds watches on both sides: a copy that another writer changes is repaired.
 func (c *copier) register(mgr ctrl.Manager, hub cluster.Cluster) error {
 	byName := handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, cm *corev1.ConfigMap) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: cm.Name}}}

@@ -1,6 +1,6 @@
-// Command helloworld is an add-on that copies the ConfigMaps of a cluster's namespace on the hub to the cluster: about the
-// least that an add-on with an agent of its own can do. Its two halves are in this one program: the controller runs once,
-// beside the hub; the agent runs on every cluster, where the controller brings it.
+// Command helloworld is an add-on that copies the ConfigMaps of a cluster's namespace on the hub to the cluster: about the least that
+// an add-on with an agent of its own can do. Its two halves are in this one program: the controller runs once, next to the hub; the
+// agent runs on every cluster, where the controller deploys it.
 package main
 
 import (

@@ -39,7 +39,7 @@ func newNodeCount(hub client.Client) (*nodeCount, error) {
 	return &nodeCount{hub: hub, templates: templates}, nil
 }
 
-// Options say how the hub treats the add-on.
+// Options returns how the hub treats the add-on.
 func (n *nodeCount) Options() addon.Options {
 	return addon.Options{
 		Name:             name,
@@ -49,7 +49,7 @@ func (n *nodeCount) Options() addon.Options {
 	}
 }
 
-// Manifests are what the add-on consists of on a cluster.
+// Manifests returns the objects of the add-on for a cluster.
 func (n *nodeCount) Manifests(ctx context.Context, i addon.Installation) (*addon.Workload, error) {
 	with, err := values.Collect(ctx, i,
 		func(context.Context, addon.Installation) (values.Values, error) {
@@ -68,12 +68,12 @@ func (n *nodeCount) Manifests(ctx context.Context, i addon.Installation) (*addon
 	return &addon.Workload{Objects: objects}, nil
 }
 
-// registration gives the agent access to the API server of the hub.
+// registration returns the registration for access to the API server of the hub.
 func (n *nodeCount) registration(_ context.Context, i addon.Installation) ([]addonv1beta1.RegistrationConfig, error) {
 	return []addonv1beta1.RegistrationConfig{addon.KubeClient(i, name)}, nil
 }
 
-// permissions let the agent keep ConfigMaps in the namespace of its cluster on the hub.
+// permissions returns the right to write ConfigMaps in the namespace of the cluster on the hub.
 func (n *nodeCount) permissions(_ context.Context, i addon.Installation) ([]client.Object, error) {
 	role := addon.NewRole(i, "nodecount-agent", rbacv1.PolicyRule{
 		APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "create", "update"},

@@ -40,7 +40,7 @@ func runAgent(ctx context.Context, args []string) error {
 		return errors.New("the agent needs -hub-kubeconfig, -cluster-name and -namespace")
 	}
 
-	// Another hub, or another way to it, takes a new start.
+	// The agent has to restart for another hub, or another address of it.
 	changes, err := restart.OnChange(*hubKubeconfig)
 	if err != nil {
 		return fmt.Errorf("-hub-kubeconfig: %w", err)
@@ -63,7 +63,7 @@ func runAgent(ctx context.Context, args []string) error {
 	}
 	a := &agent{hub: hub, managed: managed, cluster: *cluster}
 
-	// The lease tells that the add-on works; without the hub, it does not.
+	// The lease reports that the add-on works; without the hub, it does not.
 	alive, err := lease.New(managedConfig, lease.Options{AddOn: name, Namespace: *namespace, Checks: []lease.Check{a.reachesHub}})
 	if err != nil {
 		return err
@@ -75,7 +75,7 @@ func runAgent(ctx context.Context, args []string) error {
 	return all.Wait()
 }
 
-// count tells the hub again and again how many nodes there are.
+// count reports the number of nodes to the hub at each interval.
 func (a *agent) count(ctx context.Context, interval time.Duration) error {
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		if err := a.report(ctx); err != nil {
@@ -85,7 +85,7 @@ func (a *agent) count(ctx context.Context, interval time.Duration) error {
 	return nil
 }
 
-// report counts the nodes and tells the hub.
+// report counts the nodes and reports their number to the hub.
 func (a *agent) report(ctx context.Context) error {
 	nodes := &corev1.NodeList{}
 	if err := a.managed.List(ctx, nodes); err != nil {

@@ -1,5 +1,5 @@
-// Command nodecount is an add-on that tells the hub how many nodes each cluster has. Its controller runs once, beside the hub;
-// its agent runs on every cluster, where the controller brings it.
+// Command nodecount is an add-on that reports to the hub how many nodes each cluster has. Its controller runs once, next to the hub;
+// its agent runs on every cluster, where the controller deploys it.
 package main
 
 import (

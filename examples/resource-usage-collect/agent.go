@@ -27,11 +27,11 @@ const (
 	scoreName = "resource-usage-score"
 	// refresh is how often validUntil moves on while nothing changes.
 	refresh = time.Minute
-	// validity is for how long the hub believes the scores of an agent it hears nothing of.
+	// validity is how long the scores hold without a report of the agent.
 	validity = 3 * refresh
-	// settle gathers the changes of a rollout into one write.
+	// settle collects the changes of a rollout into one write.
 	settle = time.Second
-	// firstRetry doubles up to lastRetry while the hub cannot be reached: once it can, it hears of the cluster before it gives up its scores.
+	// firstRetry doubles up to lastRetry while the hub cannot be reached, so that scores are renewed before they expire once it can.
 	firstRetry = 100 * time.Millisecond
 	lastRetry  = refresh / 2
 )
@@ -45,7 +45,7 @@ type reporter struct {
 	clock   clock.Clock
 }
 
-// register has the reporter follow nodes and pods.
+// register adds watches of nodes and pods.
 func (r *reporter) register(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("resource-usage").
 		Watches(&corev1.Node{}, r.soon(nodeMatters)).
@@ -94,7 +94,7 @@ func (r *reporter) report(ctx context.Context, scores []clusterv1alpha1.AddOnPla
 	return nil
 }
 
-// ensure returns the score object, and makes it where there is none.
+// ensure returns the score object, and creates it if it does not exist.
 func (r *reporter) ensure(ctx context.Context) (*clusterv1alpha1.AddOnPlacementScore, error) {
 	score := &clusterv1alpha1.AddOnPlacementScore{ObjectMeta: metav1.ObjectMeta{Namespace: r.cluster, Name: scoreName}}
 	err := r.hub.Get(ctx, client.ObjectKeyFromObject(score), score)
@@ -107,7 +107,7 @@ func (r *reporter) ensure(ctx context.Context) (*clusterv1alpha1.AddOnPlacementS
 	return score, nil
 }
 
-// soon asks for one pass over everything, a moment after something that matters to the scores.
+// soon enqueues one pass over everything, a moment after an event that affects the scores.
 func (r *reporter) soon(matters func(before, after client.Object) bool) handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	ask := func(q queue) { q.AddAfter(reconcile.Request{}, settle) }
@@ -133,7 +133,7 @@ func podMatters(before, after client.Object) bool {
 		!equality.Semantic.DeepEqual(was.Spec, is.Spec)
 }
 
-// stripPod leaves what the scores depend on: the agent caches all pods of the cluster.
+// stripPod keeps only what the scores depend on: the agent caches all pods of the cluster.
 func stripPod(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {

@@ -1,5 +1,5 @@
-// Command resource-usage-collect is the agent of an add-on that tells the hub how much of its resources a cluster has left,
-// as scores that placements may prefer clusters by. The add-on has no code on the hub: it is an AddOnTemplate.
+// Command resource-usage-collect is the agent of an add-on that reports to the hub which resources a cluster has left, as scores by
+// which placements may prefer clusters. The add-on has no code on the hub: it is an AddOnTemplate.
 package main
 
 import (

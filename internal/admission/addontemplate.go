@@ -15,14 +15,15 @@ import (
 
 var addOnTemplateKind = addonv1beta1.GroupVersion.WithKind("AddOnTemplate").GroupKind()
 
-// ValidateAddOnTemplate holds an AddOnTemplate that is created (old is nil) or updated against what the hub can make an add-on of:
-// manifests that are objects, each once, and registrations that are complete and ask for no signer of
-// somebody else. It fails with 400. What an update leaves alone is not asked about again.
+// ValidateAddOnTemplate checks an AddOnTemplate that is created (old is nil) or updated: manifests have to be objects, each only once,
+// and registrations have to be complete and use no signer of another component. It fails with 400. An update is checked only for what
+// it changes.
 //
-// Then it asks for the permissions to give what the registrations give to agents, and fails with 403 if there are any missing.
+// Then it checks that the sender has the permissions to give what the registrations give to agents, and fails with 403 if one is
+// missing.
 //
-// The sender needs the right to execute as the executor in all namespaces, as for a ManifestWorkReplicaSet: the hub writes the
-// works of the add-on under its own identity.
+// The sender needs the right to execute as the executor in all namespaces, as for a ManifestWorkReplicaSet: the hub writes the works of
+// the add-on under its own identity.
 func ValidateAddOnTemplate(ctx context.Context, template, old *addonv1beta1.AddOnTemplate, sender Sender, opts ManifestWorkOptions) error {
 	var errs field.ErrorList
 	spec := field.NewPath("spec")
@@ -31,7 +32,7 @@ func ValidateAddOnTemplate(ctx context.Context, template, old *addonv1beta1.AddO
 	}
 	work := &template.Spec.AgentSpec
 	if len(work.Workload.Manifests) > 0 && (old == nil || !equality.Semantic.DeepEqual(work.Workload, old.Spec.AgentSpec.Workload)) {
-		// Two manifests that differ in a variable only may become the same object; that is known when they are rendered.
+		// Two manifests that differ only in a variable may become the same object; that is known when they are rendered.
 		errs = append(errs, validateManifests(spec.Child("agentSpec", "workload", "manifests"), work.Workload.Manifests, opts.Limit)...)
 	}
 	execution := execution{now: work}
@@ -84,8 +85,8 @@ func validateRegistrations(path *field.Path, registrations []addonv1beta1.Regist
 	return errs
 }
 
-// validateCustomSigner checks one of the signers. Those before it are seen by what their variables are called, which with their volumes
-// and Secrets have the name of the signer in them, as far as such names can have it.
+// validateCustomSigner checks one of the signers. The signers before it are known by the names of their variables, from which conflicts
+// of variables, volumes and Secrets follow.
 func validateCustomSigner(path *field.Path, signer *addonv1beta1.CustomSignerRegistrationSpec,
 	seen map[string]string) (errs field.ErrorList) {
 	name, variable := path.Child("signerName"), fleet.SignerVariable(signer.SignerName)

@@ -15,11 +15,10 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// validateGrants asks whether the sender may give away what a template gives to its agents: the hub binds the roles
-// and signs with the CA in its own name, which may do more than whoever writes templates. The permissions are those that
-// somebody needs who does the same by hand: `bind` on the role, and `get` on the Secret. The other way that Kubernetes knows to bind
-// a role, to have all its rights oneself, is no way here: what is in the role may change later. What a template of the same add-on gave
-// before is not asked about again.
+// validateGrants checks whether the sender may give away what a template gives to its agents. The hub binds the roles and signs with
+// the CA under its own identity, which may have more rights than the author of the template. The required permissions are those for
+// doing the same by hand: `bind` on the role, and `get` on the Secret. Having all rights of the role, which Kubernetes also accepts for
+// a binding, is not enough, because the role may change later. What a template of the same add-on already gave is not checked again.
 func validateGrants(ctx context.Context, path *field.Path, template, old *addonv1beta1.AddOnTemplate,
 	sender Sender) (errs field.ErrorList) {
 	var before []addonv1beta1.RegistrationSpec
@@ -58,7 +57,7 @@ func signedFor(registrations []addonv1beta1.RegistrationSpec, signer *addonv1bet
 	})
 }
 
-// validateBinding asks for the permission to bind a role, where the hub is going to.
+// validateBinding checks the permission to bind a role where the hub is going to.
 func validateBinding(ctx context.Context, path *field.Path, permission addonv1beta1.HubPermissionConfig, sender Sender) field.ErrorList {
 	bind := authorizationv1.ResourceAttributes{Group: rbacv1.GroupName, Resource: "clusterroles", Verb: "bind"}
 	where := "in the namespaces of all clusters, which a ClusterRoleBinding allows"
@@ -78,7 +77,7 @@ func validateBinding(ctx context.Context, path *field.Path, permission addonv1be
 	return nil
 }
 
-// validateSigning asks for the permission to read the Secret of a CA.
+// validateSigning checks the permission to read the Secret of a CA.
 func validateSigning(ctx context.Context, path *field.Path, ca addonv1beta1.SigningCARef, sender Sender) field.ErrorList {
 	namespace := ca.Namespace
 	if namespace == "" {

@@ -16,9 +16,9 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// validateAgentUpdate holds an agent to what it has to tell: how its cluster is reached. RBAC lets it update all of
-// its ManagedCluster, but labels decide which sets and placements take the cluster in, and with that which secrets come to
-// it; taints keep workloads off it; and finalizers make the hub take the agent's rights away when the cluster is deleted.
+// validateAgentUpdate allows an agent to change only how its cluster is reached. RBAC lets it update all of its ManagedCluster, but
+// labels decide which sets and placements select the cluster, and so which secrets it gets; taints keep workloads off it; and
+// finalizers make the hub revoke the agent's rights when the cluster is deleted.
 func validateAgentUpdate(cluster, old *clusterv1.ManagedCluster, sender Sender) error {
 	spec, oldSpec := cluster.Spec, old.Spec
 	spec.ManagedClusterClientConfigs, oldSpec.ManagedClusterClientConfigs = nil, nil
@@ -42,16 +42,16 @@ func validateAgentUpdate(cluster, old *clusterv1.ManagedCluster, sender Sender) 
 	return nil
 }
 
-// annotationsOfHub are those that are not for the agent to set.
+// annotationsOfHub returns the annotations that an agent may not set.
 func annotationsOfHub(cluster *clusterv1.ManagedCluster) map[string]string {
 	annotations := maps.Clone(cluster.Annotations)
 	maps.DeleteFunc(annotations, func(name, _ string) bool { return strings.HasPrefix(name, fleet.AnnotationAgentPrefix) })
 	return annotations
 }
 
-// ValidateManifestWorkMetadata holds an agent to what it has to change of a work: the finalizers by which it is waited for. With others it
-// would keep a work, and with it its rights, from going when the hub goes on without it; owners would do the same, or have the work
-// deleted; and by labels the hub knows whose a work is.
+// ValidateManifestWorkMetadata allows an agent to change only the finalizers of a work by which the hub waits for it. With other
+// finalizers it would keep a work, and so its rights, from being deleted when the hub continues without it. Owner references would do
+// the same, or have the work deleted, and labels tell the hub whose work it is.
 func ValidateManifestWorkMetadata(work, old metav1.Object, sender Sender) error {
 	if !sender.actsFor(work.GetNamespace()) {
 		return nil
@@ -75,15 +75,15 @@ func ValidateManifestWorkMetadata(work, old metav1.Object, sender Sender) error 
 	return nil
 }
 
-// finalizersOfOthers are those that agents neither set nor remove, and that nobody removes for them.
+// finalizersOfOthers returns the finalizers that agents neither set nor remove, and that the hub does not remove for them.
 func finalizersOfOthers(o metav1.Object) []string {
 	return slices.DeleteFunc(slices.Clone(o.GetFinalizers()), func(f string) bool { return strings.Contains(f, fleet.AgentFinalizers) })
 }
 
-// ValidateCertificateSigningRequest makes the label of a request say who made it: the agent of a cluster may only
-// create requests that carry the label of this cluster, so that what an agent finds by its label is its own, and the
-// requests of one cluster do not count against another. It fails with 403, and with 413 on a request that is far larger than those of
-// agents. What the request asks for is judged by whoever approves it.
+// ValidateCertificateSigningRequest ensures that the label of a request names its author: the agent of a cluster may only create
+// requests with the label of this cluster. So an agent finds only its own requests by the label, and the requests of one cluster do not
+// count against another. It fails with 403, and with 413 on a request that is far larger than those of agents. The content of the
+// request is checked when it is approved.
 func ValidateCertificateSigningRequest(csr metav1.Object, sender Sender) error {
 	if sender.stranger() {
 		if err := limitSize(csr, mostRequestBytes, fmt.Sprintf("CertificateSigningRequest %q", csr.GetName()), nil); err != nil {

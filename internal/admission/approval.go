@@ -13,16 +13,16 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// approvers are the controllers of a hub in an existing cluster that approve certificates. RBAC can only let them approve all
-// requests with a signer, and the certificates of this one are good for the whole cluster, whoever they name.
+// approvers are the controllers of a hub in an existing cluster that approve certificates. RBAC can only let them approve all requests
+// with a signer, and the certificates of this signer are valid in the whole cluster, whatever identity they name.
 var approvers = []string{
 	fleet.ServiceAccountUser(fleet.NamespaceHub, fleet.ServiceAccountRegistrationController),
 	fleet.ServiceAccountUser(fleet.NamespaceHub, fleet.ServiceAccountAddOnManager),
 }
 
-// ValidateApproval holds the controllers of a hub to identities of a fleet: whoever has the token of one of them must not get a
-// certificate for somebody else of the cluster that the hub is in. It fails with 403. Approvals of other people, and requests with
-// signers of add-ons, are not asked about.
+// ValidateApproval allows the controllers of a hub to approve only identities of a fleet: a stolen token of one of them must not yield
+// a certificate for another identity in the cluster that the hub runs in. It fails with 403. Approvals by other users, and requests
+// with signers of add-ons, are not checked.
 func ValidateApproval(csr *certificatesv1.CertificateSigningRequest, sender Sender) error {
 	if !slices.Contains(approvers, sender.Name) || csr.Spec.SignerName != fleet.SignerKubeAPIServerClient {
 		return nil
@@ -35,7 +35,7 @@ func ValidateApproval(csr *certificatesv1.CertificateSigningRequest, sender Send
 	return nil
 }
 
-// checkFleetIdentity says what of the requested subject is not in the names that a hub gives to agents.
+// checkFleetIdentity returns what in the requested subject is not a name that a hub gives to agents.
 func checkFleetIdentity(content []byte) error {
 	block, _ := pem.Decode(content)
 	if block == nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// "approval of all client CSRs": with the token of a controller of the hub, and somebody who makes the request, nobody gets a
+// "approval of all client CSRs": with the token of a controller of the hub, and a user who makes the request, nobody gets a
 // certificate of the cluster that the hub is in.
 func TestControllersApproveOnlyAgents(t *testing.T) {
 	t.Parallel()
@@ -46,7 +46,7 @@ func TestControllersApproveOnlyAgents(t *testing.T) {
 			pkix.Name{CommonName: agent.CommonName, Organization: []string{"system:nodes"}}, `the group "system:nodes"`},
 		"group of people": {registration, fleet.SignerKubeAPIServerClient,
 			pkix.Name{CommonName: agent.CommonName, Organization: []string{"admins"}}, `the group "admins"`},
-		"UID of somebody": {registration, fleet.SignerKubeAPIServerClient, pkix.Name{CommonName: agent.CommonName,
+		"UID of a user": {registration, fleet.SignerKubeAPIServerClient, pkix.Name{CommonName: agent.CommonName,
 			ExtraNames: []pkix.AttributeTypeAndValue{{Type: asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 57683, 2}, Value: "uid"}}}, "other kinds"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -11,20 +11,20 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Authorizer answers whether the sender of the request may do what is asked: the question of a
-// SubjectAccessReview. Whoever makes one binds it to the whole identity of the sender (name, uid, groups and extra),
-// so that any authorizer behind it sees what it would see of a direct request. The reason may be empty.
+// Authorizer tells whether the sender of the request has a permission, as a SubjectAccessReview does. An implementation binds it to the
+// whole identity of the sender (name, uid, groups and extra), so that every authorizer behind it sees what it would see of a direct
+// request. The reason may be empty.
 type Authorizer func(ctx context.Context, asked authorizationv1.ResourceAttributes) (allowed bool, reason string, err error)
 
-// Sender is who sent the request under admission.
+// Sender is the user that sent the request under admission.
 type Sender struct {
 	// Name is the user name.
 	Name string
-	// Credential is the ID of what the sender has shown to be that user; empty where it has none.
+	// Credential is the ID of the sender's credential; empty if it has none.
 	Credential string
-	// Groups are those that the user is in.
+	// Groups are the groups of the user.
 	Groups []string
-	// Clusters are those as whose agent the sender acts; none for anybody else.
+	// Clusters are those as whose agent the sender acts; none for other users.
 	Clusters []string
 	// Behind are those that the sender acts for, as the agent of one or of an add-on there, or as a service account in its namespace.
 	Behind []string
@@ -34,8 +34,7 @@ type Sender struct {
 	Authorize Authorizer
 }
 
-// may returns nil when the sender is allowed what is asked, otherwise the reason why not. An authorizer that fails
-// has not allowed anything.
+// may returns nil if the sender has the permission, and otherwise why not. An authorizer that fails has not allowed anything.
 func (s Sender) may(ctx context.Context, asked authorizationv1.ResourceAttributes) error {
 	allowed, reason, err := s.Authorize(ctx, asked)
 	switch {
@@ -50,7 +49,7 @@ func (s Sender) may(ctx context.Context, asked authorizationv1.ResourceAttribute
 	}
 }
 
-// describe writes a permission the way a Role names it.
+// describe writes a permission as a Role names it.
 func describe(asked authorizationv1.ResourceAttributes) string {
 	text := asked.Verb + " " + groupResource(asked).Resource
 	if asked.Group != "" {
@@ -65,7 +64,7 @@ func describe(asked authorizationv1.ResourceAttributes) string {
 	return text
 }
 
-// groupResource is the virtual resource that is asked for, such as managedclusters/accept.
+// groupResource is the virtual resource of the permission, such as managedclusters/accept.
 func groupResource(asked authorizationv1.ResourceAttributes) schema.GroupResource {
 	resource := asked.Resource
 	if asked.Subresource != "" {
@@ -74,7 +73,7 @@ func groupResource(asked authorizationv1.ResourceAttributes) schema.GroupResourc
 	return schema.GroupResource{Group: asked.Group, Resource: resource}
 }
 
-// forbidden is the 403 for a question that was not answered with yes.
+// forbidden returns the 403 for a missing permission.
 func forbidden(asked authorizationv1.ResourceAttributes, err error) *apierrors.StatusError {
 	return apierrors.NewForbidden(groupResource(asked), asked.Name, err)
 }
@@ -82,7 +81,7 @@ func forbidden(asked authorizationv1.ResourceAttributes, err error) *apierrors.S
 // mostErrors is how many errors of one object are reported at once: enough to work with, few enough to read.
 const mostErrors = 10
 
-// badRequest is the 400 that carries the errors, in its message and one by one as causes.
+// badRequest returns the 400 with the errors, in its message and one by one as causes.
 func badRequest(kind schema.GroupKind, name string, errs field.ErrorList) *apierrors.StatusError {
 	shown := errs[:min(len(errs), mostErrors)]
 	message := fmt.Sprintf("%s %q is invalid: %v", kind.Kind, name, shown.ToAggregate())

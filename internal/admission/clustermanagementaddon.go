@@ -14,9 +14,9 @@ import (
 
 var managementAddOnKind = addonv1beta1.GroupVersion.WithKind("ClusterManagementAddOn").GroupKind()
 
-// ValidateClusterManagementAddOn holds a ClusterManagementAddOn that is created (old is nil) or updated against what the hub
-// can use: its rollout strategies, its configurations, and the annotations that say what it depends on and
-// how long its removal may take. It fails with 400. What an update leaves alone is not asked about again.
+// ValidateClusterManagementAddOn checks a ClusterManagementAddOn that is created (old is nil) or updated: its rollout strategies, its
+// configurations, and the annotations about its dependencies and the time limit of its removal. It fails with 400. An update is checked
+// only for what it changes.
 func ValidateClusterManagementAddOn(addOn, old *addonv1beta1.ClusterManagementAddOn) error {
 	var errs field.ErrorList
 	if old == nil || !equality.Semantic.DeepEqual(addOn.Spec.InstallStrategy, old.Spec.InstallStrategy) {

@@ -10,11 +10,11 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// validateConfigured has the configurations of an add-on that an install strategy has brought to a cluster be known before its agent may be
-// deployed there. Managers of the add-on framework deploy it when they find the condition RegistrationApplied on the object, which they set
-// themselves, and without any configuration in its status with defaults. The status cannot be created with the object, so a manager may
-// set the condition before the hub has said which configurations there are. It fails with 409, on which managers try again; the hub says
-// it within moments. Of an object that has the condition and no configurations, it is known then that there are none.
+// validateConfigured requires that the configurations of an add-on are known before its agent may be deployed, if an install strategy
+// has installed it. Managers of the add-on framework deploy it when the object has the condition RegistrationApplied, which they set
+// themselves, and with defaults if its status has no configurations. The status cannot be created with the object, so a manager may set
+// the condition before the hub has written which configurations there are. It fails with 409, after which managers try again; the hub
+// writes them within moments. For an object with the condition and without configurations, it is known then that there are none.
 func validateConfigured(addOn, old *unstructured.Unstructured) error {
 	switch {
 	case addOn == nil || addOn.GetAnnotations()[fleet.AnnotationInstalledBy] != fleet.InstalledByStrategy,

@@ -13,10 +13,10 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// bindCredentials writes down from when on certificates hold for a cluster: since it was created, so that those of a cluster that had the
-// name before open nothing, and since it was last cut off, so that what was stolen before stays of no use when it is accepted again. A time
-// that comes with a new cluster stays: the cluster is restored, and its agents keep their certificates. An administrator may change it
-// later.
+// bindCredentials records from when on certificates are valid for a cluster: since the cluster was created, so that certificates of a
+// former cluster of the same name are not valid, and since it was last cut off, so that stolen credentials stay useless when it is
+// accepted again. A time in the manifest of a new cluster is kept: the cluster is being restored, and its agents keep their
+// certificates. An administrator may change it later.
 func bindCredentials(cluster, old *clusterv1.ManagedCluster, agent bool, now metav1.Time) error {
 	var before string
 	if old != nil {
@@ -30,7 +30,8 @@ func bindCredentials(cluster, old *clusterv1.ManagedCluster, agent bool, now met
 	}
 	switch {
 	case cutsOff(cluster, old):
-		// What was issued in this second is too old, too. A new cluster may get its first certificate in the second in which it is created.
+		// Certificates that were issued in this second are too old, too. A new cluster may get its first certificate in the second in which
+		// it is created.
 		setNotBefore(cluster, now.Add(time.Second))
 	case old == nil && given == "":
 		setNotBefore(cluster, now.Time)
@@ -42,14 +43,14 @@ func setNotBefore(cluster *clusterv1.ManagedCluster, at time.Time) {
 	metav1.SetMetaDataAnnotation(&cluster.ObjectMeta, fleet.AnnotationCredentialsNotBefore, at.UTC().Format(time.RFC3339))
 }
 
-// cutsOff tells whether a cluster is cut off by this write, or was by a hub that did not write down when. One that is created so may be
-// restored.
+// cutsOff tells whether this write cuts the cluster off, or an earlier one under a hub that did not record the time. A cluster that is
+// created with the label may be restored, and does not count.
 func cutsOff(cluster, old *clusterv1.ManagedCluster) bool {
 	return old != nil && decided.CutOff(cluster) && (!decided.CutOff(old) || cluster.Annotations[fleet.AnnotationCredentialsNotBefore] == "")
 }
 
-// validateNotBefore judges a time that the sender gives. What is no time, or is yet to come, would refuse the agents of the cluster
-// everything.
+// validateNotBefore checks a time that the sender sets. An invalid time, or one in the future, would make the hub refuse all requests
+// of the cluster's agents.
 func validateNotBefore(cluster *clusterv1.ManagedCluster, agent bool, now metav1.Time) error {
 	path := field.NewPath("metadata", "annotations").Key(fleet.AnnotationCredentialsNotBefore)
 	given := cluster.Annotations[fleet.AnnotationCredentialsNotBefore]

@@ -9,19 +9,18 @@
 //	ValidateManifestWork                         manifests, executor
 //	ValidateManifestWorkReplicaSet               manifests of the template, rollout strategies
 //	ValidateClusterManagementAddOn               rollout strategies, configurations, dependencies
-//	ValidateManagedClusterAddOn                  how long it may take to go, hosting cluster
-//	ValidateManagedClusterAddOnStatus            what agents tell of add-ons, configurations before the agent
+//	ValidateManagedClusterAddOn                  time limit of the removal, hosting cluster
+//	ValidateManagedClusterAddOnStatus            what agents report of add-ons, configurations before the agent
 //	ValidateAddOnTemplate                        manifests, executor, registrations and what they give to agents
 //	ValidateCertificateSigningRequest            label of the requests of agents, and their size
-//	ValidateRequestCount, ValidateClusterCount   how much who joins may ask for until somebody decides
-//	ValidateManagedClusterStatus, ValidateEvent  how much agents may say
+//	ValidateRequestCount, ValidateClusterCount   how many undecided requests and clusters a sender may have
+//	ValidateManagedClusterStatus, ValidateEvent  how much agents may write
 //
 // Every function takes the object as it is to be stored and the object it replaces, nil when it is created. An error
 // is always an *apierrors.StatusError: 400 BadRequest for content, 403 Forbidden for a missing permission,
 // and 409 Conflict for what comes too early. Its message names the field, the value and what would be right; for a permission, what to
 // grant.
 //
-// Rules that could only be broken by content an update does not touch are not asked again on that update. So an
-// object stored under older rules, or under a larger limit, can still be labelled, accepted, and above all lose its
-// finalizers.
+// An update is not checked for content that it does not change. So an object that was stored under older rules, or under a larger
+// limit, can still be labelled, accepted, and above all lose its finalizers.
 package admission

@@ -14,9 +14,9 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// validateHosting asks whoever names a hosting cluster for the permission to create works there: the manager of the add-on does
-// that in its own name, which may in the namespaces of all clusters. A ManagedCluster is asked about as a ManagedClusterAddOn is, for its
-// annotation is copied to all of its add-ons. What an update leaves alone is not asked about again.
+// validateHosting checks that a sender that names a hosting cluster has the permission to create works there: the manager of the add-on
+// creates them under its own identity, which has that right for all clusters. It also checks ManagedClusters, because their annotation
+// is copied to all of their add-ons. An update is checked only for what it changes.
 func validateHosting(ctx context.Context, resource schema.GroupResource, object, old metav1.Object, sender Sender) error {
 	hosting := object.GetAnnotations()[fleet.AnnotationHostingClusterName]
 	if hosting == "" || old != nil && old.GetAnnotations()[fleet.AnnotationHostingClusterName] == hosting {

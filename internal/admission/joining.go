@@ -19,10 +19,10 @@ import (
 // defaultLeaseDuration is what the schema fills in for spec.leaseDurationSeconds before admission.
 const defaultLeaseDuration = 60
 
-// requestToJoin holds a new ManagedCluster to what somebody with a bootstrap credential has to say, and writes down who it was. Whoever
-// accepts the cluster looks at its name: a set or labels of the requester's choice would bring it works and secrets that are meant for
-// others, taints and finalizers would keep administrators from them, and owners would have it deleted. Only what the requester sent is
-// judged, so that other admission of the hub may label new clusters.
+// requestToJoin checks a new ManagedCluster of a joining agent, and records its requester. An administrator who accepts the cluster
+// checks its name: a set or labels of the requester's choice would bring it works and secrets for other clusters, taints and finalizers
+// would hinder administrators, and owner references would have it deleted. Only what the requester sent is checked, so that other
+// admission plugins of the hub may label new clusters.
 func requestToJoin(cluster *clusterv1.ManagedCluster, requester, credential string) error {
 	spec := cluster.Spec.DeepCopy()
 	spec.ManagedClusterClientConfigs = nil
@@ -58,7 +58,7 @@ func requestToJoin(cluster *clusterv1.ManagedCluster, requester, credential stri
 	return nil
 }
 
-// foreignAnnotation is the first annotation that is not for an agent to set, empty if there is none.
+// foreignAnnotation returns the first annotation that an agent may not set; empty if there is none.
 func foreignAnnotation(cluster *clusterv1.ManagedCluster) string {
 	for _, name := range slices.Sorted(maps.Keys(cluster.Annotations)) {
 		if !strings.HasPrefix(name, fleet.AnnotationAgentPrefix) {
@@ -68,8 +68,8 @@ func foreignAnnotation(cluster *clusterv1.ManagedCluster) string {
 	return ""
 }
 
-// validateFreeName keeps whoever joins from a name whose namespace belongs to somebody: once the cluster is accepted, its agent reads and
-// writes there. The namespace of a cluster that had the name before stays when the cluster goes, and is told by its label.
+// validateFreeName refuses to a joining agent a name whose namespace is not that of a cluster: once the cluster is accepted, its agent
+// reads and writes there. The namespace of a former cluster of the same name stays after its deletion, and has its label.
 func validateFreeName(ctx context.Context, cluster string, sender Sender, namespaces NamespaceGetter) error {
 	namespace, err := namespaces(ctx, cluster)
 	switch {

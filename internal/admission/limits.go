@@ -20,45 +20,46 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// What agents, and those who join, write is held in the memory of the hub and of whoever watches it. These are the most bytes that it may
-// take as JSON: some ten times what agents write.
+// What agents and joining agents write is held in the memory of the hub and of all clients that watch it. These are the limits in bytes
+// of JSON, about ten times what agents normally write.
 const (
-	// mostRequestBytes is of a CertificateSigningRequest. One with an RSA key of 8192 bits takes 4 KiB.
+	// mostRequestBytes is for a CertificateSigningRequest. One with an RSA key of 8192 bits takes 4 KiB.
 	mostRequestBytes = 16 << 10
-	// mostClusterBytes is of the metadata and the spec of a ManagedCluster: 40 certificates of authorities, for instance.
+	// mostClusterBytes is for the metadata and the spec of a ManagedCluster, with room for about 40 CA certificates.
 	mostClusterBytes = 64 << 10
-	// mostClusterStatusBytes is of the status of a ManagedCluster, without what the hub tells there: 200 claims of the longest kind.
+	// mostClusterStatusBytes is for the status of a ManagedCluster, without what the hub writes there, with room for 200 of the longest
+	// claims.
 	mostClusterStatusBytes = 256 << 10
-	// mostManagedBytes is of metadata.managedFields of any object, where long lists are one entry each.
+	// mostManagedBytes is for metadata.managedFields of any object, where long lists are one entry each.
 	mostManagedBytes = 256 << 10
-	// mostNamespaceBytes is of the conditions of one entry of status.managedNamespaces of a ManagedCluster.
+	// mostNamespaceBytes is for the conditions of one entry of status.managedNamespaces of a ManagedCluster.
 	mostNamespaceBytes = 4 << 10
-	// mostAddOnStatusBytes is of the conditions of a ManagedClusterAddOn.
+	// mostAddOnStatusBytes is for the conditions of a ManagedClusterAddOn.
 	mostAddOnStatusBytes = 64 << 10
-	// mostWorkStatusBytes is of the status of a ManifestWork, and again of each of its manifests.
+	// mostWorkStatusBytes is for the status of a ManifestWork, and again for each of its manifests.
 	mostWorkStatusBytes = 64 << 10
-	// mostLeaseBytes is of a Lease. That of a cluster takes 1 KiB.
+	// mostLeaseBytes is for a Lease. That of a cluster takes 1 KiB.
 	mostLeaseBytes = 8 << 10
-	// mostEventBytes is of an event, whose note has 1 KiB at most.
+	// mostEventBytes is for an event, whose note has at most 1 KiB.
 	mostEventBytes = 8 << 10
 )
 
 const (
-	// DefaultJoinLimit is how much one bootstrap credential may ask for until somebody decides.
+	// DefaultJoinLimit is how many undecided requests and pending clusters one bootstrap credential may have.
 	DefaultJoinLimit = 1000
-	// tokensOfAnAccount is how many credentials of one account may ask for that much: no one of them uses up what the others need.
+	// tokensOfAnAccount is how many credentials of one account may have that many: no single one uses up what the others need.
 	tokensOfAnAccount = 4
-	// agentRequestLimit is how many undecided requests one agent may have. It stops by itself at ten, and at ten for each add-on.
+	// agentRequestLimit is how many undecided requests one agent may have. An agent itself stops at ten, and at ten for each add-on.
 	agentRequestLimit = 200
 )
 
-// stranger tells whether somebody's writes are limited.
+// stranger tells whether the writes of the sender are limited.
 func (s Sender) stranger() bool { return s.Joining || len(s.Clusters) > 0 }
 
-// actsFor tells whether somebody is the cluster, or an add-on there, whose namespace it is.
+// actsFor tells whether the sender acts for the cluster: as its agent, or as one of its add-ons.
 func (s Sender) actsFor(cluster string) bool { return slices.Contains(s.Behind, cluster) }
 
-// limitSize says by how much a stranger's object is too large. It fails with 413.
+// limitSize returns an error if an object is too large. It fails with 413.
 func limitSize(object any, most int, what string, path *field.Path) error {
 	encoded, err := json.Marshal(object)
 	if err != nil {
@@ -75,7 +76,8 @@ func limitSize(object any, most int, what string, path *field.Path) error {
 		len(encoded), most))
 }
 
-// limitGrowth does the same for an update. What others have made larger stands in nobody's way who does not add to it.
+// limitGrowth does the same for an update. An object that other senders have made too large can be updated by a sender that adds
+// nothing.
 func limitGrowth(now, before any, most int, what string, path *field.Path) error {
 	after, err := json.Marshal(now)
 	old, errOld := json.Marshal(before)
@@ -85,14 +87,14 @@ func limitGrowth(now, before any, most int, what string, path *field.Path) error
 	return limitSize(now, most, what, path)
 }
 
-// Waiting is how many objects wait for somebody to decide: all of the sender's, and those that came with the credential that it shows now.
+// Waiting is how many objects wait for a decision: all of the sender's, and those with the sender's present credential.
 type Waiting struct {
 	OfUser       int
 	OfCredential int
 }
 
-// tooMany tells whether somebody who joins has to wait, and with how many: a credential may have as many as the limit, and the account that
-// it is of some times that. A credential without an ID is one with its account.
+// tooMany tells whether a joining sender has to wait, and how many objects of it wait: a credential may have as many as the limit, and
+// its account a multiple of that. A credential without an ID counts as its account.
 func (w Waiting) tooMany(sender Sender, joinLimit int) (int, bool) {
 	switch {
 	case sender.Credential == "":
@@ -105,8 +107,8 @@ func (w Waiting) tooMany(sender Sender, joinLimit int) (int, bool) {
 
 const joinLimitHint = "--join-limit of the hub is how many one bootstrap credential may have, and all tokens of one account together four times that"
 
-// ValidateRequestCount keeps one sender from filling the hub with CertificateSigningRequests that nobody decides on. Undecided is how many
-// of its requests wait already. It fails with 429.
+// ValidateRequestCount keeps a sender from filling the hub with undecided CertificateSigningRequests. undecided is how many of its
+// requests wait already. It fails with 429.
 func ValidateRequestCount(sender Sender, undecided Waiting, joinLimit int) error {
 	if !sender.stranger() {
 		return nil
@@ -124,7 +126,7 @@ func ValidateRequestCount(sender Sender, undecided Waiting, joinLimit int) error
 		waiting, hint))
 }
 
-// ValidateClusterCount does the same for ManagedClusters that nobody has accepted.
+// ValidateClusterCount does the same for ManagedClusters that are not accepted.
 func ValidateClusterCount(sender Sender, pending Waiting, joinLimit int) error {
 	waiting, refused := pending.tooMany(sender, joinLimit)
 	if !sender.Joining || !refused {
@@ -139,7 +141,7 @@ func ValidateClusterCount(sender Sender, pending Waiting, joinLimit int) error {
 		value))
 }
 
-// validateClusterSize holds what strangers write of a ManagedCluster to mostClusterBytes.
+// validateClusterSize limits what agents and joining agents write of a ManagedCluster to mostClusterBytes.
 func validateClusterSize(cluster, old *clusterv1.ManagedCluster, sender Sender) error {
 	if !sender.stranger() {
 		return nil
@@ -156,11 +158,11 @@ func validateClusterSize(cluster, old *clusterv1.ManagedCluster, sender Sender) 
 		cluster.Name), nil)
 }
 
-// ValidateManagedClusterStatus holds what an agent says of its cluster to mostClusterStatusBytes: every client that lists clusters reads
-// it.
+// ValidateManagedClusterStatus limits what an agent writes to the status of its cluster to mostClusterStatusBytes: every client that
+// lists clusters reads it.
 //
-// The entries of status.managedNamespaces are the hub's, as many as it has, with what the agent answers to each. One that the hub has not
-// made, or with an answer beyond mostNamespaceBytes, counts as what the agent says.
+// The entries of status.managedNamespaces are the hub's, of any number, with the agent's conditions in each. An entry that the hub has
+// not made, or with conditions beyond mostNamespaceBytes, counts as written by the agent.
 func ValidateManagedClusterStatus(cluster, old *unstructured.Unstructured, sender Sender) error {
 	if !sender.stranger() && !sender.actsFor(cluster.GetName()) {
 		return nil
@@ -175,7 +177,7 @@ func ValidateManagedClusterStatus(cluster, old *unstructured.Unstructured, sende
 
 const managedNamespaces = "managedNamespaces"
 
-// answers tells whether an entry of status.managedNamespaces is one of the hub's with an answer of the usual size.
+// answers tells whether an entry of status.managedNamespaces is the hub's, with conditions of the usual size.
 func answers(entry any, ofHub []any) bool {
 	asked, conditions := splitEntry(entry)
 	known := slices.ContainsFunc(ofHub, func(one any) bool {
@@ -185,14 +187,14 @@ func answers(entry any, ofHub []any) bool {
 	return known && limitSize(conditions, mostNamespaceBytes, "", nil) == nil
 }
 
-// splitEntry takes what the hub asks for apart from what the agent answers.
+// splitEntry separates the hub's part of an entry from the agent's conditions.
 func splitEntry(entry any) (asked map[string]any, conditions any) {
 	fields, _ := entry.(map[string]any)
 	return without(fields, "conditions", nil), fields["conditions"]
 }
 
-// validateAddOnStatusSize holds what an agent says of an add-on to mostAddOnStatusBytes. Whatever else is in the status is not for it to
-// write.
+// validateAddOnStatusSize limits what an agent writes to the status of an add-on to mostAddOnStatusBytes. It may not write the rest of
+// the status.
 func validateAddOnStatusSize(addOn, old *unstructured.Unstructured, sender Sender) error {
 	if !sender.actsFor(addOn.GetNamespace()) {
 		return nil
@@ -201,9 +203,9 @@ func validateAddOnStatusSize(addOn, old *unstructured.Unstructured, sender Sende
 	return limitGrowth(statusOf(addOn)["conditions"], statusOf(old)["conditions"], mostAddOnStatusBytes, what, path)
 }
 
-// ValidateManifestWorkStatus holds what an agent says of a work to mostWorkStatusBytes, and as much for each manifest: some ten conditions
-// with long messages. A work that asks for texts, by jsonPaths or by conditionRules, has no limit but that of the API: they are as long as
-// what the objects hold.
+// ValidateManifestWorkStatus limits what an agent writes to the status of a work to mostWorkStatusBytes, and as much for each manifest:
+// about ten conditions with long messages. A work that requests texts, by jsonPaths or by conditionRules, has no limit except that of
+// the API, because such texts are as long as those in the objects.
 func ValidateManifestWorkStatus(work, old *unstructured.Unstructured, sender Sender) error {
 	if !sender.actsFor(work.GetNamespace()) || asksForTexts(work) {
 		return nil
@@ -214,7 +216,7 @@ func ValidateManifestWorkStatus(work, old *unstructured.Unstructured, sender Sen
 	return limitGrowth(statusOf(work), statusOf(old), mostWorkStatusBytes*(1+len(list)), what, field.NewPath("status"))
 }
 
-// asksForTexts tells whether the configs of a work's manifests say what the agent has to report.
+// asksForTexts tells whether the configs of a work's manifests request texts from the agent.
 func asksForTexts(work *unstructured.Unstructured) bool {
 	value, _, _ := unstructured.NestedFieldNoCopy(work.Object, "spec", "manifestConfigs")
 	configs, _ := value.([]any)
@@ -231,7 +233,7 @@ func asksForTexts(work *unstructured.Unstructured) bool {
 	})
 }
 
-// ValidateLease holds the Leases of agents to mostLeaseBytes.
+// ValidateLease limits the Leases of agents to mostLeaseBytes.
 func ValidateLease(lease, old metav1.Object, sender Sender) error {
 	if !sender.actsFor(lease.GetNamespace()) {
 		return nil
@@ -239,8 +241,8 @@ func ValidateLease(lease, old metav1.Object, sender Sender) error {
 	return limitGrowth(lease, old, mostLeaseBytes, fmt.Sprintf("Lease %s/%s", lease.GetNamespace(), lease.GetName()), nil)
 }
 
-// ValidateManagedFields bounds what says which fields of an object are whose. The server writes it, but takes over what is sent. What an
-// update does not add to is not asked about. It fails with 413.
+// ValidateManagedFields bounds metadata.managedFields. The server writes it, but starts from what is sent. An update that adds nothing
+// is not checked. It fails with 413.
 func ValidateManagedFields(object, old metav1.Object, resource string, sender Sender) error {
 	if !sender.stranger() {
 		return nil
@@ -263,7 +265,7 @@ func managedBytes(object metav1.Object) (size int) {
 	return size
 }
 
-// ValidateEvent holds the events of agents to mostEventBytes.
+// ValidateEvent limits the events of agents to mostEventBytes.
 func ValidateEvent(event metav1.Object, sender Sender) error {
 	if !sender.stranger() {
 		return nil
@@ -271,7 +273,8 @@ func ValidateEvent(event metav1.Object, sender Sender) error {
 	return limitSize(event, mostEventBytes, fmt.Sprintf("event %s/%s", event.GetNamespace(), event.GetName()), nil)
 }
 
-// TooManyEvents refuses an event of an agent that has sent many in a short time. Whoever records events drops those that are refused.
+// TooManyEvents returns the error for an event of an agent that has sent many in a short time. Event recorders drop events that are
+// refused.
 func TooManyEvents(sender Sender) error {
 	return apierrors.NewTooManyRequestsError(fmt.Sprintf("%s: user %q, an agent of cluster %s, sends more events than the hub keeps of a cluster; this one is dropped",
 		corev1.Resource("events"), sender.Name, strings.Join(sender.Clusters, " ")))

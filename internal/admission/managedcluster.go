@@ -17,7 +17,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// defaultClusterSet is the set that clusters join unless they are put in another.
+// defaultClusterSet is the set of clusters that are in no other exclusive set.
 const defaultClusterSet = fleet.ClusterSetDefault
 
 var (
@@ -25,26 +25,26 @@ var (
 	managedClusterResource = clusterv1.GroupVersion.WithResource(fleet.ResourceManagedClusters).GroupResource()
 )
 
-// MutateOptions is what MutateManagedCluster needs to know beside the objects.
+// MutateOptions is what MutateManagedCluster needs, in addition to the objects.
 type MutateOptions struct {
 	// Now becomes the time of new and changed taints, cut to whole seconds as the API stores it.
 	Now time.Time
 	// DefaultClusterSet is the feature gate of this name: clusters without a set join the set default.
 	DefaultClusterSet bool
-	// Requester is the user name of the sender if that has a bootstrap credential, empty for anybody else.
+	// Requester is the user name of the sender if it has a bootstrap credential, and empty otherwise.
 	Requester string
 	// Credential is the ID of that credential, if it has one.
 	Credential string
-	// BindCredentials has certificates hold for the ManagedCluster alone that they were issued for: a standalone hub can refuse others.
+	// BindCredentials makes certificates valid only for the ManagedCluster that they were issued for, which a standalone hub enforces.
 	BindCredentials bool
 	// Agent tells whether the sender is the agent of a cluster, or of an add-on there.
 	Agent bool
 }
 
-// MutateManagedCluster completes a cluster that is created (old is nil) or updated, in place: it stamps taints with the
-// time they were added, puts the cluster in the set default when it is in none, notes who asks to join, and from when on certificates hold.
-// It touches nothing else. It fails with 400 when an update sets a taint's timeAdded by hand or the time of certificates to what is none,
-// and with 403 when who asks to join, or an agent, sets what is for administrators.
+// MutateManagedCluster completes a cluster that is created (old is nil) or updated, in place: it sets the time of new taints, puts the
+// cluster in the set default if it is in none, and records its requester and from when on certificates are valid. It changes nothing
+// else. It fails with 400 when an update changes the timeAdded of a taint or sets an invalid time for certificates, and with 403 when a
+// joining agent, or an agent, sets what is reserved for administrators.
 func MutateManagedCluster(cluster, old *clusterv1.ManagedCluster, opts MutateOptions) error {
 	now := metav1.NewTime(opts.Now).Rfc3339Copy()
 	if old == nil && opts.Requester != "" {
@@ -79,8 +79,8 @@ func stampAll(taints []clusterv1.Taint, now metav1.Time) {
 	}
 }
 
-// stampChanged sets the time of the taints that old does not have, gives those that it has their time where it was left out,
-// as kubectl apply does, and refuses any other change of a time.
+// stampChanged sets the time of new taints, restores the time of existing ones where it was omitted, as kubectl apply does, and refuses
+// any other change of a time.
 func stampChanged(taints, old []clusterv1.Taint, now metav1.Time) field.ErrorList {
 	var errs field.ErrorList
 	for i := range taints {
@@ -103,8 +103,8 @@ func stampChanged(taints, old []clusterv1.Taint, now metav1.Time) field.ErrorLis
 	return errs
 }
 
-// sameTaint finds the taint of this key, value and effect. A key may occur with several effects, so the key alone would
-// take an untouched taint for a changed one.
+// sameTaint returns the taint with this key, value and effect. A key may occur with several effects, so the key alone does not identify
+// a taint.
 func sameTaint(taints []clusterv1.Taint, taint clusterv1.Taint) *clusterv1.Taint {
 	for i := range taints {
 		if taints[i].Key == taint.Key && taints[i].Value == taint.Value && taints[i].Effect == taint.Effect {
@@ -118,10 +118,10 @@ func sameTaint(taints []clusterv1.Taint, taint clusterv1.Taint) *clusterv1.Taint
 // apierrors.IsNotFound holds.
 type NamespaceGetter func(ctx context.Context, name string) (*corev1.Namespace, error)
 
-// ValidateManagedCluster validates a cluster that is created (old is nil) or updated, after MutateManagedCluster. It fails with 400 when
-// the name is reserved, or the name or an address is wrong, and with 403 when the sender may not accept the cluster, or take that back, may
-// not move it between sets, or let the add-ons of the cluster run on another one, when the namespace of the cluster is still being deleted,
-// or when somebody joins under the name of a namespace that is no cluster's.
+// ValidateManagedCluster validates a cluster that is created (old is nil) or updated, after MutateManagedCluster. It fails with 400
+// when the name is reserved, or the name or an address is invalid, and with 403 when the sender may not accept the cluster or revoke
+// that, may not move it between sets, or may not let the add-ons of the cluster run on another one, when the namespace of the cluster
+// is still being deleted, or when a joining agent uses the name of a namespace that is not a cluster's.
 func ValidateManagedCluster(
 	ctx context.Context, cluster, old *clusterv1.ManagedCluster, sender Sender, namespaces NamespaceGetter,
 ) error {
@@ -189,7 +189,7 @@ func validateManagedClusterContent(cluster *clusterv1.ManagedCluster) field.Erro
 	return errs
 }
 
-// checkURL says what is wrong with the address of an API server, or nothing.
+// checkURL returns what is wrong with the address of an API server, or an empty text.
 func checkURL(address string) string {
 	const example = "write the address of the API server, such as https://cluster1.example.com:6443"
 	parsed, err := url.Parse(address)
@@ -213,7 +213,7 @@ func acceptance(cluster string) authorizationv1.ResourceAttributes {
 	}
 }
 
-// validateNamespace is asked when a cluster becomes accepted: its namespace must not be on its way out.
+// validateNamespace is called when a cluster becomes accepted: its namespace must not be terminating.
 func validateNamespace(ctx context.Context, cluster string, namespaces NamespaceGetter) error {
 	namespace, err := namespaces(ctx, cluster)
 	switch {
@@ -228,8 +228,8 @@ func validateNamespace(ctx context.Context, cluster string, namespaces Namespace
 	return nil
 }
 
-// validateAcceptance is asked when a cluster is accepted, and also when that is taken back: an agent may update
-// its own ManagedCluster, and should not be able to throw itself out.
+// validateAcceptance is called when a cluster is accepted, and when that is revoked: an agent may update its own ManagedCluster, and
+// must not be able to revoke its own acceptance.
 func validateAcceptance(ctx context.Context, cluster string, sender Sender) error {
 	if err := sender.may(ctx, acceptance(cluster)); err != nil {
 		return forbidden(acceptance(cluster), fmt.Errorf("user %q cannot update the HubAcceptsClient field: %w", sender.Name, err))
@@ -237,7 +237,7 @@ func validateAcceptance(ctx context.Context, cluster string, sender Sender) erro
 	return nil
 }
 
-// validateSetChange is asked for the permission to join both the set that is left and the set that is entered.
+// validateSetChange checks the permission for both the set that the cluster leaves and the set that it joins.
 func validateSetChange(ctx context.Context, before, after string, sender Sender) error {
 	if before == after {
 		return nil

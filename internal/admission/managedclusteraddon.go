@@ -19,10 +19,9 @@ var (
 	managedClusterAddOnResource = addonv1beta1.GroupVersion.WithResource("managedclusteraddons").GroupResource()
 )
 
-// ValidateManagedClusterAddOn holds the annotations of a ManagedClusterAddOn that is created (old is nil) or updated against what the hub
-// can use: how long its removal may take, which would otherwise be found out to be wrong when the add-on is to go; it fails with 400.
-// And it asks for the permission to let another cluster host the agent, and fails with 403. What an update leaves alone is not
-// asked about again.
+// ValidateManagedClusterAddOn checks the annotations of a ManagedClusterAddOn that is created (old is nil) or updated. The time limit
+// of its removal has to be valid, which would otherwise be noticed only when the add-on is removed; it fails with 400. The sender needs
+// the permission to let another cluster host the agent; without it, it fails with 403. An update is checked only for what it changes.
 func ValidateManagedClusterAddOn(ctx context.Context, addOn, old metav1.Object, sender Sender) error {
 	timeout := addOn.GetAnnotations()[fleet.AnnotationPreDeleteTimeout]
 	if old == nil || old.GetAnnotations()[fleet.AnnotationPreDeleteTimeout] != timeout {
@@ -34,13 +33,13 @@ func ValidateManagedClusterAddOn(ctx context.Context, addOn, old metav1.Object, 
 	return validateHosting(ctx, managedClusterAddOnResource, addOn, old, sender)
 }
 
-// ValidateManagedClusterAddOnStatus holds agents, of clusters and of add-ons, to what they have to tell of an add-on: conditions,
-// and by which driver the add-on gets its access to the hub. RBAC lets them write all of the status, but status.registrations is the
-// identity that the hub approves certificates for and gives rights to, and status.configReferences names the AddOnTemplate that says both:
-// an agent that could write these would take what is another's. The objects may be of either version. It fails with 403,
-// and with 413 on conditions that are far larger than those of agents.
+// ValidateManagedClusterAddOnStatus allows agents, of clusters and of add-ons, to write only conditions and the driver by which the
+// add-on gets its access to the hub. RBAC lets them write all of the status, but status.registrations is the identity that the hub
+// approves certificates for and gives rights to, and status.configReferences names the AddOnTemplate that determines both: an agent
+// that could write these could take over another identity. The objects may be of either version. It fails with 403, and with 413 on
+// conditions that are far larger than those of agents.
 //
-// It holds everybody to the order in which an add-on is configured and deployed, and fails with 409.
+// For all senders, it enforces the order in which an add-on is configured and deployed, and fails with 409.
 func ValidateManagedClusterAddOnStatus(addOn, old *unstructured.Unstructured, sender Sender) error {
 	if err := validateConfigured(addOn, old); err != nil {
 		return err
@@ -70,7 +69,7 @@ func forbiddenStatus(addOn *unstructured.Unstructured, sender Sender, path strin
 			"the rest is for the manager of the add-on, on the hub", sender.Name, path))
 }
 
-// statusOfHub is the status without what is for the agent to set, and without empty parts, which clients may leave out or not.
+// statusOfHub returns the status without what an agent may set, and without empty parts, which clients may omit.
 func statusOfHub(addOn *unstructured.Unstructured) map[string]any {
 	if addOn == nil {
 		return nil
@@ -89,7 +88,7 @@ func statusOfHub(addOn *unstructured.Unstructured) map[string]any {
 	return kept
 }
 
-// withoutDrivers is a list of registrations of v1beta1 without what the agent says there; one of v1alpha1 has nothing of that.
+// withoutDrivers returns a list of registrations of v1beta1 without the drivers. Those of v1alpha1 have none.
 func withoutDrivers(registrations any) any {
 	list, ok := registrations.([]any)
 	if !ok {
@@ -108,7 +107,7 @@ func withoutDrivers(registrations any) any {
 	return rest
 }
 
-// without is a copy of a map with another value for the key, or with none.
+// without returns a copy of a map with another value for the key, or without the key.
 func without(from map[string]any, key string, value any) map[string]any {
 	to := make(map[string]any, len(from))
 	for name, one := range from {
@@ -122,7 +121,7 @@ func without(from map[string]any, key string, value any) map[string]any {
 	return to
 }
 
-// withoutEmpty is a value without the empty maps, lists and texts in its maps; nil if nothing is left. Lists keep their length.
+// withoutEmpty returns a value without the empty maps, lists and texts in its maps; nil if nothing is left. Lists keep their length.
 func withoutEmpty(value any) any {
 	switch value := value.(type) {
 	case map[string]any:

@@ -15,8 +15,8 @@ import (
 // mostConfigs is how many manifestConfigs a ManifestWork may have. Each is compared with each manifest.
 const mostConfigs = 2000
 
-// validateManifestConfigs refuses more rules and expressions, or longer ones, than an agent interprets. Whatever else is wrong with them is
-// for the conditions of the manifest to tell. What is left as it was (old is nil if there was nothing) is not asked about again.
+// validateManifestConfigs refuses more rules and expressions, or longer ones, than an agent interprets. Other mistakes are reported in
+// the conditions of the manifest. An update (old is nil for a creation) is checked only for what it changes.
 func validateManifestConfigs(path *field.Path, spec, old *workv1.ManifestWorkSpec) (errs field.ErrorList) {
 	if old != nil && equality.Semantic.DeepEqual(spec.ManifestConfigs, old.ManifestConfigs) {
 		return nil
@@ -90,7 +90,7 @@ func validateIgnoreFields(path *field.Path, entries []workv1.IgnoreField) (errs 
 	return errs
 }
 
-// atMost refuses a text that is longer than the limit, and quotes the beginning of it.
+// atMost returns an error for a text that is longer than the limit, which quotes the beginning of the text.
 func atMost(path *field.Path, text string, limit int) field.ErrorList {
 	const beginning = 100
 	err := budget.Length("the expression", len(text), limit)

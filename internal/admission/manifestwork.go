@@ -21,21 +21,21 @@ const DefaultManifestLimit = 1 << 20
 
 var manifestWorkKind = workv1.GroupVersion.WithKind("ManifestWork").GroupKind()
 
-// ManifestWorkOptions is what ValidateManifestWork needs to know beside the objects.
+// ManifestWorkOptions is what ValidateManifestWork needs, in addition to the objects.
 type ManifestWorkOptions struct {
 	// Limit is how many bytes all manifests may take together, as JSON. 0 means DefaultManifestLimit.
 	Limit int
 	// NilExecutorValidating is the feature gate of this name: a ManifestWork without executor needs the permission to
 	// execute as the agent.
 	NilExecutorValidating bool
-	// Clusters finds the cluster that a ManifestWork is for; with nil, any cluster gets any.
+	// Clusters reads the cluster that a ManifestWork is for. With nil, the state of the cluster is not checked.
 	Clusters ClusterGetter
 }
 
-// ValidateManifestWork validates a ManifestWork that is created (old is nil) or updated: its manifests and its executor. It fails
-// with 400 for manifests that are missing, too large, no objects or the same object twice, and an executor
-// the sender may not use, and with 403 for anything new for a cluster that is denied or being deleted. An update that leaves manifests
-// alone is not asked about them again; that of a work with an executor is asked about it whenever it changes what the executor does.
+// ValidateManifestWork validates a ManifestWork that is created (old is nil) or updated: its manifests and its executor. It fails with
+// 400 for manifests that are missing, too large, not objects or the same object twice, and for an executor that the sender may not use,
+// and with 403 for new content for a cluster that is denied or being deleted. An update that does not change the manifests is not
+// checked for them again; for a work with an executor, every change of what the executor does is checked.
 func ValidateManifestWork(
 	ctx context.Context, work, old *workv1.ManifestWork, sender Sender, opts ManifestWorkOptions,
 ) error {
@@ -87,7 +87,7 @@ func validateManifests(path *field.Path, manifests []workv1.Manifest, limit int)
 	return errs
 }
 
-// manifestID is what makes two manifests the same object.
+// manifestID identifies the object of a manifest.
 type manifestID struct{ apiVersion, kind, namespace, name string }
 
 func (id manifestID) String() string {
@@ -98,7 +98,7 @@ func (id manifestID) String() string {
 	return fmt.Sprintf("%s %s %s", id.apiVersion, id.kind, name)
 }
 
-// identify reads who a manifest is, or says why that cannot be told.
+// identify returns which object a manifest is, or an error if that is not known.
 func identify(path *field.Path, raw []byte) (manifestID, *field.Error) {
 	var object metav1.PartialObjectMetadata
 	if len(raw) == 0 {
@@ -124,7 +124,7 @@ func identify(path *field.Path, raw []byte) (manifestID, *field.Error) {
 	return id, nil
 }
 
-// validateSize checks the limit, and says which manifest to blame.
+// validateSize checks the limit, and names the largest manifest.
 func validateSize(path *field.Path, manifests []workv1.Manifest, limit int) *field.Error {
 	if limit == 0 {
 		limit = DefaultManifestLimit
@@ -148,30 +148,29 @@ func validateSize(path *field.Path, manifests []workv1.Manifest, limit int) *fie
 			"(the largest is manifest %d, %s, of %d bytes)", total, limit, largest, who, len(manifests[largest].Raw)))
 }
 
-// execution is what a work does and as whom; of a template, what the works that are made of it do.
+// execution is what a work does and under which identity. For a template, it is what the works that are made from it do.
 type execution struct {
 	// now is the spec, and before what it was, nil for an object that is created.
 	now, before *workv1.ManifestWorkSpec
-	// amended says that something beside the spec changes what is done.
+	// amended is true if another change than that of the spec changes what is done.
 	amended bool
 }
 
-// changed tells whether the executor, or what it does, is not what somebody was asked for already. Who may change a work, and not
-// execute as its executor, could otherwise have anything done with the executor's rights.
+// changed tells whether the executor, or what it does, differs from what was checked before. Otherwise a user who may change a work,
+// but not execute as its executor, could use the executor's rights for anything.
 func (e execution) changed() bool {
 	return e.before == nil || e.amended || !equality.Semantic.DeepEqual(e.now.Executor, e.before.Executor) ||
 		!equality.Semantic.DeepEqual(e.now.Workload, e.before.Workload) ||
 		!equality.Semantic.DeepEqual(e.now.ManifestConfigs, e.before.ManifestConfigs)
 }
 
-// losesExecutor tells whether the agent acts from now on, instead of somebody who may do less.
+// losesExecutor tells whether the agent acts under its own identity from now on, instead of one with fewer rights.
 func (e execution) losesExecutor() bool {
 	return e.before != nil && e.before.Executor != nil && e.now.Executor == nil
 }
 
-// validateExecutor asks for the permission to let the agent of a cluster act as somebody; without a namespace, the
-// agents of all clusters. To act as itself the agent needs no permission of anybody, unless it comes to that by taking an executor
-// away.
+// validateExecutor checks the permission to let the agent of a cluster act as another identity; without a namespace, the agents of all
+// clusters. Without an executor no permission is needed, unless an update removes the executor.
 func validateExecutor(
 	ctx context.Context, path *field.Path, work execution, namespace string, sender Sender, opts ManifestWorkOptions,
 ) *field.Error {
@@ -200,7 +199,7 @@ func validateExecutor(
 		"user %q cannot manipulate the Manifestwork with executor %s %s: %v", sender.Name, identity, where, err))
 }
 
-// identityOf is the user as whom the agent acts.
+// identityOf returns the user as whom the agent acts.
 func identityOf(path *field.Path, executor *workv1.ManifestWorkExecutor) (string, *field.Error) {
 	if executor == nil {
 		return fleet.NoExecutor, nil

@@ -67,7 +67,7 @@ func TestManifests(t *testing.T) {
 		{name: "duplicate", manifests: []string{`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"a"}}`, configMap, configMap},
 			texts: []string{"spec.workload.manifests[2]", "duplicate of manifest 1", "v1 ConfigMap n/a"}},
 		{name: "all errors", manifests: []string{`{}`, configMap, configMap}, texts: []string{"manifests[0].apiVersion", "manifests[2]"}},
-		{name: "more errors than anybody reads", manifests: many, texts: []string{"manifests[9].apiVersion", "and 2 more"}},
+		{name: "more errors than users read", manifests: many, texts: []string{"manifests[9].apiVersion", "and 2 more"}},
 		{name: "at the limit", manifests: []string{padded("a", 400), padded("b", 600)}, limit: 1000},
 		{name: "over the limit", manifests: []string{padded("a", 400), padded("b", 601)}, limit: 1000,
 			texts: []string{"size of the manifests is 1001 bytes", "limit is 1000 bytes", "manifest 1, v1 ConfigMap n/b, of 601 bytes"}},
@@ -155,7 +155,7 @@ func TestExecutor(t *testing.T) {
 		{name: "create without permission", work: executedBy(account("bot")), asked: []string{asBot}, texts: []string{
 			`user "ann" cannot manipulate the Manifestwork with executor system:serviceaccount:apps:bot in namespace c1`, "execute-as",
 			"no rule allows it"}},
-		{name: "create with somebody else's permission", work: executedBy(account("bot")), authorizer: fakeAuthorizer{allowed: []string{asSelf}},
+		{name: "create with another user's permission", work: executedBy(account("bot")), authorizer: fakeAuthorizer{allowed: []string{asSelf}},
 			asked: []string{asBot}, texts: []string{"cannot manipulate"}},
 		{name: "authorizer fails", work: executedBy(account("bot")),
 			authorizer: fakeAuthorizer{allowed: []string{asBot}, err: errors.New("no connection")},

@@ -19,12 +19,13 @@ var manifestWorkResource = workv1.GroupVersion.WithResource("manifestworks").Gro
 // ClusterGetter reads a ManagedCluster of the hub. One that does not exist is an error for which apierrors.IsNotFound holds.
 type ClusterGetter func(ctx context.Context, name string, options metav1.GetOptions) (*clusterv1.ManagedCluster, error)
 
-// validateCluster keeps what is new from a cluster that is denied or being deleted: its agent may still read the works that there are, to
-// clean up, and need not be honest. The hooks of an add-on that is being removed are part of the cleanup of a deleted cluster. Where there
-// is no cluster of the name, or nobody has decided on it, no agent can read anything yet.
+// validateCluster refuses new content for a cluster that is denied or being deleted: its agent may still read the existing works, to
+// clean up, and may be compromised. The hooks of an add-on that is being removed are part of the cleanup of a deleted cluster. If there
+// is no cluster of the name, or it is neither accepted nor denied, no agent can read anything yet.
 //
-// The cluster is read from the API server's cache, which may be a moment behind: a work that comes together with a denial could as well
-// have come before it. A refusal is confirmed by a read of what is stored, so that a cluster takes works as soon as it is accepted again.
+// The cluster is read from the API server's cache, which may lag by a moment: a work that arrives at the same time as a denial could as
+// well have arrived before it. A refusal is confirmed by a read from the storage, so that a cluster takes works as soon as it is
+// accepted again.
 func validateCluster(ctx context.Context, work, old *workv1.ManifestWork, clusters ClusterGetter) error {
 	if clusters == nil || old != nil && !addsManifests(work, old) {
 		return nil
@@ -56,7 +57,7 @@ func clusterTakes(ctx context.Context, work *workv1.ManifestWork, clusters Clust
 	return nil
 }
 
-// addsManifests tells whether an update brings more to a cluster than it has. It may always get less.
+// addsManifests tells whether an update adds content to what a cluster has. Removals are always allowed.
 func addsManifests(work, old *workv1.ManifestWork) bool {
 	known := make(map[string]bool, len(old.Spec.Workload.Manifests))
 	for _, manifest := range old.Spec.Workload.Manifests {

@@ -12,9 +12,9 @@ import (
 
 var placementKind = clusterv1beta1.GroupVersion.WithKind("Placement").GroupKind()
 
-// ValidatePlacement refuses to create a Placement (old is nil) whose name is no value of a label: its PlacementDecisions could not carry
-// it, and are found by it. And it refuses a spec, when it is written, that has more expressions, selectors or other entries than
-// there may be. It fails with 400. Whatever else makes no sense is for the condition PlacementMisconfigured to tell.
+// ValidatePlacement refuses to create a Placement (old is nil) whose name is not a valid label value: its PlacementDecisions have it as
+// a label, by which they are found. It also refuses a changed spec with too many expressions, selectors or other entries. It fails with
+// 400. Other mistakes are reported in the condition PlacementMisconfigured.
 func ValidatePlacement(placement, old *clusterv1beta1.Placement) error {
 	var errs field.ErrorList
 	if old == nil {

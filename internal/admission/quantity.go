@@ -14,7 +14,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/text"
 )
 
-// fieldOf is the type of a top-level field of a kind, or nil.
+// fieldOf returns the type of a top-level field of a kind, or nil.
 func fieldOf(kind schema.GroupVersionKind, name string) reflect.Type {
 	into := hubTypes().AllKnownTypes()[kind]
 	for i := range into.NumField() {
@@ -25,8 +25,8 @@ func fieldOf(kind schema.GroupVersionKind, name string) reflect.Type {
 	return nil
 }
 
-// boundQuantities refuses the quantities in a value that would take too long to read into the type, as 1e-300000000 would:
-// reading one writes its exponent out. So it looks at their texts.
+// boundQuantities refuses quantities in a value that would take too long to read into the type, such as 1e-300000000, whose exponent is
+// expanded. It checks their texts before they are read.
 func boundQuantities(path *field.Path, value any, into reflect.Type) field.ErrorList {
 	if into == nil {
 		return nil

@@ -43,12 +43,11 @@ var hubTypes = sync.OnceValue(func() *runtime.Scheme {
 	return scheme
 })
 
-// ValidateReadable refuses what is created (old is nil) or updated if the schema of its CRD lets it pass but its Go type
-// cannot hold it: a quantity beyond all bounds, a date in lower case, a number beyond 32 bits. Were one such object stored,
-// every client that lists its kind would fail, over and over, on all objects of the kind. Of a request for the
-// subresource status the status is looked at, otherwise everything but metadata and status. Parts that the update leaves
-// as they were pass, so that an old mistake stands in nobody's way. It fails with 400, naming the field. Quantities are
-// bounded before anything is read: one of a few characters can take minutes.
+// ValidateReadable refuses what is created (old is nil) or updated if the schema of its CRD accepts it but its Go type cannot hold it:
+// a quantity that is out of range, a date in lower case, a number beyond 32 bits. If one such object were stored, every client that
+// lists its kind would fail again and again. For the subresource status it checks the status, otherwise everything except metadata and
+// status. Parts that an update does not change are accepted, so that an old mistake blocks no other change. It fails with 400, naming
+// the field. Quantities are bounded before anything is read, because a quantity of a few characters can take minutes to read.
 func ValidateReadable(object, old *unstructured.Unstructured, subresource string) error {
 	kind := object.GroupVersionKind()
 	if !hubTypes().Recognizes(kind) {
@@ -76,7 +75,7 @@ func ValidateReadable(object, old *unstructured.Unstructured, subresource string
 	return badRequest(kind.GroupKind(), object.GetName(), errs)
 }
 
-// writtenFields are the top-level fields that a request can change.
+// writtenFields returns the top-level fields that a request can change.
 func writtenFields(object *unstructured.Unstructured, subresource string) []string {
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(object.Object)) {
@@ -108,7 +107,7 @@ func readInto(kind schema.GroupVersionKind, content map[string]any) error {
 	return kjson.UnmarshalCaseSensitivePreserveInts(encoded, into)
 }
 
-// blame finds the smallest part of a value that cannot be read even by itself.
+// blame returns the smallest part of a value that cannot be read even on its own.
 func blame(path *field.Path, value any, read func(part any) error) *field.Error {
 	switch value := value.(type) {
 	case map[string]any:

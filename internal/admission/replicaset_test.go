@@ -81,7 +81,7 @@ func TestExecutorOfReplicaSet(t *testing.T) {
 			texts: refused},
 		{name: "rolled back by who may", set: annotated("capstan.io/rollback", "true"), old: setExecutedBy("bot"), allowed: []string{anywhere},
 			asked: []string{anywhere}},
-		{name: "annotated by anybody", set: annotated("a", "b"), old: setExecutedBy("bot")},
+		{name: "annotated by another user", set: annotated("a", "b"), old: setExecutedBy("bot")},
 		{name: "for other clusters", set: elsewhere, old: setExecutedBy("bot")},
 		{name: "taken away", set: setExecutedBy(""), old: setExecutedBy("bot"), allowed: []string{anywhere}, asked: []string{asAgent},
 			texts: refused},

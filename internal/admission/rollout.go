@@ -17,13 +17,13 @@ import (
 
 var replicaSetKind = workv1alpha1.GroupVersion.WithKind("ManifestWorkReplicaSet").GroupKind()
 
-// ValidateManifestWorkReplicaSet validates a ManifestWorkReplicaSet that is created (old is nil) or updated: the
-// manifests of its template against the rules of a ManifestWork, its rollout strategies, its executor, and its overrides.
-// It fails with 400. What an update leaves alone is not asked about again.
+// ValidateManifestWorkReplicaSet validates a ManifestWorkReplicaSet that is created (old is nil) or updated: the manifests of its
+// template by the rules for a ManifestWork, its rollout strategies, its executor, and its overrides. It fails with 400. An update is
+// checked only for what it changes.
 //
-// The sender needs the right to execute as the executor in all namespaces: the hub writes the works, under its own identity, to
-// whichever clusters the placements select, now or later. Were it not asked for here, whoever may write a
-// ManifestWorkReplicaSet could act as anybody on all clusters.
+// The sender needs the right to execute as the executor in all namespaces: the hub writes the works, under its own identity, to all
+// clusters that the placements select, now or later. Without this check, a user who may write a ManifestWorkReplicaSet could act as any
+// identity on all clusters.
 func ValidateManifestWorkReplicaSet(
 	ctx context.Context, set, old *workv1alpha1.ManifestWorkReplicaSet, sender Sender, opts ManifestWorkOptions,
 ) error {
@@ -50,8 +50,7 @@ func ValidateManifestWorkReplicaSet(
 	return badRequest(replicaSetKind, set.Name, errs)
 }
 
-// executionOf counts as part of the template what is done with it: the overrides change manifests, and of the revisions one may be
-// restored if the set says so.
+// executionOf adds to the template what changes its effect: overrides change manifests, and a rollback restores a revision.
 func executionOf(set, old *workv1alpha1.ManifestWorkReplicaSet) execution {
 	e := execution{now: &set.Spec.ManifestWorkTemplate}
 	if old == nil {
@@ -64,9 +63,9 @@ func executionOf(set, old *workv1alpha1.ManifestWorkReplicaSet) execution {
 	return e
 }
 
-// validateRevisions leaves the history of a set to the hub, which is whoever may write the status of all sets. The revisions are good for
-// an executor that the set may only get later: whoever has the right to execute as that one sees hashes there, and would not know that one
-// of them is of a template that the set never had.
+// validateRevisions allows only the hub, which is the sender that may write the status of all sets, to write the history of a set. The
+// revisions become effective only with a matching executor, which the set may get later: a user with the right to that executor would
+// see only hashes, and not notice that one of them is of a template that the set never had.
 func validateRevisions(ctx context.Context, path *field.Path, set, old *workv1alpha1.ManifestWorkReplicaSet, sender Sender) *field.Error {
 	revisions := set.Annotations[fleet.AnnotationRevisions]
 	if revisions == "" || old != nil && revisions == old.Annotations[fleet.AnnotationRevisions] {
@@ -84,8 +83,8 @@ func validateRevisions(ctx context.Context, path *field.Path, set, old *workv1al
 		sender.Name, err))
 }
 
-// validateOverrides reads the overrides when they change, and tries them when they or the manifests do: whether they take too much depends
-// on both.
+// validateOverrides parses the overrides when they change, and tries them when they or the manifests change: their cost depends on
+// both.
 func validateOverrides(path *field.Path, set, old *workv1alpha1.ManifestWorkReplicaSet) field.ErrorList {
 	text, manifests := set.Annotations[fleet.AnnotationOverrides], set.Spec.ManifestWorkTemplate.Workload.Manifests
 	changed := old == nil || text != old.Annotations[fleet.AnnotationOverrides]

@@ -143,7 +143,7 @@ func TestCondition(t *testing.T) {
 	}
 }
 
-// RG-30: while a cluster is not heard of, that is what its add-ons say.
+// RG-30: while a cluster sends no heartbeats, that is what its add-ons say.
 func TestUnknownCluster(t *testing.T) {
 	t.Parallel()
 	in := input(addon.HealthManifests, applied())
@@ -164,7 +164,7 @@ func TestHostingCluster(t *testing.T) {
 	elsewhere.Namespace = "c2"
 	in := input(addon.HealthManifests, applied(), elsewhere)
 	if condition, _ := Condition(in); condition.Status != metav1.ConditionTrue {
-		t.Errorf("a work on a cluster of somebody else counts: %+v", condition)
+		t.Errorf("a work on a cluster of another counts: %+v", condition)
 	}
 	in.Installation.HostingCluster = "c2"
 	if condition, _ := Condition(in); condition.Status != metav1.ConditionFalse {

@@ -25,7 +25,7 @@ const isTrue, isFalse, isUnknown = metav1.ConditionTrue, metav1.ConditionFalse, 
 // earlier is when conditions got the status that they had before, as a client of another time zone reads it.
 var earlier = metav1.NewTime(now.Add(-time.Hour).Local())
 
-// heard is a cluster whose agent is there, or is not heard of.
+// heard is a cluster whose agent is there, or sends no heartbeats.
 func heard(name string, status metav1.ConditionStatus) *clusterv1.ManagedCluster {
 	c := cluster(name)
 	c.Status.Conditions = append(c.Status.Conditions, metav1.Condition{Type: fleet.ConditionClusterAvailable, Status: status})
@@ -92,7 +92,7 @@ func (h *hub) expect(t *testing.T, kind string, before, status metav1.ConditionS
 func generation5(addOn *addonv1beta1.ManagedClusterAddOn) { addOn.Generation = 5 }
 
 // Contract section 6, AF-07, AF-08, RG-30: Available, with each reason that is a manager's to give. That of an add-on whose agent has a
-// lease, or whose cluster is not heard of, is somebody else's.
+// lease, or whose cluster sends no heartbeats, is another's.
 func TestAvailable(t *testing.T) {
 	t.Parallel()
 	replicas := func(values ...workv1.FeedbackValue) []workv1.ManifestCondition {

@@ -175,7 +175,7 @@ func TestWaitsForWhatIsAnnounced(t *testing.T) {
 		"it waits for its turn":                 {nil, metav1.ConditionFalse, true, false},
 		"announced":                             {references{reference("r", "")}, "", true, false},
 		"announced and said so":                 {references{reference("r", "")}, metav1.ConditionFalse, true, false},
-		"announced by somebody else":            {references{reference("r", "")}, "", false, false},
+		"announced by another":                  {references{reference("r", "")}, "", false, false},
 		"one given, one announced":              {references{reference("r", "a"), reference("r", "")}, metav1.ConditionFalse, true, false},
 		"announced is what it does not read":    {references{reference("r", "a"), reference("s", "")}, metav1.ConditionFalse, true, true},
 		"given":                                 {references{reference("r", "a")}, metav1.ConditionTrue, true, true},
@@ -694,7 +694,7 @@ func TestPermissionsOfADeniedCluster(t *testing.T) {
 	}
 }
 
-// Somebody else writes the status, too, which is tried again like that: nothing is written beside it.
+// Another writer writes the status, too, which is tried again like that: nothing is written beside it.
 func TestConflict(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, cluster("c1"), installed())
@@ -729,9 +729,9 @@ func TestForeignAddOn(t *testing.T) {
 	h.agent.options.Name = "other"
 	h.reconcile(t)
 	if len(h.addOn(t).Status.Conditions) > 0 || len(h.works(t, "c1")) > 0 || !h.exists(t, now) {
-		t.Error("the add-on of somebody else was touched")
+		t.Error("the add-on of another was touched")
 	}
 	if h.exists(t, before) {
-		t.Error("an add-on that is somebody else's by now still has its rights")
+		t.Error("an add-on that is another manager's by now still has its rights")
 	}
 }

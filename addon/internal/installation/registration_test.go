@@ -46,7 +46,7 @@ func TestRegistrationApplied(t *testing.T) {
 		"its rights cannot be given":   {registers(errors.New("no luck")), "True", "False", "SetPermissionFailed", "no luck", true},
 		"its rights wait for its identity": {registers(addon.ErrSubjectNotReady), "", "False", "PermissionConfigPending", "not known yet",
 			false},
-		"its identity is somebody else's":      {forOthers, "", "False", "SetPermissionFailed", "system:admin", true},
+		"its identity is another's":            {forOthers, "", "False", "SetPermissionFailed", "system:admin", true},
 		"it does not know yet":                 {registers(addon.ErrNotYet), "", "", "", "", false},
 		"it does not know yet, and was set up": {registers(addon.ErrNotYet), "True", "True", "Before", "", false},
 	} {

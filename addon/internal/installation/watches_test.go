@@ -128,7 +128,7 @@ func TestOfCluster(t *testing.T) {
 	if queue.Len() != 1 {
 		t.Error("that the hosting cluster is gone is not noticed")
 	}
-	h.agent.options.Name = "another" // somebody else has the add-on now
+	h.agent.options.Name = "another" // another user has the add-on now
 	h.reconcile(t)
 	if requests := h.controller.hosted.by("host"); len(requests) > 0 {
 		t.Errorf("%v are asked for, of which others take care", requests)
@@ -173,7 +173,7 @@ func TestAvailability(t *testing.T) {
 		"not available either way":         {installed(), work(0), addon.HealthLease, "Unknown", "False", false},
 		"no condition, then not heard of":  {installed(), work(0), addon.HealthLease, "", "Unknown", false},
 		"health of works":                  {installed(), work(2), addon.HealthManifests, "Unknown", "False", true}, // RG-30
-		"health by somebody else":          {installed(), work(2), addon.HealthNone, "True", "Unknown", false},
+		"health by another":                {installed(), work(2), addon.HealthNone, "True", "Unknown", false},
 		"leaves":                           {installed(leaving), work(2), addon.HealthLease, "True", "Unknown", true},  // A6
 		"leaves, from Unknown on to False": {installed(leaving), work(2), addon.HealthLease, "Unknown", "False", true}, // A6
 		"nothing":                          {installed(leaving), work(0), addon.HealthLease, "True", "True", false},

@@ -66,7 +66,7 @@ func TestMove(t *testing.T) {
 	h.expectWrites()
 }
 
-// A work that somebody deletes is made anew when it is gone, and its objects do not go elsewhere in between.
+// A work that a user deletes is created again when it is gone, and its objects do not go elsewhere in between.
 func TestDeletedWork(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, configMap("a", 30_000), configMap("b", 30_000))

@@ -21,17 +21,17 @@ const (
 	kindManagedClusterAddOn    = "ManagedClusterAddOn"
 )
 
-// maxBody bounds what is read of a review. An API server sends all objects of a list in one, so the bound is far above that of one object:
-// it has room for the add-ons of thousands of clusters. Without one, whoever reaches the port could make the process use up its memory,
-// which is several times what it reads.
+// maxBody bounds the size of a review. An API server sends all objects of a list in one review, so the bound is far above the size of
+// one object: it has room for the add-ons of thousands of clusters. Without it, any client that reaches the port could exhaust the
+// memory of the process, which uses several times what it reads.
 const maxBody = 128 << 20
 
-// Path is where the CRDs of the add-on kinds expect the handler.
+// Path is the path at which the CRDs of the add-on kinds expect the handler.
 const Path = "/convert"
 
-// Handler answers the ConversionReview of the API group apiextensions.k8s.io/v1 for the add-on kinds. What it cannot
-// convert fails the review with a message that names the object; a request that is no such review is answered with 400
-// or 405, and one that is too large with 413.
+// Handler serves ConversionReviews of the API group apiextensions.k8s.io/v1 for the add-on kinds. An object that it cannot convert
+// fails the review with a message that names the object. A request that is not such a review is answered with 400 or 405, and one that
+// is too large with 413.
 func Handler() http.Handler { return handler(maxBody) }
 
 func handler(maxBody int64) http.Handler {
@@ -62,7 +62,7 @@ func handler(maxBody int64) http.Handler {
 		review.Response = respond(review.Request)
 		review.Request = nil
 		w.Header().Set("Content-Type", runtime.ContentTypeJSON)
-		// An error here means that the API server went away; it reports that itself.
+		// An error here means that the API server has closed the connection; it reports that itself.
 		_ = json.NewEncoder(w).Encode(review)
 	})
 }
@@ -142,7 +142,7 @@ func convertKind(data []byte, from schema.GroupVersionKind, desired string) (run
 	}
 }
 
-// decode minds the case of field names, because defaultconfigReferences and defaultConfigReferences are two.
+// decode is case-sensitive in field names, because defaultconfigReferences and defaultConfigReferences are two fields.
 func decode[T any](data []byte) (*T, error) {
 	object := new(T)
 	if err := utiljson.Unmarshal(data, object); err != nil {

@@ -123,7 +123,7 @@ func TestRequestsOfAgentsAreLabelled(t *testing.T) {
 		{name: "another", groups: "system:open-cluster-management:c1", labels: "{open-cluster-management.io/cluster-name: c2}", code: 403},
 		{name: "another, through AWS", groups: "open-cluster-management:c1", labels: "{open-cluster-management.io/cluster-name: c2}", code: 403},
 		{name: "none", groups: "system:open-cluster-management:c1", labels: "{}", code: 403},
-		{name: "somebody who joins", groups: "system:bootstrappers:managedcluster", labels: "{open-cluster-management.io/cluster-name: c2}"},
+		{name: "a joining agent", groups: "system:bootstrappers:managedcluster", labels: "{open-cluster-management.io/cluster-name: c2}"},
 		{name: "an add-on", groups: "system:open-cluster-management:cluster:c1:addon:a", labels: "{}"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

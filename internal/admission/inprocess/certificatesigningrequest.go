@@ -17,8 +17,8 @@ import (
 
 var certificateRequests = certificatesv1.Resource("certificatesigningrequests")
 
-// requestValidator checks the CertificateSigningRequests of agents, and of those who join, and what the controllers of a hub in an existing
-// cluster approve: those of a standalone hub are part of its API server, and have no account whose token could be stolen. It counts
+// requestValidator checks the CertificateSigningRequests of agents, of joining agents, and what the controllers of a hub in an existing
+// cluster approve. Those of a standalone hub are part of its API server, and have no account whose token could be stolen. It counts
 // requests only where the server gives it informers, as a standalone hub does.
 type requestValidator struct {
 	*admission.Handler
@@ -37,7 +37,7 @@ func newRequestValidator(joinLimit int) *requestValidator {
 	return &requestValidator{Handler: writes(), joinLimit: joinLimit}
 }
 
-// undecidedOf and undecidedWith index the requests that nobody has decided on by who made them, and with what.
+// undecidedOf and undecidedWith index undecided requests by their requester and by its credential.
 const (
 	undecidedOf   = "undecided-of"
 	undecidedWith = "undecided-with"
@@ -87,7 +87,7 @@ func (p *requestValidator) Validate(_ context.Context, request admission.Attribu
 	return rules.ValidateRequestCount(sender, undecided, p.joinLimit)
 }
 
-// undecided is how many requests of somebody wait, as far as the cache knows.
+// undecided returns how many undecided requests a sender has, according to the cache.
 func (p *requestValidator) undecided(sender rules.Sender) (rules.Waiting, error) {
 	if p.requests == nil {
 		return rules.Waiting{}, nil

@@ -33,7 +33,7 @@ func TestConfigurationsComeFirst(t *testing.T) {
 			{"another condition", strategy, `{}`, `{conditions: [` + other + `]}`, false},
 			{"what it supports", strategy, `{}`, `{supportedConfigs: [{group: g, resource: r}], namespace: ns}`, false},
 			{"one that has been registered before", strategy, `{conditions: [` + refused + `]}`, `{conditions: [` + registered + `]}`, false},
-			{"one that somebody has made", hand, `{}`, `{conditions: [` + registered + `]}`, false},
+			{"one that a user has made", hand, `{}`, `{conditions: [` + registered + `]}`, false},
 		} {
 			t.Run(version+"/"+test.name, func(t *testing.T) {
 				t.Parallel()

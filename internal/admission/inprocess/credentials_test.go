@@ -17,7 +17,7 @@ func bindingServer(who *user.DefaultInfo) *server {
 	return s
 }
 
-// Certificates hold for the ManagedCluster that they were issued for: the hub writes down since when when somebody creates it, or cuts it
+// Certificates hold for the ManagedCluster that they were issued for: the hub writes down since when when a user creates it, or cuts it
 // off, and an administrator who restores it says so.
 func TestCredentialsAreBoundToTheCluster(t *testing.T) {
 	t.Parallel()

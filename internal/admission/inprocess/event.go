@@ -19,18 +19,19 @@ import (
 )
 
 const (
-	// eventRate is how many events a second the hub takes of a cluster for long, eventBurst how many at once. They stay for an hour.
+	// eventRate is how many events per second the hub accepts from a cluster over a long time, and eventBurst how many at once. Events
+	// are stored for an hour.
 	eventRate  = 1
 	eventBurst = 200
-	// eventClusters is of how many clusters it is remembered what they sent last; whose that is not begins anew.
+	// eventClusters is how many clusters have a limiter. The limiter of a cluster beyond that is forgotten and starts again.
 	eventClusters = 10000
 )
 
-// eventResources are two ways to the same objects.
+// eventResources are the two resources of the same objects.
 var eventResources = []schema.GroupResource{corev1.Resource("events"), eventsv1.Resource("events")}
 
-// eventLimiter keeps agents from filling the storage of the hub with events. Whoever records events drops those that are refused. It needs
-// memory of what came before, so it is no webhook.
+// eventLimiter keeps agents from filling the storage of the hub with events. Event recorders drop events that are refused. It needs a
+// memory of previous requests, so it is not a webhook.
 type eventLimiter struct {
 	*admission.Handler
 	clock    clock.PassiveClock
@@ -65,7 +66,7 @@ func (p *eventLimiter) Validate(_ context.Context, request admission.Attributes,
 	return nil
 }
 
-// limiter is that of a cluster. Two requests at once may make two of the first; one is kept.
+// limiter returns the limiter of a cluster. Of two that are created at the same time, one is kept.
 func (p *eventLimiter) limiter(cluster string) flowcontrol.PassiveRateLimiter {
 	if found, ok := p.limiters.Get(cluster); ok {
 		return found.(flowcontrol.PassiveRateLimiter) //nolint:forcetypeassert // Nothing else is put there.

@@ -41,7 +41,7 @@ func TestWhoJoinsAsksForNoMore(t *testing.T) {
 			"metadata.labels"},
 		{name: "label", more: "metadata: {name: c1, labels: {env: prod}}", refused: joins + "metadata.labels"},
 		{name: "annotation", more: "metadata: {name: c1, annotations: {a: b}}", refused: joins + "metadata.annotations[a]"},
-		{name: "somebody else's name", more: "metadata: {name: c1, annotations: {capstan.io/requested-by: admin}}", refused: joins +
+		{name: "another user's name", more: "metadata: {name: c1, annotations: {capstan.io/requested-by: admin}}", refused: joins +
 			"metadata.annotations[capstan.io/requested-by]"},
 		{name: "finalizer", more: "metadata: {name: c1, finalizers: [a.io/b]}", refused: joins + "metadata.finalizers"},
 		{name: "owner", more: "metadata: {name: c1, ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: a, uid: b}]}", refused: joins +

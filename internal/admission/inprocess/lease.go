@@ -14,7 +14,7 @@ import (
 
 var leases = coordinationv1.Resource("leases")
 
-// leaseValidator bounds the Leases by which agents say that they are there.
+// leaseValidator bounds the size of Leases of agents.
 type leaseValidator struct{ *admission.Handler }
 
 var _ admission.ValidationInterface = (*leaseValidator)(nil)

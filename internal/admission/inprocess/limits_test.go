@@ -80,10 +80,10 @@ func TestSizes(t *testing.T) {
 		{name: "request of an agent", who: agentOfC1, object: request(t, 8<<10)},
 		{name: "large request of an agent", who: agentOfC1, object: request(t, 250_000), refused: requestTooLarge},
 		{name: "large request of a joiner", who: joiner, object: request(t, 250_000), refused: requestTooLarge},
-		{name: "large request of somebody else", who: sender, object: request(t, 250_000)},
+		{name: "large request of another", who: sender, object: request(t, 250_000)},
 		{name: "client configs of a joiner", who: joiner, object: configs(32 << 10)},
 		{name: "large client configs of a joiner", who: joiner, object: configs(1 << 20), refused: configsTooLarge},
-		{name: "large client configs of somebody else", who: sender, object: configs(1 << 20)},
+		{name: "large client configs of another", who: sender, object: configs(1 << 20)},
 		{name: "client configs of an agent", who: agentOfC1, object: configs(32 << 10), old: configs(16)},
 		{name: "large client configs of an agent", who: agentOfC1, object: configs(1 << 20), old: configs(16), refused: configsTooLarge},
 		{name: "client configs that others made large", who: agentOfC1, object: configs(1 << 20), old: configs(1 << 20)},
@@ -101,7 +101,7 @@ func TestSizes(t *testing.T) {
 		{name: "large Lease of an agent", who: agentOfC1, object: lease(1 << 20), old: lease(1), refused: leaseTooLarge},
 		{name: "large Lease of an add-on", who: addOnOfC1, object: lease(1 << 20), refused: leaseTooLarge},
 		{name: "large Lease of an add-on with a token", who: tokenOfC1, object: lease(1 << 20), refused: leaseTooLarge},
-		{name: "large Lease of somebody else", who: sender, object: lease(1 << 20), old: lease(1)},
+		{name: "large Lease of another", who: sender, object: lease(1 << 20), old: lease(1)},
 		{name: "large Lease of another cluster", who: agentOfC2, object: lease(1 << 20), old: lease(1)},
 		{name: "Lease that others made large", who: agentOfC1, object: lease(1 << 20), old: lease(1 << 20)},
 		{name: "status of an add-on", who: agentOfC1, object: addOn(32 << 10), old: addOn(1), subresource: "status"},
@@ -119,7 +119,7 @@ func TestSizes(t *testing.T) {
 			old: work(1, 1, ""), subresource: "status"},
 		{name: "large status of a work that asks for what is known well", who: agentOfC1,
 			object: work(1, 1<<20, "{feedbackRules: [{type: WellKnownStatus}]}"), old: work(1, 1, ""), subresource: "status", refused: workTooLarge},
-		{name: "large status of a work by somebody else", who: sender, object: work(1, 1<<20, ""), old: work(1, 1, ""), subresource: "status"},
+		{name: "large status of a work by another", who: sender, object: work(1, 1<<20, ""), old: work(1, 1, ""), subresource: "status"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -157,7 +157,7 @@ type counting interface {
 	SetExternalKubeInformerFactory(factory informers.SharedInformerFactory)
 }
 
-// One credential has no more undecided certificate requests than it may; those of others, and those that somebody decided on, do not count.
+// One credential has no more undecided certificate requests than it may; those of others, and those that a user decided on, do not count.
 func TestUndecidedRequests(t *testing.T) {
 	t.Parallel()
 	joiner := newcomers["bootstrap token"]
@@ -173,7 +173,7 @@ func TestUndecidedRequests(t *testing.T) {
 		{name: "joiner beside others", who: joiner, waiting: 5, ofOthers: true},
 		{name: "agent", who: agentOfC1, waiting: 199},
 		{name: "agent with many", who: agentOfC1, waiting: 200, refused: true},
-		{name: "somebody else", who: sender, waiting: 300},
+		{name: "another user", who: sender, waiting: 300},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

@@ -45,13 +45,13 @@ func (p *clusterMutator) Admit(_ context.Context, request admission.Attributes, 
 	}
 	cluster, old, err := decodeBoth[clusterv1.ManagedCluster](request)
 	if err != nil {
-		// The schema, which the server checks later, says better what is wrong; and whatever it lets through comes to
-		// the validating plugin, which refuses what it cannot read.
-		return nil
+		// The schema, which the server checks later, reports better what is wrong, and the validating plugin refuses what the schema
+		// accepts and it cannot read.
+		return nil //nolint:nilerr // another check reports it
 	}
 	before := cluster.DeepCopy()
 	options := rules.MutateOptions{Now: p.clock.Now(), DefaultClusterSet: p.defaultClusterSet, BindCredentials: p.bindCredentials}
-	// When the server asks again, because a webhook changed the object, it is not the sender's any more.
+	// On a reinvocation, after a webhook has changed the object, it is no longer what the sender sent.
 	if who := request.GetUserInfo(); !request.GetReinvocationContext().IsReinvoke() {
 		if fleet.IsJoining(who.GetName(), who.GetGroups()) {
 			options.Requester, options.Credential = who.GetName(), credentialOf(who.GetExtra())
@@ -64,7 +64,7 @@ func (p *clusterMutator) Admit(_ context.Context, request admission.Attributes, 
 	return writeMutation(request.GetObject(), before, cluster)
 }
 
-// writeMutation brings what the rules changed into the object of the request and leaves all else there as it came.
+// writeMutation applies the changes of the rules to the object of the request, and leaves everything else as it was sent.
 func writeMutation(target runtime.Object, before, after *clusterv1.ManagedCluster) error {
 	object, ok := target.(*unstructured.Unstructured)
 	if !ok {
@@ -120,12 +120,12 @@ func newClusterValidator(joinLimit int) *clusterValidator {
 	return &clusterValidator{Handler: writes(), joinLimit: joinLimit}
 }
 
-// SetDynamicClient is called by a server that lets the plugin count the clusters that wait to be accepted, as a standalone hub does.
+// SetDynamicClient is called by a server that lets the plugin count pending clusters, as a standalone hub does.
 func (p *clusterValidator) SetDynamicClient(client dynamic.Interface) {
 	p.pending.client = client
 }
 
-// SetDrainedNotification is called by the server: what is closed then ends the count.
+// SetDrainedNotification is called by the server. The count ends when stopped is closed.
 func (p *clusterValidator) SetDrainedNotification(stopped <-chan struct{}) {
 	p.pending.stopped = stopped
 }
@@ -176,8 +176,8 @@ func validateStatus(request admission.Attributes, sender rules.Sender) error {
 	return rules.ValidateManagedClusterStatus(cluster, old, sender)
 }
 
-// namespace reads the namespace itself and not a cache: acceptance is rare, and the moment at which a namespace starts
-// to terminate is the one that matters.
+// namespace reads the namespace from the API server and not from a cache: acceptance is rare, and what matters is whether the namespace
+// has just begun to terminate.
 func (p *clusterValidator) namespace(ctx context.Context, name string) (*corev1.Namespace, error) {
 	return p.client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 }

@@ -71,7 +71,7 @@ func (p *workValidator) Validate(ctx context.Context, request admission.Attribut
 	return rules.ValidateManifestWork(ctx, work, old, p.sender(request.GetUserInfo()), p.options)
 }
 
-// validateAgentWrites is about what an agent changes beside the spec, of a work that there is.
+// validateAgentWrites checks what an agent changes of an existing work, apart from the spec.
 func validateAgentWrites(request admission.Attributes) error {
 	work, ok := request.GetObject().(*unstructured.Unstructured)
 	old, updated := request.GetOldObject().(*unstructured.Unstructured)
@@ -88,7 +88,7 @@ func validateAgentWrites(request admission.Attributes) error {
 	return nil
 }
 
-// cluster reads a ManagedCluster: there is one read from the API server's cache for each work that is created.
+// cluster reads a ManagedCluster, from the API server's cache, once for each work that is created.
 func (p *workValidator) cluster(ctx context.Context, name string, options metav1.GetOptions) (*clusterv1.ManagedCluster, error) {
 	raw, err := p.client.CoreV1().RESTClient().Get().AbsPath("/apis", clusterv1.GroupVersion.Group, clusterv1.GroupVersion.Version,
 		managedClusters.Resource, name).
@@ -103,8 +103,8 @@ func (p *workValidator) cluster(ctx context.Context, name string, options metav1
 	return cluster, nil
 }
 
-// keepsSpec says whether an update leaves the spec alone, as adding labels and finalizers does. The rules would let it
-// pass; this saves decoding what may be a megabyte, twice.
+// keepsSpec tells whether an update leaves the spec alone, as changes of labels and finalizers do. The rules would accept it, too; this
+// saves decoding up to a megabyte twice.
 func keepsSpec(request admission.Attributes) bool {
 	if request.GetOperation() != admission.Update {
 		return false
@@ -114,7 +114,7 @@ func keepsSpec(request admission.Attributes) bool {
 	return ok && oldOK && reflect.DeepEqual(object.Object["spec"], old.Object["spec"])
 }
 
-// keepsAnnotations says whether an update leaves the annotations alone.
+// keepsAnnotations tells whether an update leaves the annotations alone.
 func keepsAnnotations(request admission.Attributes) bool {
 	object, ok := request.GetObject().(*unstructured.Unstructured)
 	old, oldOK := request.GetOldObject().(*unstructured.Unstructured)

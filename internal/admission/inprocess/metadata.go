@@ -11,8 +11,8 @@ import (
 	rules "github.com/capstan-io/capstan/internal/admission"
 )
 
-// metadataLimiter keeps agents, and those who join, from filling the hub through a part of objects that no schema bounds, whatever the
-// kind.
+// metadataLimiter keeps agents and joining agents from filling the hub through the part of objects that no schema bounds, for all
+// kinds.
 type metadataLimiter struct{ *admission.Handler }
 
 var _ admission.ValidationInterface = (*metadataLimiter)(nil)

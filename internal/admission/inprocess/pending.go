@@ -17,8 +17,8 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// pendingClusters counts the ManagedClusters that nobody has accepted by who asked for them. It follows them from the first time that it
-// is asked, and keeps no more of each than that: whoever asks for many is not to cost the more for it.
+// pendingClusters counts the ManagedClusters that are not accepted, by their requester. It watches them from the first count on, and
+// keeps only the labels for counting, so that many pending clusters take little memory.
 type pendingClusters struct {
 	client  dynamic.Interface
 	stopped <-chan struct{}
@@ -27,7 +27,7 @@ type pendingClusters struct {
 	informer cache.SharedIndexInformer
 }
 
-// byRequester and byCredential index clusters by the labels that say who asked for them, and with what, which acceptance takes off.
+// byRequester and byCredential index clusters by the labels of their requester and its credential, which are removed on acceptance.
 const (
 	byRequester  = "requester"
 	byCredential = "credential"
@@ -36,7 +36,7 @@ const (
 // syncTimeout is how long the first count may take.
 const syncTimeout = 10 * time.Second
 
-// count is how many somebody has asked for, as far as the cache knows.
+// count returns how many pending clusters a sender has requested, according to the cache.
 func (p *pendingClusters) count(ctx context.Context, sender rules.Sender) (rules.Waiting, error) {
 	p.begin.Do(p.follow)
 	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
@@ -48,7 +48,7 @@ func (p *pendingClusters) count(ctx context.Context, sender rules.Sender) (rules
 		fleet.RequesterLabel(sender.Credential))
 }
 
-// count looks up how many objects are of a user, and of a credential.
+// count returns how many objects the indexes have for a user and for a credential.
 func count(in cache.Indexer, byUser, user, byCredential, credential string) (rules.Waiting, error) {
 	ofUser, err := in.IndexKeys(byUser, user)
 	ofCredential, errOfCredential := in.IndexKeys(byCredential, credential)
@@ -74,7 +74,7 @@ func (p *pendingClusters) follow() {
 	go p.informer.Run(p.stopped)
 }
 
-// requesterOnly keeps what clusters are counted by.
+// requesterOnly strips clusters down to the labels by which they are counted.
 func requesterOnly(object any) (any, error) {
 	cluster, ok := object.(*unstructured.Unstructured)
 	if !ok {

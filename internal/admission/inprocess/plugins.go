@@ -28,24 +28,23 @@ const (
 	AgentMetadataLimiting              = "AgentMetadataLimiting"
 )
 
-// Options configures the plugins. Start from DefaultOptions.
+// Options configure the plugins. Start from DefaultOptions.
 type Options struct {
-	// Clock tells the time that taints are stamped with.
+	// Clock is the source of the time of taints.
 	Clock clock.PassiveClock
 	// DefaultClusterSet is the feature gate of this name.
 	DefaultClusterSet bool
-	// BindCredentials has certificates hold for the ManagedCluster alone that they were issued for, as a standalone hub can see to.
+	// BindCredentials makes certificates valid only for the ManagedCluster that they were issued for, which a standalone hub enforces.
 	BindCredentials bool
 	// ManifestWork configures the checks of ManifestWorks: the size limit, which is that of templates of
 	// ManifestWorkReplicaSets and of AddOnTemplates, too, and the gate NilExecutorValidating.
 	ManifestWork rules.ManifestWorkOptions
-	// JoinLimit is how many clusters that nobody has accepted, and how many certificate requests that nobody has decided on, one bootstrap
-	// credential may have at a time.
+	// JoinLimit is how many pending clusters, and how many undecided certificate requests, one bootstrap credential may have at a time.
 	JoinLimit int
 }
 
-// DefaultOptions has the real clock, the gates at their defaults (DefaultClusterSet on, NilExecutorValidating off) and
-// the size limit rules.DefaultManifestLimit.
+// DefaultOptions returns options with the system clock, the gates at their defaults (DefaultClusterSet on, NilExecutorValidating off)
+// and the size limit rules.DefaultManifestLimit.
 func DefaultOptions() Options {
 	return Options{
 		Clock:             clock.RealClock{},
@@ -61,8 +60,8 @@ type Plugin struct {
 	Plugin admission.Interface
 }
 
-// Plugins returns new plugins for one API server, all to be enabled. They want its authorizer and a client from the
-// server's plugin initializers.
+// Plugins returns new plugins for one API server. All have to be enabled, and need its authorizer and a client from the server's plugin
+// initializers.
 func Plugins(opts Options) []Plugin {
 	return []Plugin{
 		{ManagedClusterMutating, newClusterMutator(opts)},

@@ -31,7 +31,7 @@ import (
 
 var now = time.Date(2026, 11, 21, 4, 30, 0, 0, time.UTC)
 
-// sender has all that identifies somebody, so that a test notices what is not forwarded.
+// sender has all that identifies a user, so that a test notices what is not forwarded.
 var sender = &user.DefaultInfo{Name: "ann", UID: "7", Groups: []string{"team"}, Extra: map[string][]string{"scope": {"x"}}}
 
 // fakeAuthorizer allows the verbs it lists to sender alone.

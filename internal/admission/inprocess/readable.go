@@ -9,8 +9,8 @@ import (
 	rules "github.com/capstan-io/capstan/internal/admission"
 )
 
-// typeValidator keeps objects out that clients, the hub's own controllers among them, could not read. Unlike the others
-// it looks at the status, too: an agent writes the status of its cluster, and must not be able to stop the whole hub.
+// typeValidator refuses objects that clients, including the hub's own controllers, could not read. Unlike the other plugins it checks
+// the status, too: an agent writes the status of its cluster, and must not be able to stop the whole hub.
 type typeValidator struct{ *admission.Handler }
 
 var _ admission.ValidationInterface = (*typeValidator)(nil)

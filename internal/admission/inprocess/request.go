@@ -19,18 +19,17 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// writes handles the operations that all rules are about; the objects may always be deleted.
+// writes returns a handler of the operations that all rules check. Deletions are always allowed.
 func writes() *admission.Handler {
 	return admission.NewHandler(admission.Create, admission.Update)
 }
 
-// isAbout says whether a request writes objects of this resource, in whatever version; their status and other
-// subresources are not checked.
+// isAbout tells whether a request writes objects of this resource, in any version. The status and other subresources are not checked.
 func isAbout(request admission.Attributes, resource schema.GroupResource) bool {
 	return request.GetSubresource() == "" && request.GetResource().GroupResource() == resource
 }
 
-// asking is a plugin that asks the server's authorizer.
+// asking is a plugin that uses the server's authorizer.
 type asking struct {
 	authorizer authorizer.UnconditionalAuthorizer
 }
@@ -48,7 +47,7 @@ func (p *asking) ValidateInitialization() error {
 	return nil
 }
 
-// identify tells who sent a request, for rules that ask no authorizer.
+// identify returns the sender of a request, for rules that need no authorizer.
 func identify(who user.Info) rules.Sender {
 	return rules.Sender{
 		Name:       who.GetName(),
@@ -60,7 +59,7 @@ func identify(who user.Info) rules.Sender {
 	}
 }
 
-// credentialOf is the ID of the credential that a user has shown, as the API server notes it down; empty for one without.
+// credentialOf returns the ID of a user's credential, as the API server records it; empty for a user without one.
 func credentialOf[V ~[]string](extra map[string]V) string {
 	if ids := extra[user.CredentialIDKey]; len(ids) == 1 {
 		return ids[0]
@@ -91,8 +90,8 @@ func (p *asking) sender(who user.Info) rules.Sender {
 	return sender
 }
 
-// decode reads the object of a request, which the server holds as it came, into one of our types; nil stays nil.
-// Status is left out: a write to the object itself does not store it, so it must not be able to make this fail.
+// decode reads the object of a request, which the server holds as it was sent, into a type of the hub; nil stays nil. It omits the
+// status: a write to the object itself does not store it, so it must not cause an error here.
 func decode[T any](object runtime.Object) (*T, error) {
 	if object == nil {
 		return nil, nil

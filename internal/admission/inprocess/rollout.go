@@ -34,7 +34,7 @@ func newReplicaSetValidator(options rules.ManifestWorkOptions) *replicaSetValida
 
 // Validate is called by the server.
 func (p *replicaSetValidator) Validate(ctx context.Context, request admission.Attributes, _ admission.ObjectInterfaces) error {
-	// Not all of what is checked is in the spec.
+	// Some of what is checked is in annotations.
 	if !isAbout(request, replicaSets) || keepsSpec(request) && keepsAnnotations(request) {
 		return nil
 	}
@@ -57,7 +57,7 @@ func newManagementAddOnValidator() *managementAddOnValidator {
 // Validate is called by the server. The install strategy is the same in every version of the kind, so one type reads
 // them all.
 func (p *managementAddOnValidator) Validate(_ context.Context, request admission.Attributes, _ admission.ObjectInterfaces) error {
-	// Not all of what is checked is in the spec.
+	// Some of what is checked is in annotations.
 	if !isAbout(request, managementAddOns) || keepsSpec(request) && keepsAnnotations(request) {
 		return nil
 	}

@@ -8,8 +8,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// OfClients answers those alone who show a certificate that verify takes, and all others with 401: what a webhook says of an object tells
-// what its user may do. The connection has to have asked for a certificate.
+// OfClients serves only clients with a certificate that verify accepts, and answers all others with 401: the answers of a webhook
+// reveal what users may do. The connection has to have requested a certificate.
 func OfClients(verify x509.VerifyOptionFunc, handler http.Handler) http.Handler {
 	authenticator := x509.NewDynamic(verify, x509.CommonNameUserConversion)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

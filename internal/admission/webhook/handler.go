@@ -1,6 +1,5 @@
-// Package webhook runs the rules of package admission behind HTTPS, for hubs in an existing cluster. It runs the very
-// plugins of the standalone hub, which here ask the API server with a SubjectAccessReview instead of its authorizer: one
-// behaviour, two ways to reach it.
+// Package webhook serves the rules of package admission over HTTPS, for hubs in an existing cluster. It runs the plugins of the
+// standalone hub, which here call the API server with SubjectAccessReviews instead of using its authorizer.
 package webhook
 
 import (
@@ -31,8 +30,8 @@ import (
 	"github.com/capstan-io/capstan/internal/admission/inprocess"
 )
 
-// paths of the plugins: those of contract section 11, and more in their manner for what it has no webhook for. The plugin
-// HubTypeValidating has none of its own: it comes before each of those that validate.
+// paths are the paths of the plugins: those of contract section 11, and similar ones for plugins that it has no webhook for. The plugin
+// HubTypeValidating has no path of its own: it runs before each of the validating ones.
 var paths = map[string]string{
 	inprocess.ManagedClusterMutating:             "/mutate-cluster-open-cluster-management-io-v1-managedcluster",
 	inprocess.ManagedClusterValidating:           "/validate-cluster-open-cluster-management-io-v1-managedcluster",
@@ -80,7 +79,7 @@ func Handlers(client kubernetes.Interface, o inprocess.Options) (map[string]http
 	return handlers, nil
 }
 
-// newReviewer asks the API server each time: what somebody may do can change at any moment.
+// newReviewer returns an authorizer that calls the API server each time: permissions can change at any moment.
 func newReviewer(client kubernetes.Interface) (authorizer.UnconditionalAuthorizer, error) {
 	const noCache = 0
 	access, err := reviewer.NewFromInterface(client.AuthorizationV1(), noCache, noCache, wait.Backoff{Steps: 1}, authorizer.DecisionDeny,
@@ -91,7 +90,7 @@ func newReviewer(client kubernetes.Interface) (authorizer.UnconditionalAuthorize
 	return access, nil
 }
 
-// mutator serves a plugin that changes objects.
+// mutator serves a mutating plugin.
 type mutator struct{ plugin admission.MutationInterface }
 
 // Handle implements controller-runtime's admission.Handler.
@@ -113,7 +112,7 @@ func (m mutator) Handle(ctx context.Context, request ctrladmission.Request) ctrl
 	return ctrladmission.PatchResponseFromRaw(request.Object.Raw, changed)
 }
 
-// validator serves plugins that judge objects.
+// validator serves validating plugins.
 type validator []admission.Interface
 
 // Handle implements controller-runtime's admission.Handler.
@@ -134,7 +133,7 @@ func (v validator) Handle(ctx context.Context, request ctrladmission.Request) ct
 	return ctrladmission.Allowed("")
 }
 
-// denied passes the status on as the rule wrote it.
+// denied returns the status of a rule unchanged.
 func denied(err error) ctrladmission.Response {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
@@ -158,7 +157,7 @@ func attributesOf(r ctrladmission.Request) (admission.Attributes, error) {
 		userOf(r.UserInfo)), nil
 }
 
-// decode returns nil for no object.
+// decode returns nil if there is no object.
 func decode(raw runtime.RawExtension) (runtime.Object, error) {
 	if len(raw.Raw) == 0 {
 		return nil, nil

@@ -1,4 +1,4 @@
-// Package acceptance tells what the hub has decided about a cluster: nothing yet, to accept it, or to deny it.
+// Package acceptance tells what the hub has decided about a cluster: nothing yet, that it is accepted, or that it is denied.
 package acceptance
 
 import (
@@ -11,8 +11,8 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// Accepted tells whether a cluster is accepted and has got what belongs to that: its namespace, and the rights of its agent. That the hub
-// could not see to these once more changes nothing.
+// Accepted tells whether a cluster is accepted and has its namespace and the rights of its agent. A later failure of the hub to update
+// these changes nothing.
 func Accepted(cluster *clusterv1.ManagedCluster) bool {
 	if !cluster.Spec.HubAcceptsClient || fleet.ReservedClusterName(cluster.Name) {
 		return false
@@ -21,21 +21,21 @@ func Accepted(cluster *clusterv1.ManagedCluster) bool {
 	return condition != nil && (condition.Status == metav1.ConditionTrue || condition.Reason == fleet.ReasonHubClusterAdminAcceptFail)
 }
 
-// Denied tells whether a cluster is not accepted and somebody has decided that. The hub puts its finalizer on a cluster before it gives
-// its agent any right, and sets the condition after: one of them is there, whatever happens in between.
+// Denied tells whether a cluster is not accepted because of a decision. The hub sets its finalizer on a cluster before it gives its
+// agent any right, and the condition after that, so at least one of them exists, whatever happens in between.
 func Denied(cluster *clusterv1.ManagedCluster) bool {
 	decided := meta.FindStatusCondition(cluster.Status.Conditions, fleet.ConditionHubAccepted) != nil ||
 		slices.Contains(cluster.Finalizers, fleet.FinalizerManagedCluster)
 	return decided && !cluster.Spec.HubAcceptsClient
 }
 
-// CutOff tells whether a cluster is denied with nothing left to its agent and its add-ons. A cluster that is accepted again is not, even
-// where whoever accepts it leaves the label.
+// CutOff tells whether a cluster is denied with no rights left to its agent and its add-ons. A cluster that is accepted again is not
+// cut off, even while it has the label.
 func CutOff(cluster *clusterv1.ManagedCluster) bool {
 	return cluster.Labels[fleet.LabelCutOff] == fleet.LabelTrue && !cluster.Spec.HubAcceptsClient
 }
 
-// ActedOn tells whether the hub brings anything new to a cluster by itself: it is accepted, and is to stay.
+// ActedOn tells whether the hub creates anything new for a cluster by itself: it is accepted and not being deleted.
 func ActedOn(cluster *clusterv1.ManagedCluster) bool {
 	return Accepted(cluster) && cluster.DeletionTimestamp.IsZero()
 }

@@ -34,7 +34,7 @@ func TestStanding(t *testing.T) {
 		"denied":                              {condition: metav1.ConditionFalse, denied: true},
 		"denied before the first condition":   {finalizers: []string{finalizer}, denied: true},
 		"cut off":                             {condition: metav1.ConditionFalse, cutOff: "true", denied: true, cut: true},
-		"cut off before anybody accepted it":  {cutOff: "true", cut: true},
+		"cut off before it was ever accepted": {cutOff: "true", cut: true},
 		"cut off once, and accepted again":    {accepts: true, condition: metav1.ConditionTrue, cutOff: "true", accepted: true, actedOn: true},
 	} {
 		t.Run(name, func(t *testing.T) {

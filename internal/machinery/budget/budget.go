@@ -1,11 +1,11 @@
-// Package budget bounds what it takes to compile and to run what users and agents write: expressions, paths, patches, templates,
-// selectors. Whoever may write one object must not be able to take the processor or the memory of the hub or of an agent with it.
+// Package budget bounds the cost of compiling and running what users and agents write: expressions, paths, patches, templates,
+// selectors. A user who may write one object must not be able to exhaust the processor or the memory of the hub or of an agent with it.
 //
-// A bound is far above honest use, and holds in two places: admission refuses what goes beyond it, with the field, the value and the
-// bound; and what interprets the input keeps to it by itself, for objects that were stored before there was the bound, or by a hub
-// without admission. There the failure becomes the condition that the contract has for input that cannot be used.
+// A bound is far above honest use, and is enforced in two places. Admission refuses what exceeds it, with the field, the value and the
+// bound. The interpreter of the input enforces it, too, for objects that were stored before the bound existed, or by a hub without
+// admission; its failure becomes the condition that the contract has for input that cannot be used.
 //
-// Bounds are on lengths, counts, and steps that are counted, so that the same input always has the same result. Time is a last resort.
+// Bounds are on lengths, counts, and counted steps, so that the same input always has the same result. Time is a last resort.
 //
 //	budget             counts and sizes, label selectors, regular expressions, YAML
 //	budget/celbudget   CEL
@@ -18,7 +18,7 @@ import (
 	"fmt"
 )
 
-// Exceeded is the error of what goes beyond a bound.
+// Exceeded is the error for input that exceeds a bound.
 type Exceeded struct {
 	// What there is too much of, as the beginning of a sentence, such as "the patch has 20000 operations".
 	What string
@@ -29,7 +29,7 @@ type Exceeded struct {
 // Error names what there is too much of, and the bound.
 func (e *Exceeded) Error() string { return e.What + "; the limit is " + e.Limit }
 
-// Is tells whether an error is, or wraps, one of what goes beyond a bound.
+// Is tells whether an error is, or wraps, an Exceeded.
 func Is(err error) bool {
 	var exceeded *Exceeded
 	return errors.As(err, &exceeded)
@@ -65,10 +65,11 @@ type Meter struct {
 	left, limit int
 }
 
-// NewMeter returns a meter of so many steps. What takes them is the beginning of a sentence, such as "the overrides take more steps".
+// NewMeter returns a meter of so many steps. what is the beginning of a sentence for the error, such as "the overrides take more
+// steps".
 func NewMeter(what string, limit int) *Meter { return &Meter{what: what, left: limit, limit: limit} }
 
-// Spend takes steps, and fails when there are none left, then and from then on.
+// Spend takes steps. It fails when there are none left, now and from then on.
 func (m *Meter) Spend(steps int) error {
 	if steps > m.left {
 		m.left = 0
@@ -81,9 +82,9 @@ func (m *Meter) Spend(steps int) error {
 // Spent is how many steps were taken.
 func (m *Meter) Spent() int { return m.limit - m.left }
 
-// minResult is what a template may become in any case: as much as fits into one object.
+// minResult is what the result of a template may always have: as much as fits into one object.
 const minResult = 1 << 20
 
-// Result is how many bytes may become of a template of so many bytes, with all that is put into it. Template and result are objects that
-// have to be stored, so that an honest result is hardly larger than an honest template.
+// Result returns how many bytes the result of a template of so many bytes may have, including everything that is substituted. Template
+// and result are objects that have to be stored, so an honest result is hardly larger than an honest template.
 func Result(template int) int { return max(minResult, 2*template) }

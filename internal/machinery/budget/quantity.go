@@ -16,9 +16,9 @@ const (
 	mostQuantityBytes = 64
 )
 
-// Quantity fails if a text is a resource quantity, such as 1e1000000000, whose exponent is larger than any that people write. What is no
-// quantity it leaves to whoever parses it. It is to be asked before a quantity is parsed, and so before an object is read into a type that
-// has some. The CRDs have the same bounds, from tools/crd-quantities.sed.
+// Quantity fails if a text is a resource quantity, such as 1e1000000000, with a larger exponent than users need. It ignores texts that
+// are no quantities, which fail where they are parsed. Call it before a quantity is parsed, and so before an object is read into a type
+// with quantities. The CRDs have the same bounds, from tools/crd-quantities.sed.
 func Quantity(quantity string) error {
 	if err := Length("a quantity", len(quantity), mostQuantityBytes); err != nil {
 		return err

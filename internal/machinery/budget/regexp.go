@@ -15,8 +15,8 @@ const (
 	patternSteps  = 1 << 24 // parts by bytes of the text
 )
 
-// Regexp fails if a regular expression is longer than any that people write, or repeats more. What is no regular expression it leaves to
-// whoever compiles it.
+// Regexp fails if a regular expression is longer, or repeats more, than users need. It ignores texts that are no regular expressions,
+// which fail where they are compiled.
 func Regexp(pattern string) error {
 	if err := Length("a regular expression", len(pattern), patternLength); err != nil {
 		return err
@@ -28,7 +28,7 @@ func Regexp(pattern string) error {
 	return nil
 }
 
-// Match fails if to match a text of so many bytes with a regular expression of so many parts would take too long.
+// Match fails if matching a text of so many bytes with a regular expression of so many parts would take too long.
 func Match(parts, text int) error {
 	if parts*max(text, 1) <= patternSteps {
 		return nil
@@ -37,7 +37,8 @@ func Match(parts, text int) error {
 		Limit: fmt.Sprintf("%d, one multiplied by the other", patternSteps)}
 }
 
-// RegexpParts is about how many instructions become of a regular expression. Of more than there may be, it tells only that.
+// RegexpParts returns about how many instructions a regular expression has. Above the bound, it returns only some number above the
+// bound.
 func RegexpParts(pattern string) int {
 	parsed, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {

@@ -11,7 +11,7 @@ const (
 	Values       = 20_000
 )
 
-// Selectors fails if selectors have more requirements together, or more values in them, than any that people write.
+// Selectors fails if selectors have more requirements together, or more values in them, than users need.
 func Selectors(selectors ...*metav1.LabelSelector) error {
 	requirements, values := 0, 0
 	for _, selector := range selectors {

@@ -6,8 +6,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// YAML fails if a document with its aliases written out would have more bytes than Result allows, or is nested deeper than anything that
-// people write. A few bytes of aliases may stand for gigabytes. What is no YAML it leaves to whoever reads it.
+// YAML fails if a document with its aliases expanded would have more bytes than Result allows, or is nested deeper than users need. A
+// few bytes of aliases may stand for gigabytes. It ignores texts that are no YAML, which fail where they are read.
 func YAML(text []byte) error {
 	var root yaml.Node
 	if err := yaml.Unmarshal(text, &root); err != nil {

@@ -24,8 +24,8 @@ const (
 	// AnnotationCleanupPriority orders the deletion of objects in the namespace of a deleted cluster: 0 to 100,
 	// lower first. Missing or invalid counts as 0.
 	AnnotationCleanupPriority = "open-cluster-management.io/cleanup-priority"
-	// AnnotationDeletionTimeout on a ManagedCluster is how long its deletion waits for an agent that is not heard of, such
-	// as 10m, and then goes on without it. It is an extension; without it, the hub has its own timeout.
+	// AnnotationDeletionTimeout on a ManagedCluster is how long its deletion waits for an agent without heartbeats, such as 10m, before
+	// it continues without the agent. It is an extension; without it, the hub uses its own timeout.
 	AnnotationDeletionTimeout = "capstan.io/deletion-timeout"
 	// AnnotationCAPICluster on a ManagedCluster is the Cluster API cluster it stands for, as namespace/name.
 	AnnotationCAPICluster = "cluster.x-k8s.io/cluster"

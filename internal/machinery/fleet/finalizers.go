@@ -1,6 +1,6 @@
 package fleet
 
-// Finalizers. Each is removed by whoever set it once its duty is done.
+// Finalizers. Each is removed by the component that set it, once its purpose is fulfilled.
 const (
 	// FinalizerManagedCluster on a ManagedCluster holds it until the access of its agent is removed.
 	FinalizerManagedCluster = "cluster.open-cluster-management.io/api-resource-cleanup"

@@ -24,8 +24,7 @@ const (
 	SignerGRPC = "open-cluster-management.io/grpc"
 )
 
-// IsReservedSigner tells whether the certificates of a signer mean something to Kubernetes or to the hub, so that nobody else may
-// have them signed.
+// IsReservedSigner tells whether Kubernetes or the hub trusts the certificates of a signer, so that add-ons may not have them signed.
 func IsReservedSigner(signer string) bool {
 	domain, _, _ := strings.Cut(signer, "/")
 	return signer == SignerGRPC || domain == "kubernetes.io" || strings.HasSuffix(domain, ".kubernetes.io") ||
@@ -102,8 +101,7 @@ func AWSClusterGroup(cluster string) string {
 	return awsGroupPrefix + cluster
 }
 
-// AgentClusters are the clusters as whose agent somebody in these groups acts on the hub: one for an agent, none for anybody
-// else.
+// AgentClusters returns the clusters as whose agent a user in these groups acts on the hub: one for an agent, none for other users.
 func AgentClusters(groups []string) []string {
 	var clusters []string
 	for _, group := range groups {
@@ -119,8 +117,8 @@ func AgentClusters(groups []string) []string {
 	return clusters
 }
 
-// ClustersBehind are the clusters that somebody acts for: as the agent of one, as an add-on on it, or as a service account in its
-// namespace, which is how add-ons with tokens do. Most service accounts of the hub are in namespaces of no cluster.
+// ClustersBehind returns the clusters that a user acts for: as the agent of one, as an add-on on it, or as a service account in its
+// namespace, as add-ons with tokens do. Most service accounts of the hub are in other namespaces.
 func ClustersBehind(user string, groups []string) []string {
 	clusters := AgentClusters(groups)
 	add := func(cluster string) {
@@ -144,15 +142,14 @@ func ClustersBehind(user string, groups []string) []string {
 	return clusters
 }
 
-// IsAgentOn tells whether somebody is an agent with regard to what is in the namespace of a cluster: that of any cluster, an add-on on any,
-// or a service account in this namespace, which is how add-ons with tokens act. Service accounts elsewhere are managers on the hub, as far
-// as can be told by the name.
+// IsAgentOn tells whether a user counts as an agent in the namespace of a cluster: the agent of any cluster, an add-on on any, or a service
+// account in this namespace, as add-ons with tokens use. Service accounts in other namespaces count as managers on the hub.
 func IsAgentOn(cluster, user string, groups []string) bool {
 	return IsAgentIdentity(user) || slices.ContainsFunc(groups, IsAgentIdentity) || len(AgentClusters(groups)) > 0 ||
 		strings.HasPrefix(user, ServiceAccountUser(cluster, ""))
 }
 
-// IsJoining tells whether somebody has a bootstrap credential, with which agents ask to join: a bootstrap token, or a token of
+// IsJoining tells whether a user has a bootstrap credential, with which agents ask to join: a bootstrap token, or a token of
 // ServiceAccountBootstrap or of the account that was used before it.
 func IsJoining(user string, groups []string) bool {
 	return slices.Contains(groups, GroupBootstrap) ||
@@ -170,8 +167,8 @@ func AddOnUser(cluster, addOn, agent string) string {
 	return AddOnGroup(cluster, addOn) + ":agent:" + agent
 }
 
-// TemplateAgent is the name of the agent of an AddOnTemplate in its user name. Charts go by it. What a ManagedClusterAddOn names nobody for
-// is registered under the name of the add-on itself.
+// TemplateAgent returns the name of the agent of an AddOnTemplate in its user name, which charts rely on. A registration of a
+// ManagedClusterAddOn without a subject has the name of the add-on itself.
 func TemplateAgent(addOn string) string {
 	return addOn + "-agent"
 }

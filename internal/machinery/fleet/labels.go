@@ -20,11 +20,11 @@ const (
 	LabelCutOff = "capstan.io/cut-off"
 	// LabelClusterName is the name of the cluster that a CSR, a namespace, a lease or RBAC on the hub is for.
 	LabelClusterName = "open-cluster-management.io/cluster-name"
-	// LabelRequestedBy on a ManagedCluster that somebody with a bootstrap credential created is who that was, as RequesterLabel writes it,
-	// until the cluster is accepted. It is an extension.
+	// LabelRequestedBy on a ManagedCluster that was created with a bootstrap credential is its requester, as RequesterLabel writes it, until
+	// the cluster is accepted. It is an extension.
 	LabelRequestedBy = AnnotationRequestedBy
-	// LabelRequestedWith is there beside LabelRequestedBy where credentials have an ID, as tokens of service accounts do. It is that ID, as
-	// RequesterLabel writes it: of all that one account asks for, what came with the same token.
+	// LabelRequestedWith is set together with LabelRequestedBy where credentials have an ID, as tokens of service accounts do. It is that
+	// ID, as RequesterLabel writes it: of all that one account asks for, what came with the same token.
 	LabelRequestedWith = "capstan.io/requested-with"
 	// LabelAddOnFeaturePrefix and the name of an add-on make the label of a ManagedCluster that tells how the
 	// add-on is doing there; see AddOnFeatureLabel.
@@ -172,8 +172,8 @@ func RequesterLabel(requester string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// LabelValue is a name as the value of a label. One that is longer than a label holds is its beginning, a dash
-// and a hash of it all; whoever looks for it uses this function, too.
+// LabelValue returns a name as the value of a label. For a name that is too long, it is the beginning of the name, a dash and a hash of
+// the whole name. Lookups by the label use this function, too.
 func LabelValue(name string) string {
 	const longest, digits = 63, 16
 	if len(name) <= longest {

@@ -23,7 +23,7 @@ const (
 
 // ManagedClusterSets that every hub has.
 const (
-	// ClusterSetDefault takes in the clusters that nobody put into another exclusive set.
+	// ClusterSetDefault has the clusters that are in no other exclusive set.
 	ClusterSetDefault = "default"
 	// ClusterSetGlobal has all clusters.
 	ClusterSetGlobal = "global"

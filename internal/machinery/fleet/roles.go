@@ -22,15 +22,15 @@ const (
 	GroupRegister = "register.open-cluster-management.io"
 	// ResourceManagedClusters, with SubresourceAccept or SubresourceClientCertificates.
 	ResourceManagedClusters = "managedclusters"
-	// SubresourceAccept is updated by whoever sets spec.hubAcceptsClient of a ManagedCluster to true.
+	// SubresourceAccept needs the verb update to set spec.hubAcceptsClient of a ManagedCluster to true.
 	SubresourceAccept = "accept"
 	// SubresourceClientCertificates is renewed, by VerbRenew, by agents with a certificate.
 	SubresourceClientCertificates = "clientcertificates"
 	// VerbRenew is to renew a client certificate.
 	VerbRenew = "renew"
-	// SubresourceJoin of managedclustersets is created by whoever puts a cluster in or out of a set.
+	// SubresourceJoin of managedclustersets needs the verb create to move a cluster into or out of a set.
 	SubresourceJoin = "join"
-	// SubresourceBind of managedclustersets is created by whoever binds a set to a namespace.
+	// SubresourceBind of managedclustersets needs the verb create to bind a set to a namespace.
 	SubresourceBind = "bind"
 	// VerbExecuteAs on manifestworks is to set the executor of a ManifestWork.
 	VerbExecuteAs = "execute-as"
@@ -69,7 +69,7 @@ func AddOnTokenRole(addOn string) string {
 // BootstrapRules let an agent ask for a certificate and create its ManagedCluster, in a set if it may. Those of
 // ClusterRoleBootstrap have the verbs get, create, list and watch on ManagedClusters. They are narrower than those of the
 // original in what no agent uses to join: of the ConfigMaps only those that say where the hub
-// is and whom to trust can be read, not all of them; and no ManagedCluster can be updated, which would let whoever joins
+// is and whom to trust can be read, not all of them; and no ManagedCluster can be updated, which would let joining agents
 // change the labels and addresses of every other cluster.
 func BootstrapRules(clusterVerbs ...string) []rbacv1.PolicyRule {
 	const clusterGroup = "cluster.open-cluster-management.io"

@@ -10,7 +10,7 @@ import (
 )
 
 // Object writes the changes of o against before, except those of its status, and tells whether there were any. It fails
-// with a conflict if anybody else has changed the object meanwhile.
+// with a conflict if another writer has changed the object meanwhile.
 func Object(ctx context.Context, c client.Client, o, before client.Object) (changed bool, err error) {
 	if equality.Semantic.DeepEqual(o, before) {
 		return false, nil
@@ -22,7 +22,7 @@ func Object(ctx context.Context, c client.Client, o, before client.Object) (chan
 }
 
 // Status writes the changes of o's status against before's, and tells whether there were any. It fails with a conflict if
-// anybody else has changed the object meanwhile.
+// another writer has changed the object meanwhile.
 func Status(ctx context.Context, c client.Client, o, before client.Object) (changed bool, err error) {
 	if equality.Semantic.DeepEqual(o, before) {
 		return false, nil

@@ -96,7 +96,7 @@ func TestDiscoveryOfAKind(t *testing.T) {
 	b.DefinitionChanged("things.example.com")
 	b.meanwhile = func() { b.DefinitionChanged("things.example.com") }
 	if b.ask(t, notServed, things[:2]...) != 2 {
-		t.Error("what was found out of a definition before its change is believed after it")
+		t.Error("what was found out of a definition before its change is used after it")
 	}
 }
 

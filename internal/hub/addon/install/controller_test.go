@@ -163,7 +163,7 @@ func TestInstall(t *testing.T) {
 }
 
 // AM-07: what is installed says at once which configurations it is to have, those of the last placement that selects the cluster; and
-// so it does when somebody else writes its status first.
+// so it does when another writer writes its status first.
 func TestInstalledIsAnnounced(t *testing.T) {
 	t.Parallel()
 	config := func(resource, name string) addonv1beta1.AddOnConfig {
@@ -185,11 +185,11 @@ func TestInstalledIsAnnounced(t *testing.T) {
 		"those of the placement": {defaults: []addonv1beta1.AddOnConfig{config("x", "default")},
 			placement: []addonv1beta1.AddOnConfig{config("x", "one"), config("x", "two")},
 			want:      "x/ns/one@ x/ns/two@ "},
-		"somebody is faster": {defaults: []addonv1beta1.AddOnConfig{config("x", "default")}, want: "x/ns/default@ ",
+		"another writer is faster": {defaults: []addonv1beta1.AddOnConfig{config("x", "default")}, want: "x/ns/default@ ",
 			faster: func(status *addonv1beta1.ManagedClusterAddOnStatus) {
 				status.Conditions = []metav1.Condition{{Type: "RegistrationApplied", Status: metav1.ConditionTrue}}
 			}},
-		"somebody is faster and knows": {defaults: []addonv1beta1.AddOnConfig{config("x", "default")}, want: "x/ns/default@hash ",
+		"another writer is faster and knows": {defaults: []addonv1beta1.AddOnConfig{config("x", "default")}, want: "x/ns/default@hash ",
 			faster: func(status *addonv1beta1.ManagedClusterAddOnStatus) {
 				status.ConfigReferences = []addonv1beta1.ConfigReference{{ConfigGroupResource: config("x", "").ConfigGroupResource,
 					DesiredConfig: &addonv1beta1.ConfigSpecHash{ConfigReferent: config("x", "default").ConfigReferent, SpecHash: "hash"}}}

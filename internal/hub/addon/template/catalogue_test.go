@@ -35,7 +35,7 @@ func TestCatalogue(t *testing.T) {
 		{"default", code, true, true},
 		{"supported", addonv1beta1.ManagedClusterAddOnStatus{}, false, true},
 		{"code", code, false, false},
-		{"code", code, true, false}, // somebody else has it now
+		{"code", code, true, false}, // another user has it now
 		{"code", supports, false, false},
 		{"code", supports, true, true},
 		{"gone", refers, false, true},

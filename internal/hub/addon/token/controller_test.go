@@ -51,7 +51,7 @@ func TestTokenInfrastructureReady(t *testing.T) {
 		"made after a failure":       {"token", "False", nil, false, "True", "TokenInfrastructureReady", "(UID: uid1)"},
 		"it cannot be made":          {"token", "", nil, true, "False", "TokenInfrastructureApplyFailed", "no luck"},
 		"it cannot be made any more": {"token", "True", nil, true, "False", "TokenInfrastructureApplyFailed", "no luck"},
-		"it is somebody else's": {"token", "", []client.Object{foreign}, true, "False", "TokenInfrastructureApplyFailed",
+		"it is another's": {"token", "", []client.Object{foreign}, true, "False", "TokenInfrastructureApplyFailed",
 			"c1/hello-agent is there already"},
 		"with certificates":           {"csr", "", nil, false, "", "", ""},
 		"with certificates after all": {"csr", "True", nil, false, "", "", ""},

@@ -68,9 +68,9 @@ func TestHubAccepted(t *testing.T) {
 		"denied": {false, isTrue, nil, isFalse, "HubClusterAdminDenied", "Denied", "Normal ManagedClusterDenied"},
 		"denied, which fails": {false, isTrue, noLuck, isFalse, "Error",
 			"is denied; the hub could not take its rights away and tries again: ", ""},
-		"denied, when acceptance had failed": {false, isFalse, nil, isFalse, "HubClusterAdminDenied", "Denied", "Normal ManagedClusterDenied"},
-		"accepted, and somebody is faster":   {true, isTrue, raced, isTrue, "Before", "", ""},
-		"denied, and somebody is faster":     {false, isTrue, raced, isTrue, "Before", "", ""},
+		"denied, when acceptance had failed":     {false, isFalse, nil, isFalse, "HubClusterAdminDenied", "Denied", "Normal ManagedClusterDenied"},
+		"accepted, and another writer is faster": {true, isTrue, raced, isTrue, "Before", "", ""},
+		"denied, and another writer is faster":   {false, isTrue, raced, isTrue, "Before", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

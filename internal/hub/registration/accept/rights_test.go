@@ -63,7 +63,7 @@ func readYourWrites(api client.WithWatch) client.Client {
 	})
 }
 
-// strip takes the labels of bindings away, so that the cache has none of them: as if somebody had edited them while no hub
+// strip takes the labels of bindings away, so that the cache has none of them: as if a user had edited them while no hub
 // ran, or as if the cache had not heard of them yet.
 func strip(t *testing.T, api client.Client, bindings ...client.Object) {
 	t.Helper()

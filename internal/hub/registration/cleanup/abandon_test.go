@@ -88,7 +88,7 @@ var (
 )
 
 // RG-44: the namespace of a cluster that is gone without its cleanup is emptied, with a moment for an agent that may still be there. One
-// that has no rights of an agent in it is somebody else's.
+// that has no rights of an agent in it is another's.
 func TestAbandonedNamespace(t *testing.T) {
 	t.Parallel()
 	const ofAgent, ofOthers = "cluster.open-cluster-management.io/manifest-work-cleanup", "example.com/stay"

@@ -22,10 +22,10 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// progressive lets so many clusters begin at once.
-func progressive(placement string, concurrency int, config clusterv1alpha1.RolloutConfig) workv1alpha1.LocalPlacementReference {
+// progressive is the placement p with a rollout that changes so many clusters at once.
+func progressive(concurrency int, config clusterv1alpha1.RolloutConfig) workv1alpha1.LocalPlacementReference {
 	n := intstr.FromInt(concurrency)
-	return workv1alpha1.LocalPlacementReference{Name: placement, RolloutStrategy: clusterv1alpha1.RolloutStrategy{
+	return workv1alpha1.LocalPlacementReference{Name: "p", RolloutStrategy: clusterv1alpha1.RolloutStrategy{
 		Type: clusterv1alpha1.Progressive, Progressive: &clusterv1alpha1.RolloutProgressive{MaxConcurrency: &n, RolloutConfig: config},
 	}}
 }
@@ -115,7 +115,7 @@ func TestWritesAreFew(t *testing.T) {
 	}
 }
 
-// What somebody else makes of a work is put right.
+// A change of a work by another writer is reverted.
 func TestWorksAreRepaired(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, objects(webSet(ref("p")), decided("p", "c1"))...)
@@ -216,7 +216,7 @@ func TestSeveralPlacements(t *testing.T) {
 // MR-04: two at a time, and an agent that says nothing keeps its slot.
 func TestRolloutIsProgressive(t *testing.T) {
 	t.Parallel()
-	h := newHub(t, objects(webSet(progressive("p", 2, clusterv1alpha1.RolloutConfig{})), decided("p", "c1", "c2", "c3", "c4"))...)
+	h := newHub(t, objects(webSet(progressive(2, clusterv1alpha1.RolloutConfig{})), decided("p", "c1", "c2", "c3", "c4"))...)
 	h.reconcile(t)
 	h.expectClusters(t, "c1", "c2")
 	h.report(t, []string{"c1"}, "Applied", "True", "Progressing", "False")
@@ -280,12 +280,12 @@ func TestRolledOutIsSuccess(t *testing.T) {
 		"All, one failed": {strategy: clusterv1alpha1.RolloutStrategy{Type: clusterv1alpha1.All}, reports: [2]string{sick, well},
 			status: metav1.ConditionFalse,
 			text:   "no more clusters begin: 1 of 2 clusters successful, 1 failed; repair the failed clusters (c1), or roll out another change"},
-		"Progressive, as many failed as tolerated": {strategy: progressive("p", 2,
+		"Progressive, as many failed as tolerated": {strategy: progressive(2,
 			clusterv1alpha1.RolloutConfig{MaxFailures: &half}).RolloutStrategy,
 			reports: [2]string{sick, well}, status: metav1.ConditionFalse, text: "1 of 2 clusters successful, 1 failed"},
-		"Progressive, all failed": {strategy: progressive("p", 2, clusterv1alpha1.RolloutConfig{MaxFailures: &all}).RolloutStrategy,
+		"Progressive, all failed": {strategy: progressive(2, clusterv1alpha1.RolloutConfig{MaxFailures: &all}).RolloutStrategy,
 			reports: [2]string{sick, sick}, status: metav1.ConditionFalse, text: "0 of 2 clusters successful, 2 failed"},
-		"Progressive, more failed than tolerated": {strategy: progressive("p", 2, clusterv1alpha1.RolloutConfig{}).RolloutStrategy,
+		"Progressive, more failed than tolerated": {strategy: progressive(2, clusterv1alpha1.RolloutConfig{}).RolloutStrategy,
 			reports: [2]string{sick, well}, status: metav1.ConditionFalse, text: "stopped: 1 failure"},
 		"per group, one failed": {strategy: clusterv1alpha1.RolloutStrategy{Type: clusterv1alpha1.ProgressivePerGroup,
 			ProgressivePerGroup: &clusterv1alpha1.RolloutProgressivePerGroup{RolloutConfig: clusterv1alpha1.RolloutConfig{MaxFailures: &half}}},
@@ -294,7 +294,7 @@ func TestRolledOutIsSuccess(t *testing.T) {
 			All: &clusterv1alpha1.RolloutAll{RolloutConfig: clusterv1alpha1.RolloutConfig{ProgressDeadline: "5m"}}},
 			reports: [2]string{"", well}, after: 5 * time.Minute, status: metav1.ConditionFalse,
 			text: "1 of 2 clusters successful, 1 timed out; repair the failed clusters (c1)"},
-		"soaking": {strategy: progressive("p", 2, clusterv1alpha1.RolloutConfig{MinSuccessTime: "1h"}).RolloutStrategy,
+		"soaking": {strategy: progressive(2, clusterv1alpha1.RolloutConfig{MinSuccessTime: "1h"}).RolloutStrategy,
 			reports: [2]string{well, well}, status: metav1.ConditionFalse, text: "2 soaking"},
 		"passed over": {strategy: clusterv1alpha1.RolloutStrategy{Type: clusterv1alpha1.All},
 			overrides: "[{set: [{path: x}]}]", status: metav1.ConditionFalse, text: "no more clusters begin: 0 of 2 clusters successful, 2 skipped"},
@@ -329,7 +329,7 @@ func TestRolledOutIsSuccess(t *testing.T) {
 func TestDeadlineOfSilentAgents(t *testing.T) {
 	t.Parallel()
 	one := intstr.FromInt(1)
-	h := newHub(t, objects(webSet(progressive("p", 1, clusterv1alpha1.RolloutConfig{ProgressDeadline: "10m", MaxFailures: &one})),
+	h := newHub(t, objects(webSet(progressive(1, clusterv1alpha1.RolloutConfig{ProgressDeadline: "10m", MaxFailures: &one})),
 		decided("p", "c1", "c2"))...)
 	if wait := h.reconcile(t).RequeueAfter; wait != 10*time.Minute {
 		t.Errorf("comes back after %s", wait)
@@ -351,7 +351,7 @@ func TestDeadlineOfSilentAgents(t *testing.T) {
 // Gap W22: what is made of a number that does not fit is said where people look.
 func TestClampedNumbersAreNoted(t *testing.T) {
 	t.Parallel()
-	h := newHub(t, objects(webSet(progressive("p", 9, clusterv1alpha1.RolloutConfig{})), decided("p", "c1", "c2"))...)
+	h := newHub(t, objects(webSet(progressive(9, clusterv1alpha1.RolloutConfig{})), decided("p", "c1", "c2"))...)
 	h.reconcile(t)
 	message := h.expectCondition(t, "PlacementRolledOut", metav1.ConditionFalse, "Progressing")
 	if !strings.Contains(message, "note: rolloutStrategy.progressive.maxConcurrency: 9 is more than") {

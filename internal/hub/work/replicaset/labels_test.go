@@ -27,7 +27,7 @@ func TestLabelsComeAndGo(t *testing.T) {
 		{"one less", map[string]string{"stage": "prod"}},
 		{"one instead of another", map[string]string{"team": "b"}},
 		{"none", nil},
-		{"one that somebody gave the work", map[string]string{"mine": "no"}},
+		{"one that a user gave the work", map[string]string{"mine": "no"}},
 	} {
 		h.change(t, func(set *workv1alpha1.ManifestWorkReplicaSet) { set.Labels = test.set })
 		h.reconcile(t)

@@ -68,10 +68,10 @@ func newRenderer(text string, template *workv1.ManifestWorkSpec, pass *pass) (*r
 	}
 	overrides, errs := override.Parse(field.NewPath("metadata", "annotations").Key(fleet.AnnotationOverrides), text)
 	if r.invalid = errs.ToAggregate(); r.invalid != nil {
-		return r, nil
+		return r, nil //nolint:nilerr // invalid has it
 	}
 	if r.overrides, r.invalid = override.NewRenderer(overrides, template.Workload.Manifests); r.invalid != nil {
-		return r, nil
+		return r, nil //nolint:nilerr // invalid has it
 	}
 	return r, pass.charge(r.overrides.Cost())
 }

@@ -21,7 +21,7 @@ import (
 // rolledOut is a hub whose set with rollback has version 1 on four clusters.
 func rolledOut(t *testing.T) *hub {
 	t.Helper()
-	set := webSet(progressive("p", 2, clusterv1alpha1.RolloutConfig{}))
+	set := webSet(progressive(2, clusterv1alpha1.RolloutConfig{}))
 	set.Annotations = map[string]string{fleet.AnnotationRollback: "true"}
 	h := newHub(t, objects(set, decided("p", "c1", "c2", "c3", "c4"))...)
 	for range 3 {
@@ -192,7 +192,7 @@ func TestNoRollbackUnlessAsked(t *testing.T) {
 // Gap W11: a first template that fails is left where it is: there is nothing better.
 func TestRollbackOfTheFirst(t *testing.T) {
 	t.Parallel()
-	set := webSet(progressive("p", 1, clusterv1alpha1.RolloutConfig{}))
+	set := webSet(progressive(1, clusterv1alpha1.RolloutConfig{}))
 	set.Annotations = map[string]string{fleet.AnnotationRollback: "true"}
 	h := newHub(t, objects(set, decided("p", "c1", "c2"))...)
 	h.reconcile(t)
@@ -205,7 +205,7 @@ func TestRollbackOfTheFirst(t *testing.T) {
 	h.expectClusters(t, "c1", "c2")
 }
 
-// WH-11 gap W11: what is restored is what admission has let pass: not a template that somebody else put into the Secret, and not
+// WH-11 gap W11: what is restored is what admission has let pass: not a template that another user put into the Secret, and not
 // one with another executor.
 func TestForgedRevisions(t *testing.T) {
 	t.Parallel()

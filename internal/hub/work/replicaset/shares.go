@@ -78,8 +78,8 @@ type pass struct {
 	postponed error
 }
 
-// charge adds steps to the cost of the pass. When the cost makes the pass a long one and no other long pass may run, it fails, now and from then
-// on. A pass that has begun to write goes on.
+// charge adds steps to the cost of the pass. When that makes the pass a long one and no other long pass may run, it fails, now and from
+// then on. A pass that has begun to write goes on.
 func (p *pass) charge(steps int) error {
 	p.shares.mu.Lock()
 	defer p.shares.mu.Unlock()

@@ -31,11 +31,11 @@ func member(name, set string) *clusterv1.ManagedCluster {
 	return c
 }
 
-// edit changes a cluster, and returns how many sets that asks for.
-func (h *hub) edit(t *testing.T, name string, edit func(*clusterv1.ManagedCluster)) int {
+// edit changes the cluster c1, and returns how many sets that enqueues.
+func (h *hub) edit(t *testing.T, edit func(*clusterv1.ManagedCluster)) int {
 	t.Helper()
 	c := &clusterv1.ManagedCluster{}
-	if err := h.Get(t.Context(), client.ObjectKey{Name: name}, c); err != nil {
+	if err := h.Get(t.Context(), client.ObjectKey{Name: "c1"}, c); err != nil {
 		t.Fatal(err)
 	}
 	edit(c)
@@ -84,14 +84,14 @@ func TestWorksFollowTheClusterNotTheDecision(t *testing.T) {
 			h := wary(t, append(objects(webSet(ref("p")), decided("p", "c1")), member("c1", "mine"))...)
 			h.reconcile(t)
 			h.expectClusters(t, "c1")
-			if h.edit(t, "c1", test.leave) == 0 {
+			if h.edit(t, test.leave) == 0 {
 				t.Error("nobody looks at its works")
 			}
 			h.reconcile(t)
 			h.clock.Step(2 * time.Second)
 			h.reconcile(t)
 			h.expectClusters(t)
-			if h.edit(t, "c1", test.back) == 0 {
+			if h.edit(t, test.back) == 0 {
 				t.Error("nobody waits for it")
 			}
 			h.reconcile(t)
@@ -108,7 +108,7 @@ func TestUndecidedClusterGetsItsWorksWhenAccepted(t *testing.T) {
 	h := wary(t, append(objects(webSet(ref("p")), decided("p", "c1", "c2")), undecided, member("c2", "mine"))...)
 	h.reconcile(t)
 	h.expectClusters(t, "c2")
-	asked := h.edit(t, "c1", func(c *clusterv1.ManagedCluster) {
+	asked := h.edit(t, func(c *clusterv1.ManagedCluster) {
 		c.Spec.HubAcceptsClient = true
 		c.Status.Conditions = []metav1.Condition{{Type: "HubAcceptedManagedCluster", Status: metav1.ConditionTrue}}
 	})
@@ -152,7 +152,7 @@ func TestRefusedWorkWaitsForItsCluster(t *testing.T) {
 		t.Errorf("it says %q", message)
 	}
 	h.denied["c1"] = false
-	if h.edit(t, "c1", func(*clusterv1.ManagedCluster) {}) != 1 {
+	if h.edit(t, func(*clusterv1.ManagedCluster) {}) != 1 {
 		t.Error("nobody waits for the cluster")
 	}
 	h.reconcile(t)

@@ -54,9 +54,9 @@ func Validate(path *field.Path, addOn, annotation string) (errs field.ErrorList)
 	return errs
 }
 
-// Missing lists those of the add-ons that the named one needs that are not available on a cluster, given all add-ons on it.
-// It is not deployed before there are none; once it is, it stays when what it needs fails. Those that need each other do
-// not wait for each other: they would for ever.
+// Missing returns the add-ons that the named one needs and that are not available on a cluster, given all add-ons on it. The named
+// add-on is deployed when there are none; later failures of those that it needs do not remove it. Add-ons that need each other do not
+// wait for each other, which would never end.
 func Missing(name string, needs []string, onCluster []addonv1beta1.ManagedClusterAddOn) (missing []string) {
 	all, available := needsOf(onCluster), map[string]bool{}
 	for i := range onCluster {
@@ -71,8 +71,8 @@ func Missing(name string, needs []string, onCluster []addonv1beta1.ManagedCluste
 	return missing
 }
 
-// Dependents lists those add-ons that need the named one, of all that are on a cluster. It is not removed from there
-// before there are none. Those that need each other do not wait for each other, here either.
+// Dependents returns the add-ons on a cluster that need the named one, which is not removed before them. Add-ons that need each other
+// do not wait for each other.
 func Dependents(name string, onCluster []addonv1beta1.ManagedClusterAddOn) (dependents []string) {
 	needs := needsOf(onCluster)
 	for i := range onCluster {
@@ -92,7 +92,7 @@ func needsOf(addOns []addonv1beta1.ManagedClusterAddOn) map[string][]string {
 	return needs
 }
 
-// reaches tells whether one add-on needs another, if only by way of others.
+// reaches tells whether one add-on needs another, directly or indirectly.
 func reaches(needs map[string][]string, from, to string) bool {
 	seen := map[string]bool{from: true}
 	for open := []string{from}; len(open) > 0; {

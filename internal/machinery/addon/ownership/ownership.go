@@ -15,11 +15,11 @@ import (
 // Kind is that of the objects that own the works of add-ons.
 const Kind = "ManagedClusterAddOn"
 
-// Of is the add-on that a ManifestWork belongs to: the name of its ManagedClusterAddOn, and the cluster that this is for. ok is
-// false for works that are none of an add-on's, even if they have the label: whoever may write works in one namespace must not
-// pass one off as that of an add-on in another, unless it could be on its hosting cluster; and what the hub or another controller makes for
-// somebody, as for a ManifestWorkReplicaSet, must not become that of an add-on by the name and labels that he chooses for it. A work that
-// has lost its owner reference still is the add-on's, and gets it back.
+// Of returns the ManagedClusterAddOn that a ManifestWork belongs to. Its namespace is the cluster that it is for. ok is false for works
+// of no add-on, even if they have the label. A user who may write works in one namespace must not be able to make a work look like one
+// of an add-on in another, except on its possible hosting cluster, and a work that the hub or another controller creates for a user,
+// such as that of a ManifestWorkReplicaSet, must not become one of an add-on by a name and labels of the user's choice. A work that has
+// lost its owner reference still belongs to the add-on, and gets it back.
 func Of(w metav1.Object) (key types.NamespacedName, ok bool) {
 	key.Name = w.GetLabels()[fleet.LabelAddOnName]
 	if key.Name == "" || controlledByOther(w, key.Name) {
@@ -33,7 +33,7 @@ func Of(w metav1.Object) (key types.NamespacedName, ok bool) {
 	return key, true
 }
 
-// controlledByOther tells whether a work is made, and kept as it is, by a controller that is not the manager of an add-on of that name.
+// controlledByOther tells whether a work is controlled by another controller than the manager of an add-on of that name.
 func controlledByOther(w metav1.Object, addOn string) bool {
 	if _, ofSet := w.GetLabels()[fleet.LabelManifestWorkReplicaSet]; ofSet {
 		return true
@@ -42,7 +42,7 @@ func controlledByOther(w metav1.Object, addOn string) bool {
 	return controller != nil && (controller.Kind != Kind || controller.Name != addOn)
 }
 
-// Place is what the name of a work says of it: whether it is for the hosting cluster, and has hooks, and its number otherwise.
+// Place is what the name of a work contains: whether it is for the hosting cluster, whether it has hooks, and its number otherwise.
 type Place struct {
 	Hosting, Hook bool
 	Index         int

@@ -43,7 +43,7 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// AF-12: "labels of a ManifestWorkReplicaSet make its work one of an add-on": what a controller keeps for somebody else is no add-on's,
+// AF-12: "labels of a ManifestWorkReplicaSet make its work one of an add-on": what a controller keeps for another is no add-on's,
 // whatever it is called. Managers of the add-on framework name the add-on as the controller, in whichever version; one that is there again
 // has another UID.
 func TestControlledWorks(t *testing.T) {

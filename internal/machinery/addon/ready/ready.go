@@ -19,13 +19,13 @@ const (
 	observedGeneration = "ObservedGeneration"
 )
 
-// DeploymentFeedback is what Deployment has to know. The well-known values leave out zeros: a Deployment that is scaled to none would
-// look like one that nobody has seen.
+// DeploymentFeedback returns the rules for the values that Deployment needs. The well-known values omit zeros: a Deployment that is
+// scaled to zero would look like one that its controller has not seen.
 func DeploymentFeedback() []workv1.FeedbackRule {
 	return wellKnownAnd(desiredReplicas, ".spec.replicas")
 }
 
-// Deployment wants a ready replica, or none at all.
+// Deployment returns an error unless a Deployment has a ready replica, or is scaled to zero.
 func Deployment(reported workv1.StatusFeedbackResult) error {
 	wanted, known := integer(reported, desiredReplicas)
 	if !known {
@@ -37,13 +37,13 @@ func Deployment(reported workv1.StatusFeedbackResult) error {
 	return fmt.Errorf("none of %s is ready", text.Count(int(wanted), "replica"))
 }
 
-// DaemonSetFeedback is what DaemonSet has to know. One that its controller has not seen yet wants no pods, like one that fits no
-// node.
+// DaemonSetFeedback returns the rules for the values that DaemonSet needs. A DaemonSet that its controller has not seen yet wants no
+// pods, like one that matches no node.
 func DaemonSetFeedback() []workv1.FeedbackRule {
 	return wellKnownAnd(observedGeneration, ".status.observedGeneration")
 }
 
-// DaemonSet wants all pods to be ready.
+// DaemonSet returns an error unless all pods are ready.
 func DaemonSet(reported workv1.StatusFeedbackResult) error {
 	if _, seen := integer(reported, observedGeneration); !seen {
 		return errors.New("its controller has not seen it yet")

@@ -12,7 +12,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// Variables that a template has without anybody's saying so.
+// Variables that every template has.
 const (
 	// VariableHubKubeconfig is the file with the access to the hub, if the template registers for that.
 	VariableHubKubeconfig = "HUB_KUBECONFIG"
@@ -68,8 +68,8 @@ func ClientKeyVariable(signer string) string {
 	return variableClientKeyPrefix + fleet.SignerVariable(signer)
 }
 
-// reference is {{NAME}}, with a name that a variable can have. Anything else in braces, such as {{ .Values.name }}, is none of
-// ours: it may be a template of the add-on itself.
+// reference is {{NAME}}, with a valid name of a variable. Anything else in braces, such as {{ .Values.name }}, stays: it may be a
+// template of the add-on itself.
 var reference = regexp.MustCompile(`\{\{\s*([a-zA-Z_][_a-zA-Z0-9]*)\s*\}\}`)
 
 // substitution replaces variables in decoded JSON, keys included. So no value, whatever is in it, changes more than the

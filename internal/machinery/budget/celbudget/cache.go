@@ -7,15 +7,15 @@ import (
 	"github.com/google/cel-go/cel"
 )
 
-// cacheWeight bounds the programs that are kept. One of a short expression takes some 30 kB of memory, and one of the longest a megabyte or
-// so; together that is at most about 60 MB.
+// cacheWeight bounds the cached programs. That of a short expression takes some 30 kB of memory, and that of a very long one about a
+// megabyte; together they take at most about 60 MB.
 const (
 	cacheWeight = 512 << 10 // bytes of expressions
 	baseWeight  = 256
 )
 
-// programs are the programs of this process that were used last. Whoever needs an expression asks for its program and does not keep it, so
-// that memory does not grow with the number of expressions that are stored.
+// programs has the most recently used programs of this process. Callers get a program for each use and do not keep it, so that memory
+// does not grow with the number of stored expressions.
 var programs = newCache(cacheWeight)
 
 type programKey struct{ environment, expression string }
@@ -65,7 +65,7 @@ func (c *cache) add(added *cached) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.elements[added.key] != nil {
-		return // somebody else was as fast
+		return // another goroutine was as fast
 	}
 	c.elements[added.key] = c.used.PushFront(added)
 	for c.left -= added.key.weight(); c.left < 0; {

@@ -1,6 +1,6 @@
 // Package celbudget compiles and runs CEL expressions of users within bounds.
 //
-// Kubernetes bounds what an expression may cost when it runs, in units of about 100 ns. That is not enough for input that anybody may
+// Kubernetes bounds what an expression may cost when it runs, in units of about 100 ns. That is not enough for input that users
 // write: some expressions of a few hundred bytes take minutes to compile, because a macro or the type of a value doubles with each step,
 // and what one step of a running expression costs is known only when it is over, by then in gigabytes. So there are bounds for
 //

@@ -54,7 +54,7 @@ func matchCost(pattern string, text int) uint64 {
 	const partsPerUnit = 16 // a byte of a text is tried with one part in some 6 ns
 	byLength := math.Ceil(float64(1+
 		text)*common.StringTraversalCostFactor) * math.Ceil(float64(len(pattern))*common.RegexStringLengthCostFactor)
-	return max(uint64(byLength), uint64(partsOf(pattern)*text/partsPerUnit))
+	return max(uint64(byLength), uint64(partsOf(pattern)*text/partsPerUnit)) //nolint:gosec // neither is negative
 }
 
 // weightOf is nothing for texts and numbers, of which Kubernetes knows the price.
