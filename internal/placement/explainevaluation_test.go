@@ -1,0 +1,72 @@
+package placement
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Explanations and evaluations do not use up each other's budgets.
+func TestExplainWhileEvaluating(t *testing.T) {
+	t.Parallel()
+	s := newFleetOf(t, 300)
+	for i := range 3 {
+		p := newPlacement(inNamespace("tenant"), withName(fmt.Sprintf("p%d", i)), withCostlyCEL(i))
+		s.SetPlacement(p)
+		s.Schedule(keyOf(p))
+	}
+	p := newPlacement(withPredicates(byCEL(`managedCluster.metadata.name.startsWith("c00")`)))
+	s.SetPlacement(p)
+	s.Schedule(keyOf(p))
+	var group sync.WaitGroup
+	group.Go(func() { evaluateAll(s) })
+	group.Go(func() {
+		for i := range 300 {
+			s.SetCluster(newMember(fmt.Sprintf("c%04d", i), "another=label"))
+		}
+	})
+	for range 3 {
+		if e := s.Explain(p); e.Result.Selected != 100 || !e.Why("c0099").Selected || e.Why("c0100").Selected {
+			t.Errorf("explained as %+v", e.Result)
+		}
+	}
+	group.Wait()
+	evaluateAll(s)
+	if result, _ := s.Schedule(keyOf(p)); result.Selected != 100 {
+		t.Errorf("%+v", result)
+	}
+}
+
+// Explanations of one namespace do not use up the budget of others, and are charged to their own.
+func TestCELShareOfExplanations(t *testing.T) {
+	t.Parallel()
+	s := newFleetOf(t, 3)
+	s.AdvanceBudget(s.now)
+	p := newPlacement(withCostlyCEL(1))
+	s.SetPlacement(p)
+	if e := s.Explain(p); e.Result.Selected != 3 || s.explainQueues["ns"].limiter.TokensAt(s.budgetTime) == celBurst {
+		t.Errorf("explained as %+v", e.Result)
+	}
+	s.charge(s.explainQueue("ns").limiter, celBurst)
+	if e := s.Explain(p); !e.Result.Pending || e.Why("c0000").Reason != "it was not selected before its CEL expressions had to be evaluated" {
+		t.Errorf("explained as %+v, %+v", e.Result, e.Clusters)
+	}
+	if e := s.Explain(newPlacement(inNamespace("tenant"), withCostlyCEL(1))); e.Result.Selected != 3 {
+		t.Errorf("explained as %+v", e.Result)
+	}
+	s.Schedule(keyOf(p))
+	if evaluateAll(s); s.queues["ns"].limiter.TokensAt(s.budgetTime) <= 0 {
+		t.Error("the placement pays for its explanations")
+	}
+	never := newPlacement(withName("never"), withPredicates(byCEL(`managedCluster.metadata.name == "x"`)))
+	schedule(t, s, never)
+	if e := s.Explain(never); e.Why("c0000").Reason != "spec.predicates[0]: "+errCEL.Error() {
+		t.Errorf("explained as %+v", e.Clusters)
+	}
+	s.AdvanceBudget(start.Add(time.Hour))
+	if e := s.Explain(never); !strings.HasSuffix(e.Why("c0000").Reason, "is false") {
+		t.Errorf("explained as %+v", e.Clusters)
+	}
+}
