@@ -157,7 +157,7 @@ func (u *Updater) renew(ctx context.Context) error {
 }
 
 func (u *Updater) set(lease *coordinationv1.Lease) {
-	lease.Spec.LeaseDurationSeconds = ptr.To(int32(u.options.Interval / time.Second))
+	lease.Spec.LeaseDurationSeconds = ptr.To(int32(u.options.Interval / time.Second)) //nolint:gosec // it fits unless the interval is 68 years
 	lease.Spec.RenewTime = &metav1.MicroTime{Time: u.options.Clock.Now()}
 }
 

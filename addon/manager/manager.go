@@ -115,7 +115,7 @@ func (m *Manager) Add(agents ...addon.Agent) { m.agents = append(m.agents, agent
 
 // Start runs the add-ons until the context is done. It fails if there are none, or if the hub lacks what they need.
 func (m *Manager) Start(ctx context.Context) error {
-	if err := setup(m.mgr, m.name, m.addOns, m.agents); err != nil {
+	if err := setup(m.mgr, m.name, m.addOns, m.agents); err != nil { //nolint:contextcheck // adding an index waits for nothing
 		return err
 	}
 	return m.mgr.Start(ctx)

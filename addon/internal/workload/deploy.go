@@ -25,7 +25,7 @@ func (p *planner) deployTo(s side) error {
 	case p.Workload == nil && p.Unrendered != nil:
 		p.Conditions = append(p.Conditions, failing(s.condition, fleet.ReasonManifestWorkApplyFailed,
 			"The manifests could not be made, so those on the cluster stay as they are: "+p.Unrendered.Error()))
-		return nil
+		return nil //nolint:nilerr // the condition has it
 	case p.Workload == nil || s.cluster == nil || !s.cluster.DeletionTimestamp.IsZero():
 		return nil
 	case acceptance.Denied(s.cluster):
