@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
-	decided "github.com/capstan-io/capstan/internal/machinery/acceptance"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	decided "github.com/capstan-io/capstan/internal/machinery/managedcluster"
 )
 
 // bindCredentials records from when on certificates are valid for a cluster: since the cluster was created, so that certificates of a

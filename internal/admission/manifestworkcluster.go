@@ -10,8 +10,8 @@ import (
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
-	decided "github.com/capstan-io/capstan/internal/machinery/acceptance"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	decided "github.com/capstan-io/capstan/internal/machinery/managedcluster"
 )
 
 var manifestWorkResource = workv1.GroupVersion.WithResource("manifestworks").GroupResource()

@@ -47,7 +47,7 @@ func Pace(least, most uint64) {
 		return
 	}
 	if err == nil {
-		most = max(least, min(most, uint64(limit)/share))
+		most = max(least, min(most, uint64(limit)/share)) //nolint:gosec // a limit is not negative
 	}
 	p := &pacer{least: least, most: most, room: least, set: debug.SetGCPercent, free: giveBack, read: readUsage}
 	p.start()
@@ -124,7 +124,7 @@ func giveBack() {
 const minHeap = 4 << 20
 
 func (p *pacer) giveRoom(heap usage) {
-	p.set(int(max(busyPercent, 100*p.room/max(heap.live, minHeap))))
+	p.set(int(max(busyPercent, 100*p.room/max(heap.live, minHeap)))) //nolint:gosec // a percentage is far below the limit
 }
 
 // look ends the hurry when it is over: when, at the idle pace, collections would not follow each other closely.

@@ -116,7 +116,8 @@ func BenchmarkSpread(b *testing.B) {
 		"half-unique":   {spreadOver(label, "half", 1, anyway), spreadOver(claim, "id.k8s.io", 1, anyway)},
 		"one-unique":    {spreadOver(label, "one", 1, anyway), spreadOver(claim, "id.k8s.io", 1, strict)},
 		"eight-unique": slices.Repeat([]clusterv1beta1.SpreadConstraintsTerm{
-			spreadOver(claim, "id.k8s.io", 1, anyway), spreadOver(label, "id", 1, strict), spreadOver(label, "half", 2, anyway), spreadOver(label, "one", 1, anyway)}, 2),
+			spreadOver(claim, "id.k8s.io", 1, anyway), spreadOver(label, "id", 1, strict), spreadOver(label, "half", 2, anyway),
+			spreadOver(label, "one", 1, anyway)}, 2),
 	} {
 		for _, n := range []int32{10, clusters - 1, clusters} {
 			b.Run(fmt.Sprintf("%s/select=%d", name, n), func(b *testing.B) {

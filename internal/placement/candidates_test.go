@@ -183,7 +183,8 @@ func TestPreferNoSelect(t *testing.T) {
 		t.Errorf("the reason is %q", decision.Reason)
 	}
 	wantClusters(t, schedule(t, s,
-		newPlacement(withLimit(1), withName("q"), withTolerations(clusterv1beta1.Toleration{Key: "slow", Operator: clusterv1beta1.TolerationOpExists}),
+		newPlacement(withLimit(1), withName("q"),
+			withTolerations(clusterv1beta1.Toleration{Key: "slow", Operator: clusterv1beta1.TolerationOpExists}),
 			withExactWeights(nil))), "a")
 }
 

@@ -54,7 +54,8 @@ func TestCELShareOfNamespace(t *testing.T) {
 	affected := affected{}
 	running, _ := s.nextBatch(now, affected)
 	wantClusters(t, schedule(t, s, newPlacement(withLimit(1))), "c0000")
-	wantClusters(t, schedule(t, s, newPlacement(withName("cel"), withLimit(1), withPredicates(byCEL(`managedCluster.metadata.name == "c0003"`)))), "c0003")
+	wantClusters(t, schedule(t, s,
+		newPlacement(withName("cel"), withLimit(1), withPredicates(byCEL(`managedCluster.metadata.name == "c0003"`)))), "c0003")
 	running.run(s.timed)
 	s.finish(running, affected)
 

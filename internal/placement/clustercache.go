@@ -14,7 +14,7 @@ import (
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
-	"github.com/capstan-io/capstan/internal/machinery/acceptance"
+	"github.com/capstan-io/capstan/internal/machinery/managedcluster"
 )
 
 // cluster is what the scheduler knows of a cluster. object and scores belong to the caller and are not changed.
@@ -41,7 +41,7 @@ var resourceNames = [...]corev1.ResourceName{corev1.ResourceCPU, corev1.Resource
 // selectable tells whether the cluster exists, is not being deleted and was not denied. Clusters that are neither accepted nor denied are
 // selectable.
 func (c *cluster) selectable() bool {
-	return c.object != nil && c.object.DeletionTimestamp == nil && !acceptance.Denied(c.object)
+	return c.object != nil && c.object.DeletionTimestamp == nil && !managedcluster.Denied(c.object)
 }
 
 func (c *cluster) labels() labels.Set {

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
-	"github.com/capstan-io/capstan/internal/placement/clusterset"
+	"github.com/capstan-io/capstan/internal/machinery/managedcluster"
 )
 
 // clusterSet is a ManagedClusterSet and its members.
@@ -74,7 +74,7 @@ func (s *Scheduler) SetClusterSet(object *clusterv1beta2.ManagedClusterSet) []Ke
 // fillMembers finds the members of a set.
 func (s *Scheduler) fillMembers(set *clusterSet) {
 	set.members = nil
-	selector, err := clusterset.Selector(set.object)
+	selector, err := managedcluster.SetSelector(set.object)
 	if err != nil {
 		selector = labels.Nothing()
 	}

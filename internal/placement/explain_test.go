@@ -55,8 +55,10 @@ func TestReasonsNotSelected(t *testing.T) {
 		"spec.numberOfClusters is 0": newPlacement(withLimit(0)),
 		"spec.spreadPolicy.spreadConstraints[0]: enough clusters with label region=eu": newPlacement(withLimit(4),
 			withSpread(spreadOver("Label", "region", 1, "DoNotSchedule"))),
-		"it has no label zone, which spec.spreadPolicy.spreadConstraints[0] wants": newPlacement(withSpread(spreadOver("Label", "zone", 1, "DoNotSchedule"))),
-		"clusters that spread better over spec.spreadPolicy go first": newPlacement(withLimit(2), withExactWeights(map[string]int32{"ResourceAllocatableCPU": 1}),
+		"it has no label zone, which spec.spreadPolicy.spreadConstraints[0] wants": newPlacement(withSpread(spreadOver("Label", "zone", 1,
+			"DoNotSchedule"))),
+		"clusters that spread better over spec.spreadPolicy go first": newPlacement(withLimit(2),
+			withExactWeights(map[string]int32{"ResourceAllocatableCPU": 1}),
 			withSpread(spreadOver("Label", "region", 1, "ScheduleAnyway"))),
 	} {
 		if got := s.Explain(q).Why("good"); !strings.Contains(got.Reason, reason) {
@@ -73,7 +75,8 @@ func TestReasonsNotSelected(t *testing.T) {
 // PL-23
 func TestExplain(t *testing.T) {
 	t.Parallel()
-	s := newFleet(newMember("a", "cpu=1"), newMember("b", "cpu=2"), newMember("c", "cpu=2", "taint:down:NoSelect"), newMember("d", "region=us"))
+	s := newFleet(newMember("a", "cpu=1"), newMember("b", "cpu=2"), newMember("c", "cpu=2", "taint:down:NoSelect"),
+		newMember("d", "region=us"))
 	schedule(t, s, newPlacement(withLimit(1)))
 	notUS := clusterv1beta1.ClusterSelector{LabelSelector: metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
 		{Key: "region", Operator: metav1.LabelSelectorOpDoesNotExist}}}}

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/capstan-io/capstan/internal/machinery/acceptance"
+	"github.com/capstan-io/capstan/internal/machinery/managedcluster"
 )
 
 // rejection finds the reasons why clusters are not selected.
@@ -57,7 +57,7 @@ func (r *rejection) reason(c *cluster) string {
 	switch {
 	case c.object.DeletionTimestamp != nil:
 		return "it is being deleted"
-	case acceptance.Denied(c.object):
+	case managedcluster.Denied(c.object):
 		return "it is denied: spec.hubAcceptsClient of the ManagedCluster is false"
 	case !r.candidates.inClusterSets.has(c.id):
 		return r.notInSetsReason()

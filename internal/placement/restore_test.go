@@ -58,7 +58,8 @@ func TestMisconfiguredKeepsGroups(t *testing.T) {
 		t.Errorf("after groups have changed:\n%s", diff)
 	}
 	// PL-16
-	if diff := cmp.Diff([][]string{{""}}, divided(schedule(t, s, newPlacement(withName("never-valid"), withPredicates(byCEL("broken")))))); diff != "" {
+	if diff := cmp.Diff([][]string{{""}},
+		divided(schedule(t, s, newPlacement(withName("never-valid"), withPredicates(byCEL("broken")))))); diff != "" {
 		t.Error(diff)
 	}
 }

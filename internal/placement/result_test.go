@@ -28,10 +28,11 @@ func TestSatisfied(t *testing.T) {
 		reason    string
 		message   string
 	}{
-		"all":                           {placement: newPlacement(), reason: "AllDecisionsScheduled"},
-		"as many":                       {placement: newPlacement(withLimit(2)), reason: "AllDecisionsScheduled"},
-		"none wanted":                   {placement: newPlacement(withLimit(0)), reason: "AllDecisionsScheduled"},
-		"no binding":                    {placement: newPlacement(elsewhere), reason: "NoManagedClusterSetBindings", message: "namespace unbound"},
+		"all":         {placement: newPlacement(), reason: "AllDecisionsScheduled"},
+		"as many":     {placement: newPlacement(withLimit(2)), reason: "AllDecisionsScheduled"},
+		"none wanted": {placement: newPlacement(withLimit(0)), reason: "AllDecisionsScheduled"},
+		"no binding": {placement: newPlacement(elsewhere), reason: "NoManagedClusterSetBindings",
+			message: "namespace unbound"},
 		"no intersection":               {placement: newPlacement(wanting("other")), reason: "NoIntersection", message: `"other"`},
 		"empty sets":                    {placement: newPlacement(), empty: true, reason: "AllManagedClusterSetsEmpty"},
 		"none matches":                  {placement: newPlacement(withPredicates(none)), reason: "NoManagedClusterMatched"},
@@ -132,8 +133,9 @@ func TestMisconfigured(t *testing.T) {
 			s.DecisionStrategy.GroupStrategy.DecisionGroups = make([]clusterv1beta1.DecisionGroup, 501)
 		}),
 
-		"Predicate:spec.predicates[0].requiredClusterSelector.labelSelector: ":                                   withPredicates(badLabels),
-		"Predicate:spec.predicates[0].requiredClusterSelector.claimSelector: ":                                   withPredicates(byClaim("a", "Like")),
+		"Predicate:spec.predicates[0].requiredClusterSelector.labelSelector: ": withPredicates(badLabels),
+		"Predicate:spec.predicates[0].requiredClusterSelector.claimSelector: ": withPredicates(byClaim("a",
+			"Like")),
 		"Predicate:spec.predicates[0].requiredClusterSelector.celSelector.celExpressions[0]: compilation failed": withPredicates(byCEL("1 +")),
 
 		"DecisionGroups:spec.decisionStrategy.groupStrategy.clustersPerDecisionGroup: \"many\"": spec(func(s *clusterv1beta1.PlacementSpec) {

@@ -243,10 +243,12 @@ func TestReasons(t *testing.T) {
 	s := newFleet(newMember("a"))
 	s.SetScore(usage("a", 7, 0))
 	for wanted, p := range map[string]*clusterv1beta1.Placement{
-		"matches, and all that match are selected":               newPlacement(),
-		"matches; nothing prioritizes one cluster over another":  newPlacement(withLimit(1), withExactWeights(nil)),
-		"score -14 = -2×AddOn/usage/cpu 7":                       newPlacement(withLimit(1), withExactWeights(map[string]int32{"AddOn/usage/cpu": -2})),
-		"score 107 = Balance 100 + Steady 0 + AddOn/usage/cpu 7": newPlacement(withName("new"), withLimit(1), withWeights(map[string]int32{"AddOn/usage/cpu": 1})),
+		"matches, and all that match are selected":              newPlacement(),
+		"matches; nothing prioritizes one cluster over another": newPlacement(withLimit(1), withExactWeights(nil)),
+		"score -14 = -2×AddOn/usage/cpu 7": newPlacement(withLimit(1),
+			withExactWeights(map[string]int32{"AddOn/usage/cpu": -2})),
+		"score 107 = Balance 100 + Steady 0 + AddOn/usage/cpu 7": newPlacement(withName("new"), withLimit(1),
+			withWeights(map[string]int32{"AddOn/usage/cpu": 1})),
 	} {
 		result := schedule(t, s, p)
 		decision := result.Groups[0].Decisions[0]

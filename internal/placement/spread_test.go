@@ -33,9 +33,11 @@ func TestSpread(t *testing.T) {
 		wanted    string
 		satisfied bool
 	}{
-		"by rank alone":           {options: []option{withLimit(4)}, wanted: "a1 a2 a3 a4", satisfied: true},
-		"one of each":             {options: []option{withLimit(3), withSpread(spreadOver(label, "region", 1, strict))}, wanted: "a1 b1 c1", satisfied: true},
-		"maxSkew is 1 by default": {options: []option{withLimit(3), withSpread(spreadOver(label, "region", 0, strict))}, wanted: "a1 b1 c1", satisfied: true},
+		"by rank alone": {options: []option{withLimit(4)}, wanted: "a1 a2 a3 a4", satisfied: true},
+		"one of each": {options: []option{withLimit(3), withSpread(spreadOver(label, "region", 1, strict))}, wanted: "a1 b1 c1",
+			satisfied: true},
+		"maxSkew is 1 by default": {options: []option{withLimit(3), withSpread(spreadOver(label, "region", 0, strict))}, wanted: "a1 b1 c1",
+			satisfied: true},
 		"the best of a round": {options: []option{withLimit(4), withSpread(spreadOver(label, "region", 1, strict))}, wanted: "a1 a2 b1 c1",
 			satisfied: true},
 		"more skew": {options: []option{withLimit(4), withSpread(spreadOver(label, "region", 3, strict))}, wanted: "a1 a2 a3 b1",
@@ -44,14 +46,17 @@ func TestSpread(t *testing.T) {
 		"as many as can be": {options: []option{withSpread(spreadOver(label, "region", 1, strict))}, wanted: "a1 a2 b1 b2 c1", satisfied: true},
 		"as many as asked": {options: []option{withLimit(7), withSpread(spreadOver(label, "region", 1, anyway))}, wanted: "a1 a2 a3 a4 b1 b2 c1",
 			satisfied: true},
-		"anyway, but well": {options: []option{withLimit(3), withSpread(spreadOver(label, "region", 1, anyway))}, wanted: "a1 b1 c1", satisfied: true},
+		"anyway, but well": {options: []option{withLimit(3), withSpread(spreadOver(label, "region", 1, anyway))}, wanted: "a1 b1 c1",
+			satisfied: true},
 		"claims": {options: []option{withLimit(4), withSpread(spreadOver(claim, "platform", 1, strict))}, wanted: "a1 a2 a4 a5",
 			satisfied: true},
 		"both": {options: []option{withLimit(4), withSpread(spreadOver(claim, "platform", 1, strict), spreadOver(label, "region", 1, anyway))},
 			wanted: "a1 a4 a5 b1", satisfied: true},
 		"a label that no cluster has": {options: []option{withLimit(2), withSpread(spreadOver(label, "zone", 1, strict))}, wanted: ""},
-		"and anyway":                  {options: []option{withLimit(2), withSpread(spreadOver(label, "zone", 1, anyway))}, wanted: "a1 a2", satisfied: true},
-		"the first goes first": {options: []option{withLimit(2), withSpread(spreadOver(label, "region", 1, anyway), spreadOver(claim, "platform", 1, anyway))},
+		"and anyway": {options: []option{withLimit(2), withSpread(spreadOver(label, "zone", 1, anyway))}, wanted: "a1 a2",
+			satisfied: true},
+		"the first goes first": {options: []option{withLimit(2),
+			withSpread(spreadOver(label, "region", 1, anyway), spreadOver(claim, "platform", 1, anyway))},
 			wanted: "a1 b1", satisfied: true},
 	} {
 		t.Run(name, func(t *testing.T) {

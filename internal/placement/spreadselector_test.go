@@ -146,7 +146,8 @@ func TestSpreadReasons(t *testing.T) {
 			"a1": rank, "b1": rank + "; goes before clusters that rank higher, to spread over label region=us (spec.spreadPolicy.spreadConstraints[0])"}},
 		"cloud": {newPlacement(withLimit(2), withSpread(region, cloud), withExactWeights(nil)), map[string]string{
 			"a1": rank, "a3": rank + "; goes before clusters that rank higher, to spread over claim cloud=y (spec.spreadPolicy.spreadConstraints[1])"}},
-		"all the same": {newPlacement(withLimit(4), withSpread(region), withExactWeights(nil)), map[string]string{"a1": rank, "a2": rank, "a3": rank, "b1": rank}},
+		"all the same": {newPlacement(withLimit(4), withSpread(region), withExactWeights(nil)),
+			map[string]string{"a1": rank, "a2": rank, "a3": rank, "b1": rank}},
 	} {
 		got := map[string]string{}
 		for _, decision := range schedule(t, s, test.placement).Groups[0].Decisions {
@@ -165,7 +166,8 @@ func TestReasonsOfSeveralConstraints(t *testing.T) {
 	s := newFleet(newMember("a", "region=eu", "zone=1"), newMember("b", "region=eu", "zone=1"), newMember("c", "region=us", "zone=1"),
 		newMember("d", "region=us", "zone=2"), newMember("e", "region=us"))
 	// Of region eu there may be two more than of us; of zone 1 only one more than of zone 2.
-	p := newPlacement(withSpread(spreadOver("Label", "region", 2, "DoNotSchedule"), spreadOver("Label", "zone", 1, "DoNotSchedule")), withExactWeights(nil))
+	p := newPlacement(withSpread(spreadOver("Label", "region", 2, "DoNotSchedule"), spreadOver("Label", "zone", 1, "DoNotSchedule")),
+		withExactWeights(nil))
 	wantClusters(t, schedule(t, s, p), "a", "b", "d")
 	explanation := s.Explain(p)
 	for cluster, want := range map[string]string{

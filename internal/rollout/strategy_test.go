@@ -79,9 +79,11 @@ func TestValuesThatDoNotFitAreClampedAndNoted(t *testing.T) {
 	}{
 		// What fits is not noted.
 		{`{type: Progressive, progressive: {maxConcurrency: 3, maxFailures: 3}}`, "a, b, c", Effective{wholePlacementName, 3, 3, none, none}, ``},
-		{`{type: Progressive, progressive: {maxConcurrency: 100%, maxFailures: 100%}}`, "a, b, c", Effective{wholePlacementName, 3, 3, none, none},
+		{`{type: Progressive, progressive: {maxConcurrency: 100%, maxFailures: 100%}}`, "a, b, c",
+			Effective{wholePlacementName, 3, 3, none, none},
 			``},
-		{`{type: Progressive, progressive: {minSuccessTime: 1h, progressDeadline: 1h}}`, "a, b, c", Effective{wholePlacementName, 3, 0, hour, hour},
+		{`{type: Progressive, progressive: {minSuccessTime: 1h, progressDeadline: 1h}}`, "a, b, c",
+			Effective{wholePlacementName, 3, 0, hour, hour},
 			``},
 		{`{type: ProgressivePerGroup, progressivePerGroup: {maxFailures: 34%}}`, "a, b, c", Effective{"decision group 0", 3, 2, none, none}, ``},
 		{`{type: All, all: {minSuccessTime: 1h}}`, "a, b, c", Effective{wholePlacementName, 3, 3, none, none}, ``},
@@ -107,7 +109,8 @@ func TestValuesThatDoNotFitAreClampedAndNoted(t *testing.T) {
 		{`{type: ProgressivePerGroup, progressivePerGroup: {maxFailures: 2}}`, "a, b, c, d 1, e 2, f 3/x, g 4, h 5, i 5",
 			Effective{"decision group 0", 3, 2, none, none},
 			`rolloutStrategy.progressivePerGroup.maxFailures: 2 is more than the clusters of decision group 1, decision group 2, decision group 3 (x) and 1 more: all of them may fail`},
-		{`{type: Progressive, progressive: {minSuccessTime: -1h, progressDeadline: 0h}}`, "a, b, c", Effective{wholePlacementName, 3, 0, none, none},
+		{`{type: Progressive, progressive: {minSuccessTime: -1h, progressDeadline: 0h}}`, "a, b, c",
+			Effective{wholePlacementName, 3, 0, none, none},
 			`rolloutStrategy.progressive.minSuccessTime: -1h counts as 0: a time is not negative; write one such as 5m, or 0 for none` +
 				"\n" + `rolloutStrategy.progressive.progressDeadline: 0h counts as None: no cluster can keep a deadline of no time; write one such as 10m, or None to wait without limit`},
 		{`{type: Progressive, progressive: {mandatoryDecisionGroups: [{groupName: canry}, {groupIndex: 9}, {groupIndex: -2}]}}`,

@@ -160,9 +160,10 @@ func adapt(config *app.Config, o options.CompletedOptions) error {
 		return func(context.Context, string, string) (net.Conn, error) { return nil, errNoContainers }, nil
 	}
 	serving, authn := o.SecureServing.ServerCert.CertKey, o.Authentication
-	return apiserverconfig.Follow(generic, &config.KubeAPIs.ControlPlane.ClusterAuthenticationInfo, authn.ClientCert.CAContentProvider, apiserverconfig.Files{
-		ServingCert: serving.CertFile, ServingKey: serving.KeyFile, RequestHeaderCA: authn.RequestHeader.ClientCAFile,
-	})
+	return apiserverconfig.Follow(generic, &config.KubeAPIs.ControlPlane.ClusterAuthenticationInfo, authn.ClientCert.CAContentProvider,
+		apiserverconfig.Files{
+			ServingCert: serving.CertFile, ServingKey: serving.KeyFile, RequestHeaderCA: authn.RequestHeader.ClientCAFile,
+		})
 }
 
 // serving waits until the API server is ready but for what runs on top of it.

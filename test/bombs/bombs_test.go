@@ -25,11 +25,11 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/addon/images"
 	"github.com/capstan-io/capstan/internal/machinery/addon/template"
 	"github.com/capstan-io/capstan/internal/machinery/budget"
+	"github.com/capstan-io/capstan/internal/machinery/managedcluster"
 	"github.com/capstan-io/capstan/internal/machinery/manifest/feedback"
 	"github.com/capstan-io/capstan/internal/machinery/manifest/override"
 	"github.com/capstan-io/capstan/internal/placement"
 	"github.com/capstan-io/capstan/internal/placement/celselector"
-	"github.com/capstan-io/capstan/internal/placement/clusterset"
 )
 
 // mostMemory is what one bomb may allocate on one interpreter, garbage included: several times what the dearest of them does.
@@ -60,7 +60,7 @@ var interpreters = map[string]func(t *testing.T, text string) error{
 	},
 	"cluster set": func(_ *testing.T, text string) error {
 		selector := selectorOf(text)
-		_, err := clusterset.Selector(&clusterv1beta2.ManagedClusterSet{Spec: clusterv1beta2.ManagedClusterSetSpec{
+		_, err := managedcluster.SetSelector(&clusterv1beta2.ManagedClusterSet{Spec: clusterv1beta2.ManagedClusterSetSpec{
 			ClusterSelector: clusterv1beta2.ManagedClusterSelector{SelectorType: clusterv1beta2.LabelSelector, LabelSelector: &selector},
 		}})
 		return err

@@ -23,8 +23,8 @@ import (
 	"github.com/capstan-io/capstan/addon/internal/requeue"
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
-	"github.com/capstan-io/capstan/internal/machinery/acceptance"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/managedcluster"
 	"github.com/capstan-io/capstan/internal/machinery/retry"
 	"github.com/capstan-io/capstan/internal/machinery/signingrequest"
 )
@@ -86,7 +86,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil || installation.AddOn == nil {
 		return ctrl.Result{}, err
 	}
-	if acceptance.Denied(installation.Cluster) {
+	if managedcluster.Denied(installation.Cluster) {
 		c.withhold(ctx, csr, installation, fmt.Sprintf("ManagedCluster %s is denied", installation.Cluster.Name))
 		return ctrl.Result{}, nil
 	}

@@ -18,8 +18,8 @@ import (
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
-	"github.com/capstan-io/capstan/internal/machinery/acceptance"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/managedcluster"
 )
 
 // ofCluster enqueues the add-ons on a cluster, and those that the cluster hosts, if its change affects them.
@@ -48,7 +48,7 @@ func (c *Controller) ofCluster() handler.EventHandler {
 					q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&addOn)})
 				}
 			}
-			if available(before) != available(after) || acceptance.ActedOn(before) != acceptance.ActedOn(after) ||
+			if available(before) != available(after) || managedcluster.ActedOn(before) != managedcluster.ActedOn(after) ||
 				before.Status.Version != after.Status.Version {
 				add(q, c.hosted.by(after.Name))
 			}
@@ -71,7 +71,7 @@ func (c *Controller) concerns(ctx context.Context, addOn *addonv1beta1.ManagedCl
 	if c.depends(ctx, addOn, agent.Options().Health.Mode, available(before), available(after)) {
 		return true
 	}
-	if acceptance.Denied(before) != acceptance.Denied(after) {
+	if managedcluster.Denied(before) != managedcluster.Denied(after) {
 		return true
 	}
 	if catalogue.Installation(agent, before, addOn).HostingCluster != catalogue.Installation(agent, after, addOn).HostingCluster {

@@ -14,8 +14,8 @@ import (
 	"github.com/capstan-io/capstan/addon/config"
 	"github.com/capstan-io/capstan/addon/internal/registrations"
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
-	"github.com/capstan-io/capstan/internal/machinery/acceptance"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/managedcluster"
 )
 
 // register writes the registrations of the agent to the status, and applies its permissions.
@@ -27,7 +27,7 @@ func (p *pass) register(ctx context.Context) {
 		err = p.chooseIdentities(ctx)
 	}
 	switch {
-	case acceptance.Denied(p.installation.Cluster):
+	case managedcluster.Denied(p.installation.Cluster):
 		p.refuse(ctx)
 		return
 	case err == nil:

@@ -23,8 +23,8 @@ import (
 	"github.com/capstan-io/capstan/addon/internal/requeue"
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
-	"github.com/capstan-io/capstan/internal/machinery/acceptance"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/managedcluster"
 	"github.com/capstan-io/capstan/internal/machinery/retry"
 	"github.com/capstan-io/capstan/internal/machinery/signingrequest"
 )
@@ -94,7 +94,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := c.client.Get(ctx, client.ObjectKey{Namespace: cluster.Name, Name: csr.Labels[fleet.LabelAddOnName]}, addOn); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if acceptance.Denied(cluster) {
+	if managedcluster.Denied(cluster) {
 		c.recorder.Eventf(addOn, csr, corev1.EventTypeWarning, fleet.EventAddOnNotSigned, "Sign",
 			"CertificateSigningRequest %s is not signed: ManagedCluster %s is denied. When it is accepted, it is within a minute", csr.Name,
 			cluster.Name)

@@ -11,10 +11,10 @@ import (
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
-	"github.com/capstan-io/capstan/internal/machinery/acceptance"
 	"github.com/capstan-io/capstan/internal/machinery/addon/config"
 	"github.com/capstan-io/capstan/internal/machinery/addon/ownership"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/managedcluster"
 	"github.com/capstan-io/capstan/internal/machinery/text"
 )
 
@@ -28,7 +28,7 @@ func (p *planner) deployTo(s side) error {
 		return nil //nolint:nilerr // the condition has it
 	case p.Workload == nil || s.cluster == nil || !s.cluster.DeletionTimestamp.IsZero():
 		return nil
-	case acceptance.Denied(s.cluster):
+	case managedcluster.Denied(s.cluster):
 		p.Conditions = append(p.Conditions, failing(s.condition, fleet.ReasonManifestWorkApplyFailed,
 			fmt.Sprintf("Cluster %s is denied; once it is accepted again, the add-on is deployed there", s.namespace)))
 		return nil

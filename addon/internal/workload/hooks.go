@@ -10,9 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
-	"github.com/capstan-io/capstan/internal/machinery/acceptance"
 	"github.com/capstan-io/capstan/internal/machinery/addon/ownership"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/managedcluster"
 	"github.com/capstan-io/capstan/internal/machinery/text"
 )
 
@@ -72,7 +72,7 @@ func (p *planner) hooks(s side) run {
 	switch {
 	case s.cluster == nil:
 		return run{done: true} // there is no cluster to run them on
-	case acceptance.CutOff(s.cluster):
+	case managedcluster.CutOff(s.cluster):
 		return run{done: true} // no agent is left to run them
 	case w != nil && !w.DeletionTimestamp.IsZero():
 		return run{message: fmt.Sprintf("ManifestWork %s/%s of an earlier run is being deleted; the hooks run when it is gone", w.Namespace,
@@ -91,7 +91,7 @@ func (p *planner) hooks(s side) run {
 	if len(hooks) == 0 {
 		return run{done: true}
 	}
-	if acceptance.Denied(s.cluster) {
+	if managedcluster.Denied(s.cluster) {
 		return run{message: fmt.Sprintf("%s on cluster %s: to be started when the cluster is accepted again", names(hooks), s.namespace)}
 	}
 	p.Create = append(p.Create, p.hookWork(s, hooks))

@@ -7,8 +7,8 @@ import (
 
 	"github.com/capstan-io/capstan/addon"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
-	"github.com/capstan-io/capstan/internal/machinery/acceptance"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/managedcluster"
 )
 
 // side is one of the two clusters that an add-on may have objects on: its own cluster, and the one that hosts its agent.
@@ -37,7 +37,7 @@ func (p *planner) hostingSide() side {
 	s := side{hosting: true, condition: fleet.ConditionHostingManifestApplied, preDelete: finalizers[1]}
 	if p.hosted() {
 		s.namespace = p.Installation.HostingCluster
-		if p.Hosting != nil && acceptance.ActedOn(p.Hosting) {
+		if p.Hosting != nil && managedcluster.ActedOn(p.Hosting) {
 			s.cluster = p.Hosting
 		}
 	}
@@ -91,7 +91,7 @@ func (p *planner) validity() metav1.Condition {
 		return failing(fleet.ConditionHostingClusterValidity, fleet.ReasonHostingClusterInvalid,
 			fmt.Sprintf("ManagedCluster %s, which hosts the agent, is being deleted: name another one in the annotation %s",
 				name, fleet.AnnotationHostingClusterName))
-	case !acceptance.ActedOn(p.Hosting):
+	case !managedcluster.ActedOn(p.Hosting):
 		return failing(fleet.ConditionHostingClusterValidity, fleet.ReasonHostingClusterInvalid,
 			fmt.Sprintf("ManagedCluster %s, which is to host the agent, is not accepted: accept it, or name another one in the annotation %s",
 				name, fleet.AnnotationHostingClusterName))

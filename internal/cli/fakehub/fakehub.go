@@ -385,7 +385,8 @@ func Refuse(code int, reason metav1.StatusReason, message string) http.HandlerFu
 func writeStatus(w http.ResponseWriter, code int, reason metav1.StatusReason, message, name string) {
 	writeJSON(w, code, metav1.Status{
 		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure,
-		Code: int32(code), Reason: reason, Message: message, Details: &metav1.StatusDetails{Name: name},
+		Code:   int32(code), //nolint:gosec // a status of HTTP has three digits
+		Reason: reason, Message: message, Details: &metav1.StatusDetails{Name: name},
 	})
 }
 

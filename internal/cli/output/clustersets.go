@@ -10,7 +10,7 @@ import (
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
-	"github.com/capstan-io/capstan/internal/placement/clusterset"
+	"github.com/capstan-io/capstan/internal/machinery/managedcluster"
 )
 
 // ClusterSetContext is what belongs to cluster sets and is not in them.
@@ -68,7 +68,7 @@ func (c ClusterSetContext) BoundNamespaces(set string) []string {
 
 // Members are the names of the clusters of a set; one whose selector is broken has none, which its status says.
 func (c ClusterSetContext) Members(set *clusterv1beta2.ManagedClusterSet) []string {
-	selector, err := clusterset.Selector(set)
+	selector, err := managedcluster.SetSelector(set)
 	if err != nil {
 		return nil
 	}

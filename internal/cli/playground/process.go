@@ -151,7 +151,7 @@ func (p *Process) Running() bool {
 	if p.PID <= 0 {
 		return false
 	}
-	found := &gopsutil.Process{Pid: int32(p.PID)}
+	found := &gopsutil.Process{Pid: int32(p.PID)} //nolint:gosec // Linux has at most 4,194,304
 	if states, err := found.Status(); err != nil || slices.Contains(states, gopsutil.Zombie) {
 		return false
 	}
@@ -164,7 +164,7 @@ func (p *Process) Running() bool {
 
 // RSS is the memory of the process that is in RAM, in bytes; 0 if it has ended.
 func (p *Process) RSS() uint64 {
-	memory, err := (&gopsutil.Process{Pid: int32(p.PID)}).MemoryInfo()
+	memory, err := (&gopsutil.Process{Pid: int32(p.PID)}).MemoryInfo() //nolint:gosec // as above
 	if err != nil || memory == nil {
 		return 0
 	}

@@ -65,7 +65,8 @@ func TestDisabledPlacement(t *testing.T) {
 		t.Error("what was decided before it was known to be disabled is not known")
 	}
 	b.addDecision(t, newDecision("theirs", withClusters("z")))
-	if waiting := append(b.editDecision(t, withPlacementLabel("web"), withClusters("b")), b.deleteDecision(t, "theirs")...); len(waiting) == 0 {
+	if waiting := append(b.editDecision(t, withPlacementLabel("web"), withClusters("b")),
+		b.deleteDecision(t, "theirs")...); len(waiting) == 0 {
 		t.Error("no placement is enqueued")
 	}
 	written = nil

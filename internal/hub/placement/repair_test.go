@@ -61,7 +61,8 @@ func TestTakenNameIsSkipped(t *testing.T) {
 		other *clusterv1beta1.PlacementDecision
 		want  string
 	}{
-		"of another controller": {newDecision("web-decision-1", withPlacementLabel(""), withController("v1", "ConfigMap", "9"), withClusters("z")),
+		"of another controller": {newDecision("web-decision-1", withPlacementLabel(""), withController("v1", "ConfigMap", "9"),
+			withClusters("z")),
 			"web-decision-2"},
 		"of another placement": {newDecision("web-decision-1", withPlacementLabel("ghost"), withClusters("z")), "web-decision-2"},
 		"without owner":        {newDecision("web-decision-1", withPlacementLabel(""), withClusters("z")), "web-decision-1"},

@@ -19,9 +19,8 @@ import (
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
-	"github.com/capstan-io/capstan/internal/machinery/acceptance"
+	"github.com/capstan-io/capstan/internal/machinery/managedcluster"
 	"github.com/capstan-io/capstan/internal/machinery/text"
-	"github.com/capstan-io/capstan/internal/placement/clusterset"
 	"github.com/capstan-io/capstan/internal/rollout"
 )
 
@@ -77,7 +76,7 @@ func (r Reader) boundSets(ctx context.Context, namespace string) (members []labe
 			return nil, fmt.Errorf("get ManagedClusterSet %s: %w", bindings.Items[i].Name, err)
 		}
 		// A set with an invalid selector has no members; its status says so.
-		if selector, err := clusterset.Selector(set); err == nil {
+		if selector, err := managedcluster.SetSelector(set); err == nil {
 			members = append(members, selector)
 		}
 	}
@@ -97,9 +96,9 @@ func (r Reader) reasonNotActedOn(ctx context.Context, name, namespace string, se
 		return fmt.Sprintf("it is in no ManagedClusterSet with a ManagedClusterSetBinding in namespace %s", namespace), nil
 	case !cluster.DeletionTimestamp.IsZero():
 		return "it is being deleted", nil
-	case acceptance.Denied(cluster):
+	case managedcluster.Denied(cluster):
 		return "it is denied", nil
-	case !acceptance.Accepted(cluster):
+	case !managedcluster.Accepted(cluster):
 		return "it is not accepted yet", nil
 	}
 	return "", nil

@@ -8,8 +8,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
-	"github.com/capstan-io/capstan/internal/machinery/acceptance"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/managedcluster"
 )
 
 // ClusterChanged matches updates that may change whether the hub acts on a cluster, or the reason. Labels with the state of add-ons
@@ -18,7 +18,8 @@ func ClusterChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		now, ok := e.ObjectNew.(*clusterv1.ManagedCluster)
 		before, beforeOK := e.ObjectOld.(*clusterv1.ManagedCluster)
-		return !ok || !beforeOK || acceptance.ActedOn(now) != acceptance.ActedOn(before) || acceptance.Denied(now) != acceptance.Denied(before) ||
+		return !ok || !beforeOK || managedcluster.ActedOn(now) != managedcluster.ActedOn(before) ||
+			managedcluster.Denied(now) != managedcluster.Denied(before) ||
 			!maps.Equal(withoutAddOnLabels(now.Labels), withoutAddOnLabels(before.Labels))
 	}}
 }

@@ -151,7 +151,8 @@ func TestMisconfigured(t *testing.T) {
 	t.Parallel()
 	h := byScore()
 	h.plan(group("canary", "c2"), group("", "c9", "c5"), group("", "c3"))
-	kept := []placement.Group{{Name: "canary", Decisions: missingDecisions("c2")}, {Decisions: missingDecisions("c9", "c5")}, {Decisions: missingDecisions("c3")}}
+	kept := []placement.Group{{Name: "canary", Decisions: missingDecisions("c2")}, {Decisions: missingDecisions("c9", "c5")},
+		{Decisions: missingDecisions("c3")}}
 	keep := func() *Plan {
 		plan := New(h.owner, &placement.Result{Misconfigured: &placement.Misconfiguration{}, Groups: kept}, h.objects, nil, h.now)
 		h.apply(plan)

@@ -62,6 +62,7 @@ func (c *Controller) tell(work *workv1.ManifestWork, n news, all int) {
 	}
 	if len(n.recovered) > 0 {
 		c.Record(work, corev1.EventTypeNormal, fleet.EventManifestApplyRecovered, "Apply",
-			conditions.Clip(fmt.Sprintf("%d of %d manifests are applied after failures: %s", len(n.recovered), all, conditions.Summary(n.recovered)), maxNote))
+			conditions.Clip(fmt.Sprintf("%d of %d manifests are applied after failures: %s", len(n.recovered), all, conditions.Summary(n.recovered)),
+				maxNote))
 	}
 }

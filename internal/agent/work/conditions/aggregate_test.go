@@ -71,7 +71,8 @@ func TestAggregateHealth(t *testing.T) {
 	}{
 		"nothing":           {nil, nil, "False", "False", "as they should be"},
 		"things that exist": {[]workv1.ManifestCondition{appliedManifest(0), appliedManifest(1)}, nil, "False", "False", "as they should be"},
-		"current":           {[]workv1.ManifestCondition{appliedManifest(0), of(1, objecthealth.Current)}, nil, "False", "False", "as they should be"},
+		"current": {[]workv1.ManifestCondition{appliedManifest(0), of(1, objecthealth.Current)}, nil, "False", "False",
+			"as they should be"},
 		"on its way": {[]workv1.ManifestCondition{of(0, objecthealth.Current), of(1, objecthealth.InProgress)}, nil, "True", "False",
 			"1 of 2 resources are on their way: Thing thing1: so it is"},
 		"failed": {[]workv1.ManifestCondition{of(0, objecthealth.Current), of(1, objecthealth.Failed)}, nil, "True", "True",
@@ -82,7 +83,8 @@ func TestAggregateHealth(t *testing.T) {
 			of(1, objecthealth.InProgress)}, nil, "True", "False", "3 of 3 resources are on their way: Thing thing0: so it is; and 2 more"},
 		"a rule": {[]workv1.ManifestCondition{appliedManifest(0, ruled("Progressing", "False")), of(1, objecthealth.InProgress)},
 			sets.New("Progressing"), "False", "False", "Progressing is False"},
-		"a rule not yet run": {[]workv1.ManifestCondition{appliedManifest(0), of(1, objecthealth.Current)}, sets.New("Progressing"), "", "False", ""},
+		"a rule not yet run": {[]workv1.ManifestCondition{appliedManifest(0), of(1, objecthealth.Current)}, sets.New("Progressing"), "", "False",
+			""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

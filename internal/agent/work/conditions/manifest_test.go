@@ -53,7 +53,8 @@ func TestConditionsOfResults(t *testing.T) {
 			"False AppliedManifestWorkFailed: 1 of 1 manifests failed to apply: " + ignoring, allPresent,
 		},
 		"unreadable": {
-			Result{Err: errBroken}, failed, "Unknown IncompleteResourceMeta: The manifest does not say which resource it is about", workFailed, unknown,
+			Result{Err: errBroken}, failed, "Unknown IncompleteResourceMeta: The manifest does not say which resource it is about", workFailed,
+			unknown,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

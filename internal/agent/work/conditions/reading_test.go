@@ -38,8 +38,9 @@ func TestNothingToRead(t *testing.T) {
 		"not read yet":         {notRead(rules), "", "its state has not been read yet"},
 		"not found":            {NotFound(rules), "the object does not exist on the managed cluster", "the object does not exist"},
 		"not found, not asked": {NotFound(Question{Health: true}), "", "the object does not exist"},
-		"unreadable":           {Unreadable(rules, errors.New("no route")), "the object cannot be read: no route", "the object cannot be read: no route"},
-		"withheld":             {Withheld(rules), withheld, withheld},
+		"unreadable": {Unreadable(rules, errors.New("no route")), "the object cannot be read: no route",
+			"the object cannot be read: no route"},
+		"withheld": {Withheld(rules), withheld, withheld},
 	} {
 		progressing := meta.FindStatusCondition(test.reading.Conditions, "Progressing")
 		if test.reading.Failure != test.failure || progressing == nil || progressing.Status != "True" || progressing.Message != test.health {

@@ -27,8 +27,8 @@ import (
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/hub/addon/lookup"
-	"github.com/capstan-io/capstan/internal/machinery/acceptance"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/managedcluster"
 	"github.com/capstan-io/capstan/internal/machinery/patch"
 	"github.com/capstan-io/capstan/internal/machinery/predicates"
 	"github.com/capstan-io/capstan/internal/machinery/retry"
@@ -80,7 +80,7 @@ func decided() predicate.Predicate {
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			before, ok := e.ObjectOld.(*clusterv1.ManagedCluster)
 			after, too := e.ObjectNew.(*clusterv1.ManagedCluster)
-			return ok && too && acceptance.Denied(before) != acceptance.Denied(after)
+			return ok && too && managedcluster.Denied(before) != managedcluster.Denied(after)
 		},
 	}
 }
@@ -132,7 +132,7 @@ func (c *Controller) isDenied(ctx context.Context, name string) (bool, error) {
 	if err := c.client.Get(ctx, client.ObjectKey{Name: name}, cluster); err != nil {
 		return false, client.IgnoreNotFound(err)
 	}
-	return acceptance.Denied(cluster), nil
+	return managedcluster.Denied(cluster), nil
 }
 
 func usesToken(addOn *addonv1beta1.ManagedClusterAddOn) bool {

@@ -68,7 +68,8 @@ func TestHubAccepted(t *testing.T) {
 		"denied": {false, isTrue, nil, isFalse, "HubClusterAdminDenied", "Denied", "Normal ManagedClusterDenied"},
 		"denied, which fails": {false, isTrue, noLuck, isFalse, "Error",
 			"is denied; the hub could not take its rights away and tries again: ", ""},
-		"denied, when acceptance had failed":     {false, isFalse, nil, isFalse, "HubClusterAdminDenied", "Denied", "Normal ManagedClusterDenied"},
+		"denied, when acceptance had failed": {false, isFalse, nil, isFalse, "HubClusterAdminDenied", "Denied",
+			"Normal ManagedClusterDenied"},
 		"accepted, and another writer is faster": {true, isTrue, raced, isTrue, "Before", "", ""},
 		"denied, and another writer is faster":   {false, isTrue, raced, isTrue, "Before", "", ""},
 	} {

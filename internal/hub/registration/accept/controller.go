@@ -28,8 +28,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
-	"github.com/capstan-io/capstan/internal/machinery/acceptance"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/managedcluster"
 	"github.com/capstan-io/capstan/internal/machinery/patch"
 	"github.com/capstan-io/capstan/internal/machinery/predicates"
 	"github.com/capstan-io/capstan/internal/machinery/retry"
@@ -153,7 +153,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	// The finalizer is set before the first right is given. Without it there is nothing to revoke, even after a crash, except for the
 	// rights of a former cluster of the same name.
-	if !acceptance.Denied(cluster) && !acceptance.CutOff(cluster) {
+	if !managedcluster.Denied(cluster) && !managedcluster.CutOff(cluster) {
 		return c.disinherit(ctx, cluster.Name) // not decided yet
 	}
 	return c.deny(ctx, cluster)
@@ -202,7 +202,7 @@ func (c *Controller) refuse(ctx context.Context, cluster *clusterv1.ManagedClust
 func (c *Controller) deny(ctx context.Context, cluster *clusterv1.ManagedCluster) (ctrl.Result, error) {
 	done, message := true, "Denied by hub cluster admin"
 	var err error
-	if acceptance.CutOff(cluster) {
+	if managedcluster.CutOff(cluster) {
 		message += " and cut off: its agent and its add-ons have no rights, not even to clean up"
 		err = c.takeAll(ctx, cluster.Name)
 	} else if done, err = c.confine(ctx, cluster.Name); err == nil {
@@ -232,7 +232,7 @@ func (c *Controller) release(ctx context.Context, cluster *clusterv1.ManagedClus
 	if cluster.Spec.HubAcceptsClient && controllerutil.ContainsFinalizer(cluster, fleet.FinalizerResourceCleanup) {
 		return ctrl.Result{}, nil
 	}
-	if !acceptance.CutOff(cluster) {
+	if !managedcluster.CutOff(cluster) {
 		if done, err := c.seeOff(ctx, cluster.Name); err != nil || !done {
 			return again(done), err
 		}

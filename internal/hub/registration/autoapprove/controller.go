@@ -21,8 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
-	"github.com/capstan-io/capstan/internal/machinery/acceptance"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/managedcluster"
 	"github.com/capstan-io/capstan/internal/machinery/retry"
 	"github.com/capstan-io/capstan/internal/machinery/signingrequest"
 )
@@ -105,7 +105,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			"ManagedCluster %s is connected; another agent for it is not approved automatically. If it is meant to be, run: capstan accept --clusters %s", cluster, cluster)
 		return ctrl.Result{}, nil
 	}
-	if acceptance.Denied(mc) || acceptance.CutOff(mc) {
+	if managedcluster.Denied(mc) || managedcluster.CutOff(mc) {
 		c.recorder.Eventf(csr, nil, corev1.EventTypeWarning, fleet.EventManagedClusterAutoApprovalWithheld, "Approve",
 			"ManagedCluster %s is denied; an agent for it is not approved automatically. If it is meant to be, run: capstan accept --clusters %s",
 			cluster, cluster)

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
-	"github.com/capstan-io/capstan/internal/machinery/acceptance"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/managedcluster"
 )
 
 // deadline is when the deletion of a cluster continues without its agent; zero means never.
@@ -18,7 +18,7 @@ type deadline struct {
 // deadline returns the deadline of the cluster. While the cluster is available, its agent cleans up, however long that takes; the agent
 // of a cluster that is cut off cannot.
 func (c *Controller) deadline(cluster *clusterv1.ManagedCluster) (deadline, error) {
-	if acceptance.CutOff(cluster) {
+	if managedcluster.CutOff(cluster) {
 		return deadline{at: cluster.DeletionTimestamp.Time, passed: true}, nil
 	}
 	timeout, set := c.Timeout, c.Timeout > 0

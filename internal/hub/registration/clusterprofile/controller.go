@@ -28,10 +28,10 @@ import (
 	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
 	multiclusterv1alpha1 "github.com/capstan-io/capstan/api/multicluster/v1alpha1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/managedcluster"
 	"github.com/capstan-io/capstan/internal/machinery/patch"
 	"github.com/capstan-io/capstan/internal/machinery/predicates"
 	"github.com/capstan-io/capstan/internal/machinery/retry"
-	"github.com/capstan-io/capstan/internal/placement/clusterset"
 )
 
 // workers is how many profiles are written at once.
@@ -228,7 +228,7 @@ func (c *Controller) member(ctx context.Context, binding *clusterv1beta2.Managed
 	if err := c.client.Get(ctx, client.ObjectKey{Name: binding.Spec.ClusterSet}, set); err != nil {
 		return false, client.IgnoreNotFound(err)
 	}
-	members, err := clusterset.Selector(set)
+	members, err := managedcluster.SetSelector(set)
 	if err != nil {
 		return false, nil //nolint:nilerr // a set that selects nothing has no members
 	}

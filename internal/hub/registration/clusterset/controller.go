@@ -23,10 +23,10 @@ import (
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/managedcluster"
 	"github.com/capstan-io/capstan/internal/machinery/patch"
 	"github.com/capstan-io/capstan/internal/machinery/predicates"
 	"github.com/capstan-io/capstan/internal/machinery/retry"
-	"github.com/capstan-io/capstan/internal/placement/clusterset"
 )
 
 // Options configure the controller.
@@ -70,7 +70,7 @@ func (c *Controller) enqueue(ctx context.Context, q queue, after, before labels.
 		return
 	}
 	for i := range sets.Items {
-		members, err := clusterset.Selector(&sets.Items[i])
+		members, err := managedcluster.SetSelector(&sets.Items[i])
 		if err != nil {
 			continue // its own reconcile reports the error
 		}
@@ -103,7 +103,7 @@ func (c *Controller) count(ctx context.Context, set *clusterv1beta2.ManagedClust
 	cond := metav1.Condition{
 		Type: fleet.ConditionClusterSetEmpty, ObservedGeneration: set.Generation, LastTransitionTime: metav1.NewTime(c.clock.Now()),
 	}
-	members, err := clusterset.Selector(set)
+	members, err := managedcluster.SetSelector(set)
 	if err != nil {
 		// A set with an invalid selector is empty, and its condition says why.
 		cond.Status, cond.Reason, cond.Message = metav1.ConditionTrue, fleet.ReasonNoClusterMatched, err.Error()

@@ -23,10 +23,10 @@ import (
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/managedcluster"
 	"github.com/capstan-io/capstan/internal/machinery/patch"
 	"github.com/capstan-io/capstan/internal/machinery/predicates"
 	"github.com/capstan-io/capstan/internal/machinery/retry"
-	"github.com/capstan-io/capstan/internal/placement/clusterset"
 )
 
 // workers is how many clusters are written at once when a set changes.
@@ -72,7 +72,7 @@ func (c *Controller) enqueueMembers(ctx context.Context, q queue, o client.Objec
 	if !ok || len(set.Spec.ManagedNamespaces) == 0 {
 		return
 	}
-	members, err := clusterset.Selector(set)
+	members, err := managedcluster.SetSelector(set)
 	if err != nil {
 		return // a set that selects nothing has no members
 	}
@@ -113,7 +113,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 func wanted(cluster *clusterv1.ManagedCluster, sets []clusterv1beta2.ManagedClusterSet) []clusterv1.ClusterSetManagedNamespaceStatus {
 	var list []clusterv1.ClusterSetManagedNamespaceStatus
 	for i := range sets {
-		members, err := clusterset.Selector(&sets[i])
+		members, err := managedcluster.SetSelector(&sets[i])
 		if err != nil || !sets[i].DeletionTimestamp.IsZero() || !members.Matches(labels.Set(cluster.Labels)) {
 			continue
 		}

@@ -1,4 +1,4 @@
-package acceptance_test
+package managedcluster_test
 
 import (
 	"cmp"
@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
-	"github.com/capstan-io/capstan/internal/machinery/acceptance"
+	"github.com/capstan-io/capstan/internal/machinery/managedcluster"
 )
 
 // "Those that nobody has decided on stay selectable", "act only on clusters that exist, are accepted".
@@ -52,10 +52,10 @@ func TestStanding(t *testing.T) {
 				cluster.Labels = map[string]string{"capstan.io/cut-off": test.cutOff}
 			}
 			for what, is := range map[string][2]bool{
-				"accepted": {acceptance.Accepted(cluster), test.accepted},
-				"denied":   {acceptance.Denied(cluster), test.denied},
-				"cut off":  {acceptance.CutOff(cluster), test.cut},
-				"acted on": {acceptance.ActedOn(cluster), test.actedOn},
+				"accepted": {managedcluster.Accepted(cluster), test.accepted},
+				"denied":   {managedcluster.Denied(cluster), test.denied},
+				"cut off":  {managedcluster.CutOff(cluster), test.cut},
+				"acted on": {managedcluster.ActedOn(cluster), test.actedOn},
 			} {
 				if is[0] != is[1] {
 					t.Errorf("%s: %t", what, is[0])

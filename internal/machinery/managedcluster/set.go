@@ -1,5 +1,4 @@
-// Package clusterset decides which clusters are members of a ManagedClusterSet.
-package clusterset
+package managedcluster
 
 import (
 	"fmt"
@@ -13,7 +12,7 @@ import (
 )
 
 // Selector returns the selector of the labels of members. It fails if the selectorType is unknown or the labelSelector invalid.
-func Selector(set *clusterv1beta2.ManagedClusterSet) (labels.Selector, error) {
+func SetSelector(set *clusterv1beta2.ManagedClusterSet) (labels.Selector, error) {
 	spec := set.Spec.ClusterSelector
 	switch spec.SelectorType {
 	case "", clusterv1beta2.ExclusiveClusterSetLabel:

@@ -1,4 +1,4 @@
-package clusterset
+package managedcluster
 
 import (
 	"strings"
@@ -12,7 +12,7 @@ import (
 )
 
 // RG-40
-func TestSelector(t *testing.T) {
+func TestSetSelector(t *testing.T) {
 	t.Parallel()
 	east := labels.Set{"region": "east", fleet.LabelClusterSet: "eu"}
 	for name, test := range map[string]struct {
@@ -42,7 +42,7 @@ func TestSelector(t *testing.T) {
 			t.Parallel()
 			set := &clusterv1beta2.ManagedClusterSet{Spec: clusterv1beta2.ManagedClusterSetSpec{ClusterSelector: test.selector}}
 			set.Name = "eu"
-			selector, err := Selector(set)
+			selector, err := SetSelector(set)
 			if test.err != "" {
 				if err == nil || !strings.Contains(err.Error(), test.err) {
 					t.Fatalf("got %v, want an error about %s", err, test.err)

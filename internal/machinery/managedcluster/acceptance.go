@@ -1,5 +1,6 @@
-// Package acceptance tells what the hub has decided about a cluster: nothing yet, that it is accepted, or that it is denied.
-package acceptance
+// Package managedcluster tells what a ManagedCluster is to the hub: what the hub has decided about it (nothing yet, that it is accepted, or
+// that it is denied), and which ManagedClusterSets it is a member of.
+package managedcluster
 
 import (
 	"slices"
