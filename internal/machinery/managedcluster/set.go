@@ -11,7 +11,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// Selector returns the selector of the labels of members. It fails if the selectorType is unknown or the labelSelector invalid.
+// SetSelector returns the selector of the labels of members. It fails if the selectorType is unknown or the labelSelector invalid.
 func SetSelector(set *clusterv1beta2.ManagedClusterSet) (labels.Selector, error) {
 	spec := set.Spec.ClusterSelector
 	switch spec.SelectorType {
