@@ -16,7 +16,7 @@ import (
 )
 
 // ErrChanged is the error with which a Watcher ends when a file has changed.
-var ErrChanged = errors.New("has changed: the agent ends, to be started anew with it")
+var ErrChanged = errors.New("has changed: the agent ends, to be started again with it")
 
 // Watcher ends when the content of a file changes. It can be added to a manager of controller-runtime, which then ends, too.
 type Watcher struct {

@@ -22,8 +22,8 @@ func addMetricsAddress(flags *pflag.FlagSet, address *string) {
 			" serves none. At any that is not of this machine alone it is served over HTTPS, to those whom the API lets get /metrics.")
 }
 
-// metricsOptions serve metrics in plain to who is on this machine. They tell how many clusters there are and what they do, so whoever
-// comes from elsewhere has to be let by the API that the process works for.
+// metricsOptions serve metrics without TLS to this machine. They tell how many clusters there are and what they do, so clients from
+// elsewhere need a right of the API that the process works for.
 func metricsOptions(address string, bounds func(*tls.Config)) (metricsserver.Options, error) {
 	options := metricsserver.Options{BindAddress: address}
 	if address == noAddress {

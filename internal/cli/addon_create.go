@@ -23,7 +23,7 @@ import (
 const addOnCreateLong = `Make an add-on of manifests: an AddOnTemplate NAME-VERSION with them, and the ClusterManagementAddOn NAME that offers it.
 
 "capstan addon enable" then deploys it on clusters. With --placement-ref, the hub deploys it on those that the placements
-select. A new --version with --overwrite makes a template beside the old one, and rolls it out.
+select. A new --version with --overwrite makes a template next to the old one, and rolls it out.
 
 With --hub-registration, its agent gets a kubeconfig for the hub, in the Secret NAME-hub-kubeconfig of its namespace.
 --cluster-role-bind says what it may do there, in the namespace of its cluster.`

@@ -23,7 +23,7 @@ func (a *app) diffCommand() *cobra.Command {
 const diffWorkLong = `Show what would change on each cluster if the work had these manifests.
 
 The API server of each cluster goes through everything but the writing: validation, defaults, admission, the rights of the
-executor. So an object counts as changed, too, when somebody changed it on the cluster. Values of Secrets are not shown.
+executor. So an object counts as changed, too, when a user changed it on the cluster. Values of Secrets are not shown.
 
 The work need not exist. If it does, the rest of its spec stays as it is: what its manifestConfigs ignore is no difference.
 The clusters have to be available, and to have an agent of Capstan.

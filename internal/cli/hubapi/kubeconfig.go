@@ -121,7 +121,7 @@ func (t Target) load() (candidate, *clientcmdapi.Config, error) {
 		"or name the kubeconfig of one with --kubeconfig or KUBECONFIG", strings.Join(unfit, " and "))
 }
 
-// fixed is the kubeconfig that was named, nil if none was. That of the playground stays that, whoever names it.
+// fixed is the kubeconfig that was named, nil if none was. That of the playground stays that, however it is named.
 func (t Target) fixed() *candidate {
 	if t.Kubeconfig != "" {
 		return &candidate{files: []string{t.Kubeconfig}, playground: t.isPlayground(t.Kubeconfig), namedBy: "--kubeconfig"}

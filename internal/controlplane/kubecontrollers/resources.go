@@ -31,8 +31,8 @@ func newResourceChanges() *resourceChanges {
 	return &resourceChanges{events: make(chan struct{}, 1)}
 }
 
-// watch shares the garbage collector's informers on the two types. What is there at the start counts as a change: whoever
-// follows may have looked just before it came.
+// watch shares the garbage collector's informers on the two types. What is there at the start counts as a change: its
+// follower may have looked just before it came.
 func (r *resourceChanges) watch(objects metadatainformer.SharedInformerFactory) error {
 	for _, resource := range []schema.GroupVersionResource{
 		{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"},

@@ -148,7 +148,7 @@ func (w *Watches) checkAll(subjects []subject) {
 	}
 }
 
-// Follow looks at the watches of whoever a role or binding is for, whenever that changes or goes. The informers have to be those that the
+// Follow looks at the watches of the subjects of a role or binding whenever that changes or goes. The informers have to be those that the
 // authorizer decides by.
 func (w *Watches) Follow(shared informers.SharedInformerFactory) error {
 	rbac := shared.Rbac().V1()

@@ -1,4 +1,5 @@
-// Package selected returns the clusters that the hub acts on because a placement selects them.
+// Package selected returns the clusters that the hub acts on because a placement selects them, and makes one error of those of the writes
+// to them.
 //
 // A user with the right to write PlacementDecisions in a namespace can name any clusters in them, and the controllers that read them have
 // the right to write to the namespaces of all clusters. So a decision counts only for clusters that a placement of its namespace could

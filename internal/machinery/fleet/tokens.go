@@ -6,7 +6,7 @@ import (
 )
 
 // TokenInfrastructureReadyMessage is the message of a true ConditionTokenInfrastructureReady. Agents read the UID of the service
-// account from it: one that was made anew has other tokens.
+// account from it: one that was created again has other tokens.
 func TokenInfrastructureReadyMessage(namespace, name, uid string) string {
 	return fmt.Sprintf("ServiceAccount %s/%s (UID: %s) is ready", namespace, name, uid)
 }

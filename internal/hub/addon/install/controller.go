@@ -28,7 +28,6 @@ import (
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	"github.com/capstan-io/capstan/internal/hub/addon/lookup"
 	"github.com/capstan-io/capstan/internal/hub/addon/owner"
-	"github.com/capstan-io/capstan/internal/hub/clustererrors"
 	"github.com/capstan-io/capstan/internal/hub/debounce"
 	"github.com/capstan-io/capstan/internal/hub/selected"
 	"github.com/capstan-io/capstan/internal/machinery/addon/config"
@@ -185,9 +184,9 @@ func (c *Controller) leaving(
 // write writes many add-ons at once. An error for one cluster does not hold up the others.
 func (c *Controller) write(
 	addOns []*addonv1beta1.ManagedClusterAddOn, write func(*addonv1beta1.ManagedClusterAddOn) error,
-) (done []string, failed clustererrors.Errors) {
+) (done []string, failed selected.Errors) {
 	var mu sync.Mutex
-	failed = clustererrors.Errors{}
+	failed = selected.Errors{}
 	var group errgroup.Group
 	group.SetLimit(writers)
 	for _, addOn := range addOns {

@@ -19,7 +19,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
-	"github.com/capstan-io/capstan/internal/hub/clustererrors"
 	"github.com/capstan-io/capstan/internal/hub/debounce"
 	"github.com/capstan-io/capstan/internal/hub/selected"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
@@ -167,7 +166,7 @@ func (c *Controller) finish(ctx context.Context, set *workv1alpha1.ManifestWorkR
 }
 
 // refused are the clusters that take no works. They are tried again when they change, and not before.
-func refused(failed clustererrors.Errors) map[string]bool {
+func refused(failed selected.Errors) map[string]bool {
 	clusters := map[string]bool{}
 	for cluster, err := range failed {
 		if apierrors.HasStatusCause(err, fleet.CauseClusterTakesNoWorks) {

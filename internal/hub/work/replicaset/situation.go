@@ -5,7 +5,6 @@ import (
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
-	"github.com/capstan-io/capstan/internal/hub/clustererrors"
 	"github.com/capstan-io/capstan/internal/hub/selected"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/rollout"
@@ -31,7 +30,7 @@ type situation struct {
 	// renderer is set if the set has overrides. unfit has the errors of clusters whose spec cannot be rendered or written.
 	renderer *renderer
 	pass     *pass
-	unfit    clustererrors.Errors
+	unfit    selected.Errors
 }
 
 // placement is a placement of the set, and its works.
@@ -65,7 +64,7 @@ func (s *situation) passedOver() map[string]bool {
 
 // newSituation assigns each work to the placement that it was created for.
 func newSituation(set *workv1alpha1.ManifestWorkReplicaSet, works []*work, now time.Time) *situation {
-	s := &situation{set: set, template: &set.Spec.ManifestWorkTemplate, now: now, unfit: clustererrors.Errors{}}
+	s := &situation{set: set, template: &set.Spec.ManifestWorkTemplate, now: now, unfit: selected.Errors{}}
 	byLabel := map[string]*placement{}
 	for _, ref := range set.Spec.PlacementRefs {
 		label := fleet.LabelValue(ref.Name)

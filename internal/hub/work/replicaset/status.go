@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
-	"github.com/capstan-io/capstan/internal/hub/clustererrors"
+	"github.com/capstan-io/capstan/internal/hub/selected"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/patch"
 	"github.com/capstan-io/capstan/internal/machinery/text"
@@ -18,7 +18,7 @@ import (
 )
 
 // report writes the status of the set.
-func (c *Controller) report(ctx context.Context, s *situation, failed clustererrors.Errors) error {
+func (c *Controller) report(ctx context.Context, s *situation, failed selected.Errors) error {
 	before := s.set.DeepCopy()
 	status := &s.set.Status
 	status.PlacementsSummary = nil
@@ -170,7 +170,7 @@ func (s *situation) rolledOut() metav1.Condition {
 }
 
 // applied returns the condition ManifestworkApplied.
-func (s *situation) applied(failed clustererrors.Errors) metav1.Condition {
+func (s *situation) applied(failed selected.Errors) metav1.Condition {
 	cond := metav1.Condition{Type: fleet.ConditionManifestworkApplied, Status: metav1.ConditionFalse}
 	sum := s.set.Status.Summary
 	cond.Message = fmt.Sprintf("%d of %s applied", sum.Applied, text.Count(sum.Total, "work"))

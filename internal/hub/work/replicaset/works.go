@@ -19,7 +19,7 @@ import (
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
-	"github.com/capstan-io/capstan/internal/hub/clustererrors"
+	"github.com/capstan-io/capstan/internal/hub/selected"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/rollout"
 )
@@ -86,9 +86,9 @@ func (s *situation) changes() (all []change) {
 }
 
 // write writes many works at once, and returns the errors. An error for one cluster does not hold up the others.
-func (c *Controller) write(ctx context.Context, all []change) clustererrors.Errors {
+func (c *Controller) write(ctx context.Context, all []change) selected.Errors {
 	var mu sync.Mutex
-	failed := clustererrors.Errors{}
+	failed := selected.Errors{}
 	var group errgroup.Group
 	group.SetLimit(writers)
 	for _, change := range all {

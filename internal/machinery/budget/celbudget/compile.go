@@ -63,7 +63,7 @@ type prepared struct {
 }
 
 // NewCompiler returns a Compiler. Its name tells the environment from others. The costs are those of functions that the environment has
-// beside those of Kubernetes; nil if it has none.
+// in addition to those of Kubernetes; nil if it has none.
 func NewCompiler(name string, environment func() (*cel.Env, error), output *cel.Type, costs interpreter.ActualCostEstimator) *Compiler {
 	return &Compiler{name: name, output: output, costs: costs, prepare: sync.OnceValues(func() (prepared, error) {
 		env, err := environment()

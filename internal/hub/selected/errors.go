@@ -1,5 +1,4 @@
-// Package clustererrors collects the errors of writes to many clusters.
-package clustererrors
+package selected
 
 import (
 	"fmt"
