@@ -67,6 +67,23 @@ func TestSteady(t *testing.T) {
 	wantClusters(t, schedule(t, s, p), "a")
 }
 
+// PL-25: the placement leaves its cluster only for one that is better by more than 100.
+func TestSteadyBound(t *testing.T) {
+	t.Parallel()
+	for better, wanted := range map[int32]string{50: "a", 99: "a", 100: "a", 101: "b", 150: "b"} {
+		s := newFleet(newMember("a"))
+		s.SetScore(usage("a", -60, 0))
+		p := newPlacement(withLimit(1), withWeights(map[string]int32{"AddOn/usage/cpu": 1}))
+		wantClusters(t, schedule(t, s, p), "a")
+		s.SetCluster(newMember("b"))
+		s.SetScore(usage("b", -60+better, 0))
+		result := schedule(t, s, p)
+		if got := clusters(result); !slices.Equal(got, []string{wanted}) {
+			t.Errorf("another cluster is better by %d: got %v, want %s", better, got, wanted)
+		}
+	}
+}
+
 // Restored decisions count like scheduled ones.
 func TestRestore(t *testing.T) {
 	t.Parallel()
