@@ -72,7 +72,7 @@ func TestRender(t *testing.T) {
 	}
 }
 
-// AF-18: a chart decides by values which of those it depends on are there, on each cluster anew.
+// AF-18: a chart decides by values which of those it depends on are there, on each cluster again.
 func TestDependencies(t *testing.T) {
 	t.Parallel()
 	c := load(t)

@@ -28,7 +28,7 @@ const (
 func (h hub) putAddOn(t *testing.T, cluster, name string, conditions ...metav1.Condition) {
 	t.Helper()
 	h.Put(t, strings.Replace(addOnsPath, "cluster1", cluster, 1)+"/"+name, &addonv1alpha1.ManagedClusterAddOn{
-		ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: name, ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "somebody"}}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: name, ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "another"}}},
 		Status:     addonv1alpha1.ManagedClusterAddOnStatus{Conditions: conditions},
 	})
 }

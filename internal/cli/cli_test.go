@@ -179,7 +179,7 @@ func TestGetWorks(t *testing.T) {
 	for _, c := range []string{"cluster1", "cluster2"} {
 		h.Put(t, strings.Replace(worksPath, "cluster1", c, 1)+"/web", &workv1.ManifestWork{
 			TypeMeta:   metav1.TypeMeta{APIVersion: workv1.GroupVersion.String(), Kind: "ManifestWork"},
-			ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: c, ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "somebody"}}},
+			ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: c, ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "another"}}},
 		})
 	}
 	for _, output := range []string{"yaml", "json"} {

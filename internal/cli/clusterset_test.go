@@ -24,7 +24,7 @@ func (h hub) putSet(t *testing.T, name string) {
 	t.Helper()
 	h.Put(t, setsPath+"/"+name, &clusterv1beta2.ManagedClusterSet{
 		TypeMeta:   metav1.TypeMeta{APIVersion: clusterv1beta2.GroupVersion.String(), Kind: "ManagedClusterSet"},
-		ObjectMeta: metav1.ObjectMeta{Name: name, ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "somebody"}}},
+		ObjectMeta: metav1.ObjectMeta{Name: name, ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "another"}}},
 		Status: clusterv1beta2.ManagedClusterSetStatus{
 			Conditions: []metav1.Condition{{Type: "ClusterSetEmpty", Status: metav1.ConditionFalse, Message: "status of " + name}},
 		},

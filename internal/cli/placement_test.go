@@ -26,7 +26,7 @@ func (h hub) putPlacement(t *testing.T, namespace, name string, clusters ...stri
 	in := func(path string) string { return strings.Replace(path, "team-a", namespace, 1) + "/" + name }
 	h.Put(t, in(placementsPath), &clusterv1beta1.Placement{
 		TypeMeta:   metav1.TypeMeta{APIVersion: clusterv1beta1.GroupVersion.String(), Kind: "Placement"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "somebody"}}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "another"}}},
 		Status: clusterv1beta1.PlacementStatus{NumberOfSelectedClusters: int32(len(clusters)), Conditions: []metav1.Condition{
 			{Type: "PlacementSatisfied", Status: metav1.ConditionTrue, Reason: "AllDecisionsScheduled"},
 		}},

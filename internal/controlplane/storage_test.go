@@ -65,7 +65,7 @@ func TestEtcdPortAndEncryption(t *testing.T) {
 	}
 
 	for who, config := range map[string]*tls.Config{
-		"somebody without a certificate": {InsecureSkipVerify: true},
+		"a client without a certificate": {InsecureSkipVerify: true},
 		"the hub's admin":                credential(pki.Admin),
 	} {
 		if err := handshake(t.Context(), address, config); err == nil {

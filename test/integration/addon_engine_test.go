@@ -359,7 +359,7 @@ func TestEnginePermissions(t *testing.T) {
 		t.Errorf("message: %s", cond.Message)
 	}
 	if err := h.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign); err != nil || len(foreign.Rules) > 0 {
-		t.Errorf("the role of somebody else: %v, rules %+v", err, foreign.Rules)
+		t.Errorf("a role that is not ours: %v, rules %+v", err, foreign.Rules)
 	}
 	a.set(func(a *engineAgent) { a.roles = []string{"two"} })
 	touchEngine(t, addOn, "example.com/attempt", "3")
@@ -464,7 +464,7 @@ func TestEngineCertificates(t *testing.T) {
 		"one group more": {agent, fleet.SignerKubeAPIServerClient, pkix.Name{CommonName: fleet.AddOnUser(cluster, name, name),
 			Organization: append(fleet.AddOnGroups(cluster, name), "admins")}},
 		"the agent of the cluster":     {agent, fleet.SignerKubeAPIServerClient, agentSubject(cluster, "agent2")},
-		"signer of somebody else":      {agent, "example.com/other", engineSubject(cluster, name)},
+		"signer of another user":       {agent, "example.com/other", engineSubject(cluster, name)},
 		"identity by the wrong signer": {agent, engineSigner, engineSubject(cluster, name)},
 	} {
 		csr, _ := engineRequest(t, cluster, name, forged.signer, forged.subject)

@@ -137,7 +137,7 @@ func testStolenTokens(t *testing.T, existing *env.Server) {
 		"registration takes rights from the administrators": func() error {
 			return remove(registration, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "cluster-admin"}})
 		},
-		"registration gives its rights to somebody": func() error {
+		"registration gives its rights to a user": func() error {
 			return try(registration, bindingTo(name, fleet.WorkRoleBinding(name), "ClusterRole", fleet.ClusterRoleWork, nil,
 				itself(fleet.ServiceAccountRegistrationController)))
 		},
@@ -205,7 +205,7 @@ func testStolenTokens(t *testing.T, existing *env.Server) {
 		"add-ons give tokens of Kubernetes":            func() error { return try(addOns, tokenRole("kube-system", "x-agent")) },
 		"add-ons give all tokens of a namespace":       func() error { return try(addOns, tokenRole(name)) },
 		"add-ons give tokens of others":                func() error { return try(addOns, tokenRole(name, name)) },
-		"add-ons give their rights to somebody": func() error {
+		"add-ons give their rights to a user": func() error {
 			return try(addOns, bindingTo(name, name, "ClusterRole", fleet.ClusterRoleWork, ofAddOn, itself(fleet.ServiceAccountAddOnManager)))
 		},
 		"add-ons give an account of their own making their rights": func() error {
@@ -234,9 +234,9 @@ func testStolenTokens(t *testing.T, existing *env.Server) {
 		"add-ons delete a service account": func() error {
 			return remove(addOns, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: name}})
 		},
-		"add-ons approve what somebody else asks for": func() error { return approve(addOns, ofSomebodyElse) },
-		"add-ons approve an agent of a cluster":       func() error { return approve(addOns, forAdministrator) },
-		"add-ons approve an administrator":            func() error { return approve(addOns, administratorOfAddOn) },
+		"add-ons approve what another user asks for": func() error { return approve(addOns, ofSomebodyElse) },
+		"add-ons approve an agent of a cluster":      func() error { return approve(addOns, forAdministrator) },
+		"add-ons approve an administrator":           func() error { return approve(addOns, administratorOfAddOn) },
 		"add-ons move a cluster to another set": func() error {
 			return change(addOns, mc(), `{"metadata":{"labels":{"`+fleet.LabelClusterSet+`":"other"}}}`)
 		},

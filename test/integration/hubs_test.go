@@ -79,7 +79,7 @@ func TestBootstrapCAChanges(t *testing.T) {
 	awaitLog(t, agent.Process, "Connected to the hub", 2)
 	awaitWorking(t, hub.Client(t), name, "after-the-change")
 	if certificate(t, agent) != before || agent.Pid() != pid || len(requests(t, name)) != 1 {
-		t.Error("the agent registered anew")
+		t.Error("the agent registered again")
 	}
 }
 
@@ -150,7 +150,7 @@ func TestHubPublishesNextCA(t *testing.T) {
 	awaitLog(t, agent.Process, "Connected to the hub", 3)
 	awaitWorking(t, c, name, "after-the-publication")
 	if len(requestsOn(t, c, name)) != 1 {
-		t.Error("the agent registered anew")
+		t.Error("the agent registered again")
 	}
 }
 

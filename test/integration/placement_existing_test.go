@@ -101,12 +101,12 @@ func testPlacementExisting(t *testing.T, existing *env.Server) {
 			path   string
 			code   int
 		}{
-			"a reader who creates":    {reader, http.MethodPost, "", http.StatusForbidden},
-			"a reader of another":     {reader, http.MethodGet, "default/one", http.StatusForbidden},
-			"nobody":                  {rest.AnonymousClientConfig, http.MethodGet, s.name + "/one", http.StatusUnauthorized},
-			"somebody with no token":  {bearer("made-up"), http.MethodGet, s.name + "/one", http.StatusUnauthorized},
-			"the admin, as a reader":  {user("reader"), http.MethodGet, s.name + "/one", http.StatusBadRequest},
-			"the admin, of something": {theAdmin, http.MethodGet, s.name + "/gone", http.StatusNotFound},
+			"a reader who creates":     {reader, http.MethodPost, "", http.StatusForbidden},
+			"a reader of another":      {reader, http.MethodGet, "default/one", http.StatusForbidden},
+			"nobody":                   {rest.AnonymousClientConfig, http.MethodGet, s.name + "/one", http.StatusUnauthorized},
+			"a client without a token": {bearer("made-up"), http.MethodGet, s.name + "/one", http.StatusUnauthorized},
+			"the admin, as a reader":   {user("reader"), http.MethodGet, s.name + "/one", http.StatusBadRequest},
+			"the admin, of something":  {theAdmin, http.MethodGet, s.name + "/gone", http.StatusNotFound},
 		} {
 			if _, code, err := at.asker(t, existing, test.as).ask(t.Context(), test.method, test.path, unsaved); code != test.code {
 				t.Errorf("the %s answers %s with %d %v, want %d", name, who, code, err, test.code)

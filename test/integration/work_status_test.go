@@ -169,7 +169,7 @@ func TestStatusRows(t *testing.T) {
 	} {
 		if row.exists {
 			cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, Data: map[string]string{"key": "0"}}
-			if err := m.Create(t.Context(), cm, client.FieldOwner("somebody")); err != nil {
+			if err := m.Create(t.Context(), cm, client.FieldOwner("another")); err != nil {
 				t.Fatal(err)
 			}
 		}

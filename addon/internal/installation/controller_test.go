@@ -659,7 +659,7 @@ func TestPermissions(t *testing.T) {
 		t.Errorf("%+v", applied)
 	}
 	if !slices.Equal(h.awaited, []string{role.Name}) {
-		t.Errorf("reads wait for the end of %v; that of what is made anew may go unseen", h.awaited)
+		t.Errorf("reads wait for the end of %v; that of what is made again may go unseen", h.awaited)
 	}
 }
 

@@ -264,7 +264,7 @@ func TestOfConfiguration(t *testing.T) {
 	}
 }
 
-// AM-07: what package addon/config compares brings the add-on back, whatever the generation says: otherwise it would wait for ever for a
+// AM-07: what package addon/config compares brings the add-on back, whatever the generation says: otherwise it would wait forever for a
 // state that is there.
 func TestStateChanged(t *testing.T) {
 	t.Parallel()

@@ -260,7 +260,7 @@ func TestHookTimeout(t *testing.T) {
 	}
 }
 
-// Gap A6: the time counts from when the cluster went away, and starts anew when it was back.
+// Gap A6: the time counts from when the cluster went away, and starts again when it was back.
 func TestHookTimeoutBegins(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, hookJob("bye"))

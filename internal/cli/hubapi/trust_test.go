@@ -78,9 +78,9 @@ func TestTrust(t *testing.T) {
 		onFirstUse bool
 		fails      string
 	}{
-		"signed with the bootstrap token":        {token: bootstrapToken, signatures: good, reason: "verified with the bootstrap token"},
-		"signed by somebody who lacks the token": {token: bootstrapToken, signatures: other, fails: "impostor"},
-		"not signed":                             {token: bootstrapToken, fails: "does not know the bootstrap token abc123"},
+		"signed with the bootstrap token":      {token: bootstrapToken, signatures: good, reason: "verified with the bootstrap token"},
+		"signed by a user who lacks the token": {token: bootstrapToken, signatures: other, fails: "impostor"},
+		"not signed":                           {token: bootstrapToken, fails: "does not know the bootstrap token abc123"},
 		"signed with another token": {token: bootstrapToken, signatures: map[string]string{"zzz999": "0123456789abcdef"},
 			fails: "does not know"},
 		"nothing published for a bootstrap token": {token: bootstrapToken, silent: true, fails: "does not know"},

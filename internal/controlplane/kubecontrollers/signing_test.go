@@ -191,7 +191,7 @@ func TestSigningForAClusterOfNow(t *testing.T) {
 		"a cluster that says nothing": {user: agent, asked: now, want: now.Add(-signingBackdate)},
 		"a clock that is behind": {user: agent, since: now.Add(time.Minute).Format(time.RFC3339), asked: now,
 			want: now.Add(time.Minute)},
-		"somebody else": {user: "ann", since: now.Format(time.RFC3339), asked: now, want: now.Add(-signingBackdate)},
+		"another user": {user: "ann", since: now.Format(time.RFC3339), asked: now, want: now.Add(-signingBackdate)},
 		"a renewal from before": {user: agent, requester: agent, since: now.Format(time.RFC3339), asked: now.Add(-time.Second),
 			fails: "ask again"},
 		"a request for an add-on from before": {user: addOn, requester: agent, since: now.Format(time.RFC3339), asked: now.Add(-time.Second),
@@ -256,7 +256,7 @@ func TestAgentsDoNotGetAYear(t *testing.T) {
 		"agent that asks for less": {user: "system:open-cluster-management:c1:agent1", asked: ptr.To[int32](hour), longest: 200 * day,
 			want: time.Hour},
 		"agent of a hub that is strict": {user: "system:open-cluster-management:c1:agent1", longest: 7 * day, want: 7 * day},
-		"somebody else":                 {user: "ann", longest: 200 * day, want: 200 * day},
+		"another user":                  {user: "ann", longest: 200 * day, want: 200 * day},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -206,7 +206,7 @@ func TestCutOff(t *testing.T) {
 					t.Error("not refused, or its watch goes on")
 				}
 				if refused(admin) || refused(joiner) || isOver(others) {
-					t.Error("somebody else is refused")
+					t.Error("another user is refused")
 				}
 				cutOff.note(mc(true), true)
 				if refused(who) {

@@ -18,7 +18,7 @@ func TestUpdates(t *testing.T) {
 	}{
 		"nothing": {metav1.ObjectMeta{UID: "a", Generation: 1}, metav1.ObjectMeta{UID: "a", Generation: 1}, false, false, false},
 		"spec":    {metav1.ObjectMeta{UID: "a", Generation: 1}, metav1.ObjectMeta{UID: "a", Generation: 2}, false, true, false},
-		"anew":    {metav1.ObjectMeta{UID: "a", Generation: 1}, metav1.ObjectMeta{UID: "b", Generation: 1}, true, true, false},
+		"again":   {metav1.ObjectMeta{UID: "a", Generation: 1}, metav1.ObjectMeta{UID: "b", Generation: 1}, true, true, false},
 		"marked":  {metav1.ObjectMeta{UID: "a"}, metav1.ObjectMeta{UID: "a", Labels: map[string]string{"marked": "x"}}, false, false, true},
 		"no more": {metav1.ObjectMeta{UID: "a", Labels: map[string]string{"marked": "x"}}, metav1.ObjectMeta{UID: "a"}, false, false, true},
 	} {

@@ -276,7 +276,7 @@ func TestPace(t *testing.T) {
 	if message := h.message(t); !strings.Contains(message, "0 failed 2 timeout. stopped: 2 failures in") {
 		t.Error(message)
 	}
-	// Another change gives everybody time anew.
+	// Another change gives everybody time again.
 	h.states["one"] = "o2"
 	h.reconcile(t)
 	want(t, "the next", h.have(t, "c1", "c2", "c3"), "c1=one@o2 c2=one@o2 c3=one@o1")

@@ -54,7 +54,7 @@ func (h *hub) report(t *testing.T, cluster string, conditions ...string) {
 	}
 }
 
-// AM-20, AM-21: whose works fall ill or fail during the soak, soaks anew.
+// AM-20, AM-21: whose works fall ill or fail during the soak, soaks again.
 func TestSoakBeginsAnew(t *testing.T) {
 	t.Parallel()
 	for name, ill := range map[string][]string{"ill": {"+Applied", "-Available"}, "failed": {"-Applied"}} {

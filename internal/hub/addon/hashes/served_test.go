@@ -172,7 +172,7 @@ func (h *hub) expect(t *testing.T, version, problem string) {
 		}
 		request, over := h.queue.Get()
 		if over {
-			t.Fatalf("got %+v, %v for ever, want the hash in version %q, or %q", got, err, version, problem)
+			t.Fatalf("got %+v, %v forever, want the hash in version %q, or %q", got, err, version, problem)
 		}
 		h.queue.Done(request)
 	}

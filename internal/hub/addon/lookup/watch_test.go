@@ -50,6 +50,6 @@ func TestEntryChanged(t *testing.T) {
 	}
 	after.UID = "b"
 	if !lookup.EntryChanged().Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}) {
-		t.Error("an entry that was made anew does not matter")
+		t.Error("an entry that was made again does not matter")
 	}
 }

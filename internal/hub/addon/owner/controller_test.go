@@ -16,6 +16,6 @@ func TestEntryMadeAnew(t *testing.T) {
 	}
 	after.UID = "later"
 	if !entryChanged().Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}) {
-		t.Error("that it was made anew goes unseen")
+		t.Error("that it was made again goes unseen")
 	}
 }

@@ -344,14 +344,14 @@ func TestTells(t *testing.T) {
 	hosted.AddOn.Annotations = map[string]string{"addon.open-cluster-management.io/hosting-cluster-name": "host"}
 	gone := installed(templateV1)
 	gone.AddOn.DeletionTimestamp = new(metav1.Now())
-	anew := installed(templateV1)
-	anew.AddOn.UID = "anew"
+	again := installed(templateV1)
+	again.AddOn.UID = "again"
 	const unset, notHosted = "Warning AddOnTemplateVariablesUnset The AddOnTemplate has variables without a value, which become empty: WHO.",
 		"Warning AddOnNotHosted Add-ons of AddOnTemplates run on their own cluster: the annotation"
 	for i, step := range []struct {
 		installation addon.Installation
 		want         string
-	}{{bare, unset}, {bare, ""}, {configured, ""}, {bare, unset}, {gone, ""}, {bare, unset}, {anew, unset}, {anew, ""}, {hosted, notHosted},
+	}{{bare, unset}, {bare, ""}, {configured, ""}, {bare, unset}, {gone, ""}, {bare, unset}, {again, unset}, {again, ""}, {hosted, notHosted},
 		{hosted, ""}} {
 		if _, err := agent.Manifests(t.Context(), step.installation); err != nil {
 			t.Fatal(err)

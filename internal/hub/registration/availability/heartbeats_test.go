@@ -74,7 +74,7 @@ func TestOverdue(t *testing.T) {
 		want   time.Duration
 	}{
 		{0, false, 5 * time.Minute, 5 * time.Minute},
-		{time.Minute, false, time.Second, time.Minute + time.Second}, // shorter: begins anew
+		{time.Minute, false, time.Second, time.Minute + time.Second}, // shorter: begins again
 		{time.Minute, false, time.Second, time.Minute + time.Second}, // and not again
 		{2 * time.Minute, true, time.Second, 2*time.Minute + time.Second},
 		{3 * time.Minute, false, time.Hour, 2*time.Minute + time.Hour}, // longer: from the last heartbeat

@@ -17,7 +17,7 @@ import (
 )
 
 // RG-44: without the feature gate ResourceCleanup no cluster gets the finalizer, and those that have it lose it, so that their
-// deletion does not wait for ever. What is in their namespaces stays.
+// deletion does not wait forever. What is in their namespaces stays.
 func TestOff(t *testing.T) {
 	t.Parallel()
 	scheme := runtime.NewScheme()

@@ -374,7 +374,7 @@ func TestDeselectedClusters(t *testing.T) {
 	h.clock.Step(debounce.Settle)
 	h.reconcile(t)
 	if h.expectClusters(t, "c1", "c2"); h.works(t)["c2"][0].UID != uid {
-		t.Error("the work was made anew")
+		t.Error("the work was made again")
 	}
 	// It is gone for good this time. That it was away before does not count.
 	h.decide(t, decision("p", 2, 1))

@@ -303,7 +303,7 @@ func TestRevisionOfAnEarlierVersion(t *testing.T) {
 	}
 }
 
-// Gap W11: the history does not grow for ever, and neither do the Secrets.
+// Gap W11: the history does not grow forever, and neither do the Secrets.
 func TestHistoryIsBounded(t *testing.T) {
 	t.Parallel()
 	h := rolledOut(t)

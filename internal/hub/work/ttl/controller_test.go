@@ -31,15 +31,15 @@ func TestReconcile(t *testing.T) {
 		gone       bool
 		again      time.Duration
 	}{
-		"due":                {option: seconds(60), conditions: complete("True", time.Minute), gone: true},
-		"at once":            {option: seconds(0), conditions: complete("True", 0), gone: true},
-		"not yet":            {option: seconds(60), conditions: complete("True", 20*time.Second), again: 40 * time.Second},
-		"not complete":       {option: seconds(0), conditions: complete("False", time.Hour)},
-		"nothing said":       {option: seconds(0)},
-		"no TTL":             {option: &workv1.DeleteOption{}, conditions: complete("True", time.Hour)},
-		"no option":          {conditions: complete("True", time.Hour)},
-		"of a replica set":   {option: seconds(0), conditions: complete("True", time.Hour), label: "default.set"},
-		"for ever, in a way": {option: seconds(math.MaxInt64), conditions: complete("True", 0), again: math.MaxInt64 / time.Second * time.Second},
+		"due":               {option: seconds(60), conditions: complete("True", time.Minute), gone: true},
+		"at once":           {option: seconds(0), conditions: complete("True", 0), gone: true},
+		"not yet":           {option: seconds(60), conditions: complete("True", 20*time.Second), again: 40 * time.Second},
+		"not complete":      {option: seconds(0), conditions: complete("False", time.Hour)},
+		"nothing said":      {option: seconds(0)},
+		"no TTL":            {option: &workv1.DeleteOption{}, conditions: complete("True", time.Hour)},
+		"no option":         {conditions: complete("True", time.Hour)},
+		"of a replica set":  {option: seconds(0), conditions: complete("True", time.Hour), label: "default.set"},
+		"forever, in a way": {option: seconds(math.MaxInt64), conditions: complete("True", 0), again: math.MaxInt64 / time.Second * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -20,7 +20,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/addon/template"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "write the golden files again")
 
 // AM-31, AM-32, AM-33, AM-37, gap A3, and the proxy settings of the documentation.
 func TestRenderGolden(t *testing.T) {
@@ -57,7 +57,7 @@ func TestRenderGolden(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(string(want), string(got)); diff != "" {
-				t.Errorf("rendered differently (-want +got; go test -update writes it anew):\n%s", diff)
+				t.Errorf("rendered differently (-want +got; go test -update writes it again):\n%s", diff)
 			}
 		})
 	}
