@@ -154,6 +154,8 @@ func TestClusterChanged(t *testing.T) {
 	}
 }
 
+// fakeAPI answers with copies of the objects: the fake client sets the resource version of those that it is built with, and tests
+// in parallel share theirs.
 func fakeAPI(t *testing.T, objects ...client.Object) client.Client {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -162,5 +164,9 @@ func fakeAPI(t *testing.T, objects ...client.Object) client.Client {
 			t.Fatal(err)
 		}
 	}
-	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
+	builder := fake.NewClientBuilder().WithScheme(scheme)
+	for _, object := range objects {
+		builder.WithObjects(object.DeepCopyObject().(client.Object))
+	}
+	return builder.Build()
 }
