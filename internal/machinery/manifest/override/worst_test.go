@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -84,13 +83,14 @@ func many(n int, data string) (all []workv1.Manifest) {
 	return all
 }
 
-// Nothing that can be written takes long: what would is refused, when it is written and when it is used. The time is some ten times what it
-// takes, for machines that are busy, and a hundredth of what it once took.
-func TestWorstCases(t *testing.T) { //nolint:paralleltest // it measures time
-	const most = 500 * time.Millisecond
+// Nothing that can be written takes many steps: what would is refused, when it is written and when it is used. BenchmarkRender says how
+// long the steps take.
+func TestWorstCases(t *testing.T) {
+	t.Parallel()
 	for name, test := range worst {
 		t.Run(name, func(t *testing.T) {
 			overrides, errs := override.Parse(field.NewPath("o"), test.overrides)
+			t.Parallel()
 			if len(errs) > 0 {
 				t.Fatal(errs)
 			}
@@ -99,21 +99,18 @@ func TestWorstCases(t *testing.T) { //nolint:paralleltest // it measures time
 				t.Fatal(err)
 			}
 			var cost int
-			var took time.Duration
 			for _, cluster := range []string{"c1", "c1"} { // the first one has the manifests read
 				v, err := r.Variant(override.Cluster{Name: cluster, Claims: map[string]string{"region": "eu"}})
 				if err != nil {
 					t.Fatal(err)
 				}
-				begin := time.Now()
 				_, cost, err = r.Render(v)
-				took = time.Since(begin)
 				if tried := override.Try(overrides, test.manifests); tried == nil && budget.Is(err) {
 					t.Errorf("admission accepts what is refused later: %v", err)
 				}
 			}
-			if took > most || cost > 30_000 {
-				t.Errorf("it takes %s and %d steps", took, cost)
+			if cost > 30_000 {
+				t.Errorf("it takes %d steps", cost)
 			}
 			if ordinary := strings.HasPrefix(name, "an ordinary"); ordinary && cost > 100 {
 				t.Errorf("it takes %d steps", cost)
