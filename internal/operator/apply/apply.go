@@ -1,0 +1,208 @@
+package apply
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/util/csaupgrade"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+)
+
+// Apply makes the objects of the installation what they should be, by server-side apply, in their order. An object that has not changed
+// since it was last applied with the same content takes no request. An object that cannot be applied does not keep the others from it;
+// the error has all failures. The objects are not changed, except that those that were applied get the UID, the generation and the
+// resource version that they have on the cluster.
+func (c *Cluster) Apply(ctx context.Context, installation string, objects ...client.Object) error {
+	var failures []error
+	for _, object := range objects {
+		if err := c.apply(ctx, installation, object); err != nil {
+			failures = append(failures, err)
+		}
+	}
+	return errors.Join(failures...)
+}
+
+func (c *Cluster) apply(ctx context.Context, installation string, object client.Object) error {
+	desired, err := c.desired(installation, object)
+	if err != nil {
+		return err
+	}
+	name := reference{desired.GroupVersionKind(), client.ObjectKeyFromObject(desired)}
+	hash, err := hashOf(desired)
+	if err != nil {
+		return err
+	}
+	if live := c.unchanged(ctx, name, hash); live != nil {
+		identify(object, live)
+		return nil
+	}
+	if err := c.write(ctx, desired); err != nil {
+		return fmt.Errorf("apply %s: %w", name, err)
+	}
+	c.mu.Lock()
+	c.applied[name] = state{hash, desired.GetUID(), desired.GetResourceVersion()}
+	c.mu.Unlock()
+	identify(object, desired)
+	return nil
+}
+
+// write applies an object. The first time, the fields that other installers own become those of this one, so that those go which it does
+// not set: an object that is merged from two installers would be what none of them means. What cannot be changed of an object, such as
+// the selector of a Deployment, is changed by deleting it first.
+func (c *Cluster) write(ctx context.Context, desired *unstructured.Unstructured) error {
+	content := desired.DeepCopy()
+	if err := c.adopt(ctx, desired); err != nil {
+		return err
+	}
+	err := c.serverSideApply(ctx, desired)
+	if !apierrors.IsInvalid(err) || !immutable(err) {
+		return err
+	}
+	if err := c.Client.Delete(ctx, content.DeepCopy(), client.PropagationPolicy(metav1.DeletePropagationBackground)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("replace it, because what has to change is immutable: %w", err)
+	}
+	desired.Object = content.Object
+	return c.serverSideApply(ctx, desired)
+}
+
+func (c *Cluster) serverSideApply(ctx context.Context, desired *unstructured.Unstructured) error {
+	return c.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(desired), client.ForceOwnership, client.FieldOwner(c.FieldManager))
+}
+
+// immutable tells whether the API server refused a change for the only reason that a field never changes.
+func immutable(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || status.Status().Details == nil || len(status.Status().Details.Causes) == 0 {
+		return false
+	}
+	for _, cause := range status.Status().Details.Causes {
+		if !strings.Contains(cause.Message, "immutable") && !strings.Contains(cause.Message, "may not be changed") &&
+			!strings.Contains(cause.Message, "cannot change") {
+			return false
+		}
+	}
+	return true
+}
+
+// adopt makes the fields that others have set on an object those of this field manager, if it has never applied the object. Fields that
+// controllers of Kubernetes keep stay theirs.
+func (c *Cluster) adopt(ctx context.Context, desired *unstructured.Unstructured) error {
+	live := &metav1.PartialObjectMetadata{}
+	live.SetGroupVersionKind(desired.GroupVersionKind())
+	if err := c.Client.Get(ctx, client.ObjectKeyFromObject(desired), live); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	others := sets.New[string]()
+	for _, entry := range live.ManagedFields {
+		switch {
+		case entry.Manager == c.FieldManager && entry.Operation == metav1.ManagedFieldsOperationApply:
+			return nil
+		case entry.Operation == metav1.ManagedFieldsOperationUpdate && entry.Subresource == "" && !strings.HasPrefix(entry.Manager, "kube-"):
+			others.Insert(entry.Manager)
+		}
+	}
+	if len(others) == 0 {
+		return nil
+	}
+	patch, err := csaupgrade.UpgradeManagedFieldsPatch(live, others, c.FieldManager)
+	if err != nil || patch == nil {
+		return err
+	}
+	return client.IgnoreNotFound(c.Client.Patch(ctx, live, client.RawPatch(types.JSONPatchType, patch)))
+}
+
+// unchanged returns the object if it has that content and is as it was left.
+func (c *Cluster) unchanged(ctx context.Context, name reference, hash string) client.Object {
+	c.mu.Lock()
+	last, known := c.applied[name]
+	c.mu.Unlock()
+	if !known || last.hash != hash {
+		return nil
+	}
+	live := c.prototype(name.GroupVersionKind)
+	if err := c.cache.Get(ctx, name.NamespacedName, live); err != nil {
+		return nil
+	}
+	if live.GetUID() != last.uid || live.GetResourceVersion() != last.resourceVersion || live.GetDeletionTimestamp() != nil {
+		return nil
+	}
+	return live
+}
+
+// desired is the object as it is applied: without what only the API server sets, and with the label of the installation.
+func (c *Cluster) desired(installation string, object client.Object) (*unstructured.Unstructured, error) {
+	kind, err := apiutil.GVKForObject(object, c.Scheme)
+	if err != nil {
+		return nil, err
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		return nil, err
+	}
+	desired := &unstructured.Unstructured{Object: content}
+	desired.SetGroupVersionKind(kind)
+	delete(content, "status")
+	for _, field := range []string{"creationTimestamp", "managedFields", "resourceVersion", "uid", "generation"} {
+		unstructured.RemoveNestedField(content, "metadata", field)
+	}
+	labels := maps.Clone(desired.GetLabels())
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[c.Label] = installation
+	desired.SetLabels(labels)
+	withoutNulls(content)
+	return desired, nil
+}
+
+// withoutNulls removes the fields without a value, which the types of the API write for lists that are not set.
+func withoutNulls(value any) {
+	switch value := value.(type) {
+	case map[string]any:
+		maps.DeleteFunc(value, func(_ string, v any) bool { return v == nil })
+		for _, v := range value {
+			withoutNulls(v)
+		}
+	case []any:
+		for _, v := range value {
+			withoutNulls(v)
+		}
+	}
+}
+
+func hashOf(desired *unstructured.Unstructured) (string, error) {
+	content, err := json.Marshal(desired.Object)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(content)
+	return hex.EncodeToString(sum[:]), nil
+}
+
+// identify copies what the cluster has set.
+func identify(object, live client.Object) {
+	object.SetUID(live.GetUID())
+	object.SetGeneration(live.GetGeneration())
+	object.SetResourceVersion(live.GetResourceVersion())
+}
+
+// String is how messages name the object.
+func (r reference) String() string {
+	if r.Namespace == "" {
+		return r.Kind + " " + r.Name
+	}
+	return r.Kind + " " + r.Namespace + "/" + r.Name
+}

@@ -1,0 +1,149 @@
+// Package apply keeps the objects of installations on a cluster: it applies them, notices when another writer changes or deletes one,
+// and deletes those that an installation no longer has.
+//
+// An installation is what one ClusterManager or Klusterlet consists of. Its objects have a label with its name.
+package apply
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+)
+
+// Options describe the installations on a cluster.
+type Options struct {
+	// Label is the key of the label that names the installation of an object.
+	Label string
+	// FieldManager is the manager of the fields that are applied.
+	FieldManager string
+	// Kinds are those of all objects that installations may have on the cluster. The API server must serve all of them.
+	Kinds []schema.GroupVersionKind
+	// Scheme knows the types of the kinds.
+	Scheme *runtime.Scheme
+	// Changed is called with the name of an installation when an object of it appears, changes or goes. It must not block.
+	Changed func(installation string)
+}
+
+// Cluster is a cluster with installations. It watches the metadata of their objects, and Deployments whole. A Cluster has to be started,
+// and is used once its cache is filled; see [Cluster.Start] and [Cluster.WaitForCacheSync].
+type Cluster struct {
+	Options
+	// Client reads and writes without a cache.
+	Client client.Client
+	cache  cache.Cache
+
+	mu      sync.Mutex
+	applied map[reference]state
+}
+
+// reference names an object on a cluster.
+type reference struct {
+	schema.GroupVersionKind
+	types.NamespacedName
+}
+
+// state is what is known about an object after it was applied: the content that was applied, and the object that resulted.
+type state struct {
+	hash            string
+	uid             types.UID
+	resourceVersion string
+}
+
+// deployments are watched whole, because their status tells whether an installation works.
+var deployments = appsv1.SchemeGroupVersion.WithKind("Deployment")
+
+// NewCluster returns the cluster that the configuration leads to. It asks the cluster nothing yet.
+func NewCluster(config *rest.Config, options Options) (*Cluster, error) {
+	http, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, err
+	}
+	mapper, err := apiutil.NewDynamicRESTMapper(config, http)
+	if err != nil {
+		return nil, err
+	}
+	direct, err := client.New(config, client.Options{HTTPClient: http, Scheme: options.Scheme, Mapper: mapper})
+	if err != nil {
+		return nil, err
+	}
+	installed, err := labels.NewRequirement(options.Label, selection.Exists, nil)
+	if err != nil {
+		return nil, err
+	}
+	watched, err := cache.New(config, cache.Options{
+		HTTPClient: http, Scheme: options.Scheme, Mapper: mapper,
+		DefaultLabelSelector: labels.NewSelector().Add(*installed),
+		DefaultTransform:     cache.TransformStripManagedFields(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &Cluster{Options: options, Client: direct, cache: watched, applied: map[reference]state{}}, nil
+}
+
+// Start implements manager.Runnable: it watches the objects until the context ends.
+func (c *Cluster) Start(ctx context.Context) error {
+	for _, kind := range c.Kinds {
+		informer, err := c.cache.GetInformer(ctx, c.prototype(kind), cache.BlockUntilSynced(false))
+		if err != nil {
+			return fmt.Errorf("watch %s: %w", kind.Kind, err)
+		}
+		if _, err := informer.AddEventHandler(c.handler()); err != nil {
+			return fmt.Errorf("watch %s: %w", kind.Kind, err)
+		}
+	}
+	return c.cache.Start(ctx)
+}
+
+// WaitForCacheSync waits until the objects of all installations are known, and tells whether they are.
+func (c *Cluster) WaitForCacheSync(ctx context.Context) bool { return c.cache.WaitForCacheSync(ctx) }
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable: only the process that acts watches.
+func (c *Cluster) NeedLeaderElection() bool { return true }
+
+func (c *Cluster) prototype(kind schema.GroupVersionKind) client.Object {
+	if kind == deployments {
+		return &appsv1.Deployment{}
+	}
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(kind)
+	return object
+}
+
+func (c *Cluster) handler() toolscache.ResourceEventHandler {
+	changed := func(object any) {
+		if gone, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
+			object = gone.Obj
+		}
+		if o, ok := object.(client.Object); ok {
+			c.Changed(o.GetLabels()[c.Label])
+		}
+	}
+	return toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    changed,
+		DeleteFunc: changed,
+		UpdateFunc: func(before, after any) {
+			changed(before) // an object may have gone over to another installation
+			changed(after)
+		},
+	}
+}
+
+// Deployment returns a Deployment of an installation as it was last seen. The error is NotFound while it is not there, or not known yet.
+func (c *Cluster) Deployment(ctx context.Context, key types.NamespacedName) (*appsv1.Deployment, error) {
+	deployment := &appsv1.Deployment{}
+	return deployment, c.cache.Get(ctx, key, deployment)
+}

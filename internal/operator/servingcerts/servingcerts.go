@@ -1,0 +1,197 @@
+// Package servingcerts makes the serving certificates of an installation, and renews them in time: a certificate authority of its own,
+// a bundle of the authorities that clients have to trust meanwhile, and a certificate for each server. It knows no cluster: callers pass
+// what is stored, and store what it returns.
+package servingcerts
+
+import (
+	"bytes"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+)
+
+// How long what is made is valid. It is renewed when a fifth of that is left.
+const (
+	authorityValidity = 365 * 24 * time.Hour
+	servingValidity   = 30 * 24 * time.Hour
+	// backdate is by how much the clocks of clients may be behind.
+	backdate = 5 * time.Minute
+)
+
+// keyOfAuthority in a Secret with a certificate of a user is the authority that clients have to trust.
+const keyOfAuthority = "ca.crt"
+
+// Server is a server that needs a certificate.
+type Server struct {
+	// Secret is the name of the Secret with the certificate.
+	Secret string
+	// Hosts are the DNS names and IP addresses by which clients reach the server. The first one is the common name.
+	Hosts []string
+}
+
+// Stored is what the namespace of an installation has; nil means that it does not exist.
+type Stored struct {
+	Authority *corev1.Secret
+	Bundle    *corev1.ConfigMap
+	// Serving has the Secrets with serving certificates, by their names.
+	Serving map[string]*corev1.Secret
+	// Own tells whether a Secret was made by this package. Another one is from a user: it is used and never changed.
+	Own func(*corev1.Secret) bool
+}
+
+// Certificates is what there should be.
+type Certificates struct {
+	Authority *corev1.Secret
+	Bundle    *corev1.ConfigMap
+	// Serving are the Secrets with serving certificates, except those of users.
+	Serving []*corev1.Secret
+	// Trusted has for each Secret with a serving certificate, by its name, the authorities in PEM that clients verify it with.
+	Trusted map[string][]byte
+	// Due is when something has to be renewed.
+	Due time.Time
+}
+
+// Renew returns what there should be in the namespace at that time. What is stored and still good stays. authority is the prefix of the
+// common name of the certificate authority. An error is about a Secret of a user that cannot be used.
+func Renew(now time.Time, namespace, authority string, servers []Server, stored Stored) (*Certificates, error) {
+	ca, err := currentAuthority(now, authority, stored.Authority)
+	if err != nil {
+		return nil, err
+	}
+	bundle := ca.bundle(now, stored.Bundle)
+	result := &Certificates{
+		Authority: tlsSecret(namespace, fleet.SecretSigner, ca.pair),
+		Bundle: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fleet.ConfigMapCABundle},
+			Data: map[string]string{fleet.KeyCABundle: string(bundle)}},
+		Trusted: map[string][]byte{},
+		Due:     renewal(ca.certificate),
+	}
+	for _, server := range servers {
+		secret := stored.Serving[server.Secret]
+		if secret != nil && !stored.Own(secret) {
+			trusted, err := trustedOfUser(now, secret, server)
+			if err != nil {
+				return nil, fmt.Errorf("secret %s/%s: %w", namespace, server.Secret, err)
+			}
+			result.Trusted[server.Secret] = trusted
+			continue
+		}
+		pair, err := ca.serving(now, server, secret)
+		if err != nil {
+			return nil, err
+		}
+		result.Serving = append(result.Serving, tlsSecret(namespace, server.Secret, pair))
+		result.Trusted[server.Secret] = bundle
+		if due := renewal(pair.certificate); due.Before(result.Due) {
+			result.Due = due
+		}
+	}
+	return result, nil
+}
+
+// renewal is when a fifth of the validity is left.
+func renewal(c *x509.Certificate) time.Time {
+	return c.NotAfter.Add(-c.NotAfter.Sub(c.NotBefore) / 5)
+}
+
+func tlsSecret(namespace, name string, p pair) *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Type: corev1.SecretTypeTLS,
+		Data: map[string][]byte{corev1.TLSCertKey: p.chain, corev1.TLSPrivateKeyKey: p.keyPEM}}
+}
+
+// authorityPair is a certificate authority with its key.
+type authorityPair struct{ pair }
+
+// currentAuthority is the stored authority, or a new one when that is due or cannot be used.
+func currentAuthority(now time.Time, name string, stored *corev1.Secret) (authorityPair, error) {
+	if p, err := pairOf(stored); err == nil && p.certificate.IsCA && now.Before(renewal(p.certificate)) {
+		return authorityPair{p}, nil
+	}
+	p, err := newAuthority(now, fmt.Sprintf("%s@%d", name, now.Unix()))
+	return authorityPair{p}, err
+}
+
+// bundle is the authority and those before it that are still valid: servers may still show certificates that these have signed.
+func (a authorityPair) bundle(now time.Time, stored *corev1.ConfigMap) []byte {
+	bundle := slices.Clone(a.chain)
+	if stored == nil {
+		return bundle
+	}
+	for _, certificate := range parse([]byte(stored.Data[fleet.KeyCABundle])) {
+		if now.Before(certificate.NotAfter) && !certificate.Equal(a.certificate) {
+			bundle = append(bundle, encode(certificate)...)
+		}
+	}
+	return bundle
+}
+
+// serving is the stored certificate of the server, or a new one when that is due, from another authority or for other hosts.
+func (a authorityPair) serving(now time.Time, server Server, stored *corev1.Secret) (pair, error) {
+	if p, err := pairOf(stored); err == nil && now.Before(renewal(p.certificate)) && sameHosts(p.certificate, server.Hosts) &&
+		p.certificate.CheckSignatureFrom(a.certificate) == nil {
+		return p, nil
+	}
+	return newServing(now, server.Hosts, a.pair)
+}
+
+func sameHosts(certificate *x509.Certificate, hosts []string) bool {
+	has := map[string]bool{}
+	for _, name := range certificate.DNSNames {
+		has[name] = true
+	}
+	for _, ip := range certificate.IPAddresses {
+		has[ip.String()] = true
+	}
+	want := map[string]bool{}
+	for _, host := range hosts {
+		want[normal(host)] = true
+	}
+	return maps.Equal(has, want)
+}
+
+// trustedOfUser are the authorities of a certificate that a user has stored: those in ca.crt, else the certificate itself.
+func trustedOfUser(now time.Time, secret *corev1.Secret, server Server) ([]byte, error) {
+	p, err := pairOf(secret)
+	if err != nil {
+		return nil, fmt.Errorf("it is not one of this operator, and has no usable certificate: %w; correct it, or delete it to get one", err)
+	}
+	if !now.Before(p.certificate.NotAfter) {
+		return nil, fmt.Errorf("its certificate expired at %s; renew it, or delete the Secret to get one from the operator",
+			p.certificate.NotAfter.Format(time.RFC3339))
+	}
+	for _, host := range server.Hosts {
+		if err := p.certificate.VerifyHostname(host); err != nil {
+			return nil, fmt.Errorf("its certificate is not valid for %s: %w; make one for %s", host, err, strings.Join(server.Hosts, ", "))
+		}
+	}
+	if authorities := parse(secret.Data[keyOfAuthority]); len(authorities) > 0 {
+		return bytes.Clone(secret.Data[keyOfAuthority]), nil
+	}
+	return bytes.Clone(secret.Data[corev1.TLSCertKey]), nil
+}
+
+func pairOf(secret *corev1.Secret) (pair, error) {
+	if secret == nil {
+		return pair{}, errors.New("there is no Secret")
+	}
+	return parsePair(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey])
+}
+
+func parse(bundle []byte) (certificates []*x509.Certificate) {
+	for block, rest := pem.Decode(bundle); block != nil; block, rest = pem.Decode(rest) {
+		if certificate, err := x509.ParseCertificate(block.Bytes); err == nil {
+			certificates = append(certificates, certificate)
+		}
+	}
+	return certificates
+}
