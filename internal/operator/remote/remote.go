@@ -1,0 +1,199 @@
+// Package remote keeps the connections of an operator to the clusters that Secrets with kubeconfigs lead to: those of hosted installations.
+package remote
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/operator/apply"
+)
+
+// How long a cluster may take to answer the first question, and to list the objects of its installation.
+const (
+	answerTimeout = 10 * time.Second
+	listTimeout   = 30 * time.Second
+)
+
+// Clusters are the clusters of the installations that are hosted, one each.
+type Clusters struct {
+	ctx     context.Context //nolint:containedctx // of the operator: a connection outlives the reconcile that makes it
+	options apply.Options
+
+	mu          sync.Mutex
+	connections map[string]connection
+}
+
+type connection struct {
+	credential [sha256.Size]byte
+	config     *rest.Config
+	cluster    *apply.Cluster
+	close      context.CancelFunc
+}
+
+// New returns Clusters without a connection. Connections end with the context, that of the operator.
+func New(ctx context.Context, options apply.Options) *Clusters {
+	return &Clusters{ctx: ctx, options: options, connections: map[string]connection{}}
+}
+
+// Connect returns the cluster of the installation, whose objects are known then, and how it is reached. The Secret has a kubeconfig; another
+// one than before makes a new connection. The context bounds how long that takes.
+func (c *Clusters) Connect(ctx context.Context, installation string, secret *corev1.Secret) (*apply.Cluster, *rest.Config, error) {
+	credential := hash(secret)
+	c.mu.Lock()
+	existing, found := c.connections[installation]
+	c.mu.Unlock()
+	if found && existing.credential == credential {
+		return existing.cluster, existing.config, nil
+	}
+	c.Disconnect(installation)
+	config, err := Config(secret)
+	if err != nil {
+		return nil, nil, err
+	}
+	made, err := c.connect(ctx, config)
+	if err != nil {
+		return nil, nil, err
+	}
+	made.credential = credential
+	c.mu.Lock()
+	c.connections[installation] = made
+	c.mu.Unlock()
+	return made.cluster, config, nil
+}
+
+// Disconnect ends the connection to the cluster of the installation, if there is one.
+func (c *Clusters) Disconnect(installation string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if connection, found := c.connections[installation]; found {
+		connection.close()
+		delete(c.connections, installation)
+	}
+}
+
+func (c *Clusters) connect(ctx context.Context, config *rest.Config) (connection, error) {
+	if err := answers(config); err != nil {
+		return connection{}, fmt.Errorf("the cluster at %s cannot be used: %w", config.Host, err)
+	}
+	cluster, err := apply.NewCluster(config, c.options)
+	if err != nil {
+		return connection{}, err
+	}
+	running, stop := context.WithCancel(c.ctx) //nolint:contextcheck // see Clusters.ctx
+	ended := make(chan error, 1)
+	go func() { ended <- cluster.Start(running) }()
+	listed, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	if !cluster.WaitForCacheSync(listed) {
+		stop()
+		if err := <-ended; err != nil {
+			return connection{}, err
+		}
+		return connection{}, fmt.Errorf("the cluster at %s did not list what is installed there in %s: see whether the kubeconfig has the right to",
+			config.Host, listTimeout)
+	}
+	return connection{config: config, cluster: cluster, close: stop}, nil
+}
+
+// answers asks for the version, whose answer says at once what is wrong with an address or a credential.
+func answers(config *rest.Config) error {
+	asking := rest.CopyConfig(config)
+	asking.Timeout = answerTimeout
+	client, err := discovery.NewDiscoveryClientForConfig(asking)
+	if err != nil {
+		return err
+	}
+	_, err = client.ServerVersion()
+	return err
+}
+
+// Config is the access to the cluster that the Secret's kubeconfig leads to. Files that it refers to are keys of the Secret.
+func Config(secret *corev1.Secret) (*rest.Config, error) {
+	content := secret.Data[fleet.KeyKubeconfig]
+	if len(content) == 0 {
+		return nil, fmt.Errorf("secret %s/%s has no key %s; store a kubeconfig of the cluster under it", secret.Namespace, secret.Name, fleet.KeyKubeconfig)
+	}
+	kubeconfig, err := clientcmd.Load(content)
+	if err != nil {
+		return nil, fmt.Errorf("secret %s/%s: its %s is no kubeconfig: %w", secret.Namespace, secret.Name, fleet.KeyKubeconfig, err)
+	}
+	if err := inline(kubeconfig, secret.Data); err != nil {
+		return nil, fmt.Errorf("secret %s/%s: %w", secret.Namespace, secret.Name, err)
+	}
+	config, err := clientcmd.NewDefaultClientConfig(*kubeconfig, nil).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("secret %s/%s: %w", secret.Namespace, secret.Name, err)
+	}
+	config.QPS = -1 // the priority and fairness of the API server is the limit
+	return config, nil
+}
+
+// inline replaces the references to files by the content of the keys with these names. A kubeconfig must not read files of the operator or
+// run programs in its pod.
+func inline(kubeconfig *clientcmdapi.Config, files map[string][]byte) error {
+	for _, user := range kubeconfig.AuthInfos {
+		if user.Exec != nil || user.AuthProvider != nil {
+			return errors.New("its kubeconfig runs a program to get a credential; use a certificate or a token")
+		}
+		if user.TokenFile != "" {
+			token, found := files[user.TokenFile]
+			if !found {
+				return missing(user.TokenFile)
+			}
+			user.Token, user.TokenFile = string(token), ""
+		}
+		for _, reference := range []struct {
+			file *string
+			data *[]byte
+		}{{&user.ClientCertificate, &user.ClientCertificateData}, {&user.ClientKey, &user.ClientKeyData}} {
+			if err := replace(reference.file, reference.data, files); err != nil {
+				return err
+			}
+		}
+	}
+	for _, cluster := range kubeconfig.Clusters {
+		if err := replace(&cluster.CertificateAuthority, &cluster.CertificateAuthorityData, files); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func replace(file *string, data *[]byte, files map[string][]byte) error {
+	if *file == "" {
+		return nil
+	}
+	content, found := files[*file]
+	if !found {
+		return missing(*file)
+	}
+	*data, *file = content, ""
+	return nil
+}
+
+func missing(file string) error {
+	return fmt.Errorf("its kubeconfig refers to the file %s, which is no key of the Secret; add it, or write its content into the kubeconfig", file)
+}
+
+func hash(secret *corev1.Secret) (sum [sha256.Size]byte) {
+	h := sha256.New()
+	for _, key := range slices.Sorted(maps.Keys(secret.Data)) {
+		fmt.Fprintf(h, "%s %d ", key, len(secret.Data[key]))
+		h.Write(secret.Data[key])
+	}
+	copy(sum[:], h.Sum(nil))
+	return sum
+}
