@@ -37,7 +37,8 @@ LIGHT := $(GO) list -test -f '{{.ImportPath}} {{join .Deps " "}}' $(PACKAGES) | 
 	awk '$$1 ~ /\.test$$/ && !/ (k8s\.io\/kubernetes|go\.etcd\.io\/etcd\/server|github\.com\/capstan-io\/capstan\/test\/env)(\/| |$$)/ { sub(/\.test$$/, "", $$1); print $$1 }'
 
 # Written by `make generate` alone.
-GENERATED := ':(glob)api/**/zz_generated.deepcopy.go' '$(CRDS)/*.yaml' docs/reference
+GENERATED := ':(glob)api/**/zz_generated.deepcopy.go' '$(CRDS)/*.yaml' docs/reference \
+	'deploy/charts/*/crds/*.yaml' 'deploy/charts/*/values.schema.json'
 
 .DEFAULT_GOAL := help
 
@@ -46,7 +47,7 @@ help: ## Show this help
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: generate
-generate: ## Generate deepcopy functions and CRDs from api/, and docs/reference
+generate: ## Generate deepcopy functions and CRDs from api/, files of the charts, and docs/reference
 	cd api && $(CONTROLLER_GEN) object crd paths=./... output:crd:dir=../$(CRDS)
 	for kind in clustermanagementaddons managedclusteraddons; do \
 		crd=$(CRDS)/addon.open-cluster-management.io_$$kind.yaml; \
@@ -55,6 +56,7 @@ generate: ## Generate deepcopy functions and CRDs from api/, and docs/reference
 	for crd in $(CRDS)/*.yaml; do \
 		sed -E -f tools/crd-quantities.sed $$crd > $$crd.new && mv $$crd.new $$crd || exit 1; \
 	done
+	$(GO) -C tools run ./charts -root "$(CURDIR)"
 	$(MAKE) docs
 
 .PHONY: docs

@@ -1,0 +1,203 @@
+package charts
+
+import (
+	"bytes"
+	"flag"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"helm.sh/helm/v4/pkg/action"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/component-helpers/auth/rbac/validation"
+	"sigs.k8s.io/yaml"
+
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// The charts are embedded whole: Go leaves files out whose names begin with an underscore, unless it is told not to.
+func TestFiles(t *testing.T) {
+	t.Parallel()
+	for _, chart := range all {
+		err := fs.WalkDir(os.DirFS("."), chart, func(file string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() {
+				return err
+			}
+			want, err := os.ReadFile(file)
+			if err != nil {
+				return err
+			}
+			if have, err := Files.ReadFile(file); err != nil || !bytes.Equal(have, want) {
+				t.Errorf("%s is not embedded as it is: %v", file, err)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// HC-01 HC-05 SC-24: Helm has nothing to say against the charts.
+func TestLint(t *testing.T) {
+	t.Parallel()
+	for _, chart := range all {
+		lint := action.NewLint()
+		lint.Strict, lint.Namespace = true, namespaces[chart]
+		for _, err := range lint.Run([]string{chart}, nil).Errors {
+			t.Errorf("%s: %v", chart, err)
+		}
+	}
+}
+
+// HC-02 HC-06 SC-25: what a chart installs by default. `go test ./deploy/charts -update` writes the golden files.
+func TestDefaults(t *testing.T) {
+	t.Parallel()
+	for _, chart := range all {
+		files, err := install(chart, "").files(t)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var rendered bytes.Buffer
+		for _, file := range slices.Sorted(func(yield func(string) bool) {
+			for file, content := range files {
+				if strings.TrimSpace(content) != "" && !yield(file) {
+					return
+				}
+			}
+		}) {
+			rendered.WriteString("# " + file + "\n" + strings.TrimSpace(files[file]) + "\n")
+		}
+		golden := filepath.Join("testdata", chart+".golden")
+		if *update {
+			if err := os.WriteFile(golden, rendered.Bytes(), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(golden)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(rendered.Bytes(), want) {
+			t.Errorf("%s is not what chart %s installs; with -update, it is written:\n%s", golden, chart, rendered.Bytes())
+		}
+	}
+}
+
+// HC-01 HC-05 SC-24: what is misspelled, or has the wrong type, is refused, with the name of the value.
+func TestSchema(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ chart, values, want string }{
+		{"cluster-manager", "clusterManger: {}", "additional properties 'clusterManger' not allowed"},
+		{"cluster-manager", "replicaCount: many", "at '/replicaCount': got string, want integer"},
+		{"cluster-manager", "images: {registy: r}", "additional properties 'registy' not allowed"},
+		{"cluster-manager", "images: {tag: 1.3}", "at '/images/tag': got number, want string"},
+		{"cluster-manager", "clusterManager: {mode: hosted}", "at '/clusterManager/mode': value must be one of 'Default', 'Hosted'"},
+		{"cluster-manager", "clusterManager: {registrationConfiguration: {featureGate: []}}", "additional properties 'featureGate' not allowed"},
+		{"cluster-manager", "clusterManager: {registrationConfiguration: {featureGates: [{feature: A, mode: On}]}}",
+			"at '/clusterManager/registrationConfiguration/featureGates/0/mode'"},
+		{"klusterlet", "bootstrapHubKubeconfig: x", "additional properties 'bootstrapHubKubeconfig' not allowed"},
+		{"klusterlet", "noOperator: yess", "at '/noOperator': got string, want boolean"},
+		{"klusterlet", "klusterlet: {mode: Detached}", "at '/klusterlet/mode': value must be one of"},
+		{"klusterlet", "klusterlet: {workConfiguration: {statusSync: 1s}}", "additional properties 'statusSync' not allowed"},
+		{"klusterlet", "multiHubBootstrapHubKubeConfigs: [{name: hub1}]", "missing property 'kubeConfig'"},
+		{"klusterlet", "klusterlet: {mode: Hosted}", "klusterlet.clusterName is required in the hosted modes"},
+	} {
+		if got := install(test.chart, test.values).fails(t); !strings.Contains(got, test.want) {
+			t.Errorf("chart %s with %s fails with %q, want %q", test.chart, test.values, got, test.want)
+		}
+	}
+	// What Helm itself adds, and documented ways to say nothing.
+	for _, chart := range all {
+		if _, err := install(chart, "global: {some: value}").files(t); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// The README of a chart explains all of its values.
+func TestReadme(t *testing.T) {
+	t.Parallel()
+	for _, chart := range all {
+		readme, err := Files.ReadFile(chart + "/README.md")
+		if err != nil {
+			t.Fatal(err)
+		}
+		values := map[string]any{}
+		decode(t, chart+"/values.yaml", &values)
+		known := map[string]bool{}
+		leaves("", values, known)
+		for name := range known {
+			if !explained(string(readme), name) {
+				t.Errorf("%s/README.md does not explain `%s`", chart, name)
+			}
+		}
+	}
+}
+
+// explained tells whether a table has a row for a value, or for the object that it is in.
+func explained(readme, name string) bool {
+	for {
+		if strings.Contains(readme, "| `"+name+"` |") {
+			return true
+		}
+		dot := strings.LastIndex(name, ".")
+		if dot < 0 {
+			return false
+		}
+		name = name[:dot]
+	}
+}
+
+// HC-03 HC-04: who has a bootstrap token, or a token of the bootstrap service account, may do the same on each kind of hub.
+func TestBootstrapRules(t *testing.T) {
+	t.Parallel()
+	objects := install("cluster-manager", "createBootstrapSA: true").objects(t)
+	role := get[rbacv1.ClusterRole](t, objects, "ClusterRole/"+fleet.ClusterRoleBootstrap)
+	standalone := fleet.BootstrapRules("get", "create", "list", "watch")
+	if same, missing := validation.Covers(role.Rules, standalone); !same {
+		t.Errorf("the chart does not grant %v", missing)
+	}
+	if same, more := validation.Covers(standalone, role.Rules); !same {
+		t.Errorf("the chart grants %v, too", more)
+	}
+}
+
+// HC-02: the operator has the rights that it grants to the components of a hub, and may not escalate its own.
+func TestOperatorOfHubGrantsWhatItHas(t *testing.T) {
+	t.Parallel()
+	role := get[rbacv1.ClusterRole](t, install("cluster-manager", "").objects(t), "ClusterRole/cluster-manager")
+	data, err := os.ReadFile("../hub/rights.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	roles := 0
+	for document := range strings.SplitSeq(string(data), "\n---") {
+		granted := rbacv1.ClusterRole{}
+		if err := yaml.Unmarshal([]byte(document), &granted); err != nil {
+			t.Fatal(err)
+		}
+		if granted.Kind != "ClusterRole" && granted.Kind != "Role" {
+			continue
+		}
+		roles++
+		if enough, missing := validation.Covers(role.Rules, granted.Rules); !enough {
+			t.Errorf("the operator cannot grant %s: it lacks %v", granted.Name, missing)
+		}
+	}
+	if roles < 5 {
+		t.Errorf("found %d roles", roles)
+	}
+	for _, rule := range role.Rules {
+		for _, list := range [][]string{rule.Verbs, rule.Resources, rule.APIGroups} {
+			if slices.Contains(list, "*") || slices.Contains(list, "escalate") || slices.Contains(list, "bind") {
+				t.Errorf("%v is more than the operator needs", rule)
+			}
+		}
+	}
+}

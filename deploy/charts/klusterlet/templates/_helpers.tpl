@@ -1,0 +1,79 @@
+{{- define "klusterlet.labels" -}}
+app: klusterlet
+app.kubernetes.io/name: klusterlet
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end }}
+
+{{- /* Whether the agent runs on another cluster than the one that it is for. */}}
+{{- define "klusterlet.hosted" -}}
+{{- has .Values.klusterlet.mode (list "Hosted" "SingletonHosted") }}
+{{- end }}
+
+{{- /* Whether this release has an operator. A hosting cluster has one already, which runs the agents of several clusters. */}}
+{{- define "klusterlet.operator" -}}
+{{- and (not .Values.noOperator) (ne (include "klusterlet.hosted" .) "true") }}
+{{- end }}
+
+{{- define "klusterlet.cluster" -}}
+{{- required "klusterlet.clusterName is required in the hosted modes, where klusterlet.name and klusterlet.namespace are made of it" .Values.klusterlet.clusterName }}
+{{- end }}
+
+{{- define "klusterlet.name" -}}
+{{- if .Values.klusterlet.name }}
+{{- .Values.klusterlet.name }}
+{{- else if eq (include "klusterlet.hosted" .) "true" }}
+{{- printf "klusterlet-%s" (include "klusterlet.cluster" .) }}
+{{- else -}}
+klusterlet
+{{- end }}
+{{- end }}
+
+{{- /* The namespace of the agent on the managed cluster. */}}
+{{- define "klusterlet.namespace" -}}
+{{- if .Values.klusterlet.namespace }}
+{{- .Values.klusterlet.namespace }}
+{{- else if eq (include "klusterlet.hosted" .) "true" }}
+{{- printf "open-cluster-management-%s" (include "klusterlet.cluster" .) }}
+{{- else -}}
+open-cluster-management-agent
+{{- end }}
+{{- end }}
+
+{{- /* The namespace on this cluster where the agent runs and finds its credentials. */}}
+{{- define "klusterlet.agentNamespace" -}}
+{{- if eq (include "klusterlet.hosted" .) "true" }}
+{{- include "klusterlet.name" . }}
+{{- else }}
+{{- include "klusterlet.namespace" . }}
+{{- end }}
+{{- end }}
+
+{{- /* The reference of an image: list ROOT OVERRIDE. */}}
+{{- define "klusterlet.image" -}}
+{{- $images := (index . 0).Values.images -}}
+{{- index . 1 | default (printf "%s/capstan-agent:%s" $images.registry ($images.tag | default (index . 0).Chart.AppVersion)) -}}
+{{- end }}
+
+{{- /* spec.registrationConfiguration: with several kubeconfigs to join with, the agent is told to use them. */}}
+{{- define "klusterlet.registrationConfiguration" -}}
+{{- $registration := deepCopy (.Values.klusterlet.registrationConfiguration | default dict) }}
+{{- if and (gt (len .Values.multiHubBootstrapHubKubeConfigs) 1) (not $registration.bootstrapKubeConfigs) }}
+{{- $secrets := list }}
+{{- range .Values.multiHubBootstrapHubKubeConfigs }}
+{{- $secrets = append $secrets (dict "name" .name) }}
+{{- end }}
+{{- $_ := set $registration "bootstrapKubeConfigs" (dict "type" "LocalSecrets" "localSecretsConfig" (dict "kubeConfigSecrets" $secrets)) }}
+{{- $named := list }}
+{{- range $registration.featureGates }}
+{{- $named = append $named .feature }}
+{{- end }}
+{{- if not (has "MultipleHubs" $named) }}
+{{- $_ := set $registration "featureGates"
+  (append ($registration.featureGates | default list) (dict "feature" "MultipleHubs" "mode" "Enable")) }}
+{{- end }}
+{{- end }}
+{{- toJson $registration }}
+{{- end }}
