@@ -17,6 +17,7 @@ import (
 
 	"github.com/capstan-io/capstan/internal/agent"
 	"github.com/capstan-io/capstan/internal/gcpacer"
+	"github.com/capstan-io/capstan/internal/ocmcommands"
 	"github.com/capstan-io/capstan/internal/program"
 )
 
@@ -26,12 +27,26 @@ const heapRoom = 16 << 20
 func main() {
 	gcpacer.Pace(heapRoom, heapRoom)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
-	err := newCommand().ExecuteContext(ctx)
+	command, err := parseCommand(os.Args)
+	if err == nil {
+		err = command.ExecuteContext(ctx)
+	}
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "capstan-agent:", err)
 		os.Exit(1)
 	}
+}
+
+// parseCommand returns the command for a command line, which may be one of Open Cluster Management.
+func parseCommand(argv []string) (*cobra.Command, error) {
+	args, err := ocmcommands.Arguments(ocmcommands.Agent, argv)
+	if err != nil {
+		return nil, err
+	}
+	command := newCommand()
+	command.SetArgs(args)
+	return command, nil
 }
 
 func newCommand() *cobra.Command {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -13,6 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 
 	"github.com/capstan-io/capstan/internal/featuregates"
@@ -21,10 +21,9 @@ import (
 	"github.com/capstan-io/capstan/internal/hub/placement/debug"
 	"github.com/capstan-io/capstan/internal/hub/placement/debugserver"
 	"github.com/capstan-io/capstan/internal/placement/report"
+	"github.com/capstan-io/capstan/internal/program"
+	"github.com/capstan-io/capstan/internal/secureserving"
 )
-
-// podNamespaceFile is where a pod finds the name of its namespace.
-const podNamespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
 // noAddress is the value of an address at which nothing is served.
 const noAddress = "0"
@@ -36,14 +35,16 @@ type controllersFlags struct {
 	leaseNamespace string
 	metricsAddress string
 	healthAddress  string
+	listenAddress  string
 	debug          debugserver.Options
-	tls            tlsFlags
+	tls            secureserving.TLSFlags
 	logs           logging
 }
 
 func newControllersCommand() *cobra.Command {
 	flags := controllersFlags{
-		hub: newHubFlags(), leaderElect: true, leaseNamespace: ownNamespace(), metricsAddress: defaultMetricsAddress, healthAddress: ":8081",
+		hub: newHubFlags(), leaderElect: true, leaseNamespace: program.Namespace(systemNamespace),
+		metricsAddress: defaultMetricsAddress, healthAddress: ":8081", listenAddress: secureserving.None,
 		debug: debugserver.Options{Address: ":9443"}, logs: newLogging(),
 	}
 	command := &cobra.Command{
@@ -65,29 +66,24 @@ may run; a Lease decides which one acts.`,
 	return command
 }
 
-func ownNamespace() string {
-	if namespace, err := os.ReadFile(podNamespaceFile); err == nil {
-		return strings.TrimSpace(string(namespace))
-	}
-	return systemNamespace
-}
-
 func (f *controllersFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.kubeconfig, "kubeconfig", f.kubeconfig, "File with the access to the API (default: that of the pod this runs in).")
 	f.hub.add(flags)
 	flags.BoolVar(&f.leaderElect, "leader-elect", f.leaderElect, "Act only while holding the Lease "+leaderLease+
 		", or one of its own for some groups of controllers, so that several processes may run.")
 	flags.StringVar(&f.leaseNamespace, "leader-election-namespace", f.leaseNamespace, "Namespace of the Lease; it must exist.")
+	flags.StringVar(&f.leaseNamespace, "namespace", f.leaseNamespace, "The same as --leader-election-namespace.")
 	addMetricsAddress(flags, &f.metricsAddress)
 	flags.StringVar(&f.healthAddress, "health-probe-bind-address", f.healthAddress,
 		"Address at which /healthz and /readyz are served; 0 serves none.")
+	secureserving.AddFlag(flags, &f.listenAddress)
 	flags.StringVar(&f.debug.Address, "placement-debug-bind-address", f.debug.Address,
 		"Address at which the placement controllers serve "+report.Path+" over HTTPS, which says why placements select what they do; "+noAddress+
 			" serves none.")
 	flags.StringVar(&f.debug.CertDir, "placement-debug-cert-dir", f.debug.CertDir,
 		"Folder with the serving certificate of "+report.Path+
 			", tls.crt and tls.key (default: one that is made for the occasion, which nobody can verify).")
-	f.tls.add(flags)
+	f.tls.Add(flags)
 	f.logs.addFlags(flags)
 }
 
@@ -115,7 +111,7 @@ func (f *controllersFlags) run(ctx context.Context) error {
 	if f.leaderElect && !f.hub.withoutElection {
 		electLeader(&options, f.leaseNamespace, controllers.Groups)
 	}
-	if f.debug.TLS, err = f.tls.apply(); err != nil {
+	if f.debug.TLS, err = f.tls.Apply(); err != nil {
 		return err
 	}
 	if options.Metrics, err = metricsOptions(f.metricsAddress, f.debug.TLS); err != nil {
@@ -134,13 +130,31 @@ func (f *controllersFlags) run(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := f.addHealth(manager); err != nil {
+		return err
+	}
+	return manager.Start(ctx)
+}
+
+// addHealth serves the health of the process at the addresses of the flags.
+func (f *controllersFlags) addHealth(manager ctrl.Manager) error {
 	if err := manager.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return err
 	}
 	if err := manager.AddReadyzCheck("ping", healthz.Ping); err != nil {
 		return err
 	}
-	return manager.Start(ctx)
+	if f.listenAddress == secureserving.None {
+		return nil
+	}
+	alive := map[string]healthz.Checker{"ping": healthz.Ping}
+	server, err := secureserving.New(secureserving.Options{
+		Address: f.listenAddress, Health: alive, Ready: alive, API: manager.GetConfig(), TLS: f.debug.TLS,
+	})
+	if err != nil {
+		return err
+	}
+	return manager.Add(server)
 }
 
 // clientConfig is that of the file; of the pod, if there is none.

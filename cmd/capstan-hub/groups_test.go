@@ -1,7 +1,6 @@
 package main
 
 import (
-	"crypto/tls"
 	"slices"
 	"strings"
 	"testing"
@@ -127,32 +126,6 @@ func TestServerFlags(t *testing.T) {
 		if err := command.ParseFlags([]string{"--feature-gates=DefaultClusterSet=true", "--kube-api-qps=50", "--kube-api-burst=100",
 			"--tls-min-version=VersionTLS13", "--tls-cipher-suites=TLS_AES_128_GCM_SHA256"}); err != nil {
 			t.Errorf("%s: %v", command.Name(), err)
-		}
-	}
-}
-
-func TestTLSFlags(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct {
-		flags tlsFlags
-		want  uint16
-		fails string
-	}{
-		"default":    {tlsFlags{}, tls.VersionTLS12, ""},
-		"version":    {tlsFlags{minVersion: "VersionTLS13"}, tls.VersionTLS13, ""},
-		"no version": {tlsFlags{minVersion: "1.3"}, 0, "--tls-min-version 1.3"},
-		"no suite":   {tlsFlags{cipherSuites: []string{"FOO"}}, 0, "--tls-cipher-suites"},
-	} {
-		bound, err := test.flags.apply()
-		if test.fails != "" {
-			if err == nil || !strings.Contains(err.Error(), test.fails) {
-				t.Errorf("%s: error %v", name, err)
-			}
-			continue
-		}
-		config := &tls.Config{}
-		if bound(config); err != nil || config.MinVersion != test.want {
-			t.Errorf("%s: version %x, %v", name, config.MinVersion, err)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
 
+	"github.com/capstan-io/capstan/internal/ocmcommands"
 	"github.com/capstan-io/capstan/internal/program"
 )
 
@@ -27,10 +28,25 @@ func main() {
 	pflag.CommandLine = pflag.NewFlagSet(os.Args[0], pflag.ContinueOnError)
 	// The API server warns its own clients, about deprecations for example; nobody reads that.
 	rest.SetDefaultWarningHandler(rest.NoWarnings{})
-	if err := newCommand().ExecuteContext(program.Context()); err != nil {
+	command, err := parseCommand(os.Args)
+	if err == nil {
+		err = command.ExecuteContext(program.Context())
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "Error:", err)
 		os.Exit(1)
 	}
+}
+
+// parseCommand returns the command for a command line, which may be one of Open Cluster Management.
+func parseCommand(argv []string) (*cobra.Command, error) {
+	args, err := ocmcommands.Arguments(ocmcommands.Hub, argv)
+	if err != nil {
+		return nil, err
+	}
+	command := newCommand()
+	command.SetArgs(args)
+	return command, nil
 }
 
 func newCommand() *cobra.Command {

@@ -21,6 +21,7 @@ import (
 	"github.com/capstan-io/capstan/internal/featuregates"
 	"github.com/capstan-io/capstan/internal/gcpacer"
 	"github.com/capstan-io/capstan/internal/ignoredflags"
+	"github.com/capstan-io/capstan/internal/secureserving"
 	"github.com/capstan-io/capstan/internal/servingcert"
 )
 
@@ -28,7 +29,7 @@ type webhooksFlags struct {
 	kubeconfig     string
 	gates          *featuregates.Set
 	accepted       ignoredflags.Flags
-	tls            tlsFlags
+	tls            secureserving.TLSFlags
 	admission      admissionFlags
 	port           int
 	certDir        string
@@ -76,7 +77,7 @@ func (f *webhooksFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.clientCAFile, flagClientCAFile, f.clientCAFile,
 		"File with the certificate authorities of the API server's client certificate, which the webhooks of admission then require; "+
 			"conversions need none, as no API server shows one for them. Empty answers every client.")
-	f.tls.add(flags)
+	f.tls.Add(flags)
 	f.accepted.AddLimits(flags, "kube-api-qps", "kube-api-burst")
 	addMetricsAddress(flags, &f.metricsAddress)
 	flags.StringVar(&f.healthAddress, "health-probe-bind-address", f.healthAddress,
@@ -90,7 +91,7 @@ func (f *webhooksFlags) run(ctx context.Context) error {
 	}
 	f.gates.Log(klog.FromContext(ctx))
 	f.accepted.Log(klog.FromContext(ctx))
-	bounds, err := f.tls.apply()
+	bounds, err := f.tls.Apply()
 	if err != nil {
 		return err
 	}

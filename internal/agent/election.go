@@ -12,8 +12,10 @@ import (
 )
 
 // elects tells whether several replicas may run as this agent, so that one of them has to be the one that acts. They share an
-// identity through the Secret; an agent that keeps it in files is the only one of its kind.
-func (a *Agent) elects() bool { return a.HubKubeconfigSecret != "" && !a.DisableLeaderElection }
+// identity through the Secret, or through a volume of it; an agent that keeps it in files of its own is the only one of its kind.
+func (a *Agent) elects() bool {
+	return (a.LeaderElect || a.HubKubeconfigSecret != "") && !a.DisableLeaderElection
+}
 
 // lock is the name of the Lease, in the agent's namespace. Registration and work in processes of their own do not compete.
 func (p Parts) lock() string {

@@ -15,6 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/capstan-io/capstan/internal/secureserving"
 )
 
 // hubKubeconfigCheck is the name of the health check about the hub credential.
@@ -24,7 +26,7 @@ const hubKubeconfigCheck = "hub-kube-config"
 const endpointGrace = time.Second
 
 // noEndpoint is the address of an endpoint that is not wanted.
-const noEndpoint = "0"
+const noEndpoint = secureserving.None
 
 // atWork tells whether the controllers run, with a credential for the hub.
 type atWork struct{ atomic.Bool }
@@ -39,14 +41,14 @@ func (w *atWork) Start(ctx context.Context) error {
 
 // endpoints serves health, metrics and profiles from the start of the process: an agent that waits to be accepted is alive.
 func (a *Agent) endpoints() (manager.Runnable, error) {
+	alive := map[string]healthz.Checker{"ping": healthz.Ping, hubKubeconfigCheck: a.checkAlive}
+	ready := map[string]healthz.Checker{"ping": healthz.Ping, hubKubeconfigCheck: a.checkReady}
 	health, profiles := http.NewServeMux(), http.NewServeMux()
-	checks := func(path string, check healthz.Checker) {
-		handler := http.StripPrefix(path, &healthz.Handler{Checks: map[string]healthz.Checker{"ping": healthz.Ping, hubKubeconfigCheck: check}})
+	for path, checks := range map[string]map[string]healthz.Checker{"/healthz": alive, "/readyz": ready} {
+		handler := http.StripPrefix(path, &healthz.Handler{Checks: checks})
 		health.Handle(path, handler)
 		health.Handle(path+"/", handler)
 	}
-	checks("/healthz", a.checkAlive)
-	checks("/readyz", a.checkReady)
 	profiles.HandleFunc("/debug/pprof/", pprof.Index)
 	profiles.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
 	profiles.HandleFunc("/debug/pprof/profile", pprof.Profile)
@@ -71,6 +73,19 @@ func (a *Agent) endpoints() (manager.Runnable, error) {
 			Name: endpoint.flag, Listener: listener, ShutdownTimeout: ptr.To(endpointGrace),
 			Server: &http.Server{Handler: endpoint.handler, ReadHeaderTimeout: 10 * time.Second},
 		})
+	}
+	if a.ListenAddress != noEndpoint {
+		bounds, err := a.TLS.Apply()
+		if err != nil {
+			return nil, err
+		}
+		server, err := secureserving.New(secureserving.Options{
+			Address: a.ListenAddress, Health: alive, Ready: ready, API: a.management, TLS: bounds,
+		})
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, server)
 	}
 	metrics, err := metricsserver.NewServer(metricsserver.Options{BindAddress: a.MetricsBindAddress}, nil, nil)
 	if err != nil {

@@ -17,6 +17,8 @@ import (
 	"github.com/capstan-io/capstan/internal/ignoredflags"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/manifest/feedback"
+	"github.com/capstan-io/capstan/internal/program"
+	"github.com/capstan-io/capstan/internal/secureserving"
 )
 
 // Options are what an agent can be told. The flags are named as in the original's agents.
@@ -72,7 +74,13 @@ type Options struct {
 	// MetricsBindAddress and HealthProbeBindAddress serve /metrics and /healthz, /readyz; "0" serves none.
 	MetricsBindAddress     string
 	HealthProbeBindAddress string
-	// DisableLeaderElection lets every replica act. Without it, those that share HubKubeconfigSecret elect one.
+	// ListenAddress serves /healthz, /livez, /readyz and, to those whom the cluster lets, /metrics over HTTPS; "0" serves none.
+	ListenAddress string
+	// TLS is what is served there.
+	TLS secureserving.TLSFlags
+	// LeaderElect has several replicas elect the one that acts. Those that share HubKubeconfigSecret do so without it.
+	LeaderElect bool
+	// DisableLeaderElection lets every replica act.
 	DisableLeaderElection bool
 	// PprofBindAddress serves profiles at /debug/pprof; "0" serves none.
 	PprofBindAddress string
@@ -94,7 +102,7 @@ func NewOptions() *Options {
 	return &Options{
 		BootstrapKubeconfig:      "/spoke/bootstrap/kubeconfig",
 		HubKubeconfigDir:         defaultHubKubeconfigDir,
-		Namespace:                fleet.NamespaceAgent,
+		Namespace:                program.Namespace(fleet.NamespaceAgent),
 		ClusterHealthCheckPeriod: time.Minute,
 		FeatureGates:             featuregates.Agent(),
 
@@ -110,6 +118,7 @@ func NewOptions() *Options {
 		MaxJSONRawLength:       feedback.MaxJSONRaw,
 		MetricsBindAddress:     "0",
 		HealthProbeBindAddress: "0",
+		ListenAddress:          secureserving.None,
 		PprofBindAddress:       "0",
 	}
 }
@@ -130,16 +139,17 @@ func (o *Options) AddCommonFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress, "address to serve /metrics on; 0 serves none")
 	fs.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress,
 		"address to serve /healthz and /readyz on; 0 serves none")
+	secureserving.AddFlag(fs, &o.ListenAddress)
+	o.TLS.Add(fs)
+	fs.BoolVar(&o.LeaderElect, "leader-elect", o.LeaderElect,
+		"act only while holding a Lease in --namespace, so that several replicas may run; --hub-kubeconfig-secret implies it")
 	fs.BoolVar(&o.DisableLeaderElection, "disable-leader-election", o.DisableLeaderElection,
-		"act without a Lease in --namespace; only replicas with --hub-kubeconfig-secret need one")
+		"act without a Lease, even if other replicas run")
 	fs.StringVar(&o.PprofBindAddress, "pprof-bind-address", o.PprofBindAddress, "address to serve profiles on, at /debug/pprof; 0 serves none")
 	fs.StringSliceVar(&o.TerminateOnFiles, "terminate-on-files", o.TerminateOnFiles,
 		"files whose changes end the agent, so that it is restarted")
 	o.FeatureGates.AddFlag(fs)
 	o.accepted.AddLimits(fs, "kube-api-qps", "kube-api-burst")
-	const noTLS = "the agent serves nothing over TLS"
-	o.accepted.Add(fs, "tls-min-version", ignoredflags.Text, noTLS)
-	o.accepted.Add(fs, "tls-cipher-suites", ignoredflags.List, noTLS)
 }
 
 // AddRegistrationFlags adds the flags of registration.
@@ -181,6 +191,7 @@ func (o *Options) AddWorkFlags(fs *pflag.FlagSet) {
 		fmt.Sprintf("bytes of JSON that a reported value of type JsonRaw may have, %d at most", feedback.MaxJSONRaw))
 	fs.StringVar(&o.WorkloadSourceConfig, "workload-source-config", o.WorkloadSourceConfig, "the file "+fleet.KeyKubeconfig+
 		" in --hub-kubeconfig-dir, which it names in another way")
+	fs.StringVar(&o.WorkloadSourceConfig, "hub-kubeconfig", o.WorkloadSourceConfig, "the same as --workload-source-config")
 	o.accepted.Add(fs, "workload-source-driver", ignoredflags.Only("kube"), "works come by the API of the hub")
 	o.accepted.Add(fs, "status-sync-interval", ignoredflags.Duration, "status is reported when it changes")
 	o.accepted.Add(fs, "max-feedback-watch", ignoredflags.Number, "a kind has one watch, however many works have objects of it")

@@ -60,13 +60,13 @@ func TestFlagsOfOthers(t *testing.T) {
 	for _, text := range []string{
 		"--bootstrap-kubeconfig-secret", "--status-sync-interval", "--workload-source-driver", "--kube-api-qps", "--hub-kube-api-burst",
 		"--max-feedback-watch",
-		"--cloudevents-client-id", "--registration-auth", "--tls-min-version", "ExecutorValidatingCaches", "V1beta1CSRAPICompatibility",
+		"--cloudevents-client-id", "--registration-auth", "ExecutorValidatingCaches", "V1beta1CSRAPICompatibility",
 	} {
 		if !strings.Contains(logged.String(), text) {
 			t.Errorf("nothing is said about %s", text)
 		}
 	}
-	for _, text := range []string{"ClusterClaim", "--agent-id", "--workload-source-config", "left out"} {
+	for _, text := range []string{"ClusterClaim", "--agent-id", "--tls-min-version", "--workload-source-config", "left out"} {
 		if strings.Contains(logged.String(), text) {
 			t.Errorf("%s is in the log:\n%s", text, logged.String())
 		}

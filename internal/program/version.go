@@ -1,4 +1,5 @@
-// Package program is what each program needs of its process: the signal to end, and its version.
+// Package program is what each program needs of its process: the signal to end, its version, the namespace of its pod, and how to become
+// another program.
 //
 // It listens to signals from the moment it is initialised, which is long before main: the initialisation of the Kubernetes libraries takes
 // longer than some supervisors wait between a start and a change of mind, and a signal that comes in between kills the program, or is lost

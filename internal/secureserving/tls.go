@@ -1,4 +1,4 @@
-package main
+package secureserving
 
 import (
 	"crypto/tls"
@@ -8,21 +8,22 @@ import (
 	cliflag "k8s.io/component-base/cli/flag"
 )
 
-// tlsFlags bound how a program talks TLS where it serves.
-type tlsFlags struct {
+// TLSFlags bound how a program talks TLS where it serves.
+type TLSFlags struct {
 	minVersion   string
 	cipherSuites []string
 }
 
-func (f *tlsFlags) add(flags *pflag.FlagSet) {
+// Add adds --tls-min-version and --tls-cipher-suites.
+func (f *TLSFlags) Add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.minVersion, "tls-min-version", f.minVersion,
 		"Least version of TLS that is served, such as VersionTLS12 or VersionTLS13 (default VersionTLS12).")
 	flags.StringSliceVar(&f.cipherSuites, "tls-cipher-suites", f.cipherSuites,
 		"Cipher suites that are served up to TLS 1.2, by their IANA names (default: those of Go).")
 }
 
-// apply returns what makes a TLS configuration be as the flags say.
-func (f *tlsFlags) apply() (func(*tls.Config), error) {
+// Apply returns what makes a TLS configuration be as the flags say. It fails if they name what Go does not have.
+func (f *TLSFlags) Apply() (func(*tls.Config), error) {
 	version, err := cliflag.TLSVersion(f.minVersion)
 	if err != nil {
 		return nil, fmt.Errorf("--tls-min-version %s: %w", f.minVersion, err)
