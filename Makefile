@@ -32,6 +32,19 @@ VERSION ?=
 # Without symbols for a debugger, which double the size; LDFLAGS= keeps them. Stack traces and profiles need none.
 LDFLAGS := -s -w $(if $(VERSION),-X github.com/capstan-io/capstan/internal/program.version=$(VERSION))
 
+# What clusters with real pods are made of: docs/testing-on-real-clusters.md. KUBERNETES is the version that they say they have.
+HYPERKUBE  := test/realcluster/hyperkube
+KUBERNETES = $(shell $(GO) list -C $(HYPERKUBE) -m -f '{{.Version}}' k8s.io/kubernetes)
+VERSIONED  = -X k8s.io/component-base/version.gitVersion=$(KUBERNETES) \
+	-X k8s.io/component-base/version.gitMajor=$(word 1,$(subst ., ,$(KUBERNETES:v%=%))) \
+	-X k8s.io/component-base/version.gitMinor=$(word 2,$(subst ., ,$(KUBERNETES)))
+
+# The tests that `make test-clusters` runs.
+CLUSTER_TESTS ?= ./test/realcluster/...
+
+# The cluster that `make cluster-up` starts and `make cluster-down` stops.
+NAME ?= capstan
+
 # Lists the packages with tests that neither link an API server or etcd, which takes minutes, nor start the programs.
 LIGHT := $(GO) list -test -f '{{.ImportPath}} {{join .Deps " "}}' $(PACKAGES) | \
 	awk '$$1 ~ /\.test$$/ && !/ (k8s\.io\/kubernetes|go\.etcd\.io\/etcd\/server|github\.com\/capstan-io\/capstan\/test\/env)(\/| |$$)/ { sub(/\.test$$/, "", $$1); print $$1 }'
@@ -44,7 +57,7 @@ GENERATED := ':(glob)api/**/zz_generated.deepcopy.go' '$(CRDS)/*.yaml' docs/refe
 
 .PHONY: help
 help: ## Show this help
-	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  %-19s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: generate
 generate: ## Generate deepcopy functions and CRDs from api/, files of the charts, and docs/reference
@@ -74,7 +87,7 @@ verify-generate: generate ## Fail if generated files are not up to date
 
 .PHONY: verify-modules
 verify-modules: ## Fail if the go.mod of a module is not tidy
-	for module in . $(MODULES); do $(GO) -C $$module mod tidy -diff || exit 1; done
+	for module in . $(MODULES) $(HYPERKUBE); do $(GO) -C $$module mod tidy -diff || exit 1; done
 
 .PHONY: build
 build: ## Build all programs, and those of the examples, into bin/
@@ -93,6 +106,27 @@ down: ## Stop what `make up` started; the data stays
 test: build ## Run all tests
 	$(GO) test -timeout 60m $(TESTFLAGS) $(PACKAGES)
 	$(GO) -C addon/chart test $(TESTFLAGS) ./...
+
+.PHONY: build-clusters
+build-clusters: ## Build what clusters with real pods are made of, into bin/
+	$(GO) build -ldflags "$(LDFLAGS)" -o bin/ ./test/realcluster/cmd/... ./test/realcluster/testpod
+	$(GO) build -C $(HYPERKUBE) -ldflags "$(LDFLAGS) $(VERSIONED)" -o "$(CURDIR)/bin/"
+
+.PHONY: test-clusters
+test-clusters: build build-clusters ## Run the tests that start clusters with real pods, which takes root; CLUSTER_TESTS names others
+	@if [ "$$(id -u)" != 0 ]; then \
+		echo "The tests on clusters with real pods are skipped:"; bin/realcluster install || true; \
+	else \
+		bin/realcluster install && CAPSTAN_TEST_CLUSTERS=1 $(GO) test -count=1 -timeout 60m $(TESTFLAGS) $(CLUSTER_TESTS); \
+	fi
+
+.PHONY: cluster-up
+cluster-up: build-clusters ## Start a cluster with real pods and the name NAME, and print the path of its kubeconfig
+	@bin/realcluster install && bin/realcluster up $(NAME)
+
+.PHONY: cluster-down
+cluster-down: ## Stop what `make cluster-up` started, and remove all of it
+	@bin/realcluster down $(NAME)
 
 .PHONY: test-quick
 test-quick: ## Run the tests that start no server: those to run after each edit
@@ -129,7 +163,7 @@ bench-controllers: build ## Measure the hub's controllers as a process of their 
 .PHONY: lint
 lint: ## Check the code with golangci-lint
 	$(GOLANGCI_LINT) run $(LINTFLAGS)
-	for module in $(MODULES); do (cd $$module && $(GOLANGCI_LINT) run $(LINTFLAGS)) || exit 1; done
+	for module in $(MODULES) $(HYPERKUBE); do (cd $$module && $(GOLANGCI_LINT) run $(LINTFLAGS)) || exit 1; done
 
 .PHONY: audit
 audit: build ## Check the licences of all modules in the programs; writes sbom.json, which lists them

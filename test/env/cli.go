@@ -17,7 +17,7 @@ type Result struct {
 // Capstan runs the command line with the administrator's credential of the server.
 func (s *Server) Capstan(t testing.TB, stdin string, args ...string) Result {
 	t.Helper()
-	path, err := binary("capstan")
+	path, err := Binary("capstan")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -45,7 +45,7 @@ func (p *Process) AddArgs(args ...string) { p.args = append(p.args, args...) }
 
 // Start starts the process, again if it has run before. The log goes on in the same file.
 func (p *Process) Start() error {
-	path, err := binary(p.program)
+	path, err := Binary(p.program)
 	if err != nil {
 		return err
 	}
@@ -146,8 +146,8 @@ func (p *Process) stopWith(t testing.TB) {
 	})
 }
 
-// binary finds a built program.
-func binary(name string) (string, error) {
+// Binary is the path of a built program.
+func Binary(name string) (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return "", err

@@ -1,0 +1,297 @@
+// Package realcluster starts Kubernetes clusters with real pods for tests: one node each, on this machine, without Docker. It needs root
+// and a few packages of Debian, and the programs that "make build-clusters" builds.
+//
+// Tests call Start or StartAll. The clusters stop with the test. What a killed test leaves on the machine is removed when the next one
+// starts a cluster. From the machine and from the pods of all clusters, the API server of a cluster has the same URL.
+package realcluster
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"fmt"
+	"os"
+	"testing"
+	"text/template"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capstan-io/capstan/test/env"
+	"github.com/capstan-io/capstan/test/realcluster/node"
+)
+
+// startTimeout is how long a cluster may take to be ready, on a machine that is busy with other tests. Alone it takes ten seconds.
+const startTimeout = 5 * time.Minute
+
+// HostIP is the address of this machine for the pods of all clusters.
+const HostIP = node.HostIP
+
+// Options of a cluster.
+type Options struct {
+	// Name of the cluster and of its node. Clusters of other tests may have the same.
+	Name string
+	// Images are archives to import, as "docker save" writes them. Every cluster has TestImage.
+	Images []string
+	// Detached clusters run until they are stopped, not only as long as the process that started them.
+	Detached bool
+}
+
+// Cluster is a Kubernetes cluster with one node.
+type Cluster struct {
+	Name string
+	// URL of the API server, for this machine and for the pods of all clusters.
+	URL string
+	// Kubeconfig is a file with an administrator's credential.
+	Kubeconfig string
+	// NodeIP is the address of the node, where NodePorts are, for this machine and for the pods of all clusters.
+	NodeIP string
+	// Config has an administrator's credential.
+	Config *rest.Config
+	// Client is an administrator's. Its scheme has the kinds of Kubernetes and of Capstan; others are read as unstructured.Unstructured.
+	Client client.WithWatch
+	// Clientset is an administrator's, for what Client cannot do.
+	Clientset kubernetes.Interface
+
+	node *node.Node
+}
+
+// Start starts a cluster for as long as the test runs. It skips the test where clusters are not asked for (StartEnv) or cannot be started.
+// If the test fails, it shows what the cluster did.
+func Start(t testing.TB, options Options) *Cluster {
+	t.Helper()
+	return StartAll(t, options)[0]
+}
+
+// StartAll starts clusters at the same time, as Start does.
+func StartAll(t testing.TB, options ...Options) []*Cluster {
+	t.Helper()
+	if reason := skipReason(); reason != "" {
+		t.Skip(reason)
+	}
+	clusters := make([]*Cluster, len(options))
+	t.Cleanup(func() {
+		for _, c := range clusters {
+			if c != nil && t.Failed() {
+				c.report(t)
+			}
+		}
+		if err := stopAll(clusters); err != nil {
+			t.Errorf("stop: %v", err)
+		}
+	})
+	var group errgroup.Group
+	for i, o := range options {
+		group.Go(func() (err error) {
+			clusters[i], err = up(t.Context(), o)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	return clusters
+}
+
+func stopAll(clusters []*Cluster) error {
+	var group errgroup.Group
+	for _, c := range clusters {
+		if c != nil {
+			group.Go(c.node.Stop)
+		}
+	}
+	return group.Wait()
+}
+
+// Up starts a cluster and returns when its node and its DNS are ready. If it is not detached, it ends with this process, which may stop it
+// before.
+func Up(ctx context.Context, options Options) (*Cluster, error) {
+	if err := Missing(); err != nil {
+		return nil, err
+	}
+	c, err := up(ctx, options)
+	if err != nil && c != nil {
+		return nil, fmt.Errorf("%w\n%s", err, c.logs())
+	}
+	return c, err
+}
+
+// up returns the cluster also with an error, if there is something to report or to stop.
+func up(ctx context.Context, options Options) (*Cluster, error) {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	c, err := startNode(options)
+	if err != nil {
+		return nil, err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return c.importAll(ctx, options.Images) })
+	group.Go(func() error { return c.awaitNode(ctx) })
+	if err := group.Wait(); err != nil {
+		return c, fmt.Errorf("cluster %s: %w", c.Name, err)
+	}
+	return c, nil
+}
+
+func startNode(options Options) (*Cluster, error) {
+	hyperkube, err := env.Binary("hyperkube")
+	if err != nil {
+		return nil, err
+	}
+	runner, err := env.Binary("realcluster")
+	if err != nil {
+		return nil, err
+	}
+	n, err := node.Allocate(options.Name)
+	if err != nil {
+		return nil, err
+	}
+	n.Detached, n.Hyperkube = options.Detached, hyperkube
+	if err := n.Start(runner); err != nil {
+		return nil, err
+	}
+	return forNode(n)
+}
+
+func forNode(n *node.Node) (*Cluster, error) {
+	c := &Cluster{Name: n.Name, URL: n.URL(), Kubeconfig: n.Kubeconfig(), NodeIP: n.IP(), node: n}
+	var err error
+	c.Config, err = clientcmd.BuildConfigFromFlags("", n.Kubeconfig())
+	if err != nil {
+		return c, err
+	}
+	c.Config.QPS = -1 // the API server's priority and fairness is the throttle
+	c.Clientset, err = kubernetes.NewForConfig(c.Config)
+	if err != nil {
+		return c, err
+	}
+	c.Client, err = client.NewWithWatch(c.Config, client.Options{Scheme: env.Scheme()})
+	return c, err
+}
+
+func (c *Cluster) importAll(ctx context.Context, archives []string) error {
+	if err := c.node.AwaitContainerd(ctx); err != nil {
+		return err
+	}
+	images, err := preloaded()
+	if err != nil {
+		return err
+	}
+	if err := c.node.Import(ctx, bytes.NewReader(images)); err != nil {
+		return err
+	}
+	for _, path := range archives {
+		if err := c.importFile(ctx, path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Cluster) importFile(ctx context.Context, path string) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	if err := c.node.Import(ctx, file); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}
+
+// awaitNode waits until pods run, and find services by their names.
+func (c *Cluster) awaitNode(ctx context.Context) error {
+	if err := c.poll(ctx, c.nodeReady); err != nil {
+		return err
+	}
+	manifests, err := c.dnsManifests()
+	if err != nil {
+		return err
+	}
+	if err := c.apply(ctx, manifests); err != nil {
+		return err
+	}
+	return c.poll(ctx, func(ctx context.Context) error { return c.available(ctx, "kube-system", "coredns") })
+}
+
+// nodeReady tells whether pods can be created: they take a node and the service account that a controller makes.
+func (c *Cluster) nodeReady(ctx context.Context) error {
+	var n corev1.Node
+	if err := c.Client.Get(ctx, types.NamespacedName{Name: c.Name}, &n); err != nil {
+		return err
+	}
+	for _, condition := range n.Status.Conditions {
+		if condition.Type == corev1.NodeReady && condition.Status != corev1.ConditionTrue {
+			return fmt.Errorf("the node is not ready: %s", condition.Message)
+		}
+	}
+	return c.Client.Get(ctx, types.NamespacedName{Namespace: "default", Name: "default"}, &corev1.ServiceAccount{})
+}
+
+// available tells whether all replicas of a Deployment are available and of its last generation.
+func (c *Cluster) available(ctx context.Context, namespace, name string) error {
+	var d appsv1.Deployment
+	if err := c.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, &d); err != nil {
+		return err
+	}
+	wanted := int32(1)
+	if d.Spec.Replicas != nil {
+		wanted = *d.Spec.Replicas
+	}
+	s := d.Status
+	if s.ObservedGeneration < d.Generation || s.UpdatedReplicas != wanted || s.AvailableReplicas != wanted || s.Replicas != wanted {
+		return fmt.Errorf("deployment %s/%s: %d replicas wanted; there are %d, of them %d updated and %d available",
+			namespace, name, wanted, s.Replicas, s.UpdatedReplicas, s.AvailableReplicas)
+	}
+	return nil
+}
+
+// poll waits until check returns no error, or the context ends, or the node does.
+func (c *Cluster) poll(ctx context.Context, check func(context.Context) error) error {
+	var last error
+	err := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		select {
+		case <-c.node.Ended():
+			return false, fmt.Errorf("the node ended; its log is %s", c.node.Path("log", "node.log"))
+		default:
+		}
+		err := check(ctx)
+		if ctx.Err() == nil || last == nil {
+			last = err // not that it was cut off, which says nothing
+		}
+		return err == nil, nil
+	})
+	if err != nil && last != nil {
+		return fmt.Errorf("%w: %w", err, last)
+	}
+	return err
+}
+
+//go:embed manifests
+var manifestFiles embed.FS
+
+func (c *Cluster) dnsManifests() ([]byte, error) {
+	t, err := template.ParseFS(manifestFiles, "manifests/coredns.yaml")
+	if err != nil {
+		return nil, err
+	}
+	var content bytes.Buffer
+	err = t.Execute(&content, map[string]string{"Image": TestImage, "Hyperkube": node.HyperkubePath, "DNSIP": c.node.DNSIP()})
+	return content.Bytes(), err
+}
+
+// Stop ends the cluster and removes all that it has left on the machine. Clusters of tests are stopped with the test; those that Up
+// started have to be stopped.
+func (c *Cluster) Stop() error { return c.node.Stop() }
+
+// Release lets a detached cluster run on when this process ends.
+func (c *Cluster) Release() error { return c.node.Release() }

@@ -1,0 +1,213 @@
+// Package node runs a Kubernetes cluster of one node on this machine, without Docker: etcd, the control plane, containerd, the kubelet and
+// kube-proxy as processes in namespaces of their own. It needs root.
+//
+// A node has its own network, mounts, processes, hostname and IPC. So all nodes use the same ports and paths, none changes the firewall or
+// the settings of the machine, and killing the first process of a node ends everything in it. What is left then (a directory, cgroups,
+// a network link) is removed by Stop, or by the next Allocate if the process that owned the node was killed.
+package node
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+)
+
+// Root has a directory for each node of this machine.
+const Root = "/var/lib/capstan-clusters"
+
+// maxNodes is bounded by the subnets that nodes have by their index.
+const maxNodes = 200
+
+// HostIP is the address of this machine that nodes and their pods reach it at.
+const HostIP = "10.250.0.1"
+
+// Node is a cluster of one node. Its index decides its addresses.
+type Node struct {
+	Name  string
+	Index int
+	// Detached nodes run until they are stopped; others end with the process that allocated them.
+	Detached bool
+	// Hyperkube is the path of the program that has those of Kubernetes.
+	Hyperkube string
+
+	owner    *os.File // locked as long as the node is in use
+	lifeline *os.File // ends with this process, and tells the node so
+	process  *os.Process
+	ended    chan struct{}
+}
+
+// Dir has all files of the node.
+func (n *Node) Dir() string { return filepath.Join(Root, strconv.Itoa(n.Index)) }
+
+// Path is that of a file of the node.
+func (n *Node) Path(elements ...string) string {
+	return filepath.Join(append([]string{n.Dir()}, elements...)...)
+}
+
+// Kubeconfig is the path of an administrator's kubeconfig.
+func (n *Node) Kubeconfig() string { return n.Path("admin.kubeconfig") }
+
+// IP is the address of the node, for this machine and for the pods of all nodes.
+func (n *Node) IP() string { return fmt.Sprintf("10.250.0.%d", 10+n.Index) }
+
+// URL is that of the API server, for this machine and for the pods of all nodes.
+func (n *Node) URL() string { return "https://" + n.IP() + ":6443" }
+
+// PodCIDR has the addresses of pods.
+func (n *Node) PodCIDR() string { return fmt.Sprintf("10.251.%d.0/24", n.Index) }
+
+// ServiceCIDR has the addresses of services.
+func (n *Node) ServiceCIDR() string { return fmt.Sprintf("10.252.%d.0/24", n.Index) }
+
+// APIServerServiceIP is the address of the service "kubernetes".
+func (n *Node) APIServerServiceIP() string { return fmt.Sprintf("10.252.%d.1", n.Index) }
+
+// DNSIP is the address of the service "kube-dns".
+func (n *Node) DNSIP() string { return fmt.Sprintf("10.252.%d.10", n.Index) }
+
+// CgroupRoot is the cgroup of all pods of the node.
+func (n *Node) CgroupRoot() string { return fmt.Sprintf("/capstan-cluster-%d", n.Index) }
+
+func (n *Node) link() string { return fmt.Sprintf("capstan%d", n.Index) }
+
+// description is the file that says what the node is.
+func (n *Node) description() string { return n.Path("node.json") }
+
+func (n *Node) describe() error {
+	content, err := json.Marshal(n)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(n.description(), content, 0o600)
+}
+
+func load(dir string) (*Node, error) {
+	content, err := os.ReadFile(filepath.Join(dir, "node.json"))
+	if err != nil {
+		return nil, err
+	}
+	var n Node
+	return &n, json.Unmarshal(content, &n)
+}
+
+// Allocate gives a node an index that no other has. It first removes the nodes whose owners were killed.
+func Allocate(name string) (*Node, error) {
+	unlock, err := lockMachine()
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	if err := removeAbandoned(); err != nil {
+		return nil, err
+	}
+	for index := range maxNodes {
+		n := &Node{Name: name, Index: index + 1}
+		err := os.Mkdir(n.Dir(), 0o700)
+		if errors.Is(err, os.ErrExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		n.owner, err = lock(n.Path("owner.lock"), syscall.LOCK_EX|syscall.LOCK_NB)
+		return n, err
+	}
+	return nil, fmt.Errorf("all %d nodes are in use; see %s", maxNodes, Root)
+}
+
+// List has the nodes of this machine that are in use.
+func List() ([]*Node, error) {
+	entries, err := os.ReadDir(Root)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	var nodes []*Node
+	for _, entry := range entries {
+		n, err := load(filepath.Join(Root, entry.Name()))
+		if err != nil { // it is being made or removed
+			continue
+		}
+		if owner, err := lock(n.Path("owner.lock"), syscall.LOCK_EX|syscall.LOCK_NB); err == nil {
+			owner.Close()
+			continue // abandoned
+		}
+		nodes = append(nodes, n)
+	}
+	return nodes, nil
+}
+
+func removeAbandoned() error {
+	entries, err := os.ReadDir(Root)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		index, err := strconv.Atoi(entry.Name())
+		if err != nil {
+			continue
+		}
+		n := &Node{Index: index}
+		n.owner, err = lock(n.Path("owner.lock"), syscall.LOCK_EX|syscall.LOCK_NB)
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if err := n.remove(); err != nil {
+			return fmt.Errorf("remove what was left of a node in %s: %w", n.Dir(), err)
+		}
+	}
+	return nil
+}
+
+// lockMachine keeps others from adding and removing nodes and links. What is locked is the directory of all nodes, which goes with the
+// last one.
+func lockMachine() (unlock func(), err error) {
+	for {
+		if err := os.MkdirAll(Root, 0o700); err != nil {
+			return nil, err
+		}
+		file, err := os.Open(Root)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX); err != nil {
+			return nil, errors.Join(fmt.Errorf("lock %s: %w", Root, err), file.Close())
+		}
+		if isAt(file, Root) {
+			return func() { file.Close() }, nil
+		}
+		file.Close() // it was removed while this process waited
+	}
+}
+
+// isAt tells whether the path still leads to the file.
+func isAt(file *os.File, path string) bool {
+	opened, err := file.Stat()
+	if err != nil {
+		return false
+	}
+	found, err := os.Stat(path)
+	return err == nil && os.SameFile(opened, found)
+}
+
+// lock opens a file and locks it until it is closed.
+func lock(path string, how int) (*os.File, error) {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(file.Fd()), how); err != nil {
+		file.Close()
+		return nil, &os.PathError{Op: "lock", Path: path, Err: err}
+	}
+	return file, nil
+}

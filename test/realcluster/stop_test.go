@@ -1,0 +1,209 @@
+package realcluster
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/capstan-io/capstan/test/env"
+	"github.com/capstan-io/capstan/test/realcluster/node"
+)
+
+// envOwner makes the test binary start a node and wait to be killed.
+const envOwner = "CAPSTAN_TEST_OWNER"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(envOwner) != "" {
+		own()
+	}
+	os.Exit(m.Run())
+}
+
+func own() {
+	c, err := startNode(Options{Name: "owned"})
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	fmt.Println(c.node.Index)
+	select {}
+}
+
+// sysctls that a kubelet or a kube-proxy would change for the whole machine.
+var sysctls = []string{"vm/overcommit_memory", "kernel/panic", "kernel/panic_on_oops", "net/ipv4/ip_forward", "net/netfilter/nf_conntrack_max"}
+
+func TestStopLeavesNothing(t *testing.T) {
+	if reason := skipReason(); reason != "" {
+		t.Skip(reason)
+	}
+	before := readSysctls(t)
+	c, err := Up(t.Context(), Options{Name: "stopped"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Apply(t, shell)
+	c.AwaitPod(t, "default", "shell")
+	running := traces(t, c.node)
+	if err := c.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range []string{"process", "link", "cgroup", "file"} {
+		if !slices.ContainsFunc(running, func(trace string) bool { return strings.HasPrefix(trace, kind) }) {
+			t.Errorf("no %s among the traces of a running cluster: %q", kind, running)
+		}
+	}
+	if left := traces(t, c.node); len(left) > 0 {
+		t.Errorf("left: %q", left)
+	}
+	if pid, found := firstRunning(running); found {
+		t.Errorf("process %s runs on", pid)
+	}
+	if after := readSysctls(t); before != after {
+		t.Errorf("settings of the machine were %s and are %s", before, after)
+	}
+}
+
+// A test that is killed cannot stop its clusters: they end by themselves, and the next one that starts removes what they have left.
+func TestKilledOwner(t *testing.T) {
+	if reason := skipReason(); reason != "" {
+		t.Skip(reason)
+	}
+	owner := exec.Command(os.Args[0])
+	owner.Env = append(os.Environ(), envOwner+"=1")
+	output, err := owner.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := owner.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(output).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	index, err := strconv.Atoi(strings.TrimSpace(line))
+	if err != nil {
+		t.Fatalf("the owner wrote %q", line)
+	}
+	abandoned := &node.Node{Index: index}
+	running := traces(t, abandoned)
+	if err := owner.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = owner.Wait() // it was killed
+	env.Eventually(t, func(context.Context) error {
+		if pid, found := firstRunning(running); found {
+			return fmt.Errorf("process %s runs on", pid)
+		}
+		return nil
+	})
+	next, err := node.Allocate("next")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := next.Stop(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if next.Index == index { // it was free again
+		if _, err := os.Stat(abandoned.Path("pki")); err == nil {
+			t.Error("the files of the abandoned node are left")
+		}
+		return
+	}
+	if left := traces(t, abandoned); len(left) > 0 {
+		t.Errorf("left: %q", left)
+	}
+}
+
+// traces are what there is of a node on the machine.
+func traces(t *testing.T, n *node.Node) []string {
+	t.Helper()
+	var found []string
+	for _, pid := range processes(n) {
+		found = append(found, "process "+pid)
+	}
+	if _, err := net.InterfaceByName(fmt.Sprintf("capstan%d", n.Index)); err == nil {
+		found = append(found, "link")
+	}
+	cgroups, err := filepath.Glob("/sys/fs/cgroup/*" + n.CgroupRoot())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, cgroup := range cgroups {
+		found = append(found, "cgroup "+cgroup)
+	}
+	if _, err := os.Stat(n.Dir()); err == nil {
+		found = append(found, "file "+n.Dir())
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(mounts)) {
+		if strings.Contains(line, n.Dir()+"/") {
+			found = append(found, "mount "+line)
+		}
+	}
+	return found
+}
+
+// processes of the namespace of the node.
+func processes(n *node.Node) []string {
+	file, err := os.ReadFile(n.Path("pid"))
+	if err != nil {
+		return nil
+	}
+	first, _, _ := strings.Cut(string(file), " ")
+	namespace, err := os.Readlink("/proc/" + first + "/ns/pid")
+	if err != nil {
+		return nil
+	}
+	var pids []string
+	links, _ := filepath.Glob("/proc/[0-9]*/ns/pid")
+	for _, link := range links {
+		if target, err := os.Readlink(link); err == nil && target == namespace {
+			pids = append(pids, strings.Split(link, "/")[2])
+		}
+	}
+	return pids
+}
+
+// firstRunning is a process among the traces that still runs.
+func firstRunning(traces []string) (pid string, found bool) {
+	for _, trace := range traces {
+		if pid, isProcess := strings.CutPrefix(trace, "process "); isProcess && isRunning(pid) {
+			return pid, true
+		}
+	}
+	return "", false
+}
+
+// isRunning does not count zombies, which wait for their parent.
+func isRunning(pid string) bool {
+	status, err := os.ReadFile("/proc/" + pid + "/status")
+	return err == nil && !strings.Contains(string(status), "\nState:\tZ")
+}
+
+func readSysctls(t *testing.T) string {
+	t.Helper()
+	var b strings.Builder
+	for _, name := range sysctls {
+		content, err := os.ReadFile("/proc/sys/" + name)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&b, "%s=%s ", name, strings.TrimSpace(string(content)))
+	}
+	return b.String()
+}
