@@ -5,5 +5,5 @@ import "embed"
 
 // Files has a directory for each chart.
 //
-//go:embed all:cluster-manager all:klusterlet
+//go:embed all:capstan-hub all:cluster-manager all:klusterlet
 var Files embed.FS

@@ -1,6 +1,7 @@
 package charts
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -14,12 +15,13 @@ import (
 )
 
 // all are the charts.
-var all = []string{"cluster-manager", "klusterlet"}
+var all = []string{"capstan-hub", "cluster-manager", "klusterlet"}
 
 // effect is what a values file changes of what is installed by default.
 type effect struct {
 	Values map[string]any `json:"values"`
-	// Shows has a value, or nil for none, by the name of an object and a JSON pointer into it, with a space between.
+	// Shows has a value, or nil for none, by the name of an object and a JSON pointer into it, with a space between. A # ends the pointer to
+	// a value in base64, into which the rest points.
 	Shows map[string]any `json:"shows"`
 }
 
@@ -90,10 +92,28 @@ func show(value any) string {
 func at(in objects, name, pointer string) any {
 	for _, object := range in {
 		if path.Join(object.GetKind(), object.GetNamespace(), object.GetName()) == name {
-			return follow(object.Object, strings.Split(pointer, "/")[1:])
+			outer, inner, encoded := strings.Cut(pointer, "#")
+			found := follow(object.Object, strings.Split(outer, "/")[1:])
+			if encoded {
+				found = follow(decoded(found), strings.Split(inner, "/")[1:])
+			}
+			return found
 		}
 	}
 	return nil
+}
+
+// decoded returns the YAML that a value of a Secret is.
+func decoded(value any) (into any) {
+	text, _ := value.(string)
+	data, err := base64.StdEncoding.DecodeString(text)
+	if err == nil {
+		err = yaml.Unmarshal(data, &into)
+	}
+	if err != nil {
+		return nil
+	}
+	return into
 }
 
 func follow(value any, steps []string) any {

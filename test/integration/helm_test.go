@@ -1,13 +1,16 @@
 package integration
 
 import (
+	"bytes"
 	"context"
 	"io/fs"
 	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"helm.sh/helm/v4/pkg/action"
 	"helm.sh/helm/v4/pkg/chart/loader/archive"
@@ -51,14 +54,13 @@ func (h helm) configuration(t *testing.T) *action.Configuration {
 	return config
 }
 
-// install does what the documentation of the charts says: helm install --wait, again if it was too early for the CRD. Helm waits until the
-// CRD is established, and not until the API server lists its kind.
+// install does it again if it was too early for a CRD: Helm does not wait until the API server lists its kind.
 func (h helm) install(t *testing.T, release string, chart *chartv2.Chart, values string) {
 	t.Helper()
 	env.Eventually(t, func(ctx context.Context) error {
 		install := action.NewInstall(h.configuration(t))
 		install.ReleaseName, install.Namespace, install.CreateNamespace = release, h.namespace, true
-		install.WaitStrategy, install.Timeout = kube.StatusWatcherStrategy, 2*time.Minute
+		install.WaitStrategy = kube.HookOnlyStrategy
 		_, err := install.RunWithContext(ctx, chart, valuesOf(t, values))
 		if err != nil && !strings.Contains(err.Error(), "ensure CRDs are installed first") {
 			t.Fatalf("install %s: %v", release, err)
@@ -223,6 +225,61 @@ klusterlet: {clusterName: c1, namespace: open-cluster-management-owned}
 	get(t, c, client.ObjectKey{Name: "open-cluster-management-owned"}, owned)
 	if owned.Labels["owner"] != "another" || owned.DeletionTimestamp != nil {
 		t.Errorf("the namespace of another owner is %+v", owned.ObjectMeta)
+	}
+}
+
+// SC-24 SC-25: Helm installs and upgrades a standalone hub on a real API server, and the program runs with what is in the Secret and in the
+// Deployment.
+func TestHubChart(t *testing.T) {
+	t.Parallel()
+	cluster := env.StartSandbox(t)
+	c := cluster.Client(t)
+	h := helm{cluster, "hub-of-a-chart"}
+	address := env.FreeAddress(t)
+	_, port, _ := strings.Cut(address, ":")
+	values := "apiserver: {generateCA: true, externalHostname: 127.0.0.1, externalPort: " + port + "}\nnodeport: {enabled: true}\n" +
+		"extraArgs: [--bind-address=127.0.0.1]\ntls: {minVersion: VersionTLS13}\nautoApprovalBootstrapUsers: 'alice,bob'\n"
+	h.install(t, "multicluster-controlplane", chartOf(t, "capstan-hub"), values)
+	config := &corev1.Secret{}
+	key := client.ObjectKey{Namespace: h.namespace, Name: "controlplane-config"}
+	get(t, c, key, config)
+	h.upgrade(t, "multicluster-controlplane", chartOf(t, "capstan-hub"), values+"podLabels: {upgraded: 'true'}")
+	upgraded := &corev1.Secret{}
+	get(t, c, key, upgraded)
+	if !reflect.DeepEqual(config.Data, upgraded.Data) || len(config.Data["ca.key"]) == 0 {
+		t.Error("the upgrade changed the CA of the hub")
+	}
+	deployment := &appsv1.Deployment{}
+	get(t, c, client.ObjectKey{Namespace: h.namespace, Name: "multicluster-controlplane"}, deployment)
+	if deployment.Spec.Template.Labels["upgraded"] != "true" {
+		t.Fatal("the Deployment is not upgraded")
+	}
+
+	dir, data := t.TempDir(), t.TempDir()
+	local := strings.NewReplacer("/controlplane_config", dir, "/.ocm", data)
+	for name, content := range config.Data {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(local.Replace(string(content))), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	container := deployment.Spec.Template.Spec.Containers[0]
+	var args, variables []string
+	for _, arg := range container.Args {
+		args = append(args, local.Replace(arg))
+	}
+	for _, variable := range container.Env {
+		variables = append(variables, variable.Name+"="+variable.Value)
+	}
+	kubeconfig := filepath.Join(data, "cert", "kube-aggregator.kubeconfig")
+	server := &env.Server{Process: env.NewProgram(t, variables, "capstan-hub", args...), Dir: dir, Kubeconfig: kubeconfig}
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := server.AwaitReady(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if access, err := server.Config(); err != nil || access.Host != "https://"+address || !bytes.Equal(access.CAData, config.Data["ca.crt"]) {
+		t.Errorf("the hub is at %s with the CA\n%s(%v), want %s with that of the chart", access.Host, access.CAData, err, address)
 	}
 }
 

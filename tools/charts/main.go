@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// operators are the charts with a CRD, by its plural.
-var operators = map[string]string{"cluster-manager": "clustermanagers", "klusterlet": "klusterlets"}
+// charts are all charts, each with the plural of its CRD, or none.
+var charts = map[string]string{"capstan-hub": "", "cluster-manager": "clustermanagers", "klusterlet": "klusterlets"}
 
 func main() {
 	root := flag.String("root", ".", "directory of the repository")
@@ -26,20 +26,27 @@ func main() {
 }
 
 func run(root string) error {
-	for chart, plural := range operators {
-		crd, err := readCRD(filepath.Join(root, "deploy", "crds", "operator.open-cluster-management.io_"+plural+".yaml"))
-		if err != nil {
-			return err
-		}
-		dir := filepath.Join(root, "deploy", "charts", chart)
-		if err := writeSchema(root, dir, chart, crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]); err != nil {
-			return fmt.Errorf("chart %s: %w", chart, err)
-		}
-		if err := writeCRD(dir, chart, plural, crd); err != nil {
+	for chart, plural := range charts {
+		if err := write(root, chart, plural); err != nil {
 			return fmt.Errorf("chart %s: %w", chart, err)
 		}
 	}
 	return nil
+}
+
+func write(root, chart, plural string) error {
+	dir := filepath.Join(root, "deploy", "charts", chart)
+	if plural == "" {
+		return writeSchema(root, dir, chart, apiextensionsv1.JSONSchemaProps{})
+	}
+	crd, err := readCRD(filepath.Join(root, "deploy", "crds", "operator.open-cluster-management.io_"+plural+".yaml"))
+	if err != nil {
+		return err
+	}
+	if err := writeSchema(root, dir, chart, crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]); err != nil {
+		return err
+	}
+	return writeCRD(dir, chart, plural, crd)
 }
 
 func readCRD(file string) (*apiextensionsv1.CustomResourceDefinition, error) {

@@ -1,0 +1,57 @@
+{{- define "capstan-hub.labels" -}}
+app: multicluster-controlplane
+app.kubernetes.io/name: multicluster-controlplane
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end }}
+
+{{- /* The name of what is not in the namespace of the release. */}}
+{{- define "capstan-hub.clusterName" -}}
+open-cluster-management:multicluster-controlplane:{{ .Release.Namespace }}
+{{- end }}
+
+{{- /* Fails, if values contradict each other. */}}
+{{- define "capstan-hub.check" -}}
+{{- with .Values }}
+{{- if gt (int .replicas) 1 }}
+{{- fail "replicas: one process has the keys and the storage of the hub, so this chart runs 1, or 0 to stop it; docs/hub.md says how several replicas share an external etcd" }}
+{{- end }}
+{{- $exposed := list }}
+{{- if .route.enabled }}{{ $exposed = append $exposed "route" }}{{ end }}
+{{- if .loadbalancer.enabled }}{{ $exposed = append $exposed "loadbalancer" }}{{ end }}
+{{- if .nodeport.enabled }}{{ $exposed = append $exposed "nodeport" }}{{ end }}
+{{- if gt (len $exposed) 1 }}
+{{- fail (printf "%s: enable at most one of them" (join ", " $exposed)) }}
+{{- end }}
+{{- if and .nodeport.enabled (not .apiserver.externalHostname) }}
+{{- fail "apiserver.externalHostname is required with nodeport.enabled: the name or address of the nodes for agents" }}
+{{- end }}
+{{- if and .apiserver.ca (not .apiserver.cakey) }}
+{{- fail "apiserver.cakey is required with apiserver.ca: the hub signs certificates with it" }}
+{{- end }}
+{{- if and .apiserver.cakey (not .apiserver.ca) }}
+{{- fail "apiserver.ca is required with apiserver.cakey" }}
+{{- end }}
+{{- if eq .etcd.mode "external" }}
+{{- if not .etcd.servers }}
+{{- fail "etcd.servers is required with etcd.mode external: the URLs of the etcd" }}
+{{- end }}
+{{- range $name := list "ca" "cert" "certkey" }}
+{{- if and (not (get $.Values.etcd $name)) (contains "https://" (join " " $.Values.etcd.servers)) }}
+{{- fail (printf "etcd.%s is required with https:// in etcd.servers" $name) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- /* The name by which agents reach the hub. Empty: the hub finds it out. */}}
+{{- define "capstan-hub.host" -}}
+{{- if .Values.apiserver.externalHostname }}
+{{- .Values.apiserver.externalHostname }}
+{{- else if not (or .Values.route.enabled .Values.loadbalancer.enabled) }}
+{{- printf "multicluster-controlplane.%s.svc" .Release.Namespace }}
+{{- end }}
+{{- end }}
