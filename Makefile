@@ -45,6 +45,17 @@ CLUSTER_TESTS ?= ./test/realcluster/...
 # The cluster that `make cluster-up` starts and `make cluster-down` stops.
 NAME ?= capstan
 
+# The images: where they are written, for which architectures, and where they are pushed to. A release is tagged with its version, other builds
+# with their commit.
+IMAGES   ?= dist/images
+ARCHS    ?= amd64 arm64
+REGISTRY ?=
+COMMIT    = $(shell git rev-parse HEAD)$(if $(shell git status --porcelain),-dirty)
+TAG      ?= $(or $(VERSION),devel-$(shell git rev-parse --short=12 HEAD))
+
+# The time of the commit, which images have in place of that of the build.
+SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct)
+
 # Lists the packages with tests that neither link an API server or etcd, which takes minutes, nor start the programs.
 LIGHT := $(GO) list -test -f '{{.ImportPath}} {{join .Deps " "}}' $(PACKAGES) | \
 	awk '$$1 ~ /\.test$$/ && !/ (k8s\.io\/kubernetes|go\.etcd\.io\/etcd\/server|github\.com\/capstan-io\/capstan\/test\/env)(\/| |$$)/ { sub(/\.test$$/, "", $$1); print $$1 }'
@@ -93,6 +104,24 @@ verify-modules: ## Fail if the go.mod of a module is not tidy
 build: ## Build all programs, and those of the examples, into bin/
 	$(GO) build -ldflags "$(LDFLAGS)" -o bin/ ./cmd/... ./examples/...
 
+.PHONY: images
+images: ## Write images of the programs and of the examples for ARCHS into dist/images, an OCI layout and archives
+	for arch in $(ARCHS); do \
+		GOOS=linux GOARCH=$$arch $(GO) build -trimpath -buildvcs=false \
+			-ldflags "-s -w -X github.com/capstan-io/capstan/internal/program.version=$(TAG)" \
+			-o "$(IMAGES)/bin/$$arch/" ./cmd/capstan-agent ./cmd/capstan-hub ./examples/... || exit 1; \
+	done
+	$(GO) -C tools/images run . build -bin "$(abspath $(IMAGES))/bin" -out "$(abspath $(IMAGES))" -archs "$(ARCHS)" \
+		-version "$(TAG)" -revision "$(COMMIT)" -created "$(SOURCE_DATE_EPOCH)" $(if $(REGISTRY),-registry "$(REGISTRY)")
+
+.PHONY: push
+push: ## Push what `make images` wrote to REGISTRY, such as ghcr.io/capstan-io, as TAG
+	$(GO) -C tools/images run . push -from "$(abspath $(IMAGES))" -registry "$(REGISTRY)" -tag "$(TAG)"
+
+.PHONY: verify-images
+verify-images: ## Build what `make images` wrote again, in another folder and without the build cache, and fail if the images differ
+	tools/images/verify "$(abspath $(IMAGES))" $(MAKE) GO="$(GO)" ARCHS="$(ARCHS)" TAG="$(TAG)" REGISTRY="$(REGISTRY)"
+
 .PHONY: up
 up: ## Build what it needs, and start a hub and two sandbox clusters on this machine, joined and with a sample work
 	$(GO) build -ldflags "$(LDFLAGS)" -o bin/ $(addprefix ./cmd/,$(UP))
@@ -105,6 +134,7 @@ down: ## Stop what `make up` started; the data stays
 .PHONY: test
 test: build ## Run all tests
 	$(GO) test -timeout 60m $(TESTFLAGS) $(PACKAGES)
+	$(GO) -C tools/images test $(TESTFLAGS) ./...
 	$(GO) -C addon/chart test $(TESTFLAGS) ./...
 
 .PHONY: build-clusters
