@@ -16,8 +16,8 @@ import (
 // repository is the root of the repository, as seen from this package.
 const repository = "../.."
 
-// Every image has the names of all commands that its programs run. A name that belongs to both programs leads to the first, which becomes the
-// other one where that is asked for.
+// Every image has the names of all commands that its programs run. A name that belongs to both programs leads to the first, which becomes
+// the other one where that is asked for.
 func TestNamesInImages(t *testing.T) {
 	t.Parallel()
 	content, err := os.ReadFile(filepath.Join(repository, "tools/images/images.yaml"))
