@@ -73,11 +73,11 @@ func TestUnknownCommands(t *testing.T) {
 // A translation does not share its arguments with the next one.
 func TestTranslationsAreIndependent(t *testing.T) {
 	t.Parallel()
-	first, err := ocmcommands.Translate([]string{"/work", "agent", "--agent-id=1"})
+	first, err := ocmcommands.Translate([]string{"/registration", "agent", "--agent-id=1"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ocmcommands.Translate([]string{"/work", "agent", "--agent-id=2"}); err != nil {
+	if _, err := ocmcommands.Translate([]string{"/registration", "agent", "--agent-id=2"}); err != nil {
 		t.Fatal(err)
 	}
 	if got := first.Args[len(first.Args)-1]; got != "--agent-id=1" {
