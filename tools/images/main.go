@@ -76,7 +76,7 @@ func runPush(ctx context.Context, args []string) error {
 		return err
 	}
 	if *from == "" || *registry == "" || *tag == "" {
-		return errors.New("-from, -registry and -tag have to be set, such as -registry=ghcr.io/capstan-io")
+		return errors.New("-from, -registry and -tag have to be set: run `make push REGISTRY=ghcr.io/capstan-io`, with the registry of yours")
 	}
 	return push(ctx, *from, *registry, *tag, os.Stdout)
 }
