@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -132,6 +133,7 @@ func TestClusters(t *testing.T) {
 			t.Errorf("the cluster's own authority: %q, %v", output, err)
 		}
 	})
+	t.Run("NetworkPolicy", func(t *testing.T) { testNetworkPolicies(t, one, two) })
 	t.Run("restarts", func(t *testing.T) { testRestarts(t, two) })
 	t.Run("limits", func(t *testing.T) { testMemoryLimit(t, two) })
 	t.Run("report", func(t *testing.T) { testReport(t, two) })
@@ -178,6 +180,53 @@ func httpGet(t *testing.T, c *Cluster, url string) (answer string) {
 		return err
 	})
 	return answer
+}
+
+// Policies decide who reaches pods: here the shell of the same cluster, once it has a label, but not the other cluster.
+func testNetworkPolicies(t *testing.T, one, two *Cluster) {
+	get := "testpod get -timeout 1s http://web.web.svc.cluster.local"
+	nodePort := fmt.Sprintf("testpod get -timeout 1s http://%s:%d", one.NodeIP, one.service(t).Spec.Ports[0].NodePort)
+	one.inShell(t, get, "web-")
+	two.inShell(t, nodePort, "web-")
+	one.Apply(t, `
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata:
+  name: web
+  namespace: web
+spec:
+  podSelector: {}
+  policyTypes: [Ingress]
+  ingress:
+  - from:
+    - namespaceSelector: {}
+      podSelector:
+        matchLabels: {access: web}
+    ports:
+    - {port: 8080}
+`)
+	for _, command := range []string{get, nodePort} {
+		cluster := map[string]*Cluster{get: one, nodePort: two}[command]
+		cluster.Eventually(t, func(ctx context.Context) error {
+			if output, err := cluster.Exec(ctx, "default", "shell", "", "sh", "-c", command); err == nil {
+				return fmt.Errorf("%s still answers %q", command, output)
+			}
+			return nil
+		})
+	}
+	labels := []byte(`{"metadata": {"labels": {"access": "web"}}}`)
+	pod := &corev1.Pod{ObjectMeta: apimeta.ObjectMeta{Namespace: "default", Name: "shell"}}
+	if err := one.Client.Patch(t.Context(), pod, client.RawPatch(types.MergePatchType, labels)); err != nil {
+		t.Fatal(err)
+	}
+	one.inShell(t, get, "web-")
+	if output, err := two.Exec(t.Context(), "default", "shell", "", "sh", "-c", nodePort); err == nil {
+		t.Errorf("%s answers %q", nodePort, output)
+	}
+	address := "http://" + one.Pods(t, "web", map[string]string{"app": "web"})[0].Status.PodIP + ":8080"
+	if _, err := one.NodeExec(t.Context(), "busybox", "wget", "-qO-", address); err != nil {
+		t.Errorf("the kubelet could not probe the pod: %v", err)
+	}
 }
 
 // Containers run on while the programs of the node restart.

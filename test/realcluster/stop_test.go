@@ -14,6 +14,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
 	"github.com/capstan-io/capstan/test/env"
 	"github.com/capstan-io/capstan/test/realcluster/node"
 )
@@ -22,6 +25,7 @@ import (
 const envOwner = "CAPSTAN_TEST_OWNER"
 
 func TestMain(m *testing.M) {
+	log.SetLogger(logr.Discard())
 	if os.Getenv(envOwner) != "" {
 		own()
 	}

@@ -1,5 +1,6 @@
-// Command hyperkube has the programs of a Kubernetes cluster of one node in one binary, and CoreDNS and etcd with them: one link, and one
-// copy of the program's text in memory for all of them. The first argument names the program; the others are its flags.
+// Command hyperkube has the programs of a Kubernetes cluster of one node in one binary, and etcd, CoreDNS and what enforces NetworkPolicies
+// with them: one link, and one copy of the program's text in memory for all of them. The first argument names the program; the others are
+// its flags.
 //
 // It is a Go module of its own so that Capstan does not require what only a kubelet or a DNS server needs. It requires the versions of
 // Capstan's module, so that a build takes most packages from the cache.
@@ -34,14 +35,15 @@ import (
 var programs = map[string]func(){
 	"etcd":                    func() { etcdmain.Main(os.Args) },
 	"coredns":                 coremain.Run,
-	"kube-apiserver":          kubernetes(apiserver.NewAPIServerCommand),
-	"kube-controller-manager": kubernetes(controllermanager.NewControllerManagerCommand),
-	"kube-scheduler":          kubernetes(func() *cobra.Command { return scheduler.NewSchedulerCommand() }),
-	"kube-proxy":              kubernetes(proxy.NewProxyCommand),
-	"kubelet":                 kubernetes(func() *cobra.Command { return kubelet.NewKubeletCommand(context.Background()) }),
+	"kube-apiserver":          component(apiserver.NewAPIServerCommand),
+	"kube-controller-manager": component(controllermanager.NewControllerManagerCommand),
+	"kube-scheduler":          component(func() *cobra.Command { return scheduler.NewSchedulerCommand() }),
+	"kube-proxy":              component(proxy.NewProxyCommand),
+	"kube-network-policies":   enforceNetworkPolicies,
+	"kubelet":                 component(func() *cobra.Command { return kubelet.NewKubeletCommand(context.Background()) }),
 }
 
-func kubernetes(newCommand func() *cobra.Command) func() {
+func component(newCommand func() *cobra.Command) func() {
 	return func() { os.Exit(cli.Run(newCommand())) }
 }
 

@@ -2,6 +2,7 @@ package node
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -70,7 +71,21 @@ func (n *Node) configureNetwork() error {
 			return err
 		}
 	}
-	return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o600)
+	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o600); err != nil {
+		return err
+	}
+	return filterBridges()
+}
+
+// filterBridges has packets between the pods of the node pass the rules of services and of network policies.
+func filterBridges() error {
+	const setting = "/proc/sys/net/bridge/bridge-nf-call-iptables"
+	if _, err := os.Stat(setting); errors.Is(err, os.ErrNotExist) {
+		if err := run("modprobe", "br_netfilter"); err != nil {
+			return err
+		}
+	}
+	return os.WriteFile(setting, []byte("1"), 0o600)
 }
 
 func ip(args ...string) error { return run("ip", args...) }

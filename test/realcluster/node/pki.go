@@ -155,6 +155,7 @@ func (n *Node) writeCredentials() error {
 		"admin":              func() (keyPair, error) { return ca.client("kubernetes-admin", "system:masters") },
 		"controller-manager": func() (keyPair, error) { return ca.client("system:kube-controller-manager") },
 		"scheduler":          func() (keyPair, error) { return ca.client("system:kube-scheduler") },
+		"network-policies":   func() (keyPair, error) { return ca.client("kube-network-policies", "system:masters") },
 		"kube-proxy":         func() (keyPair, error) { return ca.client("system:kube-proxy") },
 		"kubelet":            func() (keyPair, error) { return ca.client("system:node:"+n.Name, "system:nodes") },
 	}

@@ -16,10 +16,10 @@ import (
 )
 
 const usage = `usage:
-  testpod pause                           hold the namespaces of a pod
-  testpod serve ADDRESS                   answer HTTP with the hostname
-  testpod get [-ca FILE] [-token FILE] URL   print the answer to an HTTP request; fail unless its status is 200
-  testpod allocate MEBIBYTES              use memory, and keep it`
+  testpod pause                hold the namespaces of a pod
+  testpod serve ADDRESS        answer HTTP with the hostname
+  testpod get [FLAGS...] URL   print the answer to an HTTP request; fail unless its status is 200
+  testpod allocate MEBIBYTES   use memory, and keep it`
 
 func main() {
 	commands := map[string]func(args []string) error{"pause": pause, "serve": serve, "get": get, "allocate": allocate}
@@ -74,6 +74,7 @@ func get(args []string) error {
 	flags := flag.NewFlagSet("get", flag.ExitOnError)
 	ca := flags.String("ca", "", "file with the certificates of the authorities to trust (default: those of the system)")
 	token := flags.String("token", "", "file with a bearer token")
+	timeout := flags.Duration("timeout", 10*time.Second, "how long it may take")
 	_ = flags.Parse(args) // it exits
 	if flags.NArg() != 1 {
 		return fmt.Errorf("get takes one URL, not %q", flags.Args())
@@ -100,7 +101,7 @@ func get(args []string) error {
 		}
 		request.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(content)))
 	}
-	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: config}}
+	client := &http.Client{Timeout: *timeout, Transport: &http.Transport{TLSClientConfig: config}}
 	response, err := client.Do(request)
 	if err != nil {
 		return err

@@ -7,7 +7,9 @@ import (
 	"strconv"
 	"text/tabwriter"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/capstan-io/capstan/internal/program"
 	"github.com/capstan-io/capstan/test/realcluster"
@@ -15,6 +17,7 @@ import (
 )
 
 func main() {
+	log.SetLogger(logr.Discard())
 	root := &cobra.Command{
 		Use:           "realcluster",
 		Short:         "Start and stop Kubernetes clusters with real pods on this machine",
