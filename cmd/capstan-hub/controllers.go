@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"slices"
 	"strings"
@@ -130,26 +131,26 @@ func (f *controllersFlags) run(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := f.addHealth(manager); err != nil {
+	if err := addHealth(manager, f.listenAddress, f.debug.TLS); err != nil {
 		return err
 	}
 	return manager.Start(ctx)
 }
 
-// addHealth serves the health of the process at the addresses of the flags.
-func (f *controllersFlags) addHealth(manager ctrl.Manager) error {
+// addHealth serves the health of the process at the address of its manager, and over HTTPS at the other one.
+func addHealth(manager ctrl.Manager, listen string, bounds func(*tls.Config)) error {
 	if err := manager.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return err
 	}
 	if err := manager.AddReadyzCheck("ping", healthz.Ping); err != nil {
 		return err
 	}
-	if f.listenAddress == secureserving.None {
+	if listen == secureserving.None {
 		return nil
 	}
 	alive := map[string]healthz.Checker{"ping": healthz.Ping}
 	server, err := secureserving.New(secureserving.Options{
-		Address: f.listenAddress, Health: alive, Ready: alive, API: manager.GetConfig(), TLS: f.debug.TLS,
+		Address: listen, Health: alive, Ready: alive, API: manager.GetConfig(), TLS: bounds,
 	})
 	if err != nil {
 		return err

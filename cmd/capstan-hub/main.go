@@ -63,6 +63,6 @@ against a Kubernetes API that is already there.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.AddCommand(newServerCommand(), newControllersCommand(), newWebhooksCommand())
+	root.AddCommand(newServerCommand(), newControllersCommand(), newWebhooksCommand(), newOperatorCommand())
 	return root
 }

@@ -39,6 +39,9 @@ const (
 	agentGates = "--feature-gates=MultipleHubs=false,RawFeedbackJsonString=false"
 )
 
+// probedOverHTTPS serves health and metrics at the address of listen alone.
+var probedOverHTTPS = []string{listen, "--metrics-bind-address=0", "--health-probe-bind-address=0"}
+
 // controllers runs one group of the hub's controllers. Health and metrics are served at the address of listen alone, and a container of its
 // own serves why placements select what they do.
 func controllers(group string) Command {
@@ -79,8 +82,8 @@ var commands = map[string]map[string]Command{
 		"webhook-server": webhooks(),
 	},
 	"registration-operator": {
-		"hub":        {Hub, []string{"operator"}},
-		"klusterlet": {Agent, []string{"operator"}},
+		"hub":        {Hub, slices.Concat([]string{"operator"}, probedOverHTTPS)},
+		"klusterlet": {Agent, slices.Concat([]string{"operator"}, probedOverHTTPS)},
 		"agent":      agent("run", keepsCredential),
 	},
 }

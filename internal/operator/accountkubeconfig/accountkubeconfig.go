@@ -46,7 +46,9 @@ type Account struct {
 
 // Renew returns the Secret of that name with the kubeconfig of the account, and when its token has to be renewed. stored is what there is,
 // nil if there is none; it stays while its token is good and leads to the same account and cluster.
-func Renew(ctx context.Context, now time.Time, account Account, name types.NamespacedName, stored *corev1.Secret) (*corev1.Secret, time.Time, error) {
+func Renew(ctx context.Context, now time.Time, account Account, name types.NamespacedName, stored *corev1.Secret) (
+	*corev1.Secret, time.Time, error,
+) {
 	serviceAccount := &corev1.ServiceAccount{}
 	if err := account.Cluster.Get(ctx, account.Name, serviceAccount); err != nil {
 		return nil, time.Time{}, fmt.Errorf("get ServiceAccount %s: %w", account.Name, err)

@@ -41,6 +41,9 @@ func (c *Cluster) apply(ctx context.Context, installation string, object client.
 		return err
 	}
 	name := reference{desired.GroupVersionKind(), client.ObjectKeyFromObject(desired)}
+	if c.leftOut(name.GroupVersionKind) {
+		return nil
+	}
 	hash, err := hashOf(desired)
 	if err != nil {
 		return err
@@ -71,7 +74,8 @@ func (c *Cluster) write(ctx context.Context, desired *unstructured.Unstructured)
 	if !apierrors.IsInvalid(err) || !immutable(err) {
 		return err
 	}
-	if err := c.Client.Delete(ctx, content.DeepCopy(), client.PropagationPolicy(metav1.DeletePropagationBackground)); client.IgnoreNotFound(err) != nil {
+	err = c.Client.Delete(ctx, content.DeepCopy(), client.PropagationPolicy(metav1.DeletePropagationBackground))
+	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("replace it, because what has to change is immutable: %w", err)
 	}
 	desired.Object = content.Object

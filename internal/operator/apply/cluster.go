@@ -7,9 +7,11 @@ package apply
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -29,8 +31,10 @@ type Options struct {
 	Label string
 	// FieldManager is the manager of the fields that are applied.
 	FieldManager string
-	// Kinds are those of all objects that installations may have on the cluster. The API server must serve all of them.
+	// Kinds are those of all objects that installations may have on the cluster.
 	Kinds []schema.GroupVersionKind
+	// Optional are those of the kinds that an API server need not serve; their objects are left out then.
+	Optional []schema.GroupVersionKind
 	// Scheme knows the types of the kinds.
 	Scheme *runtime.Scheme
 	// Changed is called with the name of an installation when an object of it appears, changes or goes. It must not block.
@@ -45,8 +49,9 @@ type Cluster struct {
 	Client client.Client
 	cache  cache.Cache
 
-	mu      sync.Mutex
-	applied map[reference]state
+	mu       sync.Mutex
+	applied  map[reference]state
+	unserved map[schema.GroupVersionKind]bool
 }
 
 // reference names an object on a cluster.
@@ -67,6 +72,8 @@ var deployments = appsv1.SchemeGroupVersion.WithKind("Deployment")
 
 // NewCluster returns the cluster that the configuration leads to. It asks the cluster nothing yet.
 func NewCluster(config *rest.Config, options Options) (*Cluster, error) {
+	config = rest.CopyConfig(config)
+	config.WarningHandler = rest.NoWarnings{} // warnings are for users, who do not read this log
 	http, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, err
@@ -91,12 +98,20 @@ func NewCluster(config *rest.Config, options Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Cluster{Options: options, Client: direct, cache: watched, applied: map[reference]state{}}, nil
+	return &Cluster{Options: options, Client: direct, cache: watched, applied: map[reference]state{},
+		unserved: map[schema.GroupVersionKind]bool{}}, nil
 }
 
 // Start implements manager.Runnable: it watches the objects until the context ends.
 func (c *Cluster) Start(ctx context.Context) error {
 	for _, kind := range c.Kinds {
+		served, err := c.serves(kind)
+		if err != nil {
+			return err
+		}
+		if !served {
+			continue
+		}
 		informer, err := c.cache.GetInformer(ctx, c.prototype(kind), cache.BlockUntilSynced(false))
 		if err != nil {
 			return fmt.Errorf("watch %s: %w", kind.Kind, err)
@@ -106,6 +121,27 @@ func (c *Cluster) Start(ctx context.Context) error {
 		}
 	}
 	return c.cache.Start(ctx)
+}
+
+// serves tells whether the API server serves a kind. One that need not be served and is not is left out from now on.
+func (c *Cluster) serves(kind schema.GroupVersionKind) (bool, error) {
+	_, err := c.Client.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
+	if meta.IsNoMatchError(err) && slices.Contains(c.Optional, kind) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.unserved[kind] = true
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("find out whether %s is served: %w", kind.Kind, err)
+	}
+	return true, nil
+}
+
+func (c *Cluster) leftOut(kind schema.GroupVersionKind) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.unserved[kind]
 }
 
 // WaitForCacheSync waits until the objects of all installations are known, and tells whether they are.

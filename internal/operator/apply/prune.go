@@ -27,7 +27,7 @@ func (c *Cluster) Prune(ctx context.Context, installation string, keep ...client
 	}
 	var failures []error
 	for _, kind := range c.Kinds {
-		objects, err := c.list(ctx, installation, kind)
+		objects, err := c.List(ctx, installation, kind)
 		if err != nil {
 			return nil, err
 		}
@@ -68,8 +68,11 @@ func (c *Cluster) Delete(ctx context.Context, object client.Object) error {
 	return err
 }
 
-// list returns the objects of the installation of that kind, as they were last seen.
-func (c *Cluster) list(ctx context.Context, installation string, kind schema.GroupVersionKind) ([]client.Object, error) {
+// List returns the objects of the installation of that kind, as they were last seen.
+func (c *Cluster) List(ctx context.Context, installation string, kind schema.GroupVersionKind) ([]client.Object, error) {
+	if c.leftOut(kind) {
+		return nil, nil
+	}
 	if kind == deployments {
 		return c.listDeployments(ctx, installation)
 	}

@@ -48,8 +48,8 @@ func New(ctx context.Context, options apply.Options) *Clusters {
 	return &Clusters{ctx: ctx, options: options, connections: map[string]connection{}}
 }
 
-// Connect returns the cluster of the installation, whose objects are known then, and how it is reached. The Secret has a kubeconfig; another
-// one than before makes a new connection. The context bounds how long that takes.
+// Connect returns the cluster of the installation, whose objects are known then, and how it is reached. The Secret has a kubeconfig;
+// another one than before makes a new connection. The context bounds how long that takes.
 func (c *Clusters) Connect(ctx context.Context, installation string, secret *corev1.Secret) (*apply.Cluster, *rest.Config, error) {
 	credential := hash(secret)
 	c.mu.Lock()
@@ -84,7 +84,7 @@ func (c *Clusters) Disconnect(installation string) {
 	}
 }
 
-func (c *Clusters) connect(ctx context.Context, config *rest.Config) (connection, error) {
+func (c *Clusters) connect(ctx context.Context, config *rest.Config) (connection, error) { //nolint:contextcheck // see Clusters.ctx
 	if err := answers(config); err != nil {
 		return connection{}, fmt.Errorf("the cluster at %s cannot be used: %w", config.Host, err)
 	}
@@ -92,7 +92,7 @@ func (c *Clusters) connect(ctx context.Context, config *rest.Config) (connection
 	if err != nil {
 		return connection{}, err
 	}
-	running, stop := context.WithCancel(c.ctx) //nolint:contextcheck // see Clusters.ctx
+	running, stop := context.WithCancel(c.ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- cluster.Start(running) }()
 	listed, cancel := context.WithTimeout(ctx, listTimeout)

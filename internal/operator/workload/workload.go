@@ -202,8 +202,8 @@ func spread(app string) *corev1.Affinity {
 			LabelSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
 				{Key: LabelApp, Operator: metav1.LabelSelectorOpIn, Values: []string{app}}}}}}
 	}
-	return &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{
-		term(70, corev1.LabelTopologyZone), term(30, corev1.LabelHostname)}}}
+	preferred := []corev1.WeightedPodAffinityTerm{term(70, corev1.LabelTopologyZone), term(30, corev1.LabelHostname)}
+	return &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{PreferredDuringSchedulingIgnoredDuringExecution: preferred}}
 }
 
 func resources(r *operatorv1.ResourceRequirement) corev1.ResourceRequirements {
@@ -218,7 +218,8 @@ func resources(r *operatorv1.ResourceRequirement) corev1.ResourceRequirements {
 	}
 }
 
-// DisruptionBudget keeps all pods but one of a component while nodes are drained. A component with one pod has none: it would keep its node.
+// DisruptionBudget keeps all pods but one of a component while nodes are drained. A component with one pod has none: it would keep its
+// node.
 func (c Component) DisruptionBudget(s Settings) *policyv1.PodDisruptionBudget {
 	if s.Replicas < 2 {
 		return nil

@@ -1,0 +1,96 @@
+// Package hub holds what a hub in an existing cluster consists of, besides the programs and the CRDs: permissions, policies and webhooks.
+// The files are for a hub named cluster-manager in the namespace open-cluster-management-hub; the package returns their objects for others,
+// too.
+package hub
+
+import (
+	_ "embed"
+	"fmt"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+//go:embed rights.yaml
+var rights string
+
+//go:embed policies.yaml
+var policies string
+
+//go:embed webhooks.yaml
+var webhooks string
+
+// Names are those that differ between hubs.
+type Names struct {
+	// Namespace holds the service accounts and the services of the hub.
+	Namespace string
+	// ClusterManager is the name of the ClusterManager.
+	ClusterManager string
+}
+
+// The names in the files.
+const (
+	namespaceInFiles      = "open-cluster-management-hub"
+	clusterManagerInFiles = "cluster-manager"
+)
+
+// Rights returns the namespace of the hub, and the service accounts and permissions of its components. Those with which clusters ask to
+// join are not among them: they are there before the hub is.
+func Rights(names Names) []client.Object {
+	var components []client.Object
+	for _, object := range decode(rights, names) {
+		if !forJoining(object) {
+			components = append(components, object)
+		}
+	}
+	return components
+}
+
+// forJoining tells whether the object is part of how clusters ask to join.
+func forJoining(object client.Object) bool {
+	const namespaceOfOperators = "open-cluster-management"
+	_, isNamespace := object.(*corev1.Namespace)
+	return object.GetNamespace() == namespaceOfOperators || isNamespace && object.GetName() == namespaceOfOperators ||
+		strings.HasPrefix(object.GetName(), "open-cluster-management:bootstrap")
+}
+
+// Policies returns the ValidatingAdmissionPolicies for the components, with their bindings.
+func Policies(names Names) []client.Object { return decode(policies, names) }
+
+// Webhooks returns the configurations of the webhooks, without certificate authorities.
+func Webhooks(names Names) []client.Object { return decode(webhooks, names) }
+
+var decoder = func() runtime.Decoder {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, rbacv1.AddToScheme, admissionregistrationv1.AddToScheme} {
+		utilruntime.Must(add(scheme))
+	}
+	return serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
+}()
+
+// decode panics on a file that is broken, because that is an error of the build.
+func decode(file string, names Names) (objects []client.Object) {
+	replaced := strings.NewReplacer(
+		namespaceInFiles, names.Namespace,
+		clusterManagerInFiles+"-", names.ClusterManager+"-",
+		":"+clusterManagerInFiles+":", ":"+names.ClusterManager+":",
+	).Replace(file)
+	for document := range strings.SplitSeq(replaced, "\n---\n") {
+		decoded, _, err := decoder.Decode([]byte(document), nil, nil)
+		if err != nil {
+			panic(fmt.Sprintf("decode an embedded object of the hub: %v\n%s", err, document))
+		}
+		object, ok := decoded.(client.Object)
+		if !ok {
+			panic(fmt.Sprintf("%T is no object", decoded))
+		}
+		objects = append(objects, object)
+	}
+	return objects
+}

@@ -1,0 +1,245 @@
+package clustermanager
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
+	"github.com/capstan-io/capstan/internal/featuregates"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/operator/workload"
+)
+
+// Names of Deployments and Services, after that of the ClusterManager.
+const (
+	registrationController = "registration-controller"
+	registrationWebhook    = "registration-webhook"
+	workController         = "work-controller"
+	workWebhook            = "work-webhook"
+	placementController    = "placement-controller"
+	placementService       = "placement"
+	addOnManager           = "addon-manager-controller"
+	addOnWebhook           = "addon-webhook"
+)
+
+// Ports of webhooks and of the explanations of placements.
+const (
+	webhookPort = 9443
+	debugPort   = 9443
+	grpcPort    = 8090
+)
+
+// Where the pods see what.
+const (
+	hubKubeconfigDir   = "/var/run/secrets/hub"
+	webhookCertDir     = "/tmp/k8s-webhook-server/serving-certs"
+	placementDebugDir  = "/var/run/secrets/placement-debug"
+	webhookSecretName  = "webhook-secret"
+	hubKubeconfigName  = "kubeconfig"
+	placementDebugName = "placement-debug"
+)
+
+func (p planned) settings() workload.Settings {
+	settings := workload.Settings{
+		Namespace: p.namespace, Replicas: p.replicas, Placement: p.Spec.NodePlacement, Resources: p.Spec.ResourceRequirement,
+		PodLabels: p.labels(),
+	}
+	if p.pullSecret != nil {
+		settings.PullSecret = p.pullSecret.Name
+	}
+	return settings
+}
+
+// components are the programs of the hub.
+func (p planned) components() []workload.Component {
+	components := []workload.Component{p.registrationController(), p.placementController()}
+	for _, webhook := range p.webhookComponents() {
+		components = append(components, webhook.component(p))
+	}
+	if p.addOn.Enabled(featuregates.AddonManagement) {
+		components = append(components, p.controller(addOnManager, p.Spec.AddOnManagerImagePullSpec, fleet.ServiceAccountAddOnManager,
+			slices.Concat([]string{"/addon", "manager"}, p.addOn.Flags())))
+	}
+	if p.work.Enabled(featuregates.ManifestWorkReplicaSet) || p.work.Enabled(featuregates.CleanUpCompletedManifestWork) {
+		components = append(components, p.controller(workController, p.Spec.WorkImagePullSpec, fleet.ServiceAccountWorkController,
+			slices.Concat([]string{"/work", "manager"}, p.work.Flags())))
+	}
+	return components
+}
+
+// imageOf is the specified image. An image of Open Cluster Management without a tag is the default of the API, so that nobody has chosen
+// it: the operator's own image has all programs.
+func (p planned) imageOf(specified string) string {
+	const defaults = "quay.io/open-cluster-management/"
+	if name, isDefault := strings.CutPrefix(specified, defaults); specified == "" || isDefault && !strings.ContainsAny(name, ":@/") {
+		return cmp.Or(p.image, specified)
+	}
+	return specified
+}
+
+// controller is a component with controllers.
+func (p planned) controller(name, image, account string, args []string) workload.Component {
+	component := workload.Component{
+		Name: p.name(name), App: "clustermanager-" + name, Image: p.imageOf(image), ServiceAccount: account, Args: p.completed(args),
+		Env: []corev1.EnvVar{{Name: "POD_NAME", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}}},
+	}
+	if p.replicas == 1 {
+		component.Args = append(component.Args, "--disable-leader-election")
+	}
+	p.leadToHub(&component, account)
+	return component
+}
+
+func (p planned) completed(args []string) []string {
+	return slices.Concat(args, p.tlsFlags)
+}
+
+// leadToHub gives a component of a hosted hub the kubeconfig of its service account there.
+func (p planned) leadToHub(component *workload.Component, account string) {
+	if !p.hosted {
+		return
+	}
+	component.Args = append(component.Args, "--kubeconfig="+hubKubeconfigDir+"/"+fleet.KeyKubeconfig)
+	component.Volumes = append(component.Volumes, workload.SecretVolume(hubKubeconfigName, hubKubeconfigDir, accountSecret(account), false))
+}
+
+// accountSecret has the kubeconfig of a service account of a hosted hub.
+func accountSecret(account string) string { return account + "-kubeconfig" }
+
+func (p planned) registrationController() workload.Component {
+	args := slices.Concat([]string{"/registration", "controller"}, p.registration.Flags())
+	if users := p.approvedUsers(); len(users) > 0 {
+		args = append(args, "--auto-approved-csr-users="+strings.Join(users, ","))
+	}
+	if labels := p.labels(); len(labels) > 0 {
+		args = append(args, "--labels="+joined(labels))
+	}
+	return p.controller(registrationController, p.Spec.RegistrationImagePullSpec, fleet.ServiceAccountRegistrationController, args)
+}
+
+// approvedUsers are those whose clusters are approved without an administrator.
+func (p planned) approvedUsers() []string {
+	if !p.registration.Enabled(featuregates.ManagedClusterAutoApproval) {
+		return nil
+	}
+	configuration := registrationOf(p.ClusterManager)
+	for _, driver := range configuration.RegistrationDrivers {
+		if driver.AuthType == operatorv1.RegistrationAuthTypeCSR && driver.CSR != nil && len(driver.CSR.AutoApprovedIdentities) > 0 {
+			return driver.CSR.AutoApprovedIdentities
+		}
+	}
+	return configuration.AutoApproveUsers
+}
+
+func joined(labels map[string]string) string {
+	pairs := make([]string, 0, len(labels))
+	for key, value := range labels {
+		pairs = append(pairs, key+"="+value)
+	}
+	slices.Sort(pairs)
+	return strings.Join(pairs, ",")
+}
+
+func (p planned) placementController() workload.Component {
+	component := p.controller(placementController, p.Spec.PlacementImagePullSpec, fleet.ServiceAccountPlacementController,
+		slices.Concat([]string{"/placement", "controller"}, p.placing.Flags()))
+	if p.explains() {
+		component.Args = append(component.Args, "--placement-debug-bind-address="+address(debugPort), "--placement-debug-cert-dir="+placementDebugDir)
+		component.Volumes = append(component.Volumes,
+			workload.SecretVolume(placementDebugName, placementDebugDir, fleet.SecretPlacementDebugServing, false))
+		component.Ports = append(component.Ports, corev1.ContainerPort{Name: "debug", ContainerPort: debugPort})
+	}
+	return component
+}
+
+// webhookComponent is a component that the API server asks.
+type webhookComponent struct {
+	name, program, image, account, secret string
+	bind                                  operatorv1.BindConfiguration
+	// address at which a hosted webhook is reached; empty if it is a Service of the same cluster.
+	address     string
+	servicePort int32
+	flags       []string
+}
+
+func (p planned) webhookComponents() []webhookComponent {
+	webhooks := []webhookComponent{
+		{name: registrationWebhook, program: "/registration", image: p.Spec.RegistrationImagePullSpec,
+			account: fleet.ServiceAccountRegistrationWebhook, secret: fleet.SecretRegistrationServing, flags: p.registration.Flags()},
+		{name: workWebhook, program: "/work", image: p.Spec.WorkImagePullSpec,
+			account: fleet.ServiceAccountWorkWebhook, secret: fleet.SecretWorkServing, flags: p.work.Flags()},
+		{name: addOnWebhook, program: "/addon", image: p.Spec.AddOnManagerImagePullSpec,
+			account: fleet.ServiceAccountAddOnWebhook, secret: fleet.SecretAddOnServing},
+	}
+	for i := range webhooks {
+		webhooks[i].bind, webhooks[i].address, webhooks[i].servicePort = p.bindingOf(webhooks[i].name)
+	}
+	return webhooks
+}
+
+// bindingOf is where a webhook listens, and where the API server reaches it.
+func (p planned) bindingOf(name string) (bind operatorv1.BindConfiguration, address string, port int32) {
+	port = webhookPort
+	if option := p.Spec.DeployOption.Hosted; p.hosted && option != nil {
+		configuration := option.RegistrationWebhookConfiguration
+		if name == workWebhook {
+			configuration = option.WorkWebhookConfiguration
+		}
+		// The configuration has no address for the add-on webhook, whose conversions the registration webhook serves, too.
+		return configuration.BindConfiguration, configuration.Address, cmp.Or(configuration.Port, 443)
+	}
+	if option := p.Spec.DeployOption.Default; !p.hosted && option != nil {
+		switch name {
+		case registrationWebhook:
+			bind = option.RegistrationWebhookConfiguration.BindConfiguration
+		case workWebhook:
+			bind = option.WorkWebhookConfiguration.BindConfiguration
+		case addOnWebhook:
+			bind = option.AddonWebhookConfiguration.BindConfiguration
+		}
+	}
+	return bind, "", port
+}
+
+func (w webhookComponent) port() int32    { return cmp.Or(w.bind.Port, webhookPort) }
+func (w webhookComponent) health() int32  { return ptr.Deref(w.bind.HealthProbePort, 8000) }
+func (w webhookComponent) metrics() int32 { return ptr.Deref(w.bind.MetricsPort, 8080) }
+
+func (w webhookComponent) component(p planned) workload.Component {
+	component := workload.Component{
+		Name: p.name(w.name), App: p.name(w.name), Image: p.imageOf(w.image), ServiceAccount: w.account, HostNetwork: w.bind.HostNetwork,
+		Args: p.completed(slices.Concat([]string{w.program, "webhook-server",
+			"--port=" + strconv.Itoa(int(w.port())),
+			"--metrics-bind-address=" + address(w.metrics()),
+			"--health-probe-bind-address=" + address(w.health())}, w.flags)),
+		Ports:   []corev1.ContainerPort{{Name: "webhook-server", ContainerPort: w.port()}},
+		Volumes: []workload.Volume{workload.SecretVolume(webhookSecretName, webhookCertDir, w.secret, false)},
+	}
+	if w.metrics() > 0 {
+		component.Ports = append(component.Ports, corev1.ContainerPort{Name: "metrics", ContainerPort: w.metrics()})
+	}
+	if w.health() > 0 {
+		get := func(path string) *corev1.HTTPGetAction {
+			return &corev1.HTTPGetAction{Path: path, Scheme: corev1.URISchemeHTTP, Port: intstr.FromInt32(w.health())}
+		}
+		component.Liveness, component.Readiness = get("/healthz"), get("/readyz")
+	} else {
+		component.Unprobed = true
+	}
+	p.leadToHub(&component, w.account)
+	return component
+}
+
+// address to serve at a port of all addresses; 0 or less serves nothing.
+func address(port int32) string {
+	if port <= 0 {
+		return "0"
+	}
+	return ":" + strconv.Itoa(int(port))
+}

@@ -1,0 +1,217 @@
+// Package clustermanager installs hubs: it makes what a ClusterManager describes, keeps it so, and reports how it is doing.
+package clustermanager
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/patch"
+	"github.com/capstan-io/capstan/internal/operator/apply"
+	"github.com/capstan-io/capstan/internal/operator/pods"
+	"github.com/capstan-io/capstan/internal/operator/remote"
+)
+
+// safetyNet is how often a ClusterManager is looked at without an event: for what is not watched, such as certificates of users.
+const safetyNet = 10 * time.Minute
+
+// Options configure the controller.
+type Options struct {
+	// Namespace is that of the operator.
+	Namespace string
+	// Image replaces the images that the API defaults to; empty leaves them.
+	Image string
+	// Version is that of the operator.
+	Version string
+	// Replicas is the number of replicas of each component; 0 chooses by the number of nodes.
+	Replicas int32
+	// Nodes selects the nodes that count for the number of replicas; nil counts all that pods can run on.
+	Nodes labels.Selector
+	// PullSecret is the name of the Secret in Namespace to pull images with, which is copied to where components run if it exists.
+	PullSecret string
+	// SyncLabels copies the labels of a ClusterManager to what it consists of.
+	SyncLabels bool
+	// SkipRemoveCRDs leaves the CRDs of a hub, and what is stored of them, when its ClusterManager is deleted.
+	SkipRemoveCRDs bool
+	// Clock is the source of time; nil means the system clock.
+	Clock clock.Clock
+}
+
+// Controller reconciles ClusterManagers.
+type Controller struct {
+	Options
+	// client reads ClusterManagers, nodes and the inputs in the operator's namespace from a cache.
+	client client.Client
+	// management is the cluster of the operator, hubs are those of hosted ClusterManagers.
+	management *apply.Cluster
+	hubs       *remote.Clusters
+	// access is how the operator's cluster is reached.
+	access *rest.Config
+}
+
+// Reconcile brings what there is to what there should be, in stages, each of which needs those before it, and reports the first that fails.
+func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	if !c.management.WaitForCacheSync(ctx) {
+		return ctrl.Result{}, errors.New("what is installed is not known yet")
+	}
+	cm := &operatorv1.ClusterManager{}
+	if err := c.client.Get(ctx, req.NamespacedName, cm); err != nil {
+		if apierrors.IsNotFound(err) {
+			c.hubs.Disconnect(req.Name)
+		}
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if !cm.DeletionTimestamp.IsZero() {
+		return c.remove(ctx, cm)
+	}
+	if err := patch.AddFinalizer(ctx, c.client, cm, fleet.FinalizerClusterManagerCleanup); err != nil {
+		return ctrl.Result{}, err
+	}
+	before := cm.DeepCopy()
+	due, err := c.install(ctx, cm)
+	if _, reportErr := patch.Status(ctx, c.client, cm, before); reportErr != nil {
+		return ctrl.Result{}, errors.Join(err, reportErr)
+	}
+	return ctrl.Result{RequeueAfter: due}, err
+}
+
+// install makes what the ClusterManager describes and writes into its status how far that is. It returns when something is due.
+func (c *Controller) install(ctx context.Context, cm *operatorv1.ClusterManager) (time.Duration, error) {
+	r := newReport(cm)
+	if err := c.checkUpgrade(cm); err != nil {
+		return 0, r.failed(reasonUpgradeRefused, err)
+	}
+	in, err := c.inputs(ctx, cm)
+	if err != nil {
+		return 0, r.failed(fleet.ReasonHubResourceApplyFailed, err)
+	}
+	hub, access, err := c.hub(ctx, cm)
+	if err != nil {
+		return 0, r.failed(fleet.ReasonHubResourceApplyFailed, err)
+	}
+	p := newPlanned(cm, in)
+	r.configuration(p)
+	due := c.Clock.Now().Add(safetyNet)
+	if p.certificates, err = c.certificates(ctx, p); err != nil {
+		return 0, r.failed(fleet.ReasonRuntimeResourceApplyFailed, err)
+	}
+	due = earliest(due, p.certificates.Due)
+
+	wanted := p.plan()
+	if err := c.applyCRDs(ctx, hub, cm.Name, wanted); err != nil {
+		return 0, r.failed(fleet.ReasonCRDApplyFailed, err)
+	}
+	if err := hub.Apply(ctx, cm.Name, wanted.hub...); err != nil {
+		return 0, r.failed(fleet.ReasonHubResourceApplyFailed, err)
+	}
+	if p.hosted {
+		// The accounts exist now, so that they can have tokens.
+		refresh, err := c.hostedAccounts(ctx, &p, hub, access)
+		if err != nil {
+			return 0, r.failed(fleet.ReasonServiceAccountSyncFailed, err)
+		}
+		due, wanted.base = earliest(due, refresh), p.base()
+		p.label(wanted)
+	}
+	if err := c.management.Apply(ctx, cm.Name, append(wanted.base, objects(wanted.deployments)...)...); err != nil {
+		return 0, r.failed(fleet.ReasonRuntimeResourceApplyFailed, err)
+	}
+	rolling, err := c.rollout(ctx, r, p, wanted.deployments)
+	if err != nil {
+		return 0, r.failed(fleet.ReasonRuntimeResourceApplyFailed, err)
+	}
+	if len(rolling) == 0 {
+		if err := hub.Apply(ctx, cm.Name, wanted.webhooks...); err != nil {
+			return 0, r.failed(fleet.ReasonWebhookApplyFailed, err)
+		}
+	}
+	if err := c.prune(ctx, cm, hub, wanted); err != nil {
+		return 0, r.failed(fleet.ReasonRuntimeResourceApplyFailed, err)
+	}
+	if err := r.applied(c.management.Scheme, wanted, rolling); err != nil {
+		return 0, err
+	}
+	if len(rolling) > 0 {
+		return whileBusy, nil
+	}
+	return due.Sub(c.Clock.Now()), c.remember(ctx, cm)
+}
+
+// prune deletes what the ClusterManager no longer consists of. CRDs stay: they hold what users have stored.
+func (c *Controller) prune(ctx context.Context, cm *operatorv1.ClusterManager, hub *apply.Cluster, wanted *plan) error {
+	keep := wanted.all()
+	for _, cluster := range distinct(hub, c.management) {
+		crds, err := cluster.List(ctx, cm.Name, kindCRD)
+		if err != nil {
+			return err
+		}
+		if _, err := cluster.Prune(ctx, cm.Name, append(crds, keep...)...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// distinct are the clusters of a ClusterManager, the hub first.
+func distinct(hub, management *apply.Cluster) []*apply.Cluster {
+	if hub == management {
+		return []*apply.Cluster{hub}
+	}
+	return []*apply.Cluster{hub, management}
+}
+
+// rollout returns the Deployments that do not run yet as they are written, and reports on those that the status tells about.
+func (c *Controller) rollout(ctx context.Context, r *report, p planned, wanted []*appsv1.Deployment) (rolling []string, err error) {
+	for _, deployment := range wanted {
+		live, err := c.management.Deployment(ctx, client.ObjectKeyFromObject(deployment))
+		if err != nil && !apierrors.IsNotFound(err) {
+			return nil, err
+		}
+		if err != nil || !ready(live, deployment) {
+			text := deployment.Name
+			if reason := pods.Waiting(ctx, c.management.Client, deployment); reason != "" {
+				text += " (" + reason + ")"
+			}
+			rolling = append(rolling, text)
+		}
+		r.component(ctx, c.management.Client, p, deployment, live, err)
+	}
+	return rolling, nil
+}
+
+// hub returns the hub of the ClusterManager, and how it is reached.
+func (c *Controller) hub(ctx context.Context, cm *operatorv1.ClusterManager) (*apply.Cluster, *rest.Config, error) {
+	if !hosted(cm) {
+		c.hubs.Disconnect(cm.Name)
+		return c.management, c.access, nil
+	}
+	secret := &corev1.Secret{}
+	name := types.NamespacedName{Namespace: cm.Name, Name: fleet.SecretExternalHubKubeconfig}
+	if err := c.client.Get(ctx, name, secret); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil, nil, fmt.Errorf("there is no Secret %s: store a kubeconfig of the hub there, under the key %s", name, fleet.KeyKubeconfig)
+		}
+		return nil, nil, err
+	}
+	return c.hubs.Connect(ctx, cm.Name, secret)
+}
+
+func earliest(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,190 @@
+package clustermanager
+
+import (
+	"cmp"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capstan-io/capstan/deploy/crds"
+	"github.com/capstan-io/capstan/internal/featuregates"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/operator/workload"
+)
+
+// CRDs that a hub serves and the operator leaves alone: the chart brings its own kind, add-ons theirs.
+const (
+	crdClusterManagers        = "clustermanagers.operator.open-cluster-management.io"
+	crdManagedServiceAccounts = "managedserviceaccounts.authentication.open-cluster-management.io"
+	crdClusterProfiles        = "clusterprofiles.multicluster.x-k8s.io"
+)
+
+// crds are the API of the hub, with conversions by the component that serves them.
+func (p planned) crds() (served []*apiextensionsv1.CustomResourceDefinition) {
+	for _, crd := range crds.Hub() {
+		switch crd.Name {
+		case crdClusterManagers, crdManagedServiceAccounts:
+			continue
+		case crdClusterProfiles:
+			if !p.registration.Enabled(featuregates.ClusterProfile) {
+				continue
+			}
+		}
+		if conversion := crd.Spec.Conversion; conversion != nil && conversion.Webhook != nil {
+			p.convert(conversion.Webhook.ClientConfig)
+		}
+		metav1.SetMetaDataAnnotation(&crd.ObjectMeta, fleet.AnnotationOperatorVersion, apiRelease)
+		served = append(served, crd)
+	}
+	return served
+}
+
+// convert says where conversions are served. A hosted hub has no address for the add-on webhook; the registration webhook serves them, too.
+func (p planned) convert(config *apiextensionsv1.WebhookClientConfig) {
+	name := addOnWebhook
+	if p.hosted {
+		name = registrationWebhook
+	}
+	port, secret := p.webhookOf(p.name(name))
+	config.Service.Namespace, config.Service.Name, config.Service.Port = p.namespace, p.name(name), &port
+	config.CABundle = p.trusted(secret)
+}
+
+// services are those of the management cluster.
+func (p planned) services() (services []client.Object) {
+	for _, webhook := range p.webhookComponents() {
+		services = append(services, p.service(webhook.name, p.name(webhook.name), webhookPort, webhook.port()))
+	}
+	if p.explains() {
+		services = append(services, p.service(placementService, "clustermanager-"+placementController, debugPort, debugPort))
+	}
+	return services
+}
+
+func (p planned) service(name, app string, port, target int32) *corev1.Service {
+	return &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: p.name(name)},
+		Spec: corev1.ServiceSpec{
+			Selector: map[string]string{workload.LabelApp: app},
+			Ports:    []corev1.ServicePort{{Port: port, TargetPort: intstr.FromInt32(target), Protocol: corev1.ProtocolTCP}},
+		},
+	}
+}
+
+// hostedServices lead the API server of a hosted hub to the webhooks, at the addresses that users have made for these.
+func (p planned) hostedServices() (services []client.Object) {
+	for _, webhook := range p.webhookComponents() {
+		if webhook.name == addOnWebhook || webhook.address == "" {
+			continue
+		}
+		services = append(services, p.external(webhook)...)
+	}
+	return services
+}
+
+func (p planned) external(webhook webhookComponent) []client.Object {
+	meta := metav1.ObjectMeta{Namespace: p.namespace, Name: p.name(webhook.name)}
+	ports := []corev1.ServicePort{{Name: "tls", Port: webhook.servicePort, TargetPort: intstr.FromInt32(webhook.servicePort), Protocol: corev1.ProtocolTCP}}
+	if !isIP(webhook.address) {
+		return []client.Object{&corev1.Service{ObjectMeta: meta,
+			Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: webhook.address, Ports: ports}}}
+	}
+	return []client.Object{
+		&corev1.Service{ObjectMeta: *meta.DeepCopy(), Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, Ports: ports}},
+		//nolint:staticcheck // the contract has Endpoints; Kubernetes mirrors them to EndpointSlices
+		&corev1.Endpoints{ObjectMeta: meta, Subsets: []corev1.EndpointSubset{{
+			Addresses: []corev1.EndpointAddress{{IP: webhook.address}},
+			Ports:     []corev1.EndpointPort{{Name: "tls", Port: webhook.servicePort, Protocol: corev1.ProtocolTCP}},
+		}}},
+	}
+}
+
+// hostedAccounts are the service accounts that the pods of a hosted hub run as. They have no permissions: the kubeconfigs have those of the
+// accounts of the same names on the hub.
+func (p planned) hostedAccounts() (accounts []client.Object) {
+	for _, name := range hubAccounts {
+		accounts = append(accounts, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: name}})
+	}
+	return accounts
+}
+
+// hubAccounts are the service accounts of the components.
+var hubAccounts = []string{
+	fleet.ServiceAccountRegistrationController, fleet.ServiceAccountRegistrationWebhook, fleet.ServiceAccountWorkController,
+	fleet.ServiceAccountWorkWebhook, fleet.ServiceAccountPlacementController, fleet.ServiceAccountAddOnManager,
+	fleet.ServiceAccountAddOnWebhook,
+}
+
+// networkPolicies let the pods of the hub reach DNS and API servers, and clients reach what the hub serves: nothing else.
+func (p planned) networkPolicies() []client.Object {
+	both := []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress}
+	policy := func(name string, spec networkingv1.NetworkPolicySpec) client.Object {
+		return &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: name}, Spec: spec}
+	}
+	samePods := []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{}}}
+	ingress := append(p.webhookPorts(), tcp(debugPort, grpcPort, 443)...)
+	return []client.Object{
+		policy("default-deny-all", networkingv1.NetworkPolicySpec{PolicyTypes: both}),
+		policy("allow-egress", networkingv1.NetworkPolicySpec{PolicyTypes: both[1:],
+			Egress: []networkingv1.NetworkPolicyEgressRule{{Ports: append(dns(), tcp(p.apiServerPorts...)...)}}}),
+		policy("allow-intra-namespace", networkingv1.NetworkPolicySpec{PolicyTypes: both,
+			Ingress: []networkingv1.NetworkPolicyIngressRule{{From: samePods}}, Egress: []networkingv1.NetworkPolicyEgressRule{{To: samePods}}}),
+		policy("allow-hub-ingress", networkingv1.NetworkPolicySpec{PolicyTypes: both[:1],
+			Ingress: []networkingv1.NetworkPolicyIngressRule{{Ports: unique(ingress)}}}),
+		policy("allow-prometheus-ingress", networkingv1.NetworkPolicySpec{PolicyTypes: both[:1],
+			Ingress: []networkingv1.NetworkPolicyIngressRule{{Ports: unique(append(p.metricsPorts(), tcp(workload.HealthPort)...))}}}),
+	}
+}
+
+func (p planned) webhookPorts() (ports []networkingv1.NetworkPolicyPort) {
+	for _, webhook := range p.webhookComponents() {
+		ports = append(ports, tcp(webhook.port())...)
+		if webhook.health() > 0 {
+			ports = append(ports, tcp(webhook.health())...)
+		}
+	}
+	return ports
+}
+
+func (p planned) metricsPorts() (ports []networkingv1.NetworkPolicyPort) {
+	for _, webhook := range p.webhookComponents() {
+		if webhook.metrics() > 0 {
+			ports = append(ports, tcp(webhook.metrics())...)
+		}
+	}
+	return ports
+}
+
+// dns is where pods ask for names: the port of the service, and that of its pods on OpenShift.
+func dns() (ports []networkingv1.NetworkPolicyPort) {
+	for _, port := range []int32{53, 5353} {
+		for _, protocol := range []corev1.Protocol{corev1.ProtocolUDP, corev1.ProtocolTCP} {
+			ports = append(ports, networkingv1.NetworkPolicyPort{Protocol: ptr.To(protocol), Port: ptr.To(intstr.FromInt32(port))})
+		}
+	}
+	return ports
+}
+
+func tcp(numbers ...int32) (ports []networkingv1.NetworkPolicyPort) {
+	for _, number := range numbers {
+		ports = append(ports, networkingv1.NetworkPolicyPort{Protocol: ptr.To(corev1.ProtocolTCP), Port: ptr.To(intstr.FromInt32(number))})
+	}
+	return ports
+}
+
+func unique(ports []networkingv1.NetworkPolicyPort) (all []networkingv1.NetworkPolicyPort) {
+	seen := map[string]bool{}
+	for _, port := range ports {
+		key := string(cmp.Or(*port.Protocol, corev1.ProtocolTCP)) + port.Port.String()
+		if !seen[key] {
+			seen[key] = true
+			all = append(all, port)
+		}
+	}
+	return all
+}

@@ -1,0 +1,286 @@
+package clustermanager
+
+import (
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
+	deployhub "github.com/capstan-io/capstan/deploy/hub"
+	"github.com/capstan-io/capstan/internal/featuregates"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/operator/gates"
+	"github.com/capstan-io/capstan/internal/operator/servingcerts"
+)
+
+// inputs are what a plan depends on, besides the ClusterManager.
+type inputs struct {
+	// namespace of the hub, on both clusters.
+	namespace string
+	replicas  int32
+	// pullSecret is the Secret in the namespace of the operator to copy; nil if there is none.
+	pullSecret *corev1.Secret
+	tlsFlags   []string
+	// image replaces images that nobody has chosen; empty if there is none.
+	image string
+	// apiServerPorts are the ports at which pods reach the API server of their cluster, and that of the hub.
+	apiServerPorts []int32
+	// accounts are the Secrets with the kubeconfigs of the service accounts of a hosted hub.
+	accounts []*corev1.Secret
+	// certificates are those that there are to be; nil before they are made.
+	certificates *servingcerts.Certificates
+	// syncLabels copies the labels of the ClusterManager to all objects.
+	syncLabels bool
+}
+
+// plan is what there should be, in the order in which it is applied. In the mode Default, the hub and the management cluster are the same.
+type plan struct {
+	// crds are the API of the hub.
+	crds []*apiextensionsv1.CustomResourceDefinition
+	// hub has the namespace, the service accounts, their permissions and policies, on the hub.
+	hub []client.Object
+	// base has what the components need to start, on the management cluster.
+	base []client.Object
+	// deployments run the components, on the management cluster.
+	deployments []*appsv1.Deployment
+	// webhooks have the API server of the hub ask the components, once these run.
+	webhooks []client.Object
+}
+
+// onHub and onManagement are all objects of the plan, except the CRDs, which outlive their features.
+func (p *plan) onHub() []client.Object { return slices.Concat(p.hub, p.webhooks) }
+
+func (p *plan) onManagement() []client.Object {
+	return slices.Concat(p.base, objects(p.deployments))
+}
+
+func (p *plan) all() []client.Object {
+	return slices.Concat(objects(p.crds), p.onHub(), p.onManagement())
+}
+
+func objects[T client.Object](typed []T) (all []client.Object) {
+	for _, object := range typed {
+		all = append(all, object)
+	}
+	return all
+}
+
+// planned is a ClusterManager while its plan is made.
+type planned struct {
+	*operatorv1.ClusterManager
+	inputs
+	hosted                             bool
+	registration, work, placing, addOn gates.Values
+}
+
+func newPlanned(cm *operatorv1.ClusterManager, in inputs) planned {
+	defaults := featuregates.Hub()
+	p := planned{ClusterManager: cm, inputs: in, hosted: hosted(cm)}
+	spec := cm.Spec
+	p.registration = gates.Resolve(gates.HubRegistration, registrationOf(cm).FeatureGates, defaults)
+	p.work = gates.Resolve(gates.HubWork, workOf(cm).FeatureGates, defaults)
+	var placing, addOn []operatorv1.FeatureGate
+	if spec.PlacementConfiguration != nil {
+		placing = spec.PlacementConfiguration.FeatureGates
+	}
+	if spec.AddOnManagerConfiguration != nil {
+		addOn = spec.AddOnManagerConfiguration.FeatureGates
+	}
+	p.placing = gates.Resolve(gates.HubPlacement, placing, defaults)
+	p.addOn = gates.Resolve(gates.HubAddOn, addOn, defaults)
+	return p
+}
+
+func hosted(cm *operatorv1.ClusterManager) bool {
+	return cm.Spec.DeployOption.Mode == operatorv1.InstallModeHosted
+}
+
+// namespaceOf is where the hub's components run, and where their service accounts are on the hub.
+func namespaceOf(cm *operatorv1.ClusterManager) string {
+	if hosted(cm) {
+		return cm.Name
+	}
+	return fleet.NamespaceHub
+}
+
+func registrationOf(cm *operatorv1.ClusterManager) operatorv1.RegistrationHubConfiguration {
+	if cm.Spec.RegistrationConfiguration == nil {
+		return operatorv1.RegistrationHubConfiguration{}
+	}
+	return *cm.Spec.RegistrationConfiguration
+}
+
+func workOf(cm *operatorv1.ClusterManager) operatorv1.WorkConfiguration {
+	if cm.Spec.WorkConfiguration == nil {
+		return operatorv1.WorkConfiguration{}
+	}
+	return *cm.Spec.WorkConfiguration
+}
+
+// plan says what there should be.
+func (p planned) plan() *plan {
+	names := deployhub.Names{Namespace: p.namespace, ClusterManager: p.Name}
+	result := &plan{
+		crds:     p.crds(),
+		hub:      slices.Concat(p.rights(names), deployhub.Policies(names)),
+		base:     p.base(),
+		webhooks: p.webhooks(names),
+	}
+	if p.hosted {
+		result.hub = append(result.hub, p.hostedServices()...)
+	}
+	settings := p.settings()
+	for _, component := range p.components() {
+		result.deployments = append(result.deployments, component.Deployment(settings))
+		if budget := component.DisruptionBudget(settings); budget != nil {
+			result.base = append(result.base, budget)
+		}
+	}
+	p.label(result)
+	return result
+}
+
+// rights are the namespace on the hub, and service accounts with their permissions.
+func (p planned) rights(names deployhub.Names) []client.Object {
+	rights := deployhub.Rights(names)
+	for _, object := range rights {
+		if namespace, ok := object.(*corev1.Namespace); ok {
+			metav1.SetMetaDataAnnotation(&namespace.ObjectMeta, fleet.AnnotationOpenShiftWorkload, fleet.OpenShiftWorkloadManagement)
+		}
+	}
+	return rights
+}
+
+// label copies the labels of the ClusterManager, if the operator is to.
+func (p planned) label(result *plan) {
+	extra := p.labels()
+	if len(extra) == 0 {
+		return
+	}
+	for _, object := range result.all() {
+		labels := maps.Clone(extra)
+		maps.Copy(labels, object.GetLabels())
+		object.SetLabels(labels)
+	}
+}
+
+// labels are those of the ClusterManager to copy: not those by which tools find what is what.
+func (p planned) labels() map[string]string {
+	if !p.syncLabels {
+		return nil
+	}
+	labels := maps.Clone(p.Labels)
+	maps.DeleteFunc(labels, func(key, _ string) bool {
+		return key == fleet.LabelApp || strings.HasPrefix(key, fleet.Domain) || strings.HasPrefix(key, "operator."+fleet.Domain)
+	})
+	return labels
+}
+
+// base is what the components need to start.
+func (p planned) base() []client.Object {
+	var base []client.Object
+	if p.hosted {
+		base = p.hostedAccounts()
+		base = append(base, objects(p.accounts)...)
+	}
+	if p.pullSecret != nil {
+		base = append(base, p.copied(p.pullSecret))
+	}
+	if c := p.certificates; c != nil {
+		base = append(base, c.Authority, c.Bundle)
+		base = append(base, objects(c.Serving)...)
+	}
+	base = append(base, p.services()...)
+	if gates.NetworkPoliciesEnabled(registrationOf(p.ClusterManager).FeatureGates) {
+		base = append(base, p.networkPolicies()...)
+	}
+	return base
+}
+
+// copied is a Secret of the operator's namespace in that of the hub.
+func (p planned) copied(secret *corev1.Secret) *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: secret.Name}, Type: secret.Type, Data: secret.Data}
+}
+
+// servers are those of the hub that need a certificate, with the names under which the API server reaches them.
+func (p planned) servers() []servingcerts.Server {
+	inCluster := func(service string) []string {
+		return []string{fmt.Sprintf("%s.%s.svc", service, p.namespace)}
+	}
+	servers := []servingcerts.Server{
+		{Secret: fleet.SecretRegistrationServing, Hosts: inCluster(p.name(registrationWebhook))},
+		{Secret: fleet.SecretWorkServing, Hosts: inCluster(p.name(workWebhook))},
+		{Secret: fleet.SecretAddOnServing, Hosts: inCluster(p.name(addOnWebhook))},
+	}
+	if p.explains() {
+		servers = append(servers, servingcerts.Server{Secret: fleet.SecretPlacementDebugServing, Hosts: inCluster(p.name(placementService))})
+	}
+	return servers
+}
+
+// explains tells whether the explanations of placements are served under a name that clients can verify: if the gate was switched on.
+func (p planned) explains() bool {
+	if p.Spec.PlacementConfiguration == nil || !p.placing.Enabled(featuregates.PlacementDebugServer) {
+		return false
+	}
+	return slices.ContainsFunc(p.Spec.PlacementConfiguration.FeatureGates, func(g operatorv1.FeatureGate) bool {
+		return g.Feature == string(featuregates.PlacementDebugServer)
+	})
+}
+
+// name is the name of an object of this hub.
+func (p planned) name(suffix string) string { return p.Name + "-" + suffix }
+
+// webhooks are the configurations with the authorities that verify the components.
+func (p planned) webhooks(names deployhub.Names) []client.Object {
+	configurations := deployhub.Webhooks(names)
+	for _, object := range configurations {
+		switch configuration := object.(type) {
+		case *admissionregistrationv1.ValidatingWebhookConfiguration:
+			for i := range configuration.Webhooks {
+				p.verify(&configuration.Webhooks[i].ClientConfig)
+			}
+		case *admissionregistrationv1.MutatingWebhookConfiguration:
+			for i := range configuration.Webhooks {
+				p.verify(&configuration.Webhooks[i].ClientConfig)
+			}
+		}
+	}
+	return configurations
+}
+
+// verify completes how the API server reaches a webhook.
+func (p planned) verify(config *admissionregistrationv1.WebhookClientConfig) {
+	port, secret := p.webhookOf(config.Service.Name)
+	config.Service.Port = &port
+	config.CABundle = p.trusted(secret)
+}
+
+func (p planned) trusted(secret string) []byte {
+	if p.certificates == nil {
+		return nil
+	}
+	return p.certificates.Trusted[secret]
+}
+
+// webhookOf is the port of the service of that name, and the Secret with its certificate.
+func (p planned) webhookOf(service string) (port int32, secret string) {
+	for _, webhook := range p.webhookComponents() {
+		if p.name(webhook.name) == service {
+			return webhook.servicePort, webhook.secret
+		}
+	}
+	return webhookPort, fleet.SecretRegistrationServing
+}
+
+// isIP tells whether a hosted webhook has an address rather than a name.
+func isIP(address string) bool { return net.ParseIP(address) != nil }

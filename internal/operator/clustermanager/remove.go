@@ -1,0 +1,200 @@
+package clustermanager
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	addonv1alpha1 "github.com/capstan-io/capstan/api/addon/v1alpha1"
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/patch"
+	"github.com/capstan-io/capstan/internal/operator/apply"
+	"github.com/capstan-io/capstan/internal/operator/workload"
+)
+
+// whileBusy is how often is looked at what no event tells about: the pods of Deployments that roll, and objects of a CRD that is deleted.
+const whileBusy = 5 * time.Second
+
+// firstCRDs go one after the other, each once the one before has gone: the objects of each are cleaned up by controllers that need the
+// objects of the next.
+var firstCRDs = []struct {
+	name string
+	kind schema.GroupVersionKind // in the version that is stored, which needs no conversion
+}{
+	{"managedclusteraddons.addon.open-cluster-management.io", addonv1alpha1.GroupVersion.WithKind("ManagedClusterAddOn")},
+	{"manifestworks.work.open-cluster-management.io", workv1.GroupVersion.WithKind("ManifestWork")},
+	{"managedclusters.cluster.open-cluster-management.io", clusterv1.GroupVersion.WithKind("ManagedCluster")},
+	{"manifestworkreplicasets.work.open-cluster-management.io", workv1alpha1.GroupVersion.WithKind("ManifestWorkReplicaSet")},
+}
+
+// remove takes a hub away: what users have stored first, while the controllers run that clean up after it, and then the rest.
+func (c *Controller) remove(ctx context.Context, cm *operatorv1.ClusterManager) (ctrl.Result, error) {
+	if !controllerutil.ContainsFinalizer(cm, fleet.FinalizerClusterManagerCleanup) {
+		return ctrl.Result{}, nil
+	}
+	before := cm.DeepCopy()
+	waitsFor, err := c.removeAll(ctx, cm)
+	progress := metav1.Condition{Type: fleet.ConditionProgressing, Status: metav1.ConditionTrue, Reason: reasonRemoving}
+	switch {
+	case err != nil:
+		progress.Message = err.Error()
+	case waitsFor != "":
+		progress.Message = "Waits for " + waitsFor
+	default:
+		c.hubs.Disconnect(cm.Name)
+		return ctrl.Result{}, patch.RemoveFinalizer(ctx, c.client, cm, fleet.FinalizerClusterManagerCleanup)
+	}
+	newReport(cm).set(progress)
+	if _, reportErr := patch.Status(ctx, c.client, cm, before); reportErr != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(reportErr)
+	}
+	return ctrl.Result{RequeueAfter: whileBusy}, err
+}
+
+// removeAll returns what has to go before the next step; empty when nothing is left.
+func (c *Controller) removeAll(ctx context.Context, cm *operatorv1.ClusterManager) (waitsFor string, err error) {
+	hub, err := c.hubToRemove(ctx, cm)
+	if err != nil {
+		return "", err
+	}
+	if hub != nil {
+		if err := c.removeDeadWebhooks(ctx, cm, hub); err != nil {
+			return "", err
+		}
+		if waitsFor, err = c.removeCRDs(ctx, cm, hub); err != nil || waitsFor != "" {
+			return waitsFor, err
+		}
+	}
+	for _, cluster := range distinct(hub, c.management) {
+		if cluster == nil {
+			continue
+		}
+		crds, err := cluster.List(ctx, cm.Name, kindCRD)
+		if err != nil {
+			return "", err
+		}
+		left, err := cluster.Prune(ctx, cm.Name, crds...)
+		if err != nil {
+			return "", err
+		}
+		if len(left) > 0 {
+			return strings.Join(left, ", "), nil
+		}
+	}
+	return "", nil
+}
+
+// hubToRemove is the hub; nil if it is hosted and its credential has been deleted: there is no way to it any more then.
+func (c *Controller) hubToRemove(ctx context.Context, cm *operatorv1.ClusterManager) (*apply.Cluster, error) {
+	if hosted(cm) {
+		err := c.client.Get(ctx, types.NamespacedName{Namespace: cm.Name, Name: fleet.SecretExternalHubKubeconfig}, &corev1.Secret{})
+		if apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+	}
+	hub, _, err := c.hub(ctx, cm)
+	return hub, err
+}
+
+// removeDeadWebhooks deletes the configurations of the webhooks if one of these does not run: the API server would refuse what the
+// controllers write to clean up.
+func (c *Controller) removeDeadWebhooks(ctx context.Context, cm *operatorv1.ClusterManager, hub *apply.Cluster) error {
+	for _, name := range []string{registrationWebhook, workWebhook, addOnWebhook} {
+		live, err := c.management.Deployment(ctx, types.NamespacedName{Namespace: namespaceOf(cm), Name: cm.Name + "-" + name})
+		if err == nil && workload.Ready(live) {
+			continue
+		}
+		for _, kind := range webhookKinds {
+			configurations, err := hub.List(ctx, cm.Name, kind)
+			if err != nil {
+				return err
+			}
+			for _, configuration := range configurations {
+				if err := hub.Delete(ctx, configuration); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}
+	return nil
+}
+
+// removeCRDs deletes the CRDs in order, or leaves them without a trace of the operator.
+func (c *Controller) removeCRDs(ctx context.Context, cm *operatorv1.ClusterManager, hub *apply.Cluster) (waitsFor string, err error) {
+	crds, err := hub.List(ctx, cm.Name, kindCRD)
+	if err != nil {
+		return "", err
+	}
+	if c.SkipRemoveCRDs {
+		for _, crd := range crds {
+			if err := release(ctx, hub, crd); err != nil {
+				return "", err
+			}
+		}
+		return "", nil
+	}
+	for _, first := range firstCRDs {
+		at := slices.IndexFunc(crds, func(o client.Object) bool { return o.GetName() == first.name })
+		if at < 0 {
+			continue
+		}
+		if err := hub.Delete(ctx, crds[at]); err != nil {
+			return "", fmt.Errorf("delete CustomResourceDefinition %s: %w", first.name, err)
+		}
+		return remaining(ctx, hub, first.name, first.kind), nil
+	}
+	var left []string
+	for _, crd := range crds {
+		if crd.GetName() == crdClusterProfiles { // it is of the SIG Multicluster, and others may use it
+			if err := release(ctx, hub, crd); err != nil {
+				return "", err
+			}
+			continue
+		}
+		left = append(left, "CustomResourceDefinition "+crd.GetName())
+		if err := hub.Delete(ctx, crd); err != nil {
+			return "", fmt.Errorf("delete CustomResourceDefinition %s: %w", crd.GetName(), err)
+		}
+	}
+	return strings.Join(left, ", "), nil
+}
+
+// release takes the label and the version of the operator off a CRD that stays.
+func release(ctx context.Context, hub *apply.Cluster, crd client.Object) error {
+	change := fmt.Appendf(nil, `{"metadata":{"labels":{%q:null},"annotations":{%q:null}}}`, hub.Label, fleet.AnnotationOperatorVersion)
+	return client.IgnoreNotFound(hub.Client.Patch(ctx, crd, client.RawPatch(types.MergePatchType, change)))
+}
+
+// remaining says which objects of a CRD that is deleted are still there, and what holds them; as far as the API server lists them.
+func remaining(ctx context.Context, hub *apply.Cluster, crd string, kind schema.GroupVersionKind) string {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(kind)
+	if err := hub.Client.List(ctx, list, client.Limit(maxRemaining)); err != nil || len(list.Items) == 0 {
+		return "CustomResourceDefinition " + crd
+	}
+	held := make([]string, 0, len(list.Items))
+	for i := range list.Items {
+		o := &list.Items[i]
+		held = append(held, fmt.Sprintf("%s (finalizers: %s)", client.ObjectKeyFromObject(o), strings.Join(o.Finalizers, ", ")))
+	}
+	return fmt.Sprintf("%ss %s", kind.Kind, strings.Join(held, "; "))
+}
+
+// maxRemaining is how many objects a message names.
+const maxRemaining = 5

@@ -1,0 +1,127 @@
+package clustermanager
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/operator/pods"
+	"github.com/capstan-io/capstan/internal/operator/status"
+	"github.com/capstan-io/capstan/internal/operator/workload"
+)
+
+// Conditions and reasons that Open Cluster Management does not have.
+const (
+	// reasonUpgradeRefused of the condition Applied: the operator is too far ahead of what is installed.
+	reasonUpgradeRefused = "UpgradeSkipsMinorVersion"
+	// conditionConfigurationSupported tells whether this version can do all that the spec asks for.
+	conditionConfigurationSupported = "ConfigurationSupported"
+	reasonSupported                 = "Supported"           // True
+	reasonUnsupportedFields         = "UnsupportedFields"   // False
+	reasonRemoving                  = "ClusterManagerGoing" // of the condition Progressing: True
+)
+
+// report writes the status of a ClusterManager.
+type report struct{ cm *operatorv1.ClusterManager }
+
+func newReport(cm *operatorv1.ClusterManager) *report {
+	cm.Status.ObservedGeneration = cm.Generation
+	return &report{cm}
+}
+
+func (r *report) set(condition metav1.Condition) {
+	condition.ObservedGeneration = r.cm.Generation
+	meta.SetStatusCondition(&r.cm.Status.Conditions, condition)
+}
+
+// failed says which stage failed. What is known of the objects stays as it was when all of them were applied last.
+func (r *report) failed(reason string, err error) error {
+	r.set(metav1.Condition{Type: fleet.ConditionApplied, Status: metav1.ConditionFalse, Reason: reason, Message: err.Error()})
+	return err
+}
+
+// configuration says what of the spec cannot be done. It never keeps the rest from being installed.
+func (r *report) configuration(p planned) {
+	r.set(status.ValidFeatureGates(p.registration, p.work, p.placing, p.addOn))
+	condition := metav1.Condition{Type: conditionConfigurationSupported, Status: metav1.ConditionTrue, Reason: reasonSupported,
+		Message: "This version can do all that the spec asks for"}
+	if fields := unsupported(r.cm); len(fields) > 0 {
+		condition.Status, condition.Reason = metav1.ConditionFalse, reasonUnsupportedFields
+		condition.Message = "This version ignores: " + strings.Join(fields, "; ")
+	}
+	r.set(condition)
+}
+
+// unsupported are the fields that this version ignores, with what it does instead.
+func unsupported(cm *operatorv1.ClusterManager) (fields []string) {
+	for _, driver := range registrationOf(cm).RegistrationDrivers {
+		if driver.AuthType != operatorv1.RegistrationAuthTypeCSR && driver.AuthType != "" {
+			fields = append(fields, fmt.Sprintf("spec.registrationConfiguration.registrationDrivers[authType=%s]: clusters register with authType %s",
+				driver.AuthType, operatorv1.RegistrationAuthTypeCSR))
+		}
+	}
+	if driver := workOf(cm).WorkDriver; driver != "" && driver != operatorv1.WorkDriverTypeKube {
+		fields = append(fields, fmt.Sprintf("spec.workConfiguration.workDriver %s: works reach clusters with the driver %s", driver,
+			operatorv1.WorkDriverTypeKube))
+	}
+	return fields
+}
+
+// component reports on a Deployment that a condition is about. err says that there is none.
+func (r *report) component(ctx context.Context, reader client.Reader, p planned, wanted, live *appsv1.Deployment, err error) {
+	var condition metav1.Condition
+	var missing, unavailable string
+	switch wanted.Name {
+	case p.name(registrationController):
+		condition = metav1.Condition{Type: fleet.ConditionHubRegistrationDegraded, Status: metav1.ConditionFalse,
+			Reason: fleet.ReasonRegistrationFunctional, Message: "The registration controllers work"}
+		missing, unavailable = fleet.ReasonGetRegistrationDeploymentFailed, fleet.ReasonUnavailableRegistrationPod
+	case p.name(placementController):
+		condition = metav1.Condition{Type: fleet.ConditionHubPlacementDegraded, Status: metav1.ConditionFalse,
+			Reason: fleet.ReasonPlacementFunctional, Message: "The placement controllers work"}
+		missing, unavailable = fleet.ReasonGetPlacementDeploymentFailed, fleet.ReasonUnavailablePlacementPod
+	default:
+		return
+	}
+	if err != nil {
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionTrue, missing, err.Error()
+	} else if problem := pods.Problem(ctx, reader, live); problem != "" {
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionTrue, unavailable, problem
+	}
+	r.set(condition)
+}
+
+// applied says that all stages have succeeded.
+func (r *report) applied(scheme *runtime.Scheme, wanted *plan, rolling []string) error {
+	related, err := status.Related(scheme, wanted.all()...)
+	if err != nil {
+		return err
+	}
+	r.cm.Status.RelatedResources = related
+	r.cm.Status.Generations = status.Generations(objects(wanted.deployments)...)
+	r.set(metav1.Condition{Type: fleet.ConditionApplied, Status: metav1.ConditionTrue, Reason: fleet.ReasonClusterManagerApplied,
+		Message: "The components of the hub are applied"})
+	r.set(metav1.Condition{Type: fleet.ConditionMigrationSucceeded, Status: metav1.ConditionTrue, Reason: "StorageVersionMigrationSucceed",
+		Message: "Nothing is stored in an old version"})
+	progress := metav1.Condition{Type: fleet.ConditionProgressing, Status: metav1.ConditionFalse, Reason: fleet.ReasonClusterManagerUpToDate,
+		Message: "The components of the hub are up to date"}
+	if len(rolling) > 0 {
+		progress.Status, progress.Reason = metav1.ConditionTrue, fleet.ReasonClusterManagerDeploymentRolling
+		progress.Message = "Deployments that are rolling: " + strings.Join(rolling, ", ")
+	}
+	r.set(progress)
+	return nil
+}
+
+// ready tells whether the live Deployment is what was applied, and runs.
+func ready(live, applied *appsv1.Deployment) bool {
+	return live.UID == applied.UID && live.Generation >= applied.Generation && workload.Ready(live)
+}

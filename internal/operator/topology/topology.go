@@ -1,0 +1,47 @@
+// Package topology chooses how many replicas a component has.
+package topology
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
+)
+
+// most is the number of replicas on a cluster with enough nodes: one may be down while another one is replaced.
+const most = 3
+
+// Replicas is the number for pods with that placement: one for each node that they can run on, three at most. Nodes that the selector does
+// not match do not count; nil matches all.
+func Replicas(nodes []corev1.Node, placement operatorv1.NodePlacement, selector labels.Selector) int32 {
+	usable := int32(0)
+	for i := range nodes {
+		if runs(&nodes[i], placement) && (selector == nil || selector.Matches(labels.Set(nodes[i].Labels))) {
+			usable++
+		}
+	}
+	return min(max(usable, 1), most)
+}
+
+// runs tells whether pods with that placement can run on the node.
+func runs(node *corev1.Node, placement operatorv1.NodePlacement) bool {
+	if node.Spec.Unschedulable || !labels.SelectorFromSet(placement.NodeSelector).Matches(labels.Set(node.Labels)) {
+		return false
+	}
+	return !slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool {
+		if taint.Effect == corev1.TaintEffectPreferNoSchedule {
+			return false
+		}
+		return !slices.ContainsFunc(placement.Tolerations, func(t corev1.Toleration) bool { return tolerates(t, taint) })
+	})
+}
+
+// tolerates is the rule of the scheduler for the operators Equal and Exists.
+func tolerates(t corev1.Toleration, taint corev1.Taint) bool {
+	if t.Effect != "" && t.Effect != taint.Effect || t.Key != "" && t.Key != taint.Key {
+		return false
+	}
+	return t.Operator == corev1.TolerationOpExists || t.Value == taint.Value
+}
