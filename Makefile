@@ -27,6 +27,9 @@ PLACEMENTS ?= 100,1000,10000
 # The sizes of the fleets that `make bench-fleet` simulates.
 FLEET ?= 100,500,1000
 
+# Where `make charts` has index.yaml look for the archives; next to it, if it is empty.
+CHARTS_URL ?=
+
 # A release sets VERSION; other builds know their commit.
 VERSION ?=
 # Without symbols for a debugger, which double the size; LDFLAGS= keeps them. Stack traces and profiles need none.
@@ -62,7 +65,7 @@ LIGHT := $(GO) list -test -f '{{.ImportPath}} {{join .Deps " "}}' $(PACKAGES) | 
 
 # Written by `make generate` alone.
 GENERATED := ':(glob)api/**/zz_generated.deepcopy.go' '$(CRDS)/*.yaml' docs/reference \
-	'deploy/charts/*/crds/*.yaml' 'deploy/charts/*/values.schema.json'
+	'deploy/charts/*/crds/*.yaml' 'deploy/charts/*/values.schema.json' deploy/olm
 
 .DEFAULT_GOAL := help
 
@@ -71,7 +74,7 @@ help: ## Show this help
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  %-19s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: generate
-generate: ## Generate deepcopy functions and CRDs from api/, files of the charts, and docs/reference
+generate: ## Generate deepcopy functions and CRDs from api/, files of the charts, bundles, and docs/reference
 	cd api && $(CONTROLLER_GEN) object crd paths=./... output:crd:dir=../$(CRDS)
 	for kind in clustermanagementaddons managedclusteraddons; do \
 		crd=$(CRDS)/addon.open-cluster-management.io_$$kind.yaml; \
@@ -81,6 +84,7 @@ generate: ## Generate deepcopy functions and CRDs from api/, files of the charts
 		sed -E -f tools/crd-quantities.sed $$crd > $$crd.new && mv $$crd.new $$crd || exit 1; \
 	done
 	$(GO) -C tools run ./charts -root "$(CURDIR)"
+	$(GO) run ./deploy/charts/bundle
 	$(MAKE) docs
 
 .PHONY: docs
@@ -122,6 +126,11 @@ push: ## Push what `make images` wrote to REGISTRY, such as ghcr.io/capstan-io, 
 verify-images: ## Build what `make images` wrote again, in another folder and without the build cache, and fail if the images differ
 	tools/images/verify "$(abspath $(IMAGES))" $(MAKE) GO="$(GO)" ARCHS="$(ARCHS)" TAG="$(TAG)" REGISTRY="$(REGISTRY)"
 
+.PHONY: charts
+charts: ## Pack the Helm charts as a repository in dist/charts, and bundles in dist/olm, with the VERSION of a release
+	$(GO) run ./deploy/charts/pack -version '$(VERSION)' -url '$(CHARTS_URL)' -out dist/charts
+	$(GO) run ./deploy/charts/bundle -version '$(VERSION)' -out dist/olm
+
 .PHONY: up
 up: ## Build what it needs, and start a hub and two sandbox clusters on this machine, joined and with a sample work
 	$(GO) build -ldflags "$(LDFLAGS)" -o bin/ $(addprefix ./cmd/,$(UP))
@@ -136,6 +145,7 @@ test: build ## Run all tests
 	$(GO) test -timeout 60m $(TESTFLAGS) $(PACKAGES)
 	$(GO) -C tools/images test $(TESTFLAGS) ./...
 	$(GO) -C addon/chart test $(TESTFLAGS) ./...
+	$(GO) -C tools/olm test $(TESTFLAGS) ./...
 
 .PHONY: build-clusters
 build-clusters: ## Build what clusters with real pods are made of, into bin/
