@@ -1,4 +1,5 @@
-// Package modules builds on the modules of this repository as others do: from a module elsewhere.
+// Package modules builds on the modules of this repository as others do, from a module elsewhere, and holds their versions against each
+// other.
 package modules
 
 import (
